@@ -1,0 +1,119 @@
+// Package configs owns what an experiment is: the configuration's types, its defaults, the checks, and
+// the presets (experiments, models, task sets, GPUs) that are part of the program. It is a leaf: it imports nothing of ours
+// and reads no file, flag or environment variable itself (cmd/swarm does, through viper).
+package configs
+
+import "path/filepath"
+
+// Config is one experiment, resolved. Keys are the field's standard (TRL's GRPO) names; the same keys serve YAML files,
+// SWARM_… environment variables and flags. It is stored with every run.
+type Config struct {
+	Experiment string `mapstructure:"experiment" yaml:"experiment" json:"experiment"` // name; the preset's when not given
+	Preset     string `mapstructure:"preset" yaml:"preset" json:"preset"`             // experiment preset it started from
+	Seed       int64  `mapstructure:"seed" yaml:"seed" json:"seed"`
+	Rounds     int    `mapstructure:"rounds" yaml:"rounds" json:"rounds"`
+	SwarmSize  int    `mapstructure:"swarm_size" yaml:"swarm_size" json:"swarm_size"` // most nodes the experiment has
+
+	// The paper's I, J and G.
+	NumTrainSamples    int `mapstructure:"num_train_samples" yaml:"num_train_samples" json:"num_train_samples"`
+	NumTransplantTrees int `mapstructure:"num_transplant_trees" yaml:"num_transplant_trees" json:"num_transplant_trees"`
+	NumGenerations     int `mapstructure:"num_generations" yaml:"num_generations" json:"num_generations"`
+
+	Model     string `mapstructure:"model" yaml:"model" json:"model"`             // a model preset's name or a Hugging Face directory
+	Device    string `mapstructure:"device" yaml:"device" json:"device"`          // auto, cpu, cuda
+	Precision string `mapstructure:"precision" yaml:"precision" json:"precision"` // auto (tf32 on CUDA, fp32 on CPU), fp32, tf32, bf16, fp16
+	Tasks     Tasks  `mapstructure:"tasks" yaml:"tasks" json:"tasks"`
+
+	// Sampling.
+	Temperature         float64 `mapstructure:"temperature" yaml:"temperature" json:"temperature"`
+	TopK                int     `mapstructure:"top_k" yaml:"top_k" json:"top_k"`
+	TopP                float64 `mapstructure:"top_p" yaml:"top_p" json:"top_p"`
+	MaxPromptLength     int     `mapstructure:"max_prompt_length" yaml:"max_prompt_length" json:"max_prompt_length"`             // tokens
+	MaxCompletionLength int     `mapstructure:"max_completion_length" yaml:"max_completion_length" json:"max_completion_length"` // tokens
+
+	// The update.
+	LearningRate          float64 `mapstructure:"learning_rate" yaml:"learning_rate" json:"learning_rate"`
+	AdamBeta1             float64 `mapstructure:"adam_beta1" yaml:"adam_beta1" json:"adam_beta1"`
+	AdamBeta2             float64 `mapstructure:"adam_beta2" yaml:"adam_beta2" json:"adam_beta2"`
+	AdamEpsilon           float64 `mapstructure:"adam_epsilon" yaml:"adam_epsilon" json:"adam_epsilon"`
+	WeightDecay           float64 `mapstructure:"weight_decay" yaml:"weight_decay" json:"weight_decay"`
+	MaxGradNorm           float64 `mapstructure:"max_grad_norm" yaml:"max_grad_norm" json:"max_grad_norm"`
+	Epsilon               float64 `mapstructure:"epsilon" yaml:"epsilon" json:"epsilon"`
+	EpsilonHigh           float64 `mapstructure:"epsilon_high" yaml:"epsilon_high" json:"epsilon_high"`
+	Beta                  float64 `mapstructure:"beta" yaml:"beta" json:"beta"`
+	NumIterations         int     `mapstructure:"num_iterations" yaml:"num_iterations" json:"num_iterations"`
+	ScaleRewards          string  `mapstructure:"scale_rewards" yaml:"scale_rewards" json:"scale_rewards"` // group, none
+	LossType              string  `mapstructure:"loss_type" yaml:"loss_type" json:"loss_type"`             // bnpo, grpo, dr_grpo
+	MicroBatch            int     `mapstructure:"micro_batch" yaml:"micro_batch" json:"micro_batch"`       // sequences a forward pass; 0: the whole batch
+	GradientCheckpointing bool    `mapstructure:"gradient_checkpointing" yaml:"gradient_checkpointing" json:"gradient_checkpointing"`
+
+	// The swarm.
+	Sync            string  `mapstructure:"sync" yaml:"sync" json:"sync"`                                     // barrier
+	BarrierDeadline float64 `mapstructure:"barrier_deadline" yaml:"barrier_deadline" json:"barrier_deadline"` // seconds a node waits for its peers' rollouts
+	BarrierQuorum   float64 `mapstructure:"barrier_quorum" yaml:"barrier_quorum" json:"barrier_quorum"`       // share of nodes (0-1] that must have shared for a round to count as whole at the deadline
+	CheckpointEvery int     `mapstructure:"checkpoint_every" yaml:"checkpoint_every" json:"checkpoint_every"` // rounds
+
+	// The host.
+	MaxRestarts int `mapstructure:"max_restarts" yaml:"max_restarts" json:"max_restarts"` // of one node before it is given up
+}
+
+// Tasks says where questions come from: a task set of the program's, or a file of items.
+type Tasks struct {
+	Set          string     `mapstructure:"set" yaml:"set" json:"set"`                                 // paper, nano
+	File         string     `mapstructure:"file" yaml:"file,omitempty" json:"file,omitempty"`          // JSON lines of question, answer, metadata; replaces set
+	Words        string     `mapstructure:"words" yaml:"words,omitempty" json:"words,omitempty"`       // a word list for bf, one a line
+	SystemPrompt string     `mapstructure:"system_prompt" yaml:"system_prompt" json:"system_prompt"`   // a name: default, simple, direct, ..., none
+	Mixture      []TaskSpec `mapstructure:"mixture" yaml:"mixture,omitempty" json:"mixture,omitempty"` // the set's tasks, filled in when resolved; or the user's own
+}
+
+// TaskSpec is one task of a mixture with the library's parameter names.
+type TaskSpec struct {
+	Name   string         `mapstructure:"name" yaml:"name" json:"name"`
+	Weight float64        `mapstructure:"weight" yaml:"weight" json:"weight"`
+	Params map[string]any `mapstructure:"params" yaml:"params" json:"params"`
+}
+
+// Model is a model preset: where its weights are, how text becomes tokens, its shape, and what an experiment that
+// uses it should default to.
+type Model struct {
+	Name        string         `yaml:"name" json:"name"`
+	Weights     string         `yaml:"weights" json:"weights"`     // "embedded", a Hugging Face id such as openai-community/gpt2, or a folder's absolute path
+	Tokenizer   string         `yaml:"tokenizer" json:"tokenizer"` // bytes, gpt2
+	Shape       Shape          `yaml:"shape" json:"shape"`
+	GuideMemory GuideMemory    `yaml:"guide_memory" json:"guide_memory"`
+	Defaults    map[string]any `yaml:"defaults" json:"defaults"` // Config keys
+}
+
+// Folder tells whether the weights are in a folder of the user's rather than a preset's.
+func (m Model) Folder() bool { return filepath.IsAbs(m.Weights) }
+
+// Shape is a decoder-only transformer's size.
+type Shape struct {
+	Layers     int   `yaml:"layers" json:"layers"`
+	Heads      int   `yaml:"heads" json:"heads"`
+	Width      int   `yaml:"width" json:"width"`
+	Context    int   `yaml:"context" json:"context"`
+	Vocabulary int   `yaml:"vocabulary" json:"vocabulary"`
+	Parameters int64 `yaml:"parameters" json:"parameters"`
+}
+
+// GuideMemory is guide 4's breakdown of a node's GPU memory, in bytes. Zero where the guide has none.
+type GuideMemory struct {
+	Weights               int64 `yaml:"weights" json:"weights"`
+	Forward               int64 `yaml:"forward" json:"forward"`
+	GradientsAndOptimizer int64 `yaml:"gradients_and_optimizer" json:"gradients_and_optimizer"`
+	Working               int64 `yaml:"working" json:"working"`
+}
+
+// Total is what a node takes by the guide, in bytes.
+func (g GuideMemory) Total() int64 {
+	return g.Weights + g.Forward + g.GradientsAndOptimizer + g.Working
+}
+
+// GPU is one row of guide 4's table: how many nodes of a model its author runs on a card.
+type GPU struct {
+	Name        string         `yaml:"name" json:"name"`
+	Match       []string       `yaml:"match" json:"match"`               // substrings of NVML's product name
+	MemoryBytes int64          `yaml:"memory_bytes" json:"memory_bytes"` // least memory the row stands for
+	Nodes       map[string]int `yaml:"nodes" json:"nodes"`               // model preset -> nodes
+}

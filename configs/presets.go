@@ -1,0 +1,132 @@
+package configs
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+//go:embed experiments/*.yaml models/*.yaml tasks/*.yaml gpus.yaml
+var presetFiles embed.FS
+
+// presetNames lists one folder's presets in alphabetical order.
+func presetNames(folder string) []string {
+	entries, err := presetFiles.ReadDir(folder)
+	if err != nil {
+		return nil // the folders are named by this file and embedded
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
+	}
+	return names
+}
+
+// decodePreset reads an embedded file into out, refusing fields that out doesn't have.
+func decodePreset(file string, out any) error {
+	data, err := presetFiles.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read preset: %w", err)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	if err := dec.Decode(out); err != nil {
+		return fmt.Errorf("preset %s: %w", file, err)
+	}
+	return nil
+}
+
+// Experiments names the experiment presets, the one with the most own samples (I) first: the paper's baseline.
+func Experiments() []string {
+	names := presetNames("experiments")
+	own := func(name string) int {
+		values, err := Experiment(name)
+		if err != nil {
+			return 0
+		}
+		i, _ := values["num_train_samples"].(int)
+		return i
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return own(b) - own(a) })
+	return names
+}
+
+// Experiment is a preset's values by Config key. An unknown name is an *Error.
+func Experiment(name string) (map[string]any, error) {
+	if names := presetNames("experiments"); !slices.Contains(names, name) {
+		return nil, unknown("config", name, Experiments())
+	}
+	values := map[string]any{}
+	if err := decodePreset(path.Join("experiments", name+".yaml"), &values); err != nil {
+		return nil, err
+	}
+	return values, nil
+}
+
+// Models names the model presets.
+func Models() []string { return presetNames("models") }
+
+// LoadModel is the model preset of that name; a preset is also known by its Hugging Face id. An unknown name is an *Error.
+func LoadModel(name string) (Model, error) {
+	for _, known := range Models() {
+		var m Model
+		if err := decodePreset(path.Join("models", known+".yaml"), &m); err != nil {
+			return Model{}, err
+		}
+		if name == m.Name || (name == m.Weights && m.Weights != Embedded) {
+			return m, nil
+		}
+	}
+	e := unknown("model", name, Models())
+	e.Allowed += ", or a folder that holds config.json and *.safetensors"
+	return Model{}, e
+}
+
+// TaskSets names the task sets.
+func TaskSets() []string { return presetNames("tasks") }
+
+// TaskSet is the mixture of that name. An unknown name is an *Error.
+func TaskSet(name string) ([]TaskSpec, error) {
+	if !slices.Contains(TaskSets(), name) {
+		return nil, unknown("tasks.set", name, TaskSets())
+	}
+	var file struct {
+		Tasks []TaskSpec `yaml:"tasks"`
+	}
+	if err := decodePreset(path.Join("tasks", name+".yaml"), &file); err != nil {
+		return nil, err
+	}
+	return file.Tasks, nil
+}
+
+// taskNames are the tasks that the task sets know, in alphabetical order.
+func taskNames() []string {
+	var names []string
+	for _, set := range TaskSets() {
+		specs, err := TaskSet(set)
+		if err != nil {
+			continue // Validate meets the same error through tasks.set
+		}
+		for _, s := range specs {
+			names = append(names, s.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// GPUTable is guide 4's table, most memory first. A GPU belongs to the first row whose MemoryBytes it reaches.
+func GPUTable() ([]GPU, error) {
+	var file struct {
+		GPUs []GPU `yaml:"gpus"`
+	}
+	if err := decodePreset("gpus.yaml", &file); err != nil {
+		return nil, err
+	}
+	return file.GPUs, nil
+}

@@ -1,0 +1,139 @@
+package configs
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// MaxSeed is the largest seed: JSON numbers are exact up to it.
+const MaxSeed = 1<<53 - 1
+
+var (
+	experimentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	deviceName     = regexp.MustCompile(`^(auto|cpu|cuda|cuda:[0-9]{1,3})$`)
+)
+
+// systemPrompts are the names of the library's system prompts, and none.
+func systemPrompts() []string {
+	return []string{"default", "simple", "direct", "chain_of_draft", "DeepSeekZero", "none"}
+}
+
+// check is one rule on one key.
+type check struct {
+	key     string
+	value   string
+	ok      bool
+	allowed string
+}
+
+// Validate checks every key's range and the rules between keys. The error is an *Error for the first that is broken, in the order of
+// Config's fields.
+func Validate(c Config) error {
+	for _, rule := range slices.Concat(checks(c), relations(c)) {
+		if !rule.ok {
+			return &Error{Key: rule.key, Value: rule.value, Allowed: rule.allowed}
+		}
+	}
+	return validateMixture(c.Tasks)
+}
+
+// ValidateModel checks what depends on the model: prompt and completion share its context.
+func ValidateModel(c Config, m Model) error {
+	if c.MaxPromptLength+c.MaxCompletionLength > m.Shape.Context {
+		return &Error{
+			Key:     "max_prompt_length",
+			Value:   strconv.Itoa(c.MaxPromptLength),
+			Allowed: fmt.Sprintf("with max_completion_length (%d) at most the context of %s, %d tokens", c.MaxCompletionLength, m.Name, m.Shape.Context),
+		}
+	}
+	return nil
+}
+
+func checks(c Config) []check {
+	return []check{
+		{"experiment", c.Experiment, experimentName.MatchString(c.Experiment), "1 to 64 of A-Z a-z 0-9 . _ - that start with a letter or digit"},
+		oneOf("preset", c.Preset, append(Experiments(), "")),
+		whole("seed", c.Seed, 0, MaxSeed),
+		whole("rounds", int64(c.Rounds), 1, 10_000_000),
+		whole("swarm_size", int64(c.SwarmSize), 1, 1000),
+		whole("num_train_samples", int64(c.NumTrainSamples), 1, 1024),
+		whole("num_transplant_trees", int64(c.NumTransplantTrees), 0, 1024),
+		whole("num_generations", int64(c.NumGenerations), 2, 1024),
+		{"model", c.Model, c.Model != "" && !strings.ContainsFunc(c.Model, isControl), "a model's name or folder"},
+		{"device", c.Device, deviceName.MatchString(c.Device), "auto, cpu, cuda, cuda:N"},
+		oneOf("precision", c.Precision, []string{"auto", "fp32", "tf32", "bf16", "fp16"}),
+		oneOf("tasks.set", c.Tasks.Set, TaskSets()),
+		{"tasks.file", c.Tasks.File, !strings.ContainsFunc(c.Tasks.File, isControl), "a file's path"},
+		{"tasks.words", c.Tasks.Words, !strings.ContainsFunc(c.Tasks.Words, isControl), "a file's path"},
+		oneOf("tasks.system_prompt", c.Tasks.SystemPrompt, systemPrompts()),
+		real("temperature", c.Temperature, 0, 100, false, true),
+		whole("top_k", int64(c.TopK), 0, 1_000_000),
+		real("top_p", c.TopP, 0, 1, false, true),
+		whole("max_prompt_length", int64(c.MaxPromptLength), 1, 1<<20),
+		whole("max_completion_length", int64(c.MaxCompletionLength), 1, 1<<20),
+		real("learning_rate", c.LearningRate, 0, 1, true, true),
+		real("adam_beta1", c.AdamBeta1, 0, 1, true, false),
+		real("adam_beta2", c.AdamBeta2, 0, 1, true, false),
+		real("adam_epsilon", c.AdamEpsilon, 0, 1, false, true),
+		real("weight_decay", c.WeightDecay, 0, 1, true, true),
+		real("max_grad_norm", c.MaxGradNorm, 0, 1e6, true, true),
+		real("epsilon", c.Epsilon, 0, 1, false, true),
+		real("epsilon_high", c.EpsilonHigh, 0, 10, false, true),
+		real("beta", c.Beta, 0, 100, true, true),
+		whole("num_iterations", int64(c.NumIterations), 1, 100),
+		oneOf("scale_rewards", c.ScaleRewards, []string{"group", "none"}),
+		oneOf("loss_type", c.LossType, []string{"bnpo", "grpo", "dr_grpo"}),
+		whole("micro_batch", int64(c.MicroBatch), 0, 1<<20),
+		oneOf("sync", c.Sync, []string{"barrier"}),
+		real("barrier_deadline", c.BarrierDeadline, 0, 86_400, false, true),
+		real("barrier_quorum", c.BarrierQuorum, 0, 1, false, true),
+		whole("checkpoint_every", int64(c.CheckpointEvery), 1, 10_000_000),
+		whole("max_restarts", int64(c.MaxRestarts), 0, 1_000_000),
+	}
+}
+
+// relations are the rules between keys. A round's pool holds I rollouts of each of the other nodes.
+func relations(c Config) []check {
+	pool := c.NumTrainSamples * (c.SwarmSize - 1)
+	j := strconv.Itoa(c.NumTransplantTrees)
+	return []check{
+		{"num_transplant_trees", j, c.NumTransplantTrees == 0 || c.SwarmSize >= 2, "0 when swarm_size is 1: there is nobody to take rollouts from"},
+		{"num_transplant_trees", j, c.NumTransplantTrees <= pool, fmt.Sprintf(
+			"a whole number from 0 to %d, what the others share in a round: num_train_samples (%d) x (swarm_size (%d) - 1)", pool, c.NumTrainSamples, c.SwarmSize)},
+	}
+}
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+
+func whole(key string, value, low, high int64) check {
+	return check{key, strconv.FormatInt(value, 10), low <= value && value <= high, fmt.Sprintf("a whole number from %d to %d", low, high)}
+}
+
+// real is a rule on a number between low and high, each of which may belong to the range or not. NaN is never in a range.
+func real(key string, value, low, high float64, withLow, withHigh bool) check {
+	ok := (value > low || withLow && value == low) && (value < high || withHigh && value == high)
+	allowed := fmt.Sprintf("a number from %s to %s", number(low), number(high))
+	switch {
+	case !withLow:
+		allowed = fmt.Sprintf("a number above %s, at most %s", number(low), number(high))
+	case !withHigh:
+		allowed = fmt.Sprintf("a number from %s to below %s", number(low), number(high))
+	}
+	return check{key, number(value), ok, allowed}
+}
+
+func number(x float64) string {
+	if x == math.Trunc(x) && math.Abs(x) < 1e15 {
+		return strconv.FormatFloat(x, 'f', -1, 64)
+	}
+	return strconv.FormatFloat(x, 'g', -1, 64)
+}
+
+func oneOf(key, value string, allowed []string) check {
+	named := slices.DeleteFunc(slices.Clone(allowed), func(s string) bool { return s == "" })
+	return check{key, value, slices.Contains(allowed, value), strings.Join(named, ", ")}
+}
