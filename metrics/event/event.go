@@ -1,0 +1,226 @@
+// Package event defines what travels on the wire between a launcher and its nodes, and from there into
+// the database: one JSON object a line. It is a leaf and imports nothing of ours. Bytes are bytes, durations are seconds,
+// times are Unix seconds, ratios lie in 0..1.
+package event
+
+// Protocol is the version of the launcher-node protocol; a node refuses another one.
+const Protocol = 1
+
+// Type names what an Event carries.
+type Type string
+
+// Types of events. A node sends state, round, memory, lease, release, checkpoint, warning and failure; the launcher adds
+// spawn, exit, restart, giveup, device and the run's own.
+const (
+	TypeState      Type = "state"      // State set: what the node is doing now
+	TypeLoaded     Type = "loaded"     // Loaded set: the model is in memory; the next node may start loading
+	TypeRound      Type = "round"      // Round set: a round is done
+	TypeMemory     Type = "memory"     // Memory set
+	TypeLease      Type = "lease"      // Lease set: the node asks to compute
+	TypeRelease    Type = "release"    // Lease set: the node has computed
+	TypeCheckpoint Type = "checkpoint" // Checkpoint set
+	TypeWarning    Type = "warning"    // Message set
+	TypeFailure    Type = "failure"    // Cause and Message set: the node is about to exit
+	TypeSpawn      Type = "spawn"      // PID set: a node's process was started
+	TypeExit       Type = "exit"       // Cause, Message, ExitCode set: a node's process ended
+	TypeRestart    Type = "restart"    // Message, Seconds set: it will be started again after Seconds
+	TypeGiveUp     Type = "giveup"     // Cause, Message set: it will not
+	TypeRunStarted Type = "run_started"
+	TypeRunEnded   Type = "run_ended" // State and Message: the run's final state
+	TypeSummary    Type = "summary"   // last event of `up -o json`
+)
+
+// State is a node's state as people see it.
+type State string
+
+// States of a node, in the order of a life.
+const (
+	StateQueued     State = "queued"   // waits for its turn to load
+	StateStarting   State = "starting" // process started
+	StateLoading    State = "loading"  // the engine loads the model
+	StateWaiting    State = "waiting"  // for a lease
+	StateGenerating State = "generating"
+	StateScoring    State = "scoring"
+	StateSharing    State = "sharing"
+	StateBarrier    State = "barrier" // waits for its peers' rollouts
+	StateUpdating   State = "updating"
+	StateCheckpoint State = "checkpoint"
+	StateDone       State = "done"    // all rounds
+	StateStopped    State = "stopped" // orderly, before the last round
+	StateFailed     State = "failed"  // died; may come back
+	StateGivenUp    State = "given_up"
+)
+
+// Causes of a node's end.
+const (
+	CauseOutOfMemory     = "out_of_memory"      // device memory
+	CauseHostOutOfMemory = "host_out_of_memory" // host memory, or the kernel's OOM killer
+	CauseModel           = "model"              // weights missing, corrupt or of an unknown architecture
+	CausePython          = "python"             // no usable Python or torch
+	CauseConfig          = "config"
+	CauseDisk            = "disk_full"
+	CauseEngine          = "engine"   // the engine died or misbehaved
+	CauseExchange        = "exchange" // the swarm's message bus is gone
+	CauseStalled         = "stalled"
+	CauseStopped         = "stopped" // by request
+	CauseUnknown         = "unknown"
+)
+
+// Event is one line. Exactly the fields its Type names are set.
+type Event struct {
+	Type Type    `json:"type"`
+	Time float64 `json:"time"`          // Unix seconds
+	Run  string  `json:"run,omitempty"` // filled in by the coordinator
+	Node string  `json:"node,omitempty"`
+
+	State      State       `json:"state,omitempty"`
+	RoundIndex int         `json:"round_index,omitempty"` // with state: the round being worked on, from 0
+	Loaded     *Loaded     `json:"loaded,omitempty"`
+	Round      *Round      `json:"round,omitempty"`
+	Memory     *Memory     `json:"memory,omitempty"`
+	Lease      *Lease      `json:"lease,omitempty"`
+	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
+
+	Message  string  `json:"message,omitempty"`
+	Cause    string  `json:"cause,omitempty"`
+	PID      int     `json:"pid,omitempty"`
+	ExitCode *int    `json:"exit_code,omitempty"`
+	Seconds  float64 `json:"seconds,omitempty"`
+}
+
+// Loaded describes a node's model and engine.
+type Loaded struct {
+	Model              string  `json:"model"`
+	Parameters         int64   `json:"parameters"`
+	ContextLength      int     `json:"context_length"`
+	Torch              string  `json:"torch"`
+	Device             string  `json:"device"`
+	Seconds            float64 `json:"seconds"`
+	SelfTestMaxAbsDiff float64 `json:"self_test_max_abs_diff"` // log-probabilities while generating against the update path
+	EnginePID          int     `json:"engine_pid"`
+	StartRound         int     `json:"start_round"` // 0, or the round after the checkpoint it restored
+}
+
+// Round is one node's round (DESIGN §5), keyed by (run, node, round): sending it again changes nothing.
+type Round struct {
+	Round int `json:"round"` // from 0
+
+	Reward            float64 `json:"reward"`                    // mean over the node's own I·G completions; what cumulative reward sums
+	RewardStd         float64 `json:"reward_std"`                // mean over own groups of the group's standard deviation (ddof 1)
+	TrainingReward    float64 `json:"training_reward"`           // mean over the I+J groups trained on; inflated by selection
+	FracRewardZeroStd float64 `json:"frac_reward_zero_std"`      // share of own groups whose rewards are all equal
+	FormatRate        float64 `json:"format_rate"`               // share of own completions with an <answer> pair
+	Completions       int     `json:"completions"`               // I·G
+	MeanLength        float64 `json:"completions_mean_length"`   // tokens
+	ClippedRatio      float64 `json:"completions_clipped_ratio"` // share that hit the length limit
+
+	Loss     float64 `json:"loss"`
+	KL       float64 `json:"kl"`
+	GradNorm float64 `json:"grad_norm"`
+	Entropy  float64 `json:"entropy"`
+	ClipLow  float64 `json:"clip_ratio_low"`
+	ClipHigh float64 `json:"clip_ratio_high"`
+	Steps    int     `json:"steps"` // optimizer steps; 0: every advantage was zero
+
+	TrainedOwn      int `json:"trained_own"`      // own groups in the training set
+	TrainedExternal int `json:"trained_external"` // others' groups in the training set
+
+	StepTime     float64 `json:"step_time"`     // whole round, wall seconds
+	GenerateTime float64 `json:"generate_time"` // inside the engine's generate call
+	UpdateTime   float64 `json:"update_time"`   // inside the engine's update call
+	ScoreTime    float64 `json:"score_time"`
+	LeaseTime    float64 `json:"lease_time"`   // waiting for leases
+	BarrierTime  float64 `json:"barrier_time"` // waiting for peers' rollouts
+	Late         bool    `json:"late"`         // the barrier's deadline passed before every peer had shared
+
+	Tasks []TaskReward `json:"tasks,omitempty"` // own questions, by task
+	Peers []Peer       `json:"peers,omitempty"` // what each peer offered
+}
+
+// TaskReward is the part of one task in a node's round.
+type TaskReward struct {
+	Task        string  `json:"task"`
+	Completions int     `json:"completions"`
+	RewardSum   float64 `json:"reward_sum"`
+}
+
+// Peer counts one peer's rollouts in a node's round.
+type Peer struct {
+	Node      string `json:"node"`
+	Available int    `json:"available"` // rollouts received in time
+	Rejected  int    `json:"rejected"`  // malformed, oversized or held-out
+	Filtered  int    `json:"filtered"`  // dropped for zero advantage
+	Used      int    `json:"used"`
+	Late      bool   `json:"late"` // nothing arrived before the deadline
+}
+
+// Memory is a node's memory now: its Go process and its engine together for the host, the engine for the device.
+type Memory struct {
+	RSSBytes        int64 `json:"rss_bytes"`      // node process + engine
+	PeakRSSBytes    int64 `json:"peak_rss_bytes"` // highest seen by the engine since its start, plus the node process
+	DeviceBytes     int64 `json:"device_bytes"`   // allocator's reserved bytes
+	DevicePeakBytes int64 `json:"device_peak_bytes"`
+}
+
+// Lease is a request to compute, its grant or its end.
+type Lease struct {
+	ID      int64   `json:"id"`                // chosen by the node, unique in its process
+	Phase   string  `json:"phase"`             // load, generate, update
+	Bytes   int64   `json:"bytes,omitempty"`   // transient device memory it may take
+	Seconds float64 `json:"seconds,omitempty"` // with release: how long it was held
+}
+
+// Checkpoint says that a node can restart from Round.
+type Checkpoint struct {
+	Round      int     `json:"round"` // rounds done
+	Path       string  `json:"path"`
+	Bytes      int64   `json:"bytes"`
+	WeightHash string  `json:"weight_hash"`
+	Seconds    float64 `json:"seconds"`
+}
+
+// Command is what a launcher writes to a node's stdin. The node exits when its stdin closes.
+type Command struct {
+	Type  CommandType `json:"type"`
+	Start *Start      `json:"start,omitempty"`
+	Lease *Lease      `json:"lease,omitempty"`
+	Peers []string    `json:"peers,omitempty"`
+}
+
+// CommandType names a Command.
+type CommandType string
+
+// Commands.
+const (
+	CommandStart CommandType = "start" // first line: everything the node needs
+	CommandGrant CommandType = "grant" // Lease set: compute
+	CommandPeers CommandType = "peers" // Peers set: who is still in the swarm; the others have been given up
+	CommandStop  CommandType = "stop"  // finish the current step, checkpoint, exit 0
+)
+
+// Start is a node's whole assignment. Secrets travel here, never in argv.
+type Start struct {
+	Protocol    int      `json:"protocol"`
+	Run         string   `json:"run"`
+	Node        string   `json:"node"`   // node_0 ...
+	Index       int      `json:"index"`  // 0 ...
+	Peers       []string `json:"peers"`  // every node of the swarm, itself included
+	Dir         string   `json:"dir"`    // the node's folder: checkpoints
+	Config      []byte   `json:"config"` // configs.Config as JSON
+	Python      string   `json:"python"`
+	EngineDir   string   `json:"engine_dir"` // holds the engine package
+	Tokenizer   string   `json:"tokenizer"`  // bytes, gpt2
+	ModelDir    string   `json:"model_dir"`
+	Device      string   `json:"device"` // cpu, cuda:0
+	Threads     int      `json:"threads"`
+	BudgetBytes int64    `json:"budget_bytes"` // device memory, 0: none
+	Exchange    Exchange `json:"exchange"`
+	Leased      bool     `json:"leased"` // ask for a lease before computing
+}
+
+// Exchange says how to reach the swarm.
+type Exchange struct {
+	Kind  string `json:"kind"` // nats
+	URL   string `json:"url"`
+	Token string `json:"token"`
+}
