@@ -1,0 +1,33 @@
+package task
+
+import "strings"
+
+// SystemPrompts are the known system prompts by name: the library's five names in our words, and none.
+func SystemPrompts() map[string]string {
+	return map[string]string{
+		"DeepSeekZero": "The Assistant answers the User's question. It first reasons between <think> and </think>, " +
+			"then writes only the final answer between <answer> and </answer>.",
+		"default": "Solve the problem step by step. Then write only the final answer between <answer> and </answer>, " +
+			"in the form the question asks for.",
+		"simple": "Be accurate and brief. Show your steps, then put the final answer between <answer> and </answer>.",
+		"direct": "Write the answer between <answer> and </answer> and nothing else.",
+		"chain_of_draft": "Think in steps of at most five words. End with the final answer between <answer> and " +
+			"</answer>.",
+		"none": "",
+	}
+}
+
+// SystemPrompt is the system prompt of that name and whether it exists.
+func SystemPrompt(name string) (string, bool) {
+	text, ok := SystemPrompts()[name]
+	return text, ok
+}
+
+// Prompt is what the model is given: the system prompt, an empty line and the question, or the question alone
+// without a system prompt.
+func Prompt(system, question string) string {
+	if system == "" {
+		return question
+	}
+	return strings.TrimRight(system, "\n") + "\n\n" + question
+}
