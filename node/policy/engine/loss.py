@@ -1,0 +1,47 @@
+"""The GRPO objective, per token, as pure functions with their derivatives.
+
+Takes and returns tensors; knows nothing of models, batches or devices. The loss is a weighted sum over completion tokens,
+so its gradient with respect to a token's log-probability depends on that token alone; giving it in closed form is what lets the
+update run head, loss and backward chunk by chunk. Sources: DeepSeekMath (arXiv:2402.03300) eq. 3 and 4, DAPO (arXiv:2503.14476) for
+epsilon_high, Dr. GRPO (arXiv:2503.20783); names of the loss types as in TRL.
+"""
+
+import torch
+
+
+def token_weights(lengths, loss_type, max_completion_length=0):
+    """The weight of each token of each sequence in the batch's loss, a float a sequence.
+
+    lengths are completion lengths of the whole batch, before it is split and with the rows whose advantage is zero.
+    bnpo: 1 / all tokens. grpo: 1 / (B · own tokens). dr_grpo: 1 / (B · max_completion_length).
+    """
+    count = len(lengths)
+    if loss_type == "bnpo":
+        return [1.0 / sum(lengths)] * count
+    if loss_type == "grpo":
+        return [1.0 / (count * length) for length in lengths]
+    if loss_type == "dr_grpo":
+        return [1.0 / (count * max_completion_length)] * count
+    raise ValueError(f"unknown loss type {loss_type!r}")
+
+
+def clipped_surrogate(logp, old, advantage, epsilon, epsilon_high):
+    """-min(r·A, clip(r, 1-epsilon, 1+epsilon_high)·A) with r = exp(logp - old); all tensors [N].
+
+    Returns loss, its derivative by logp, and two masks: tokens clipped below (A < 0) and above (A > 0). Where a
+    token is clipped the derivative is 0.
+    """
+    ratio = torch.exp(logp - old)
+    low = (ratio < 1 - epsilon) & (advantage < 0)
+    high = (ratio > 1 + epsilon_high) & (advantage > 0)
+    clipped = ratio.clamp(1 - epsilon, 1 + epsilon_high)
+    loss = -torch.minimum(ratio * advantage, clipped * advantage)
+    derivative = (-ratio * advantage).masked_fill(low | high, 0)
+    return loss, derivative, low, high
+
+
+def kl_k3(logp, reference):
+    """Schulman's k3 estimate of KL(policy ‖ reference), exp(d) - d - 1 with d = reference - logp, and its derivative by logp."""
+    difference = reference - logp
+    growth = torch.exp(difference)
+    return growth - difference - 1, 1 - growth

@@ -1,0 +1,85 @@
+"""The request loop: takes lines, calls the session, writes one answer a request, in order.
+
+A request that is wrong gets an error and changes nothing; no request ends the process but exit. An answer is
+{"id": N, "result": {...}} or {"id": N, "error": {"kind": K, "message": M}}.
+"""
+
+import json
+import sys
+import traceback
+
+from . import memory, pipe, protocol
+from .protocol import BAD_REQUEST, INTERNAL, MAX_LINE, OUT_OF_MEMORY, EngineError
+from .session import Session
+
+_PARSERS = {
+    "hello": protocol.parse_hello,
+    "load": protocol.parse_load,
+    "generate": protocol.parse_generate,
+    "update": protocol.parse_update,
+    "logprobs": protocol.parse_logprobs,
+    "save": protocol.parse_save,
+    "restore": protocol.parse_restore,
+    "memory": protocol.parse_nothing,
+    "trim": protocol.parse_nothing,
+}
+
+
+def serve(requests, write):
+    """Answers requests (pipe.Requests) through write(bytes) until exit is called."""
+    session = Session()
+    while True:
+        line = requests.get()
+        if line is not pipe.TOO_LONG and not line.strip():
+            continue
+        number, answer, last = _answer(session, line)
+        write(encode(number, answer))
+        if last:
+            return
+
+
+def encode(number, answer):
+    """One line. A result that JSON can't carry (NaN, infinity) becomes an internal error."""
+    try:
+        text = json.dumps(dict(id=number, **answer), allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        text = json.dumps(dict(id=number, **_error(INTERNAL, "a result is not finite")), separators=(",", ":"))
+    return text.encode() + b"\n"
+
+
+def _answer(session, line):
+    """Returns (id, {"result": …} or {"error": …}, whether this was the last request)."""
+    number, problem = 0, None
+    try:
+        if line is pipe.TOO_LONG:
+            raise protocol.bad(f"the line is longer than {MAX_LINE} bytes")
+        request = protocol.decode(line)
+        number = protocol.request_id(request)
+        call, params = protocol.envelope(request)
+        if call == "exit":
+            protocol.parse_nothing(params)
+            return number, {"result": {}}, True
+        parse = _PARSERS.get(call)
+        if parse is None:
+            raise protocol.bad(f"unknown call {call[:40]!r}")
+        return number, {"result": getattr(session, call)(parse(params))}, False
+    except EngineError as error:
+        problem = _error(error.kind, str(error))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent gets an answer
+        kind = OUT_OF_MEMORY if memory.is_out_of_memory(error) else INTERNAL
+        if kind == INTERNAL:
+            traceback.print_exc(file=sys.stderr)
+        problem = _error(kind, f"{type(error).__name__}: {_first_line(error)}")
+    # Here the exception is gone, and with it the frames that held the failed call's tensors.
+    if problem["error"]["kind"] != BAD_REQUEST:
+        session.release()
+    return number, problem, False
+
+
+def _error(kind, message):
+    return {"error": {"kind": kind, "message": message}}
+
+
+def _first_line(error):
+    lines = str(error).strip().splitlines()
+    return lines[0][:500] if lines else "no message"

@@ -1,0 +1,287 @@
+"""safetensors files, read and written without the safetensors package; and GPT-2's weights from a model directory.
+
+Format: 8 bytes little-endian header length, a JSON header name -> {dtype, shape, data_offsets}, then the tensors' bytes
+without holes (github.com/huggingface/safetensors). Every length and offset is checked before a byte of data is used: the file
+may be truncated, corrupt or hostile. Raises FormatError with one line naming the file and what is wrong.
+"""
+
+import ctypes
+import hashlib
+import json
+import math
+import os
+from typing import NamedTuple, Tuple
+
+import torch
+
+from .model import PREFIX
+from .protocol import MODEL, EngineError
+
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "U8": torch.uint8,
+}
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+_FLOATS = ("F64", "F32", "F16", "BF16")
+_MAX_HEADER = 100 << 20  # the limit of the safetensors package
+_INDEX = "model.safetensors.index.json"
+
+
+class FormatError(ValueError):
+    """A file that is not what it should be."""
+
+
+class Entry(NamedTuple):
+    dtype: str
+    shape: Tuple[int, ...]
+    begin: int  # offset in the file
+    end: int
+
+
+class File:
+    """An open safetensors file: `entries` by name, `metadata`, and `read` to fill a tensor. A context manager."""
+
+    def __init__(self, path):
+        self.path = path
+        try:
+            self._file = open(path, "rb", buffering=0)
+        except OSError as error:
+            raise FormatError(f"{path}: {error.strerror or error}") from None
+        try:
+            self.size = os.fstat(self._file.fileno()).st_size
+            self.entries, self.metadata = self._read_header()
+        except OSError as error:
+            self._file.close()
+            raise FormatError(f"{path}: {error.strerror or error}") from None
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._file.close()
+
+    def sha256(self):
+        """Hashes the whole file, which also proves that all of it can be read."""
+        digest = hashlib.sha256()
+        self._file.seek(0)
+        while True:
+            block = self._file.read(1 << 20)
+            if not block:
+                return digest.hexdigest()
+            digest.update(block)
+
+    @torch.no_grad()
+    def read(self, name, tensor):
+        """Fills tensor, of the entry's shape, converting its dtype where they differ."""
+        entry = self.entries[name]
+        if tuple(tensor.shape) != entry.shape:
+            raise FormatError(f"{self.path}: {name} has shape {list(entry.shape)}, expected {list(tensor.shape)}")
+        dtype = DTYPES[entry.dtype]
+        direct = tensor.dtype == dtype and tensor.device.type == "cpu" and tensor.is_contiguous()
+        target = tensor if direct else torch.empty(entry.shape, dtype=dtype)
+        view, at = bytes_of(target), 0
+        self._file.seek(entry.begin)
+        while at < len(view):
+            count = self._file.readinto(view[at:])
+            if not count:
+                raise FormatError(f"{self.path}: ends inside {name}")
+            at += count
+        if not direct:
+            tensor.copy_(target)
+
+    def _fail(self, text):
+        return FormatError(f"{self.path}: {text}")
+
+    def _read_exactly(self, size):
+        data = bytearray()
+        while len(data) < size:
+            block = self._file.read(size - len(data))
+            if not block:
+                raise self._fail("the file is truncated")
+            data += block
+        return bytes(data)
+
+    def _read_header(self):
+        if self.size < 10:
+            raise self._fail("too short for a safetensors file")
+        length = int.from_bytes(self._read_exactly(8), "little")
+        if length > min(_MAX_HEADER, self.size - 8):
+            raise self._fail(f"header of {length} bytes does not fit a file of {self.size} bytes")
+        try:
+            header = json.loads(self._read_exactly(length), object_pairs_hook=_unique)
+        except (ValueError, RecursionError) as error:
+            raise self._fail(f"broken header: {error}") from None
+        if not isinstance(header, dict):
+            raise self._fail("broken header: not a JSON object")
+        metadata = header.pop("__metadata__", {})
+        if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+            raise self._fail("broken header: __metadata__ is not an object of strings")
+        start = 8 + length
+        entries = {name: self._entry(name, value, start) for name, value in header.items()}
+        end = start
+        for name, entry in sorted(entries.items(), key=lambda item: item[1][2:]):
+            if entry.begin != end:
+                raise self._fail(f"{name} overlaps another tensor or leaves a hole")
+            end = entry.end
+        if end != self.size:
+            raise self._fail(f"holds {self.size} bytes where its header describes {end}: truncated or corrupt")
+        return entries, metadata
+
+    def _entry(self, name, value, start):
+        try:
+            dtype, shape, (begin, end) = value["dtype"], value["shape"], value["data_offsets"]
+        except (TypeError, KeyError, ValueError):
+            raise self._fail(f"broken header entry {name!r}") from None
+        numbers = [begin, end, *shape] if isinstance(shape, list) else [None]
+        if not all(type(n) is int and 0 <= n < 1 << 53 for n in numbers):
+            raise self._fail(f"broken header entry {name!r}")
+        if not isinstance(dtype, str) or dtype not in DTYPES:
+            raise self._fail(f"{name} has dtype {dtype!r}, which is not supported")
+        if end - begin != math.prod(shape) * _size(DTYPES[dtype]):
+            raise self._fail(f"{name} has shape {shape} but {end - begin} bytes of {dtype}")
+        return Entry(dtype, tuple(shape), start + begin, start + end)
+
+
+def _unique(pairs):
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError("a name occurs twice")
+    return result
+
+
+def _size(dtype):
+    return torch.empty((), dtype=dtype).element_size()
+
+
+def bytes_of(tensor):
+    """A writable view of a contiguous CPU tensor's bytes; the tensor must outlive it."""
+    size = tensor.numel() * tensor.element_size()
+    if size == 0:
+        return memoryview(b"")
+    return memoryview((ctypes.c_char * size).from_address(tensor.data_ptr())).cast("B")
+
+
+class _Hashed:
+    """A file that hashes what passes through it."""
+
+    def __init__(self, file):
+        self._file, self.digest, self.size = file, hashlib.sha256(), 0
+
+    def write(self, data):
+        self._file.write(data)
+        self.digest.update(data)
+        self.size += len(data)
+
+
+def write(path, tensors, metadata, dtype=None):
+    """Writes {name: tensor} as a safetensors file, floats as dtype if given; returns (bytes, sha256 hex).
+
+    The file is complete and synced to disk when this returns, but its name is not: that is the caller's `publish`. Memory needed
+    is one tensor's when the tensors must be converted or copied from a device, else none.
+    """
+    stored = {name: dtype if dtype and t.is_floating_point() else t.dtype for name, t in tensors.items()}
+    # Wider elements first keeps every tensor aligned to its own size.
+    names = sorted(tensors, key=lambda name: (-_size(stored[name]), name))
+    header, at = {"__metadata__": metadata}, 0
+    for name in names:
+        size = tensors[name].numel() * _size(stored[name])
+        shape = list(tensors[name].shape)
+        header[name] = {"dtype": _NAMES[stored[name]], "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        out = _Hashed(file)
+        out.write(len(text).to_bytes(8, "little") + text)
+        for name in names:
+            tensor = tensors[name].detach().to("cpu", stored[name]).contiguous()
+            out.write(bytes_of(tensor))
+        file.flush()
+        os.fsync(file.fileno())
+    return out.size, out.digest.hexdigest()
+
+
+def weight_hash(model):
+    """sha256 over the bytes of the weights, as held, in the order of their names."""
+    digest = hashlib.sha256()
+    for name in sorted(model.tensors):
+        tensor = model.tensors[name].detach().to("cpu").contiguous()
+        digest.update(bytes_of(tensor))
+    return digest.hexdigest()
+
+
+def load(model, directory):
+    """Fills the model from directory's safetensors, single or sharded. Raises EngineError("model")."""
+    try:
+        plan = _locate(model.shapes, directory)
+        for path, names in plan.items():
+            with File(path) as file:
+                for stored, name in names:
+                    file.read(stored, model.tensors[name])
+    except FormatError as error:
+        raise EngineError(MODEL, str(error)) from None
+
+
+def _locate(shapes, directory):
+    """Checks all headers against shapes; returns path -> [(name in the file, name in the model)]."""
+    plan, found = {}, set()
+    for path in _files(directory):
+        plan[path] = []
+        with File(path) as file:
+            for stored, entry in file.entries.items():
+                name = stored if stored.startswith(PREFIX) else PREFIX + stored
+                if _ignored(stored):
+                    continue
+                if name not in shapes:
+                    raise FormatError(f"{path}: {stored} is not a tensor of this GPT-2")
+                if name in found:
+                    raise FormatError(f"{path}: {stored} occurs twice in the model")
+                if entry.dtype not in _FLOATS:
+                    raise FormatError(f"{path}: {stored} has dtype {entry.dtype}, not a float")
+                if entry.shape != shapes[name]:
+                    expected = list(shapes[name])
+                    raise FormatError(f"{path}: {stored} has shape {list(entry.shape)}, config.json says {expected}")
+                found.add(name)
+                plan[path].append((stored, name))
+    for name in shapes:
+        if name not in found:
+            raise FormatError(f"{directory}: {name[len(PREFIX):]} is missing")
+    return plan
+
+
+def _ignored(name):
+    """Buffers of the attention mask, and the head, which is the embedding."""
+    return name.endswith((".attn.bias", ".attn.masked_bias")) or name == "lm_head.weight"
+
+
+def _files(directory):
+    single, index = os.path.join(directory, "model.safetensors"), os.path.join(directory, _INDEX)
+    if os.path.exists(single):
+        return [single]
+    if not os.path.exists(index):
+        others = sorted(name for name in _listing(directory) if name.endswith(".safetensors"))
+        if len(others) != 1:
+            raise FormatError(f"{directory}: no model.safetensors and no {_INDEX}")
+        return [os.path.join(directory, others[0])]
+    try:
+        with open(index, encoding="utf-8") as file:
+            shards = set(json.load(file)["weight_map"].values())
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"{index}: broken index: {error}") from None
+    if not all(isinstance(shard, str) and shard == os.path.basename(shard) and shard for shard in shards):
+        raise FormatError(f"{index}: a shard is not a plain file name")
+    return [os.path.join(directory, shard) for shard in sorted(shards)]
+
+
+def _listing(directory):
+    try:
+        return os.listdir(directory)
+    except OSError as error:
+        raise FormatError(f"{directory}: {error.strerror or error}") from None

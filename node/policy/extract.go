@@ -1,0 +1,66 @@
+package policy
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// The pattern names files because go:embed drops names that begin with "_" from folders.
+//
+//go:embed engine/*.py
+var engineFiles embed.FS
+
+// Extract writes the engine's Python files under home and returns the folder to give as Options.Dir. Its name holds the files'
+// hash, so that versions live side by side; files already there are compared and mended.
+func Extract(home string) (string, error) {
+	entries, err := engineFiles.ReadDir("engine")
+	if err != nil {
+		return "", fmt.Errorf("embedded engine: %w", err)
+	}
+	sum := sha256.New()
+	files := map[string][]byte{}
+	for _, entry := range entries {
+		data, err := engineFiles.ReadFile("engine/" + entry.Name())
+		if err != nil {
+			return "", fmt.Errorf("embedded engine: %w", err)
+		}
+		files[entry.Name()] = data
+		fmt.Fprintf(sum, "%s %d\n", entry.Name(), len(data))
+		sum.Write(data)
+	}
+	dir := filepath.Join(home, "engine", hex.EncodeToString(sum.Sum(nil))[:16])
+	if err := os.MkdirAll(filepath.Join(dir, "engine"), 0o755); err != nil {
+		return "", fmt.Errorf("engine folder: %w", err)
+	}
+	for name, data := range files {
+		if err := writeAtomic(filepath.Join(dir, "engine", name), data); err != nil {
+			return "", fmt.Errorf("write the engine's files: %w", err)
+		}
+	}
+	return dir, nil
+}
+
+// writeAtomic leaves a file with exactly data at path or, on an error, what was there before.
+func writeAtomic(path string, data []byte) error {
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	if _, err := tmp.Write(data); err != nil {
+		tmp.Close()
+		return err
+	}
+	if err := tmp.Close(); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}

@@ -1,0 +1,214 @@
+package policy
+
+import "encoding/json"
+
+// The protocol between a node and its engine: one JSON object a line, requests on the engine's stdin, answers in
+// the same order on its stdout; stderr is the engine's log. The engine exits when its stdin closes. Token
+// ids, seeds and sizes are integers below 2^53; bytes are bytes, times are seconds.
+
+// ProtocolVersion is the version both sides must name in hello.
+const ProtocolVersion = 1
+
+// MaxLine bounds one message in bytes (an update of 64 sequences of 1024 tokens takes about 0.5 MB).
+const MaxLine = 64 << 20
+
+// Request is the envelope of every call; Params is one of the *Params types below.
+type Request struct {
+	ID     int64  `json:"id"`
+	Call   string `json:"call"` // hello load generate update logprobs save restore memory trim exit
+	Params any    `json:"params,omitempty"`
+}
+
+// Response is the envelope of every answer: a result, one of the *Result types below, or an error.
+type Response struct {
+	ID     int64           `json:"id"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  *Error          `json:"error,omitempty"`
+}
+
+// Error kinds an engine reports.
+const (
+	KindBadRequest  = "bad_request"   // the call's arguments are wrong; nothing changed
+	KindModel       = "model"         // the model directory can't be read or is of an unknown architecture
+	KindDevice      = "device"        // the device isn't there
+	KindOutOfMemory = "out_of_memory" // device or host memory; weights and optimizer are as before the call
+	KindCheckpoint  = "checkpoint"    // a checkpoint can't be written or read
+	KindInternal    = "internal"      // a fault in the engine
+)
+
+// Error is what an engine answers instead of a result.
+type Error struct {
+	Kind    string `json:"kind"`
+	Message string `json:"message"`
+}
+
+func (e *Error) Error() string { return "engine: " + e.Message }
+
+// HelloParams opens the conversation.
+type HelloParams struct {
+	Protocol int `json:"protocol"`
+}
+
+// HelloResult tells what the engine runs on.
+type HelloResult struct {
+	Protocol int      `json:"protocol"`
+	Torch    string   `json:"torch"`
+	Python   string   `json:"python"`
+	BLAS     string   `json:"blas"`      // e.g. "openblas", "mkl", as far as torch tells
+	CUDA     bool     `json:"cuda"`      // torch can use a CUDA device
+	Devices  []string `json:"devices"`   // names of CUDA devices, may be empty
+	RSSBytes int64    `json:"rss_bytes"` // of the interpreter with torch imported, before a model is loaded
+	PID      int      `json:"pid"`
+}
+
+// LoadParams loads a model and makes a fresh Adam for it.
+type LoadParams struct {
+	ModelDir              string  `json:"model_dir"`   // holds config.json and *.safetensors; or config.json alone with RandomInit
+	RandomInit            bool    `json:"random_init"` // initialise as GPT-2 does (normal 0.02, residual projections scaled) from Seed
+	Seed                  int64   `json:"seed"`
+	Device                string  `json:"device"`    // "cpu", "cuda", "cuda:N"
+	Precision             string  `json:"precision"` // fp32 tf32 bf16 fp16 (cpu: fp32), float64 for tests
+	Threads               int     `json:"threads"`   // intra-op CPU threads; 0 leaves torch's default
+	GradientCheckpointing bool    `json:"gradient_checkpointing"`
+	AdamBeta1             float64 `json:"adam_beta1"`
+	AdamBeta2             float64 `json:"adam_beta2"`
+	AdamEpsilon           float64 `json:"adam_epsilon"`
+	WeightDecay           float64 `json:"weight_decay"`     // decoupled (AdamW); 0 is Adam
+	MemoryCapBytes        int64   `json:"memory_cap_bytes"` // CUDA allocator cap, 0 none
+	SelfTest              bool    `json:"self_test"`        // compare log-probabilities of the generate and the update path
+}
+
+// LoadResult describes the loaded model.
+type LoadResult struct {
+	Architecture       string  `json:"architecture"` // "gpt2"
+	Parameters         int64   `json:"parameters"`   // tied weights counted once
+	VocabSize          int     `json:"vocab_size"`
+	ContextLength      int     `json:"context_length"` // most tokens in prompt plus completion
+	EOSTokenID         int     `json:"eos_token_id"`   // from config.json, -1 if it names none
+	Seconds            float64 `json:"seconds"`
+	SelfTestMaxAbsDiff float64 `json:"self_test_max_abs_diff"` // largest |difference| of log-probabilities
+	Memory             Memory  `json:"memory"`
+}
+
+// GenerateParams asks for NumGenerations completions of each prompt, all in one batch.
+type GenerateParams struct {
+	Prompts        [][]int `json:"prompts"`         // P prompts of 1 or more token ids, unequal lengths allowed
+	NumGenerations int     `json:"num_generations"` // G
+	MaxNewTokens   int     `json:"max_new_tokens"`  // prompt+new is cut at the context length
+	Temperature    float64 `json:"temperature"`     // > 0; 0 is greedy
+	TopK           int     `json:"top_k"`           // 0 off
+	TopP           float64 `json:"top_p"`           // 1 off
+	EOSTokenID     int     `json:"eos_token_id"`    // -1: none
+	Seed           int64   `json:"seed"`            // the completions are a function of weights, prompts, options and Seed
+}
+
+// GenerateResult holds P·G completions, generation g of prompt p at index p·G+g.
+type GenerateResult struct {
+	Completions   [][]int     `json:"completions"` // the first EOS is included, nothing follows it
+	Logprobs      [][]float64 `json:"logprobs"`    // of each sampled token at the sampling temperature, before top-k/top-p
+	Terminated    []bool      `json:"terminated"`  // ended with EOS rather than at the limit
+	Entropy       float64     `json:"entropy"`     // mean over sampled tokens, nats
+	Seconds       float64     `json:"seconds"`
+	PrefillTokens int64       `json:"prefill_tokens"`
+	NewTokens     int64       `json:"new_tokens"`
+	Memory        Memory      `json:"memory"`
+}
+
+// Sequence is one completion of Prompts[Prompt] to learn from or to score.
+type Sequence struct {
+	Prompt     int     `json:"prompt"`     // index into the call's prompts
+	Completion []int   `json:"completion"` // 1 or more token ids, EOS included where it was generated
+	Advantage  float64 `json:"advantage,omitempty"`
+	// OldLogprobs, when given (length of Completion), are the behaviour policy's; when absent the sequence is
+	// treated as on-policy: the ratio is 1 on the first iteration, and on later ones is taken
+	// against the log-probabilities of the first.
+	OldLogprobs []float64 `json:"old_logprobs,omitempty"`
+}
+
+// UpdateParams is one GRPO step (NumIterations steps) on a batch of B sequences.
+type UpdateParams struct {
+	Prompts       [][]int    `json:"prompts"`
+	Sequences     []Sequence `json:"sequences"`
+	LearningRate  float64    `json:"learning_rate"`
+	Temperature   float64    `json:"temperature"`  // logits are divided by it, as when sampling
+	Epsilon       float64    `json:"epsilon"`      // clip range below
+	EpsilonHigh   float64    `json:"epsilon_high"` // clip range above
+	Beta          float64    `json:"beta"`         // weight of the KL to the weights as first loaded (k3 estimator); 0: none, no reference kept
+	NumIterations int        `json:"num_iterations"`
+	// LossType is TRL's: "bnpo" (mean over all completion tokens of the batch), "grpo" (mean over sequences of
+	// their token means) or "dr_grpo" (sum over tokens / (B · MaxCompletionLength)).
+	LossType            string  `json:"loss_type"`
+	MaxCompletionLength int     `json:"max_completion_length"` // for dr_grpo
+	MaxGradNorm         float64 `json:"max_grad_norm"`         // 0: no clipping
+	MicroBatch          int     `json:"micro_batch"`           // most sequences in one forward pass; changes memory, never the update
+}
+
+// UpdateResult reports the step. Means are over the same tokens as the loss, over all micro-batches.
+type UpdateResult struct {
+	Loss              float64 `json:"loss"`
+	KL                float64 `json:"kl"`
+	GradNorm          float64 `json:"grad_norm"`    // before clipping
+	Entropy           float64 `json:"entropy"`      // mean over computed completion tokens, nats
+	MeanLogprob       float64 `json:"mean_logprob"` // mean log-probability of the computed completion tokens before the step
+	ClipLow           float64 `json:"clip_ratio_low"`
+	ClipHigh          float64 `json:"clip_ratio_high"`
+	Steps             int     `json:"steps"`              // optimizer steps taken: 0 when every advantage is zero
+	ComputedSequences int     `json:"computed_sequences"` // rows with a non-zero advantage
+	Tokens            int64   `json:"tokens"`             // positions in the forward passes of one iteration, padding excluded
+	Seconds           float64 `json:"seconds"`
+	Memory            Memory  `json:"memory"`
+}
+
+// LogprobsParams scores sequences under the current weights.
+type LogprobsParams struct {
+	Prompts     [][]int    `json:"prompts"`
+	Sequences   []Sequence `json:"sequences"`
+	Temperature float64    `json:"temperature"`
+	MicroBatch  int        `json:"micro_batch"`
+}
+
+// LogprobsResult has one list a sequence, one number a completion token.
+type LogprobsResult struct {
+	Logprobs [][]float64 `json:"logprobs"`
+}
+
+// SaveParams writes the state under Path, atomically (temporary name, fsync, rename).
+type SaveParams struct {
+	Path string `json:"path"`
+	// Format "checkpoint" is one safetensors file with weights, Adam moments, step and RNG state; "huggingface"
+	// is a directory with config.json and model.safetensors (weights alone).
+	Format string `json:"format"`
+	DType  string `json:"dtype"` // huggingface only: float32 or float16
+	// Metadata is kept in the checkpoint and given back by restore.
+	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
+// SaveResult tells what was written.
+type SaveResult struct {
+	Bytes      int64   `json:"bytes"`
+	SHA256     string  `json:"sha256"`      // of the file
+	WeightHash string  `json:"weight_hash"` // sha256 over the weights' bytes in name order: equal weights, equal hash
+	Seconds    float64 `json:"seconds"`
+}
+
+// RestoreParams reads a "checkpoint" written for the same architecture; SHA256, when given, must match.
+type RestoreParams struct {
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256,omitempty"`
+}
+
+// RestoreResult gives the metadata back.
+type RestoreResult struct {
+	Metadata   map[string]string `json:"metadata"`
+	WeightHash string            `json:"weight_hash"`
+	Step       int64             `json:"step"` // Adam's
+}
+
+// Memory is what the engine's process holds. Device fields are zero on CPU.
+type Memory struct {
+	RSSBytes             int64 `json:"rss_bytes"`
+	PeakRSSBytes         int64 `json:"peak_rss_bytes"` // since start
+	DeviceAllocatedBytes int64 `json:"device_allocated_bytes"`
+	DeviceReservedBytes  int64 `json:"device_reserved_bytes"`
+	DevicePeakBytes      int64 `json:"device_peak_bytes"` // peak of reserved since load
+}

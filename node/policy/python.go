@@ -1,0 +1,119 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// ErrNoPython is returned by FindPython when no candidate can import torch.
+var ErrNoPython = errors.New("no Python with PyTorch found")
+
+// probeLimit bounds one candidate's import of torch, from a cold disk.
+const probeLimit = 90 * time.Second
+
+// Probe is what became of one candidate interpreter.
+type Probe struct {
+	Path   string `json:"path"`
+	Source string `json:"source"` // why it was tried
+	Torch  string `json:"torch"`  // torch's version, empty if it can't be imported
+	CUDA   bool   `json:"cuda"`   // torch was built for CUDA
+	Err    string `json:"error,omitempty"`
+}
+
+// FindPython returns the first interpreter that can import torch, and every probe made on the way. The order is: explicit
+// (--python; alone if given), $SWARM_PYTHON (alone if given), an active virtual environment, ./.venv, <home>/venv,
+// then python3 on PATH and /usr/bin/python3.
+func FindPython(ctx context.Context, explicit, home string, getenv func(string) string) (Probe, []Probe, error) {
+	var probes []Probe
+	tried := map[string]bool{}
+	for _, c := range candidates(explicit, home, getenv) {
+		path, err := exec.LookPath(c.Path)
+		if err != nil {
+			if c.must {
+				probes = append(probes, Probe{Path: c.Path, Source: c.Source, Err: "no such program"})
+			}
+			continue
+		}
+		if tried[path] {
+			continue
+		}
+		tried[path] = true
+		probe := probePython(ctx, path)
+		probe.Source = c.Source
+		probes = append(probes, probe)
+		if probe.Torch != "" {
+			return probe, probes, nil
+		}
+	}
+	var tails []string
+	for _, p := range probes {
+		tails = append(tails, fmt.Sprintf("%s (%s): %s", p.Path, p.Source, p.Err))
+	}
+	if len(tails) == 0 {
+		tails = []string{"there is no python3 at all"}
+	}
+	return Probe{}, probes, fmt.Errorf("%w: %s", ErrNoPython, strings.Join(tails, "; "))
+}
+
+type candidate struct {
+	Path, Source string
+	must         bool // named by the user: say when it isn't there
+}
+
+func candidates(explicit, home string, getenv func(string) string) []candidate {
+	if explicit != "" {
+		return []candidate{{explicit, "--python", true}}
+	}
+	if p := getenv("SWARM_PYTHON"); p != "" {
+		return []candidate{{p, "$SWARM_PYTHON", true}}
+	}
+	var list []candidate
+	if venv := getenv("VIRTUAL_ENV"); venv != "" {
+		list = append(list, candidate{filepath.Join(venv, "bin", "python3"), "active virtual environment", true})
+	}
+	if conda := getenv("CONDA_PREFIX"); conda != "" {
+		list = append(list, candidate{filepath.Join(conda, "bin", "python3"), "active conda environment", false})
+	}
+	if wd, err := os.Getwd(); err == nil {
+		list = append(list, candidate{filepath.Join(wd, ".venv", "bin", "python3"), "./.venv", false})
+	}
+	return append(list,
+		candidate{filepath.Join(home, "venv", "bin", "python3"), "swarm's own virtual environment", false},
+		candidate{"python3", "PATH", false},
+		candidate{"/usr/bin/python3", "system", false},
+		candidate{"/usr/local/bin/python3", "system", false},
+	)
+}
+
+func probePython(ctx context.Context, path string) Probe {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	const script = "import torch,sys\nprint('torch', torch.__version__, int(torch.version.cuda is not None))"
+	cmd := exec.CommandContext(ctx, path, "-c", script)
+	cmd.WaitDelay = time.Second
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err == nil {
+		for line := range strings.Lines(string(out)) {
+			if f := strings.Fields(line); len(f) == 3 && f[0] == "torch" {
+				return Probe{Path: path, Torch: f[1], CUDA: f[2] == "1"}
+			}
+		}
+		return Probe{Path: path, Err: "it printed no torch version"}
+	}
+	if ctx.Err() != nil {
+		return Probe{Path: path, Err: "importing torch took longer than " + probeLimit.String()}
+	}
+	reason := err.Error()
+	if lines := strings.Split(strings.TrimSpace(stderr.String()), "\n"); lines[len(lines)-1] != "" {
+		reason = lines[len(lines)-1]
+	}
+	return Probe{Path: path, Err: reason}
+}
