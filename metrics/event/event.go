@@ -133,6 +133,10 @@ type Round struct {
 	BarrierTime  float64 `json:"barrier_time"` // waiting for peers' rollouts
 	Late         bool    `json:"late"`         // the barrier's deadline passed before every peer had shared
 
+	// NonFinite names the fields, by JSON name, whose value was no number ("NaN", "+Inf", "-Inf"); they are 0 here, for JSON has no such
+	// values.
+	NonFinite map[string]string `json:"non_finite,omitempty"`
+
 	Tasks []TaskReward `json:"tasks,omitempty"` // own questions, by task
 	Peers []Peer       `json:"peers,omitempty"` // what each peer offered
 }

@@ -33,6 +33,7 @@ const (
 	KindDevice      = "device"        // the device isn't there
 	KindOutOfMemory = "out_of_memory" // device or host memory; weights and optimizer are as before the call
 	KindCheckpoint  = "checkpoint"    // a checkpoint can't be written or read
+	KindNotFinite   = "not_finite"    // the gradient is NaN or infinite; no step was taken
 	KindInternal    = "internal"      // a fault in the engine
 )
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// maxRhoSteps bounds the search for one prime factor: enough for factors of about 12 digits.
-const maxRhoSteps = 1 << 20
+// maxRhoSteps bounds the search for one prime factor: enough for factors of about 11 digits.
+const maxRhoSteps = 1 << 19
 
 // errFactor is returned for a number without small factors that rho cannot split within its bound. The
 // library, which tries every number up to the square root, would not end on it.

@@ -172,7 +172,7 @@ class Decoder:
         model = self.model
         if not self.keys:
             size = model.config.width // model.config.heads
-            shape = (self.steps - 1, len(self.limits), model.config.heads, size)
+            shape = (self.steps - 1, len(self.row_list), model.config.heads, size)
             dtype = self.prompt_keys[0].dtype
             for _ in model.layers:
                 self.keys.append(torch.empty(shape, dtype=dtype, device=model.device))
@@ -199,16 +199,16 @@ class Decoder:
         count, _, _, padded = prompt_keys.shape
         each = rows // count
         grouped = q.view(count, each, heads, size).transpose(1, 2).reshape(count * heads, each, size)
-        shared = torch.bmm(grouped, prompt_keys.view(-1, size, padded)).view(count, heads, each, padded)
+        shared = torch.bmm(grouped, prompt_keys.view(-1, size, padded))  # [P·H, G, S]
         if self.mask is not None:
-            shared = shared + self.mask
+            shared.view(count, heads, each, padded).add_(self.mask)
         own = scores_of(q, keys[:now]).view(count, each, heads, now).transpose(1, 2)
-        weights = torch.cat((shared, own), -1).softmax(-1)  # [P, H, G, S+t]
+        weights = torch.cat((shared, own.reshape(-1, each, now)), -1).softmax(-1)  # [P·H, G, S+t]
 
-        y = torch.bmm(weights.view(count * heads, each, -1)[:, :, :padded], prompt_values.view(-1, padded, size))
+        y = torch.bmm(weights[:, :, :padded], prompt_values.view(-1, padded, size))
         y = y.view(count, heads, each, size).transpose(1, 2).reshape(rows, heads, size)
-        own = weights[..., padded:].permute(3, 0, 2, 1).reshape(now, rows, heads)
-        return (y + mix_of(own, values[:now])).view(rows, heads * size)
+        own = weights[:, :, padded:].view(count, heads, each, now).permute(3, 0, 2, 1).reshape(now, rows, heads)
+        return (y + mix_of(own, values[:now])).reshape(rows, heads * size)
 
     def compact(self, alive, token):
         """Shrinks the grid to prompts and columns with living rows, where that saves enough; returns their tokens."""

@@ -180,7 +180,11 @@ class GPT2:
             else:
                 std = 0.02 / math.sqrt(2 * self.config.layers) if ".c_proj." in name else 0.02
                 # Drawn in float32 on the CPU whatever the device, so that a seed means the same weights everywhere.
-                tensor.copy_(torch.empty(tensor.shape).normal_(0, std, generator=generator))
+                direct = tensor.dtype == torch.float32 and tensor.device.type == "cpu"
+                drawn = tensor if direct else torch.empty(tensor.shape)
+                drawn.normal_(0, std, generator=generator)
+                if not direct:
+                    tensor.copy_(drawn)
 
     def embed(self, ids, positions):
         """Token ids and positions [N] -> the residual stream [N, d]."""

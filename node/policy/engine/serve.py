@@ -1,7 +1,7 @@
 """The request loop: takes lines, calls the session, writes one answer a request, in order.
 
 A request that is wrong gets an error and changes nothing; no request ends the process but exit. An answer is
-{"id": N, "result": {...}} or {"id": N, "error": {"kind": K, "message": M}}.
+{"id": N, "ok": true, "result": {...}} or {"id": N, "ok": false, "error": {"kind": K, "message": M}}.
 """
 
 import json
@@ -41,10 +41,15 @@ def serve(requests, write):
 def encode(number, answer):
     """One line. A result that JSON can't carry (NaN, infinity) becomes an internal error."""
     try:
-        text = json.dumps(dict(id=number, **answer), allow_nan=False, separators=(",", ":"))
+        text = _line(number, answer)
     except ValueError:
-        text = json.dumps(dict(id=number, **_error(INTERNAL, "a result is not finite")), separators=(",", ":"))
+        text = _line(number, _error(INTERNAL, "a result is not finite"))
     return text.encode() + b"\n"
+
+
+def _line(number, answer):
+    envelope = {"id": number, "ok": "result" in answer}
+    return json.dumps(dict(envelope, **answer), allow_nan=False, separators=(",", ":"))
 
 
 def _answer(session, line):

@@ -339,8 +339,8 @@ class _Objective:
         return dict({name: float(value) for name, value in self._sums.items()}, tokens=self._tokens)
 
 
-def gradient_norm(flat, piece=1 << 16):
-    """The Euclidean norm, summed in double precision over pieces: float32 loses digits over 10^8 elements."""
-    if flat.is_cuda:
-        return float(torch.linalg.vector_norm(flat, dtype=torch.float64))
-    return math.sqrt(math.fsum(float(part.norm()) ** 2 for part in flat.split(piece)))
+def gradient_norm(flat, piece=4096):
+    """The Euclidean norm. Pieces are summed in double precision: float32 alone is 2 % off over 10^8 elements."""
+    whole = len(flat) // piece * piece
+    squares = flat[:whole].view(-1, piece).norm(dim=1).double().square().sum() + flat[whole:].norm().double().square()
+    return math.sqrt(float(squares))

@@ -1,0 +1,36 @@
+# swarm: one Go program and a small PyTorch engine inside it. See README.md.
+
+GO       ?= go
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+UP       ?= --nodes auto --config 4loc4ext --rounds 40
+SOURCES  := $(shell find cmd configs launcher metrics node -type f 2>/dev/null | grep -v -e __pycache__ -e '\.pytest_cache')
+
+.PHONY: help setup build up test test-go test-python test-race lint bench clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+setup: ## install what is missing: Go modules, a C compiler, Python with PyTorch
+	@.ci/setup
+
+build: bin/swarm ## bin/swarm
+
+bin/swarm: $(SOURCES) go.mod go.sum
+	@mkdir -p bin
+	@echo "building bin/swarm"
+	@CGO_ENABLED=1 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/swarm
+
+up: setup build ## train eight nodes, end to end: UP="--nodes 4 --config 8loc0ext" to change what
+	@bin/swarm up $(UP)
+
+test: setup build ## every test: Go with the race detector, Python, end to end
+	@.ci/test
+
+lint: ## gofmt, go vet, staticcheck
+	@.ci/lint
+
+bench: setup build ## the speed figures, as ratios within one run
+	@.ci/bench
+
+clean: ## remove what the build made
+	rm -rf bin

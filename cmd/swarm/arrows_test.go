@@ -1,0 +1,77 @@
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+const modulePath = "github.com/sapo-swarm/swarm/"
+
+// allowed says which of our packages a package may import, by prefix (docs/ARCHITECTURE.md). The longest matching row
+// counts. Test files are held to it too.
+var allowed = []struct{ from, to string }{
+	{"cmd/", "cmd/ configs launcher node metrics"},
+	{"configs", ""},
+	{"launcher", "launcher configs metrics/event"},
+	{"node", "node configs metrics/event"},
+	{"metrics/event", ""},
+	{"metrics/store", "metrics/store metrics/event"},
+	{"metrics/", "metrics/"},
+}
+
+// pure packages do no I/O and read no clock.
+var pure = map[string][]string{
+	"launcher/fit":  {"os", "net", "time", "os/exec", "database/sql"},
+	"node/sapo":     {"os", "net", "time", "os/exec", "database/sql", "sync"},
+	"metrics/stats": {"os", "net", "os/exec", "sync"},
+	"configs":       {"os", "net", "os/exec"},
+}
+
+func TestImportArrows(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}} | {{join .TestImports " "}} {{join .XTestImports " "}}`, modulePath+"...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	packages := 0
+	for line := range strings.Lines(string(out)) {
+		code, tests, _ := strings.Cut(strings.TrimSpace(line), "|")
+		fields := strings.Fields(code)
+		from := strings.TrimPrefix(fields[0], modulePath)
+		packages++
+		for _, to := range append(fields[1:], strings.Fields(tests)...) {
+			if to, ours := strings.CutPrefix(to, modulePath); ours && !mayImport(t, from, to) {
+				t.Errorf("%s must not import %s", from, to)
+			}
+		}
+		for _, to := range fields[1:] {
+			for _, banned := range pure[from] {
+				if to == banned {
+					t.Errorf("%s is pure and must not import %s", from, to)
+				}
+			}
+		}
+	}
+	if packages < 15 {
+		t.Errorf("go list found only %d packages", packages)
+	}
+}
+
+func mayImport(t *testing.T, from, to string) bool {
+	best, rule := -1, ""
+	for _, row := range allowed {
+		if strings.HasPrefix(from, row.from) && len(row.from) > best {
+			best, rule = len(row.from), row.to
+		}
+	}
+	if best < 0 {
+		t.Errorf("%s is in no known folder", from)
+		return true
+	}
+	for _, prefix := range strings.Fields(rule) {
+		if strings.HasPrefix(to, prefix) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/shirou/gopsutil/v4/disk"
+	"github.com/spf13/cobra"
+
+	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// finding is one thing that doctor looked at.
+type finding struct {
+	Check string `json:"check"`
+	OK    bool   `json:"ok"`
+	Found string `json:"found"`
+	Try   string `json:"try,omitempty"` // what to do; for an OK one, how it could be better
+}
+
+func newDoctorCommand(g *globals) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look at what swarm needs on this machine: what is found, what is missing, what to do",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runDoctor(cmd.Context(), g, output)
+		},
+	}
+	addOutputFlag(cmd.Flags(), &output)
+	return cmd
+}
+
+func runDoctor(ctx context.Context, g *globals, output string) error {
+	if err := checkOutput(output); err != nil {
+		return err
+	}
+	findings := []finding{
+		{Check: "swarm", OK: true, Found: fmt.Sprintf("%s, %s, %s/%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)},
+		checkHome(g.home),
+		checkDatabase(ctx, g),
+	}
+	host, err := gpu.Detect(ctx)
+	if err != nil {
+		return err
+	}
+	findings = append(findings, checkHost(host)...)
+	findings = append(findings, checkPython(ctx, g, host)...)
+	bad := 0
+	for _, f := range findings {
+		if !f.OK {
+			bad++
+		}
+	}
+	if output == "json" {
+		if err := writeJSON(g.stdout, findings); err != nil {
+			return err
+		}
+	} else {
+		for _, f := range findings {
+			mark := "ok     "
+			if !f.OK {
+				mark = "MISSING"
+			}
+			fmt.Fprintf(g.stdout, "%s  %-9s %s\n", mark, f.Check, f.Found)
+			if f.Try != "" {
+				fmt.Fprintf(g.stdout, "%19sTry: %s\n", "", f.Try)
+			}
+		}
+	}
+	if bad > 0 {
+		return &silentError{exitFailed}
+	}
+	return nil
+}
+
+func checkHome(home string) finding {
+	f := finding{Check: "home", Found: home}
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		f.Found, f.Try = err.Error(), "another --home, or mend the folder's permissions"
+		return f
+	}
+	probe, err := os.CreateTemp(home, ".doctor-*")
+	if err != nil {
+		f.Found, f.Try = err.Error(), "another --home, or mend the folder's permissions"
+		return f
+	}
+	probe.Close()
+	os.Remove(probe.Name())
+	usage, err := disk.Usage(home)
+	if err != nil {
+		f.Found, f.Try = err.Error(), "another --home"
+		return f
+	}
+	f.OK = usage.Free > minFreeDisk
+	f.Found = fmt.Sprintf("%s, %s free", home, gb(int64(usage.Free)))
+	if !f.OK {
+		f.Try = "free some space, or put --home on another disk"
+	}
+	return f
+}
+
+func checkDatabase(ctx context.Context, g *globals) finding {
+	f := finding{Check: "database", OK: true}
+	reader, err := store.OpenReader(ctx, g.database())
+	if errors.Is(err, store.ErrNoDatabase) {
+		f.Found = "none yet"
+		return f
+	}
+	if err == nil {
+		defer reader.Close()
+		runs, queryErr := reader.Runs(ctx, store.Filter{})
+		err = queryErr
+		f.Found = fmt.Sprintf("%s, %d runs", g.database(), len(runs))
+	}
+	if err != nil {
+		f.OK, f.Found, f.Try = false, err.Error(), remedy(err)
+	}
+	return f
+}
+
+func checkHost(host gpu.Host) []finding {
+	list := []finding{{Check: "host", OK: true, Found: fmt.Sprintf("%d cores, %s of memory, %s free", host.Cores, gb(host.MemoryTotal), gb(host.MemoryAvailable))}}
+	for _, d := range host.GPUs {
+		f := finding{Check: "GPU " + fmt.Sprint(d.Index), OK: !d.MIG, Found: fmt.Sprintf("%s, %s, %s free, driver %s", d.Name, gb(d.MemoryTotal), gb(d.MemoryFree), host.Driver)}
+		if d.MIG {
+			f.Found += ", split into MIG instances"
+			f.Try = "sudo nvidia-smi -mig 0"
+		}
+		list = append(list, f)
+	}
+	if len(host.GPUs) == 0 {
+		// No fault: the bundled model trains on the CPU.
+		list = append(list, finding{Check: "GPU", OK: true, Found: "none: " + host.Reason})
+	}
+	return list
+}
+
+func checkPython(ctx context.Context, g *globals, host gpu.Host) []finding {
+	python, probes, err := policy.FindPython(ctx, g.python, g.home, os.Getenv)
+	var list []finding
+	for _, p := range probes {
+		if p.Torch == "" {
+			list = append(list, finding{Check: "python", OK: err == nil, Found: fmt.Sprintf("%s (%s): %s", p.Path, p.Source, p.Err)})
+		}
+	}
+	if err != nil {
+		if len(probes) == 0 {
+			list = append(list, finding{Check: "python", Found: "no python3 found"})
+		}
+		list[len(list)-1].Try = remedy(err)
+		return list
+	}
+	f := finding{Check: "python", OK: true, Found: fmt.Sprintf("%s (%s), torch %s", python.Path, python.Source, python.Torch)}
+	if host.Device == gpu.CUDA && !python.CUDA {
+		f.OK, f.Try = false, "a PyTorch built for CUDA: pip install torch, then --python PATH"
+		f.Found += ", built without CUDA"
+	}
+	return append(list, f, checkEngine(ctx, g, host))
+}
+
+// checkEngine starts the real engine: what imports torch may still fail to run it.
+func checkEngine(ctx context.Context, g *globals, host gpu.Host) finding {
+	f := finding{Check: "engine"}
+	began := time.Now()
+	engine, err := startEngine(ctx, g, host.Cores)
+	if err != nil {
+		f.Found, f.Try = err.Error(), "another --python"
+		return f
+	}
+	defer engine.Close()
+	h := engine.Hello
+	f.OK = true
+	f.Found = fmt.Sprintf("answers after %.1f s, torch %s, BLAS %s, CUDA %t, %s resident", time.Since(began).Seconds(), h.Torch, h.BLAS, h.CUDA, gb(h.RSSBytes))
+	if host.Device == gpu.CUDA && !h.CUDA {
+		f.OK, f.Try = false, "check that the driver fits this PyTorch: nvidia-smi, python3 -c 'import torch; torch.zeros(1).cuda()'"
+	}
+	return f
+}

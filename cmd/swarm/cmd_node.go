@@ -1,0 +1,26 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sapo-swarm/swarm/node"
+)
+
+// newNodeCommand is one node's process. swarm up starts it and speaks with it over stdin and stdout; it is no command for people.
+func newNodeCommand(g *globals) *cobra.Command {
+	return &cobra.Command{
+		Use:    "node",
+		Short:  "Run one node for a coordinator (started by swarm up)",
+		Hidden: true,
+		Args:   noArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			code := node.Process(cmd.Context(), g.stdin, g.stdout, g.stderr, os.Environ(), g.logger)
+			if code != exitDone {
+				return &silentError{code}
+			}
+			return nil
+		},
+	}
+}

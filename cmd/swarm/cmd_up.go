@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+type upOptions struct {
+	plan   planFlags
+	output string
+}
+
+func newUpCommand(g *globals) *cobra.Command {
+	var o upOptions
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Train a swarm on this host until its rounds are done",
+		Long: "up finds the GPU (or trains on the CPU), decides how many nodes fit, starts them one model load at a time, keeps them alive\n" +
+			"and records every round. Ctrl-C stops in order, after a checkpoint; a second Ctrl-C stops now. On a terminal it shows a live\n" +
+			"view, elsewhere a line a round; -o json prints one event a line, the last of type summary.",
+		Example: `  swarm up --nodes auto --config 4loc4ext
+  swarm up --config 8loc0ext --rounds 40 --device cpu --model nano
+  swarm up --config mine.yaml --seed 7 --name mine-7`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runUp(cmd.Context(), g, &o)
+		},
+	}
+	o.plan.add(cmd.Flags())
+	addOutputFlag(cmd.Flags(), &o.output)
+	return cmd
+}
+
+func runUp(ctx context.Context, g *globals, o *upOptions) error {
+	if err := checkOutput(o.output); err != nil {
+		return err
+	}
+	p, err := o.plan.resolve(ctx)
+	if err != nil {
+		return err
+	}
+	c, err := prepare(ctx, g, p)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	return c.train(ctx, o.output == "json")
+}

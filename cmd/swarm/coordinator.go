@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/sapo-swarm/swarm/launcher"
+	"github.com/sapo-swarm/swarm/launcher/supervise"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/terminal"
+)
+
+// memoryLimit makes the collector give back what JetStream's block caches leave behind: the host's memory belongs to the nodes.
+const memoryLimit = 48 << 20
+
+// signalError is why a run was stopped from outside.
+type signalError struct{ signal syscall.Signal }
+
+func (e *signalError) Error() string { return "stopped by " + e.signal.String() }
+
+// train runs the nodes until the rounds are done or somebody stops it, shows it meanwhile, and sums it up.
+func (c *coordinator) train(ctx context.Context, asJSON bool) error {
+	debug.SetMemoryLimit(memoryLimit)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	now := make(chan struct{})
+	var nowOnce sync.Once
+	interrupt := func(s syscall.Signal, immediately bool) {
+		stop(&signalError{s})
+		if immediately {
+			nowOnce.Do(func() { close(now) })
+		}
+	}
+	defer c.watchSignals(interrupt)()
+
+	logger, closeLog := c.g.logger, func() {}
+	interactive := !asJSON && isTerminal(c.g.stdout) && isTerminal(c.g.stdin)
+	if interactive {
+		// The live view owns the terminal.
+		logger, closeLog = c.fileLogger()
+	}
+	defer closeLog()
+
+	feed := terminal.NewFeed()
+	shown, stopShow := context.WithCancel(context.WithoutCancel(ctx))
+	var showing sync.WaitGroup
+	if !asJSON {
+		printStart(c)
+		showing.Go(func() { c.show(shown, feed, interactive, interrupt) })
+	}
+	var lines *event.Writer
+	if asJSON {
+		lines = event.NewWriter(c.g.stdout)
+	}
+	result, err := c.launch(ctx, now, feed, lines, logger)
+	c.end(result, err)
+	stopShow()
+	showing.Wait()
+	return errors.Join(c.summarise(lines), c.verdict(err))
+}
+
+// launch runs the nodes; every event goes to the database, the view and the retention of rollouts.
+func (c *coordinator) launch(ctx context.Context, now <-chan struct{}, feed *terminal.Feed, lines *event.Writer, logger *slog.Logger) (launcher.Result, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return launcher.Result{}, fmt.Errorf("own program: %w", err)
+	}
+	background := context.WithoutCancel(ctx)
+	keep := newRetention(background, c.bus, c.run, c.nodeIDs, logger)
+	defer keep.close()
+	args := []string{"node"}
+	if c.g.verbose {
+		args = append(args, "--verbose")
+	}
+	sink := func(e event.Event) {
+		keep.see(e)
+		if e.Type == event.TypeLease || e.Type == event.TypeRelease {
+			return
+		}
+		feed.Add(e)
+		if err := c.store.Record(background, e); err != nil {
+			logger.Error("event not recorded", "type", e.Type, "node", e.Node, "error", err)
+		}
+		if lines != nil {
+			if err := lines.Write(e); err != nil {
+				logger.Debug("event not printed", "error", err)
+			}
+		}
+	}
+	sink(event.Event{Type: event.TypeRunStarted, Run: c.run, Time: unixNow()})
+	return launcher.Run(ctx, launcher.Spec{
+		Run: c.run, Exe: exe, Args: args, Starts: c.starts, Plan: c.p.plan, Now: now,
+		Restarts: supervise.Policy{MaxRestarts: c.p.config.MaxRestarts},
+	}, sink, logger)
+}
+
+// show draws the run until ctx ends.
+func (c *coordinator) show(ctx context.Context, feed *terminal.Feed, interactive bool, interrupt func(syscall.Signal, bool)) {
+	view := terminal.Config{
+		Poll: func(ctx context.Context) (stats.Status, error) { return readStatus(ctx, c.reader, c.run) },
+		Feed: feed, Out: c.g.stdout, In: c.g.stdin, Environ: os.Environ(),
+		Interrupt: func(immediately bool) { interrupt(syscall.SIGINT, immediately) },
+	}
+	if interactive {
+		if err := terminal.Live(ctx, view); err == nil {
+			return
+		}
+	}
+	// A broken pipe is no reason to end a run of days.
+	_ = terminal.Plain(ctx, view)
+}
+
+// end records how the run ended.
+func (c *coordinator) end(result launcher.Result, err error) {
+	state, message := store.RunDone, ""
+	var stopped *signalError
+	switch {
+	case errors.As(err, &stopped):
+		state, message = store.RunStopped, stopped.Error()
+	case errors.Is(err, launcher.ErrLost) && result.Remaining > 0:
+		state, message = store.RunLost, err.Error()
+	case err != nil:
+		state, message = store.RunFailed, err.Error()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	end := event.Event{Type: event.TypeRunEnded, Run: c.run, Time: unixNow(), State: event.State(state), Message: message}
+	if err := errors.Join(c.store.Record(ctx, end), c.store.Flush(ctx)); err != nil {
+		c.g.logger.Error("the run's end was not recorded", "error", err)
+	}
+}
+
+// summaryEvent is the last line of up -o json.
+type summaryEvent struct {
+	Type event.Type `json:"type"`
+	Time float64    `json:"time"`
+	stats.Summary
+}
+
+func (c *coordinator) summarise(lines *event.Writer) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	status, err := readStatus(ctx, c.reader, c.run)
+	if err != nil {
+		return fmt.Errorf("read the run: %w", err)
+	}
+	rounds, err := c.reader.RoundRewards(ctx, c.run)
+	if err != nil {
+		return fmt.Errorf("read the rounds: %w", err)
+	}
+	summary := stats.NewSummary(status, rounds)
+	if lines != nil {
+		return lines.Write(summaryEvent{Type: event.TypeSummary, Time: unixNow(), Summary: summary})
+	}
+	next := []string{"swarm status " + c.run, "swarm compare"}
+	if c.p.config.Preset != "8loc0ext" {
+		next = append(next, "swarm up --config 8loc0ext --rounds "+fmt.Sprint(c.p.config.Rounds)+"   (the baseline to compare with)")
+	}
+	return terminal.Summary(c.g.stdout, summary, terminal.Place{Database: c.g.database(), Folder: c.dir, Next: next})
+}
+
+// verdict turns the launcher's result into the command's: a stop by signal is 128 + the signal.
+func (c *coordinator) verdict(err error) error {
+	var stopped *signalError
+	if errors.As(err, &stopped) {
+		return &silentError{128 + int(stopped.signal)}
+	}
+	var lost *launcher.LostError
+	if errors.As(err, &lost) && len(lost.GivenUp) > 0 {
+		return &hintError{err, "read " + filepath.Join(c.dir, lost.GivenUp[0].Node, "log.txt")}
+	}
+	return err
+}
+
+// watchSignals maps SIGINT, SIGTERM and SIGHUP: the first stops in order, the second now. It returns what ends the watch.
+func (c *coordinator) watchSignals(interrupt func(syscall.Signal, bool)) (stop func()) {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	done := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for count := 0; ; count++ {
+			select {
+			case s := <-signals:
+				if count == 0 {
+					fmt.Fprintln(c.g.stderr, "Stopping after a checkpoint. Again to stop now.")
+				}
+				interrupt(s.(syscall.Signal), count > 0)
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		signal.Stop(signals)
+		close(done)
+		watching.Wait()
+	}
+}
+
+// fileLogger logs to the run's folder.
+func (c *coordinator) fileLogger() (*slog.Logger, func()) {
+	file, err := os.OpenFile(filepath.Join(c.dir, "coordinator.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return slog.New(slog.DiscardHandler), func() {}
+	}
+	level := slog.LevelInfo
+	if c.g.verbose {
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: level})), func() { file.Close() }
+}
+
+func printStart(c *coordinator) {
+	cfg := c.p.config
+	fmt.Fprintf(c.g.stdout, "%s: %s on %s, %d nodes, I/J/G %d/%d/%d, %d rounds, seed %d\n", c.run, c.p.model.Name, c.p.plan.Device,
+		c.p.plan.Nodes, cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations, cfg.Rounds, cfg.Seed)
+	fmt.Fprintf(c.g.stdout, "%s\n", c.p.plan.Why)
+}
+
+func isTerminal(v any) bool {
+	file, ok := v.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+func unixNow() float64 { return float64(time.Now().UnixMilli()) / 1e3 }

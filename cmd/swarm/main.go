@@ -1,0 +1,184 @@
+// Command swarm runs a swarm of small language models trained by SAPO on one shared GPU. This package is wiring only: it
+// turns flags into calls of launcher, node and metrics, and errors into exit codes.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher"
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// Exit codes of every command; others script against them.
+const (
+	exitDone    = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitNoRoom  = 3
+	exitLost    = 4
+	exitSIGINT  = 130
+	exitSIGTERM = 143
+)
+
+const exitCodesHelp = `
+Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 not enough memory or GPU for what was asked,
+4 some nodes gave up, 130/143 stopped by a signal after an orderly checkpoint.`
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// globals is what every command shares.
+type globals struct {
+	home    string
+	python  string
+	verbose bool
+	stdin   io.Reader
+	stdout  io.Writer
+	stderr  io.Writer
+	logger  *slog.Logger
+}
+
+// run is the program. It returns the exit code.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	g := &globals{stdin: stdin, stdout: stdout, stderr: stderr}
+	root := newRootCommand(g)
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	// A reader that went away (swarm … | head) is no reason to die in the middle of a run.
+	signal.Ignore(syscall.SIGPIPE)
+	err := root.ExecuteContext(context.Background())
+	if err == nil {
+		return exitDone
+	}
+	code := exitCode(err)
+	var quiet *silentError
+	if !errors.As(err, &quiet) {
+		fmt.Fprintf(stderr, "Error: %v\n", err)
+		if try := remedy(err); try != "" {
+			fmt.Fprintf(stderr, "Try: %s\n", try)
+		}
+	}
+	return code
+}
+
+// usageError is a mistake on the command line.
+type usageError struct {
+	err error
+	try string
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// hintError is a failure with a remedy.
+type hintError struct {
+	err error
+	try string
+}
+
+func (e *hintError) Error() string { return e.err.Error() }
+func (e *hintError) Unwrap() error { return e.err }
+
+// silentError carries an exit code for what has been reported already.
+type silentError struct{ code int }
+
+func (e *silentError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+func exitCode(err error) int {
+	var silent *silentError
+	var usage *usageError
+	var config *configs.Error
+	switch {
+	case errors.As(err, &silent):
+		return silent.code
+	case errors.As(err, &usage), errors.As(err, &config):
+		return exitUsage
+	case errors.Is(err, fit.ErrDoesNotFit):
+		return exitNoRoom
+	case errors.Is(err, launcher.ErrLost):
+		return exitLost
+	}
+	return exitFailed
+}
+
+func remedy(err error) string {
+	var usage *usageError
+	var hint *hintError
+	var mendable interface{ Remedy() string } // a store.Error
+	switch {
+	case errors.As(err, &mendable):
+		return mendable.Remedy()
+	case errors.As(err, &hint):
+		return hint.try
+	case errors.As(err, &usage):
+		return usage.try
+	case errors.Is(err, policy.ErrNoPython):
+		return "make setup, or apt-get install python3-torch libopenblas0, or --python /path/to/a/python3 that has torch; swarm doctor tells more"
+	}
+	return ""
+}
+
+func newRootCommand(g *globals) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "swarm",
+		Short:         "Run a swarm of small language models, trained by SAPO, on one shared GPU",
+		Long:          "swarm finds the GPU, decides how many nodes fit, starts and supervises them, and records every round.\n" + exitCodesHelp,
+		Version:       version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return &usageError{fmt.Errorf("unknown command %q", args[0]), "swarm --help"}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
+		PersistentPreRun: func(cmd *cobra.Command, args []string) {
+			level := slog.LevelInfo
+			if g.verbose {
+				level = slog.LevelDebug
+			}
+			g.logger = slog.New(slog.NewTextHandler(g.stderr, &slog.HandlerOptions{Level: level}))
+		},
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{err, cmd.CommandPath() + " --help"}
+	})
+	root.PersistentFlags().StringVar(&g.home, "home", defaultHome(os.Getenv), "where runs and the database live (SWARM_HOME)")
+	root.PersistentFlags().StringVar(&g.python, "python", "", "Python interpreter with torch (SWARM_PYTHON)")
+	root.PersistentFlags().BoolVarP(&g.verbose, "verbose", "v", false, "log more to stderr")
+	root.AddCommand(
+		newUpCommand(g),
+		newPlanCommand(g),
+		newStatusCommand(g),
+		newCompareCommand(g),
+		newTaskCommand(g),
+		newDoctorCommand(g),
+		newPretrainCommand(g),
+		newNodeCommand(g),
+	)
+	for _, c := range root.Commands() {
+		if c.Long == "" {
+			c.Long = c.Short + "."
+		}
+		c.Long += "\n" + exitCodesHelp
+	}
+	return root
+}

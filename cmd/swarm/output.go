@@ -1,0 +1,57 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sapo-swarm/swarm/configs"
+)
+
+// addOutputFlag adds -o, which every command that prints a result has.
+func addOutputFlag(f *pflag.FlagSet, value *string) {
+	f.StringVarP(value, "output", "o", "text", "text, or json: one document on stdout")
+}
+
+func checkOutput(value string) error {
+	if value != "text" && value != "json" {
+		return &configs.Error{Key: "output", Value: value, Allowed: "text or json"}
+	}
+	return nil
+}
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+	return nil
+}
+
+// noArgs refuses positional arguments with exit code 2.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return &usageError{fmt.Errorf("%s takes no argument %q", cmd.CommandPath(), args[0]), cmd.CommandPath() + " --help"}
+	}
+	return nil
+}
+
+// defaultHome is where everything lives: SWARM_HOME, else swarm's folder under XDG_DATA_HOME.
+func defaultHome(getenv func(string) string) string {
+	if home := getenv("SWARM_HOME"); home != "" {
+		return home
+	}
+	if data := getenv("XDG_DATA_HOME"); data != "" {
+		return filepath.Join(data, "swarm")
+	}
+	return filepath.Join(getenv("HOME"), ".local", "share", "swarm")
+}
+
+// database is the path of the one SQLite file.
+func (g *globals) database() string { return filepath.Join(g.home, "swarm.db") }

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/shirou/gopsutil/v4/disk"
+
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
+	"github.com/sapo-swarm/swarm/node/model"
+	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/task"
+)
+
+// minFreeDisk is what a run needs beside its checkpoints: database, rollouts, logs.
+const minFreeDisk = 200 << 20
+
+// coordinator is one run, from its preparation to its summary.
+type coordinator struct {
+	g       *globals
+	p       planned
+	run     string
+	dir     string // runs/<run>
+	python  policy.Probe
+	lock    *experimentLock
+	store   *store.Store
+	reader  *store.Reader
+	bus     *natsbus.Server
+	starts  []event.Start
+	nodeIDs []string
+}
+
+// prepare checks and opens everything a run needs, before anything is recorded or started. What it opened, close closes.
+func prepare(ctx context.Context, g *globals, p planned) (_ *coordinator, err error) {
+	c := &coordinator{g: g, p: p}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	for _, w := range p.warnings {
+		g.logger.Warn(w)
+	}
+	if _, err := task.Open(p.config.Tasks); err != nil {
+		return nil, &usageError{err, "swarm task list"}
+	}
+	if err := os.MkdirAll(g.home, 0o755); err != nil {
+		return nil, homeError(g.home, err)
+	}
+	if g.home, err = filepath.Abs(g.home); err != nil {
+		return nil, err
+	}
+	if c.lock, err = lockExperiment(g.home, p.config.Experiment); err != nil {
+		return nil, err
+	}
+	if err := checkDisk(g.home, p); err != nil {
+		return nil, err
+	}
+	if c.python, _, err = policy.FindPython(ctx, g.python, g.home, os.Getenv); err != nil {
+		return nil, err
+	}
+	if p.plan.Device == fit.DeviceCUDA && !c.python.CUDA {
+		return nil, &hintError{
+			fmt.Errorf("%s has torch %s, which was built without CUDA, but the run is planned for a GPU", c.python.Path, c.python.Torch),
+			"pip install torch, then --python PATH; or --device cpu",
+		}
+	}
+	engineDir, err := policy.Extract(g.home)
+	if err != nil {
+		return nil, homeError(g.home, err)
+	}
+	modelDir, err := model.Resolve(p.model, g.home)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.open(ctx); err != nil {
+		return nil, err
+	}
+	return c, c.assign(engineDir, modelDir)
+}
+
+// checkDisk refuses a run whose checkpoints don't fit: each node keeps two and writes a third, of weights and two moments.
+func checkDisk(home string, p planned) error {
+	usage, err := disk.Usage(home)
+	if err != nil {
+		return homeError(home, err)
+	}
+	need := minFreeDisk + 3*12*p.model.Shape.Parameters*int64(p.plan.Nodes)
+	if int64(usage.Free) < need {
+		return &hintError{
+			fmt.Errorf("%s has %s free; %d nodes of %s need %s for checkpoints, rollouts and logs", home, gb(int64(usage.Free)), p.plan.Nodes, p.model.Name, gb(need)),
+			"free some space, or --home on a larger disk",
+		}
+	}
+	return nil
+}
+
+// open opens the database and the message bus under a new run's name.
+func (c *coordinator) open(ctx context.Context) (err error) {
+	logger := c.g.logger
+	if c.store, err = store.Open(ctx, c.g.database(), store.Options{Warn: func(err error) { logger.Warn("database", "problem", err) }}); err != nil {
+		return err
+	}
+	if c.reader, err = store.OpenReader(ctx, c.g.database()); err != nil {
+		return err
+	}
+	earlier, err := c.reader.Runs(ctx, store.Filter{Experiments: []string{c.p.config.Experiment}})
+	if err != nil {
+		return err
+	}
+	for n := len(earlier) + 1; ; n++ {
+		c.run = c.p.config.Experiment + "-" + strconv.Itoa(n)
+		c.dir = filepath.Join(c.g.home, "runs", c.run)
+		err := os.MkdirAll(filepath.Dir(c.dir), 0o755)
+		if err == nil {
+			err = os.Mkdir(c.dir, 0o755)
+		}
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, os.ErrExist) {
+			return homeError(c.g.home, err)
+		}
+	}
+	c.bus, err = natsbus.Start(natsbus.ServerOptions{Dir: filepath.Join(c.dir, "exchange"), Logger: logger})
+	if err != nil {
+		return err
+	}
+	return c.bus.CreateStream(ctx, c.run)
+}
+
+// assign writes each node's assignment and the run's row.
+func (c *coordinator) assign(engineDir, modelDir string) error {
+	if c.p.config.MicroBatch == 0 {
+		c.p.config.MicroBatch = c.p.plan.MicroBatch // 0: the whole batch fits
+	}
+	config, err := json.Marshal(c.p.config)
+	if err != nil {
+		return fmt.Errorf("encode the configuration: %w", err)
+	}
+	for i := range c.p.plan.Nodes {
+		c.nodeIDs = append(c.nodeIDs, fit.NodeName(i))
+	}
+	for i, id := range c.nodeIDs {
+		c.starts = append(c.starts, event.Start{
+			Protocol: event.Protocol, Run: c.run, Node: id, Index: i, Peers: c.nodeIDs, Dir: filepath.Join(c.dir, id), Config: config,
+			Python: c.python.Path, EngineDir: engineDir, Tokenizer: c.p.model.Tokenizer, ModelDir: modelDir,
+			Device: c.p.plan.TorchDevice(), Threads: c.p.plan.Threads, Leased: c.p.plan.Share == fit.ShareLease,
+			Exchange: event.Exchange{Kind: "nats", URL: c.bus.URL(), Token: c.bus.Token()},
+		})
+		if c.p.plan.Device == fit.DeviceCUDA {
+			c.starts[i].BudgetBytes = c.p.plan.PerNode.Budget
+		}
+	}
+	return c.record(config)
+}
+
+// record starts the run in the database.
+func (c *coordinator) record(config json.RawMessage) error {
+	plan, err := json.Marshal(c.p.plan)
+	if err != nil {
+		return fmt.Errorf("encode the plan: %w", err)
+	}
+	versions, err := json.Marshal(map[string]string{"swarm": version, "torch": c.python.Torch, "python": c.python.Path})
+	if err != nil {
+		return fmt.Errorf("encode versions: %w", err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("host name: %w", err)
+	}
+	started, err := processStart(context.Background(), os.Getpid())
+	if err != nil {
+		return fmt.Errorf("own process: %w", err)
+	}
+	cfg := c.p.config
+	return c.store.StartRun(context.Background(), store.Run{
+		Run: c.run, Experiment: cfg.Experiment, Preset: cfg.Preset, Model: cfg.Model, Device: c.p.plan.Device, Seed: cfg.Seed,
+		Rounds: cfg.Rounds, Nodes: c.p.plan.Nodes, NodeIDs: c.nodeIDs, NumTrainSamples: cfg.NumTrainSamples,
+		NumTransplantTrees: cfg.NumTransplantTrees, NumGenerations: cfg.NumGenerations, Config: config, Plan: plan, Versions: versions,
+		Host: host, PID: os.Getpid(), PIDStarted: started, Started: float64(time.Now().UnixMilli()) / 1e3,
+	})
+}
+
+// close gives everything back, the database last.
+func (c *coordinator) close() {
+	if c.bus != nil {
+		c.bus.Shutdown()
+	}
+	if c.reader != nil {
+		c.reader.Close()
+	}
+	if c.store != nil {
+		if err := c.store.Close(); err != nil {
+			c.g.logger.Error("database not closed in order", "error", err)
+		}
+	}
+	if c.lock != nil {
+		c.lock.release()
+	}
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
+)
+
+// retention drops shared rollouts that no node can need again: those before every node's second newest checkpoint (the newest may
+// turn out damaged).
+type retention struct {
+	bus    *natsbus.Server
+	run    string
+	logger *slog.Logger
+
+	checkpoints map[string][2]int // node -> rounds of its second newest and newest checkpoint
+	purged      int
+	work        chan int
+	done        sync.WaitGroup
+}
+
+func newRetention(ctx context.Context, bus *natsbus.Server, run string, nodes []string, logger *slog.Logger) *retention {
+	r := &retention{bus: bus, run: run, logger: logger, checkpoints: map[string][2]int{}, work: make(chan int, 1)}
+	for _, n := range nodes {
+		r.checkpoints[n] = [2]int{}
+	}
+	r.done.Go(func() {
+		for before := range r.work {
+			if err := bus.Purge(ctx, run, before); err != nil && ctx.Err() == nil {
+				logger.Warn("old rollouts not dropped", "error", err)
+			}
+		}
+	})
+	return r
+}
+
+// see takes note of an event. It is called from one goroutine and does not block.
+func (r *retention) see(e event.Event) {
+	switch {
+	case e.Type == event.TypeGiveUp:
+		delete(r.checkpoints, e.Node)
+	case e.Type == event.TypeCheckpoint && e.Checkpoint != nil:
+		if c, known := r.checkpoints[e.Node]; known && e.Checkpoint.Round > c[1] {
+			r.checkpoints[e.Node] = [2]int{c[1], e.Checkpoint.Round}
+		}
+	default:
+		return
+	}
+	first := true
+	oldest := 0
+	for _, c := range r.checkpoints {
+		if first || c[0] < oldest {
+			oldest, first = c[0], false
+		}
+	}
+	if oldest > r.purged {
+		select {
+		case r.work <- oldest:
+			r.purged = oldest
+		default: // still busy with the last; the next checkpoint asks again
+		}
+	}
+}
+
+func (r *retention) close() {
+	close(r.work)
+	r.done.Wait()
+}

@@ -1,0 +1,214 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sapo-swarm/swarm/launcher/supervise"
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// The test binary plays a node, or a launcher, when these are set.
+const (
+	playNode     = "LAUNCHER_TEST_NODE"     // node_0=normal;node_1=...
+	playLauncher = "LAUNCHER_TEST_LAUNCHER" // folder of the run
+	marker       = "LAUNCHER_TEST_ID"       // the same in all processes of one test
+	fakeRounds   = 3
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(playNode) != "" && os.Getenv(playLauncher) == "" {
+		serveFakeNode()
+	}
+	if dir := os.Getenv(playLauncher); dir != "" {
+		launchUntilKilled(dir)
+	}
+	os.Exit(m.Run())
+}
+
+// fakeNode speaks a node's side of the protocol.
+type fakeNode struct {
+	out      *event.Writer
+	start    event.Start
+	grants   chan int64
+	peers    chan []string
+	stop     chan struct{}
+	lastID   int64
+	behaving string
+}
+
+func serveFakeNode() {
+	n := &fakeNode{out: event.NewWriter(os.Stdout), grants: make(chan int64, 1), peers: make(chan []string, 16), stop: make(chan struct{})}
+	in := event.NewReader(os.Stdin, event.MaxLine)
+	var first event.Command
+	if err := in.Read(&first); err != nil || first.Type != event.CommandStart {
+		fmt.Fprintln(os.Stderr, "no start command:", err)
+		os.Exit(2)
+	}
+	n.start = *first.Start
+	for entry := range strings.SplitSeq(os.Getenv(playNode), ";") {
+		if name, behaviour, _ := strings.Cut(entry, "="); name == n.start.Node || name == "*" && n.behaving == "" {
+			n.behaving = behaviour
+		}
+	}
+	if n.behaving == "ignores TERM" {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	go n.listen(in)
+	os.Exit(n.live())
+}
+
+func (n *fakeNode) listen(in *event.Reader) {
+	for {
+		var cmd event.Command
+		err := in.Read(&cmd)
+		switch {
+		case errors.Is(err, io.EOF):
+			os.Exit(1)
+		case err != nil:
+			fmt.Fprintln(os.Stderr, err)
+		case cmd.Type == event.CommandGrant:
+			n.grants <- cmd.Lease.ID
+		case cmd.Type == event.CommandPeers:
+			n.peers <- cmd.Peers
+		case cmd.Type == event.CommandStop:
+			close(n.stop)
+		}
+	}
+}
+
+func (n *fakeNode) send(e event.Event) {
+	if err := n.out.Write(e); err != nil {
+		os.Exit(1)
+	}
+}
+
+func (n *fakeNode) state(s event.State) { n.send(event.Event{Type: event.TypeState, State: s}) }
+
+// firstLife is true once for a node's folder.
+func (n *fakeNode) firstLife() bool {
+	f, err := os.OpenFile(filepath.Join(n.start.Dir, "lived"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err == nil {
+		f.Close()
+	}
+	return err == nil
+}
+
+func (n *fakeNode) live() int {
+	n.state(event.StateLoading)
+	switch n.behaving {
+	case "dies before load":
+		fmt.Fprintln(os.Stderr, "RuntimeError: unlucky")
+		return 1
+	case "dies before load once":
+		if n.firstLife() {
+			return 1
+		}
+	case "has no torch":
+		n.send(event.Event{Type: event.TypeFailure, Cause: event.CausePython, Message: "no torch"})
+		return 1
+	case "never loads":
+		select {}
+	}
+	n.send(event.Event{Type: event.TypeLoaded, Loaded: &event.Loaded{Model: "nano"}})
+	switch n.behaving {
+	case "falls silent once":
+		if n.firstLife() {
+			select {}
+		}
+	case "ignores stop", "ignores TERM":
+		select {}
+	case "waits for peers":
+		peers := <-n.peers
+		n.send(event.Event{Type: event.TypeWarning, Message: strings.Join(peers, " ")})
+	case "until stopped":
+		<-n.stop
+		n.state(event.StateStopped)
+		return 0
+	case "prints garbage":
+		fmt.Println("Some weights were newly initialized")
+	case "floods its log":
+		line := strings.Repeat("x", 1000) + "\n"
+		for range 3000 {
+			io.WriteString(os.Stderr, line)
+		}
+	case "leaves a grandchild":
+		if err := exec.Command("/bin/sleep", "1000").Start(); err != nil {
+			return 1
+		}
+	case "dies with a lease once":
+		n.lease()
+		if n.firstLife() {
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
+		n.release()
+	}
+	for round := range fakeRounds {
+		n.lease()
+		n.send(event.Event{Type: event.TypeRound, Round: &event.Round{Round: round, Reward: 0.5}})
+		if n.behaving == "dies in a round once" && round == 1 && n.firstLife() {
+			fmt.Fprintln(os.Stderr, "torch.cuda.OutOfMemoryError: CUDA out of memory.")
+			return 1
+		}
+		n.release()
+		select {
+		case <-n.stop:
+			n.state(event.StateStopped)
+			return 0
+		default:
+		}
+	}
+	n.state(event.StateDone)
+	return 0
+}
+
+func (n *fakeNode) lease() {
+	n.lastID++
+	n.send(event.Event{Type: event.TypeLease, Lease: &event.Lease{ID: n.lastID, Phase: "generate"}})
+	if id := <-n.grants; id != n.lastID {
+		fmt.Fprintf(os.Stderr, "granted %d instead of %d\n", id, n.lastID)
+		os.Exit(2)
+	}
+}
+
+func (n *fakeNode) release() {
+	n.send(event.Event{Type: event.TypeRelease, Lease: &event.Lease{ID: n.lastID}})
+}
+
+// strays returns the processes that carry a test's marker, zombies aside, without the test itself.
+func strays(t *testing.T, id string) []string {
+	t.Helper()
+	entries, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, path := range entries {
+		env, err := os.ReadFile(path) // empty for a zombie
+		if err == nil && strings.Contains(string(env), marker+"="+id+"\x00") {
+			name, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+			found = append(found, fmt.Sprintf("%s %q", filepath.Base(filepath.Dir(path)), name))
+		}
+	}
+	return found
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("not within 20 s: %s", what)
+		}
+	}
+}
+
+var quickLadder = supervise.Ladder{Grace: 300 * time.Millisecond, Term: 300 * time.Millisecond}

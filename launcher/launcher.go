@@ -1,0 +1,145 @@
+package launcher
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sapo-swarm/swarm/launcher/lease"
+	"github.com/sapo-swarm/swarm/launcher/supervise"
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+const orphanTerm = 3 * time.Second // between SIGTERM and SIGKILL of a process left by an earlier launcher
+
+// Run runs every node of spec until all of them are done, given up or stopped, and leaves no process behind.
+//
+// sink gets each event, stamped with run and node: the nodes' own and spawn, exit, restart, giveup and the queued state. It is never
+// called concurrently and must not block for long, since the nodes wait for it.
+//
+// When ctx ends all nodes are stopped in parallel: the stop command, SIGTERM, SIGKILL, each step bounded by spec.Stop; closing
+// spec.Now cuts that short. The error then wraps the context's cause. It is a *LostError when nodes were given up. Result is valid with
+// these errors.
+func Run(ctx context.Context, spec Spec, sink func(event.Event), logger *slog.Logger) (Result, error) {
+	spec, err := spec.withDefaults()
+	if err != nil {
+		return Result{}, err
+	}
+	for _, start := range spec.Starts {
+		orphans, err := supervise.SweepOrphans(ctx, start.Dir, orphanTerm)
+		if err != nil {
+			return Result{}, fmt.Errorf("launch %s: %w", start.Node, err)
+		}
+		for _, orphan := range orphans {
+			logger.Warn("ended a process that an earlier launcher left behind", "run", spec.Run, "node", start.Node, "pid", orphan.PID)
+		}
+	}
+	s := &swarm{
+		spec: spec, sink: sink, logger: logger,
+		loading: lease.NewPool(1), computing: lease.NewPool(int64(spec.Plan.Slots)),
+		unlimited: spec.Plan.Slots < 1,
+	}
+	for i, start := range spec.Starts {
+		n := &node{swarm: s, index: i, start: start}
+		s.nodes = append(s.nodes, n)
+		// Here, so that nodes load in order whatever goroutine runs first.
+		if n.turn, err = s.loading.Request(lease.Key{Node: start.Node}, 1); err != nil {
+			return Result{}, fmt.Errorf("launch %s: %w", start.Node, err)
+		}
+	}
+	result := Result{Nodes: make([]NodeResult, len(s.nodes))}
+	var group errgroup.Group
+	for i, n := range s.nodes {
+		group.Go(func() error {
+			result.Nodes[i] = n.serve(ctx)
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return result, err
+	}
+	s.loading.Close()
+	s.computing.Close()
+	return result, s.outcome(ctx, &result)
+}
+
+func (s *swarm) outcome(ctx context.Context, result *Result) error {
+	var lost LostError
+	interrupted := false
+	for _, n := range result.Nodes {
+		switch n.State {
+		case event.StateGivenUp:
+			lost.GivenUp = append(lost.GivenUp, n)
+		case event.StateDone:
+		default:
+			interrupted = true
+		}
+	}
+	result.Remaining = len(result.Nodes) - len(lost.GivenUp)
+	lost.Remaining = result.Remaining
+	switch {
+	case interrupted && ctx.Err() != nil:
+		return fmt.Errorf("run stopped: %w", context.Cause(ctx))
+	case len(lost.GivenUp) > 0:
+		return &lost
+	}
+	return nil
+}
+
+// swarm is what the nodes of one Run share.
+type swarm struct {
+	spec      Spec
+	logger    *slog.Logger
+	nodes     []*node
+	loading   *lease.Pool // one model load at a time
+	computing *lease.Pool // Plan.Slots nodes at a time
+	unlimited bool        // no slots: every lease is granted
+
+	sinkMu sync.Mutex
+	sink   func(event.Event)
+
+	mu      sync.Mutex
+	givenUp map[string]bool
+}
+
+// emit stamps an event and passes it on.
+func (s *swarm) emit(node string, e event.Event) {
+	e.Run, e.Node = s.spec.Run, node
+	if e.Time == 0 {
+		e.Time = float64(time.Now().UnixMilli()) / 1e3
+	}
+	s.sinkMu.Lock()
+	defer s.sinkMu.Unlock()
+	s.sink(e)
+}
+
+// remaining returns the nodes not given up, and whether that is fewer than the run began with.
+func (s *swarm) remaining() (peers []string, fewer bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.nodes {
+		if !s.givenUp[n.start.Node] {
+			peers = append(peers, n.start.Node)
+		}
+	}
+	return peers, len(s.givenUp) > 0
+}
+
+// giveUp takes a node out of the swarm and tells the others, so that they don't wait for it at the barrier.
+func (s *swarm) giveUp(lost *node) {
+	s.mu.Lock()
+	if s.givenUp == nil {
+		s.givenUp = map[string]bool{}
+	}
+	s.givenUp[lost.start.Node] = true
+	s.mu.Unlock()
+	for _, n := range s.nodes {
+		if n != lost {
+			n.sendPeers()
+		}
+	}
+}

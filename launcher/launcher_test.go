@@ -1,0 +1,393 @@
+package launcher
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/supervise"
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// swarmTest is a run of fake nodes.
+type swarmTest struct {
+	spec Spec
+	mu   sync.Mutex
+	seen []event.Event
+	on   func(event.Event) // called for each event, if set
+}
+
+// newSwarmTest plans n nodes of one behaviour, or of several as node_0=...;node_1=... .
+func newSwarmTest(t *testing.T, n int, behaviour string) *swarmTest {
+	t.Helper()
+	id := fmt.Sprintf("%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), os.Getpid())
+	if !strings.Contains(behaviour, "=") {
+		behaviour = "*=" + behaviour
+	}
+	st := &swarmTest{spec: fakeSpec(t.TempDir(), n, behaviour)}
+	st.spec.Env = append(st.spec.Env, marker+"="+id)
+	t.Cleanup(func() {
+		if left := strays(t, id); len(left) > 0 {
+			t.Errorf("processes left: %v", left)
+		}
+		for _, start := range st.spec.Starts {
+			if _, err := os.Stat(filepath.Join(start.Dir, supervise.PIDFileName)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s: pid file left", start.Node)
+			}
+		}
+	})
+	return st
+}
+
+func fakeSpec(dir string, n int, behaviours string) Spec {
+	spec := Spec{
+		Run: "run", Exe: os.Args[0], // The race detector's runtime sleeps a second before it exits.
+		Env:      []string{playNode + "=" + behaviours, playLauncher + "=", "GORACE=atexit_sleep_ms=0"},
+		Plan:     fit.Plan{Slots: 2},
+		Restarts: supervise.Policy{MaxRestarts: 2, First: time.Millisecond, Cap: 5 * time.Millisecond},
+		Stop:     quickLadder,
+	}
+	for i := range n {
+		spec.Starts = append(spec.Starts, event.Start{Run: "run", Node: fit.NodeName(i), Index: i, Dir: filepath.Join(dir, fit.NodeName(i))})
+	}
+	return spec
+}
+
+func (st *swarmTest) sink(e event.Event) {
+	st.mu.Lock()
+	st.seen = append(st.seen, e)
+	st.mu.Unlock()
+	if st.on != nil {
+		st.on(e)
+	}
+}
+
+func (st *swarmTest) run(t *testing.T, ctx context.Context) (Result, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return Run(ctx, st.spec, st.sink, slog.New(slog.DiscardHandler))
+}
+
+// of returns the events of a type from a node; "" is any.
+func (st *swarmTest) of(node string, types ...event.Type) []event.Event {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	var found []event.Event
+	for _, e := range st.seen {
+		if (node == "" || e.Node == node) && slices.Contains(types, e.Type) {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+func wantState(t *testing.T, r NodeResult, state event.State, restarts int) {
+	t.Helper()
+	if r.State != state || r.Restarts != restarts {
+		t.Errorf("%s: %s after %d restarts (%s: %s), want %s after %d", r.Node, r.State, r.Restarts, r.Cause, r.Message, state, restarts)
+	}
+}
+
+func TestNodesLoadOneAtATimeAndFinish(t *testing.T) {
+	st := newSwarmTest(t, 6, "normal")
+	result, err := st.run(t, t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.Remaining != 6 || len(result.Nodes) != 6 {
+		t.Errorf("%+v", result)
+	}
+	for _, r := range result.Nodes {
+		wantState(t, r, event.StateDone, 0)
+		if got := len(st.of(r.Node, event.TypeRound)); got != fakeRounds {
+			t.Errorf("%s: %d rounds", r.Node, got)
+		}
+		if got := len(st.of(r.Node, event.TypeExit)); got != 1 {
+			t.Errorf("%s: %d exits", r.Node, got)
+		}
+	}
+	loading := ""
+	var order []string
+	for _, e := range st.of("", event.TypeSpawn, event.TypeLoaded) {
+		if e.Run != "run" || e.Time == 0 {
+			t.Fatalf("not stamped: %+v", e)
+		}
+		if e.Type == event.TypeLoaded {
+			loading = ""
+			continue
+		}
+		if loading != "" {
+			t.Errorf("%s was started while %s still loaded", e.Node, loading)
+		}
+		loading = e.Node
+		order = append(order, e.Node)
+	}
+	if !slices.IsSorted(order) {
+		t.Errorf("loaded in order %v", order)
+	}
+}
+
+func TestLeasesAreWithinSlots(t *testing.T) {
+	st := newSwarmTest(t, 5, "normal")
+	held, most := map[string]int64{}, 0
+	st.on = func(e event.Event) { // a round is done while the lease is held
+		switch e.Type {
+		case event.TypeRound:
+			held[e.Node]++
+			most = max(most, len(held))
+		case event.TypeRelease, event.TypeExit:
+			delete(held, e.Node)
+		}
+	}
+	if _, err := st.run(t, t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if most < 1 || most > 2 {
+		t.Errorf("%d nodes computed at once in 2 slots", most)
+	}
+}
+
+func TestDeathsAreHealed(t *testing.T) {
+	for behaviour, cause := range map[string]string{
+		"dies before load once":  event.CauseUnknown,
+		"dies in a round once":   event.CauseOutOfMemory,
+		"dies with a lease once": event.CauseHostOutOfMemory,
+		"falls silent once":      event.CauseStalled,
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+			st := newSwarmTest(t, 3, "node_1="+behaviour+";*=normal")
+			st.spec.Plan.Slots = 1 // a lease that does not return would stop the others
+			if cause == event.CauseStalled {
+				st.spec.StallTimeout = time.Second
+			}
+			result, err := st.run(t, t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantState(t, result.Nodes[0], event.StateDone, 0)
+			wantState(t, result.Nodes[1], event.StateDone, 1)
+			wantState(t, result.Nodes[2], event.StateDone, 0)
+			exits, restarts := st.of("node_1", event.TypeExit), st.of("node_1", event.TypeRestart)
+			if len(exits) != 2 || exits[0].Cause != cause || exits[0].ExitCode == nil || len(restarts) != 1 || restarts[0].Message == "" {
+				t.Errorf("exits %+v, restarts %+v, want cause %s", exits, restarts, cause)
+			}
+		})
+	}
+}
+
+func TestGivingUp(t *testing.T) {
+	tests := []struct {
+		behaviour, cause string
+		restarts         int
+	}{
+		{"dies before load", event.CauseUnknown, 2},
+		{"never loads", event.CauseStalled, 2},
+		{"has no torch", event.CausePython, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.behaviour, func(t *testing.T) {
+			t.Parallel()
+			st := newSwarmTest(t, 3, "node_1="+tt.behaviour+";*=waits for peers")
+			if tt.behaviour == "never loads" {
+				st.spec.LoadTimeout = time.Second
+			}
+			result, err := st.run(t, t.Context())
+			var lost *LostError
+			if !errors.Is(err, ErrLost) || !errors.As(err, &lost) || lost.Remaining != 2 || !strings.Contains(err.Error(), "node_1: ") || !strings.Contains(err.Error(), "("+tt.cause+")") {
+				t.Fatalf("error %v", err)
+			}
+			wantState(t, result.Nodes[1], event.StateGivenUp, tt.restarts)
+			if result.Nodes[1].Cause != tt.cause || result.Remaining != 2 {
+				t.Errorf("%+v", result)
+			}
+			if got := st.of("node_1", event.TypeGiveUp); len(got) != 1 || got[0].Cause != tt.cause {
+				t.Errorf("giveup events %+v", got)
+			}
+			for _, node := range []string{"node_0", "node_2"} { // they wait for exactly this news
+				if got := st.of(node, event.TypeWarning); len(got) != 1 || got[0].Message != "node_0 node_2" {
+					t.Errorf("%s was told %+v", node, got)
+				}
+			}
+		})
+	}
+}
+
+func TestMissingProgramIsNotRetried(t *testing.T) {
+	st := newSwarmTest(t, 2, "normal")
+	st.spec.Exe = filepath.Join(t.TempDir(), "absent")
+	result, err := st.run(t, t.Context())
+	if !errors.Is(err, ErrLost) || result.Remaining != 0 || result.Nodes[0].Cause != event.CauseConfig || result.Nodes[0].Restarts != 0 {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+func TestOddNodesFinish(t *testing.T) {
+	st := newSwarmTest(t, 3, "node_0=prints garbage;node_1=floods its log;node_2=leaves a grandchild")
+	st.spec.LogLimit = 1 << 20
+	result, err := st.run(t, t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range result.Nodes {
+		wantState(t, r, event.StateDone, 0)
+	}
+	if len(st.of("node_0", event.TypeWarning)) != 1 {
+		t.Error("garbage went unnoticed")
+	}
+	info, err := os.Stat(filepath.Join(st.spec.Starts[1].Dir, LogFileName))
+	if err != nil || info.Size() == 0 || info.Size() > st.spec.LogLimit {
+		t.Errorf("log: %v, %v", info, err)
+	}
+}
+
+func TestStop(t *testing.T) {
+	tests := []struct {
+		behaviour string
+		state     event.State
+		hurry     bool
+	}{
+		{"until stopped", event.StateStopped, false},
+		{"ignores stop", event.StateFailed, false},
+		{"ignores TERM", event.StateFailed, false},
+		{"ignores TERM", event.StateFailed, true},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprintf("%s, hurry %t", tt.behaviour, tt.hurry), func(t *testing.T) {
+			t.Parallel()
+			st := newSwarmTest(t, 3, tt.behaviour)
+			if tt.state == event.StateStopped {
+				st.spec.Stop = supervise.Ladder{} // this one must not be cut short
+			}
+			now := make(chan struct{})
+			st.spec.Now = now
+			if tt.hurry {
+				st.spec.Stop = supervise.Ladder{Grace: time.Hour, Term: time.Hour}
+			}
+			cause := errors.New("interrupt")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			loaded := 0
+			st.on = func(e event.Event) {
+				if e.Type == event.TypeLoaded {
+					if loaded++; loaded == 3 {
+						cancel(cause)
+						if tt.hurry {
+							close(now)
+						}
+					}
+				}
+			}
+			begin := time.Now()
+			result, err := st.run(t, ctx)
+			if !errors.Is(err, cause) {
+				t.Errorf("error %v", err)
+			}
+			for _, r := range result.Nodes {
+				wantState(t, r, tt.state, 0)
+				if r.Cause != event.CauseStopped {
+					t.Errorf("%s: cause %s (%s)", r.Node, r.Cause, r.Message)
+				}
+			}
+			if d := time.Since(begin); d > 15*time.Second {
+				t.Errorf("took %s", d)
+			}
+		})
+	}
+}
+
+func TestStopBeforeEverythingIsUp(t *testing.T) {
+	st := newSwarmTest(t, 3, "node_0=never loads;*=normal")
+	cause := errors.New("interrupt")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	st.on = func(e event.Event) {
+		if e.Type == event.TypeState && e.State == event.StateLoading {
+			cancel(cause)
+		}
+	}
+	result, err := st.run(t, ctx)
+	if !errors.Is(err, cause) || len(st.of("", event.TypeSpawn)) != 1 {
+		t.Errorf("error %v, spawned %+v", err, st.of("", event.TypeSpawn))
+	}
+	wantState(t, result.Nodes[1], event.StateStopped, 0)
+	wantState(t, result.Nodes[2], event.StateStopped, 0)
+}
+
+func TestStopWhileWaitingToRestart(t *testing.T) {
+	st := newSwarmTest(t, 1, "dies before load")
+	st.spec.Restarts = supervise.Policy{MaxRestarts: 2, First: time.Hour, Cap: time.Hour}
+	cause := errors.New("interrupt")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	st.on = func(e event.Event) {
+		if e.Type == event.TypeRestart {
+			cancel(cause)
+		}
+	}
+	result, err := st.run(t, ctx)
+	if !errors.Is(err, cause) {
+		t.Errorf("error %v", err)
+	}
+	wantState(t, result.Nodes[0], event.StateStopped, 0)
+}
+
+func TestBadSpecs(t *testing.T) {
+	good := fakeSpec(t.TempDir(), 2, "*=normal")
+	twice := good
+	twice.Starts = []event.Start{good.Starts[0], good.Starts[0]}
+	homeless := good
+	homeless.Starts = []event.Start{{Node: "node_0"}}
+	for name, spec := range map[string]Spec{"nothing": {}, "no nodes": {Exe: "/bin/true"}, "one name twice": twice, "no folder": homeless} {
+		if _, err := Run(t.Context(), spec, func(event.Event) {}, slog.New(slog.DiscardHandler)); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// launchUntilKilled is the launcher that TestKilledLauncherStrandsNothing kills.
+func launchUntilKilled(dir string) {
+	spec := fakeSpec(dir, 3, os.Getenv(playNode))
+	Run(context.Background(), spec, func(e event.Event) {
+		if e.Type == event.TypeLoaded {
+			fmt.Println(e.Node)
+		}
+	}, slog.New(slog.DiscardHandler))
+	os.Exit(1)
+}
+
+func TestKilledLauncherStrandsNothing(t *testing.T) {
+	id := fmt.Sprintf("killed-%d", os.Getpid())
+	launcher := exec.Command(os.Args[0])
+	launcher.Env = append(os.Environ(), playLauncher+"="+t.TempDir(), playNode+"=*=until stopped", marker+"="+id)
+	stdout, err := launcher.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := launcher.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stdout)
+	for range 3 {
+		if !lines.Scan() {
+			t.Fatal("the launcher ended")
+		}
+	}
+	if n := len(strays(t, id)); n != 4 {
+		t.Errorf("%d processes run, want the launcher and 3 nodes", n)
+	}
+	if err := launcher.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	launcher.Wait()
+	eventually(t, "its nodes are gone", func() bool { return len(strays(t, id)) == 0 })
+}

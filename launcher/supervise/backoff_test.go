@@ -1,0 +1,69 @@
+package supervise
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestBackoffGrowsToItsCapAndGivesUp(t *testing.T) {
+	f := NewFailures(Policy{MaxRestarts: 8, First: time.Second, Cap: 20 * time.Second}, func() float64 { return 0 })
+	for i, want := range []time.Duration{1, 2, 4, 8, 16, 20, 20, 20} {
+		wait, again := f.Add(0)
+		if !again || wait != want*time.Second {
+			t.Fatalf("failure %d: wait %s, again %t; want %ds", i+1, wait, again, want)
+		}
+	}
+	if wait, again := f.Add(0); again {
+		t.Errorf("restarts a ninth time after %s", wait)
+	}
+}
+
+func TestNoRestartsAllowed(t *testing.T) {
+	if _, again := NewFailures(Policy{}, func() float64 { return 0 }).Add(time.Hour); again {
+		t.Error("restarted")
+	}
+}
+
+func TestFailuresDecayWithHealthyRunning(t *testing.T) {
+	f := NewFailures(Policy{MaxRestarts: 2, HalfLife: time.Hour}, func() float64 { return 0 })
+	for i := range 100 {
+		if _, again := f.Add(5 * time.Hour); !again {
+			t.Fatalf("gave up at failure %d, five hours apart", i+1)
+		}
+	}
+	f = NewFailures(Policy{MaxRestarts: 2, HalfLife: time.Hour}, func() float64 { return 0 })
+	restarts := 0
+	for {
+		if _, again := f.Add(time.Minute); !again {
+			break
+		}
+		restarts++
+	}
+	if restarts != 2 {
+		t.Errorf("%d restarts a minute apart, want 2", restarts)
+	}
+}
+
+func TestBackoffStaysInBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := Policy{MaxRestarts: rapid.IntRange(0, 50).Draw(t, "restarts"), First: time.Second, Cap: time.Minute, Jitter: 0.5, HalfLife: time.Hour}
+		f := NewFailures(p, func() float64 { return rapid.Float64Range(0, 1).Draw(t, "random") })
+		quick := 0
+		for range 100 {
+			healthy := time.Duration(rapid.Int64Range(0, int64(3*time.Hour)).Draw(t, "healthy"))
+			wait, again := f.Add(healthy)
+			if !again {
+				if quick < p.MaxRestarts {
+					t.Fatalf("gave up after %d of %d restarts", quick, p.MaxRestarts)
+				}
+				return
+			}
+			quick++
+			if wait < p.First/2 || wait > p.Cap {
+				t.Fatalf("wait %s", wait)
+			}
+		}
+	})
+}

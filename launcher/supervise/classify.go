@@ -1,0 +1,147 @@
+package supervise
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// Exit codes of a node process.
+const (
+	codeConfig = 2
+	codeMemory = 3
+)
+
+// Exit is everything known about the end of a process.
+type Exit struct {
+	Code    int            // -1 when a signal ended it
+	Signal  syscall.Signal // 0: none
+	Asked   bool           // it had been asked to stop
+	Forced  bool           // we signalled it
+	Loaded  bool           // it had reported its model loaded
+	State   event.State    // the last one it reported
+	Failure *event.Event   // its own account, if it gave one
+	Cause   string         // why we killed it, if we did
+	Message string
+	Tail    string // the end of its stderr
+}
+
+// Verdict is what an Exit means.
+type Verdict struct {
+	State   event.State // done, stopped or failed
+	Cause   string      // one of event.Cause*, empty when done
+	Message string      // for a person
+	Heals   bool        // starting it again can help
+}
+
+// Verdict classifies an exit. Our own reason comes first, then the process's own account, then the signal and the exit code, then what is in
+// its log.
+func (e Exit) Verdict() Verdict {
+	switch {
+	case e.Asked && e.Code == 0:
+		if e.State == event.StateDone {
+			return Verdict{State: event.StateDone}
+		}
+		return Verdict{State: event.StateStopped, Cause: event.CauseStopped, Message: "stopped by request"}
+	case e.Asked && e.Forced:
+		return Verdict{State: event.StateFailed, Cause: event.CauseStopped, Message: "killed, since it had not stopped in time"}
+	case e.Cause != "":
+		return failed(e.Cause, e.Message)
+	case e.Code == 0 && (e.State == event.StateDone || e.Loaded && e.State != event.StateStopped):
+		return Verdict{State: event.StateDone}
+	case e.Code == 0 && e.State == event.StateStopped:
+		return failed(event.CauseStopped, "stopped by someone else")
+	case e.Code == 0:
+		return failed(event.CauseUnknown, "ended before its model was loaded")
+	case e.Failure != nil && e.Failure.Cause != "":
+		return failed(e.Failure.Cause, e.Failure.Message)
+	}
+	cause, said := e.fromTail()
+	message := fmt.Sprintf("exit code %d", e.Code)
+	if e.Signal != 0 {
+		message = fmt.Sprintf("killed by signal %d (%s)", int(e.Signal), e.Signal)
+	}
+	switch {
+	case e.Signal == syscall.SIGKILL && cause == event.CauseUnknown:
+		cause = event.CauseHostOutOfMemory
+		message += ", not by us: probably by the kernel, out of host memory"
+	case e.Code == codeConfig && !goCrash(e.Tail):
+		cause = event.CauseConfig
+	case e.Code == codeMemory && cause != event.CauseHostOutOfMemory:
+		cause = event.CauseOutOfMemory
+	}
+	if said != "" {
+		message += ": " + said
+	}
+	return failed(cause, message)
+}
+
+func failed(cause, message string) Verdict {
+	return Verdict{State: event.StateFailed, Cause: cause, Message: message, Heals: heals(cause)}
+}
+
+// heals tells whether a restart can help. A full disk, too, is left for a person: restarts only write more to it.
+func heals(cause string) bool {
+	switch cause {
+	case event.CauseModel, event.CausePython, event.CauseConfig, event.CauseDisk:
+		return false
+	}
+	return true
+}
+
+// goCrash tells a Go panic, which also exits with 2, by its stack dump.
+func goCrash(tail string) bool {
+	return strings.Contains(tail, "\ngoroutine ") || strings.Contains(tail, "\npanic: ") || strings.HasPrefix(tail, "panic: ")
+}
+
+// symptom is a text in a dying process's log.
+type symptom struct{ text, cause string }
+
+// symptoms are in order of precedence: torch says "CUDA out of memory" and "can't allocate memory" inside longer stories.
+var symptoms = []symptom{
+	{"cuda out of memory", event.CauseOutOfMemory},
+	{"torch.cuda.outofmemoryerror", event.CauseOutOfMemory},
+	{"cuda error: out of memory", event.CauseOutOfMemory},
+	{"cublas_status_alloc_failed", event.CauseOutOfMemory},
+	{"cudaerrormemoryallocation", event.CauseOutOfMemory},
+	{"defaultcpuallocator", event.CauseHostOutOfMemory},
+	{"cannot allocate memory", event.CauseHostOutOfMemory},
+	{"memoryerror", event.CauseHostOutOfMemory},
+	{"std::bad_alloc", event.CauseHostOutOfMemory},
+	{"runtime: out of memory", event.CauseHostOutOfMemory},
+	{"oom-kill", event.CauseHostOutOfMemory},
+	{"no space left on device", event.CauseDisk},
+	{"no module named 'torch'", event.CausePython},
+}
+
+// fromTail finds a symptom in the log's end and the line that has it; without one, the last line.
+func (e Exit) fromTail() (cause, line string) {
+	lines := strings.Split(strings.TrimSpace(e.Tail), "\n")
+	for _, s := range symptoms {
+		for i := len(lines) - 1; i >= 0; i-- {
+			if strings.Contains(strings.ToLower(lines[i]), s.text) {
+				return s.cause, shorten(lines[i])
+			}
+		}
+	}
+	for _, line := range lines {
+		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
+			return event.CauseUnknown, shorten(line)
+		}
+	}
+	last := lines[len(lines)-1]
+	if strings.TrimSpace(last) == "Killed" {
+		return event.CauseHostOutOfMemory, "Killed"
+	}
+	return event.CauseUnknown, shorten(last)
+}
+
+func shorten(line string) string {
+	line = strings.ToValidUTF8(strings.TrimSpace(line), "�")
+	if runes := []rune(line); len(runes) > 300 {
+		return string(runes[:300]) + "…"
+	}
+	return line
+}

@@ -1,0 +1,112 @@
+package supervise
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+const maxWarnings = 10 // about a process's garbage
+
+// fromNode tells whether a node may send such an event; the others are the launcher's own.
+func fromNode(t event.Type) bool {
+	switch t {
+	case event.TypeState, event.TypeLoaded, event.TypeRound, event.TypeMemory, event.TypeLease, event.TypeRelease,
+		event.TypeCheckpoint, event.TypeWarning, event.TypeFailure:
+		return true
+	}
+	return false
+}
+
+// complete tells whether an event has the field that its type names.
+func complete(e event.Event) bool {
+	switch e.Type {
+	case event.TypeLoaded:
+		return e.Loaded != nil
+	case event.TypeRound:
+		return e.Round != nil
+	case event.TypeMemory:
+		return e.Memory != nil
+	case event.TypeLease, event.TypeRelease:
+		return e.Lease != nil
+	case event.TypeCheckpoint:
+		return e.Checkpoint != nil
+	}
+	return true
+}
+
+// readEvents reads stdout to its end. A line that is no event costs a warning; a line without end, or an end of stdout that isn't the
+// process's, costs the process.
+func (c *Child) readEvents(stdout io.Reader) {
+	lines := event.NewReader(stdout, event.MaxLine)
+	warnings := 0
+	warn := func(format string, args ...any) {
+		warnings++
+		if warnings > maxWarnings {
+			return
+		}
+		message := fmt.Sprintf(format, args...)
+		if warnings == maxWarnings {
+			message += " (further ones of this process are not shown)"
+		}
+		c.onEvent(event.Event{Type: event.TypeWarning, Time: now(), Message: message})
+	}
+	for {
+		var e event.Event
+		err := lines.Read(&e)
+		var syntax *json.SyntaxError
+		var mismatch *json.UnmarshalTypeError
+		switch {
+		case err == nil && !fromNode(e.Type):
+			warn("ignored an event of type %.40q", e.Type)
+		case err == nil && !complete(e):
+			warn("ignored an event of type %s without its content", e.Type)
+		case err == nil:
+			if e.Time == 0 {
+				e.Time = now()
+			}
+			c.note(e)
+			c.onEvent(e)
+		case errors.As(err, &syntax), errors.As(err, &mismatch):
+			warn("ignored a line on stdout: %v", err)
+		case errors.Is(err, event.ErrLineTooLong):
+			c.Condemn(event.CauseEngine, fmt.Sprintf("wrote a line of more than %d bytes", event.MaxLine))
+			io.Copy(io.Discard, stdout)
+			return
+		default:
+			c.afterStdout()
+			return
+		}
+	}
+}
+
+// afterStdout gives a child that closed its stdout a moment to end.
+func (c *Child) afterStdout() {
+	timer := time.NewTimer(c.patience)
+	defer timer.Stop()
+	select {
+	case <-c.ended:
+	case <-timer.C:
+		c.Condemn(event.CauseEngine, "closed its stdout and went on")
+	}
+}
+
+// note keeps what the classification of the exit needs.
+func (c *Child) note(e event.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch e.Type {
+	case event.TypeState:
+		c.exit.State = e.State
+	case event.TypeLoaded:
+		c.exit.Loaded = true
+	case event.TypeFailure:
+		c.exit.Failure = &e
+	}
+}
+
+func now() float64 { return float64(time.Now().UnixMilli()) / 1e3 }

@@ -1,0 +1,89 @@
+package supervise
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// procStat is the part of /proc/PID/stat that tells who a process is.
+type procStat struct {
+	State byte   // Z: zombie
+	Group int    // process group
+	Start uint64 // clock ticks after boot; with the pid it names one process for as long as the machine runs
+}
+
+// readStat reads a process; os.ErrNotExist when there is none.
+func readStat(pid int) (procStat, error) {
+	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return procStat{}, fmt.Errorf("look at process %d: %w", pid, err)
+	}
+	return parseStat(data)
+}
+
+// parseStat parses proc_pid_stat(5). The command's name may hold blanks and brackets, so that fields count from its last bracket.
+func parseStat(data []byte) (procStat, error) {
+	at := bytes.LastIndexByte(data, ')')
+	if at < 0 {
+		return procStat{}, fmt.Errorf("no command in %.80q", data)
+	}
+	fields := strings.Fields(string(data[at+1:]))
+	const state, group, start = 0, 2, 19
+	if len(fields) <= start || fields[state] == "" {
+		return procStat{}, fmt.Errorf("%d fields in %.80q", len(fields), data)
+	}
+	s := procStat{State: fields[state][0]}
+	var err error
+	if s.Group, err = strconv.Atoi(fields[group]); err != nil {
+		return procStat{}, fmt.Errorf("process group: %w", err)
+	}
+	if s.Start, err = strconv.ParseUint(fields[start], 10, 64); err != nil {
+		return procStat{}, fmt.Errorf("start time: %w", err)
+	}
+	return s, nil
+}
+
+// Identity names one process beyond the reuse of its pid.
+type Identity struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start_ticks"` // of /proc/PID/stat
+	Boot  string `json:"boot_id"`
+}
+
+// Identify returns the identity of a running process.
+func Identify(pid int) (Identity, error) {
+	stat, err := readStat(pid)
+	if err != nil {
+		return Identity{}, err
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return Identity{}, fmt.Errorf("read boot id: %w", err)
+	}
+	return Identity{PID: pid, Start: stat.Start, Boot: strings.TrimSpace(string(boot))}, nil
+}
+
+// Alive tells whether this very process still runs. A zombie does not.
+func (id Identity) Alive() bool {
+	if id.PID <= 0 {
+		return false
+	}
+	stat, err := readStat(id.PID)
+	if err != nil || stat.State == 'Z' || stat.Start != id.Start {
+		return false
+	}
+	now, err := Identify(id.PID)
+	return err == nil && now == id
+}
+
+// kill sends a signal to the process's group if the process still is what the identity says.
+func (id Identity) kill(s syscall.Signal) {
+	if id.Alive() {
+		syscall.Kill(-id.PID, s)
+	}
+}

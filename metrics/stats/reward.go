@@ -1,0 +1,141 @@
+// Package stats computes every statistic that is shown anywhere, once: commands, live view, reports and dashboards all take their
+// numbers from here. It takes rows of metrics/store and plain slices, and returns values and the documents of `-o json`. It is
+// pure: no I/O, no clocks, no goroutines; it must not import anything of ours but metrics/store and metrics/event.
+//
+// A reward is a node's round reward: the mean over the node's own completions of that round. A reward that isn't
+// finite is no reward: means leave it out and sums take it for 0. Every formula is in docs/METRICS.md.
+package stats
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// Mean returns the mean of the finite values of xs, NaN where there is none.
+func Mean(xs []float64) float64 {
+	sum, n := 0.0, 0
+	for _, x := range xs {
+		if finite(x) {
+			sum += x
+			n++
+		}
+	}
+	if n == 0 {
+		return math.NaN()
+	}
+	return sum / float64(n)
+}
+
+// MovingAverage returns for each i the mean of the window values xs[i-window+1..i] (fewer at the start: the window trails and
+// never looks ahead), NaN where none of them is finite. The paper shows window 100. It panics if window < 1.
+func MovingAverage(xs []float64, window int) []float64 {
+	if window < 1 {
+		panic("stats: window below 1")
+	}
+	out := make([]float64, len(xs))
+	for i := range xs {
+		out[i] = Mean(xs[max(0, i-window+1) : i+1])
+	}
+	return out
+}
+
+// CumulativeReward returns the sum of the finite rewards, over nodes and rounds: the paper's total reward.
+func CumulativeReward(rows []store.RoundReward) float64 {
+	sum := 0.0
+	for _, r := range rows {
+		if finite(r.Reward) {
+			sum += r.Reward
+		}
+	}
+	return sum
+}
+
+// NodeReward is what one node adds to the cumulative reward.
+type NodeReward struct {
+	Node             string  `json:"node"`
+	Rounds           int     `json:"rounds"`
+	CumulativeReward float64 `json:"cumulative_reward"`
+}
+
+// PerNode returns the cumulative reward of each node, node_2 before node_10.
+func PerNode(rows []store.RoundReward) []NodeReward {
+	byNode := map[string]*NodeReward{}
+	for _, r := range rows {
+		n := byNode[r.Node]
+		if n == nil {
+			n = &NodeReward{Node: r.Node}
+			byNode[r.Node] = n
+		}
+		n.Rounds++
+		if finite(r.Reward) {
+			n.CumulativeReward += r.Reward
+		}
+	}
+	out := make([]NodeReward, 0, len(byNode))
+	for _, n := range byNode {
+		out = append(out, *n)
+	}
+	slices.SortFunc(out, func(a, b NodeReward) int {
+		return cmp.Or(cmp.Compare(len(a.Node), len(b.Node)), cmp.Compare(a.Node, b.Node))
+	})
+	return out
+}
+
+// SwarmRound is one round over all nodes that did it.
+type SwarmRound struct {
+	Round  int     // from 0
+	Nodes  int     // that did it
+	Reward float64 // mean over nodes, the paper's agent-averaged reward; NaN: none finite
+	Min    float64 // over nodes: the lower edge of the paper's band
+	Max    float64
+	End    float64 // when the last of them ended it, Unix seconds
+}
+
+// SwarmRounds groups rows, in any order, by round.
+func SwarmRounds(rows []store.RoundReward) []SwarmRound {
+	byRound := map[int][]store.RoundReward{}
+	for _, r := range rows {
+		byRound[r.Round] = append(byRound[r.Round], r)
+	}
+	out := make([]SwarmRound, 0, len(byRound))
+	for round, rs := range byRound {
+		s := SwarmRound{Round: round, Nodes: len(rs), Min: math.NaN(), Max: math.NaN()}
+		rewards := make([]float64, len(rs))
+		for i, r := range rs {
+			rewards[i] = r.Reward
+			s.End = max(s.End, r.Time)
+			if !finite(r.Reward) {
+				continue
+			}
+			if !finite(s.Min) {
+				s.Min, s.Max = r.Reward, r.Reward
+			}
+			s.Min, s.Max = min(s.Min, r.Reward), max(s.Max, r.Reward)
+		}
+		s.Reward = Mean(rewards)
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b SwarmRound) int { return cmp.Compare(a.Round, b.Round) })
+	return out
+}
+
+// Improvement returns (value - baseline) / baseline: +0.94 is the paper's +94 %. It is NaN for a baseline that isn't above 0.
+func Improvement(value, baseline float64) float64 {
+	if !(baseline > 0) {
+		return math.NaN()
+	}
+	return (value - baseline) / baseline
+}
+
+// optional returns nil, JSON's null, for a value that isn't finite.
+func optional(v float64) *float64 {
+	if !finite(v) {
+		return nil
+	}
+	return &v
+}

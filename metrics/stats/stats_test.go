@@ -1,0 +1,251 @@
+package stats
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+var nan = math.NaN()
+
+func TestMovingAverageTrails(t *testing.T) {
+	got := MovingAverage([]float64{1, 3, nan, 5, 7}, 2)
+	require.Equal(t, []float64{1, 2, 3, 5, 6}, got)
+	require.True(t, math.IsNaN(MovingAverage([]float64{nan}, 3)[0]))
+	rapid.Check(t, func(t *rapid.T) {
+		xs := rapid.SliceOf(rapid.Float64Range(-1, 1)).Draw(t, "xs")
+		w := rapid.IntRange(1, 5).Draw(t, "window")
+		for i, v := range MovingAverage(xs, w) {
+			sum, n := 0.0, 0.0
+			for j := i; j >= 0 && j > i-w; j-- {
+				sum, n = sum+xs[j], n+1
+			}
+			require.InDelta(t, sum/n, v, 1e-12)
+		}
+	})
+}
+
+func TestSwarmRounds(t *testing.T) {
+	rows := []store.RoundReward{
+		{Round: 1, Node: "node_0", Time: 20, Reward: 0.5},
+		{Round: 0, Node: "node_10", Time: 12, Reward: nan},
+		{Round: 0, Node: "node_0", Time: 10, Reward: 0.25},
+		{Round: 0, Node: "node_2", Time: 11, Reward: 0.75},
+		{Round: 2, Node: "node_10", Time: 30, Reward: nan},
+	}
+	got := SwarmRounds(rows)
+	require.Equal(t, []SwarmRound{
+		{Round: 0, Nodes: 3, Reward: 0.5, Min: 0.25, Max: 0.75, End: 12},
+		{Round: 1, Nodes: 1, Reward: 0.5, Min: 0.5, Max: 0.5, End: 20},
+	}, got[:2])
+	require.True(t, math.IsNaN(got[2].Reward))
+	require.InDelta(t, 1.5, CumulativeReward(rows), 0)
+	require.Equal(t, []NodeReward{{"node_0", 2, 0.75}, {"node_2", 1, 0.75}, {"node_10", 2, 0}}, PerNode(rows))
+}
+
+func TestETA(t *testing.T) {
+	require.True(t, math.IsNaN(ETA(nil, 3, 0)))
+	require.True(t, math.IsNaN(ETA([]float64{10}, 3, 10)))
+	require.InDelta(t, 0, ETA(nil, 0, 0), 0)
+	require.InDelta(t, 30, ETA([]float64{10, 20}, 3, 20), 0)
+	require.InDelta(t, 26, ETA([]float64{10, 20}, 3, 24), 0)
+	require.InDelta(t, 20, ETA([]float64{10, 20}, 3, 500), 0, "a stall eats at most one round")
+	slowStart := []float64{0, 1000}
+	for i := range PaceWindow {
+		slowStart = append(slowStart, 1000+2*float64(i+1))
+	}
+	require.InDelta(t, 2, Pace(slowStart), 0, "the window forgets")
+}
+
+func aSnapshot() store.Snapshot {
+	s := store.Snapshot{
+		Run: store.Run{Run: "r", Experiment: "e", State: store.RunRunning, Rounds: 10, Nodes: 3, Started: 100, Resumed: 100, Model: "gpt2", PID: 9},
+		Nodes: []store.Node{
+			{Node: "node_0", State: event.StateGenerating, PID: 1, LastRound: 2, LastReward: 0.5, CumulativeReward: 1, RSSBytes: 5, PeakRSSBytes: 6},
+			{Node: "node_1", State: event.StateBarrier, PID: 2, LastRound: 1, LastReward: nan, CumulativeReward: 0.5, Restarts: 1,
+				RSSBytes: 5, PeakRSSBytes: 6, DeviceBytes: 50, DevicePeakBytes: 60},
+			{Node: "node_2", State: event.StateGivenUp, LastRound: -1, LastReward: nan, Cause: "model"},
+		},
+	}
+	for round := range 3 {
+		s.Recent = append(s.Recent, store.RoundReward{Round: round, Node: "node_0", Time: 110 + 10*float64(round), Reward: 0.25})
+		if round < 2 {
+			s.Recent = append(s.Recent, store.RoundReward{Round: round, Node: "node_1", Time: 111 + 10*float64(round), Reward: 0.75})
+		}
+	}
+	return s
+}
+
+func TestStatus(t *testing.T) {
+	got := NewStatus(aSnapshot(), 123, true)
+	require.Equal(t, 2, got.Round, "a node that gave up holds nothing back")
+	require.InDelta(t, 1.5, got.CumulativeReward, 0)
+	require.InDelta(t, 78, *got.ETASeconds, 0, "8 rounds of 10 s, 2 s of them over")
+	require.InDelta(t, 10, *got.SecondsPerRound, 0)
+	require.InDelta(t, 0.5, *got.Reward, 0)
+	require.Equal(t, []float64{0.5, 0.5}, got.RecentRewards)
+	require.Equal(t, []any{2, 3, 1, int64(55)}, []any{got.NodesAlive, got.NodesPlanned, got.Restarts, got.MemoryBytes})
+	require.Nil(t, got.Nodes[1].Reward)
+	require.Equal(t, []int64{50, 60, 5}, []int64{got.Nodes[1].MemoryBytes, got.Nodes[1].PeakMemoryBytes, got.Nodes[1].RSSBytes})
+
+	failed := aSnapshot()
+	failed.Nodes[1].State = event.StateFailed
+	require.Equal(t, int64(5), NewStatus(failed, 123, true).MemoryBytes, "a dead process uses none")
+
+	crashed := NewStatus(aSnapshot(), 5000, false)
+	require.Equal(t, StateCrashed, crashed.State)
+	require.Nil(t, crashed.ETASeconds)
+	require.Zero(t, crashed.Nodes[0].PID)
+
+	none := NewStatus(store.Snapshot{Run: store.Run{State: store.RunRunning, Started: 1}}, 2, true)
+	text, err := json.Marshal(none)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"nodes":[]`)
+	require.Contains(t, string(text), `"eta_seconds":0`, "no rounds are planned")
+
+	allGone := aSnapshot()
+	for i := range allGone.Nodes {
+		allGone.Nodes[i].State = event.StateGivenUp
+	}
+	require.Equal(t, 3, NewStatus(allGone, 123, true).Round)
+}
+
+// TestDocumentKeys holds the names that scripts depend on.
+func TestDocumentKeys(t *testing.T) {
+	keys := func(v any) map[string]any {
+		text, err := json.Marshal(v)
+		require.NoError(t, err)
+		var m map[string]any
+		require.NoError(t, json.Unmarshal(text, &m))
+		return m
+	}
+	status := keys(NewStatus(aSnapshot(), 123, true))
+	for _, k := range []string{"experiment", "run", "state", "round", "rounds", "cumulative_reward", "eta_seconds", "nodes"} {
+		require.Contains(t, status, k)
+	}
+	for _, k := range []string{"id", "state", "round", "reward", "cumulative_reward", "memory_bytes", "peak_memory_bytes", "restarts", "pid"} {
+		require.Contains(t, status["nodes"].([]any)[0], k)
+	}
+	c, err := Compare([]store.Totals{totals("base", 8, 0, 1, 1)}, "")
+	require.NoError(t, err)
+	row := keys(c)["rows"].([]any)[0]
+	for _, k := range []string{"experiment", "config", "runs", "nodes", "rounds", "cumulative_reward", "improvement", "ci_low", "ci_high",
+		"p_value", "verdict", "eval_reward", "paper_improvement"} {
+		require.Contains(t, row, k)
+	}
+	summary := keys(NewSummary(NewStatus(aSnapshot(), 123, true), nil))
+	require.Contains(t, summary, "cumulative_reward")
+	require.Nil(t, summary["first_reward"])
+}
+
+func TestSummary(t *testing.T) {
+	var rows []store.RoundReward
+	for i := range 12 {
+		rows = append(rows, store.RoundReward{Round: i, Node: "node_0", Reward: float64(i)})
+	}
+	s := NewSummary(Status{}, rows)
+	require.Equal(t, []any{5, 2.0, 9.0}, []any{s.EdgeRounds, *s.FirstReward, *s.LastReward})
+	s = NewSummary(Status{}, rows[:3])
+	require.Equal(t, []any{1, 0.0, 2.0}, []any{s.EdgeRounds, *s.FirstReward, *s.LastReward})
+}
+
+// TestWelch checks against the first example of Wikipedia's "Welch's t-test": t = -2.46, 25.0 degrees of freedom, p = 0.021.
+func TestWelch(t *testing.T) {
+	a := []float64{27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4}
+	b := []float64{27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 20.5, 24.4}
+	d := Welch(a, b)
+	require.InDelta(t, 20.82-22.98666666, d.Mean, 1e-6)
+	require.InDelta(t, 0.021, d.P, 0.0005)
+	require.InDelta(t, d.Mean, (d.Low+d.High)/2, 1e-12)
+	const quantile = 2.0595 // of t with 25 degrees of freedom, 97.5 %
+	require.InDelta(t, -2.46, d.Mean/((d.High-d.Low)/2)*quantile, 0.006)
+	require.True(t, math.IsNaN(Welch([]float64{1}, []float64{1, 2}).P))
+	require.True(t, math.IsNaN(Welch([]float64{1, 1}, []float64{2, 2}).P))
+}
+
+func totals(experiment string, own, external int, seed int64, reward float64) store.Totals {
+	return store.Totals{
+		Run:       store.Run{Experiment: experiment, State: store.RunDone, Seed: seed, NumTrainSamples: own, NumTransplantTrees: external},
+		NodesSeen: 8, NodeRounds: 80, RoundsDone: 10, CumulativeReward: reward,
+	}
+}
+
+func TestCompare(t *testing.T) {
+	c, err := Compare([]store.Totals{totals("sapo", 4, 4, 1, 16), totals("base", 8, 0, 1, 8)}, "")
+	require.NoError(t, err)
+	require.Equal(t, []string{"base", BasisCumulative}, []string{c.Baseline, c.Basis})
+	row := c.Rows[0]
+	require.Equal(t, []any{"sapo", "4/4", 1, 8, 10, 16.0}, []any{row.Experiment, row.Config, row.Runs, row.Nodes, row.Rounds, row.CumulativeReward})
+	require.InDelta(t, 1, *row.Improvement, 1e-12)
+	require.InDelta(t, 0.946, *row.PaperImprovement, 0.001)
+	require.InDelta(t, 0.2, *row.RewardPerNodeRound, 1e-12)
+	require.Nil(t, row.CILow)
+	require.Nil(t, row.PValue)
+	require.Equal(t, "undecided: 1 seed, at least 2 more needed", row.Verdict)
+	require.Equal(t, "baseline", c.Rows[1].Verdict)
+	require.Nil(t, c.Rows[1].PaperImprovement)
+	require.InDelta(t, 561.79, *c.Rows[1].PaperReward, 0)
+
+	_, err = Compare(nil, "none")
+	require.ErrorIs(t, err, store.ErrNotFound)
+	c, err = Compare(nil, "")
+	require.NoError(t, err)
+	require.Empty(t, c.Rows)
+}
+
+func TestCompareVerdicts(t *testing.T) {
+	runs := []store.Totals{totals("base", 8, 0, 1, 8), totals("base", 8, 0, 2, 8.2), totals("base", 8, 0, 3, 7.8)}
+	for name, x := range map[string]struct {
+		rewards []float64
+		seeds   []int64
+		verdict string
+	}{
+		"better":               {[]float64{16, 15.8, 16.2}, []int64{1, 2, 3}, "better"},
+		"worse":                {[]float64{4, 3.8, 4.2}, []int64{1, 2, 3}, "worse"},
+		"undecided":            {[]float64{4, 16, 9}, []int64{1, 2, 3}, "undecided: p = 0.68"},
+		"a seed repeats":       {[]float64{16, 16, 16}, []int64{1, 1, 1}, "undecided: 1 seed, at least 2 more needed"},
+		"seeds agree entirely": {[]float64{16, 15.8}, []int64{1, 2}, "better"},
+	} {
+		all := runs
+		for i, r := range x.rewards {
+			all = append(all[:len(all):len(all)], totals("x", 4, 4, x.seeds[i], r))
+		}
+		c, err := Compare(all, "base")
+		require.NoError(t, err)
+		require.Contains(t, c.Rows[1].Verdict, x.verdict, name)
+		if row := c.Rows[1]; row.CILow != nil {
+			require.Less(t, *row.CILow, *row.Improvement)
+			require.Less(t, *row.Improvement, *row.CIHigh)
+			require.Equal(t, *row.PValue < 0.05, *row.CILow > 0 || *row.CIHigh < 0, "interval and p-value agree")
+		}
+	}
+}
+
+func TestCompareOfUnequalRuns(t *testing.T) {
+	half := totals("sapo", 4, 4, 1, 8)
+	half.NodeRounds, half.RoundsDone, half.State = 40, 5, store.RunStopped
+	c, err := Compare([]store.Totals{totals("base", 8, 0, 1, 8), half}, "")
+	require.NoError(t, err)
+	require.Equal(t, BasisPerNodeRound, c.Basis)
+	require.InDelta(t, 1, *c.Rows[1].Improvement, 1e-12, "0.2 a node-round over 0.1")
+	require.Equal(t, 1, c.Rows[1].Unfinished)
+
+	whole := totals("sapo", 4, 4, 1, 24)
+	c, err = Compare([]store.Totals{totals("base", 8, 0, 1, 8), half, whole}, "")
+	require.NoError(t, err)
+	require.Equal(t, []any{1, 0, BasisCumulative}, []any{c.Rows[1].Runs, c.Rows[1].Unfinished, c.Basis}, "done runs count alone")
+	require.InDelta(t, 2, *c.Rows[1].Improvement, 1e-12)
+
+	started := totals("new", 2, 6, 1, 0)
+	started.NodeRounds, started.State = 0, store.RunRunning
+	c, err = Compare([]store.Totals{totals("base", 8, 0, 1, 8), started}, "")
+	require.NoError(t, err)
+	require.Nil(t, c.Rows[1].Improvement)
+	require.Equal(t, "undecided: no rounds yet", c.Rows[1].Verdict)
+}

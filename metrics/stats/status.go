@@ -1,0 +1,164 @@
+package stats
+
+import (
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// RewardWindow is how many of its newest rounds a node's recent reward is the mean of.
+const RewardWindow = 10
+
+// StateCrashed is shown for a run that counts as running while its coordinator's process is gone.
+const StateCrashed = "crashed"
+
+// Status is the document of `swarm status -o json`. Fields are only ever added.
+type Status struct {
+	Experiment       string       `json:"experiment"`
+	Run              string       `json:"run"`
+	State            string       `json:"state"`  // running, done, stopped, lost, failed, crashed
+	Round            int          `json:"round"`  // rounds done by every node that hasn't given up
+	Rounds           int          `json:"rounds"` // planned
+	CumulativeReward float64      `json:"cumulative_reward"`
+	ETASeconds       *float64     `json:"eta_seconds"` // null: not known yet, or not running
+	Nodes            []NodeStatus `json:"nodes"`
+
+	Message         string    `json:"message,omitempty"`
+	Model           string    `json:"model"`
+	Device          string    `json:"device"`
+	Started         float64   `json:"started"` // Unix seconds
+	ElapsedSeconds  float64   `json:"elapsed_seconds"`
+	SecondsPerRound *float64  `json:"seconds_per_round"`
+	Reward          *float64  `json:"reward"`         // mean over nodes of the newest round that is done
+	RecentRewards   []float64 `json:"recent_rewards"` // mean over nodes, of up to 60 rounds done, newest last
+	NodesAlive      int       `json:"nodes_alive"`    // not given up
+	NodesPlanned    int       `json:"nodes_planned"`
+	Restarts        int       `json:"restarts"`
+	MemoryBytes     int64     `json:"memory_bytes"` // over nodes
+	PID             int       `json:"pid"`          // coordinator's
+}
+
+// NodeStatus is one node of a Status.
+type NodeStatus struct {
+	ID               string   `json:"id"`
+	State            string   `json:"state"`
+	Round            int      `json:"round"`  // rounds done
+	Reward           *float64 `json:"reward"` // of its newest round; null: none, or not finite
+	CumulativeReward float64  `json:"cumulative_reward"`
+	MemoryBytes      int64    `json:"memory_bytes"` // device memory where it has any, else resident host memory
+	PeakMemoryBytes  int64    `json:"peak_memory_bytes"`
+	Restarts         int      `json:"restarts"`
+	PID              int      `json:"pid"` // 0: no process
+
+	RecentReward    *float64 `json:"recent_reward"` // mean of its last 10 rounds
+	RSSBytes        int64    `json:"rss_bytes"`
+	PeakRSSBytes    int64    `json:"peak_rss_bytes"`
+	DeviceBytes     int64    `json:"device_bytes"`
+	DevicePeakBytes int64    `json:"device_peak_bytes"`
+	Cause           string   `json:"cause,omitempty"` // of its newest failure
+	Message         string   `json:"message,omitempty"`
+}
+
+// NewStatus describes a snapshot at the time now, Unix seconds. coordinatorAlive says whether the process Run.PID, started at
+// Run.PIDStarted, still runs: only the caller can see that.
+func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
+	run := s.Run
+	out := Status{
+		Experiment: run.Experiment, Run: run.Run, State: run.State, Rounds: run.Rounds, Message: run.Message, Model: run.Model,
+		Device: run.Device, Started: run.Started, NodesPlanned: run.Nodes, PID: run.PID,
+		Nodes: make([]NodeStatus, 0, len(s.Nodes)), RecentRewards: []float64{},
+	}
+	if run.State == store.RunRunning && !coordinatorAlive {
+		out.State = StateCrashed
+	}
+	recent := map[string][]float64{}
+	for _, r := range s.Recent {
+		recent[r.Node] = append(recent[r.Node], r.Reward)
+	}
+	for _, n := range s.Nodes {
+		rewards := recent[n.Node]
+		node := newNodeStatus(n, rewards[max(0, len(rewards)-RewardWindow):])
+		if out.State != store.RunRunning {
+			node.PID = 0
+		}
+		out.Nodes = append(out.Nodes, node)
+		out.CumulativeReward += n.CumulativeReward
+		out.Restarts += n.Restarts
+		out.MemoryBytes += node.MemoryBytes
+		if n.State != event.StateGivenUp {
+			out.NodesAlive++
+		}
+		if out.Model == "" {
+			out.Model = n.Model
+		}
+		if out.Device == "" {
+			out.Device = n.Device
+		}
+	}
+	out.Round = roundsDone(s.Nodes)
+	out.addPace(s, now)
+	return out
+}
+
+// roundsDone returns how many rounds every node has done that hasn't given up; once all have, how many the last of them did.
+func roundsDone(nodes []store.Node) int {
+	done, most := -1, 0
+	for _, n := range nodes {
+		most = max(most, n.LastRound+1)
+		if n.State == event.StateGivenUp {
+			continue
+		}
+		if done < 0 || n.LastRound+1 < done {
+			done = n.LastRound + 1
+		}
+	}
+	if done < 0 {
+		return most
+	}
+	return done
+}
+
+func (out *Status) addPace(s store.Snapshot, now float64) {
+	var ends []float64
+	for _, r := range SwarmRounds(s.Recent) {
+		if r.Round >= out.Round {
+			break
+		}
+		ends = append(ends, r.End)
+		if finite(r.Reward) {
+			out.RecentRewards = append(out.RecentRewards, r.Reward)
+			out.Reward = optional(r.Reward)
+		}
+	}
+	out.SecondsPerRound = optional(Pace(ends))
+	switch {
+	case s.Run.Ended > 0:
+		now = s.Run.Ended
+	case out.State == StateCrashed:
+		now = s.Run.Resumed
+		for _, n := range s.Nodes {
+			now = max(now, n.LastEvent)
+		}
+	}
+	out.ElapsedSeconds = max(0, now-s.Run.Started)
+	if out.State == store.RunRunning {
+		out.ETASeconds = optional(ETA(ends, out.Rounds-out.Round, now))
+	}
+}
+
+func newNodeStatus(n store.Node, recent []float64) NodeStatus {
+	out := NodeStatus{
+		ID: n.Node, State: string(n.State), Round: n.LastRound + 1, Reward: optional(n.LastReward), CumulativeReward: n.CumulativeReward,
+		Restarts: n.Restarts, PID: n.PID,
+		RecentReward: optional(Mean(recent)), RSSBytes: n.RSSBytes, PeakRSSBytes: n.PeakRSSBytes,
+		DeviceBytes: n.DeviceBytes, DevicePeakBytes: n.DevicePeakBytes, Cause: n.Cause, Message: n.Message,
+	}
+	switch n.State {
+	case event.StateDone, event.StateStopped, event.StateFailed, event.StateGivenUp:
+		out.RSSBytes, out.DeviceBytes = 0, 0 // its process is gone
+	}
+	out.MemoryBytes, out.PeakMemoryBytes = out.RSSBytes, out.PeakRSSBytes
+	if n.DevicePeakBytes > 0 {
+		out.MemoryBytes, out.PeakMemoryBytes = out.DeviceBytes, out.DevicePeakBytes
+	}
+	return out
+}

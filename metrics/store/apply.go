@@ -1,0 +1,139 @@
+package store
+
+import (
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// apply writes what e says. Every statement is guarded by a key or a time, so that a repeated event changes nothing.
+func (tx *transaction) apply(e event.Event) error {
+	if e.Node != "" {
+		if err := tx.touch(e); err != nil {
+			return err
+		}
+	}
+	switch e.Type {
+	case event.TypeState:
+		return tx.state(e, e.State)
+	case event.TypeLoaded:
+		return tx.loaded(e)
+	case event.TypeRound:
+		return tx.round(e)
+	case event.TypeMemory:
+		return tx.memory(e)
+	case event.TypeCheckpoint:
+		c := e.Checkpoint
+		_, err := tx.exec(insertCheckpointSQL, e.Run, e.Node, e.Time, c.Round, c.Path, c.Bytes, c.WeightHash, finite(c.Seconds))
+		return err
+	}
+	if !timeline(e.Type) {
+		return nil
+	}
+	return tx.happened(e)
+}
+
+// touch makes sure that the node has a row, and notes that it was heard of.
+func (tx *transaction) touch(e event.Event) error {
+	key := [2]string{e.Run, e.Node}
+	if !tx.nodes[key] {
+		if _, err := tx.exec(insertNodeSQL, e.Run, e.Node); err != nil {
+			return err
+		}
+		tx.nodes[key] = true
+	}
+	_, err := tx.exec(touchNodeSQL, e.Run, e.Node, e.Time)
+	return err
+}
+
+func (tx *transaction) state(e event.Event, s event.State) error {
+	changed, err := tx.exec(setStateSQL, e.Run, e.Node, e.Time, string(s), stateRank(s))
+	if err != nil || !changed || e.Type != event.TypeState {
+		return err
+	}
+	_, err = tx.exec(setWorkingRoundSQL, e.Run, e.Node, e.Time, e.RoundIndex)
+	return err
+}
+
+func (tx *transaction) loaded(e event.Event) error {
+	l := e.Loaded
+	_, err := tx.exec(setLoadedSQL, e.Run, e.Node, e.Time, l.Model, l.Parameters, l.ContextLength, l.Torch, l.Device,
+		finite(l.Seconds), finite(l.SelfTestMaxAbsDiff), l.EnginePID, l.StartRound)
+	return err
+}
+
+func (tx *transaction) memory(e event.Event) error {
+	m := e.Memory
+	peakRSS, peakDevice := max(m.PeakRSSBytes, m.RSSBytes), max(m.DevicePeakBytes, m.DeviceBytes)
+	if _, err := tx.exec(setMemorySQL, e.Run, e.Node, e.Time, m.RSSBytes, nil, m.DeviceBytes); err != nil {
+		return err
+	}
+	if _, err := tx.exec(raisePeaksSQL, e.Run, e.Node, nil, peakRSS, nil, peakDevice); err != nil {
+		return err
+	}
+	slot := int64(e.Time) / tx.slot * tx.slot
+	_, err := tx.exec(insertMemorySQL, e.Run, e.Node, slot, m.RSSBytes, peakRSS, m.DeviceBytes, peakDevice)
+	return err
+}
+
+// happened writes a row of the timeline and what follows from it for the node or the run.
+func (tx *transaction) happened(e event.Event) error {
+	var exitCode any
+	if e.ExitCode != nil {
+		exitCode = *e.ExitCode
+	}
+	isNew, err := tx.exec(insertEventSQL, e.Run, e.Node, string(e.Type), e.Time, string(e.State), e.Cause, e.Message, e.PID,
+		exitCode, finite(e.Seconds))
+	if err != nil {
+		return err
+	}
+	switch e.Type {
+	case event.TypeSpawn:
+		if _, err := tx.exec(setPIDSQL, e.Run, e.Node, e.Time, e.PID); err != nil {
+			return err
+		}
+		return tx.state(e, event.StateStarting)
+	case event.TypeExit:
+		return tx.exited(e)
+	case event.TypeRestart:
+		if !isNew {
+			return nil
+		}
+		_, err := tx.exec(countRestartSQL, e.Run, e.Node)
+		return err
+	case event.TypeFailure:
+		if e.Node == "" {
+			return nil
+		}
+		return tx.died(e, event.StateFailed)
+	case event.TypeGiveUp:
+		return tx.died(e, event.StateGivenUp)
+	case event.TypeRunEnded:
+		_, err := tx.exec(endRunSQL, e.Run, e.Time, string(e.State), e.Message)
+		return err
+	}
+	return nil
+}
+
+// exited ends the node's process. After exit code 0 the node's own last state stands: done or stopped.
+func (tx *transaction) exited(e event.Event) error {
+	if _, err := tx.exec(clearPIDSQL, e.Run, e.Node, e.Time); err != nil {
+		return err
+	}
+	switch {
+	case e.Cause == event.CauseStopped:
+		// A node that had done all its rounds stays done.
+		if e.ExitCode != nil && *e.ExitCode == 0 {
+			return nil
+		}
+		return tx.state(e, event.StateStopped)
+	case e.ExitCode != nil && *e.ExitCode == 0:
+		return nil
+	}
+	return tx.died(e, event.StateFailed)
+}
+
+func (tx *transaction) died(e event.Event, s event.State) error {
+	if _, err := tx.exec(setCauseSQL, e.Run, e.Node, e.Time, e.Cause, e.Message); err != nil {
+		return err
+	}
+	return tx.state(e, s)
+}

@@ -1,0 +1,65 @@
+package store
+
+import (
+	"errors"
+	"math"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// timeline tells the types that become a row of events: what happened, as opposed to what is measured all the time.
+func timeline(t event.Type) bool {
+	switch t {
+	case event.TypeState, event.TypeLoaded, event.TypeRound, event.TypeMemory, event.TypeLease, event.TypeRelease,
+		event.TypeCheckpoint, event.TypeSummary:
+		return false
+	}
+	return true
+}
+
+// ownedByNode tells the types that make no sense without a node.
+func ownedByNode(t event.Type) bool {
+	switch t {
+	case event.TypeState, event.TypeLoaded, event.TypeRound, event.TypeMemory, event.TypeCheckpoint, event.TypeSpawn,
+		event.TypeExit, event.TypeRestart, event.TypeGiveUp:
+		return true
+	}
+	return false
+}
+
+// check refuses an event that can't be stored.
+func check(e event.Event) error {
+	switch {
+	case e.Type == "":
+		return errors.New("it has no type")
+	case e.Time <= 0 || math.IsNaN(e.Time) || math.IsInf(e.Time, 0):
+		return errors.New("its time is not a time")
+	case ownedByNode(e.Type) && e.Node == "":
+		return errors.New("it names no node")
+	case (e.Type == event.TypeState || e.Type == event.TypeRunEnded) && e.State == "",
+		e.Type == event.TypeLoaded && e.Loaded == nil,
+		e.Type == event.TypeRound && e.Round == nil,
+		e.Type == event.TypeMemory && e.Memory == nil,
+		e.Type == event.TypeCheckpoint && e.Checkpoint == nil:
+		return errors.New("it carries nothing")
+	case e.Type == event.TypeRound && e.Round.Round < 0:
+		return errors.New("its round is negative")
+	}
+	return nil
+}
+
+// stateRank orders the states of one instant: the later in a node's life wins.
+func stateRank(s event.State) int {
+	for i, known := range lifeOrder {
+		if known == s {
+			return i
+		}
+	}
+	return len(lifeOrder)
+}
+
+var lifeOrder = [...]event.State{
+	event.StateQueued, event.StateStarting, event.StateLoading, event.StateWaiting, event.StateGenerating, event.StateScoring,
+	event.StateSharing, event.StateBarrier, event.StateUpdating, event.StateCheckpoint, event.StateDone, event.StateStopped,
+	event.StateFailed, event.StateGivenUp,
+}

@@ -1,0 +1,37 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestFullDisk fills a real, small file system; it needs the right to mount one.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skip("no right to mount a file system:", err)
+	}
+	t.Cleanup(func() { require.NoError(t, syscall.Unmount(dir, 0)) })
+	ballast := filepath.Join(dir, "ballast")
+	s := openStore(t, filepath.Join(dir, "swarm.db"), Options{RetryDelay: time.Millisecond})
+	require.NoError(t, s.StartRun(t.Context(), aRun()))
+	record(t, s, aRound("node_0", 0, 200, 0.5))
+	require.Error(t, os.WriteFile(ballast, make([]byte, 1<<20), 0o600), "the disk is full now")
+	const rounds = 200
+	for i := 1; i < rounds; i++ {
+		require.NoError(t, s.Record(t.Context(), aRound("node_0", i, float64(200+i), 0.5)))
+	}
+	require.Eventually(t, func() bool { return s.Err() != nil }, 20*time.Second, time.Millisecond)
+	require.ErrorContains(t, s.Err(), "disk full")
+	require.Equal(t, 1, snapshot(t, s, testRun).Nodes[0].RoundsDone, "reading still works")
+
+	require.NoError(t, os.Remove(ballast))
+	require.NoError(t, s.Flush(t.Context()))
+	require.Equal(t, rounds, snapshot(t, s, testRun).Nodes[0].RoundsDone)
+	requireIntact(t, s)
+}

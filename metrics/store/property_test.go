@@ -1,0 +1,147 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// dump returns every table's rows as text, without what only the order of writing decides.
+func dump(t require.TestingT, s *Store) map[string][]string {
+	tables := map[string][]string{}
+	for _, q := range [][2]string{
+		{"runs", "SELECT * FROM runs ORDER BY run"},
+		{"nodes", "SELECT * FROM nodes ORDER BY run, node"},
+		{"rounds", "SELECT * FROM rounds ORDER BY run, round, node"},
+		{"task_rewards", "SELECT * FROM task_rewards ORDER BY run, round, node, task"},
+		{"peers", "SELECT * FROM peers ORDER BY run, round, node, peer"},
+		{"memory", "SELECT * FROM memory ORDER BY run, node, time"},
+		{"checkpoints", "SELECT * FROM checkpoints ORDER BY run, node, round"},
+		{"events", "SELECT run, node, type, time, state, cause, message, pid, exit_code, seconds FROM events ORDER BY id"},
+	} {
+		rows, err := s.db.Query(q[1])
+		require.NoError(t, err)
+		columns, err := rows.Columns()
+		require.NoError(t, err)
+		for rows.Next() {
+			values := make([]any, len(columns))
+			into := make([]any, len(columns))
+			for i := range values {
+				into[i] = &values[i]
+			}
+			require.NoError(t, rows.Scan(into...))
+			tables[q[0]] = append(tables[q[0]], fmt.Sprint(values...))
+		}
+		require.NoError(t, rows.Err())
+		require.NoError(t, rows.Close())
+	}
+	return tables
+}
+
+func drawEvent(t *rapid.T) event.Event {
+	e := event.Event{
+		Run:  testRun,
+		Node: rapid.SampledFrom([]string{"node_0", "node_2"}).Draw(t, "node"),
+		// Few distinct times, so that ties and disorder are common.
+		Time:    float64(rapid.IntRange(101, 106).Draw(t, "time")),
+		Message: rapid.SampledFrom([]string{"", "oom"}).Draw(t, "message"),
+	}
+	value := func(label string) float64 {
+		return rapid.SampledFrom([]float64{0, 0.1, 0.3, 1, math.NaN(), math.Inf(1), math.Inf(-1)}).Draw(t, label)
+	}
+	small := func(label string) int { return rapid.IntRange(0, 2).Draw(t, label) }
+	e.Type = rapid.SampledFrom([]event.Type{
+		event.TypeState, event.TypeLoaded, event.TypeRound, event.TypeRound, event.TypeRound, event.TypeMemory, event.TypeCheckpoint, event.TypeWarning,
+		event.TypeFailure, event.TypeSpawn, event.TypeExit, event.TypeRestart, event.TypeGiveUp, event.TypeRunEnded, event.TypeLease,
+	}).Draw(t, "type")
+	switch e.Type {
+	case event.TypeState:
+		e.State, e.RoundIndex = rapid.SampledFrom(lifeOrder[:]).Draw(t, "state"), small("working")
+	case event.TypeRunEnded:
+		e.State = event.State(rapid.SampledFrom([]string{RunDone, RunFailed}).Draw(t, "state"))
+	case event.TypeLoaded:
+		e.Loaded = &event.Loaded{Model: "gpt2", SelfTestMaxAbsDiff: value("diff"), StartRound: small("start")}
+	case event.TypeMemory:
+		e.Memory = &event.Memory{RSSBytes: int64(small("rss")), DeviceBytes: int64(small("device"))}
+	case event.TypeCheckpoint:
+		e.Checkpoint = &event.Checkpoint{Round: small("round"), Bytes: int64(small("bytes"))}
+	case event.TypeSpawn, event.TypeExit:
+		e.PID = small("pid")
+		if code := small("code"); code < 2 {
+			e.ExitCode = &code
+		}
+		e.Cause = rapid.SampledFrom([]string{"", event.CauseStopped}).Draw(t, "cause")
+	case event.TypeRound:
+		e.Round = &event.Round{Round: small("round"), Reward: value("reward"), Loss: value("loss")}
+		for i := range small("tasks") {
+			e.Round.Tasks = append(e.Round.Tasks, event.TaskReward{Task: fmt.Sprint("task", i), RewardSum: value("sum")})
+		}
+		for i := range small("peers") {
+			e.Round.Peers = append(e.Round.Peers, event.Peer{Node: fmt.Sprint("node_", i), Used: small("used")})
+		}
+	}
+	return e
+}
+
+// TestReplayChangesNothing: a sequence of events, and the same with any of its events repeated at any later point, in any batches
+// and across reopened stores, leave the same tables; and the sums kept beside the rows are the rows' sums.
+func TestReplayChangesNothing(t *testing.T) {
+	dir, files := t.TempDir(), 0
+	rapid.Check(t, func(t *rapid.T) {
+		events := rapid.SliceOfN(rapid.Custom(drawEvent), 1, 40).Draw(t, "events")
+		var replayed []event.Event
+		for i, e := range events {
+			replayed = append(replayed, e)
+			for range rapid.IntRange(0, 2).Draw(t, "repeats") {
+				replayed = append(replayed, events[rapid.IntRange(0, i).Draw(t, "which")])
+			}
+		}
+		replayed = append(replayed, events[:rapid.IntRange(0, len(events)).Draw(t, "all of the first")]...)
+
+		write := func(events []event.Event, reopen int) map[string][]string {
+			files++
+			path := filepath.Join(dir, fmt.Sprint(files, ".db"))
+			open := func() *Store {
+				s, err := Open(context.Background(), path, Options{MaxBatch: rapid.IntRange(1, 9).Draw(t, "batch")})
+				require.NoError(t, err)
+				return s
+			}
+			s := open()
+			require.NoError(t, s.StartRun(context.Background(), aRun()))
+			for i, e := range events {
+				if i == reopen {
+					require.NoError(t, s.Close())
+					s = open()
+				}
+				require.NoError(t, s.Record(context.Background(), e))
+			}
+			require.NoError(t, s.Flush(context.Background()))
+			tables := dump(t, s)
+			requireSums(t, s)
+			require.NoError(t, s.Close())
+			return tables
+		}
+		once := write(events, -1)
+		again := write(replayed, rapid.IntRange(0, len(replayed)-1).Draw(t, "reopen"))
+		require.Equal(t, once, again)
+	})
+}
+
+// requireSums checks the columns of nodes that are derived from other tables.
+func requireSums(t require.TestingT, s *Store) {
+	var wrong int
+	require.NoError(t, s.db.QueryRow(`SELECT count(*) FROM nodes n WHERE
+  abs(cumulative_reward - (SELECT coalesce(sum(reward), 0.0) FROM rounds r WHERE r.run = n.run AND r.node = n.node)) > 1e-9
+  OR rounds_done != (SELECT count(*) FROM rounds r WHERE r.run = n.run AND r.node = n.node)
+  OR last_round != (SELECT coalesce(max(round), -1) FROM rounds r WHERE r.run = n.run AND r.node = n.node)
+  OR last_reward IS NOT (SELECT reward FROM rounds r WHERE r.run = n.run AND r.node = n.node ORDER BY round DESC LIMIT 1)
+  OR restarts != (SELECT count(*) FROM events e WHERE e.run = n.run AND e.node = n.node AND e.type = 'restart')`).Scan(&wrong))
+	require.Zero(t, wrong)
+}

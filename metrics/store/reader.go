@@ -1,0 +1,93 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"net/url"
+	"os"
+	"path/filepath"
+)
+
+// Reader queries a database that others may be writing. Its methods are safe for concurrent use.
+type Reader struct {
+	path string
+	db   *sql.DB
+}
+
+// OpenReader opens the database at path for reading only. Where there is none the error is ErrNoDatabase.
+func OpenReader(ctx context.Context, path string) (*Reader, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	missing := &Error{Path: path, Reason: "not there", Try: "start a run with `swarm up`, or name its --home", Err: ErrNoDatabase}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, missing
+	}
+	version, err := inspect(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := loadMigrations()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case version == 0:
+		return nil, missing
+	case version < len(steps):
+		return nil, &Error{Path: path, Reason: fmt.Sprintf("written by an older swarm (schema %d, this one reads %d)", version, len(steps)),
+			Try: "start any run with this swarm: that brings it up to date"}
+	}
+	db, err := sql.Open("sqlite3", dsn(path, url.Values{"mode": {"ro"}, "_query_only": {"1"}, "_busy_timeout": {"5000"}}))
+	if err != nil {
+		return nil, explain(path, err)
+	}
+	db.SetMaxOpenConns(4)
+	return &Reader{path: path, db: db}, nil
+}
+
+// Close closes the database.
+func (r *Reader) Close() error { return explain(r.path, r.db.Close()) }
+
+// Path returns the database's absolute path.
+func (r *Reader) Path() string { return r.path }
+
+// query runs q and hands each row to scan.
+func query(ctx context.Context, db rowsQuerier, scan func(*sql.Rows) error, q string, args ...any) error {
+	rows, err := db.QueryContext(ctx, q, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+type rowsQuerier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// number scans a REAL that may be NULL, which is NaN here.
+type number float64
+
+// Scan implements sql.Scanner.
+func (n *number) Scan(v any) error {
+	var f sql.NullFloat64
+	if err := f.Scan(v); err != nil {
+		return err
+	}
+	*n = number(f.Float64)
+	if !f.Valid {
+		*n = number(math.NaN())
+	}
+	return nil
+}

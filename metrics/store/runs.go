@@ -1,0 +1,104 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// Filter chooses runs; its zero value is all of them.
+type Filter struct {
+	Experiments []string
+	States      []string
+}
+
+// Totals is a run and what its nodes add up to.
+type Totals struct {
+	Run
+	NodesSeen        int // nodes that did a round
+	NodeRounds       int // rounds recorded, over all nodes
+	RoundsDone       int // rounds that the slowest of them has recorded
+	CumulativeReward float64
+	Restarts         int
+}
+
+// Runs returns the runs that f chooses, oldest first.
+func (r *Reader) Runs(ctx context.Context, f Filter) ([]Totals, error) {
+	where, args := f.sql()
+	var runs []Totals
+	err := query(ctx, r.db, func(rows *sql.Rows) error {
+		var t Totals
+		err := rows.Scan(append(t.fields(), &t.NodesSeen, &t.NodeRounds, &t.RoundsDone, &t.CumulativeReward, &t.Restarts)...)
+		runs = append(runs, t)
+		return err
+	}, fmt.Sprintf(`SELECT %s, coalesce(seen, 0), coalesce(node_rounds, 0), coalesce(slowest, 0), coalesce(total, 0.0),
+  coalesce(restarted, 0)
+FROM runs LEFT JOIN (
+  SELECT run AS key, count(*) FILTER (WHERE rounds_done > 0) AS seen, sum(rounds_done) AS node_rounds,
+    min(rounds_done) FILTER (WHERE rounds_done > 0) AS slowest, sum(cumulative_reward) AS total, sum(restarts) AS restarted
+  FROM nodes GROUP BY run) ON key = run
+%s ORDER BY started, run`, runColumns, where), args...)
+	return runs, explain(r.path, err)
+}
+
+func (f Filter) sql() (where string, args []any) {
+	var terms []string
+	for _, x := range []struct {
+		column string
+		values []string
+	}{{"experiment", f.Experiments}, {"state", f.States}} {
+		if len(x.values) == 0 {
+			continue
+		}
+		terms = append(terms, x.column+" IN (?"+strings.Repeat(", ?", len(x.values)-1)+")")
+		for _, v := range x.values {
+			args = append(args, v)
+		}
+	}
+	if terms == nil {
+		return "", nil
+	}
+	return "WHERE " + strings.Join(terms, " AND "), args
+}
+
+// Entry is one row of a run's timeline.
+type Entry struct {
+	ID    int64 // grows with the order of writing
+	Event event.Event
+}
+
+// Timeline returns at most limit entries of a run with an ID above after, oldest first: spawns, exits, restarts, warnings, failures,
+// and the run's own start and end.
+func (r *Reader) Timeline(ctx context.Context, run string, after int64, limit int) ([]Entry, error) {
+	var entries []Entry
+	err := query(ctx, r.db, func(rows *sql.Rows) error {
+		x := Entry{Event: event.Event{Run: run}}
+		var exitCode sql.NullInt64
+		var seconds sql.NullFloat64
+		err := rows.Scan(&x.ID, &x.Event.Node, &x.Event.Type, &x.Event.Time, &x.Event.State, &x.Event.Cause, &x.Event.Message,
+			&x.Event.PID, &exitCode, &seconds)
+		x.Event.Seconds = seconds.Float64
+		if exitCode.Valid {
+			code := int(exitCode.Int64)
+			x.Event.ExitCode = &code
+		}
+		entries = append(entries, x)
+		return err
+	}, `SELECT id, node, type, time, state, cause, message, pid, exit_code, seconds FROM events
+WHERE run = ? AND id > ? ORDER BY id LIMIT ?`, run, after, limit)
+	return entries, explain(r.path, err)
+}
+
+// Checkpoint returns the newest checkpoint of a node, nil where there is none.
+func (r *Reader) Checkpoint(ctx context.Context, run, node string) (*event.Checkpoint, error) {
+	var newest *event.Checkpoint
+	err := query(ctx, r.db, func(rows *sql.Rows) error {
+		newest = &event.Checkpoint{}
+		return rows.Scan(&newest.Round, &newest.Path, &newest.Bytes, &newest.WeightHash, &newest.Seconds)
+	}, `SELECT round, path, bytes, weight_hash, coalesce(seconds, 0.0) FROM checkpoints
+WHERE run = ? AND node = ? ORDER BY round DESC LIMIT 1`, run, node)
+	return newest, explain(r.path, err)
+}

@@ -1,0 +1,141 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// applicationID marks our files in SQLite's header: "SWRM".
+const applicationID = 0x5357524D
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// loadMigrations returns the SQL of version i+1 at index i.
+func loadMigrations() ([]string, error) {
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	var steps []string
+	for i, name := range names {
+		if want := fmt.Sprintf("%03d_", i+1); filepath.Base(name)[:4] != want {
+			return nil, fmt.Errorf("migration %s: expected number %s", name, want)
+		}
+		text, err := migrations.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, string(text))
+	}
+	return steps, nil
+}
+
+// dsn returns the address of the database at path with SQLite's and the driver's options.
+func dsn(path string, options url.Values) string {
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + options.Encode()
+}
+
+// inspect reads path without changing it. It returns the version of its schema, 0 for a file that isn't there or is empty,
+// and refuses a file that isn't ours or is of a newer version.
+func inspect(ctx context.Context, path string) (int, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("database %s: %w", path, err)
+	}
+	if !info.Mode().IsRegular() {
+		return 0, &Error{Path: path, Reason: "not a file", Try: "choose another --home"}
+	}
+	db, err := sql.Open("sqlite3", dsn(path, url.Values{"mode": {"ro"}, "_busy_timeout": {"5000"}}))
+	if err != nil {
+		return 0, explain(path, err)
+	}
+	defer db.Close()
+	version, err := ownVersion(ctx, db, path)
+	if err != nil {
+		return 0, explain(path, err)
+	}
+	return version, nil
+}
+
+// querier is the part of sql.DB and sql.Tx that reading the schema's version needs.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// ownVersion returns the schema's version, or why the database can't be used.
+func ownVersion(ctx context.Context, q querier, path string) (int, error) {
+	steps, err := loadMigrations()
+	if err != nil {
+		return 0, err
+	}
+	var id, version, tables int
+	for query, into := range map[string]*int{
+		"PRAGMA application_id":              &id,
+		"PRAGMA user_version":                &version,
+		"SELECT count(*) FROM sqlite_schema": &tables,
+	} {
+		if err := q.QueryRowContext(ctx, query).Scan(into); err != nil {
+			return 0, err
+		}
+	}
+	switch {
+	case id == 0 && version == 0 && tables == 0:
+		return 0, nil
+	case id != applicationID:
+		return 0, &Error{Path: path, Reason: "not a swarm database", Try: "choose another --home, or move that file away"}
+	case version > len(steps):
+		return 0, &Error{Path: path, Reason: fmt.Sprintf("written by a newer swarm (schema %d, this one knows %d)", version, len(steps)),
+			Try: "update swarm, or choose another --home"}
+	}
+	return version, nil
+}
+
+// migrate brings the schema to the newest version, one transaction a step. Another process may do so at the same time.
+func migrate(ctx context.Context, db *sql.DB, path string) error {
+	steps, err := loadMigrations()
+	if err != nil {
+		return err
+	}
+	for {
+		done, err := migrateOne(ctx, db, path, steps)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+func migrateOne(ctx context.Context, db *sql.DB, path string, steps []string) (done bool, err error) {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return false, explain(path, err)
+	}
+	defer tx.Rollback() //nolint:errcheck // no effect after a commit
+	version, err := ownVersion(ctx, tx, path)
+	if err != nil {
+		return false, explain(path, err)
+	}
+	if version == len(steps) {
+		return true, nil
+	}
+	script := steps[version] + fmt.Sprintf("\nPRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, version+1)
+	if _, err := tx.ExecContext(ctx, script); err != nil {
+		return false, explain(path, fmt.Errorf("migrate to schema %d: %w", version+1, err))
+	}
+	if err := tx.Commit(); err != nil {
+		return false, explain(path, fmt.Errorf("migrate to schema %d: %w", version+1, err))
+	}
+	return false, nil
+}

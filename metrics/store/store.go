@@ -1,0 +1,187 @@
+// Package store keeps everything that was measured in one SQLite file: its schema and migrations, the one writer, and the queries
+// that others read it with. It takes events (metrics/event) and run descriptions, and returns rows; it computes no statistics
+// beyond the sums it maintains, knows no configuration types, and must not import any other package of ours.
+//
+// A Store writes. Several processes may have one open on the same file; each transaction is immediate and waits its turn.
+// A Reader never writes, and may be open anywhere on the same host at the same time.
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Options of a Store. The zero value is ready for use.
+type Options struct {
+	MaxBatch       int           // events a transaction, default 1000
+	MaxDelay       time.Duration // an event waits at most this long for its transaction, default 0.5 s
+	Queue          int           // events that wait before Record blocks, default 4096
+	RetryDelay     time.Duration // first pause after a failed write, doubled up to 30 s; default 0.5 s
+	RetryFor       time.Duration // failed writes are tried again for this long, default 10 min
+	MemoryInterval time.Duration // one memory row a node and interval, whole seconds, default 10 s
+
+	// Warn hears of what a run survives: a doubtful file system, a write that is being retried, an event that was
+	// refused. It is called from Open and from the writer's goroutine, must not block, and may be nil.
+	Warn func(error)
+}
+
+func (o Options) withDefaults() Options {
+	defaultTo(&o.MaxBatch, 1000)
+	defaultTo(&o.MaxDelay, 500*time.Millisecond)
+	defaultTo(&o.Queue, 4096)
+	defaultTo(&o.RetryDelay, 500*time.Millisecond)
+	defaultTo(&o.RetryFor, 10*time.Minute)
+	defaultTo(&o.MemoryInterval, 10*time.Second)
+	if o.Warn == nil {
+		o.Warn = func(error) {}
+	}
+	return o
+}
+
+func defaultTo[T int | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+// Store is the writer of one database. Its methods are safe for concurrent use.
+type Store struct {
+	path string
+	db   *sql.DB
+	opts Options
+	tab  *tables
+
+	queue   chan item
+	closing chan struct{} // closed by Close: retries become short
+	failed  chan struct{} // closed when the writer gives up
+	done    chan struct{} // closed when the writer has returned
+
+	sending sync.RWMutex // held for reading while sending to queue, for writing to close it
+	closed  bool
+
+	mu       sync.Mutex // never held while waiting
+	runs     map[string]bool
+	writeErr error // newest failed write, nil after one that succeeded
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Open opens the database at path for writing, creates it and its folder (mode 0700) where missing, migrates it, and starts its
+// writer, which runs until Close. It refuses, with an *Error, a file that isn't ours, one of a newer version, and a
+// network file system.
+func Open(ctx context.Context, path string, opts Options) (*Store, error) {
+	opts = opts.withDefaults()
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	magic, err := filesystemMagic(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("open database %s: %w", path, err)
+	}
+	if err := checkFilesystem(path, magic, opts.Warn); err != nil {
+		return nil, err
+	}
+	if _, err := inspect(ctx, path); err != nil {
+		return nil, err
+	}
+	db, err := sql.Open("sqlite3", dsn(path, url.Values{
+		"_txlock": {"immediate"}, "_journal_mode": {"WAL"}, "_synchronous": {"NORMAL"}, "_busy_timeout": {"10000"}, "_foreign_keys": {"on"},
+	}))
+	if err != nil {
+		return nil, explain(path, err)
+	}
+	db.SetMaxOpenConns(1)
+	s := &Store{
+		path: path, db: db, opts: opts,
+		queue: make(chan item, opts.Queue), closing: make(chan struct{}), failed: make(chan struct{}), done: make(chan struct{}),
+		runs: map[string]bool{},
+	}
+	if err := s.prepare(ctx); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	go s.write()
+	return s, nil
+}
+
+func (s *Store) prepare(ctx context.Context) error {
+	if err := migrate(ctx, s.db, s.path); err != nil {
+		return err
+	}
+	rows, err := s.db.QueryContext(ctx, "SELECT run FROM runs")
+	if err != nil {
+		return explain(s.path, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var run string
+		if err := rows.Scan(&run); err != nil {
+			return explain(s.path, err)
+		}
+		s.runs[run] = true
+	}
+	if err := rows.Err(); err != nil {
+		return explain(s.path, err)
+	}
+	if err := rows.Close(); err != nil {
+		return explain(s.path, err)
+	}
+	s.tab, err = prepareTables(ctx, s.db, s.opts.MemoryInterval)
+	return explain(s.path, err)
+}
+
+// Path returns the database's absolute path.
+func (s *Store) Path() string { return s.path }
+
+// Serve waits until ctx ends or the store is closed, and returns nil, or until the writer has given up, and returns why. The
+// writer doesn't depend on it: the events of an orderly stop are still written after ctx ended.
+func (s *Store) Serve(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s.failed:
+		return s.Err()
+	case <-s.done:
+		return nil
+	}
+}
+
+// Err returns why the newest write failed, nil if it didn't; while it is set the writer retries or has given up.
+func (s *Store) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.writeErr
+}
+
+// Close writes what is queued, empties the write-ahead log into the database and closes it. If the last write fails it
+// says how many events were lost. A second Close returns the same.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() { s.closeErr = s.close() })
+	return s.closeErr
+}
+
+func (s *Store) close() error {
+	close(s.closing) // frees every Record that waits for room
+	s.sending.Lock()
+	s.closed = true
+	close(s.queue)
+	s.sending.Unlock()
+	<-s.done
+	err := s.Err()
+	if err == nil {
+		// Readers may hold the log back: that costs disk space, not data.
+		_, err = s.db.Exec("PRAGMA wal_checkpoint(TRUNCATE)")
+	}
+	return explain(s.path, errors.Join(err, s.tab.close(), s.db.Close()))
+}

@@ -1,0 +1,180 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+const (
+	insertNodeSQL = `INSERT INTO nodes (run, node) VALUES (?, ?) ON CONFLICT DO NOTHING`
+
+	touchNodeSQL = `UPDATE nodes SET last_event = ?3 WHERE run = ?1 AND node = ?2 AND last_event < ?3`
+
+	setStateSQL = `UPDATE nodes SET state = ?4, state_rank = ?5, state_time = ?3
+WHERE run = ?1 AND node = ?2 AND (state_time, state_rank) < (?3, ?5)`
+
+	setWorkingRoundSQL = `UPDATE nodes SET working_round = ?4 WHERE run = ?1 AND node = ?2 AND state_time = ?3`
+
+	setPIDSQL = `UPDATE nodes SET pid = ?4, pid_time = ?3 WHERE run = ?1 AND node = ?2 AND pid_time < ?3`
+
+	// An exit of the instant of the spawn came after it.
+	clearPIDSQL = `UPDATE nodes SET pid = 0, pid_time = ?3 WHERE run = ?1 AND node = ?2 AND pid_time <= ?3`
+
+	setCauseSQL = `UPDATE nodes SET cause = ?4, message = ?5, message_time = ?3
+WHERE run = ?1 AND node = ?2 AND message_time < ?3`
+
+	countRestartSQL = `UPDATE nodes SET restarts = restarts + 1 WHERE run = ? AND node = ?`
+
+	setLoadedSQL = `UPDATE nodes SET loaded_time = ?3, model = ?4, parameters = ?5, context_length = ?6, torch = ?7, device = ?8,
+  load_seconds = ?9, self_test_max_abs_diff = ?10, engine_pid = ?11, start_round = ?12
+WHERE run = ?1 AND node = ?2 AND loaded_time < ?3`
+
+	setMemorySQL = `UPDATE nodes SET memory_time = ?3, rss_bytes = ?4, device_bytes = ?6
+WHERE run = ?1 AND node = ?2 AND memory_time < ?3`
+
+	raisePeaksSQL = `UPDATE nodes SET peak_rss_bytes = max(peak_rss_bytes, ?4), device_peak_bytes = max(device_peak_bytes, ?6)
+WHERE run = ?1 AND node = ?2 AND (peak_rss_bytes < ?4 OR device_peak_bytes < ?6)`
+
+	insertMemorySQL = `INSERT INTO memory (run, node, time, rss_bytes, peak_rss_bytes, device_bytes, device_peak_bytes)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+ON CONFLICT DO UPDATE SET rss_bytes = max(rss_bytes, ?4), peak_rss_bytes = max(peak_rss_bytes, ?5),
+  device_bytes = max(device_bytes, ?6), device_peak_bytes = max(device_peak_bytes, ?7)`
+
+	insertCheckpointSQL = `INSERT INTO checkpoints (run, node, time, round, path, bytes, weight_hash, seconds)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+ON CONFLICT DO UPDATE SET time = ?3, path = ?5, bytes = ?6, weight_hash = ?7, seconds = ?8 WHERE time < ?3`
+
+	insertEventSQL = `INSERT INTO events (run, node, type, time, state, cause, message, pid, exit_code, seconds)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+
+	// The end of an earlier attempt, replayed, must not end the newest one.
+	endRunSQL = `UPDATE runs SET state = ?3, message = ?4, ended = ?2
+WHERE run = ?1 AND resumed <= ?2 AND (ended IS NULL OR ended < ?2)`
+)
+
+// tables turns events into rows. Only the writer's goroutine uses it after prepareTables.
+type tables struct {
+	db         *sql.DB
+	slot       int64 // seconds of a memory row
+	statements map[string]*sql.Stmt
+	nodes      map[[2]string]bool // (run, node) known to have a row
+}
+
+func prepareTables(ctx context.Context, db *sql.DB, memoryInterval time.Duration) (*tables, error) {
+	t := &tables{
+		db: db, slot: max(1, int64(memoryInterval/time.Second)),
+		statements: map[string]*sql.Stmt{}, nodes: map[[2]string]bool{},
+	}
+	for _, query := range []string{
+		insertNodeSQL, touchNodeSQL, setStateSQL, setWorkingRoundSQL, setPIDSQL, clearPIDSQL, setCauseSQL, countRestartSQL, setLoadedSQL,
+		setMemorySQL, raisePeaksSQL, insertMemorySQL, insertCheckpointSQL, insertEventSQL, endRunSQL,
+		oldRoundSQL, deleteRoundSQL, insertRoundSQL, addRoundSQL, insertTaskSQL, insertPeerSQL,
+	} {
+		st, err := db.PrepareContext(ctx, query)
+		if err != nil {
+			return nil, errors.Join(err, t.close())
+		}
+		t.statements[query] = st
+	}
+	return t, nil
+}
+
+func (t *tables) close() error {
+	var errs []error
+	for _, st := range t.statements {
+		errs = append(errs, st.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// apply writes events in one transaction: all of them or none, save those whose own content the schema refuses, which warn hears of.
+func (t *tables) apply(events []event.Event, warn func(error)) error {
+	err := t.transact(events, nil)
+	if isRejection(err) {
+		err = t.transact(events, warn)
+	}
+	if err != nil {
+		clear(t.nodes) // the rows it vouches for may have been rolled back
+	}
+	return err
+}
+
+// transact applies events; with reject set, each within a savepoint of its own.
+func (t *tables) transact(events []event.Event, reject func(error)) error {
+	// Without a cancellable context the driver needs no goroutine a statement.
+	sqlTx, err := t.db.BeginTx(context.Background(), nil)
+	if err != nil {
+		return err
+	}
+	defer sqlTx.Rollback() //nolint:errcheck // no effect after a commit
+	tx := &transaction{tables: t, tx: sqlTx, bound: map[string]*sql.Stmt{}}
+	for _, e := range events {
+		if reject == nil {
+			if err := tx.apply(e); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := tx.applyAlone(e, reject); err != nil {
+			return err
+		}
+	}
+	return sqlTx.Commit()
+}
+
+// transaction binds the prepared statements to one sql.Tx.
+type transaction struct {
+	*tables
+	tx    *sql.Tx
+	bound map[string]*sql.Stmt
+}
+
+func (tx *transaction) statement(query string) *sql.Stmt {
+	st, ok := tx.bound[query]
+	if !ok {
+		st = tx.tx.Stmt(tx.statements[query])
+		tx.bound[query] = st
+	}
+	return st
+}
+
+// exec runs a prepared query and tells whether it changed a row.
+func (tx *transaction) exec(query string, args ...any) (changed bool, err error) {
+	result, err := tx.statement(query).Exec(args...)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
+}
+
+func (tx *transaction) applyAlone(e event.Event, reject func(error)) error {
+	if _, err := tx.tx.Exec("SAVEPOINT one"); err != nil {
+		return err
+	}
+	err := tx.apply(e)
+	if isRejection(err) {
+		reject(fmt.Errorf("%s event of %s %s refused: %w", e.Type, e.Run, e.Node, err))
+		clear(tx.nodes)
+		_, err = tx.tx.Exec("ROLLBACK TO one")
+	}
+	if err != nil {
+		return err
+	}
+	_, err = tx.tx.Exec("RELEASE one")
+	return err
+}
+
+// finite returns what SQLite stores for v: NULL for NaN and the infinities.
+func finite(v float64) any {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return v
+}

@@ -1,0 +1,124 @@
+package terminal
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+const (
+	plainEvery = 10 * time.Second // between the lines of two rounds, at least
+	plainQuiet = time.Minute      // without a line, at most
+	lastPoll   = 2 * time.Second  // for the final status
+)
+
+// Plain writes a line at the start, one for completed rounds, at most one each 10 s, one a minute when nothing happens, and every
+// event at once, until ctx ends, which is no error; then what has happened since. A failing poll is told once.
+func Plain(ctx context.Context, cfg Config) error {
+	cfg = cfg.withDefaults()
+	p := plain{location: cfg.Location}
+	seen := 0
+	step := func(ctx context.Context, last bool) error {
+		status, err := cfg.Poll(ctx)
+		var lines []feedLine
+		lines, seen = cfg.Feed.since(seen)
+		text := p.step(status, err, lines, cfg.Now(), last)
+		if text == "" {
+			return nil
+		}
+		if _, err := io.WriteString(cfg.Out, text); err != nil {
+			return fmt.Errorf("write progress: %w", err)
+		}
+		return nil
+	}
+	ticker := time.NewTicker(cfg.Interval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		if err := step(ctx, false); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastPoll)
+	defer cancel()
+	return step(final, true)
+}
+
+// plain decides what to write.
+type plain struct {
+	location *time.Location
+	started  bool
+	round    int // of the newest line
+	at       time.Time
+	trouble  string
+}
+
+// step returns the lines for a poll's result, empty or ending in a newline. With last set, what was held back is told.
+func (p *plain) step(x stats.Status, pollErr error, lines []feedLine, now time.Time, last bool) string {
+	var b strings.Builder
+	if pollErr == nil && !p.started {
+		p.started, p.at, p.round = true, now, x.Round
+		fmt.Fprintln(&b, dotted(x.Experiment, "run "+x.Run, x.Model, x.Device,
+			count(max(x.NodesPlanned, len(x.Nodes)), "node"), count(x.Rounds, "round")))
+	}
+	for _, l := range lines {
+		fmt.Fprintln(&b, l.stamped(p.location))
+	}
+	trouble := ""
+	if pollErr != nil {
+		trouble = "no news: " + strings.Join(strings.Fields(pollErr.Error()), " ")
+	}
+	if trouble != "" && p.trouble == "" && !last {
+		fmt.Fprintln(&b, trouble)
+	}
+	p.trouble = trouble
+	if pollErr != nil {
+		return b.String()
+	}
+	quiet := now.Sub(p.at)
+	advanced := x.Round != p.round
+	if advanced && (quiet >= plainEvery || last || x.Round == x.Rounds) || quiet >= plainQuiet {
+		fmt.Fprintln(&b, progressLine(x))
+		p.round, p.at = x.Round, now
+	}
+	return b.String()
+}
+
+// progressLine tells where the run is: `round 12/40 · reward 0.214 · 8/8 nodes · 3.1 s/round · eta 1m27s · mem 1.9 GB`.
+func progressLine(x stats.Status) string {
+	pace, eta, what := "", "", ""
+	if x.SecondsPerRound != nil {
+		pace = perRound(*x.SecondsPerRound)
+	}
+	if x.ETASeconds != nil && x.Round < x.Rounds {
+		eta = "eta " + seconds(*x.ETASeconds)
+	}
+	if x.Round == 0 {
+		what = states(x.Nodes)
+	}
+	return dotted(fmt.Sprintf("round %d/%d", x.Round, x.Rounds), "reward "+reward(x.Reward), alive(x), what, pace, eta,
+		"mem "+gigabytes(x.MemoryBytes))
+}
+
+// states counts the nodes by what they do, in the order of the first.
+func states(nodes []stats.NodeStatus) string {
+	var order []string
+	counts := map[string]int{}
+	for _, n := range nodes {
+		if counts[n.State] == 0 {
+			order = append(order, n.State)
+		}
+		counts[n.State]++
+	}
+	for i, s := range order {
+		order[i] = fmt.Sprintf("%d %s", counts[s], s)
+	}
+	return strings.Join(order, ", ")
+}

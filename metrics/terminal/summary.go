@@ -1,0 +1,82 @@
+package terminal
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+// Place says where a run's data is and what to type next.
+type Place struct {
+	Database string   // path
+	Folder   string   // of the run: checkpoints and logs
+	Next     []string // commands
+}
+
+// Summary writes what a run came to. It uses neither colour nor the terminal's width, so that it can go anywhere.
+func Summary(w io.Writer, s stats.Summary, place Place) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d of %s in %s\n", strings.TrimSpace(s.Experiment+" "+s.State), s.Round, count(s.Rounds, "round"),
+		seconds(s.ElapsedSeconds))
+	if s.Message != "" {
+		fmt.Fprintln(&b, s.Message)
+	}
+	fmt.Fprintln(&b)
+	fact := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "%-18s %s\n", name, value)
+		}
+	}
+	fact("cumulative reward", fmt.Sprintf("%.2f", s.CumulativeReward))
+	if s.FirstReward != nil && s.LastReward != nil {
+		edge := count(s.EdgeRounds, "round")
+		fact("mean reward", fmt.Sprintf("%s (first %s) → %s (last %s)", reward(s.FirstReward), edge, reward(s.LastReward), edge))
+	}
+	if s.SecondsPerRound != nil {
+		fact("pace", perRound(*s.SecondsPerRound))
+	}
+	fact("restarts", fmt.Sprint(s.Restarts))
+	if lost := len(s.Nodes) - s.NodesAlive; lost > 0 {
+		fact("given up", count(lost, "node"))
+	}
+	fmt.Fprintln(&b)
+	columns := summaryColumns()
+	fmt.Fprintln(&b, row(columns, nil))
+	for _, n := range s.Nodes {
+		fmt.Fprintln(&b, row(columns, &n))
+	}
+	fmt.Fprintln(&b)
+	fact("run", s.Run)
+	fact("database", place.Database)
+	fact("folder", place.Folder)
+	name := "next"
+	for _, next := range place.Next {
+		fact(name, next)
+		name = ""
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("write summary: %w", err)
+	}
+	return nil
+}
+
+// summaryColumns are the facts that last.
+func summaryColumns() []column {
+	return []column{
+		{"NODE", 9, true, 0, func(n stats.NodeStatus) string { return n.ID }},
+		{"STATE", 10, true, 0, func(n stats.NodeStatus) string { return n.State }},
+		{"ROUNDS", 6, false, 0, func(n stats.NodeStatus) string { return fmt.Sprint(n.Round) }},
+		{"CUMULATIVE", 10, false, 0, func(n stats.NodeStatus) string { return fmt.Sprintf("%.2f", n.CumulativeReward) }},
+		{"LAST 10", 7, false, 0, func(n stats.NodeStatus) string { return reward(n.RecentReward) }},
+		{"PEAK MEMORY", 11, false, 0, func(n stats.NodeStatus) string { return gigabytes(n.PeakMemoryBytes) }},
+		{"RESTARTS", 8, false, 0, func(n stats.NodeStatus) string { return fmt.Sprint(n.Restarts) }},
+		{" NOTE", 30, true, 0, func(n stats.NodeStatus) string {
+			if n.Cause == "" {
+				return ""
+			}
+			return " " + n.Cause
+		}},
+	}
+}

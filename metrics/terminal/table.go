@@ -1,0 +1,90 @@
+package terminal
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+// column of the table of nodes.
+type column struct {
+	title string
+	width int // without the gap before it
+	left  bool
+	drop  int // on a narrow terminal the highest goes first; 0: never
+	text  func(stats.NodeStatus) string
+}
+
+// nodeColumns returns the columns of the live view; together they take 75 cells.
+func nodeColumns() []column {
+	return []column{
+		{"NODE", 9, true, 0, func(n stats.NodeStatus) string { return n.ID }},
+		{"STATE", 10, true, 0, func(n stats.NodeStatus) string { return n.State }},
+		{"ROUND", 6, false, 0, func(n stats.NodeStatus) string { return fmt.Sprint(n.Round) }},
+		{"REWARD", 6, false, 0, func(n stats.NodeStatus) string { return reward(n.Reward) }},
+		{"LAST 10", 7, false, 3, func(n stats.NodeStatus) string { return reward(n.RecentReward) }},
+		{"MEMORY", 7, false, 1, func(n stats.NodeStatus) string { return gigabytes(n.MemoryBytes) }},
+		{"PEAK", 7, false, 2, func(n stats.NodeStatus) string { return gigabytes(n.PeakMemoryBytes) }},
+		{"RESTARTS", 8, false, 4, func(n stats.NodeStatus) string { return fmt.Sprint(n.Restarts) }},
+		{"PID", 7, false, 5, func(n stats.NodeStatus) string {
+			if n.PID == 0 {
+				return "–"
+			}
+			return fmt.Sprint(n.PID)
+		}},
+	}
+}
+
+// minNote is the narrowest column for a node's trouble.
+const minNote = 20
+
+// fit drops columns until the rest fits width cells, and adds one for notes where there is room.
+func fit(columns []column, width int) []column {
+	for {
+		total, worst := len(columns)-1, -1
+		for i, c := range columns {
+			total += c.width
+			if c.drop > 0 && (worst < 0 || c.drop > columns[worst].drop) {
+				worst = i
+			}
+		}
+		if left := width - total - 2; left >= minNote {
+			return append(columns, column{" NOTE", left + 1, true, 0, func(n stats.NodeStatus) string {
+				if note := join(n.Cause, n.Message); note != "" {
+					return " " + note
+				}
+				return ""
+			}})
+		}
+		if total <= width || worst < 0 {
+			return columns
+		}
+		columns = append(columns[:worst:worst], columns[worst+1:]...)
+	}
+}
+
+// cell fits text into width cells.
+func cell(text string, width int, left bool) string {
+	text = ansi.Truncate(text, width, "…")
+	pad := strings.Repeat(" ", width-ansi.StringWidth(text))
+	if left {
+		return text + pad
+	}
+	return pad + text
+}
+
+// row renders one line of the table, n == nil for its head.
+func row(columns []column, n *stats.NodeStatus) string {
+	cells := make([]string, len(columns))
+	for i, c := range columns {
+		text := c.title
+		if n != nil {
+			text = c.text(*n)
+		}
+		cells[i] = cell(text, c.width, c.left)
+	}
+	return strings.TrimRight(strings.Join(cells, " "), " ")
+}

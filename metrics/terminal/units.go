@@ -1,0 +1,97 @@
+package terminal
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// gigabytes formats bytes as people size memory: 1 GB is 10^9 bytes.
+func gigabytes(n int64) string {
+	switch {
+	case n <= 0:
+		return "–"
+	case n < 1e9:
+		return fmt.Sprintf("%d MB", (n+5e5)/1e6)
+	case n < 100e9:
+		return fmt.Sprintf("%.1f GB", float64(n)/1e9)
+	}
+	return fmt.Sprintf("%.0f GB", float64(n)/1e9)
+}
+
+// seconds formats a duration: 0.4 s, 3.1 s, 42s, 1m27s, 2h05m, 3d04h.
+func seconds(s float64) string {
+	whole := time.Duration(math.Round(s)) * time.Second
+	switch {
+	case s < 10:
+		return fmt.Sprintf("%.1f s", max(0, s))
+	case whole < time.Minute:
+		return fmt.Sprintf("%ds", whole/time.Second)
+	case whole < time.Hour:
+		return fmt.Sprintf("%dm%02ds", whole/time.Minute, whole%time.Minute/time.Second)
+	case whole < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", whole/time.Hour, whole%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%02dh", whole/(24*time.Hour), whole%(24*time.Hour)/time.Hour)
+}
+
+// reward formats an optional reward.
+func reward(r *float64) string {
+	if r == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%.3f", *r)
+}
+
+// count formats a number and its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// join puts colons between the parts that aren't empty.
+func join(parts ...string) string { return joined(": ", parts) }
+
+// dotted puts middle dots between the parts that aren't empty.
+func dotted(parts ...string) string { return joined(" · ", parts) }
+
+func joined(separator string, parts []string) string {
+	var kept []string
+	for _, p := range parts {
+		if p != "" {
+			kept = append(kept, strings.Join(strings.Fields(p), " "))
+		}
+	}
+	return strings.Join(kept, separator)
+}
+
+// bar draws a share, 0..1, of width cells.
+func bar(share float64, width int) string {
+	full := int(math.Round(min(1, max(0, share)) * float64(width)))
+	return strings.Repeat("█", full) + strings.Repeat("░", width-full)
+}
+
+// sparkline draws the last width values between their own least and greatest.
+func sparkline(values []float64, width int) string {
+	values = values[max(0, len(values)-max(0, width)):]
+	if len(values) == 0 {
+		return ""
+	}
+	low, high := values[0], values[0]
+	for _, v := range values {
+		low, high = min(low, v), max(high, v)
+	}
+	levels := []rune("▁▂▃▄▅▆▇█")
+	var b strings.Builder
+	for _, v := range values {
+		level := 0
+		if high > low {
+			level = int(math.Round((v - low) / (high - low) * float64(len(levels)-1)))
+		}
+		b.WriteRune(levels[level])
+	}
+	return b.String()
+}

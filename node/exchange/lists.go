@@ -1,0 +1,56 @@
+package exchange
+
+// Depths of a batch's lists, counted in enclosing brackets: {"rollouts":[{"completions":[...]}]}.
+const (
+	rolloutsDepth    = 2
+	completionsDepth = 4
+)
+
+// checkLists counts the elements of the rollouts and completions before anything is allocated for them: eight megabytes of
+// "{}," would otherwise become some hundred megabytes of structs that only then could be counted. Any list at these depths is
+// held to the bound. It reads each byte once, makes no sense of them otherwise and leaves malformed JSON to the decoder.
+func checkLists(data []byte) error {
+	var counts [completionsDepth + 1]int // commas so far in the list at a depth, -1 in an object
+	depth := 0
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '"':
+			i = stringEnd(data, i)
+		case '[', '{':
+			depth++
+			if depth < len(counts) {
+				counts[depth] = 0
+				if data[i] == '{' {
+					counts[depth] = -1
+				}
+			}
+		case ']', '}':
+			depth = max(depth-1, 0)
+		case ',':
+			if depth != rolloutsDepth && depth != completionsDepth || counts[depth] < 0 {
+				continue
+			}
+			counts[depth]++
+			if depth == rolloutsDepth && counts[depth] >= MaxRollouts {
+				return invalidf("more than %d rollouts", MaxRollouts)
+			}
+			if depth == completionsDepth && counts[depth] >= MaxCompletions {
+				return invalidf("more than %d completions of a question", MaxCompletions)
+			}
+		}
+	}
+	return nil
+}
+
+// stringEnd returns the index of the quote that ends the string that begins at start, or of the last byte.
+func stringEnd(data []byte, start int) int {
+	for i := start + 1; i < len(data); i++ {
+		switch data[i] {
+		case '"':
+			return i
+		case '\\':
+			i++
+		}
+	}
+	return len(data) - 1
+}

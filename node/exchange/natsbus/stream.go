@@ -1,0 +1,88 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sapo-swarm/swarm/node/exchange"
+)
+
+// streamBytes bounds what one run stores. A round of eight nodes is about half a megabyte.
+const streamBytes = 1 << 30
+
+// streamConfig describes a run's stream. One message a subject and no replacing makes the first batch of a (round, node)
+// the only one; when full it refuses instead of dropping rounds that somebody may still wait for.
+func streamConfig(s subjects) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:                 s.stream,
+		Subjects:             []string{s.prefix + ".rollouts.*.*"},
+		Storage:              jetstream.FileStorage,
+		Retention:            jetstream.LimitsPolicy,
+		MaxMsgsPerSubject:    1,
+		Discard:              jetstream.DiscardNew,
+		DiscardNewPerSubject: true,
+		MaxBytes:             streamBytes,
+		MaxMsgSize:           exchange.MaxBatchBytes + headerRoom/2,
+		AllowDirect:          true,
+		RePublish: &jetstream.RePublish{
+			Source:      s.prefix + ".rollouts.*.*",
+			Destination: s.prefix + ".shared.{{wildcard(1)}}.{{wildcard(2)}}",
+			HeadersOnly: true,
+		},
+	}
+}
+
+func createStream(ctx context.Context, js jetstream.JetStream, run string) error {
+	s, err := newSubjects(run)
+	if err != nil {
+		return err
+	}
+	if _, err := js.CreateOrUpdateStream(ctx, streamConfig(s)); err != nil {
+		return fmt.Errorf("create the stream of run %s: %w", run, err)
+	}
+	return nil
+}
+
+func deleteStream(ctx context.Context, js jetstream.JetStream, run string) error {
+	s, err := newSubjects(run)
+	if err != nil {
+		return err
+	}
+	if err := js.DeleteStream(ctx, s.stream); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return fmt.Errorf("delete the stream of run %s: %w", run, err)
+	}
+	return nil
+}
+
+func purge(ctx context.Context, js jetstream.JetStream, run string, beforeRound int) error {
+	s, err := newSubjects(run)
+	if err != nil {
+		return err
+	}
+	stream, err := js.Stream(ctx, s.stream)
+	if err != nil {
+		return fmt.Errorf("purge run %s: %w", run, err)
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(s.prefix+".rollouts.>"))
+	if err != nil {
+		return fmt.Errorf("purge run %s: %w", run, err)
+	}
+	rounds := make(map[string]bool) // the subjects' token, as it is
+	for subject := range info.State.Subjects {
+		token := s.roundToken(subject)
+		// A round that isn't a number is a stranger's and as good as over.
+		if round, err := strconv.Atoi(token); err != nil || round < beforeRound {
+			rounds[token] = true
+		}
+	}
+	for token := range rounds {
+		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(s.prefix+".rollouts."+token+".*")); err != nil {
+			return fmt.Errorf("purge run %s: %w", run, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package natsbus
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// maxNameBytes bounds a run's and a node's name: encoded, a stream's name must stay a legal file name.
+const maxNameBytes = 64
+
+// Subjects of a run. Batches are stored under rollouts; JetStream announces each under shared once it is stored, without
+// its payload.
+//
+//	swarm.<run>.rollouts.<round>.<node>
+//	swarm.<run>.shared.<round>.<node>
+type subjects struct {
+	stream string // the stream's name
+	prefix string // swarm.<run>
+}
+
+func newSubjects(run string) (subjects, error) {
+	if err := checkName("run", run); err != nil {
+		return subjects{}, err
+	}
+	return subjects{stream: "swarm-" + token(run), prefix: "swarm." + token(run)}, nil
+}
+
+func (s subjects) rollouts(round int, node string) string {
+	return s.prefix + ".rollouts." + strconv.Itoa(round) + "." + token(node)
+}
+
+func (s subjects) shared(round int, node string) string {
+	return s.prefix + ".shared." + strconv.Itoa(round) + "." + token(node)
+}
+
+func (s subjects) anyShared(round int) string {
+	return s.prefix + ".shared." + strconv.Itoa(round) + ".*"
+}
+
+// roundToken returns the round's token of a rollouts subject.
+func (s subjects) roundToken(subject string) string {
+	round, _, _ := strings.Cut(strings.TrimPrefix(subject, s.prefix+".rollouts."), ".")
+	return round
+}
+
+func checkName(what, name string) error {
+	if name == "" {
+		return errors.New("the " + what + " has no name")
+	}
+	if len(name) > maxNameBytes {
+		return fmt.Errorf("%s name %.20q...: %d bytes, at most %d", what, name, len(name), maxNameBytes)
+	}
+	return nil
+}
+
+// token makes a subject token of a name: letters, digits, _ and - stay, any other byte becomes = and two hexadecimal
+// digits. Different names give different tokens.
+func token(name string) string {
+	var t strings.Builder
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-':
+			t.WriteByte(c)
+		default:
+			fmt.Fprintf(&t, "=%02X", c)
+		}
+	}
+	return t.String()
+}

@@ -1,0 +1,122 @@
+package model
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"github.com/sapo-swarm/swarm/configs"
+)
+
+func TestResolveEmbedded(t *testing.T) {
+	models := fstest.MapFS{
+		"tiny/config.json":       {Data: []byte(tinyConfig)},
+		"tiny/model.safetensors": {Data: pack(t, tinyTensors(t, ""))},
+		"tiny/README.md":         {Data: []byte("not for the engine")},
+	}
+	home := t.TempDir()
+	var group sync.WaitGroup // nodes that start together
+	dirs := make([]string, 8)
+	for i := range dirs {
+		group.Go(func() {
+			var err error
+			if dirs[i], err = resolveEmbedded(models, "tiny", home); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	dir := dirs[0]
+	if slices.ContainsFunc(dirs, func(d string) bool { return d != dir }) || !strings.HasPrefix(dir, filepath.Join(home, "models", "tiny-")) {
+		t.Fatalf("directories %v", dirs)
+	}
+	if _, err := Inspect(dir); err != nil {
+		t.Error(err)
+	}
+	checkOnly(t, dir, "config.json", "model.safetensors")
+
+	// A file that was cut off or changed is written again, an equal one is left alone.
+	config := filepath.Join(dir, "config.json")
+	before, err := os.Stat(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "model.safetensors"), []byte("damaged"))
+	if again, err := resolveEmbedded(models, "tiny", home); err != nil || again != dir {
+		t.Errorf("again: %s, %v", again, err)
+	}
+	after, err := os.Stat(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !os.SameFile(before, after) {
+		t.Error("an intact file was replaced")
+	}
+	if _, err := Inspect(dir); err != nil {
+		t.Errorf("after damage: %v", err)
+	}
+	checkOnly(t, dir, "config.json", "model.safetensors")
+
+	models["tiny/model.safetensors"] = &fstest.MapFile{Data: []byte("other weights")}
+	if other, err := resolveEmbedded(models, "tiny", home); err != nil || other == dir {
+		t.Errorf("other weights: %s, %v", other, err)
+	}
+}
+
+func checkOnly(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, entry := range entries {
+		got = append(got, entry.Name())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s holds %v", dir, got)
+	}
+}
+
+func TestResolveEmbeddedRefuses(t *testing.T) {
+	models := fstest.MapFS{"half/config.json": {Data: []byte(tinyConfig)}}
+	for _, test := range []struct{ name, want string }{
+		{"half", "built without its model.safetensors. Try: "},
+		{"nothing", "built without its config.json. Try: "},
+		{"../half", "no name of an embedded model"},
+		{"", "no name of an embedded model"},
+	} {
+		if _, err := resolveEmbedded(models, test.name, t.TempDir()); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%q: %v, want %q", test.name, err, test.want)
+		}
+	}
+	models["half/model.safetensors"] = &fstest.MapFile{}
+	file := filepath.Join(t.TempDir(), "file")
+	write(t, file, nil)
+	if _, err := resolveEmbedded(models, "half", file); err == nil || !strings.Contains(err.Error(), "not a directory") {
+		t.Errorf("home is a file: %v", err)
+	}
+}
+
+// TestEmbeddedNano holds whatever is built in to the checks that other models get.
+func TestEmbeddedNano(t *testing.T) {
+	dir, err := Resolve(configs.Model{Name: "nano", Weights: Embedded}, t.TempDir())
+	if _, missing := fs.Stat(embeddedModels, "nano/model.safetensors"); errors.Is(missing, fs.ErrNotExist) {
+		if err == nil || !strings.Contains(err.Error(), "Try: swarm pretrain") {
+			t.Errorf("built without weights: %v", err)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Inspect(dir); err != nil {
+		t.Error(err)
+	}
+}

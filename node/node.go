@@ -1,0 +1,328 @@
+// Package node is one SAPO agent: a policy, its tasks and its share in the swarm. Node.Round is the paper's Algorithm 1,
+// step by step; the rest of the package is what keeps it alive in a process of its own (link, memory, checkpoint).
+//
+// It owns its model's training. It takes its assignment from the launcher over stdin and never imports it.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/sapo"
+	"github.com/sapo-swarm/swarm/node/task"
+	"github.com/sapo-swarm/swarm/node/tokenizer"
+)
+
+// ErrStopped is returned by Round when the node was asked to stop before the round's update: the round did not happen.
+var ErrStopped = errors.New("stopped by request")
+
+// Policy is the model as a round needs it; policy.Engine is the real one.
+type Policy interface {
+	Generate(context.Context, policy.GenerateParams) (policy.GenerateResult, error)
+	Update(context.Context, policy.UpdateParams) (policy.UpdateResult, error)
+}
+
+// Host is what a node asks of the process that supervises it.
+type Host interface {
+	// Lease blocks until the node may compute and returns the function that ends the lease. It returns ErrStopped when
+	// the node is to stop instead.
+	Lease(ctx context.Context, phase string) (release func(), err error)
+	// State tells what the node does now.
+	State(state event.State, round int)
+	// Peers are the nodes still in the swarm, this one included, and a channel that is closed when that changes.
+	Peers() (peers []string, changed <-chan struct{})
+	// Stopping is closed when the node has been asked to stop.
+	Stopping() <-chan struct{}
+}
+
+// Node is one agent. Its methods are called from one goroutine.
+type Node struct {
+	ID      string
+	Config  configs.Config
+	Policy  Policy
+	Tasks   *task.Set
+	Tokens  tokenizer.Tokenizer
+	Swarm   exchange.Exchange
+	Host    Host
+	Logger  *slog.Logger
+	Context int                 // the model's context length in tokens
+	Memory  func(policy.Memory) // told after every engine call
+}
+
+// Round is Algorithm 1 of the paper for one round. It returns the round's report, or ErrStopped, or what failed; on an error no
+// update has been made.
+func (n *Node) Round(ctx context.Context, round int) (event.Round, error) {
+	report := event.Round{Round: round}
+	began := time.Now()
+
+	questions, err := n.sampleBatch(round)
+	if err != nil {
+		return report, err
+	}
+	own, err := n.generate(ctx, round, questions, &report)
+	if err != nil {
+		return report, err
+	}
+	n.score(round, own, &report)
+	if err := n.share(ctx, round, own, &report); err != nil {
+		return report, err
+	}
+	shared, err := n.gather(ctx, round, &report)
+	if err != nil {
+		return report, err
+	}
+	external := n.sampleExternal(round, shared, &report)
+	if err := n.update(ctx, round, own, external, &report); err != nil {
+		return report, err
+	}
+	report.StepTime = time.Since(began).Seconds()
+	return report, nil
+}
+
+// group is one question with its completions, ready to learn from.
+type group struct {
+	item        task.Item
+	prompt      []int    // token ids
+	completions [][]int  // token ids, the EOS included where there was one
+	texts       []string // decoded completions
+	terminated  []bool
+	logprobs    [][]float64 // the sampling policy's, nil for externals
+	rewards     []float64
+}
+
+// redraws bounds the search for a question that fits the context.
+const redraws = 64
+
+// sampleBatch draws the node's I questions of a round, fresh ones, from its own seeded stream.
+func (n *Node) sampleBatch(round int) ([]group, error) {
+	groups := make([]group, n.Config.NumTrainSamples)
+	for i := range groups {
+		found := false
+		for try := 0; try < redraws && !found; try++ {
+			item, err := n.Tasks.Draw(sapo.Seed(n.Config.Seed, n.ID, round, sapo.PurposeQuestion, i+try*len(groups)))
+			if err != nil {
+				return nil, fmt.Errorf("draw a question: %w", err)
+			}
+			groups[i] = group{item: item, prompt: n.prompt(item.Question)}
+			found = n.fits(groups[i].prompt)
+		}
+		if !found {
+			return nil, fmt.Errorf("no question of %d fits max_prompt_length %d", redraws, n.Config.MaxPromptLength)
+		}
+	}
+	return groups, nil
+}
+
+// generate makes G completions of every question, all in one batch.
+func (n *Node) generate(ctx context.Context, round int, groups []group, report *event.Round) ([]group, error) {
+	params := policy.GenerateParams{
+		NumGenerations: n.Config.NumGenerations,
+		MaxNewTokens:   n.Config.MaxCompletionLength,
+		Temperature:    n.Config.Temperature,
+		TopK:           n.Config.TopK,
+		TopP:           n.Config.TopP,
+		EOSTokenID:     n.Tokens.EOS(),
+		Seed:           sapo.EngineSeed(n.Config.Seed, n.ID, round, sapo.PurposeGenerate, 0),
+	}
+	for _, g := range groups {
+		params.Prompts = append(params.Prompts, g.prompt)
+	}
+	release, err := n.lease(ctx, "generate", round, report)
+	if err != nil {
+		return nil, err
+	}
+	n.Host.State(event.StateGenerating, round)
+	began := time.Now()
+	result, err := n.Policy.Generate(ctx, params)
+	report.GenerateTime = time.Since(began).Seconds()
+	release()
+	if err != nil {
+		return nil, fmt.Errorf("generate: %w", err)
+	}
+	n.Memory(result.Memory)
+	if want := len(groups) * params.NumGenerations; len(result.Completions) != want || len(result.Terminated) != want {
+		return nil, fmt.Errorf("generate: engine gave %d completions, %d were asked for", len(result.Completions), want)
+	}
+	report.Entropy = result.Entropy
+	for i := range groups {
+		lo, hi := i*params.NumGenerations, (i+1)*params.NumGenerations
+		groups[i].completions = result.Completions[lo:hi]
+		groups[i].terminated = result.Terminated[lo:hi]
+		groups[i].logprobs = result.Logprobs[lo:hi]
+		for _, ids := range groups[i].completions {
+			groups[i].texts = append(groups[i].texts, n.Tokens.Decode(ids))
+		}
+	}
+	return groups, nil
+}
+
+// score rewards the node's own completions with the tasks' verifiers.
+func (n *Node) score(round int, groups []group, report *event.Round) {
+	n.Host.State(event.StateScoring, round)
+	began := time.Now()
+	for i := range groups {
+		n.reward(&groups[i])
+	}
+	report.ScoreTime = time.Since(began).Seconds()
+	describeOwn(groups, report)
+}
+
+func (n *Node) reward(g *group) {
+	g.rewards = make([]float64, len(g.texts))
+	for i, text := range g.texts {
+		g.rewards[i] = n.Tasks.Score(g.item, text)
+	}
+}
+
+// share publishes all of the node's rollouts as text, with answer keys and metadata.
+func (n *Node) share(ctx context.Context, round int, groups []group, report *event.Round) error {
+	n.Host.State(event.StateSharing, round)
+	batch := exchange.Batch{Version: exchange.Version, Node: n.ID, Round: round}
+	for _, g := range groups {
+		r := exchange.Rollout{Question: g.item.Question, Answer: g.item.Answer, Metadata: g.item.Metadata}
+		for i, text := range g.texts {
+			r.Completions = append(r.Completions, exchange.Completion{Text: text, Terminated: g.terminated[i]})
+		}
+		batch.Rollouts = append(batch.Rollouts, r)
+	}
+	ctx, cancel := n.untilStop(ctx)
+	defer cancel()
+	if err := n.Swarm.Publish(ctx, batch); err != nil {
+		return n.stopped(ctx, fmt.Errorf("share round %d: %w", round, err))
+	}
+	return nil
+}
+
+// gather waits at the round's barrier for the rollouts of the others.
+func (n *Node) gather(ctx context.Context, round int, report *event.Round) ([]*exchange.Received, error) {
+	if n.Config.NumTransplantTrees == 0 {
+		return nil, nil // plain RL fine-tuning: nobody waits for anybody
+	}
+	n.Host.State(event.StateBarrier, round)
+	began := time.Now()
+	defer func() { report.BarrierTime = time.Since(began).Seconds() }()
+	stop, cancel := n.untilStop(ctx)
+	defer cancel()
+	for {
+		all, changed := n.Host.Peers()
+		peers := others(all, n.ID)
+		if len(peers) == 0 {
+			return nil, nil
+		}
+		received, err := n.gatherFrom(stop, round, peers, changed, began)
+		if errors.Is(err, errPeersChanged) {
+			continue
+		}
+		if err != nil {
+			return nil, n.stopped(stop, fmt.Errorf("barrier of round %d: %w", round, err))
+		}
+		describePeers(peers, received, report)
+		return received, nil
+	}
+}
+
+// sampleExternal re-scores what the others shared, drops what can't teach (zero advantage) and draws J of the rest
+// uniformly.
+func (n *Node) sampleExternal(round int, received []*exchange.Received, report *event.Round) []group {
+	began := time.Now()
+	var pool []sapo.Group
+	var groups []group
+	for p, r := range received {
+		if r == nil {
+			continue
+		}
+		for _, rollout := range r.Rollouts {
+			g, err := n.external(rollout)
+			if err != nil {
+				n.Logger.Debug("rollout refused", "round", round, "peer", r.Node, "reason", err)
+				report.Peers[p].Rejected++
+				continue
+			}
+			n.reward(&g)
+			pool = append(pool, sapo.Group{Peer: p, Rollout: len(groups), Rewards: g.rewards})
+			groups = append(groups, g)
+		}
+	}
+	useful := sapo.Filter(pool)
+	for _, g := range pool {
+		if sapo.AllEqual(g.Rewards) {
+			report.Peers[g.Peer].Filtered++
+		}
+	}
+	var drawn []group
+	seed := sapo.Seed(n.Config.Seed, n.ID, round, sapo.PurposeExternals, 0)
+	for _, g := range sapo.DrawExternals(useful, n.Config.NumTransplantTrees, seed) {
+		drawn = append(drawn, groups[g.Rollout])
+		report.Peers[g.Peer].Used++
+	}
+	report.ScoreTime += time.Since(began).Seconds()
+	return drawn
+}
+
+// update takes the policy-gradient step (GRPO) on the I own and up to J external groups.
+func (n *Node) update(ctx context.Context, round int, own, external []group, report *event.Round) error {
+	params := policy.UpdateParams{
+		LearningRate:        n.Config.LearningRate,
+		Temperature:         n.Config.Temperature,
+		Epsilon:             n.Config.Epsilon,
+		EpsilonHigh:         n.Config.EpsilonHigh,
+		Beta:                n.Config.Beta,
+		NumIterations:       n.Config.NumIterations,
+		LossType:            n.Config.LossType,
+		MaxCompletionLength: n.Config.MaxCompletionLength,
+		MaxGradNorm:         n.Config.MaxGradNorm,
+		MicroBatch:          n.Config.MicroBatch,
+	}
+	var rewards []float64
+	for _, g := range append(own[:len(own):len(own)], external...) {
+		advantages, err := sapo.Advantages(g.rewards, n.Config.ScaleRewards)
+		if err != nil {
+			return err
+		}
+		for i, completion := range g.completions {
+			s := policy.Sequence{Prompt: len(params.Prompts), Completion: completion, Advantage: advantages[i]}
+			if n.Config.NumIterations > 1 && g.logprobs != nil {
+				s.OldLogprobs = g.logprobs[i]
+			}
+			params.Sequences = append(params.Sequences, s)
+		}
+		params.Prompts = append(params.Prompts, g.prompt)
+		rewards = append(rewards, g.rewards...)
+	}
+	report.TrainedOwn, report.TrainedExternal = len(own), len(external)
+	report.TrainingReward = sapo.Mean(rewards)
+	if params.MicroBatch == 0 {
+		params.MicroBatch = len(params.Sequences)
+	}
+
+	release, err := n.lease(ctx, "update", round, report)
+	if err != nil {
+		return err
+	}
+	n.Host.State(event.StateUpdating, round)
+	began := time.Now()
+	result, err := n.Policy.Update(ctx, params)
+	report.UpdateTime = time.Since(began).Seconds()
+	release()
+	var refused *policy.Error
+	if errors.As(err, &refused) && refused.Kind == policy.KindNotFinite {
+		// The weights are as before: the round counts as one without a step.
+		n.Logger.Warn("no step", "round", round, "reason", refused.Message)
+		report.NonFinite = map[string]string{"loss": "NaN", "grad_norm": "NaN"}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("update: %w", err)
+	}
+	n.Memory(result.Memory)
+	report.Loss, report.KL, report.GradNorm = result.Loss, result.KL, result.GradNorm
+	report.ClipLow, report.ClipHigh, report.Steps = result.ClipLow, result.ClipHigh, result.Steps
+	return nil
+}

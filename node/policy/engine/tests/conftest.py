@@ -1,0 +1,45 @@
+"""Makes the engine importable and gives the tests a small model: EOS in mid-vocabulary, weights far from uniform."""
+
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from engine import environment  # noqa: E402
+
+environment.prepare(os.environ)
+
+import torch  # noqa: E402
+from engine.model import GPT2, Config  # noqa: E402
+
+CONFIG = Config(
+    vocab_size=29, context_length=24, width=32, heads=4, layers=2, inner=128, norm_epsilon=1e-5, gelu="tanh", eos_token_id=13
+)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def make_model():
+    def make(dtype=torch.float64, config=CONFIG, seed=1):
+        model = GPT2(config, dtype=dtype)
+        model.initialise(seed)
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            # Larger weights, and biases and norms that matter, so that mistakes show.
+            for tensor in model.tensors.values():
+                tensor.add_(torch.empty(tensor.shape).normal_(0, 0.15, generator=generator))
+        return model
+
+    return make
+
+
+@pytest.fixture
+def model(make_model):
+    return make_model()

@@ -1,0 +1,114 @@
+"""The slow, obvious engine: one sequence at a time, no cache, no padding, no chunks, gradients by autograd.
+
+It shares nothing with the engine but the names of the weights.
+"""
+
+import math
+
+import torch
+
+
+def copy_weights(model):
+    return {name: tensor.detach().clone().requires_grad_(True) for name, tensor in model.tensors.items()}
+
+
+def layer_norm(x, weight, bias, epsilon):
+    mean = x.mean(-1, keepdim=True)
+    variance = ((x - mean) ** 2).mean(-1, keepdim=True)
+    return (x - mean) / (variance + epsilon).sqrt() * weight + bias
+
+
+def gelu(x):
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def forward(weights, config, ids):
+    """Logits [T, V] of one sequence."""
+    get = lambda name: weights["transformer." + name]  # noqa: E731
+    x = torch.stack([get("wte.weight")[token] + get("wpe.weight")[i] for i, token in enumerate(ids)])
+    size = config.width // config.heads
+    for i in range(config.layers):
+        h = f"h.{i}."
+        y = layer_norm(x, get(h + "ln_1.weight"), get(h + "ln_1.bias"), config.norm_epsilon)
+        qkv = y @ get(h + "attn.c_attn.weight") + get(h + "attn.c_attn.bias")
+        heads = []
+        for head in range(config.heads):
+            q, k, v = (qkv[:, j * config.width + head * size :][:, :size] for j in range(3))
+            rows = []
+            for t in range(len(ids)):
+                scores = torch.stack([q[t] @ k[s] for s in range(t + 1)]) / math.sqrt(size)
+                rows.append(torch.softmax(scores, 0) @ v[: t + 1])
+            heads.append(torch.stack(rows))
+        x = x + torch.cat(heads, 1) @ get(h + "attn.c_proj.weight") + get(h + "attn.c_proj.bias")
+        y = layer_norm(x, get(h + "ln_2.weight"), get(h + "ln_2.bias"), config.norm_epsilon)
+        y = gelu(y @ get(h + "mlp.c_fc.weight") + get(h + "mlp.c_fc.bias"))
+        x = x + y @ get(h + "mlp.c_proj.weight") + get(h + "mlp.c_proj.bias")
+    x = layer_norm(x, get("ln_f.weight"), get("ln_f.bias"), config.norm_epsilon)
+    return x @ get("wte.weight").t()
+
+
+def distribution(weights, config, prompt, completion, temperature):
+    """Log-probabilities [len(completion), V] at each completion token."""
+    logits = forward(weights, config, prompt + completion)[len(prompt) - 1 : -1]
+    return torch.log_softmax(logits / temperature, -1)
+
+
+def logprobs(weights, config, prompt, completion, temperature):
+    return distribution(weights, config, prompt, completion, temperature)[range(len(completion)), completion]
+
+
+def batch_loss(weights, config, request, old, reference):
+    """The loss of the whole batch and its metrics; old and reference are lists of tensors (old may hold None)."""
+    sequences = request.sequences
+    all_tokens = sum(len(sequence.completion) for sequence in sequences)
+    total, kl_sum, low, high = 0.0, 0.0, 0, 0
+    current = []
+    for i, sequence in enumerate(sequences):
+        logp = logprobs(weights, config, request.prompts[sequence.prompt], sequence.completion, request.temperature)
+        current.append(logp.detach())
+        behaviour = logp.detach() if old[i] is None else old[i]
+        ratio = torch.exp(logp - behaviour)
+        a = sequence.advantage
+        token_loss = -torch.min(ratio * a, ratio.clamp(1 - request.epsilon, 1 + request.epsilon_high) * a)
+        low += int(((ratio < 1 - request.epsilon) & (a < 0)).sum())
+        high += int(((ratio > 1 + request.epsilon_high) & (a > 0)).sum())
+        if request.beta:
+            d = reference[i] - logp
+            kl = torch.exp(d) - d - 1
+            kl_sum += float(kl.detach().sum())
+            token_loss = token_loss + request.beta * kl
+        if request.loss_type == "bnpo":
+            total = total + token_loss.sum() / all_tokens
+        elif request.loss_type == "grpo":
+            total = total + token_loss.mean() / len(sequences)
+        else:
+            total = total + token_loss.sum() / (len(sequences) * request.max_completion_length)
+    return total, current, {"kl": kl_sum / all_tokens, "low": low / all_tokens, "high": high / all_tokens}
+
+
+def update(weights, config, request, optimizer, first_weights=None):
+    """num_iterations steps on weights in place; returns the mean loss, the mean gradient norm, the last gradients and mean metrics."""
+    reference = None
+    if request.beta:
+        with torch.no_grad():
+            reference = [
+                logprobs(first_weights, config, request.prompts[s.prompt], s.completion, request.temperature)
+                for s in request.sequences
+            ]
+    dtype = next(iter(weights.values())).dtype
+    old = [None if s.old_logprobs is None else torch.tensor(s.old_logprobs, dtype=dtype) for s in request.sequences]
+    losses, norms, metrics = [], [], []
+    for _ in range(request.num_iterations):
+        optimizer.zero_grad()
+        loss, current, metric = batch_loss(weights, config, request, old, reference)
+        loss.backward()
+        old = [c if o is None else o for o, c in zip(old, current)]
+        gradients = {name: w.grad.clone() for name, w in weights.items()}
+        norms.append(math.sqrt(sum(float((g**2).sum()) for g in gradients.values())))
+        if request.max_grad_norm:
+            torch.nn.utils.clip_grad_norm_(list(weights.values()), request.max_grad_norm)
+        optimizer.step()
+        losses.append(float(loss.detach()))
+        metrics.append(metric)
+    mean = lambda values: sum(values) / len(values)  # noqa: E731
+    return mean(losses), mean(norms), gradients, {key: mean([m[key] for m in metrics]) for key in metrics[0]}

@@ -1,0 +1,132 @@
+"""Sampling against one-at-a-time reference passes: log-probabilities, limits, EOS, dropped rows, filters, distribution."""
+
+import pytest
+import reference
+import torch
+from engine import generate as generating
+from engine.generate import generate, sample
+from engine.protocol import Generate
+
+PROMPTS = [[5, 3, 28], [7], [13, 13, 4, 9, 9, 1, 0, 2], [13]]
+
+
+def request(**options):
+    values = dict(prompts=PROMPTS, num_generations=3, max_new_tokens=12, temperature=0.8, eos_token_id=13, seed=11)
+    return Generate(**dict(values, **options))
+
+
+@pytest.mark.parametrize("dtype,tolerance", [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+@pytest.mark.parametrize("eos", [13, -1])
+def test_logprobs_and_entropy_equal_the_reference(make_model, dtype, tolerance, eos):
+    model = make_model(dtype)
+    weights = reference.copy_weights(model)
+    result = generate(model, request(eos_token_id=eos))
+    entropies = []
+    for row, tokens in enumerate(result.tokens):
+        with torch.no_grad():
+            logp = reference.distribution(weights, model.config, PROMPTS[row // 3], tokens, 0.8)
+        expected = logp[range(len(tokens)), tokens]
+        assert (torch.tensor(result.logprobs[row], dtype=torch.float64) - expected).abs().max() < tolerance
+        entropies.extend((-(logp.exp() * logp).sum(-1)).tolist())
+    assert abs(result.entropy - sum(entropies) / len(entropies)) < tolerance
+    assert result.new_tokens == len(entropies)
+    assert result.prefill_tokens == sum(map(len, PROMPTS))
+
+
+def test_completions_end_at_the_first_eos_or_at_the_limit(model):
+    result = generate(model, request(num_generations=16, max_new_tokens=20))
+    ended = 0
+    for row, tokens in enumerate(result.tokens):
+        limit = min(20, 24 - len(PROMPTS[row // 16]))
+        assert 13 not in tokens[:-1]
+        assert result.terminated[row] == (tokens[-1] == 13)
+        assert result.terminated[row] or len(tokens) == limit
+        ended += result.terminated[row]
+    assert 0 < ended < len(result.tokens)
+
+
+def test_context_cuts_prompt_plus_completion(model):
+    prompts = [[1] * 23, [2] * 20]
+    result = generate(model, request(prompts=prompts, max_new_tokens=100, eos_token_id=-1))
+    assert [len(tokens) for tokens in result.tokens] == [1] * 3 + [4] * 3
+    assert not any(result.terminated)
+
+
+@pytest.mark.parametrize("generations", [3, 16])
+def test_dropping_ended_rows_changes_nothing(model, monkeypatch, generations):
+    options = dict(num_generations=generations, max_new_tokens=20, temperature=2.0)
+    dropped = []
+    compact = generating.Decoder.compact
+
+    def watched(self, alive, token):
+        before = len(self.row_list)
+        token = compact(self, alive, token)
+        dropped.append(before - len(self.row_list))
+        return token
+
+    monkeypatch.setattr(generating.Decoder, "compact", watched)
+    monkeypatch.setattr(generating, "COMPACT_BELOW", 0.0)
+    plain = generate(model, request(**options))
+    assert sum(dropped) == 0
+    monkeypatch.setattr(generating, "COMPACT_BELOW", 1.0)
+    compacted = generate(model, request(**options))
+    assert sum(dropped) >= generations
+    assert compacted.tokens == plain.tokens and compacted.terminated == plain.terminated
+    for ours, theirs in zip(compacted.logprobs, plain.logprobs):
+        assert torch.allclose(torch.tensor(ours), torch.tensor(theirs), rtol=0, atol=1e-12)
+
+
+def test_same_seed_same_bits_whatever_happened_before(make_model):
+    model = make_model(torch.float32)
+    first = generate(model, request())
+    generate(model, request(seed=12))
+    torch.manual_seed(99)
+    again = generate(model, request())
+    assert again == first
+    assert generate(model, request(seed=12)).tokens != first.tokens
+
+
+def test_greedy_takes_the_most_likely_token(model):
+    weights = reference.copy_weights(model)
+    result = generate(model, request(temperature=0.0, num_generations=2, eos_token_id=-1))
+    for row, tokens in enumerate(result.tokens):
+        with torch.no_grad():
+            logp = reference.distribution(weights, model.config, PROMPTS[row // 2], tokens, 1.0)
+        assert logp.argmax(-1).tolist() == tokens
+        assert torch.allclose(torch.tensor(result.logprobs[row], dtype=torch.float64), logp.max(-1).values, atol=1e-9)
+
+
+def draw(logits, count, **options):
+    uniform = torch.rand(count, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    return sample(logits.expand(count, -1), uniform, request(**options))
+
+
+def test_sampling_follows_the_distribution():
+    logits = torch.tensor([[0.3, -1.0, 2.0, 0.0, -30.0]])
+    count = 200_000
+    token, logprob, _ = draw(logits, count, temperature=1.5)
+    expected = torch.softmax(logits[0] / 1.5, -1)
+    shares = torch.bincount(token, minlength=5) / count
+    assert (shares - expected).abs().max() < 0.005
+    assert torch.allclose(logprob, expected.log()[token].double(), atol=1e-6)
+
+
+def test_top_k_and_top_p_keep_what_hugging_face_keeps():
+    logits = torch.tensor([0.4, 0.3, 0.15, 0.1, 0.05]).log().unsqueeze(0)
+    kept = lambda **options: sorted(set(draw(logits, 5000, temperature=1.0, **options)[0].tolist()))  # noqa: E731
+    assert kept(top_k=2) == [0, 1]
+    assert kept(top_k=9) == [0, 1, 2, 3, 4]
+    assert kept(top_p=0.65) == [0, 1]
+    assert kept(top_p=0.75) == [0, 1, 2]
+    assert kept(top_p=0.01) == [0]
+    assert kept(top_k=3, top_p=0.8) == [0, 1]  # 0.7 / 0.85 reaches 0.8 once the rest is renormalised
+    token, logprob, _ = draw(logits, 100, temperature=1.0, top_k=1)
+    assert torch.allclose(logprob, torch.full((100,), 0.4, dtype=torch.float64).log(), atol=1e-6)
+
+
+@pytest.mark.parametrize("value", [0.0, 1 - 1e-16, 0.999999999])
+def test_an_extreme_draw_never_takes_an_impossible_token(value):
+    logits = torch.full((1, 1000), -1.0)
+    logits[0, 0] = logits[0, -1] = -200.0
+    token, _, _ = sample(logits, torch.tensor([value], dtype=torch.float64), request(temperature=1.0))
+    assert 0 < int(token) < 999

@@ -1,0 +1,77 @@
+"""The model's logits against the reference, its initialisation, and the configurations it refuses."""
+
+import json
+import math
+
+import pytest
+import reference
+import torch
+from engine.model import parse_config, read_config
+from engine.protocol import EngineError
+
+RAW = dict(model_type="gpt2", n_embd=32, n_layer=2, n_head=4, n_positions=24, vocab_size=29, eos_token_id=13)
+
+
+@pytest.mark.parametrize("dtype,tolerance", [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+def test_logits_equal_the_reference_in_a_padded_batch(make_model, dtype, tolerance):
+    model = make_model(dtype)
+    weights = reference.copy_weights(model)
+    sequences = [[5, 3, 13, 28, 0, 1, 2], [7], [13, 13, 4]]
+    longest = max(map(len, sequences))
+    ids = torch.tensor([s + [13] * (longest - len(s)) for s in sequences])
+    with torch.no_grad():
+        x = model.embed(ids.view(-1), torch.arange(longest).repeat(len(sequences)))
+        logits = (model.norm(model.hidden(x, len(sequences))) @ model.embedding.t()).view(len(sequences), longest, -1)
+    for row, sequence in enumerate(sequences):
+        expected = reference.forward(weights, model.config, sequence)
+        assert (logits[row, : len(sequence)] - expected).abs().max() < tolerance
+
+
+def test_initialisation_is_gpt2s_and_a_function_of_the_seed(make_model):
+    model = make_model(torch.float32)
+    model.initialise(7)
+    first = model.flat.clone()
+    tensors = model.tensors
+    assert abs(float(tensors["transformer.h.0.mlp.c_fc.weight"].std()) - 0.02) < 0.002
+    assert abs(float(tensors["transformer.h.0.mlp.c_proj.weight"].std()) - 0.02 / math.sqrt(4)) < 0.001
+    assert (tensors["transformer.ln_f.weight"] == 1).all() and (tensors["transformer.h.1.attn.c_attn.bias"] == 0).all()
+    model.initialise(8)
+    assert not torch.equal(model.flat, first)
+    model.initialise(7)
+    assert torch.equal(model.flat, first)
+
+
+def test_config_of_a_hugging_face_model(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(dict(RAW, n_positions=None, n_ctx=24, eos_token_id=[13, 2], n_inner=64)))
+    config, raw = read_config(str(tmp_path))
+    assert (config.context_length, config.eos_token_id, config.inner) == (24, 13, 64)
+    assert raw["n_layer"] == 2
+    assert parse_config({k: v for k, v in RAW.items() if k != "eos_token_id"}, "c").eos_token_id == -1
+
+
+@pytest.mark.parametrize(
+    "change,named",
+    [
+        (dict(model_type="llama"), "model_type"),
+        (dict(n_embd=30), "n_head"),
+        (dict(n_layer=None), "n_layer"),
+        (dict(n_layer=0), "n_layer"),
+        (dict(n_layer="2"), "n_layer"),
+        (dict(vocab_size=10), "eos_token_id"),
+        (dict(activation_function="relu"), "activation_function"),
+        (dict(tie_word_embeddings=False), "tie_word_embeddings"),
+        (dict(layer_norm_epsilon=0), "layer_norm_epsilon"),
+    ],
+)
+def test_config_that_is_refused(change, named):
+    with pytest.raises(EngineError, match=named) as error:
+        parse_config(dict(RAW, **change), "config.json")
+    assert error.value.kind == "model"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "\x00", "[" * 100000])
+def test_config_file_that_is_broken(tmp_path, text):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(EngineError, match="config.json") as error:
+        read_config(str(tmp_path))
+    assert error.value.kind == "model"

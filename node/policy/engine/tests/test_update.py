@@ -1,0 +1,223 @@
+"""The update against the reference, gradients and weights after the step; and that failures change nothing."""
+
+import math
+import random
+
+import pytest
+import reference
+import torch
+from engine import update as updating
+from engine.adam import Adam
+from engine.protocol import EngineError, Logprobs, Sequence, Update
+from engine.update import Trainer
+
+PROMPTS = [[5, 3, 28], [7], [13, 13, 4, 9, 9, 1, 0, 2], [2, 2]]
+
+
+def batch(seed=0, old=False, zero=False, advantages=None):
+    """Ragged groups, truncated and terminated completions, EOS (13) inside prompts, one zero-advantage row in four."""
+    rng = random.Random(seed)
+    sequences = []
+    for prompt, size in ((0, 3), (1, 2), (2, 4), (3, 1)):
+        for i in range(size):
+            tokens = [rng.choice([t for t in range(29) if t != 13]) for _ in range(rng.randint(1, 15))]
+            if i % 2:
+                tokens[-1] = 13
+            advantage = 0.0 if zero or len(sequences) % 4 == 3 else rng.gauss(0, 1.5)
+            given = [min(0.0, -3 + rng.gauss(0, 1)) for _ in tokens] if old and i != 1 else None
+            sequences.append(Sequence(prompt, tokens, advantage, given))
+    return sequences
+
+
+def make_request(sequences, **options):
+    values = dict(temperature=0.9, learning_rate=0.003, max_completion_length=15)
+    return Update(PROMPTS, sequences, **dict(values, **options))
+
+
+def run_engine(model, request, first=None, checkpointing=False, **adam):
+    """One update; returns (trainer, outcome, gradient before clipping of the last iteration)."""
+    trainer = Trainer(model, Adam(**adam), checkpointing)
+    kept = {}
+    gradient = trainer._gradient
+
+    def watched(*arguments):
+        result = gradient(*arguments)
+        kept.update({name: t.clone() for name, t in model.views(model.flat_grad).items()})
+        return result
+
+    trainer._gradient = watched
+    outcome = trainer.update(request, trainer.score(request, first) if request.beta else None)
+    return trainer, outcome, kept
+
+
+CASES = {
+    "bnpo": dict(),
+    "grpo": dict(loss_type="grpo"),
+    "dr_grpo": dict(loss_type="dr_grpo"),
+    "micro-batch 1": dict(micro_batch=1),
+    "micro-batch 3": dict(micro_batch=3, loss_type="grpo"),
+    "clipped norm": dict(max_grad_norm=0.05),
+    "old log-probabilities": dict(old=True),
+    "iterations": dict(num_iterations=3, learning_rate=0.02),
+    "iterations, old": dict(num_iterations=2, old=True, learning_rate=0.02),
+    "kl": dict(beta=0.3),
+    "kl, iterations, grpo": dict(beta=0.3, num_iterations=2, loss_type="grpo", micro_batch=4),
+    "temperature 1": dict(temperature=1.0),
+    "weight decay": dict(weight_decay=0.1),
+    "gradient checkpointing": dict(checkpointing=True),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("dtype,tolerance", [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+def test_update_equals_the_reference(make_model, case, dtype, tolerance):
+    options = dict(CASES[case])
+    sequences = batch(old=options.pop("old", False))
+    checkpointing = options.pop("checkpointing", False)
+    decay = options.pop("weight_decay", 0.0)
+    request = make_request(sequences, **options)
+    model, first = make_model(dtype), make_model(dtype, seed=2)
+    weights, first_weights = reference.copy_weights(model), reference.copy_weights(first)
+    # A large epsilon: Adam's first step is lr·sign(g) else, and rounding decides where a gradient is nearly nothing.
+    kind = torch.optim.AdamW if decay else torch.optim.Adam
+    optimizer = kind(weights.values(), lr=request.learning_rate, eps=1e-2, weight_decay=decay)
+    loss, norm, gradients, metrics = reference.update(weights, model.config, request, optimizer, first_weights)
+
+    _, outcome, ours = run_engine(model, request, first, checkpointing, epsilon=1e-2, weight_decay=decay)
+    assert abs(outcome.loss - loss) < tolerance
+    assert abs(outcome.grad_norm - norm) < tolerance * max(1, norm)
+    assert abs(outcome.kl - metrics["kl"]) < tolerance * max(1, metrics["kl"])
+    assert (outcome.clip_ratio_low, outcome.clip_ratio_high) == pytest.approx((metrics["low"], metrics["high"]), abs=1e-12)
+    assert outcome.steps == request.num_iterations
+    for name, tensor in model.tensors.items():
+        assert (ours[name] - gradients[name]).abs().max() < tolerance, name
+        assert (tensor - weights[name]).abs().max() < tolerance, name
+    if case.startswith("iterations"):
+        assert metrics["low"] + metrics["high"] > 0  # else the case says nothing about clipping
+
+
+def test_entropy_and_mean_logprob_are_those_before_the_step(model):
+    request = make_request(batch(), num_iterations=2)
+    weights = reference.copy_weights(model)
+    entropies, logps = [], []
+    for s in request.sequences:
+        if s.advantage:
+            with torch.no_grad():
+                logp = reference.distribution(weights, model.config, PROMPTS[s.prompt], s.completion, 0.9)
+            entropies.extend((-(logp.exp() * logp).sum(-1)).tolist())
+            logps.extend(logp[range(len(s.completion)), s.completion].tolist())
+    _, outcome, _ = run_engine(model, request)
+    assert outcome.entropy == pytest.approx(sum(entropies) / len(entropies), abs=1e-9)
+    assert outcome.mean_logprob == pytest.approx(sum(logps) / len(logps), abs=1e-9)
+    computed = [s for s in request.sequences if s.advantage]
+    assert outcome.computed_sequences == len(computed)
+    assert outcome.tokens == sum(len(PROMPTS[s.prompt]) + len(s.completion) - 1 for s in computed)
+
+
+def test_chunks_of_the_head_change_nothing(make_model, monkeypatch):
+    whole, pieces = make_model(), make_model()
+    request = make_request(batch())
+    run_engine(whole, request)
+    monkeypatch.setattr(updating, "_CHUNK", {"cpu": 29 * 7})
+    monkeypatch.setattr(updating, "_BLOCK", {"cpu": 29 * 3})
+    monkeypatch.setattr(updating, "_POSITIONS", {"cpu": 40})
+    run_engine(pieces, request)
+    assert (whole.flat - pieces.flat).abs().max() < 1e-9
+
+
+def test_all_zero_advantages_take_no_step(model):
+    before = model.flat.clone()
+    trainer, outcome, _ = run_engine(model, make_request(batch(zero=True)))
+    assert (outcome.steps, outcome.computed_sequences, outcome.tokens) == (0, 0, 0)
+    assert torch.equal(model.flat, before) and trainer.adam.step_count == 0
+    _, outcome, _ = run_engine(model, make_request([]))
+    assert outcome.steps == 0
+    _, outcome, _ = run_engine(model, make_request(batch(zero=True), beta=0.1), first=model)
+    assert outcome.steps == 1
+
+
+def test_zero_rows_stay_in_the_denominator(make_model):
+    """Rows that teach nothing still dilute the rest: twice the tokens, half the loss."""
+    rows = [Sequence(0, [1, 2, 3], 1.0), Sequence(0, [4, 5, 6], 0.0)]
+    _, with_zero, _ = run_engine(make_model(), make_request(rows))
+    _, alone, _ = run_engine(make_model(), make_request(rows[:1]))
+    assert with_zero.loss == pytest.approx(alone.loss / 2)
+    assert with_zero.grad_norm == pytest.approx(alone.grad_norm / 2)
+
+
+def test_same_request_same_bits(make_model):
+    results = []
+    for _ in range(2):
+        model = make_model(torch.float32)
+        run_engine(model, make_request(batch(), micro_batch=4))
+        results.append(model.flat.clone())
+    assert torch.equal(*results)
+
+
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_running_out_of_memory_changes_nothing(model, monkeypatch, iterations):
+    trainer = Trainer(model, Adam())
+    trainer.update(make_request(batch()))
+    before = [t.clone() for t in (model.flat, trainer.adam.exp_avg, trainer.adam.exp_avg_sq)]
+    calls, head = [], updating.head
+
+    def failing(*arguments):
+        calls.append(None)
+        if len(calls) == 4 * iterations - 1:  # in the last iteration, after most micro-batches
+            raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes")
+        return head(*arguments)
+
+    monkeypatch.setattr(updating, "head", failing)
+    with pytest.raises(RuntimeError):
+        trainer.update(make_request(batch(), micro_batch=2, num_iterations=iterations))
+    assert len(calls) == 4 * iterations - 1
+    after = (model.flat, trainer.adam.exp_avg, trainer.adam.exp_avg_sq)
+    assert all(torch.equal(a, b) for a, b in zip(after, before))
+    assert trainer.adam.step_count == 1 and model.flat_grad is None
+
+
+def test_a_gradient_that_is_not_finite_is_refused(model):
+    trainer = Trainer(model, Adam())
+    before = model.flat.clone()
+    with pytest.raises(EngineError, match="not finite"):
+        trainer.update(make_request([Sequence(0, [1], 1e308), Sequence(0, [2], -1e308)], loss_type="dr_grpo", temperature=1e-6))
+    assert torch.equal(model.flat, before) and trainer.adam.step_count == 0
+
+
+def test_scoring_equals_the_reference(model):
+    weights = reference.copy_weights(model)
+    request = Logprobs(PROMPTS, batch(), temperature=0.7, micro_batch=3)
+    for sequence, row in zip(request.sequences, Trainer(model, Adam()).score(request)):
+        expected = reference.logprobs(weights, model.config, PROMPTS[sequence.prompt], sequence.completion, 0.7)
+        assert (row - expected).abs().max() < 1e-9
+
+
+def test_reduced_precision_runs_and_comes_close(make_model):
+    """bfloat16 autocast on the CPU stands in for the GPU's: dtypes must fit and results be near."""
+    exact, reduced = make_model(torch.float32), make_model(torch.float32)
+    request = make_request(batch())
+    _, expected, _ = run_engine(exact, request)
+    outcome = Trainer(reduced, Adam(), autocast=torch.bfloat16).update(request)
+    assert outcome.loss == pytest.approx(expected.loss, abs=0.05)
+    assert outcome.grad_norm == pytest.approx(expected.grad_norm, rel=0.1)
+    assert math.isfinite(float(reduced.flat.sum()))
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_adam_is_torchs(decay):
+    generator = torch.Generator().manual_seed(4)
+    ours = torch.randn(70_000, generator=generator)
+    theirs = ours.clone().requires_grad_(True)
+    adam = Adam(0.8, 0.95, 1e-6, decay)
+    adam.prepare(ours)
+    optimizer = (torch.optim.AdamW if decay else torch.optim.Adam)([theirs], 0.01, (0.8, 0.95), 1e-6, decay)
+    for _ in range(5):
+        gradient = torch.randn(70_000, generator=generator)
+        theirs.grad = gradient.clone()
+        optimizer.step()
+        adam.step(ours, gradient, 0.01)
+    assert torch.allclose(ours, theirs, rtol=0, atol=1e-6)
+
+
+def test_gradient_norm_keeps_its_digits():
+    assert updating.gradient_norm(torch.full((3_000_000,), 1e-3)) == pytest.approx(math.sqrt(3_000_000) * 1e-3, rel=1e-5)

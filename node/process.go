@@ -1,0 +1,253 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
+	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/task"
+	"github.com/sapo-swarm/swarm/node/tokenizer"
+)
+
+// Exit codes of a node's process, the launcher's contract (DESIGN §8).
+const (
+	ExitDone   = 0
+	ExitFailed = 1
+	ExitConfig = 2
+	ExitMemory = 3
+)
+
+const (
+	heartbeat    = 10 * time.Second
+	loadDeadline = 15 * time.Minute
+	dialDeadline = time.Minute
+)
+
+// Failure is an error with the cause the launcher decides by.
+type Failure struct {
+	Cause string
+	Err   error
+}
+
+func (f *Failure) Error() string { return f.Err.Error() }
+func (f *Failure) Unwrap() error { return f.Err }
+
+// Process runs one node over the launcher's pipes until its rounds are done, it is told to stop, it fails, or the
+// launcher dies. The result is the process's exit code; what went wrong has been reported by then.
+func Process(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, environ []string, logger *slog.Logger) int {
+	ctx, gone := context.WithCancelCause(ctx)
+	defer gone(nil)
+	link := NewLink(stdin, stdout, gone)
+	start, err := link.Assignment()
+	if err != nil {
+		logger.Error("no assignment", "error", err)
+		return ExitConfig
+	}
+	logger = logger.With("run", start.Run, "node", start.Node)
+	go link.Serve()
+
+	err = run(ctx, link, start, environ, stderr, logger)
+	if errors.Is(context.Cause(ctx), ErrOrphaned) {
+		logger.Error("stopping", "reason", context.Cause(ctx))
+		return ExitFailed
+	}
+	if err == nil || errors.Is(err, ErrStopped) {
+		return ExitDone
+	}
+	failure := classify(err)
+	logger.Error("node failed", "cause", failure.Cause, "error", failure.Err)
+	link.Emit(event.Event{Type: event.TypeFailure, Cause: failure.Cause, Message: failure.Error()})
+	switch failure.Cause {
+	case event.CauseConfig:
+		return ExitConfig
+	case event.CauseOutOfMemory, event.CauseHostOutOfMemory:
+		return ExitMemory
+	}
+	return ExitFailed
+}
+
+func run(ctx context.Context, link *Link, start event.Start, environ []string, stderr io.Writer, logger *slog.Logger) error {
+	var cfg configs.Config
+	if err := json.Unmarshal(start.Config, &cfg); err != nil {
+		return &Failure{event.CauseConfig, fmt.Errorf("decode the configuration: %w", err)}
+	}
+	tasks, err := task.Open(cfg.Tasks)
+	if err != nil {
+		return &Failure{event.CauseConfig, err}
+	}
+	if err := os.MkdirAll(start.Dir, 0o755); err != nil {
+		return &Failure{event.CauseDisk, fmt.Errorf("node folder: %w", err)}
+	}
+	tokens, err := tokenizer.New(start.Tokenizer)
+	if err != nil {
+		return &Failure{event.CauseConfig, err}
+	}
+
+	link.State(event.StateLoading, 0)
+	release, err := link.Lease(ctx, "load")
+	if err != nil {
+		return err
+	}
+	defer release()
+	engine, loaded, err := loadEngine(ctx, start, cfg, environ, stderr)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	if tokens.VocabSize() > loaded.VocabSize {
+		return &Failure{event.CauseModel, fmt.Errorf("tokenizer %s has %d tokens, the model only %d", tokens.Name(), tokens.VocabSize(), loaded.VocabSize)}
+	}
+	saves := checkpoints{dir: start.Dir, logger: logger}
+	first, err := saves.restore(ctx, engine)
+	if err != nil {
+		return err
+	}
+	release()
+	link.Emit(event.Event{Type: event.TypeLoaded, Loaded: &event.Loaded{
+		Model: cfg.Model, Parameters: loaded.Parameters, ContextLength: loaded.ContextLength,
+		Torch: engine.Hello.Torch, Device: start.Device, Seconds: loaded.Seconds,
+		SelfTestMaxAbsDiff: loaded.SelfTestMaxAbsDiff, EnginePID: engine.PID(), StartRound: first,
+	}})
+
+	dial, cancel := context.WithTimeoutCause(ctx, dialDeadline, fmt.Errorf("no answer within %s", dialDeadline))
+	defer cancel()
+	bus, err := natsbus.Dial(dial, natsbus.Options{URL: start.Exchange.URL, Token: start.Exchange.Token, Run: start.Run, Node: start.Node, Logger: logger})
+	if err != nil {
+		return &Failure{event.CauseExchange, err}
+	}
+	defer bus.Close()
+
+	gauge := &gauge{link: link}
+	gauge.set(loaded.Memory)
+	beat, stopBeat := context.WithCancel(ctx)
+	var beating sync.WaitGroup
+	beating.Go(func() { gauge.serve(beat) })
+	defer beating.Wait()
+	defer stopBeat()
+
+	n := &Node{
+		ID: start.Node, Config: cfg, Policy: engine, Tasks: tasks, Tokens: tokens, Swarm: bus, Host: link,
+		Logger: logger, Context: loaded.ContextLength, Memory: gauge.set,
+	}
+	return rounds(ctx, n, link, gauge, saves, engine, first)
+}
+
+// rounds trains from round first to the end, checkpointing on the way and when told to stop.
+func rounds(ctx context.Context, n *Node, link *Link, gauge *gauge, saves checkpoints, engine Saver, first int) error {
+	saved := first
+	for round := first; round < n.Config.Rounds; round++ {
+		report, err := n.Round(ctx, round)
+		if errors.Is(err, ErrStopped) {
+			if round > saved {
+				if _, err := checkpoint(ctx, link, saves, engine, round); err != nil {
+					return err
+				}
+			}
+			link.State(event.StateStopped, round)
+			return ErrStopped
+		}
+		if err != nil {
+			return err
+		}
+		link.Emit(event.Event{Type: event.TypeRound, Round: &report})
+		gauge.emit()
+		done := round + 1
+		if done%n.Config.CheckpointEvery == 0 || done == n.Config.Rounds {
+			if saved, err = checkpoint(ctx, link, saves, engine, done); err != nil {
+				return err
+			}
+		}
+	}
+	link.State(event.StateDone, n.Config.Rounds)
+	return nil
+}
+
+func checkpoint(ctx context.Context, link *Link, saves checkpoints, engine Saver, round int) (int, error) {
+	link.State(event.StateCheckpoint, round)
+	c, err := saves.save(ctx, engine, round)
+	if err != nil {
+		return 0, err
+	}
+	link.Emit(event.Event{Type: event.TypeCheckpoint, Checkpoint: &c})
+	return round, nil
+}
+
+func loadEngine(ctx context.Context, start event.Start, cfg configs.Config, environ []string, stderr io.Writer) (*policy.Engine, policy.LoadResult, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, loadDeadline, fmt.Errorf("the model did not load within %s", loadDeadline))
+	defer cancel()
+	precision := cfg.Precision
+	if precision == "auto" {
+		precision = "fp32"
+		if start.Device != "cpu" {
+			precision = "tf32"
+		}
+	}
+	engine, err := policy.Start(ctx, policy.Options{
+		Python: start.Python, Dir: start.EngineDir, Stderr: stderr,
+		Env: append(environ, fmt.Sprintf("OMP_NUM_THREADS=%d", max(1, start.Threads)), fmt.Sprintf("OPENBLAS_NUM_THREADS=%d", max(1, start.Threads))),
+	})
+	if err != nil {
+		return nil, policy.LoadResult{}, &Failure{event.CausePython, err}
+	}
+	loaded, err := engine.Load(ctx, policy.LoadParams{
+		ModelDir: start.ModelDir, Device: start.Device, Precision: precision, Threads: start.Threads,
+		Seed:                  cfg.Seed,
+		GradientCheckpointing: cfg.GradientCheckpointing,
+		AdamBeta1:             cfg.AdamBeta1, AdamBeta2: cfg.AdamBeta2, AdamEpsilon: cfg.AdamEpsilon, WeightDecay: cfg.WeightDecay,
+		MemoryCapBytes: start.BudgetBytes, SelfTest: true,
+	})
+	if err != nil {
+		engine.Close()
+		return nil, policy.LoadResult{}, fmt.Errorf("load model %s: %w", cfg.Model, err)
+	}
+	return engine, loaded, nil
+}
+
+// classify names the cause of a node's failure.
+func classify(err error) *Failure {
+	var failure *Failure
+	if errors.As(err, &failure) {
+		return failure
+	}
+	var refused *policy.Error
+	if errors.As(err, &refused) {
+		switch refused.Kind {
+		case policy.KindOutOfMemory:
+			return &Failure{event.CauseOutOfMemory, err}
+		case policy.KindModel:
+			return &Failure{event.CauseModel, err}
+		case policy.KindDevice, policy.KindBadRequest:
+			return &Failure{event.CauseConfig, err}
+		case policy.KindCheckpoint:
+			if strings.Contains(refused.Message, "No space left") {
+				return &Failure{event.CauseDisk, err}
+			}
+		}
+		return &Failure{event.CauseEngine, err}
+	}
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return &Failure{event.CauseDisk, err}
+	case errors.Is(err, policy.ErrEngineGone):
+		if strings.Contains(err.Error(), "signal: killed") {
+			return &Failure{event.CauseHostOutOfMemory, fmt.Errorf("%w; nobody of ours killed it: the kernel's out-of-memory killer, or somebody's kill -9", err)}
+		}
+		return &Failure{event.CauseEngine, err}
+	case errors.Is(err, exchange.ErrNoQuorum), errors.Is(err, exchange.ErrClosed):
+		return &Failure{event.CauseExchange, err}
+	}
+	return &Failure{event.CauseUnknown, err}
+}
