@@ -1,8 +1,8 @@
 """Adam (Kingma & Ba 2015) with decoupled weight decay (AdamW, Loshchilov & Hutter 2019), on flat buffers.
 
-The same arithmetic as torch.optim.Adam and AdamW, in place and in pieces that stay in the processor's cache. It allocates
-nothing once `prepare` has run, so memory can't run out in the middle of a step; and it spares the import of torch's compiler, which
-torch.optim pulls in on torch 2.
+The same arithmetic as torch.optim.Adam and AdamW, in place and in pieces that stay in the processor's cache. It
+allocates nothing once `prepare` has run, so memory can't run out in the middle of a step; and it spares the import of
+torch's compiler, which torch.optim pulls in on torch 2.
 """
 
 import math
@@ -13,7 +13,7 @@ _PIECE = {"cpu": 1 << 16, "cuda": 1 << 24}  # elements
 
 
 class Adam:
-    """Moments of one flat parameter buffer. step counts the updates since load or restore; moments are None before the first."""
+    """Moments of one flat parameter buffer: None before the first update. step_count counts updates."""
 
     def __init__(self, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0):
         self.beta1, self.beta2, self.epsilon, self.weight_decay = beta1, beta2, epsilon, weight_decay
@@ -29,7 +29,7 @@ class Adam:
             first, second = torch.zeros_like(like), torch.zeros_like(like)
             self.exp_avg, self.exp_avg_sq = first, second
         if self._scratch is None:
-            self._scratch = torch.empty(min(_PIECE[like.device.type], like.numel()), dtype=like.dtype, device=like.device)
+            self._scratch = torch.empty_like(like[: _PIECE[like.device.type]])
 
     @torch.no_grad()
     def step(self, parameter, gradient, learning_rate):

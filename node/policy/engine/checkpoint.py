@@ -1,7 +1,8 @@
-"""Saving and restoring: checkpoints of the whole state, and model directories that Hugging Face's transformers can read.
+"""Saving and restoring: checkpoints of the whole state, and model directories for Hugging Face's transformers.
 
-A checkpoint is one safetensors file: the weights by name, `adam.exp_avg.*` and `adam.exp_avg_sq.*` once a step has been taken,
-`adam.step`, and torch's random state. Nothing is pickled. Files appear under their name complete or not at all.
+A checkpoint is one safetensors file: the weights by name, `adam.exp_avg.*` and `adam.exp_avg_sq.*` once a step has
+been taken, `adam.step`, and torch's random state. Nothing is pickled. Files appear under their name complete or not
+at all.
 """
 
 import json
@@ -77,7 +78,7 @@ def restore(model, adam, path, sha256=""):
 
 
 def save_huggingface(model, raw_config, directory, dtype):
-    """Writes config.json and model.safetensors in a new directory put in place of directory; returns (bytes, sha256)."""
+    """Puts a directory with config.json and model.safetensors in place of directory; returns (bytes, sha256)."""
     stored = torch.float16 if dtype == "float16" else torch.float32
     config = dict(raw_config, model_type="gpt2", architectures=["GPT2LMHeadModel"])
     config["torch_dtype"] = str(stored).split(".")[1]
@@ -134,7 +135,8 @@ def _check(model, file):
         if entry is None:
             raise weights.FormatError(f"{file.path}: {name} is missing")
         if entry.shape != shape or entry.dtype not in ("F32", "F64"):
-            raise weights.FormatError(f"{file.path}: {name} is {entry.dtype}{list(entry.shape)}, expected {list(shape)}")
+            found = f"{entry.dtype}{list(entry.shape)}"
+            raise weights.FormatError(f"{file.path}: {name} is {found}, expected {list(shape)}")
     for name, dtype, dimensions in ((_STEP, "I64", 0), (_RANDOM, "U8", 1)):
         entry = file.entries.get(name)
         if entry is None or entry.dtype != dtype or len(entry.shape) != dimensions:

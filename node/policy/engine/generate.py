@@ -1,13 +1,15 @@
 """Sampling: each prompt is prefilled once and shared by its G completions, which are decoded together.
 
-Takes a model, token ids and options; returns token ids and log-probabilities. Must not touch weights or keep state. The keys
-and values of a prompt are held once, those of a completion in a buffer of its own, so that memory is P prompts plus
-P·G completions. Attention scores over the two are joined before the softmax, which makes the result that of ordinary attention.
+Takes a model, token ids and options; returns token ids and log-probabilities. Must not touch weights or keep state.
+The keys and values of a prompt are held once, those of a completion in a buffer of its own, so that memory is P
+prompts plus P·G completions. Attention scores over the two are joined before the softmax, which makes the result that
+of ordinary attention.
 
 Completions are a function of weights, prompts, options and seed: the uniform numbers are drawn on the CPU for all rows
 and steps at the start, so dropping rows that have ended doesn't change what the others draw.
 
-Letters in shapes: P prompts, G completions of each, R = P·G rows, S prompt positions (padded), t tokens decoded so far.
+Letters in shapes: P prompts, G completions of each, R = P·G rows, S prompt positions (padded), t tokens decoded so
+far.
 """
 
 from dataclasses import dataclass
@@ -85,7 +87,8 @@ def sample(logits, uniform, request):
 
     Returns token, log-probability at the sampling temperature before top-k and top-p, and entropy there (nats), each
     [R]. Temperature 0 takes the largest logit and reports log-probabilities at temperature 1. top-k keeps ties of the
-    k-th logit; top-p keeps the smallest set of largest probabilities that reaches top_p, as Hugging Face's samplers do.
+    k-th logit; top-p keeps the smallest set of largest probabilities that reaches top_p, as Hugging Face's samplers
+    do.
     """
     logits = logits if logits.dtype == torch.float64 else logits.float()
     if request.temperature not in (0, 1):
@@ -108,7 +111,8 @@ def sample(logits, uniform, request):
         cdf = probs.cumsum(-1)
         mass = cdf[:, -1:]
         # Strictly below the whole mass, so that the first entry above it exists and has a probability of its own.
-        target = torch.minimum((uniform.unsqueeze(1) * mass.double()).to(cdf.dtype), mass.nextafter(torch.zeros_like(mass)))
+        below = mass.nextafter(torch.zeros_like(mass))
+        target = torch.minimum((uniform.unsqueeze(1) * mass.double()).to(cdf.dtype), below)
         token = torch.searchsorted(cdf, target, right=True)
     return token.squeeze(1), logp.gather(1, token).squeeze(1).double(), entropy.double()
 
@@ -147,7 +151,7 @@ class Decoder:
         return mask.masked_fill_(beyond, float("-inf"))[:, None, None, :]
 
     def prefill(self):
-        """Runs the prompts, right-padded, and returns the logits of their last tokens, one copy a completion: [R, V]."""
+        """Runs the prompts, right-padded; returns the logits of their last tokens, one copy a completion: [R, V]."""
         model, heads = self.model, self.model.config.heads
         count, longest = len(self.prompts), max(map(len, self.prompts))
         ids = torch.tensor([p + [0] * (longest - len(p)) for p in self.prompts], device=model.device)

@@ -1,9 +1,9 @@
 """The GRPO objective, per token, as pure functions with their derivatives.
 
-Takes and returns tensors; knows nothing of models, batches or devices. The loss is a weighted sum over completion tokens,
-so its gradient with respect to a token's log-probability depends on that token alone; giving it in closed form is what lets the
-update run head, loss and backward chunk by chunk. Sources: DeepSeekMath (arXiv:2402.03300) eq. 3 and 4, DAPO (arXiv:2503.14476) for
-epsilon_high, Dr. GRPO (arXiv:2503.20783); names of the loss types as in TRL.
+Takes and returns tensors; knows nothing of models, batches or devices. The loss is a weighted sum over completion
+tokens, so its gradient with respect to a token's log-probability depends on that token alone; giving it in closed
+form is what lets the update run head, loss and backward chunk by chunk. Sources: DeepSeekMath (arXiv:2402.03300) eq.
+3 and 4, DAPO (arXiv:2503.14476) for epsilon_high, Dr. GRPO (arXiv:2503.20783); names of the loss types as in TRL.
 """
 
 import torch
@@ -41,7 +41,10 @@ def clipped_surrogate(logp, old, advantage, epsilon, epsilon_high):
 
 
 def kl_k3(logp, reference):
-    """Schulman's k3 estimate of KL(policy ‖ reference), exp(d) - d - 1 with d = reference - logp, and its derivative by logp."""
+    """Schulman's k3 estimate of KL(policy ‖ reference) and its derivative by logp.
+
+    exp(d) - d - 1 with d = reference - logp, per token.
+    """
     difference = reference - logp
     growth = torch.exp(difference)
     return growth - difference - 1, 1 - growth

@@ -1,8 +1,9 @@
 """GPT-2, as plain functions over one flat buffer of weights.
 
 Owns the architecture: configuration, parameter names and shapes (Hugging Face's), initialisation and the transformer
-block. How attention looks at its keys is the caller's: `block` takes a function, because training, prefill and decoding
-differ in nothing else. Sources: Radford et al. 2019; Hugging Face's GPT2LMHeadModel for names and layout (Conv1D: weight [in, out]).
+block. How attention looks at its keys is the caller's: `block` takes a function, because training, prefill and
+decoding differ in nothing else. Sources: Radford et al. 2019; Hugging Face's GPT2LMHeadModel for names and layout
+(Conv1D: weight [in, out]).
 
 Letters in shapes: B rows, T positions, N = B·T, d width, H heads, h = d/H, V vocabulary.
 """
@@ -170,7 +171,7 @@ class GPT2:
 
     @torch.no_grad()
     def initialise(self, seed):
-        """GPT-2's initialisation: normal(0, 0.02), residual projections divided by sqrt(2·layers), norms 1, biases 0."""
+        """GPT-2's: normal(0, 0.02), residual projections divided by sqrt(2·layers), norms 1, biases 0."""
         generator = torch.Generator().manual_seed(seed % (1 << 63))
         for name, tensor in self.tensors.items():
             if name.endswith(".bias"):

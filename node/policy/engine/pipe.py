@@ -1,7 +1,7 @@
 """The two pipes to the parent: bounded request lines in, answer lines out. Must not import torch.
 
-The engine must not outlive its parent: when stdin ends, or the parent's pid changes, the process exits at once, also in
-the middle of a call (torch releases the interpreter's lock while it computes, so these threads get their turn).
+The engine must not outlive its parent: when stdin ends, or the parent's pid changes, the process exits at once, also
+in the middle of a call (torch releases the interpreter's lock while it computes, so these threads get their turn).
 """
 
 import os
@@ -13,7 +13,7 @@ TOO_LONG = object()
 
 
 class Requests:
-    """Reads lines of fd on a thread of its own; get() gives them in order, TOO_LONG in place of one beyond limit bytes."""
+    """Reads lines of fd on a thread of its own; get() gives them in order, TOO_LONG for one beyond limit bytes."""
 
     def __init__(self, fd, limit, on_end):
         self._fd = fd
@@ -65,7 +65,7 @@ def watch_parent(on_end, period=0.5):
 
 
 def take_stdout():
-    """Returns a private descriptor of stdout and points fd 1 at stderr, so that a stray print can't break the protocol."""
+    """Returns a private descriptor of stdout and points fd 1 at stderr: a stray print can't break the protocol."""
     answers = os.dup(1)
     os.set_inheritable(answers, False)
     os.dup2(2, 1)

@@ -17,6 +17,7 @@ MODEL = "model"
 DEVICE = "device"
 OUT_OF_MEMORY = "out_of_memory"
 CHECKPOINT = "checkpoint"
+NOT_FINITE = "not_finite"
 INTERNAL = "internal"
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "float64")

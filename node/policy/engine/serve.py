@@ -1,7 +1,7 @@
 """The request loop: takes lines, calls the session, writes one answer a request, in order.
 
 A request that is wrong gets an error and changes nothing; no request ends the process but exit. An answer is
-{"id": N, "ok": true, "result": {...}} or {"id": N, "ok": false, "error": {"kind": K, "message": M}}.
+{"id": N, "result": {...}} or {"id": N, "error": {"kind": K, "message": M}}.
 """
 
 import json
@@ -48,8 +48,7 @@ def encode(number, answer):
 
 
 def _line(number, answer):
-    envelope = {"id": number, "ok": "result" in answer}
-    return json.dumps(dict(envelope, **answer), allow_nan=False, separators=(",", ":"))
+    return json.dumps(dict(answer, id=number), allow_nan=False, separators=(",", ":"))
 
 
 def _answer(session, line):

@@ -1,7 +1,7 @@
 """One engine's state and the calls on it: what is loaded, and what each request of protocol.go does to it.
 
-Every call takes a parsed request and returns the result object of protocol.go as a dict, or raises. Must not read or write the
-pipes: that is serve.py's.
+Every call takes a parsed request and returns the result object of protocol.go as a dict, or raises. Must not read or
+write the pipes: that is serve.py's.
 """
 
 import os
@@ -52,6 +52,7 @@ class Session:
         memory.trim()
         if request.threads:
             set_threads(request.threads)
+        warm_blas()
         if device.type == "cuda":
             tf32 = request.precision == "tf32"
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
@@ -198,6 +199,12 @@ def set_threads(count):
         library.openblas_set_num_threads(count)
 
 
+def warm_blas():
+    """Makes OpenBLAS take its work buffers now: when it can't get them later it retries for ever instead of failing."""
+    square = torch.ones(512, 512)
+    torch.mm(square, square)
+
+
 def blas():
     """Names the BLAS behind torch.mm, with OpenBLAS's choice of kernels: a bad choice is several times slower."""
     library = environment.loaded_openblas()
@@ -213,7 +220,7 @@ def blas():
 
 
 def self_test(trainer):
-    """Largest difference of log-probabilities between sampling and scoring: 2 unequal random prompts, 2 × 8 tokens each."""
+    """Largest difference of log-probabilities between sampling and scoring; 2 unequal random prompts, 2 × 8 tokens."""
     config = trainer.model.config
     generator = torch.Generator().manual_seed(0)
     lengths = [max(1, min(length, config.context_length - 1)) for length in (5, 9)]

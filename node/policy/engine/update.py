@@ -1,45 +1,29 @@
-"""Training and scoring: one forward and backward pass a micro-batch, the head in chunks, one Adam step at the end.
+"""Training and scoring: one forward and backward pass a micro-batch, then one Adam step for all of them.
 
-Takes a model, an Adam and parsed requests; returns numbers. Rows are prompt + completion, right-padded, positions from 0, without
-the last token, which predicts nothing. Logits exist for completion positions only, and for a chunk of them at a time: the loss is a
-sum over tokens, so a chunk's gradient is known as soon as its log-probabilities are (see loss.py).
+Takes a model, an Adam and parsed requests; returns numbers. Nothing is changed before every micro-batch has passed,
+so a failure (out of memory, say) leaves weights and optimizer as they were.
 
-Nothing is changed before every micro-batch has passed, so a failure (out of memory, say) leaves weights and optimizer as they were.
-
-Letters in shapes: b rows of a micro-batch, T positions (padded), N completion tokens of the micro-batch, V vocabulary, d width.
+Letters in shapes: b rows of a micro-batch, T positions (padded), N completion tokens of the micro-batch, d width.
 """
 
 import contextlib
 import math
 from dataclasses import dataclass
-from typing import List
 
 import torch
 
 from . import loss
-from .protocol import INTERNAL, EngineError
+from .batch import micro_batches
+from .head import score_targets
+from .protocol import NOT_FINITE, EngineError
 
-# Most positions, padding included, of one forward pass: more doesn't make a CPU faster, and takes memory.
-_POSITIONS = {"cpu": 1024, "cuda": 1 << 62}
-# Logits held at a time, and the part of them worked on at a time (on a CPU: what its cache holds).
-_CHUNK = {"cpu": 1 << 24, "cuda": 1 << 26}
-_BLOCK = {"cpu": 1 << 18, "cuda": 1 << 26}
 _MAX_SCALE = 65536.0
-
-
-@dataclass
-class MicroBatch:
-    rows: List[int]  # indices into the request's sequences
-    lengths: List[int]  # completion tokens of each
-    ids: torch.Tensor  # [b, T]
-    select: torch.Tensor  # [N] places in the flattened [b·T] whose logits predict completion tokens
-    targets: torch.Tensor  # [N]
-    tokens: int  # positions without padding
+_SCALE_GROWTH = 500  # gradients between two doublings of the scale
 
 
 @dataclass
 class Outcome:
-    """The fields of UpdateResult; means over iterations, but entropy and mean_logprob are those before the first step."""
+    """Fields of UpdateResult: means over iterations, but entropy and mean_logprob as before the first step."""
 
     loss: float = 0.0
     kl: float = 0.0
@@ -53,84 +37,6 @@ class Outcome:
     tokens: int = 0
 
 
-def micro_batches(request, rows, device):
-    """Splits the chosen rows, longest first, so that little is padded. Independent of everything but the request."""
-    most = request.micro_batch or len(rows)
-    length = {row: len(request.prompts[request.sequences[row].prompt]) + len(request.sequences[row].completion) - 1 for row in rows}
-    batches, batch = [], []
-    for row in sorted(rows, key=lambda row: (-length[row], row)):
-        if batch and (len(batch) >= most or (len(batch) + 1) * length[batch[0]] > _POSITIONS[device.type]):
-            batches.append(batch)
-            batch = []
-        batch.append(row)
-    if batch:
-        batches.append(batch)
-    return [_micro_batch(request, batch, device) for batch in batches]
-
-
-def _micro_batch(request, rows, device):
-    inputs, select, targets, lengths = [], [], [], []
-    for row in rows:
-        sequence = request.sequences[row]
-        prompt = request.prompts[sequence.prompt]
-        inputs.append(prompt + sequence.completion[:-1])
-        targets.extend(sequence.completion)
-        lengths.append(len(sequence.completion))
-    longest = max(map(len, inputs))
-    for place, (row, length) in enumerate(zip(rows, lengths)):
-        first = place * longest + len(inputs[place]) - length
-        select.extend(range(first, first + length))
-    return MicroBatch(
-        rows=rows,
-        lengths=lengths,
-        ids=torch.tensor([ids + [0] * (longest - len(ids)) for ids in inputs], device=device),
-        select=torch.tensor(select, device=device),
-        targets=torch.tensor(targets, device=device),
-        tokens=sum(map(len, inputs)),
-    )
-
-
-def head(model, h, targets, temperature, derivative=None):
-    """Log-probabilities of targets [N] and entropies, both [N], from normed hidden states h [N, d].
-
-    With derivative, a function (begin, end, logp) -> d loss / d logp of those tokens, also adds the loss's gradient to the embedding's
-    and returns that by h, [N, d]; without it the third result is None.
-    """
-    count, vocabulary = len(h), len(model.embedding)
-    kind = h.device.type
-    chunk, block = (max(1, size[kind] // vocabulary) for size in (_CHUNK, _BLOCK))
-    weight = model.embedding.detach()
-    logp, entropy = h.new_empty(count, dtype=model.dtype), h.new_empty(count, dtype=model.dtype)
-    gradient = torch.empty_like(h) if derivative else None
-    for begin in range(0, count, chunk):
-        end = min(begin + chunk, count)
-        logits = torch.mm(h[begin:end], weight.t()).to(model.dtype)
-        for low in range(begin, end, block):
-            high = min(low + block, end)
-            z = logits[low - begin : high - begin]
-            target = targets[low:high].unsqueeze(1)
-            if temperature != 1:
-                z.div_(temperature)
-            z.sub_(z.amax(-1, keepdim=True))
-            exp = z.exp()
-            total = exp.sum(-1, keepdim=True)
-            log_total = total.log()
-            logp[low:high] = (z.gather(1, target) - log_total).squeeze(1)
-            entropy[low:high] = (log_total - exp.mul(z).sum(-1, keepdim=True) / total).squeeze(1)
-            if derivative:
-                # d logp_target / d logits = (onehot - softmax) / temperature, written over the logits.
-                slope = derivative(low, high, logp[low:high]).unsqueeze(1) / temperature
-                torch.mul(exp, -slope / total, out=z)
-                z.scatter_add_(1, target, slope)
-        if derivative:
-            gradient[begin:end] = torch.mm(logits, weight)
-            if torch.is_autocast_enabled():
-                model.embedding.grad.add_(torch.mm(logits.t(), h[begin:end]))
-            else:
-                model.embedding.grad.addmm_(logits.t(), h[begin:end])
-    return logp, entropy, gradient
-
-
 class Trainer:
     """The update and the scoring of one model. autocast is a reduced dtype or None; float16 gets a loss scale."""
 
@@ -140,6 +46,7 @@ class Trainer:
         self.gradient_checkpointing = gradient_checkpointing
         self.autocast = autocast
         self.scale = _MAX_SCALE if autocast == torch.float16 else 1.0
+        self._gradients = 0
 
     def precision(self):
         """The context in which forward passes run."""
@@ -148,16 +55,16 @@ class Trainer:
         return torch.autocast(self.model.device.type, dtype=self.autocast)
 
     @torch.no_grad()
-    def score(self, request, model=None, rows=None):
-        """Log-probabilities of the request's completions, a tensor [len(completion)] on the model's device a row; None for rows left out."""
+    def score(self, request, model=None):
+        """Log-probabilities of the request's completions: a tensor [len(completion)] on the model's device a row."""
         model = model or self.model
-        rows = range(len(request.sequences)) if rows is None else rows
+        rows = range(len(request.sequences))
         result = [None] * len(request.sequences)
         for batch in micro_batches(request, rows, model.device):
             with self.precision():
                 x = self._embed(model, batch)
                 h = model.norm(model.hidden(x, len(batch.rows)).index_select(0, batch.select))
-                logp, _, _ = head(model, h, batch.targets, request.temperature)
+                logp, _, _ = score_targets(model, h, batch.targets, request.temperature)
             for row, part in zip(batch.rows, logp.split(batch.lengths)):
                 result[row] = part
         return result
@@ -165,7 +72,8 @@ class Trainer:
     def update(self, request, reference=None):
         """One GRPO step, or num_iterations of them, on request (protocol.Update).
 
-        reference holds the log-probabilities to keep close to, as `score` gives them, when beta is not 0. Returns an Outcome.
+        reference holds the log-probabilities to keep close to, as `score` gives them, when beta is not 0. Returns an
+        Outcome.
         """
         sequences = request.sequences
         advantages = [sequence.advantage for sequence in sequences]
@@ -204,7 +112,7 @@ class Trainer:
         return outcome
 
     def _gradient(self, objective, batches):
-        """Leaves the whole batch's gradient in model.flat_grad; returns the objective's sums and the gradient's norm."""
+        """Leaves the batch's gradient in model.flat_grad; returns the objective's sums and the gradient's norm."""
         while True:
             self.model.make_gradients()
             objective.begin()
@@ -214,10 +122,13 @@ class Trainer:
                 self.model.flat_grad.mul_(1 / self.scale)
             norm = gradient_norm(self.model.flat_grad)
             if math.isfinite(norm):
+                self._gradients += 1
+                if self.autocast == torch.float16 and self._gradients % _SCALE_GROWTH == 0:
+                    self.scale = min(2 * self.scale, _MAX_SCALE)
                 objective.keep()
                 return objective.sums(), norm
             if self.autocast != torch.float16 or self.scale <= 1:
-                raise EngineError(INTERNAL, "the gradient is not finite; no step was taken")
+                raise EngineError(NOT_FINITE, "the gradient is not finite; no step was taken")
             self.scale /= 2
 
     def _backward(self, objective, batch):
@@ -231,7 +142,9 @@ class Trainer:
             with torch.no_grad():
                 terms = objective.terms(batch)
                 derivative = lambda low, high, logp: terms.derivative(low, high, logp) * self.scale  # noqa: E731
-                logp, entropy, gradient = head(model, h.detach(), batch.targets, objective.temperature, derivative)
+                logp, entropy, gradient = score_targets(
+                    model, h.detach(), batch.targets, objective.temperature, derivative
+                )
                 objective.add(batch, logp, entropy, terms)
         h.backward(gradient)
         # The embeddings' gradient by hand: autograd's would be a dense [V, d] tensor a micro-batch.

@@ -1,8 +1,9 @@
 """safetensors files, read and written without the safetensors package; and GPT-2's weights from a model directory.
 
-Format: 8 bytes little-endian header length, a JSON header name -> {dtype, shape, data_offsets}, then the tensors' bytes
-without holes (github.com/huggingface/safetensors). Every length and offset is checked before a byte of data is used: the file
-may be truncated, corrupt or hostile. Raises FormatError with one line naming the file and what is wrong.
+Format: 8 bytes little-endian header length, a JSON header name -> {dtype, shape, data_offsets}, then the tensors'
+bytes without holes (github.com/huggingface/safetensors). Every length and offset is checked before a byte of data is
+used: the file may be truncated, corrupt or hostile. Raises FormatError with one line naming the file and what is
+wrong.
 """
 
 import ctypes
@@ -183,8 +184,8 @@ class _Hashed:
 def write(path, tensors, metadata, dtype=None):
     """Writes {name: tensor} as a safetensors file, floats as dtype if given; returns (bytes, sha256 hex).
 
-    The file is complete and synced to disk when this returns, but its name is not: that is the caller's `publish`. Memory needed
-    is one tensor's when the tensors must be converted or copied from a device, else none.
+    The file's content is on disk when this returns; making its name durable is the caller's.
+    Memory needed is one tensor's when the tensors must be converted or copied from a device, else none.
     """
     stored = {name: dtype if dtype and t.is_floating_point() else t.dtype for name, t in tensors.items()}
     # Wider elements first keeps every tensor aligned to its own size.

@@ -2,10 +2,11 @@
 
     python3 node/policy/engine/bench/bench_engine.py
 
-Prints one JSON object: `update_gemm_fraction` (rate of a GPT-2 124M update over the rate of a large matrix product on the same
-thread), `generate_speedup` and `generate_memory_ratio` (64 completions of 8 prompts in one batch, against 8 calls of 8 prompts that
-prefill anew, take logits of the whole prompt and grow their cache by concatenation), and the figures they come from.
-Weights are random. Each part runs in a process of its own, so that its peak memory is its own; in all about two minutes.
+Prints one JSON object: `update_gemm_fraction` (rate of a GPT-2 124M update over the rate of a large matrix product on
+the same thread), `generate_speedup` and `generate_memory_ratio` (64 completions of 8 prompts in one batch, against 8
+calls of 8 prompts that prefill anew, take logits of the whole prompt and grow their cache by concatenation), and the
+figures they come from. Weights are random. Each part runs in a process of its own, so that its peak memory is its
+own; in all about two minutes.
 """
 
 import argparse

@@ -87,7 +87,7 @@ def batch_loss(weights, config, request, old, reference):
 
 
 def update(weights, config, request, optimizer, first_weights=None):
-    """num_iterations steps on weights in place; returns the mean loss, the mean gradient norm, the last gradients and mean metrics."""
+    """num_iterations steps on weights in place; returns mean loss, mean norm, last gradients and mean metrics."""
     reference = None
     if request.beta:
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Sampling against one-at-a-time reference passes: log-probabilities, limits, EOS, dropped rows, filters, distribution."""
+"""Sampling against one-at-a-time reference passes; limits, EOS, dropped rows, filters, distribution."""
 
 import pytest
 import reference

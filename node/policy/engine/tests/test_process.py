@@ -44,7 +44,7 @@ class Engine:
     def answer(self, call, **params):
         self.start(call, **params)
         answer = self.receive()
-        assert answer["id"] == self.number and answer["ok"] == ("result" in answer)
+        assert answer["id"] == self.number and ("result" in answer) != ("error" in answer)
         return answer
 
     def result(self, call, **params):

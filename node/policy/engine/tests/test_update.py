@@ -6,6 +6,8 @@ import random
 import pytest
 import reference
 import torch
+from engine import batch as batching
+from engine import head
 from engine import update as updating
 from engine.adam import Adam
 from engine.protocol import EngineError, Logprobs, Sequence, Update
@@ -118,9 +120,9 @@ def test_chunks_of_the_head_change_nothing(make_model, monkeypatch):
     whole, pieces = make_model(), make_model()
     request = make_request(batch())
     run_engine(whole, request)
-    monkeypatch.setattr(updating, "_CHUNK", {"cpu": 29 * 7})
-    monkeypatch.setattr(updating, "_BLOCK", {"cpu": 29 * 3})
-    monkeypatch.setattr(updating, "_POSITIONS", {"cpu": 40})
+    monkeypatch.setattr(head, "CHUNK", {"cpu": 29 * 7})
+    monkeypatch.setattr(head, "BLOCK", {"cpu": 29 * 3})
+    monkeypatch.setattr(batching, "POSITIONS", {"cpu": 40})
     run_engine(pieces, request)
     assert (whole.flat - pieces.flat).abs().max() < 1e-9
 
@@ -159,15 +161,15 @@ def test_running_out_of_memory_changes_nothing(model, monkeypatch, iterations):
     trainer = Trainer(model, Adam())
     trainer.update(make_request(batch()))
     before = [t.clone() for t in (model.flat, trainer.adam.exp_avg, trainer.adam.exp_avg_sq)]
-    calls, head = [], updating.head
+    calls, score = [], updating.score_targets
 
     def failing(*arguments):
         calls.append(None)
         if len(calls) == 4 * iterations - 1:  # in the last iteration, after most micro-batches
             raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes")
-        return head(*arguments)
+        return score(*arguments)
 
-    monkeypatch.setattr(updating, "head", failing)
+    monkeypatch.setattr(updating, "score_targets", failing)
     with pytest.raises(RuntimeError):
         trainer.update(make_request(batch(), micro_batch=2, num_iterations=iterations))
     assert len(calls) == 4 * iterations - 1
@@ -179,8 +181,9 @@ def test_running_out_of_memory_changes_nothing(model, monkeypatch, iterations):
 def test_a_gradient_that_is_not_finite_is_refused(model):
     trainer = Trainer(model, Adam())
     before = model.flat.clone()
-    with pytest.raises(EngineError, match="not finite"):
+    with pytest.raises(EngineError, match="not finite") as refused:
         trainer.update(make_request([Sequence(0, [1], 1e308), Sequence(0, [2], -1e308)], loss_type="dr_grpo", temperature=1e-6))
+    assert refused.value.kind == "not_finite"
     assert torch.equal(model.flat, before) and trainer.adam.step_count == 0
 
 

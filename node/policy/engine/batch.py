@@ -1,0 +1,66 @@
+"""Micro-batches: the rows of a request, sorted by length, padded and cut into forward passes.
+
+Takes a parsed request; returns tensors of token ids and places. Every mask here comes from lengths, never from token
+values.
+"""
+
+from dataclasses import dataclass
+from typing import List
+
+import torch
+
+# Most positions, padding included, of one forward pass: more doesn't make a CPU faster, and takes memory.
+POSITIONS = {"cpu": 1024, "cuda": 1 << 62}
+
+
+@dataclass
+class MicroBatch:
+    rows: List[int]  # indices into the request's sequences
+    lengths: List[int]  # completion tokens of each
+    ids: torch.Tensor  # [b, T]
+    select: torch.Tensor  # [N] places in the flattened [b·T] whose logits predict completion tokens
+    targets: torch.Tensor  # [N]
+    tokens: int  # positions without padding
+
+
+def micro_batches(request, rows, device):
+    """Splits the chosen rows, longest first, so that little is padded. Independent of everything but the request."""
+    most = request.micro_batch or len(rows)
+    length = {row: row_length(request, row) for row in rows}
+    batches, batch = [], []
+    for row in sorted(rows, key=lambda row: (-length[row], row)):
+        if batch and (len(batch) >= most or (len(batch) + 1) * length[batch[0]] > POSITIONS[device.type]):
+            batches.append(batch)
+            batch = []
+        batch.append(row)
+    if batch:
+        batches.append(batch)
+    return [_micro_batch(request, batch, device) for batch in batches]
+
+
+def row_length(request, row):
+    """Positions of a row: prompt and completion, without the last token, which predicts nothing."""
+    sequence = request.sequences[row]
+    return len(request.prompts[sequence.prompt]) + len(sequence.completion) - 1
+
+
+def _micro_batch(request, rows, device):
+    inputs, select, targets, lengths = [], [], [], []
+    for row in rows:
+        sequence = request.sequences[row]
+        prompt = request.prompts[sequence.prompt]
+        inputs.append(prompt + sequence.completion[:-1])
+        targets.extend(sequence.completion)
+        lengths.append(len(sequence.completion))
+    longest = max(map(len, inputs))
+    for place, length in enumerate(lengths):
+        first = place * longest + len(inputs[place]) - length
+        select.extend(range(first, first + length))
+    return MicroBatch(
+        rows=rows,
+        lengths=lengths,
+        ids=torch.tensor([ids + [0] * (longest - len(ids)) for ids in inputs], device=device),
+        select=torch.tensor(select, device=device),
+        targets=torch.tensor(targets, device=device),
+        tokens=sum(map(len, inputs)),
+    )

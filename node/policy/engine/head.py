@@ -1,0 +1,55 @@
+"""The head: log-probabilities of target tokens from hidden states, and the way back, without ever holding all logits.
+
+Logits exist for a chunk of positions at a time. The loss is a sum over tokens, so the gradient of a chunk's logits is
+known as soon as its log-probabilities are: one pass does forward, loss and backward. log-softmax is in float32
+(float64 for a float64 model).
+"""
+
+import torch
+
+# Logits held at a time, and the part of them worked on at a time (on a CPU: what its cache holds), in elements.
+CHUNK = {"cpu": 1 << 24, "cuda": 1 << 26}
+BLOCK = {"cpu": 1 << 18, "cuda": 1 << 26}
+
+
+def score_targets(model, h, targets, temperature, derivative=None):
+    """Log-probabilities of targets [N] and entropies, both [N], from normed hidden states h [N, d].
+
+    With derivative, a function (begin, end, logp) -> d loss / d logp of those tokens, also adds the loss's gradient
+    to the embedding's and returns that by h, [N, d]; without it the third result is None.
+    """
+    count, vocabulary = len(h), len(model.embedding)
+    kind = h.device.type
+    chunk, block = (max(1, size[kind] // vocabulary) for size in (CHUNK, BLOCK))
+    weight = model.embedding.detach()
+    logp, entropy = h.new_empty(count, dtype=model.dtype), h.new_empty(count, dtype=model.dtype)
+    gradient = torch.empty_like(h) if derivative else None
+    for begin in range(0, count, chunk):
+        end = min(begin + chunk, count)
+        product = torch.mm(h[begin:end], weight.t())
+        reduced = product.dtype != model.dtype  # under autocast
+        logits = product.to(model.dtype)
+        for low in range(begin, end, block):
+            high = min(low + block, end)
+            z = logits[low - begin : high - begin]
+            target = targets[low:high].unsqueeze(1)
+            if temperature != 1:
+                z.div_(temperature)
+            z.sub_(z.amax(-1, keepdim=True))
+            exp = z.exp()
+            total = exp.sum(-1, keepdim=True)
+            log_total = total.log()
+            logp[low:high] = (z.gather(1, target) - log_total).squeeze(1)
+            entropy[low:high] = (log_total - exp.mul(z).sum(-1, keepdim=True) / total).squeeze(1)
+            if derivative:
+                # d logp_target / d logits = (onehot - softmax) / temperature, written over the logits.
+                slope = derivative(low, high, logp[low:high]).unsqueeze(1) / temperature
+                torch.mul(exp, -slope / total, out=z)
+                z.scatter_add_(1, target, slope)
+        if derivative:
+            gradient[begin:end] = torch.mm(logits, weight)
+            if reduced:
+                model.embedding.grad.add_(torch.mm(logits.t(), h[begin:end]))
+            else:
+                model.embedding.grad.addmm_(logits.t(), h[begin:end])
+    return logp, entropy, gradient
