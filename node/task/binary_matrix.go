@@ -58,8 +58,7 @@ func (t *binaryMatrix) Item(seed, index int64) Item {
 	solution := zeroDistances(matrix)
 	answer := matrixText(solution)
 	return Item{
-		Question: "For each cell of this matrix, find the Manhattan distance to the nearest 0. " +
-			"Answer with the distances in the same layout.\n\n" + matrixText(matrix),
+		Question: "Give each cell's Manhattan distance to its nearest 0, in the same layout.\n\n" + matrixText(matrix),
 		Answer: &answer,
 		Metadata: object{
 			{"source_dataset", t.Name()},
