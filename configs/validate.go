@@ -60,9 +60,10 @@ func checks(c Config) []check {
 		whole("seed", c.Seed, 0, MaxSeed),
 		whole("rounds", int64(c.Rounds), 1, 10_000_000),
 		whole("swarm_size", int64(c.SwarmSize), 1, 1000),
-		whole("num_train_samples", int64(c.NumTrainSamples), 1, 1024),
+		// 256: what one message of the exchange carries.
+		whole("num_train_samples", int64(c.NumTrainSamples), 1, 256),
 		whole("num_transplant_trees", int64(c.NumTransplantTrees), 0, 1024),
-		whole("num_generations", int64(c.NumGenerations), 2, 1024),
+		whole("num_generations", int64(c.NumGenerations), 2, 256),
 		{"model", c.Model, c.Model != "" && !strings.ContainsFunc(c.Model, isControl), "a model's name or folder"},
 		{"device", c.Device, deviceName.MatchString(c.Device), "auto, cpu, cuda, cuda:N"},
 		oneOf("precision", c.Precision, []string{"auto", "fp32", "tf32", "bf16", "fp16"}),

@@ -69,7 +69,7 @@ func (c checkpoints) restore(ctx context.Context, engine Saver) (int, error) {
 		result, err := engine.Restore(ctx, policy.RestoreParams{Path: filepath.Join(c.dir, m.File), SHA256: m.SHA256})
 		var refused *policy.Error
 		switch {
-		case errors.As(err, &refused):
+		case errors.As(err, &refused) && refused.Kind == policy.KindCheckpoint:
 			c.logger.Warn("checkpoint not used", "round", m.Round, "file", m.File, "reason", refused.Message)
 			continue
 		case err != nil:
@@ -81,7 +81,7 @@ func (c checkpoints) restore(ctx context.Context, engine Saver) (int, error) {
 		return m.Round, nil
 	}
 	if len(list) > 0 {
-		return 0, fmt.Errorf("none of the %d checkpoints in %s can be read. Try: move that folder away to train from the start", len(list), c.dir)
+		return 0, &Failure{event.CauseCheckpoint, fmt.Errorf("none of the %d checkpoints in %s can be read. Try: move that folder away to train from the start", len(list), c.dir)}
 	}
 	return 0, nil
 }

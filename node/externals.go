@@ -48,11 +48,13 @@ func (n *Node) external(r exchange.Rollout) (group, error) {
 		if c.Terminated {
 			ids = append(ids, n.Tokens.EOS())
 		}
-		if len(ids) > n.Config.MaxCompletionLength {
-			ids = ids[:n.Config.MaxCompletionLength]
-		}
 		if len(ids) == 0 {
 			return g, errors.New("an empty completion")
+		}
+		if len(ids) > n.Config.MaxCompletionLength {
+			// The reward is for what is learned from, not for an answer beyond it.
+			ids = ids[:n.Config.MaxCompletionLength]
+			c = exchange.Completion{Text: n.Tokens.Decode(ids)}
 		}
 		g.completions = append(g.completions, ids)
 		g.texts = append(g.texts, c.Text)
@@ -77,7 +79,7 @@ func (n *Node) gatherFrom(ctx context.Context, round int, peers []string, change
 	deadline := time.Duration(n.Config.BarrierDeadline * float64(time.Second))
 	received, err := n.Swarm.Gather(ctx, round, peers, exchange.Barrier{
 		Deadline: max(0, deadline-time.Since(began)),
-		Quorum:   int(math.Ceil(n.Config.BarrierQuorum * float64(len(peers)))),
+		Quorum:   int(math.Ceil(n.Config.BarrierQuorum*float64(len(peers)) - 1e-9)), // 0.55 x 20 is 11, whatever floats say
 		Limit:    max(0, barrierLimit*deadline-time.Since(began)),
 	})
 	if err != nil && errors.Is(context.Cause(ctx), errPeersChanged) {

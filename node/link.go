@@ -46,8 +46,11 @@ func (l *Link) Assignment() (event.Start, error) {
 	if err := l.in.Read(&c); err != nil {
 		return event.Start{}, fmt.Errorf("read the assignment: %w", err)
 	}
-	if c.Type != event.CommandStart || c.Start == nil {
+	if c.Type != event.CommandStart {
 		return event.Start{}, fmt.Errorf("first command is %q, not %q", c.Type, event.CommandStart)
+	}
+	if c.Start == nil {
+		return event.Start{}, fmt.Errorf("first command is %q with no assignment", c.Type)
 	}
 	if c.Start.Protocol != event.Protocol {
 		return event.Start{}, fmt.Errorf("launcher speaks protocol %d, this program %d", c.Start.Protocol, event.Protocol)
@@ -75,16 +78,13 @@ func (l *Link) Serve() {
 			l.changed = make(chan struct{})
 			l.mu.Unlock()
 		case c.Type == event.CommandGrant && c.Lease != nil:
+			// One that is not there was given up, and so released, while its grant was on the way.
 			l.mu.Lock()
-			granted := l.leases[c.Lease.ID]
-			delete(l.leases, c.Lease.ID)
-			l.mu.Unlock()
-			if granted != nil {
+			if granted := l.leases[c.Lease.ID]; granted != nil {
+				delete(l.leases, c.Lease.ID)
 				close(granted)
-			} else {
-				// Asked for and given up meanwhile: give it back.
-				l.Emit(event.Event{Type: event.TypeRelease, Lease: &event.Lease{ID: c.Lease.ID}})
 			}
+			l.mu.Unlock()
 		}
 	}
 }
@@ -129,30 +129,23 @@ func (l *Link) Lease(ctx context.Context, phase string) (func(), error) {
 	l.leases[id] = granted
 	l.mu.Unlock()
 	l.Emit(event.Event{Type: event.TypeLease, Lease: &event.Lease{ID: id, Phase: phase}})
-	var began time.Time
-	release := sync.OnceFunc(func() {
-		l.Emit(event.Event{Type: event.TypeRelease, Lease: &event.Lease{ID: id, Phase: phase, Seconds: time.Since(began).Seconds()}})
-	})
+	var err error
 	select {
 	case <-granted:
-		began = time.Now()
-		return release, nil
+		began := time.Now()
+		return sync.OnceFunc(func() { l.release(id, phase, time.Since(began)) }), nil
 	case <-l.stopping:
-		return nil, l.giveUp(id, granted, release, ErrStopped)
+		err = ErrStopped
 	case <-ctx.Done():
-		return nil, l.giveUp(id, granted, release, context.Cause(ctx))
+		err = context.Cause(ctx)
 	}
-}
-
-// giveUp withdraws a request; a grant that came at the same moment is returned.
-func (l *Link) giveUp(id int64, granted <-chan struct{}, release func(), why error) error {
 	l.mu.Lock()
 	delete(l.leases, id)
 	l.mu.Unlock()
-	select {
-	case <-granted:
-		release()
-	default:
-	}
-	return why
+	l.release(id, phase, 0) // it withdraws a request and returns a grant alike
+	return nil, err
+}
+
+func (l *Link) release(id int64, phase string, held time.Duration) {
+	l.Emit(event.Event{Type: event.TypeRelease, Lease: &event.Lease{ID: id, Phase: phase, Seconds: held.Seconds()}})
 }

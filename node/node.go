@@ -147,7 +147,8 @@ func (n *Node) generate(ctx context.Context, round int, groups []group, report *
 		return nil, fmt.Errorf("generate: %w", err)
 	}
 	n.Memory(result.Memory)
-	if want := len(groups) * params.NumGenerations; len(result.Completions) != want || len(result.Terminated) != want {
+	want := len(groups) * params.NumGenerations
+	if len(result.Completions) != want || len(result.Terminated) != want || len(result.Logprobs) != want {
 		return nil, fmt.Errorf("generate: engine gave %d completions, %d were asked for", len(result.Completions), want)
 	}
 	report.Entropy = result.Entropy
@@ -299,7 +300,8 @@ func (n *Node) update(ctx context.Context, round int, own, external []group, rep
 	report.TrainedOwn, report.TrainedExternal = len(own), len(external)
 	report.TrainingReward = sapo.Mean(rewards)
 	if params.MicroBatch == 0 {
-		params.MicroBatch = len(params.Sequences)
+		// The whole batch, as far as its size is this node's choice: peers choose how many completions their groups have.
+		params.MicroBatch = (n.Config.NumTrainSamples + n.Config.NumTransplantTrees) * n.Config.NumGenerations
 	}
 
 	release, err := n.lease(ctx, "update", round, report)

@@ -8,6 +8,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -54,18 +57,19 @@ func Process(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env
 	start, err := link.Assignment()
 	if err != nil {
 		logger.Error("no assignment", "error", err)
+		link.Emit(event.Event{Type: event.TypeFailure, Cause: event.CauseConfig, Message: err.Error()})
 		return ExitConfig
 	}
 	logger = logger.With("run", start.Run, "node", start.Node)
 	go link.Serve()
 
 	err = run(ctx, link, start, environ, stderr, logger)
+	if err == nil || errors.Is(err, ErrStopped) {
+		return ExitDone
+	}
 	if errors.Is(context.Cause(ctx), ErrOrphaned) {
 		logger.Error("stopping", "reason", context.Cause(ctx))
 		return ExitFailed
-	}
-	if err == nil || errors.Is(err, ErrStopped) {
-		return ExitDone
 	}
 	failure := classify(err)
 	logger.Error("node failed", "cause", failure.Cause, "error", failure.Err)
@@ -84,12 +88,19 @@ func run(ctx context.Context, link *Link, start event.Start, environ []string, s
 	if err := json.Unmarshal(start.Config, &cfg); err != nil {
 		return &Failure{event.CauseConfig, fmt.Errorf("decode the configuration: %w", err)}
 	}
+	if err := configs.Validate(cfg); err != nil {
+		return &Failure{event.CauseConfig, err}
+	}
 	tasks, err := task.Open(cfg.Tasks)
 	if err != nil {
 		return &Failure{event.CauseConfig, err}
 	}
 	if err := os.MkdirAll(start.Dir, 0o755); err != nil {
-		return &Failure{event.CauseDisk, fmt.Errorf("node folder: %w", err)}
+		err = fmt.Errorf("node folder: %w", err)
+		if diskFull(err) {
+			return &Failure{event.CauseDisk, err}
+		}
+		return &Failure{event.CauseConfig, err}
 	}
 	tokens, err := tokenizer.New(start.Tokenizer)
 	if err != nil {
@@ -98,6 +109,9 @@ func run(ctx context.Context, link *Link, start event.Start, environ []string, s
 
 	link.State(event.StateLoading, 0)
 	release, err := link.Lease(ctx, "load")
+	if errors.Is(err, ErrStopped) {
+		link.State(event.StateStopped, 0)
+	}
 	if err != nil {
 		return err
 	}
@@ -186,7 +200,7 @@ func checkpoint(ctx context.Context, link *Link, saves checkpoints, engine Saver
 }
 
 func loadEngine(ctx context.Context, start event.Start, cfg configs.Config, environ []string, stderr io.Writer) (*policy.Engine, policy.LoadResult, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, loadDeadline, fmt.Errorf("the model did not load within %s", loadDeadline))
+	ctx, cancel := context.WithTimeoutCause(ctx, loadDeadline, fmt.Errorf("%w: the model is not loaded after %s", policy.ErrEngineStalled, loadDeadline))
 	defer cancel()
 	precision := cfg.Precision
 	if precision == "auto" {
@@ -195,9 +209,10 @@ func loadEngine(ctx context.Context, start event.Start, cfg configs.Config, envi
 			precision = "tf32"
 		}
 	}
+	threads := strconv.Itoa(max(1, start.Threads))
 	engine, err := policy.Start(ctx, policy.Options{
 		Python: start.Python, Dir: start.EngineDir, Stderr: stderr,
-		Env: append(environ, fmt.Sprintf("OMP_NUM_THREADS=%d", max(1, start.Threads)), fmt.Sprintf("OPENBLAS_NUM_THREADS=%d", max(1, start.Threads))),
+		Env: slices.Concat(environ, []string{"OMP_NUM_THREADS=" + threads, "OPENBLAS_NUM_THREADS=" + threads}),
 	})
 	if err != nil {
 		return nil, policy.LoadResult{}, &Failure{event.CausePython, err}
@@ -232,22 +247,37 @@ func classify(err error) *Failure {
 		case policy.KindDevice, policy.KindBadRequest:
 			return &Failure{event.CauseConfig, err}
 		case policy.KindCheckpoint:
-			if strings.Contains(refused.Message, "No space left") {
+			if strings.Contains(refused.Message, "No space left") || strings.Contains(refused.Message, "quota exceeded") {
 				return &Failure{event.CauseDisk, err}
 			}
 		}
 		return &Failure{event.CauseEngine, err}
 	}
 	switch {
-	case errors.Is(err, syscall.ENOSPC):
+	case diskFull(err):
 		return &Failure{event.CauseDisk, err}
-	case errors.Is(err, policy.ErrEngineGone):
-		if strings.Contains(err.Error(), "signal: killed") {
-			return &Failure{event.CauseHostOutOfMemory, fmt.Errorf("%w; nobody of ours killed it: the kernel's out-of-memory killer, or somebody's kill -9", err)}
-		}
+	case errors.Is(err, policy.ErrEngineStalled):
+		return &Failure{event.CauseStalled, err}
+	case errors.Is(err, policy.ErrEngineGone) && killed(err):
+		return &Failure{event.CauseHostOutOfMemory, fmt.Errorf("%w; nobody of ours killed it: the kernel's out-of-memory killer, or somebody's kill -9", err)}
+	case errors.Is(err, policy.ErrEngineGone), errors.Is(err, policy.ErrProtocol):
 		return &Failure{event.CauseEngine, err}
 	case errors.Is(err, exchange.ErrNoQuorum), errors.Is(err, exchange.ErrClosed):
 		return &Failure{event.CauseExchange, err}
 	}
 	return &Failure{event.CauseUnknown, err}
+}
+
+func diskFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// killed tells whether err is of a process that SIGKILL ended.
+func killed(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }

@@ -85,7 +85,7 @@ func failed(cause, message string) Verdict {
 // heals tells whether a restart can help. A full disk, too, is left for a person: restarts only write more to it.
 func heals(cause string) bool {
 	switch cause {
-	case event.CauseModel, event.CausePython, event.CauseConfig, event.CauseDisk:
+	case event.CauseModel, event.CausePython, event.CauseConfig, event.CauseDisk, event.CauseCheckpoint:
 		return false
 	}
 	return true

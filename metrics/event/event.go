@@ -59,8 +59,9 @@ const (
 	CausePython          = "python"             // no usable Python or torch
 	CauseConfig          = "config"
 	CauseDisk            = "disk_full"
-	CauseEngine          = "engine"   // the engine died or misbehaved
-	CauseExchange        = "exchange" // the swarm's message bus is gone
+	CauseCheckpoint      = "checkpoint" // none of the node's checkpoints can be read
+	CauseEngine          = "engine"     // the engine died or misbehaved
+	CauseExchange        = "exchange"   // the swarm's message bus is gone
 	CauseStalled         = "stalled"
 	CauseStopped         = "stopped" // by request
 	CauseUnknown         = "unknown"

@@ -10,18 +10,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
+	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
 
-// ErrEngineGone is returned by calls on an engine whose process ended or was stopped.
-var ErrEngineGone = errors.New("the engine process is gone")
+// Errors callers branch on.
+var (
+	ErrEngineGone    = errors.New("the engine process is gone")            // it ended, or was killed by an earlier call
+	ErrEngineStalled = errors.New("the engine does not answer")            // a call took longer than any should
+	ErrProtocol      = errors.New("the engine does not keep the protocol") // an answer that makes no sense
+)
 
 const (
 	closeGrace = 3 * time.Second // between closing stdin and SIGKILL
+	drainGrace = time.Second     // between the engine's end and that of reading what it wrote
 	helloLimit = 2 * time.Minute // importing torch from a cold disk
 	callLimit  = time.Hour       // an engine that takes longer over any call hangs
 )
@@ -38,11 +44,13 @@ type Options struct {
 type Engine struct {
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
-	answers chan answer   // one entry a line the engine wrote; closed at EOF
+	stdout  *os.File
+	answers chan answer   // one entry a line the engine wrote; closed when it is gone and all it wrote has been read
 	exited  chan struct{} // closed after Wait
 	exit    error         // valid after exited
-	calls   sync.Mutex
-	nextID  int64
+	turn    chan struct{} // holds the one call in flight
+	nextID  int64         // of the last request; its call's own
+	killed  error         // why a call killed the engine; its call's own
 	Hello   HelloResult
 }
 
@@ -54,7 +62,7 @@ type answer struct {
 // Start starts an engine and greets it. When it fails, no process is left.
 func Start(ctx context.Context, opts Options) (*Engine, error) {
 	cmd := exec.Command(opts.Python, "-u", "-m", "engine")
-	cmd.Env = append(opts.Env, "PYTHONPATH="+opts.Dir+pathTail(opts.Env), "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = slices.Concat(opts.Env, []string{"PYTHONPATH=" + opts.Dir + pathTail(opts.Env), "PYTHONDONTWRITEBYTECODE=1"})
 	cmd.Dir = opts.Dir
 	cmd.Stderr = opts.Stderr
 	cmd.WaitDelay = closeGrace
@@ -64,20 +72,34 @@ func Start(ctx context.Context, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("engine stdin: %w", err)
 	}
-	stdout, err := cmd.StdoutPipe()
+	// A pipe of our own: that of StdoutPipe stays open as long as any descendant of the engine holds its other end.
+	stdout, theirs, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("engine stdout: %w", err)
 	}
-	if err := cmd.Start(); err != nil {
+	cmd.Stdout = theirs
+	err = cmd.Start()
+	theirs.Close()
+	if err != nil {
+		stdin.Close()
+		stdout.Close()
 		return nil, fmt.Errorf("start engine with %s: %w", opts.Python, err)
 	}
-	e := &Engine{cmd: cmd, stdin: stdin, answers: make(chan answer, 1), exited: make(chan struct{})}
-	go e.read(stdout)
-	ctx, cancel := context.WithTimeout(ctx, helloLimit)
+	e := &Engine{
+		cmd: cmd, stdin: stdin, stdout: stdout, turn: make(chan struct{}, 1),
+		answers: make(chan answer, 1), exited: make(chan struct{}),
+	}
+	go e.wait()
+	go e.read()
+	ctx, cancel := context.WithTimeoutCause(ctx, helloLimit, fmt.Errorf("%w within %s", ErrEngineStalled, helloLimit))
 	defer cancel()
 	if err := e.Call(ctx, "hello", HelloParams{Protocol: ProtocolVersion}, &e.Hello); err != nil {
 		e.Close()
-		return nil, fmt.Errorf("engine does not answer: %w", err)
+		return nil, fmt.Errorf("greet the engine: %w", err)
+	}
+	if e.Hello.Protocol != ProtocolVersion {
+		e.Close()
+		return nil, fmt.Errorf("greet the engine: %w: it speaks version %d, this program %d", ErrProtocol, e.Hello.Protocol, ProtocolVersion)
 	}
 	return e, nil
 }
@@ -92,25 +114,34 @@ func pathTail(env []string) string {
 	return ""
 }
 
-// read is the only reader of the engine's stdout and the only caller of Wait.
-func (e *Engine) read(stdout io.Reader) {
-	r := bufio.NewReaderSize(stdout, 256<<10)
+// wait is the only caller of Wait. Once the engine is gone, its stdout is read for a grace at most: a process that it left
+// behind may hold it open.
+func (e *Engine) wait() {
+	e.exit = e.cmd.Wait()
+	close(e.exited)
+	_ = e.stdout.SetReadDeadline(time.Now().Add(drainGrace)) // fails only where it is closed, at its end
+}
+
+// read is the only reader of the engine's stdout.
+func (e *Engine) read() {
+	defer e.stdout.Close()
+	r := bufio.NewReaderSize(e.stdout, 256<<10)
 	for {
 		line, err := readLine(r)
+		if errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
 		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				e.answers <- answer{broken: err}
-			}
+			e.answers <- answer{broken: err}
 			break
 		}
 		var resp answer
 		if err := json.Unmarshal(line, &resp.Response); err != nil {
-			resp = answer{broken: fmt.Errorf("engine wrote no JSON: %.80q", line)}
+			resp = answer{broken: fmt.Errorf("it wrote no JSON: %.80q", line)}
 		}
 		e.answers <- resp
 	}
-	e.exit = e.cmd.Wait()
-	close(e.exited)
+	<-e.exited
 	close(e.answers)
 }
 
@@ -119,7 +150,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	for {
 		part, err := r.ReadSlice('\n')
 		if len(line)+len(part) > MaxLine {
-			return nil, fmt.Errorf("engine wrote a line above %d bytes", MaxLine)
+			return nil, fmt.Errorf("it wrote a line above %d bytes", MaxLine)
 		}
 		line = append(line, part...)
 		if !errors.Is(err, bufio.ErrBufferFull) {
@@ -129,86 +160,102 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 }
 
 // Call sends one request and waits for its answer, which it decodes into result (nil: ignored). It returns *Error when the
-// engine refuses or fails the call and lives on, ErrEngineGone when its process has ended, and ctx's cause when ctx ends
-// first: then the engine's state is unknown, so it is killed.
+// engine refuses or fails the call and lives on, ErrEngineGone when its process has ended, ErrProtocol when it answers
+// nonsense, and ctx's cause when ctx ends first (ErrEngineStalled after an hour). In the latter two cases the engine's
+// state is unknown, so it is killed.
 func (e *Engine) Call(ctx context.Context, name string, params, result any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, callLimit, fmt.Errorf("no answer within %s", callLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, callLimit, fmt.Errorf("%w within %s", ErrEngineStalled, callLimit))
 	defer cancel()
-	e.calls.Lock()
-	defer e.calls.Unlock()
-
+	select {
+	case e.turn <- struct{}{}:
+		defer func() { <-e.turn }()
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("engine call %s: %w", name, context.Cause(ctx)) // not sent: the engine lives on
+	}
+	if e.killed != nil {
+		return fmt.Errorf("engine call %s: %w, killed because: %w", name, ErrEngineGone, e.killed)
+	}
 	e.nextID++
 	line, err := json.Marshal(Request{ID: e.nextID, Call: name, Params: params})
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
 	}
-	sent := make(chan error, 1)
+	sent := make(chan struct{})
 	go func() {
-		_, err := e.stdin.Write(append(line, '\n'))
-		sent <- err
+		defer close(sent)
+		_, _ = e.stdin.Write(append(line, '\n')) // where it fails the engine is gone, and its exit says more
 	}()
+	var resp answer
+	var open bool
 	select {
-	case resp, open := <-e.answers:
-		<-sent // the pipe is drained or broken by now
-		return e.decode(name, resp, open, result)
+	case resp, open = <-e.answers:
+		err = e.decode(resp, open, result)
 	case <-ctx.Done():
-		e.kill()
-		<-sent
-		return fmt.Errorf("engine call %s: %w", name, context.Cause(ctx))
+		err = context.Cause(ctx)
+		e.kill(err)
 	}
+	select {
+	case <-sent:
+	case <-ctx.Done(): // it answered and does not read on
+		e.kill(context.Cause(ctx))
+		<-sent
+	}
+	var refused *Error
+	if err == nil || errors.As(err, &refused) {
+		return err
+	}
+	return fmt.Errorf("engine call %s: %w", name, err)
 }
 
-func (e *Engine) decode(name string, resp answer, open bool, result any) error {
+// decode reads the answer to the last request. After nonsense it kills the engine.
+func (e *Engine) decode(resp answer, open bool, result any) error {
+	var nonsense error
 	switch {
 	case !open:
-		return fmt.Errorf("engine call %s: %w (%s)", name, ErrEngineGone, e.exitText())
+		if e.exit == nil {
+			return fmt.Errorf("%w: it exited by itself", ErrEngineGone)
+		}
+		return fmt.Errorf("%w: %w", ErrEngineGone, e.exit)
 	case resp.broken != nil:
-		e.kill()
-		return fmt.Errorf("engine call %s: %w", name, resp.broken)
+		nonsense = resp.broken
 	case resp.ID != e.nextID:
-		e.kill()
-		return fmt.Errorf("engine call %s: answer %d to request %d", name, resp.ID, e.nextID)
+		nonsense = fmt.Errorf("answer %d to request %d", resp.ID, e.nextID)
 	case resp.Error != nil:
 		return resp.Error
 	case result == nil:
 		return nil
+	default:
+		if nonsense = json.Unmarshal(resp.Result, result); nonsense == nil {
+			return nil
+		}
 	}
-	if err := json.Unmarshal(resp.Result, result); err != nil {
-		return fmt.Errorf("engine call %s: decode result: %w", name, err)
-	}
-	return nil
-}
-
-func (e *Engine) exitText() string {
-	if e.exit == nil {
-		return "it exited by itself"
-	}
-	return e.exit.Error()
+	err := fmt.Errorf("%w: %w", ErrProtocol, nonsense)
+	e.kill(err)
+	return err
 }
 
 // PID is the engine's process id.
 func (e *Engine) PID() int { return e.cmd.Process.Pid }
 
-// ExitSignal is the signal that ended the process, 0 if none did or it still runs.
-func (e *Engine) ExitSignal() syscall.Signal {
+// kill ends a call's engine and keeps why.
+func (e *Engine) kill(why error) {
+	e.killed = why
+	e.signal()
+}
+
+// signal kills the engine's group: torch may have helpers. Once the engine has been waited for, its number may be another's.
+func (e *Engine) signal() {
 	select {
 	case <-e.exited:
 	default:
-		return 0
+		_ = syscall.Kill(-e.cmd.Process.Pid, syscall.SIGKILL) // fails where it is gone already
 	}
-	if ws, ok := e.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		return ws.Signal()
-	}
-	return 0
-}
-
-func (e *Engine) kill() {
-	// The group: torch may have helpers. An error means that it is gone already.
-	_ = syscall.Kill(-e.cmd.Process.Pid, syscall.SIGKILL)
 }
 
 // Close ends the engine: its stdin is closed, on which it exits; what has not exited after a grace is killed. It returns
-// when the process is gone.
+// when the process is gone. It can be called again.
 func (e *Engine) Close() {
 	_ = e.stdin.Close()
 	timer := time.NewTimer(closeGrace)
@@ -220,7 +267,7 @@ func (e *Engine) Close() {
 				return
 			}
 		case <-timer.C:
-			e.kill()
+			e.signal()
 		}
 	}
 }

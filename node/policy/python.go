@@ -40,6 +40,10 @@ func FindPython(ctx context.Context, explicit, home string, getenv func(string) 
 			}
 			continue
 		}
+		// The engine runs in a folder of its own. Links stay: an interpreter finds its virtual environment by its name.
+		if path, err = filepath.Abs(path); err != nil {
+			return Probe{}, probes, fmt.Errorf("%s: %w", c.Path, err)
+		}
 		if tried[path] {
 			continue
 		}
@@ -49,6 +53,9 @@ func FindPython(ctx context.Context, explicit, home string, getenv func(string) 
 		probes = append(probes, probe)
 		if probe.Torch != "" {
 			return probe, probes, nil
+		}
+		if ctx.Err() != nil {
+			return Probe{}, probes, fmt.Errorf("look for Python: %w", context.Cause(ctx))
 		}
 	}
 	var tails []string
@@ -97,6 +104,7 @@ func probePython(ctx context.Context, path string) Probe {
 	const script = "import torch,sys\nprint('torch', torch.__version__, int(torch.version.cuda is not None))"
 	cmd := exec.CommandContext(ctx, path, "-c", script)
 	cmd.WaitDelay = time.Second
+	cmd.Dir = "/" // with -c Python imports from the current folder, and that may hold a torch of its own
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

