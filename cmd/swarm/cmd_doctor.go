@@ -138,7 +138,8 @@ func checkHost(host gpu.Host) []finding {
 	}
 	if len(host.GPUs) == 0 {
 		// No fault: the bundled model trains on the CPU.
-		list = append(list, finding{Check: "GPU", OK: true, Found: "none: " + host.Reason})
+		reason, try := splitRemedy(host.Reason)
+		list = append(list, finding{Check: "GPU", OK: true, Found: "none: " + reason, Try: try})
 	}
 	return list
 }

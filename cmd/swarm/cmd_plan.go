@@ -55,7 +55,8 @@ func printPlan(g *globals, p planned) {
 	} else {
 		fmt.Fprintf(g.stdout, "device    CPU: %d cores, %s of memory, %s free", p.host.Cores, gb(p.host.MemoryTotal), gb(p.host.MemoryAvailable))
 		if p.host.Reason != "" {
-			fmt.Fprintf(g.stdout, " (no GPU: %s)", p.host.Reason)
+			reason, _ := splitRemedy(p.host.Reason)
+			fmt.Fprintf(g.stdout, " (no GPU: %s)", reason)
 		}
 		fmt.Fprintln(g.stdout)
 	}

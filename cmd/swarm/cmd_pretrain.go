@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
+	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -99,28 +98,30 @@ func runPretrain(ctx context.Context, g *globals, o pretrainOptions) error {
 	}
 	system, _ := task.SystemPrompt(prompt)
 
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	// Relative to here: the engine, which writes it, runs in another folder.
+	out, err := filepath.Abs(o.out)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+
+	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
+	defer interrupts.close()
 	engine, err := startEngine(ctx, g, o.threads)
 	if err != nil {
-		return err
+		return stoppedBy(ctx, err)
 	}
 	defer engine.Close()
 	result, err := pretrain.Run(ctx, engine, pretrain.Options{
 		Shape: model.Shape, Tokens: tokens, Tasks: tasks, SystemPrompt: system,
 		Steps: o.steps, Batch: o.batch, LearningRate: o.rate, TagShare: o.tagShare, Seed: o.seed,
-		Threads: o.threads, EvalItems: o.evalItems, MaxNewTokens: 48, Out: o.out,
+		Threads: o.threads, EvalItems: o.evalItems, MaxNewTokens: 48, Out: out,
 	}, func(p pretrain.Progress) {
 		left := time.Duration(float64(p.Elapsed) / float64(p.Step) * float64(p.Steps-p.Step))
 		fmt.Fprintf(g.stderr, "step %d/%d · loss %.4f nats a token · %.0f tokens/s · left %s\n",
 			p.Step, p.Steps, p.Loss, float64(p.Tokens)/p.Elapsed.Seconds(), left.Round(time.Second))
 	})
 	if err != nil {
-		if ctx.Err() != nil {
-			fmt.Fprintln(g.stderr, "Stopped; nothing was written.")
-			return &silentError{exitSIGINT}
-		}
-		return err
+		return stoppedBy(ctx, err)
 	}
 	if o.output == "json" {
 		return writeJSON(g.stdout, result)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"time"
 
@@ -94,8 +95,12 @@ func coordinatorAlive(ctx context.Context, run store.Run) bool {
 		return true
 	}
 	started, err := processStart(ctx, run.PID)
-	return err == nil && started == run.PIDStarted
+	return err == nil && math.Abs(started-run.PIDStarted) < sameStart
 }
+
+// sameStart is how far apart, in seconds, two readings of one process's start may lie: they rest on the time of boot, which is
+// rounded, and moves when the clock is set.
+const sameStart = 10
 
 // processStart is when a process started, in Unix seconds.
 func processStart(ctx context.Context, pid int) (float64, error) {

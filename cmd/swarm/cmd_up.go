@@ -36,14 +36,16 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	if err := checkOutput(o.output); err != nil {
 		return err
 	}
+	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping after a checkpoint. Again to stop now.")
+	defer interrupts.close()
 	p, err := o.plan.resolve(ctx)
 	if err != nil {
-		return err
+		return stoppedBy(ctx, err)
 	}
 	c, err := prepare(ctx, g, p)
 	if err != nil {
-		return err
+		return stoppedBy(ctx, err)
 	}
 	defer c.close()
-	return c.train(ctx, o.output == "json")
+	return c.train(ctx, interrupts, o.output == "json")
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/gpu"
 )
 
 // layer is what one source says. Values have their keys' types.
@@ -192,7 +193,7 @@ func environmentLayer(environ []string) (layer, []string, error) {
 		"seed":                 "SEED",
 	}
 	// Variables of the program that aren't configuration.
-	known := []string{"SWARM_HOME", "SWARM_PYTHON"}
+	known := []string{"SWARM_HOME", "SWARM_PYTHON", gpu.LibraryVariable}
 	for _, key := range configs.AllKeys() {
 		known = append(known, key.EnvironmentName())
 		for _, name := range []string{aliases[key.Name], key.EnvironmentName()} {

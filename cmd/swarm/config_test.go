@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -33,6 +34,9 @@ func writeFile(t require.TestingT, path, text string) string {
 }
 
 func TestConfigPrecedence(t *testing.T) {
+	nano, err := configs.LoadModel("nano")
+	require.NoError(t, err)
+	nanoRate := nano.Defaults["learning_rate"].(float64)
 	file := writeFile(t, filepath.Join(t.TempDir(), "exp.yaml"), "num_train_samples: 3\nlearning_rate: 0.5\nmodel: nano\n")
 	started := writeFile(t, filepath.Join(t.TempDir(), "started.yaml"), "preset: 2loc6ext\nnum_train_samples: 5\n")
 	tests := []struct {
@@ -46,19 +50,19 @@ func TestConfigPrecedence(t *testing.T) {
 		preset, exp  string
 		promptLength int
 	}{
-		{name: "defaults, no GPU", i: 8, j: 0, rate: 1e-3, model: "nano", exp: "default", promptLength: 192},
+		{name: "defaults, no GPU", i: 8, j: 0, rate: nanoRate, model: "nano", exp: "default", promptLength: 192},
 		{name: "defaults, GPU", cuda: true, i: 8, j: 0, rate: 1e-5, model: "gpt2", exp: "default", promptLength: 768},
-		{name: "GPU not wanted", cuda: true, args: []string{"--device", "cpu"}, i: 8, rate: 1e-3, model: "nano", exp: "default", promptLength: 192},
+		{name: "GPU not wanted", cuda: true, args: []string{"--device", "cpu"}, i: 8, rate: nanoRate, model: "nano", exp: "default", promptLength: 192},
 		{name: "the file over the model", args: []string{"--config", file}, cuda: true, i: 3, rate: 0.5, model: "nano", exp: "exp", promptLength: 192},
 		{name: "the preset over the file", args: []string{"--config", file + ",4loc4ext"}, i: 4, j: 4, rate: 0.5, model: "nano", preset: "4loc4ext", exp: "4loc4ext", promptLength: 192},
 		{name: "in either order", args: []string{"--config", "4loc4ext", "--config", file}, i: 4, j: 4, rate: 0.5, model: "nano", preset: "4loc4ext", exp: "4loc4ext", promptLength: 192},
-		{name: "the file over the preset it names", args: []string{"--config", started}, i: 5, j: 6, rate: 1e-3, model: "nano", preset: "2loc6ext", exp: "started", promptLength: 192},
-		{name: "a preset on the command line over the file's", args: []string{"--config", started, "--preset", "6loc2ext"}, i: 6, j: 2, rate: 1e-3, model: "nano", preset: "6loc2ext", exp: "6loc2ext", promptLength: 192},
-		{name: "the environment over the preset", args: []string{"--config", "4loc4ext"}, environ: []string{"SWARM_NUM_TRAIN_SAMPLES=6", "SWARM_EXPERIMENT=e"}, i: 6, j: 4, rate: 1e-3, model: "nano", preset: "4loc4ext", exp: "e", promptLength: 192},
-		{name: "flags over the environment", args: []string{"--num-train-samples", "7", "--name", "f"}, environ: []string{"SWARM_NUM_TRAIN_SAMPLES=6", "SWARM_EXPERIMENT=e"}, i: 7, rate: 1e-3, model: "nano", exp: "f", promptLength: 192},
-		{name: "set over flags", args: []string{"--num-train-samples", "7", "--set", "num_train_samples=2"}, i: 2, rate: 1e-3, model: "nano", exp: "default", promptLength: 192},
+		{name: "the file over the preset it names", args: []string{"--config", started}, i: 5, j: 6, rate: nanoRate, model: "nano", preset: "2loc6ext", exp: "started", promptLength: 192},
+		{name: "a preset on the command line over the file's", args: []string{"--config", started, "--preset", "6loc2ext"}, i: 6, j: 2, rate: nanoRate, model: "nano", preset: "6loc2ext", exp: "6loc2ext", promptLength: 192},
+		{name: "the environment over the preset", args: []string{"--config", "4loc4ext"}, environ: []string{"SWARM_NUM_TRAIN_SAMPLES=6", "SWARM_EXPERIMENT=e"}, i: 6, j: 4, rate: nanoRate, model: "nano", preset: "4loc4ext", exp: "e", promptLength: 192},
+		{name: "flags over the environment", args: []string{"--num-train-samples", "7", "--name", "f"}, environ: []string{"SWARM_NUM_TRAIN_SAMPLES=6", "SWARM_EXPERIMENT=e"}, i: 7, rate: nanoRate, model: "nano", exp: "f", promptLength: 192},
+		{name: "set over flags", args: []string{"--num-train-samples", "7", "--set", "num_train_samples=2"}, i: 2, rate: nanoRate, model: "nano", exp: "default", promptLength: 192},
 		{name: "the predecessor's names", environ: []string{"EXPERIMENT_NAME=old", "MODEL_NAME=openai-community/gpt2", "NUM_TRAIN_SAMPLES=4", "NUM_TRANSPLANT_TREES=4", "NODE_ID=node_0", "GDRIVE_PATH=/drive", "NODE_ROLE=worker"}, i: 4, j: 4, rate: 1e-5, model: "gpt2", exp: "old", promptLength: 768},
-		{name: "ours over the predecessor's", environ: []string{"SWARM_MODEL=nano", "MODEL_NAME=gpt2", "NUM_TRAIN_SAMPLES="}, i: 8, rate: 1e-3, model: "nano", exp: "default", promptLength: 192},
+		{name: "ours over the predecessor's", environ: []string{"SWARM_MODEL=nano", "MODEL_NAME=gpt2", "NUM_TRAIN_SAMPLES="}, i: 8, rate: nanoRate, model: "nano", exp: "default", promptLength: 192},
 		{name: "the model of a flag over the file's", args: []string{"--config", file, "--model", "gpt2"}, i: 3, rate: 0.5, model: "gpt2", exp: "exp", promptLength: 768},
 	}
 	for _, test := range tests {
@@ -192,6 +196,7 @@ func TestConfigWarnsOfUnknownVariables(t *testing.T) {
 func TestConfigIsAFixedPoint(t *testing.T) {
 	dir := t.TempDir()
 	items := writeFile(t, filepath.Join(dir, "items.jsonl"), "{}\n")
+	require.NoError(t, flag.Set("rapid.checks", "25")) // the only property here; each takes two whole resolutions
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(key string, values ...string) []string {
 			if !rapid.Bool().Draw(t, "has "+key) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"sync"
@@ -26,26 +25,9 @@ import (
 // memoryLimit makes the collector give back what JetStream's block caches leave behind: the host's memory belongs to the nodes.
 const memoryLimit = 48 << 20
 
-// signalError is why a run was stopped from outside.
-type signalError struct{ signal syscall.Signal }
-
-func (e *signalError) Error() string { return "stopped by " + e.signal.String() }
-
 // train runs the nodes until the rounds are done or somebody stops it, shows it meanwhile, and sums it up.
-func (c *coordinator) train(ctx context.Context, asJSON bool) error {
+func (c *coordinator) train(ctx context.Context, interrupts *interrupts, asJSON bool) error {
 	debug.SetMemoryLimit(memoryLimit)
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	now := make(chan struct{})
-	var nowOnce sync.Once
-	interrupt := func(s syscall.Signal, immediately bool) {
-		stop(&signalError{s})
-		if immediately {
-			nowOnce.Do(func() { close(now) })
-		}
-	}
-	defer c.watchSignals(interrupt)()
-
 	logger, closeLog := c.g.logger, func() {}
 	interactive := !asJSON && isTerminal(c.g.stdout) && isTerminal(c.g.stdin)
 	if interactive {
@@ -57,23 +39,31 @@ func (c *coordinator) train(ctx context.Context, asJSON bool) error {
 	feed := terminal.NewFeed()
 	shown, stopShow := context.WithCancel(context.WithoutCancel(ctx))
 	var showing sync.WaitGroup
-	if !asJSON {
-		printStart(c)
-		showing.Go(func() { c.show(shown, feed, interactive, interrupt) })
-	}
-	var lines *event.Writer
+	var lines *printer
 	if asJSON {
-		lines = event.NewWriter(c.g.stdout)
+		lines = newPrinter(c.g.stdout)
+	} else {
+		printStart(c)
+		showing.Go(func() { c.show(shown, feed, interactive, interrupts.interrupt) })
 	}
-	result, err := c.launch(ctx, now, feed, lines, logger)
-	c.end(result, err)
+	result, err := c.launch(ctx, interrupts.now, feed, lines, logger)
+	c.end(result, err, lines)
+	// All is recorded: from here on Ctrl-C ends the program at once, should stdout's reader hang.
+	interrupts.close()
 	stopShow()
 	showing.Wait()
-	return errors.Join(c.summarise(lines), c.verdict(err))
+	if lines != nil {
+		lines.close()
+	}
+	shownErr := c.summarise(asJSON)
+	if errors.Is(shownErr, syscall.EPIPE) {
+		shownErr = nil // swarm up | head: the run is what counts
+	}
+	return errors.Join(shownErr, c.verdict(err))
 }
 
 // launch runs the nodes; every event goes to the database, the view and the retention of rollouts.
-func (c *coordinator) launch(ctx context.Context, now <-chan struct{}, feed *terminal.Feed, lines *event.Writer, logger *slog.Logger) (launcher.Result, error) {
+func (c *coordinator) launch(ctx context.Context, now <-chan struct{}, feed *terminal.Feed, lines *printer, logger *slog.Logger) (launcher.Result, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return launcher.Result{}, fmt.Errorf("own program: %w", err)
@@ -95,9 +85,7 @@ func (c *coordinator) launch(ctx context.Context, now <-chan struct{}, feed *ter
 			logger.Error("event not recorded", "type", e.Type, "node", e.Node, "error", err)
 		}
 		if lines != nil {
-			if err := lines.Write(e); err != nil {
-				logger.Debug("event not printed", "error", err)
-			}
+			lines.add(e)
 		}
 	}
 	sink(event.Event{Type: event.TypeRunStarted, Run: c.run, Time: unixNow()})
@@ -123,8 +111,8 @@ func (c *coordinator) show(ctx context.Context, feed *terminal.Feed, interactive
 	_ = terminal.Plain(ctx, view)
 }
 
-// end records how the run ended.
-func (c *coordinator) end(result launcher.Result, err error) {
+// end records how the run ended, and prints it where lines are wanted.
+func (c *coordinator) end(result launcher.Result, err error, lines *printer) {
 	state, message := store.RunDone, ""
 	var stopped *signalError
 	switch {
@@ -141,6 +129,9 @@ func (c *coordinator) end(result launcher.Result, err error) {
 	if err := errors.Join(c.store.Record(ctx, end), c.store.Flush(ctx)); err != nil {
 		c.g.logger.Error("the run's end was not recorded", "error", err)
 	}
+	if lines != nil {
+		lines.add(end)
+	}
 }
 
 // summaryEvent is the last line of up -o json.
@@ -150,7 +141,7 @@ type summaryEvent struct {
 	stats.Summary
 }
 
-func (c *coordinator) summarise(lines *event.Writer) error {
+func (c *coordinator) summarise(asJSON bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	status, err := readStatus(ctx, c.reader, c.run)
@@ -162,8 +153,8 @@ func (c *coordinator) summarise(lines *event.Writer) error {
 		return fmt.Errorf("read the rounds: %w", err)
 	}
 	summary := stats.NewSummary(status, rounds)
-	if lines != nil {
-		return lines.Write(summaryEvent{Type: event.TypeSummary, Time: unixNow(), Summary: summary})
+	if asJSON {
+		return event.NewWriter(c.g.stdout).Write(summaryEvent{Type: event.TypeSummary, Time: unixNow(), Summary: summary})
 	}
 	next := []string{"swarm status " + c.run, "swarm compare"}
 	if c.p.config.Preset != "8loc0ext" {
@@ -176,39 +167,13 @@ func (c *coordinator) summarise(lines *event.Writer) error {
 func (c *coordinator) verdict(err error) error {
 	var stopped *signalError
 	if errors.As(err, &stopped) {
-		return &silentError{128 + int(stopped.signal)}
+		return &silentError{exitSignal + int(stopped.signal)}
 	}
 	var lost *launcher.LostError
 	if errors.As(err, &lost) && len(lost.GivenUp) > 0 {
 		return &hintError{err, "read " + filepath.Join(c.dir, lost.GivenUp[0].Node, "log.txt")}
 	}
 	return err
-}
-
-// watchSignals maps SIGINT, SIGTERM and SIGHUP: the first stops in order, the second now. It returns what ends the watch.
-func (c *coordinator) watchSignals(interrupt func(syscall.Signal, bool)) (stop func()) {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	done := make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		for count := 0; ; count++ {
-			select {
-			case s := <-signals:
-				if count == 0 {
-					fmt.Fprintln(c.g.stderr, "Stopping after a checkpoint. Again to stop now.")
-				}
-				interrupt(s.(syscall.Signal), count > 0)
-			case <-done:
-				return
-			}
-		}
-	})
-	return func() {
-		signal.Stop(signals)
-		close(done)
-		watching.Wait()
-	}
 }
 
 // fileLogger logs to the run's folder.

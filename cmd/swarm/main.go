@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -22,13 +24,12 @@ import (
 
 // Exit codes of every command; others script against them.
 const (
-	exitDone    = 0
-	exitFailed  = 1
-	exitUsage   = 2
-	exitNoRoom  = 3
-	exitLost    = 4
-	exitSIGINT  = 130
-	exitSIGTERM = 143
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+	exitNoRoom = 3
+	exitLost   = 4
+	exitSignal = 128 // and the signal's number: 130, 143
 )
 
 const exitCodesHelp = `
@@ -67,15 +68,48 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitDone
 	}
-	code := exitCode(err)
-	var quiet *silentError
-	if !errors.As(err, &quiet) {
-		fmt.Fprintf(stderr, "Error: %v\n", err)
-		if try := remedy(err); try != "" {
-			fmt.Fprintf(stderr, "Try: %s\n", try)
-		}
+	if errors.Is(err, syscall.EPIPE) {
+		return exitFailed // whoever read stdout has left: nobody to tell
 	}
-	return code
+	report(stderr, err)
+	return exitCode(err)
+}
+
+// report writes one Error: line and, where there is a remedy, one Try: line. Packages that know the remedy put it at the end of
+// their error's text, after ". Try: ".
+func report(stderr io.Writer, err error) {
+	var quiet *silentError
+	if errors.As(err, &quiet) {
+		return
+	}
+	text, try := splitRemedy(oneLine(err.Error()))
+	if try == "" {
+		try = oneLine(remedy(err))
+	}
+	fmt.Fprintf(stderr, "Error: %s\n", text)
+	if try != "" {
+		fmt.Fprintf(stderr, "Try: %s\n", try)
+	}
+}
+
+// splitRemedy parts "what. Try: remedy". A remedy inside the text belongs to a quoted cause in brackets, and is left out.
+func splitRemedy(text string) (what, try string) {
+	const mark = ". Try: "
+	at := strings.LastIndex(text, mark)
+	if at < 0 {
+		return text, ""
+	}
+	what, try = text[:at], text[at+len(mark):]
+	if before, after, found := strings.Cut(what, mark); found {
+		_, after, _ = strings.Cut(after, ")")
+		what = before + ")" + after
+	}
+	return what, try
+}
+
+// oneLine keeps the text of joined errors, and of other programs, on one line.
+func oneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
 
 // usageError is a mistake on the command line.
@@ -105,6 +139,7 @@ func exitCode(err error) int {
 	var silent *silentError
 	var usage *usageError
 	var config *configs.Error
+	var lost *launcher.LostError
 	switch {
 	case errors.As(err, &silent):
 		return silent.code
@@ -112,7 +147,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, fit.ErrDoesNotFit):
 		return exitNoRoom
-	case errors.Is(err, launcher.ErrLost):
+	case errors.As(err, &lost) && lost.Remaining > 0:
 		return exitLost
 	}
 	return exitFailed
@@ -150,12 +185,15 @@ func newRootCommand(g *globals) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
-		PersistentPreRun: func(cmd *cobra.Command, args []string) {
+		PersistentPreRunE: func(cmd *cobra.Command, args []string) (err error) {
 			level := slog.LevelInfo
 			if g.verbose {
 				level = slog.LevelDebug
 			}
 			g.logger = slog.New(slog.NewTextHandler(g.stderr, &slog.HandlerOptions{Level: level}))
+			// Engines run in another folder.
+			g.home, err = filepath.Abs(g.home)
+			return err
 		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

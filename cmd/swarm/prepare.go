@@ -12,7 +12,9 @@ import (
 
 	"github.com/shirou/gopsutil/v4/disk"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
@@ -24,12 +26,16 @@ import (
 // minFreeDisk is what a run needs beside its checkpoints: database, rollouts, logs.
 const minFreeDisk = 200 << 20
 
+// orphanTerm is what a process that a dead coordinator left behind gets between SIGTERM and SIGKILL.
+const orphanTerm = 3 * time.Second
+
 // coordinator is one run, from its preparation to its summary.
 type coordinator struct {
 	g       *globals
 	p       planned
 	run     string
-	dir     string // runs/<run>
+	dir     string // runs/<run>; empty until it is made
+	begun   bool   // the run is recorded
 	python  policy.Probe
 	lock    *experimentLock
 	store   *store.Store
@@ -45,24 +51,35 @@ func prepare(ctx context.Context, g *globals, p planned) (_ *coordinator, err er
 	defer func() {
 		if err != nil {
 			c.close()
+			if c.dir != "" && !c.begun {
+				os.RemoveAll(c.dir) // a run that was refused leaves nothing
+			}
 		}
 	}()
 	for _, w := range p.warnings {
 		g.logger.Warn(w)
 	}
-	if _, err := task.Open(p.config.Tasks); err != nil {
-		return nil, &usageError{err, "swarm task list"}
+	if err := checkTasks(p.config.Tasks); err != nil {
+		return nil, err
 	}
 	if err := os.MkdirAll(g.home, 0o755); err != nil {
 		return nil, homeError(g.home, err)
-	}
-	if g.home, err = filepath.Abs(g.home); err != nil {
-		return nil, err
 	}
 	if c.lock, err = lockExperiment(g.home, p.config.Experiment); err != nil {
 		return nil, err
 	}
 	if err := checkDisk(g.home, p); err != nil {
+		return nil, err
+	}
+	orphans, err := supervise.SweepOrphans(ctx, filepath.Join(g.home, "runs"), orphanTerm)
+	if err != nil {
+		return nil, fmt.Errorf("end what an earlier run left behind: %w", err)
+	}
+	for _, o := range orphans {
+		g.logger.Warn("ended a process that an earlier run left behind", "pid", o.PID, "folder", o.Dir)
+	}
+	modelDir, err := model.Resolve(p.model, g.home)
+	if err != nil {
 		return nil, err
 	}
 	if c.python, _, err = policy.FindPython(ctx, g.python, g.home, os.Getenv); err != nil {
@@ -78,14 +95,20 @@ func prepare(ctx context.Context, g *globals, p planned) (_ *coordinator, err er
 	if err != nil {
 		return nil, homeError(g.home, err)
 	}
-	modelDir, err := model.Resolve(p.model, g.home)
-	if err != nil {
-		return nil, err
-	}
 	if err := c.open(ctx); err != nil {
 		return nil, err
 	}
 	return c, c.assign(engineDir, modelDir)
+}
+
+// checkTasks opens the experiment's questions, as each node will.
+func checkTasks(tasks configs.Tasks) error {
+	_, err := task.Open(tasks)
+	var mistake *configs.Error // it says what is allowed
+	if err == nil || errors.As(err, &mistake) {
+		return err
+	}
+	return &usageError{err, "swarm task list"}
 }
 
 // checkDisk refuses a run whose checkpoints don't fit: each node keeps two and writes a third, of weights and two moments.
@@ -119,12 +142,13 @@ func (c *coordinator) open(ctx context.Context) (err error) {
 	}
 	for n := len(earlier) + 1; ; n++ {
 		c.run = c.p.config.Experiment + "-" + strconv.Itoa(n)
-		c.dir = filepath.Join(c.g.home, "runs", c.run)
-		err := os.MkdirAll(filepath.Dir(c.dir), 0o755)
+		dir := filepath.Join(c.g.home, "runs", c.run)
+		err := os.MkdirAll(filepath.Dir(dir), 0o755)
 		if err == nil {
-			err = os.Mkdir(c.dir, 0o755)
+			err = os.Mkdir(dir, 0o755)
 		}
 		if err == nil {
+			c.dir = dir
 			break
 		}
 		if !errors.Is(err, os.ErrExist) {
@@ -183,12 +207,14 @@ func (c *coordinator) record(config json.RawMessage) error {
 		return fmt.Errorf("own process: %w", err)
 	}
 	cfg := c.p.config
-	return c.store.StartRun(context.Background(), store.Run{
+	err = c.store.StartRun(context.Background(), store.Run{
 		Run: c.run, Experiment: cfg.Experiment, Preset: cfg.Preset, Model: cfg.Model, Device: c.p.plan.Device, Seed: cfg.Seed,
 		Rounds: cfg.Rounds, Nodes: c.p.plan.Nodes, NodeIDs: c.nodeIDs, NumTrainSamples: cfg.NumTrainSamples,
 		NumTransplantTrees: cfg.NumTransplantTrees, NumGenerations: cfg.NumGenerations, Config: config, Plan: plan, Versions: versions,
-		Host: host, PID: os.Getpid(), PIDStarted: started, Started: float64(time.Now().UnixMilli()) / 1e3,
+		Host: host, PID: os.Getpid(), PIDStarted: started, Started: unixNow(),
 	})
+	c.begun = err == nil
+	return err
 }
 
 // close gives everything back, the database last.

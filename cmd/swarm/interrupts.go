@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+)
+
+// signalError is why a run was stopped from outside.
+type signalError struct{ signal syscall.Signal }
+
+func (e *signalError) Error() string { return "stopped by " + e.signal.String() }
+
+// interrupts turns SIGINT, SIGTERM, SIGHUP and the live view's keys into a stop: the first in order, the second at once.
+type interrupts struct {
+	now  chan struct{} // closed at the second
+	stop context.CancelCauseFunc
+
+	signals  chan os.Signal
+	done     chan struct{}
+	watching sync.WaitGroup
+	nowOnce  sync.Once
+	endOnce  sync.Once
+}
+
+// watchSignals returns a context that ends, with a *signalError as its cause, at the first signal, which notice answers.
+func watchSignals(ctx context.Context, stderr io.Writer, notice string) (context.Context, *interrupts) {
+	i := &interrupts{now: make(chan struct{}), signals: make(chan os.Signal, 4), done: make(chan struct{})}
+	ctx, i.stop = context.WithCancelCause(ctx)
+	wanted := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup swarm up outlives its terminal
+		wanted = append(wanted, syscall.SIGHUP)
+	}
+	signal.Notify(i.signals, wanted...)
+	i.watching.Go(func() {
+		for count := 0; ; count++ {
+			select {
+			case s := <-i.signals:
+				if count == 0 {
+					fmt.Fprintln(stderr, notice)
+				}
+				i.interrupt(s.(syscall.Signal), count > 0)
+			case <-i.done:
+				return
+			}
+		}
+	})
+	return ctx, i
+}
+
+// interrupt stops the run, immediately or in order. It does not block.
+func (i *interrupts) interrupt(s syscall.Signal, immediately bool) {
+	i.stop(&signalError{s})
+	if immediately {
+		i.nowOnce.Do(func() { close(i.now) })
+	}
+}
+
+// close ends the watch: from then on a signal does what it does to any program.
+func (i *interrupts) close() {
+	i.endOnce.Do(func() {
+		signal.Stop(i.signals)
+		close(i.done)
+		i.watching.Wait()
+		i.stop(nil)
+	})
+}
+
+// stoppedBy is the error of what a signal may have ended: then it is the signal's exit code.
+func stoppedBy(ctx context.Context, err error) error {
+	var stopped *signalError
+	if errors.As(context.Cause(ctx), &stopped) {
+		return &silentError{exitSignal + int(stopped.signal)}
+	}
+	return err
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// printerQueue is how many events wait for a slow reader of up -o json.
+const printerQueue = 4096
+
+// printer prints events, one JSON object a line. The nodes never wait for whoever reads stdout: when the queue is full events are left
+// out, and a warning says how many. The database has them all.
+type printer struct {
+	lines   *event.Writer
+	queue   chan event.Event
+	done    sync.WaitGroup
+	skipped int // by add
+}
+
+func newPrinter(out io.Writer) *printer {
+	p := &printer{lines: event.NewWriter(out), queue: make(chan event.Event, printerQueue)}
+	p.done.Go(func() {
+		for e := range p.queue {
+			// A broken pipe is no reason to end a run of days.
+			_ = p.lines.Write(e)
+		}
+	})
+	return p
+}
+
+// add queues an event. It is called from one goroutine at a time and does not block.
+func (p *printer) add(e event.Event) {
+	if p.skipped > 0 {
+		warning := event.Event{Type: event.TypeWarning, Run: e.Run, Time: float64(time.Now().UnixMilli()) / 1e3,
+			Message: fmt.Sprintf("%d events left out: stdout's reader is too slow", p.skipped)}
+		select {
+		case p.queue <- warning:
+			p.skipped = 0
+		default:
+		}
+	}
+	select {
+	case p.queue <- e:
+	default:
+		p.skipped++
+	}
+}
+
+// close prints what is queued.
+func (p *printer) close() {
+	close(p.queue)
+	p.done.Wait()
+}

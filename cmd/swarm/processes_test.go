@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+// running is a swarm up -o json whose events a test follows.
+type running struct {
+	t      *testing.T
+	home   string
+	cmd    *exec.Cmd
+	stderr *lockedBuffer
+
+	mu      sync.Mutex
+	more    chan struct{} // closed when an event arrives or stdout ends
+	events  []event.Event
+	summary *stats.Summary
+	read    chan struct{} // closed at stdout's end
+}
+
+// start starts up -o json with the tiny run's flags and more.
+func start(t *testing.T, home string, more ...string) *running {
+	t.Helper()
+	args := append([]string{"up", "-o", "json", "--name", "e"}, tinyRun(more...)...)
+	r := &running{t: t, home: home, cmd: command(t, home, args...), stderr: &lockedBuffer{}, more: make(chan struct{}), read: make(chan struct{})}
+	r.cmd.Env = append(r.cmd.Env, marker(home))
+	r.cmd.Stderr = r.stderr
+	stdout, write, err := os.Pipe()
+	require.NoError(t, err)
+	r.cmd.Stdout = write
+	require.NoError(t, r.cmd.Start())
+	write.Close()
+	go r.follow(stdout)
+	t.Cleanup(func() {
+		for _, pid := range processes(home) {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return r
+}
+
+func (r *running) follow(stdout *os.File) {
+	defer stdout.Close()
+	lines := bufio.NewReader(stdout)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			close(r.read)
+			return
+		}
+		var kind struct {
+			Type event.Type `json:"type"`
+		}
+		r.mu.Lock()
+		switch {
+		case json.Unmarshal(line, &kind) != nil:
+			r.t.Errorf("not a JSON event: %s", line)
+		case r.summary != nil:
+			r.t.Errorf("a line after the summary: %s", line)
+		case kind.Type == event.TypeSummary:
+			r.summary = new(stats.Summary)
+			if err := json.Unmarshal(line, r.summary); err != nil {
+				r.t.Errorf("summary: %v: %s", err, line)
+			}
+		default:
+			var e event.Event
+			if err := json.Unmarshal(line, &e); err != nil {
+				r.t.Errorf("%v: %s", err, line)
+			}
+			r.events = append(r.events, e)
+		}
+		close(r.more)
+		r.more = make(chan struct{})
+		r.mu.Unlock()
+	}
+}
+
+// await waits for an event, past ones included, and returns it.
+func (r *running) await(what string, wanted func(event.Event) bool) event.Event {
+	r.t.Helper()
+	limit := time.After(patience)
+	for {
+		r.mu.Lock()
+		events, more := r.events, r.more // only ever appended to
+		r.mu.Unlock()
+		if at := slices.IndexFunc(events, wanted); at >= 0 {
+			return events[at]
+		}
+		select {
+		case <-more:
+		case <-r.read:
+			r.t.Fatalf("the run ended before %s\n%s", what, r.stderr.String())
+		case <-limit:
+			r.t.Fatalf("no %s within %s\n%s", what, patience, r.stderr.String())
+		}
+	}
+}
+
+// awaitRound waits until a node has done so many rounds.
+func (r *running) awaitRound(node string, rounds int) {
+	r.t.Helper()
+	r.await("round "+strconv.Itoa(rounds)+" of "+node, func(e event.Event) bool {
+		return e.Type == event.TypeRound && e.Node == node && e.Round.Round+1 >= rounds
+	})
+}
+
+// engine is the pid of a node's engine, as the node reported it.
+func (r *running) engine(node string) int {
+	r.t.Helper()
+	return r.await("load of "+node, func(e event.Event) bool { return e.Type == event.TypeLoaded && e.Node == node }).Loaded.EnginePID
+}
+
+// wait waits for the end and returns the exit code.
+func (r *running) wait() int {
+	r.t.Helper()
+	code := waitFor(r.t, r.cmd)
+	<-r.read
+	return code
+}
+
+// status is swarm status -o json.
+func status(t *testing.T, home string) stats.Status {
+	t.Helper()
+	o := swarm(t, home, "status", "-o", "json")
+	require.Equal(t, 0, o.code, o.stderr)
+	var s stats.Status
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &s))
+	return s
+}
+
+// marker is what the environment of every process of a test's run holds.
+func marker(home string) string { return "E2E_HOME=" + home }
+
+// processes are the living ones that carry a home's marker.
+func processes(home string) []int {
+	var pids []int
+	entries, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, path := range entries {
+		environ, err := os.ReadFile(path) // a zombie's is empty
+		if err == nil && bytes.Contains(environ, []byte(marker(home)+"\x00")) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// requireNoProcess polls until nothing of a home's run is left.
+func requireNoProcess(t *testing.T, home string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(processes(home)) == 0 }, patience, 50*time.Millisecond, "processes are left behind")
+}
+
+// parent is the parent of a process.
+func parent(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	require.NoError(t, err)
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	ppid, err := strconv.Atoi(fields[1])
+	require.NoError(t, err)
+	return ppid
+}
+
+// lockedBuffer is a buffer that may be read while a process writes to it.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+var _ io.Writer = (*lockedBuffer)(nil)
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher"
+	"github.com/sapo-swarm/swarm/launcher/fit"
+)
+
+// noDriver is what a machine without a GPU says; these tests hide any real one.
+const noDriver = "no NVIDIA driver on this machine (libnvidia-ml.so.1 not found)"
+
+const tryPython = "make setup, or apt-get install python3-torch libopenblas0, or --python /path/to/a/python3 that has torch; swarm doctor tells more"
+
+// Each refusal is one Error: line, one Try: line where "allowed" doesn't say it already, and the right exit code; it leaves no run, no
+// folder of one and no process. FOLDER stands for a folder of the test's with what the cases need, HOME for --home.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	brokenModels(t, folder)
+	for name, text := range map[string]string{
+		"key.yaml": "rounds: 3\nlearning_rat: 0.1\n", "items.jsonl": `{"question":"q","answer":"a","metadata":{}}` + "\n{\n",
+		"few.jsonl": `{"question":"q","answer":"a","metadata":{}}` + "\n",
+	} {
+		writeFile(t, filepath.Join(folder, name), text)
+	}
+	python := filepath.Join(folder, "python-without-torch")
+	require.NoError(t, os.WriteFile(python, []byte("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'torch'\" >&2\nexit 1\n"), 0o755))
+	nowhere := "SWARM_NVML_LIBRARY=" + filepath.Join(folder, "libnvidia-ml.so.1")
+	const modelTry = "--model DIR with the config.json and model.safetensors of a gpt2"
+
+	tests := []struct {
+		name, args string
+		code       int
+		err, try   string
+		environ    string
+	}{
+		{name: "preset", args: "up --config 5loc5ext", code: 2, err: `unknown config "5loc5ext": allowed: 8loc0ext, 6loc2ext, 4loc4ext, 2loc6ext, or a YAML file`},
+		{name: "flag", args: "up --frobnicate", code: 2, err: "unknown flag: --frobnicate", try: "swarm up --help"},
+		{name: "command", args: "frobnicate", code: 2, err: `unknown command "frobnicate"`, try: "swarm --help"},
+		{name: "argument", args: "up 4loc4ext", code: 2, err: `swarm up takes no argument "4loc4ext"`, try: "swarm up --help"},
+		{name: "no nodes", args: "up --nodes 0", code: 2, err: `bad request: nodes "0": auto, max or a number from 1`, try: "swarm plan --help"},
+		{name: "too many nodes", args: "up --nodes 9", code: 2, err: "bad request: 9 nodes asked for, but the experiment's swarm_size is 8", try: "--nodes 8, or a larger swarm_size"},
+		{name: "nodes in words", args: "up --nodes abc", code: 2, err: `bad request: nodes "abc": auto, max or a number from 1`, try: "swarm plan --help"},
+		{name: "rounds in words", args: "up --rounds many", code: 2, err: `bad rounds "many" (--rounds): allowed: a whole number from 1 to 10000000`},
+		{name: "device", args: "up --device tpu", code: 2, err: `bad device "tpu" (--device): allowed: auto, cpu, cuda, cuda:N`},
+		{name: "output", args: "up -o yaml", code: 2, err: `bad output "yaml": allowed: text or json`},
+		{name: "no GPU", args: "up --device cuda", code: 3, err: "does not fit: no usable GPU: " + noDriver, try: "install the NVIDIA driver, or --device cpu", environ: nowhere},
+		{name: "no GPU of that number", args: "up --device cuda:1", code: 3, err: "does not fit: there is no GPU 1 among the 0 found", try: "swarm doctor", environ: nowhere},
+		{name: "a model that needs one", args: "up --model gpt2 --device auto", code: 3, err: "does not fit: gpt2 needs a GPU (" + noDriver + ")", try: "--model nano, or --device cpu if it may take very long", environ: nowhere},
+		{name: "json errors are text too", args: "up -o json --rounds many", code: 2, err: `bad rounds "many" (--rounds): allowed: a whole number from 1 to 10000000`},
+		{name: "model folder missing", args: "up --model FOLDER/none", code: 2, err: `unknown model "FOLDER/none" (--model): allowed: gpt2, nano, or a folder that holds config.json and *.safetensors`},
+		{name: "weights missing", args: "up --model FOLDER/bare", code: 1, err: "model: FOLDER/bare has no model.safetensors", try: modelTry},
+		{name: "weights cut off", args: "up --model FOLDER/short", code: 1, err: "model: FOLDER/short/model.safetensors: cut off: the tensors take 142976 bytes, the file has 50000", try: modelTry},
+		{name: "weights beyond the end", args: "up --model FOLDER/beyond", code: 1, err: "model: FOLDER/beyond/model.safetensors: cut off: the tensors take 200 bytes, the file has 20", try: modelTry},
+		{name: "python without torch", args: "up --python FOLDER/python-without-torch", code: 1, err: "no Python with PyTorch found: FOLDER/python-without-torch (--python): ModuleNotFoundError: No module named 'torch'", try: tryPython},
+		{name: "no such python", args: "up --python FOLDER/none", code: 1, err: "no Python with PyTorch found: FOLDER/none (--python): no such program", try: tryPython},
+		{name: "unknown key", args: "up --config FOLDER/key.yaml", code: 2, err: `unknown key "learning_rat" (FOLDER/key.yaml:2): did you mean "learning_rate"?`},
+		{name: "no such YAML", args: "up --config FOLDER/none.yaml", code: 2, err: `can't read config file "FOLDER/none.yaml": no such file or directory`},
+		{name: "no such items", args: "up --set tasks.file=FOLDER/none", code: 2, err: `bad tasks.file "FOLDER/none" (--set): allowed: a file that can be read`},
+		{name: "bad item", args: "up --set tasks.file=FOLDER/items.jsonl", code: 2, err: `bad tasks.file "FOLDER/items.jsonl": allowed: a file of JSON lines with question, answer and metadata: line 2: read item: unexpected end of JSON input`},
+		{name: "few items", args: "up --set tasks.file=FOLDER/few.jsonl", code: 2, err: `bad tasks.file "FOLDER/few.jsonl": allowed: of 1 items 1 are for training and 0 held out: 2 of each are needed, and about one in 16 is held out by its content, so give some 100 items or more`},
+		{name: "home is below a file", args: "--home FOLDER/key.yaml/home up", code: 1, err: "cannot write under FOLDER/key.yaml/home: mkdir FOLDER/key.yaml: not a directory", try: "another --home, or mend the folder's permissions"},
+		{name: "status of an empty home", args: "status -o json", code: 1, err: "nothing has run under HOME yet", try: "swarm up --config 4loc4ext, or another --home"},
+		{name: "compare of an empty home", args: "compare", code: 1, err: "nothing has run under HOME yet", try: "swarm up --config 4loc4ext, or another --home"},
+		{name: "gpu memory", args: "plan --gpu-memory lots", code: 2, err: `bad gpu-memory "lots": allowed: a size such as 40GB, 24576MiB or 512MB`},
+		{name: "task", args: "task sample nosuch", code: 2, err: `unknown task "nosuch": allowed: arc_1d, basic_arithmetic, base_conversion, bf, binary_matrix, calendar_arithmetic, decimal_arithmetic, fraction_simplification, propositional_logic`, try: "swarm task list"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			home := filepath.Join(t.TempDir(), "home")
+			fill := strings.NewReplacer("FOLDER", folder, "HOME", home)
+			args := strings.Fields(fill.Replace(tt.args))
+			if args[0] == "up" {
+				// A flag given again wins.
+				args = append([]string{"up", "--model", tinyModel(), "--device", "cpu"}, args[1:]...)
+			}
+			cmd := command(t, home, args...)
+			cmd.Env = append(cmd.Env, marker(home))
+			if tt.environ != "" {
+				cmd.Env = append(cmd.Env, tt.environ)
+			}
+			o := finish(t, cmd)
+			want := "Error: " + tt.err + "\n"
+			if tt.try != "" {
+				want += "Try: " + tt.try + "\n"
+			}
+			require.Equal(t, fill.Replace(want), o.stderr)
+			require.Equal(t, tt.code, o.code)
+			require.Empty(t, o.stdout)
+			requireNothingBegun(t, home)
+		})
+	}
+}
+
+// requireNothingBegun fails when a home holds a run, or anything of one still runs.
+func requireNothingBegun(t *testing.T, home string) {
+	t.Helper()
+	require.NoDirExists(t, filepath.Join(home, "runs"))
+	require.NoFileExists(t, filepath.Join(home, "swarm.db"))
+	require.Empty(t, processes(home))
+}
+
+// brokenModels puts into folder model directories that are wrong in one way each.
+func brokenModels(t *testing.T, folder string) {
+	t.Helper()
+	config, err := os.ReadFile(filepath.Join(tinyModel(), "config.json"))
+	require.NoError(t, err)
+	weights, err := os.ReadFile(filepath.Join(tinyModel(), "model.safetensors"))
+	require.NoError(t, err)
+	header := `{"wte.weight": {"dtype": "F32", "shape": [50], "data_offsets": [0, 200]}}`
+	data := 142976 // of the tiny model's tensors
+	for name, content := range map[string]string{
+		"bare": "", "short": string(weights[:len(weights)-data+50000]),
+		"beyond": string([]byte{byte(len(header)), 0, 0, 0, 0, 0, 0, 0}) + header + strings.Repeat("\x00", 20),
+	} {
+		dir := filepath.Join(folder, name)
+		require.NoError(t, os.Mkdir(dir, 0o755))
+		writeFile(t, filepath.Join(dir, "config.json"), string(config))
+		if content != "" {
+			writeFile(t, filepath.Join(dir, "model.safetensors"), content)
+		}
+	}
+}
+
+// mount puts a file system on a new folder for the length of the test, or skips.
+func mount(t *testing.T, flags uintptr, options string) string {
+	t.Helper()
+	dir := t.TempDir()
+	err := syscall.Mount("tmpfs", dir, "tmpfs", flags, options)
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.ENOSYS) {
+		t.Skipf("mounting is not permitted here: %v", err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, syscall.Unmount(dir, 0)) })
+	return dir
+}
+
+func TestRefusesReadOnlyHome(t *testing.T) {
+	t.Parallel()
+	dir := mount(t, syscall.MS_RDONLY, "")
+	home := filepath.Join(dir, "home")
+	o := swarm(t, home, append([]string{"up"}, tinyRun()...)...)
+	require.Equal(t, "Error: cannot write under "+home+": mkdir "+home+": read-only file system\nTry: --home on a disk that can be written to\n", o.stderr)
+	require.Equal(t, 1, o.code)
+}
+
+func TestRefusesSmallDisk(t *testing.T) {
+	t.Parallel()
+	home := mount(t, 0, "size=1m")
+	o := swarm(t, home, append([]string{"up"}, tinyRun()...)...)
+	require.Equal(t, 1, o.code)
+	require.Regexp(t, `^Error: \S+ has 1 MB free; 2 nodes of tiny need 212 MB for checkpoints, rollouts and logs
+Try: free some space, or --home on a larger disk\n$`, o.stderr)
+	requireNothingBegun(t, home)
+
+	require.ErrorIs(t, os.WriteFile(filepath.Join(home, "full"), make([]byte, 2<<20), 0o600), syscall.ENOSPC)
+	o = swarm(t, home, append([]string{"up", "--name", "other"}, tinyRun()...)...)
+	require.Equal(t, 1, o.code)
+	require.Regexp(t, `^Error: cannot write under \S+: write \S+: no space left on device\nTry: free some space, or put --home on another disk\n$`, o.stderr)
+	requireNothingBegun(t, home)
+}
+
+func TestRefusesDatabaseOfANewerVersion(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	path := filepath.Join(home, "swarm.db")
+	db, err := sql.Open("sqlite3", path)
+	require.NoError(t, err)
+	// 0x5357524D, SWRM, marks our files.
+	_, err = db.Exec("PRAGMA application_id = 1398231629; PRAGMA user_version = 999; CREATE TABLE future (x); INSERT INTO future VALUES (7)")
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for _, args := range [][]string{{"status"}, {"compare"}, append([]string{"up"}, tinyRun()...)} {
+		o := swarm(t, home, args...)
+		require.Equal(t, 1, o.code, args)
+		require.Regexp(t, `^Error: database \S+: written by a newer swarm \(schema 999, this one knows \d+\)\nTry: [^\n]+\n$`, o.stderr)
+		require.Empty(t, o.stdout)
+	}
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, before, after, "the database was changed")
+	require.NoDirExists(t, filepath.Join(home, "runs"))
+}
+
+func TestErrorText(t *testing.T) {
+	for _, tt := range []struct{ text, what, try string }{
+		{"broken", "broken", ""},
+		{"broken. Try: mend it", "broken", "mend it"},
+		{"x needs y (no z. Try: get z). Try: another x", "x needs y (no z)", "another x"},
+		{"a (b. Try: c) d. Try: e (f)", "a (b) d", "e (f)"},
+	} {
+		what, try := splitRemedy(tt.text)
+		require.Equal(t, tt.what, what)
+		require.Equal(t, tt.try, try)
+	}
+	var out strings.Builder
+	report(&out, errors.Join(errors.New("one"), &hintError{errors.New("two\nlines"), "this"}))
+	require.Equal(t, "Error: one; two; lines\nTry: this\n", out.String())
+}
+
+func TestExitCodes(t *testing.T) {
+	for code, err := range map[int]error{
+		exitFailed: &launcher.LostError{GivenUp: make([]launcher.NodeResult, 2)}, // nobody is left
+		exitLost:   fmt.Errorf("run: %w", &launcher.LostError{GivenUp: make([]launcher.NodeResult, 2), Remaining: 6}),
+		exitUsage:  fmt.Errorf("plan: %w", &configs.Error{}),
+		exitNoRoom: &hintError{fit.ErrDoesNotFit, "less"},
+		130:        errors.Join(errors.New("summary"), &silentError{130}),
+	} {
+		require.Equal(t, code, exitCode(err), "%v", err)
+	}
+}
