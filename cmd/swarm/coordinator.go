@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -156,11 +157,27 @@ func (c *coordinator) summarise(asJSON bool) error {
 	if asJSON {
 		return event.NewWriter(c.g.stdout).Write(summaryEvent{Type: event.TypeSummary, Time: unixNow(), Summary: summary})
 	}
-	next := []string{"swarm status " + c.run, "swarm compare"}
-	if c.p.config.Preset != "8loc0ext" {
-		next = append(next, "swarm up --config 8loc0ext --rounds "+fmt.Sprint(c.p.config.Rounds)+"   (the baseline to compare with)")
+	return terminal.Summary(c.g.stdout, summary, terminal.Place{Database: c.g.database(), Folder: c.dir, Next: c.next()})
+}
+
+// next are the commands to type after a run, as this user would type them.
+func (c *coordinator) next() []string {
+	program := os.Args[0]
+	if !strings.Contains(program, "/") {
+		program = "swarm"
 	}
-	return terminal.Summary(c.g.stdout, summary, terminal.Place{Database: c.g.database(), Folder: c.dir, Next: next})
+	if def, err := filepath.Abs(defaultHome(os.Getenv)); err != nil || def != c.g.home {
+		program += " --home " + c.g.home
+	}
+	next := []string{program + " status " + c.run, program + " compare"}
+	if cfg := c.p.config; cfg.NumTransplantTrees > 0 {
+		baseline := fmt.Sprintf("%s up --config 8loc0ext --rounds %d", program, cfg.Rounds)
+		if c.p.model.Folder() {
+			baseline += " --model " + cfg.Model
+		}
+		next = append(next, baseline+"   (the baseline to compare with)")
+	}
+	return next
 }
 
 // verdict turns the launcher's result into the command's: a stop by signal is 128 + the signal.
