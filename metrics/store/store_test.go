@@ -184,7 +184,7 @@ func TestEveryFieldOfARoundHasItsColumn(t *testing.T) {
 	v := reflect.ValueOf(&r).Elem()
 	for i := range v.NumField() {
 		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		if name == "round" || name == "tasks" || name == "peers" {
+		if name == "round" || name == "tasks" || name == "peers" || name == "non_finite" {
 			continue
 		}
 		want = append(want, name)
@@ -224,6 +224,19 @@ func TestNotFiniteIsNamedNotLost(t *testing.T) {
 	require.True(t, math.IsNaN(n.LastReward))
 	require.InDelta(t, 0.25, n.CumulativeReward, 0)
 	require.Equal(t, 2, n.RoundsDone)
+}
+
+// JSON has no NaN: a node writes 0 and names the field.
+func TestNotFiniteFromTheWire(t *testing.T) {
+	s := startedStore(t, Options{})
+	refused := aRound("node_0", 0, 104, 0.25)
+	refused.Round.Loss, refused.Round.GradNorm = 0, 0
+	refused.Round.NonFinite = map[string]string{"loss": "NaN", "grad_norm": "+Inf"}
+	record(t, s, refused)
+	var status string
+	var reward, norm, loss any
+	require.NoError(t, s.db.QueryRow(`SELECT non_finite, reward, grad_norm, loss FROM rounds`).Scan(&status, &reward, &norm, &loss))
+	require.Equal(t, []any{"loss=nan grad_norm=+inf", 0.25, nil, nil}, []any{status, reward, norm, loss})
 }
 
 func TestMemoryRowsAreBounded(t *testing.T) {
