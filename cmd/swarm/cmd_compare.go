@@ -95,7 +95,7 @@ func percent(v *float64) string {
 	if v == nil {
 		return "–"
 	}
-	return fmt.Sprintf("%+.0f %%", 100**v)
+	return fmt.Sprintf("%+.1f %%", 100**v)
 }
 
 func paper(r stats.Row) string {
