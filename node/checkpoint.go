@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/atomicfile"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
@@ -54,7 +55,7 @@ func (c checkpoints) save(ctx context.Context, engine Saver, round int) (event.C
 	if err != nil {
 		return event.Checkpoint{}, fmt.Errorf("checkpoint manifest: %w", err)
 	}
-	if err := writeSynced(filepath.Join(c.dir, name+".json"), data); err != nil {
+	if err := atomicfile.Write(filepath.Join(c.dir, name+".json"), data); err != nil {
 		return event.Checkpoint{}, fmt.Errorf("checkpoint manifest: %w", err)
 	}
 	c.prune()
@@ -110,27 +111,4 @@ func (c checkpoints) prune() {
 		_ = os.Remove(filepath.Join(c.dir, fmt.Sprintf("checkpoint-%08d.json", list[i].Round)))
 		_ = os.Remove(filepath.Join(c.dir, list[i].File))
 	}
-}
-
-// writeSynced replaces path by data so that a crash leaves the old or the new content.
-func writeSynced(path string, data []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
 }

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -11,6 +10,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+
+	"github.com/sapo-swarm/swarm/node/atomicfile"
 )
 
 // embeddedModels holds a folder for each model that is part of the program.
@@ -43,33 +44,9 @@ func resolveEmbedded(models fs.FS, name, home string) (string, error) {
 		return "", fmt.Errorf("model %s: %w", name, err)
 	}
 	for file, data := range contents {
-		if err := ensureFile(filepath.Join(dir, file), data); err != nil {
+		if err := atomicfile.Ensure(filepath.Join(dir, file), data); err != nil {
 			return "", fmt.Errorf("model %s: %w", name, err)
 		}
 	}
 	return dir, nil
-}
-
-// ensureFile makes a file hold data: it is left alone when it does, and otherwise replaced in one step, so that others
-// who do or read the same at the same time never see a part of it.
-func ensureFile(name string, data []byte) (err error) {
-	if present, err := os.ReadFile(name); err == nil && bytes.Equal(present, data) {
-		return nil
-	}
-	temporary, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*.tmp")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(temporary.Name()))
-		}
-	}()
-	if _, err := temporary.Write(data); err != nil {
-		return errors.Join(err, temporary.Close())
-	}
-	if err := errors.Join(temporary.Chmod(0o644), temporary.Sync(), temporary.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), name)
 }

@@ -1,13 +1,14 @@
 package policy
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/sapo-swarm/swarm/node/atomicfile"
 )
 
 // The pattern names files because go:embed drops names that begin with "_" from folders.
@@ -38,29 +39,9 @@ func Extract(home string) (string, error) {
 		return "", fmt.Errorf("engine folder: %w", err)
 	}
 	for name, data := range files {
-		if err := writeAtomic(filepath.Join(dir, "engine", name), data); err != nil {
+		if err := atomicfile.Ensure(filepath.Join(dir, "engine", name), data); err != nil {
 			return "", fmt.Errorf("write the engine's files: %w", err)
 		}
 	}
 	return dir, nil
-}
-
-// writeAtomic leaves a file with exactly data at path or, on an error, what was there before.
-func writeAtomic(path string, data []byte) error {
-	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
-		return nil
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	if _, err := tmp.Write(data); err != nil {
-		tmp.Close()
-		return err
-	}
-	if err := tmp.Close(); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
 }
