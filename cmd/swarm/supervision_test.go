@@ -228,3 +228,22 @@ func TestSecondUpOfTheSameExperiment(t *testing.T) {
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGINT))
 	require.Equal(t, 130, r.wait())
 }
+
+// A node that may not come back is given up: the others don't wait for it, finish, and the exit code says that some were lost.
+func TestTheOthersFinishWithoutALostNode(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	r := start(t, home, append(longRun(), "--max-restarts", "0")...)
+	engine := r.engine("node_1")
+	r.awaitRound("node_1", 3)
+	require.NoError(t, syscall.Kill(engine, syscall.SIGKILL))
+	require.Equal(t, exitLost, r.wait(), r.stderr)
+
+	after := status(t, home)
+	require.Equal(t, store.RunLost, after.State)
+	require.Equal(t, longRounds, after.Round, "rounds of the node that is left")
+	require.Equal(t, string(event.StateDone), after.Nodes[0].State)
+	require.Equal(t, string(event.StateGivenUp), after.Nodes[1].State)
+	require.Equal(t, event.CauseHostOutOfMemory, after.Nodes[1].Cause)
+	requireNoProcess(t, home)
+}
