@@ -37,6 +37,9 @@ const (
 	heartbeat    = 10 * time.Second
 	loadDeadline = 15 * time.Minute
 	dialDeadline = time.Minute
+
+	// selfTestLimit is far above rounding in fp32 (1e-6) and tf32, and far below what moves a clipped ratio.
+	selfTestLimit = 0.05
 )
 
 // Failure is an error with the cause the launcher decides by.
@@ -135,6 +138,12 @@ func run(ctx context.Context, link *Link, start event.Start, environ []string, s
 		Torch: engine.Hello.Torch, Device: start.Device, Seconds: loaded.Seconds,
 		SelfTestMaxAbsDiff: loaded.SelfTestMaxAbsDiff, EnginePID: engine.PID(), StartRound: first,
 	}})
+
+	if loaded.SelfTestMaxAbsDiff > selfTestLimit {
+		link.Emit(event.Event{Type: event.TypeWarning, Message: fmt.Sprintf(
+			"log-probabilities differ by up to %.3g between generating and training: the model learns from other numbers than it sampled by. A higher precision may help",
+			loaded.SelfTestMaxAbsDiff)})
+	}
 
 	dial, cancel := context.WithTimeoutCause(ctx, dialDeadline, fmt.Errorf("no answer within %s", dialDeadline))
 	defer cancel()

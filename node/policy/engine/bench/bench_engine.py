@@ -133,13 +133,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--part", choices=PARTS, help="one part only, in this process")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--prompt-tokens", type=int, default=GENERATE["prompt_tokens"])
+    parser.add_argument("--new-tokens", type=int, default=GENERATE["new_tokens"])
     arguments = parser.parse_args()
+    GENERATE.update(prompt_tokens=arguments.prompt_tokens, new_tokens=arguments.new_tokens)
     if arguments.part:
         print(json.dumps(run_part(arguments.part, arguments.threads)))
         return
     results = {}
     for part in PARTS:
         command = [sys.executable, os.path.abspath(__file__), "--part", part, "--threads", str(arguments.threads)]
+        command += ["--prompt-tokens", str(arguments.prompt_tokens), "--new-tokens", str(arguments.new_tokens)]
         results[part] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=600).stdout)
     update, engine, predecessor = (results[part] for part in PARTS)
     summary = {
