@@ -15,6 +15,9 @@ import (
 // errPeersChanged interrupts a wait at the barrier when a node has been given up.
 var errPeersChanged = errors.New("the swarm's members changed")
 
+// errBusSilent ends a Publish that got no answer.
+var errBusSilent = errors.New("the message bus does not take the rollouts")
+
 // barrierLimit is how many deadlines a node waits for its quorum before it gives the swarm up for lost.
 const barrierLimit = 10
 
@@ -76,7 +79,7 @@ func (n *Node) gatherFrom(ctx context.Context, round int, peers []string, change
 		case <-ctx.Done():
 		}
 	}()
-	deadline := time.Duration(n.Config.BarrierDeadline * float64(time.Second))
+	deadline := n.deadline()
 	received, err := n.Swarm.Gather(ctx, round, peers, exchange.Barrier{
 		Deadline: max(0, deadline-time.Since(began)),
 		Quorum:   int(math.Ceil(n.Config.BarrierQuorum*float64(len(peers)) - 1e-9)), // 0.55 x 20 is 11, whatever floats say
@@ -88,6 +91,11 @@ func (n *Node) gatherFrom(ctx context.Context, round int, peers []string, change
 	cancel(nil)
 	<-watching
 	return received, err
+}
+
+// deadline is how long a node waits for its peers, or for the bus to take its rollouts.
+func (n *Node) deadline() time.Duration {
+	return time.Duration(n.Config.BarrierDeadline * float64(time.Second))
 }
 
 // lease asks the host to let the node compute and accounts the wait.

@@ -195,7 +195,10 @@ func (n *Node) share(ctx context.Context, round int, groups []group, report *eve
 	}
 	ctx, cancel := n.untilStop(ctx)
 	defer cancel()
-	if err := n.Swarm.Publish(ctx, batch); err != nil {
+	// A message bus that takes nothing for as long as peers are waited for is gone.
+	bounded, expire := context.WithTimeoutCause(ctx, n.deadline(), errBusSilent)
+	defer expire()
+	if err := n.Swarm.Publish(bounded, batch); err != nil {
 		return n.stopped(ctx, fmt.Errorf("share round %d: %w", round, err))
 	}
 	return nil

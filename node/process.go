@@ -271,7 +271,7 @@ func classify(err error) *Failure {
 		return &Failure{event.CauseHostOutOfMemory, fmt.Errorf("%w; nobody of ours killed it: the kernel's out-of-memory killer, or somebody's kill -9", err)}
 	case errors.Is(err, policy.ErrEngineGone), errors.Is(err, policy.ErrProtocol):
 		return &Failure{event.CauseEngine, err}
-	case errors.Is(err, exchange.ErrNoQuorum), errors.Is(err, exchange.ErrClosed):
+	case errors.Is(err, exchange.ErrNoQuorum), errors.Is(err, exchange.ErrClosed), errors.Is(err, errBusSilent):
 		return &Failure{event.CauseExchange, err}
 	}
 	return &Failure{event.CauseUnknown, err}

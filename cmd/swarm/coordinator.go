@@ -47,6 +47,7 @@ func (c *coordinator) train(ctx context.Context, interrupts *interrupts, asJSON 
 		printStart(c)
 		showing.Go(func() { c.show(shown, feed, interactive, interrupts.interrupt) })
 	}
+	showing.Go(func() { watchDisk(shown, c.g.home, c.p, interrupts.fail) })
 	result, err := c.launch(ctx, interrupts.now, feed, lines, logger)
 	c.end(result, err, lines)
 	// All is recorded: from here on Ctrl-C ends the program at once, should stdout's reader hang.
@@ -116,9 +117,12 @@ func (c *coordinator) show(ctx context.Context, feed *terminal.Feed, interactive
 func (c *coordinator) end(result launcher.Result, err error, lines *printer) {
 	state, message := store.RunDone, ""
 	var stopped *signalError
+	var full *diskError
 	switch {
 	case errors.As(err, &stopped):
 		state, message = store.RunStopped, stopped.Error()
+	case errors.As(err, &full):
+		state, message = store.RunStopped, full.Error()
 	case errors.Is(err, launcher.ErrLost) && result.Remaining > 0:
 		state, message = store.RunLost, err.Error()
 	case err != nil:
@@ -185,6 +189,10 @@ func (c *coordinator) verdict(err error) error {
 	var stopped *signalError
 	if errors.As(err, &stopped) {
 		return &silentError{exitSignal + int(stopped.signal)}
+	}
+	var full *diskError
+	if errors.As(err, &full) {
+		return &hintError{full, "free some space, or --home on a larger disk"}
 	}
 	var lost *launcher.LostError
 	if errors.As(err, &lost) && len(lost.GivenUp) > 0 {

@@ -61,6 +61,9 @@ func (i *interrupts) interrupt(s syscall.Signal, immediately bool) {
 	}
 }
 
+// fail stops the run in order for a reason of its own.
+func (i *interrupts) fail(why error) { i.stop(why) }
+
 // close ends the watch: from then on a signal does what it does to any program.
 func (i *interrupts) close() {
 	i.endOnce.Do(func() {

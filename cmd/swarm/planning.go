@@ -77,7 +77,24 @@ func (p *planFlags) resolve(ctx context.Context) (planned, error) {
 	if errors.Is(err, fit.ErrRequest) {
 		return planned{}, &usageError{err, "swarm plan --help"}
 	}
+	if err == nil {
+		out.warnings = append(out.warnings, fewPeers(c, out.plan.Nodes)...)
+	}
 	return out, err
+}
+
+// fewPeers warns when a swarm is too small for the external rollouts a round should train on.
+func fewPeers(c configs.Config, nodes int) []string {
+	pool := (nodes - 1) * c.NumTrainSamples
+	switch {
+	case pool >= c.NumTransplantTrees:
+		return nil
+	case nodes == 1:
+		return []string{fmt.Sprintf("one node has nobody to share with: its rounds train on its own %d rollouts alone, not on %d external ones (num_transplant_trees)",
+			c.NumTrainSamples, c.NumTransplantTrees)}
+	}
+	return []string{fmt.Sprintf("the others of %d nodes share %d rollouts a round: rounds train on no more than those, not on %d external ones (num_transplant_trees)",
+		nodes, pool, c.NumTransplantTrees)}
 }
 
 func oneGPU(list []fit.GPU, index string) ([]fit.GPU, error) {

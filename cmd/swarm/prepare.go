@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/shirou/gopsutil/v4/disk"
-
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
@@ -22,9 +20,6 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/task"
 )
-
-// minFreeDisk is what a run needs beside its checkpoints: database, rollouts, logs.
-const minFreeDisk = 200 << 20
 
 // orphanTerm is what a process that a dead coordinator left behind gets between SIGTERM and SIGKILL.
 const orphanTerm = 3 * time.Second
@@ -109,22 +104,6 @@ func checkTasks(tasks configs.Tasks) error {
 		return err
 	}
 	return &usageError{err, "swarm task list"}
-}
-
-// checkDisk refuses a run whose checkpoints don't fit: each node keeps two and writes a third, of weights and two moments.
-func checkDisk(home string, p planned) error {
-	usage, err := disk.Usage(home)
-	if err != nil {
-		return homeError(home, err)
-	}
-	need := minFreeDisk + 3*12*p.model.Shape.Parameters*int64(p.plan.Nodes)
-	if int64(usage.Free) < need {
-		return &hintError{
-			fmt.Errorf("%s has %s free; %d nodes of %s need %s for checkpoints, rollouts and logs", home, gb(int64(usage.Free)), p.plan.Nodes, p.model.Name, gb(need)),
-			"free some space, or --home on a larger disk",
-		}
-	}
-	return nil
 }
 
 // open opens the database and the message bus under a new run's name.

@@ -247,3 +247,25 @@ func TestTheOthersFinishWithoutALostNode(t *testing.T) {
 	require.Equal(t, event.CauseHostOutOfMemory, after.Nodes[1].Cause)
 	requireNoProcess(t, home)
 }
+
+// A disk that fills up ends the run in order, in one line, instead of stalling nodes that somebody pays for.
+func TestStopsBeforeTheDiskIsFull(t *testing.T) {
+	t.Parallel()
+	home := mount(t, 0, "size=260m")
+	r := start(t, home, "--rounds", "100000", "--checkpoint-every", "10")
+	r.awaitRound("node_1", 3)
+	var disk syscall.Statfs_t
+	require.NoError(t, syscall.Statfs(home, &disk))
+	fill := make([]byte, int64(disk.Bavail)*disk.Bsize-(20<<20)) // leaves 20 MiB, less than the reserve and enough to checkpoint
+	require.NoError(t, os.WriteFile(filepath.Join(home, "fill"), fill, 0o600))
+	require.Equal(t, exitFailed, r.wait(), r.stderr)
+	require.Regexp(t, `(?m)^Error: stopped because the disk is nearly full: \S+ has \d+ MB free\nTry: free some space, or --home on a larger disk$`, r.stderr.String())
+
+	after := status(t, home)
+	require.Equal(t, store.RunStopped, after.State)
+	require.Contains(t, after.Message, "disk is nearly full")
+	for _, n := range after.Nodes {
+		require.Equal(t, string(event.StateStopped), n.State, n.Message)
+	}
+	requireNoProcess(t, home)
+}
