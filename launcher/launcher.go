@@ -110,7 +110,7 @@ type swarm struct {
 func (s *swarm) emit(node string, e event.Event) {
 	e.Run, e.Node = s.spec.Run, node
 	if e.Time == 0 {
-		e.Time = float64(time.Now().UnixMilli()) / 1e3
+		e.Time = event.Now()
 	}
 	s.sinkMu.Lock()
 	defer s.sinkMu.Unlock()

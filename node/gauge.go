@@ -1,12 +1,12 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"os"
-	"strconv"
 	"sync"
 	"time"
+
+	"github.com/shirou/gopsutil/v4/process"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
@@ -56,17 +56,13 @@ func (g *gauge) serve(ctx context.Context) {
 
 // residentBytes is this process's resident memory, 0 where the system doesn't tell.
 func residentBytes() int64 {
-	data, err := os.ReadFile("/proc/self/statm")
+	self, err := process.NewProcess(int32(os.Getpid()))
 	if err != nil {
 		return 0
 	}
-	fields := bytes.Fields(data)
-	if len(fields) < 2 {
-		return 0
-	}
-	pages, err := strconv.ParseInt(string(fields[1]), 10, 64)
+	memory, err := self.MemoryInfo()
 	if err != nil {
 		return 0
 	}
-	return pages * int64(os.Getpagesize())
+	return int64(memory.RSS)
 }

@@ -91,7 +91,7 @@ func (l *Link) Serve() {
 
 // Emit sends an event to the launcher.
 func (l *Link) Emit(e event.Event) {
-	e.Time = float64(time.Now().UnixMicro()) / 1e6
+	e.Time = event.Now()
 	if err := l.out.Write(e); err != nil {
 		l.gone(fmt.Errorf("%w: %w", ErrOrphaned, err))
 	}

@@ -199,7 +199,7 @@ func (n *Node) share(ctx context.Context, round int, groups []group, report *eve
 	bounded, expire := context.WithTimeoutCause(ctx, n.deadline(), errBusSilent)
 	defer expire()
 	if err := n.Swarm.Publish(bounded, batch); err != nil {
-		return n.stopped(ctx, fmt.Errorf("share round %d: %w", round, err))
+		return n.stopped(ctx, err)
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (n *Node) gather(ctx context.Context, round int, report *event.Round) ([]*e
 			continue
 		}
 		if err != nil {
-			return nil, n.stopped(stop, fmt.Errorf("barrier of round %d: %w", round, err))
+			return nil, n.stopped(stop, err)
 		}
 		describePeers(peers, received, report)
 		return received, nil

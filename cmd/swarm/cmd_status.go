@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"time"
 
 	"github.com/shirou/gopsutil/v4/process"
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
@@ -83,7 +83,7 @@ func readStatus(ctx context.Context, reader *store.Reader, name string) (stats.S
 	if err != nil {
 		return stats.Status{}, err
 	}
-	return stats.NewStatus(snapshot, float64(time.Now().UnixMilli())/1e3, coordinatorAlive(ctx, snapshot.Run)), nil
+	return stats.NewStatus(snapshot, event.Now(), coordinatorAlive(ctx, snapshot.Run)), nil
 }
 
 // coordinatorAlive tells whether the process that wrote a run still runs: same host, same pid, same start.

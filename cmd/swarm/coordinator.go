@@ -90,7 +90,7 @@ func (c *coordinator) launch(ctx context.Context, now <-chan struct{}, feed *ter
 			lines.add(e)
 		}
 	}
-	sink(event.Event{Type: event.TypeRunStarted, Run: c.run, Time: unixNow()})
+	sink(event.Event{Type: event.TypeRunStarted, Run: c.run, Time: event.Now()})
 	return launcher.Run(ctx, launcher.Spec{
 		Run: c.run, Exe: exe, Args: args, Starts: c.starts, Plan: c.p.plan, Now: now,
 		Restarts: supervise.Policy{MaxRestarts: c.p.config.MaxRestarts},
@@ -130,7 +130,7 @@ func (c *coordinator) end(result launcher.Result, err error, lines *printer) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	end := event.Event{Type: event.TypeRunEnded, Run: c.run, Time: unixNow(), State: event.State(state), Message: message}
+	end := event.Event{Type: event.TypeRunEnded, Run: c.run, Time: event.Now(), State: event.State(state), Message: message}
 	if err := errors.Join(c.store.Record(ctx, end), c.store.Flush(ctx)); err != nil {
 		c.g.logger.Error("the run's end was not recorded", "error", err)
 	}
@@ -159,7 +159,7 @@ func (c *coordinator) summarise(asJSON bool) error {
 	}
 	summary := stats.NewSummary(status, rounds)
 	if asJSON {
-		return event.NewWriter(c.g.stdout).Write(summaryEvent{Type: event.TypeSummary, Time: unixNow(), Summary: summary})
+		return event.NewWriter(c.g.stdout).Write(summaryEvent{Type: event.TypeSummary, Time: event.Now(), Summary: summary})
 	}
 	return terminal.Summary(c.g.stdout, summary, terminal.Place{Database: c.g.database(), Folder: c.dir, Next: c.next()})
 }
@@ -225,5 +225,3 @@ func isTerminal(v any) bool {
 	file, ok := v.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
-
-func unixNow() float64 { return float64(time.Now().UnixMilli()) / 1e3 }

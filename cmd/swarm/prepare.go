@@ -190,7 +190,7 @@ func (c *coordinator) record(config json.RawMessage) error {
 		Run: c.run, Experiment: cfg.Experiment, Preset: cfg.Preset, Model: cfg.Model, Device: c.p.plan.Device, Seed: cfg.Seed,
 		Rounds: cfg.Rounds, Nodes: c.p.plan.Nodes, NodeIDs: c.nodeIDs, NumTrainSamples: cfg.NumTrainSamples,
 		NumTransplantTrees: cfg.NumTransplantTrees, NumGenerations: cfg.NumGenerations, Config: config, Plan: plan, Versions: versions,
-		Host: host, PID: os.Getpid(), PIDStarted: started, Started: unixNow(),
+		Host: host, PID: os.Getpid(), PIDStarted: started, Started: event.Now(),
 	})
 	c.begun = err == nil
 	return err

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"time"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
@@ -35,7 +34,7 @@ func newPrinter(out io.Writer) *printer {
 // add queues an event. It is called from one goroutine at a time and does not block.
 func (p *printer) add(e event.Event) {
 	if p.skipped > 0 {
-		warning := event.Event{Type: event.TypeWarning, Run: e.Run, Time: float64(time.Now().UnixMilli()) / 1e3,
+		warning := event.Event{Type: event.TypeWarning, Run: e.Run, Time: event.Now(),
 			Message: fmt.Sprintf("%d events left out: stdout's reader is too slow", p.skipped)}
 		select {
 		case p.queue <- warning:

@@ -53,7 +53,7 @@ func (c *Child) readEvents(stdout io.Reader) {
 		if warnings == maxWarnings {
 			message += " (further ones of this process are not shown)"
 		}
-		c.onEvent(event.Event{Type: event.TypeWarning, Time: now(), Message: message})
+		c.onEvent(event.Event{Type: event.TypeWarning, Time: event.Now(), Message: message})
 	}
 	for {
 		var e event.Event
@@ -67,7 +67,7 @@ func (c *Child) readEvents(stdout io.Reader) {
 			warn("ignored an event of type %s without its content", e.Type)
 		case err == nil:
 			if e.Time == 0 {
-				e.Time = now()
+				e.Time = event.Now()
 			}
 			c.note(e)
 			c.onEvent(e)
@@ -108,5 +108,3 @@ func (c *Child) note(e event.Event) {
 		c.exit.Failure = &e
 	}
 }
-
-func now() float64 { return float64(time.Now().UnixMilli()) / 1e3 }

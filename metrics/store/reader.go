@@ -54,9 +54,6 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 // Close closes the database.
 func (r *Reader) Close() error { return explain(r.path, r.db.Close()) }
 
-// Path returns the database's absolute path.
-func (r *Reader) Path() string { return r.path }
-
 // query runs q and hands each row to scan.
 func query(ctx context.Context, db rowsQuerier, scan func(*sql.Rows) error, q string, args ...any) error {
 	rows, err := db.QueryContext(ctx, q, args...)

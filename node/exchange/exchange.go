@@ -65,7 +65,7 @@ var (
 type Exchange interface {
 	// Publish shares a batch durably within the exchange: when it returns nil, every peer's Gather of that round will
 	// see it. It is idempotent by (node, round): the first batch published counts, repeats change nothing. It
-	// retries a lost connection until ctx ends. It returns ErrInvalid for a batch above the bounds.
+	// retries a lost connection until ctx ends. Its errors, as Gather's, name the operation and the round. It returns ErrInvalid for a batch above the bounds.
 	Publish(ctx context.Context, batch Batch) error
 
 	// Gather returns the batches of the given peers for a round, in the order of peers, a nil entry for one that has not

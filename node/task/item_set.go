@@ -163,13 +163,8 @@ func (s *Set) Score(item Item, completion string) float64 {
 		return 0
 	}
 	answer := ExtractAnswer(completion)
-	var m struct {
-		Dataset string `json:"source_dataset"`
-	}
-	if err := readMetadata(item, &m); err == nil {
-		if task := s.scorers[m.Dataset]; task != nil {
-			return task.Score(item, answer)
-		}
+	if task := s.scorers[item.Task()]; task != nil {
+		return task.Score(item, answer)
 	}
 	switch {
 	case answer == nil || item.Answer == nil || *item.Answer == "":

@@ -41,7 +41,7 @@ func (i Item) Task() string {
 	var meta struct {
 		Source string `json:"source_dataset"`
 	}
-	if json.Unmarshal(i.Metadata, &meta) != nil {
+	if readMetadata(i, &meta) != nil {
 		return ""
 	}
 	return meta.Source

@@ -36,7 +36,7 @@ func (b *Bus) Gather(ctx context.Context, round int, peers []string, barrier exc
 	}
 	defer func() { _ = hints.Unsubscribe() }() // fails only where the connection is gone, and the subscription with it
 	if err := g.wait(ctx, start); err != nil {
-		return nil, fmt.Errorf("gather: %w", err)
+		return nil, fmt.Errorf("gather round %d: %w", round, err)
 	}
 	return g.collector.Batches(), nil
 }
