@@ -47,6 +47,14 @@ type Config struct {
 	MicroBatch            int     `mapstructure:"micro_batch" yaml:"micro_batch" json:"micro_batch"`       // sequences a forward pass; 0: the whole batch
 	GradientCheckpointing bool    `mapstructure:"gradient_checkpointing" yaml:"gradient_checkpointing" json:"gradient_checkpointing"`
 
+	// Memory (guides 0 and 1). None of these changes what is learnt, only what it takes.
+	GradientAccumulationSteps int  `mapstructure:"gradient_accumulation_steps" yaml:"gradient_accumulation_steps" json:"gradient_accumulation_steps"` // least micro-batches an update
+	AutoBatchSize             bool `mapstructure:"auto_batch_size" yaml:"auto_batch_size" json:"auto_batch_size"`                                     // micro_batch is a limit; a node takes less where its memory budget asks for it
+	OptimizerOffload          bool `mapstructure:"optimizer_offload" yaml:"optimizer_offload" json:"optimizer_offload"`                               // Adam's moments wait on the host
+	ParamOffload              bool `mapstructure:"param_offload" yaml:"param_offload" json:"param_offload"`                                           // weights, too, while the node has no lease
+	ClearCacheEveryNRounds    int  `mapstructure:"clear_cache_every_n_rounds" yaml:"clear_cache_every_n_rounds" json:"clear_cache_every_n_rounds"`    // 0: never
+	CUDAGraphs                bool `mapstructure:"cuda_graphs" yaml:"cuda_graphs" json:"cuda_graphs"`                                                 // decode in CUDA graphs, on CUDA
+
 	// The swarm.
 	Sync            string  `mapstructure:"sync" yaml:"sync" json:"sync"`                                     // barrier
 	BarrierDeadline float64 `mapstructure:"barrier_deadline" yaml:"barrier_deadline" json:"barrier_deadline"` // seconds a node waits for its peers' rollouts
@@ -54,7 +62,10 @@ type Config struct {
 	CheckpointEvery int     `mapstructure:"checkpoint_every" yaml:"checkpoint_every" json:"checkpoint_every"` // rounds
 
 	// The host.
-	MaxRestarts int `mapstructure:"max_restarts" yaml:"max_restarts" json:"max_restarts"` // of one node before it is given up
+	Share       string `mapstructure:"share" yaml:"share" json:"share"`                         // auto, static, lease, mps: how nodes share a GPU
+	GPUsPerNode int    `mapstructure:"gpus_per_node" yaml:"gpus_per_node" json:"gpus_per_node"` // data-parallel ranks of one node
+	CPUFallback bool   `mapstructure:"cpu_fallback" yaml:"cpu_fallback" json:"cpu_fallback"`    // a node that no GPU can hold may train on the CPU
+	MaxRestarts int    `mapstructure:"max_restarts" yaml:"max_restarts" json:"max_restarts"`    // of one node before it is given up
 }
 
 // Tasks says where questions come from: a task set of the program's, or a file of items.

@@ -42,11 +42,18 @@ func Default() Config {
 		ScaleRewards:  "group", // GRPO's division by the group's standard deviation
 		LossType:      "bnpo",  // the mean over the batch's completion tokens
 
+		GradientAccumulationSteps: 1,
+		AutoBatchSize:             true,
+		ClearCacheEveryNRounds:    10, // guide 0's
+		CUDAGraphs:                true,
+
 		Sync:            "barrier",
 		BarrierDeadline: 300,
 		BarrierQuorum:   0.5,
 		CheckpointEvery: 10,
 
+		Share:       "auto",
+		GPUsPerNode: 1,
 		MaxRestarts: 5,
 	}
 }

@@ -89,10 +89,14 @@ func checks(c Config) []check {
 		oneOf("scale_rewards", c.ScaleRewards, []string{"group", "none"}),
 		oneOf("loss_type", c.LossType, []string{"bnpo", "grpo", "dr_grpo"}),
 		whole("micro_batch", int64(c.MicroBatch), 0, 1<<20),
+		whole("gradient_accumulation_steps", int64(c.GradientAccumulationSteps), 1, 1<<20),
+		whole("clear_cache_every_n_rounds", int64(c.ClearCacheEveryNRounds), 0, 10_000_000),
 		oneOf("sync", c.Sync, []string{"barrier"}),
 		real("barrier_deadline", c.BarrierDeadline, 0, 86_400, false, true),
 		real("barrier_quorum", c.BarrierQuorum, 0, 1, false, true),
 		whole("checkpoint_every", int64(c.CheckpointEvery), 1, 10_000_000),
+		oneOf("share", c.Share, []string{"auto", "static", "lease", "mps"}),
+		whole("gpus_per_node", int64(c.GPUsPerNode), 1, 64),
 		whole("max_restarts", int64(c.MaxRestarts), 0, 1_000_000),
 	}
 }

@@ -17,19 +17,43 @@ type Plan struct {
 	Slots      int `json:"slots"`       // nodes that may compute at once
 	Threads    int `json:"threads"`     // of one engine
 	MicroBatch int `json:"micro_batch"` // sequences a forward pass must not exceed; 0: the whole batch fits
+
+	Rooms     []Room      `json:"rooms"`     // what the nodes share: one a GPU that is used, or one for the host on a CPU
+	Breakdown []Component `json:"breakdown"` // of one node's memory
+	Changes   []string    `json:"changes"`   // for a person: what would change the number of nodes
+}
+
+// Room is a GPU, or the host, as its nodes share it.
+type Room struct {
+	GPU         *int  `json:"gpu"`          // GPU.Index; null on a CPU
+	Nodes       int   `json:"nodes"`        // placed here
+	LeaseBytes  int64 `json:"lease_bytes"`  // for the phases of those that compute at one time; 0: no limit
+	Slots       int   `json:"slots"`        // that may compute at one time; 0: no limit
+	OthersBytes int64 `json:"others_bytes"` // in use by somebody else when this was planned
+}
+
+// Component is one item of a node's memory.
+type Component struct {
+	Name  string `json:"name"`
+	Phase string `json:"phase"` // resident, generate, update
+	Bytes int64  `json:"bytes"`
+	Note  string `json:"note"` // the formula, or where the figure is from
 }
 
 // Footprint is one node's memory in bytes: of the GPU, or of the host on a CPU.
 type Footprint struct {
 	Resident  int64 `json:"resident_bytes"`  // context or interpreter, weights, gradients, Adam
-	Transient int64 `json:"transient_bytes"` // activations, KV cache and logits of the running phase
-	Budget    int64 `json:"budget_bytes"`    // what a node may take at most
+	Transient int64 `json:"transient_bytes"` // activations, KV cache and logits of the running phase: the larger of the next two
+	Generate  int64 `json:"generate_bytes"`
+	Update    int64 `json:"update_bytes"`
+	Budget    int64 `json:"budget_bytes"` // what a node may take at most
 }
 
 // Placement puts one node on a GPU.
 type Placement struct {
-	Node string `json:"node"` // node_0 ...
-	GPU  *int   `json:"gpu"`  // GPU.Index; null on a CPU
+	Node string `json:"node"`           // node_0 ...
+	GPU  *int   `json:"gpu"`            // GPU.Index; null on a CPU
+	GPUs []int  `json:"gpus,omitempty"` // all of them, where a node has several; GPU is the first
 }
 
 // NodeName is the id of the node with an index from 0.

@@ -4,7 +4,7 @@
 package event
 
 // Protocol is the version of the launcher-node protocol; a node refuses another one.
-const Protocol = 1
+const Protocol = 2
 
 // Type names what an Event carries.
 type Type string
@@ -12,19 +12,21 @@ type Type string
 // Types of events. A node sends state, round, memory, lease, release, checkpoint, warning and failure; the launcher adds
 // spawn, exit, restart, giveup, device and the run's own.
 const (
-	TypeState      Type = "state"      // State set: what the node is doing now
-	TypeLoaded     Type = "loaded"     // Loaded set: the model is in memory; the next node may start loading
-	TypeRound      Type = "round"      // Round set: a round is done
-	TypeMemory     Type = "memory"     // Memory set
-	TypeLease      Type = "lease"      // Lease set: the node asks to compute
-	TypeRelease    Type = "release"    // Lease set: the node has computed
-	TypeCheckpoint Type = "checkpoint" // Checkpoint set
-	TypeWarning    Type = "warning"    // Message set
-	TypeFailure    Type = "failure"    // Cause and Message set: the node is about to exit
-	TypeSpawn      Type = "spawn"      // PID set: a node's process was started
-	TypeExit       Type = "exit"       // Cause, Message, ExitCode set: a node's process ended
-	TypeRestart    Type = "restart"    // Message, Seconds set: it will be started again after Seconds
-	TypeGiveUp     Type = "giveup"     // Cause, Message set: it will not
+	TypeState      Type = "state"       // State set: what the node is doing now
+	TypeLoaded     Type = "loaded"      // Loaded set: the model is in memory; the next node may start loading
+	TypeRound      Type = "round"       // Round set: a round is done
+	TypeMemory     Type = "memory"      // Memory set
+	TypeLease      Type = "lease"       // Lease set: the node asks to compute
+	TypeRelease    Type = "release"     // Lease set: the node has computed
+	TypeCheckpoint Type = "checkpoint"  // Checkpoint set
+	TypeMemoryStep Type = "memory_step" // MemoryStep set: memory ran out, and what was done about it
+	TypeDevice     Type = "device"      // Device set: a GPU as its driver sees it
+	TypeWarning    Type = "warning"     // Message set
+	TypeFailure    Type = "failure"     // Cause and Message set: the node is about to exit
+	TypeSpawn      Type = "spawn"       // PID set: a node's process was started
+	TypeExit       Type = "exit"        // Cause, Message, ExitCode set: a node's process ended
+	TypeRestart    Type = "restart"     // Message, Seconds set: it will be started again after Seconds
+	TypeGiveUp     Type = "giveup"      // Cause, Message set: it will not
 	TypeRunStarted Type = "run_started"
 	TypeRunEnded   Type = "run_ended" // State and Message: the run's final state
 	TypeSummary    Type = "summary"   // last event of `up -o json`
@@ -81,6 +83,8 @@ type Event struct {
 	Memory     *Memory     `json:"memory,omitempty"`
 	Lease      *Lease      `json:"lease,omitempty"`
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
+	MemoryStep *MemoryStep `json:"memory_step,omitempty"`
+	Device     *Device     `json:"device,omitempty"`
 
 	Message  string  `json:"message,omitempty"`
 	Cause    string  `json:"cause,omitempty"`
@@ -165,6 +169,62 @@ type Memory struct {
 	PeakRSSBytes    int64 `json:"peak_rss_bytes"` // highest seen by the engine since its start, plus the node process
 	DeviceBytes     int64 `json:"device_bytes"`   // allocator's reserved bytes
 	DevicePeakBytes int64 `json:"device_peak_bytes"`
+
+	// On a GPU of its allocator, on a CPU of the engine's process without the interpreter. Zero until measured.
+	ResidentBytes int64 `json:"resident_bytes"` // between phases
+	GenerateBytes int64 `json:"generate_bytes"` // highest of a generate phase, beyond resident
+	UpdateBytes   int64 `json:"update_bytes"`   // highest of an update phase, beyond resident
+	MicroBatch    int   `json:"micro_batch"`    // sequences of a forward pass in that update
+	BudgetBytes   int64 `json:"budget_bytes"`   // what the node may take; 0: no budget
+}
+
+// MemoryStep is one step of the ladder on which a node climbs down when memory runs out (DESIGN §7).
+type MemoryStep struct {
+	Round      int    `json:"round"`
+	Phase      string `json:"phase"`                 // load, generate, update
+	Cause      string `json:"cause"`                 // one of Memory*
+	Action     string `json:"action"`                // one of Action*
+	MicroBatch int    `json:"micro_batch,omitempty"` // after the action
+
+	RequestedBytes int64 `json:"requested_bytes"` // what could not be had; 0: unknown
+	UsedBytes      int64 `json:"used_bytes"`      // by this node
+	CapBytes       int64 `json:"cap_bytes"`       // this node's, 0: none
+	FreeBytes      int64 `json:"free_bytes"`      // of the device or the host
+	TotalBytes     int64 `json:"total_bytes"`
+}
+
+// Causes of a MemoryStep.
+const (
+	MemoryOwnCap    = "own_cap"     // the node reached its own budget; the device has room
+	MemoryGPU       = "gpu_memory"  // the device is full of this swarm's nodes
+	MemoryNeighbour = "neighbour"   // somebody took more of the device than was planned for
+	MemoryHost      = "host_memory" // host memory or a limit on it
+)
+
+// Actions of a MemoryStep, in the order they are tried.
+const (
+	ActionClearCache       = "clear_cache"       // free cached blocks and try again
+	ActionHalveMicroBatch  = "halve_micro_batch" // half the sequences at a time, twice the passes: the same update
+	ActionCheckpointing    = "gradient_checkpointing"
+	ActionOptimizerOffload = "optimizer_offload"
+	ActionParamOffload     = "param_offload"
+	ActionRestartEngine    = "restart_engine"
+	ActionShed             = "shed" // the node leaves the swarm; the others share its budget
+	ActionCPU              = "cpu"  // the node goes on, on the CPU
+)
+
+// Device is a GPU now. What a driver doesn't tell is -1.
+type Device struct {
+	Index              int     `json:"index"`
+	UUID               string  `json:"uuid"`
+	Name               string  `json:"name"`
+	MemoryTotalBytes   int64   `json:"memory_total_bytes"`
+	MemoryUsedBytes    int64   `json:"memory_used_bytes"`
+	UnattributedBytes  int64   `json:"unattributed_bytes"` // used, by none of the run's nodes
+	Utilization        float64 `json:"utilization"`        // ratio
+	PowerWatts         float64 `json:"power_watts"`
+	PowerLimitWatts    float64 `json:"power_limit_watts"`
+	TemperatureCelsius float64 `json:"temperature_celsius"`
 }
 
 // Lease is a request to compute, its grant or its end.
@@ -190,6 +250,8 @@ type Command struct {
 	Start *Start      `json:"start,omitempty"`
 	Lease *Lease      `json:"lease,omitempty"`
 	Peers []string    `json:"peers,omitempty"`
+
+	BudgetBytes int64 `json:"budget_bytes,omitempty"`
 }
 
 // CommandType names a Command.
@@ -197,30 +259,41 @@ type CommandType string
 
 // Commands.
 const (
-	CommandStart CommandType = "start" // first line: everything the node needs
-	CommandGrant CommandType = "grant" // Lease set: compute
-	CommandPeers CommandType = "peers" // Peers set: who is still in the swarm; the others have been given up
-	CommandStop  CommandType = "stop"  // finish the current step, checkpoint, exit 0
+	CommandStart  CommandType = "start"  // first line: everything the node needs
+	CommandGrant  CommandType = "grant"  // Lease set: compute
+	CommandBudget CommandType = "budget" // BudgetBytes set: the node's new device memory budget
+	CommandPeers  CommandType = "peers"  // Peers set: who is still in the swarm; the others have been given up
+	CommandStop   CommandType = "stop"   // finish the current step, checkpoint, exit 0
 )
 
 // Start is a node's whole assignment. Secrets travel here, never in argv.
 type Start struct {
-	Protocol    int      `json:"protocol"`
-	Run         string   `json:"run"`
-	Node        string   `json:"node"`   // node_0 ...
-	Index       int      `json:"index"`  // 0 ...
-	Peers       []string `json:"peers"`  // every node of the swarm, itself included
-	Dir         string   `json:"dir"`    // the node's folder: checkpoints
-	Config      []byte   `json:"config"` // configs.Config as JSON
-	Python      string   `json:"python"`
-	EngineDir   string   `json:"engine_dir"` // holds the engine package
-	Tokenizer   string   `json:"tokenizer"`  // bytes, gpt2
-	ModelDir    string   `json:"model_dir"`
-	Device      string   `json:"device"` // cpu, cuda:0
-	Threads     int      `json:"threads"`
-	BudgetBytes int64    `json:"budget_bytes"` // device memory, 0: none
-	Exchange    Exchange `json:"exchange"`
-	Leased      bool     `json:"leased"` // ask for a lease before computing
+	Protocol    int       `json:"protocol"`
+	Run         string    `json:"run"`
+	Node        string    `json:"node"`   // node_0 ...
+	Index       int       `json:"index"`  // 0 ...
+	Peers       []string  `json:"peers"`  // every node of the swarm, itself included
+	Dir         string    `json:"dir"`    // the node's folder: checkpoints
+	Config      []byte    `json:"config"` // configs.Config as JSON
+	Python      string    `json:"python"`
+	EngineDir   string    `json:"engine_dir"` // holds the engine package
+	Tokenizer   string    `json:"tokenizer"`  // bytes, gpt2
+	ModelDir    string    `json:"model_dir"`
+	Device      string    `json:"device"` // cpu, cuda:0
+	Threads     int       `json:"threads"`
+	BudgetBytes int64     `json:"budget_bytes"` // device memory, 0: none
+	OthersBytes int64     `json:"others_bytes"` // device memory that the plan leaves to the other nodes and to what ran there before
+	Transient   Transient `json:"transient"`    // what the plan expects of the phases
+	Ranks       int       `json:"ranks"`        // data-parallel ranks, cuda:0 and up; 0 is 1
+	TrimAfter   bool      `json:"trim_after"`   // give cached memory back at the end of every lease
+	Exchange    Exchange  `json:"exchange"`
+	Leased      bool      `json:"leased"` // ask for a lease before computing
+}
+
+// Transient is what the phases take beyond a node's resident memory, in bytes: the weights of its leases until it has measured them.
+type Transient struct {
+	GenerateBytes int64 `json:"generate_bytes"`
+	UpdateBytes   int64 `json:"update_bytes"`
 }
 
 // Exchange says how to reach the swarm.

@@ -34,6 +34,11 @@ func (e *Engine) Restore(ctx context.Context, p RestoreParams) (RestoreResult, e
 	return call[RestoreResult](ctx, e, "restore", p)
 }
 
+// Configure changes memory settings of the loaded model.
+func (e *Engine) Configure(ctx context.Context, p ConfigureParams) (Memory, error) {
+	return call[Memory](ctx, e, "configure", p)
+}
+
 // Memory tells what the engine's process holds.
 func (e *Engine) Memory(ctx context.Context) (Memory, error) {
 	return call[Memory](ctx, e, "memory", nil)

@@ -7,7 +7,7 @@ import "encoding/json"
 // ids, seeds and sizes are integers below 2^53; bytes are bytes, times are seconds.
 
 // ProtocolVersion is the version both sides must name in hello.
-const ProtocolVersion = 1
+const ProtocolVersion = 2
 
 // MaxLine bounds one message in bytes (an update of 64 sequences of 1024 tokens takes about 0.5 MB).
 const MaxLine = 64 << 20
@@ -15,7 +15,7 @@ const MaxLine = 64 << 20
 // Request is the envelope of every call; Params is one of the *Params types below.
 type Request struct {
 	ID     int64  `json:"id"`
-	Call   string `json:"call"` // hello load generate update logprobs save restore memory trim exit
+	Call   string `json:"call"` // hello load generate update logprobs save restore configure memory trim exit
 	Params any    `json:"params,omitempty"`
 }
 
@@ -41,6 +41,18 @@ const (
 type Error struct {
 	Kind    string `json:"kind"`
 	Message string `json:"message"`
+	// Shortage is set with KindOutOfMemory.
+	Shortage *Shortage `json:"shortage,omitempty"`
+}
+
+// Shortage says how memory ran out, in bytes; what isn't known is 0.
+type Shortage struct {
+	Where          string `json:"where"`           // "device", "host"
+	RequestedBytes int64  `json:"requested_bytes"` // the allocation that failed
+	UsedBytes      int64  `json:"used_bytes"`      // device: reserved by this engine's allocator; host: resident
+	CapBytes       int64  `json:"cap_bytes"`       // device: MemoryCapBytes; host: the tightest of RLIMIT_AS and the cgroup's limit; 0 none
+	FreeBytes      int64  `json:"free_bytes"`      // of the device as the driver says; of the host
+	TotalBytes     int64  `json:"total_bytes"`
 }
 
 func (e *Error) Error() string { return "engine: " + e.Message }
@@ -74,9 +86,15 @@ type LoadParams struct {
 	AdamBeta1             float64 `json:"adam_beta1"`
 	AdamBeta2             float64 `json:"adam_beta2"`
 	AdamEpsilon           float64 `json:"adam_epsilon"`
-	WeightDecay           float64 `json:"weight_decay"`     // decoupled (AdamW); 0 is Adam
-	MemoryCapBytes        int64   `json:"memory_cap_bytes"` // CUDA allocator cap, 0 none
-	SelfTest              bool    `json:"self_test"`        // compare log-probabilities of the generate and the update path
+	WeightDecay           float64 `json:"weight_decay"`      // decoupled (AdamW); 0 is Adam
+	MemoryCapBytes        int64   `json:"memory_cap_bytes"`  // CUDA allocator cap, 0 none
+	SelfTest              bool    `json:"self_test"`         // compare log-probabilities of the generate and the update path
+	OptimizerOffload      bool    `json:"optimizer_offload"` // Adam's moments live on the host, in pieces on the device during the step
+	ParamOffload          bool    `json:"param_offload"`     // trim moves the weights to the host; the next call that needs them brings them back
+	CUDAGraphs            bool    `json:"cuda_graphs"`       // decode in CUDA graphs, on CUDA
+	// Ranks > 1 are data-parallel processes of this engine, on cuda:0 … cuda:Ranks-1 (nccl) or all on the CPU (gloo). They share
+	// the work of generate and update; results are those of one rank.
+	Ranks int `json:"ranks,omitempty"`
 }
 
 // LoadResult describes the loaded model.
@@ -101,6 +119,7 @@ type GenerateParams struct {
 	TopP           float64 `json:"top_p"`           // 1 off
 	EOSTokenID     int     `json:"eos_token_id"`    // -1: none
 	Seed           int64   `json:"seed"`            // the completions are a function of weights, prompts, options and Seed
+	MicroBatch     int     `json:"micro_batch"`     // most completions decoded at a time, 0: all; changes memory, not what is drawn
 }
 
 // GenerateResult holds P·G completions, generation g of prompt p at index p·G+g.
@@ -205,6 +224,15 @@ type RestoreResult struct {
 	Step       int64             `json:"step"` // Adam's
 }
 
+// ConfigureParams changes memory settings of a loaded model; what is nil stays. It changes no result.
+type ConfigureParams struct {
+	GradientCheckpointing *bool  `json:"gradient_checkpointing,omitempty"`
+	OptimizerOffload      *bool  `json:"optimizer_offload,omitempty"`
+	ParamOffload          *bool  `json:"param_offload,omitempty"`
+	CUDAGraphs            *bool  `json:"cuda_graphs,omitempty"`
+	MemoryCapBytes        *int64 `json:"memory_cap_bytes,omitempty"`
+}
+
 // Memory is what the engine's process holds. Device fields are zero on CPU.
 type Memory struct {
 	RSSBytes             int64 `json:"rss_bytes"`
@@ -212,4 +240,10 @@ type Memory struct {
 	DeviceAllocatedBytes int64 `json:"device_allocated_bytes"`
 	DeviceReservedBytes  int64 `json:"device_reserved_bytes"`
 	DevicePeakBytes      int64 `json:"device_peak_bytes"` // peak of reserved since load
+	DeviceFreeBytes      int64 `json:"device_free_bytes"` // of the whole device, as its driver says
+	DeviceTotalBytes     int64 `json:"device_total_bytes"`
+
+	// Of the load, generate or update that this answers (0 in other answers): allocated on a device, resident on a CPU.
+	CallBeginBytes int64 `json:"call_begin_bytes"`
+	CallPeakBytes  int64 `json:"call_peak_bytes"`
 }

@@ -23,15 +23,16 @@ func requests() []policy.Request {
 		{Prompt: 1, Completion: []int{1, 2, 256}, Advantage: -0.5, OldLogprobs: []float64{-1.5, -2, -1e-7}},
 		{Prompt: 0, Completion: []int{3}},
 	}
+	yes, no, limit := true, false, int64(8<<30)
 	calls := []policy.Request{
 		{Call: "hello", Params: policy.HelloParams{Protocol: policy.ProtocolVersion}},
 		{Call: "load", Params: policy.LoadParams{
 			ModelDir: "/models/<tiny> & \"é\"", RandomInit: true, Seed: 1<<53 - 1, Device: "cuda:1", Precision: "bf16", Threads: 2,
 			GradientCheckpointing: true, AdamBeta1: 0.85, AdamBeta2: 0.98, AdamEpsilon: 1e-7, WeightDecay: 0.01,
-			MemoryCapBytes: 15 << 30, SelfTest: true,
+			MemoryCapBytes: 15 << 30, SelfTest: true, OptimizerOffload: true, ParamOffload: true, CUDAGraphs: true, Ranks: 2,
 		}},
 		{Call: "generate", Params: policy.GenerateParams{
-			Prompts: prompts, NumGenerations: 8, MaxNewTokens: 48, Temperature: 0.9, TopK: 50, TopP: 0.95, EOSTokenID: 256, Seed: 12345,
+			Prompts: prompts, NumGenerations: 8, MaxNewTokens: 48, Temperature: 0.9, TopK: 50, TopP: 0.95, EOSTokenID: 256, Seed: 12345, MicroBatch: 12,
 		}},
 		{Call: "update", Params: policy.UpdateParams{
 			Prompts: prompts, Sequences: sequences, LearningRate: 1e-5, Temperature: 0.9, Epsilon: 0.2, EpsilonHigh: 0.28, Beta: 0.04,
@@ -42,6 +43,9 @@ func requests() []policy.Request {
 			Path: "/runs/a/checkpoint-00000010.safetensors", Format: "huggingface", DType: "float16", Metadata: map[string]string{"round": "10"},
 		}},
 		{Call: "restore", Params: policy.RestoreParams{Path: "/runs/a/checkpoint-00000010.safetensors", SHA256: strings.Repeat("0f", 32)}},
+		{Call: "configure", Params: policy.ConfigureParams{
+			GradientCheckpointing: &yes, OptimizerOffload: &no, ParamOffload: &yes, CUDAGraphs: &no, MemoryCapBytes: &limit,
+		}},
 		{Call: "memory"},
 		{Call: "trim"},
 		{Call: "exit"},
@@ -74,7 +78,7 @@ func TestAnswerVectors(t *testing.T) {
 	results := map[string]any{
 		"hello": &policy.HelloResult{}, "load": &policy.LoadResult{}, "generate": &policy.GenerateResult{}, "update": &policy.UpdateResult{},
 		"logprobs": &policy.LogprobsResult{}, "save": &policy.SaveResult{}, "restore": &policy.RestoreResult{},
-		"memory": &policy.Memory{}, "trim": &policy.Memory{}, "exit": &struct{}{},
+		"configure": &policy.Memory{}, "memory": &policy.Memory{}, "trim": &policy.Memory{}, "exit": &struct{}{},
 	}
 	data, err := os.ReadFile("testdata/answers.jsonl")
 	require.NoError(t, err)
@@ -85,7 +89,9 @@ func TestAnswerVectors(t *testing.T) {
 		var response policy.Response
 		require.NoError(t, json.Unmarshal([]byte(line), &response))
 		if i >= len(calls) {
-			require.Equal(t, &policy.Error{Kind: policy.KindOutOfMemory, Message: "CUDA out of memory"}, response.Error)
+			require.Equal(t, &policy.Error{Kind: policy.KindOutOfMemory, Message: "CUDA out of memory", Shortage: &policy.Shortage{
+				Where: "device", RequestedBytes: 20 << 20, UsedBytes: 6 << 30, CapBytes: 65e8, FreeBytes: 1 << 30, TotalBytes: 80 << 30,
+			}}, response.Error)
 			require.Nil(t, response.Result)
 			continue
 		}

@@ -17,7 +17,7 @@ from typing import List
 
 import torch
 
-from .model import causal_attention, causal_mask, merge_heads, split_heads
+from .model import by_row, causal_attention, causal_mask, merge_heads
 
 # Rows that have ended are dropped when this share of the batch or less is left to decode.
 COMPACT_BELOW = 0.75
@@ -152,15 +152,15 @@ class Decoder:
 
     def prefill(self):
         """Runs the prompts, right-padded; returns the logits of their last tokens, one copy a completion: [R, V]."""
-        model, heads = self.model, self.model.config.heads
+        model = self.model
         count, longest = len(self.prompts), max(map(len, self.prompts))
         ids = torch.tensor([p + [0] * (longest - len(p)) for p in self.prompts], device=model.device)
         positions = torch.arange(longest, device=model.device).repeat(count)
         x = model.embed(ids.view(-1), positions)
         mask = causal_mask(longest, x)
 
-        def attend(qkv):
-            q, k, v = split_heads(qkv, count, heads)
+        def attend(q, k, v):
+            q, k, v = by_row(q, count), by_row(k, count), by_row(v, count)
             self.prompt_keys.append(k.transpose(2, 3).contiguous())
             self.prompt_values.append(v.contiguous())
             return merge_heads(causal_attention(q, k, v, mask))
@@ -184,17 +184,15 @@ class Decoder:
         # A filler row may be past its own end; its result is thrown away, its position must exist.
         x = model.embed(token, self.position.clamp(max=model.config.context_length - 1))
         for index, layer in enumerate(model.layers):
-            x = model.block(layer, x, lambda qkv: self._attend(index, qkv))
+            x = model.block(layer, x, lambda q, k, v: self._attend(index, q, k, v))
         self.position = self.position + 1
         self.decoded += 1
         return model.norm(x) @ model.embedding.t()
 
-    def _attend(self, index, qkv):
-        """qkv [R, 3d] of one new token a row -> [R, d]; stores its key and value."""
-        heads = self.model.config.heads
-        rows, now = qkv.shape[0], self.decoded + 1
-        size = qkv.shape[1] // 3 // heads
-        q, k, v = qkv.view(rows, 3, heads, size).unbind(1)
+    def _attend(self, index, q, k, v):
+        """Query, key and value [R, H, h] of one new token a row -> [R, d]; stores key and value."""
+        rows, heads, size = q.shape
+        now = self.decoded + 1
         keys, values = self.keys[index], self.values[index]
         keys[self.decoded], values[self.decoded] = k, v
         q = q * size**-0.5

@@ -18,6 +18,10 @@ def status(device=None):
         "device_allocated_bytes": 0,
         "device_reserved_bytes": 0,
         "device_peak_bytes": 0,
+        "device_free_bytes": 0,
+        "device_total_bytes": 0,
+        "call_begin_bytes": 0,
+        "call_peak_bytes": 0,
     }
     if device is not None and device.type == "cuda":
         numbers["device_allocated_bytes"] = torch.cuda.memory_allocated(device)

@@ -192,10 +192,14 @@ class GPT2:
         return F.embedding(ids, self.embedding) + F.embedding(positions, self.positions)
 
     def block(self, layer, x, attend):
-        """One transformer block on the residual stream x [N, d]; attend maps q, k, v together [N, 3d] to [N, d]."""
+        """One transformer block on the residual stream x [N, d].
+
+        attend takes queries, keys and values, each [N, H, h], and returns [N, d].
+        """
         config = self.config
         y = F.layer_norm(x, (config.width,), layer.norm1_weight, layer.norm1_bias, config.norm_epsilon)
-        y = attend(torch.addmm(layer.qkv_bias, y, layer.qkv_weight))
+        qkv = torch.addmm(layer.qkv_bias, y, layer.qkv_weight)
+        y = attend(*qkv.view(len(x), 3, config.heads, -1).unbind(1))
         x = x + torch.addmm(layer.attention_bias, y, layer.attention_weight)
         y = F.layer_norm(x, (config.width,), layer.norm2_weight, layer.norm2_bias, config.norm_epsilon)
         y = F.gelu(torch.addmm(layer.up_bias, y, layer.up_weight), approximate=config.gelu)
@@ -208,9 +212,8 @@ class GPT2:
         """
         mask = causal_mask(x.shape[0] // rows, x)
 
-        def attend(qkv):
-            q, k, v = split_heads(qkv, rows, self.config.heads)
-            return merge_heads(causal_attention(q, k, v, mask))
+        def attend(q, k, v):
+            return merge_heads(causal_attention(by_row(q, rows), by_row(k, rows), by_row(v, rows), mask))
 
         for layer in self.layers:
             if gradient_checkpointing and torch.is_grad_enabled():
@@ -232,10 +235,9 @@ def causal_mask(length, like):
     return torch.full((length, length), -math.inf, dtype=like.dtype, device=like.device).triu_(1)
 
 
-def split_heads(qkv, rows, heads):
-    """[rows·T, 3d] -> q, k, v, each [rows, H, T, h]."""
-    width = qkv.shape[1] // 3
-    return qkv.view(rows, -1, 3, heads, width // heads).permute(2, 0, 3, 1, 4).unbind(0)
+def by_row(x, rows):
+    """Queries, keys or values [rows·T, H, h] -> [rows, H, T, h]."""
+    return x.view(rows, -1, *x.shape[1:]).transpose(1, 2)
 
 
 def merge_heads(y):

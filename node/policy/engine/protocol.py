@@ -1,4 +1,4 @@
-"""What may be asked: the engine's side of node/policy/protocol.go, version 1. Must not import torch.
+"""What may be asked: the engine's side of node/policy/protocol.go, version 2. Must not import torch.
 
 Every parse function takes the decoded `params` of one call and returns a dataclass with the same field names as the Go
 type, or raises EngineError("bad_request"). Checks that need the model (token ids, lengths) are in `check_*`.
@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional
 
-VERSION = 1
+VERSION = 2
 MAX_LINE = 64 << 20
 
 BAD_REQUEST = "bad_request"
@@ -51,6 +51,10 @@ class Load:
     weight_decay: float = 0.0
     memory_cap_bytes: int = 0
     self_test: bool = False
+    optimizer_offload: bool = False
+    param_offload: bool = False
+    cuda_graphs: bool = False
+    ranks: int = 1
 
 
 @dataclass
@@ -63,6 +67,7 @@ class Generate:
     top_p: float = 1.0
     eos_token_id: int = -1
     seed: int = 0
+    micro_batch: int = 0
 
 
 @dataclass
@@ -91,6 +96,17 @@ class Update(Logprobs):
     loss_type: str = "bnpo"
     max_completion_length: int = 0
     max_grad_norm: float = 0.0
+
+
+@dataclass
+class Configure:
+    """Memory settings to change; None stays as it is."""
+
+    gradient_checkpointing: Optional[bool] = None
+    optimizer_offload: Optional[bool] = None
+    param_offload: Optional[bool] = None
+    cuda_graphs: Optional[bool] = None
+    memory_cap_bytes: Optional[int] = None
 
 
 @dataclass
@@ -160,6 +176,10 @@ class _Fields:
         if default is ...:
             raise bad(f"{self._where}{name} is missing")
         return default
+
+    def optional(self, take, name):
+        """take(name), or None where the field is absent."""
+        return take(name) if name in self._left else None
 
     def integer(self, name, default=..., low=0, high=(1 << 53) - 1):
         value = self._take(name, default)
@@ -246,6 +266,10 @@ def parse_load(params):
         weight_decay=fields.number("weight_decay", 0.0, 0),
         memory_cap_bytes=fields.integer("memory_cap_bytes", 0),
         self_test=fields.flag("self_test"),
+        optimizer_offload=fields.flag("optimizer_offload"),
+        param_offload=fields.flag("param_offload"),
+        cuda_graphs=fields.flag("cuda_graphs"),
+        ranks=fields.integer("ranks", 1, low=1, high=64),
     )
     fields.end()
     # A client that leaves the three at Go's zero values means Adam's defaults.
@@ -267,6 +291,7 @@ def parse_generate(params):
         top_p=fields.number("top_p", 1.0, 0, 1),
         eos_token_id=fields.integer("eos_token_id", -1, low=-1),
         seed=fields.integer("seed", 0, low=-(1 << 53) + 1),
+        micro_batch=fields.integer("micro_batch", 0),
     )
     fields.end()
     if not generate.prompts:
@@ -333,6 +358,19 @@ def _scored(fields):
 
 def _prompts(fields):
     return [_tokens(prompt, f"prompts[{index}]") for index, prompt in enumerate(fields.items("prompts", []))]
+
+
+def parse_configure(params):
+    fields = _Fields(params)
+    configure = Configure(
+        gradient_checkpointing=fields.optional(fields.flag, "gradient_checkpointing"),
+        optimizer_offload=fields.optional(fields.flag, "optimizer_offload"),
+        param_offload=fields.optional(fields.flag, "param_offload"),
+        cuda_graphs=fields.optional(fields.flag, "cuda_graphs"),
+        memory_cap_bytes=fields.optional(fields.integer, "memory_cap_bytes"),
+    )
+    fields.end()
+    return configure
 
 
 def parse_save(params):

@@ -20,6 +20,7 @@ _PARSERS = {
     "logprobs": protocol.parse_logprobs,
     "save": protocol.parse_save,
     "restore": protocol.parse_restore,
+    "configure": protocol.parse_configure,
     "memory": protocol.parse_nothing,
     "trim": protocol.parse_nothing,
 }

@@ -134,6 +134,13 @@ class Session:
             "step": trainer.adam.step_count,
         }
 
+    def configure(self, request):
+        """Changes memory settings of the loaded model; no result changes with them."""
+        trainer = self._loaded()
+        if request.gradient_checkpointing is not None:
+            trainer.gradient_checkpointing = request.gradient_checkpointing
+        return memory.status(self._device)
+
     def memory(self, _):
         return memory.status(self._device)
 

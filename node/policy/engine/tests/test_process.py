@@ -88,11 +88,14 @@ def engine():
     engine.close()
 
 
-MEMORY = {"rss_bytes", "peak_rss_bytes", "device_allocated_bytes", "device_reserved_bytes", "device_peak_bytes"}
+MEMORY = {
+    "rss_bytes", "peak_rss_bytes", "device_allocated_bytes", "device_reserved_bytes", "device_peak_bytes", "device_free_bytes",
+    "device_total_bytes", "call_begin_bytes", "call_peak_bytes",
+}  # fmt: skip
 
 
 def test_every_call_answers_with_every_field(engine, directory, tmp_path):
-    hello = engine.result("hello", protocol=1)
+    hello = engine.result("hello", protocol=2)
     assert set(hello) == {"protocol", "torch", "python", "blas", "cuda", "devices", "rss_bytes", "pid"}
     assert hello["pid"] == engine.process.pid and hello["rss_bytes"] > 10 << 20
     assert engine.error("generate", prompts=[[1]], num_generations=1, max_new_tokens=1)["message"] == "no model is loaded"
@@ -143,7 +146,7 @@ def test_every_call_answers_with_every_field(engine, directory, tmp_path):
 
 WRONG = [
     ("nothing", {}, "unknown call"),
-    ("hello", dict(protocol=2), "protocol 2"),
+    ("hello", dict(protocol=1), "protocol 1"),
     ("hello", {}, "protocol is missing"),
     ("load", dict(device="cpu"), "model_dir is missing"),
     ("load", dict(model_dir="/", device="tpu"), "device must be"),
@@ -272,7 +275,7 @@ def test_exits_at_once_when_stdin_closes_during_start(engine):
 
 
 def test_interrupt_is_ignored_and_terminate_is_not(engine, directory):
-    engine.result("hello", protocol=1)
+    engine.result("hello", protocol=2)
     os.killpg(engine.process.pid, signal.SIGINT)
     assert engine.result("memory")["rss_bytes"] > 0
     long_call(engine, directory)
