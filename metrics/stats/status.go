@@ -54,6 +54,10 @@ type NodeStatus struct {
 	PeakRSSBytes    int64    `json:"peak_rss_bytes"`
 	DeviceBytes     int64    `json:"device_bytes"`
 	DevicePeakBytes int64    `json:"device_peak_bytes"`
+	ResidentBytes   int64    `json:"resident_bytes"`  // between phases; 0: not measured yet
+	TransientBytes  int64    `json:"transient_bytes"` // highest of a phase, beyond resident
+	BudgetBytes     int64    `json:"budget_bytes"`    // what it may take of its GPU; 0: no budget
+	MicroBatch      int      `json:"micro_batch"`     // sequences in a forward pass of its updates
 	Cause           string   `json:"cause,omitempty"` // of its newest failure
 	Message         string   `json:"message,omitempty"`
 }
@@ -150,7 +154,9 @@ func newNodeStatus(n store.Node, recent []float64) NodeStatus {
 		ID: n.Node, State: string(n.State), Round: n.LastRound + 1, Reward: optional(n.LastReward), CumulativeReward: n.CumulativeReward,
 		Restarts: n.Restarts, PID: n.PID,
 		RecentReward: optional(Mean(recent)), RSSBytes: n.RSSBytes, PeakRSSBytes: n.PeakRSSBytes,
-		DeviceBytes: n.DeviceBytes, DevicePeakBytes: n.DevicePeakBytes, Cause: n.Cause, Message: n.Message,
+		DeviceBytes: n.DeviceBytes, DevicePeakBytes: n.DevicePeakBytes,
+		ResidentBytes: n.ResidentBytes, TransientBytes: max(n.GenerateBytes, n.UpdateBytes), BudgetBytes: n.BudgetBytes,
+		MicroBatch: n.MicroBatch, Cause: n.Cause, Message: n.Message,
 	}
 	switch n.State {
 	case event.StateDone, event.StateStopped, event.StateFailed, event.StateGivenUp:

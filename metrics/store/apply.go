@@ -1,6 +1,8 @@
 package store
 
 import (
+	"encoding/json"
+
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
@@ -20,6 +22,8 @@ func (tx *transaction) apply(e event.Event) error {
 		return tx.round(e)
 	case event.TypeMemory:
 		return tx.memory(e)
+	case event.TypeDevice:
+		return tx.device(e)
 	case event.TypeCheckpoint:
 		c := e.Checkpoint
 		_, err := tx.exec(insertCheckpointSQL, e.Run, e.Node, e.Time, c.Round, c.Path, c.Bytes, c.WeightHash, finite(c.Seconds))
@@ -69,6 +73,12 @@ func (tx *transaction) memory(e event.Event) error {
 	if _, err := tx.exec(raisePeaksSQL, e.Run, e.Node, nil, peakRSS, nil, peakDevice); err != nil {
 		return err
 	}
+	if m.ResidentBytes > 0 || m.BudgetBytes > 0 {
+		_, err := tx.exec(setPhasesSQL, e.Run, e.Node, e.Time, m.ResidentBytes, m.GenerateBytes, m.UpdateBytes, m.MicroBatch, m.BudgetBytes)
+		if err != nil {
+			return err
+		}
+	}
 	slot := int64(e.Time) / tx.slot * tx.slot
 	_, err := tx.exec(insertMemorySQL, e.Run, e.Node, slot, m.RSSBytes, peakRSS, m.DeviceBytes, peakDevice)
 	return err
@@ -76,12 +86,21 @@ func (tx *transaction) memory(e event.Event) error {
 
 // happened writes a row of the timeline and what follows from it for the node or the run.
 func (tx *transaction) happened(e event.Event) error {
+	detail := ""
+	cause, message := e.Cause, e.Message
+	if e.MemoryStep != nil {
+		text, err := json.Marshal(e.MemoryStep)
+		if err != nil {
+			return err
+		}
+		detail, cause, message = string(text), e.MemoryStep.Cause, e.MemoryStep.Phase+": "+e.MemoryStep.Action
+	}
 	var exitCode any
 	if e.ExitCode != nil {
 		exitCode = *e.ExitCode
 	}
-	isNew, err := tx.exec(insertEventSQL, e.Run, e.Node, string(e.Type), e.Time, string(e.State), e.Cause, e.Message, e.PID,
-		exitCode, finite(e.Seconds))
+	isNew, err := tx.exec(insertEventSQL, e.Run, e.Node, string(e.Type), e.Time, string(e.State), cause, message, e.PID,
+		exitCode, finite(e.Seconds), detail)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 func timeline(t event.Type) bool {
 	switch t {
 	case event.TypeState, event.TypeLoaded, event.TypeRound, event.TypeMemory, event.TypeLease, event.TypeRelease,
-		event.TypeCheckpoint, event.TypeSummary:
+		event.TypeCheckpoint, event.TypeDevice, event.TypeSummary:
 		return false
 	}
 	return true
@@ -21,7 +21,7 @@ func timeline(t event.Type) bool {
 func ownedByNode(t event.Type) bool {
 	switch t {
 	case event.TypeState, event.TypeLoaded, event.TypeRound, event.TypeMemory, event.TypeCheckpoint, event.TypeSpawn,
-		event.TypeExit, event.TypeRestart, event.TypeGiveUp:
+		event.TypeExit, event.TypeRestart, event.TypeGiveUp, event.TypeMemoryStep:
 		return true
 	}
 	return false
@@ -40,7 +40,9 @@ func check(e event.Event) error {
 		e.Type == event.TypeLoaded && e.Loaded == nil,
 		e.Type == event.TypeRound && e.Round == nil,
 		e.Type == event.TypeMemory && e.Memory == nil,
-		e.Type == event.TypeCheckpoint && e.Checkpoint == nil:
+		e.Type == event.TypeCheckpoint && e.Checkpoint == nil,
+		e.Type == event.TypeMemoryStep && e.MemoryStep == nil,
+		e.Type == event.TypeDevice && (e.Device == nil || e.Device.UUID == ""):
 		return errors.New("it carries nothing")
 	case e.Type == event.TypeRound && e.Round.Round < 0:
 		return errors.New("its round is negative")

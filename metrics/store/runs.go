@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -78,8 +79,16 @@ func (r *Reader) Timeline(ctx context.Context, run string, after int64, limit in
 		x := Entry{Event: event.Event{Run: run}}
 		var exitCode sql.NullInt64
 		var seconds sql.NullFloat64
+		var detail string
 		err := rows.Scan(&x.ID, &x.Event.Node, &x.Event.Type, &x.Event.Time, &x.Event.State, &x.Event.Cause, &x.Event.Message,
-			&x.Event.PID, &exitCode, &seconds)
+			&x.Event.PID, &exitCode, &seconds, &detail)
+		if err != nil {
+			return err
+		}
+		if x.Event.Type == event.TypeMemoryStep {
+			x.Event.MemoryStep = &event.MemoryStep{}
+			err = json.Unmarshal([]byte(detail), x.Event.MemoryStep)
+		}
 		x.Event.Seconds = seconds.Float64
 		if exitCode.Valid {
 			code := int(exitCode.Int64)
@@ -87,7 +96,7 @@ func (r *Reader) Timeline(ctx context.Context, run string, after int64, limit in
 		}
 		entries = append(entries, x)
 		return err
-	}, `SELECT id, node, type, time, state, cause, message, pid, exit_code, seconds FROM events
+	}, `SELECT id, node, type, time, state, cause, message, pid, exit_code, seconds, detail FROM events
 WHERE run = ? AND id > ? ORDER BY id LIMIT ?`, run, after, limit)
 	return entries, explain(r.path, err)
 }

@@ -50,8 +50,11 @@ ON CONFLICT DO UPDATE SET rss_bytes = max(rss_bytes, ?4), peak_rss_bytes = max(p
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
 ON CONFLICT DO UPDATE SET time = ?3, path = ?5, bytes = ?6, weight_hash = ?7, seconds = ?8 WHERE time < ?3`
 
-	insertEventSQL = `INSERT INTO events (run, node, type, time, state, cause, message, pid, exit_code, seconds)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	setPhasesSQL = `UPDATE nodes SET resident_bytes = ?4, generate_bytes = max(generate_bytes, ?5), update_bytes = max(update_bytes, ?6),
+  micro_batch = ?7, budget_bytes = ?8 WHERE run = ?1 AND node = ?2 AND memory_time = ?3`
+
+	insertEventSQL = `INSERT INTO events (run, node, type, time, state, cause, message, pid, exit_code, seconds, detail)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
 	// The end of an earlier attempt, replayed, must not end the newest one.
 	endRunSQL = `UPDATE runs SET state = ?3, message = ?4, ended = ?2
@@ -73,7 +76,7 @@ func prepareTables(ctx context.Context, db *sql.DB, memoryInterval time.Duration
 	}
 	for _, query := range []string{
 		insertNodeSQL, touchNodeSQL, setStateSQL, setWorkingRoundSQL, setPIDSQL, clearPIDSQL, setCauseSQL, countRestartSQL, setLoadedSQL,
-		setMemorySQL, raisePeaksSQL, insertMemorySQL, insertCheckpointSQL, insertEventSQL, endRunSQL,
+		setMemorySQL, raisePeaksSQL, insertMemorySQL, setPhasesSQL, insertDeviceSQL, insertCheckpointSQL, insertEventSQL, endRunSQL,
 		oldRoundSQL, deleteRoundSQL, insertRoundSQL, addRoundSQL, insertTaskSQL, insertPeerSQL,
 	} {
 		st, err := db.PrepareContext(ctx, query)

@@ -103,6 +103,8 @@ func EventLine(e event.Event) string {
 	switch e.Type {
 	case event.TypeWarning:
 		return join(subject(e, "warning"), e.Message)
+	case event.TypeMemoryStep:
+		return memoryLine(e)
 	case event.TypeFailure:
 		return join(subject(e, "failing"), e.Cause, e.Message)
 	case event.TypeExit:

@@ -1,0 +1,57 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+const insertDeviceSQL = `INSERT INTO devices (run, uuid, time, gpu, name, memory_total_bytes, memory_used_bytes, unattributed_bytes,
+  utilization, power_watts, power_limit_watts, temperature_celsius) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+ON CONFLICT DO UPDATE SET unattributed_bytes = CASE WHEN ?7 > memory_used_bytes THEN ?8 ELSE unattributed_bytes END,
+  memory_used_bytes = max(memory_used_bytes, ?7), utilization = ?9, power_watts = ?10, power_limit_watts = ?11,
+  temperature_celsius = ?12`
+
+func (tx *transaction) device(e event.Event) error {
+	d := e.Device
+	slot := int64(e.Time) / tx.slot * tx.slot
+	_, err := tx.exec(insertDeviceSQL, e.Run, d.UUID, slot, d.Index, d.Name, d.MemoryTotalBytes, d.MemoryUsedBytes, d.UnattributedBytes,
+		told(d.Utilization), told(d.PowerWatts), told(d.PowerLimitWatts), told(d.TemperatureCelsius))
+	return err
+}
+
+// told returns what SQLite stores for a figure that is -1 where the driver doesn't tell.
+func told(v float64) any {
+	if v < 0 {
+		return nil
+	}
+	return finite(v)
+}
+
+// DeviceSample is a GPU in one slot of a run's time.
+type DeviceSample struct {
+	Time float64 // start of the slot, Unix seconds
+	event.Device
+}
+
+// Devices returns the samples of a run's GPUs from a time on, oldest first. What the driver didn't tell is -1.
+func (r *Reader) Devices(ctx context.Context, run string, from float64) ([]DeviceSample, error) {
+	var samples []DeviceSample
+	err := query(ctx, r.db, func(rows *sql.Rows) error {
+		var s DeviceSample
+		var figures [4]sql.NullFloat64
+		err := rows.Scan(&s.Time, &s.UUID, &s.Index, &s.Name, &s.MemoryTotalBytes, &s.MemoryUsedBytes, &s.UnattributedBytes,
+			&figures[0], &figures[1], &figures[2], &figures[3])
+		for i, into := range []*float64{&s.Utilization, &s.PowerWatts, &s.PowerLimitWatts, &s.TemperatureCelsius} {
+			*into = -1
+			if figures[i].Valid {
+				*into = figures[i].Float64
+			}
+		}
+		samples = append(samples, s)
+		return err
+	}, `SELECT time, uuid, gpu, name, memory_total_bytes, memory_used_bytes, unattributed_bytes, utilization, power_watts,
+  power_limit_watts, temperature_celsius FROM devices WHERE run = ? AND time >= ? ORDER BY time, gpu`, run, from)
+	return samples, explain(r.path, err)
+}

@@ -1,0 +1,79 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+)
+
+// FootprintKey names what a footprint was measured for. Settings is a JSON object, the same text for the same settings.
+type FootprintKey struct {
+	Model    string
+	Settings string
+	Torch    string
+	GPU      string // the device's name; cpu
+}
+
+// Footprint is a node's measured memory in bytes: Resident always, and a phase of s sequences at a time base + s × per sequence more.
+type Footprint struct {
+	FootprintKey
+	Resident            int64
+	GenerateBase        int64
+	GeneratePerSequence int64
+	UpdateBase          int64
+	UpdatePerSequence   int64
+	Profiled            float64 // Unix seconds
+	Raised              float64 // when a run last took more than the profile said; 0: never
+	Points              json.RawMessage
+}
+
+// SaveFootprint writes what was measured, in place of what was there for that key, at once.
+func (s *Store) SaveFootprint(ctx context.Context, f Footprint) error {
+	if f.Model == "" || f.GPU == "" || f.Resident <= 0 {
+		return fmt.Errorf("save footprint: it needs a model, a device and bytes: %+v", f.FootprintKey)
+	}
+	points := f.Points
+	if len(points) == 0 {
+		points = json.RawMessage("[]")
+	}
+	_, err := s.db.ExecContext(ctx, `INSERT INTO footprints (model, settings, torch, gpu, resident_bytes, generate_base_bytes,
+  generate_per_sequence_bytes, update_base_bytes, update_per_sequence_bytes, profiled, points) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET resident_bytes = excluded.resident_bytes, generate_base_bytes = excluded.generate_base_bytes,
+  generate_per_sequence_bytes = excluded.generate_per_sequence_bytes, update_base_bytes = excluded.update_base_bytes,
+  update_per_sequence_bytes = excluded.update_per_sequence_bytes, profiled = excluded.profiled, raised = 0, points = excluded.points`,
+		f.Model, f.Settings, f.Torch, f.GPU, f.Resident, f.GenerateBase, f.GeneratePerSequence, f.UpdateBase, f.UpdatePerSequence,
+		f.Profiled, string(points))
+	return explain(s.path, err)
+}
+
+// RaiseFootprint keeps a footprint true to what a run has seen: where resident or a phase took more than it says, its base is
+// raised by the difference. It changes nothing where there is no footprint of that key, and says whether it changed one.
+func (s *Store) RaiseFootprint(ctx context.Context, key FootprintKey, resident, generate, generateSequences, update, updateSequences int64, time float64) (bool, error) {
+	result, err := s.db.ExecContext(ctx, `UPDATE footprints SET resident_bytes = max(resident_bytes, ?5),
+  generate_base_bytes = max(generate_base_bytes, ?6 - ?7 * generate_per_sequence_bytes),
+  update_base_bytes = max(update_base_bytes, ?8 - ?9 * update_per_sequence_bytes), raised = ?10
+WHERE model = ?1 AND settings = ?2 AND torch = ?3 AND gpu = ?4 AND (resident_bytes < ?5
+  OR generate_base_bytes < ?6 - ?7 * generate_per_sequence_bytes OR update_base_bytes < ?8 - ?9 * update_per_sequence_bytes)`,
+		key.Model, key.Settings, key.Torch, key.GPU, resident, generate, generateSequences, update, updateSequences, time)
+	if err != nil {
+		return false, explain(s.path, err)
+	}
+	n, err := result.RowsAffected()
+	return n > 0, explain(s.path, err)
+}
+
+// Footprints returns every measured footprint of a model on a device, the newest first; with an empty model all of all.
+func (r *Reader) Footprints(ctx context.Context, model, gpu string) ([]Footprint, error) {
+	var found []Footprint
+	err := query(ctx, r.db, func(rows *sql.Rows) error {
+		var f Footprint
+		err := rows.Scan(&f.Model, &f.Settings, &f.Torch, &f.GPU, &f.Resident, &f.GenerateBase, &f.GeneratePerSequence, &f.UpdateBase,
+			&f.UpdatePerSequence, &f.Profiled, &f.Raised, (*[]byte)(&f.Points))
+		found = append(found, f)
+		return err
+	}, `SELECT model, settings, torch, gpu, resident_bytes, generate_base_bytes, generate_per_sequence_bytes, update_base_bytes,
+  update_per_sequence_bytes, profiled, raised, points
+FROM footprints WHERE ?1 IN (model, '') AND ?2 IN (gpu, '') ORDER BY profiled DESC, model, settings, torch, gpu`, model, gpu)
+	return found, explain(r.path, err)
+}

@@ -1,0 +1,52 @@
+package terminal
+
+import (
+	"fmt"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// memoryLine describes a step of the out-of-memory ladder: what ran out, by which numbers, and what was done.
+func memoryLine(e event.Event) string {
+	s := e.MemoryStep
+	if s == nil {
+		return ""
+	}
+	why := map[string]string{
+		event.MemoryOwnCap: "its own budget", event.MemoryGPU: "the GPU is full", event.MemoryNeighbour: "somebody else's memory on the GPU",
+		event.MemoryHost: "host memory",
+	}[s.Cause]
+	var numbers []string
+	add := func(what string, bytes int64) {
+		if bytes > 0 {
+			numbers = append(numbers, what+" "+gigabytes(bytes))
+		}
+	}
+	add("asked for", s.RequestedBytes)
+	add("held", s.UsedBytes)
+	add("budget", s.CapBytes)
+	add("free", s.FreeBytes)
+	return join(subject(e, "out of memory in "+s.Phase), why, joined(", ", numbers), stepTaken(s))
+}
+
+func stepTaken(s *event.MemoryStep) string {
+	switch s.Action {
+	case event.ActionClearCache:
+		return "cache cleared, tried again"
+	case event.ActionHalveMicroBatch:
+		return fmt.Sprintf("%d sequences at a time from now on", s.MicroBatch)
+	case event.ActionCheckpointing:
+		return "gradient checkpointing from now on"
+	case event.ActionOptimizerOffload:
+		return "optimizer moved to host memory"
+	case event.ActionParamOffload:
+		return "weights wait in host memory"
+	case event.ActionRestartEngine:
+		return "engine restarted"
+	case event.ActionShed:
+		return "the node leaves the swarm, the others share its memory"
+	case event.ActionCPU:
+		return "goes on, on the CPU"
+	}
+	return s.Action
+}
