@@ -87,25 +87,32 @@ type TaskSpec struct {
 // Model is a model preset: where its weights are, how text becomes tokens, its shape, and what an experiment that
 // uses it should default to.
 type Model struct {
-	Name        string         `yaml:"name" json:"name"`
-	Weights     string         `yaml:"weights" json:"weights"`     // "embedded", a Hugging Face id such as openai-community/gpt2, or a folder's absolute path
-	Tokenizer   string         `yaml:"tokenizer" json:"tokenizer"` // bytes, gpt2
-	Shape       Shape          `yaml:"shape" json:"shape"`
-	GuideMemory GuideMemory    `yaml:"guide_memory" json:"guide_memory"`
-	Defaults    map[string]any `yaml:"defaults" json:"defaults"` // Config keys
+	Name          string         `yaml:"name" json:"name"`
+	Weights       string         `yaml:"weights" json:"weights"`                         // "embedded", a Hugging Face id such as openai-community/gpt2, or a folder's absolute path
+	DownloadBytes int64          `yaml:"download_bytes" json:"download_bytes,omitempty"` // of the weights on the hub, about; 0: not known
+	Tokenizer     string         `yaml:"tokenizer" json:"tokenizer"`                     // bytes, gpt2, or huggingface: the tokenizer.json beside the weights
+	Shape         Shape          `yaml:"shape" json:"shape"`
+	GuideMemory   GuideMemory    `yaml:"guide_memory" json:"guide_memory"`
+	Defaults      map[string]any `yaml:"defaults" json:"defaults"` // Config keys
 }
 
 // Folder tells whether the weights are in a folder of the user's rather than a preset's.
 func (m Model) Folder() bool { return filepath.IsAbs(m.Weights) }
 
-// Shape is a decoder-only transformer's size.
+// Shape is a decoder-only transformer's size. In the fields that GPT-2 has no need of, zero means "as GPT-2"; the methods of the same
+// meaning (KeyValueHeads, InnerWidth, HeadWidth, Tied) resolve it.
 type Shape struct {
-	Layers     int   `yaml:"layers" json:"layers"`
-	Heads      int   `yaml:"heads" json:"heads"`
-	Width      int   `yaml:"width" json:"width"`
-	Context    int   `yaml:"context" json:"context"`
-	Vocabulary int   `yaml:"vocabulary" json:"vocabulary"`
-	Parameters int64 `yaml:"parameters" json:"parameters"`
+	Architecture string `yaml:"architecture" json:"architecture,omitempty"` // model_type of its config.json: gpt2 (also ""), qwen2
+	Layers       int    `yaml:"layers" json:"layers"`
+	Heads        int    `yaml:"heads" json:"heads"`
+	KVHeads      int    `yaml:"kv_heads" json:"kv_heads,omitempty"` // key and value heads, of grouped-query attention; 0: as many as Heads
+	Width        int    `yaml:"width" json:"width"`
+	Inner        int    `yaml:"inner" json:"inner,omitempty"`         // width of the feed-forward layer; 0: 4 times Width
+	HeadSize     int    `yaml:"head_size" json:"head_size,omitempty"` // 0: Width / Heads
+	Context      int    `yaml:"context" json:"context"`
+	Vocabulary   int    `yaml:"vocabulary" json:"vocabulary"`
+	Untied       bool   `yaml:"untied" json:"untied,omitempty"` // the output head is a tensor of its own, not the token embedding
+	Parameters   int64  `yaml:"parameters" json:"parameters"`   // tied weights counted once
 }
 
 // GuideMemory is guide 4's breakdown of a node's GPU memory, in bytes. Zero where the guide has none.

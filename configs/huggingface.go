@@ -3,19 +3,8 @@ package configs
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 )
-
-// huggingFace is what is read of a model folder's config.json, by GPT-2's names.
-type huggingFace struct {
-	ModelType string `json:"model_type"`
-	VocabSize int    `json:"vocab_size"`
-
-	NLayer     int `json:"n_layer"`
-	NHead      int `json:"n_head"`
-	NEmbd      int `json:"n_embd"`
-	NInner     int `json:"n_inner"`
-	NPositions int `json:"n_positions"`
-}
 
 // Tokenizers' vocabularies: the 256 bytes and an end token; GPT-2's 50257, which weights may pad to a multiple of 64 or 128.
 const (
@@ -24,64 +13,135 @@ const (
 	gpt2PaddedVocabulary = 50304
 )
 
+// Largest sizes that a config.json may name; they keep the parameter count far from overflow.
+const (
+	mostLayers     = 1 << 12
+	mostWidth      = 1 << 16
+	mostVocabulary = 1 << 20
+	mostContext    = 1 << 22
+)
+
+// huggingFace is what is read of a model folder's config.json: GPT-2's names and Qwen2's.
+type huggingFace struct {
+	ModelType string `json:"model_type"`
+	VocabSize int    `json:"vocab_size"`
+
+	NLayer     int `json:"n_layer"`
+	NHead      int `json:"n_head"`
+	NEmbd      int `json:"n_embd"`
+	NInner     int `json:"n_inner"` // null: 4 n_embd
+	NPositions int `json:"n_positions"`
+
+	NumHiddenLayers       int  `json:"num_hidden_layers"`
+	NumAttentionHeads     int  `json:"num_attention_heads"`
+	NumKeyValueHeads      *int `json:"num_key_value_heads"`
+	HiddenSize            int  `json:"hidden_size"`
+	HeadDim               int  `json:"head_dim"` // null: hidden_size / num_attention_heads
+	IntermediateSize      int  `json:"intermediate_size"`
+	MaxPositionEmbeddings int  `json:"max_position_embeddings"`
+	TieWordEmbeddings     bool `json:"tie_word_embeddings"` // Qwen2's default is false
+	UseSlidingWindow      bool `json:"use_sliding_window"`
+}
+
 // ParseModel makes a Model of a Hugging Face folder: name is what the model is called, folder where it is, config the text of its
-// config.json. GPT-2 architectures are known, with a tokenizer of bytes or GPT-2's. Anything else is an *Error.
+// config.json. GPT-2's and Qwen2's architectures are known. Anything else is an *Error. Tokenizer is what a folder without a
+// tokenizer.json of its own falls back to: bytes, GPT-2's, or none ("huggingface").
 func ParseModel(name, folder string, config []byte) (Model, error) {
-	wrong := func(allowed string) (Model, error) {
-		return Model{}, &Error{Key: "model", Value: folder, Allowed: allowed, Source: "config.json"}
+	shape, err := ParseShape(config)
+	if err != nil {
+		return Model{}, &Error{Key: "model", Value: folder, Allowed: err.Error(), Source: "config.json"}
 	}
-	var h huggingFace
-	if err := json.Unmarshal(config, &h); err != nil {
-		return wrong("a folder whose config.json is JSON of a Hugging Face model")
-	}
-	if h.ModelType != "gpt2" {
-		return wrong(fmt.Sprintf("model_type gpt2 (it is %s)", quote(h.ModelType)))
-	}
-	const most = 1 << 16 // keeps the parameter count far from overflow
-	for _, size := range []int{h.NLayer, h.NHead, h.NEmbd, h.NPositions, h.VocabSize} {
-		if size < 1 || size > most {
-			return wrong(fmt.Sprintf("n_layer, n_head, n_embd, n_positions and vocab_size from 1 to %d", most))
-		}
-	}
-	if h.NInner < 0 || h.NInner > 16*most {
-		return wrong(fmt.Sprintf("n_inner at most %d", 16*most))
-	}
-	if h.NEmbd%h.NHead != 0 {
-		return wrong("n_embd a multiple of n_head")
-	}
-	preset := "gpt2"
+	preset, tokenizer := "gpt2", "gpt2"
 	switch {
-	case h.VocabSize == bytesVocabulary:
-		preset = "nano"
-	case h.VocabSize < gpt2Vocabulary || h.VocabSize > gpt2PaddedVocabulary:
-		return wrong(fmt.Sprintf("vocab_size %d (bytes) or %d (GPT-2's tokenizer); it is %d", bytesVocabulary, gpt2Vocabulary, h.VocabSize))
+	case shape.Family() == Qwen2:
+		preset, tokenizer = "qwen2.5-0.5b-instruct", "huggingface"
+	case shape.Vocabulary == bytesVocabulary:
+		preset, tokenizer = "nano", "bytes"
+	case shape.Vocabulary < gpt2Vocabulary || shape.Vocabulary > gpt2PaddedVocabulary:
+		tokenizer = "huggingface"
 	}
 	like, err := LoadModel(preset)
 	if err != nil {
 		return Model{}, err
 	}
-	m := Model{Name: name, Weights: folder, Tokenizer: like.Tokenizer, Defaults: like.Defaults}
-	m.Shape = Shape{Layers: h.NLayer, Heads: h.NHead, Width: h.NEmbd, Context: h.NPositions, Vocabulary: h.VocabSize}
-	m.Shape.Parameters = m.Shape.parameters(h.NInner)
+	m := Model{Name: name, Weights: folder, Tokenizer: tokenizer, Shape: shape, Defaults: like.Defaults}
 	// A smaller context is shared out as the preset does: three quarters prompt, one quarter completion.
 	prompt, _ := m.Defaults["max_prompt_length"].(int)
 	completion, _ := m.Defaults["max_completion_length"].(int)
-	if prompt+completion > h.NPositions && h.NPositions >= 4 {
-		m.Defaults["max_completion_length"] = h.NPositions / 4
-		m.Defaults["max_prompt_length"] = h.NPositions - h.NPositions/4
+	if prompt+completion > shape.Context && shape.Context >= 4 {
+		m.Defaults["max_completion_length"] = shape.Context / 4
+		m.Defaults["max_prompt_length"] = shape.Context - shape.Context/4
 	}
 	return m, nil
 }
 
-// parameters counts GPT-2's weights with the output head tied to the token embedding; inner is the width of the feed-forward layer, 0
-// for four times the width.
-func (s Shape) parameters(inner int) int64 {
-	w, f := int64(s.Width), int64(inner)
-	if f <= 0 {
-		f = 4 * w
+// ParseShape reads a model's shape from the text of its config.json. The error says what would be allowed.
+func ParseShape(config []byte) (Shape, error) {
+	var h huggingFace
+	if err := json.Unmarshal(config, &h); err != nil {
+		return Shape{}, fmt.Errorf("a folder whose config.json is JSON of a Hugging Face model")
 	}
-	attention := 4*w*w + 4*w
-	feedForward := 2*w*f + f + w
-	norms := 4 * w
-	return int64(s.Vocabulary)*w + int64(s.Context)*w + int64(s.Layers)*(attention+feedForward+norms) + 2*w
+	switch h.ModelType {
+	case GPT2:
+		return h.gpt2()
+	case Qwen2:
+		return h.qwen2()
+	}
+	return Shape{}, fmt.Errorf("model_type %s or %s (it is %s)", GPT2, Qwen2, quote(h.ModelType))
+}
+
+func (h huggingFace) gpt2() (Shape, error) {
+	s := Shape{Layers: h.NLayer, Heads: h.NHead, Width: h.NEmbd, Inner: h.NInner, Context: h.NPositions, Vocabulary: h.VocabSize}
+	if err := s.checkSizes("n_layer", "n_head", "n_embd", "n_positions", "vocab_size"); err != nil {
+		return Shape{}, err
+	}
+	switch {
+	case s.Inner < 0 || s.Inner > 16*mostWidth:
+		return Shape{}, fmt.Errorf("n_inner at most %d", 16*mostWidth)
+	case s.Width%s.Heads != 0:
+		return Shape{}, fmt.Errorf("n_embd a multiple of n_head")
+	}
+	s.Parameters = s.parameters()
+	return s, nil
+}
+
+func (h huggingFace) qwen2() (Shape, error) {
+	s := Shape{
+		Architecture: Qwen2, Layers: h.NumHiddenLayers, Heads: h.NumAttentionHeads, KVHeads: h.NumAttentionHeads, Width: h.HiddenSize,
+		Inner: h.IntermediateSize, HeadSize: h.HeadDim, Context: h.MaxPositionEmbeddings, Vocabulary: h.VocabSize, Untied: !h.TieWordEmbeddings,
+	}
+	if h.NumKeyValueHeads != nil {
+		s.KVHeads = *h.NumKeyValueHeads
+	}
+	err := s.checkSizes("num_hidden_layers", "num_attention_heads", "hidden_size", "max_position_embeddings", "vocab_size")
+	switch {
+	case err != nil:
+		return Shape{}, err
+	case s.Inner < 1 || s.Inner > 16*mostWidth:
+		return Shape{}, fmt.Errorf("intermediate_size from 1 to %d", 16*mostWidth)
+	case s.KVHeads < 1 || s.Heads%s.KVHeads != 0:
+		return Shape{}, fmt.Errorf("num_attention_heads (%d) a multiple of num_key_value_heads (%d)", s.Heads, s.KVHeads)
+	case s.HeadSize == 0 && s.Width%s.Heads != 0:
+		return Shape{}, fmt.Errorf("hidden_size a multiple of num_attention_heads")
+	case s.HeadSize < 0 || s.HeadWidth() < 2 || s.HeadWidth() > mostWidth || s.HeadWidth()%2 != 0:
+		return Shape{}, fmt.Errorf("head_dim an even number from 2 to %d", mostWidth)
+	case h.UseSlidingWindow:
+		return Shape{}, fmt.Errorf("use_sliding_window false")
+	}
+	s.HeadSize = s.HeadWidth()
+	s.Parameters = s.parameters()
+	return s, nil
+}
+
+// checkSizes holds the sizes that both architectures have to their limits; keys are their names in config.json.
+func (s Shape) checkSizes(layers, heads, width, context, vocabulary string) error {
+	for _, size := range []struct {
+		value, most int
+	}{{s.Layers, mostLayers}, {s.Heads, mostWidth}, {s.Width, mostWidth}, {s.Context, mostContext}, {s.Vocabulary, mostVocabulary}} {
+		if size.value < 1 || size.value > size.most {
+			names := strings.Join([]string{layers, heads, width, context}, ", ")
+			return fmt.Errorf("%s and %s from 1 to %d, %d, %d, %d and %d", names, vocabulary, mostLayers, mostWidth, mostWidth, mostContext, mostVocabulary)
+		}
+	}
+	return nil
 }

@@ -24,6 +24,7 @@ func presetNames(folder string) []string {
 	for _, e := range entries {
 		names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
 	}
+	slices.Sort(names) // the folder's order is that of names with their endings
 	return names
 }
 
@@ -71,14 +72,15 @@ func Experiment(name string) (map[string]any, error) {
 // Models names the model presets.
 func Models() []string { return presetNames("models") }
 
-// LoadModel is the model preset of that name; a preset is also known by its Hugging Face id. An unknown name is an *Error.
+// LoadModel is the model preset of that name; a preset is also known by its Hugging Face id, with and without its owner, in capitals or
+// not. An unknown name is an *Error.
 func LoadModel(name string) (Model, error) {
 	for _, known := range Models() {
 		var m Model
 		if err := decodePreset(path.Join("models", known+".yaml"), &m); err != nil {
 			return Model{}, err
 		}
-		if name == m.Name || (name == m.Weights && m.Weights != Embedded) {
+		if strings.EqualFold(name, m.Name) || (strings.EqualFold(name, m.Weights) && m.Weights != Embedded) {
 			return m, nil
 		}
 	}

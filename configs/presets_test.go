@@ -23,12 +23,12 @@ func TestExperiments(t *testing.T) {
 }
 
 func TestModels(t *testing.T) {
-	require.Equal(t, []string{"gpt2", "nano"}, Models())
+	require.Equal(t, []string{"gpt2", "gpt2-medium", "nano", "qwen2.5-0.5b-instruct"}, Models())
 	for _, name := range Models() {
 		m, err := LoadModel(name)
 		require.NoError(t, err)
 		require.Equal(t, name, m.Name)
-		require.Equal(t, m.Shape.parameters(0), m.Shape.Parameters)
+		require.Equal(t, m.Shape.parameters(), m.Shape.Parameters)
 		_, err = PresetValues(m.Defaults)
 		require.NoError(t, err)
 	}
@@ -37,7 +37,7 @@ func TestModels(t *testing.T) {
 	require.Equal(t, "gpt2", byID.Name)
 	require.EqualValues(t, 6_500_000_000, byID.GuideMemory.Total()) // guide 4
 	_, err = LoadModel("embedded")
-	require.EqualError(t, err, `unknown model "embedded": allowed: gpt2, nano, or a folder that holds config.json and *.safetensors`)
+	require.EqualError(t, err, `unknown model "embedded": allowed: gpt2, gpt2-medium, nano, qwen2.5-0.5b-instruct, or a folder that holds config.json and *.safetensors`)
 }
 
 func TestTaskSets(t *testing.T) {
@@ -116,13 +116,16 @@ func TestParseModel(t *testing.T) {
 	require.Equal(t, 384, m.Defaults["max_prompt_length"])
 	require.Equal(t, 128, m.Defaults["max_completion_length"])
 
+	m, err = ParseModel("own", "/models/own", config(map[string]any{"vocab_size": 32000}))
+	require.NoError(t, err)
+	require.Equal(t, "huggingface", m.Tokenizer, "no tokenizer of ours has 32000 tokens")
+
 	for want, text := range map[string][]byte{
-		`a folder whose config.json is JSON of a Hugging Face model`:          []byte("{"),
-		`model_type gpt2 (it is "qwen2")`:                                     config(map[string]any{"model_type": "qwen2"}),
-		`n_layer, n_head, n_embd, n_positions and vocab_size from 1 to 65536`: config(map[string]any{"n_layer": 0}),
-		`n_embd a multiple of n_head`:                                         config(map[string]any{"n_head": 3}),
-		`n_inner at most 1048576`:                                             config(map[string]any{"n_inner": 1 << 40}),
-		`vocab_size 257 (bytes) or 50257 (GPT-2's tokenizer); it is 32000`:    config(map[string]any{"vocab_size": 32000}),
+		`a folder whose config.json is JSON of a Hugging Face model`:                                            []byte("{"),
+		`model_type gpt2 or qwen2 (it is "llama")`:                                                              config(map[string]any{"model_type": "llama"}),
+		`n_layer, n_head, n_embd, n_positions and vocab_size from 1 to 4096, 65536, 65536, 4194304 and 1048576`: config(map[string]any{"n_layer": 0}),
+		`n_embd a multiple of n_head`:                                                                           config(map[string]any{"n_head": 3}),
+		`n_inner at most 1048576`:                                                                               config(map[string]any{"n_inner": 1 << 40}),
 	} {
 		_, err := ParseModel("mine", "/models/mine", text)
 		require.EqualError(t, err, `bad model "/models/mine" (config.json): allowed: `+want)
@@ -133,5 +136,67 @@ func TestKeysHaveUsages(t *testing.T) {
 	require.Len(t, usages(), len(Keys()))
 	for _, key := range AllKeys() {
 		require.NotEmpty(t, key.Usage(), key.Name)
+	}
+}
+
+func TestQwenPresetIsGuide4s(t *testing.T) {
+	byID, err := LoadModel("Qwen/Qwen2.5-0.5B-Instruct")
+	require.NoError(t, err)
+	for _, name := range []string{"qwen2.5-0.5b-instruct", "Qwen2.5-0.5B-Instruct", "qwen/qwen2.5-0.5b-instruct"} {
+		m, err := LoadModel(name)
+		require.NoError(t, err)
+		require.Equal(t, byID, m)
+	}
+	require.EqualValues(t, 15_300_000_000, byID.GuideMemory.Total()) // 1.0 + 9.3 + 3.0 + 2.0; the guide rounds it to 16
+	require.EqualValues(t, 494_032_768, byID.Shape.Parameters)
+	medium, err := LoadModel("openai-community/gpt2-medium")
+	require.NoError(t, err)
+	require.Equal(t, "gpt2-medium", medium.Name)
+}
+
+func TestParseModelOfQwen2(t *testing.T) {
+	config := func(change map[string]any) []byte {
+		h := map[string]any{ // Qwen/Qwen2.5-0.5B-Instruct's
+			"model_type": "qwen2", "vocab_size": 151936, "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2,
+			"hidden_size": 896, "intermediate_size": 4864, "max_position_embeddings": 32768, "tie_word_embeddings": true,
+			"use_sliding_window": false, "sliding_window": 32768,
+		}
+		for k, v := range change {
+			h[k] = v
+		}
+		text, err := json.Marshal(h)
+		require.NoError(t, err)
+		return text
+	}
+	preset, err := LoadModel("qwen2.5-0.5b-instruct")
+	require.NoError(t, err)
+	m, err := ParseModel("mine", "/models/mine", config(nil))
+	require.NoError(t, err)
+	require.Equal(t, preset.Shape, m.Shape)
+	require.Equal(t, preset.Defaults, m.Defaults)
+	require.Equal(t, "huggingface", m.Tokenizer)
+
+	// Qwen2.5-7B's: an output head of its own.
+	m, err = ParseModel("mine", "/models/mine", config(map[string]any{
+		"vocab_size": 152064, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4, "hidden_size": 3584,
+		"intermediate_size": 18944, "tie_word_embeddings": false,
+	}))
+	require.NoError(t, err)
+	require.EqualValues(t, 7_615_616_512, m.Shape.Parameters)
+	require.False(t, m.Shape.Tied())
+
+	for want, change := range map[string]map[string]any{
+		`num_attention_heads (14) a multiple of num_key_value_heads (3)`: {"num_key_value_heads": 3},
+		`num_attention_heads (14) a multiple of num_key_value_heads (0)`: {"num_key_value_heads": 0},
+		`use_sliding_window false`:                                       {"use_sliding_window": true},
+		`hidden_size a multiple of num_attention_heads`:                  {"hidden_size": 900},
+		`head_dim an even number from 2 to 65536`:                        {"head_dim": -64},
+		`intermediate_size from 1 to 1048576`:                            {"intermediate_size": 0},
+		`model_type gpt2 or qwen2 (it is "qwen3")`:                       {"model_type": "qwen3"},
+		"num_hidden_layers, num_attention_heads, hidden_size, max_position_embeddings and vocab_size from 1 to 4096, 65536, 65536, 4194304 and 1048576": {
+			"max_position_embeddings": 1 << 30},
+	} {
+		_, err := ParseModel("mine", "/models/mine", config(change))
+		require.EqualError(t, err, `bad model "/models/mine" (config.json): allowed: `+want)
 	}
 }

@@ -41,13 +41,17 @@ type fakeNode struct {
 	start    event.Start
 	grants   chan int64
 	peers    chan []string
+	budgets  chan int64
 	stop     chan struct{}
 	lastID   int64
 	behaving string
 }
 
 func serveFakeNode() {
-	n := &fakeNode{out: event.NewWriter(os.Stdout), grants: make(chan int64, 1), peers: make(chan []string, 16), stop: make(chan struct{})}
+	n := &fakeNode{
+		out: event.NewWriter(os.Stdout), grants: make(chan int64, 1), peers: make(chan []string, 16), budgets: make(chan int64, 16),
+		stop: make(chan struct{}),
+	}
 	in := event.NewReader(os.Stdin, event.MaxLine)
 	var first event.Command
 	if err := in.Read(&first); err != nil || first.Type != event.CommandStart {
@@ -80,6 +84,8 @@ func (n *fakeNode) listen(in *event.Reader) {
 			n.grants <- cmd.Lease.ID
 		case cmd.Type == event.CommandPeers:
 			n.peers <- cmd.Peers
+		case cmd.Type == event.CommandBudget:
+			n.budgets <- cmd.BudgetBytes
 		case cmd.Type == event.CommandStop:
 			close(n.stop)
 		}
@@ -103,6 +109,26 @@ func (n *fakeNode) firstLife() bool {
 	return err == nil
 }
 
+// life is 0 in a node's first process, 1 in its second.
+func (n *fakeNode) life() int {
+	for i := 0; ; i++ {
+		f, err := os.OpenFile(filepath.Join(n.start.Dir, fmt.Sprintf("life_%d", i)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if err == nil {
+			f.Close()
+			return i
+		}
+	}
+}
+
+// runOut is what a node does that has been down the whole ladder.
+func (n *fakeNode) runOut(cause string) int {
+	n.send(event.Event{Type: event.TypeMemoryStep, MemoryStep: &event.MemoryStep{
+		Round: 4, Phase: "update", Cause: cause, Action: event.ActionRestartEngine, MicroBatch: 1, RequestedBytes: 2e9, UsedBytes: 3e9, CapBytes: 4e9,
+	}})
+	n.send(event.Event{Type: event.TypeFailure, Cause: event.CauseOutOfMemory, Message: "out of memory at micro-batch 1"})
+	return 3
+}
+
 func (n *fakeNode) live() int {
 	n.state(event.StateLoading)
 	switch n.behaving {
@@ -119,7 +145,10 @@ func (n *fakeNode) live() int {
 	case "never loads":
 		select {}
 	}
-	n.send(event.Event{Type: event.TypeLoaded, Loaded: &event.Loaded{Model: "nano"}})
+	n.send(event.Event{Type: event.TypeLoaded, Loaded: &event.Loaded{Model: "nano", Device: n.start.Device}})
+	if code, done := n.liveInMemory(); done {
+		return code
+	}
 	switch n.behaving {
 	case "falls silent once":
 		if n.firstLife() {
@@ -171,9 +200,68 @@ func (n *fakeNode) live() int {
 	return 0
 }
 
+// liveInMemory are the behaviours that have to do with memory and the GPU; done says that the process has ended.
+func (n *fakeNode) liveInMemory() (code int, done bool) {
+	var lives, cycles int
+	switch {
+	case n.start.Device == deviceCPU:
+	case n.behaving == "runs out of memory":
+		return n.runOut(event.MemoryOwnCap), true
+	case scan(n.behaving, "is crowded out %d times", &lives):
+		if n.life() < lives {
+			return n.runOut(event.MemoryNeighbour), true
+		}
+	case n.behaving == "is killed":
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	case n.behaving == "waits for a budget":
+		n.send(event.Event{Type: event.TypeWarning, Message: fmt.Sprint(<-n.budgets)})
+	case scan(n.behaving, "hangs in %d lives", &lives):
+		if n.life() < lives {
+			select {}
+		}
+	case n.behaving == "dies in its engine once":
+		if n.firstLife() {
+			fmt.Fprintln(os.Stderr, "RuntimeError: CUDA error: unspecified launch failure")
+			return 1, true
+		}
+	case n.behaving == "holds a lease and beats":
+		n.lease()
+		for {
+			select {
+			case <-n.stop:
+				return 0, true
+			case <-time.After(5 * time.Millisecond):
+				n.send(event.Event{Type: event.TypeMemory, Memory: &event.Memory{RSSBytes: 1}})
+			}
+		}
+	case scan(n.behaving, "computes %d times", &cycles):
+		begin := time.Now()
+		for range cycles {
+			n.lease()
+			n.release()
+		}
+		n.send(event.Event{Type: event.TypeWarning, Message: "computed", Seconds: time.Since(begin).Seconds()})
+		n.state(event.StateDone)
+		return 0, true
+	case n.behaving == "says what it sees":
+		n.send(event.Event{Type: event.TypeWarning, Message: os.Getenv("FAKE_CLIENT") + " " + os.Getenv("CUDA_VISIBLE_DEVICES")})
+	}
+	return 0, false
+}
+
+func scan(text, format string, n *int) bool {
+	_, err := fmt.Sscanf(text, format, n)
+	return err == nil
+}
+
 func (n *fakeNode) lease() {
 	n.lastID++
-	n.send(event.Event{Type: event.TypeLease, Lease: &event.Lease{ID: n.lastID, Phase: "generate"}})
+	request := event.Lease{ID: n.lastID, Phase: "generate"}
+	var gigabytes int
+	if scan(n.behaving, "asks for %d GB", &gigabytes) {
+		request.Bytes = int64(gigabytes) * 1e9
+	}
+	n.send(event.Event{Type: event.TypeLease, Lease: &request})
 	if id := <-n.grants; id != n.lastID {
 		fmt.Fprintf(os.Stderr, "granted %d instead of %d\n", id, n.lastID)
 		os.Exit(2)

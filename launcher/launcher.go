@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/sapo-swarm/swarm/launcher/lease"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -18,8 +16,8 @@ const orphanTerm = 3 * time.Second // between SIGTERM and SIGKILL of a process l
 
 // Run runs every node of spec until all of them are done, given up or stopped, and leaves no process behind.
 //
-// sink gets each event, stamped with run and node: the nodes' own and spawn, exit, restart, giveup and the queued state. It is never
-// called concurrently and must not block for long, since the nodes wait for it.
+// sink gets each event, stamped with run and node: the nodes' own and spawn, exit, restart, giveup, the queued state, warnings, and the
+// memory_step of a node that leaves its GPU. It is never called concurrently and must not block for long, since the nodes wait for it.
 //
 // When ctx ends all nodes are stopped in parallel: the stop command, SIGTERM, SIGKILL, each step bounded by spec.Stop; closing
 // spec.Now cuts that short. The error then wraps the context's cause. It is a *LostError when nodes were given up. Result is valid with
@@ -38,32 +36,36 @@ func Run(ctx context.Context, spec Spec, sink func(event.Event), logger *slog.Lo
 			logger.Warn("ended a process that an earlier launcher left behind", "run", spec.Run, "node", start.Node, "pid", orphan.PID)
 		}
 	}
+	rooms, of, err := newRooms(spec)
+	if err != nil {
+		return Result{}, err
+	}
 	s := &swarm{
-		spec: spec, sink: sink, logger: logger,
-		loading: lease.NewPool(1), computing: lease.NewPool(int64(spec.Plan.Slots)),
-		unlimited: spec.Plan.Slots < 1,
+		spec: spec, sink: sink, logger: logger, rooms: rooms, host: hostRoom(spec),
+		loading: lease.NewPool(lease.Capacity{Slots: 1}),
 	}
 	for i, start := range spec.Starts {
+		if start.Transient == (event.Transient{}) {
+			start.Transient = event.Transient{GenerateBytes: spec.Plan.PerNode.Generate, UpdateBytes: spec.Plan.PerNode.Update}
+		}
 		n := &node{swarm: s, index: i, start: start}
 		s.nodes = append(s.nodes, n)
+		of[i].enter(n)
 		// Here, so that nodes load in order whatever goroutine runs first.
-		if n.turn, err = s.loading.Request(lease.Key{Node: start.Node}, 1); err != nil {
+		if n.turn, err = s.loading.Request(lease.Key{Node: start.Node}, 0); err != nil {
 			return Result{}, fmt.Errorf("launch %s: %w", start.Node, err)
 		}
 	}
 	result := Result{Nodes: make([]NodeResult, len(s.nodes))}
-	var group errgroup.Group
+	var nodes, faults sync.WaitGroup
+	watching, stop := context.WithCancel(ctx)
+	faults.Go(func() { s.watchFaults(watching) })
 	for i, n := range s.nodes {
-		group.Go(func() error {
-			result.Nodes[i] = n.serve(ctx)
-			return nil
-		})
+		nodes.Go(func() { result.Nodes[i] = n.serve(ctx) })
 	}
-	if err := group.Wait(); err != nil {
-		return result, err
-	}
-	s.loading.Close()
-	s.computing.Close()
+	nodes.Wait()
+	stop()
+	faults.Wait()
 	return result, s.outcome(ctx, &result)
 }
 
@@ -92,12 +94,12 @@ func (s *swarm) outcome(ctx context.Context, result *Result) error {
 
 // swarm is what the nodes of one Run share.
 type swarm struct {
-	spec      Spec
-	logger    *slog.Logger
-	nodes     []*node
-	loading   *lease.Pool // one model load at a time
-	computing *lease.Pool // Plan.Slots nodes at a time
-	unlimited bool        // no slots: every lease is granted
+	spec    Spec
+	logger  *slog.Logger
+	nodes   []*node
+	rooms   []*room
+	host    *room       // of nodes that went on, on the CPU
+	loading *lease.Pool // one model load at a time
 
 	sinkMu sync.Mutex
 	sink   func(event.Event)

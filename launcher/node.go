@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,78 +23,108 @@ const LogFileName = "log.txt"
 type node struct {
 	swarm  *swarm
 	index  int
-	start  event.Start
+	room   *room         // changes between two lives only
 	turn   *lease.Ticket // for loading
 	grants sync.WaitGroup
 
+	failures *supervise.Failures
+	memory   *memoryDeaths
+	resident atomic.Int64 // bytes between phases, as it last measured them
+
 	sendMu sync.Mutex
+	start  event.Start      // of the next process; its budget may change at any time
 	child  *supervise.Child // the one that has its start command; nil between lives
 }
 
 // serve keeps the node alive until it is done, stopped or given up.
 func (n *node) serve(ctx context.Context) NodeResult {
-	s := n.swarm
-	failures := supervise.NewFailures(s.spec.Restarts, rand.Float64)
+	n.forgive()
 	result := NodeResult{Node: n.start.Node}
 	for {
-		verdict, healthy := n.live(ctx)
-		result.State, result.Cause, result.Message = verdict.State, verdict.Cause, verdict.Message
-		if verdict.State == event.StateDone || ctx.Err() != nil {
+		l := n.live(ctx)
+		result.State, result.Cause, result.Message = l.verdict.State, l.verdict.Cause, l.verdict.Message
+		if l.verdict.State == event.StateDone || ctx.Err() != nil {
 			return result
 		}
-		wait, again := failures.Add(healthy)
-		if !verdict.Heals || !again {
-			result.State = event.StateGivenUp
-			s.emit(n.start.Node, event.Event{Type: event.TypeGiveUp, Cause: verdict.Cause, Message: verdict.Message})
-			s.giveUp(n)
-			return result
-		}
-		s.emit(n.start.Node, event.Event{Type: event.TypeRestart, Message: verdict.Message, Cause: verdict.Cause, Seconds: wait.Seconds()})
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		next := n.remedy(ctx, l)
+		if ctx.Err() != nil {
 			result.State, result.Cause = event.StateStopped, event.CauseStopped
 			return result
-		case <-timer.C:
+		}
+		result.Cause, result.Message = next.cause, next.message
+		if next.leave && !n.fallBack(l, &next) {
+			result.State = event.StateGivenUp
+			n.giveUp(l, next)
+			return result
+		}
+		if !n.pause(ctx, next) {
+			result.State, result.Cause = event.StateStopped, event.CauseStopped
+			return result
 		}
 		result.Restarts++
 		var err error
-		if n.turn, err = s.loading.Request(lease.Key{Node: n.start.Node}, 1); err != nil {
+		if n.turn, err = n.swarm.loading.Request(lease.Key{Node: n.start.Node}, 0); err != nil {
 			result.State, result.Cause, result.Message = event.StateGivenUp, event.CauseUnknown, err.Error()
 			return result
 		}
 	}
 }
 
-// life is one process of a node, as its events change it.
-type life struct {
-	child   *supervise.Child
-	spawned chan struct{} // closed when child is set and its spawn event is out
-	loaded  chan struct{} // closed at the loaded event
-	isUp    atomic.Bool
-	upSince atomic.Int64 // Unix nanoseconds of the loaded event
-	heard   atomic.Int64 // Unix nanoseconds of the last event
+// pause announces a restart and waits for its time; false says that ctx has ended.
+func (n *node) pause(ctx context.Context, next remedy) bool {
+	n.swarm.emit(n.start.Node, event.Event{Type: event.TypeRestart, Message: next.message, Cause: next.cause, Seconds: next.wait.Seconds()})
+	timer := time.NewTimer(next.wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
 }
 
-// live runs one process from its turn to load to its end. It returns what the end means and how long the process ran well.
-func (n *node) live(ctx context.Context) (supervise.Verdict, time.Duration) {
+// awaitTurn returns when it is the node's turn to load and its room is open, with the outage that may close it next; or at once when the room is
+// lost, with what cost it. The error says that ctx has ended.
+func (n *node) awaitTurn(ctx context.Context, turn lease.Key) (*outage, error) {
+	for {
+		if err := n.turn.Wait(ctx); err != nil {
+			return nil, err
+		}
+		o := n.room.next()
+		if !o.strikes(ctx, 0) {
+			return o, nil
+		}
+		n.swarm.loading.Release(turn) // other rooms may be open
+		if lost, err := o.await(ctx); err != nil || lost != "" {
+			return o, err
+		}
+		var err error
+		if n.turn, err = n.swarm.loading.Request(turn, 0); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// live runs one process from its turn to load to its end.
+func (n *node) live(ctx context.Context) *life {
 	s, name := n.swarm, n.start.Node
 	turn := lease.Key{Node: name}
 	defer s.loading.Release(turn)
 	s.emit(name, event.Event{Type: event.TypeState, State: event.StateQueued})
-	if err := n.turn.Wait(ctx); err != nil {
-		return supervise.Verdict{State: event.StateStopped, Cause: event.CauseStopped, Message: "stopped before it was started"}, 0
-	}
 	l := &life{spawned: make(chan struct{}), loaded: make(chan struct{})}
-	child, err := supervise.Start(supervise.Process{
-		Path: s.spec.Exe, Args: s.spec.Args,
-		Env:     slices.Concat(os.Environ(), s.spec.Env, s.spec.Plan.Environment(n.index)),
-		LogPath: filepath.Join(n.start.Dir, LogFileName), LogLimit: s.spec.LogLimit,
-		PIDPath: filepath.Join(n.start.Dir, supervise.PIDFileName),
-	}, func(e event.Event) { n.handle(l, e) })
+	var err error
+	if l.outage, err = n.awaitTurn(ctx, turn); err != nil {
+		l.verdict = supervise.Verdict{State: event.StateStopped, Cause: event.CauseStopped, Message: "stopped before it was started"}
+		return l
+	}
+	if l.outage.strikes(ctx, 0) {
+		l.verdict = supervise.Verdict{State: event.StateFailed, Cause: event.CauseDevice, Message: l.outage.message}
+		return l
+	}
+	child, err := supervise.Start(n.process(), func(e event.Event) { n.handle(l, e) })
 	if err != nil {
-		return notStarted(err), 0
+		l.verdict = notStarted(err)
+		return l
 	}
 	l.child = child
 	s.emit(name, event.Event{Type: event.TypeSpawn, PID: child.PID()})
@@ -108,19 +137,40 @@ func (n *node) live(ctx context.Context) (supervise.Verdict, time.Duration) {
 	n.child = nil
 	n.sendMu.Unlock()
 	if unkillable != nil {
-		s.computing.ReleaseAll(name)
-		return supervise.Verdict{State: event.StateFailed, Cause: event.CauseStalled, Message: unkillable.Error()}, 0
+		l.survives.Store(true)
+		n.room.pool.ReleaseAll(name)
+		l.verdict = supervise.Verdict{State: event.StateFailed, Cause: event.CauseStalled, Message: unkillable.Error()}
+		return l
 	}
-	s.computing.ReleaseAll(name) // after Done no event can ask for more
+	n.room.pool.ReleaseAll(name) // after Done no event can ask for more
 	n.grants.Wait()
 	exit := child.Exit()
-	verdict := exit.Verdict()
-	s.emit(name, event.Event{Type: event.TypeExit, PID: child.PID(), Cause: verdict.Cause, Message: verdict.Message, ExitCode: &exit.Code})
-	healthy := time.Duration(0)
+	l.verdict = exit.Verdict()
+	s.emit(name, event.Event{Type: event.TypeExit, PID: child.PID(), Cause: l.verdict.Cause, Message: l.verdict.Message, ExitCode: &exit.Code})
 	if l.isUp.Load() {
-		healthy = time.Since(time.Unix(0, l.upSince.Load()))
+		l.healthy = time.Since(time.Unix(0, l.upSince.Load()))
 	}
-	return verdict, healthy
+	return l
+}
+
+// process is what to start for the node, where it is now.
+func (n *node) process() supervise.Process {
+	spec := n.swarm.spec
+	p := supervise.Process{
+		Path: spec.Exe, Args: spec.Args, Env: slices.Concat(os.Environ(), spec.Env),
+		LogPath: filepath.Join(n.start.Dir, LogFileName), LogLimit: spec.LogLimit,
+		PIDPath: filepath.Join(n.start.Dir, supervise.PIDFileName),
+	}
+	if n.room == n.swarm.host {
+		p.Env = append(p.Env, "CUDA_VISIBLE_DEVICES=") // none
+		return p
+	}
+	p.Env = append(p.Env, spec.Plan.Environment(n.index)...)
+	if spec.Sharer != nil && n.room.isGPU() {
+		p.Env = append(p.Env, spec.Sharer.ClientEnv(n.index, n.budget())...)
+		p.BeforeKill = spec.Sharer.BeforeKill
+	}
+	return p
 }
 
 func notStarted(err error) supervise.Verdict {
@@ -133,17 +183,24 @@ func notStarted(err error) supervise.Verdict {
 
 // command sends a fresh process its assignment. A failure shows as the process's end.
 func (n *node) command(child *supervise.Child) {
+	if n.assign(child) {
+		if _, fewer := n.swarm.remaining(); fewer {
+			n.sendPeers()
+		}
+	}
+}
+
+// assign sends the start command under the lock, so that a budget that changes goes out with it or after it.
+func (n *node) assign(child *supervise.Child) bool {
+	n.sendMu.Lock()
+	defer n.sendMu.Unlock()
 	start := n.start
 	if err := child.Send(event.Command{Type: event.CommandStart, Start: &start}); err != nil {
 		n.swarm.logger.Debug("start command not sent", "node", start.Node, "err", err)
-		return
+		return false
 	}
-	n.sendMu.Lock()
 	n.child = child
-	n.sendMu.Unlock()
-	if _, fewer := n.swarm.remaining(); fewer {
-		n.sendPeers()
-	}
+	return true
 }
 
 // sendPeers tells the node, if it runs, who is left. Peers are read under the lock, so that the last command is never an old one.
@@ -159,8 +216,8 @@ func (n *node) sendPeers() {
 	}
 }
 
-// watch waits for the process's end and brings it about when it is asked to stop, doesn't load, or falls silent. It calls loaded
-// once the model is in memory, and returns an error only when the process can't be killed.
+// watch waits for the process's end and brings it about when it is asked to stop, doesn't load, falls silent, or its room is struck. It
+// calls loaded once the model is in memory, and returns an error only when the process can't be killed.
 func (n *node) watch(ctx context.Context, l *life, loaded func()) error {
 	spec := n.swarm.spec
 	timer := time.NewTimer(spec.LoadTimeout)
@@ -172,6 +229,9 @@ func (n *node) watch(ctx context.Context, l *life, loaded func()) error {
 			return nil
 		case <-ctx.Done():
 			return l.child.Stop(spec.Stop, spec.Now)
+		case <-l.outage.begun:
+			l.child.Blame(event.CauseDevice, l.outage.message)
+			return l.child.End(spec.Stop, spec.Now)
 		case <-up:
 			up = nil
 			loaded()
@@ -190,46 +250,4 @@ func (n *node) watch(ctx context.Context, l *life, loaded func()) error {
 			return l.child.End(spec.Stop, spec.Now)
 		}
 	}
-}
-
-// handle takes one event of a process, on the goroutine that reads them.
-func (n *node) handle(l *life, e event.Event) {
-	<-l.spawned
-	l.heard.Store(time.Now().UnixNano())
-	n.swarm.emit(n.start.Node, e)
-	switch e.Type {
-	case event.TypeLoaded:
-		if !l.isUp.Load() {
-			l.upSince.Store(time.Now().UnixNano())
-			l.isUp.Store(true)
-			close(l.loaded)
-		}
-	case event.TypeLease:
-		n.requestLease(l.child, *e.Lease)
-	case event.TypeRelease:
-		n.swarm.computing.Release(lease.Key{Node: n.start.Node, ID: e.Lease.ID})
-	}
-}
-
-// requestLease queues a request and sends the grant when it is held. It must not wait: it is called by the events' reader.
-func (n *node) requestLease(child *supervise.Child, request event.Lease) {
-	grant := event.Command{Type: event.CommandGrant, Lease: &event.Lease{ID: request.ID, Phase: request.Phase}}
-	var ticket *lease.Ticket
-	if !n.swarm.unlimited {
-		var err error
-		ticket, err = n.swarm.computing.Request(lease.Key{Node: n.start.Node, ID: request.ID}, 1)
-		if err != nil {
-			n.swarm.emit(n.start.Node, event.Event{Type: event.TypeWarning, Message: "lease refused: " + err.Error()})
-			return
-		}
-	}
-	n.grants.Go(func() {
-		// The ticket ends with the process (ReleaseAll), so that this wait is bounded by its life.
-		if ticket != nil && ticket.Wait(context.Background()) != nil {
-			return
-		}
-		if err := child.Send(grant); err != nil {
-			n.swarm.logger.Debug("grant not sent", "node", n.start.Node, "err", err)
-		}
-	})
 }

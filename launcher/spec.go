@@ -15,6 +15,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
+// deviceCPU is event.Start.Device of a node on no GPU.
+const deviceCPU = "cpu"
+
 // ErrLost says that some nodes were given up (exit code 4). Errors that wrap it are a *LostError.
 var ErrLost = errors.New("nodes lost")
 
@@ -24,15 +27,44 @@ type Spec struct {
 	Exe    string        // the program that serves as a node
 	Args   []string      // its arguments, such as "node"
 	Env    []string      // added to this process's environment
-	Starts []event.Start // one a node, in order of loading; Dir is the node's folder, which also gets log.txt and pid.json
-	Plan   fit.Plan      // Slots leases at a time; Environment(i) goes to node i
+	Starts []event.Start // one a node, in order of loading; Dir is its folder, which also gets log.txt and pid.json; Transient 0: the plan's
+	Plan   fit.Plan      // Rooms share out leases, or Slots where there are none; Environment(i) goes to node i
 
 	Restarts     supervise.Policy
-	LoadTimeout  time.Duration // from start to loaded; 10 min
-	StallTimeout time.Duration // without any event, once loaded; 15 min
+	Crowded      supervise.Policy // of nodes whose GPU somebody else filled; 6 restarts, from 30 s to 5 min apart
+	LoadTimeout  time.Duration    // from start to loaded; 10 min
+	StallTimeout time.Duration    // without any event, once loaded; a lease held for longer is warned of; 15 min
 	Stop         supervise.Ladder
+	CPUFallback  bool // a node that its GPU can't hold goes on, on the CPU, instead of leaving the swarm
+
+	Sharer       Sharer          // nil: GPUs are shared by the driver alone
+	Faults       <-chan Fault    // nil, or closed: none are looked for
+	FaultSettle  time.Duration   // how long after a death on a GPU its fault may still be announced; 3 s
+	FaultTimeout time.Duration   // from a fault to its recovery; 2 min
 	LogLimit     int64           // bytes of one node's log; 0: supervise's
 	Now          <-chan struct{} // closed after the context has ended: kill instead of waiting for an orderly stop
+}
+
+// Sharer is a service through which nodes share a GPU, such as NVIDIA's MPS. Its methods are called from several goroutines, for nodes
+// that run on a GPU only, and must return within seconds.
+type Sharer interface {
+	// ClientEnv is what the process of Spec.Starts[index] needs in its environment; it is asked before each of its starts. budget is
+	// the GPU memory in bytes it may then take, 0 without a budget. A running client's limit can't be changed, so that budgets
+	// that grow while a Sharer is set wait for the node's next start.
+	ClientEnv(index int, budget int64) []string
+
+	// BeforeKill is called before the first signal that may end a node within a kernel: a node's process and all its descendants, of
+	// which some are clients. It makes the service let go of these; unknown pids are none of its business.
+	BeforeKill(pids []int)
+}
+
+// Fault is trouble of a GPU, or of what shares it. The nodes there are ended at once and started one by one when it is over, from
+// their last checkpoints; their deaths, also those up to Spec.FaultSettle before it, don't count as failures.
+type Fault struct {
+	GPU       int             // fit.GPU.Index; below 0: all GPUs
+	Message   string          // one line for a person
+	Recovered <-chan struct{} // closed when nodes may be started again; nil: at once. It may wait until all of them are gone
+	Fatal     bool            // it will not be over: the nodes leave the swarm, or go on, on the CPU
 }
 
 // Result is what became of the nodes.
@@ -94,6 +126,15 @@ func (s Spec) withDefaults() (Spec, error) {
 	}
 	if s.StallTimeout <= 0 {
 		s.StallTimeout = 15 * time.Minute
+	}
+	if s.Crowded == (supervise.Policy{}) && s.Restarts.MaxRestarts > 0 {
+		s.Crowded = supervise.Policy{MaxRestarts: 6, First: 30 * time.Second, Cap: 5 * time.Minute}
+	}
+	if s.FaultSettle <= 0 {
+		s.FaultSettle = 3 * time.Second
+	}
+	if s.FaultTimeout <= 0 {
+		s.FaultTimeout = 2 * time.Minute
 	}
 	return s, nil
 }

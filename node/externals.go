@@ -10,6 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 	"github.com/sapo-swarm/swarm/node/sapo"
 	"github.com/sapo-swarm/swarm/node/task"
+	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
 // errPeersChanged interrupts a wait at the barrier when a node has been given up.
@@ -21,9 +22,12 @@ var errBusSilent = errors.New("the message bus does not take the rollouts")
 // barrierLimit is how many deadlines a node waits for its quorum before it gives the swarm up for lost.
 const barrierLimit = 10
 
-// prompt is a question as the model sees it, in token ids.
+// prompt is a question as the model sees it, in token ids: in its chat template where it has one.
 func (n *Node) prompt(question string) []int {
 	system, _ := task.SystemPrompt(n.Config.Tasks.SystemPrompt)
+	if chat, ok := n.Tokens.(tokenizer.Chat); ok {
+		return chat.Prompt(system, question)
+	}
 	return n.Tokens.Encode(task.Prompt(system, question))
 }
 

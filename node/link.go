@@ -14,7 +14,7 @@ import (
 // ErrOrphaned ends a node whose launcher is gone: its stdin closed or its stdout broke.
 var ErrOrphaned = errors.New("the launcher is gone")
 
-// Link is the node's end of the launcher's pipes; it is the Host of a node in a process of its own.
+// Link is the node's end of the launcher's pipes, and all of a node's Host but how much memory a lease is for.
 type Link struct {
 	out *event.Writer
 	in  *event.Reader
@@ -29,6 +29,7 @@ type Link struct {
 	peers   []string
 	changed chan struct{}
 	leased  bool
+	budget  int64
 }
 
 // NewLink returns a link on the launcher's pipes. gone is called when the launcher has died.
@@ -56,7 +57,7 @@ func (l *Link) Assignment() (event.Start, error) {
 		return event.Start{}, fmt.Errorf("launcher speaks protocol %d, this program %d", c.Start.Protocol, event.Protocol)
 	}
 	l.peers = c.Start.Peers
-	l.leased = c.Start.Leased
+	l.leased, l.budget = c.Start.Leased, c.Start.BudgetBytes
 	return *c.Start, nil
 }
 
@@ -76,6 +77,10 @@ func (l *Link) Serve() {
 			l.peers = c.Peers
 			close(l.changed)
 			l.changed = make(chan struct{})
+			l.mu.Unlock()
+		case c.Type == event.CommandBudget:
+			l.mu.Lock()
+			l.budget = c.BudgetBytes
 			l.mu.Unlock()
 		case c.Type == event.CommandGrant && c.Lease != nil:
 			// One that is not there was given up, and so released, while its grant was on the way.
@@ -112,8 +117,15 @@ func (l *Link) Peers() ([]string, <-chan struct{}) {
 // Stopping implements Host.
 func (l *Link) Stopping() <-chan struct{} { return l.stopping }
 
-// Lease implements Host.
-func (l *Link) Lease(ctx context.Context, phase string) (func(), error) {
+// Budget is the device memory in bytes that the node may take as of now, 0 without a budget.
+func (l *Link) Budget() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.budget
+}
+
+// Lease asks for a lease for a phase that takes so many bytes of device memory, and waits for it as Host says.
+func (l *Link) Lease(ctx context.Context, phase string, bytes int64) (func(), error) {
 	select {
 	case <-l.stopping:
 		return nil, ErrStopped
@@ -128,7 +140,7 @@ func (l *Link) Lease(ctx context.Context, phase string) (func(), error) {
 	id := l.lastID
 	l.leases[id] = granted
 	l.mu.Unlock()
-	l.Emit(event.Event{Type: event.TypeLease, Lease: &event.Lease{ID: id, Phase: phase}})
+	l.Emit(event.Event{Type: event.TypeLease, Lease: &event.Lease{ID: id, Phase: phase, Bytes: bytes}})
 	var err error
 	select {
 	case <-granted:

@@ -65,12 +65,13 @@ func (l *launcherEnd) ask(ctx context.Context) (*event.Lease, <-chan leased) {
 	l.t.Helper()
 	got := make(chan leased, 1)
 	go func() {
-		release, err := l.Lease(ctx, "update")
+		release, err := l.Lease(ctx, "update", 7)
 		got <- leased{release, err}
 	}()
 	e := l.next()
 	require.Equal(l.t, event.TypeLease, e.Type)
 	require.Equal(l.t, "update", e.Lease.Phase)
+	require.EqualValues(l.t, 7, e.Lease.Bytes)
 	return e.Lease, got
 }
 
@@ -97,7 +98,7 @@ func TestLinkLease(t *testing.T) {
 	})
 	t.Run("not asked for where leases are not used", func(t *testing.T) {
 		l := newLink(t, event.Start{})
-		release, err := l.Lease(t.Context(), "update")
+		release, err := l.Lease(t.Context(), "update", 7)
 		require.NoError(t, err)
 		release()
 	})
@@ -135,7 +136,7 @@ func TestLinkLease(t *testing.T) {
 			l.command(event.Command{Type: event.CommandStop})
 			l.command(event.Command{Type: event.CommandStop})
 			<-l.Stopping()
-			_, err := l.Lease(t.Context(), "update")
+			_, err := l.Lease(t.Context(), "update", 7)
 			require.ErrorIs(t, err, ErrStopped)
 		}
 	})
@@ -167,7 +168,7 @@ func TestLinkLeaseRace(t *testing.T) {
 		got := make(chan struct{})
 		go func() {
 			defer close(got)
-			if release, err := l.Lease(ctx, "update"); err == nil {
+			if release, err := l.Lease(ctx, "update", 7); err == nil {
 				release()
 			}
 		}()
@@ -218,7 +219,7 @@ func TestAssignmentErrors(t *testing.T) {
 		{"no JSON\n", "decode line"},
 		{`{"type":"stop"}` + "\n", `first command is "stop", not "start"`},
 		{`{"type":"start"}` + "\n", "with no assignment"},
-		{`{"type":"start","start":{"protocol":99}}` + "\n", "launcher speaks protocol 99, this program 1"},
+		{`{"type":"start","start":{"protocol":99}}` + "\n", "launcher speaks protocol 99, this program 2"},
 	}
 	for _, c := range cases {
 		var out bytes.Buffer

@@ -52,8 +52,7 @@ type Node struct {
 	Swarm   exchange.Exchange
 	Host    Host
 	Logger  *slog.Logger
-	Context int                 // the model's context length in tokens
-	Memory  func(policy.Memory) // told after every engine call
+	Context int // the model's context length in tokens
 }
 
 // Round is Algorithm 1 of the paper for one round. It returns the round's report, or ErrStopped, or what failed; on an error no
@@ -146,7 +145,6 @@ func (n *Node) generate(ctx context.Context, round int, groups []group, report *
 	if err != nil {
 		return nil, fmt.Errorf("generate: %w", err)
 	}
-	n.Memory(result.Memory)
 	want := len(groups) * params.NumGenerations
 	if len(result.Completions) != want || len(result.Terminated) != want || len(result.Logprobs) != want {
 		return nil, fmt.Errorf("generate: engine gave %d completions, %d were asked for", len(result.Completions), want)
@@ -282,7 +280,6 @@ func (n *Node) update(ctx context.Context, round int, own, external []group, rep
 		LossType:            n.Config.LossType,
 		MaxCompletionLength: n.Config.MaxCompletionLength,
 		MaxGradNorm:         n.Config.MaxGradNorm,
-		MicroBatch:          n.Config.MicroBatch,
 	}
 	var rewards []float64
 	for _, g := range append(own[:len(own):len(own)], external...) {
@@ -302,10 +299,7 @@ func (n *Node) update(ctx context.Context, round int, own, external []group, rep
 	}
 	report.TrainedOwn, report.TrainedExternal = len(own), len(external)
 	report.TrainingReward = sapo.Mean(rewards)
-	if params.MicroBatch == 0 {
-		// The whole batch, as far as its size is this node's choice: peers choose how many completions their groups have.
-		params.MicroBatch = (n.Config.NumTrainSamples + n.Config.NumTransplantTrees) * n.Config.NumGenerations
-	}
+	params.MicroBatch = n.microBatch(len(params.Sequences))
 
 	release, err := n.lease(ctx, "update", round, report)
 	if err != nil {
@@ -326,8 +320,21 @@ func (n *Node) update(ctx context.Context, round int, own, external []group, rep
 	if err != nil {
 		return fmt.Errorf("update: %w", err)
 	}
-	n.Memory(result.Memory)
 	report.Loss, report.KL, report.GradNorm = result.Loss, result.KL, result.GradNorm
 	report.ClipLow, report.ClipHigh, report.Steps = result.ClipLow, result.ClipHigh, result.Steps
 	return nil
+}
+
+// microBatch is how many of an update's sequences a forward pass takes: at most micro_batch, and so many that there are
+// gradient_accumulation_steps passes, counted before the engine leaves out sequences without an advantage. The whole batch is one as
+// far as its size is this node's choice: peers choose how many completions their groups have.
+func (n *Node) microBatch(sequences int) int {
+	size := (n.Config.NumTrainSamples + n.Config.NumTransplantTrees) * n.Config.NumGenerations
+	if steps := n.Config.GradientAccumulationSteps; steps > 1 {
+		size = (min(size, sequences) + steps - 1) / steps
+	}
+	if n.Config.MicroBatch > 0 {
+		size = min(size, n.Config.MicroBatch)
+	}
+	return size
 }

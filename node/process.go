@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -40,6 +38,10 @@ const (
 
 	// selfTestLimit is far above rounding in fp32 (1e-6) and tf32, and far below what moves a clipped ratio.
 	selfTestLimit = 0.05
+
+	// halfPrecision is guide 4's advice.
+	halfPrecision = "precision fp16 is not recommended: gradients may underflow or overflow, losses become NaN, and GRPO unstable. " +
+		"Try: precision tf32, or bf16 where memory is short"
 )
 
 // Failure is an error with the cause the launcher decides by.
@@ -105,13 +107,19 @@ func run(ctx context.Context, link *Link, start event.Start, environ []string, s
 		}
 		return &Failure{event.CauseConfig, err}
 	}
-	tokens, err := tokenizer.New(start.Tokenizer)
+	tokens, err := tokenizer.Open(start.Tokenizer, start.ModelDir)
 	if err != nil {
 		return &Failure{event.CauseConfig, err}
 	}
 
+	model := &governed{
+		start: start, config: cfg, launch: launchEngine(start, environ, stderr), host: link, logger: logger,
+		meter: &meter{device: start.Device != "cpu", expected: start.Transient},
+	}
+	parks := start.Leased && (cfg.ParamOffload || cfg.OptimizerOffload)
+	host := &tenant{Link: link, governed: model, trims: start.TrimAfter || parks}
 	link.State(event.StateLoading, 0)
-	release, err := link.Lease(ctx, "load")
+	release, err := host.Lease(ctx, phaseLoad)
 	if errors.Is(err, ErrStopped) {
 		link.State(event.StateStopped, 0)
 	}
@@ -119,30 +127,24 @@ func run(ctx context.Context, link *Link, start event.Start, environ []string, s
 		return err
 	}
 	defer release()
-	engine, loaded, err := loadEngine(ctx, start, cfg, environ, stderr)
-	if err != nil {
+	defer model.Close()
+	if err := model.open(ctx); err != nil {
 		return err
 	}
-	defer engine.Close()
+	loaded := model.running.loaded
 	if tokens.VocabSize() > loaded.VocabSize {
 		return &Failure{event.CauseModel, fmt.Errorf("tokenizer %s has %d tokens, the model only %d", tokens.Name(), tokens.VocabSize(), loaded.VocabSize)}
 	}
 	saves := checkpoints{dir: start.Dir, logger: logger}
-	first, err := saves.restore(ctx, engine)
+	first, err := saves.restore(ctx, model)
 	if err != nil {
 		return err
 	}
 	release()
-	link.Emit(event.Event{Type: event.TypeLoaded, Loaded: &event.Loaded{
-		Model: cfg.Model, Parameters: loaded.Parameters, ContextLength: loaded.ContextLength,
-		Torch: engine.Hello.Torch, Device: start.Device, Seconds: loaded.Seconds,
-		SelfTestMaxAbsDiff: loaded.SelfTestMaxAbsDiff, EnginePID: engine.PID(), StartRound: first,
-	}})
+	model.announce(first)
 
-	if loaded.SelfTestMaxAbsDiff > selfTestLimit {
-		link.Emit(event.Event{Type: event.TypeWarning, Message: fmt.Sprintf(
-			"log-probabilities differ by up to %.3g between generating and training: the model learns from other numbers than it sampled by. A higher precision may help",
-			loaded.SelfTestMaxAbsDiff)})
+	for _, message := range doubts(cfg, start.Device, loaded) {
+		link.Emit(event.Event{Type: event.TypeWarning, Message: message})
 	}
 
 	dial, cancel := context.WithTimeoutCause(ctx, dialDeadline, fmt.Errorf("no answer within %s", dialDeadline))
@@ -153,8 +155,7 @@ func run(ctx context.Context, link *Link, start event.Start, environ []string, s
 	}
 	defer bus.Close()
 
-	gauge := &gauge{link: link}
-	gauge.set(loaded.Memory)
+	gauge := &gauge{link: link, meter: model.meter}
 	beat, stopBeat := context.WithCancel(ctx)
 	var beating sync.WaitGroup
 	beating.Go(func() { gauge.serve(beat) })
@@ -162,20 +163,35 @@ func run(ctx context.Context, link *Link, start event.Start, environ []string, s
 	defer stopBeat()
 
 	n := &Node{
-		ID: start.Node, Config: cfg, Policy: engine, Tasks: tasks, Tokens: tokens, Swarm: bus, Host: link,
-		Logger: logger, Context: loaded.ContextLength, Memory: gauge.set,
+		ID: start.Node, Config: cfg, Policy: model, Tasks: tasks, Tokens: tokens, Swarm: bus, Host: host,
+		Logger: logger, Context: loaded.ContextLength,
 	}
-	return rounds(ctx, n, link, gauge, saves, engine, first)
+	return rounds(ctx, n, link, gauge, saves, model, first)
+}
+
+// doubts are warnings about how the model is about to be trained.
+func doubts(cfg configs.Config, device string, loaded policy.LoadResult) []string {
+	var list []string
+	if loaded.SelfTestMaxAbsDiff > selfTestLimit {
+		list = append(list, fmt.Sprintf(
+			"log-probabilities differ by up to %.3g between generating and training: the model learns from other numbers than it sampled by. A higher precision may help",
+			loaded.SelfTestMaxAbsDiff))
+	}
+	if cfg.Precision == "fp16" && device != "cpu" {
+		list = append(list, halfPrecision)
+	}
+	return list
 }
 
 // rounds trains from round first to the end, checkpointing on the way and when told to stop.
-func rounds(ctx context.Context, n *Node, link *Link, gauge *gauge, saves checkpoints, engine Saver, first int) error {
+func rounds(ctx context.Context, n *Node, link *Link, gauge *gauge, saves checkpoints, model *governed, first int) error {
 	saved := first
 	for round := first; round < n.Config.Rounds; round++ {
+		model.round = round
 		report, err := n.Round(ctx, round)
 		if errors.Is(err, ErrStopped) {
 			if round > saved {
-				if _, err := checkpoint(ctx, link, saves, engine, round); err != nil {
+				if _, err := checkpoint(ctx, link, saves, model, round); err != nil {
 					return err
 				}
 			}
@@ -189,8 +205,13 @@ func rounds(ctx context.Context, n *Node, link *Link, gauge *gauge, saves checkp
 		gauge.emit()
 		done := round + 1
 		if done%n.Config.CheckpointEvery == 0 || done == n.Config.Rounds {
-			if saved, err = checkpoint(ctx, link, saves, engine, done); err != nil {
+			if saved, err = checkpoint(ctx, link, saves, model, done); err != nil {
 				return err
+			}
+		}
+		if every := n.Config.ClearCacheEveryNRounds; every > 0 && done%every == 0 {
+			if err := model.Trim(ctx); err != nil {
+				return fmt.Errorf("clear the cache: %w", err)
 			}
 		}
 	}
@@ -206,38 +227,6 @@ func checkpoint(ctx context.Context, link *Link, saves checkpoints, engine Saver
 	}
 	link.Emit(event.Event{Type: event.TypeCheckpoint, Checkpoint: &c})
 	return round, nil
-}
-
-func loadEngine(ctx context.Context, start event.Start, cfg configs.Config, environ []string, stderr io.Writer) (*policy.Engine, policy.LoadResult, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, loadDeadline, fmt.Errorf("%w: the model is not loaded after %s", policy.ErrEngineStalled, loadDeadline))
-	defer cancel()
-	precision := cfg.Precision
-	if precision == "auto" {
-		precision = "fp32"
-		if start.Device != "cpu" {
-			precision = "tf32"
-		}
-	}
-	threads := strconv.Itoa(max(1, start.Threads))
-	engine, err := policy.Start(ctx, policy.Options{
-		Python: start.Python, Dir: start.EngineDir, Stderr: stderr,
-		Env: slices.Concat(environ, []string{"OMP_NUM_THREADS=" + threads, "OPENBLAS_NUM_THREADS=" + threads}),
-	})
-	if err != nil {
-		return nil, policy.LoadResult{}, &Failure{event.CausePython, err}
-	}
-	loaded, err := engine.Load(ctx, policy.LoadParams{
-		ModelDir: start.ModelDir, Device: start.Device, Precision: precision, Threads: start.Threads,
-		Seed:                  cfg.Seed,
-		GradientCheckpointing: cfg.GradientCheckpointing,
-		AdamBeta1:             cfg.AdamBeta1, AdamBeta2: cfg.AdamBeta2, AdamEpsilon: cfg.AdamEpsilon, WeightDecay: cfg.WeightDecay,
-		MemoryCapBytes: start.BudgetBytes, SelfTest: true,
-	})
-	if err != nil {
-		engine.Close()
-		return nil, policy.LoadResult{}, fmt.Errorf("load model %s: %w", cfg.Model, err)
-	}
-	return engine, loaded, nil
 }
 
 // classify names the cause of a node's failure.

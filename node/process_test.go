@@ -32,6 +32,7 @@ type life struct {
 	in   *io.PipeWriter
 	send *event.Writer
 	exit chan int
+	wait time.Duration // bound of its waits
 	read chan struct{} // closed when every event has been read: then events needs no lock
 
 	mu     sync.Mutex
@@ -61,7 +62,7 @@ func begin(t *testing.T, start event.Start) *life {
 	t.Helper()
 	stdin, in := io.Pipe()
 	out, stdout := io.Pipe()
-	l := &life{t: t, in: in, send: event.NewWriter(in), exit: make(chan int, 1), read: make(chan struct{}), more: make(chan struct{})}
+	l := &life{t: t, in: in, send: event.NewWriter(in), exit: make(chan int, 1), wait: soon, read: make(chan struct{}), more: make(chan struct{})}
 	go func() {
 		code := Process(t.Context(), stdin, stdout, os.Stderr, os.Environ(), slog.New(slog.DiscardHandler))
 		stdout.Close()
@@ -97,7 +98,7 @@ func (l *life) command(c event.Command) { _ = l.send.Write(c) }
 // await returns the first event that is wanted.
 func (l *life) await(what string, wanted func(event.Event) bool) event.Event {
 	l.t.Helper()
-	timeout := time.After(soon)
+	timeout := time.After(l.wait)
 	for {
 		l.mu.Lock()
 		i, more := slices.IndexFunc(l.events, wanted), l.more
@@ -126,7 +127,7 @@ func (l *life) ends(code int) {
 	case got := <-l.exit:
 		<-l.read
 		require.Equal(l.t, code, got, "%+v", l.failure())
-	case <-time.After(soon):
+	case <-time.After(l.wait):
 		l.t.Fatal("the process does not end")
 	}
 	if i := slices.IndexFunc(l.events, func(e event.Event) bool { return e.Type == event.TypeLoaded }); i >= 0 {
@@ -399,4 +400,43 @@ func TestClassify(t *testing.T) {
 	for _, c := range cases {
 		require.Equal(t, c.want, classify(fmt.Errorf("round 3: %w", c.err)).Cause, "%v", c.err)
 	}
+}
+
+func TestDoubts(t *testing.T) {
+	c := testConfig(t)
+	require.Empty(t, doubts(c, "cuda:0", policy.LoadResult{SelfTestMaxAbsDiff: 1e-3}))
+	require.Contains(t, doubts(c, "cpu", policy.LoadResult{SelfTestMaxAbsDiff: 0.2})[0], "differ by up to 0.2")
+	c.Precision = "fp16"
+	require.Empty(t, doubts(c, "cpu", policy.LoadResult{}), "it has no effect there")
+	require.Contains(t, doubts(c, "cuda:0", policy.LoadResult{})[0], "gradients may underflow")
+}
+
+// What saves memory changes nothing that is learnt: offloads, checkpointing aside, give the same weights to the bit.
+func TestMemorySettings(t *testing.T) {
+	server := broker(t, "plain")
+	plain := begin(t, assignment(t, server, "plain", t.TempDir(), nil))
+	plain.ends(ExitDone)
+	rewards, hash := plain.rounds()
+
+	require.NoError(t, server.CreateStream(t.Context(), "thrifty"))
+	start := assignment(t, server, "thrifty", t.TempDir(), func(c *configs.Config) {
+		c.OptimizerOffload, c.ParamOffload, c.ClearCacheEveryNRounds, c.Precision = true, true, 1, "fp16" // on a CPU fp32
+	})
+	start.TrimAfter = true
+	l := begin(t, start)
+	l.ends(ExitDone)
+	got, gotHash := l.rounds()
+	require.Equal(t, rewards, got)
+	require.Equal(t, hash, gotHash)
+
+	var last event.Memory
+	for _, e := range l.events {
+		if e.Type == event.TypeMemory {
+			last = *e.Memory
+		}
+	}
+	require.Greater(t, last.ResidentBytes, int64(1<<20), "a CPU's is without the interpreter")
+	require.Less(t, last.ResidentBytes, last.RSSBytes)
+	require.Equal(t, 12, last.MicroBatch)
+	require.Zero(t, last.BudgetBytes)
 }

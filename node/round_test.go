@@ -433,3 +433,24 @@ func TestDescribePeers(t *testing.T) {
 	require.True(t, report.Late)
 	require.Equal(t, []event.Peer{{Node: "a", Rejected: 1}, {Node: "b", Late: true}, {Node: "c", Available: 3}}, report.Peers)
 }
+
+func TestMicroBatch(t *testing.T) {
+	cases := []struct{ micro, steps, sequences, want int }{
+		{0, 1, 24, 24},
+		{0, 1, 52, 24}, // a peer's group is larger than this node's
+		{5, 1, 24, 5},
+		{100, 1, 24, 24},
+		{0, 4, 24, 6},
+		{0, 5, 24, 5},
+		{0, 4, 52, 6},
+		{0, 4, 14, 4}, // fewer externals than hoped for
+		{3, 4, 24, 3},
+		{0, 100, 24, 1},
+	}
+	for _, c := range cases {
+		config := testConfig(t)
+		config.MicroBatch, config.GradientAccumulationSteps = c.micro, c.steps
+		n := Node{Config: config}
+		require.Equal(t, c.want, n.microBatch(c.sequences), "%+v", c)
+	}
+}

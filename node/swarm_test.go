@@ -232,6 +232,6 @@ func newNode(t testing.TB, c configs.Config, id string, p Policy, bus *natsbus.B
 	t.Helper()
 	return &Node{
 		ID: id, Config: c, Policy: p, Tasks: openTasks(t, c), Tokens: bytesTokenizer(t), Swarm: bus, Host: h,
-		Logger: slog.New(slog.DiscardHandler), Context: policytest.Context, Memory: func(policy.Memory) {},
+		Logger: slog.New(slog.DiscardHandler), Context: policytest.Context,
 	}
 }

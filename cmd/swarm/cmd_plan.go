@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -15,8 +18,11 @@ func newPlanCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Say how many nodes fit, where, and why",
+		Long: "plan looks at the GPUs, or at the host where nodes train on the CPU, and says how many nodes fit and how they share it; what one\n" +
+			"node takes, item by item; which rule decided, and what would change the answer. Nothing is started.",
 		Example: `  swarm plan --config 4loc4ext
-  swarm plan --model gpt2 --gpu-memory 40GB -o json`,
+  swarm plan --model gpt2 --gpu-memory 40GB -o json
+  swarm plan --nodes max --share lease --swarm-size 24`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runPlan(cmd.Context(), g, &p, output)
@@ -32,44 +38,120 @@ func runPlan(ctx context.Context, g *globals, p *planFlags, output string) error
 	if err := checkOutput(output); err != nil {
 		return err
 	}
-	planned, err := p.resolve(ctx)
-	if err != nil {
-		return err
+	if p.wait.limit > 0 {
+		stoppable, interrupts := watchSignals(ctx, g.stderr, "Stopped waiting.")
+		defer interrupts.close()
+		ctx = stoppable
 	}
+	planned, err := p.resolve(ctx, g)
+	if err != nil {
+		return stoppedBy(ctx, err)
+	}
+	planned.turn.release()
 	for _, w := range planned.warnings {
 		fmt.Fprintln(g.stderr, "Warning:", w)
 	}
 	if output == "json" {
 		return writeJSON(g.stdout, planned.plan)
 	}
-	printPlan(g, planned)
-	return nil
+	var text strings.Builder
+	printPlan(&text, planned)
+	_, err = io.WriteString(g.stdout, text.String())
+	return err
 }
 
-func printPlan(g *globals, p planned) {
+func printPlan(w *strings.Builder, p planned) {
 	plan := p.plan
-	if plan.Device == fit.DeviceCUDA {
-		for _, d := range plan.GPUs {
-			fmt.Fprintf(g.stdout, "GPU %d     %s, %s, %s free\n", d.Index, d.Name, gb(d.MemoryTotal), gb(d.MemoryFree))
-		}
-	} else {
-		fmt.Fprintf(g.stdout, "device    CPU: %d cores, %s of memory, %s free", p.host.Cores, gb(p.host.MemoryTotal), gb(p.host.MemoryAvailable))
-		if p.host.Reason != "" {
-			reason, _ := splitRemedy(p.host.Reason)
-			fmt.Fprintf(g.stdout, " (no GPU: %s)", reason)
-		}
-		fmt.Fprintln(g.stdout)
+	printDevices(w, p)
+	fmt.Fprintf(w, "model     %s, %s parameters\n", p.model.Name, group(p.model.Shape.Parameters))
+	fmt.Fprintf(w, "nodes     %d of %d\n", plan.Nodes, p.config.SwarmSize)
+	fmt.Fprintf(w, "why       %s\n", plan.Why)
+	fmt.Fprintf(w, "rule      %s\n", plan.Rule)
+	fmt.Fprintf(w, "limit     %s\n", plan.Limit)
+	fmt.Fprintf(w, "per node  %s resident, %s transient, %s budget\n", gb(plan.PerNode.Resident), gb(plan.PerNode.Transient), gb(plan.PerNode.Budget))
+	if plan.HostBytes > 0 {
+		fmt.Fprintf(w, "          %s of host memory\n", gb(plan.HostBytes))
 	}
-	fmt.Fprintf(g.stdout, "model     %s, %s parameters\n", p.model.Name, group(p.model.Shape.Parameters))
-	fmt.Fprintf(g.stdout, "nodes     %d of %d\n", plan.Nodes, p.config.SwarmSize)
-	fmt.Fprintf(g.stdout, "why       %s\n", plan.Why)
-	fmt.Fprintf(g.stdout, "rule      %s\n", plan.Rule)
-	fmt.Fprintf(g.stdout, "limit     %s\n", plan.Limit)
-	fmt.Fprintf(g.stdout, "per node  %s resident, %s transient, %s budget\n", gb(plan.PerNode.Resident), gb(plan.PerNode.Transient), gb(plan.PerNode.Budget))
-	fmt.Fprintf(g.stdout, "share     %s: %d at a time, %d CPU threads each\n", plan.Share, plan.Slots, plan.Threads)
+	fmt.Fprintf(w, "share     %s: %d at a time, %d CPU threads each\n", plan.Share, plan.Slots, plan.Threads)
+	fmt.Fprintf(w, "at once   %s a forward pass, %s\n", some(plan.MicroBatch, "sequence"), some(plan.GenerateBatch, "completion"))
+	share := 100 * float64(plan.Expected) / float64(max(1, plan.Capacity))
+	fmt.Fprintf(w, "expected  %s of %s at the peak (%.0f %%)\n", gb(plan.Expected), gb(plan.Capacity), share)
 	for _, at := range plan.Placement {
-		if at.GPU != nil {
-			fmt.Fprintf(g.stdout, "          %s on GPU %d\n", at.Node, *at.GPU)
+		switch {
+		case len(at.GPUs) > 1:
+			fmt.Fprintf(w, "          %s on GPUs %s\n", at.Node, strings.Join(strings.Fields(strings.Trim(fmt.Sprint(at.GPUs), "[]")), ", "))
+		case at.GPU != nil:
+			fmt.Fprintf(w, "          %s on GPU %d\n", at.Node, *at.GPU)
 		}
 	}
+	printRooms(w, plan)
+	printBreakdown(w, p)
+	if len(plan.Changes) > 0 {
+		fmt.Fprintf(w, "\nWhat would change it:\n  %s\n", strings.Join(plan.Changes, "\n  "))
+	}
+}
+
+func printDevices(w io.Writer, p planned) {
+	if p.plan.Device == fit.DeviceCUDA {
+		for _, d := range p.plan.GPUs {
+			fmt.Fprintf(w, "GPU %d     %s, %s, %s free\n", d.Index, d.Name, gb(d.MemoryTotal), gb(d.MemoryFree))
+		}
+		return
+	}
+	fmt.Fprintf(w, "device    CPU: %d cores, %s of memory, %s free", p.host.Cores, gb(p.host.MemoryTotal), gb(p.host.MemoryAvailable))
+	if p.host.Reason != "" {
+		reason, _ := splitRemedy(p.host.Reason)
+		fmt.Fprintf(w, " (no GPU: %s)", reason)
+	}
+	fmt.Fprintln(w)
+}
+
+// printRooms says what nodes that take turns share, and what is left alone.
+func printRooms(w io.Writer, plan fit.Plan) {
+	for _, r := range plan.Rooms {
+		name := "host"
+		if r.GPU != nil {
+			name = fmt.Sprintf("GPU %d", *r.GPU)
+		}
+		parts := []string{}
+		if r.LeaseBytes > 0 {
+			parts = append(parts, gb(r.LeaseBytes)+" for the phases of those whose turn it is")
+		}
+		if r.OthersBytes > 0 {
+			parts = append(parts, gb(r.OthersBytes)+" used by others and the driver")
+		}
+		fmt.Fprintf(w, "%-9s %s\n", name, strings.Join(append(parts, gb(r.ReserveBytes)+" in reserve"), ", "))
+	}
+}
+
+// printBreakdown is a node's memory, component by component as guide 2 shows it, and guide 4's figures beside it.
+func printBreakdown(w io.Writer, p planned) {
+	f := p.plan.PerNode
+	sums := map[string]int64{fit.PhaseResident: f.Resident, fit.PhaseGenerate: f.Generate, fit.PhaseUpdate: f.Update}
+	fmt.Fprintf(w, "\nMemory of one node (%s):\n", p.plan.Source)
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	phase := ""
+	for _, c := range p.plan.Breakdown {
+		if c.Phase != phase {
+			phase = c.Phase
+			fmt.Fprintf(table, "  %s\t%s\t\n", phase, gb(sums[phase]))
+		}
+		fmt.Fprintf(table, "    %s\t%s\t%s\n", c.Name, gb(c.Bytes), c.Note)
+	}
+	_ = table.Flush() // into memory
+	if g := p.plan.Guide; g.Total() > 0 && p.plan.Device == fit.DeviceCUDA {
+		fmt.Fprintf(w, "  guide 4 says %s: weights %s, forward pass %s, gradients and optimizer %s, working memory %s\n",
+			gb(g.Total()), gb(g.Weights), gb(g.Forward), gb(g.GradientsAndOptimizer), gb(g.Working))
+	}
+}
+
+// some is how many of a batch, of which 0 are all.
+func some(n int, noun string) string {
+	switch n {
+	case 0:
+		return "all " + noun + "s"
+	case 1:
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -8,6 +8,7 @@ import (
 
 type upOptions struct {
 	plan   planFlags
+	yes    bool
 	output string
 }
 
@@ -28,6 +29,8 @@ func newUpCommand(g *globals) *cobra.Command {
 		},
 	}
 	o.plan.add(cmd.Flags())
+	cmd.Flags().StringVar(&o.plan.gpuLimit, "gpu-memory", "", "use each GPU as if it were a card of this `size`, such as 15GB")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "download the model's weights without a question where they are missing")
 	addOutputFlag(cmd.Flags(), &o.output)
 	return cmd
 }
@@ -38,11 +41,11 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	}
 	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping after a checkpoint. Again to stop now.")
 	defer interrupts.close()
-	p, err := o.plan.resolve(ctx)
+	p, err := o.plan.resolve(ctx, g)
 	if err != nil {
 		return stoppedBy(ctx, err)
 	}
-	c, err := prepare(ctx, g, p)
+	c, err := prepare(ctx, g, p, o.yes)
 	if err != nil {
 		return stoppedBy(ctx, err)
 	}

@@ -182,19 +182,8 @@ func resolveModel(layers []layer, hasCUDA bool) (configs.Model, error) {
 			name = "gpt2"
 		}
 	}
-	model, err := configs.LoadModel(name)
-	if err == nil {
-		return model, nil
-	}
-	text, readErr := readBounded(filepath.Join(name, "config.json"))
-	if readErr != nil {
-		return model, withSource(err, source)
-	}
-	folder, absErr := filepath.Abs(name)
-	if absErr != nil {
-		return model, fmt.Errorf("model folder: %w", absErr)
-	}
-	return configs.ParseModel(filepath.Base(folder), folder, text)
+	model, err := findModel(name)
+	return model, withSource(err, source)
 }
 
 // highest is the text of a key in the highest layer that has it, and where it was given.

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/sapo-swarm/swarm/launcher"
+	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -64,37 +65,34 @@ func (c *coordinator) train(ctx context.Context, interrupts *interrupts, asJSON 
 	return errors.Join(shownErr, c.verdict(err))
 }
 
-// launch runs the nodes; every event goes to the database, the view and the retention of rollouts.
+// launch runs the nodes, and what watches over them, to the end.
 func (c *coordinator) launch(ctx context.Context, now <-chan struct{}, feed *terminal.Feed, lines *printer, logger *slog.Logger) (launcher.Result, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return launcher.Result{}, fmt.Errorf("own program: %w", err)
 	}
-	background := context.WithoutCancel(ctx)
-	keep := newRetention(background, c.bus, c.run, c.nodeIDs, logger)
-	defer keep.close()
 	args := []string{"node"}
 	if c.g.verbose {
 		args = append(args, "--verbose")
 	}
-	sink := func(e event.Event) {
-		keep.see(e)
-		if e.Type == event.TypeLease || e.Type == event.TypeRelease {
-			return
-		}
-		feed.Add(e)
-		if err := c.store.Record(background, e); err != nil {
-			logger.Error("event not recorded", "type", e.Type, "node", e.Node, "error", err)
-		}
-		if lines != nil {
-			lines.add(e)
-		}
-	}
-	sink(event.Event{Type: event.TypeRunStarted, Run: c.run, Time: event.Now()})
-	return launcher.Run(ctx, launcher.Spec{
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	events := newRecorder(background, c, feed, lines, logger)
+	defer events.close()
+	defer stop()
+	events.take(event.Event{Type: event.TypeRunStarted, Run: c.run, Time: event.Now()})
+	spec := launcher.Spec{
 		Run: c.run, Exe: exe, Args: args, Starts: c.starts, Plan: c.p.plan, Now: now,
-		Restarts: supervise.Policy{MaxRestarts: c.p.config.MaxRestarts},
-	}, sink, logger)
+		Restarts:    supervise.Policy{MaxRestarts: c.p.config.MaxRestarts},
+		CPUFallback: c.p.config.CPUFallback,
+	}
+	if c.p.plan.Device == fit.DeviceCUDA {
+		// A fault must be known before the death that it caused is judged.
+		spec.Faults, spec.FaultSettle = events.watchDevices(), deviceInterval+time.Second
+	}
+	if c.mps != nil {
+		spec.Sharer = events.watchMPS(c.mps)
+	}
+	return launcher.Run(ctx, spec, events.take, logger)
 }
 
 // show draws the run until ctx ends.

@@ -20,13 +20,14 @@ const diskInterval = 2 * time.Second
 // checkpointBytes is what one checkpoint of every node takes: weights and two moments, 4 bytes each.
 func checkpointBytes(p planned) int64 { return 12 * p.model.Shape.Parameters * int64(p.plan.Nodes) }
 
-// checkDisk refuses a run whose checkpoints don't fit: each node keeps two and writes a third.
+// checkDisk refuses a run whose checkpoints don't fit: each node keeps two and writes a third, if its rounds are enough for that.
 func checkDisk(home string, p planned) error {
 	usage, err := disk.Usage(home)
 	if err != nil {
 		return homeError(home, err)
 	}
-	need := minFreeDisk + 3*checkpointBytes(p)
+	copies := min(3, p.config.Rounds/p.config.CheckpointEvery+1)
+	need := minFreeDisk + int64(copies)*checkpointBytes(p)
 	if int64(usage.Free) < need {
 		return &hintError{
 			fmt.Errorf("%s has %s free; %d nodes of %s need %s for checkpoints, rollouts and logs", home, gb(int64(usage.Free)), p.plan.Nodes, p.model.Name, gb(need)),

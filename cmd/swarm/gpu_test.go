@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/shirou/gopsutil/v4/mem"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/launcher/fit"
@@ -27,6 +28,16 @@ func onGPUs(t *testing.T, home, gpus string, args ...string) outcome {
 	return finish(t, cmd)
 }
 
+// requireHostMemory skips a test where the host has too little memory for so many nodes on a GPU: plans count it, too.
+func requireHostMemory(t *testing.T, nodes int) {
+	t.Helper()
+	memory, err := mem.VirtualMemory()
+	require.NoError(t, err)
+	if need := uint64(nodes) * 2e9; memory.Available < need {
+		t.Skipf("%d MB of memory are available, %d are wanted", memory.Available/1e6, need/1e6)
+	}
+}
+
 // Guide 4's counts for GPT-2, on the cards it names.
 func TestPlanOnGPUs(t *testing.T) {
 	t.Parallel()
@@ -45,6 +56,7 @@ func TestPlanOnGPUs(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+			requireHostMemory(t, len(tt.placement))
 			o := onGPUs(t, t.TempDir(), tt.gpus, "plan", "--config", "4loc4ext", "-o", "json")
 			require.Equal(t, 0, o.code, o.stderr)
 			p := fields(t, decode(t, o.stdout), map[string]string{
@@ -69,6 +81,8 @@ func TestPlanOnGPUs(t *testing.T) {
 			}
 			require.True(t, strings.HasPrefix(plan.Rule, tt.rule), "rule %q", plan.Rule)
 			require.LessOrEqual(t, plan.PerNode.Resident+plan.PerNode.Transient, plan.PerNode.Budget)
+			require.NotEmpty(t, plan.Breakdown)
+			require.NotEmpty(t, plan.Rooms)
 		})
 	}
 }
@@ -79,6 +93,10 @@ func TestPlanText(t *testing.T) {
 	require.Equal(t, 0, o.code, o.stderr)
 	require.Contains(t, o.stdout, "GPU 0     NVIDIA L4, 25.8 GB, 25.4 GB free\nmodel     gpt2, 124 439 808 parameters\nnodes     3 of 8\n")
 	require.Contains(t, o.stdout, "node_2 on GPU 0\n")
+	require.Regexp(t, `(?m)^Memory of one node \(estimate\):\n  resident +2\.1 GB *\n    context +570 MB +CUDA context`, o.stdout)
+	require.Regexp(t, `(?m)^    activations +2\.4 GB +4 rows of 1023 tokens x 49152 B x 12 layers$`, o.stdout)
+	require.Contains(t, o.stdout, "guide 4 says 6.5 GB: weights 500 MB, forward pass 4.0 GB, gradients and optimizer 1.5 GB, working memory 500 MB\n")
+	require.Contains(t, o.stdout, "\nWhat would change it:\n  --nodes max: 8 nodes, ")
 }
 
 func TestGPURefusals(t *testing.T) {
@@ -92,8 +110,10 @@ func TestGPURefusals(t *testing.T) {
 		code             int
 		err, try         string
 	}{
-		{"too small", "Tesla K20:2048:2000", "up", 3, "does not fit: a gpt2 node takes 6.5 GB and Tesla K20 has 2 GB free of 2.1 GB", "a larger GPU, a smaller --model, or --device cpu"},
-		{"too many", t4, "up --nodes 8", 3, "does not fit: 8 nodes of gpt2 at 6.5 GB each take 52 GB, but Tesla T4 has 15.8 GB free of 16.1 GB, enough for 2", "--nodes auto, or --nodes 2"},
+		{"too small", "Tesla K20:2048:2000", "up", 3, "does not fit: a gpt2 node takes at least 3.4 GB and Tesla K20 has 2.1 GB free of 2.1 GB, 200 MB of it kept in reserve; with gradient_checkpointing 2.8 GB, with optimizer_offload 1.8 GB and with param_offload 1.8 GB", "a larger GPU, --gradient-checkpointing --optimizer-offload, a smaller --model, or --device cpu"},
+		{"too many", "Tesla K20:5120:5000", "up --nodes 4", 3, "does not fit: 4 nodes of gpt2 have 8.3 GB resident and take 1.3 GB more while they compute, but Tesla K20 has 5.2 GB free of 5.4 GB, enough for 1", "--nodes auto, or --nodes 1"},
+		{"too little free", t4, "up --min-gpu-memory 16GB", 3, "does not fit: no usable GPU: none has 16 GB free (--min-gpu-memory); Tesla T4 has 15.8 GB", "--wait-for-gpu 60m, or a smaller --min-gpu-memory"},
+		{"less than there is", a100x80, "up --gpu-memory 2GB --device cuda", 3, "does not fit: a gpt2 node takes at least 3.4 GB and NVIDIA A100-SXM4-80GB has 2 GB free of 2 GB, 200 MB of it kept in reserve; with gradient_checkpointing 2.8 GB, with optimizer_offload 1.8 GB and with param_offload 1.8 GB", "a larger GPU, --gradient-checkpointing --optimizer-offload, a smaller --model, or --device cpu"},
 		{"MIG", a100x80 + ":mig", "up --device cuda", 3, "does not fit: no usable GPU: every visible GPU is in MIG mode", "sudo nvidia-smi -mig 0"},
 		{"torch without CUDA", t4, "up --model " + tinyModel(), 1, usablePython(t) + " has torch " + torch.Torch + ", which was built without CUDA, but the run is planned for a GPU", "pip install torch, then --python PATH; or --device cpu"},
 	} {

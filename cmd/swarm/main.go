@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -19,6 +20,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/mps"
+	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
@@ -145,12 +148,21 @@ func exitCode(err error) int {
 		return silent.code
 	case errors.As(err, &usage), errors.As(err, &config):
 		return exitUsage
-	case errors.Is(err, fit.ErrDoesNotFit):
+	case errors.Is(err, fit.ErrDoesNotFit), errors.Is(err, mps.ErrUnavailable):
+		return exitNoRoom
+	case errors.As(err, &lost) && lost.Remaining == 0 && outOfMemory(lost):
 		return exitNoRoom
 	case errors.As(err, &lost) && lost.Remaining > 0:
 		return exitLost
 	}
 	return exitFailed
+}
+
+// outOfMemory tells whether memory is what ended every node.
+func outOfMemory(lost *launcher.LostError) bool {
+	return !slices.ContainsFunc(lost.GivenUp, func(n launcher.NodeResult) bool {
+		return n.Cause != event.CauseOutOfMemory && n.Cause != event.CauseHostOutOfMemory
+	})
 }
 
 func remedy(err error) string {
@@ -205,11 +217,14 @@ func newRootCommand(g *globals) *cobra.Command {
 	root.AddCommand(
 		newUpCommand(g),
 		newPlanCommand(g),
+		newProfileCommand(g),
 		newStatusCommand(g),
 		newCompareCommand(g),
 		newTaskCommand(g),
 		newDoctorCommand(g),
+		newGPUCommand(g),
 		newPretrainCommand(g),
+		newModelCommand(g),
 		newNodeCommand(g),
 	)
 	for _, c := range root.Commands() {

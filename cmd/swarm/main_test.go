@@ -17,7 +17,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu/fakenvml"
+	"github.com/sapo-swarm/swarm/launcher/mps/fakemps"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
@@ -45,16 +47,27 @@ func (m withFixtures) Run() int {
 
 // The test binary, under the name swarm, is the program: its nodes too are real processes.
 func TestMain(m *testing.M) {
-	testscript.Main(withFixtures{m}, map[string]func(){"swarm": main})
+	commands := fakemps.Commands()
+	commands["swarm"] = func() {
+		if os.Getenv(enginesOnCPU) != "" {
+			engineDevice = func(fit.Plan) string { return fit.DeviceCPU }
+		}
+		main()
+	}
+	testscript.Main(withFixtures{m}, commands)
 }
 
+// enginesOnCPU, when set, has plans for GPUs, which a fake NVML makes, carried out on the CPU. Everything but the engines' own use of CUDA is then as on a GPU: placement, environments, budgets, leases, samples, MPS.
+const enginesOnCPU = "ENGINES_ON_CPU"
+
 func TestScripts(t *testing.T) {
-	python := usablePython(t)
+	python, library := usablePython(t), fakeNVML(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("SWARM_HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("SWARM_PYTHON", python)
+			env.Setenv("SWARM_NVML_LIBRARY", library)
 			env.Setenv("MODEL", tinyModel())
 			env.Setenv("ITEMS", items())
 			return nil

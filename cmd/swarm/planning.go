@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/shirou/gopsutil/v4/disk"
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
@@ -16,16 +17,21 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 )
 
-// planFlags are what plan and up share: an experiment's configuration and how many nodes of it.
+// planFlags are what plan and up share: an experiment's configuration, how many nodes of it, and which GPUs.
 type planFlags struct {
-	config    configFlags
-	nodes     string
-	gpuMemory string
+	config       configFlags
+	nodes        string
+	gpuMemory    string // plan: of a card that isn't there
+	gpuLimit     string // up: of each GPU
+	minGPUMemory string
+	wait         waitFlags
 }
 
 func (p *planFlags) add(f *pflag.FlagSet) {
 	p.config.add(f)
 	f.StringVar(&p.nodes, "nodes", "auto", "`number` of nodes; auto: the guides' count; max: what memory holds")
+	f.StringVar(&p.minGPUMemory, "min-gpu-memory", "", "leave out GPUs with less free memory than this `size`, such as 4GB")
+	p.wait.add(f)
 }
 
 // planned is an experiment, ready to be put on this host.
@@ -35,52 +41,96 @@ type planned struct {
 	host     gpu.Host
 	plan     fit.Plan
 	warnings []string
+	turn     *gpuTurn // held since the decision, where the plan had to wait for a GPU; until the nodes have loaded
 }
 
-// resolve looks at the host, resolves the configuration and plans.
-func (p *planFlags) resolve(ctx context.Context) (planned, error) {
-	memory, err := parseBytes("gpu-memory", p.gpuMemory)
+// resolve looks at the host, resolves the configuration and plans, and waits for a GPU where that was asked for.
+func (p *planFlags) resolve(ctx context.Context, g *globals) (planned, error) {
+	look, err := p.look(g)
 	if err != nil {
 		return planned{}, err
 	}
-	host, err := gpu.Detect(ctx)
-	if err != nil {
+	if err := p.wait.check(); err != nil {
 		return planned{}, err
 	}
-	out := planned{host: host}
-	out.config, out.model, out.warnings, err = resolveConfig(&p.config, os.Environ(), host.Device == gpu.CUDA || memory > 0)
-	if err != nil {
-		return planned{}, err
-	}
-	table, err := configs.GPUTable()
-	if err != nil {
-		return planned{}, err
-	}
-	c := out.config
-	request := launcher.Describe(host, fit.Request{
-		Device: c.Device, GPUMemory: memory,
-		Model: out.model, Table: table, Nodes: p.nodes, SwarmSize: c.SwarmSize,
-		Sequences: (c.NumTrainSamples + c.NumTransplantTrees) * c.NumGenerations,
-		Tokens:    min(out.model.Shape.Context, c.MaxPromptLength+c.MaxCompletionLength),
-	})
-	if c.MicroBatch > 0 {
-		request.Sequences = min(request.Sequences, c.MicroBatch)
-	}
-	if index, ok := strings.CutPrefix(c.Device, "cuda:"); ok {
-		request.Device = fit.DeviceCUDA
-		request.GPUs, err = oneGPU(request.GPUs, index)
-		if err != nil {
-			return planned{}, err
+	var out planned
+	if p.wait.limit > 0 {
+		out, err = p.wait.forGPU(ctx, g.stderr, look)
+	} else {
+		var request fit.Request
+		if out, request, err = look(ctx); err == nil {
+			out.plan, err = fit.New(request)
 		}
 	}
-	out.plan, err = fit.New(request)
 	if errors.Is(err, fit.ErrRequest) {
 		return planned{}, &usageError{err, "swarm plan --help"}
 	}
-	if err == nil {
-		out.warnings = append(out.warnings, fewPeers(c, out.plan.Nodes)...)
+	if err != nil {
+		return planned{}, err
 	}
-	return out, err
+	out.warnings = append(out.warnings, fewPeers(out.config, out.plan.Nodes)...)
+	return out, nil
+}
+
+// look returns what looks at the host and makes a plan's request of it and the flags.
+func (p *planFlags) look(g *globals) (look, error) {
+	var sizes [3]int64
+	for i, flag := range []struct{ key, text string }{{"gpu-memory", p.gpuMemory}, {"gpu-memory", p.gpuLimit}, {"min-gpu-memory", p.minGPUMemory}} {
+		var err error
+		if sizes[i], err = parseBytes(flag.key, flag.text); err != nil {
+			return nil, err
+		}
+	}
+	table, err := configs.GPUTable()
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (planned, fit.Request, error) {
+		host, err := gpu.Detect(ctx)
+		if err != nil {
+			return planned{}, fit.Request{}, err
+		}
+		out := planned{host: host}
+		out.config, out.model, out.warnings, err = resolveConfig(&p.config, os.Environ(), host.Device == gpu.CUDA || sizes[0] > 0)
+		if err != nil {
+			return planned{}, fit.Request{}, err
+		}
+		c := out.config
+		request := launcher.Describe(host, fit.Request{
+			Device: c.Device, GPUMemory: sizes[0], GPULimit: sizes[1], MinGPUMemory: sizes[2], Shm: sharedMemory(),
+			Model: out.model, Settings: settings(c), Table: table,
+			Nodes: p.nodes, Share: c.Share, SwarmSize: c.SwarmSize, GPUsPerNode: c.GPUsPerNode, CPUFallback: c.CPUFallback,
+		})
+		if index, ok := strings.CutPrefix(c.Device, "cuda:"); ok {
+			request.Device = fit.DeviceCUDA
+			request.GPUs, err = oneGPU(request.GPUs, index)
+			if err != nil {
+				return planned{}, fit.Request{}, err
+			}
+		}
+		request.Measured, err = measured(ctx, g, out)
+		return out, request, err
+	}, nil
+}
+
+// settings are the configuration's keys that decide what a node takes.
+func settings(c configs.Config) fit.Settings {
+	return fit.Settings{
+		Precision: c.Precision, GradientCheckpointing: c.GradientCheckpointing, OptimizerOffload: c.OptimizerOffload, ParamOffload: c.ParamOffload,
+		CUDAGraphs: c.CUDAGraphs, Beta: c.Beta, NumIterations: c.NumIterations, SortedSampling: c.TopK > 0 || c.TopP < 1,
+		Prompts: c.NumTrainSamples, Generations: c.NumGenerations, Sequences: (c.NumTrainSamples + c.NumTransplantTrees) * c.NumGenerations,
+		PromptTokens: c.MaxPromptLength, NewTokens: c.MaxCompletionLength,
+		MicroBatch: c.MicroBatch, AutoBatchSize: c.AutoBatchSize, GradientAccumulationSteps: c.GradientAccumulationSteps,
+	}
+}
+
+// sharedMemory is what is free in /dev/shm, -1 where there is none to ask.
+func sharedMemory() int64 {
+	usage, err := disk.Usage("/dev/shm")
+	if err != nil {
+		return -1
+	}
+	return int64(usage.Free)
 }
 
 // fewPeers warns when a swarm is too small for the external rollouts a round should train on.

@@ -12,11 +12,11 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/mps"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
-	"github.com/sapo-swarm/swarm/node/model"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/task"
 )
@@ -36,12 +36,15 @@ type coordinator struct {
 	store   *store.Store
 	reader  *store.Reader
 	bus     *natsbus.Server
+	mps     *mps.Host // with share mps
 	starts  []event.Start
 	nodeIDs []string
 }
 
 // prepare checks and opens everything a run needs, before anything is recorded or started. What it opened, close closes.
-func prepare(ctx context.Context, g *globals, p planned) (_ *coordinator, err error) {
+//
+// yes says that a model may be downloaded without a question.
+func prepare(ctx context.Context, g *globals, p planned, yes bool) (_ *coordinator, err error) {
 	c := &coordinator{g: g, p: p}
 	defer func() {
 		if err != nil {
@@ -73,18 +76,22 @@ func prepare(ctx context.Context, g *globals, p planned) (_ *coordinator, err er
 	for _, o := range orphans {
 		g.logger.Warn("ended a process that an earlier run left behind", "pid", o.PID, "folder", o.Dir)
 	}
-	modelDir, err := model.Resolve(p.model, g.home)
+	daemons, err := mps.Sweep(ctx, filepath.Join(g.home, "runs"))
+	if err != nil {
+		return nil, fmt.Errorf("end the MPS daemons that an earlier run left behind: %w", err)
+	}
+	for _, pid := range daemons {
+		g.logger.Warn("ended an MPS daemon that an earlier run left behind", "pid", pid)
+	}
+	modelDir, err := ensureModel(ctx, g, p.model, yes)
 	if err != nil {
 		return nil, err
 	}
 	if c.python, _, err = policy.FindPython(ctx, g.python, g.home, os.Getenv); err != nil {
 		return nil, err
 	}
-	if p.plan.Device == fit.DeviceCUDA && !c.python.CUDA {
-		return nil, &hintError{
-			fmt.Errorf("%s has torch %s, which was built without CUDA, but the run is planned for a GPU", c.python.Path, c.python.Torch),
-			"pip install torch, then --python PATH; or --device cpu",
-		}
+	if engineDevice(p.plan) != fit.DeviceCPU && !c.python.CUDA {
+		return nil, noCUDA(c.python, "the run is planned for a GPU")
 	}
 	engineDir, err := policy.Extract(g.home)
 	if err != nil {
@@ -93,7 +100,31 @@ func prepare(ctx context.Context, g *globals, p planned) (_ *coordinator, err er
 	if err := c.open(ctx); err != nil {
 		return nil, err
 	}
-	return c, c.assign(engineDir, modelDir)
+	if err := c.assign(engineDir, modelDir); err != nil {
+		return nil, err
+	}
+	if p.plan.Share == fit.ShareMPS {
+		if c.mps, err = openMPS(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	return c, c.record()
+}
+
+func noCUDA(python policy.Probe, but string) error {
+	return &hintError{
+		fmt.Errorf("%s has torch %s, which was built without CUDA, but %s", python.Path, python.Torch, but),
+		"pip install torch, then --python PATH; or --device cpu",
+	}
+}
+
+// engineDevice is the device that a plan's engines compute on. Tests without a GPU put it on the CPU under a plan for GPUs.
+var engineDevice = fit.Plan.TorchDevice
+
+// trimAfter tells whether nodes give cached memory back at the end of a lease, whose memory is then the next one's: always on a GPU, and
+// on a CPU, where it costs more than what it saves is mostly worth, when the plan needs half of the host's memory or more.
+func trimAfter(p fit.Plan) bool {
+	return p.Share == fit.ShareLease && (p.Device == fit.DeviceCUDA || p.Slots < p.Nodes && p.Expected > p.Capacity/2)
 }
 
 // checkTasks opens the experiment's questions, as each node will.
@@ -141,10 +172,10 @@ func (c *coordinator) open(ctx context.Context) (err error) {
 	return c.bus.CreateStream(ctx, c.run)
 }
 
-// assign writes each node's assignment and the run's row.
+// assign writes each node's assignment.
 func (c *coordinator) assign(engineDir, modelDir string) error {
-	if c.p.config.MicroBatch == 0 {
-		c.p.config.MicroBatch = c.p.plan.MicroBatch // 0: the whole batch fits
+	if c.p.plan.MicroBatch > 0 { // 0: the whole batch fits
+		c.p.config.MicroBatch = c.p.plan.MicroBatch
 	}
 	config, err := json.Marshal(c.p.config)
 	if err != nil {
@@ -157,18 +188,26 @@ func (c *coordinator) assign(engineDir, modelDir string) error {
 		c.starts = append(c.starts, event.Start{
 			Protocol: event.Protocol, Run: c.run, Node: id, Index: i, Peers: c.nodeIDs, Dir: filepath.Join(c.dir, id), Config: config,
 			Python: c.python.Path, EngineDir: engineDir, Tokenizer: c.p.model.Tokenizer, ModelDir: modelDir,
-			Device: c.p.plan.TorchDevice(), Threads: c.p.plan.Threads, Leased: c.p.plan.Share == fit.ShareLease,
-			Exchange: event.Exchange{Kind: "nats", URL: c.bus.URL(), Token: c.bus.Token()},
+			Device: engineDevice(c.p.plan), Threads: c.p.plan.Threads, Leased: c.p.plan.Share == fit.ShareLease,
+			GenerateBatch: c.p.plan.GenerateBatch, Ranks: c.p.plan.Ranks(), OthersBytes: c.p.plan.Others(i),
+			Transient: event.Transient{GenerateBytes: c.p.plan.PerNode.Generate, UpdateBytes: c.p.plan.PerNode.Update},
+			TrimAfter: trimAfter(c.p.plan),
+			Exchange:  event.Exchange{Kind: "nats", URL: c.bus.URL(), Token: c.bus.Token()},
 		})
 		if c.p.plan.Device == fit.DeviceCUDA {
-			c.starts[i].BudgetBytes = c.p.plan.PerNode.Budget
+			// What torch's allocator may take: the CUDA context comes on top.
+			c.starts[i].BudgetBytes = max(1, c.p.plan.PerNode.Budget-c.p.plan.PerNode.Context)
 		}
 	}
-	return c.record(config)
+	return nil
 }
 
 // record starts the run in the database.
-func (c *coordinator) record(config json.RawMessage) error {
+func (c *coordinator) record() error {
+	config, err := json.Marshal(c.p.config)
+	if err != nil {
+		return fmt.Errorf("encode the configuration: %w", err)
+	}
 	plan, err := json.Marshal(c.p.plan)
 	if err != nil {
 		return fmt.Errorf("encode the plan: %w", err)
@@ -198,6 +237,11 @@ func (c *coordinator) record(config json.RawMessage) error {
 
 // close gives everything back, the database last.
 func (c *coordinator) close() {
+	if c.mps != nil {
+		if err := c.mps.Close(context.Background()); err != nil {
+			c.g.logger.Error("MPS was not ended in order", "error", err)
+		}
+	}
 	if c.bus != nil {
 		c.bus.Shutdown()
 	}
@@ -212,4 +256,5 @@ func (c *coordinator) close() {
 	if c.lock != nil {
 		c.lock.release()
 	}
+	c.p.turn.release()
 }

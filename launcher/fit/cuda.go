@@ -1,167 +1,207 @@
 package fit
 
-import (
-	"cmp"
-	"fmt"
-	"slices"
+import "fmt"
 
-	"github.com/sapo-swarm/swarm/configs"
-)
-
-// usable returns the GPUs that nodes may use, the one with most free memory first.
-func (r *Request) usable() []GPU {
-	gpus := []GPU{}
-	for _, g := range r.GPUs {
-		if !g.MIG {
-			g.MemoryFree = max(0, min(g.MemoryFree, g.MemoryTotal))
-			gpus = append(gpus, g)
-		}
+// planCUDA fits nodes into GPUs: how many (the rule's advice, what memory holds, or what was asked), where, how they share, and with how
+// many sequences at a time.
+func (r *Request) planCUDA(asked int, gpus []GPU) (Plan, error) {
+	all := cards(gpus, r.GPUsPerNode)
+	if len(all) == 0 {
+		return Plan{}, fmt.Errorf("%w: a node needs %d GPUs (gpus_per_node), and there are %d. Try: --gpus-per-node %d",
+			ErrDoesNotFit, r.GPUsPerNode, len(gpus), len(gpus))
 	}
-	slices.SortFunc(gpus, func(a, b GPU) int {
-		return cmp.Or(cmp.Compare(b.MemoryFree, a.MemoryFree), cmp.Compare(a.Index, b.Index))
-	})
-	return gpus
-}
-
-// card is a GPU while nodes are placed on it.
-type card struct {
-	GPU
-	holds  int // nodes by memory alone
-	advice int // nodes by the guide, at most holds
-	rule   string
-	nodes  int // placed
-}
-
-func newCard(g GPU, table []configs.GPU, model string, need Footprint, fromGuide bool) card {
-	c := card{GPU: g, holds: int(g.MemoryFree / (need.Resident + need.Transient))}
-	c.advice, c.rule = c.holds, "estimate"
-	if fromGuide {
-		c.rule = "guide memory"
-	}
-	if row, below := guideRow(table, model, g.MemoryFree); row != nil {
-		c.advice = min(c.holds, row.Nodes[model])
-		c.rule = guideRule(row, below, g)
-	}
-	return c
-}
-
-func planCUDA(r Request, asked int, gpus []GPU) (Plan, error) {
-	need, fromGuide := cudaFootprint(r.Model, r.Sequences)
-	each := need.Resident + need.Transient
-	cards := make([]card, len(gpus))
+	n := r.need(DeviceCUDA)
 	holds, advice := 0, 0
-	for i, g := range gpus {
-		cards[i] = newCard(g, r.Table, r.Model.Name, need, fromGuide)
-		holds += cards[i].holds
-		advice += cards[i].advice
+	for i := range all {
+		all[i].fill(r, n)
+		holds += all[i].holds
+		advice += all[i].advice
 	}
-	free := describe(gpus)
 	if holds == 0 {
-		return Plan{}, fmt.Errorf("%w: a %s node takes %s and %s. Try: a larger GPU, a smaller --model, or --device cpu",
-			ErrDoesNotFit, r.Model.Name, bytes(each), free)
+		return Plan{}, r.tooSmall(n, all[0], gpus)
 	}
-	if asked > holds {
-		return Plan{}, fmt.Errorf("%w: %s of %s at %s each take %s, but %s, enough for %d. Try: --nodes auto, or --nodes %d",
-			ErrDoesNotFit, count(asked, "node"), r.Model.Name, bytes(each), bytes(int64(asked)*each), free, holds, holds)
+	host, err := r.hostHolds(n)
+	if err != nil {
+		return Plan{}, err
+	}
+	if asked > min(holds, host.nodes) {
+		return Plan{}, r.tooMany(n, asked, holds, host, gpus)
 	}
 	byAdvice := asked == 0 && r.Nodes != NodesMax
 	room := holds
 	if byAdvice {
 		room = advice
 	}
-	n := min(r.SwarmSize, room)
+	nodes := min(r.SwarmSize, room, host.nodes)
 	if asked > 0 {
-		n = asked
+		nodes = asked
 	}
+	least := n.at(n.least())
 	p := Plan{
-		Device: DeviceCUDA, GPUs: gpus, Nodes: n, Share: ShareStatic, PerNode: need, Rule: cards[0].rule,
-		Slots: n, Threads: max(1, r.Cores/n), Placement: place(cards, n, each, byAdvice),
+		Device: DeviceCUDA, GPUs: gpus, Nodes: nodes, Rule: all[0].rule, Source: n.source(), HostBytes: n.host(), Guide: r.Model.GuideMemory,
+		Placement: place(all, nodes, least.Resident+least.Transient, byAdvice),
 	}
-	p.PerNode.Budget = budget(cards)
+	r.share(&p, n, all)
+	r.explain(&p, asked, byAdvice, room, holds, host, all)
+	return p, nil
+}
+
+// share decides how the placed nodes share their GPUs, with how many sequences at a time, and fills in what follows from it.
+func (r *Request) share(p *Plan, n need, all []card) {
+	resident := n.at(n.least()).Resident
+	static, lease := int64(1)<<62, int64(1)<<62 // what every node's phases may take, all at once or one at a time
+	for _, c := range all {
+		if c.nodes > 0 {
+			static = min(static, c.capacity/int64(c.nodes)-resident)
+			lease = min(lease, c.capacity-int64(c.nodes)*resident)
+		}
+	}
+	sizes, fits := n.pick(static)
+	p.Share = r.Share
+	if p.Share == ShareAuto {
+		p.Share = ShareLease
+		// A process that waits for its GPU keeps a core busy: more of them than cores only take these from each other. And forward passes
+		// of one sequence leave a GPU idle: taking turns is faster. Alone on its GPU a node has nobody to wait for.
+		if fits && (static == lease || r.cores() >= p.Nodes && !n.meagre(sizes)) {
+			p.Share = ShareStatic
+		}
+	}
+	if p.Share == ShareLease {
+		sizes, _ = n.pick(lease)
+	}
+	r.setSizes(p, n, sizes)
+	budget := int64(1) << 62
+	for i := range all {
+		c := &all[i]
+		if c.nodes == 0 {
+			continue
+		}
+		phases, slots := r.open(p, c)
+		budget = min(budget, phases)
+		p.Slots += slots
+	}
+	p.PerNode.Budget = resident + budget
+	p.Threads = max(1, r.Cores/max(1, p.Slots))
+}
+
+// open makes a card's room. It returns what the phases of one node may take there, and how many nodes compute at a time.
+func (r *Request) open(p *Plan, c *card) (phases int64, slots int) {
+	resident, transient := p.PerNode.Resident, max(1, p.PerNode.Transient)
+	index := c.Index
+	room := Room{GPU: &index, Nodes: c.nodes, OthersBytes: c.MemoryTotal - c.MemoryFree, ReserveBytes: reserve(c.MemoryTotal)}
+	slots = c.nodes
+	phases = c.capacity/int64(c.nodes) - resident
+	if p.Share == ShareLease {
+		room.LeaseBytes = c.capacity - int64(c.nodes)*resident
+		slots = max(1, min(c.nodes, int(room.LeaseBytes/transient), r.cores()))
+		if slots < c.nodes && slots == r.cores() {
+			room.Slots = slots // by bytes more could
+		}
+		phases = room.LeaseBytes / int64(slots)
+	}
+	p.Rooms = append(p.Rooms, room)
+	if expected := int64(c.nodes)*resident + int64(slots)*transient; p.Capacity == 0 || expected*p.Capacity > p.Expected*c.MemoryTotal {
+		p.Expected, p.Capacity = expected, c.MemoryTotal
+	}
+	return phases, slots
+}
+
+// cores are the host's, any number for a card that isn't there.
+func (r *Request) cores() int {
+	if r.GPUMemory > 0 {
+		return 1 << 20
+	}
+	return r.Cores
+}
+
+// setSizes fills in what a node takes with so many sequences at a time.
+func (r *Request) setSizes(p *Plan, n need, sizes Sizes) {
+	p.Breakdown = n.parts(sizes)
+	p.PerNode = Sum(p.Breakdown)
+	if sizes.Update < r.Settings.Sequences {
+		p.MicroBatch = sizes.Update
+	}
+	if all := r.Settings.Prompts * r.Settings.Generations; sizes.Generate < divide(all, n.ranks) {
+		p.GenerateBatch = sizes.Generate
+	}
+}
+
+// explain writes Rule, Limit and Why.
+func (r *Request) explain(p *Plan, asked int, byAdvice bool, room, holds int, host hostRoom, all []card) {
 	switch {
 	case asked > 0:
 		p.Rule = "asked for"
-		p.Limit = fmt.Sprintf("--nodes %d; memory holds %d", asked, holds)
-	case room >= r.SwarmSize:
+		p.Limit = fmt.Sprintf("--nodes %d; memory holds %d", asked, min(holds, host.nodes))
+	case room >= r.SwarmSize && host.nodes >= r.SwarmSize:
 		p.Limit = fmt.Sprintf("experiment's swarm size %d", r.SwarmSize)
-	case byAdvice && holds > advice:
-		p.Limit = fmt.Sprintf("the guide's count; memory holds %d (--nodes max)", min(holds, r.SwarmSize))
+	case host.nodes < min(room, r.SwarmSize):
+		p.Limit = host.what
+	case byAdvice && min(holds, host.nodes) > room:
+		p.Limit = fmt.Sprintf("the guide's count; memory holds %d (--nodes max)", min(holds, host.nodes, r.SwarmSize))
+	case r.Share == ShareMPS && holds == mpsClients*len(all):
+		p.Limit = fmt.Sprintf("%d clients of MPS a GPU", mpsClients)
 	default:
 		p.Limit = "GPU memory"
 	}
 	if !byAdvice && asked == 0 {
-		p.Rule = "memory: " + bytes(each) + " a node"
+		p.Rule = "memory, " + p.Source
 	}
-	p.Why = fmt.Sprintf("%s of %s on %s: a node takes %s (%s resident, %s while it computes), and %s (%s).",
-		count(n, "node"), r.Model.Name, used(cards), bytes(each), bytes(need.Resident), bytes(need.Transient), free, p.Rule)
-	if n < r.SwarmSize {
+	each := p.PerNode.Resident + p.PerNode.Transient
+	p.Why = fmt.Sprintf("%s of %s on %s (%s): %s has %s resident and takes %s more while it computes, %s in all%s; %s.",
+		count(p.Nodes, "node"), r.Model.Name, used(all), p.Rule, "a node", bytes(p.PerNode.Resident), bytes(p.PerNode.Transient), bytes(each),
+		r.guided(), describe(p.GPUs))
+	if p.Share == ShareLease {
+		p.Why += fmt.Sprintf(" Nodes take turns: %s at a time.", computes(p.Slots))
+	}
+	if p.Nodes < r.SwarmSize {
 		p.Why += fmt.Sprintf(" The experiment's swarm has %d; this is decided by: %s.", r.SwarmSize, p.Limit)
 	}
-	return p, nil
 }
 
-// place gives each node the GPU that then has most free memory and room by its rule; ties go to the lower index.
-func place(cards []card, n int, each int64, byAdvice bool) []Placement {
-	placement := make([]Placement, n)
-	for i := range placement {
-		var best *card
-		for j := range cards {
-			c := &cards[j]
-			room := c.holds
-			if byAdvice {
-				room = c.advice
-			}
-			if c.nodes >= room {
-				continue
-			}
-			if best == nil || c.left(each) > best.left(each) || c.left(each) == best.left(each) && c.Index < best.Index {
-				best = c
-			}
+// guided is the guide's figure for a node, for comparison.
+func (r *Request) guided() string {
+	if memory := r.Model.GuideMemory.Total(); memory > 0 {
+		return fmt.Sprintf(" (guide 4: %s)", bytes(memory))
+	}
+	return ""
+}
+
+// hostRoom is how many nodes of a GPU plan the host has room for, and what limits them.
+type hostRoom struct {
+	nodes int
+	what  string
+}
+
+// shmRank is what a data-parallel rank's exchange takes of /dev/shm: NCCL's buffers where GPUs don't reach each other, gloo's on a CPU. An
+// assumption; a container's default of 64 MB is known to be too little for NCCL.
+const shmRank = 64 << 20
+
+// hostHolds asks the host, unless the plan is for a card that isn't there.
+func (r *Request) hostHolds(n need) (hostRoom, error) {
+	free := hostRoom{nodes: 1 << 30}
+	if r.GPUMemory > 0 {
+		return free, nil
+	}
+	free.nodes, free.what = int(percent(r.Memory, hostShare)/n.host()), "host memory"
+	if free.nodes < 1 {
+		return free, fmt.Errorf("%w: a node on a GPU takes %s of host memory, of which %s is available. Try: free some memory%s",
+			ErrDoesNotFit, bytes(n.host()), bytes(r.Memory), r.withoutOffload())
+	}
+	if n.ranks > 1 && r.Shm >= 0 {
+		if byShm := int(r.Shm / (int64(n.ranks) * shmRank)); byShm < free.nodes {
+			free.nodes, free.what = byShm, "/dev/shm"
 		}
-		best.nodes++
-		index := best.Index
-		placement[i] = Placement{Node: NodeName(i), GPU: &index}
-	}
-	return placement
-}
-
-func (c *card) left(each int64) int64 { return c.MemoryFree - int64(c.nodes)*each }
-
-// budget is an equal share of the fullest GPU's free memory.
-func budget(cards []card) int64 {
-	var least int64
-	for _, c := range cards {
-		if c.nodes > 0 {
-			if share := c.MemoryFree / int64(c.nodes); least == 0 || share < least {
-				least = share
-			}
-		}
-	}
-	return least
-}
-
-func describe(gpus []GPU) string {
-	if len(gpus) == 1 {
-		return fmt.Sprintf("%s has %s free of %s", gpus[0].Name, bytes(gpus[0].MemoryFree), bytes(gpus[0].MemoryTotal))
-	}
-	var free int64
-	for _, g := range gpus {
-		free += g.MemoryFree
-	}
-	return fmt.Sprintf("%d GPUs have %s free, the largest %s", len(gpus), bytes(free), bytes(gpus[0].MemoryFree))
-}
-
-func used(cards []card) string {
-	n := 0
-	name := ""
-	for _, c := range cards {
-		if c.nodes > 0 {
-			n++
-			name = c.Name
+		if free.nodes < 1 {
+			return free, fmt.Errorf("%w: %d GPUs of one node exchange through %s of /dev/shm, which has %s. "+
+				"Try: docker run --shm-size=1g, or --gpus-per-node 1", ErrDoesNotFit, n.ranks, bytes(int64(n.ranks)*shmRank), bytes(r.Shm))
 		}
 	}
-	if n == 1 {
-		return name
+	return free, nil
+}
+
+func (r *Request) withoutOffload() string {
+	if r.Settings.OptimizerOffload || r.Settings.ParamOffload {
+		return ", or no offload"
 	}
-	return count(n, "GPU")
+	return ""
 }

@@ -1,35 +1,49 @@
 package fit
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+)
 
 // Plan is the answer; as JSON it is what `swarm plan -o json` prints.
 type Plan struct {
 	Device    string      `json:"device"` // cpu, cuda
 	GPUs      []GPU       `json:"gpus"`   // considered, the one with most free memory first
 	Nodes     int         `json:"nodes"`
-	Rule      string      `json:"rule"` // what decided: guide table, guide memory, estimate
+	Rule      string      `json:"rule"` // what decided the count: measured footprint, guide table, guide memory, estimate, memory, asked for
 	Share     string      `json:"share"`
 	PerNode   Footprint   `json:"per_node"`
 	Limit     string      `json:"limit"` // what would change the answer
 	Placement []Placement `json:"placement"`
 	Why       string      `json:"why"` // for a person
 
-	Slots      int `json:"slots"`       // nodes that may compute at once
-	Threads    int `json:"threads"`     // of one engine
-	MicroBatch int `json:"micro_batch"` // sequences a forward pass must not exceed; 0: the whole batch fits
+	Slots         int `json:"slots"`          // nodes that may compute at once, over all rooms
+	Threads       int `json:"threads"`        // of one engine
+	MicroBatch    int `json:"micro_batch"`    // sequences a forward pass must not exceed; 0: the whole batch fits
+	GenerateBatch int `json:"generate_batch"` // completions that may be decoded together; 0: all of a round
 
-	Rooms     []Room      `json:"rooms"`     // what the nodes share: one a GPU that is used, or one for the host on a CPU
-	Breakdown []Component `json:"breakdown"` // of one node's memory
-	Changes   []string    `json:"changes"`   // for a person: what would change the number of nodes
+	Source    string              `json:"source"`                // of PerNode and Breakdown: measured, estimate
+	Rooms     []Room              `json:"rooms"`                 // what the nodes share: one a GPU that is used, or one for the host on a CPU
+	Breakdown []Component         `json:"breakdown"`             // of one node's memory
+	Expected  int64               `json:"expected_bytes"`        // of all nodes in the fullest room, with its slots at their peaks
+	Capacity  int64               `json:"capacity_bytes"`        // of that room, in all
+	HostBytes int64               `json:"host_bytes"`            // that one node takes of the host, where Device is cuda
+	Guide     configs.GuideMemory `json:"guide_memory,omitzero"` // guide 4's breakdown of a node, where it has one
+	Changes   []string            `json:"changes"`               // for a person: what would change the answer
 }
 
-// Room is a GPU, or the host, as its nodes share it.
+// Room is a GPU, or the host, as its nodes share it. A node on several GPUs is in the room of its first one, and fills the others
+// alike.
 type Room struct {
-	GPU         *int  `json:"gpu"`          // GPU.Index; null on a CPU
-	Nodes       int   `json:"nodes"`        // placed here
-	LeaseBytes  int64 `json:"lease_bytes"`  // for the phases of those that compute at one time; 0: no limit
-	Slots       int   `json:"slots"`        // that may compute at one time; 0: no limit
-	OthersBytes int64 `json:"others_bytes"` // in use by somebody else when this was planned
+	GPU          *int  `json:"gpu"`           // GPU.Index; null on a CPU
+	Nodes        int   `json:"nodes"`         // placed here
+	LeaseBytes   int64 `json:"lease_bytes"`   // for the phases of those that compute at one time; 0: no limit
+	Slots        int   `json:"slots"`         // that may compute at one time; 0: no limit
+	OthersBytes  int64 `json:"others_bytes"`  // in use by somebody else when this was planned
+	ReserveBytes int64 `json:"reserve_bytes"` // left alone: fragmentation, and what drivers take
 }
 
 // Component is one item of a node's memory.
@@ -42,11 +56,12 @@ type Component struct {
 
 // Footprint is one node's memory in bytes: of the GPU, or of the host on a CPU.
 type Footprint struct {
-	Resident  int64 `json:"resident_bytes"`  // context or interpreter, weights, gradients, Adam
-	Transient int64 `json:"transient_bytes"` // activations, KV cache and logits of the running phase: the larger of the next two
+	Resident  int64 `json:"resident_bytes"`  // between phases: context or interpreter, weights, Adam
+	Transient int64 `json:"transient_bytes"` // gradients, activations, KV cache and logits of the running phase: the larger of the next two
 	Generate  int64 `json:"generate_bytes"`
 	Update    int64 `json:"update_bytes"`
-	Budget    int64 `json:"budget_bytes"` // what a node may take at most
+	Budget    int64 `json:"budget_bytes"`  // what a node may take at most
+	Context   int64 `json:"context_bytes"` // the part of Resident that no allocator of torch's sees: CUDA context, or interpreter
 }
 
 // Placement puts one node on a GPU.
@@ -65,40 +80,74 @@ func New(r Request) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	usable := r.usable()
+	p, err := r.plan(asked)
+	if err == nil && !r.alternative {
+		p.Changes = r.changes(p)
+	}
+	return p, err
+}
+
+func (r *Request) plan(asked int) (Plan, error) {
+	if r.Device == DeviceCPU {
+		return r.planCPU(asked)
+	}
+	usable, reason := r.usable()
+	onCPU := r.GPUMemory == 0 && r.Share != ShareMPS && (r.CPUFallback || r.Device != DeviceCUDA && r.Model.Shape.Parameters <= smallModel)
 	switch {
-	case r.Device == DeviceCPU:
-		return planCPU(r, asked)
 	case len(usable) > 0:
-		return planCUDA(r, asked, usable)
-	case r.Device == DeviceCUDA:
-		return Plan{}, fmt.Errorf("%w: no usable GPU: %s", ErrDoesNotFit, r.noGPU())
-	case r.Model.Shape.Parameters > smallModel:
-		return Plan{}, fmt.Errorf("%w: %s needs a GPU (%s). Try: --model nano, or --device cpu if it may take very long",
-			ErrDoesNotFit, r.Model.Name, r.noGPU())
+		p, err := r.planCUDA(asked, usable)
+		if errors.Is(err, ErrDoesNotFit) && onCPU && r.CPUFallback {
+			reason, _, _ = strings.Cut(strings.TrimPrefix(err.Error(), ErrDoesNotFit.Error()+": "), ". Try:")
+			return r.fallBack(asked, reason, err)
+		}
+		return p, err
+	case onCPU:
+		if r.CPUFallback {
+			return r.fallBack(asked, reason, nil)
+		}
+		return r.planCPU(asked)
+	case r.Device == DeviceCUDA || reason != r.NoGPU:
+		return Plan{}, fmt.Errorf("%w: no usable GPU: %s", ErrDoesNotFit, reason)
 	}
-	return planCPU(r, asked)
+	return Plan{}, fmt.Errorf("%w: %s needs a GPU (%s). Try: --model nano, or --device cpu if it may take very long",
+		ErrDoesNotFit, r.Model.Name, reason)
 }
 
-func (r *Request) noGPU() string {
-	if r.NoGPU != "" {
-		return r.NoGPU
+// fallBack plans for the CPU where no GPU holds the nodes. When that doesn't fit either, the GPU's error tells more.
+func (r *Request) fallBack(asked int, reason string, gpuError error) (Plan, error) {
+	p, err := r.planCPU(asked)
+	if err != nil && gpuError != nil {
+		return p, gpuError
 	}
-	return "none found"
+	if reason != "" {
+		reason, _, _ = strings.Cut(reason, ". Try:")
+		p.Why += " On the CPU, as cpu_fallback allows: " + reason + "."
+	}
+	return p, err
 }
 
-// Environment is what node index's process needs beside the parent's environment to see its own GPU, and only that one, as
-// cuda:0. It is nil on a CPU and for a card that isn't there.
+// Environment is what node index's process needs beside the parent's environment to see its own GPUs, and only those, as cuda:0 and
+// up. It is nil on a CPU and for a card that isn't there.
 func (p Plan) Environment(index int) []string {
 	if index >= len(p.Placement) || p.Placement[index].GPU == nil {
 		return nil
 	}
-	for _, g := range p.GPUs {
-		if g.Index == *p.Placement[index].GPU && g.UUID != "" {
-			return []string{"CUDA_VISIBLE_DEVICES=" + g.UUID}
+	wanted := p.Placement[index].GPUs
+	if len(wanted) == 0 {
+		wanted = []int{*p.Placement[index].GPU}
+	}
+	var uuids []string
+	for _, gpu := range wanted {
+		for _, g := range p.GPUs {
+			if g.Index == gpu && g.UUID != "" {
+				uuids = append(uuids, g.UUID)
+			}
 		}
 	}
-	return nil
+	if len(uuids) < len(wanted) {
+		return nil
+	}
+	return []string{"CUDA_VISIBLE_DEVICES=" + strings.Join(uuids, ",")}
 }
 
 // TorchDevice is the device's name inside a node's process, given Environment.
@@ -107,4 +156,41 @@ func (p Plan) TorchDevice() string {
 		return "cuda:0"
 	}
 	return "cpu"
+}
+
+// Ranks is how many data-parallel processes one node's engine has.
+func (p Plan) Ranks() int {
+	if len(p.Placement) == 0 {
+		return 1
+	}
+	return max(1, len(p.Placement[0].GPUs))
+}
+
+// room is the one that node index is in, nil where there is none.
+func (p Plan) room(index int) *Room {
+	if index >= len(p.Placement) {
+		return nil
+	}
+	at := p.Placement[index].GPU
+	for i := range p.Rooms {
+		gpu := p.Rooms[i].GPU
+		if at == nil && gpu == nil || at != nil && gpu != nil && *at == *gpu {
+			return &p.Rooms[i]
+		}
+	}
+	return nil
+}
+
+// Others is what the plan leaves of node index's GPU to the other nodes and to what ran there before, in bytes: for event.Start.
+func (p Plan) Others(index int) int64 {
+	room := p.room(index)
+	if room == nil || room.GPU == nil {
+		return 0
+	}
+	phases := p.PerNode.Budget - p.PerNode.Resident
+	others := room.OthersBytes + int64(room.Nodes-1)*p.PerNode.Resident
+	if p.Share == ShareLease {
+		return others + max(0, room.LeaseBytes-phases)
+	}
+	return others + int64(room.Nodes-1)*phases
 }

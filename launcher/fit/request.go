@@ -1,5 +1,5 @@
-// Package fit decides how many nodes run on a host, where, and why. It is pure: devices, a model and the guides' table go in, a
-// plan comes out; no I/O, no clocks, no goroutines. It imports configs only.
+// Package fit decides how many nodes run on a host, where, and why, and what one takes. It is pure: devices, a model, settings and the
+// guides' table go in, a plan comes out; no I/O, no clocks, no goroutines. It imports configs only.
 package fit
 
 import (
@@ -22,8 +22,10 @@ const (
 	DeviceCPU  = "cpu"
 	DeviceCUDA = "cuda"
 
+	ShareAuto   = "auto"   // static where every node's whole memory fits at once, else lease
 	ShareStatic = "static" // every node may compute whenever it likes
-	ShareLease  = "lease"  // at most Slots nodes compute at a time
+	ShareLease  = "lease"  // nodes compute as their phases' memory allows
+	ShareMPS    = "mps"    // as static, through NVIDIA MPS
 )
 
 // Nodes as words instead of a number.
@@ -42,58 +44,125 @@ type GPU struct {
 	MIG         bool   `json:"mig,omitempty"` // split into instances; never used
 }
 
-// Request is everything a plan depends on.
+// Request is everything a plan depends on. Memory is in bytes.
 type Request struct {
-	Device    string // auto, cpu or cuda; auto takes a GPU where there is one
-	GPUs      []GPU
-	NoGPU     string // why there is no usable GPU, for the error's text
-	Cores     int
-	Memory    int64 // available host memory, bytes
-	GPUMemory int64 // > 0: plan for one card of this size instead of GPUs
+	Device       string // auto, cpu or cuda; auto takes a GPU where there is one
+	GPUs         []GPU
+	NoGPU        string // why there is no usable GPU, for the error's text
+	Cores        int
+	Memory       int64 // available on the host
+	Shm          int64 // free in /dev/shm; below 0: unknown
+	GPUMemory    int64 // > 0: plan for one card of this size instead of GPUs
+	GPULimit     int64 // > 0: use each GPU as if it were a card of at most this size
+	MinGPUMemory int64 // GPUs with less free memory are left out
 
-	Model     configs.Model
-	Table     []configs.GPU // guide 4's table
-	Nodes     string        // auto, max or a number
-	SwarmSize int           // most nodes the experiment has
-	Sequences int           // in one forward pass: micro_batch, or (I+J)·G; 0: the guide's 64
-	Tokens    int           // longest sequence, prompt and completion; 0: the model's context
+	Model    configs.Model
+	Settings Settings
+	Measured *Measured     // nil: nothing was measured
+	Table    []configs.GPU // guide 4's table
+
+	Nodes       string // auto, max or a number
+	Share       string // auto, static, lease or mps
+	SwarmSize   int    // most nodes the experiment has
+	GPUsPerNode int    // GPUs of one node, each with a whole replica; 0 is 1
+	CPUFallback bool   // a model above smallModel may train on the CPU where no GPU can hold it
+
+	alternative bool // a plan for Plan.Changes, which needs none itself
+}
+
+// Settings are the experiment's keys that decide what a node takes.
+type Settings struct {
+	Precision             string // fp32, tf32, bf16, fp16; auto is tf32
+	GradientCheckpointing bool
+	OptimizerOffload      bool
+	ParamOffload          bool
+	CUDAGraphs            bool
+	Beta                  float64 // above 0 a copy of the first weights is kept
+	NumIterations         int     // above 1 an update keeps a copy of weights and moments
+	SortedSampling        bool    // top_k or top_p
+
+	Prompts      int // the paper's I
+	Generations  int // G
+	Sequences    int // of an update: (I+J)·G
+	PromptTokens int // longest prompt
+	NewTokens    int // longest completion
+
+	MicroBatch                int // most sequences a forward pass; 0: all
+	AutoBatchSize             bool
+	GradientAccumulationSteps int // least micro-batches an update
+}
+
+// Measured is what a node's memory was measured to be. A phase's bytes are its base plus its slope times the sequences at a time:
+// completions in generate, rows of a forward pass in update. Resident and phases are the allocator's on a GPU, the process's without
+// its interpreter on a CPU, as in event.Memory: what a CUDA context or an interpreter takes comes on top.
+type Measured struct {
+	Resident                          int64
+	GenerateBase, GeneratePerSequence int64
+	UpdateBase, UpdatePerSequence     int64
+
+	Origin     string  // profile, run
+	Torch, GPU string  // what it was measured with
+	Time       float64 // Unix seconds
 }
 
 // smallModel bounds, in parameters, what --device auto trains on a CPU: guide 4 finds GPT-2 200 times slower there.
 const smallModel = 50_000_000
-
-const guideSequences = 64 // guide 4's forward pass
 
 // check fills in what may be left out and returns the number of nodes asked for, 0 for auto and max.
 func (r *Request) check() (int, error) {
 	if r.SwarmSize < 1 {
 		return 0, fmt.Errorf("%w: swarm_size %d: at least 1", ErrRequest, r.SwarmSize)
 	}
-	if r.Model.Shape.Parameters <= 0 || r.Model.Shape.Layers <= 0 || r.Model.Shape.Width <= 0 {
+	s := r.Model.Shape
+	if s.Parameters <= 0 || s.Layers <= 0 || s.Width <= 0 || s.Vocabulary <= 0 {
 		return 0, fmt.Errorf("%w: model %q: its shape is unknown", ErrRequest, r.Model.Name)
 	}
-	if r.GPUMemory < 0 {
-		return 0, fmt.Errorf("%w: GPU memory %d: bytes above 0, such as 40GB", ErrRequest, r.GPUMemory)
+	if r.GPUMemory < 0 || r.GPULimit < 0 || r.MinGPUMemory < 0 {
+		return 0, fmt.Errorf("%w: GPU memory %d: bytes above 0, such as 40GB", ErrRequest, min(r.GPUMemory, r.GPULimit, r.MinGPUMemory))
 	}
 	r.Cores = max(1, r.Cores)
-	if r.Sequences <= 0 {
-		r.Sequences = guideSequences
-	}
-	if r.Tokens <= 0 || r.Tokens > r.Model.Shape.Context {
-		r.Tokens = max(1, r.Model.Shape.Context)
-	}
-	if r.GPUMemory > 0 {
+	r.GPUsPerNode = max(1, r.GPUsPerNode)
+	r.Settings.check(s.Context)
+	if r.GPUMemory > 0 || r.GPULimit > 0 {
 		if r.Device == DeviceCPU {
 			return 0, fmt.Errorf("%w: a GPU's memory was given for device cpu. Try: --device cuda", ErrRequest)
 		}
 		r.Device = DeviceCUDA
-		r.GPUs = []GPU{{Name: "assumed " + bytes(r.GPUMemory), MemoryTotal: r.GPUMemory, MemoryFree: r.GPUMemory}}
 	}
+	if r.GPUMemory > 0 {
+		r.GPUs = nil
+		for i := range r.GPUsPerNode {
+			r.GPUs = append(r.GPUs, GPU{Index: i, Name: "assumed " + bytes(r.GPUMemory), MemoryTotal: r.GPUMemory, MemoryFree: r.GPUMemory})
+		}
+	}
+	if err := r.checkWords(); err != nil {
+		return 0, err
+	}
+	return r.asked()
+}
+
+func (r *Request) checkWords() error {
 	switch r.Device {
 	case "", DeviceAuto, DeviceCPU, DeviceCUDA:
 	default:
-		return 0, fmt.Errorf("%w: device %q: auto, cpu or cuda", ErrRequest, r.Device)
+		return fmt.Errorf("%w: device %q: auto, cpu or cuda", ErrRequest, r.Device)
 	}
+	switch r.Share {
+	case "":
+		r.Share = ShareAuto
+	case ShareAuto, ShareStatic, ShareLease:
+	case ShareMPS:
+		if r.Device == DeviceCPU {
+			return fmt.Errorf("%w: share mps is for nodes on a GPU, and the device is cpu. Try: --share auto", ErrRequest)
+		}
+	default:
+		return fmt.Errorf("%w: share %q: auto, static, lease or mps", ErrRequest, r.Share)
+	}
+	return nil
+}
+
+// asked reads Nodes.
+func (r *Request) asked() (int, error) {
 	if r.Nodes == "" || r.Nodes == NodesAuto || r.Nodes == NodesMax {
 		return 0, nil
 	}
@@ -108,18 +177,32 @@ func (r *Request) check() (int, error) {
 	return n, nil
 }
 
-// bytes is n in GB of 10^9 bytes, or MB where it is small, as the guides count.
-func bytes(n int64) string {
-	if n < 1e9 {
-		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
+// guideSequences is guide 4's forward pass, and an experiment's round: I·G and (I+J)·G.
+const guideSequences = 64
+
+// check fills in what may be left out: guide 4's round of 64 sequences, and whole contexts, a quarter of them completion.
+func (s *Settings) check(context int) {
+	context = max(2, context)
+	if s.Generations <= 0 {
+		s.Generations = 8
 	}
-	return strconv.FormatFloat(float64(n/1e8)/10, 'f', -1, 64) + " GB"
+	if s.Prompts <= 0 {
+		s.Prompts = guideSequences / s.Generations
+	}
+	s.Prompts = max(1, s.Prompts)
+	if s.Sequences <= 0 {
+		s.Sequences = guideSequences
+	}
+	if s.NewTokens <= 0 {
+		s.NewTokens = context / 4
+	}
+	s.NewTokens = max(1, min(s.NewTokens, context-1))
+	if s.PromptTokens <= 0 || s.PromptTokens > context-s.NewTokens {
+		s.PromptTokens = context - s.NewTokens
+	}
+	s.NumIterations = max(1, s.NumIterations)
+	s.GradientAccumulationSteps = max(1, s.GradientAccumulationSteps)
 }
 
-// count is n things in words that agree.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
+// half tells whether matrices are multiplied in 16 bits.
+func (s *Settings) half() bool { return s.Precision == "bf16" || s.Precision == "fp16" }

@@ -7,10 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/sapo-swarm/swarm/launcher/gpu/fakenvml"
 )
@@ -32,6 +35,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// migCard is an A100 with two instances, in a container that may not ask for the whole card's memory.
+const migCard = "NVIDIA A100-SXM4-80GB:81920:81000:mig,forbidden,temp=40,inst=1g.10gb/9728/9700,inst=3g.40gb/40192/40000"
+
 func fake(t *testing.T, devices string) {
 	t.Helper()
 	if library == "" {
@@ -43,7 +49,7 @@ func fake(t *testing.T, devices string) {
 	os.Unsetenv(VisibleVariable)
 }
 
-func detect(t *testing.T) Host {
+func detectHost(t *testing.T) Host {
 	t.Helper()
 	host, err := Detect(t.Context())
 	if err != nil {
@@ -57,15 +63,17 @@ func detect(t *testing.T) Host {
 
 func TestDetectReadsDevices(t *testing.T) {
 	fake(t, "NVIDIA A100-SXM4-80GB:81920:81000;Tesla T4:15360:15000")
-	host := detect(t)
+	host := detectHost(t)
 	if host.Device != CUDA || host.Driver != "550.54.15" || host.Reason != "" {
 		t.Fatalf("host %+v", host)
 	}
 	want := []GPU{
-		{0, "GPU-a0000000-0000-4000-8000-000000000000", "NVIDIA A100-SXM4-80GB", 81920 << 20, 81000 << 20, 920 << 20, false},
-		{1, "GPU-a0000001-0000-4000-8000-000000000001", "Tesla T4", 15360 << 20, 15000 << 20, 360 << 20, false},
+		{Index: 0, UUID: "GPU-a0000000-0000-4000-8000-000000000000", Name: "NVIDIA A100-SXM4-80GB", MemoryTotal: 81920 << 20,
+			MemoryFree: 81000 << 20, MemoryUsed: 920 << 20},
+		{Index: 1, UUID: "GPU-a0000001-0000-4000-8000-000000000001", Name: "Tesla T4", MemoryTotal: 15360 << 20, MemoryFree: 15000 << 20,
+			MemoryUsed: 360 << 20},
 	}
-	if !slices.Equal(host.GPUs, want) {
+	if !reflect.DeepEqual(host.GPUs, want) {
 		t.Fatalf("GPUs %+v\nwant %+v", host.GPUs, want)
 	}
 }
@@ -76,9 +84,13 @@ func TestDetectSaysWhyThereIsNoGPU(t *testing.T) {
 		{"driver not loaded", "", "nvmlInit=9", "", "modprobe"},
 		{"lost", "Tesla T4:15360:15000", "nvmlDeviceGetHandleByIndex=15", "", "reboot the machine"},
 		{"other error", "Tesla T4:15360:15000", "nvmlDeviceGetCount=999", "", "code 999"},
+		{"devices taken away", "Tesla T4:15360:15000", "nvmlDeviceGetUUID=999", "", "restart the container"},
+		{"permission", "Tesla T4:15360:15000:forbidden", "", "", "no permission"},
 		{"none", "", "", "", "sees no GPU"},
 		{"hidden", "Tesla T4:15360:15000", "", "-1", "hides every GPU"},
 		{"MIG", "NVIDIA A100-SXM4-80GB:81920:81000:mig", "", "", "MIG mode"},
+		{"MIG with instances", migCard, "", "", "(2 found). Try: CUDA_VISIBLE_DEVICES=MIG-b0000000-0000-4000-8000-000000000000, or sudo"},
+		{"an instance that isn't there", migCard, "", "MIG-c0000000", `names MIG instance "MIG-c0000000", which is not there`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -87,7 +99,7 @@ func TestDetectSaysWhyThereIsNoGPU(t *testing.T) {
 			if tt.visible != "" {
 				t.Setenv(VisibleVariable, tt.visible)
 			}
-			host := detect(t)
+			host := detectHost(t)
 			if host.Device != CPU || !strings.Contains(host.Reason, tt.want) || !strings.Contains(host.Reason, "Try: ") {
 				t.Errorf("device %q, reason %q; want %q and a remedy", host.Device, host.Reason, tt.want)
 			}
@@ -95,9 +107,21 @@ func TestDetectSaysWhyThereIsNoGPU(t *testing.T) {
 	}
 }
 
+func TestDetectUsesTheMIGInstancesThatAreNamed(t *testing.T) {
+	fake(t, "Tesla T4:15360:15000;"+migCard)
+	t.Setenv(VisibleVariable, "MIG-b0000001-0000-4000-8000-000000000001")
+	host := detectHost(t)
+	one := 1
+	want := []GPU{{Index: 201, UUID: "MIG-b0000001-0000-4000-8000-000000000001", Name: "NVIDIA A100-SXM4-80GB MIG 3g.40gb",
+		MemoryTotal: 40192 << 20, MemoryFree: 40000 << 20, MemoryUsed: 192 << 20, InstanceOf: &one}}
+	if host.Device != CUDA || host.Reason != "" || !reflect.DeepEqual(host.GPUs, want) {
+		t.Errorf("host %+v", host)
+	}
+}
+
 func TestDetectWithoutLibrary(t *testing.T) {
 	t.Setenv(LibraryVariable, filepath.Join(t.TempDir(), "absent.so"))
-	if host := detect(t); host.Device != CPU || !strings.Contains(host.Reason, "no NVIDIA driver") {
+	if host := detectHost(t); host.Device != CPU || !strings.Contains(host.Reason, "no NVIDIA driver") {
 		t.Errorf("host %+v", host)
 	}
 }
@@ -105,25 +129,26 @@ func TestDetectWithoutLibrary(t *testing.T) {
 func TestQueryIsBounded(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
-	hang := func() inventory { <-release; return inventory{} }
+	hang := func() int { <-release; return 0 }
 
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("asked to stop")
 	cancel(cause)
-	if _, err := query(ctx, time.Hour, hang); !errors.Is(err, cause) {
+	if _, err := bounded(ctx, time.Hour, hang); !errors.Is(err, cause) {
 		t.Errorf("with a cancelled context: %v", err)
 	}
-	found, err := query(t.Context(), time.Millisecond, hang)
-	if err != nil || !strings.Contains(found.reason, "did not answer") {
-		t.Errorf("with a driver that hangs: %+v, %v", found, err)
+	if _, err := bounded(t.Context(), time.Millisecond, hang); !errors.Is(err, errNoAnswer) {
+		t.Errorf("with a driver that hangs: %v", err)
 	}
 }
 
 func TestFilterVisible(t *testing.T) {
-	var gpus []GPU
+	var gpus []handle
 	for i := range 4 {
-		gpus = append(gpus, GPU{Index: i, UUID: fmt.Sprintf("GPU-%x%x", i+10, i)})
+		gpus = append(gpus, handle{GPU: GPU{Index: i, UUID: fmt.Sprintf("GPU-%x%x", i+10, i)}})
 	}
+	gpus[3].MIG, gpus[3].instances = true, make([]nvml.Device, 3)
+	gpus[3].Instances = []Instance{{UUID: "MIG-aa"}, {UUID: "MIG-ab"}, {UUID: "MIG-aab"}}
 	tests := []struct {
 		list string
 		want []int
@@ -138,11 +163,18 @@ func TestFilterVisible(t *testing.T) {
 		{"1,-1,2", []int{1}},
 		{"2,2,1", []int{2}},
 		{"nonsense", nil},
+		{"GPU-,0", nil}, // not one device but four
 		{"MIG-aa/1/0", nil},
+		{"MIG-ab", []int{401}},
+		{"MIG-aa", []int{400}}, // whole, though another begins so
+		{"MIG-a", nil},
+		{"MIG-ab,MIG-aab,0", []int{0, 401, 402}},
+		{"MIG-ab,MIG-cc,0", []int{401}},
 	}
 	for _, tt := range tests {
 		var got []int
-		for _, g := range filterVisible(gpus, tt.list) {
+		kept, _ := filterVisible(gpus, tt.list)
+		for _, g := range kept {
 			got = append(got, g.Index)
 		}
 		if !slices.Equal(got, tt.want) {

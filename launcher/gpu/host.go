@@ -1,10 +1,12 @@
-// Package gpu looks at one host: its GPUs through NVML (the real go-nvml binding), its cores and its memory. It owns no
-// process and keeps no state; it takes its surroundings from the environment and /proc, and must not import node or
-// metrics/store.
+// Package gpu looks at one host: its GPUs through NVML (the real go-nvml binding), its cores and its memory, now (Detect) or again and
+// again (Sampler). What follows from that is pure: whose the memory is (Attribute), what is wrong and could be better (Advise), what
+// ended work on a GPU (Faults). It owns no process; it takes its surroundings from the environment and /proc, and must not import node
+// or metrics/store.
 package gpu
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -28,48 +30,85 @@ type Host struct {
 	MemoryAvailable int64  `json:"memory_available_bytes"` // the smaller of the machine's and the cgroup's
 }
 
-// GPU is one device as its driver describes it.
-type GPU struct {
-	Index       int    `json:"index"` // NVML's, by PCI bus; CUDA's own order may differ, so address it by UUID
-	UUID        string `json:"uuid"`
-	Name        string `json:"name"`
-	MemoryTotal int64  `json:"memory_total_bytes"`
-	MemoryFree  int64  `json:"memory_free_bytes"`
-	MemoryUsed  int64  `json:"memory_used_bytes"`
-	MIG         bool   `json:"mig"` // split into instances: not usable as a whole
-}
-
 // Detect describes this host. A missing or broken GPU driver is no error: Device is then CPU and Reason says why and what
-// to do. $SWARM_NVML_LIBRARY names another NVML library and $CUDA_VISIBLE_DEVICES hides GPUs, as CUDA does. NVML's binding
-// has global tables: call Detect from one goroutine at a time.
+// to do. $SWARM_NVML_LIBRARY names another NVML library and $CUDA_VISIBLE_DEVICES hides GPUs, or names MIG instances to use, as CUDA
+// does.
 func Detect(ctx context.Context) (Host, error) {
 	host := Host{Cores: runtime.GOMAXPROCS(0)} // cgroup- and affinity-aware since Go 1.25
-	vm, err := mem.VirtualMemoryWithContext(ctx)
-	if err != nil {
-		return Host{}, fmt.Errorf("read host memory: %w", err)
-	}
-	host.MemoryTotal, host.MemoryAvailable = int64(vm.Total), int64(vm.Available)
-	if group, ok := cgroupMemory("/"); ok {
-		host.MemoryTotal = min(host.MemoryTotal, group.limit)
-		host.MemoryAvailable = min(host.MemoryAvailable, max(0, group.limit-group.used))
+	var err error
+	if host.MemoryTotal, host.MemoryAvailable, err = Memory(ctx); err != nil {
+		return Host{}, err
 	}
 	host.Device, host.GPUs = CPU, []GPU{}
-	found, err := query(ctx, queryLimit, ask)
-	if err != nil {
+	found, err := bounded(ctx, queryLimit, detect)
+	switch {
+	case errors.Is(err, errNoAnswer):
+		host.Reason = silent(queryLimit)
+		return host, nil
+	case err != nil:
 		return Host{}, err
 	}
 	host.Driver, host.Reason = found.driver, found.reason
-	if len(found.gpus) == 0 {
-		return host, nil
-	}
-	host.GPUs, host.Reason = visible(found.gpus, found.reason)
-	for _, g := range host.GPUs {
-		if !g.MIG {
+	for _, h := range found.gpus {
+		host.GPUs = append(host.GPUs, h.GPU)
+		if !h.MIG {
 			host.Device = CUDA
 		}
 	}
 	if host.Device == CPU && host.Reason == "" {
-		host.Reason = "every visible GPU is in MIG mode. Try: sudo nvidia-smi -mig 0"
+		host.Reason = splitReason(host.GPUs)
 	}
 	return host, nil
+}
+
+// Memory is this host's memory in bytes: the smaller of the machine's and the tightest cgroup's.
+func Memory(ctx context.Context) (total, available int64, err error) {
+	vm, err := mem.VirtualMemoryWithContext(ctx)
+	if err != nil {
+		return 0, 0, fmt.Errorf("read host memory: %w", err)
+	}
+	total, available = int64(vm.Total), int64(vm.Available)
+	if group, ok := cgroupMemory("/"); ok {
+		total = min(total, group.limit)
+		available = min(available, max(0, group.limit-group.used))
+	}
+	return total, available, nil
+}
+
+// inventory is what NVML tells of a host.
+type inventory struct {
+	driver string
+	gpus   []handle // visible ones
+	reason string
+}
+
+func detect() inventory {
+	s, reason := openSession()
+	if s == nil {
+		return inventory{reason: reason}
+	}
+	defer s.close()
+	found := inventory{driver: s.driver}
+	found.gpus, found.reason = s.enumerate()
+	if len(found.gpus) > 0 {
+		found.gpus, found.reason = visible(found.gpus, found.reason)
+	}
+	return found
+}
+
+// splitReason says why none of the GPUs, which are all in MIG mode, is used.
+func splitReason(gpus []GPU) string {
+	instances := 0
+	example := ""
+	for _, g := range gpus {
+		instances += len(g.Instances)
+		if example == "" && len(g.Instances) > 0 {
+			example = g.Instances[0].UUID
+		}
+	}
+	if instances == 0 {
+		return "every visible GPU is in MIG mode. Try: sudo nvidia-smi -mig 0"
+	}
+	return fmt.Sprintf("every visible GPU is in MIG mode, and an instance is used only where it is named (%d found). "+
+		"Try: %s=%s, or sudo nvidia-smi -mig 0", instances, VisibleVariable, example)
 }

@@ -2,8 +2,10 @@ package gpu
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -15,92 +17,94 @@ const LibraryVariable = "SWARM_NVML_LIBRARY"
 // queryLimit bounds NVML, which can hang for good on a GPU that fell off its bus.
 const queryLimit = 30 * time.Second
 
-type inventory struct {
-	driver string
-	gpus   []GPU
-	reason string
+var errNoAnswer = errors.New("no answer")
+
+// bounded calls call, for at most limit: then the error is errNoAnswer; it is ctx's cause when ctx ends first. A C call can't be
+// interrupted, so its goroutine is then left behind.
+func bounded[T any](ctx context.Context, limit time.Duration, call func() T) (T, error) {
+	answer := make(chan T, 1)
+	go func() { answer <- call() }()
+	return await(ctx, limit, answer)
 }
 
-// query asks for every device, for at most limit. It returns an error only when ctx ends; a C call can't be interrupted, so its goroutine
-// is then left behind.
-func query(ctx context.Context, limit time.Duration, ask func() inventory) (inventory, error) {
-	bounded, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	answer := make(chan inventory, 1)
-	go func() { answer <- ask() }()
+func await[T any](ctx context.Context, limit time.Duration, answer <-chan T) (T, error) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	var none T
 	select {
 	case found := <-answer:
 		return found, nil
-	case <-bounded.Done():
-		if ctx.Err() != nil {
-			return inventory{}, fmt.Errorf("ask NVML for GPUs: %w", context.Cause(ctx))
-		}
-		return inventory{reason: fmt.Sprintf("the GPU driver did not answer for %s. Try: nvidia-smi; if it hangs too, reboot", limit)}, nil
+	case <-ctx.Done():
+		return none, fmt.Errorf("ask NVML for GPUs: %w", context.Cause(ctx))
+	case <-timer.C:
+		return none, errNoAnswer
 	}
 }
 
-func ask() inventory {
+func silent(limit time.Duration) string {
+	return fmt.Sprintf("the GPU driver did not answer for %s. Try: nvidia-smi; if it hangs too, reboot", limit)
+}
+
+// binding guards go-nvml's global tables: opening and closing NVML rewrites them, every call reads them.
+var binding sync.RWMutex
+
+// session is NVML, initialised. Its methods are safe for concurrent use.
+type session struct {
+	lib    nvml.Interface
+	driver string
+	knows  map[string]bool
+}
+
+// newer are the functions that drivers of the last years may lack. The binding would end the process on a missing one.
+var newer = []string{
+	"nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetComputeMode", "nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetUtilizationRates",
+	"nvmlDeviceGetPowerUsage", "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureThreshold",
+	"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons", "nvmlDeviceGetComputeRunningProcesses",
+	"nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetRemappedRows",
+	"nvmlDeviceGetRetiredPagesPendingStatus", "nvmlEventSetCreate", "nvmlDeviceGetSupportedEventTypes", "nvmlDeviceRegisterEvents",
+	"nvmlEventSetWait", "nvmlEventSetWait_v2", "nvmlEventSetFree", "nvmlSystemGetDriverVersion",
+}
+
+// openSession initialises NVML; where that fails the reason says why, with the remedy.
+func openSession() (s *session, reason string) {
+	binding.Lock()
+	defer binding.Unlock()
 	var options []nvml.LibraryOption
 	if path := os.Getenv(LibraryVariable); path != "" {
 		options = append(options, nvml.WithLibraryPath(path))
 	}
 	lib := nvml.New(options...)
 	if ret := lib.Init(); ret != nvml.SUCCESS {
-		return inventory{reason: explain("start NVML", ret)}
+		return nil, explain("start NVML", ret)
 	}
-	defer lib.Shutdown()
-	var found inventory
-	if driver, ret := lib.SystemGetDriverVersion(); ret == nvml.SUCCESS {
-		found.driver = driver
+	s = &session{lib: lib, knows: map[string]bool{}}
+	for _, name := range newer {
+		s.knows[name] = lib.Extensions().LookupSymbol(name) == nil
 	}
-	n, ret := lib.DeviceGetCount()
-	if ret != nvml.SUCCESS {
-		found.reason = explain("count GPUs", ret)
-		return found
-	}
-	if n == 0 {
-		found.reason = "the NVIDIA driver is loaded but sees no GPU. Try: nvidia-smi -L"
-		return found
-	}
-	// Drivers before 450 lack the call, and the binding would end the process on a missing symbol.
-	asksMIG := lib.Extensions().LookupSymbol("nvmlDeviceGetMigMode") == nil
-	for i := range n {
-		device, ret := describe(lib, i, asksMIG)
-		if ret != nvml.SUCCESS {
-			found.reason = explain(fmt.Sprintf("read GPU %d", i), ret)
-			continue
+	if s.knows["nvmlSystemGetDriverVersion"] {
+		if driver, ret := lib.SystemGetDriverVersion(); ret == nvml.SUCCESS {
+			s.driver = driver
 		}
-		found.gpus = append(found.gpus, device)
 	}
-	return found
+	return s, ""
 }
 
-func describe(lib nvml.Interface, index int, asksMIG bool) (GPU, nvml.Return) {
-	handle, ret := lib.DeviceGetHandleByIndex(index)
-	if ret != nvml.SUCCESS {
-		return GPU{}, ret
+func (s *session) close() {
+	binding.Lock()
+	defer binding.Unlock()
+	s.lib.Shutdown()
+}
+
+// optional asks for what a driver may lack; it is false where the driver or the device doesn't tell.
+func optional[T any](s *session, function string, call func() (T, nvml.Return)) (T, bool) {
+	if !s.knows[function] {
+		var none T
+		return none, false
 	}
-	name, ret := handle.GetName()
-	if ret != nvml.SUCCESS {
-		return GPU{}, ret
-	}
-	uuid, ret := handle.GetUUID()
-	if ret != nvml.SUCCESS {
-		return GPU{}, ret
-	}
-	memory, ret := handle.GetMemoryInfo()
-	if ret != nvml.SUCCESS {
-		return GPU{}, ret
-	}
-	device := GPU{
-		Index: index, UUID: uuid, Name: name,
-		MemoryTotal: int64(memory.Total), MemoryFree: int64(memory.Free), MemoryUsed: int64(memory.Used),
-	}
-	if asksMIG {
-		mode, _, ret := handle.GetMigMode()
-		device.MIG = ret == nvml.SUCCESS && mode == nvml.DEVICE_MIG_ENABLE
-	}
-	return device, nvml.SUCCESS
+	binding.RLock()
+	defer binding.RUnlock()
+	value, ret := call()
+	return value, ret == nvml.SUCCESS
 }
 
 // explain says what failed and what the reader can do about it.
@@ -116,6 +120,9 @@ func explain(what string, ret nvml.Return) string {
 		return fmt.Sprintf("%s: no permission to use the NVIDIA devices. Try: ls -l /dev/nvidia*", what)
 	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED:
 		return fmt.Sprintf("%s: the GPU fell off its bus or needs a reset (%s). Try: reboot the machine", what, ret.Error())
+	case nvml.ERROR_UNKNOWN:
+		return fmt.Sprintf("%s: NVML says %q (code %d), as in a container whose devices were taken away. Try: nvidia-smi; restart the container",
+			what, ret.Error(), int(ret))
 	case nvml.ERROR_FUNCTION_NOT_FOUND:
 		return fmt.Sprintf("%s: the NVIDIA driver is too old. Try: update the driver", what)
 	default:

@@ -12,35 +12,64 @@ import (
 const VisibleVariable = "CUDA_VISIBLE_DEVICES"
 
 // visible keeps the GPUs that CUDA would show, and says what is hidden.
-func visible(gpus []GPU, reason string) ([]GPU, string) {
+func visible(gpus []handle, reason string) ([]handle, string) {
 	list, set := os.LookupEnv(VisibleVariable)
 	if !set {
 		return gpus, reason
 	}
-	kept := filterVisible(gpus, list)
-	if len(kept) == 0 {
-		return kept, fmt.Sprintf("%s=%q hides every GPU. Try: unset %s", VisibleVariable, list, VisibleVariable)
+	kept, stopped := filterVisible(gpus, list)
+	switch {
+	case len(kept) > 0:
+		return kept, reason
+	case strings.HasPrefix(stopped, "MIG-"):
+		return kept, fmt.Sprintf("%s names MIG instance %q, which is not there. Try: nvidia-smi -L", VisibleVariable, stopped)
 	}
-	return kept, reason
+	return kept, fmt.Sprintf("%s=%q hides every GPU. Try: unset %s", VisibleVariable, list, VisibleVariable)
 }
 
-// filterVisible reads a CUDA_VISIBLE_DEVICES list as CUDA does: entries are indices or UUID prefixes, and the first one that names no
-// device, or one twice, ends the list. Indices are taken in NVML's order (CUDA_DEVICE_ORDER=PCI_BUS_ID). The answer is in order of index.
-func filterVisible(gpus []GPU, list string) []GPU {
-	kept := []GPU{}
+// filterVisible reads a CUDA_VISIBLE_DEVICES list as CUDA does: entries are indices, UUIDs of GPUs (GPU-…) or of MIG instances (MIG-…),
+// or beginnings of one, and the first one that names no single device, or one twice, ends the list: it is then stopped. Indices are
+// taken in NVML's order (CUDA_DEVICE_ORDER=PCI_BUS_ID). A MIG instance named here becomes a device of its own. The answer is in order
+// of index.
+func filterVisible(gpus []handle, list string) (kept []handle, stopped string) {
+	kept = []handle{}
 	for entry := range strings.SplitSeq(list, ",") {
 		entry = strings.TrimSpace(entry)
-		i := slices.IndexFunc(gpus, func(g GPU) bool {
-			if index, err := strconv.Atoi(entry); err == nil {
-				return g.Index == index
-			}
-			return strings.HasPrefix(entry, "GPU-") && strings.HasPrefix(g.UUID, entry)
-		})
-		if i < 0 || slices.ContainsFunc(kept, func(g GPU) bool { return g.UUID == gpus[i].UUID }) {
+		found := named(gpus, entry)
+		if len(found) != 1 || slices.ContainsFunc(kept, func(h handle) bool { return h.UUID == found[0].UUID }) {
+			stopped = entry
 			break
 		}
-		kept = append(kept, gpus[i])
+		kept = append(kept, found[0])
 	}
-	slices.SortFunc(kept, func(a, b GPU) int { return a.Index - b.Index })
-	return kept
+	slices.SortFunc(kept, func(a, b handle) int { return a.Index - b.Index })
+	return kept, stopped
+}
+
+// named returns the devices that an entry may mean.
+func named(gpus []handle, entry string) (found []handle) {
+	index, notNumber := strconv.Atoi(entry)
+	for _, h := range gpus {
+		switch {
+		case notNumber == nil:
+			if h.Index == index {
+				found = append(found, h)
+			}
+		case strings.HasPrefix(entry, "GPU-"):
+			if strings.HasPrefix(h.UUID, entry) {
+				found = append(found, h)
+			}
+		case strings.HasPrefix(entry, "MIG-"):
+			for i, instance := range h.Instances {
+				// Before driver 470 an instance was MIG-GPU-<uuid>/<instance>/<compute instance>: there 1 begins 11 as well.
+				if instance.UUID == entry {
+					return []handle{h.whole(i)}
+				}
+				if strings.HasPrefix(instance.UUID, entry) {
+					found = append(found, h.whole(i))
+				}
+			}
+		}
+	}
+	return found
 }

@@ -1,14 +1,18 @@
-// Package lease admits who may compute now: a fair weighted semaphore whose holders are known by name, so that what a dead node
-// held comes back. It owns no process and no clock; it imports nothing of ours.
+// Package lease admits who may compute now: by the bytes it declares, and by a number of slots. Holders are known by name, so that what a
+// dead node held comes back. It owns no process and no clock; it imports nothing of ours.
 //
 // Requests are served strictly in order of arrival. A large request at the head holds back the small ones behind it, and so it
 // can't starve; and at a swarm's barrier, where the round ends with its slowest node, first come first served is the shortest wait
-// for the last one.
+// for the last one. The wait of a request is bounded by the work in front of it: while it waits, more than the capacity less the largest
+// request is at work.
+//
+// It is no golang.org/x/sync/semaphore: that one has one weight instead of two limits, a size that can't change, no names by which a dead
+// node's share could be found, and a queue that a caller can enter by a goroutine of its own only, in whatever order these
+// happen to run.
 package lease
 
 import (
 	"container/list"
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -16,11 +20,13 @@ import (
 
 // Errors of requests and waits.
 var (
-	ErrTooLarge = errors.New("lease larger than everything there is")
 	ErrInUse    = errors.New("lease id already in use")
 	ErrReturned = errors.New("lease returned before it was granted") // Release, ReleaseAll
 	ErrClosed   = errors.New("leases closed")
 )
+
+// All asks for everything there is: a request whose bytes nobody knows.
+const All int64 = 1 << 50
 
 // Key names a lease: the node and the id it chose.
 type Key struct {
@@ -28,65 +34,49 @@ type Key struct {
 	ID   int64
 }
 
-// Pool hands out leases of at most a capacity's weight at a time. It is safe for concurrent use.
+// Capacity is what leases share. Zero is no limit.
+type Capacity struct {
+	Bytes int64 // held at one time
+	Slots int   // leases held at one time
+}
+
+// Pool hands out leases within a capacity. It is safe for concurrent use.
 type Pool struct {
 	mu       sync.Mutex
-	capacity int64
-	used     int64
-	queue    *list.List // of *Ticket, oldest first
+	capacity Capacity
+	bytes    int64      // held
+	queue    *list.List // of *Ticket that wait, oldest first
+	held     *list.List // of *Ticket, oldest first
 	tickets  map[Key]*Ticket
 	closed   bool
 }
 
-// Ticket is one request: waiting, held, or over.
-type Ticket struct {
-	pool   *Pool
-	key    Key
-	weight int64
-	place  *list.Element // in the queue; nil when held
-	ready  chan struct{} // closed when granted or returned
-	err    error         // why it wasn't granted; valid after ready
+// NewPool returns a Pool in which nothing is held.
+func NewPool(c Capacity) *Pool {
+	return &Pool{capacity: c.positive(), queue: list.New(), held: list.New(), tickets: map[Key]*Ticket{}}
 }
 
-// NewPool returns a Pool with a capacity in slots or bytes, at least 1.
-func NewPool(capacity int64) *Pool {
-	return &Pool{capacity: max(1, capacity), queue: list.New(), tickets: map[Key]*Ticket{}}
+func (c Capacity) positive() Capacity {
+	return Capacity{Bytes: max(0, c.Bytes), Slots: max(0, c.Slots)}
 }
 
-// Request queues a lease of a weight from 1 and returns at once. Every ticket must be ended by Release, ReleaseAll, Close or a Wait
-// whose context ends. It returns ErrTooLarge for what could never be granted, ErrInUse for a key that waits or is held, ErrClosed.
-func (p *Pool) Request(key Key, weight int64) (*Ticket, error) {
+// Request queues a lease of a number of bytes and returns at once. One of more than the capacity is taken as one of the whole: it will be
+// alone, and its holder's own limit has to guard the rest. Every ticket must be ended by Release, ReleaseAll, Close or a Wait whose
+// context ends. It returns ErrInUse for a key that waits or is held, ErrClosed.
+func (p *Pool) Request(key Key, bytes int64) (*Ticket, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	weight = max(1, weight)
 	switch {
 	case p.closed:
 		return nil, ErrClosed
-	case weight > p.capacity:
-		return nil, fmt.Errorf("%w: %d of %d", ErrTooLarge, weight, p.capacity)
 	case p.tickets[key] != nil:
 		return nil, fmt.Errorf("%w: %s/%d", ErrInUse, key.Node, key.ID)
 	}
-	t := &Ticket{pool: p, key: key, weight: weight, ready: make(chan struct{})}
+	t := &Ticket{pool: p, key: key, asked: min(max(0, bytes), All), ready: make(chan struct{}), over: make(chan struct{})}
 	t.place = p.queue.PushBack(t)
 	p.tickets[key] = t
 	p.grant()
 	return t, nil
-}
-
-// Wait returns nil once the lease is held. When ctx ends first the request is withdrawn and the context's cause returned; a
-// lease granted at that very moment is given back.
-func (t *Ticket) Wait(ctx context.Context) error {
-	select {
-	case <-t.ready:
-		return t.err
-	case <-ctx.Done():
-		t.pool.mu.Lock()
-		defer t.pool.mu.Unlock()
-		t.pool.end(t, context.Cause(ctx))
-		t.pool.grant()
-		return context.Cause(ctx)
-	}
 }
 
 // Release ends a lease, held or waiting, and reports whether there was one.
@@ -116,23 +106,38 @@ func (p *Pool) ReleaseAll(node string) int {
 	return n
 }
 
+// Resize changes the capacity. Nobody loses a lease: where more is held than there now is, the next grant waits until it is not.
+func (p *Pool) Resize(c Capacity) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.capacity = c.positive()
+	for e := p.held.Front(); e != nil; e = e.Next() {
+		t := e.Value.(*Ticket) // one that was cut down to a smaller capacity takes more than it counted for
+		more := max(t.bytes, p.need(t)) - t.bytes
+		t.bytes += more
+		p.bytes += more
+	}
+	p.grant()
+}
+
 // Close ends every request with ErrClosed and refuses new ones. Leases that are held stay valid.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
 	for _, t := range p.tickets {
-		if t.place != nil {
+		if !t.held {
 			p.end(t, ErrClosed)
 		}
 	}
 }
 
-// InUse returns the weight that is held and the number of requests that wait.
-func (p *Pool) InUse() (weight int64, waiting int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.used, p.queue.Len()
+// need is what a ticket counts for. The caller holds mu.
+func (p *Pool) need(t *Ticket) int64 {
+	if p.capacity.Bytes == 0 {
+		return t.asked
+	}
+	return min(t.asked, p.capacity.Bytes)
 }
 
 // end takes a ticket out, whatever its state. The caller holds mu and calls grant afterwards.
@@ -141,13 +146,15 @@ func (p *Pool) end(t *Ticket, why error) {
 		return
 	}
 	delete(p.tickets, t.key)
-	if t.place != nil {
-		p.queue.Remove(t.place)
-		t.place, t.err = nil, why
-		close(t.ready)
+	if t.held {
+		p.held.Remove(t.place)
+		p.bytes -= t.bytes
 	} else {
-		p.used -= t.weight
+		p.queue.Remove(t.place)
+		t.err = why
+		close(t.ready)
 	}
+	close(t.over)
 }
 
 // grant serves the head of the queue as long as it fits. The caller holds mu.
@@ -158,12 +165,13 @@ func (p *Pool) grant() {
 			return
 		}
 		t := head.Value.(*Ticket)
-		if p.used+t.weight > p.capacity {
+		need := p.need(t)
+		if p.capacity.Bytes > 0 && p.bytes+need > p.capacity.Bytes || p.capacity.Slots > 0 && p.held.Len() >= p.capacity.Slots {
 			return
 		}
 		p.queue.Remove(head)
-		t.place = nil
-		p.used += t.weight
+		t.place, t.held, t.bytes = p.held.PushBack(t), true, need
+		p.bytes += need
 		close(t.ready)
 	}
 }

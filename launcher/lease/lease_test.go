@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"pgregory.net/rapid"
 )
 
 func granted(t *Ticket) bool {
@@ -22,9 +19,9 @@ func granted(t *Ticket) bool {
 	}
 }
 
-func request(t *testing.T, p *Pool, node string, id, weight int64) *Ticket {
+func request(t *testing.T, p *Pool, node string, id, bytes int64) *Ticket {
 	t.Helper()
-	ticket, err := p.Request(Key{node, id}, weight)
+	ticket, err := p.Request(Key{node, id}, bytes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,9 +29,9 @@ func request(t *testing.T, p *Pool, node string, id, weight int64) *Ticket {
 }
 
 func TestDeadNodesLeasesReturn(t *testing.T) {
-	p := NewPool(2)
+	p := NewPool(Capacity{Bytes: 2})
 	request(t, p, "node_0", 1, 1)
-	request(t, p, "node_0", 2, 1)
+	second := request(t, p, "node_0", 2, 1)
 	dead := request(t, p, "node_0", 3, 1)
 	waiting := request(t, p, "node_1", 1, 2)
 	if granted(waiting) {
@@ -46,22 +43,26 @@ func TestDeadNodesLeasesReturn(t *testing.T) {
 	if err := dead.Wait(t.Context()); !errors.Is(err, ErrReturned) {
 		t.Errorf("the dead node's request ended with %v", err)
 	}
+	for _, ended := range []*Ticket{second, dead} {
+		select {
+		case <-ended.Over():
+		default:
+			t.Error("a returned lease is not over")
+		}
+	}
 	if err := waiting.Wait(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if p.Release(Key{"node_0", 1}) {
 		t.Error("a lease returned twice")
 	}
-	if used, queued := p.InUse(); used != 2 || queued != 0 {
-		t.Errorf("%d used, %d waiting", used, queued)
+	if s := p.Snapshot(); s.Bytes != 2 || len(s.Held) != 1 || s.Held[0] != (Entry{Key{"node_1", 1}, 2}) || len(s.Waiting) != 0 {
+		t.Errorf("%+v", s)
 	}
 }
 
 func TestRefusals(t *testing.T) {
-	p := NewPool(2)
-	if _, err := p.Request(Key{"node_0", 1}, 3); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("weight 3 of 2: %v", err)
-	}
+	p := NewPool(Capacity{Bytes: 2})
 	request(t, p, "node_0", 1, 2)
 	if _, err := p.Request(Key{"node_0", 1}, 1); !errors.Is(err, ErrInUse) {
 		t.Errorf("the same key again: %v", err)
@@ -80,7 +81,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestWaitEndsWithItsContext(t *testing.T) {
-	p := NewPool(1)
+	p := NewPool(Capacity{Bytes: 1})
 	request(t, p, "node_0", 1, 1)
 	cause := errors.New("asked to stop")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -96,78 +97,68 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestPoolAgainstModel runs random operations and compares with an obvious model: a list of tickets in order of arrival, of which
-// a prefix of those not ended is held.
-func TestPoolAgainstModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		capacity := rapid.Int64Range(1, 8).Draw(t, "capacity")
-		p := NewPool(capacity)
-		var live []*Ticket // in order of arrival
-		check := func() {
-			var used int64
-			blocked := false
-			for _, ticket := range live {
-				if !granted(ticket) {
-					blocked = true
-					continue
-				}
-				if blocked {
-					t.Fatal("a later request overtook an earlier one")
-				}
-				used += ticket.weight
-			}
-			if used > capacity {
-				t.Fatalf("%d held of %d", used, capacity)
-			}
-			for _, ticket := range live {
-				if !granted(ticket) {
-					if used+ticket.weight <= capacity {
-						t.Fatal("the first in the queue fits and isn't served")
-					}
-					break
-				}
-			}
-			if weight, _ := p.InUse(); weight != used {
-				t.Fatalf("InUse %d, want %d", weight, used)
-			}
-		}
-		var id int64
-		t.Repeat(map[string]func(*rapid.T){
-			"request": func(t *rapid.T) {
-				id++
-				node := fmt.Sprintf("node_%d", rapid.IntRange(0, 5).Draw(t, "node"))
-				ticket, err := p.Request(Key{node, id}, rapid.Int64Range(1, capacity).Draw(t, "weight"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				live = append(live, ticket)
-			},
-			"release": func(t *rapid.T) {
-				if len(live) == 0 {
-					t.Skip()
-				}
-				i := rapid.IntRange(0, len(live)-1).Draw(t, "which")
-				p.Release(live[i].key)
-				live = slices.Delete(live, i, i+1)
-			},
-			"death": func(t *rapid.T) {
-				node := fmt.Sprintf("node_%d", rapid.IntRange(0, 5).Draw(t, "node"))
-				n := p.ReleaseAll(node)
-				before := len(live)
-				live = slices.DeleteFunc(live, func(ticket *Ticket) bool { return ticket.key.Node == node })
-				if before-len(live) != n {
-					t.Fatalf("%d returned, want %d", n, before-len(live))
-				}
-			},
-			"": func(t *rapid.T) { check() },
-		})
-	})
+// A request that could never be granted as it is runs alone, and does not stop the pool for ever.
+func TestTooLargeRunsAlone(t *testing.T) {
+	p := NewPool(Capacity{Bytes: 10})
+	small := request(t, p, "node_0", 1, 3)
+	large := request(t, p, "node_1", 1, 25)
+	behind := request(t, p, "node_2", 1, 1)
+	if !granted(small) || granted(large) || granted(behind) || large.Bytes() != 10 {
+		t.Fatalf("%+v", p.Snapshot())
+	}
+	p.Release(small.key)
+	if !granted(large) || granted(behind) {
+		t.Fatalf("%+v", p.Snapshot())
+	}
+	p.Resize(Capacity{Bytes: 20}) // what it was cut down to was too little, and still is
+	if granted(behind) || p.Snapshot().Bytes != 20 {
+		t.Fatalf("%+v", p.Snapshot())
+	}
+	p.Resize(Capacity{Bytes: 30})
+	if !granted(behind) || p.Snapshot().Bytes != 26 {
+		t.Fatalf("%+v", p.Snapshot())
+	}
 }
 
-// TestSwarmOfNodes runs 64 nodes, some of which die while they hold or wait, and checks capacity and that everyone gets through.
-func TestSwarmOfNodes(t *testing.T) {
+func TestWithoutLimitsEverythingIsGranted(t *testing.T) {
+	p := NewPool(Capacity{})
+	for id := range int64(1000) {
+		if !granted(request(t, p, "node_0", id, All)) {
+			t.Fatalf("request %d waits", id)
+		}
+	}
+}
+
+func TestResizeEvictsNobody(t *testing.T) {
+	p := NewPool(Capacity{Slots: 3})
+	var tickets []*Ticket
+	for id := range int64(5) {
+		tickets = append(tickets, request(t, p, "node_0", id, 1))
+	}
+	p.Resize(Capacity{Slots: 1})
+	if got := p.Snapshot(); len(got.Held) != 3 || len(got.Waiting) != 2 {
+		t.Fatalf("%+v", got)
+	}
+	for _, id := range []int64{0, 1} {
+		p.Release(Key{"node_0", id})
+		if granted(tickets[3]) {
+			t.Fatal("granted although two and one are held of one")
+		}
+	}
+	p.Release(Key{"node_0", 2})
+	if !granted(tickets[3]) || granted(tickets[4]) {
+		t.Fatalf("%+v", p.Snapshot())
+	}
+	p.Resize(Capacity{})
+	if !granted(tickets[4]) {
+		t.Error("a wider pool does not serve those who wait")
+	}
+}
+
+// TestNodesAtOnce runs 64 nodes at once, some of which die while they hold or wait, and checks capacity and that everyone gets through.
+func TestNodesAtOnce(t *testing.T) {
 	const nodes, rounds, capacity = 64, 20, 5
-	p := NewPool(capacity)
+	p := NewPool(Capacity{Bytes: capacity})
 	var computing, most, served atomic.Int64
 	var group sync.WaitGroup
 	for n := range nodes {
@@ -202,8 +193,8 @@ func TestSwarmOfNodes(t *testing.T) {
 	if most.Load() > capacity {
 		t.Errorf("%d computed at once, capacity %d", most.Load(), capacity)
 	}
-	if used, queued := p.InUse(); used != 0 || queued != 0 {
-		t.Errorf("left over: %d used, %d waiting", used, queued)
+	if s := p.Snapshot(); s.Bytes != 0 || len(s.Held)+len(s.Waiting) != 0 {
+		t.Errorf("left over: %+v", s)
 	}
 	if want := int64(nodes*rounds - 9*4); served.Load() != want {
 		t.Errorf("%d leases served, want %d", served.Load(), want)

@@ -37,6 +37,9 @@ type Process struct {
 	// Patience bounds the time between the end of stdout and the process's, and what it takes to read the rest of a dead child's
 	// pipes, which others may hold open; 0: 5 s.
 	Patience time.Duration
+	// BeforeKill, if set, is called before the first signal that ends the child, unless there is no time for it: with the pids of the child
+	// and its descendants. It must return within seconds.
+	BeforeKill func(pids []int)
 }
 
 // Child is a started process. It has one owner goroutine, which is the only one to wait for it.
@@ -48,6 +51,7 @@ type Child struct {
 	pidPath  string
 	log      *Log
 	patience time.Duration
+	announce func() // BeforeKill, once
 
 	ended chan struct{} // closed when the process has exited; it may still be a zombie
 	done  chan struct{} // closed when it is reaped and all its output is read
@@ -108,6 +112,11 @@ func Start(p Process, onEvent func(event.Event)) (*Child, error) {
 	if c.patience <= 0 {
 		c.patience = defaultPatience
 	}
+	c.announce = sync.OnceFunc(func() {
+		if p.BeforeKill != nil && c.owned() {
+			p.BeforeKill(family(c.PID()))
+		}
+	})
 	pidErr := writePIDFile(p.PIDPath, cmd.Process.Pid)
 	if pidErr != nil {
 		c.onEvent = func(event.Event) {}
@@ -203,6 +212,13 @@ func (c *Child) awaitEnd() {
 			return
 		}
 	}
+}
+
+// owned tells whether the child's pid is still its own.
+func (c *Child) owned() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.reaped
 }
 
 // signal sends to the whole group, never to a number that may have been given to someone else.

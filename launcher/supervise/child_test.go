@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -88,6 +89,8 @@ echo 'Setting pad_token_id to eos_token_id'
 echo '123'
 echo '{"type":"exit","exit_code":0}'
 echo '{"type":"round"}'
+echo '{"type":"memory_step"}'
+echo '{"type":"memory_step","memory_step":{"action":"clear_cache"}}'
 echo '`+loadedLine+`'
 echo '{"type":"state","state":"done"}'
 printf '{"type":"warning","mess'`)
@@ -102,7 +105,7 @@ printf '{"type":"warning","mess'`)
 			t.Errorf("an event without a time: %+v", e)
 		}
 	}
-	if want := "state warning warning warning warning loaded state"; strings.Join(got, " ") != want {
+	if want := "state warning warning warning warning warning memory_step loaded state"; strings.Join(got, " ") != want {
 		t.Errorf("events %q, want %q", got, want)
 	}
 	if r.all()[0].Time != 12.5 {
@@ -180,6 +183,73 @@ func TestStopLadder(t *testing.T) {
 				t.Errorf("verdict %+v", v)
 			}
 		})
+	}
+}
+
+// Who shares a GPU among processes must hear of each that is about to be killed, its engine included, once and while they still run.
+func TestBeforeKill(t *testing.T) {
+	ends := map[string]func(*Child) error{
+		"stop": func(c *Child) error { return c.Stop(quick, nil) },
+		"end":  func(c *Child) error { return c.End(quick, nil) },
+		"condemn": func(c *Child) error {
+			c.Condemn(event.CauseStalled, "test")
+			c.Condemn(event.CauseStalled, "test")
+			return nil
+		},
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			var mu sync.Mutex
+			var calls [][]int
+			var alive []bool
+			c, err := Start(Process{
+				Path: "/bin/sh", Args: []string{"-c", `trap '' TERM; setsid sleep 1000 & echo $! >$DIR/engine; while :; do sleep 1000; done`},
+				Env: append(os.Environ(), "DIR="+dir), LogPath: filepath.Join(dir, "log.txt"), Patience: testPatience,
+				BeforeKill: func(pids []int) {
+					mu.Lock()
+					defer mu.Unlock()
+					calls = append(calls, pids)
+					stat, err := readStat(pids[0])
+					alive = append(alive, err == nil && stat.State != 'Z')
+				},
+			}, func(event.Event) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var engine int
+			eventually(t, "the engine runs", func() bool {
+				data, _ := os.ReadFile(filepath.Join(dir, "engine"))
+				_, err := fmt.Sscan(string(data), &engine)
+				return err == nil
+			})
+			defer syscall.Kill(engine, syscall.SIGKILL) // it left the group, as a node's engine does
+			if err := end(c); err != nil {
+				t.Fatal(err)
+			}
+			ended(t, c)
+			mu.Lock()
+			defer mu.Unlock()
+			if len(calls) != 1 || calls[0][0] != c.PID() || !slices.Contains(calls[0], engine) || !alive[0] {
+				t.Errorf("called with %v (alive %v), want once with %d and %d", calls, alive, c.PID(), engine)
+			}
+		})
+	}
+}
+
+func TestOrderlyEndsNeedNoBeforeKill(t *testing.T) {
+	dir := t.TempDir()
+	called := false
+	c, err := Start(Process{
+		Path: "/bin/sh", Args: []string{"-c", `read stop`}, LogPath: filepath.Join(dir, "log.txt"),
+		BeforeKill: func([]int) { called = true },
+	}, func(event.Event) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Stop(Ladder{}, nil); err != nil || called {
+		t.Errorf("error %v, called: %t", err, called)
 	}
 }
 

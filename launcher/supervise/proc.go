@@ -12,9 +12,10 @@ import (
 
 // procStat is the part of /proc/PID/stat that tells who a process is.
 type procStat struct {
-	State byte   // Z: zombie
-	Group int    // process group
-	Start uint64 // clock ticks after boot; with the pid it names one process for as long as the machine runs
+	State  byte // Z: zombie
+	Parent int
+	Group  int    // process group
+	Start  uint64 // clock ticks after boot; with the pid it names one process for as long as the machine runs
 }
 
 // readStat reads a process; os.ErrNotExist when there is none.
@@ -33,12 +34,15 @@ func parseStat(data []byte) (procStat, error) {
 		return procStat{}, fmt.Errorf("no command in %.80q", data)
 	}
 	fields := strings.Fields(string(data[at+1:]))
-	const state, group, start = 0, 2, 19
+	const state, parent, group, start = 0, 1, 2, 19
 	if len(fields) <= start || fields[state] == "" {
 		return procStat{}, fmt.Errorf("%d fields in %.80q", len(fields), data)
 	}
 	s := procStat{State: fields[state][0]}
 	var err error
+	if s.Parent, err = strconv.Atoi(fields[parent]); err != nil {
+		return procStat{}, fmt.Errorf("parent: %w", err)
+	}
 	if s.Group, err = strconv.Atoi(fields[group]); err != nil {
 		return procStat{}, fmt.Errorf("process group: %w", err)
 	}
@@ -46,6 +50,29 @@ func parseStat(data []byte) (procStat, error) {
 		return procStat{}, fmt.Errorf("start time: %w", err)
 	}
 	return s, nil
+}
+
+// family is a process and its descendants, as far as they can be seen, in an order in which parents come first.
+func family(pid int) []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return []int{pid}
+	}
+	children := map[int][]int{}
+	for _, entry := range entries {
+		child, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		if stat, err := readStat(child); err == nil {
+			children[stat.Parent] = append(children[stat.Parent], child)
+		}
+	}
+	found := []int{pid}
+	for i := 0; i < len(found); i++ {
+		found = append(found, children[found[i]]...)
+	}
+	return found
 }
 
 // Identity names one process beyond the reuse of its pid.

@@ -33,7 +33,7 @@ func (l Ladder) withDefaults() Ladder {
 }
 
 // Stop asks the child to finish, then insists: the stop command, SIGTERM to the group, SIGKILL. When hurry is closed it goes straight to
-// SIGKILL. It returns when the child is gone, or ErrUnkillable.
+// SIGKILL, without BeforeKill. It returns when the child is gone, or ErrUnkillable.
 func (c *Child) Stop(l Ladder, hurry <-chan struct{}) error {
 	l = l.withDefaults()
 	c.mu.Lock()
@@ -57,6 +57,7 @@ func (c *Child) end(l Ladder, hurry <-chan struct{}) error {
 	select {
 	case <-hurry:
 	default:
+		c.announce()
 		c.signal(syscall.SIGTERM)
 		c.signal(syscall.SIGCONT) // a stopped process would keep the other one pending
 		if c.goneWithin(l.Term, hurry) {
@@ -79,6 +80,7 @@ func (c *Child) Condemn(cause, message string) {
 	}
 	c.exit.Forced = true
 	c.mu.Unlock()
+	c.announce()
 	c.signal(syscall.SIGKILL)
 }
 

@@ -64,6 +64,7 @@ const (
 	CauseCheckpoint      = "checkpoint" // none of the node's checkpoints can be read
 	CauseEngine          = "engine"     // the engine died or misbehaved
 	CauseExchange        = "exchange"   // the swarm's message bus is gone
+	CauseDevice          = "device"     // its GPU, or what shares it, failed: not the node's fault
 	CauseStalled         = "stalled"
 	CauseStopped         = "stopped" // by request
 	CauseUnknown         = "unknown"
@@ -268,26 +269,27 @@ const (
 
 // Start is a node's whole assignment. Secrets travel here, never in argv.
 type Start struct {
-	Protocol    int       `json:"protocol"`
-	Run         string    `json:"run"`
-	Node        string    `json:"node"`   // node_0 ...
-	Index       int       `json:"index"`  // 0 ...
-	Peers       []string  `json:"peers"`  // every node of the swarm, itself included
-	Dir         string    `json:"dir"`    // the node's folder: checkpoints
-	Config      []byte    `json:"config"` // configs.Config as JSON
-	Python      string    `json:"python"`
-	EngineDir   string    `json:"engine_dir"` // holds the engine package
-	Tokenizer   string    `json:"tokenizer"`  // bytes, gpt2
-	ModelDir    string    `json:"model_dir"`
-	Device      string    `json:"device"` // cpu, cuda:0
-	Threads     int       `json:"threads"`
-	BudgetBytes int64     `json:"budget_bytes"` // device memory, 0: none
-	OthersBytes int64     `json:"others_bytes"` // device memory that the plan leaves to the other nodes and to what ran there before
-	Transient   Transient `json:"transient"`    // what the plan expects of the phases
-	Ranks       int       `json:"ranks"`        // data-parallel ranks, cuda:0 and up; 0 is 1
-	TrimAfter   bool      `json:"trim_after"`   // give cached memory back at the end of every lease
-	Exchange    Exchange  `json:"exchange"`
-	Leased      bool      `json:"leased"` // ask for a lease before computing
+	Protocol      int       `json:"protocol"`
+	Run           string    `json:"run"`
+	Node          string    `json:"node"`   // node_0 ...
+	Index         int       `json:"index"`  // 0 ...
+	Peers         []string  `json:"peers"`  // every node of the swarm, itself included
+	Dir           string    `json:"dir"`    // the node's folder: checkpoints
+	Config        []byte    `json:"config"` // configs.Config as JSON
+	Python        string    `json:"python"`
+	EngineDir     string    `json:"engine_dir"` // holds the engine package
+	Tokenizer     string    `json:"tokenizer"`  // bytes, gpt2
+	ModelDir      string    `json:"model_dir"`
+	Device        string    `json:"device"` // cpu, cuda:0
+	Threads       int       `json:"threads"`
+	BudgetBytes   int64     `json:"budget_bytes"`   // device memory, 0: none
+	OthersBytes   int64     `json:"others_bytes"`   // device memory that the plan leaves to the other nodes and to what ran there before
+	Transient     Transient `json:"transient"`      // what the plan expects of the phases
+	Ranks         int       `json:"ranks"`          // data-parallel ranks, cuda:0 and up; 0 is 1
+	GenerateBatch int       `json:"generate_batch"` // completions that may be decoded together by the plan; 0: all of a round
+	TrimAfter     bool      `json:"trim_after"`     // give cached memory back at the end of every lease
+	Exchange      Exchange  `json:"exchange"`
+	Leased        bool      `json:"leased"` // ask for a lease before computing
 }
 
 // Transient is what the phases take beyond a node's resident memory, in bytes: the weights of its leases until it has measured them.

@@ -34,6 +34,7 @@ type Node struct {
 	UpdateBytes      int64 // highest of an update phase, beyond resident
 	MicroBatch       int   // of that update's forward passes
 	BudgetBytes      int64 // what the node may take; 0: no budget
+	EnginePID        int   // of the engine that last loaded
 	Model            string
 	Parameters       int64
 	Torch            string
@@ -114,12 +115,12 @@ func nodesOf(ctx context.Context, db rowsQuerier, run string) ([]Node, error) {
 		var n Node
 		err := rows.Scan(&n.Node, &n.State, &n.StateTime, &n.WorkingRound, &n.PID, &n.Restarts, &n.Cause, &n.Message, &n.RoundsDone,
 			&n.LastRound, (*number)(&n.LastReward), &n.CumulativeReward, &n.RSSBytes, &n.PeakRSSBytes, &n.DeviceBytes,
-			&n.DevicePeakBytes, &n.ResidentBytes, &n.GenerateBytes, &n.UpdateBytes, &n.MicroBatch, &n.BudgetBytes, &n.Model, &n.Parameters, &n.Torch, &n.Device, &n.LastEvent)
+			&n.DevicePeakBytes, &n.ResidentBytes, &n.GenerateBytes, &n.UpdateBytes, &n.MicroBatch, &n.BudgetBytes, &n.EnginePID, &n.Model, &n.Parameters, &n.Torch, &n.Device, &n.LastEvent)
 		nodes = append(nodes, n)
 		return err
 	}, `SELECT node, state, state_time, working_round, pid, restarts, cause, message, rounds_done, last_round, last_reward,
   cumulative_reward, rss_bytes, peak_rss_bytes, device_bytes, device_peak_bytes, resident_bytes, generate_bytes, update_bytes, micro_batch,
-  budget_bytes, model, parameters, torch, device, last_event
+  budget_bytes, engine_pid, model, parameters, torch, device, last_event
 FROM nodes WHERE run = ? ORDER BY length(node), node`, run)
 	return nodes, err
 }

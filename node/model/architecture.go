@@ -1,67 +1,44 @@
 package model
 
 import (
-	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// config is what config.json says about a GPT-2.
-type config struct {
-	ModelType string `json:"model_type"`
-	Layers    int    `json:"n_layer"`
-	Heads     int    `json:"n_head"`
-	Width     int    `json:"n_embd"`
-	Inner     *int   `json:"n_inner"` // of the feed-forward layer; null is 4 times the width
-	Context   int    `json:"n_positions"`
-	Vocab     int    `json:"vocab_size"`
-}
-
-// maxDimension bounds every size in config.json, so that their products stay numbers.
-const maxDimension = 1 << 20
-
-func readConfig(path string) (config, error) {
+func readShape(path string) (configs.Shape, error) {
 	data, err := readBounded(path)
 	if err != nil {
-		return config{}, err
+		return configs.Shape{}, err
 	}
-	var c config
-	if err := json.Unmarshal(data, &c); err != nil {
-		return config{}, fmt.Errorf("%s: %.200s", path, err)
+	shape, err := configs.ParseShape(data)
+	if err != nil {
+		return configs.Shape{}, fmt.Errorf("%s: the engine takes %w", path, err)
 	}
-	if c.ModelType != "gpt2" {
-		return config{}, fmt.Errorf("%s: model type %.40q; the engine knows gpt2", path, c.ModelType)
-	}
-	if c.Inner == nil {
-		inner := 4 * c.Width
-		c.Inner = &inner
-	}
-	for name, n := range map[string]int{
-		"n_layer": c.Layers, "n_head": c.Heads, "n_embd": c.Width, "n_inner": *c.Inner, "n_positions": c.Context, "vocab_size": c.Vocab,
-	} {
-		if n < 1 || n > maxDimension {
-			return config{}, fmt.Errorf("%s: %s is %d", path, name, n)
-		}
-	}
-	if c.Width%c.Heads != 0 {
-		return config{}, fmt.Errorf("%s: %d heads don't divide a width of %d", path, c.Heads, c.Width)
-	}
-	return c, nil
+	return shape, nil
 }
 
-// gpt2Tensors lists the tensors a GPT-2 needs and their shapes; linear layers are stored (in, out), as in OpenAI's code.
-func (c config) gpt2Tensors() map[string][]int64 {
-	width, inner := int64(c.Width), int64(*c.Inner)
+// tensorsOf lists the tensors that a model of this shape needs and their shapes, and the prefix that files may give their names.
+func tensorsOf(s configs.Shape) (tensors map[string][]int64, prefix string) {
+	if s.Family() == configs.Qwen2 {
+		return qwen2Tensors(s), "model."
+	}
+	return gpt2Tensors(s), "transformer."
+}
+
+// gpt2Tensors lists GPT-2's; linear layers are stored (in, out), as in OpenAI's code.
+func gpt2Tensors(s configs.Shape) map[string][]int64 {
+	width, inner := int64(s.Width), int64(s.InnerWidth())
 	tensors := map[string][]int64{
-		"wte.weight":  {int64(c.Vocab), width},
-		"wpe.weight":  {int64(c.Context), width},
+		"wte.weight":  {int64(s.Vocabulary), width},
+		"wpe.weight":  {int64(s.Context), width},
 		"ln_f.weight": {width},
 		"ln_f.bias":   {width},
 	}
-	for layer := range c.Layers {
+	for layer := range s.Layers {
 		for name, shape := range map[string][]int64{
 			"ln_1.weight":        {width},
 			"ln_1.bias":          {width},
@@ -82,30 +59,59 @@ func (c config) gpt2Tensors() map[string][]int64 {
 	return tensors
 }
 
-// check holds the tensors of a directory's files against its config.json. Files may prefix their names with
-// "transformer.", and may hold more, such as attention masks.
-func (c config) check(tensors map[string]Tensor) (configs.Shape, error) {
-	shape := configs.Shape{Layers: c.Layers, Heads: c.Heads, Width: c.Width, Context: c.Context, Vocabulary: c.Vocab}
+// qwen2Tensors lists Qwen2's, without the prefix; linear layers are stored (out, in), as torch's Linear does.
+func qwen2Tensors(s configs.Shape) map[string][]int64 {
+	width, inner := int64(s.Width), int64(s.InnerWidth())
+	queries, pairs := int64(s.Heads*s.HeadWidth()), int64(s.KeyValueHeads()*s.HeadWidth())
+	tensors := map[string][]int64{
+		"embed_tokens.weight": {int64(s.Vocabulary), width},
+		"norm.weight":         {width},
+	}
+	if s.Untied {
+		tensors["lm_head.weight"] = []int64{int64(s.Vocabulary), width}
+	}
+	for layer := range s.Layers {
+		for name, shape := range map[string][]int64{
+			"input_layernorm.weight":          {width},
+			"self_attn.q_proj.weight":         {queries, width},
+			"self_attn.q_proj.bias":           {queries},
+			"self_attn.k_proj.weight":         {pairs, width},
+			"self_attn.k_proj.bias":           {pairs},
+			"self_attn.v_proj.weight":         {pairs, width},
+			"self_attn.v_proj.bias":           {pairs},
+			"self_attn.o_proj.weight":         {width, queries},
+			"post_attention_layernorm.weight": {width},
+			"mlp.gate_proj.weight":            {inner, width},
+			"mlp.up_proj.weight":              {inner, width},
+			"mlp.down_proj.weight":            {width, inner},
+		} {
+			tensors[fmt.Sprintf("layers.%d.%s", layer, name)] = shape
+		}
+	}
+	return tensors
+}
+
+// check holds the tensors of a directory's files against the shape that its config.json gives. Files may hold more, such as
+// attention masks.
+func check(shape configs.Shape, tensors map[string]Tensor) error {
+	wanted, prefix := tensorsOf(shape)
 	var missing []string
-	for name, want := range c.gpt2Tensors() {
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		tensor, ok := tensors[name]
 		if !ok {
-			tensor, ok = tensors["transformer."+name]
+			tensor, ok = tensors[prefix+name]
 		}
-		switch {
+		switch want := wanted[name]; {
 		case !ok:
 			missing = append(missing, name)
 		case !slices.Equal(tensor.Shape, want):
-			return configs.Shape{}, fmt.Errorf("%s is %v in the weights and %v by config.json", name, tensor.Shape, want)
+			return fmt.Errorf("%s is %v in the weights and %v by config.json", name, tensor.Shape, want)
 		case !strings.Contains("F64 F32 F16 BF16", tensor.DType):
-			return configs.Shape{}, fmt.Errorf("%s is of type %s, not a floating-point type of 16 bits or more", name, tensor.DType)
-		default:
-			shape.Parameters += tensor.Elements()
+			return fmt.Errorf("%s is of type %s, not a floating-point type of 16 bits or more", name, tensor.DType)
 		}
 	}
 	if len(missing) > 0 {
-		slices.Sort(missing)
-		return configs.Shape{}, fmt.Errorf("the weights lack %s and %d more tensors of a gpt2 with %d layers", missing[0], len(missing)-1, c.Layers)
+		return fmt.Errorf("the weights lack %s and %d more tensors of a %s with %d layers", missing[0], len(missing)-1, shape.Family(), shape.Layers)
 	}
-	return shape, nil
+	return nil
 }

@@ -33,7 +33,7 @@ func Inspect(dir string) (configs.Shape, error) {
 	if !info.IsDir() {
 		return configs.Shape{}, fmt.Errorf("%s is not a directory", dir)
 	}
-	config, err := readConfig(filepath.Join(dir, configFile))
+	shape, err := readShape(filepath.Join(dir, configFile))
 	if err != nil {
 		return configs.Shape{}, err
 	}
@@ -49,8 +49,7 @@ func Inspect(dir string) (configs.Shape, error) {
 		}
 		maps.Copy(tensors, header)
 	}
-	shape, err := config.check(tensors)
-	if err != nil {
+	if err := check(shape, tensors); err != nil {
 		return configs.Shape{}, fmt.Errorf("%s: %w", dir, err)
 	}
 	return shape, nil

@@ -95,12 +95,12 @@ func TestInspectRefuses(t *testing.T) {
 	}{
 		{"no config", remove("config.json"), "config.json: no such file"},
 		{"no weights", remove("model.safetensors"), "has no model.safetensors"},
-		{"config is no JSON", replace("{", "["), "config.json: invalid character"},
-		{"architecture", replace("gpt2", "llama"), `model type "llama"; the engine knows gpt2`},
-		{"heads", replace(`"n_head":2`, `"n_head":3`), "3 heads don't divide a width of 4"},
-		{"layers", replace(`"n_layer":2`, `"n_layer":0`), "n_layer is 0"},
-		{"huge", replace(`"n_layer":2`, `"n_layer":99999999`), "n_layer is 99999999"},
-		{"inner", replace("null", "-1"), "n_inner is -1"},
+		{"config is no JSON", replace("{", "["), "JSON of a Hugging Face model"},
+		{"architecture", replace("gpt2", "llama"), `config.json: the engine takes model_type gpt2 or qwen2 (it is "llama")`},
+		{"heads", replace(`"n_head":2`, `"n_head":3`), "n_embd a multiple of n_head"},
+		{"layers", replace(`"n_layer":2`, `"n_layer":0`), "n_layer, n_head, n_embd, n_positions and vocab_size from 1 to"},
+		{"huge", replace(`"n_layer":2`, `"n_layer":99999999`), "n_layer, n_head, n_embd, n_positions and vocab_size from 1 to"},
+		{"inner", replace("null", "-1"), "n_inner at most"},
 		{"more layers than weights", replace(`"n_layer":2`, `"n_layer":3`), "the weights lack h.2.attn.c_attn.bias and 11 more"},
 		{"vocabulary", replace(`"vocab_size":5`, `"vocab_size":6`), "wte.weight is [5 4] in the weights and [6 4] by config.json"},
 		{"large config", func(t *testing.T, dir string) {
@@ -133,5 +133,36 @@ func TestInspectRefuses(t *testing.T) {
 				t.Errorf("Resolve: %v, want %q and what to try", err, test.want)
 			}
 		})
+	}
+}
+
+// tinyQwen2Config counts 5*4 for the embedding, 4 for the final norm, and in each of two layers 4*4+4, twice 2*4+2 and 4*4 for attention,
+// 3*4*6 for the feed-forward layer and 2*4 for norms; with a head of its own 20 more.
+const tinyQwen2Config = `{"model_type":"qwen2","num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"hidden_size":4,
+"intermediate_size":6,"max_position_embeddings":64,"vocab_size":5,"tie_word_embeddings":true}`
+
+func TestInspectQwen2(t *testing.T) {
+	want := configs.Shape{Architecture: "qwen2", Layers: 2, Heads: 2, KVHeads: 1, Width: 4, Inner: 6, HeadSize: 2, Context: 64, Vocabulary: 5, Parameters: 24 + 2*136}
+	untied := strings.Replace(tinyQwen2Config, "true", "false", 1)
+	wantUntied := want
+	wantUntied.Untied, wantUntied.Parameters = true, want.Parameters+20
+	for _, test := range []struct {
+		config, prefix string
+		want           configs.Shape
+	}{{tinyQwen2Config, "model.", want}, {tinyQwen2Config, "", want}, {untied, "", wantUntied}} {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "config.json"), []byte(test.config))
+		write(t, filepath.Join(dir, "model.safetensors"), pack(t, tensorsFor(t, test.config, test.prefix)))
+		if got, err := Inspect(dir); err != nil || got != test.want {
+			t.Errorf("%+v, %v, want %+v", got, err, test.want)
+		}
+	}
+
+	// A GPT-2's weights beside a Qwen2's configuration.
+	dir := t.TempDir()
+	writeTiny(t, dir)
+	write(t, filepath.Join(dir, "config.json"), []byte(tinyQwen2Config))
+	if _, err := Inspect(dir); err == nil || !strings.Contains(err.Error(), "the weights lack embed_tokens.weight and 25 more tensors of a qwen2 with 2 layers") {
+		t.Error(err)
 	}
 }

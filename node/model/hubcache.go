@@ -6,92 +6,39 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strings"
+
+	"github.com/sapo-swarm/swarm/node/model/hub"
 )
 
-// hubID is what the Hugging Face hub allows as a model's name, with or without its owner.
-var hubID = regexp.MustCompile(`^[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?$`)
+// MissingError says that a model of the hub isn't in this machine's cache, whole. A download would mend it.
+type MissingError struct {
+	ID     string // canonical
+	Reason string
+}
 
-// revision is a commit's hash, or another single path element.
-var revision = regexp.MustCompile(`^[A-Za-z0-9][\w-]{0,127}$`)
-
-// gpt2Owner is who GPT-2's weights belong to on the hub; they are still known by their bare names too.
-const gpt2Owner = "openai-community"
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("model %s %s. Try: swarm model pull %s, or --model DIR", e.ID, e.Reason, e.ID)
+}
 
 // resolveHub finds a model in the Hugging Face cache of this machine. It downloads nothing.
-func resolveHub(id string) (string, error) {
-	cache, err := hubCache()
+func resolveHub(id string, ownTokenizer bool) (string, error) {
+	cache, err := hub.Cache(os.Getenv)
 	if err != nil {
 		return "", fmt.Errorf("model %s: %w", id, err)
 	}
-	try := fmt.Sprintf("Try: hf download %s %s %s, or --model DIR", canonicalID(id), configFile, weightsFile)
-	for _, name := range cachedNames(id) {
-		dir, err := snapshot(filepath.Join(cache, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			_, err = Inspect(dir)
-		}
-		if err != nil {
-			return "", fmt.Errorf("model %s in the Hugging Face cache: %w. %s", id, err, try)
-		}
-		return dir, nil
+	missing := func(reason string) error { return &MissingError{hub.CanonicalID(id), reason} }
+	dir, err := hub.Snapshot(cache, id, hub.Main)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", missing("isn't in the Hugging Face cache, " + cache)
 	}
-	return "", fmt.Errorf("model %s isn't in the Hugging Face cache, %s. %s", id, cache, try)
-}
-
-// hubCache is the folder that huggingface_hub caches models in, by the same environment variables.
-func hubCache() (string, error) {
-	for _, name := range []string{"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"} {
-		if dir := os.Getenv(name); dir != "" {
-			return dir, nil
-		}
+	if err == nil {
+		_, err = Inspect(dir)
 	}
-	if dir := os.Getenv("HF_HOME"); dir != "" {
-		return filepath.Join(dir, "hub"), nil
-	}
-	if dir := os.Getenv("XDG_CACHE_HOME"); dir != "" {
-		return filepath.Join(dir, "huggingface", "hub"), nil
-	}
-	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", err
+		return "", missing(fmt.Sprintf("in the Hugging Face cache: %v", err))
 	}
-	return filepath.Join(home, ".cache", "huggingface", "hub"), nil
-}
-
-// canonicalID adds the owner to GPT-2's bare names.
-func canonicalID(id string) string {
-	switch id {
-	case "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl":
-		return gpt2Owner + "/" + id
+	if _, err := os.Stat(filepath.Join(dir, tokenizerFile)); ownTokenizer && err != nil {
+		return "", missing(fmt.Sprintf("in the Hugging Face cache has no %s", tokenizerFile))
 	}
-	return id
-}
-
-// cachedNames lists the folders a model may be cached in.
-func cachedNames(id string) []string {
-	id = canonicalID(id)
-	names := []string{"models--" + strings.ReplaceAll(id, "/", "--")}
-	if bare, ok := strings.CutPrefix(id, gpt2Owner+"/"); ok {
-		names = append(names, "models--"+bare)
-	}
-	return names
-}
-
-// snapshot returns the directory of a cached model's main revision; fs.ErrNotExist when there is none.
-func snapshot(repo string) (string, error) {
-	ref, err := readBounded(filepath.Join(repo, "refs", "main"))
-	if err != nil {
-		return "", err
-	}
-	commit := strings.TrimSpace(string(ref))
-	if !revision.MatchString(commit) {
-		return "", fmt.Errorf("%s holds no revision", filepath.Join(repo, "refs", "main"))
-	}
-	dir := filepath.Join(repo, "snapshots", commit)
-	_, err = os.Stat(dir)
-	return dir, err
+	return dir, nil
 }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,13 +78,18 @@ func TestResolveHubRefuses(t *testing.T) {
 			write(t, filepath.Join(repo, "refs", "main"), []byte("abc"))
 			write(t, filepath.Join(repo, "snapshots", "abc", "config.json"), []byte(tinyConfig))
 		}, "has no model.safetensors"},
+		"no tokenizer": {func(t *testing.T, repo string) {
+			write(t, filepath.Join(repo, "refs", "main"), []byte("abc"))
+			writeTiny(t, filepath.Join(repo, "snapshots", "abc"))
+		}, "has no tokenizer.json"},
 	} {
 		cache := t.TempDir()
 		t.Setenv("HF_HUB_CACHE", cache)
 		test.put(t, filepath.Join(cache, "models--openai-community--gpt2"))
-		_, err := Resolve(configs.Model{Weights: "gpt2"}, "")
-		const try = "Try: hf download openai-community/gpt2 config.json model.safetensors, or --model DIR"
-		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasSuffix(err.Error(), ". "+try) || strings.Contains(err.Error(), "\n") {
+		_, err := Resolve(configs.Model{Weights: "gpt2", Tokenizer: "huggingface"}, "")
+		const try = "Try: swarm model pull openai-community/gpt2, or --model DIR"
+		var missing *MissingError
+		if !errors.As(err, &missing) || !strings.Contains(err.Error(), test.want) || !strings.HasSuffix(err.Error(), ". "+try) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

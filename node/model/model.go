@@ -1,7 +1,7 @@
 // Package model turns a model's name into a directory with its weights on this machine. It owns the weights that are part
 // of the program, the checks of a directory that a user names, and the way into the Hugging Face cache. It takes
-// configs.Model and opens no connection: what isn't here is an error that says how to get it. It reads headers of weights;
-// their values are the engine's.
+// configs.Model and opens no connection (hub.Client.Pull does, when a user asks for a download): what isn't here is an error that
+// says how to get it. It reads headers of weights; their values are the engine's.
 package model
 
 import (
@@ -11,14 +11,21 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/node/model/hub"
 )
 
 // Embedded is the Weights of a model that is part of the program.
-const Embedded = "embedded"
+const Embedded = configs.Embedded
+
+// ownTokenizer is the Tokenizer of a model that needs its own tokenizerFile.
+const (
+	ownTokenizer  = "huggingface"
+	tokenizerFile = "tokenizer.json"
+)
 
 // Resolve returns the absolute path of a directory with the model's config.json and safetensors, checked by Inspect. Weights are
 // "embedded" (written below home at first use), a directory, or a Hugging Face id that is looked up in this machine's
-// cache and never downloaded. Errors fit on one line and end with what to try.
+// cache and never downloaded (*MissingError when it isn't there). Errors fit on one line and end with what to try.
 func Resolve(m configs.Model, home string) (string, error) {
 	switch {
 	case m.Weights == "":
@@ -26,9 +33,9 @@ func Resolve(m configs.Model, home string) (string, error) {
 	case m.Weights == Embedded:
 		return resolveEmbedded(embeddedModels, m.Name, home)
 	case isDirectory(m.Weights):
-		return resolveDirectory(m.Weights)
-	case hubID.MatchString(m.Weights):
-		return resolveHub(m.Weights)
+		return resolveDirectory(m)
+	case hub.IsID(m.Weights):
+		return resolveHub(m.Weights, m.Tokenizer == ownTokenizer)
 	}
 	return "", fmt.Errorf("model %q is neither a directory nor a Hugging Face id. Try: --model DIR", m.Weights)
 }
@@ -42,13 +49,16 @@ func isDirectory(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-func resolveDirectory(name string) (string, error) {
-	dir, err := filepath.Abs(name)
+func resolveDirectory(m configs.Model) (string, error) {
+	dir, err := filepath.Abs(m.Weights)
 	if err != nil {
-		return "", fmt.Errorf("model %s: %w", name, err)
+		return "", fmt.Errorf("model %s: %w", m.Weights, err)
 	}
 	if _, err := Inspect(dir); err != nil {
-		return "", fmt.Errorf("model: %w. Try: --model DIR with the config.json and model.safetensors of a gpt2", err)
+		return "", fmt.Errorf("model: %w. Try: --model DIR with the config.json and model.safetensors of a gpt2 or qwen2", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, tokenizerFile)); m.Tokenizer == ownTokenizer && err != nil {
+		return "", fmt.Errorf("model: %s has no %s. Try: copy it there from the model that this one was made of", dir, tokenizerFile)
 	}
 	return dir, nil
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/sapo-swarm/swarm/configs"
 )
 
 const tinyConfig = `{"model_type":"gpt2","n_layer":2,"n_head":2,"n_embd":4,"n_positions":8,"vocab_size":5,"n_inner":null}`
@@ -19,15 +21,19 @@ const tinyParameters = 20 + 32 + 8 + 2*(16+80+148)
 // tinyTensors is the header of a GPT-2 that fits tinyConfig.
 func tinyTensors(t testing.TB, prefix string) map[string]Tensor {
 	t.Helper()
-	var c config
-	if err := json.Unmarshal([]byte(tinyConfig), &c); err != nil {
+	return tensorsFor(t, tinyConfig, prefix)
+}
+
+// tensorsFor is the header of the weights that fit a config.json.
+func tensorsFor(t testing.TB, config, prefix string) map[string]Tensor {
+	t.Helper()
+	shape, err := configs.ParseShape([]byte(config))
+	if err != nil {
 		t.Fatal(err)
 	}
-	inner := 16
-	c.Inner = &inner
 	tensors := make(map[string]Tensor)
 	offset := int64(0)
-	shapes := c.gpt2Tensors()
+	shapes, _ := tensorsOf(shape)
 	for _, name := range slices.Sorted(maps.Keys(shapes)) {
 		tensor := Tensor{DType: "F32", Shape: shapes[name]}
 		tensor.DataOffsets = [2]int64{offset, offset + 4*tensor.Elements()}

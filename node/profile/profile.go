@@ -42,6 +42,7 @@ type Options struct {
 // Step is one measurement to come.
 type Step struct {
 	Done, Total int
+	Share       float64 // of all sequences that are done: what a person's estimate of the time left rests on
 	Phase       string
 	Sequences   int
 }
@@ -91,6 +92,10 @@ func Run(ctx context.Context, engine Engine, o Options) (Result, error) {
 	m := &measurement{engine: engine, options: o}
 	generate, update := sizes(own), sizes(o.Sequences)
 	m.total = 1 + len(generate) + len(update)
+	m.work = 1
+	for _, n := range slices.Concat(generate, update, update) { // an update takes two forward passes
+		m.work += n
+	}
 	// The first update makes Adam's moments, and a CPU's libraries their buffers: it belongs to no point.
 	m.announce(Update, 1)
 	if _, err := m.update(ctx, 1); err != nil {
@@ -111,18 +116,25 @@ func Run(ctx context.Context, engine Engine, o Options) (Result, error) {
 }
 
 type measurement struct {
-	engine      Engine
-	options     Options
-	done, total int
-	resident    int64
-	points      []Point
+	engine       Engine
+	options      Options
+	done, total  int
+	worked, work int // sequences
+	resident     int64
+	points       []Point
 }
 
 func (m *measurement) announce(phase string, sequences int) {
 	if m.options.Progress != nil {
-		m.options.Progress(Step{Done: m.done, Total: m.total, Phase: phase, Sequences: sequences})
+		m.options.Progress(Step{
+			Done: m.done, Total: m.total, Share: float64(m.worked) / float64(m.work), Phase: phase, Sequences: sequences,
+		})
 	}
 	m.done++
+	m.worked += sequences
+	if phase == Update && m.done > 1 {
+		m.worked += sequences
+	}
 }
 
 func (m *measurement) series(ctx context.Context, phase string, sizes []int, call func(context.Context, int) (policy.Memory, error)) error {

@@ -6,8 +6,10 @@ import "container/heap"
 // A heap of candidate pairs over a linked list of parts makes it O(n log n), so that a megabyte of one letter
 // takes a second; the usual scan for the best pair is quadratic.
 func (v *vocabulary) appendPiece(ids []int, piece string) []int {
-	if id, ok := v.rank(piece); ok {
-		return append(ids, int(id))
+	if v.wholePieces {
+		if id, ok := v.id(piece); ok {
+			return append(ids, int(id))
+		}
 	}
 	m := newMerger(v, piece)
 	for len(m.pairs) > 0 {
@@ -18,8 +20,7 @@ func (v *vocabulary) appendPiece(ids []int, piece string) []int {
 		m.join(pair)
 	}
 	for start := int32(0); int(start) < len(piece); start = m.end[start] {
-		id, _ := v.rank(piece[start:m.end[start]]) // every part is a byte or the result of a merge, so it is a token
-		ids = append(ids, int(id))
+		ids = append(ids, int(m.id[start]))
 	}
 	return ids
 }
@@ -28,6 +29,7 @@ func (v *vocabulary) appendPiece(ids []int, piece string) []int {
 type merger struct {
 	vocabulary *vocabulary
 	piece      string
+	id         []int32 // id[s]: token of the part that starts at s
 	end        []int32 // end[s]: end of the part that starts at s; 0 where none starts
 	previous   []int32 // previous[s]: start of the part before the one at s; -1 before the first
 	pairs      pairHeap
@@ -37,15 +39,16 @@ func newMerger(v *vocabulary, piece string) *merger {
 	m := &merger{
 		vocabulary: v,
 		piece:      piece,
+		id:         make([]int32, len(piece)),
 		end:        make([]int32, len(piece)+1),
 		previous:   make([]int32, len(piece)+1),
 	}
 	for i := range len(piece) {
-		m.end[i], m.previous[i] = int32(i+1), int32(i-1)
+		m.id[i], m.end[i], m.previous[i] = v.bytes[piece[i]], int32(i+1), int32(i-1)
 	}
 	for i := range len(piece) - 1 {
-		if rank, ok := v.rank(piece[i : i+2]); ok {
-			m.pairs = append(m.pairs, pair{rank: rank, left: int32(i), middle: int32(i + 1), end: int32(i + 2)})
+		if p, ok := m.pair(int32(i), int32(i+1)); ok {
+			m.pairs = append(m.pairs, p)
 		}
 	}
 	heap.Init(&m.pairs)
@@ -54,7 +57,7 @@ func newMerger(v *vocabulary, piece string) *merger {
 
 // join makes one part of a pair and offers the new part's pairs with its neighbours.
 func (m *merger) join(p pair) {
-	m.end[p.left], m.end[p.middle] = p.end, 0
+	m.id[p.left], m.end[p.left], m.end[p.middle] = p.id, p.end, 0
 	if int(p.end) < len(m.piece) {
 		m.previous[p.end] = p.left
 		m.offer(p.left, p.end)
@@ -65,15 +68,22 @@ func (m *merger) join(p pair) {
 }
 
 func (m *merger) offer(left, middle int32) {
-	end := m.end[middle]
-	if rank, ok := m.vocabulary.rank(m.piece[left:end]); ok {
-		heap.Push(&m.pairs, pair{rank: rank, left: left, middle: middle, end: end})
+	if p, ok := m.pair(left, middle); ok {
+		heap.Push(&m.pairs, p)
 	}
 }
 
-// pair is two adjacent parts, [left, middle) and [middle, end), that together are the token of a rank.
+// pair is two parts that meet at middle, or false where the vocabulary doesn't merge them.
+func (m *merger) pair(left, middle int32) (pair, bool) {
+	end := m.end[middle]
+	to, ok := m.vocabulary.merge(m.id[left], m.id[middle], m.piece[left:end])
+	return pair{merge: to, left: left, middle: middle, end: end}, ok
+}
+
+// pair is two adjacent parts, [left, middle) and [middle, end), and what they merge to.
 type pair struct {
-	rank, left, middle, end int32
+	merge
+	left, middle, end int32
 }
 
 // pairHeap orders pairs by rank, then from left to right.

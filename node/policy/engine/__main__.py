@@ -1,5 +1,9 @@
-"""Entry point: `python3 -u -m engine`. Sets up signals, pipes and CPU settings, and only then imports torch."""
+"""Entry point: `python3 -u -m engine`. Sets up signals, pipes and CPU settings, and only then imports torch.
 
+Rank 0 starts the other ranks of an engine with `--rank R --ranks K --store FD` (ranks.py).
+"""
+
+import argparse
 import os
 import signal
 
@@ -7,6 +11,11 @@ from . import environment, pipe, protocol
 
 
 def main():
+    parser = argparse.ArgumentParser(prog="engine")
+    parser.add_argument("--rank", type=int, default=0)
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--store", type=int, default=-1)
+    arguments = parser.parse_args()
     # Ctrl-C goes to the whole process group; the parent decides when the engine stops.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -20,10 +29,14 @@ def main():
     requests = pipe.Requests(0, protocol.MAX_LINE, leave)
     requests.start()
 
-    from . import serve
+    from . import parallel, ranks, serve
 
+    if arguments.rank:
+        session = ranks.Member(parallel.Group(arguments.rank, arguments.ranks, ranks.store_path(arguments.store)))
+    else:
+        session = ranks.Leader()
     try:
-        serve.serve(requests, lambda line: pipe.write_all(answers, line))
+        serve.serve(requests, lambda line: pipe.write_all(answers, line), session)
     except BrokenPipeError:
         pass
     leave()

@@ -60,7 +60,7 @@ def restore(model, adam, path, sha256=""):
             _set_random(random_state, path)
             has_moments = any(name.startswith(_FIRST) for name in file.entries)
             if has_moments:
-                adam.prepare(model.flat)
+                adam.prepare(model.flat, model.device)
             for name, tensor in model.tensors.items():
                 file.read(name, tensor)
             if has_moments:
@@ -80,8 +80,8 @@ def restore(model, adam, path, sha256=""):
 def save_huggingface(model, raw_config, directory, dtype):
     """Puts a directory with config.json and model.safetensors in place of directory; returns (bytes, sha256)."""
     stored = torch.float16 if dtype == "float16" else torch.float32
-    config = dict(raw_config, model_type="gpt2", architectures=["GPT2LMHeadModel"])
-    config["torch_dtype"] = str(stored).split(".")[1]
+    name = str(stored).split(".")[1]
+    config = dict(raw_config, **model.config.saved_fields(), dtype=name, torch_dtype=name)  # 5's name and 4's
     directory = os.path.abspath(directory)
     temporary, old = directory + ".tmp", directory + ".old"
     try:

@@ -8,20 +8,24 @@ known as soon as its log-probabilities are: one pass does forward, loss and back
 import torch
 
 # Logits held at a time, and the part of them worked on at a time (on a CPU: what its cache holds), in elements.
+# With b bytes an element, at most (CHUNK + 2 · BLOCK) · b are held beside the results: on CUDA in fp32 256 + 128 MiB,
+# with a reduced dtype's logits, which are there twice for a moment, 128 MiB more. The chunk on CUDA is some 1300
+# positions of GPT-2's vocabulary: enough rows for the products to run at full rate, and few passes over the head's
+# gradient, which each chunk reads and writes.
 CHUNK = {"cpu": 1 << 24, "cuda": 1 << 26}
-BLOCK = {"cpu": 1 << 18, "cuda": 1 << 26}
+BLOCK = {"cpu": 1 << 18, "cuda": 1 << 24}
 
 
 def score_targets(model, h, targets, temperature, derivative=None):
     """Log-probabilities of targets [N] and entropies, both [N], from normed hidden states h [N, d].
 
     With derivative, a function (begin, end, logp) -> d loss / d logp of those tokens, also adds the loss's gradient
-    to the embedding's and returns that by h, [N, d]; without it the third result is None.
+    to the head's and returns that by h, [N, d]; without it the third result is None.
     """
-    count, vocabulary = len(h), len(model.embedding)
+    count, vocabulary = len(h), len(model.head)
     kind = h.device.type
     chunk, block = (max(1, size[kind] // vocabulary) for size in (CHUNK, BLOCK))
-    weight = model.embedding.detach()
+    weight = model.head.detach()
     logp, entropy = h.new_empty(count, dtype=model.dtype), h.new_empty(count, dtype=model.dtype)
     gradient = torch.empty_like(h) if derivative else None
     for begin in range(0, count, chunk):
@@ -29,6 +33,7 @@ def score_targets(model, h, targets, temperature, derivative=None):
         product = torch.mm(h[begin:end], weight.t())
         reduced = product.dtype != model.dtype  # under autocast
         logits = product.to(model.dtype)
+        del product
         for low in range(begin, end, block):
             high = min(low + block, end)
             z = logits[low - begin : high - begin]
@@ -49,7 +54,7 @@ def score_targets(model, h, targets, temperature, derivative=None):
         if derivative:
             gradient[begin:end] = torch.mm(logits, weight)
             if reduced:
-                model.embedding.grad.add_(torch.mm(logits.t(), h[begin:end]))
+                model.head.grad.add_(torch.mm(logits.t(), h[begin:end]))
             else:
-                model.embedding.grad.addmm_(logits.t(), h[begin:end])
+                model.head.grad.addmm_(logits.t(), h[begin:end])
     return logp, entropy, gradient

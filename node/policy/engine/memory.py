@@ -1,4 +1,9 @@
-"""What the process holds, giving it back, and telling an out-of-memory error from others."""
+"""What this process holds, what single calls took, and giving memory back.
+
+On a CUDA device the figures of a call are torch's allocator's, which counts this process alone and is right inside
+containers; on the CPU they are resident memory, interpreter included. Linux; elsewhere /proc is absent and what only it
+tells is 0.
+"""
 
 import ctypes
 import gc
@@ -6,31 +11,70 @@ import os
 
 import torch
 
-_PHRASES = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory", "alloc_failed")
+_M_MMAP_THRESHOLD = -3  # of malloc.h
 
 
-def status(device=None):
-    """The Memory object of protocol.go: bytes of this process and, on a CUDA device, of torch's allocator."""
-    rss = read_rss()
-    numbers = {
-        "rss_bytes": rss,
-        "peak_rss_bytes": max(rss, read_peak_rss()),
-        "device_allocated_bytes": 0,
-        "device_reserved_bytes": 0,
-        "device_peak_bytes": 0,
-        "device_free_bytes": 0,
-        "device_total_bytes": 0,
-        "call_begin_bytes": 0,
-        "call_peak_bytes": 0,
-    }
-    if device is not None and device.type == "cuda":
-        numbers["device_allocated_bytes"] = torch.cuda.memory_allocated(device)
-        numbers["device_reserved_bytes"] = torch.cuda.memory_reserved(device)
-        numbers["device_peak_bytes"] = torch.cuda.max_memory_reserved(device)
-    return numbers
+class Meter:
+    """Memory since the engine's start, since the last load, and of one call.
+
+    The kernel's and torch's high-water marks are reset at the begin of each measured call, so the longer peaks are
+    kept here.
+    """
+
+    def __init__(self):
+        self._device = None
+        self._peak_rss = 0
+        self._peak_reserved = 0
+
+    def load(self, device):
+        """A load onto device begins: forgets the peak of the device's reserved memory."""
+        self._device = device
+        self._peak_reserved = 0
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+
+    def begin(self):
+        """A measured call begins; returns what `status` takes to report it."""
+        if self._cuda():
+            self._peak_reserved = max(self._peak_reserved, torch.cuda.max_memory_reserved(self._device))
+            torch.cuda.reset_peak_memory_stats(self._device)
+            return torch.cuda.memory_allocated(self._device)
+        self._peak_rss = max(self._peak_rss, read_peak_rss())
+        reset_peak_rss()
+        return read_rss()
+
+    def status(self, begin=None):
+        """The Memory object of protocol.go; begin is `begin`'s result where a measured call is answered."""
+        rss, peak = read_rss(), read_peak_rss()
+        self._peak_rss = max(self._peak_rss, rss, peak)
+        numbers = dict.fromkeys(
+            ("device_allocated_bytes", "device_reserved_bytes", "device_peak_bytes", "device_free_bytes",
+             "device_total_bytes", "call_begin_bytes", "call_peak_bytes"),
+            0,
+        )  # fmt: skip
+        numbers.update(rss_bytes=rss, peak_rss_bytes=self._peak_rss)
+        if self._cuda():
+            device = self._device
+            self._peak_reserved = max(self._peak_reserved, torch.cuda.max_memory_reserved(device))
+            free, total = torch.cuda.mem_get_info(device)
+            numbers.update(
+                device_allocated_bytes=torch.cuda.memory_allocated(device),
+                device_reserved_bytes=torch.cuda.memory_reserved(device),
+                device_peak_bytes=self._peak_reserved,
+                device_free_bytes=free,
+                device_total_bytes=total,
+            )
+            peak = torch.cuda.max_memory_allocated(device)
+        if begin is not None:
+            numbers.update(call_begin_bytes=begin, call_peak_bytes=max(begin, peak))
+        return numbers
+
+    def _cuda(self):
+        return self._device is not None and self._device.type == "cuda"
 
 
 def read_rss():
+    """Resident bytes of this process; 0 where /proc doesn't tell."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -39,13 +83,36 @@ def read_rss():
 
 
 def read_peak_rss():
+    """The largest resident bytes since the start or the last `reset_peak_rss`."""
+    return _kilobytes("/proc/self/status", "VmHWM") or _peak_of_getrusage()
+
+
+def reset_peak_rss():
+    """Makes the present resident memory the new peak. Where that isn't permitted, the peak stays that since the start."""
     try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        with open("/proc/self/clear_refs", "wb", buffering=0) as file:
+            file.write(b"5")
+    except OSError:
+        pass
+
+
+def read_host():
+    """(available, total) bytes of the host's memory; zeros where /proc doesn't tell."""
+    return _kilobytes("/proc/meminfo", "MemAvailable"), _kilobytes("/proc/meminfo", "MemTotal")
+
+
+def _kilobytes(path, name):
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
             for line in file:
-                if line.startswith("VmHWM:"):
+                if line.startswith(name + ":"):
                     return int(line.split()[1]) * 1024
     except (OSError, ValueError, IndexError):
         pass
+    return 0
+
+
+def _peak_of_getrusage():
     try:
         import resource
 
@@ -54,14 +121,24 @@ def read_peak_rss():
         return 0
 
 
-def is_out_of_memory(error):
-    """Whether an exception means that device or host memory ran out."""
-    if isinstance(error, MemoryError):
-        return True
-    cuda = getattr(torch.cuda, "OutOfMemoryError", None)
-    if cuda is not None and isinstance(error, cuda):
-        return True
-    return isinstance(error, RuntimeError) and any(phrase in str(error).lower() for phrase in _PHRASES)
+def set_cap(device, cap):
+    """Lets torch's allocator hold at most cap bytes of a CUDA device, 0: all of it. The context isn't counted."""
+    total = torch.cuda.get_device_properties(device).total_memory
+    torch.cuda.set_per_process_memory_fraction(min(1.0, cap / total) if cap else 1.0, device)
+
+
+def prefer_small():
+    """From now on large blocks of host memory go back to the system when they are freed (glibc; elsewhere no change).
+
+    glibc raises the size from which it does so to 32 MB as a program runs, and keeps smaller ones in a heap that
+    torch's aligned blocks leave full of holes: gradient checkpointing then saves nothing (455 MB where 102 MB are
+    alive). The price is fresh pages for each block, some 10 % of an update's time, so it is paid only where memory
+    matters more.
+    """
+    try:
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 128 << 10)
+    except (OSError, AttributeError):
+        pass
 
 
 def trim():
@@ -69,6 +146,8 @@ def trim():
     gc.collect()
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.empty_cache()
+        if hasattr(torch._C, "_host_emptyCache"):  # pinned memory, from torch 2.6
+            torch._C._host_emptyCache()
     try:
         ctypes.CDLL(None).malloc_trim(0)  # glibc only
     except (OSError, AttributeError):

@@ -25,11 +25,12 @@ LOSS_TYPES = ("bnpo", "grpo", "dr_grpo")
 
 
 class EngineError(Exception):
-    """An error to answer with: a kind of protocol.go and one line of text."""
+    """An error to answer with: a kind of protocol.go, one line of text, and what another rank says of a shortage."""
 
-    def __init__(self, kind, message):
+    def __init__(self, kind, message, shortage=None):
         super().__init__(message)
         self.kind = kind
+        self.shortage = shortage
 
 
 def bad(message):

@@ -1,16 +1,17 @@
 """The request loop: takes lines, calls the session, writes one answer a request, in order.
 
-A request that is wrong gets an error and changes nothing; no request ends the process but exit. An answer is
-{"id": N, "result": {...}} or {"id": N, "error": {"kind": K, "message": M}}.
+A request that is wrong gets an error and changes nothing; only exit, and the loss of a rank, end the process. An answer is
+{"id": N, "result": {...}} or {"id": N, "error": {"kind": K, "message": M}}, with a "shortage" where memory ran out.
 """
 
 import json
 import sys
 import traceback
 
-from . import memory, pipe, protocol
+from . import pipe, protocol, shortage
+from .crew import ELSEWHERE
+from .parallel import Elsewhere, RankLost
 from .protocol import BAD_REQUEST, INTERNAL, MAX_LINE, OUT_OF_MEMORY, EngineError
-from .session import Session
 
 _PARSERS = {
     "hello": protocol.parse_hello,
@@ -26,9 +27,8 @@ _PARSERS = {
 }
 
 
-def serve(requests, write):
-    """Answers requests (pipe.Requests) through write(bytes) until exit is called."""
-    session = Session()
+def serve(requests, write, session):
+    """Answers requests (pipe.Requests) by session through write(bytes) until exit is called or a rank is lost."""
     while True:
         line = requests.get()
         if line is not pipe.TOO_LONG and not line.strip():
@@ -69,20 +69,28 @@ def _answer(session, line):
             raise protocol.bad(f"unknown call {call[:40]!r}")
         return number, {"result": getattr(session, call)(parse(params))}, False
     except EngineError as error:
-        problem = _error(error.kind, str(error))
+        problem = _error(error.kind, str(error), error.shortage)
+    except Elsewhere as error:
+        problem = _error(ELSEWHERE, str(error))
+    except RankLost as error:
+        # Nothing may wait for the others again, so not even memory is freed.
+        return number, _error(INTERNAL, f"{error}; the engine ends"), True
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent gets an answer
-        kind = OUT_OF_MEMORY if memory.is_out_of_memory(error) else INTERNAL
-        if kind == INTERNAL:
+        text = f"{type(error).__name__}: {_first_line(error)}"
+        if shortage.is_out_of_memory(error):
+            problem = _error(OUT_OF_MEMORY, text, session.shortage(error))
+        else:
             traceback.print_exc(file=sys.stderr)
-        problem = _error(kind, f"{type(error).__name__}: {_first_line(error)}")
+            problem = _error(INTERNAL, text)
     # Here the exception is gone, and with it the frames that held the failed call's tensors.
     if problem["error"]["kind"] != BAD_REQUEST:
         session.release()
     return number, problem, False
 
 
-def _error(kind, message):
-    return {"error": {"kind": kind, "message": message}}
+def _error(kind, message, shortage=None):
+    error = {"kind": kind, "message": message}
+    return {"error": dict(error, shortage=shortage) if shortage else error}
 
 
 def _first_line(error):

@@ -11,24 +11,28 @@ from dataclasses import asdict
 
 import torch
 
-from . import checkpoint, environment, memory, protocol, weights
+from . import architecture, checkpoint, environment, memory, precision, protocol, shortage, weights
 from .adam import Adam
 from .generate import generate
-from .model import GPT2, read_config
+from .graphs import Graphs
+from .offload import Parking
 from .protocol import BAD_REQUEST, DEVICE, EngineError
 from .update import Trainer
-
-_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Session:
     def __init__(self):
         self._start_rss = memory.read_rss()
-        self._load = None
-        self._raw_config = None
-        self._trainer = None
-        self._reference = None
+        self._meter = memory.Meter()
+        self._forget()
         self._device = None
+        self._cap = 0
+
+    def _forget(self):
+        """Drops the model and all that came with it."""
+        self._load = self._raw_config = self._trainer = self._weights = self._graphs = None
+        self._reference = self._reference_weights = None
+        self._param_offload = False
 
     def hello(self, _):
         cuda = torch.cuda.is_available()
@@ -47,43 +51,49 @@ class Session:
         """Loads a model. The one loaded before is dropped first; after a failure there is none."""
         began = time.perf_counter()
         device = open_device(request)
-        config, raw = read_config(request.model_dir)
-        self._trainer = self._reference = None
+        config, raw = architecture.read_config(request.model_dir)
+        self._forget()
         memory.trim()
+        self._device, self._cap = device, request.memory_cap_bytes
+        self._meter.load(device)
+        measured = self._meter.begin()
         if request.threads:
             set_threads(request.threads)
         warm_blas()
+        if request.gradient_checkpointing:
+            memory.prefer_small()
         if device.type == "cuda":
-            tf32 = request.precision == "tf32"
-            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
-            torch.cuda.reset_peak_memory_stats(device)
-            cap = request.memory_cap_bytes
-            total = torch.cuda.get_device_properties(device).total_memory
-            torch.cuda.set_per_process_memory_fraction(min(1.0, cap / total) if cap else 1.0, device)
+            torch.cuda.set_device(device)  # else page-locked memory would open a context on the first device too
+            precision.set_matmul(request.precision)
+            memory.set_cap(device, self._cap)
         model = make_model(config, request, device)
-        adam = Adam(request.adam_beta1, request.adam_beta2, request.adam_epsilon, request.weight_decay)
-        autocast = _AUTOCAST.get(request.precision) if device.type == "cuda" else None
+        adam = Adam(
+            request.adam_beta1, request.adam_beta2, request.adam_epsilon, request.weight_decay, request.optimizer_offload
+        )
+        autocast = precision.REDUCED.get(request.precision) if device.type == "cuda" else None
         trainer = Trainer(model, adam, request.gradient_checkpointing, autocast)
-        difference = self_test(trainer) if request.self_test else 0.0
-        self._load, self._raw_config, self._trainer, self._device = request, raw, trainer, device
+        self._set_graphs(request.cuda_graphs)
+        difference = self._self_test(trainer) if request.self_test else 0.0
+        self._load, self._raw_config, self._trainer = request, raw, trainer
+        self._weights, self._param_offload = Parking(model), request.param_offload
         return {
-            "architecture": "gpt2",
+            "architecture": config.architecture,
             "parameters": model.flat.numel(),
             "vocab_size": config.vocab_size,
             "context_length": config.context_length,
             "eos_token_id": config.eos_token_id,
             "seconds": time.perf_counter() - began,
             "self_test_max_abs_diff": difference,
-            "memory": memory.status(device),
+            "memory": self._meter.status(measured),
         }
 
     def generate(self, request):
-        began = time.perf_counter()
+        began, measured = time.perf_counter(), self._meter.begin()
         trainer = self._loaded()
         config = trainer.model.config
         protocol.check_generate(request, config.vocab_size, config.context_length)
-        with trainer.precision():
-            result = generate(trainer.model, request)
+        self._weights.unpark()
+        result = self._sample(trainer, request, trainer.group.span(len(request.prompts) * request.num_generations))
         return {
             "completions": result.tokens,
             "logprobs": result.logprobs,
@@ -92,24 +102,27 @@ class Session:
             "seconds": time.perf_counter() - began,
             "prefill_tokens": result.prefill_tokens,
             "new_tokens": result.new_tokens,
-            "memory": memory.status(self._device),
+            "memory": self._meter.status(measured),
         }
 
     def update(self, request):
-        began = time.perf_counter()
+        began, measured = time.perf_counter(), self._meter.begin()
         trainer = self._loaded()
         self._check_scored(request)
+        self._weights.unpark()
         reference = trainer.score(request, self._reference_model()) if request.beta and request.sequences else None
+        trainer.adam.unpark(self._device)
         outcome = trainer.update(request, reference)
         result = asdict(outcome)
         result["seconds"] = time.perf_counter() - began
-        result["memory"] = memory.status(self._device)
+        result["memory"] = self._meter.status(measured)
         return result
 
     def logprobs(self, request):
         trainer = self._loaded()
         self._check_scored(request)
-        return {"logprobs": [row.tolist() for row in trainer.score(request)]}
+        self._weights.unpark()
+        return {"logprobs": [None if row is None else row.tolist() for row in trainer.score(request)]}
 
     def save(self, request):
         began = time.perf_counter()
@@ -135,18 +148,44 @@ class Session:
         }
 
     def configure(self, request):
-        """Changes memory settings of the loaded model; no result changes with them."""
+        """Changes memory settings of the loaded model, for the calls that follow; no result changes with them."""
         trainer = self._loaded()
         if request.gradient_checkpointing is not None:
             trainer.gradient_checkpointing = request.gradient_checkpointing
-        return memory.status(self._device)
+            if request.gradient_checkpointing:
+                memory.prefer_small()
+        if request.optimizer_offload is not None:
+            trainer.adam.set_offload(request.optimizer_offload, self._device)
+        if request.param_offload is not None:
+            self._param_offload = request.param_offload
+        if request.cuda_graphs is not None:
+            self._set_graphs(request.cuda_graphs)
+        memory.trim()
+        if request.memory_cap_bytes is not None:
+            self._cap = request.memory_cap_bytes
+            if self._device.type == "cuda":
+                memory.set_cap(self._device, self._cap)
+        return self._meter.status()
 
     def memory(self, _):
-        return memory.status(self._device)
+        return self._meter.status()
 
     def trim(self, _):
+        """Gives back what is not needed until the next call: with param_offload that is everything on the device."""
+        if self._trainer is not None and self._param_offload:
+            self._weights.park()
+            if self._reference_weights is not None:
+                self._reference_weights.park()
+            self._trainer.adam.park(self._device)
         memory.trim()
-        return memory.status(self._device)
+        return self._meter.status()
+
+    def shortage(self, error):
+        """The Shortage object for an exception that means memory ran out; called while it is being handled."""
+        found = shortage.describe(error, self._device, self._cap)
+        if found["where"] == "host":
+            memory.prefer_small()
+        return found
 
     def release(self):
         """Frees what a failed call has left behind."""
@@ -167,15 +206,36 @@ class Session:
         """The weights as first loaded: read again from where they came, since training may have changed ours."""
         if self._reference is None:
             reference = make_model(self._trainer.model.config, self._load, self._device)
-            for tensor in reference.tensors.values():
-                tensor.requires_grad_(False)
-            self._reference = reference
+            for leaf in reference.leaves:
+                leaf.requires_grad_(False)
+            self._reference, self._reference_weights = reference, Parking(reference)
+        self._reference_weights.unpark()
         return self._reference
+
+    def _set_graphs(self, wanted):
+        """Graphs are CUDA's: elsewhere decoding takes exact steps, which cost the host nothing extra."""
+        self._graphs = Graphs(self._device) if wanted and self._device.type == "cuda" else None
+
+    def _sample(self, trainer, request, span=None):
+        with trainer.precision():
+            return generate(precision.for_sampling(trainer.model, trainer.autocast), request, self._graphs, span)
+
+    def _self_test(self, trainer):
+        """Largest difference of log-probabilities between sampling and scoring; 2 unequal random prompts, 2 × 8 tokens."""
+        config = trainer.model.config
+        generator = torch.Generator().manual_seed(0)
+        lengths = [max(1, min(length, config.context_length - 1)) for length in (5, 9)]
+        prompts = [torch.randint(config.vocab_size, (n,), generator=generator).tolist() for n in lengths]
+        sampled = self._sample(trainer, protocol.Generate(prompts, 2, 8))
+        sequences = [protocol.Sequence(i // 2, tokens) for i, tokens in enumerate(sampled.tokens)]
+        scored = trainer.score(protocol.Logprobs(prompts, sequences))
+        pairs = zip(sampled.logprobs, scored)
+        return max(abs(a - b) for ours, theirs in pairs for a, b in zip(ours, theirs.tolist()))
 
 
 def make_model(config, request, device):
     dtype = torch.float64 if request.precision == "float64" else torch.float32
-    model = GPT2(config, device, dtype)
+    model = architecture.make_model(config, device, dtype)
     if request.random_init:
         model.initialise(request.seed)
     else:
@@ -224,17 +284,3 @@ def blas():
         if name == "BLAS_INFO":
             return value
     return "unknown"
-
-
-def self_test(trainer):
-    """Largest difference of log-probabilities between sampling and scoring; 2 unequal random prompts, 2 × 8 tokens."""
-    config = trainer.model.config
-    generator = torch.Generator().manual_seed(0)
-    lengths = [max(1, min(length, config.context_length - 1)) for length in (5, 9)]
-    prompts = [torch.randint(config.vocab_size, (n,), generator=generator).tolist() for n in lengths]
-    with trainer.precision():
-        sampled = generate(trainer.model, protocol.Generate(prompts, 2, 8))
-    sequences = [protocol.Sequence(i // 2, tokens) for i, tokens in enumerate(sampled.tokens)]
-    scored = trainer.score(protocol.Logprobs(prompts, sequences))
-    pairs = zip(sampled.logprobs, scored)
-    return max(abs(a - b) for ours, theirs in pairs for a, b in zip(ours, theirs.tolist()))

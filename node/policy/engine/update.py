@@ -6,15 +6,15 @@ so a failure (out of memory, say) leaves weights and optimizer as they were.
 Letters in shapes: b rows of a micro-batch, T positions (padded), N completion tokens of the micro-batch, d width.
 """
 
-import contextlib
 import math
 from dataclasses import dataclass
 
 import torch
 
-from . import loss
-from .batch import micro_batches
+from . import loss, precision
+from .batch import micro_batches, row_length
 from .head import score_targets
+from .parallel import Group
 from .protocol import NOT_FINITE, EngineError
 
 _MAX_SCALE = 65536.0
@@ -38,27 +38,32 @@ class Outcome:
 
 
 class Trainer:
-    """The update and the scoring of one model. autocast is a reduced dtype or None; float16 gets a loss scale."""
+    """The update and the scoring of one model. autocast is a reduced dtype or None; float16 gets a loss scale.
+
+    In a `group` of several ranks each takes its share of an update's rows, and all make the same step.
+    """
 
     def __init__(self, model, adam, gradient_checkpointing=False, autocast=None):
         self.model = model
         self.adam = adam
         self.gradient_checkpointing = gradient_checkpointing
         self.autocast = autocast
+        self.group = Group()
         self.scale = _MAX_SCALE if autocast == torch.float16 else 1.0
         self._gradients = 0
 
     def precision(self):
         """The context in which forward passes run."""
-        if self.autocast is None:
-            return contextlib.nullcontext()
-        return torch.autocast(self.model.device.type, dtype=self.autocast)
+        return precision.autocast(self.model.device, self.autocast)
 
     @torch.no_grad()
     def score(self, request, model=None):
-        """Log-probabilities of the request's completions: a tensor [len(completion)] on the model's device a row."""
+        """Log-probabilities of the request's completions: a tensor [len(completion)] on the model's device a row.
+
+        Rows that are another rank's are None.
+        """
         model = model or self.model
-        rows = range(len(request.sequences))
+        rows = self._share(request, range(len(request.sequences)))
         result = [None] * len(request.sequences)
         for batch in micro_batches(request, rows, model.device):
             with self.precision():
@@ -83,16 +88,18 @@ class Trainer:
         if not rows:
             return outcome
         objective = _Objective(request, reference, self.model)
-        batches = micro_batches(request, rows, self.model.device)
-        outcome.tokens = sum(batch.tokens for batch in batches)
-        self.adam.prepare(self.model.flat)
+        batches = micro_batches(request, self._share(request, rows), self.model.device)
+        outcome.tokens = sum(row_length(request, row) for row in rows)
+        self.adam.prepare(self.model.flat, self.model.device)
         before = self._snapshot() if request.num_iterations > 1 else None
         try:
             for iteration in range(request.num_iterations):
                 sums, norm = self._gradient(objective, batches)
                 if request.max_grad_norm and norm > request.max_grad_norm:
                     self.model.flat_grad.mul_(request.max_grad_norm / (norm + 1e-6))
-                self.adam.step(self.model.flat, self.model.flat_grad, request.learning_rate)
+                step = self.adam.ready(self.model.flat)
+                self.group.agree()
+                step(self.model.flat_grad, request.learning_rate)
                 outcome.steps += 1
                 share = 1 / request.num_iterations
                 outcome.loss += sums["loss"] * share
@@ -111,6 +118,11 @@ class Trainer:
             self.model.drop_gradients()
         return outcome
 
+    def _share(self, request, rows):
+        """Those of rows that this rank computes."""
+        rows = list(rows)
+        return [rows[i] for i in self.group.share([row_length(request, row) for row in rows])]
+
     def _gradient(self, objective, batches):
         """Leaves the batch's gradient in model.flat_grad; returns the objective's sums and the gradient's norm."""
         while True:
@@ -118,6 +130,8 @@ class Trainer:
             objective.begin()
             for batch in batches:
                 self._backward(objective, batch)
+            self.group.agree()
+            self.group.sum_(self.model.flat_grad)
             if self.scale != 1:
                 self.model.flat_grad.mul_(1 / self.scale)
             norm = gradient_norm(self.model.flat_grad)
@@ -126,7 +140,7 @@ class Trainer:
                 if self.autocast == torch.float16 and self._gradients % _SCALE_GROWTH == 0:
                     self.scale = min(2 * self.scale, _MAX_SCALE)
                 objective.keep()
-                return objective.sums(), norm
+                return self.group.sum_numbers(objective.sums()), norm
             if self.autocast != torch.float16 or self.scale <= 1:
                 raise EngineError(NOT_FINITE, "the gradient is not finite; no step was taken")
             self.scale /= 2
@@ -147,10 +161,7 @@ class Trainer:
                 )
                 objective.add(batch, logp, entropy, terms)
         h.backward(gradient)
-        # The embeddings' gradient by hand: autograd's would be a dense [V, d] tensor a micro-batch.
-        model.embedding.grad.index_add_(0, batch.ids.view(-1), x.grad)
-        length = batch.ids.shape[1]
-        model.positions.grad[:length].add_(x.grad.view(len(batch.rows), length, -1).sum(0))
+        model.embed_backward(batch.ids, x.grad)
 
     @staticmethod
     def _embed(model, batch):
@@ -223,7 +234,8 @@ class _Objective:
         repeats = torch.tensor(batch.lengths, device=self._device)
 
         def spread(values):
-            return self._tensor(values).repeat_interleave(repeats)
+            # With its size given, the host need not wait for the device to add up the lengths.
+            return self._tensor(values).repeat_interleave(repeats, output_size=sum(batch.lengths))
 
         old = torch.cat([self._old(row, length) for row, length in zip(batch.rows, batch.lengths)])
         reference = torch.cat([self._reference[row] for row in batch.rows]) if self.beta else None

@@ -1,4 +1,4 @@
-"""safetensors files, read and written without the safetensors package; and GPT-2's weights from a model directory.
+"""safetensors files, read and written without the safetensors package; and a model's weights from its directory.
 
 Format: 8 bytes little-endian header length, a JSON header name -> {dtype, shape, data_offsets}, then the tensors'
 bytes without holes (github.com/huggingface/safetensors). Every length and offset is checked before a byte of data is
@@ -15,7 +15,6 @@ from typing import NamedTuple, Tuple
 
 import torch
 
-from .model import PREFIX
 from .protocol import MODEL, EngineError
 
 DTYPES = {
@@ -29,6 +28,7 @@ DTYPES = {
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _FLOATS = ("F64", "F32", "F16", "BF16")
 _MAX_HEADER = 100 << 20  # the limit of the safetensors package
+_PIECE = 1 << 22  # elements converted at a time
 _INDEX = "model.safetensors.index.json"
 
 
@@ -80,22 +80,28 @@ class File:
 
     @torch.no_grad()
     def read(self, name, tensor):
-        """Fills tensor, of the entry's shape, converting its dtype where they differ."""
+        """Fills tensor, contiguous and of the entry's shape; where dtypes differ it is converted piece by piece."""
         entry = self.entries[name]
         if tuple(tensor.shape) != entry.shape:
             raise FormatError(f"{self.path}: {name} has shape {list(entry.shape)}, expected {list(tensor.shape)}")
-        dtype = DTYPES[entry.dtype]
-        direct = tensor.dtype == dtype and tensor.device.type == "cpu" and tensor.is_contiguous()
-        target = tensor if direct else torch.empty(entry.shape, dtype=dtype)
-        view, at = bytes_of(target), 0
+        dtype, flat = DTYPES[entry.dtype], tensor.view(-1)
         self._file.seek(entry.begin)
+        if tensor.dtype == dtype and tensor.device.type == "cpu":
+            self._fill(flat, name)
+            return
+        buffer = torch.empty(min(len(flat), _PIECE), dtype=dtype)
+        for at in range(0, len(flat), _PIECE):
+            piece = buffer[: len(flat) - at]
+            self._fill(piece, name)
+            flat[at : at + _PIECE].copy_(piece)
+
+    def _fill(self, tensor, name):
+        view, at = bytes_of(tensor), 0
         while at < len(view):
             count = self._file.readinto(view[at:])
             if not count:
                 raise FormatError(f"{self.path}: ends inside {name}")
             at += count
-        if not direct:
-            tensor.copy_(target)
 
     def _fail(self, text):
         return FormatError(f"{self.path}: {text}")
@@ -221,7 +227,7 @@ def weight_hash(model):
 def load(model, directory):
     """Fills the model from directory's safetensors, single or sharded. Raises EngineError("model")."""
     try:
-        plan = _locate(model.shapes, directory)
+        plan = _locate(model.config, model.shapes, directory)
         for path, names in plan.items():
             with File(path) as file:
                 for stored, name in names:
@@ -230,18 +236,18 @@ def load(model, directory):
         raise EngineError(MODEL, str(error)) from None
 
 
-def _locate(shapes, directory):
+def _locate(config, shapes, directory):
     """Checks all headers against shapes; returns path -> [(name in the file, name in the model)]."""
     plan, found = {}, set()
     for path in _files(directory):
         plan[path] = []
         with File(path) as file:
             for stored, entry in file.entries.items():
-                name = stored if stored.startswith(PREFIX) else PREFIX + stored
-                if _ignored(stored):
+                name = config.name_of(stored)
+                if name is None:
                     continue
                 if name not in shapes:
-                    raise FormatError(f"{path}: {stored} is not a tensor of this GPT-2")
+                    raise FormatError(f"{path}: {stored} is not a tensor of this {config.architecture} model")
                 if name in found:
                     raise FormatError(f"{path}: {stored} occurs twice in the model")
                 if entry.dtype not in _FLOATS:
@@ -253,13 +259,8 @@ def _locate(shapes, directory):
                 plan[path].append((stored, name))
     for name in shapes:
         if name not in found:
-            raise FormatError(f"{directory}: {name[len(PREFIX):]} is missing")
+            raise FormatError(f"{directory}: {name} is missing")
     return plan
-
-
-def _ignored(name):
-    """Buffers of the attention mask, and the head, which is the embedding."""
-    return name.endswith((".attn.bias", ".attn.masked_bias")) or name == "lm_head.weight"
 
 
 def _files(directory):

@@ -28,7 +28,8 @@ import torch  # noqa: E402
 from engine import protocol, session  # noqa: E402
 from engine.adam import Adam  # noqa: E402
 from engine.generate import generate  # noqa: E402
-from engine.model import GPT2, Config, causal_attention, causal_mask, merge_heads, split_heads  # noqa: E402
+from engine.gpt2 import GPT2, Config  # noqa: E402
+from engine.model import by_row, causal_attention, causal_mask, merge_heads  # noqa: E402
 from engine.update import Trainer  # noqa: E402
 
 CONFIG = Config(50257, 1024, 768, 12, 12, 3072, 1e-5, "tanh", 50256)
@@ -103,20 +104,21 @@ def predecessor_call(model, prompts, new_tokens):
     rows, ids, start, cache = len(prompts), prompts, 0, {}
     for _ in range(new_tokens):
         length = ids.shape[1]
-        x = model.embed(ids.reshape(-1), torch.arange(start, start + length).repeat(rows))
+        positions = torch.arange(start, start + length).repeat(rows)
+        x = model.embed(ids.reshape(-1), positions)
         for index, layer in enumerate(model.layers):
 
-            def attend(qkv, index=index):
-                q, k, v = split_heads(qkv, rows, CONFIG.heads)
+            def attend(q, k, v, index=index):
+                q, k, v = by_row(q, rows), by_row(k, rows), by_row(v, rows)
                 if index not in cache:
                     cache[index] = (k.contiguous(), v.contiguous())
-                    return merge_heads(causal_attention(q, k, v, causal_mask(length, qkv)))
+                    return merge_heads(causal_attention(q, k, v, causal_mask(length, q)))
                 k, v = cache[index] = tuple(torch.cat(pair, 2) for pair in zip(cache[index], (k, v)))
                 weights = (q @ k.transpose(2, 3) * q.shape[-1] ** -0.5).softmax(-1)
                 return merge_heads(weights @ v)
 
-            x = model.block(layer, x, attend)
-        logits = (model.norm(x) @ model.embedding.t()).view(rows, length, -1)
+            x = model.block(layer, x, positions, attend)
+        logits = (model.norm(x) @ model.head.t()).view(rows, length, -1)
         start += length
         ids = torch.multinomial(logits[:, -1].softmax(-1), 1)
     return rows * new_tokens

@@ -13,11 +13,19 @@ from engine import environment  # noqa: E402
 environment.prepare(os.environ)
 
 import torch  # noqa: E402
-from engine.model import GPT2, Config  # noqa: E402
+from engine import architecture  # noqa: E402
+from engine.gpt2 import Config  # noqa: E402
+from engine.qwen2 import Config as Qwen2Config  # noqa: E402
 
 CONFIG = Config(
     vocab_size=29, context_length=24, width=32, heads=4, layers=2, inner=128, norm_epsilon=1e-5, gelu="tanh", eos_token_id=13
 )
+
+# Heads that make up more than the width, and three of them to a key.
+QWEN2 = Qwen2Config(
+    vocab_size=29, context_length=64, width=24, heads=6, kv_heads=2, head_size=8, layers=2, inner=40, norm_epsilon=1e-6,
+    rope_theta=100.0, tied=True, initializer_range=0.02, eos_token_id=13
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -28,7 +36,7 @@ def one_thread():
 @pytest.fixture
 def make_model():
     def make(dtype=torch.float64, config=CONFIG, seed=1):
-        model = GPT2(config, dtype=dtype)
+        model = architecture.make_model(config, dtype=dtype)
         model.initialise(seed)
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():

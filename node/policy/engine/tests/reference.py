@@ -24,6 +24,10 @@ def gelu(x):
 
 def forward(weights, config, ids):
     """Logits [T, V] of one sequence."""
+    return {"gpt2": forward_gpt2, "qwen2": forward_qwen2}[config.architecture](weights, config, ids)
+
+
+def forward_gpt2(weights, config, ids):
     get = lambda name: weights["transformer." + name]  # noqa: E731
     x = torch.stack([get("wte.weight")[token] + get("wpe.weight")[i] for i, token in enumerate(ids)])
     size = config.width // config.heads
@@ -45,6 +49,46 @@ def forward(weights, config, ids):
         x = x + y @ get(h + "mlp.c_proj.weight") + get(h + "mlp.c_proj.bias")
     x = layer_norm(x, get("ln_f.weight"), get("ln_f.bias"), config.norm_epsilon)
     return x @ get("wte.weight").t()
+
+
+def rms_norm(x, weight, epsilon):
+    return x / ((x**2).mean(-1, keepdim=True) + epsilon).sqrt() * weight
+
+
+def rope(x, position, theta):
+    """One head's vector [h] turned for its position: halves are the real and imaginary parts of h/2 numbers."""
+    half = len(x) // 2
+    turns = torch.tensor([position * theta ** (-2 * i / len(x)) for i in range(half)], dtype=x.dtype)
+    turned = torch.complex(x[:half], x[half:]) * torch.polar(torch.ones_like(turns), turns)
+    return torch.cat((turned.real, turned.imag))
+
+
+def forward_qwen2(weights, config, ids):
+    get = lambda name: weights["model." + name]  # noqa: E731
+    linear = lambda x, name: x @ get(name + ".weight").t()  # noqa: E731
+    x = torch.stack([get("embed_tokens.weight")[token] for token in ids])
+    size = config.head_size
+    for i in range(config.layers):
+        h = f"layers.{i}."
+        y = rms_norm(x, get(h + "input_layernorm.weight"), config.norm_epsilon)
+        q, k, v = (linear(y, f"{h}self_attn.{n}_proj") + get(f"{h}self_attn.{n}_proj.bias") for n in "qkv")
+        heads = []
+        for head in range(config.heads):
+            group = head * config.kv_heads // config.heads
+            mine, theirs = slice(head * size, head * size + size), slice(group * size, group * size + size)
+            queries = [rope(q[t, mine], t, config.rope_theta) for t in range(len(ids))]
+            keys = [rope(k[t, theirs], t, config.rope_theta) for t in range(len(ids))]
+            rows = []
+            for t in range(len(ids)):
+                scores = torch.stack([queries[t] @ keys[s] for s in range(t + 1)]) / math.sqrt(size)
+                rows.append(torch.softmax(scores, 0) @ v[: t + 1, theirs])
+            heads.append(torch.stack(rows))
+        x = x + linear(torch.cat(heads, 1), h + "self_attn.o_proj")
+        y = rms_norm(x, get(h + "post_attention_layernorm.weight"), config.norm_epsilon)
+        gate = linear(y, h + "mlp.gate_proj")
+        x = x + linear(gate * torch.sigmoid(gate) * linear(y, h + "mlp.up_proj"), h + "mlp.down_proj")
+    x = rms_norm(x, get("norm.weight"), config.norm_epsilon)
+    return x @ (get("embed_tokens.weight") if config.tied else weights["lm_head.weight"]).t()
 
 
 def distribution(weights, config, prompt, completion, temperature):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from engine import checkpoint, weights
 from engine.adam import Adam
-from engine.model import read_config
+from engine.architecture import read_config
 from engine.protocol import EngineError, Sequence, Update
 from engine.update import Trainer
 

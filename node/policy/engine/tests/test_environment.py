@@ -1,8 +1,7 @@
-"""The CPU settings chosen from /proc/cpuinfo, and what memory.py takes for out of memory."""
+"""The CPU settings chosen from /proc/cpuinfo."""
 
 import pytest
-import torch
-from engine import environment, memory
+from engine import environment
 
 AVX2 = "sse2 avx avx2 fma"
 AVX512 = AVX2 + " avx512f avx512dq avx512bw avx512vl avx512cd"
@@ -32,20 +31,3 @@ def test_no_cpuinfo_no_settings(tmp_path):
     chosen = {}
     environment.prepare(chosen, str(tmp_path / "none"))
     assert chosen == {}
-
-
-def test_out_of_memory_is_told_from_other_errors():
-    with pytest.raises(RuntimeError) as error:
-        torch.empty(1 << 60, dtype=torch.uint8)
-    assert memory.is_out_of_memory(error.value)
-    assert memory.is_out_of_memory(MemoryError())
-    assert memory.is_out_of_memory(RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"))
-    assert memory.is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"))
-    assert not memory.is_out_of_memory(RuntimeError("shapes cannot be multiplied"))
-    assert not memory.is_out_of_memory(ValueError("out of memory"))
-
-
-def test_memory_numbers():
-    status = memory.status()
-    assert 10 << 20 < status["rss_bytes"] <= status["peak_rss_bytes"]
-    assert status["device_allocated_bytes"] == 0

@@ -3,9 +3,11 @@
 import pytest
 import reference
 import torch
-from engine import generate as generating
-from engine.generate import generate, sample
+from conftest import CONFIG, QWEN2
+from engine.decoder import Decoder
+from engine.generate import EagerSteps, generate, parts
 from engine.protocol import Generate
+from engine.sampler import sample
 
 PROMPTS = [[5, 3, 28], [7], [13, 13, 4, 9, 9, 1, 0, 2], [13]]
 
@@ -56,19 +58,19 @@ def test_context_cuts_prompt_plus_completion(model):
 def test_dropping_ended_rows_changes_nothing(model, monkeypatch, generations):
     options = dict(num_generations=generations, max_new_tokens=20, temperature=2.0)
     dropped = []
-    compact = generating.Decoder.compact
+    compact = Decoder.compact
 
-    def watched(self, alive, token):
+    def watched(self, alive, below):
         before = len(self.row_list)
-        token = compact(self, alive, token)
+        index = compact(self, alive, below)
         dropped.append(before - len(self.row_list))
-        return token
+        return index
 
-    monkeypatch.setattr(generating.Decoder, "compact", watched)
-    monkeypatch.setattr(generating, "COMPACT_BELOW", 0.0)
+    monkeypatch.setattr(Decoder, "compact", watched)
+    monkeypatch.setattr(EagerSteps, "compact_below", 0.0)
     plain = generate(model, request(**options))
     assert sum(dropped) == 0
-    monkeypatch.setattr(generating, "COMPACT_BELOW", 1.0)
+    monkeypatch.setattr(EagerSteps, "compact_below", 1.0)
     compacted = generate(model, request(**options))
     assert sum(dropped) >= generations
     assert compacted.tokens == plain.tokens and compacted.terminated == plain.terminated
@@ -130,3 +132,35 @@ def test_an_extreme_draw_never_takes_an_impossible_token(value):
     logits[0, 0] = logits[0, -1] = -200.0
     token, _, _ = sample(logits, torch.tensor([value], dtype=torch.float64), request(temperature=1.0))
     assert 0 < int(token) < 999
+
+
+@pytest.mark.parametrize("micro_batch", [1, 2, 3, 4, 7, 11, 12, 100])
+@pytest.mark.parametrize("config", [CONFIG, QWEN2], ids=["gpt2", "qwen2"])
+def test_how_many_are_decoded_at_a_time_changes_nothing(make_model, config, micro_batch):
+    model = make_model(config=config)
+    whole, pieces = generate(model, request()), generate(model, request(micro_batch=micro_batch))
+    assert pieces.tokens == whole.tokens and pieces.terminated == whole.terminated
+    assert (pieces.prefill_tokens, pieces.new_tokens) == (whole.prefill_tokens, whole.new_tokens)
+    for ours, theirs in zip(pieces.logprobs, whole.logprobs):
+        assert torch.allclose(torch.tensor(ours), torch.tensor(theirs), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("prompts,generations,micro_batch", [(4, 3, 0), (4, 3, 1), (4, 3, 2), (4, 3, 7), (1, 8, 3), (5, 2, 4)])
+def test_parts_hold_every_row_once_and_no_more_than_asked(prompts, generations, micro_batch):
+    rows = []
+    for first, last, each, row in parts(prompts, generations, micro_batch):
+        assert (last - first) * each <= (micro_batch or prompts * generations)
+        assert row // generations == first and (each == generations or last == first + 1)
+        rows.extend(range(row, row + (last - first) * each))
+    assert rows == list(range(prompts * generations))
+
+
+@pytest.mark.parametrize("dtype,tolerance", [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+def test_shared_key_heads_equal_the_reference(make_model, dtype, tolerance):
+    model = make_model(dtype, QWEN2)
+    weights = reference.copy_weights(model)
+    result = generate(model, request())
+    for row, tokens in enumerate(result.tokens):
+        with torch.no_grad():
+            expected = reference.logprobs(weights, model.config, PROMPTS[row // 3], tokens, 0.8)
+        assert (torch.tensor(result.logprobs[row], dtype=torch.float64) - expected).abs().max() < tolerance

@@ -6,7 +6,7 @@ import math
 import pytest
 import reference
 import torch
-from engine.model import parse_config, read_config
+from engine.architecture import parse_config, read_config
 from engine.protocol import EngineError
 
 RAW = dict(model_type="gpt2", n_embd=32, n_layer=2, n_head=4, n_positions=24, vocab_size=29, eos_token_id=13)
@@ -21,7 +21,7 @@ def test_logits_equal_the_reference_in_a_padded_batch(make_model, dtype, toleran
     ids = torch.tensor([s + [13] * (longest - len(s)) for s in sequences])
     with torch.no_grad():
         x = model.embed(ids.view(-1), torch.arange(longest).repeat(len(sequences)))
-        logits = (model.norm(model.hidden(x, len(sequences))) @ model.embedding.t()).view(len(sequences), longest, -1)
+        logits = (model.norm(model.hidden(x, len(sequences))) @ model.head.t()).view(len(sequences), longest, -1)
     for row, sequence in enumerate(sequences):
         expected = reference.forward(weights, model.config, sequence)
         assert (logits[row, : len(sequence)] - expected).abs().max() < tolerance

@@ -224,23 +224,138 @@ def test_same_seed_in_another_process_gives_the_same_bits(shared, engine, direct
     assert one["completions"] == other["completions"] and one["logprobs"] == other["logprobs"]
 
 
-def test_out_of_memory_is_told_and_survived(directory):
-    code = (
-        "import resource, sys\n"
+def limited(megabytes):
+    """An engine whose address space may grow by so much: allocations beyond it fail for real."""
+    return Engine(
+        "import resource\n"
         "from engine import serve, __main__\n"
         "size = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
-        "resource.setrlimit(resource.RLIMIT_AS, (size + (400 << 20),) * 2)\n"
+        f"resource.setrlimit(resource.RLIMIT_AS, (size + ({megabytes} << 20),) * 2)\n"
         "__main__.main()\n"
     )
-    engine = Engine(code)
+
+
+def address_space_limit(engine):
+    with open(f"/proc/{engine.process.pid}/limits") as file:
+        return next(int(line.split()[3]) for line in file if line.startswith("Max address space"))
+
+
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory):
+    """A model whose keys, values and activations are large against its work: 32 KB of keys and values a token."""
+    path = tmp_path_factory.mktemp("deep")
+    (path / "config.json").write_text(json.dumps(dict(CONFIG, n_embd=128, n_layer=32, n_inner=32)))
+    return str(path)
+
+
+def test_out_of_memory_is_told_with_its_bytes_and_survived(deep):
+    engine = limited(500)
     try:
-        engine.result("load", model_dir=directory, random_init=True, threads=1)
-        options = dict(prompts=[[1]] * 64, max_new_tokens=60, eos_token_id=-1)
-        assert engine.error("generate", num_generations=1500, **options)["kind"] == "out_of_memory"
-        small = engine.result("generate", prompts=[[1]], num_generations=2, max_new_tokens=4, eos_token_id=-1)
-        assert small["new_tokens"] == 8
+        engine.result("load", model_dir=deep, random_init=True, threads=1)
+        options = dict(prompts=[[1]], num_generations=2000, max_new_tokens=8, eos_token_id=-1)
+        error = engine.error("generate", **options)
+        assert error["kind"] == "out_of_memory"
+        found = error["shortage"]
+        assert set(found) == {"where", "requested_bytes", "used_bytes", "cap_bytes", "free_bytes", "total_bytes"}
+        assert found["where"] == "host" and found["requested_bytes"] > 1 << 20
+        assert found["cap_bytes"] == address_space_limit(engine)
+        assert 100 << 20 < found["used_bytes"] < found["cap_bytes"]
+        # In parts the same completions fit.
+        assert engine.result("generate", micro_batch=500, **options)["new_tokens"] == 16000
     finally:
         engine.close()
+
+
+def test_an_update_that_runs_out_changes_nothing_and_fits_with_a_smaller_micro_batch(deep, engine, tmp_path):
+    load = dict(model_dir=deep, random_init=True, seed=3, threads=1, precision="float64")
+    rows = [dict(prompt=0, completion=[1 + i % 20] * 50, advantage=(-1.0) ** i) for i in range(24)]
+    # 20 rows of 51 positions are one forward pass.
+    update = dict(prompts=[[1, 2]], sequences=rows, learning_rate=1e-3)
+    small = limited(500)
+    try:
+        for each in (small, engine):
+            each.result("load", **load)
+        before = small.result("save", path=str(tmp_path / "a"))["weight_hash"]
+        error = small.error("update", **update)
+        assert (error["kind"], error["shortage"]["where"]) == ("out_of_memory", "host")
+        assert error["shortage"]["requested_bytes"] > 0
+        assert small.result("save", path=str(tmp_path / "a"))["weight_hash"] == before
+        ours, theirs = small.result("update", micro_batch=4, **update), engine.result("update", **update)
+        for name in ("loss", "grad_norm", "entropy", "mean_logprob"):
+            assert ours[name] == pytest.approx(theirs[name], rel=1e-9, abs=1e-12)
+        ours_norm = ours["grad_norm"]
+    finally:
+        small.close()
+    small = limited(500)
+    try:  # and whole, with checkpointing
+        small.result("load", **load, gradient_checkpointing=True)
+        assert small.result("update", **update)["grad_norm"] == pytest.approx(ours_norm, rel=1e-9)
+    finally:
+        small.close()
+
+
+def test_gradient_checkpointing_takes_a_fraction_of_the_memory(deep):
+    rows = [dict(prompt=0, completion=[1 + i % 20] * 50, advantage=(-1.0) ** i) for i in range(20)]
+    took = []
+    for checkpointing in (False, True):
+        engine = Engine()
+        try:
+            engine.result("load", model_dir=deep, random_init=True, threads=1, gradient_checkpointing=checkpointing)
+            memory = engine.result("update", prompts=[[1, 2]], sequences=rows)["memory"]
+            took.append(memory["call_peak_bytes"] - memory["call_begin_bytes"])
+        finally:
+            engine.close()
+    assert took[1] < took[0] / 2
+
+
+def test_a_call_reports_the_memory_it_took(engine, deep):
+    engine.result("load", model_dir=deep, random_init=True, threads=1)
+    options = dict(prompts=[[1]], max_new_tokens=17, eos_token_id=-1)
+    engine.result("generate", num_generations=1, **options)
+    answers = []
+    for generations in (1, 200, 1):
+        engine.result("trim")
+        answers.append(engine.result("generate", num_generations=generations, **options)["memory"])
+    own = 200 * 16 * 32 * 2 * 128 * 4  # bytes of keys and values: 105 MB
+    took = [answer["call_peak_bytes"] - answer["call_begin_bytes"] for answer in answers]
+    assert own < took[1] < 1.5 * own and took[0] < own / 16 and took[2] < own / 16
+    assert answers[2]["peak_rss_bytes"] >= answers[1]["call_peak_bytes"] > answers[2]["call_peak_bytes"]
+    memory = engine.result("memory")
+    assert memory["call_begin_bytes"] == memory["call_peak_bytes"] == 0
+
+
+OFFLOADS = [
+    dict(optimizer_offload=True),
+    dict(param_offload=True),
+    dict(param_offload=True, optimizer_offload=True, gradient_checkpointing=True, cuda_graphs=True, memory_cap_bytes=1 << 40),
+    dict(param_offload=False),
+    dict(optimizer_offload=False, gradient_checkpointing=False),
+]
+
+
+def test_settings_of_memory_change_no_result_whenever_they_change(shared, engine, directory, tmp_path):
+    """Two engines go through the same rounds; one of them is configured and trimmed in between, and saved while parked."""
+    load = dict(model_dir=directory, random_init=True, seed=3, threads=1)
+    engines = (shared, engine)
+    shared.result("load", **load)
+    engine.result("load", **load, optimizer_offload=True, param_offload=True)
+    for number, settings in enumerate([{}, *OFFLOADS]):
+        if settings:
+            assert set(engine.result("configure", **settings)) == MEMORY
+        engine.result("trim")
+        answers = []
+        for each in engines:
+            generated = each.result("generate", prompts=[[1, 2], [3]], num_generations=3, max_new_tokens=9, seed=number)
+            rows = [dict(prompt=i // 3, completion=c, advantage=(-1.0) ** i) for i, c in enumerate(generated["completions"])]
+            updated = each.result("update", prompts=[[1, 2], [3]], sequences=rows, learning_rate=1e-2, beta=0.1)
+            if each is engine:
+                each.result("trim")
+            saved = each.result("save", path=str(tmp_path / "ck"))
+            if each is engine:
+                each.result("restore", path=str(tmp_path / "ck"), sha256=saved["sha256"])
+                each.result("logprobs", prompts=[[1]], sequences=[dict(prompt=0, completion=[2])])
+            answers.append((generated["completions"], generated["logprobs"], updated["grad_norm"], updated["kl"], saved["weight_hash"]))
+        assert answers[0] == answers[1], settings
 
 
 def long_call(engine, directory):
@@ -320,11 +435,11 @@ def alive(pid):
 
 def test_a_stray_print_does_not_reach_the_protocol():
     code = (
-        "import os\nfrom engine import __main__, serve\n"
-        "class Noisy(serve.Session):\n"
+        "import os\nfrom engine import __main__, ranks\n"
+        "class Noisy(ranks.Leader):\n"
         "    def memory(self, request):\n"
         "        print('from Python')\n        os.write(1, b'from C\\n')\n        return super().memory(request)\n"
-        "serve.Session = Noisy\n__main__.main()\n"
+        "ranks.Leader = Noisy\n__main__.main()\n"
     )
     engine = Engine(code)
     try:

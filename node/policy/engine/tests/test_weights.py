@@ -121,7 +121,7 @@ def test_sharded_model(make_model, tmp_path):
     "change,named",
     [
         (lambda t: t.pop("wte.weight"), "wte.weight is missing"),
-        (lambda t: t.update({"h.2.ln_1.bias": torch.ones(32)}), "not a tensor of this GPT-2"),
+        (lambda t: t.update({"h.2.ln_1.bias": torch.ones(32)}), "not a tensor of this gpt2"),
         (lambda t: t.update({"wpe.weight": torch.ones(25, 32)}), r"\[25, 32\]"),
         (lambda t: t.update({"ln_f.bias": torch.ones(32, dtype=torch.int64)}), "I64"),
         (lambda t: t.update({PREFIX + "ln_f.bias": torch.ones(32)}), "occurs twice"),

@@ -1,0 +1,68 @@
+"""A client of the engine's protocol (node/policy/protocol.go): one JSON object a line over its stdin and stdout."""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROTOCOL = 2
+
+
+class EngineError(Exception):
+    def __init__(self, error):
+        super().__init__(error.get("message", "?"))
+        self.kind = error.get("kind", "?")
+        self.shortage = error.get("shortage")
+
+
+class Engine:
+    """A running engine. Use it in a with statement: it is closed, at worst killed, at the end."""
+
+    def __init__(self, log=None):
+        env = dict(os.environ, PYTHONPATH=str(ROOT / "node" / "policy"), PYTHONDONTWRITEBYTECODE="1")
+        self._process = subprocess.Popen(
+            [sys.executable, "-u", "-m", "engine"], cwd=ROOT / "node" / "policy", env=env,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log or subprocess.DEVNULL,
+        )
+        self._buffer = b""
+        self._number = 0
+        self.hello = self.call("hello", protocol=PROTOCOL)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        try:
+            self._process.stdin.close()  # the engine's sign to leave
+            self._process.wait(10)
+        except (OSError, subprocess.TimeoutExpired):
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+    def call(self, name, timeout=300, **params):
+        """The result of one call. Raises EngineError for what the engine answers, RuntimeError where it doesn't."""
+        self._number += 1
+        request = json.dumps({"id": self._number, "call": name, "params": params})
+        self._process.stdin.write(request.encode() + b"\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._line(time.monotonic() + timeout))
+        if answer.get("error"):
+            raise EngineError(answer["error"])
+        return answer["result"]
+
+    def _line(self, deadline):
+        while b"\n" not in self._buffer:
+            if not select.select([self._process.stdout], [], [], max(0, deadline - time.monotonic()))[0]:
+                self._process.kill()
+                raise RuntimeError("the engine did not answer in time")
+            piece = os.read(self._process.stdout.fileno(), 1 << 20)
+            if not piece:
+                raise RuntimeError(f"the engine ended with {self._process.wait()}")
+            self._buffer += piece
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        return line

@@ -1,0 +1,150 @@
+"""The predecessor's way of one round, on the same card in the same run: G calls that each sample one completion of every prompt, one
+after the other, and one update of all sequences at once with every logit in memory. N processes do it side by side, as its
+nodes did.
+
+    predecessor.py --model DIR --device cuda ...      one such node: says "loaded", waits for a line, does a round, prints JSON
+
+Their updates take turns, which is kinder to it than it was: side by side they ran out of memory.
+"""
+
+import argparse
+import fcntl
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def run_round(model, device, arguments, lock):
+    """One round; times and memory. rows are I prompts, trained on are (I + J) G sequences."""
+    import torch
+
+    def wait():
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    generator = torch.Generator().manual_seed(0)
+    vocabulary = 50257
+    prompts = torch.randint(vocabulary, (arguments.own, arguments.prompt_tokens), generator=generator).to(device)
+    began = time.perf_counter()
+    completions = [model.sample(prompts, arguments.new_tokens) for _ in range(arguments.generations)]
+    wait()
+    generated = time.perf_counter() - began
+    ids = torch.cat([torch.cat((prompts, completion), 1) for completion in completions])
+    ids = torch.cat([ids] * max(1, (arguments.own + arguments.external) // arguments.own))  # what comes from others looks alike
+    advantages = torch.where(torch.arange(len(ids), device=device) % 2 == 0, 1.0, -1.0)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-6)
+    with open(lock, "w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        began = time.perf_counter()
+        at_once = update(model, ids, advantages, arguments.prompt_tokens, optimizer)
+        wait()
+        updated = time.perf_counter() - began
+        peak = torch.cuda.max_memory_reserved() if device == "cuda" else 0
+        optimizer.zero_grad(set_to_none=True)
+        if device == "cuda":
+            torch.cuda.empty_cache()
+    return {"generate_seconds": generated, "update_seconds": updated, "sequences_at_once": at_once, "sequences": len(ids), "peak_bytes": peak}
+
+
+def update(model, ids, advantages, prompt_tokens, optimizer):
+    """All sequences at once, or half as many as often as memory runs out; returns how many went at once."""
+    import torch
+
+    at_once = len(ids)
+    while True:
+        try:
+            optimizer.zero_grad(set_to_none=True)
+            for part, weight in zip(ids.split(at_once), advantages.split(at_once)):
+                logits = model.logits(part)[:, prompt_tokens - 1 : -1]
+                logp = logits.log_softmax(-1).gather(2, part[:, prompt_tokens:].unsqueeze(2)).squeeze(2)
+                (-(logp.mean(1) * weight).sum() / len(ids)).backward()
+            optimizer.step()
+            return at_once
+        except RuntimeError as error:
+            if "out of memory" not in str(error) or at_once == 1:
+                raise
+        logits = logp = None
+        torch.cuda.empty_cache()
+        at_once //= 2
+
+
+def child():
+    import torch
+
+    import reference
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model")
+    parser.add_argument("--device")
+    parser.add_argument("--lock")
+    for name in ("own", "external", "generations", "prompt_tokens", "new_tokens"):
+        parser.add_argument("--" + name, type=int)
+    arguments = parser.parse_args()
+    torch.manual_seed(0)
+    if arguments.device == "cpu":
+        torch.set_num_threads(1)
+    torch.backends.cuda.matmul.allow_tf32 = True  # what the engine has, too
+    model, library = reference.load(arguments.model, arguments.device)
+    model.sample(torch.zeros(1, 4, dtype=torch.long, device=arguments.device), 2)  # kernels are loaded
+    print("loaded", flush=True)
+    sys.stdin.readline()
+    print(json.dumps(dict(run_round(model, arguments.device, arguments, arguments.lock), library=library)), flush=True)
+
+
+def measure(folder, device, work, nodes, scratch, limit):
+    """Runs `nodes` of them side by side. Returns their JSON with the wall time of the round, from the common start to the last end."""
+    command = [sys.executable, str(HERE / "predecessor.py"), "--model", str(folder), "--device", device, "--lock", str(Path(scratch) / "turn")]
+    for name in ("own", "external", "generations", "prompt_tokens", "new_tokens"):
+        command += ["--" + name, str(getattr(work, name))]
+    children, logs, late = [], [], threading.Event()
+
+    def give_up():
+        late.set()
+        for process in children:
+            process.kill()
+
+    timer = threading.Timer(limit, give_up)
+    timer.start()
+    try:
+        for i in range(nodes):
+            logs.append(open(Path(scratch) / f"predecessor{i}.log", "w+"))
+            children.append(subprocess.Popen(command, cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=logs[-1], text=True))
+        for process, log in zip(children, logs):
+            if process.stdout.readline().strip() != "loaded":
+                raise RuntimeError(f"a node did not start: {last_line(log)}")
+        began = time.perf_counter()
+        for process in children:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        out = []
+        for process, log in zip(children, logs):
+            text, _ = process.communicate()
+            if process.returncode:
+                raise RuntimeError(last_line(log))
+            out.append(json.loads(text))
+        return {"seconds": time.perf_counter() - began, "nodes": out}
+    except (RuntimeError, OSError):
+        if late.is_set():
+            raise RuntimeError(f"the round was not done within {limit:.0f} s") from None
+        raise
+    finally:
+        timer.cancel()
+        for process, log in zip(children, logs):
+            process.kill()
+            process.wait()
+            log.close()
+
+
+def last_line(log):
+    log.seek(0)
+    lines = log.read().strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
+
+
+if __name__ == "__main__":
+    child()

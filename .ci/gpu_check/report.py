@@ -1,0 +1,72 @@
+"""What was measured: rows of figures beside their targets, as one table and as JSON. Pure."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Optional
+
+MET, MISSED, UNVERIFIED, FAILED = "met", "MISSED", "not verified", "FAILED"
+DRY_RUN = "CPU dry run, not a GPU figure"
+
+
+@dataclass
+class Row:
+    section: str
+    name: str
+    value: Any  # number, text or None where it could not be had
+    unit: str = ""
+    target: str = ""  # as the issue words it
+    verdict: str = ""
+    note: str = ""
+
+
+@dataclass
+class Report:
+    dry: bool = False  # on a CPU: the figures show that the check runs, nothing else
+    rows: list = field(default_factory=list)
+    details: dict = field(default_factory=dict)  # by section: everything that was measured
+
+    def add(self, section, name, value, unit="", note=""):
+        self.rows.append(Row(section, name, value, unit, note=DRY_RUN if self.dry and not note else note))
+
+    def check(self, section, name, value, unit, target, holds):
+        """A figure with a target. value None: it could not be measured. No target is met, or missed, by a CPU."""
+        verdict = UNVERIFIED if value is None or self.dry else MET if holds(value) else MISSED
+        self.rows.append(Row(section, name, value, unit, target, verdict, DRY_RUN if self.dry else ""))
+
+    def fail(self, section, why):
+        """Says in one line why a section, or a part of one, has no figures."""
+        self.rows.append(Row(section, section, None, verdict=FAILED, note=" ".join(str(why).split())[:300]))
+
+    def missed(self):
+        return [row for row in self.rows if row.verdict in (MISSED, FAILED)]
+
+    def to_json(self):
+        return {"dry_run": self.dry, "rows": [asdict(row) for row in self.rows], "details": self.details}
+
+    def table(self):
+        cells = [("what", "value", "target", "verdict", "note")]
+        section: Optional[str] = None
+        for row in self.rows:
+            if row.section != section:
+                section = row.section
+                cells.append((f"-- {section}", "", "", "", ""))
+            cells.append((row.name, shown(row.value, row.unit), row.target, row.verdict, row.note))
+        widths = [max(len(line[i]) for line in cells) for i in range(4)]
+        return "\n".join("  ".join([*(c.ljust(w) for c, w in zip(line, widths)), line[4]]).rstrip() for line in cells)
+
+
+def shown(value, unit):
+    """A figure for people: bytes as GB of 10^9, as the guides count; FLOP/s as TFLOP/s."""
+    if value is None:
+        return "-"
+    if isinstance(value, (str, bool)) or not isinstance(value, (int, float)):
+        return str(value)
+    if unit == "bytes":
+        return f"{value / 1e9:.2f} GB" if value >= 1e8 else f"{value / 1e6:.1f} MB"
+    if unit == "bytes/s":
+        return f"{value / 1e9:.0f} GB/s"
+    if unit == "FLOP/s":
+        return f"{value / 1e12:.1f} TFLOP/s" if value >= 1e11 else f"{value / 1e9:.1f} GFLOP/s"
+    if unit == "ratio":
+        return f"{100 * value:.1f} %"
+    text = f"{value:.0f}" if isinstance(value, int) or abs(value) >= 1000 else f"{value:.3g}"
+    return f"{text} {unit}".strip()

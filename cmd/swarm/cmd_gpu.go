@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/terminal"
+)
+
+type gpuOptions struct {
+	output   string
+	once     bool
+	interval time.Duration
+}
+
+func newGPUCommand(g *globals) *cobra.Command {
+	var o gpuOptions
+	cmd := &cobra.Command{
+		Use:   "gpu",
+		Short: "Watch the GPUs: memory and whose it is, load, heat, errors, and what to do",
+		Long: "gpu shows every visible GPU, the nodes of running runs on it, what is in use by nobody known, warnings and recommendations.\n" +
+			"On a terminal it is a live view that q leaves; elsewhere, with --once or with -o json it looks once. Without a GPU it shows the\n" +
+			"host's memory and why there is none. XID errors are told from when it starts to look; swarm up records those of a run.",
+		Example: `  swarm gpu
+  swarm gpu --once
+  swarm gpu -o json | jq '.warnings[].text'`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runGPU(cmd.Context(), g, &o)
+		},
+	}
+	addOutputFlag(cmd.Flags(), &o.output)
+	cmd.Flags().BoolVar(&o.once, "once", false, "look once and print it")
+	cmd.Flags().DurationVar(&o.interval, "interval", time.Second, "`time` between looks of the live view, 100ms to 1h")
+	return cmd
+}
+
+func runGPU(ctx context.Context, g *globals, o *gpuOptions) error {
+	if err := checkOutput(o.output); err != nil {
+		return err
+	}
+	if o.interval < 100*time.Millisecond || o.interval > time.Hour {
+		return &configs.Error{Key: "interval", Value: o.interval.String(), Allowed: "a time from 100ms to 1h"}
+	}
+	ctx, interrupts := watchSignals(ctx, g.stderr, "Leaving; runs go on.")
+	defer interrupts.close()
+	watch, err := openGPUWatch(ctx, g)
+	if err != nil {
+		return stoppedBy(ctx, err)
+	}
+	defer watch.close()
+	if !o.once && o.output == "text" && isTerminal(g.stdout) && isTerminal(g.stdin) {
+		err := terminal.LiveGPUs(ctx, terminal.GPUConfig{
+			Poll: watch.view, Interval: o.interval, Out: g.stdout, In: g.stdin, Environ: os.Environ(),
+		})
+		return stoppedBy(ctx, err)
+	}
+	document, err := watch.look(ctx)
+	if err != nil {
+		return stoppedBy(ctx, err)
+	}
+	if o.output == "json" {
+		return writeJSON(g.stdout, document)
+	}
+	return terminal.PrintGPUs(g.stdout, watch.status(document))
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/terminal"
+)
+
+// Of what a run has recorded, so much is taken over before the first look, in seconds: of memory for its trend, of utilisation.
+const (
+	recordedTrend = 24 * 3600
+	recordedBusy  = 600
+)
+
+// gpuWatch looks at GPUs and running runs, and remembers what it saw.
+type gpuWatch struct {
+	mu      sync.Mutex // a live view that was left may still be looking
+	g       *globals
+	host    gpu.Host
+	sampler *gpu.Sampler  // nil: no GPU
+	reader  *store.Reader // nil: nothing has run yet
+	began   bool          // what runs have recorded was taken over
+	xids    []gpu.XID
+	memory  map[string]*gpu.History // by UUID; of the host: ""
+	busy    map[string]*mean        // utilisation by UUID
+}
+
+type mean struct {
+	sum float64
+	n   int
+}
+
+func (m *mean) add(v float64) { m.sum, m.n = m.sum+v, m.n+1 }
+
+// value is -1 for nothing.
+func (m *mean) value() float64 {
+	if m == nil || m.n == 0 {
+		return -1
+	}
+	return m.sum / float64(m.n)
+}
+
+func openGPUWatch(ctx context.Context, g *globals) (*gpuWatch, error) {
+	w := &gpuWatch{g: g, memory: map[string]*gpu.History{}, busy: map[string]*mean{}}
+	var err error
+	if w.host, err = gpu.Detect(ctx); err != nil {
+		return nil, err
+	}
+	if len(w.host.GPUs) == 0 {
+		return w, nil
+	}
+	if w.sampler, err = gpu.OpenSampler(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		w.host.Reason = err.Error()
+	}
+	return w, nil
+}
+
+func (w *gpuWatch) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.sampler != nil {
+		w.sampler.Close()
+	}
+	if w.reader != nil {
+		w.reader.Close()
+	}
+}
+
+func (w *gpuWatch) view(ctx context.Context) (terminal.GPUStatus, error) {
+	document, err := w.look(ctx)
+	if err != nil {
+		return terminal.GPUStatus{}, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status(document), nil
+}
+
+// look samples the devices and reads the runs.
+func (w *gpuWatch) look(ctx context.Context) (gpuDocument, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := context.Cause(ctx); err != nil {
+		return gpuDocument{}, err
+	}
+	sample := gpu.Sample{Time: event.Now()}
+	var err error
+	if w.sampler != nil {
+		if sample, err = w.sampler.Sample(ctx); err != nil {
+			return gpuDocument{}, err
+		}
+	}
+	if w.host.MemoryTotal, w.host.MemoryAvailable, err = gpu.Memory(ctx); err != nil {
+		return gpuDocument{}, err
+	}
+	runs, runsErr := w.running(ctx)
+	if !w.began && runsErr == nil {
+		w.began, runsErr = true, w.takeOver(ctx, runs, sample.Time)
+	}
+	w.remember(sample)
+	document := newGPUDocument(w, sample, runs)
+	if runsErr != nil && !errors.Is(runsErr, store.ErrNoDatabase) {
+		what, try := splitRemedy(oneLine("runs can't be read: " + runsErr.Error()))
+		document.Warnings = append(document.Warnings, gpu.Note{Code: "database", Text: what, Try: cmp.Or(try, oneLine(remedy(runsErr)))})
+	}
+	return document, nil
+}
+
+func (w *gpuWatch) remember(sample gpu.Sample) {
+	w.xids = append(w.xids, sample.XIDs...)
+	w.history("").Add(sample.Time, w.host.MemoryTotal-w.host.MemoryAvailable)
+	for _, d := range sample.Devices {
+		if d.MemoryUsed >= 0 {
+			w.history(d.UUID).Add(sample.Time, d.MemoryUsed)
+		}
+		if d.Utilization >= 0 {
+			w.load(d.UUID).add(d.Utilization)
+		}
+	}
+}
+
+func (w *gpuWatch) history(uuid string) *gpu.History {
+	if w.memory[uuid] == nil {
+		w.memory[uuid] = &gpu.History{}
+	}
+	return w.memory[uuid]
+}
+
+func (w *gpuWatch) load(uuid string) *mean {
+	if w.busy[uuid] == nil {
+		w.busy[uuid] = &mean{}
+	}
+	return w.busy[uuid]
+}
+
+// runningRun is a run whose coordinator is alive on this host.
+type runningRun struct {
+	stats.Status
+	plan fit.Plan
+}
+
+// running returns the runs that go on here; the error is store.ErrNoDatabase where nothing has ever run.
+func (w *gpuWatch) running(ctx context.Context) ([]runningRun, error) {
+	if w.reader == nil {
+		reader, err := store.OpenReader(ctx, w.g.database())
+		if err != nil {
+			return nil, err
+		}
+		w.reader = reader
+	}
+	own, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	totals, err := w.reader.Runs(ctx, store.Filter{States: []string{store.RunRunning}})
+	if err != nil {
+		return nil, err
+	}
+	var runs []runningRun
+	for _, t := range totals {
+		if t.Host != own {
+			continue
+		}
+		status, err := readStatus(ctx, w.reader, t.Run.Run)
+		if err != nil {
+			return nil, err
+		}
+		if status.State != store.RunRunning {
+			continue // its coordinator is gone
+		}
+		run := runningRun{Status: status}
+		// A plan that can't be read says nothing about where its nodes are.
+		_ = json.Unmarshal(t.Plan, &run.plan)
+		runs = append(runs, run)
+	}
+	return runs, nil
+}
+
+// takeOver adds what running runs have recorded of the devices, so that a trend is seen at the first look.
+func (w *gpuWatch) takeOver(ctx context.Context, runs []runningRun, now float64) error {
+	var recorded []store.DeviceSample
+	for _, run := range runs {
+		samples, err := w.reader.Devices(ctx, run.Run, now-recordedTrend)
+		if err != nil {
+			return err
+		}
+		recorded = append(recorded, samples...)
+	}
+	slices.SortStableFunc(recorded, func(a, b store.DeviceSample) int { return cmp.Compare(a.Time, b.Time) })
+	for _, s := range recorded {
+		if s.MemoryUsedBytes >= 0 {
+			w.history(s.UUID).Add(s.Time, s.MemoryUsedBytes)
+		}
+		if s.Utilization >= 0 && s.Time > now-recordedBusy {
+			w.load(s.UUID).add(s.Utilization)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node"
+	"github.com/sapo-swarm/swarm/node/atomicfile"
+	"github.com/sapo-swarm/swarm/node/model"
+	"github.com/sapo-swarm/swarm/node/model/hub"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// savedModel is what swarm model save reports.
+type savedModel struct {
+	Path       string   `json:"path"`
+	Run        string   `json:"run"`
+	Node       string   `json:"node"`
+	Rounds     int      `json:"rounds"` // trained
+	Parameters int64    `json:"parameters"`
+	Bytes      int64    `json:"bytes"` // of the weights
+	SHA256     string   `json:"sha256"`
+	WeightHash string   `json:"weight_hash"`
+	Files      []string `json:"files"`
+}
+
+func runModelSave(ctx context.Context, g *globals, runName, nodeName, dir, output string) error {
+	if err := checkOutput(output); err != nil {
+		return err
+	}
+	dir, err := emptyFolder(dir)
+	if err != nil {
+		return err
+	}
+	run, err := g.findRun(ctx, runName)
+	if err != nil {
+		return err
+	}
+	nodeName, err = g.nodeOf(run, nodeName)
+	if err != nil {
+		return err
+	}
+	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
+	defer interrupts.close()
+	saved, err := saveModel(ctx, g, run, nodeName, dir)
+	if err != nil {
+		return stoppedBy(ctx, err)
+	}
+	if output == "json" {
+		return writeJSON(g.stdout, saved)
+	}
+	fmt.Fprintf(g.stdout, "%s of %s after %d rounds: %s parameters, %s in %s\n",
+		saved.Node, saved.Run, saved.Rounds, group(saved.Parameters), gb(saved.Bytes), saved.Path)
+	if !slices.Contains(saved.Files, "tokenizer.json") && !slices.Contains(saved.Files, "vocab.json") {
+		fmt.Fprintln(g.stdout, "The base model's folder has no tokenizer files: transformers takes those of the model this one was made of.")
+	}
+	return nil
+}
+
+// emptyFolder makes a path absolute (the engine, which writes it, runs elsewhere) and refuses one that holds something.
+func emptyFolder(dir string) (string, error) {
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("folder %s: %w", dir, err)
+	}
+	entries, err := os.ReadDir(absolute)
+	switch {
+	case err == nil && len(entries) == 0, errors.Is(err, fs.ErrNotExist):
+		return absolute, nil
+	case err == nil:
+		return "", &usageError{fmt.Errorf("folder %s holds something already", dir), "another folder, or remove that one"}
+	}
+	return "", &usageError{fmt.Errorf("folder %s: %w", dir, err), "another folder"}
+}
+
+// findRun is the run of that name, or the newest of that experiment.
+func (g *globals) findRun(ctx context.Context, name string) (store.Run, error) {
+	reader, err := g.openReader(ctx)
+	if err != nil {
+		return store.Run{}, err
+	}
+	defer reader.Close()
+	snapshot, err := reader.Snapshot(ctx, name)
+	if err != nil {
+		return store.Run{}, notFound(err, name)
+	}
+	return snapshot.Run, nil
+}
+
+// nodeOf is the name of a run's node that has a folder, given by name or number.
+func (g *globals) nodeOf(run store.Run, name string) (string, error) {
+	if index, err := strconv.Atoi(name); err == nil {
+		name = fit.NodeName(index)
+	}
+	entries, err := os.ReadDir(filepath.Join(g.home, "runs", run.Run))
+	if err != nil {
+		return "", &hintError{fmt.Errorf("the folder of run %s: %w", run.Run, err), "--home where the run was made"}
+	}
+	var known []string
+	for _, entry := range entries {
+		if entry.IsDir() && strings.HasPrefix(entry.Name(), "node_") {
+			known = append(known, entry.Name())
+		}
+	}
+	if !slices.Contains(known, name) {
+		return "", &usageError{fmt.Errorf("run %s has no node %q here: it has %s", run.Run, name, strings.Join(known, ", ")), "swarm status " + run.Run}
+	}
+	return name, nil
+}
+
+// saveModel restores a node's newest checkpoint in an engine of its own and has it write the weights.
+func saveModel(ctx context.Context, g *globals, run store.Run, nodeName, dir string) (savedModel, error) {
+	var config configs.Config
+	if err := json.Unmarshal(run.Config, &config); err != nil {
+		return savedModel{}, fmt.Errorf("configuration of run %s: %w", run.Run, err)
+	}
+	base, err := findModel(config.Model)
+	if err != nil {
+		return savedModel{}, err
+	}
+	modelDir, err := model.Resolve(base, g.home)
+	if err != nil {
+		return savedModel{}, err
+	}
+	threads := runtime.GOMAXPROCS(0)
+	engine, err := startEngine(ctx, g, threads)
+	if err != nil {
+		return savedModel{}, err
+	}
+	defer engine.Close()
+	loaded, err := engine.Load(ctx, policy.LoadParams{
+		ModelDir: modelDir, Device: "cpu", Precision: "fp32", Threads: threads,
+		AdamBeta1: config.AdamBeta1, AdamBeta2: config.AdamBeta2, AdamEpsilon: config.AdamEpsilon, WeightDecay: config.WeightDecay,
+	})
+	if err != nil {
+		return savedModel{}, fmt.Errorf("load model %s: %w", base.Name, err)
+	}
+	rounds, err := node.RestoreNewest(ctx, filepath.Join(g.home, "runs", run.Run, nodeName), engine, g.logger)
+	if err != nil {
+		return savedModel{}, err
+	}
+	if rounds == 0 {
+		err := fmt.Errorf("%s of run %s has no checkpoint yet", nodeName, run.Run)
+		return savedModel{}, &hintError{err, "again when it has trained for checkpoint_every rounds"}
+	}
+	weights, err := engine.Save(ctx, policy.SaveParams{Path: dir, Format: "huggingface", DType: "float32"})
+	if err != nil {
+		return savedModel{}, fmt.Errorf("write %s: %w", dir, err)
+	}
+	if err := copyTokenizer(modelDir, dir); err != nil {
+		return savedModel{}, fmt.Errorf("write %s: %w", dir, err)
+	}
+	saved := savedModel{
+		Path: dir, Run: run.Run, Node: nodeName, Rounds: rounds, Parameters: loaded.Parameters,
+		Bytes: weights.Bytes, SHA256: weights.SHA256, WeightHash: weights.WeightHash,
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return savedModel{}, err
+	}
+	for _, entry := range entries {
+		saved.Files = append(saved.Files, entry.Name())
+	}
+	return saved, nil
+}
+
+// copyTokenizer copies the files that say how a model talks, as many as there are.
+func copyTokenizer(from, to string) error {
+	for _, name := range hub.SmallFiles() {
+		data, err := os.ReadFile(filepath.Join(from, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = atomicfile.Write(filepath.Join(to, name), data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/node/model"
+	"github.com/sapo-swarm/swarm/node/model/hub/hubtest"
+)
+
+// tinyFiles are the tiny model's, and a tokenizer's file.
+func tinyFiles(t testing.TB) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{"tokenizer_config.json": []byte(`{"eos_token":"<|endoftext|>"}`), "README.md": []byte("# tiny")}
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		data, err := os.ReadFile(filepath.Join(tinyModel(), name))
+		require.NoError(t, err)
+		files[name] = data
+	}
+	return files
+}
+
+// withHub runs the program against a hub on this machine.
+func withHub(t testing.TB, hub *hubtest.Hub, home string, args ...string) outcome {
+	t.Helper()
+	cmd := command(t, home, args...)
+	cmd.Env = append(cmd.Env, "HF_ENDPOINT="+hub.URL, "HF_HOME="+filepath.Join(home, "hf"), "HF_TOKEN=hf_secret", "HF_HUB_CACHE=", "HF_HUB_OFFLINE=")
+	return finish(t, cmd)
+}
+
+func TestPulledModelTrains(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	hub := hubtest.New(t, "someone/tiny", tinyFiles(t))
+	o := withHub(t, hub, home, "model", "pull", "someone/tiny", "-o", "json")
+	require.Zero(t, o.code, o.stderr)
+	var result pulled
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &result))
+	require.Equal(t, []string{"config.json", "model.safetensors", "tokenizer_config.json"}, result.Files)
+	require.Equal(t, 2, result.Shape.Layers)
+	for _, r := range hub.Requests() {
+		require.Equal(t, r.AtStorage, r.Authorization == "", "the token is for the hub alone: %+v", r)
+	}
+
+	again := withHub(t, hub, home, "model", "pull", "someone/tiny")
+	require.Zero(t, again.code, again.stderr)
+	require.Contains(t, again.stdout, "(0 MB downloaded)")
+	require.Contains(t, again.stdout, "Next: swarm up --model "+result.Path)
+
+	listed := withHub(t, hub, home, "model", "list", "-o", "json")
+	var rows []modelRow
+	require.NoError(t, json.Unmarshal([]byte(listed.stdout), &rows))
+	last := rows[len(rows)-1]
+	require.Equal(t, "someone/tiny", last.Name)
+	require.Equal(t, "cached", last.State)
+	require.Equal(t, result.Bytes, last.Bytes)
+	require.Contains(t, withHub(t, hub, home, "model", "show", "someone/tiny").stdout, "parameters  "+group(last.Parameters))
+
+	trained := withHub(t, hub, home, append([]string{"up"}, tinyRun("--model", result.Path, "--rounds", "1", "--name", "pulled")...)...)
+	require.Zero(t, trained.code, trained.stderr)
+}
+
+func TestPullRefusesInOneLine(t *testing.T) {
+	t.Parallel()
+	files := tinyFiles(t)
+	other := maps.Clone(files)
+	other["config.json"] = []byte(`{"model_type":"llama"}`)
+	pickled := map[string][]byte{"config.json": files["config.json"], "pytorch_model.bin": {1}}
+	for name, test := range map[string]struct {
+		files     map[string][]byte
+		intercept func(http.ResponseWriter, *http.Request, bool) bool
+		code      int
+		err, try  string
+	}{
+		"unknown architecture": {other, nil, exitUsage, `Error: bad model "someone/tiny" (config.json): allowed: model_type gpt2 or qwen2 (it is "llama")`, ""},
+		"pickled":              {pickled, nil, exitFailed, "Error: model someone/tiny has no model.safetensors, only pytorch_model.bin", "Try: a revision that has it"},
+		"gated": {files, func(w http.ResponseWriter, r *http.Request, _ bool) bool {
+			w.Header().Set("X-Error-Code", "GatedRepo")
+			w.WriteHeader(http.StatusUnauthorized)
+			return true
+		}, exitFailed, "Error: model someone/tiny is gated: its owners give access to those who ask", "Try: ask for it at "},
+		"too little access": {files, func(w http.ResponseWriter, r *http.Request, _ bool) bool {
+			w.WriteHeader(http.StatusForbidden)
+			return true
+		}, exitFailed, "allows no access to model someone/tiny with this token", "Try: a token that may read it, from "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hub := hubtest.New(t, "someone/tiny", test.files)
+			hub.Intercept(test.intercept)
+			o := withHub(t, hub, t.TempDir(), "model", "pull", "someone/tiny")
+			require.Equal(t, test.code, o.code, o.stderr)
+			require.Contains(t, o.stderr, test.err)
+			require.Contains(t, o.stderr, test.try)
+			require.LessOrEqual(t, strings.Count(o.stderr, "\n"), 2, o.stderr)
+			require.Empty(t, o.stdout)
+		})
+	}
+}
+
+func TestTrainedNodeIsSavedAsAFolder(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	base := filepath.Join(t.TempDir(), "base")
+	require.NoError(t, os.Mkdir(base, 0o755))
+	for name, data := range tinyFiles(t) {
+		require.NoError(t, os.WriteFile(filepath.Join(base, name), data, 0o644))
+	}
+	run := swarm(t, home, append([]string{"up"}, tinyRun("--model", base, "--rounds", "2", "--name", "base", "--set", "learning_rate=0.01")...)...)
+	require.Zero(t, run.code, run.stderr)
+
+	dir := filepath.Join(t.TempDir(), "deep", "trained")
+	o := swarm(t, home, "model", "save", "base", "1", dir, "-o", "json")
+	require.Zero(t, o.code, o.stderr)
+	var saved savedModel
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &saved))
+	require.Equal(t, []string{"config.json", "model.safetensors", "tokenizer_config.json"}, saved.Files)
+	require.Equal(t, "base-1", saved.Run)
+	require.Equal(t, "node_1", saved.Node)
+	require.Equal(t, 2, saved.Rounds)
+
+	// These are the weights that the node checkpointed last, and not those it started from.
+	var manifest struct {
+		WeightHash string `json:"weight_hash"`
+	}
+	text, err := os.ReadFile(filepath.Join(home, "runs", "base-1", "node_1", "checkpoint-00000002.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &manifest))
+	require.Equal(t, manifest.WeightHash, saved.WeightHash)
+	shape, err := model.Inspect(dir)
+	require.NoError(t, err)
+	require.Equal(t, saved.Parameters, shape.Parameters)
+	before, err := os.ReadFile(filepath.Join(base, "model.safetensors"))
+	require.NoError(t, err)
+	after, err := os.ReadFile(filepath.Join(dir, "model.safetensors"))
+	require.NoError(t, err)
+	require.False(t, bytes.Equal(before, after), "nothing was learnt")
+
+	// It is a model that trains on.
+	again := swarm(t, home, append([]string{"up"}, tinyRun("--model", dir, "--rounds", "1", "--name", "again")...)...)
+	require.Zero(t, again.code, again.stderr)
+
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"base", "1", dir}, "holds something already"},
+		{[]string{"base", "7", t.TempDir()}, `run base-1 has no node "node_7" here: it has node_0, node_1`},
+		{[]string{"base", "../../x", t.TempDir()}, `run base-1 has no node "../../x" here`},
+		{[]string{"other", "1", t.TempDir()}, `no run or experiment "other" is recorded`},
+	} {
+		o := swarm(t, home, append([]string{"model", "save"}, test.args...)...)
+		require.Equal(t, exitUsage, o.code, o.stderr)
+		require.Contains(t, o.stderr, test.want)
+	}
+}
+
+func TestMissingModelIsDownloadedAfterAYes(t *testing.T) {
+	files := tinyFiles(t)
+	gpt2, err := configs.LoadModel("gpt2")
+	require.NoError(t, err)
+	for _, test := range []struct {
+		name, answer   string
+		terminal, yes  bool
+		asked, fetched bool
+	}{
+		{"yes on a terminal", "y\n", true, false, true, true},
+		{"no on a terminal", "\n", true, false, true, false},
+		{"something else", "maybe\n", true, false, true, false},
+		{"not a terminal", "y\n", false, false, false, false},
+		{"agreed before", "", false, true, false, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			hub := hubtest.New(t, "openai-community/gpt2", files)
+			t.Setenv("HF_ENDPOINT", hub.URL)
+			t.Setenv("HF_HOME", t.TempDir())
+			t.Setenv("HF_HUB_CACHE", "")
+			var shown bytes.Buffer
+			g := &globals{home: t.TempDir(), stdin: strings.NewReader(test.answer), stderr: &shown}
+			var screen chan []byte
+			if test.terminal {
+				ours, theirs := openTerminal(t)
+				_, err := io.WriteString(ours, test.answer)
+				require.NoError(t, err)
+				g.stdin, g.stderr = theirs, theirs
+				screen = make(chan []byte, 1)
+				go func() { // drains the terminal until its other end is closed
+					text, _ := io.ReadAll(ours)
+					screen <- text
+				}()
+			}
+			dir, err := ensureModel(t.Context(), g, gpt2, test.yes)
+			text := shown.Bytes()
+			if test.terminal {
+				require.NoError(t, g.stdin.(*os.File).Close())
+				text = <-screen
+			}
+			question := "Download openai-community/gpt2 (548 MB) from " + strings.TrimPrefix(hub.URL, "http://") + "? [y/N] "
+			require.Equal(t, test.asked, strings.Contains(string(text), question), "%s", text)
+			if test.fetched {
+				require.NoError(t, err)
+				require.FileExists(t, filepath.Join(dir, "model.safetensors"))
+				return
+			}
+			var missing *model.MissingError
+			require.True(t, errors.As(err, &missing), "%v", err)
+			require.Empty(t, hub.Requests())
+		})
+	}
+}

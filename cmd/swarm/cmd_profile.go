@@ -1,0 +1,242 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node/model"
+	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/profile"
+)
+
+type profileOptions struct {
+	plan   planFlags
+	sizes  string
+	output string
+}
+
+func newProfileCommand(g *globals) *cobra.Command {
+	var o profileOptions
+	cmd := &cobra.Command{
+		Use:   "profile",
+		Short: "Measure what a node takes, for later plans",
+		Long: "profile loads the model once and runs a node's phases at their greatest lengths, with ever more sequences at a time. The line\n" +
+			"through the peaks is kept for this model, these settings, this torch and this GPU: swarm plan and swarm up then count\n" +
+			"with it in place of the guides' table and the estimate, and say so. The GPU should be otherwise idle.",
+		Example: `  swarm profile --model gpt2
+  swarm profile --config 4loc4ext --sizes 1,4,16`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runProfile(cmd.Context(), g, &o)
+		},
+	}
+	o.plan.config.add(cmd.Flags())
+	cmd.Flags().StringVar(&o.sizes, "sizes", "", "sequences at a time to measure, a `list` such as 1,4,16 (default: powers of two)")
+	addOutputFlag(cmd.Flags(), &o.output)
+	return cmd
+}
+
+// profiled is what swarm profile prints.
+type profiled struct {
+	Model    string          `json:"model"`
+	Settings json.RawMessage `json:"settings"`
+	Torch    string          `json:"torch"`
+	GPU      string          `json:"gpu"`
+	Resident int64           `json:"resident_bytes"`
+	Generate profile.Line    `json:"generate"`
+	Update   profile.Line    `json:"update"`
+	Points   []profile.Point `json:"points"`
+	Seconds  float64         `json:"seconds"`
+}
+
+func runProfile(ctx context.Context, g *globals, o *profileOptions) error {
+	if err := checkOutput(o.output); err != nil {
+		return err
+	}
+	sizes, err := parseSizes(o.sizes)
+	if err != nil {
+		return err
+	}
+	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping: nothing is kept.")
+	defer interrupts.close()
+	look, err := o.plan.look(g)
+	if err != nil {
+		return err
+	}
+	p, _, err := look(ctx)
+	if err != nil {
+		return stoppedBy(ctx, err)
+	}
+	result, err := measure(ctx, g, p, sizes)
+	if err != nil {
+		return stoppedBy(ctx, err)
+	}
+	if err := keepProfile(ctx, g, p, result); err != nil {
+		return err
+	}
+	if o.output == "json" {
+		return writeJSON(g.stdout, result)
+	}
+	return printProfile(g, result)
+}
+
+// parseSizes reads a list such as 1,4,16; empty is nil.
+func parseSizes(text string) ([]int, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var sizes []int
+	for part := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(part))
+		if err != nil || n < 1 || n > 1<<20 {
+			return nil, &configs.Error{Key: "sizes", Value: text, Allowed: "whole numbers from 1, such as 1,4,16"}
+		}
+		sizes = append(sizes, n)
+	}
+	return sizes, nil
+}
+
+// mostFree is the GPU with most free memory; p has one at least.
+func mostFree(p planned) gpu.GPU {
+	return slices.MaxFunc(p.host.GPUs, func(a, b gpu.GPU) int { return cmp.Compare(a.MemoryFree, b.MemoryFree) })
+}
+
+// measure starts an engine as a node would and profiles it.
+func measure(ctx context.Context, g *globals, p planned, sizes []int) (profiled, error) {
+	began := time.Now()
+	c, key := p.config, footprintKey(p)
+	modelDir, err := model.Resolve(p.model, g.home)
+	if err != nil {
+		return profiled{}, err
+	}
+	python, _, err := policy.FindPython(ctx, g.python, g.home, os.Getenv)
+	if err != nil {
+		return profiled{}, err
+	}
+	engineDir, err := policy.Extract(g.home)
+	if err != nil {
+		return profiled{}, homeError(g.home, err)
+	}
+	device, env := fit.DeviceCPU, os.Environ()
+	if key.GPU != cpuName {
+		if !python.CUDA {
+			return profiled{}, noCUDA(python, "the profile is for a GPU")
+		}
+		device, env = "cuda:0", append(env, "CUDA_VISIBLE_DEVICES="+mostFree(p).UUID)
+	}
+	threads := strconv.Itoa(p.host.Cores)
+	engine, err := policy.Start(ctx, policy.Options{
+		Python: python.Path, Dir: engineDir, Stderr: g.stderr, Env: append(env, "OMP_NUM_THREADS="+threads, "OPENBLAS_NUM_THREADS="+threads),
+	})
+	if err != nil {
+		return profiled{}, err
+	}
+	defer engine.Close()
+	var settings footprintSettings
+	if err := json.Unmarshal([]byte(key.Settings), &settings); err != nil {
+		return profiled{}, fmt.Errorf("read back the settings: %w", err)
+	}
+	fmt.Fprintf(g.stderr, "Loading %s on %s.\n", c.Model, key.GPU)
+	loaded, err := engine.Load(ctx, policy.LoadParams{
+		ModelDir: modelDir, Device: device, Precision: settings.Precision, Threads: p.host.Cores, GradientCheckpointing: c.GradientCheckpointing,
+		OptimizerOffload: c.OptimizerOffload, ParamOffload: c.ParamOffload, CUDAGraphs: settings.CUDAGraphs, Ranks: c.GPUsPerNode,
+		AdamBeta1: c.AdamBeta1, AdamBeta2: c.AdamBeta2, AdamEpsilon: c.AdamEpsilon, WeightDecay: c.WeightDecay,
+	})
+	if err != nil {
+		return profiled{}, outOfRoom(err)
+	}
+	progress := newStatusLine(g.stderr, 0)
+	defer progress.end()
+	result, err := profile.Run(ctx, engine, profile.Options{
+		PromptTokens: c.MaxPromptLength, CompletionTokens: c.MaxCompletionLength, Prompts: c.NumTrainSamples, Generations: c.NumGenerations,
+		Sequences: (c.NumTrainSamples + c.NumTransplantTrees) * c.NumGenerations, Vocabulary: loaded.VocabSize, Sizes: sizes,
+		Update: policy.UpdateParams{
+			Temperature: max(c.Temperature, 0.1), Epsilon: c.Epsilon, EpsilonHigh: c.EpsilonHigh, Beta: c.Beta, NumIterations: c.NumIterations,
+			LossType: c.LossType, MaxCompletionLength: c.MaxCompletionLength, MaxGradNorm: c.MaxGradNorm,
+		},
+		Progress: func(s profile.Step) { progress.say(profileStep(s, time.Since(began))) },
+	})
+	if err != nil {
+		return profiled{}, outOfRoom(err)
+	}
+	if device == fit.DeviceCPU {
+		result.Resident = max(1, result.Resident-engine.Hello.RSSBytes)
+	}
+	return profiled{
+		Model: c.Model, Settings: json.RawMessage(key.Settings), Torch: engine.Hello.Torch, GPU: key.GPU, Resident: result.Resident,
+		Generate: result.Generate, Update: result.Update, Points: result.Points, Seconds: time.Since(began).Seconds(),
+	}, nil
+}
+
+func profileStep(s profile.Step, elapsed time.Duration) string {
+	line := fmt.Sprintf("%d of %d: %s, %d at a time", s.Done+1, s.Total, s.Phase, s.Sequences)
+	if s.Share > 0.05 {
+		left := time.Duration(float64(elapsed) * (1 - s.Share) / s.Share).Round(time.Second)
+		line += fmt.Sprintf(", about %s left", left)
+	}
+	return line
+}
+
+// outOfRoom makes exit code 3 of a node that doesn't fit at all.
+func outOfRoom(err error) error {
+	var refused *policy.Error
+	if errors.As(err, &refused) && refused.Kind == policy.KindOutOfMemory {
+		return fmt.Errorf("%w: %w. Try: --gradient-checkpointing, a shorter --max-completion-length, or a smaller --model", fit.ErrDoesNotFit, err)
+	}
+	return err
+}
+
+func keepProfile(ctx context.Context, g *globals, p planned, result profiled) error {
+	db, err := store.Open(ctx, g.database(), store.Options{Warn: func(err error) { g.logger.Warn("database", "problem", err) }})
+	if err != nil {
+		return err
+	}
+	points, err := json.Marshal(result.Points)
+	if err != nil {
+		return errors.Join(fmt.Errorf("encode the points: %w", err), db.Close())
+	}
+	key := footprintKey(p)
+	key.Torch = result.Torch
+	return errors.Join(db.SaveFootprint(ctx, store.Footprint{
+		FootprintKey: key, Resident: result.Resident, GenerateBase: result.Generate.Base, GeneratePerSequence: result.Generate.PerSequence,
+		UpdateBase: result.Update.Base, UpdatePerSequence: result.Update.PerSequence, Profiled: event.Now(), Points: points,
+	}), db.Close())
+}
+
+func printProfile(g *globals, r profiled) error {
+	fmt.Fprintf(g.stdout, "%s on %s, torch %s: %s between phases\n\n", r.Model, r.GPU, r.Torch, gb(r.Resident))
+	table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "phase\tat a time\tmeasured\tline\tseconds\t")
+	for _, p := range r.Points {
+		line, took := r.Generate, gb(p.Bytes)
+		if p.Phase == profile.Update {
+			line = r.Update
+		}
+		if !p.Fits {
+			took = "does not fit"
+		}
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%.1f\t\n", p.Phase, p.Sequences, took, gb(line.At(p.Sequences)), p.Seconds)
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+	_, err := fmt.Fprintf(g.stdout, "\ngenerate: %s + %s a completion; update: %s + %s a sequence of the micro-batch\nKept: swarm plan and swarm up count with this from now on.\n",
+		gb(r.Generate.Base), gb(r.Generate.PerSequence), gb(r.Update.Base), gb(r.Update.PerSequence))
+	return err
+}

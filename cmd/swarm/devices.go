@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sapo-swarm/swarm/launcher"
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// A run's GPUs are looked at often enough to tell a node's failure from its GPU's, and recorded as often as nodes report their memory.
+const (
+	deviceInterval  = 2 * time.Second
+	deviceRecording = 10.0 // seconds
+)
+
+// deviceWatch looks at the GPUs of a run: what they hold and for whom, and whether they are still there.
+type deviceWatch struct {
+	interval time.Duration
+	recorded float64          // time of the last sample that was
+	on       map[string][]int // the GPUs of each node
+	emit     func(event.Event)
+	faults   chan launcher.Fault
+	logger   *slog.Logger
+
+	mu     sync.Mutex
+	claims map[string]gpu.Claim
+}
+
+func newDeviceWatch(plan fit.Plan, emit func(event.Event), logger *slog.Logger) *deviceWatch {
+	w := &deviceWatch{
+		interval: deviceInterval, on: map[string][]int{}, emit: emit, faults: make(chan launcher.Fault), logger: logger, claims: map[string]gpu.Claim{},
+	}
+	for _, at := range plan.Placement {
+		switch {
+		case len(at.GPUs) > 0:
+			w.on[at.Node] = at.GPUs
+		case at.GPU != nil:
+			w.on[at.Node] = []int{*at.GPU}
+		}
+	}
+	return w
+}
+
+// see keeps what the nodes say they hold.
+func (w *deviceWatch) see(e event.Event) {
+	if e.Node == "" {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	claim := w.claims[e.Node]
+	claim.Node = e.Node
+	switch {
+	case e.Loaded != nil:
+		claim.PID = e.Loaded.EnginePID
+	case e.Memory != nil:
+		claim.Held, claim.Peak = e.Memory.DeviceBytes, max(claim.Peak, e.Memory.DevicePeakBytes)
+	case e.Type == event.TypeExit:
+		delete(w.claims, e.Node)
+		return
+	default:
+		return
+	}
+	w.claims[e.Node] = claim
+}
+
+// serve samples until ctx ends. A host without a GPU that the driver tells of has nothing to watch.
+func (w *deviceWatch) serve(ctx context.Context) {
+	if len(w.on) == 0 {
+		return
+	}
+	sampler, err := gpu.OpenSampler(ctx)
+	if err != nil {
+		w.logger.Warn("the GPUs are not watched", "reason", err)
+		return
+	}
+	defer sampler.Close()
+	ticker := time.NewTicker(w.interval)
+	defer ticker.Stop()
+	var before gpu.Sample
+	for {
+		now, err := sampler.Sample(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			w.logger.Warn("the GPUs can't be read", "reason", err)
+		} else {
+			w.report(ctx, before, now)
+			before = now
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *deviceWatch) report(ctx context.Context, before, now gpu.Sample) {
+	if now.Time-w.recorded >= deviceRecording {
+		w.recorded = now.Time
+		w.record(now)
+	}
+	for _, x := range now.XIDs {
+		w.emit(event.Event{Type: event.TypeWarning, Time: event.Now(), Message: x.String()})
+	}
+	for _, f := range gpu.Faults(before, now) {
+		select {
+		case w.faults <- launcher.Fault{GPU: f.GPU, Message: f.Message, Fatal: true}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// record tells what the GPUs of the run hold, and how much of it belongs to nobody we know.
+func (w *deviceWatch) record(now gpu.Sample) {
+	for _, d := range now.Devices {
+		if claims := w.claimsOn(d.Index); claims != nil && d.Problem == "" {
+			share := gpu.Attribute(d.MemoryUsed, d.Processes, claims)
+			w.emit(event.Event{Type: event.TypeDevice, Time: now.Time, Device: d.Event(share.Unattributed)})
+		}
+	}
+}
+
+// claimsOn is what the nodes on a GPU say, nil where the run has none there.
+func (w *deviceWatch) claimsOn(index int) []gpu.Claim {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var claims []gpu.Claim
+	used := false
+	for node, gpus := range w.on {
+		for _, g := range gpus {
+			if g != index {
+				continue
+			}
+			used = true
+			if claim, ok := w.claims[node]; ok {
+				claims = append(claims, claim)
+			}
+		}
+	}
+	if used && claims == nil {
+		return []gpu.Claim{}
+	}
+	return claims
+}

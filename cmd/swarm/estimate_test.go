@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// largeGrid, set to 1, measures the whole grid, in about six minutes.
+const largeGrid = "SWARM_ESTIMATE_GRID"
+
+// near is how far from its estimate a node's memory may be. The phase alone, without what is resident, may be a quarter off, and 3 MB.
+const near = 0.20
+
+// sample is one point of the grid: an update of rows of prompt+completion tokens, or as many completions.
+type sample struct {
+	phase              string
+	rows, prompt, next int
+}
+
+// grid has micro-batches and lengths; where rows × length pass the 1024 positions of a forward pass, the engine splits them.
+func grid(model string) []sample {
+	small := []sample{
+		{fit.PhaseUpdate, 1, 192, 48}, {fit.PhaseUpdate, 4, 192, 48}, {fit.PhaseUpdate, 8, 64, 32}, {fit.PhaseUpdate, 16, 192, 48},
+		{fit.PhaseGenerate, 64, 192, 48}, {fit.PhaseGenerate, 32, 64, 32},
+	}
+	if model != "nano" {
+		small = []sample{{fit.PhaseUpdate, 1, 96, 32}, {fit.PhaseUpdate, 4, 192, 64}, {fit.PhaseGenerate, 32, 96, 16}}
+	}
+	if os.Getenv(largeGrid) == "" {
+		return small
+	}
+	var all []sample
+	for _, rows := range []int{1, 2, 4, 8, 16} {
+		for _, prompt := range []int{32, 64, 192} {
+			all = append(all, sample{fit.PhaseUpdate, rows, prompt, prompt / 4})
+		}
+	}
+	if model == "gpt2" {
+		all = append(all, sample{fit.PhaseUpdate, 1, 768, 256}, sample{fit.PhaseGenerate, 16, 768, 16})
+	}
+	return append(all, sample{fit.PhaseGenerate, 8, 192, 48}, sample{fit.PhaseGenerate, 32, 64, 32}, sample{fit.PhaseGenerate, 64, 128, 32})
+}
+
+// What the estimate says a node takes on a CPU and what its engine is measured to take lie within a fifth of each other, whatever the
+// micro-batch, the length and gradient checkpointing. Both are of the engine's process without the interpreter. What glibc's heap loses
+// is part of both; with a C library other than Debian 12's it may differ.
+func TestEstimateOnCPU(t *testing.T) {
+	large := os.Getenv(largeGrid) != ""
+	if testing.Short() && !large {
+		t.Skip("takes half a minute")
+	}
+	models := []configs.Model{
+		presetModel(t, "nano"),
+		// GPT-2 with fewer layers and words: as wide as it is, an update of it takes minutes.
+		shaped("gpt2-shaped", configs.Shape{Layers: 4, Heads: 12, Width: 768, Context: 1024, Vocabulary: 8192}),
+	}
+	if large {
+		models = append(models, presetModel(t, "gpt2"))
+	}
+	var table bytes.Buffer
+	w := tabwriter.NewWriter(&table, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "model\tcheckpointing\tphase\tsequences\tlength\tmeasured MB\testimated MB\tdifference\tphase measured\tphase estimated\t")
+	for _, m := range models {
+		for _, checkpointing := range []bool{false, true} {
+			e := startMeasured(t, m, checkpointing)
+			for _, s := range grid(m.Name) {
+				if s.phase == fit.PhaseGenerate && checkpointing {
+					continue // it is about the update
+				}
+				resident, peak := e.measure(t, s)
+				f := fit.Sum(fit.Estimate(m, fit.DeviceCPU, s.settings(checkpointing), fit.Sizes{Generate: s.rows, Update: s.rows}))
+				phase := f.Update
+				if s.phase == fit.PhaseGenerate {
+					phase = f.Generate
+				}
+				estimated := f.Resident - f.Context + phase
+				off := float64(estimated)/float64(peak) - 1
+				fmt.Fprintf(w, "%s\t%v\t%s\t%d\t%d+%d\t%.0f\t%.0f\t%+.0f %%\t%.0f\t%.0f\t\n", m.Name, checkpointing, s.phase, s.rows, s.prompt, s.next,
+					mb(peak), mb(estimated), 100*off, mb(peak-resident), mb(phase))
+				if math.Abs(off) > near || math.Abs(mb(phase)-mb(peak-resident)) > 3+0.25*mb(peak-resident) {
+					t.Errorf("%s, checkpointing %v, %+v: measured %.0f MB, estimated %.0f MB", m.Name, checkpointing, s, mb(peak), mb(estimated))
+				}
+			}
+			e.engine.Close()
+		}
+	}
+	require.NoError(t, w.Flush())
+	t.Logf("engine's process without the interpreter, at its peak:\n%s", table.String())
+}
+
+func mb(n int64) float64 { return float64(n) / 1e6 }
+
+func presetModel(t *testing.T, name string) configs.Model {
+	m, err := configs.LoadModel(name)
+	require.NoError(t, err)
+	return m
+}
+
+func shaped(name string, s configs.Shape) configs.Model {
+	w := int64(s.Width)
+	s.Parameters = int64(s.Vocabulary+s.Context)*w + int64(s.Layers)*(12*w*w+13*w) + 2*w
+	return configs.Model{Name: name, Shape: s}
+}
+
+func (s sample) settings(checkpointing bool) fit.Settings {
+	settings := fit.Settings{
+		GradientCheckpointing: checkpointing, Prompts: 8, Generations: 8, Sequences: 64,
+		PromptTokens: s.prompt, NewTokens: s.next,
+	}
+	if s.phase == fit.PhaseGenerate {
+		settings.Prompts, settings.Generations = max(1, s.rows/8), min(s.rows, 8)
+	}
+	return settings
+}
+
+// measuredEngine is an engine whose process is looked at from outside.
+type measuredEngine struct {
+	engine *policy.Engine
+	shape  configs.Shape
+}
+
+func startMeasured(t *testing.T, m configs.Model, checkpointing bool) measuredEngine {
+	t.Helper()
+	dir := t.TempDir()
+	engineDir, err := policy.Extract(dir)
+	require.NoError(t, err)
+	config, err := json.Marshal(map[string]any{
+		"model_type": "gpt2", "n_layer": m.Shape.Layers, "n_head": m.Shape.Heads, "n_embd": m.Shape.Width, "n_positions": m.Shape.Context,
+		"vocab_size": m.Shape.Vocabulary, "eos_token_id": m.Shape.Vocabulary - 1,
+	})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644))
+	engine, err := policy.Start(t.Context(), policy.Options{
+		Python: usablePython(t), Dir: engineDir, Stderr: os.Stderr, Env: append(os.Environ(), "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1"),
+	})
+	require.NoError(t, err)
+	t.Cleanup(engine.Close)
+	loaded, err := engine.Load(t.Context(), policy.LoadParams{
+		ModelDir: dir, RandomInit: true, Device: "cpu", Precision: "fp32", Threads: 1, GradientCheckpointing: checkpointing,
+		AdamBeta1: 0.9, AdamBeta2: 0.999, AdamEpsilon: 1e-8,
+	})
+	require.NoError(t, err)
+	require.Equal(t, m.Shape.Parameters, loaded.Parameters)
+	e := measuredEngine{engine, m.Shape}
+	e.run(t, sample{fit.PhaseUpdate, 1, 8, 8}) // makes Adam's moments
+	return e
+}
+
+// measure runs a sample and returns what the process holds before it and at its peak, without the interpreter.
+func (e measuredEngine) measure(t *testing.T, s sample) (resident, peak int64) {
+	t.Helper()
+	_, err := e.engine.Trim(t.Context())
+	require.NoError(t, err)
+	proc := filepath.Join("/proc", strconv.Itoa(e.engine.PID()))
+	// Makes the peak the present size (proc(5)).
+	if err := os.WriteFile(filepath.Join(proc, "clear_refs"), []byte("5"), 0o644); err != nil {
+		t.Skipf("a process's peak memory can't be reset here: %v", err)
+	}
+	resident = e.status(t, proc, "VmRSS:")
+	e.run(t, s)
+	return resident, e.status(t, proc, "VmHWM:")
+}
+
+// status is a size of /proc/PID/status in bytes, without the interpreter.
+func (e measuredEngine) status(t *testing.T, proc, name string) int64 {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(proc, "status"))
+	require.NoError(t, err)
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, name); ok {
+			n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			require.NoError(t, err)
+			return n*1024 - e.engine.Hello.RSSBytes
+		}
+	}
+	t.Fatalf("%s has no %s", proc, name)
+	return 0
+}
+
+func (e measuredEngine) run(t *testing.T, s sample) {
+	t.Helper()
+	if s.phase == fit.PhaseGenerate {
+		settings := s.settings(false)
+		_, err := e.engine.Generate(t.Context(), policy.GenerateParams{
+			Prompts: e.tokens(settings.Prompts, s.prompt), NumGenerations: settings.Generations, MaxNewTokens: s.next,
+			Temperature: 1, TopP: 1, EOSTokenID: -1, Seed: 1,
+		})
+		require.NoError(t, err)
+		return
+	}
+	p := policy.UpdateParams{
+		Prompts: e.tokens(1, s.prompt), LearningRate: 1e-6, Temperature: 1, Epsilon: 0.2, EpsilonHigh: 0.28, NumIterations: 1,
+		LossType: "bnpo", MaxGradNorm: 1, MicroBatch: s.rows,
+	}
+	for i, completion := range e.tokens(s.rows, s.next) {
+		p.Sequences = append(p.Sequences, policy.Sequence{Completion: completion, Advantage: float64(i%2)*2 - 1})
+	}
+	_, err := e.engine.Update(t.Context(), p)
+	require.NoError(t, err)
+}
+
+// tokens are rows of so many ids.
+func (e measuredEngine) tokens(rows, length int) [][]int {
+	all := make([][]int, rows)
+	for i := range all {
+		for j := range length {
+			all[i] = append(all[i], (7*i+j)%(e.shape.Vocabulary-1))
+		}
+	}
+	return all
+}

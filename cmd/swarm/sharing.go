@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sapo-swarm/swarm/launcher"
+	"github.com/sapo-swarm/swarm/launcher/mps"
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// openMPS starts NVIDIA MPS for the GPUs of a run's plan and proves that it governs them.
+func openMPS(ctx context.Context, c *coordinator) (*mps.Host, error) {
+	plan := c.p.plan
+	o := mps.Options{
+		Need: mps.Need{GPUsPerNode: plan.Ranks()}, Dir: c.dir, Python: c.python.Path, Logger: c.g.logger,
+	}
+	for _, room := range plan.Rooms {
+		for _, g := range c.p.host.GPUs {
+			if room.GPU != nil && g.Index == *room.GPU {
+				o.GPUs = append(o.GPUs, mps.GPU{
+					Index: g.Index, UUID: g.UUID, Name: g.Name, ComputeMajor: g.Capability, ComputeMode: mps.ComputeMode(g.Mode),
+					MIG: g.MIG || g.InstanceOf != nil, Clients: room.Nodes,
+				})
+			}
+		}
+	}
+	for _, at := range plan.Placement {
+		o.Place = append(o.Place, slices.IndexFunc(o.GPUs, func(g mps.GPU) bool { return at.GPU != nil && g.Index == *at.GPU }))
+	}
+	return mps.Open(ctx, o)
+}
+
+// mpsSharer gives clients their CUDA context on top of what a node budgets, which is its allocator's.
+type mpsSharer struct {
+	*mps.Host
+	context int64
+}
+
+// ClientEnv implements launcher.Sharer.
+func (s mpsSharer) ClientEnv(index int, budget int64) []string {
+	if budget > 0 {
+		budget += s.context
+	}
+	return s.Host.ClientEnv(index, budget)
+}
+
+// verify warns of a node whose engine turns out to be no client of MPS: CUDA falls back without a word.
+func (s mpsSharer) verify(ctx context.Context, e event.Event, index int, warn func(event.Event)) {
+	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
+	defer cancel()
+	if err := s.Verify(ctx, index, e.Loaded.EnginePID); err != nil && ctx.Err() == nil {
+		text, _ := splitRemedy(err.Error())
+		warn(event.Event{Type: event.TypeWarning, Node: e.Node, Time: event.Now(), Message: text})
+	}
+}
+
+const verifyLimit = 10 * time.Second
+
+// forwardFaults hands on what MPS announces until it is closed, or ctx ends.
+func forwardFaults(ctx context.Context, from <-chan launcher.Fault, to chan<- launcher.Fault) {
+	for {
+		select {
+		case f, open := <-from:
+			if !open {
+				return
+			}
+			select {
+			case to <- f:
+			case <-ctx.Done():
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}

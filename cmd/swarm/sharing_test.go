@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// trainOnGPUs trains the tiny model under a plan for GPUs that only NVML sees, its engines on the CPU.
+func trainOnGPUs(t *testing.T, home, gpus string, more ...string) (stats.Summary, fit.Plan, *store.Reader) {
+	t.Helper()
+	args := append([]string{"up", "-o", "json", "--rounds", "3"}, tinyRun(append([]string{"--device", "cuda"}, more...)...)...)
+	cmd := command(t, home, args...)
+	cmd.Env = append(cmd.Env, "SWARM_NVML_LIBRARY="+fakeNVML(t), "FAKE_NVML="+gpus, enginesOnCPU+"=1")
+	o := finish(t, cmd)
+	require.Equal(t, 0, o.code, o.stderr)
+	var summary stats.Summary
+	require.NoError(t, json.Unmarshal([]byte(lastLine(o.stdout)), &summary))
+	reader, err := store.OpenReader(t.Context(), filepath.Join(home, "swarm.db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { reader.Close() })
+	snapshot, err := reader.Snapshot(t.Context(), "")
+	require.NoError(t, err)
+	var plan fit.Plan
+	require.NoError(t, json.Unmarshal(snapshot.Run.Plan, &plan))
+	return summary, plan, reader
+}
+
+// However nodes share a GPU, the rewards are those of the same nodes on the CPU.
+func TestSharingAGPUChangesNoReward(t *testing.T) {
+	t.Parallel()
+	onCPU := finish(t, command(t, t.TempDir(), append([]string{"up", "-o", "json", "--rounds", "3"}, tinyRun()...)...))
+	require.Equal(t, 0, onCPU.code, onCPU.stderr)
+	var want stats.Summary
+	require.NoError(t, json.Unmarshal([]byte(lastLine(onCPU.stdout)), &want))
+	require.Positive(t, want.CumulativeReward)
+
+	for _, tt := range []struct {
+		name, gpus string
+		args       []string
+		check      func(*testing.T, fit.Plan)
+	}{
+		{"static", t4, nil, func(t *testing.T, p fit.Plan) { require.Equal(t, fit.ShareStatic, p.Share) }},
+		{"lease", t4, []string{"--share", "lease"}, func(t *testing.T, p fit.Plan) { require.Equal(t, fit.ShareLease, p.Share) }},
+		{"lease with offload", t4, []string{"--share", "lease", "--optimizer-offload", "--param-offload"}, func(*testing.T, fit.Plan) {}},
+		{"two cards", t4 + ";" + t4, nil, func(t *testing.T, p fit.Plan) {
+			require.NotEqual(t, *p.Placement[0].GPU, *p.Placement[1].GPU)
+			require.NotEqual(t, p.Environment(0), p.Environment(1))
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, plan, reader := trainOnGPUs(t, t.TempDir(), tt.gpus, tt.args...)
+			require.Equal(t, fit.DeviceCUDA, plan.Device)
+			tt.check(t, plan)
+			require.Equal(t, want.CumulativeReward, got.CumulativeReward)
+			samples, err := reader.Devices(t.Context(), got.Run, 0)
+			require.NoError(t, err)
+			require.NotEmpty(t, samples, "the cards are recorded")
+			require.Positive(t, samples[0].MemoryTotalBytes)
+			snapshot, err := reader.Snapshot(t.Context(), "")
+			require.NoError(t, err)
+			for _, n := range snapshot.Nodes {
+				require.Equal(t, plan.PerNode.Budget-plan.PerNode.Context, n.BudgetBytes, "%s", n.Node)
+				require.Positive(t, n.ResidentBytes)
+				require.Positive(t, n.UpdateBytes)
+			}
+		})
+	}
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
+}

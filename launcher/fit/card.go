@@ -1,0 +1,157 @@
+package fit
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// mpsClients is the most processes that one MPS server takes (NVIDIA's MPS documentation, since Volta; CUDA 13 raises it to 60).
+const mpsClients = 48
+
+// reserve is what is left alone of a GPU: what the driver and torch's libraries take beside contexts, and what is lost between the
+// allocations of several processes. An assumption until it is measured.
+func reserve(total int64) int64 { return max(200_000_000, total/50) }
+
+// usable returns the GPUs that nodes may use, the one with most free memory first, and why there is none.
+func (r *Request) usable() (gpus []GPU, reason string) {
+	var most *GPU
+	for _, g := range r.GPUs {
+		if g.MIG {
+			continue
+		}
+		g.MemoryFree = max(0, min(g.MemoryFree, g.MemoryTotal))
+		if r.GPULimit > 0 {
+			g.MemoryFree = max(0, min(g.MemoryFree, r.GPULimit))
+			g.MemoryTotal = min(g.MemoryTotal, r.GPULimit)
+		}
+		if g.MemoryFree >= r.MinGPUMemory {
+			gpus = append(gpus, g)
+		}
+		if most == nil || g.MemoryFree > most.MemoryFree {
+			most = &g
+		}
+	}
+	slices.SortFunc(gpus, func(a, b GPU) int {
+		return cmp.Or(cmp.Compare(b.MemoryFree, a.MemoryFree), cmp.Compare(a.Index, b.Index))
+	})
+	switch {
+	case len(gpus) > 0:
+		return gpus, ""
+	case most != nil && r.MinGPUMemory > 0:
+		return nil, fmt.Sprintf("none has %s free (--min-gpu-memory); %s has %s. Try: --wait-for-gpu 60m, or a smaller --min-gpu-memory",
+			bytes(r.MinGPUMemory), most.Name, bytes(most.MemoryFree))
+	case r.NoGPU != "":
+		return nil, r.NoGPU
+	}
+	return nil, "none found"
+}
+
+// card is a GPU, or as many as a node has, while nodes are placed on it. With several, each holds every node's replica, so that the one
+// with least free memory counts.
+type card struct {
+	GPU
+	gpus     []int
+	capacity int64 // for nodes
+	holds    int   // nodes by memory alone
+	advice   int   // nodes by the rule, at most holds
+	rule     string
+	nodes    int // placed
+}
+
+// cards makes groups of per GPUs, those with most free memory together; what is left over stays unused.
+func cards(gpus []GPU, per int) []card {
+	var all []card
+	for group := range slices.Chunk(gpus, per) {
+		if len(group) < per {
+			break
+		}
+		c := card{GPU: group[per-1]} // least free
+		for _, g := range group {
+			c.gpus = append(c.gpus, g.Index)
+		}
+		c.Index = c.gpus[0]
+		if per > 1 {
+			c.Name = fmt.Sprintf("%d GPUs", per)
+		}
+		c.capacity = max(0, c.MemoryFree-reserve(c.MemoryTotal))
+		all = append(all, c)
+	}
+	return all
+}
+
+// fill finds how many nodes a card holds and how many the rule advises.
+func (c *card) fill(r *Request, n need) {
+	least := n.at(n.least())
+	each := least.Resident + least.Transient
+	switch {
+	case c.capacity < each:
+		c.holds = 0
+	case r.Share == ShareStatic || r.Share == ShareMPS:
+		c.holds = int(c.capacity / each)
+	default:
+		c.holds = int((c.capacity - least.Transient) / max(1, least.Resident))
+	}
+	if r.Share == ShareMPS {
+		c.holds = min(c.holds, mpsClients)
+	}
+	c.advice, c.rule = c.holds, "estimate"
+	if r.Measured != nil {
+		c.rule = "measured footprint"
+		return
+	}
+	if row, below := guideRow(r.Table, r.Model.Name, c.MemoryFree); row != nil {
+		c.advice, c.rule = min(c.holds, row.Nodes[r.Model.Name]), guideRule(row, below, c.GPU)
+	} else if memory := r.Model.GuideMemory.Total(); memory > 0 {
+		c.advice, c.rule = min(c.holds, int(c.MemoryFree/memory)), "guide memory"
+		if c.advice == 0 && c.holds > 0 {
+			c.advice, c.rule = 1, "estimate: below the guide's "+bytes(memory)+" a node"
+		}
+	}
+}
+
+func (c *card) room(byAdvice bool) int {
+	if byAdvice {
+		return c.advice
+	}
+	return c.holds
+}
+
+func (c *card) left(each int64) int64 { return c.capacity - int64(c.nodes)*each }
+
+// place gives each node the card which then has most memory left and room by its rule; ties go to the lower index. Cards' nodes are
+// counted; several GPUs of a node are named only where it has several.
+func place(all []card, n int, each int64, byAdvice bool) []Placement {
+	placement := make([]Placement, n)
+	for i := range placement {
+		var best *card
+		for j := range all {
+			c := &all[j]
+			if c.nodes >= c.room(byAdvice) {
+				continue
+			}
+			if best == nil || c.left(each) > best.left(each) || c.left(each) == best.left(each) && c.Index < best.Index {
+				best = c
+			}
+		}
+		best.nodes++
+		index := best.Index
+		placement[i] = Placement{Node: NodeName(i), GPU: &index}
+		if len(best.gpus) > 1 {
+			placement[i].GPUs = best.gpus
+		}
+	}
+	return placement
+}
+
+// used names the cards that have nodes.
+func used(all []card) string {
+	var names []string
+	for _, c := range all {
+		if c.nodes > 0 && !slices.Contains(names, c.Name) {
+			names = append(names, c.Name)
+		}
+	}
+	return strings.Join(names, " and ")
+}

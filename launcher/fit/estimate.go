@@ -1,0 +1,147 @@
+package fit
+
+import (
+	"github.com/sapo-swarm/swarm/configs"
+)
+
+// Phases of a Component.
+const (
+	PhaseResident = "resident"
+	PhaseGenerate = "generate"
+	PhaseUpdate   = "update"
+)
+
+// Sizes are how many sequences a node has at work at a time.
+type Sizes struct {
+	Generate int // completions that are decoded together
+	Update   int // rows of one forward and backward pass
+}
+
+// Estimate is a node's memory by formula, on cpu or cuda, with so many sequences at work: every item that is there when a phase is at its
+// peak. Sequences count as long as settings allow, so that real ones, mostly shorter, take less. The formulas follow the engine's code
+// (node/policy/engine); what a transformer keeps for its backward pass is counted as Korthikanti et al. do (arXiv:2205.05198, section
+// 4), tensor by tensor. Figures for a CPU were compared with measured ones (cmd/swarm/estimate_test.go); those for a GPU were not yet.
+func Estimate(m configs.Model, device string, s Settings, at Sizes) []Component {
+	s.check(m.Shape.Context)
+	e := newEstimate(m.Shape, s, device == DeviceCUDA)
+	at.Generate = max(1, at.Generate)
+	at.Update = max(1, at.Update)
+	parts := e.resident()
+	parts = append(parts, e.generate(int64(at.Generate))...)
+	return append(parts, e.update(int64(at.Update))...)
+}
+
+// Sum adds components up; the budget stays open.
+func Sum(parts []Component) Footprint {
+	var f Footprint
+	for _, c := range parts {
+		switch c.Phase {
+		case PhaseGenerate:
+			f.Generate += c.Bytes
+		case PhaseUpdate:
+			f.Update += c.Bytes
+		default:
+			f.Resident += c.Bytes
+			if c.Name == nameContext {
+				f.Context += c.Bytes
+			}
+		}
+	}
+	f.Transient = max(f.Generate, f.Update)
+	return f
+}
+
+// estimate holds the sizes that the formulas are made of, as the engine's comments name them.
+type estimate struct {
+	layers, d, f, q, kv, heads, vocabulary int64 // q, kv: width of all queries, of all keys
+	parameters                             int64
+	gated                                  bool // Qwen2: three matrices in the feed-forward layer, norms in pieces, rotary positions
+	cuda                                   bool
+	s                                      Settings
+}
+
+func newEstimate(m configs.Shape, s Settings, cuda bool) estimate {
+	e := estimate{
+		layers: int64(m.Layers), d: int64(m.Width), f: int64(m.InnerWidth()), heads: int64(m.Heads), vocabulary: int64(m.Vocabulary),
+		parameters: m.Parameters, gated: m.Family() == configs.Qwen2, cuda: cuda, s: s,
+	}
+	e.q, e.kv = int64(m.Heads*m.HeadWidth()), int64(m.KeyValueHeads()*m.HeadWidth())
+	if !cuda {
+		e.s.Precision = "fp32" // the engine's only one there
+	}
+	return e
+}
+
+const (
+	nameContext = "context"
+
+	// A process's CUDA context with torch's kernels and cuBLAS: guide 4's "working memory" of GPT-2. Not yet measured here.
+	cudaContext = 500_000_000
+	cudaBLAS    = 70_000_000 // cuBLAS's and cuBLASLt's workspaces on an H100, 32 MiB each
+
+	interpreter = 250_000_000 // Python with torch on a CPU: 239 MB with torch 1.13
+	nodeProcess = 50_000_000  // the Go process beside it
+	cpuBLAS     = 20_000_000  // OpenBLAS's work buffers, as touched by matrices of a small model; GPT-2's touch 65 MB
+)
+
+// resident is what a node holds between its phases.
+func (e *estimate) resident() []Component {
+	var parts []Component
+	add := func(name string, bytes int64, note string) {
+		parts = append(parts, Component{Name: name, Phase: PhaseResident, Bytes: bytes, Note: note})
+	}
+	if e.cuda {
+		add(nameContext, cudaContext+cudaBLAS, "CUDA context, torch's kernels, cuBLAS workspaces")
+	} else {
+		add(nameContext, interpreter+nodeProcess, "Python with torch, and the Go process")
+		add("BLAS", cpuBLAS, "OpenBLAS's work buffers")
+	}
+	p := e.parameters
+	if e.cuda && e.s.ParamOffload {
+		add("weights", 0, "on the host between phases")
+	} else {
+		add("weights", 4*p, "4 B x parameters")
+	}
+	switch {
+	case e.cuda && (e.s.OptimizerOffload || e.s.ParamOffload):
+		add("Adam's moments", 0, "on the host")
+	default:
+		add("Adam's moments", 8*p, "2 x 4 B x parameters")
+	}
+	if e.s.Beta > 0 && !(e.cuda && e.s.ParamOffload) {
+		add("reference weights", 4*p, "4 B x parameters, for beta above 0")
+	}
+	return parts
+}
+
+// unparked is what comes back from the host when a phase begins.
+func (e *estimate) unparked(phase string) (parts []Component) {
+	if !e.cuda || !e.s.ParamOffload {
+		return nil
+	}
+	add := func(name string, bytes int64) {
+		parts = append(parts, Component{Name: name, Phase: phase, Bytes: bytes, Note: "back from the host"})
+	}
+	add("weights", 4*e.parameters)
+	if phase == PhaseUpdate && !e.s.OptimizerOffload {
+		add("Adam's moments", 8*e.parameters)
+	}
+	if phase == PhaseUpdate && e.s.Beta > 0 {
+		add("reference weights", 4*e.parameters)
+	}
+	return parts
+}
+
+// slack is what an allocator holds beyond what is in use, in percent of a phase: blocks rounded up and cut up. Of torch's on CUDA it is
+// an assumption until it is measured.
+const slack = 10
+
+func percent(bytes, share int64) int64 { return bytes / 100 * share }
+
+func total(parts []Component) int64 {
+	var sum int64
+	for _, c := range parts {
+		sum += c.Bytes
+	}
+	return sum
+}

@@ -1,0 +1,151 @@
+package fit
+
+import "fmt"
+
+// Where a plan's bytes come from.
+const (
+	SourceMeasured = "measured"
+	SourceEstimate = "estimate"
+)
+
+// need is what one node takes on a device, measured or by the estimate, and what it may have at work at a time.
+type need struct {
+	request *Request
+	device  string
+	ranks   int // GPUs that share its sequences
+}
+
+func (r *Request) need(device string) need {
+	ranks := 1
+	if device == DeviceCUDA {
+		ranks = r.GPUsPerNode
+	}
+	return need{request: r, device: device, ranks: ranks}
+}
+
+// wanted are the sizes that settings ask for: all completions of a round together, and micro-batches no larger than micro_batch and
+// small enough for gradient_accumulation_steps of them.
+func (n need) wanted() Sizes {
+	s := n.request.Settings
+	rows := divide(s.Sequences, n.ranks)
+	update := divide(rows, s.GradientAccumulationSteps)
+	if s.MicroBatch > 0 {
+		update = min(update, s.MicroBatch)
+	}
+	return Sizes{Generate: divide(s.Prompts*s.Generations, n.ranks), Update: update}
+}
+
+// least are the smallest sizes allowed.
+func (n need) least() Sizes {
+	if n.request.Settings.AutoBatchSize {
+		return Sizes{Generate: 1, Update: 1}
+	}
+	return n.wanted()
+}
+
+// at is the footprint with so many sequences at work.
+func (n need) at(sizes Sizes) Footprint { return Sum(n.parts(sizes)) }
+
+// parts are the components of at.
+func (n need) parts(sizes Sizes) []Component {
+	m := n.request.Measured
+	if m == nil {
+		return Estimate(n.request.Model, n.device, n.request.Settings, sizes)
+	}
+	e := newEstimate(n.request.Model.Shape, n.request.Settings, n.device == DeviceCUDA)
+	parts := e.resident()[:1] // the context
+	sizes.Update = min(sizes.Update, int(e.most(e.length())))
+	note := "measured: " + m.from()
+	parts = append(parts, Component{Name: "between phases", Phase: PhaseResident, Bytes: m.Resident, Note: note})
+	for _, p := range []struct {
+		phase            string
+		base, slope, num int64
+		what             string
+	}{
+		{PhaseGenerate, m.GenerateBase, m.GeneratePerSequence, int64(sizes.Generate), "completions"},
+		{PhaseUpdate, m.UpdateBase, m.UpdatePerSequence, int64(sizes.Update), "sequences"},
+	} {
+		whole := max(0, p.base+p.slope*p.num)
+		parts = append(parts, Component{
+			Name: "phase", Phase: p.phase, Bytes: whole, Note: fmt.Sprintf("%s, %d %s at a time", note, p.num, p.what),
+		})
+		if n.device == DeviceCUDA {
+			parts = append(parts, Component{Name: "allocator", Phase: p.phase, Bytes: percent(whole, slack), Note: "fragmentation, 10 %"})
+		}
+	}
+	return parts
+}
+
+// from says what was measured, where.
+func (m *Measured) from() string {
+	by := "a run"
+	if m.Origin == "profile" {
+		by = "swarm profile"
+	}
+	if m.Torch != "" {
+		by += ", torch " + m.Torch
+	}
+	if m.GPU != "" {
+		by += ", " + m.GPU
+	}
+	return by
+}
+
+// source names where the bytes come from, for Plan.Source.
+func (n need) source() string {
+	if n.request.Measured != nil {
+		return SourceMeasured
+	}
+	return SourceEstimate
+}
+
+// pick returns the largest sizes, halved from the wanted ones, whose phases each take at most limit; false when not even the
+// least do.
+func (n need) pick(limit int64) (Sizes, bool) {
+	sizes, least := n.wanted(), n.least()
+	for n.at(sizes).Generate > limit {
+		if sizes.Generate <= least.Generate {
+			return least, false
+		}
+		sizes.Generate = divide(sizes.Generate, 2)
+	}
+	for n.at(sizes).Update > limit {
+		if sizes.Update <= least.Update {
+			return least, false
+		}
+		sizes.Update = divide(sizes.Update, 2)
+	}
+	return sizes, true
+}
+
+// meagre tells whether sizes are far below the wanted ones: single sequences, or parts of one prompt's completions.
+func (n need) meagre(sizes Sizes) bool {
+	wanted := n.wanted()
+	return sizes.Update < min(2, wanted.Update) || sizes.Generate < min(n.request.Settings.Generations, wanted.Generate)
+}
+
+// host is what one node of a GPU plan takes of host memory.
+func (n need) host() int64 {
+	s, p := n.request.Settings, n.request.Model.Shape.Parameters
+	bytes := nodeProcess + int64(n.ranks)*cudaHost
+	if s.OptimizerOffload {
+		bytes += int64(n.ranks) * 8 * p
+	}
+	if s.ParamOffload {
+		bytes += int64(n.ranks) * 4 * p
+		if !s.OptimizerOffload {
+			bytes += int64(n.ranks) * 8 * p
+		}
+	}
+	if s.NumIterations > 1 {
+		bytes += int64(n.ranks) * 12 * p
+	}
+	return bytes
+}
+
+// cudaHost is what Python with torch and a CUDA context takes of the host: between 1.5 and 3 GB, of which libraries' pages are shared by
+// all nodes. An assumption until it is measured.
+const cudaHost = 1_500_000_000
+
+// divide rounds up.
+func divide(n, by int) int { return (n + by - 1) / by }

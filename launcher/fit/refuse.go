@@ -1,0 +1,97 @@
+package fit
+
+import (
+	"fmt"
+	"strings"
+)
+
+// rung is one step towards a smaller node; each keeps those before it.
+type rung struct {
+	name  string // as the user knows it
+	flag  string
+	apply func(*Request)
+}
+
+// rungs are the ladder of DESIGN section 7, as far as settings go.
+func rungs() []rung {
+	return []rung{
+		{"micro_batch 1", "--micro-batch 1", func(r *Request) { r.Settings.MicroBatch, r.Settings.AutoBatchSize = 1, true }},
+		{"gradient_checkpointing", "--gradient-checkpointing", func(r *Request) { r.Settings.GradientCheckpointing = true }},
+		{"optimizer_offload", "--optimizer-offload", func(r *Request) { r.Settings.OptimizerOffload = true }},
+		{"param_offload", "--param-offload", func(r *Request) { r.Settings.ParamOffload = true }},
+	}
+}
+
+// tooSmall is the error where not even one node fits: what it takes, and what it would take on each rung of the ladder.
+func (r *Request) tooSmall(n need, largest card, gpus []GPU) error {
+	now := n.at(n.least())
+	text := fmt.Sprintf("a %s node takes at least %s and %s, %s of it kept in reserve",
+		r.Model.Name, bytes(now.Resident+now.Transient), describe(gpus), bytes(reserve(largest.MemoryTotal)))
+	smaller := *r
+	smaller.Measured = nil // it is of these settings
+	var steps, flags, remedy []string
+	for _, step := range rungs() {
+		before := smaller.Settings
+		step.apply(&smaller)
+		if smaller.Settings == before || before.AutoBatchSize && step.name == "micro_batch 1" {
+			continue
+		}
+		flags = append(flags, step.flag)
+		need := smaller.need(DeviceCUDA)
+		f := need.at(need.least())
+		steps = append(steps, fmt.Sprintf("with %s %s", step.name, bytes(f.Resident+f.Transient)))
+		if remedy == nil && f.Resident+f.Transient <= largest.capacity {
+			remedy = []string{strings.Join(flags, " ")}
+		}
+	}
+	if len(steps) > 0 {
+		text += "; " + list(steps, "and")
+	}
+	remedy = append(remedy, "a smaller --model")
+	if r.GPUMemory == 0 {
+		remedy = append(remedy, "--device cpu")
+	}
+	return fmt.Errorf("%w: %s. Try: %s", ErrDoesNotFit, text, "a larger GPU, "+strings.Join(remedy[:len(remedy)-1], ", ")+orLast(remedy))
+}
+
+func orLast(remedy []string) string {
+	if len(remedy) == 1 {
+		return "or " + remedy[0]
+	}
+	return ", or " + remedy[len(remedy)-1]
+}
+
+// tooMany is the error where fewer nodes fit than were asked for.
+func (r *Request) tooMany(n need, asked, holds int, host hostRoom, gpus []GPU) error {
+	most := min(holds, host.nodes)
+	text := fmt.Sprintf("%s, enough for %d", describe(gpus), most)
+	if host.nodes < holds {
+		text = fmt.Sprintf("%s holds %d", host.what, most)
+	}
+	f := n.at(n.least())
+	resident, transient := int64(asked)*f.Resident, f.Transient
+	if r.Share == ShareStatic || r.Share == ShareMPS {
+		transient *= int64(asked)
+	}
+	remedy := []string{"--nodes auto", fmt.Sprintf("--nodes %d", most)}
+	if r.Share == ShareStatic && r.holdsWith(asked, func(r *Request) { r.Share = ShareLease }) {
+		remedy = append(remedy, "--share lease")
+	}
+	if !r.Settings.OptimizerOffload && r.holdsWith(asked, func(r *Request) { r.Settings.OptimizerOffload = true }) {
+		remedy = append(remedy, "--optimizer-offload")
+	} else if !r.Settings.ParamOffload && r.holdsWith(asked, func(r *Request) { r.Settings.ParamOffload = true }) {
+		remedy = append(remedy, "--param-offload")
+	}
+	return fmt.Errorf("%w: %s of %s have %s resident and take %s more while they compute, but %s. Try: %s",
+		ErrDoesNotFit, count(asked, "node"), r.Model.Name, bytes(resident), bytes(transient), text,
+		strings.Join(remedy[:len(remedy)-1], ", ")+orLast(remedy))
+}
+
+// holdsWith tells whether so many nodes fit with a change.
+func (r *Request) holdsWith(nodes int, change func(*Request)) bool {
+	p, err := r.with(func(r *Request) {
+		r.Nodes = fmt.Sprint(nodes)
+		change(r)
+	})
+	return err == nil && p.Nodes == nodes
+}

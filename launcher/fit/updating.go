@@ -1,0 +1,147 @@
+package fit
+
+import "fmt"
+
+// What node/policy/engine takes at a time: positions of a forward pass (batch.py), logits and the part of them worked on (head.py),
+// elements of moments that are staged, twice (adam.py).
+const (
+	cpuPositions, cudaPositions = 1024, 8192
+
+	cpuChunk, cpuBlock   = 1 << 24, 1 << 18
+	cudaChunk, cudaBlock = 1 << 26, 1 << 24
+	cudaStage            = 1 << 23
+)
+
+// update is what a forward and backward pass of b rows takes, and the step after it. Letters: N positions of the pass, T of a row, M
+// completion tokens, d width. At the peak all layers' activations are there, or with gradient checkpointing their inputs
+// and one layer's activations; and on top the logits of a chunk, before the backward pass, or the gradients of one layer within it.
+func (e *estimate) update(b int64) []Component {
+	t := e.length()
+	b = min(b, e.most(t))
+	n, m := b*t, b*int64(e.s.NewTokens)
+	kept := e.kept(t)
+	parts := e.unparked(PhaseUpdate)
+	add := func(name string, bytes int64, note string) {
+		parts = append(parts, Component{Name: name, Phase: PhaseUpdate, Bytes: bytes, Note: note})
+	}
+	add("gradients", 4*e.parameters, "4 B x parameters")
+	if e.s.NumIterations > 1 && !e.cuda {
+		add("copy of weights and moments", 12*e.parameters, "for num_iterations above 1")
+	}
+	if e.s.half() && !e.s.GradientCheckpointing {
+		add("weights in 16 bits", 2*e.parameters, "kept for the backward pass")
+	}
+	flat := len(parts) // those before are single blocks, of which an allocator loses nothing
+	logits, backward := e.logits(m), e.backward(n, t)
+	if e.s.GradientCheckpointing {
+		add("inputs of the layers", 4*n*e.d*e.layers, fmt.Sprintf("%d rows of %d tokens x 4 B x %d x %d layers", b, t, e.d, e.layers))
+		if one := n*kept + backward; one > logits {
+			add("activations of one layer", n*kept, "computed again for its backward pass")
+			add("backward pass", backward, "gradients of one layer")
+		} else {
+			add("logits", logits, e.logitsNote(m))
+		}
+	} else {
+		add("activations", n*kept*e.layers, fmt.Sprintf("%d rows of %d tokens x %d B x %d layers", b, t, kept, e.layers))
+		if backward > logits {
+			add("backward pass", backward, "gradients of one layer")
+		} else {
+			add("logits", logits, e.logitsNote(m))
+		}
+	}
+	add("hidden states of completions", 4*4*m*e.d, "4 x 4 B x completion tokens x width")
+	parts = append(parts, e.updateSlack(parts[flat:], n))
+	if staged := e.stage() - total(parts[flat:]); staged > 0 {
+		add("Adam's step", staged, "pieces of the offloaded moments, more than the passes took")
+	}
+	return parts
+}
+
+// length is how many positions a row has: the last token predicts nothing.
+func (e *estimate) length() int64 { return int64(e.s.PromptTokens + e.s.NewTokens - 1) }
+
+// most is how many rows of t positions one forward pass takes at most.
+func (e *estimate) most(t int64) int64 {
+	if e.cuda {
+		return max(1, cudaPositions/t)
+	}
+	return max(1, cpuPositions/t)
+}
+
+// kept is what a layer keeps for its backward pass, in bytes a position, when rows have t positions. GPT-2: two inputs of norms, two
+// norms, and the attention's result before its projection (d each), queries, keys and values (3q), the feed-forward layer before and
+// after GELU (2f), and the softmax of scores where there are any. Qwen2's norms also keep what they scaled, its keys and values are
+// repeated for each query head, and its feed-forward layer has a gate. Under autocast matrices' operands are 16 bits, and the
+// residual stream and the norms 32.
+func (e *estimate) kept(t int64) int64 {
+	wide, narrow := 2*e.d, 2*e.d+4*e.q+2*e.f+e.scores(t)
+	if e.gated {
+		wide += 2 * e.d
+		narrow += e.q + e.kv + 2*e.f
+	}
+	if e.s.half() {
+		return 4*wide + 2*narrow
+	}
+	return 4 * (wide + narrow)
+}
+
+// backward is what the backward pass of one layer adds to what is kept: in the feed-forward layer, whose own tensors are still there,
+// or in the attention, after they have gone; and the gradient of the largest weight before it is added up.
+func (e *estimate) backward(n, t int64) int64 {
+	feedForward := e.d + e.f
+	if e.gated {
+		feedForward += 2 * e.f
+	}
+	attention := 2*e.scores(t) + 3*e.q - 2*e.f - 2*e.d
+	weight := e.d * max(e.f, 3*e.q)
+	if e.gated {
+		weight = 2 * e.d * e.f
+	}
+	return 4 * (n*max(feedForward, attention) + weight)
+}
+
+// logits are those of the chunk at work, the next chunk's, made while the last is still there, and two copies of the block at work.
+func (e *estimate) logits(m int64) int64 {
+	chunk, block := e.chunk()
+	first := min(m, chunk)
+	elements := e.vocabulary * (first + min(first, m-first) + 2*min(m, block))
+	bytes := 4 * elements
+	if e.s.half() {
+		bytes += 2*e.vocabulary*first + 4*e.vocabulary*e.d // logits, the head and its gradient in 16 bits
+	}
+	return bytes
+}
+
+// chunk is how many rows of logits are held, and worked on, at a time.
+func (e *estimate) chunk() (rows, block int64) {
+	if e.cuda {
+		return max(1, cudaChunk/e.vocabulary), max(1, cudaBlock/e.vocabulary)
+	}
+	return max(1, cpuChunk/e.vocabulary), max(1, cpuBlock/e.vocabulary)
+}
+
+func (e *estimate) logitsNote(m int64) string {
+	chunk, _ := e.chunk()
+	return fmt.Sprintf("in chunks of %d of %d rows of %d, fp32", min(m, chunk), m, e.vocabulary)
+}
+
+// updateSlack is what the allocator loses. On a CPU with glibc 2.36, whose aligned allocation can't reuse a hole of just its size, what a
+// block frees on its way stays in the heap: about 6 vectors of width d a position and layer (measured: cmd/swarm/estimate_test.go).
+// With checkpointing the engine makes glibc give large blocks back at once (memory.py, prefer_small).
+func (e *estimate) updateSlack(parts []Component, n int64) Component {
+	if !e.cuda && !e.s.GradientCheckpointing {
+		return Component{
+			Name: "allocator", Phase: PhaseUpdate, Bytes: 4 * n * e.layers * e.d * 6,
+			Note: "holes in glibc's heap: 6 x 4 B x positions x width x layers",
+		}
+	}
+	return Component{Name: "allocator", Phase: PhaseUpdate, Bytes: percent(total(parts), slack), Note: "fragmentation, 10 %"}
+}
+
+// stage is what the step takes when the passes are over: pieces of offloaded moments.
+func (e *estimate) stage() int64 {
+	if e.cuda && e.s.OptimizerOffload {
+		return 2 * 2 * 4 * min(cudaStage, e.parameters)
+	}
+	return 0
+}

@@ -1,0 +1,249 @@
+package gpu
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Note is one line of advice.
+type Note struct {
+	GPU  *int   `json:"gpu"`  // index; null: of the host
+	Code string `json:"code"` // for scripts; docs/CLI.md lists them
+	Text string `json:"text"`
+	Try  string `json:"try"` // remedy, may be empty
+}
+
+// String is the note for a person.
+func (n Note) String() string {
+	text := n.Text
+	if n.GPU != nil {
+		text = fmt.Sprintf("GPU %d: %s", *n.GPU, text)
+	}
+	if n.Try != "" {
+		text += ". Try: " + n.Try
+	}
+	return text
+}
+
+// Situation is what advice is given on.
+type Situation struct {
+	Host    Host
+	Running int // nodes of running runs, wherever they compute
+	Devices []DeviceUse
+	XIDs    []XID // of the whole session
+}
+
+// DeviceUse is a device with what runs on it.
+type DeviceUse struct {
+	Device
+	Claims  []Claim
+	History *History // of the session, may be nil
+	Busy    float64  // mean utilisation of the session, -1: not told
+}
+
+// Bounds of the advice. Guide 4 warns above 70 GB of 80 and finds 50 to 60 GB stable; guide 0 computes a batch size from 2 GB of overhead,
+// a model of 1.5 GB and 2.5 times that a sequence.
+const (
+	likelyToRunOut = 70.0 / 80
+	guideOverhead  = 2e9
+	guideModel     = 1.5e9
+	guideFactor    = 2.5
+
+	trendSpan   = 600       // seconds that a trend needs
+	trendRise   = 0.02      // part of the card that it must have added meanwhile
+	trendAhead  = 24 * 3600 // seconds ahead that matter
+	idleBelow   = 0.5       // utilisation
+	hotMargin   = 5         // °C below the slowdown
+	hotAlways   = 85        // °C, where the driver tells no slowdown
+	hostLow     = 0.1       // part of host memory that should be available
+	strangerMin = 1e9       // bytes
+)
+
+// RecommendedBatch is guide 0's batch size for a card: (total - 2 GB) / (1.5 GB x 2.5), at least 1; 0 where the total isn't known.
+func RecommendedBatch(total int64) int {
+	if total <= 0 {
+		return 0
+	}
+	return max(1, int((float64(total)-guideOverhead)/(guideModel*guideFactor)))
+}
+
+// Advise returns what is wrong or about to go wrong, and what could be better.
+func Advise(s Situation) (warnings, recommendations []Note) {
+	warnings, recommendations = []Note{}, []Note{}
+	for _, d := range s.Devices {
+		w, r := adviseDevice(d)
+		warnings, recommendations = append(warnings, w...), append(recommendations, r...)
+	}
+	warnings = append(warnings, adviseXIDs(s.XIDs)...)
+	if total := s.Host.MemoryTotal; total > 0 && float64(s.Host.MemoryAvailable) < hostLow*float64(total) {
+		warnings = append(warnings, Note{nil, "host_memory",
+			fmt.Sprintf("the host has %s of memory left of %s", gigabytes(s.Host.MemoryAvailable), gigabytes(total)),
+			"fewer nodes; what runs out of host memory is killed"})
+	}
+	if len(s.Devices) == 0 && s.Running > 0 {
+		recommendations = append(recommendations, Note{nil, "cpu",
+			fmt.Sprintf("%s on the CPU: guide 4 finds GPT-2 200 times slower there", nodes(s.Running)), "a machine with a GPU"})
+	}
+	return warnings, recommendations
+}
+
+func adviseDevice(d DeviceUse) (warnings, recommendations []Note) {
+	note := func(code, try, format string, args ...any) Note {
+		return Note{&d.Index, code, fmt.Sprintf(format, args...), try}
+	}
+	switch {
+	case d.Lost:
+		text, try, _ := strings.Cut(d.Problem, ". Try: ")
+		return []Note{note("lost", try, "lost: %s", text)}, nil
+	case d.Problem != "":
+		text, try, _ := strings.Cut(d.Problem, ". Try: ")
+		return []Note{note("unreadable", try, "%s", text)}, nil
+	case d.MIG:
+		return []Note{migNote(d.GPU)}, nil
+	}
+	add := func(list *[]Note, n Note, holds bool) {
+		if holds {
+			*list = append(*list, n)
+		}
+	}
+	full := float64(d.MemoryUsed) > likelyToRunOut*float64(d.MemoryTotal)
+	add(&warnings, note("memory_high", fewer(d), "%s of %s in use, more than 70 of 80: likely to run out of memory", gigabytes(d.MemoryUsed),
+		gigabytes(d.MemoryTotal)), full)
+	if n, rising := trend(d); rising {
+		warnings = append(warnings, n)
+	}
+	strangers := Strangers(d.MemoryUsed, d.Claims)
+	add(&warnings, note("others", "nvidia-smi to see whose; what they take is not there for nodes", "at least %s are in use by no node",
+		gigabytes(strangers)), float64(strangers) > max(strangerMin, 0.02*float64(d.MemoryTotal)))
+	warnings = append(warnings, adviseBoard(d)...)
+
+	add(&recommendations, note("batch_size", "", "guide 0's batch size for a node alone on this card is %d: (total - 2 GB) / (1.5 GB x 2.5)",
+		RecommendedBatch(d.MemoryTotal)), len(d.Claims) == 0)
+	add(&recommendations, note("save_memory", "gradient_checkpointing: true, or gradient_accumulation_steps: 4: the update stays the same",
+		"nodes can do with less memory"), full && len(d.Claims) > 0)
+	add(&recommendations, note("idle", "more nodes (--nodes max), or a larger micro_batch", "%.0f %% busy with %s, and %s free", d.Busy*100,
+		nodes(len(d.Claims)), gigabytes(d.MemoryFree)), len(d.Claims) > 0 && d.Busy >= 0 && d.Busy < idleBelow && !full)
+	add(&recommendations, note("power_cap", "", "its clocks are held back by the power limit of %.0f W, as is usual under full load",
+		d.PowerLimitWatts), slices.Contains(d.Slowdowns, SlowdownPowerCap) && d.PowerLimitWatts > 0)
+	return warnings, recommendations
+}
+
+// adviseBoard is about heat, power and defects.
+func adviseBoard(d DeviceUse) (warnings []Note) {
+	add := func(code, try, format string, args ...any) {
+		warnings = append(warnings, Note{&d.Index, code, fmt.Sprintf(format, args...), try})
+	}
+	hot := d.TemperatureSlowdown - hotMargin
+	if d.TemperatureSlowdown <= 0 {
+		hot = hotAlways
+	}
+	switch {
+	case slices.Contains(d.Slowdowns, SlowdownHeat):
+		add("heat", "better cooling, or a lower power limit (sudo nvidia-smi -pl WATTS)", "slowed down by heat%s", degrees(d.TemperatureCelsius))
+	case d.TemperatureCelsius >= hot:
+		add("heat", "better cooling", "about to be slowed down by heat%s", degrees(d.TemperatureCelsius))
+	}
+	switch {
+	case slices.Contains(d.Slowdowns, SlowdownPowerBrake):
+		add("power_brake", "have the machine's power supply looked at", "slowed down because the machine's power supply asks for it")
+	case slices.Contains(d.Slowdowns, SlowdownHardware) && !slices.Contains(d.Slowdowns, SlowdownHeat):
+		add("slowdown", "nvidia-smi -q -d PERFORMANCE", "the hardware has halved its clocks")
+	}
+	switch {
+	case d.MemoryRepairImpossible:
+		add("memory_repair", "have the card replaced", "defective memory can't be replaced any more")
+	case d.MemoryRepairPending:
+		add("memory_repair", fmt.Sprintf("sudo nvidia-smi --gpu-reset -i %d when nothing runs on it", d.Index),
+			"defective memory is replaced at the next reset")
+	}
+	return warnings
+}
+
+func degrees(celsius float64) string {
+	if celsius < 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%.0f °C)", celsius)
+}
+
+// fewer is the remedy for a full card.
+func fewer(d DeviceUse) string {
+	others := "--share lease, or optimizer_offload: true"
+	if n := len(d.Claims); n > 1 && d.MemoryUsed > 0 {
+		fit := max(1, int(float64(n)*likelyToRunOut*float64(d.MemoryTotal)/float64(d.MemoryUsed)))
+		return fmt.Sprintf("fewer nodes (--nodes %d), %s", min(fit, n-1), others)
+	}
+	return others
+}
+
+// trend warns of memory that grows until the card is full.
+func trend(d DeviceUse) (Note, bool) {
+	if d.History == nil || d.History.Span() < trendSpan || d.MemoryTotal <= 0 {
+		return Note{}, false
+	}
+	slope := d.History.Slope()
+	full := float64(d.MemoryTotal-d.MemoryUsed) / slope
+	if slope*d.History.Span() < trendRise*float64(d.MemoryTotal) || full > trendAhead {
+		return Note{}, false
+	}
+	return Note{&d.Index, "memory_rising", fmt.Sprintf("memory in use rises by %s an hour: full in %s", gigabytes(int64(slope*3600)), hours(full)),
+		"clear_cache_every_n_rounds: 10; a restarted node starts small again"}, true
+}
+
+func migNote(g GPU) Note {
+	n := Note{GPU: &g.Index, Code: "mig", Text: "split by MIG, and swarm uses whole GPUs", Try: fmt.Sprintf("sudo nvidia-smi -i %d -mig 0", g.Index)}
+	if len(g.Instances) > 0 {
+		var names []string
+		for _, i := range g.Instances {
+			names = append(names, fmt.Sprintf("%s (%s, %s free)", i.Name, i.UUID, gigabytes(i.MemoryFree)))
+		}
+		n.Text = fmt.Sprintf("split by MIG, and an instance is used only where it is named: %s", strings.Join(names, ", "))
+		n.Try = fmt.Sprintf("%s=%s, or sudo nvidia-smi -i %d -mig 0", VisibleVariable, g.Instances[0].UUID, g.Index)
+	}
+	return n
+}
+
+// adviseXIDs tells each error of each device once.
+func adviseXIDs(xids []XID) (warnings []Note) {
+	type key struct{ index, code int }
+	counts := map[key]int{}
+	for _, x := range xids {
+		counts[key{x.Index, x.Code}]++
+	}
+	for _, x := range xids {
+		n := counts[key{x.Index, x.Code}]
+		if n == 0 {
+			continue
+		}
+		delete(counts, key{x.Index, x.Code})
+		note := x.note()
+		if n > 1 {
+			note.Text += fmt.Sprintf(" (%d times)", n)
+		}
+		warnings = append(warnings, note)
+	}
+	return warnings
+}
+
+// gigabytes writes bytes as the guides do: GB of 10^9.
+func gigabytes(n int64) string {
+	if n < 1e9 {
+		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
+}
+
+func hours(seconds float64) string {
+	if seconds < 7200 {
+		return fmt.Sprintf("%.0f minutes", max(0, seconds)/60)
+	}
+	return fmt.Sprintf("%.0f hours", seconds/3600)
+}
+
+func nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
+}

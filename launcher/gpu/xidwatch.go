@@ -1,0 +1,160 @@
+package gpu
+
+import (
+	"sync"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+const (
+	xidWait  = 250 * time.Millisecond // of one wait for an event: how long closing may take
+	xidPause = 5 * time.Second        // after a wait that failed, as it does at once on a lost GPU
+	xidsKept = 256                    // until they are taken
+)
+
+// XID is an error that the driver reports of a GPU.
+type XID struct {
+	Time  float64 // Unix seconds
+	Index int     // of the whole GPU, -1: not told
+	UUID  string  // empty: not told
+	Code  int
+}
+
+// xidWatch collects XID errors. Its nil value collects none.
+type xidWatch struct {
+	session *session
+	set     nvml.EventSet
+	indices map[string]int // by UUID
+
+	stop    chan struct{}
+	stopped chan struct{}
+
+	mu   sync.Mutex
+	seen []XID
+}
+
+// watchXIDs listens to the devices that can tell, nil where none can.
+func (s *session) watchXIDs(devices []handle) *xidWatch {
+	for _, function := range []string{
+		"nvmlEventSetCreate", "nvmlDeviceGetSupportedEventTypes", "nvmlDeviceRegisterEvents", "nvmlEventSetFree",
+	} {
+		if !s.knows[function] {
+			return nil
+		}
+	}
+	if !s.knows["nvmlEventSetWait"] && !s.knows["nvmlEventSetWait_v2"] {
+		return nil
+	}
+	set, ok := optional(s, "nvmlEventSetCreate", s.lib.EventSetCreate)
+	if !ok {
+		return nil
+	}
+	w := &xidWatch{session: s, set: set, indices: map[string]int{}, stop: make(chan struct{}), stopped: make(chan struct{})}
+	registered := false
+	for _, h := range devices {
+		device, uuid, index := h.device, h.UUID, h.Index
+		if h.parent != nil {
+			device, uuid, index = h.parent, h.parentUUID, *h.InstanceOf
+		}
+		if _, twice := w.indices[uuid]; !twice {
+			w.indices[uuid] = index
+			registered = s.register(device, set) || registered
+		}
+	}
+	if !registered {
+		w.free()
+		return nil
+	}
+	go w.serve()
+	return w
+}
+
+func (s *session) register(device nvml.Device, set nvml.EventSet) bool {
+	types, ok := optional(s, "nvmlDeviceGetSupportedEventTypes", device.GetSupportedEventTypes)
+	if !ok || types&nvml.EventTypeXidCriticalError == 0 {
+		return false
+	}
+	_, ok = optional(s, "nvmlDeviceRegisterEvents", func() (struct{}, nvml.Return) {
+		return struct{}{}, device.RegisterEvents(nvml.EventTypeXidCriticalError, set)
+	})
+	return ok
+}
+
+func (w *xidWatch) free() {
+	binding.RLock()
+	defer binding.RUnlock()
+	w.set.Free()
+}
+
+func (w *xidWatch) serve() {
+	defer close(w.stopped)
+	for {
+		select {
+		case <-w.stop:
+			return
+		default:
+		}
+		binding.RLock()
+		data, ret := w.set.Wait(uint32(xidWait.Milliseconds()))
+		binding.RUnlock()
+		switch ret {
+		case nvml.SUCCESS:
+			w.add(data)
+		case nvml.ERROR_TIMEOUT:
+		default:
+			select {
+			case <-w.stop:
+			case <-time.After(xidPause):
+			}
+		}
+	}
+}
+
+func (w *xidWatch) add(data nvml.EventData) {
+	if data.EventType != nvml.EventTypeXidCriticalError {
+		return
+	}
+	xid := XID{Time: event.Now(), Index: -1, Code: int(data.EventData)}
+	// A GPU off its bus may not even know its name.
+	if _, uuid, ret := w.session.identity(data.Device); ret == nvml.SUCCESS {
+		xid.UUID = uuid
+		if index, known := w.indices[uuid]; known {
+			xid.Index = index
+		}
+	}
+	if len(w.indices) == 1 && xid.Index < 0 {
+		for uuid, index := range w.indices {
+			xid.UUID, xid.Index = uuid, index
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.seen) < xidsKept {
+		w.seen = append(w.seen, xid)
+	}
+}
+
+// take returns what was collected since the last call.
+func (w *xidWatch) take() []XID {
+	if w == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen := w.seen
+	w.seen = nil
+	return seen
+}
+
+// close ends the listening, within xidWait as long as the driver answers.
+func (w *xidWatch) close() {
+	if w == nil {
+		return
+	}
+	close(w.stop)
+	<-w.stopped
+	w.free()
+}

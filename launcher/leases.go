@@ -1,0 +1,103 @@
+package launcher
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sapo-swarm/swarm/launcher/lease"
+	"github.com/sapo-swarm/swarm/launcher/supervise"
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// leaseBytes is what a request counts for: what the node declares, else what the plan expects of the phase. Loading ends with a self-test,
+// which is like a small generation. A phase of which nobody knows anything gets the room for itself.
+func (n *node) leaseBytes(r event.Lease) int64 {
+	expected := n.start.Transient.GenerateBytes
+	if r.Phase == "update" {
+		expected = n.start.Transient.UpdateBytes
+	}
+	switch {
+	case r.Bytes > 0 || !n.room.byBytes:
+		return r.Bytes
+	case expected > 0:
+		return expected
+	}
+	return lease.All
+}
+
+// requestLease queues a request and has it served. It must not wait: it is called by the events' reader.
+func (n *node) requestLease(l *life, r event.Lease) {
+	asked := n.leaseBytes(r)
+	ticket, err := n.room.pool.Request(lease.Key{Node: n.start.Node, ID: r.ID}, asked)
+	if err != nil {
+		n.warn("lease refused: " + err.Error())
+		return
+	}
+	if bytes := ticket.Bytes(); bytes < asked && asked < lease.All && !l.cut {
+		l.cut = true
+		n.warn(fmt.Sprintf("wants %s to %s, but the nodes on %s share %s: it computes alone", size(asked), r.Phase, n.room.name, size(bytes)))
+	}
+	child := l.child
+	n.grants.Go(func() { n.serveLease(child, r, ticket) })
+}
+
+// serveLease sends the grant when the lease is held, and watches over it until it is returned. Both waits end with the process at the latest,
+// whose leases are then all returned.
+func (n *node) serveLease(child *supervise.Child, r event.Lease, ticket *lease.Ticket) {
+	if ticket.Wait(context.Background()) != nil {
+		return
+	}
+	grant := event.Lease{ID: r.ID, Phase: r.Phase, Bytes: r.Bytes}
+	if err := child.Send(event.Command{Type: event.CommandGrant, Lease: &grant}); err != nil {
+		n.swarm.logger.Debug("grant not sent", "node", n.start.Node, "err", err)
+	}
+	limit := n.swarm.spec.StallTimeout
+	tick := time.NewTicker(limit)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ticket.Over():
+			return
+		case <-tick.C:
+			if waiting := n.room.pool.Snapshot().Waiting; len(waiting) > 0 {
+				of := ""
+				if n.room.byBytes {
+					of = " of " + size(ticket.Bytes())
+				}
+				n.warn(fmt.Sprintf("has held a lease%s to %s for more than %s, and %s", of, r.Phase, limit, waits(waiting)))
+				return
+			}
+		}
+	}
+}
+
+// waits names those who wait, the first few of them.
+func waits(waiting []lease.Entry) string {
+	const most = 4
+	var names []string
+	for _, w := range waiting[:min(most, len(waiting))] {
+		names = append(names, w.Node)
+	}
+	text := strings.Join(names, ", ")
+	if more := len(waiting) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	if len(waiting) == 1 {
+		return text + " waits"
+	}
+	return text + " wait"
+}
+
+func (n *node) warn(message string) {
+	n.swarm.emit(n.start.Node, event.Event{Type: event.TypeWarning, Message: message})
+}
+
+// size is n in GB of 10^9 bytes, or MB where it is small, as the guides count.
+func size(n int64) string {
+	if n < 1e9 {
+		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
+}

@@ -1,0 +1,55 @@
+"""Asks the CUDA driver for memory below and beyond this process's limit. Standard library only; the driver is called directly.
+
+    canary.py SMALL LARGE      (bytes)
+
+Says "ready" once SMALL bytes are allocated, waits for a line, tries LARGE bytes and says "refused", "allowed" or "short FREE"
+(the card itself has too little free memory to tell). Trouble is one line that begins with "error".
+"""
+
+import ctypes
+import sys
+
+OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+
+
+def main():
+    small, large = int(sys.argv[1]), int(sys.argv[2])
+    driver = ctypes.CDLL("libcuda.so.1")
+
+    def call(name, *arguments):
+        code = getattr(driver, name)(*arguments)
+        if code:
+            raise RuntimeError(f"{name} gives CUDA error {code}")
+
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    call("cuInit", 0)
+    call("cuDeviceGet", ctypes.byref(device), 0)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    call("cuCtxSetCurrent", context)
+    first, second = ctypes.c_uint64(), ctypes.c_uint64()
+    call("cuMemAlloc_v2", ctypes.byref(first), ctypes.c_size_t(small))
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    code = driver.cuMemAlloc_v2(ctypes.byref(second), ctypes.c_size_t(large))
+    if code == 0:
+        call("cuMemFree_v2", second)
+        answer = "allowed"
+    elif code != OUT_OF_MEMORY:
+        answer = f"error cuMemAlloc_v2 gives CUDA error {code}"
+    elif total.value > large and free.value < large:
+        answer = f"short {free.value}"
+    else:
+        answer = "refused"
+    call("cuMemFree_v2", first)
+    call("cuDevicePrimaryCtxRelease_v2", device)
+    print(answer, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (OSError, RuntimeError, AttributeError) as error:
+        print("error", " ".join(str(error).split()), flush=True)
+        sys.exit(1)

@@ -1,0 +1,98 @@
+package mps
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+)
+
+// ErrUnavailable says that MPS can't be had here, or doesn't work (exit code 3). Errors that wrap it are one line with a remedy.
+var ErrUnavailable = errors.New("MPS can't be used")
+
+func unavailable(format string, args ...any) error {
+	return fmt.Errorf("%w: %s. Try: --share lease", ErrUnavailable, fmt.Sprintf(format, args...))
+}
+
+// GPU is a card that nodes are to share.
+type GPU struct {
+	Index        int    // fit.GPU.Index
+	UUID         string // CUDA's name of it, GPU-...
+	Name         string
+	ComputeMajor int // of its compute capability; 0: not known
+	ComputeMode  ComputeMode
+	MIG          bool
+	Clients      int // nodes on it
+}
+
+// ComputeMode is who may open a GPU, by NVML's numbers.
+type ComputeMode int
+
+// Compute modes. Under EXCLUSIVE_PROCESS the MPS server is the one process.
+const (
+	ComputeDefault          ComputeMode = 0
+	ComputeProhibited       ComputeMode = 2
+	ComputeExclusiveProcess ComputeMode = 3
+)
+
+// Need is what a run asks of MPS on this host.
+type Need struct {
+	GPUs        []GPU
+	GPUsPerNode int
+	Program     string // of the control daemon; empty: Program on PATH
+}
+
+// Check tells whether MPS can be had as far as that shows before it is started: nil, or an error that wraps ErrUnavailable.
+func Check(n Need) error {
+	_, err := n.check(runtime.GOOS, os.Getenv)
+	return err
+}
+
+// check also returns the control program's path.
+func (n Need) check(system string, getenv func(string) string) (string, error) {
+	if system != "linux" {
+		return "", unavailable("it runs on Linux only, not on %s", system)
+	}
+	if len(n.GPUs) == 0 {
+		return "", unavailable("no node is on a GPU")
+	}
+	if n.GPUsPerNode > 1 {
+		return "", unavailable("gpus_per_node is %d, and a node must be a client of one GPU alone", n.GPUsPerNode)
+	}
+	for _, g := range n.GPUs {
+		if err := g.check(); err != nil {
+			return "", err
+		}
+	}
+	if pipe := getenv(pipeVariable); pipe != "" {
+		return "", unavailable("this shell already is a client of another MPS daemon (%s=%s); unset it first", pipeVariable, pipe)
+	}
+	program := n.Program
+	if program == "" {
+		program = Program
+	}
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return "", unavailable("%s, a part of NVIDIA's driver (Debian: nvidia-cuda-mps, Ubuntu: nvidia-compute-utils), is not installed", program)
+	}
+	return path, nil
+}
+
+func (g GPU) check() error {
+	switch {
+	case g.MIG:
+		return unavailable("GPU %d (%s) is in MIG mode", g.Index, g.Name)
+	case g.ComputeMajor > 0 && g.ComputeMajor < 7:
+		return unavailable("GPU %d (%s) has compute capability %d; limits for each client came with 7.0 (Volta)", g.Index, g.Name, g.ComputeMajor)
+	case g.ComputeMode == ComputeProhibited:
+		return unavailable("GPU %d (%s) is in compute mode PROHIBITED; sudo nvidia-smi -i %d -c DEFAULT opens it", g.Index, g.Name, g.Index)
+	case !strings.HasPrefix(g.UUID, "GPU-"):
+		return unavailable("GPU %d (%s) has no UUID to name it by", g.Index, g.Name)
+	case g.Clients > MaxClients:
+		return fmt.Errorf("%w: %d nodes on GPU %d (%s) are more than the %d clients of an MPS server. Try: --nodes %d, or --share lease",
+			ErrUnavailable, g.Clients, g.Index, g.Name, MaxClients, MaxClients)
+	}
+	return nil
+}

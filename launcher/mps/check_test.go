@@ -1,0 +1,100 @@
+package mps
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+var card = GPU{Index: 0, UUID: "GPU-cb1213a3-d6a4-be7f-0000-000000000000", Name: "NVIDIA H100", ComputeMajor: 9, Clients: 8}
+
+func TestCheckSaysWhyInOneLine(t *testing.T) {
+	change := func(f func(*GPU)) GPU {
+		g := card
+		f(&g)
+		return g
+	}
+	for _, tt := range []struct {
+		name, system, pipe string
+		need               Need
+		want               string
+	}{
+		{"another system", "darwin", "", Need{GPUs: []GPU{card}}, "MPS can't be used: it runs on Linux only, not on darwin. Try: --share lease"},
+		{"no GPU", "linux", "", Need{}, "MPS can't be used: no node is on a GPU. Try: --share lease"},
+		{"several GPUs a node", "linux", "", Need{GPUs: []GPU{card}, GPUsPerNode: 2}, "MPS can't be used: gpus_per_node is 2, and a node must be a client of one GPU alone. Try: --share lease"},
+		{"MIG", "linux", "", Need{GPUs: []GPU{change(func(g *GPU) { g.MIG = true })}}, "MPS can't be used: GPU 0 (NVIDIA H100) is in MIG mode. Try: --share lease"},
+		{"Pascal", "linux", "", Need{GPUs: []GPU{change(func(g *GPU) { g.ComputeMajor = 6 })}}, "MPS can't be used: GPU 0 (NVIDIA H100) has compute capability 6; limits for each client came with 7.0 (Volta). Try: --share lease"},
+		{"prohibited", "linux", "", Need{GPUs: []GPU{change(func(g *GPU) { g.ComputeMode = ComputeProhibited })}}, "MPS can't be used: GPU 0 (NVIDIA H100) is in compute mode PROHIBITED; sudo nvidia-smi -i 0 -c DEFAULT opens it. Try: --share lease"},
+		{"49 clients", "linux", "", Need{GPUs: []GPU{change(func(g *GPU) { g.Clients = 49 })}}, "MPS can't be used: 49 nodes on GPU 0 (NVIDIA H100) are more than the 48 clients of an MPS server. Try: --nodes 48, or --share lease"},
+		{"within another daemon", "linux", "/tmp/nvidia-mps", Need{GPUs: []GPU{card}}, "MPS can't be used: this shell already is a client of another MPS daemon (CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps); unset it first. Try: --share lease"},
+		{"not installed", "linux", "", Need{GPUs: []GPU{card}, Program: "nvidia-cuda-mps-control-of-nowhere"}, "MPS can't be used: nvidia-cuda-mps-control-of-nowhere, a part of NVIDIA's driver (Debian: nvidia-cuda-mps, Ubuntu: nvidia-compute-utils), is not installed. Try: --share lease"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := tt.need.check(tt.system, func(string) string { return tt.pipe })
+			if !errors.Is(err, ErrUnavailable) || err.Error() != tt.want {
+				t.Errorf("%v\nwant %s", err, tt.want)
+			}
+		})
+	}
+	fits := Need{GPUs: []GPU{change(func(g *GPU) { g.Clients, g.ComputeMode = 48, ComputeExclusiveProcess })}, GPUsPerNode: 1, Program: "/bin/sh"}
+	if path, err := fits.check("linux", func(string) string { return "" }); err != nil || path != "/bin/sh" {
+		t.Errorf("48 clients in exclusive mode: %q, %v", path, err)
+	}
+}
+
+func TestClientEnvironment(t *testing.T) {
+	for _, tt := range []struct {
+		client Client
+		want   []string
+	}{
+		{Client{}, nil},
+		{Client{MemoryBytes: 6500 << 20, ThreadPercentage: 25}, []string{"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=6500M", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25"}},
+		{Client{MemoryBytes: 6_500_000_000}, []string{"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=6198M"}},
+		{Client{MemoryBytes: 1}, []string{"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=1M"}},
+		{Client{ThreadPercentage: 100}, nil},
+	} {
+		want := append([]string{"CUDA_MPS_PIPE_DIRECTORY=/p", "CUDA_MPS_LOG_DIRECTORY=/l"}, tt.want...)
+		if got := tt.client.environment("/p", "/l"); !slices.Equal(got, want) {
+			t.Errorf("%+v: %v, want %v", tt.client, got, want)
+		}
+	}
+}
+
+// 100 % / 0.5 n, as NVIDIA advises, and always a percentage.
+func TestThreadPercentage(t *testing.T) {
+	for n, want := range map[int]int{0: 100, 1: 100, 2: 100, 3: 66, 4: 50, 8: 25, 24: 8, 48: 4} {
+		if got := ThreadPercentage(n); got != want {
+			t.Errorf("%d clients: %d, want %d", n, got, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(-5, 1000).Draw(t, "n")
+		if got := ThreadPercentage(n); got < 1 || got > 100 || got < ThreadPercentage(n+1) {
+			t.Fatalf("%d clients: %d", n, got)
+		}
+	})
+}
+
+func TestAnswersInWordsAreNoProcesses(t *testing.T) {
+	if got := pids("6472\n  6473 \nServer not found\n-1\n0\n"); !slices.Equal(got, []int{6472, 6473}) {
+		t.Errorf("%v", got)
+	}
+}
+
+// Over 107 bytes the daemon would start and end without a word.
+func TestPipeDirectoriesFitASocket(t *testing.T) {
+	long := t.TempDir() + strings.Repeat("/x", 50)
+	dir, err := makePipe(long, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(dir)+1+len(longestName) > socketLimit {
+		t.Errorf("%s is too long", dir)
+	}
+	if dir, err := makePipe(long); err == nil || !strings.Contains(err.Error(), "too long for a socket. Try: TMPDIR=/tmp") {
+		t.Errorf("%s, %v", dir, err)
+	}
+}

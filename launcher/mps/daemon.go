@@ -1,0 +1,172 @@
+package mps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sapo-swarm/swarm/launcher/supervise"
+)
+
+const (
+	pollPause     = 20 * time.Millisecond
+	programPrefix = "nvidia-cuda-mps-" // control, server
+
+	// socketLimit is how long the path of a Unix socket may be, the final zero aside (unix(7)). Over it the daemon starts and ends
+	// without a word.
+	socketLimit = 107
+	longestName = "nvidia-cuda-mps-control.pid" // in the pipe directory
+)
+
+// daemon is one control daemon, which this process started, with its servers.
+type daemon struct {
+	control control
+	device  string // UUID of the GPU
+	pipe    string // private, for sockets; short
+	logs    string // control.log, server.log, start.log
+	path    string // of the record for Sweep
+	id      supervise.Identity
+}
+
+// start starts a daemon for one GPU. dir gets its logs and the record by which Sweep finds it. When start fails, nothing is left.
+func start(ctx context.Context, program, dir, device string, p pace) (*daemon, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("mps: %w", err)
+	}
+	pipe, err := makePipe(os.TempDir(), "/tmp")
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{control: newControl(program, pipe, dir, device, p), device: device, pipe: pipe, logs: dir, path: filepath.Join(dir, recordName)}
+	if err := d.launch(ctx); err != nil {
+		return nil, errors.Join(err, d.stop(context.WithoutCancel(ctx)))
+	}
+	return d, nil
+}
+
+// makePipe makes a private directory in the first place whose path is short enough for a socket.
+func makePipe(places ...string) (string, error) {
+	for _, place := range places {
+		if len(place)+len("/swarm-mps-4294967295/")+len(longestName) > socketLimit {
+			continue
+		}
+		dir, err := os.MkdirTemp(place, "swarm-mps-") // mode 0700
+		if err != nil {
+			return "", fmt.Errorf("mps: pipe directory: %w. Try: TMPDIR=/tmp", err)
+		}
+		return dir, nil
+	}
+	return "", fmt.Errorf("mps: pipe directory: the path %s is too long for a socket. Try: TMPDIR=/tmp", strings.Join(places, ", "))
+}
+
+// launch runs the daemon and returns once it answers. The record comes first: should this process die in between, Sweep finds the daemon
+// by its pipe directory.
+func (d *daemon) launch(ctx context.Context) error {
+	d.id = supervise.Identity{}
+	if err := d.record(); err != nil {
+		return err
+	}
+	said, err := d.run(ctx)
+	if err != nil {
+		return unavailable("%s -d failed: %s", Program, oneLine(said, err))
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.control.pace.start)
+	defer cancel()
+	for {
+		pid, pidErr := d.readPID()
+		if pidErr == nil {
+			if _, err = d.control.ask(ctx, "get_server_list"); err == nil {
+				if d.id, err = supervise.Identify(pid); err != nil {
+					return unavailable("the control daemon ended as soon as it was started: %s", oneLine(d.lastWords(), err))
+				}
+				return d.record()
+			}
+		}
+		if pause(ctx, pollPause) != nil {
+			return unavailable("the control daemon did not answer within %s: %s", d.control.pace.start, oneLine(d.lastWords(), errors.Join(pidErr, err)))
+		}
+	}
+}
+
+// run starts the daemon in the background. Its output goes to a file: the daemon may keep a pipe open for ever.
+func (d *daemon) run(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.control.pace.start)
+	defer cancel()
+	path := filepath.Join(d.logs, "start.log")
+	output, err := os.Create(path)
+	if err != nil {
+		return "", fmt.Errorf("mps: %w", err)
+	}
+	defer output.Close()
+	cmd := exec.CommandContext(ctx, d.control.program, "-d")
+	cmd.Env = d.control.env
+	cmd.Stdout, cmd.Stderr = output, output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	err = cmd.Run()
+	said, _ := os.ReadFile(path)
+	return string(said), err
+}
+
+// readPID reads who says to serve the pipe directory.
+func (d *daemon) readPID() (int, error) {
+	text, err := os.ReadFile(filepath.Join(d.pipe, longestName))
+	if err != nil {
+		return 0, err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || pid <= 1 {
+		return 0, fmt.Errorf("pid file of the MPS control daemon: %.40q", text)
+	}
+	return pid, nil
+}
+
+// lastWords are the last lines of the daemon's logs, for an error.
+func (d *daemon) lastWords() string {
+	for _, name := range []string{"server.log", "control.log", "start.log"} {
+		if text, err := os.ReadFile(filepath.Join(d.logs, name)); err == nil && strings.TrimSpace(string(text)) != "" {
+			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+			return lines[len(lines)-1]
+		}
+	}
+	return ""
+}
+
+// stop ends the daemon and its servers, whatever their state, and removes the pipe directory and the record. Clients should be gone.
+func (d *daemon) stop(ctx context.Context) error {
+	if err := d.halt(ctx); err != nil {
+		return err // the record stays for Sweep
+	}
+	return errors.Join(os.RemoveAll(d.pipe), removeFile(d.path))
+}
+
+// restart replaces a daemon that is beyond help by a new one in the same directories, which the nodes' environment names.
+func (d *daemon) restart(ctx context.Context) error {
+	if err := d.halt(ctx); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(d.pipe)
+	if err != nil {
+		return fmt.Errorf("mps: %w", err)
+	}
+	for _, entry := range entries { // what the dead one left would look like a living one
+		if err := os.RemoveAll(filepath.Join(d.pipe, entry.Name())); err != nil {
+			return fmt.Errorf("mps: %w", err)
+		}
+	}
+	return d.launch(ctx)
+}
+
+// oneLine is what a program said, or else the error, on one line.
+func oneLine(said string, err error) string {
+	if said = strings.Join(strings.Fields(said), " "); said != "" {
+		return fmt.Sprintf("%.200s", said)
+	}
+	return fmt.Sprintf("%.200s", strings.Join(strings.Fields(fmt.Sprint(err)), " "))
+}

@@ -1,0 +1,197 @@
+// Package fakemps plays nvidia-cuda-mps-control for tests: the same arguments, commands on stdin, files in the pipe and log directories and
+// answers, with real processes for daemon and server, but no GPU. Clients are connections that say who they are. It is for tests alone.
+//
+// $FAKE_MPS, a list of words separated by commas in the daemon's environment, makes it misbehave: "broken" (doesn't start), "mute"
+// (starts and never answers), "deaf" (clients use the GPU without being listed), "generous" (limits are ignored), "short" (the card has no
+// free memory), "stubborn" (quit is ignored), "fragile" (a client that goes while busy faults the server), "doomed" (its server is
+// in FAULT from the start and stays there).
+package fakemps
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	daemonVariable = "FAKE_MPS_IS_DAEMON"
+	serverVariable = "FAKE_MPS_IS_SERVER"
+	pidFile        = "nvidia-cuda-mps-control.pid"
+)
+
+// Main is the program nvidia-cuda-mps-control; it exits.
+func Main() {
+	switch {
+	case os.Getenv(serverVariable) != "":
+		time.Sleep(10 * time.Minute) // it is there to be seen and killed
+	case os.Getenv(daemonVariable) != "":
+		serve()
+	case len(os.Args) > 1 && os.Args[1] == "-d":
+		os.Exit(background())
+	default:
+		os.Exit(command(os.Stdin))
+	}
+	os.Exit(0)
+}
+
+// background starts the daemon in a session of its own, as the real one does, and returns when its socket is there.
+func background() int {
+	if misbehaves("broken") {
+		fmt.Println("Failed to start: MPS is only supported on 64-bit Linux platforms")
+		return 1
+	}
+	if conn, err := dial(); err == nil {
+		conn.Close()
+		fmt.Println("An instance of this daemon is already running")
+		return 1
+	}
+	os.Remove(socket())
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = []string{os.Args[0], "-d"}
+	cmd.Env = append(os.Environ(), daemonVariable+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	for range 1000 {
+		if conn, err := dial(); err == nil {
+			conn.Close()
+			return 0
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return 1
+}
+
+// command sends each line of in to the daemon and prints its answers.
+func command(in io.Reader) int {
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		answer, err := Send(lines.Text())
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "Cannot find MPS control daemon process")
+			return 1
+		}
+		fmt.Print(answer)
+	}
+	return 0
+}
+
+// Send sends one command to the daemon of $CUDA_MPS_PIPE_DIRECTORY. Beside the documented ones there is "fault": a client had a fatal error.
+func Send(line string) (string, error) {
+	conn, err := dial()
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	fmt.Fprintln(conn, line)
+	answer, err := io.ReadAll(conn)
+	return string(answer), err
+}
+
+// Connect makes process pid a client with a memory limit in the form of CUDA_MPS_PINNED_DEVICE_MEM_LIMIT; "" for none. Lines to it are
+// "alloc BYTES", "busy" and "idle", each answered by a line.
+func Connect(pid int, limit string) (net.Conn, *bufio.Reader, error) {
+	conn, err := dial()
+	if err != nil {
+		return nil, nil, err
+	}
+	fmt.Fprintf(conn, "client %d %s\n", pid, limit)
+	answers := bufio.NewReader(conn)
+	answer, err := answers.ReadString('\n')
+	if err == nil && strings.TrimSpace(answer) != "connected" {
+		err = fmt.Errorf("fakemps: %s", strings.TrimSpace(answer))
+	}
+	if err != nil {
+		conn.Close()
+		return nil, nil, err
+	}
+	return conn, answers, nil
+}
+
+// Canary plays canary.py, whose conversation it has with the daemon instead of a GPU: "ready", a line, "refused" or "allowed".
+func Canary(small, large string) int {
+	conn, answers, err := Connect(os.Getpid(), os.Getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"))
+	if err != nil {
+		fmt.Println("error", err)
+		return 1
+	}
+	defer conn.Close()
+	try := func(bytes string) string {
+		fmt.Fprintln(conn, "alloc "+bytes)
+		answer, err := answers.ReadString('\n')
+		if err != nil {
+			return err.Error()
+		}
+		return strings.TrimSpace(answer)
+	}
+	if answer := try(small); answer != "ok" {
+		fmt.Println("error", answer)
+		return 1
+	}
+	fmt.Println("ready")
+	bufio.NewReader(os.Stdin).ReadString('\n')
+	switch try(large) {
+	case "ok":
+		fmt.Println("allowed")
+	case "full":
+		fmt.Println("short 1000000")
+	default:
+		fmt.Println("refused")
+	}
+	return 0
+}
+
+func socket() string { return filepath.Join(os.Getenv("CUDA_MPS_PIPE_DIRECTORY"), "control") }
+
+func dial() (net.Conn, error) { return net.DialTimeout("unix", socket(), time.Second) }
+
+func misbehaves(how string) bool {
+	for word := range strings.SplitSeq(os.Getenv("FAKE_MPS"), ",") {
+		if word == how {
+			return true
+		}
+	}
+	return false
+}
+
+// Client makes another process a client for as long as it lives: engines of tests know no CUDA.
+func Client(pid int) int {
+	conn, _, err := Connect(pid, os.Getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer conn.Close()
+	for {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return 0
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// Commands are the programs that a testscript needs: the control program, and what a Python of tests runs in place of CUDA.
+func Commands() map[string]func() {
+	return map[string]func(){
+		"nvidia-cuda-mps-control": Main,
+		"fake-mps-canary":         func() { os.Exit(Canary(os.Args[1], os.Args[2])) },
+		"fake-mps-client": func() {
+			pid, err := strconv.Atoi(os.Args[1])
+			if err != nil {
+				os.Exit(2)
+			}
+			os.Exit(Client(pid))
+		},
+	}
+}

@@ -1,0 +1,236 @@
+package mps
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sapo-swarm/swarm/launcher"
+	"github.com/sapo-swarm/swarm/launcher/mps/fakemps"
+)
+
+var second = GPU{Index: 3, UUID: "GPU-00000000-d6a4-be7f-0000-000000000003", Name: "NVIDIA H100", Clients: 1}
+
+func openHost(t *testing.T, w world, o Options) *Host {
+	t.Helper()
+	h, err := open(t.Context(), o, quick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// nextFault waits for an announced fault.
+func nextFault(t *testing.T, h *Host) launcher.Fault {
+	t.Helper()
+	select {
+	case f := <-h.Faults():
+		return f
+	case <-time.After(10 * time.Second):
+		t.Fatal("no fault was announced")
+		return launcher.Fault{}
+	}
+}
+
+func isOver(f launcher.Fault) bool {
+	select {
+	case <-f.Recovered:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestEachGPUHasADaemonOfItsOwn(t *testing.T) {
+	w := newWorld(t, "")
+	o := w.options(card, second)
+	o.Place = []int{0, 1, 0, -1}
+	h := openHost(t, w, o)
+	env := h.ClientEnv(0, 6500<<20)
+	if !slices.Contains(env, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=6500M") || !slices.Contains(env, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25") {
+		t.Errorf("node 0: %v", env)
+	}
+	if again := h.ClientEnv(2, 6500<<20); !slices.Equal(again, env) {
+		t.Errorf("node 2 shares node 0's GPU: %v", again)
+	}
+	if other := h.ClientEnv(1, 0); len(other) != 2 || other[0] == env[0] {
+		t.Errorf("node 1 has a GPU alone and no budget: %v", other)
+	}
+	for _, index := range []int{-1, 3, 4} {
+		if env := h.ClientEnv(index, 1<<30); env != nil {
+			t.Errorf("node %d is on no GPU: %v", index, env)
+		}
+	}
+	client := w.client(t, h.ClientEnv(1, 0))
+	if err := h.Verify(t.Context(), 1, client.Process.Pid); err != nil {
+		t.Error(err)
+	}
+	// On the wrong daemon, or on none, it is no client.
+	var finding *Finding
+	if err := h.Verify(t.Context(), 0, client.Process.Pid); !errors.As(err, &finding) || finding.Kind != NotAClient || finding.GPU != card.Index || !errors.Is(err, ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+	if err := h.Verify(t.Context(), 3, client.Process.Pid); err != nil {
+		t.Errorf("a node on no GPU: %v", err)
+	}
+	die(client)
+}
+
+func TestCanaryProvesOrRefuses(t *testing.T) {
+	for misbehaviour, want := range map[string]struct {
+		kind Kind
+		text string
+	}{
+		"":         {},
+		"deaf":     {NotAClient, "without becoming a client"},
+		"generous": {LimitIgnored, "a client with a limit of 2147483648 bytes got 2214592512 more"},
+		"short":    {CanaryFailed, "too little memory is free to tell a refusal from a full card: 1000000 bytes"},
+	} {
+		t.Run("canary "+misbehaviour, func(t *testing.T) {
+			w := newWorld(t, misbehaviour)
+			o := w.options(card)
+			o.Python = w.program(fakePython)
+			h, err := open(t.Context(), o, quick)
+			if want.kind == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := h.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			var finding *Finding
+			if !errors.As(err, &finding) || finding.Kind != want.kind || !strings.Contains(finding.Message, want.text) || finding.PID == 0 {
+				t.Errorf("%v", err)
+			}
+			if left := w.strays(); len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+	t.Run("no such Python", func(t *testing.T) {
+		w := newWorld(t, "")
+		o := w.options(card)
+		o.Python = filepath.Join(w.bin, "absent")
+		if _, err := open(t.Context(), o, quick); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// Killing a client within a kernel takes the server down; terminate_client first, and nobody else notices.
+func TestBeforeKillSavesTheOthers(t *testing.T) {
+	for _, asked := range []bool{true, false} {
+		t.Run(map[bool]string{true: "asked", false: "not asked"}[asked], func(t *testing.T) {
+			w := newWorld(t, "fragile")
+			o := w.options(card)
+			o.Place = []int{0, 0}
+			h := openHost(t, w, o)
+			victim, other := w.client(t, h.ClientEnv(0, 1<<30)), w.client(t, h.ClientEnv(1, 1<<30))
+			if asked {
+				h.BeforeKill([]int{os.Getpid(), victim.Process.Pid}) // a process that is no client is none of its business
+			}
+			die(victim)
+			if asked {
+				eventually(t, "the victim is gone", func() bool { return h.Verify(t.Context(), 0, victim.Process.Pid) != nil })
+				if err := h.Verify(t.Context(), 1, other.Process.Pid); err != nil {
+					t.Error(err)
+				}
+				if len(h.Faults()) > 0 {
+					t.Errorf("a fault: %+v", <-h.Faults())
+				}
+				h.BeforeKill([]int{other.Process.Pid})
+				die(other)
+				return
+			}
+			f := nextFault(t, h)
+			if f.GPU != card.Index || f.Fatal || f.Message == "" {
+				t.Errorf("%+v", f)
+			}
+			if env := h.ClientEnv(0, 0); connects(t, env) {
+				t.Error("a faulted server takes a new client")
+			}
+			if isOver(f) {
+				t.Error("over while a client still is there")
+			}
+			die(other)
+			eventually(t, "the fault is over once its clients are gone", func() bool { return isOver(f) })
+			w.client(t, h.ClientEnv(0, 1<<30))
+		})
+	}
+}
+
+// connects tries to become a client.
+func connects(t *testing.T, env []string) bool {
+	t.Helper()
+	for _, v := range env {
+		name, value, _ := strings.Cut(v, "=")
+		t.Setenv(name, value)
+	}
+	conn, _, err := fakemps.Connect(os.Getpid(), "")
+	if err == nil {
+		conn.Close()
+	}
+	return err == nil
+}
+
+// A fault whose clients all die at once can be over before anybody asks: the server's log tells.
+func TestFaultThatIsOverAtOnceIsNoticed(t *testing.T) {
+	w := newWorld(t, "")
+	h := openHost(t, w, w.options(card))
+	command := exec.Command(w.program(Program))
+	command.Env = h.daemons[0].control.env
+	command.Stdin = strings.NewReader("fault\n")
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%s, %v", out, err)
+	}
+	f := nextFault(t, h)
+	if f.Message != "the MPS server had a fatal GPU error of one of its clients" {
+		t.Errorf("%+v", f)
+	}
+	eventually(t, "it is over", func() bool { return isOver(f) })
+}
+
+func TestALostDaemonIsReplaced(t *testing.T) {
+	w := newWorld(t, "")
+	o := w.options(card)
+	o.Place = []int{0}
+	h := openHost(t, w, o)
+	die(w.client(t, h.ClientEnv(0, 0)))
+	pid, err := h.daemons[0].readPID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	syscall.Kill(pid, syscall.SIGKILL)
+	f := nextFault(t, h)
+	if f.Fatal || !strings.HasPrefix(f.Message, "the MPS control daemon does not answer: ") {
+		t.Errorf("%+v", f)
+	}
+	eventually(t, "a new daemon serves the same directory", func() bool { return isOver(f) })
+	w.client(t, h.ClientEnv(0, 0))
+}
+
+func TestAFaultWithoutEndIsFatal(t *testing.T) {
+	w := newWorld(t, "doomed")
+	o := w.options(card)
+	o.Place = []int{0}
+	h := openHost(t, w, o)
+	if f := nextFault(t, h); f.Fatal {
+		t.Errorf("%+v", f)
+	}
+	if f := nextFault(t, h); !f.Fatal || !strings.HasSuffix(f.Message, ". Try: --share lease") {
+		t.Errorf("%+v", f)
+	}
+}

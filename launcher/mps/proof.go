@@ -1,0 +1,157 @@
+package mps
+
+import (
+	"bufio"
+	"context"
+	_ "embed" // canary.py
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+//go:embed canary.py
+var canaryScript []byte
+
+const (
+	canaryLimit = 2 << 30        // bytes: room for a CUDA context, which counts too
+	canarySmall = 16 << 20       // what must be had
+	canaryLarge = 2<<30 + 64<<20 // what must not
+	listedPause = 100 * time.Millisecond
+)
+
+// Kind says what is wrong with a client.
+type Kind string
+
+// Kinds of Finding.
+const (
+	NotAClient   Kind = "not_a_client"  // it uses the GPU, but not through the daemon: CUDA falls back without a word
+	LimitIgnored Kind = "limit_ignored" // it got more memory than its limit
+	CanaryFailed Kind = "canary_failed" // the canary could not be run to its end
+)
+
+// Finding is what shows that MPS does not do what it is there for.
+type Finding struct {
+	Kind    Kind
+	GPU     int
+	PID     int
+	Message string // one line
+}
+
+func (f *Finding) Error() string {
+	return fmt.Sprintf("MPS on GPU %d: %s (%s). Try: --share lease", f.GPU, f.Message, f.Kind)
+}
+
+// Is makes errors.Is(err, ErrUnavailable) true.
+func (f *Finding) Is(target error) bool { return target == ErrUnavailable }
+
+// prove runs the canary: a client with a limit of its own that must be listed, get memory below its limit and be refused beyond it. The
+// error is a *Finding, or says why the canary could not be started.
+func (d *daemon) prove(ctx context.Context, gpu int, python string) error {
+	script := filepath.Join(d.logs, "canary.py")
+	if err := os.WriteFile(script, canaryScript, 0o600); err != nil {
+		return fmt.Errorf("mps: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.control.pace.canary)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, python, script, strconv.Itoa(canarySmall), strconv.Itoa(canaryLarge))
+	cmd.Env = append(slices.Clone(d.control.env), Client{MemoryBytes: canaryLimit}.environment(d.pipe, d.logs)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = time.Second
+	cmd.Cancel = func() error {
+		d.terminate(context.WithoutCancel(ctx), []int{cmd.Process.Pid})
+		return cmd.Process.Kill()
+	}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return fmt.Errorf("mps: canary: %w", err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("mps: canary: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("mps: canary: %w", err)
+	}
+	finding := d.converse(ctx, cmd.Process.Pid, stdin, bufio.NewReader(stdout))
+	stdin.Close()
+	if err := cmd.Wait(); err != nil && finding == nil {
+		finding = &Finding{Kind: CanaryFailed, Message: "the canary ended with " + err.Error()}
+	}
+	if finding == nil {
+		return nil
+	}
+	finding.GPU, finding.PID = gpu, cmd.Process.Pid
+	return finding
+}
+
+// converse leads the canary through its steps; see canary.py.
+func (d *daemon) converse(ctx context.Context, pid int, stdin io.Writer, stdout *bufio.Reader) *Finding {
+	line, err := stdout.ReadString('\n')
+	if line = strings.TrimSpace(line); line != "ready" {
+		return &Finding{Kind: CanaryFailed, Message: "the canary got no memory below its limit: " + oneLine(line, err)}
+	}
+	listed, err := d.listed(ctx, pid)
+	if err != nil {
+		return &Finding{Kind: CanaryFailed, Message: oneLine("", err)}
+	}
+	if !listed {
+		return &Finding{Kind: NotAClient, Message: "a process of ours opened the GPU without becoming a client: " + oneLine(d.lastWords(), nil)}
+	}
+	if _, err := io.WriteString(stdin, "go\n"); err != nil {
+		return &Finding{Kind: CanaryFailed, Message: oneLine("", err)}
+	}
+	line, err = stdout.ReadString('\n')
+	switch line = strings.TrimSpace(line); {
+	case line == "refused":
+		return nil
+	case line == "allowed":
+		return &Finding{Kind: LimitIgnored, Message: fmt.Sprintf("a client with a limit of %d bytes got %d more", canaryLimit, canaryLarge)}
+	case strings.HasPrefix(line, "short "):
+		free := strings.TrimPrefix(line, "short ")
+		return &Finding{Kind: CanaryFailed, Message: "too little memory is free to tell a refusal from a full card: " + free + " bytes"}
+	}
+	return &Finding{Kind: CanaryFailed, Message: "the canary says: " + oneLine(line, err)}
+}
+
+// listed tells whether a process is a client, or becomes one in a moment: after at least one whole look at the list. The error says why
+// there was none.
+func (d *daemon) listed(ctx context.Context, pid int) (bool, error) {
+	for limit := time.Now().Add(d.control.pace.listed); ; {
+		servers, err := d.control.servers(ctx)
+		for _, s := range servers {
+			if slices.Contains(s.clients, pid) {
+				return true, nil
+			}
+		}
+		if time.Now().After(limit) {
+			return false, err
+		}
+		if err := pause(ctx, listedPause); err != nil {
+			return false, err
+		}
+	}
+}
+
+// terminate makes the servers let go of those of the processes that are their clients, and returns why it could not.
+func (d *daemon) terminate(ctx context.Context, processes []int) error {
+	ctx, cancel := context.WithTimeout(ctx, d.control.pace.ask)
+	defer cancel()
+	servers, err := d.control.servers(ctx)
+	failures := []error{err}
+	for _, s := range servers {
+		for _, client := range s.clients {
+			if slices.Contains(processes, client) {
+				failures = append(failures, d.control.terminate(ctx, s.pid, client))
+			}
+		}
+	}
+	return errors.Join(failures...)
+}

@@ -1,0 +1,28 @@
+/* The few calls of libcuda.so.1 that canary.py makes, over numbers in the environment: FAKE_CUDA_LIMIT and FAKE_CUDA_FREE, in bytes. */
+#include <stdlib.h>
+
+#define OUT_OF_MEMORY 2
+#define NOT_READY 807 /* CUDA_ERROR_MPS_SERVER_NOT_READY */
+
+static unsigned long long used;
+
+static unsigned long long number(const char *name) {
+  const char *text = getenv(name);
+  return text ? strtoull(text, NULL, 10) : 0;
+}
+
+int cuInit(unsigned flags) { return getenv("FAKE_CUDA_FAULT") ? NOT_READY : 0; }
+int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
+int cuDevicePrimaryCtxRetain(void **context, int device) { *context = &used; return 0; }
+int cuDevicePrimaryCtxRelease_v2(int device) { return 0; }
+int cuCtxSetCurrent(void *context) { return context == &used ? 0 : 1; }
+int cuMemGetInfo_v2(size_t *free, size_t *total) { *free = number("FAKE_CUDA_FREE"); *total = 80000000000; return 0; }
+int cuMemFree_v2(unsigned long long pointer) { return pointer ? 0 : 1; }
+
+int cuMemAlloc_v2(unsigned long long *pointer, size_t bytes) {
+  if (used + bytes > number("FAKE_CUDA_FREE")) return OUT_OF_MEMORY;
+  if (number("FAKE_CUDA_LIMIT") && used + bytes > number("FAKE_CUDA_LIMIT")) return OUT_OF_MEMORY;
+  used += bytes;
+  *pointer = used;
+  return 0;
+}

@@ -1,0 +1,167 @@
+package launcher
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// outage is a time in which a room's nodes must not run. A room always has one: before it begins it is the next.
+type outage struct {
+	begun   chan struct{} // closed when it begins
+	message string        // what it is; valid after begun
+	over    chan struct{} // closed when it has ended
+	lost    string        // why no node will run there again, or empty; valid after over
+	fatal   chan string   // news, while it lasts, that it will not end well
+}
+
+func newOutage() *outage {
+	return &outage{begun: make(chan struct{}), over: make(chan struct{}), fatal: make(chan string, 1)}
+}
+
+// strikes tells whether the outage has begun, or does within a time.
+func (o *outage) strikes(ctx context.Context, within time.Duration) bool {
+	select {
+	case <-o.begun:
+		return true
+	default:
+	}
+	if within <= 0 {
+		return false
+	}
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-o.begun:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// await returns when the outage is over: why the room is lost, or nothing.
+func (o *outage) await(ctx context.Context) (lost string, err error) {
+	select {
+	case <-o.over:
+		return o.lost, nil
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// next is the outage that lasts, or the one to come.
+func (r *room) next() *outage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.outage
+}
+
+// watchFaults stops the rooms that faults strike, and opens them again, until ctx ends.
+func (s *swarm) watchFaults(ctx context.Context) {
+	var ending sync.WaitGroup
+	defer ending.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case f, more := <-s.spec.Faults:
+			if !more {
+				return
+			}
+			for _, r := range s.rooms {
+				if !r.isGPU() || f.GPU >= 0 && !slices.Contains(r.gpus, f.GPU) {
+					continue
+				}
+				o, wait, news := r.strike(f)
+				if news {
+					s.emit("", event.Event{Type: event.TypeWarning, Message: r.name + ": " + f.Message + ": its nodes are stopped"})
+				}
+				if o != nil {
+					ending.Go(func() { r.open(ctx, o, f, wait, s.spec.FaultTimeout) })
+				}
+			}
+		}
+	}
+}
+
+// strike begins an outage. It returns it when it has yet to be ended, with how long to wait once the fault is over, and whether the fault is
+// news: a room that is closed can only be lost for good.
+func (r *room) strike(f Fault) (open *outage, wait time.Duration, news bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o := r.outage
+	message := r.name + ": " + f.Message
+	select {
+	case <-o.begun:
+		if f.Fatal {
+			select {
+			case o.fatal <- message:
+			default:
+			}
+		}
+		return nil, 0, f.Fatal
+	default:
+	}
+	o.message = message
+	close(o.begun)
+	wait, again := r.faults.Add(time.Since(r.sound))
+	if f.Fatal || !again {
+		o.lost = message
+		if !f.Fatal {
+			o.lost += ", again and again"
+		}
+		close(o.over)
+		return nil, 0, true
+	}
+	return o, wait, true
+}
+
+// open ends an outage: when the fault is over and a wait has passed, or when either takes too long.
+func (r *room) open(ctx context.Context, o *outage, f Fault, wait, limit time.Duration) {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	lost := ""
+	recovered := f.Recovered
+	if recovered == nil {
+		now := make(chan struct{})
+		close(now)
+		recovered = now
+	}
+	select {
+	case <-recovered:
+		lost = o.pause(ctx, wait)
+	case lost = <-o.fatal:
+	case <-timer.C:
+		lost = fmt.Sprintf("%s, and not over after %s", o.message, limit)
+	case <-ctx.Done():
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case lost = <-o.fatal:
+	default:
+	}
+	o.lost = lost
+	if lost == "" {
+		r.outage, r.sound = newOutage(), time.Now()
+	}
+	close(o.over)
+}
+
+// pause waits, unless the outage turns out to be fatal.
+func (o *outage) pause(ctx context.Context, wait time.Duration) (lost string) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	case lost = <-o.fatal:
+	}
+	return lost
+}

@@ -1,0 +1,121 @@
+package terminal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+)
+
+// GPUConfig is what LiveGPUs needs.
+type GPUConfig struct {
+	// Poll returns the present status. It is called every Interval, never twice at once.
+	Poll     func(context.Context) (GPUStatus, error)
+	Interval time.Duration
+
+	Out      io.Writer
+	In       io.Reader
+	Environ  []string       // of the terminal: TERM, NO_COLOR, COLORTERM
+	Location *time.Location // of the times shown, default time.Local
+}
+
+// LiveGPUs shows the GPUs in the whole terminal until ctx ends, which is no error, or until the view is left by key.
+func LiveGPUs(ctx context.Context, cfg GPUConfig) error {
+	if cfg.Location == nil {
+		cfg.Location = time.Local
+	}
+	// Polls must end with the view, also when it was left by key.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	program := tea.NewProgram(newGPUModel(ctx, cfg), tea.WithInput(cfg.In), tea.WithOutput(cfg.Out), tea.WithEnvironment(cfg.Environ),
+		tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler(), tea.WithFilter(knownSize))
+	quit := make(chan struct{})
+	go func() {
+		defer close(quit)
+		<-ctx.Done()
+		program.Quit()
+	}()
+	_, err := program.Run()
+	cancel()
+	<-quit
+	if err != nil && !errors.Is(err, tea.ErrInterrupted) {
+		return fmt.Errorf("live view: %w", err)
+	}
+	return nil
+}
+
+type gpuMsg struct {
+	status GPUStatus
+	err    error
+}
+
+// gpuModel is the GPU view's state. Its frame is drawn when something changed.
+type gpuModel struct {
+	ctx           context.Context //nolint:containedctx // bubbletea's commands take none
+	cfg           GPUConfig
+	styles        styles
+	status        GPUStatus
+	known         bool // status was polled at least once
+	trouble       string
+	width, height int
+	frame         string
+}
+
+func newGPUModel(ctx context.Context, cfg GPUConfig) *gpuModel {
+	m := &gpuModel{ctx: ctx, cfg: cfg, styles: newStyles(!noColor(cfg.Environ)), width: defaultWidth, height: defaultHeight}
+	m.draw()
+	return m
+}
+
+// Init implements tea.Model.
+func (m *gpuModel) Init() tea.Cmd { return m.poll }
+
+func (m *gpuModel) poll() tea.Msg {
+	status, err := m.cfg.Poll(m.ctx)
+	return gpuMsg{status, err}
+}
+
+// Update implements tea.Model.
+func (m *gpuModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+	case tea.KeyPressMsg:
+		switch msg.String() {
+		case "q", "esc", "ctrl+c":
+			return m, tea.Quit
+		}
+		return m, nil
+	case tickMsg:
+		return m, m.poll
+	case gpuMsg:
+		m.trouble = ""
+		if msg.err != nil {
+			m.trouble = "no news: " + strings.Join(strings.Fields(msg.err.Error()), " ")
+		} else {
+			m.status, m.known = msg.status, true
+		}
+		m.draw()
+		return m, tea.Tick(m.cfg.Interval, func(time.Time) tea.Msg { return tickMsg{} })
+	default:
+		return m, nil
+	}
+	m.draw()
+	return m, nil
+}
+
+func (m *gpuModel) draw() {
+	m.frame = gpuFrame(m.styles, m.status, m.known, m.trouble, "q leave (runs go on)", m.width, m.height, m.cfg.Location)
+}
+
+// View implements tea.Model.
+func (m *gpuModel) View() tea.View {
+	v := tea.NewView(m.frame)
+	v.AltScreen = true
+	v.DisableBracketedPasteMode = true
+	return v
+}

@@ -1,0 +1,128 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// launched is an engine with its model loaded.
+type launched struct {
+	engine engine
+	hello  policy.HelloResult
+	loaded policy.LoadResult
+}
+
+// launchEngine returns what starts an engine of an assignment and loads its model.
+func launchEngine(start event.Start, environ []string, stderr io.Writer) func(context.Context, policy.LoadParams) (launched, error) {
+	threads := strconv.Itoa(max(1, start.Threads))
+	options := policy.Options{
+		Python: start.Python, Dir: start.EngineDir, Stderr: stderr,
+		Env: slices.Concat(environ, []string{"OMP_NUM_THREADS=" + threads, "OPENBLAS_NUM_THREADS=" + threads}),
+	}
+	return func(ctx context.Context, params policy.LoadParams) (launched, error) {
+		late := fmt.Errorf("%w: the model is not loaded after %s", policy.ErrEngineStalled, loadDeadline)
+		ctx, cancel := context.WithTimeoutCause(ctx, loadDeadline, late)
+		defer cancel()
+		e, err := policy.Start(ctx, options)
+		if err != nil {
+			return launched{}, &Failure{event.CausePython, err}
+		}
+		loaded, err := e.Load(ctx, params)
+		if err != nil {
+			e.Close()
+			return launched{}, fmt.Errorf("load the model: %w", err)
+		}
+		return launched{e, e.Hello, loaded}, nil
+	}
+}
+
+// loadParams are those of the assignment and of what was learnt since.
+func (g *governed) loadParams() policy.LoadParams {
+	return policy.LoadParams{
+		ModelDir: g.start.ModelDir, Device: g.start.Device, Precision: g.precision(), Threads: g.start.Threads, Ranks: g.start.Ranks,
+		Seed:      g.config.Seed,
+		AdamBeta1: g.config.AdamBeta1, AdamBeta2: g.config.AdamBeta2, AdamEpsilon: g.config.AdamEpsilon, WeightDecay: g.config.WeightDecay,
+		GradientCheckpointing: g.checkpointing(), OptimizerOffload: g.offloading(), ParamOffload: g.config.ParamOffload,
+		CUDAGraphs: g.config.CUDAGraphs, MemoryCapBytes: g.start.BudgetBytes, SelfTest: true,
+	}
+}
+
+func (g *governed) precision() string {
+	switch {
+	case g.config.Precision != "auto":
+		return g.config.Precision
+	case g.start.Device == "cpu":
+		return "fp32"
+	}
+	return "tf32"
+}
+
+// load starts an engine with the model as it was first.
+func (g *governed) load(ctx context.Context) error {
+	running, err := g.launch(ctx, g.loadParams())
+	if short := outOfMemory(err, g.meter.device); short != nil {
+		return g.exhausted(phaseLoad, 0, *short, err)
+	}
+	if err != nil {
+		return err
+	}
+	g.running = running
+	g.meter.fresh(running.hello.RSSBytes, running.loaded.Memory)
+	return nil
+}
+
+// Close ends the engine.
+func (g *governed) Close() {
+	if g.running.engine != nil {
+		g.running.engine.Close()
+	}
+}
+
+// saveState writes weights and optimizer to where a restart finds them.
+func (g *governed) saveState(ctx context.Context) (policy.RestoreParams, error) {
+	path := g.stateFile()
+	saved, err := g.running.engine.Save(ctx, policy.SaveParams{Path: path, Format: "checkpoint"})
+	if err != nil {
+		return policy.RestoreParams{}, fmt.Errorf("save the state to restart the engine: %w", err)
+	}
+	return policy.RestoreParams{Path: path, SHA256: saved.SHA256}, nil
+}
+
+// restart replaces the engine by a fresh one in the saved state.
+func (g *governed) restart(ctx context.Context, saved policy.RestoreParams) error {
+	defer os.Remove(saved.Path)
+	g.running.engine.Close()
+	if err := g.load(ctx); err != nil {
+		return fmt.Errorf("restart the engine: %w", err)
+	}
+	_, err := g.running.engine.Restore(ctx, saved)
+	if short := outOfMemory(err, g.meter.device); short != nil {
+		return g.exhausted(phaseLoad, 0, *short, err)
+	}
+	if err != nil {
+		return fmt.Errorf("restore the state in the restarted engine: %w", err)
+	}
+	g.announce(g.round)
+	return nil
+}
+
+// stateFile holds the state from one engine to the next.
+func (g *governed) stateFile() string { return filepath.Join(g.start.Dir, "restart.safetensors") }
+
+// announce tells the launcher of an engine that is ready, at the round it begins with.
+func (g *governed) announce(first int) {
+	loaded, hello := g.running.loaded, g.running.hello
+	g.host.Emit(event.Event{Type: event.TypeLoaded, Loaded: &event.Loaded{
+		Model: g.config.Model, Parameters: loaded.Parameters, ContextLength: loaded.ContextLength,
+		Torch: hello.Torch, Device: g.start.Device, Seconds: loaded.Seconds,
+		SelfTestMaxAbsDiff: loaded.SelfTestMaxAbsDiff, EnginePID: hello.PID, StartRound: first,
+	}})
+}

@@ -1,0 +1,237 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// engine is a node's engine as the governor needs it; *policy.Engine is the real one.
+type engine interface {
+	Policy
+	Saver
+	Configure(context.Context, policy.ConfigureParams) (policy.Memory, error)
+	Trim(context.Context) (policy.Memory, error)
+	Close()
+}
+
+// supervisor is what the governor asks of the launcher's end.
+type supervisor interface {
+	Emit(event.Event)
+	Budget() int64 // device memory the node may take now, 0: no limit
+}
+
+// governed is a node's policy under a memory budget. It owns the engine, picks how many sequences a call takes at a time, and when memory
+// runs out it climbs down the ladder (ladder.go) and tries again, so that a call returns what it would have returned with more
+// memory, or an error once nothing is left to try. Calls come from one goroutine; the meter may be read from any.
+type governed struct {
+	start  event.Start
+	config configs.Config
+	launch func(context.Context, policy.LoadParams) (launched, error)
+	host   supervisor
+	logger *slog.Logger
+	meter  *meter
+
+	running launched // its engine is replaced when it is restarted
+	learnt  learnt
+	most    map[string]int // by phase, sequences that a call asked for
+	round   int            // being worked on
+}
+
+var (
+	_ Policy = (*governed)(nil)
+	_ Saver  = (*governed)(nil)
+)
+
+// open starts the engine with the model loaded, in the way that earlier lives of the node have learnt.
+func (g *governed) open(ctx context.Context) error {
+	var err error
+	if g.learnt, err = recall(g.start); err != nil {
+		g.logger.Warn("memory settings of an earlier life not used", "reason", err)
+	}
+	_ = os.Remove(g.stateFile()) // of a life that ended in the middle of a restart
+	g.most = map[string]int{}
+	g.meter.setBudget(g.start.BudgetBytes)
+	return g.load(ctx)
+}
+
+// Generate implements Policy. However many completions it decodes at a time, they are those of the parameters' seed.
+func (g *governed) Generate(ctx context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {
+	var result policy.GenerateResult
+	all := len(p.Prompts) * p.NumGenerations
+	most := all
+	if g.start.GenerateBatch > 0 {
+		most = min(all, g.start.GenerateBatch)
+	}
+	err := g.attempt(ctx, phaseGenerate, most, most, func(size int) (policy.Memory, error) {
+		if p.MicroBatch = size; size == all {
+			p.MicroBatch = 0
+		}
+		var err error
+		result, err = g.running.engine.Generate(ctx, p)
+		return result.Memory, err
+	})
+	return result, err
+}
+
+// Update implements Policy. However many sequences it takes at a time, the step is that of the whole batch, rounding aside.
+func (g *governed) Update(ctx context.Context, p policy.UpdateParams) (policy.UpdateResult, error) {
+	var result policy.UpdateResult
+	rows := computed(p)
+	if rows == 0 {
+		return g.running.engine.Update(ctx, p) // there is no step to take
+	}
+	most := p.MicroBatch
+	if most == 0 {
+		most = len(p.Sequences)
+	}
+	err := g.attempt(ctx, phaseUpdate, min(most, rows), most, func(size int) (policy.Memory, error) {
+		p.MicroBatch = size
+		var err error
+		result, err = g.running.engine.Update(ctx, p)
+		return result.Memory, err
+	})
+	return result, err
+}
+
+// computed is how many sequences an update has to work on: those without an advantage only count.
+func computed(p policy.UpdateParams) int {
+	n := 0
+	for _, s := range p.Sequences {
+		if s.Advantage != 0 || p.Beta != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// attempt makes a phase's call with as many of the asked sequences at a time as memory allows, and again after each step down the
+// ladder. most is what other calls of the phase may ask for.
+func (g *governed) attempt(ctx context.Context, phase string, asked, most int, call func(size int) (policy.Memory, error)) error {
+	ladder := climb{governed: g, phase: phase, asked: asked}
+	for {
+		kills := oomKills()
+		size := g.size(phase, asked)
+		memory, err := call(size)
+		if err == nil {
+			g.meter.observe(phase, size, g.size(phase, most), memory)
+			g.learnt.pace(phase).pass()
+			g.fit(phase, most)
+			return nil
+		}
+		short := outOfMemory(err, g.meter.device)
+		switch {
+		case short != nil:
+			if err := ladder.down(ctx, *short, err); err != nil {
+				return err
+			}
+		case errors.Is(err, policy.ErrEngineGone) && killed(err) && kills >= 0 && oomKills() > kills:
+			return ladder.fall(err)
+		default:
+			return err
+		}
+	}
+}
+
+func (g *governed) size(phase string, asked int) int {
+	if pace := g.learnt.pace(phase); pace != nil {
+		return pace.size(asked)
+	}
+	return asked
+}
+
+// fit picks the size of a phase's next calls, of which the largest ask for most sequences, by what was measured. It does so before they ask
+// for their leases.
+func (g *governed) fit(phase string, most int) {
+	g.most[phase] = most
+	if !g.config.AutoBatchSize {
+		return
+	}
+	pace := g.learnt.pace(phase)
+	changed := pace.fit(most,
+		func(size int) bool { return g.meter.holds(phase, size, 1, true) },
+		func(size int) bool { return g.meter.holds(phase, size, headroom, false) })
+	if changed {
+		g.logger.Info("sequences at a time", "round", g.round, "phase", phase, "limit", pace.Limit)
+		g.keep()
+		g.meter.plan(phase, pace.size(most))
+	}
+}
+
+// rebudget puts a budget that the launcher has changed into force, for the calls to come.
+func (g *governed) rebudget(ctx context.Context) error {
+	if g.running.engine == nil {
+		return nil // it will be loaded with it
+	}
+	budget := g.host.Budget()
+	if budget == g.learnt.BudgetBytes {
+		return nil
+	}
+	g.logger.Info("new memory budget", "bytes", budget, "before", g.learnt.BudgetBytes)
+	g.start.BudgetBytes = budget
+	g.learnt.rebudget(budget)
+	g.meter.setBudget(budget)
+	g.keep()
+	for phase, most := range g.most {
+		g.fit(phase, most)
+	}
+	_, err := g.configure(ctx, policy.ConfigureParams{MemoryCapBytes: &budget})
+	return err
+}
+
+// configure tells whether the engine took the settings.
+func (g *governed) configure(ctx context.Context, p policy.ConfigureParams) (bool, error) {
+	_, err := g.running.engine.Configure(ctx, p)
+	var refused *policy.Error
+	if errors.As(err, &refused) {
+		g.logger.Warn("the engine keeps its memory settings", "reason", refused.Message)
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// keep writes what was learnt. That it fails costs the next life of the node the same lesson.
+func (g *governed) keep() {
+	if err := g.learnt.keep(g.start.Dir); err != nil {
+		g.logger.Warn("memory settings not kept", "error", err)
+	}
+}
+
+// Trim gives cached memory back; where weights may be parked on the host, they go there.
+func (g *governed) Trim(ctx context.Context) error {
+	if g.running.engine == nil {
+		return nil
+	}
+	memory, err := g.running.engine.Trim(ctx)
+	if err == nil {
+		g.meter.rest(memory)
+	}
+	return err
+}
+
+// Save implements Saver.
+func (g *governed) Save(ctx context.Context, p policy.SaveParams) (policy.SaveResult, error) {
+	return g.running.engine.Save(ctx, p)
+}
+
+// Restore implements Saver. A checkpoint brings Adam's moments, for which there may be no room.
+func (g *governed) Restore(ctx context.Context, p policy.RestoreParams) (policy.RestoreResult, error) {
+	var result policy.RestoreResult
+	ladder := climb{governed: g, phase: phaseLoad}
+	for {
+		var err error
+		result, err = g.running.engine.Restore(ctx, p)
+		short := outOfMemory(err, g.meter.device)
+		if short == nil {
+			return result, err
+		}
+		if err := ladder.down(ctx, *short, err); err != nil {
+			return result, err
+		}
+	}
+}

@@ -1,0 +1,489 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// gpu is a device of so much memory on which engines of the test run; its figures are of no unit. It counts what a real one would hold:
+// it stands in for the engine alone, the ladder is the real one.
+type gpu struct {
+	room       int64 // for this node's engine
+	weights    int64 // twice that with Adam's moments
+	base, each int64 // of a call, and of each sequence in it; a quarter with checkpointing
+	lost       int64 // to fragments, until the engine is restarted
+	cache      int64 // to cached blocks, until it is trimmed
+	short      policy.Shortage
+	refuses    string          // a call that the engine refuses
+	dies       string          // a call at which it dies
+	engines    []*deviceEngine // one a start
+	saved      int
+	events     []event.Event
+	budget     int64
+}
+
+func (g *gpu) Emit(e event.Event) { g.events = append(g.events, e) }
+func (g *gpu) Budget() int64      { return g.budget }
+
+func (g *gpu) launch(_ context.Context, p policy.LoadParams) (launched, error) {
+	e := &deviceEngine{gpu: g, load: p, checkpointing: p.GradientCheckpointing, offload: p.OptimizerOffload}
+	if len(g.engines) > 0 {
+		g.lost = 0
+		g.engines[len(g.engines)-1].calls = append(g.engines[len(g.engines)-1].calls, "gone")
+	}
+	g.engines = append(g.engines, e)
+	return launched{e, policy.HelloResult{PID: len(g.engines)}, policy.LoadResult{}}, e.take("load", g.weights)
+}
+
+// steps are the actions taken, with the size after each.
+func (g *gpu) steps() []string {
+	var steps []string
+	for _, e := range g.events {
+		if s := e.MemoryStep; s != nil {
+			steps = append(steps, fmt.Sprintf("%s %s %d", s.Phase, s.Action, s.MicroBatch))
+		}
+	}
+	return steps
+}
+
+type deviceEngine struct {
+	gpu           *gpu
+	load          policy.LoadParams
+	checkpointing bool
+	offload       bool
+	calls         []string
+	learnt        int // updates its weights have seen
+}
+
+func (e *deviceEngine) take(call string, bytes int64) error {
+	e.calls = append(e.calls, call)
+	if strings.HasPrefix(call, e.gpu.dies) && e.gpu.dies != "" {
+		return fmt.Errorf("engine call: %w", policy.ErrEngineGone)
+	}
+	if strings.HasPrefix(call, e.gpu.refuses) && e.gpu.refuses != "" {
+		return &policy.Error{Kind: policy.KindBadRequest, Message: call + " is refused"}
+	}
+	if bytes+e.gpu.lost+e.gpu.cache > e.gpu.room {
+		short := e.gpu.short
+		return &policy.Error{Kind: policy.KindOutOfMemory, Message: "full", Shortage: &short}
+	}
+	return nil
+}
+
+func (e *deviceEngine) resident() int64 {
+	if e.offload {
+		return e.gpu.weights
+	}
+	return 2 * e.gpu.weights
+}
+
+func (e *deviceEngine) memory(peak int64) policy.Memory {
+	return policy.Memory{CallBeginBytes: e.resident(), CallPeakBytes: peak, DeviceAllocatedBytes: e.resident()}
+}
+
+func (e *deviceEngine) Generate(_ context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {
+	size := p.MicroBatch
+	if size == 0 {
+		size = len(p.Prompts) * p.NumGenerations
+	}
+	peak := e.resident() + e.gpu.base + e.gpu.each*int64(size)
+	err := e.take(fmt.Sprintf("generate %d of seed %d", size, p.Seed), peak)
+	return policy.GenerateResult{NewTokens: p.Seed, Memory: e.memory(peak)}, err
+}
+
+func (e *deviceEngine) Update(_ context.Context, p policy.UpdateParams) (policy.UpdateResult, error) {
+	each := e.gpu.each * int64(p.MicroBatch)
+	if e.checkpointing {
+		each /= 4
+	}
+	peak := e.resident() + e.gpu.base + each
+	err := e.take(fmt.Sprintf("update %d", p.MicroBatch), peak)
+	if err == nil {
+		e.learnt++
+	}
+	return policy.UpdateResult{Steps: e.learnt, Memory: e.memory(peak)}, err
+}
+
+func (e *deviceEngine) Configure(_ context.Context, p policy.ConfigureParams) (policy.Memory, error) {
+	err := e.take("configure", 0)
+	switch {
+	case err != nil:
+	case p.MemoryCapBytes != nil:
+		if e.gpu.room = *p.MemoryCapBytes; e.gpu.room == 0 {
+			e.gpu.room = 1 << 40
+		}
+	case p.GradientCheckpointing != nil:
+		e.checkpointing = *p.GradientCheckpointing
+	case p.OptimizerOffload != nil:
+		e.offload = *p.OptimizerOffload
+	}
+	return policy.Memory{}, err
+}
+
+func (e *deviceEngine) Trim(context.Context) (policy.Memory, error) {
+	e.gpu.cache = 0
+	return policy.Memory{DeviceAllocatedBytes: e.resident()}, e.take("trim", 0)
+}
+
+func (e *deviceEngine) Save(_ context.Context, p policy.SaveParams) (policy.SaveResult, error) {
+	e.gpu.saved = e.learnt
+	return policy.SaveResult{SHA256: "0f"}, e.take("save", 0)
+}
+
+func (e *deviceEngine) Restore(_ context.Context, p policy.RestoreParams) (policy.RestoreResult, error) {
+	err := e.take("restore", e.resident())
+	if err == nil {
+		e.learnt = e.gpu.saved
+	}
+	return policy.RestoreResult{}, err
+}
+
+func (e *deviceEngine) Close() { e.calls = append(e.calls, "close") }
+
+// govern opens a node's policy on a device.
+func govern(t testing.TB, g *gpu, dir string, change func(*governed)) (*governed, error) {
+	t.Helper()
+	p := &governed{
+		start:  event.Start{Device: "cuda:0", Dir: dir, BudgetBytes: g.budget, Config: []byte("{}")},
+		config: configs.Config{AutoBatchSize: true, Precision: "auto"}, launch: g.launch, host: g, logger: slog.New(slog.DiscardHandler),
+		meter: &meter{device: true}, round: 3,
+	}
+	if change != nil {
+		change(p)
+	}
+	return p, p.open(t.Context())
+}
+
+func batch(sequences int) policy.UpdateParams {
+	p := policy.UpdateParams{MicroBatch: sequences, Sequences: make([]policy.Sequence, sequences)}
+	for i := range p.Sequences {
+		p.Sequences[i].Advantage = 1
+	}
+	return p
+}
+
+// What room is left decides how far down the ladder an update goes, and what its next life begins with.
+func TestLadder(t *testing.T) {
+	halved := []string{
+		"update clear_cache 16", "update halve_micro_batch 8", "update halve_micro_batch 4", "update halve_micro_batch 2", "update halve_micro_batch 1",
+	}
+	checkpointed := append(slices.Clone(halved), "update gradient_checkpointing 1")
+	offloaded := append(slices.Clone(checkpointed), "update optimizer_offload 1")
+	restarted := append(slices.Clone(offloaded), "update restart_engine 1")
+	cases := []struct {
+		name                    string
+		gpu                     gpu
+		steps                   []string
+		checkpointing, offloads bool
+		next                    string // first update of the next life
+	}{
+		{"enough", gpu{room: 2000 + 16*100}, nil, false, false, "update 16"},
+		{"cached blocks are in the way", gpu{room: 2000 + 16*100, cache: 50}, halved[:1], false, false, "update 16"},
+		{"half at a time", gpu{room: 2000 + 8*100}, halved[:2], false, false, "update 8"},
+		{"one at a time", gpu{room: 2000 + 100}, halved, false, false, "update 1"},
+		{"with checkpointing", gpu{room: 2000 + 25}, checkpointed, true, false, "update 1"},
+		{"without the optimizer", gpu{room: 1000 + 25}, offloaded, true, true, "update 1"},
+		{"in a fresh process", gpu{room: 1000 + 25, lost: 10}, restarted, true, true, "update 1"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			g := &c.gpu
+			g.weights, g.each = 1000, 100
+			g.short = policy.Shortage{Where: "device", RequestedBytes: 100, UsedBytes: 2000, FreeBytes: 40, TotalBytes: 2048}
+			dir := t.TempDir()
+			p, err := govern(t, g, dir, nil)
+			require.NoError(t, err)
+			result, err := p.Update(t.Context(), batch(16))
+			require.NoError(t, err)
+			require.Equal(t, 1, result.Steps, "one step, however many tries")
+			require.Equal(t, c.steps, g.steps())
+			for _, e := range g.events {
+				if e.MemoryStep == nil {
+					require.Equal(t, event.TypeLoaded, e.Type)
+					continue
+				}
+				want := event.MemoryStep{
+					Round: 3, Phase: "update", Cause: event.MemoryGPU, Action: e.MemoryStep.Action, MicroBatch: e.MemoryStep.MicroBatch,
+					RequestedBytes: 100, UsedBytes: 2000, FreeBytes: 40, TotalBytes: 2048,
+				}
+				require.Equal(t, want, *e.MemoryStep)
+			}
+			calls := g.engines[len(g.engines)-1].calls
+			_, err = p.Update(t.Context(), batch(16))
+			require.NoError(t, err)
+			require.Equal(t, calls[len(calls)-1:], g.engines[len(g.engines)-1].calls[len(calls):], "the next round starts where this one ended")
+			p.Close()
+
+			next, err := govern(t, g, dir, nil)
+			require.NoError(t, err)
+			life := g.engines[len(g.engines)-1]
+			require.Equal(t, []bool{c.checkpointing, c.offloads}, []bool{life.load.GradientCheckpointing, life.load.OptimizerOffload})
+			_, err = next.Update(t.Context(), batch(16))
+			require.NoError(t, err)
+			require.Equal(t, []string{"load", c.next}, life.calls)
+		})
+	}
+}
+
+// A restarted engine has the weights of the one before, and the launcher hears of its process.
+func TestRestartKeepsTheState(t *testing.T) {
+	g := &gpu{room: 3000, weights: 1000, each: 100}
+	p, err := govern(t, g, t.TempDir(), nil)
+	require.NoError(t, err)
+	for range 5 {
+		_, err = p.Update(t.Context(), batch(1))
+		require.NoError(t, err)
+	}
+	g.lost = 2000
+	result, err := p.Update(t.Context(), batch(1))
+	require.NoError(t, err)
+	require.Equal(t, 6, result.Steps)
+	require.Len(t, g.engines, 2)
+	require.Equal(t, []string{"save", "close", "gone"}, g.engines[0].calls[len(g.engines[0].calls)-3:])
+	require.Equal(t, []string{"load", "restore", "update 1"}, g.engines[1].calls)
+	last := slices.IndexFunc(g.events, func(e event.Event) bool { return e.Type == event.TypeLoaded })
+	require.Equal(t, 2, g.events[last].Loaded.EnginePID)
+	require.Equal(t, 3, g.events[last].Loaded.StartRound)
+	require.NoFileExists(t, p.stateFile())
+}
+
+// Generating draws from the same seed at every try, and has no use for gradient checkpointing.
+func TestLadderOfGenerate(t *testing.T) {
+	g := &gpu{room: 1000 + 100, weights: 1000, each: 100}
+	p, err := govern(t, g, t.TempDir(), nil)
+	require.NoError(t, err)
+	result, err := p.Generate(t.Context(), policy.GenerateParams{Prompts: make([][]int, 2), NumGenerations: 2, Seed: 77})
+	require.NoError(t, err)
+	require.EqualValues(t, 77, result.NewTokens)
+	require.Equal(t, []string{
+		"generate clear_cache 4", "generate halve_micro_batch 2", "generate halve_micro_batch 1", "generate optimizer_offload 1",
+	}, g.steps())
+	require.Equal(t, []string{
+		"load", "generate 4 of seed 77", "trim", "generate 4 of seed 77", "generate 2 of seed 77", "generate 1 of seed 77",
+		"configure", "generate 1 of seed 77",
+	}, g.engines[0].calls)
+}
+
+// Moments that come with a checkpoint may be too much for the device.
+func TestLadderOfRestore(t *testing.T) {
+	g := &gpu{room: 1500, weights: 1000}
+	p, err := govern(t, g, t.TempDir(), nil)
+	require.NoError(t, err)
+	_, err = p.Restore(t.Context(), policy.RestoreParams{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"load clear_cache 0", "load optimizer_offload 0"}, g.steps())
+}
+
+// A shortage of the host is none that the device's settings could help.
+func TestHostShortageOfAGPUNode(t *testing.T) {
+	g := &gpu{room: 3000, weights: 1000, each: 100, lost: 2000, short: policy.Shortage{Where: "host"}}
+	p, err := govern(t, g, t.TempDir(), nil)
+	require.NoError(t, err)
+	_, err = p.Update(t.Context(), batch(4))
+	require.NoError(t, err)
+	require.Equal(t, []string{"update clear_cache 4", "update restart_engine 4"}, g.steps())
+}
+
+// At the ladder's end there is one line with the figures, the cause that the launcher decides by, and a remedy.
+func TestLadderEnds(t *testing.T) {
+	figures := policy.Shortage{Where: "device", RequestedBytes: 20e6, UsedBytes: 6.49e9, CapBytes: 6.5e9, FreeBytes: 30e9, TotalBytes: 80e9}
+	full := figures
+	full.FreeBytes, full.UsedBytes = 1e6, 2e9
+	cases := []struct {
+		name, cause, says string
+		short             policy.Shortage
+		others            int64
+	}{
+		{"own cap", event.CauseOutOfMemory, "the node's own memory budget is too small (20 MB asked for, 6.5 GB in use, 6.5 GB allowed, " +
+			"30.0 GB of 80.0 GB free): engine: full. Try: fewer --nodes, each with a larger budget", figures, 40e9},
+		{"GPU", event.CauseOutOfMemory, "the GPU's memory is full", full, 78e9},
+		{"neighbour", event.CauseOutOfMemory, "other users have taken more of the GPU's memory than planned", full, 40e9},
+		{"host", event.CauseHostOutOfMemory, "host memory is full", policy.Shortage{Where: "host"}, 0},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			g := &gpu{room: 1100, weights: 1000, base: 500, each: 100, short: c.short}
+			p, err := govern(t, g, t.TempDir(), func(p *governed) { p.start.OthersBytes = c.others })
+			require.NoError(t, err)
+			_, err = p.Update(t.Context(), batch(4))
+			require.ErrorContains(t, err, "out of memory in ")
+			require.ErrorContains(t, err, c.says)
+			require.Contains(t, err.Error(), ". Try: ")
+			require.NotContains(t, err.Error(), "\n")
+			require.Equal(t, c.cause, classify(fmt.Errorf("update: %w", err)).Cause)
+			if c.cause == event.CauseOutOfMemory {
+				require.ErrorContains(t, err, "with 1 sequence(s) at a time, gradient checkpointing on, optimizer offload on")
+				require.Len(t, g.steps(), 6)
+			}
+		})
+	}
+	t.Run("while loading", func(t *testing.T) {
+		_, err := govern(t, &gpu{room: 900, weights: 1000, short: figures}, t.TempDir(), nil)
+		require.ErrorContains(t, err, "out of memory in load of round 3: the node's own memory budget is too small")
+		require.Equal(t, event.CauseOutOfMemory, classify(err).Cause)
+	})
+}
+
+// An engine that refuses a step is tried with the next one; one that dies ends the node with the reason.
+func TestLadderMeetsTrouble(t *testing.T) {
+	t.Run("refusals", func(t *testing.T) {
+		g := &gpu{room: 3000, weights: 1000, each: 100, base: 100, lost: 2000, refuses: "configure"}
+		p, err := govern(t, g, t.TempDir(), nil)
+		require.NoError(t, err)
+		_, err = p.Update(t.Context(), batch(2))
+		require.NoError(t, err)
+		require.Equal(t, []string{"update clear_cache 2", "update halve_micro_batch 1", "update restart_engine 1"}, g.steps())
+	})
+	t.Run("the state can't be saved", func(t *testing.T) {
+		g := &gpu{room: 1100, weights: 1000, each: 100, base: 500, refuses: "save"}
+		p, err := govern(t, g, t.TempDir(), nil)
+		require.NoError(t, err)
+		_, err = p.Update(t.Context(), batch(2))
+		require.ErrorContains(t, err, "the GPU's memory is full")
+		require.Len(t, g.engines, 1)
+	})
+	t.Run("death", func(t *testing.T) {
+		for _, call := range []string{"trim", "configure", "save", "restore"} {
+			g := &gpu{room: 1100, weights: 1000, each: 100, base: 500, dies: call}
+			p, err := govern(t, g, t.TempDir(), nil)
+			require.NoError(t, err)
+			_, err = p.Update(t.Context(), batch(2))
+			require.ErrorIs(t, err, policy.ErrEngineGone, call)
+			require.NotContains(t, err.Error(), "\n")
+		}
+	})
+	t.Run("other errors are none of its business", func(t *testing.T) {
+		g := &gpu{room: 5000, weights: 1000, refuses: "update"}
+		p, err := govern(t, g, t.TempDir(), nil)
+		require.NoError(t, err)
+		_, err = p.Update(t.Context(), batch(2))
+		require.ErrorContains(t, err, "update 2 is refused")
+		require.Empty(t, g.steps())
+	})
+}
+
+// The kernel's killer leaves nothing to try again with, but a lesson. A kill that isn't its own leaves none: the node comes back as
+// it was.
+func TestKilledEngine(t *testing.T) {
+	command := exec.Command("sh", "-c", "kill -9 $$")
+	gone := fmt.Errorf("%w: %w", policy.ErrEngineGone, command.Run())
+	require.True(t, killed(gone))
+	for _, onGPU := range []bool{false, true} {
+		g := &gpu{room: 5000, weights: 1000}
+		dir := t.TempDir()
+		p, err := govern(t, g, dir, func(p *governed) { p.meter.device = onGPU })
+		require.NoError(t, err)
+		ladder := &climb{governed: p, phase: phaseUpdate, asked: 4}
+		for _, want := range []string{"halve_micro_batch 2", "halve_micro_batch 1", "gradient_checkpointing 1", ""} {
+			g.events = nil
+			err := ladder.fall(gone)
+			require.Equal(t, event.CauseHostOutOfMemory, classify(err).Cause)
+			require.ErrorIs(t, err, policy.ErrEngineGone)
+			if onGPU || want == "" {
+				require.Empty(t, g.steps(), "on a GPU sequences take no host memory")
+				continue
+			}
+			require.Equal(t, []string{"update " + want}, g.steps())
+			require.Equal(t, event.MemoryHost, g.events[0].MemoryStep.Cause)
+			require.ErrorContains(t, err, "the node's next life takes less at a time")
+		}
+	}
+	t.Run("by somebody", func(t *testing.T) {
+		dir := t.TempDir()
+		p, err := govern(t, &gpu{room: 5000}, dir, nil)
+		require.NoError(t, err)
+		err = p.attempt(t.Context(), phaseUpdate, 4, 4, func(int) (policy.Memory, error) { return policy.Memory{}, gone })
+		require.Equal(t, gone, err)
+		require.NoFileExists(t, filepath.Join(dir, learntFile))
+	})
+}
+
+// A budget that the launcher changes is in force at the next call, and a larger one lets the node take more again.
+func TestBudgetChanges(t *testing.T) {
+	g := &gpu{room: 2400, budget: 2400, weights: 1000, each: 100}
+	p, err := govern(t, g, t.TempDir(), nil)
+	require.NoError(t, err)
+	update := func() string {
+		t.Helper()
+		require.NoError(t, p.rebudget(t.Context()))
+		_, err := p.Update(t.Context(), batch(16))
+		require.NoError(t, err)
+		calls := g.engines[0].calls
+		return calls[len(calls)-1]
+	}
+	require.Equal(t, "update 4", update(), "16 and 8 fail")
+	require.Len(t, g.steps(), 3)
+	for range 2 * quietRounds {
+		require.Equal(t, "update 4", update(), "what failed isn't tried again")
+	}
+	g.budget = 3000
+	require.Equal(t, "update 8", update(), "predicted to fit")
+	require.EqualValues(t, 3000, g.room, "the engine was told")
+	g.budget = 2150
+	require.Equal(t, "update 1", update(), "before anything fails")
+	g.budget = 0
+	require.Equal(t, "update 1", update(), "without a budget nothing is predicted")
+	require.Len(t, g.steps(), 3)
+	require.EqualValues(t, 0, p.report().BudgetBytes)
+
+	t.Run("auto_batch_size off", func(t *testing.T) {
+		g := &gpu{room: 9000, budget: 9000, weights: 1000, each: 100}
+		p, err := govern(t, g, t.TempDir(), func(p *governed) { p.config.AutoBatchSize = false })
+		require.NoError(t, err)
+		for range 2 {
+			require.NoError(t, p.rebudget(t.Context()))
+			_, err = p.Update(t.Context(), batch(16))
+			require.NoError(t, err)
+			g.budget = 2100
+		}
+		require.NotEmpty(t, g.steps(), "it meets the wall, and the ladder still works")
+	})
+}
+
+func (g *governed) report() event.Memory { return g.meter.report(0) }
+
+// Whatever the device holds and the call takes, the ladder ends: with the update made once, if any setting fits, or with a failure.
+func TestLadderAlwaysEnds(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(rt *rapid.T) {
+		g := &gpu{
+			room:    rapid.Int64Range(1000, 8000).Draw(rt, "room"),
+			weights: 1000,
+			base:    rapid.Int64Range(0, 1000).Draw(rt, "base"),
+			each:    rapid.Int64Range(0, 400).Draw(rt, "each"),
+			lost:    rapid.Int64Range(0, 1000).Draw(rt, "lost"),
+			cache:   rapid.Int64Range(0, 1000).Draw(rt, "cache"),
+			short:   policy.Shortage{Where: rapid.SampledFrom([]string{"device", "device", "host"}).Draw(rt, "where")},
+		}
+		g.room = max(g.room, 1000+g.lost+g.cache)
+		require.NoError(rt, os.RemoveAll(filepath.Join(dir, learntFile)))
+		p, err := govern(t, g, dir, nil)
+		require.NoError(rt, err)
+		sequences := rapid.IntRange(1, 64).Draw(rt, "sequences")
+		result, err := p.Update(t.Context(), batch(sequences))
+		possible := g.short.Where == "device" && g.room >= 1000+g.base+g.each/4
+		if err == nil {
+			require.Equal(rt, 1, result.Steps)
+		} else {
+			var failure *Failure
+			require.True(rt, errors.As(err, &failure), "%v", err)
+			require.False(rt, possible, "%v", err)
+		}
+		require.LessOrEqual(rt, len(g.steps()), 11)
+	})
+}

@@ -1,0 +1,100 @@
+package node
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/atomicfile"
+)
+
+const (
+	learntFile    = "memory.json"
+	learntVersion = 1
+)
+
+// learnt is what running out of memory has taught a node. It is kept in the node's folder, so that its next life starts there, and
+// belongs to one assignment: another configuration or device starts anew. None of it changes what the model learns, rounding aside.
+type learnt struct {
+	Version     int    `json:"version"`
+	Assignment  string `json:"assignment"` // hash
+	BudgetBytes int64  `json:"budget_bytes"`
+
+	Generate              pace `json:"generate"`
+	Update                pace `json:"update"`
+	GradientCheckpointing bool `json:"gradient_checkpointing"`
+	OptimizerOffload      bool `json:"optimizer_offload"`
+}
+
+// assignmentHash names what the lessons depend on.
+func assignmentHash(start event.Start) string {
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%s\n%s\n%d\n", start.ModelDir, start.Device, start.Ranks)
+	sum.Write(start.Config)
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// recall reads what an earlier life of the node learnt. What is missing, damaged or of another assignment is as if nothing had been
+// learnt; an error says so where the file is there and can't be used. A larger budget than then gives failed sizes another chance.
+func recall(start event.Start) (learnt, error) {
+	fresh := learnt{Version: learntVersion, Assignment: assignmentHash(start), BudgetBytes: start.BudgetBytes}
+	data, err := os.ReadFile(filepath.Join(start.Dir, learntFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fresh, nil
+	}
+	if err != nil {
+		return fresh, err
+	}
+	var l learnt
+	if err := json.Unmarshal(data, &l); err != nil {
+		return fresh, fmt.Errorf("%s: %w", learntFile, err)
+	}
+	if l.Version != learntVersion || l.Assignment != fresh.Assignment {
+		return fresh, nil
+	}
+	if min(l.Generate.Limit, l.Generate.Failed, l.Update.Limit, l.Update.Failed) < 0 {
+		return fresh, fmt.Errorf("%s: a negative number of sequences", learntFile)
+	}
+	l.rebudget(start.BudgetBytes)
+	return l, nil
+}
+
+// rebudget takes a new budget.
+func (l *learnt) rebudget(bytes int64) {
+	if more(bytes, l.BudgetBytes) {
+		l.Generate.relieve()
+		l.Update.relieve()
+	}
+	l.BudgetBytes = bytes
+}
+
+// more tells whether a budget is larger than another; 0 is without end.
+func more(bytes, than int64) bool {
+	return than != 0 && (bytes == 0 || bytes > than)
+}
+
+// keep writes the lessons for the node's next life.
+func (l *learnt) keep(dir string) error {
+	data, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(dir, learntFile), data)
+}
+
+// pace is that of a phase, nil for one without sequences.
+func (l *learnt) pace(phase string) *pace {
+	switch phase {
+	case phaseGenerate:
+		return &l.Generate
+	case phaseUpdate:
+		return &l.Update
+	}
+	return nil
+}

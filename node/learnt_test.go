@@ -1,0 +1,73 @@
+package node
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+func TestLearntIsRecalled(t *testing.T) {
+	start := event.Start{Dir: t.TempDir(), Config: []byte(`{"rounds":3}`), Device: "cuda:0", BudgetBytes: 100}
+	fresh, err := recall(start)
+	require.NoError(t, err)
+	require.Equal(t, learnt{Version: learntVersion, Assignment: assignmentHash(start), BudgetBytes: 100}, fresh)
+
+	taught := fresh
+	taught.Update.fail(16, false)
+	taught.Generate.fail(32, true)
+	taught.OptimizerOffload = true
+	require.NoError(t, taught.keep(start.Dir))
+	again, err := recall(start)
+	require.NoError(t, err)
+	require.Equal(t, taught, again)
+
+	cases := []struct {
+		name   string
+		change func(*event.Start)
+		want   func(l learnt) // of what is recalled
+	}{
+		{"another configuration", func(s *event.Start) { s.Config = []byte(`{"rounds":4}`) }, func(l learnt) { require.Zero(t, l.Update) }},
+		{"another device", func(s *event.Start) { s.Device = "cpu" }, func(l learnt) { require.False(t, l.OptimizerOffload) }},
+		{"another model", func(s *event.Start) { s.ModelDir = "/b" }, func(l learnt) { require.Zero(t, l.Generate) }},
+		{"a smaller budget", func(s *event.Start) { s.BudgetBytes = 90 }, func(l learnt) {
+			require.Equal(t, pace{Limit: 8, Failed: 16}, l.Update)
+			require.EqualValues(t, 90, l.BudgetBytes)
+		}},
+		{"a larger budget", func(s *event.Start) { s.BudgetBytes = 110 }, func(l learnt) {
+			require.Equal(t, pace{Limit: 8, quiet: quietRounds}, l.Update)
+			require.True(t, l.OptimizerOffload)
+		}},
+		{"no budget any more", func(s *event.Start) { s.BudgetBytes = 0 }, func(l learnt) { require.Zero(t, l.Update.Failed) }},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			changed := start
+			c.change(&changed)
+			l, err := recall(changed)
+			require.NoError(t, err)
+			require.Equal(t, assignmentHash(changed), l.Assignment)
+			c.want(l)
+		})
+	}
+}
+
+// A file that can't be used costs a warning, never the node.
+func TestDamagedLessonsAreForgotten(t *testing.T) {
+	start := event.Start{Dir: t.TempDir(), Config: []byte(`{}`)}
+	path := filepath.Join(start.Dir, learntFile)
+	hash := assignmentHash(start)
+	for _, text := range []string{"", "{", "[]", "\x00\x01", `{"version":1,"assignment":"` + hash + `","update":{"limit":-4}}`, `{"version":"x"}`} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		l, err := recall(start)
+		require.ErrorContains(t, err, learntFile, text)
+		require.Equal(t, learnt{Version: learntVersion, Assignment: hash}, l)
+	}
+	require.NoError(t, os.WriteFile(path, []byte(`{"version":99,"assignment":"`+hash+`","update":{"limit":4}}`), 0o644))
+	l, err := recall(start)
+	require.NoError(t, err, "of a later version")
+	require.Zero(t, l.Update)
+}

@@ -1,0 +1,94 @@
+package node
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// A lease is for what the phase was measured to take, and what it leaves cached is gone before it ends.
+func TestTenantLease(t *testing.T) {
+	for _, trims := range []bool{true, false} {
+		l := newLink(t, event.Start{Leased: true, BudgetBytes: 2500})
+		g := &gpu{room: 5000, weights: 1000, each: 100, budget: 2500}
+		p, err := govern(t, g, t.TempDir(), func(p *governed) { p.meter.expected = event.Transient{GenerateBytes: 70, UpdateBytes: 90} })
+		require.NoError(t, err)
+		host := &tenant{Link: l.Link, governed: p, trims: trims}
+
+		// lease takes a lease with a call in it and returns the bytes asked for and the calls until its end.
+		lease := func(phase string, call func()) (bytes int64, calls []string) {
+			t.Helper()
+			released := make(chan error, 1)
+			before := len(g.engines[0].calls)
+			go func() {
+				release, err := host.Lease(t.Context(), phase)
+				if err == nil {
+					call()
+					release()
+					release()
+				}
+				released <- err
+			}()
+			asked := l.next()
+			require.Equal(t, event.TypeLease, asked.Type)
+			require.Equal(t, phase, asked.Lease.Phase)
+			l.command(event.Command{Type: event.CommandGrant, Lease: asked.Lease})
+			end := l.next()
+			require.Equal(t, event.TypeRelease, end.Type)
+			require.Equal(t, asked.Lease.ID, end.Lease.ID)
+			calls = g.engines[0].calls[before:]
+			require.NoError(t, <-released)
+			require.Equal(t, calls, g.engines[0].calls[before:], "nothing happens after the lease")
+			return asked.Lease.Bytes, calls
+		}
+		update := func() {
+			_, err := p.Update(t.Context(), policy.UpdateParams{MicroBatch: 2, Sequences: batch(2).Sequences})
+			require.NoError(t, err)
+		}
+		want := []string{"update 2"}
+		if trims {
+			want = append(want, "trim")
+		}
+		bytes, _ := lease(phaseLoad, func() {})
+		require.Zero(t, bytes)
+		bytes, calls := lease(phaseUpdate, update)
+		require.EqualValues(t, 90, bytes, "the plan's")
+		require.Equal(t, want, calls)
+		bytes, _ = lease(phaseUpdate, update)
+		require.EqualValues(t, 220, bytes, "measured")
+		bytes, _ = lease(phaseGenerate, func() {})
+		require.EqualValues(t, 70, bytes)
+
+		g.budget = 2150
+		bytes, calls = lease(phaseUpdate, update)
+		require.EqualValues(t, 110, bytes, "for the sequences that the new budget holds")
+		require.Equal(t, "configure", calls[0])
+		require.Equal(t, "update 1", calls[1])
+
+		g.engines[0].gpu.dies = "trim"
+		lease(phaseGenerate, func() {})
+	}
+}
+
+func TestLinkBudget(t *testing.T) {
+	l := newLink(t, event.Start{BudgetBytes: 100})
+	require.EqualValues(t, 100, l.Budget())
+	l.command(event.Command{Type: event.CommandBudget, BudgetBytes: 250})
+	l.command(event.Command{Type: event.CommandStop})
+	<-l.Stopping()
+	require.EqualValues(t, 250, l.Budget())
+}
+
+// Before the model is loaded a lease has nothing to trim.
+func TestTenantLeaseWithoutAnEngine(t *testing.T) {
+	l := newLink(t, event.Start{})
+	p := &governed{meter: &meter{}, logger: slog.New(slog.DiscardHandler)}
+	host := &tenant{Link: l.Link, governed: p, trims: true}
+	release, err := host.Lease(t.Context(), phaseLoad)
+	require.NoError(t, err)
+	release()
+}

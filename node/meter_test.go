@@ -1,0 +1,129 @@
+package node
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+func call(begin, peak, end int64) policy.Memory {
+	return policy.Memory{CallBeginBytes: begin, CallPeakBytes: peak, DeviceAllocatedBytes: end, RSSBytes: end}
+}
+
+func TestMeterOfAGPU(t *testing.T) {
+	m := &meter{device: true, expected: event.Transient{GenerateBytes: 300, UpdateBytes: 500}, budget: 2000}
+	require.EqualValues(t, 0, m.need(phaseLoad))
+	require.EqualValues(t, 300, m.need(phaseGenerate), "the plan's, before anything was measured")
+	require.EqualValues(t, 500, m.need(phaseUpdate))
+	m.rest(call(0, 0, 100))
+	m.observe(phaseGenerate, 8, 8, call(100, 150, 100))
+	require.EqualValues(t, 55, m.need(phaseGenerate), "measured, and a tenth")
+
+	// The first update makes 200 of Adam's moments.
+	m.observe(phaseUpdate, 16, 16, call(100, 700, 300))
+	require.EqualValues(t, 440, m.need(phaseUpdate))
+	m.observe(phaseUpdate, 16, 16, call(300, 650, 300))
+	require.EqualValues(t, 440, m.need(phaseUpdate), "the most of late")
+	want := event.Memory{ResidentBytes: 300, GenerateBytes: 50, UpdateBytes: 400, MicroBatch: 16, BudgetBytes: 2000, RSSBytes: 307, PeakRSSBytes: 7}
+	require.Equal(t, want, m.report(7))
+
+	// Half as many at a time: what the whole took is no measure any more.
+	m.observe(phaseUpdate, 8, 8, call(300, 520, 300))
+	require.EqualValues(t, 242, m.need(phaseUpdate))
+	m.observe(phaseUpdate, 2, 8, call(300, 350, 300))
+	require.EqualValues(t, 242, m.need(phaseUpdate), "a call with few sequences doesn't lower it")
+	m.setBudget(400)
+	require.EqualValues(t, 100, m.need(phaseUpdate), "never more than the budget leaves")
+
+	m.setBudget(2000)
+	for range remembered {
+		m.observe(phaseUpdate, 8, 8, call(300, 400, 300))
+	}
+	require.EqualValues(t, 110, m.need(phaseUpdate), "what is long ago is forgotten")
+}
+
+// Weights that wait on the host between leases come back within them.
+func TestMeterOfParkedWeights(t *testing.T) {
+	m := &meter{device: true}
+	m.rest(call(0, 0, 10))
+	m.observe(phaseUpdate, 4, 4, call(10, 900, 500))
+	m.rest(call(0, 0, 10))
+	require.EqualValues(t, 979, m.need(phaseUpdate), "weights, optimizer and the phase: (900 - 10) and a tenth")
+	require.EqualValues(t, 10, m.report(0).ResidentBytes)
+	require.EqualValues(t, 890, m.report(0).UpdateBytes)
+}
+
+func TestMeterOfACPU(t *testing.T) {
+	m := &meter{interpreter: 200}
+	m.rest(policy.Memory{RSSBytes: 250, PeakRSSBytes: 260})
+	m.observe(phaseUpdate, 4, 4, policy.Memory{CallBeginBytes: 250, CallPeakBytes: 450, RSSBytes: 350, PeakRSSBytes: 450})
+	require.EqualValues(t, 220, m.need(phaseUpdate))
+	m.observe(phaseUpdate, 4, 4, policy.Memory{CallBeginBytes: 350, CallPeakBytes: 450, RSSBytes: 350, PeakRSSBytes: 450})
+	require.EqualValues(t, 110, m.need(phaseUpdate), "the first one's moments were no transient")
+	r := m.report(50)
+	require.Equal(t, []int64{150, 100, 400, 500}, []int64{r.ResidentBytes, r.UpdateBytes, r.RSSBytes, r.PeakRSSBytes})
+	m.rest(policy.Memory{RSSBytes: 100, PeakRSSBytes: 120})
+	require.EqualValues(t, 500, m.report(50).PeakRSSBytes, "an engine that was restarted doesn't lower it")
+	m.observe(phaseGenerate, 4, 4, policy.Memory{RSSBytes: 9})
+	require.Zero(t, m.report(0).GenerateBytes, "an engine that gives no figures")
+}
+
+func TestPredict(t *testing.T) {
+	cases := []struct {
+		name string
+		seen []measure
+		size int
+		want int64
+	}{
+		{"one size, half of it", []measure{{size: 8, bytes: 80}}, 4, 40},
+		{"one size, twice", []measure{{size: 8, bytes: 80}}, 16, 160},
+		{"measured", []measure{{size: 8, bytes: 80}, {size: 8, bytes: 90}, {size: 8, bytes: 85}}, 8, 90},
+		{"a line", []measure{{size: 8, bytes: 80}, {size: 4, bytes: 60}}, 16, 120},
+		{"a line, below", []measure{{size: 8, bytes: 80}, {size: 4, bytes: 60}}, 2, 50},
+		{"no slope down", []measure{{size: 8, bytes: 40}, {size: 4, bytes: 60}}, 16, 60},
+		{"steep, below zero", []measure{{size: 8, bytes: 80}, {size: 4, bytes: 8}}, 1, 0},
+	}
+	for _, c := range cases {
+		got, known := predict(c.seen, c.size)
+		require.True(t, known)
+		require.Equal(t, c.want, got, c.name)
+	}
+	_, known := predict(nil, 3)
+	require.False(t, known)
+}
+
+// More sequences are never predicted to take less, where more did not take less.
+func TestPredictionGrowsWithSize(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		base, slope := rapid.Int64Range(0, 1e9).Draw(t, "base"), rapid.Int64Range(0, 1e8).Draw(t, "slope")
+		var seen []measure
+		for range rapid.IntRange(1, 20).Draw(t, "calls") {
+			size := 1 << rapid.IntRange(0, 7).Draw(t, "size")
+			seen = append(seen, measure{size: size, bytes: base + slope*int64(size)})
+		}
+		before := int64(-1)
+		for size := 1; size <= 256; size *= 2 {
+			bytes, _ := predict(seen, size)
+			if bytes < before {
+				t.Fatalf("%d sequences take %d, fewer took %d", size, bytes, before)
+			}
+			before = bytes
+		}
+	})
+}
+
+func TestHolds(t *testing.T) {
+	m := &meter{device: true}
+	require.True(t, m.holds(phaseUpdate, 8, 1, true), "without a budget nothing is known")
+	require.False(t, m.holds(phaseUpdate, 8, 1, false))
+	m.setBudget(500)
+	require.True(t, m.holds(phaseUpdate, 8, 1, true), "without a measurement neither")
+	m.observe(phaseUpdate, 8, 8, call(100, 500, 100))
+	require.True(t, m.holds(phaseUpdate, 8, 1, false))
+	require.False(t, m.holds(phaseUpdate, 8, headroom, true))
+	require.False(t, m.holds(phaseUpdate, 16, 1, true))
+}

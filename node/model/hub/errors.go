@@ -1,0 +1,88 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// refusal is an answer of the hub that another attempt would not change.
+type refusal struct{ text string }
+
+func (r *refusal) Error() string { return r.text }
+
+// busy is an answer after which another attempt may succeed, not before wait.
+type busy struct {
+	status int
+	wait   time.Duration
+}
+
+func (b *busy) Error() string {
+	return fmt.Sprintf("it answers %d %s", b.status, http.StatusText(b.status))
+}
+
+// judge turns an answer that isn't what was asked for into an error. The hub explains itself in X-Error-Code; its status
+// alone doesn't tell a model that isn't there from one that needs a token (401 for both). what is the model, with @revision where
+// that was asked for, or one of its files.
+func (c *Client) judge(response *http.Response, id, what string) error {
+	status := response.StatusCode
+	code := response.Header.Get("X-Error-Code")
+	page, tokens := c.Endpoint+"/"+id, c.Endpoint+"/settings/tokens"
+	refuse := func(format string, args ...any) error { return &refusal{fmt.Sprintf(format, args...)} }
+	switch {
+	case status == http.StatusTooManyRequests || status >= 500:
+		return &busy{status, retryAfter(response.Header)}
+	case code == "GatedRepo":
+		return refuse("model %s is gated: its owners give access to those who ask. Try: ask for it at %s, then HF_TOKEN=… swarm model pull %s", id, page, id)
+	case code == "RevisionNotFound":
+		return refuse("the hub has no %s. Try: a branch, tag or commit from %s/tree/main", what, page)
+	case code == "EntryNotFound":
+		return refuse("the hub has no %s", what)
+	case status == http.StatusUnauthorized && c.Token != "" && code == "":
+		return refuse("%s refuses the token (HF_TOKEN, or the file that hf auth login wrote). Try: a new one from %s", c.Host(), tokens)
+	case status == http.StatusForbidden:
+		return refuse("%s allows no access to %s with this token. Try: a token that may read it, from %s", c.Host(), what, tokens)
+	case status == http.StatusNotFound, status == http.StatusUnauthorized, code == "RepoNotFound":
+		return refuse("%s knows no %s, or it is private. Try: its name as %s/models spells it, or HF_TOKEN=… for a private one", c.Host(), what, c.Endpoint)
+	}
+	return refuse("%s answers %s to the request for %s", c.Host(), response.Status, what)
+}
+
+// maxWait bounds what a server may make us wait.
+const maxWait = time.Minute
+
+func retryAfter(h http.Header) time.Duration {
+	seconds, err := strconv.Atoi(h.Get("Retry-After"))
+	if err != nil || seconds < 0 {
+		return 0
+	}
+	return min(time.Duration(seconds)*time.Second, maxWait)
+}
+
+// attempts is how often a download is tried that makes no progress.
+const attempts = 5
+
+// explain is the error after the last attempt, for a user.
+func (c *Client) explain(err error, id string, kept bool) error {
+	var no *refusal
+	if errors.As(err, &no) {
+		return err
+	}
+	try := "Try: look at the connection and HTTPS_PROXY, or set HF_ENDPOINT to a mirror"
+	if kept {
+		try = fmt.Sprintf("Try: swarm model pull %s again: it continues where this one stopped", id)
+	}
+	return fmt.Errorf("download %s from %s: %w. %s", id, c.Host(), err, try)
+}
+
+// delay is how long to wait before the next attempt, after so many that failed.
+func delay(err error, failed int) time.Duration {
+	wait := time.Second << min(failed-1, 4)
+	var b *busy
+	if errors.As(err, &b) {
+		wait = max(wait, b.wait)
+	}
+	return wait
+}

@@ -1,0 +1,218 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// diskReserve stays free on the cache's disk.
+const diskReserve = 256 << 20
+
+// Result is what a pull left in the cache.
+type Result struct {
+	ID         string   `json:"id"`
+	Revision   string   `json:"revision"` // as asked for
+	Commit     string   `json:"commit"`
+	Path       string   `json:"path"` // of the directory with the files
+	Files      []string `json:"files"`
+	Bytes      int64    `json:"bytes"`      // of all files
+	Downloaded int64    `json:"downloaded"` // bytes that came over the network
+}
+
+// pull is one Client.Pull.
+type pull struct {
+	client     *Client
+	id, commit string
+	repo       string // the model's folder in the cache
+	progress   Progress
+	downloaded int64
+	began      time.Time
+	told       time.Time
+}
+
+// Pull downloads what a model needs of itself: config.json, the weights as safetensors, and what belongs to its tokenizer. What is
+// in the cache already is not downloaded again, and a download that was interrupted goes on where it stopped. Each file's size and hash are
+// checked. accept sees the text of config.json before any weights are downloaded; its error ends the pull. Several processes may pull
+// the same model at once. Errors fit on one line; most end with ". Try: ".
+func (c *Client) Pull(ctx context.Context, id, revision string, accept func(config []byte) error) (Result, error) {
+	if c.Offline != "" {
+		return Result{}, fmt.Errorf("%s forbids to download model %s. Try: unset %s", c.Offline, id, c.Offline)
+	}
+	list, err := c.list(ctx, id, revision)
+	if err != nil {
+		return Result{}, err
+	}
+	p := &pull{client: c, id: id, commit: list.commit, repo: filepath.Join(c.Cache, folder(id)), began: time.Now()}
+	snapshot := filepath.Join(p.repo, "snapshots", list.commit)
+	for _, dir := range []string{snapshot, p.blobs(), p.locks()} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return Result{}, err
+		}
+	}
+	if err := p.measure(list.files); err != nil {
+		return Result{}, err
+	}
+	result := Result{ID: id, Revision: revision, Commit: list.commit, Path: snapshot}
+	for _, file := range list.files {
+		if err := p.bring(ctx, file, filepath.Join(snapshot, file.name)); err != nil {
+			return Result{}, err
+		}
+		if file.name == configName {
+			config, err := os.ReadFile(filepath.Join(snapshot, configName)) // bounded by its listed size
+			if err == nil {
+				err = accept(config)
+			}
+			if err != nil {
+				return Result{}, err
+			}
+		}
+		result.Files, result.Bytes = append(result.Files, file.name), result.Bytes+file.size
+	}
+	result.Downloaded = p.downloaded
+	return result, p.point(revision)
+}
+
+func (p *pull) blobs() string { return filepath.Join(p.repo, "blobs") }
+func (p *pull) locks() string { return filepath.Join(p.client.Cache, ".locks", folder(p.id)) }
+
+// blob is where a file's content is kept; pointers in snapshots link to it.
+func (p *pull) blob(file remote) string { return filepath.Join(p.blobs(), file.hash) }
+
+// measure adds up what is to come and refuses it where the disk has no room.
+func (p *pull) measure(files []remote) error {
+	var missing int64
+	for _, file := range files {
+		p.progress.Total += file.size
+		have := min(file.size, sizeOf(p.blob(file)+".incomplete"))
+		if p.present(file) {
+			have = file.size
+		}
+		p.progress.Done += have
+		missing += file.size - have
+	}
+	free, err := p.client.free(p.repo)
+	if err != nil {
+		return err
+	}
+	if missing > 0 && free < missing+diskReserve {
+		return fmt.Errorf("model %s needs %s more on the disk of %s, which has %s free. Try: free some space, or HF_HOME on a larger disk",
+			p.id, bytesOf(missing+diskReserve), p.client.Cache, bytesOf(free))
+	}
+	return nil
+}
+
+// present tells whether a file's content is in the cache. It was checked when it got its name.
+func (p *pull) present(file remote) bool {
+	info, err := os.Stat(p.blob(file))
+	return err == nil && info.Mode().IsRegular() && info.Size() == file.size
+}
+
+// bring downloads a file unless it is there, and links it into the snapshot.
+func (p *pull) bring(ctx context.Context, file remote, pointer string) error {
+	unlock, err := p.lock(ctx, file)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if !p.present(file) {
+		if err := p.download(ctx, file, p.blob(file)); err != nil {
+			switch {
+			case ctx.Err() != nil:
+				return err
+			case !isNetwork(err):
+				return fmt.Errorf("download model %s: %w. Try: again when that is mended: it continues where this one stopped", p.id, err)
+			}
+			return p.client.explain(err, p.id, !errors.Is(err, errDamaged))
+		}
+	}
+	return link(p.blob(file), pointer)
+}
+
+// lock takes the lock that huggingface_hub, too, holds while it downloads a file (flock on .locks/<model>/<hash>.lock).
+func (p *pull) lock(ctx context.Context, file remote) (func(), error) {
+	lock, err := os.OpenFile(filepath.Join(p.locks(), file.hash+".lock"), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil || errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOLCK) {
+			return func() { _ = lock.Close() }, nil // a file system without locks has none to wait for
+		}
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			p.progress.Waiting = true
+			p.advance(file.name, 0)
+			err = pause(ctx, 100*time.Millisecond)
+			p.progress.Waiting = false
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			_ = lock.Close()
+			return nil, err
+		}
+	}
+}
+
+// link makes pointer lead to a blob: by a relative link, as the cache has them, or as a copy of its own on disks without links.
+func link(blob, pointer string) error {
+	if info, err := os.Stat(pointer); err == nil && info.Size() == sizeOf(blob) {
+		if target, err := os.Readlink(pointer); err != nil || filepath.Base(target) == filepath.Base(blob) {
+			return nil
+		}
+	}
+	relative, err := filepath.Rel(filepath.Dir(pointer), blob)
+	if err != nil {
+		return err
+	}
+	temporary := pointer + ".tmp"
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(relative, temporary); err != nil {
+		if err := os.Link(blob, temporary); err != nil {
+			return fmt.Errorf("%w: the cache's disk takes no links. Try: HF_HOME on another disk", err)
+		}
+	}
+	return os.Rename(temporary, pointer)
+}
+
+// point makes a branch's or tag's name lead to the commit, last, when the snapshot is whole.
+func (p *pull) point(revision string) error {
+	if revision == p.commit {
+		return nil
+	}
+	ref := filepath.Join(p.repo, "refs", revision)
+	if err := os.MkdirAll(filepath.Dir(ref), 0o755); err != nil {
+		return err
+	}
+	temporary, err := os.CreateTemp(filepath.Dir(ref), ".ref-*")
+	if err != nil {
+		return err
+	}
+	_, err = temporary.WriteString(p.commit)
+	if err := errors.Join(err, temporary.Chmod(0o644), temporary.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), ref)
+}
+
+// advance counts n bytes more, fewer where a part is dropped, and tells about every second.
+func (p *pull) advance(name string, n int64) {
+	p.progress.File = name
+	p.progress.Done += n
+	if n > 0 {
+		p.downloaded += n
+	}
+	now := time.Now()
+	if p.client.Progress == nil || now.Sub(p.told) < time.Second && p.progress.Done < p.progress.Total {
+		return
+	}
+	p.told = now
+	p.progress.Rate = float64(p.downloaded) / max(now.Sub(p.began).Seconds(), 1e-3)
+	p.client.Progress(p.progress)
+}

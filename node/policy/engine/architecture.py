@@ -1,0 +1,110 @@
+"""From a model directory's config.json to a model of its architecture. Raises EngineError("model") for all else."""
+
+import json
+import os
+
+import torch
+
+from . import gpt2, qwen2
+from .protocol import MODEL, EngineError
+
+# Hugging Face's model_type -> (its config parser, its model).
+ARCHITECTURES = {"gpt2": (gpt2.parse_config, gpt2.GPT2), "qwen2": (qwen2.parse_config, qwen2.Qwen2)}
+
+
+def make_model(config, device="cpu", dtype=torch.float32):
+    """A model of config's architecture; its weights are not set."""
+    return ARCHITECTURES[config.architecture][1](config, device, dtype)
+
+
+def read_config(directory):
+    """Reads config.json; returns (the architecture's Config, the whole JSON object)."""
+    path = os.path.join(directory, "config.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            raw = json.load(file)
+    except (OSError, ValueError, RecursionError) as error:
+        raise EngineError(MODEL, f"{path}: {error}") from None
+    if not isinstance(raw, dict):
+        raise EngineError(MODEL, f"{path}: not a JSON object")
+    return parse_config(raw, path), raw
+
+
+def parse_config(raw, path):
+    """path names the file in errors."""
+    fields = Fields(raw, path)
+    known = raw.get("model_type")
+    if not isinstance(known, str) or known not in ARCHITECTURES:
+        raise fields.error(f"model_type is {known!r}; this engine knows {' and '.join(ARCHITECTURES)}")
+    return ARCHITECTURES[known][0](fields)
+
+
+class Fields:
+    """Takes checked values out of a config.json's object."""
+
+    def __init__(self, raw, path):
+        self.raw = raw
+        self._path = path
+
+    def error(self, text):
+        return EngineError(MODEL, f"{self._path}: {text}")
+
+    def integer(self, *names, default=None):
+        """A positive integer: the first of the names that is there."""
+        for name in names:
+            value = self.raw.get(name)
+            if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 31:
+                return value
+            if value is not None:
+                raise self.error(f"{name} must be a positive integer")
+        if default is None:
+            raise self.error(f"{names[0]} is missing")
+        return default
+
+    def number(self, name, default, above=0.0, below=float("inf")):
+        value = self.raw.get(name)
+        value = default if value is None else value
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not above < value < below:
+            bounds = f"above {above:g}" if below == float("inf") else f"between {above:g} and {below:g}"
+            raise self.error(f"{name} must be a number {bounds}")
+        return float(value)
+
+    def inner(self, name):
+        """The fields of an object within."""
+        if not isinstance(self.raw[name], dict):
+            raise self.error(f"{name} must be an object")
+        return Fields(self.raw[name], f"{self._path}: {name}")
+
+    def flag(self, name, default):
+        value = self.raw.get(name)
+        value = default if value is None else value
+        if not isinstance(value, bool):
+            raise self.error(f"{name} must be true or false")
+        return value
+
+    def fraction(self, name, default):
+        return self.number(name, default, 0, 1)
+
+    def choice(self, name, meanings, default):
+        """The meaning of a name among those known."""
+        value = self.raw.get(name, default)
+        if not isinstance(value, str) or value not in meanings:
+            raise self.error(f"{name} {value!r} is not supported")
+        return meanings[value]
+
+    def require(self, **known):
+        """Refuses a flag that is there with another value than the one this engine knows."""
+        for name, value in known.items():
+            if self.raw.get(name, value) is not value:
+                raise self.error(f"{name} = {self.raw[name]!r} is not supported")
+
+    def eos_token_id(self, vocab_size):
+        """The first where there are several; -1 where there is none."""
+        eos = self.raw.get("eos_token_id")
+        if isinstance(eos, list):
+            eos = eos[0] if eos else None
+        if eos is None:
+            return -1
+        if not isinstance(eos, int) or isinstance(eos, bool) or not 0 <= eos < vocab_size:
+            raise self.error(f"eos_token_id {eos!r} is not in the vocabulary")
+        return eos

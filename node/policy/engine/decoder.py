@@ -1,0 +1,188 @@
+"""Keys and values of a batch, and one step of decoding on them.
+
+Takes a model and prompts; returns logits. Knows neither tokens drawn nor their ends. The keys and values of a prompt are
+held once, those of a completion in a buffer of its own, so that memory is P prompts plus P·G completions. Attention
+scores over the two are joined before the softmax, which makes the result that of ordinary attention.
+
+Letters in shapes: P prompts, G completions of each, R = P·G rows, S prompt positions (padded), t own positions, H heads,
+K key/value heads, n = H/K, h head size.
+"""
+
+import torch
+
+from .model import by_row, causal_attention, causal_mask, merge_heads
+
+
+class Decoder:
+    """A grid of prompts times completions at work; `rows` holds their indices among all rows of the request.
+
+    `compact` may shrink the grid; a prompt with fewer living rows than another is filled up with rows that have ended.
+    """
+
+    def __init__(self, model, prompts, generations, first_row, steps, zeroed=False):
+        """steps is the most tokens of any completion. zeroed: steps look at own positions that are not yet written."""
+        self.model = model
+        device = model.device
+        self.prompts = prompts
+        self.steps = steps
+        self.lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
+        count = len(prompts) * generations
+        self.row_list = list(range(first_row, first_row + count))
+        self.rows = torch.arange(first_row, first_row + count, device=device)
+        self.start = self.lengths.repeat_interleave(generations)
+        self.written = 0  # own positions with keys and values
+        self.prompt_keys, self.prompt_values = [], []  # a layer: [P, K, h, S] and [P, K, S, h]
+        self.keys, self.values = [], []  # a layer: [steps, R, K, h]; time first, so that unused steps stay untouched
+        self._make = torch.zeros if zeroed else torch.empty
+        self.mask = self._prompt_mask()
+
+    def _prompt_mask(self):
+        """Additive mask [P, 1, 1, S] over prompt positions, None where all prompts have one length."""
+        lengths = self.lengths.tolist()
+        if min(lengths) == max(lengths):
+            return None
+        beyond = torch.arange(max(lengths), device=self.model.device) >= self.lengths.unsqueeze(1)
+        mask = torch.zeros(beyond.shape, dtype=self.model.dtype, device=self.model.device)
+        return mask.masked_fill_(beyond, float("-inf"))[:, None, None, :]
+
+    def prefill(self):
+        """Runs the prompts, right-padded; returns the logits of their last tokens, one copy a completion: [R, V]."""
+        model = self.model
+        count, longest = len(self.prompts), max(map(len, self.prompts))
+        ids = torch.tensor([p + [0] * (longest - len(p)) for p in self.prompts], device=model.device)
+        positions = torch.arange(longest, device=model.device).repeat(count)
+        x = model.embed(ids.view(-1), positions)
+        mask = causal_mask(longest, x)
+
+        def attend(q, k, v):
+            q, k, v = by_row(q, count), by_row(k, count), by_row(v, count)
+            self.prompt_keys.append(k.transpose(2, 3).contiguous())
+            self.prompt_values.append(v.contiguous())
+            return merge_heads(causal_attention(q, k, v, mask))
+
+        for layer in model.layers:
+            x = model.block(layer, x, positions, attend)
+        last = torch.arange(count, device=model.device) * longest + self.lengths - 1
+        logits = model.norm(x.index_select(0, last)) @ model.head.t()
+        return logits.repeat_interleave(len(self.row_list) // count, 0)
+
+    def allocate(self):
+        """Makes the buffers of own keys and values, after `prefill` and before the first step."""
+        config = self.model.config
+        shape = (self.steps - 1, len(self.row_list), config.kv_heads, config.head_size)
+        like = self.prompt_keys[0]
+        for _ in self.model.layers:
+            self.keys.append(self._make(shape, dtype=like.dtype, device=like.device))
+            self.values.append(self._make(shape, dtype=like.dtype, device=like.device))
+
+    def decode(self, token):
+        """Feeds token [R], the last of each row, and returns the logits [R, V] of what follows."""
+        self.written += 1
+        return self.step(token, self.written - 1, self.written)
+
+    def step(self, token, slot, window, mask=None):
+        """Feeds token [R] as own position `slot` of its row and returns the logits [R, V] of what follows.
+
+        slot is an int, or a tensor [1] where the host doesn't know it. Rows look at their own first `window` positions, an
+        int above slot; mask [window] is added to the scores there, and hides what is beyond slot.
+        """
+        model = self.model
+        # A filler row may be past its own end; its result is thrown away, its position must exist.
+        positions = (self.start + slot).clamp(max=model.config.context_length - 1)
+        x = model.embed(token, positions)
+        for index, layer in enumerate(model.layers):
+            x = model.block(layer, x, positions, lambda q, k, v: self._attend(index, slot, window, mask, q, k, v))
+        return model.norm(x) @ model.head.t()
+
+    def _attend(self, index, slot, window, mask, q, k, v):
+        """Query [R, H, h], key and value [R, K, h] of one new token a row -> [R, H·h]; stores key and value."""
+        rows, heads, size = q.shape
+        kv_heads = k.shape[1]
+        shared_by = heads // kv_heads
+        keys, values = self.keys[index], self.values[index]
+        if isinstance(slot, int):
+            keys[slot], values[slot] = k, v
+        else:
+            keys.index_copy_(0, slot, k.unsqueeze(0))
+            values.index_copy_(0, slot, v.unsqueeze(0))
+        keys, values = keys[:window], values[:window]
+        q = (q * size**-0.5).view(rows, kv_heads, shared_by, size)
+
+        prompt_keys, prompt_values = self.prompt_keys[index], self.prompt_values[index]
+        count, _, _, padded = prompt_keys.shape
+        each = rows // count
+        queries = each * shared_by  # of one prompt and one key/value head
+        grouped = q.view(count, each, kv_heads, shared_by, size).transpose(1, 2).reshape(-1, queries, size)
+        shared = torch.bmm(grouped, prompt_keys.view(-1, size, padded))  # [P·K, G·n, S]
+        if self.mask is not None:
+            shared.view(count, kv_heads, queries, padded).add_(self.mask)
+        own = scores_of(q, keys)  # [R, K, n, t]
+        if mask is not None:
+            own.add_(mask)
+        own = own.view(count, each, kv_heads, shared_by, window).transpose(1, 2).reshape(-1, queries, window)
+        weights = torch.cat((shared, own), -1).softmax(-1)  # [P·K, G·n, S+t]
+
+        y = torch.bmm(weights[:, :, :padded], prompt_values.view(-1, padded, size))
+        y = y.view(count, kv_heads, each, shared_by, size).transpose(1, 2).reshape(rows, kv_heads, shared_by, size)
+        own = weights[:, :, padded:].view(count, kv_heads, each, shared_by, window).transpose(1, 2)
+        own = mix_of(own.reshape(rows, kv_heads, shared_by, window), values)
+        return (y + own).reshape(rows, heads * size)
+
+    def compact(self, alive, below):
+        """Shrinks the grid to prompts and columns with living rows, where at most the share `below` of it is left.
+
+        Returns the places [R'] in the old grid of the rows kept, None where nothing changed.
+        """
+        each = len(self.row_list) // len(self.lengths)
+        groups = [self.row_list[i : i + each] for i in range(0, len(self.row_list), each)]
+        living = [sum(alive[row] for row in group) for group in groups]
+        widest = max(living)
+        kept = [i for i, n in enumerate(living) if n]
+        if len(kept) * widest > below * len(self.row_list) or len(kept) * widest == len(self.row_list):
+            return None
+        places = []
+        for i in kept:
+            order = sorted(range(each), key=lambda column, group=groups[i]: not alive[group[column]])
+            places.extend(i * each + column for column in sorted(order[:widest]))
+        self.row_list = [self.row_list[place] for place in places]
+        index = torch.tensor(places, device=self.model.device)
+        self.rows = self.rows.index_select(0, index)
+        self.start = self.start.index_select(0, index)
+        for i in range(len(self.keys)):
+            self.keys[i] = self._select(self.keys[i], index)
+            self.values[i] = self._select(self.values[i], index)
+        if len(kept) < len(groups):
+            prompts = torch.tensor(kept, device=self.model.device)
+            self.lengths = self.lengths.index_select(0, prompts)
+            self.mask = self._prompt_mask()
+            longest = int(self.lengths.max())
+            for i in range(len(self.prompt_keys)):
+                self.prompt_keys[i] = self.prompt_keys[i].index_select(0, prompts)[..., :longest].contiguous()
+                self.prompt_values[i] = self.prompt_values[i].index_select(0, prompts)[:, :, :longest].contiguous()
+        return index
+
+    def _select(self, cache, index):
+        smaller = self._make((cache.shape[0], len(index)) + cache.shape[2:], dtype=cache.dtype, device=cache.device)
+        torch.index_select(cache[: self.written], 1, index, out=smaller[: self.written])
+        return smaller
+
+
+def scores_of(q, keys):
+    """q [R, K, n, h] against each row's own keys [t, R, K, h] -> [R, K, n, t]."""
+    t, rows, kv_heads, size = keys.shape
+    shared_by = q.shape[2]
+    if q.is_cuda or shared_by > 1:
+        own = keys.reshape(t, -1, size).permute(1, 2, 0)
+        return torch.bmm(q.reshape(-1, shared_by, size), own).view(rows, kv_heads, shared_by, t)
+    # A batch of products with one vector each: BLAS would be called R·H times.
+    return (q.squeeze(2) * keys).sum(-1).permute(1, 2, 0).unsqueeze(2)
+
+
+def mix_of(weights, values):
+    """Sum over t of weights [R, K, n, t] times values [t, R, K, h] -> [R, K, n, h]."""
+    t, rows, kv_heads, size = values.shape
+    shared_by = weights.shape[2]
+    if weights.is_cuda or shared_by > 1:
+        own = values.reshape(t, -1, size).transpose(0, 1)
+        return torch.bmm(weights.reshape(-1, shared_by, t), own).view(rows, kv_heads, shared_by, size)
+    return (weights.permute(3, 0, 1, 2).contiguous() * values).sum(0).unsqueeze(2)

@@ -1,0 +1,149 @@
+"""GPT-2 as plain functions: configuration, names and shapes, the transformer block.
+
+Sources: Radford et al. 2019; Hugging Face's GPT2LMHeadModel for names and layout (Conv1D: weight [in, out]). Letters in
+shapes as in model.py.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+
+from .model import Model
+
+PREFIX = "transformer."
+
+
+@dataclass(frozen=True)
+class Config:
+    vocab_size: int
+    context_length: int
+    width: int
+    heads: int
+    layers: int
+    inner: int
+    norm_epsilon: float
+    gelu: str  # "tanh" or "none", the argument of F.gelu
+    eos_token_id: int  # -1: none
+
+    architecture = "gpt2"
+
+    @property
+    def kv_heads(self):
+        return self.heads
+
+    @property
+    def head_size(self):
+        return self.width // self.heads
+
+    def saved_fields(self):
+        """What config.json must say besides what was read."""
+        return {"model_type": self.architecture, "architectures": ["GPT2LMHeadModel"]}
+
+    def shapes(self):
+        """Parameter name -> shape, in the order of the flat buffer. The head is the embedding, so it has no entry."""
+        d, inner = self.width, self.inner
+        shapes = {PREFIX + "wte.weight": (self.vocab_size, d), PREFIX + "wpe.weight": (self.context_length, d)}
+        for i in range(self.layers):
+            h = f"{PREFIX}h.{i}."
+            shapes[h + "ln_1.weight"] = shapes[h + "ln_1.bias"] = (d,)
+            shapes[h + "attn.c_attn.weight"], shapes[h + "attn.c_attn.bias"] = (d, 3 * d), (3 * d,)
+            shapes[h + "attn.c_proj.weight"], shapes[h + "attn.c_proj.bias"] = (d, d), (d,)
+            shapes[h + "ln_2.weight"] = shapes[h + "ln_2.bias"] = (d,)
+            shapes[h + "mlp.c_fc.weight"], shapes[h + "mlp.c_fc.bias"] = (d, inner), (inner,)
+            shapes[h + "mlp.c_proj.weight"], shapes[h + "mlp.c_proj.bias"] = (inner, d), (d,)
+        shapes[PREFIX + "ln_f.weight"] = shapes[PREFIX + "ln_f.bias"] = (d,)
+        return shapes
+
+    def leaf_shapes(self):
+        """The same buffer as the computation takes it: nothing is joined."""
+        return list(self.shapes().values())
+
+    def name_of(self, stored):
+        """The parameter that a file's tensor of this name holds; None for one to pass over.
+
+        Those are the buffers of the attention mask, and the head, which is the embedding.
+        """
+        if stored.endswith((".attn.bias", ".attn.masked_bias")) or stored == "lm_head.weight":
+            return None
+        return stored if stored.startswith(PREFIX) else PREFIX + stored
+
+    def is_norm(self, name):
+        return ".ln_" in name
+
+    def initial_std(self, name):
+        """0.02; residual projections divided by sqrt(2·layers)."""
+        return 0.02 / math.sqrt(2 * self.layers) if ".c_proj." in name else 0.02
+
+
+def parse_config(fields):
+    """Reads Hugging Face's config (architecture.Fields)."""
+    fields.require(
+        scale_attn_by_inverse_layer_idx=False, scale_attn_weights=True, add_cross_attention=False, tie_word_embeddings=True
+    )
+    gelu = fields.choice(
+        "activation_function", {"gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "none"}, default="gelu_new"
+    )
+    width, heads = fields.integer("n_embd"), fields.integer("n_head")
+    if width % heads:
+        raise fields.error(f"n_embd {width} is not a multiple of n_head {heads}")
+    vocab_size = fields.integer("vocab_size")
+    return Config(
+        vocab_size=vocab_size,
+        context_length=fields.integer("n_positions", "n_ctx"),
+        width=width,
+        heads=heads,
+        layers=fields.integer("n_layer"),
+        inner=fields.integer("n_inner", default=4 * width),
+        norm_epsilon=fields.fraction("layer_norm_epsilon", 1e-5),
+        gelu=gelu,
+        eos_token_id=fields.eos_token_id(vocab_size),
+    )
+
+
+class Layer(NamedTuple):
+    norm1_weight: torch.Tensor
+    norm1_bias: torch.Tensor
+    qkv_weight: torch.Tensor
+    qkv_bias: torch.Tensor
+    attention_weight: torch.Tensor
+    attention_bias: torch.Tensor
+    norm2_weight: torch.Tensor
+    norm2_bias: torch.Tensor
+    up_weight: torch.Tensor
+    up_bias: torch.Tensor
+    down_weight: torch.Tensor
+    down_bias: torch.Tensor
+
+
+class GPT2(Model):
+    def __init__(self, config, device="cpu", dtype=torch.float32):
+        super().__init__(config, device, dtype)
+        leaves = self.leaves
+        self.embedding, self.positions = leaves[:2]
+        self.head = self.embedding
+        self.layers = [Layer(*leaves[i : i + 12]) for i in range(2, len(leaves) - 2, 12)]
+        self.norm_weight, self.norm_bias = leaves[-2:]
+
+    def embed(self, ids, positions):
+        return F.embedding(ids, self.embedding) + F.embedding(positions, self.positions)
+
+    def embed_backward(self, ids, gradient):
+        super().embed_backward(ids, gradient)
+        rows, length = ids.shape
+        self.positions.grad[:length].add_(gradient.view(rows, length, -1).sum(0))
+
+    def block(self, layer, x, positions, attend):
+        config = self.config
+        y = F.layer_norm(x, (config.width,), layer.norm1_weight, layer.norm1_bias, config.norm_epsilon)
+        qkv = torch.addmm(layer.qkv_bias, y, layer.qkv_weight)
+        y = attend(*qkv.view(len(x), 3, config.heads, -1).unbind(1))
+        x = x + torch.addmm(layer.attention_bias, y, layer.attention_weight)
+        y = F.layer_norm(x, (config.width,), layer.norm2_weight, layer.norm2_bias, config.norm_epsilon)
+        y = F.gelu(torch.addmm(layer.up_bias, y, layer.up_weight), approximate=config.gelu)
+        return x + torch.addmm(layer.down_bias, y, layer.down_weight)
+
+    def norm(self, x):
+        return F.layer_norm(x, (self.config.width,), self.norm_weight, self.norm_bias, self.config.norm_epsilon)

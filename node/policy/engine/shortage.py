@@ -1,0 +1,109 @@
+"""Telling that memory ran out, where, and by how much, from the exceptions of torch 1.13 to 2.x.
+
+The texts are those of c10's CUDA caching allocator, of c10's CPU allocator, and of the CUDA libraries' status codes.
+"""
+
+import os
+import re
+
+import torch
+
+from . import memory
+
+_PHRASES = (
+    "out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory", "alloc_failed", "bad_alloc",
+)  # fmt: skip
+_DEVICE = ("cuda", "cublas", "cudnn", "nccl")
+_UNITS = {"bytes": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+# "Tried to allocate 17.66 GiB" (CUDA), "you tried to allocate 1234 bytes" (CPU).
+_REQUESTED = re.compile(r"tried to allocate ([0-9.]+) (bytes|kib|mib|gib)", re.IGNORECASE)
+
+
+def is_out_of_memory(error):
+    """Whether an exception means that device or host memory ran out."""
+    if isinstance(error, MemoryError) or _is_cuda_class(error):
+        return True
+    return isinstance(error, RuntimeError) and any(phrase in str(error).lower() for phrase in _PHRASES)
+
+
+def _is_cuda_class(error):
+    kind = getattr(torch.cuda, "OutOfMemoryError", None)  # a RuntimeError's subclass from torch 1.13
+    return kind is not None and isinstance(error, kind)
+
+
+def describe(error, device, cap):
+    """The Shortage object of protocol.go for an exception that `is_out_of_memory`.
+
+    device is that of the loaded model or None, cap its memory_cap_bytes. To be called while the exception is handled,
+    since afterwards the failed call's memory is gone.
+    """
+    text = str(error)
+    found = _REQUESTED.search(text)
+    requested = int(float(found.group(1)) * _UNITS[found.group(2).lower()]) if found else 0
+    on_device = not isinstance(error, MemoryError) and (
+        _is_cuda_class(error) or any(word in text.lower() for word in _DEVICE)
+    )
+    if on_device:
+        free, total, used = 0, 0, 0
+        if device is not None and device.type == "cuda":
+            used = torch.cuda.memory_reserved(device)
+            free, total = torch.cuda.mem_get_info(device)
+        return _shortage("device", requested, used, cap, free, total)
+    return _shortage("host", requested, memory.read_rss(), host_cap(), *memory.read_host())
+
+
+def _shortage(where, requested, used, cap, free, total):
+    return {
+        "where": where,
+        "requested_bytes": requested,
+        "used_bytes": used,
+        "cap_bytes": cap,
+        "free_bytes": free,
+        "total_bytes": total,
+    }
+
+
+def host_cap(root="/sys/fs/cgroup", self_cgroup="/proc/self/cgroup"):
+    """The tightest of RLIMIT_AS and the memory limits of this process's cgroup and those above it, in bytes; 0: none."""
+    limits = [address_space_limit()]
+    for directory, name in _cgroups(root, self_cgroup):
+        while directory.startswith(root):
+            limits.append(_read_limit(os.path.join(directory, name)))
+            directory = os.path.dirname(directory)
+    return min((limit for limit in limits if limit), default=0)
+
+
+def address_space_limit():
+    try:
+        import resource
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+        return 0 if soft == resource.RLIM_INFINITY else soft
+    except (ImportError, OSError):
+        return 0
+
+
+def _cgroups(root, self_cgroup):
+    """(directory, file with the limit) of version 2's cgroup and of version 1's memory controller."""
+    try:
+        with open(self_cgroup, encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        path = os.path.normpath("/" + path).lstrip("/")
+        if controllers == "":
+            yield os.path.join(root, path) if path else root, "memory.max"
+        elif "memory" in controllers.split(","):
+            yield os.path.join(root, "memory", path), "memory.limit_in_bytes"
+
+
+def _read_limit(path):
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            value = int(file.read())
+    except (OSError, ValueError):  # absent, or "max"
+        return 0
+    return value if 0 < value < 1 << 60 else 0  # version 1 writes "none" as nearly 2^63

@@ -1,0 +1,158 @@
+"""What a process holds and what a call took, measured on real allocations; how memory ran out, read from real failures."""
+
+import resource
+
+import pytest
+import torch
+from engine import memory, shortage
+
+SIZE = 64 << 20
+
+
+def test_a_call_is_measured_from_its_begin_to_its_peak():
+    meter = memory.Meter()
+    begin = meter.begin()
+    block = torch.ones(SIZE, dtype=torch.uint8)
+    del block
+    status = meter.status(begin)
+    assert status["call_begin_bytes"] == begin > 10 << 20
+    assert SIZE * 0.9 < status["call_peak_bytes"] - begin < SIZE * 1.5
+
+
+def test_a_later_call_does_not_inherit_the_peak_but_the_process_keeps_it():
+    meter = memory.Meter()
+    first = meter.begin()
+    block = torch.ones(SIZE, dtype=torch.uint8)
+    del block
+    memory.trim()
+    high = meter.status(first)["peak_rss_bytes"]
+    second = meter.begin()
+    status = meter.status(second)
+    assert status["call_peak_bytes"] - second < SIZE / 4
+    assert status["peak_rss_bytes"] == high >= first + SIZE * 0.9
+    assert meter.status()["call_peak_bytes"] == meter.status()["call_begin_bytes"] == 0
+
+
+def test_without_permission_to_reset_the_peak_is_that_since_the_start(monkeypatch):
+    real = open
+
+    def refusing(path, *arguments, **options):
+        if path == "/proc/self/clear_refs":
+            raise PermissionError(13, "Permission denied")
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr("builtins.open", refusing)
+    meter = memory.Meter()
+    begin = meter.begin()
+    status = meter.status(begin)
+    assert begin <= status["call_peak_bytes"] <= status["peak_rss_bytes"]
+
+
+def failure(allocate):
+    with pytest.raises((RuntimeError, MemoryError)) as caught:
+        allocate()
+    return caught.value
+
+
+def test_out_of_memory_is_told_from_other_errors():
+    assert shortage.is_out_of_memory(failure(lambda: torch.empty(1 << 60, dtype=torch.uint8)))
+    assert shortage.is_out_of_memory(failure(lambda: bytearray(1 << 60)))
+    assert shortage.is_out_of_memory(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"))
+    assert shortage.is_out_of_memory(RuntimeError("std::bad_alloc"))
+    assert not shortage.is_out_of_memory(RuntimeError("shapes cannot be multiplied"))
+    assert not shortage.is_out_of_memory(ValueError("out of memory"))
+
+
+def test_a_real_failure_of_the_host_names_its_bytes():
+    found = shortage.describe(failure(lambda: torch.empty(1 << 60, dtype=torch.uint8)), torch.device("cpu"), 7)
+    assert (found["where"], found["requested_bytes"]) == ("host", 1 << 60)
+    assert 10 << 20 < found["used_bytes"] < found["total_bytes"] and 0 < found["free_bytes"] <= found["total_bytes"]
+    assert shortage.describe(failure(lambda: bytearray(1 << 60)), None, 0)["requested_bytes"] == 0
+
+
+GIB = 1 << 30
+# As torch 1.13, 2.1, 2.6 and the libraries word it (c10/cuda/CUDACachingAllocator.cpp, c10/core/impl/alloc_cpu.cpp).
+MESSAGES = [
+    ("CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 14.76 GiB total capacity; 13.05 GiB already allocated)", "device", 2 * GIB),
+    ("CUDA out of memory. Tried to allocate 17.66 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1 GiB is free.", "device",
+     int(17.66 * GIB)),
+    ("CUDA out of memory. Tried to allocate 512 bytes. GPU 0 has a total capacity of 15.00 GiB", "device", 512),
+    ("CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0)", "device", 20 << 20),
+    ("CUDA error: out of memory", "device", 0),
+    ("[enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 81920 bytes. "
+     "Error code 12 (Cannot allocate memory)", "host", 81920),
+    ("[enforce fail at CPUAllocator.cpp:68] . DefaultCPUAllocator: not enough memory: you tried to allocate 4096 bytes.", "host", 4096),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("message,where,requested", MESSAGES)
+def test_the_allocators_words_are_read(message, where, requested):
+    error = RuntimeError(message)
+    assert shortage.is_out_of_memory(error)
+    found = shortage.describe(error, torch.device("cpu"), 5)
+    assert (found["where"], found["requested_bytes"]) == (where, requested)
+    assert found["cap_bytes"] == (5 if where == "device" else shortage.host_cap())
+
+
+@pytest.mark.parametrize(
+    "membership,files,expected",
+    [
+        ("0::/a/b\n", {"a/b/memory.max": "max", "a/memory.max": "3000", "memory.max": "9000"}, 3000),
+        ("0::/\n", {"memory.max": "4096"}, 4096),
+        ("0::/../elsewhere\n", {"memory.max": "max"}, 0),
+        ("9:name=systemd:/\n4:cpu,memory:/x\n", {"memory/x/memory.limit_in_bytes": "700"}, 700),
+        ("4:memory:/x\n", {"memory/memory.limit_in_bytes": "800", "memory/x/memory.limit_in_bytes": "9223372036854771712"}, 800),
+        ("nonsense\n", {}, 0),
+    ],
+)
+def test_the_tightest_cgroup_limit_counts(tmp_path, monkeypatch, membership, files, expected):
+    monkeypatch.setattr(shortage, "address_space_limit", lambda: 0)
+    for name, text in files.items():
+        path = tmp_path / "fs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    (tmp_path / "cgroup").write_text(membership)
+    assert shortage.host_cap(str(tmp_path / "fs"), str(tmp_path / "cgroup")) == expected
+
+
+def test_the_address_space_limit_counts():
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = 1 << 44
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    try:
+        assert shortage.address_space_limit() == limit >= shortage.host_cap() > 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def test_a_devices_peak_since_load_outlives_the_resets_of_each_call(monkeypatch):
+    """The bookkeeping alone, on made-up readings of torch's allocator: resets forget peaks, the meter must not."""
+    now = dict(allocated=100, reserved=200, peak_allocated=100, peak_reserved=200)
+
+    def reset(_):
+        now.update(peak_allocated=now["allocated"], peak_reserved=now["reserved"])
+
+    def use(allocated, reserved):
+        now.update(peak_allocated=max(now["peak_allocated"], allocated), peak_reserved=max(now["peak_reserved"], reserved))
+
+    for name, reading in (
+        ("memory_allocated", "allocated"), ("memory_reserved", "reserved"), ("max_memory_allocated", "peak_allocated"),
+        ("max_memory_reserved", "peak_reserved"),
+    ):  # fmt: skip
+        monkeypatch.setattr(torch.cuda, name, lambda _, reading=reading: now[reading])
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", reset)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (7, 9))
+    meter = memory.Meter()
+    meter.load(torch.device("cuda", 0))
+    begin = meter.begin()
+    use(900, 1000)
+    status = meter.status(begin)
+    assert (status["call_begin_bytes"], status["call_peak_bytes"], status["device_peak_bytes"]) == (100, 900, 1000)
+    assert (status["device_allocated_bytes"], status["device_reserved_bytes"]) == (100, 200)
+    assert (status["device_free_bytes"], status["device_total_bytes"]) == (7, 9)
+    begin = meter.begin()
+    use(300, 400)
+    status = meter.status(begin)
+    assert (status["call_begin_bytes"], status["call_peak_bytes"], status["device_peak_bytes"]) == (100, 300, 1000)
+    meter.load(torch.device("cuda", 0))
+    assert meter.status()["device_peak_bytes"] == 200

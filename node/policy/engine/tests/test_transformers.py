@@ -1,0 +1,119 @@
+"""Parity with Hugging Face's transformers, where it is installed: its directories read here, ours opened there."""
+
+import pytest
+import torch
+from engine import architecture, checkpoint, protocol, weights
+from engine.generate import generate
+from test_update import run_engine
+
+transformers = pytest.importorskip("transformers")
+
+COMMON = dict(vocab_size=97, eos_token_id=13, bos_token_id=13, initializer_range=0.2)
+
+
+def gpt2():
+    config = transformers.GPT2Config(n_embd=48, n_layer=2, n_head=4, n_positions=64, **COMMON)
+    return transformers.GPT2LMHeadModel(config)
+
+
+def qwen2(tied, kv_heads=2):
+    sizes = dict(hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=6)
+    # transformers 5 keeps the base of RoPE in rope_parameters, 4 beside the rest.
+    newer = hasattr(transformers.Qwen2Config(), "rope_parameters")
+    rope = {"rope_parameters": {"rope_type": "default", "rope_theta": 5e4}} if newer else {"rope_theta": 5e4}
+    config = transformers.Qwen2Config(
+        num_key_value_heads=kv_heads, max_position_embeddings=512, tie_word_embeddings=tied, **sizes, **rope, **COMMON
+    )
+    model = transformers.Qwen2ForCausalLM(config)
+    for name, parameter in model.named_parameters():
+        if name.endswith(".bias") or "norm" in name:  # as made they are 0 and 1, and a mistake with them wouldn't show
+            parameter.data.add_(torch.randn_like(parameter) * 0.2)
+    return model
+
+
+MODELS = {
+    "gpt2": gpt2,
+    "qwen2, tied": lambda: qwen2(True),
+    "qwen2, untied": lambda: qwen2(False),
+    "qwen2, a key a head": lambda: qwen2(True, kv_heads=6),
+}
+
+
+@pytest.fixture(params=MODELS)
+def theirs(request):
+    torch.manual_seed(3)
+    return MODELS[request.param]().eval()
+
+
+def read(directory):
+    config, raw = architecture.read_config(str(directory))
+    model = architecture.make_model(config)
+    weights.load(model, str(directory))
+    return model, raw
+
+
+def logits_of(model, ids):
+    with torch.no_grad():
+        x = model.embed(ids, torch.arange(len(ids)))
+        return model.norm(model.hidden(x, 1)) @ model.head.t()
+
+
+@pytest.mark.parametrize("shard_size", ["5GB", "40KB"])
+@pytest.mark.parametrize("dtype,tolerance", [(torch.float32, 1e-4), (torch.bfloat16, 1e-4)])
+def test_their_directory_read_here(theirs, tmp_path, shard_size, dtype, tolerance):
+    """bfloat16 weights are widened on both sides, so that one and the same float32 model computes."""
+    for parameter in theirs.parameters():  # not theirs.to(dtype), which would round the frequencies of RoPE too
+        parameter.data = parameter.data.to(dtype)
+    theirs.save_pretrained(tmp_path, max_shard_size=shard_size, safe_serialization=True)
+    for parameter in theirs.parameters():
+        parameter.data = parameter.data.float()
+    ours, _ = read(tmp_path)
+    ids = torch.randint(97, (40,))
+    with torch.no_grad():
+        expected = theirs(ids.unsqueeze(0)).logits[0]
+    assert (logits_of(ours, ids) - expected).abs().max() < tolerance * expected.abs().max()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_our_directory_opened_there(theirs, tmp_path, dtype):
+    theirs.save_pretrained(tmp_path / "theirs", safe_serialization=True)
+    ours, raw = read(tmp_path / "theirs")
+    with torch.no_grad():
+        ours.flat.add_(torch.randn_like(ours.flat) * 0.01)  # as after training
+    checkpoint.save_huggingface(ours, raw, str(tmp_path / "ours"), dtype)
+    opened, loading = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(loading[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    again, _ = read(tmp_path / "ours")
+    ids = torch.randint(97, (40,))
+    with torch.no_grad():
+        found = opened.eval().float()(ids.unsqueeze(0)).logits[0]
+    expected = logits_of(again, ids)
+    assert type(opened) is type(theirs)
+    assert (found - expected).abs().max() < 1e-4 * expected.abs().max()
+
+
+def test_greedy_completions_and_log_probabilities(theirs, tmp_path):
+    theirs.save_pretrained(tmp_path, safe_serialization=True)
+    ours, _ = read(tmp_path)
+    prompts = [torch.randint(14, 97, (n,)).tolist() for n in (3, 9)]
+    result = generate(ours, protocol.Generate(prompts, 1, 12, temperature=0, eos_token_id=13))
+    for prompt, tokens, logprobs in zip(prompts, result.tokens, result.logprobs):
+        ids = torch.tensor([prompt + tokens])
+        with torch.no_grad():
+            logp = theirs(ids).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+        assert tokens == logp.argmax(-1).tolist()
+        assert logprobs == pytest.approx(logp[range(len(tokens)), tokens].tolist(), abs=1e-4)
+
+
+def test_gradient(theirs, tmp_path):
+    """The update's gradient with ratio 1 is that of the completion's summed log-probability."""
+    theirs.save_pretrained(tmp_path, safe_serialization=True)
+    ours, _ = read(tmp_path)
+    prompt, completion = [5, 3, 28], [7, 9, 11, 13]
+    logp = theirs(torch.tensor([prompt + completion])).logits[0, 2:-1].log_softmax(-1)
+    (-logp[range(4), completion].sum() / 4).backward()
+    request = protocol.Update([prompt], [protocol.Sequence(0, completion, 1.0)])
+    _, _, gradients = run_engine(ours, request)
+    expected = {name: p.grad for name, p in theirs.named_parameters()}
+    for name, gradient in gradients.items():
+        assert (gradient - expected[name]).abs().max() < 1e-4 * (1 + expected[name].abs().max()), name

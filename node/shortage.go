@@ -1,0 +1,115 @@
+package node
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// planSlack is by how much a GPU's other users may exceed the plan before they are blamed: a tenth of what was planned, and at least
+// what this node's own CUDA context and libraries take outside of its allocator.
+const planSlack = 1 << 30
+
+// outOfMemory returns what err says about a call that ran out of memory, or nil where it is about something else. An engine that
+// gives no figures is taken at its device's word.
+func outOfMemory(err error, device bool) *policy.Shortage {
+	var refused *policy.Error
+	if !errors.As(err, &refused) || refused.Kind != policy.KindOutOfMemory {
+		return nil
+	}
+	if refused.Shortage != nil {
+		return refused.Shortage
+	}
+	if device {
+		return &policy.Shortage{Where: "device"}
+	}
+	return &policy.Shortage{Where: "host"}
+}
+
+// causeOf tells whose doing a shortage is, one of event.Memory*. others is what the plan leaves to the other users of the GPU.
+//
+//   - host memory: it wasn't the GPU's;
+//   - own cap: the request exceeds the node's cap, and the GPU has the bytes free;
+//   - neighbour: of the GPU, more is in others' hands than planned, by planSlack or a tenth;
+//   - GPU memory: the GPU is full of what was planned.
+func causeOf(s policy.Shortage, others int64) string {
+	if s.Where == "host" {
+		return event.MemoryHost
+	}
+	if s.CapBytes > 0 {
+		left := s.CapBytes - s.UsedBytes
+		if s.RequestedBytes == 0 && left <= s.FreeBytes || left < s.RequestedBytes && s.RequestedBytes <= s.FreeBytes {
+			return event.MemoryOwnCap
+		}
+	}
+	if s.TotalBytes > 0 && s.TotalBytes-s.FreeBytes-s.UsedBytes > others+max(others/10, planSlack) {
+		return event.MemoryNeighbour
+	}
+	return event.MemoryGPU
+}
+
+// describe puts a shortage in words for a person, as far as it is known.
+func describe(s policy.Shortage) string {
+	var parts []string
+	add := func(format string, n int64) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf(format, gigabytes(n)))
+		}
+	}
+	add("%s asked for", s.RequestedBytes)
+	add("%s in use", s.UsedBytes)
+	add("%s allowed", s.CapBytes)
+	if s.TotalBytes > 0 {
+		parts = append(parts, fmt.Sprintf("%s of %s free", gigabytes(s.FreeBytes), gigabytes(s.TotalBytes)))
+	}
+	if len(parts) == 0 {
+		return "the engine gives no figures"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// gigabytes writes bytes as people and the guides do: GB of 10^9.
+func gigabytes(n int64) string {
+	switch {
+	case n < 10e6:
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	case n < 1e9:
+		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
+}
+
+// remedies are what a user can do when a node's ladder is at its end.
+var remedies = map[string]string{
+	event.MemoryOwnCap:    "fewer --nodes, each with a larger budget, or a smaller max_prompt_length or max_completion_length",
+	event.MemoryGPU:       "fewer --nodes, --share lease, or a smaller max_prompt_length or max_completion_length",
+	event.MemoryNeighbour: "wait until the GPU's other users are done, or fewer --nodes",
+	event.MemoryHost:      "fewer --nodes, a smaller --model, or a machine with more memory",
+}
+
+// oomKills reads how often the kernel's out-of-memory killer has struck on this machine since boot, memory limits of containers
+// included; -1 where the kernel doesn't tell (before Linux 4.13).
+func oomKills() int64 {
+	data, err := os.ReadFile("/proc/vmstat")
+	if err != nil {
+		return -1
+	}
+	return parseOOMKills(data)
+}
+
+func parseOOMKills(vmstat []byte) int64 {
+	for line := range bytes.Lines(vmstat) {
+		if value, ok := bytes.CutPrefix(line, []byte("oom_kill ")); ok {
+			if n, err := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64); err == nil {
+				return n
+			}
+		}
+	}
+	return -1
+}

@@ -1,0 +1,79 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+func TestCauseOf(t *testing.T) {
+	const gb = 1_000_000_000
+	cases := []struct {
+		name   string
+		short  policy.Shortage
+		others int64
+		want   string
+	}{
+		{"the host", policy.Shortage{Where: "host", RequestedBytes: gb, CapBytes: gb}, 0, event.MemoryHost},
+		{"its cap, with room on the device",
+			policy.Shortage{Where: "device", RequestedBytes: gb, UsedBytes: 6 * gb, CapBytes: 6.5e9, FreeBytes: 20 * gb, TotalBytes: 80 * gb}, 54 * gb, event.MemoryOwnCap},
+		{"its cap, whatever the neighbours took, for the device has the bytes",
+			policy.Shortage{Where: "device", RequestedBytes: gb, UsedBytes: 6 * gb, CapBytes: 6.5e9, FreeBytes: 2 * gb, TotalBytes: 80 * gb}, 10 * gb, event.MemoryOwnCap},
+		{"its cap, request unknown", policy.Shortage{Where: "device", UsedBytes: 6 * gb, CapBytes: 6.5e9, FreeBytes: 20 * gb, TotalBytes: 80 * gb}, 54 * gb, event.MemoryOwnCap},
+		{"a full device, as planned",
+			policy.Shortage{Where: "device", RequestedBytes: gb, UsedBytes: 9 * gb, CapBytes: 10 * gb, FreeBytes: 0.1e9, TotalBytes: 80 * gb}, 70 * gb, event.MemoryGPU},
+		{"a full device, cap and all",
+			policy.Shortage{Where: "device", RequestedBytes: gb, UsedBytes: 9.5e9, CapBytes: 10 * gb, FreeBytes: 0.5e9, TotalBytes: 80 * gb}, 70 * gb, event.MemoryGPU},
+		{"a full device, within the slack of the plan",
+			policy.Shortage{Where: "device", RequestedBytes: gb, UsedBytes: 3 * gb, CapBytes: 10 * gb, FreeBytes: 0.5e9, TotalBytes: 80 * gb}, 70 * gb, event.MemoryGPU},
+		{"a neighbour",
+			policy.Shortage{Where: "device", RequestedBytes: gb, UsedBytes: 2 * gb, CapBytes: 10 * gb, FreeBytes: 0.5e9, TotalBytes: 80 * gb}, 70 * gb, event.MemoryNeighbour},
+		{"a neighbour where there should be none",
+			policy.Shortage{Where: "device", RequestedBytes: gb, UsedBytes: 8 * gb, FreeBytes: 0.5e9, TotalBytes: 16 * gb}, 0, event.MemoryNeighbour},
+		{"alone on the device, no cap",
+			policy.Shortage{Where: "device", RequestedBytes: gb, UsedBytes: 15 * gb, FreeBytes: 0.4e9, TotalBytes: 16 * gb}, 0, event.MemoryGPU},
+		{"no figures", policy.Shortage{Where: "device"}, 10 * gb, event.MemoryGPU},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) { require.Equal(t, c.want, causeOf(c.short, c.others)) })
+	}
+}
+
+func TestOutOfMemory(t *testing.T) {
+	given := &policy.Shortage{Where: "host", RequestedBytes: 5}
+	full := &policy.Error{Kind: policy.KindOutOfMemory, Message: "full", Shortage: given}
+	require.Equal(t, given, outOfMemory(fmt.Errorf("update: %w", full), true))
+	require.Equal(t, "device", outOfMemory(&policy.Error{Kind: policy.KindOutOfMemory}, true).Where)
+	require.Equal(t, "host", outOfMemory(&policy.Error{Kind: policy.KindOutOfMemory}, false).Where)
+	for _, err := range []error{nil, errors.New("out of memory"), policy.ErrEngineGone, &policy.Error{Kind: policy.KindNotFinite}} {
+		require.Nil(t, outOfMemory(err, true), "%v", err)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	require.Equal(t, "17.7 GB asked for, 6.1 GB in use, 6.5 GB allowed, 200 MB of 80.0 GB free", describe(policy.Shortage{
+		RequestedBytes: 17.66e9, UsedBytes: 6.1e9, CapBytes: 6.5e9, FreeBytes: 200e6, TotalBytes: 80e9}))
+	require.Equal(t, "0.5 MB asked for", describe(policy.Shortage{RequestedBytes: 516096}))
+	require.Equal(t, "the engine gives no figures", describe(policy.Shortage{Where: "device"}))
+}
+
+func TestParseOOMKills(t *testing.T) {
+	cases := []struct {
+		text string
+		want int64
+	}{
+		{"nr_free_pages 1\noom_kill 12\nfoo 3\n", 12},
+		{"oom_kill 0", 0},
+		{"oom_kill_x 4\n", -1},
+		{"oom_kill many\n", -1},
+		{"", -1},
+	}
+	for _, c := range cases {
+		require.Equal(t, c.want, parseOOMKills([]byte(c.text)), "%q", c.text)
+	}
+}

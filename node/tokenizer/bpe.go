@@ -1,0 +1,45 @@
+package tokenizer
+
+import "golang.org/x/text/unicode/norm"
+
+// bpe is a byte-level byte-pair encoding (Radford et al. 2019, GPT-2's encoder.py): the text is split into pieces, and within a
+// piece the adjacent pair that was learnt first is merged until none is left.
+type bpe struct {
+	name       string
+	vocabulary *vocabulary
+	nextPiece  func(text string) int // length in bytes of the first piece of a text that isn't empty
+	normalize  bool                  // the text is brought to Unicode's NFC first
+	eos        int
+}
+
+var _ Tokenizer = (*bpe)(nil)
+
+func (t *bpe) Encode(text string) []int {
+	return t.appendText(make([]int, 0, len(text)/3+1), text)
+}
+
+func (t *bpe) appendText(ids []int, text string) []int {
+	if t.normalize {
+		text = norm.NFC.String(text)
+	}
+	for len(text) > 0 {
+		n := t.nextPiece(text)
+		ids = t.vocabulary.appendPiece(ids, text[:n])
+		text = text[n:]
+	}
+	return ids
+}
+
+func (t *bpe) Decode(ids []int) string {
+	text := make([]byte, 0, 4*len(ids))
+	for _, id := range ids {
+		if id >= 0 && id < len(t.vocabulary.tokens) {
+			text = append(text, t.vocabulary.tokens[id]...)
+		}
+	}
+	return validText(text)
+}
+
+func (t *bpe) EOS() int       { return t.eos }
+func (t *bpe) VocabSize() int { return t.vocabulary.size() }
+func (t *bpe) Name() string   { return t.name }

@@ -1,0 +1,118 @@
+package tokenizer
+
+import (
+	"errors"
+	"fmt"
+)
+
+// byteRunes are the characters that stand for the 256 bytes in a byte-level vocabulary (Radford et al. 2019, encoder.py): a printable
+// byte of Latin-1 stands for itself, the others follow from U+0100 on, in their order.
+var byteRunes, runeBytes = func() (runes [256]rune, back map[rune]byte) {
+	next := rune(256)
+	back = make(map[rune]byte, 256)
+	for b := range runes {
+		r := rune(b)
+		if r < '!' || r > '~' && r < '¡' || r == '\u00ad' {
+			r = next
+			next++
+		}
+		runes[b], back[r] = r, byte(b)
+	}
+	return runes, back
+}()
+
+// tokenBytes turns a token as a vocabulary writes it into the bytes it stands for.
+func tokenBytes(written string) (string, bool) {
+	token := make([]byte, 0, len(written))
+	for _, r := range written {
+		b, ok := runeBytes[r]
+		if !ok {
+			return "", false
+		}
+		token = append(token, b)
+	}
+	return string(token), true
+}
+
+// build makes the vocabulary of a tokenizer.json. Added tokens (the special ones among them) are never the result of encoding: a
+// question that spells one out is ordinary text.
+func (f file) build() (*vocabulary, error) {
+	added, size, err := f.added()
+	if err != nil {
+		return nil, err
+	}
+	for written, id := range f.Model.Vocab {
+		if id < 0 || id >= maxTokens {
+			return nil, fmt.Errorf("token %.40q has id %d; allowed are 0 to %d", written, id, maxTokens-1)
+		}
+		if len(written) > maxTokenBytes {
+			return nil, fmt.Errorf("token %d has %d bytes; allowed are %d", id, len(written), maxTokenBytes)
+		}
+		size = max(size, id+1)
+	}
+	v := &vocabulary{
+		tokens: make([]string, size), ids: make(map[string]int32, len(f.Model.Vocab)), wholePieces: f.Model.IgnoreMerges,
+	}
+	taken := make([]bool, size)
+	for written, id := range f.Model.Vocab {
+		if taken[id] {
+			return nil, fmt.Errorf("two tokens have id %d", id)
+		}
+		taken[id] = true
+		if _, ok := added[id]; ok {
+			continue
+		}
+		token, ok := tokenBytes(written)
+		if !ok || token == "" {
+			return nil, fmt.Errorf("token %.40q is not made of bytes", written)
+		}
+		v.add(token, id)
+	}
+	for id, token := range added {
+		if !token.Special {
+			v.tokens[id] = token.Content // Decode gives it back; nothing encodes to it
+		}
+	}
+	for b := range 256 {
+		if _, ok := v.ids[string([]byte{byte(b)})]; !ok {
+			return nil, fmt.Errorf("it has no token for byte %d", b)
+		}
+	}
+	return v, f.addMerges(v)
+}
+
+// added lists the added tokens by id, and one more than the largest of these.
+func (f file) added() (map[int]addedToken, int, error) {
+	added, size := make(map[int]addedToken, len(f.AddedTokens)), 0
+	for _, token := range f.AddedTokens {
+		if token.ID < 0 || token.ID >= maxTokens || len(token.Content) > maxTokenBytes {
+			return nil, 0, fmt.Errorf("added token %.40q: id %d; allowed are 0 to %d, and %d bytes", token.Content, token.ID, maxTokens-1, maxTokenBytes)
+		}
+		if _, twice := added[token.ID]; twice {
+			return nil, 0, fmt.Errorf("two added tokens have id %d", token.ID)
+		}
+		added[token.ID] = token
+		size = max(size, token.ID+1)
+	}
+	return added, size, nil
+}
+
+// addMerges reads the merges in the order they were learnt.
+func (f file) addMerges(v *vocabulary) error {
+	if len(f.Model.Merges) > maxTokens {
+		return errors.New("more merges than tokens")
+	}
+	v.merges = make(map[[2]int32]merge, len(f.Model.Merges))
+	for rank, rule := range f.Model.Merges {
+		left, leftOK := tokenBytes(rule[0])
+		right, rightOK := tokenBytes(rule[1])
+		a, aOK := v.id(left)
+		b, bOK := v.id(right)
+		to, toOK := v.id(left + right)
+		if !leftOK || !rightOK || !aOK || !bOK || !toOK {
+			return fmt.Errorf("merge %d, of %.40q and %.40q, is not among its tokens", rank, rule[0], rule[1])
+		}
+		v.merges[[2]int32{a, b}] = merge{rank: int32(rank), id: to}
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// Limits on a model's own files: they may be a stranger's. Qwen2.5's tokenizer.json has 7 MB and 151,665 tokens.
+const (
+	maxFileBytes  = 64 << 20
+	maxTokens     = 1 << 20
+	maxTokenBytes = 4096
+)
+
+// file is what is read of a tokenizer.json, the format of Hugging Face's tokenizers library.
+type file struct {
+	AddedTokens   []addedToken `json:"added_tokens"`
+	Normalizer    *step        `json:"normalizer"`
+	PreTokenizer  *step        `json:"pre_tokenizer"`
+	PostProcessor *step        `json:"post_processor"`
+	Decoder       *step        `json:"decoder"`
+	Model         struct {
+		Type                    string         `json:"type"`
+		Dropout                 *float64       `json:"dropout"`
+		ContinuingSubwordPrefix string         `json:"continuing_subword_prefix"` // null reads as ""
+		EndOfWordSuffix         string         `json:"end_of_word_suffix"`
+		ByteFallback            bool           `json:"byte_fallback"`
+		IgnoreMerges            bool           `json:"ignore_merges"`
+		Vocab                   map[string]int `json:"vocab"`
+		Merges                  []mergeRule    `json:"merges"`
+	} `json:"model"`
+}
+
+type addedToken struct {
+	ID      int    `json:"id"`
+	Content string `json:"content"`
+	Special bool   `json:"special"`
+}
+
+// step is a normalizer, pre-tokenizer, post-processor or decoder.
+type step struct {
+	Type           string `json:"type"`
+	AddPrefixSpace *bool  `json:"add_prefix_space"`
+	UseRegex       *bool  `json:"use_regex"`
+	Behavior       string `json:"behavior"`
+	Invert         bool   `json:"invert"`
+	Pattern        struct {
+		Regex string `json:"Regex"`
+	} `json:"pattern"`
+	Pretokenizers []step `json:"pretokenizers"`
+	Single        []struct {
+		SpecialToken json.RawMessage `json:"SpecialToken"`
+	} `json:"single"` // of TemplateProcessing
+}
+
+// mergeRule is two tokens that merge: "a b", or ["a", "b"] as newer files have it.
+type mergeRule [2]string
+
+func (m *mergeRule) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '[' {
+		var pair []string
+		if err := json.Unmarshal(data, &pair); err != nil {
+			return err
+		}
+		if len(pair) != 2 {
+			return errors.New("a merge is of two tokens")
+		}
+		*m = mergeRule(pair)
+		return nil
+	}
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return err
+	}
+	left, right, ok := strings.Cut(text, " ")
+	if !ok || strings.Contains(right, " ") {
+		return fmt.Errorf("merge %.40q is not of two tokens", text)
+	}
+	*m = mergeRule{left, right}
+	return nil
+}
+
+// readFile reads a tokenizer.json and refuses what would make other ids than the library's.
+func readFile(path string) (file, error) {
+	data, err := readBounded(path)
+	if err != nil {
+		return file{}, err
+	}
+	var f file
+	if err := json.Unmarshal(data, &f); err != nil {
+		return file{}, fmt.Errorf("%s: %.200s", path, err)
+	}
+	if err := f.check(); err != nil {
+		return file{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return f, nil
+}
+
+func (f file) check() error {
+	m := f.Model
+	switch {
+	case m.Type != "BPE" && (m.Type != "" || len(m.Merges) == 0): // openai-community/gpt2's file is older than the field
+		return fmt.Errorf("a tokenizer of type %.40q; known is BPE on bytes", m.Type)
+	case m.ByteFallback || m.ContinuingSubwordPrefix != "" || m.EndOfWordSuffix != "":
+		return errors.New("its BPE is not GPT-2's on bytes (byte_fallback, continuing_subword_prefix or end_of_word_suffix)")
+	case m.Dropout != nil && *m.Dropout != 0:
+		return errors.New("it drops merges at random (dropout)")
+	case f.Normalizer != nil && f.Normalizer.Type != "NFC":
+		return fmt.Errorf("normalizer %.40q; known are NFC and none", f.Normalizer.Type)
+	case f.PostProcessor != nil && !f.PostProcessor.addsNothing():
+		return fmt.Errorf("post-processor %.40q, which may add tokens; known are ByteLevel and none", f.PostProcessor.Type)
+	case f.Decoder == nil || f.Decoder.Type != "ByteLevel":
+		return errors.New("its decoder is not ByteLevel")
+	}
+	return nil
+}
+
+// pieces is the function that cuts a text the way the file's pre-tokenizer does.
+func (f file) pieces() (func(string) int, error) {
+	p := f.PreTokenizer
+	switch {
+	case p != nil && p.byteLevel(true):
+		return nextPiece, nil
+	case p != nil && p.Type == "Sequence" && len(p.Pretokenizers) == 2 && p.Pretokenizers[1].byteLevel(false):
+		split := p.Pretokenizers[0]
+		if split.Type == "Split" && split.Behavior == "Isolated" && !split.Invert && split.Pattern.Regex == qwen2Pattern {
+			return nextQwen2Piece, nil
+		}
+	}
+	return nil, errors.New("an unknown pre-tokenizer; known are those of GPT-2 and Qwen2")
+}
+
+// byteLevel tells whether a step maps bytes as GPT-2 does, and cuts the text first, or not.
+func (s step) byteLevel(cuts bool) bool {
+	usesRegex := s.UseRegex == nil || *s.UseRegex // the library's default
+	return s.Type == "ByteLevel" && usesRegex == cuts && s.AddPrefixSpace != nil && !*s.AddPrefixSpace
+}
+
+// addsNothing tells whether a post-processor leaves the ids as they are. A template does that has no special token.
+func (s step) addsNothing() bool {
+	for _, part := range s.Single {
+		if part.SpecialToken != nil {
+			return false
+		}
+	}
+	return s.Type == "ByteLevel" || s.Type == "TemplateProcessing"
+}
+
+// readBounded reads a file of at most maxFileBytes.
+func readBounded(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFileBytes {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFileBytes)
+	}
+	return data, nil
+}

@@ -1,0 +1,119 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+)
+
+// modelFiles is what the files beside a tokenizer.json say of how the model talks. Each of them may be missing.
+type modelFiles struct {
+	modelType string // config.json
+	eos       []int  // generation_config.json's, else config.json's
+	eosText   string // tokenizer_config.json's
+	template  string // the chat template's text: tokenizer_config.json's, or chat_template.jinja, where transformers 5 puts it
+}
+
+func readModelFiles(dir string) (modelFiles, error) {
+	var config struct {
+		ModelType string   `json:"model_type"`
+		EOS       tokenIDs `json:"eos_token_id"`
+	}
+	var generation struct {
+		EOS tokenIDs `json:"eos_token_id"`
+	}
+	var tokenizer struct {
+		EOS      tokenText    `json:"eos_token"`
+		Template chatTemplate `json:"chat_template"`
+	}
+	for name, into := range map[string]any{
+		"config.json": &config, "generation_config.json": &generation, "tokenizer_config.json": &tokenizer,
+	} {
+		data, err := readBounded(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = json.Unmarshal(data, into)
+		}
+		if err != nil {
+			return modelFiles{}, fmt.Errorf("%s: %.200s", name, err)
+		}
+	}
+	about := modelFiles{modelType: config.ModelType, eos: generation.EOS, eosText: string(tokenizer.EOS), template: string(tokenizer.Template)}
+	if len(about.eos) == 0 {
+		about.eos = config.EOS
+	}
+	if about.template == "" {
+		text, err := readBounded(filepath.Join(dir, "chat_template.jinja"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return modelFiles{}, err
+		}
+		about.template = string(text)
+	}
+	return about, nil
+}
+
+// endToken is the id that ends a completion: the first that the model's files name. It must be an added token, which no text encodes to.
+func (f file) endToken(about modelFiles) (int, error) {
+	for _, token := range f.AddedTokens {
+		if len(about.eos) > 0 && token.ID == about.eos[0] || len(about.eos) == 0 && about.eosText != "" && token.Content == about.eosText {
+			return token.ID, nil
+		}
+	}
+	switch {
+	case len(about.eos) > 0:
+		return 0, fmt.Errorf("the model's end token, %d, is none of its added tokens", about.eos[0])
+	case about.eosText != "":
+		return 0, fmt.Errorf("the model's end token, %.40q, is none of its added tokens", about.eosText)
+	}
+	return 0, errors.New("none of the model's files names its end token (eos_token_id)")
+}
+
+// tokenIDs is a token's id, a list of ids, or null.
+type tokenIDs []int
+
+func (t *tokenIDs) UnmarshalJSON(data []byte) error {
+	var one *int
+	if json.Unmarshal(data, &one) == nil {
+		if *t = nil; one != nil {
+			*t = tokenIDs{*one}
+		}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]int)(t))
+}
+
+// tokenText is a token's text, an object that holds it as content, or null.
+type tokenText string
+
+func (t *tokenText) UnmarshalJSON(data []byte) error {
+	var object struct {
+		Content string `json:"content"`
+	}
+	if json.Unmarshal(data, (*string)(t)) == nil {
+		return nil
+	}
+	err := json.Unmarshal(data, &object)
+	*t = tokenText(object.Content)
+	return err
+}
+
+// chatTemplate is a template's text, a list of named templates of which the one called default counts, or null.
+type chatTemplate string
+
+func (t *chatTemplate) UnmarshalJSON(data []byte) error {
+	if json.Unmarshal(data, (*string)(t)) == nil {
+		return nil
+	}
+	var named []struct{ Name, Template string }
+	err := json.Unmarshal(data, &named)
+	for _, one := range named {
+		if one.Name == "default" {
+			*t = chatTemplate(one.Template)
+		}
+	}
+	return err
+}

@@ -1,0 +1,81 @@
+package tokenizer
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// qwen2Pattern is how Qwen2's tokenizer.json writes the pattern that nextQwen2Piece follows.
+const qwen2Pattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+
+// nextQwen2Piece returns the length in bytes of the first piece of a text that isn't empty, as qwen2Pattern cuts it: the pattern of
+// tiktoken's cl100k_base, but with every digit a piece of its own. Each rune is read a fixed number of times.
+func nextQwen2Piece(text string) int {
+	if n := contraction(text); n > 0 {
+		return n
+	}
+	first, size := utf8.DecodeRuneInString(text)
+	class := classOf(first)
+	switch {
+	case class == letter:
+		return runLength(text, letter)
+	case class == number:
+		return size
+	}
+	rest := text[size:]
+	if !isNewline(first) && startsWith(rest, letter) {
+		return size + runLength(rest, letter) // one space or mark goes with the word after it
+	}
+	switch {
+	case class == other:
+		return withNewlines(text, runLength(text, other))
+	case first == ' ' && startsWith(rest, other):
+		return withNewlines(text, 1+runLength(rest, other))
+	}
+	n := runLength(text, space)
+	if at := strings.LastIndexAny(text[:n], "\r\n"); at >= 0 {
+		return at + 1
+	}
+	if n == len(text) {
+		return n
+	}
+	// The last space before something belongs to what follows, unless it is the only one.
+	_, last := utf8.DecodeLastRuneInString(text[:n])
+	if n > last {
+		return n - last
+	}
+	return n
+}
+
+// contraction is the length of the English contraction that begins a text, in capitals or not (ſ is an s), or 0.
+func contraction(text string) int {
+	if text[0] != '\'' {
+		return 0
+	}
+	for _, suffix := range [...]string{"s", "t", "re", "ve", "m", "ll", "d"} {
+		n := 1
+		for range suffix {
+			_, size := utf8.DecodeRuneInString(text[n:])
+			n += size
+		}
+		if strings.EqualFold(text[1:n], suffix) {
+			return n
+		}
+	}
+	return 0
+}
+
+func isNewline(r rune) bool { return r == '\r' || r == '\n' }
+
+func startsWith(text string, c class) bool {
+	r, size := utf8.DecodeRuneInString(text)
+	return size > 0 && classOf(r) == c
+}
+
+// withNewlines lengthens a piece of n bytes by the line ends that follow it.
+func withNewlines(text string, n int) int {
+	for n < len(text) && (text[n] == '\r' || text[n] == '\n') {
+		n++
+	}
+	return n
+}
