@@ -2,8 +2,6 @@ package terminal
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -28,24 +26,7 @@ func LiveGPUs(ctx context.Context, cfg GPUConfig) error {
 	if cfg.Location == nil {
 		cfg.Location = time.Local
 	}
-	// Polls must end with the view, also when it was left by key.
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	program := tea.NewProgram(newGPUModel(ctx, cfg), tea.WithInput(cfg.In), tea.WithOutput(cfg.Out), tea.WithEnvironment(cfg.Environ),
-		tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler(), tea.WithFilter(knownSize))
-	quit := make(chan struct{})
-	go func() {
-		defer close(quit)
-		<-ctx.Done()
-		program.Quit()
-	}()
-	_, err := program.Run()
-	cancel()
-	<-quit
-	if err != nil && !errors.Is(err, tea.ErrInterrupted) {
-		return fmt.Errorf("live view: %w", err)
-	}
-	return nil
+	return show(ctx, cfg.In, cfg.Out, cfg.Environ, func(ctx context.Context) tea.Model { return newGPUModel(ctx, cfg) })
 }
 
 type gpuMsg struct {

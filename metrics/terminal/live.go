@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -20,10 +21,15 @@ const defaultWidth, defaultHeight = 80, 24
 // Live shows the run in the whole terminal until ctx ends, which is no error, or until the view is left by key.
 func Live(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
-	// Polls must end with the view, also when it was left by key.
+	return show(ctx, cfg.In, cfg.Out, cfg.Environ, func(ctx context.Context) tea.Model { return newModel(ctx, cfg) })
+}
+
+// show runs a program of bubbletea's until ctx ends, which is no error, or until it is left by key. What makes the model gets a
+// context that ends with the view.
+func show(ctx context.Context, in io.Reader, out io.Writer, environ []string, start func(context.Context) tea.Model) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	program := tea.NewProgram(newModel(ctx, cfg), tea.WithInput(cfg.In), tea.WithOutput(cfg.Out), tea.WithEnvironment(cfg.Environ),
+	program := tea.NewProgram(start(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithEnvironment(environ),
 		tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler(), tea.WithFilter(knownSize))
 	quit := make(chan struct{})
 	go func() {
