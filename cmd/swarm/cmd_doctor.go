@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/launcher/mps"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
@@ -136,12 +137,34 @@ func checkHost(host gpu.Host) []finding {
 		}
 		list = append(list, f)
 	}
+	if f, ok := checkMPS(host); ok {
+		list = append(list, f)
+	}
 	if len(host.GPUs) == 0 {
 		// No fault: the bundled model trains on the CPU.
 		reason, try := splitRemedy(host.Reason)
 		list = append(list, finding{Check: "GPU", OK: true, Found: "none: " + reason, Try: try})
 	}
 	return list
+}
+
+// checkMPS tells whether --share mps can be had, as far as that shows before a daemon is started. That it can't is no fault: there are other
+// ways to share. It is not ok where there is no whole GPU to share.
+func checkMPS(host gpu.Host) (finding, bool) {
+	need := mps.Need{GPUsPerNode: 1}
+	for _, d := range host.GPUs {
+		if !d.MIG && d.InstanceOf == nil {
+			need.GPUs = append(need.GPUs, mpsGPU(d, 1))
+		}
+	}
+	if len(need.GPUs) == 0 {
+		return finding{}, false
+	}
+	f := finding{Check: "MPS", OK: true, Found: "can be had for --share mps"}
+	if err := mps.Check(need); err != nil {
+		f.Found, f.Try = splitRemedy(err.Error())
+	}
+	return f, true
 }
 
 func checkPython(ctx context.Context, g *globals, host gpu.Host) []finding {

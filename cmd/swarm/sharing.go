@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/launcher"
+	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/launcher/mps"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
@@ -19,10 +20,7 @@ func openMPS(ctx context.Context, c *coordinator) (*mps.Host, error) {
 	for _, room := range plan.Rooms {
 		for _, g := range c.p.host.GPUs {
 			if room.GPU != nil && g.Index == *room.GPU {
-				o.GPUs = append(o.GPUs, mps.GPU{
-					Index: g.Index, UUID: g.UUID, Name: g.Name, ComputeMajor: g.Capability, ComputeMode: mps.ComputeMode(g.Mode),
-					MIG: g.MIG || g.InstanceOf != nil, Clients: room.Nodes,
-				})
+				o.GPUs = append(o.GPUs, mpsGPU(g, room.Nodes))
 			}
 		}
 	}
@@ -30,6 +28,13 @@ func openMPS(ctx context.Context, c *coordinator) (*mps.Host, error) {
 		o.Place = append(o.Place, slices.IndexFunc(o.GPUs, func(g mps.GPU) bool { return at.GPU != nil && g.Index == *at.GPU }))
 	}
 	return mps.Open(ctx, o)
+}
+
+func mpsGPU(g gpu.GPU, nodes int) mps.GPU {
+	return mps.GPU{
+		Index: g.Index, UUID: g.UUID, Name: g.Name, ComputeMajor: g.Capability, ComputeMode: mps.ComputeMode(g.Mode),
+		MIG: g.MIG || g.InstanceOf != nil, Clients: nodes,
+	}
 }
 
 // mpsSharer gives clients their CUDA context on top of what a node budgets, which is its allocator's.

@@ -80,3 +80,26 @@ func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return lines[len(lines)-1]
 }
+
+func TestDoctorTellsWhetherMPSCanBeHad(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ gpus, found string }{
+		{t4, "can be had"}, // the fake control daemon is on PATH
+		{"Tesla M60:8192:8000:capability=5", "Volta"},
+		{t4 + ":capability=7,mode=2", "PROHIBITED"},
+	} {
+		o := onGPUs(t, t.TempDir(), tt.gpus, "doctor", "-o", "json")
+		for _, f := range decode(t, o.stdout).([]any) {
+			f := f.(map[string]any)
+			if f["check"] != "MPS" {
+				continue
+			}
+			require.Equal(t, true, f["ok"], "there are other ways to share")
+			require.Contains(t, f["found"], tt.found)
+			if tt.gpus != t4 {
+				require.Equal(t, "--share lease", f["try"])
+			}
+		}
+		require.Contains(t, o.stdout, `"MPS"`)
+	}
+}
