@@ -8,6 +8,7 @@ graphs; torch's notes on them ("Constraints", "Graph memory management").
 """
 
 import sys
+import warnings
 
 import torch
 
@@ -61,14 +62,16 @@ class Graphs:
     A function of a new kind is first run as it is, on the stream of the capture, so that libraries load their kernels and
     get their workspaces; the next run captures and replays it, later ones replay. Only one graph is alive at any time, and one stream
     serves all captures: cuBLAS keeps a workspace for each stream, and some versions of torch take that of all graphs of a
-    stream when one of them goes. When a capture fails, that is said once on stderr and functions are run as they are.
+    stream when one of them goes. Where there can be no capture, that is said once on stderr and functions are run as they
+    are: by all Graphs of the process, since a failed capture leaves torch's allocator in no state for another (memory.trim).
     """
+
+    _works = True
 
     def __init__(self, device):
         self._device = device
         self._stream = None
         self._kind = self._graph = None
-        self._works = True
 
     def run(self, kind, function):
         """Runs function, whose work on the device must be the same each time while kind stays the same."""
@@ -76,7 +79,8 @@ class Graphs:
             function()
         elif kind != self._kind:
             self.close()
-            self._warm_up(function)
+            if host_waits(lambda: self._warm_up(function)):
+                self._give_up("a step makes the host wait for the device")
             self._kind = kind
         else:
             if self._graph is None:
@@ -108,15 +112,15 @@ class Graphs:
         try:
             self._graph = self._captured(function)
         except Exception as error:  # noqa: BLE001 - whatever it is, decoding can go on without graphs
-            if is_out_of_memory(error) or is_out_of_memory(error.__context__):
-                raise
-            self._works = False
-            line = (str(error.__context__ or error).splitlines() or [type(error).__name__])[0]
-            print(f"engine: no CUDA graphs ({line}); decoding goes on without", file=sys.stderr, flush=True)
+            for found in (error, error.__context__):  # the end of a broken capture raises an error of its own
+                if is_out_of_memory(found):
+                    raise found
+            self._give_up((str(error.__context__ or error).splitlines() or [type(error).__name__])[0])
 
     def _captured(self, function):
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(self._device)
+        torch.cuda.empty_cache()  # a capture can neither use nor free what prefill and warm-up have left in the cache
         with torch.cuda.stream(self._stream):
             try:
                 # Other threads (NCCL's watchdog) may go on using CUDA.
@@ -129,3 +133,21 @@ class Graphs:
                 graph.capture_end()
         torch.cuda.current_stream(self._device).wait_stream(self._stream)
         return graph
+
+    @staticmethod
+    def _give_up(reason):
+        Graphs._works = False
+        print(f"engine: no CUDA graphs ({reason}); decoding goes on without", file=sys.stderr, flush=True)
+
+
+def host_waits(function):
+    """Runs function and tells whether it made the host wait for the device, which would break a capture."""
+    mode = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            function()
+        finally:
+            torch.cuda.set_sync_debug_mode(mode)
+    return any("synchronizing CUDA operation" in str(warning.message) for warning in caught)

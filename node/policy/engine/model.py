@@ -51,6 +51,9 @@ class Model:
 
     def make_gradients(self):
         """Gives every leaf a zero gradient, a view of one flat buffer; autograd adds to it in place."""
+        if self.flat_grad is not None:
+            self.flat_grad.zero_()  # never a second buffer beside it
+            return
         self.flat_grad = torch.zeros_like(self.flat)
         for leaf, grad in zip(self.leaves, cut(self.flat_grad, self._leaf_shapes)):
             leaf.grad = grad

@@ -9,12 +9,21 @@ import copy
 
 import torch
 
+from .protocol import DEVICE, EngineError
+
 REDUCED = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def set_matmul(precision):
     """Products of fp32 matrices on CUDA: in TF32 for "tf32", else exact. The one call all torch versions agree on."""
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+
+
+def check(precision, device):
+    """Refuses bf16 where the GPU has no units for it (before Ampere): torch 1.13 fails, later ones emulate it slowly."""
+    if precision == "bf16" and device.type == "cuda" and torch.cuda.get_device_capability(device)[0] < 8:
+        name = torch.cuda.get_device_name(device)
+        raise EngineError(DEVICE, f"precision bf16 needs an Ampere GPU or newer, not {name}. Try: precision tf32")
 
 
 def autocast(device, dtype):

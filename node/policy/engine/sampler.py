@@ -32,7 +32,8 @@ def sample(logits, uniform, request):
             before = ordered.cumsum(-1) - ordered
             ordered = ordered.masked_fill(before >= request.top_p * ordered.sum(-1, keepdim=True), 0)
             probs = torch.zeros_like(probs).scatter_(-1, index, ordered)
-        cdf = probs.cumsum(-1)
+        # A device sums in parallel: in single precision the sum could fall where probabilities are 0, and a token without any be drawn.
+        cdf = probs.cumsum(-1, dtype=torch.float64 if probs.is_cuda else None)
         mass = cdf[:, -1:]
         # Strictly below the whole mass, so that the first entry above it exists and has a probability of its own.
         below = mass.nextafter(torch.zeros_like(mass))

@@ -64,6 +64,7 @@ class Session:
             memory.prefer_small()
         if device.type == "cuda":
             torch.cuda.set_device(device)  # else page-locked memory would open a context on the first device too
+            precision.check(request.precision, device)
             precision.set_matmul(request.precision)
             memory.set_cap(device, self._cap)
         model = make_model(config, request, device)

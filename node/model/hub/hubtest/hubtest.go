@@ -63,10 +63,12 @@ type Request struct {
 func New(t testing.TB, id string, files map[string][]byte) *Hub {
 	t.Helper()
 	h := &Hub{id: id, files: files}
-	hub := httptest.NewServer(h.handler(false))
-	storage := httptest.NewServer(h.handler(true))
+	hub, storage := httptest.NewUnstartedServer(h.handler(false)), httptest.NewUnstartedServer(h.handler(true))
+	// Their handlers know both addresses.
+	h.URL, h.Storage = "http://"+hub.Listener.Addr().String(), "http://"+storage.Listener.Addr().String()
+	hub.Start()
+	storage.Start()
 	t.Cleanup(func() { hub.Close(); storage.Close() })
-	h.URL, h.Storage = hub.URL, storage.URL
 	return h
 }
 

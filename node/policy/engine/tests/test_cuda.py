@@ -103,6 +103,22 @@ def test_the_fused_step_is_that_of_the_pieces_and_offload_changes_no_bit(make_mo
     assert capsys.readouterr().err == ""
 
 
+def test_the_fused_step_holds_for_a_buffer_of_many_launches(monkeypatch):
+    """The kernel takes at most 320 chunks of 65536 elements a launch."""
+    generator = torch.Generator(DEVICE).manual_seed(0)
+    start, gradient = (torch.randn(30_000_001, generator=generator, device=DEVICE) for _ in range(2))
+    flats = []
+    for fused in ((), ("cuda",)):
+        monkeypatch.setattr(adams, "FUSED", fused)
+        flat, adam = start.clone(), Adam()
+        adam.prepare(flat)
+        for _ in range(3):
+            adam.step(flat, gradient, 0.01)
+        assert adam._fused == bool(fused)
+        flats.append(flat)
+    assert torch.allclose(*flats, rtol=0, atol=1e-5) and not torch.equal(flats[0], start)
+
+
 @BOTH
 def test_parking_frees_the_device_and_keeps_the_bits(make_model, config):
     plain, parked = (Trainer(on_device(make_model, config), Adam()) for _ in range(2))

@@ -3,6 +3,8 @@
 What a graph itself does is only to be seen on CUDA (test_cuda.py): here `Graphs` meets a stand-in for torch's capture.
 """
 
+import warnings
+
 import pytest
 import torch
 from conftest import CONFIG, QWEN2
@@ -130,6 +132,9 @@ def fake(monkeypatch):
     monkeypatch.setattr(Graphs, "_warm_up", lambda self, function: log.append("warm up") or function())
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: log.append("empty cache"))
+    monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", lambda mode: None)
+    monkeypatch.setattr(Graphs, "_works", True)
     return log
 
 
@@ -160,8 +165,8 @@ def test_a_capture_that_fails_is_said_once_and_decoding_goes_on(make_model, fake
         raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
 
     monkeypatch.setattr(Graphs, "_captured", failing)
-    runner = Graphs(torch.device("cpu"))
     for _ in range(2):
+        runner = Graphs(torch.device("cpu"))
         assert_same(generate(make_model(), request(), runner), generate(make_model(), request()))
     assert capsys.readouterr().err.count("operation not permitted") == 1
 
@@ -175,3 +180,31 @@ def test_a_capture_that_runs_out_of_memory_is_told(fake, monkeypatch):
     runner.run("a", lambda: None)
     with pytest.raises(RuntimeError, match="out of memory"):
         runner.run("a", lambda: None)
+
+
+def test_shortage_within_a_capture_is_told_though_its_end_fails_too(fake, monkeypatch):
+    def failing(self, function):
+        try:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        finally:
+            raise RuntimeError("operation failed due to a previous error during capture")
+
+    monkeypatch.setattr(Graphs, "_captured", failing)
+    runner = Graphs(torch.device("cpu"))
+    runner.run("a", lambda: None)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        runner.run("a", lambda: None)
+
+
+def test_a_step_in_which_the_host_waits_is_never_captured(make_model, fake, monkeypatch, capsys):
+    step = StaticSteps._step
+
+    def waiting(self, window):
+        warnings.warn("called a synchronizing CUDA operation")
+        step(self, window)
+
+    monkeypatch.setattr(StaticSteps, "_step", waiting)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert_same(generate(make_model(), request(), Graphs(torch.device("cpu"))), generate(make_model(), request()))
+    assert "capture" not in fake and capsys.readouterr().err.count("wait for the device") == 1

@@ -140,6 +140,7 @@ def test_a_devices_peak_since_load_outlives_the_resets_of_each_call(monkeypatch)
         ("max_memory_reserved", "peak_reserved"),
     ):  # fmt: skip
         monkeypatch.setattr(torch.cuda, name, lambda _, reading=reading: now[reading])
+    monkeypatch.setattr(torch.cuda, "init", lambda: None)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", reset)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (7, 9))
     meter = memory.Meter()
@@ -156,3 +157,17 @@ def test_a_devices_peak_since_load_outlives_the_resets_of_each_call(monkeypatch)
     assert (status["call_begin_bytes"], status["call_peak_bytes"], status["device_peak_bytes"]) == (100, 300, 1000)
     meter.load(torch.device("cuda", 0))
     assert meter.status()["device_peak_bytes"] == 200
+
+
+def test_trim_outlives_the_allocator_after_a_failed_capture_and_hides_nothing_else(monkeypatch):
+    def failing():
+        raise RuntimeError(text)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", failing)
+    text = "captures_underway.empty() INTERNAL ASSERT FAILED"
+    memory.trim()
+    text = "CUDA error: an illegal memory access was encountered"
+    with pytest.raises(RuntimeError, match="illegal"):
+        memory.trim()

@@ -5,7 +5,7 @@ import torch
 from conftest import CONFIG, QWEN2
 from engine import precision
 from engine.generate import generate
-from engine.protocol import Generate
+from engine.protocol import EngineError, Generate
 from test_graphs import Direct
 
 PROMPTS = [[5, 3, 28], [7], [13, 13, 4, 9, 9, 1, 0, 2]]
@@ -57,3 +57,17 @@ def test_the_switch_of_tf32(monkeypatch):
             assert torch.get_float32_matmul_precision() == "highest" and not torch.backends.cuda.matmul.allow_tf32
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize("major, refused", [(7, True), (8, False), (9, False)])
+def test_bf16_is_refused_where_it_would_be_emulated(monkeypatch, major, refused):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (major, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
+    device = torch.device("cuda", 0)
+    precision.check("tf32", device)
+    precision.check("bf16", torch.device("cpu"))
+    if refused:
+        with pytest.raises(EngineError, match="Tesla T4. Try: precision tf32"):
+            precision.check("bf16", device)
+    else:
+        precision.check("bf16", device)
