@@ -76,6 +76,19 @@ func TestSharingAGPUChangesNoReward(t *testing.T) {
 	}
 }
 
+// A GPU that falls off its bus ends a run with one clear error, not with restarts.
+func TestAGPULostMidRunIsOneClearError(t *testing.T) {
+	t.Parallel()
+	cmd := command(t, t.TempDir(), append([]string{"up", "--rounds", "100000"}, tinyRun("--device", "cuda")...)...)
+	cmd.Env = append(cmd.Env, "SWARM_NVML_LIBRARY="+fakeNVML(t), "FAKE_NVML="+t4+":lost=60", enginesOnCPU+"=1")
+	o := finish(t, cmd)
+	require.Equal(t, exitFailed, o.code, o.stderr)
+	const lost = "GPU 0: the GPU fell off its bus or needs a reset (GPU is lost)"
+	require.Equal(t, "Error: 2 of 2 nodes given up: "+lost+" (device)\nTry: swarm gpu, which says what to do about it\n", o.stderr)
+	require.Contains(t, o.stdout, "warning: "+lost+": its nodes are stopped\n")
+	require.NotContains(t, o.stdout, "restarts in")
+}
+
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return lines[len(lines)-1]
@@ -102,4 +115,33 @@ func TestDoctorTellsWhetherMPSCanBeHad(t *testing.T) {
 		}
 		require.Contains(t, o.stdout, `"MPS"`)
 	}
+}
+
+// A node on several cards is as many data-parallel engines, and learns what one would.
+func TestNodesOnSeveralGPUsEachLearnTheSame(t *testing.T) {
+	t.Parallel()
+	four := strings.Join([]string{t4, t4, t4, t4}, ";")
+	one, _, _ := trainOnGPUs(t, t.TempDir(), four)
+	two, plan, _ := trainOnGPUs(t, t.TempDir(), four, "--gpus-per-node", "2")
+	require.Equal(t, 2, plan.Ranks())
+	require.Len(t, plan.Placement[1].GPUs, 2)
+	require.NotContains(t, plan.Placement[0].GPUs, plan.Placement[1].GPUs[0])
+	require.InDelta(t, one.CumulativeReward, two.CumulativeReward, 1e-9)
+}
+
+// A GPU that is lost ends its nodes at once, with the reason: restarts would be in vain.
+func TestAGPULostInMidRun(t *testing.T) {
+	t.Parallel()
+	lost := t4 + ":xid=79"
+	run := func(more ...string) outcome {
+		cmd := command(t, t.TempDir(), append([]string{"up", "-o", "json", "--rounds", "400"}, tinyRun(append([]string{"--device", "cuda"}, more...)...)...)...)
+		cmd.Env = append(cmd.Env, "SWARM_NVML_LIBRARY="+fakeNVML(t), "FAKE_NVML="+lost, enginesOnCPU+"=1")
+		return finish(t, cmd)
+	}
+	o := run()
+	require.Equal(t, 1, o.code, o.stderr)
+	require.Regexp(t, `(?m)^Error: 2 of 2 nodes given up: .*XID 79.*\(device\)$`, o.stderr)
+	require.Regexp(t, `(?m)^Try: `, o.stderr)
+	require.NotContains(t, o.stdout, `"type":"restart"`)
+	require.Contains(t, o.stdout, `"state":"failed"`)
 }
