@@ -29,7 +29,7 @@ func newPlanCommand(g *globals) *cobra.Command {
 		},
 	}
 	p.add(cmd.Flags())
-	cmd.Flags().StringVar(&p.gpuMemory, "gpu-memory", "", "plan for a GPU of this `size` that isn't there, such as 40GB")
+	cmd.Flags().Var(&p.gpuMemory, "gpu-memory", "plan for a GPU of this `size` that isn't there, such as 40GB")
 	addOutputFlag(cmd.Flags(), &output)
 	return cmd
 }
@@ -72,10 +72,14 @@ func printPlan(w *strings.Builder, p planned) {
 	if plan.HostBytes > 0 {
 		fmt.Fprintf(w, "          %s of host memory\n", gb(plan.HostBytes))
 	}
-	fmt.Fprintf(w, "share     %s: %d at a time, %d CPU threads each\n", plan.Share, plan.Slots, plan.Threads)
-	fmt.Fprintf(w, "at once   %s a forward pass, %s\n", some(plan.MicroBatch, "sequence"), some(plan.GenerateBatch, "completion"))
+	fmt.Fprintf(w, "share     %s: %d at a time, %s each\n", plan.Share, plan.Slots, some(plan.Threads, "CPU thread"))
+	fmt.Fprintf(w, "at once   %s a micro-batch, %s\n", some(plan.MicroBatch, "sequence"), some(plan.GenerateBatch, "completion"))
 	share := 100 * float64(plan.Expected) / float64(max(1, plan.Capacity))
-	fmt.Fprintf(w, "expected  %s of %s at the peak (%.0f %%)\n", gb(plan.Expected), gb(plan.Capacity), share)
+	where := ""
+	if len(plan.Rooms) > 1 {
+		where = " on the fullest GPU"
+	}
+	fmt.Fprintf(w, "expected  %s of %s at the peak%s (%.0f %%)\n", gb(plan.Expected), gb(plan.Capacity), where, share)
 	for _, at := range plan.Placement {
 		switch {
 		case len(at.GPUs) > 1:

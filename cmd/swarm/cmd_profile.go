@@ -83,6 +83,9 @@ func runProfile(ctx context.Context, g *globals, o *profileOptions) error {
 	if err != nil {
 		return stoppedBy(ctx, err)
 	}
+	if err := checkSizes(o.sizes, sizes, p.config); err != nil {
+		return err
+	}
 	result, err := measure(ctx, g, p, sizes)
 	if err != nil {
 		return stoppedBy(ctx, err)
@@ -110,6 +113,25 @@ func parseSizes(text string) ([]int, error) {
 		sizes = append(sizes, n)
 	}
 	return sizes, nil
+}
+
+// checkSizes refuses sizes that a round can't have, and too few for a line: each phase needs two, where its round has as many.
+func checkSizes(text string, sizes []int, c configs.Config) error {
+	if sizes == nil {
+		return nil
+	}
+	completions, sequences := c.NumTrainSamples*c.NumGenerations, (c.NumTrainSamples+c.NumTransplantTrees)*c.NumGenerations
+	different := map[int]bool{}
+	for _, n := range sizes {
+		if n <= completions {
+			different[n] = true
+		}
+	}
+	if slices.Max(sizes) <= sequences && len(different) >= min(2, completions) {
+		return nil
+	}
+	return &configs.Error{Key: "sizes", Value: text, Allowed: fmt.Sprintf("numbers from 1 to %d, the sequences of a round, of which two different ones "+
+		"at least are no more than its %d completions", sequences, completions)}
 }
 
 // mostFree is the GPU with most free memory; p has one at least.
@@ -163,6 +185,7 @@ func measure(ctx context.Context, g *globals, p planned, sizes []int) (profiled,
 	}
 	progress := newStatusLine(g.stderr, 0)
 	defer progress.end()
+	measuring := time.Now()
 	result, err := profile.Run(ctx, engine, profile.Options{
 		PromptTokens: c.MaxPromptLength, CompletionTokens: c.MaxCompletionLength, Prompts: c.NumTrainSamples, Generations: c.NumGenerations,
 		Sequences: (c.NumTrainSamples + c.NumTransplantTrees) * c.NumGenerations, Vocabulary: loaded.VocabSize, Sizes: sizes,
@@ -170,7 +193,7 @@ func measure(ctx context.Context, g *globals, p planned, sizes []int) (profiled,
 			Temperature: max(c.Temperature, 0.1), Epsilon: c.Epsilon, EpsilonHigh: c.EpsilonHigh, Beta: c.Beta, NumIterations: c.NumIterations,
 			LossType: c.LossType, MaxCompletionLength: c.MaxCompletionLength, MaxGradNorm: c.MaxGradNorm,
 		},
-		Progress: func(s profile.Step) { progress.say(profileStep(s, time.Since(began))) },
+		Progress: func(s profile.Step) { progress.say(profileStep(s, time.Since(measuring))) },
 	})
 	if err != nil {
 		return profiled{}, outOfRoom(err)
@@ -236,7 +259,16 @@ func printProfile(g *globals, r profiled) error {
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the result: %w", err)
 	}
-	_, err := fmt.Fprintf(g.stdout, "\ngenerate: %s + %s a completion; update: %s + %s a sequence of the micro-batch\nKept: swarm plan and swarm up count with this from now on.\n",
-		gb(r.Generate.Base), gb(r.Generate.PerSequence), gb(r.Update.Base), gb(r.Update.PerSequence))
+	_, err := fmt.Fprintf(g.stdout, "\ngenerate: %s + %s a completion; update: %s + %s a sequence of the micro-batch\n"+
+		"Kept: swarm plan and swarm up count with this from now on, for the same model and settings.\n",
+		gb(r.Generate.Base), fine(r.Generate.PerSequence), gb(r.Update.Base), fine(r.Update.PerSequence))
 	return err
+}
+
+// fine is gb for what may be small, and counts many times.
+func fine(n int64) string {
+	if n < 10_000_000 {
+		return fmt.Sprintf("%.0f kB", float64(n)/1e3)
+	}
+	return gb(n)
 }

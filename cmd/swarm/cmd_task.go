@@ -47,7 +47,7 @@ func newTaskCommand(g *globals) *cobra.Command {
 			"give its list with --words.",
 		RunE: func(cmd *cobra.Command, args []string) error { return runTaskSample(g, o, args[0]) },
 	}
-	addOutputFlag(sample.Flags(), &o.output)
+	addLinesFlag(sample.Flags(), &o.output, "one item")
 	sample.Flags().Int64VarP(&o.n, "n", "n", 3, "how many items")
 	sample.Flags().Int64Var(&o.seed, "seed", 42, "the dataset's seed")
 	score := &cobra.Command{

@@ -29,9 +29,9 @@ func newUpCommand(g *globals) *cobra.Command {
 		},
 	}
 	o.plan.add(cmd.Flags())
-	cmd.Flags().StringVar(&o.plan.gpuLimit, "gpu-memory", "", "use each GPU as if it were a card of this `size`, such as 15GB")
+	cmd.Flags().Var(&o.plan.gpuLimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15GB")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "download the model's weights without a question where they are missing")
-	addOutputFlag(cmd.Flags(), &o.output)
+	addLinesFlag(cmd.Flags(), &o.output, "one event")
 	return cmd
 }
 

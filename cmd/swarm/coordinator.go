@@ -194,6 +194,9 @@ func (c *coordinator) verdict(err error) error {
 	}
 	var lost *launcher.LostError
 	if errors.As(err, &lost) && len(lost.GivenUp) > 0 {
+		if lost.GivenUp[0].Cause == event.CauseDevice {
+			return &hintError{err, "swarm gpu, which says what to do about it"}
+		}
 		return &hintError{err, "read " + filepath.Join(c.dir, lost.GivenUp[0].Node, "log.txt")}
 	}
 	return err

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -111,8 +113,11 @@ func (w *deviceWatch) report(ctx context.Context, before, now gpu.Sample) {
 		w.emit(event.Event{Type: event.TypeWarning, Time: event.Now(), Message: x.String()})
 	}
 	for _, f := range gpu.Faults(before, now) {
+		// What it is goes into sentences that name the GPU. What to do about it, swarm gpu says.
+		what, _ := splitRemedy(strings.TrimPrefix(f.Message, fmt.Sprintf("read GPU %d: ", f.GPU)))
+		what = strings.TrimPrefix(what, fmt.Sprintf("GPU %d: ", f.GPU))
 		select {
-		case w.faults <- launcher.Fault{GPU: f.GPU, Message: f.Message, Fatal: true}:
+		case w.faults <- launcher.Fault{GPU: f.GPU, Message: what, Fatal: true}:
 		case <-ctx.Done():
 			return
 		}

@@ -17,6 +17,11 @@ func addOutputFlag(f *pflag.FlagSet, value *string) {
 	f.StringVarP(value, "output", "o", "text", "text, or json: one document on stdout")
 }
 
+// addLinesFlag is addOutputFlag for a command that prints many documents.
+func addLinesFlag(f *pflag.FlagSet, value *string, what string) {
+	f.StringVarP(value, "output", "o", "text", "text, or json: "+what+" a line")
+}
+
 func checkOutput(value string) error {
 	if value != "text" && value != "json" {
 		return &configs.Error{Key: "output", Value: value, Allowed: "text or json"}

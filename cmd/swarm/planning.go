@@ -21,16 +21,39 @@ import (
 type planFlags struct {
 	config       configFlags
 	nodes        string
-	gpuMemory    string // plan: of a card that isn't there
-	gpuLimit     string // up: of each GPU
-	minGPUMemory string
+	gpuMemory    sizeFlag // plan: of a card that isn't there
+	gpuLimit     sizeFlag // up: of each GPU
+	minGPUMemory sizeFlag
 	wait         waitFlags
+}
+
+// sizeFlag holds the text of a size in bytes. Like a keyFlag it is read when all flags are known; given empty, it is a mistake.
+type sizeFlag struct {
+	text  string
+	given bool
+}
+
+func (s *sizeFlag) String() string { return s.text }
+
+func (s *sizeFlag) Set(text string) error {
+	s.text, s.given = text, true
+	return nil
+}
+
+func (s *sizeFlag) Type() string { return "size" }
+
+// bytes are 0 where the flag wasn't given.
+func (s *sizeFlag) bytes(key string) (int64, error) {
+	if !s.given {
+		return 0, nil
+	}
+	return parseBytes(key, s.text)
 }
 
 func (p *planFlags) add(f *pflag.FlagSet) {
 	p.config.add(f)
 	f.StringVar(&p.nodes, "nodes", "auto", "`number` of nodes; auto: the guides' count; max: what memory holds")
-	f.StringVar(&p.minGPUMemory, "min-gpu-memory", "", "leave out GPUs with less free memory than this `size`, such as 4GB")
+	f.Var(&p.minGPUMemory, "min-gpu-memory", "leave out GPUs with less free memory than this `size`, such as 4GB")
 	p.wait.add(f)
 }
 
@@ -46,6 +69,9 @@ type planned struct {
 
 // resolve looks at the host, resolves the configuration and plans, and waits for a GPU where that was asked for.
 func (p *planFlags) resolve(ctx context.Context, g *globals) (planned, error) {
+	if p.nodes == "" {
+		return planned{}, &configs.Error{Key: "nodes", Value: "", Source: "--nodes", Allowed: "auto, max or a whole number from 1"}
+	}
 	look, err := p.look(g)
 	if err != nil {
 		return planned{}, err
@@ -69,15 +95,19 @@ func (p *planFlags) resolve(ctx context.Context, g *globals) (planned, error) {
 		return planned{}, err
 	}
 	out.warnings = append(out.warnings, fewPeers(out.config, out.plan.Nodes)...)
+	out.warnings = append(out.warnings, p.idle(out)...)
 	return out, nil
 }
 
 // look returns what looks at the host and makes a plan's request of it and the flags.
 func (p *planFlags) look(g *globals) (look, error) {
 	var sizes [3]int64
-	for i, flag := range []struct{ key, text string }{{"gpu-memory", p.gpuMemory}, {"gpu-memory", p.gpuLimit}, {"min-gpu-memory", p.minGPUMemory}} {
+	for i, of := range []struct {
+		key  string
+		flag *sizeFlag
+	}{{"gpu-memory", &p.gpuMemory}, {"gpu-memory", &p.gpuLimit}, {"min-gpu-memory", &p.minGPUMemory}} {
 		var err error
-		if sizes[i], err = parseBytes(flag.key, flag.text); err != nil {
+		if sizes[i], err = of.flag.bytes(of.key); err != nil {
 			return nil, err
 		}
 	}
@@ -147,6 +177,31 @@ func fewPeers(c configs.Config, nodes int) []string {
 		nodes, pool, c.NumTransplantTrees)}
 }
 
+// idle warns of settings for GPUs that nodes on the CPU do without.
+func (p *planFlags) idle(out planned) []string {
+	if out.plan.Device != fit.DeviceCPU {
+		return nil
+	}
+	var names []string
+	for _, s := range []struct {
+		name  string
+		given bool
+	}{
+		{"gpus_per_node", out.config.GPUsPerNode > 1}, {"optimizer_offload", out.config.OptimizerOffload},
+		{"param_offload", out.config.ParamOffload},
+		{"precision " + out.config.Precision, out.config.Precision != "auto" && out.config.Precision != "fp32"},
+		{"--min-gpu-memory", p.minGPUMemory.given && !out.config.CPUFallback}, {"--wait-for-gpu", p.wait.limit > 0 && !out.config.CPUFallback},
+	} {
+		if s.given {
+			names = append(names, s.name)
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	return []string{"for GPUs only, without effect on the CPU: " + strings.Join(names, ", ")}
+}
+
 func oneGPU(list []fit.GPU, index string) ([]fit.GPU, error) {
 	for _, g := range list {
 		if strconv.Itoa(g.Index) == index {
@@ -156,11 +211,8 @@ func oneGPU(list []fit.GPU, index string) ([]fit.GPU, error) {
 	return nil, fmt.Errorf("%w: there is no GPU %s among the %d found. Try: swarm doctor", fit.ErrDoesNotFit, index, len(list))
 }
 
-// parseBytes reads a size such as 40GB, 512MB, 16GiB or a number of bytes; empty is 0.
+// parseBytes reads a size of at least 1 MB, such as 40GB, 512MB, 16GiB or a number of bytes: a smaller one lacks its unit.
 func parseBytes(key, text string) (int64, error) {
-	if text == "" {
-		return 0, nil
-	}
 	refuse := &configs.Error{Key: key, Value: text, Allowed: "a size such as 40GB, 24576MiB or 512MB"}
 	units := []struct {
 		suffix string
@@ -173,7 +225,7 @@ func parseBytes(key, text string) (int64, error) {
 			continue
 		}
 		value, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if err != nil || !(value > 0) || value*u.factor > 1e15 {
+		if err != nil || !(value*u.factor >= 1e6 && value*u.factor <= 1e15) {
 			return 0, refuse
 		}
 		return int64(value * u.factor), nil

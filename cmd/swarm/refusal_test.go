@@ -57,7 +57,7 @@ func TestRefusals(t *testing.T) {
 		{name: "output", args: "up -o yaml", code: 2, err: `bad output "yaml": allowed: text or json`},
 		{name: "no GPU", args: "up --device cuda", code: 3, err: "does not fit: no usable GPU: " + noDriver, try: "install the NVIDIA driver, or --device cpu", environ: nowhere},
 		{name: "no GPU of that number", args: "up --device cuda:1", code: 3, err: "does not fit: there is no GPU 1 among the 0 found", try: "swarm doctor", environ: nowhere},
-		{name: "a model that needs one", args: "up --model gpt2 --device auto", code: 3, err: "does not fit: gpt2 needs a GPU (" + noDriver + ")", try: "--model nano, or --device cpu if it may take very long", environ: nowhere},
+		{name: "a model that needs one", args: "up --model gpt2 --device auto", code: 3, err: "does not fit: gpt2 needs a GPU (" + noDriver + ")", try: "install the NVIDIA driver, --model nano, or --device cpu if it may take very long", environ: nowhere},
 		{name: "json errors are text too", args: "up -o json --rounds many", code: 2, err: `bad rounds "many" (--rounds): allowed: a whole number from 1 to 10000000`},
 		{name: "model folder missing", args: "up --model FOLDER/none", code: 2, err: `unknown model "FOLDER/none" (--model): allowed: gpt2, gpt2-medium, nano, qwen2.5-0.5b-instruct, or a folder that holds config.json and *.safetensors`},
 		{name: "weights missing", args: "up --model FOLDER/bare", code: 1, err: "model: FOLDER/bare has no model.safetensors", try: modelTry},
@@ -74,13 +74,18 @@ func TestRefusals(t *testing.T) {
 		{name: "status of an empty home", args: "status -o json", code: 1, err: "nothing has run under HOME yet", try: "swarm up --config 4loc4ext, or another --home"},
 		{name: "compare of an empty home", args: "compare", code: 1, err: "nothing has run under HOME yet", try: "swarm up --config 4loc4ext, or another --home"},
 		{name: "gpu memory", args: "plan --gpu-memory lots", code: 2, err: `bad gpu-memory "lots": allowed: a size such as 40GB, 24576MiB or 512MB`},
+		{name: "gpu memory without a unit", args: "plan --gpu-memory 40", code: 2, err: `bad gpu-memory "40": allowed: a size such as 40GB, 24576MiB or 512MB`},
+		{name: "empty gpu memory", args: "plan --gpu-memory=", code: 2, err: `bad gpu-memory "": allowed: a size such as 40GB, 24576MiB or 512MB`},
+		{name: "sizes that no round has", args: "profile --model MODEL --device cpu --sizes 1,100000", code: 2, err: `bad sizes "1,100000": allowed: numbers from 1 to 64, the sequences of a round, of which two different ones at least are no more than its 64 completions`},
+		{name: "one size", args: "profile --model MODEL --device cpu --sizes 4,4", code: 2, err: `bad sizes "4,4": allowed: numbers from 1 to 64, the sequences of a round, of which two different ones at least are no more than its 64 completions`},
+		{name: "empty nodes", args: "plan --nodes=", code: 2, err: `bad nodes "" (--nodes): allowed: auto, max or a whole number from 1`},
 		{name: "task", args: "task sample nosuch", code: 2, err: `unknown task "nosuch": allowed: arc_1d, basic_arithmetic, base_conversion, bf, binary_matrix, calendar_arithmetic, decimal_arithmetic, fraction_simplification, propositional_logic`, try: "swarm task list"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			home := filepath.Join(t.TempDir(), "home")
-			fill := strings.NewReplacer("FOLDER", folder, "HOME", home)
+			fill := strings.NewReplacer("FOLDER", folder, "HOME", home, "MODEL", tinyModel())
 			args := strings.Fields(fill.Replace(tt.args))
 			if args[0] == "up" {
 				// A flag given again wins.

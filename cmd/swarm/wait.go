@@ -102,6 +102,7 @@ func (w *waitFlags) try(ctx context.Context, look look) (planned, fit.Request, e
 // tooLong is the error when time is up.
 func (w *waitFlags) tooLong(last error) error {
 	what, try, _ := strings.Cut(strings.TrimPrefix(last.Error(), fit.ErrDoesNotFit.Error()+": "), ". Try: ")
+	try = strings.TrimPrefix(strings.ReplaceAll(try, "--wait-for-gpu 60m, ", ""), "or ")
 	return fmt.Errorf("%w: waited %s for a GPU: %s. Try: a longer --wait-for-gpu, or %s", fit.ErrDoesNotFit, w.limit, what, try)
 }
 

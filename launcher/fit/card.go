@@ -17,6 +17,7 @@ func reserve(total int64) int64 { return max(200_000_000, total/50) }
 // usable returns the GPUs that nodes may use, the one with most free memory first, and why there is none.
 func (r *Request) usable() (gpus []GPU, reason string) {
 	var most *GPU
+	var largest int64
 	for _, g := range r.GPUs {
 		if g.MIG {
 			continue
@@ -26,6 +27,7 @@ func (r *Request) usable() (gpus []GPU, reason string) {
 			g.MemoryFree = max(0, min(g.MemoryFree, r.GPULimit))
 			g.MemoryTotal = min(g.MemoryTotal, r.GPULimit)
 		}
+		largest = max(largest, g.MemoryTotal)
 		if g.MemoryFree >= r.MinGPUMemory {
 			gpus = append(gpus, g)
 		}
@@ -39,6 +41,9 @@ func (r *Request) usable() (gpus []GPU, reason string) {
 	switch {
 	case len(gpus) > 0:
 		return gpus, ""
+	case most != nil && r.MinGPUMemory > largest:
+		return nil, fmt.Sprintf("none has %s free (--min-gpu-memory); the largest has %s in all. Try: a smaller --min-gpu-memory",
+			bytes(r.MinGPUMemory), bytes(largest))
 	case most != nil && r.MinGPUMemory > 0:
 		return nil, fmt.Sprintf("none has %s free (--min-gpu-memory); %s has %s. Try: --wait-for-gpu 60m, or a smaller --min-gpu-memory",
 			bytes(r.MinGPUMemory), most.Name, bytes(most.MemoryFree))

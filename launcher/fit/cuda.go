@@ -151,11 +151,21 @@ func (r *Request) explain(p *Plan, asked int, byAdvice bool, room, holds int, ho
 		count(p.Nodes, "node"), r.Model.Name, used(all), p.Rule, "a node", bytes(p.PerNode.Resident), bytes(p.PerNode.Transient), bytes(each),
 		r.guided(), describe(p.GPUs))
 	if p.Share == ShareLease {
-		p.Why += fmt.Sprintf(" Nodes take turns: %s at a time.", computes(p.Slots))
+		p.Why += fmt.Sprintf(" Nodes take turns: %s at a time%s.", computes(p.Slots), r.byCores(p))
 	}
 	if p.Nodes < r.SwarmSize {
 		p.Why += fmt.Sprintf(" The experiment's swarm has %d; this is decided by: %s.", r.SwarmSize, p.Limit)
 	}
+}
+
+// byCores tells where cores, not memory, limit how many compute at a time.
+func (r *Request) byCores(p *Plan) string {
+	for _, room := range p.Rooms {
+		if room.Slots > 0 {
+			return fmt.Sprintf(", no more on a GPU than the host has cores (%d)", r.Cores)
+		}
+	}
+	return ""
 }
 
 // guided is the guide's figure for a node, for comparison.

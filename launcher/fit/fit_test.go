@@ -275,7 +275,7 @@ func TestMicroBatch(t *testing.T) {
 	r := request(gpt2)
 	r.GPUMemory = 5e9
 	r.Settings.AutoBatchSize = false
-	if _, err := New(r); !errors.Is(err, ErrDoesNotFit) || !strings.Contains(err.Error(), "with micro_batch 1 ") {
+	if _, err := New(r); !errors.Is(err, ErrDoesNotFit) || !strings.Contains(err.Error(), "with auto_batch_size ") {
 		t.Errorf("a fixed micro-batch of 4 on 5 GB: %v", err)
 	}
 }
@@ -369,6 +369,10 @@ func TestErrors(t *testing.T) {
 		{"no GPU for a large model", func(r *Request) { r.NoGPU = "no NVIDIA driver" }, ErrDoesNotFit, []string{"no NVIDIA driver", "--device cpu"}},
 		{"cuda without a GPU", func(r *Request) { r.Device = DeviceCUDA; r.Model = nano }, ErrDoesNotFit, []string{"no usable GPU"}},
 		{"too little free memory", func(r *Request) { r.GPUs, r.MinGPUMemory = []GPU{t4}, 16e9 }, ErrDoesNotFit, []string{"none has 16 GB free", "Tesla T4 has 15.7 GB", "--wait-for-gpu"}},
+		{"never enough memory", func(r *Request) { r.GPUs, r.MinGPUMemory = []GPU{t4}, 60e9 }, ErrDoesNotFit, []string{"none has 60 GB free", "the largest has 16.1 GB in all. Try: a smaller --min-gpu-memory"}},
+		{"others' memory", func(r *Request) { r.GPUs = []GPU{mib(0, "Tesla T4", 15360, 2000)} }, ErrDoesNotFit, []string{"a larger GPU, --wait-for-gpu 60m, a smaller --model"}},
+		{"two nodes where one fits on a lower rung", func(r *Request) { r.GPUMemory, r.Nodes = 3e9, "2" }, ErrDoesNotFit, []string{"--nodes auto --gradient-checkpointing"}},
+		{"a MIG GPU's remedy", func(r *Request) { r.NoGPU = "all are in MIG mode. Try: sudo nvidia-smi -mig 0" }, ErrDoesNotFit, []string{"(all are in MIG mode). Try: sudo nvidia-smi -mig 0, --model nano, or --device cpu"}},
 		{"too little host memory for a GPU", func(r *Request) { r.GPUs, r.Memory = []GPU{t4}, 1e9 }, ErrDoesNotFit, []string{"1.6 GB of host memory", "1 GB is available"}},
 		{"too many for the host", func(r *Request) { r.Device, r.Nodes, r.Memory = DeviceCPU, "8", 8e9 }, ErrDoesNotFit, []string{"8 nodes of gpt2", "Try: --nodes auto"}},
 		{"host too small for one", func(r *Request) { r.Device, r.Memory = DeviceCPU, 1e9 }, ErrDoesNotFit, []string{"1 node of gpt2", "Try: a smaller --model"}},

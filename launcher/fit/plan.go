@@ -109,8 +109,12 @@ func (r *Request) plan(asked int) (Plan, error) {
 	case r.Device == DeviceCUDA || reason != r.NoGPU:
 		return Plan{}, fmt.Errorf("%w: no usable GPU: %s", ErrDoesNotFit, reason)
 	}
-	return Plan{}, fmt.Errorf("%w: %s needs a GPU (%s). Try: --model nano, or --device cpu if it may take very long",
-		ErrDoesNotFit, r.Model.Name, reason)
+	reason, try, found := strings.Cut(reason, ". Try: ")
+	if found {
+		try = strings.ReplaceAll(strings.TrimSuffix(try, ", or --device cpu"), ", or ", ", ") + ", "
+	}
+	return Plan{}, fmt.Errorf("%w: %s needs a GPU (%s). Try: %s--model nano, or --device cpu if it may take very long",
+		ErrDoesNotFit, r.Model.Name, reason, try)
 }
 
 // fallBack plans for the CPU where no GPU holds the nodes. When that doesn't fit either, the GPU's error tells more.

@@ -15,7 +15,7 @@ type rung struct {
 // rungs are the ladder of DESIGN section 7, as far as settings go.
 func rungs() []rung {
 	return []rung{
-		{"micro_batch 1", "--micro-batch 1", func(r *Request) { r.Settings.MicroBatch, r.Settings.AutoBatchSize = 1, true }},
+		{"auto_batch_size", "--auto-batch-size", func(r *Request) { r.Settings.AutoBatchSize = true }},
 		{"gradient_checkpointing", "--gradient-checkpointing", func(r *Request) { r.Settings.GradientCheckpointing = true }},
 		{"optimizer_offload", "--optimizer-offload", func(r *Request) { r.Settings.OptimizerOffload = true }},
 		{"param_offload", "--param-offload", func(r *Request) { r.Settings.ParamOffload = true }},
@@ -27,21 +27,28 @@ func (r *Request) tooSmall(n need, largest card, gpus []GPU) error {
 	now := n.at(n.least())
 	text := fmt.Sprintf("a %s node takes at least %s and %s, %s of it kept in reserve",
 		r.Model.Name, bytes(now.Resident+now.Transient), describe(gpus), bytes(reserve(largest.MemoryTotal)))
-	smaller := *r
+	smaller, found := *r, false
 	smaller.Measured = nil // it is of these settings
 	var steps, flags, remedy []string
+	if r.Nodes != "" && r.Nodes != NodesAuto && r.Nodes != NodesMax && r.Nodes != "1" {
+		flags = append(flags, "--nodes auto") // that one node fits doesn't say that as many do as were asked for
+	}
+	whole := GPU{MemoryTotal: largest.MemoryTotal, MemoryFree: largest.MemoryTotal}
+	if used := cards([]GPU{whole}, 1)[0].capacity; r.GPUMemory == 0 && now.Resident+now.Transient <= used {
+		remedy = append(remedy, "--wait-for-gpu 60m")
+	}
 	for _, step := range rungs() {
 		before := smaller.Settings
 		step.apply(&smaller)
-		if smaller.Settings == before || before.AutoBatchSize && step.name == "micro_batch 1" {
+		if smaller.Settings == before {
 			continue
 		}
 		flags = append(flags, step.flag)
 		need := smaller.need(DeviceCUDA)
 		f := need.at(need.least())
 		steps = append(steps, fmt.Sprintf("with %s %s", step.name, bytes(f.Resident+f.Transient)))
-		if remedy == nil && f.Resident+f.Transient <= largest.capacity {
-			remedy = []string{strings.Join(flags, " ")}
+		if !found && f.Resident+f.Transient <= largest.capacity {
+			remedy, found = append(remedy, strings.Join(flags, " ")), true
 		}
 	}
 	if len(steps) > 0 {
