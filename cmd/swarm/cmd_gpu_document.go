@@ -75,7 +75,7 @@ func newGPUDocument(w *gpuWatch, sample gpu.Sample, runs []runningRun) gpuDocume
 	claims := map[string][]gpu.Claim{} // by UUID
 	for _, run := range runs {
 		for _, n := range run.Nodes {
-			at := placed(run.plan, n.ID)
+			at := placed(run.plan, n)
 			node := gpuNode{
 				Experiment: run.Experiment, Run: run.Run, ID: n.ID, State: n.State, MemoryBytes: n.MemoryBytes, PeakMemoryBytes: n.PeakMemoryBytes,
 				ResidentBytes: n.ResidentBytes, TransientBytes: n.TransientBytes, BudgetBytes: n.BudgetBytes,
@@ -108,16 +108,15 @@ func newGPUDocument(w *gpuWatch, sample gpu.Sample, runs []runningRun) gpuDocume
 	return doc
 }
 
-// claim is what a node holds of its GPU, and of each of them where it has several. Its engine's pid isn't in the database's snapshot,
-// so that its context counts as unattributed.
+// claim is what a node holds of its GPU, and of each of them where it has several.
 func claim(run string, n stats.NodeStatus) gpu.Claim {
 	return gpu.Claim{Node: run + "/" + n.ID, PID: n.EnginePID, Held: n.DeviceBytes, Peak: n.DevicePeakBytes}
 }
 
-// placed returns the GPUs that a plan gives to a node, none on the host.
-func placed(plan fit.Plan, node string) (gpus []fit.GPU) {
+// placed returns the GPUs that a plan gives to a node, none on the host, where it may also have fallen back to.
+func placed(plan fit.Plan, n stats.NodeStatus) (gpus []fit.GPU) {
 	for _, p := range plan.Placement {
-		if p.Node != node || p.GPU == nil {
+		if p.Node != n.ID || p.GPU == nil || n.Device == fit.DeviceCPU {
 			continue
 		}
 		indices := p.GPUs

@@ -145,3 +145,23 @@ func TestAGPULostInMidRun(t *testing.T) {
 	require.NotContains(t, o.stdout, `"type":"restart"`)
 	require.Contains(t, o.stdout, `"state":"failed"`)
 }
+
+func TestComputeModesThatForbidSharing(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		gpus, share, err string
+		code             int
+	}{
+		{a100x80 + ":capability=8,mode=2", "auto", "GPU 0 is in compute mode PROHIBITED", 3},
+		{a100x80 + ":capability=8,mode=3", "auto", "GPU 0 is in compute mode EXCLUSIVE_PROCESS, for one process alone", 3},
+		{a100x80 + ":capability=8,mode=3", "mps", "", 0},
+		{a100x80 + ":capability=8,mode=2;" + t4, "auto", "", 0},
+	} {
+		o := onGPUs(t, t.TempDir(), tt.gpus, "plan", "--device", "cuda", "--model", "gpt2", "--share", tt.share)
+		require.Equal(t, tt.code, o.code, o.stderr)
+		if tt.err != "" {
+			require.Contains(t, o.stderr, tt.err)
+			require.Regexp(t, `(?m)^Try: sudo nvidia-smi -i 0 -c 0`, o.stderr)
+		}
+	}
+}

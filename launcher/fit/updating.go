@@ -61,11 +61,15 @@ func (e *estimate) update(b int64) []Component {
 func (e *estimate) length() int64 { return int64(e.s.PromptTokens + e.s.NewTokens - 1) }
 
 // most is how many rows of t positions one forward pass takes at most.
-func (e *estimate) most(t int64) int64 {
-	if e.cuda {
-		return max(1, cudaPositions/t)
+func (e *estimate) most(t int64) int64 { return int64(RowsAtOnce(e.cuda, int(t)+1)) }
+
+// RowsAtOnce is how many sequences of so many tokens the engine takes in one forward pass at most, whatever the micro-batch.
+func RowsAtOnce(cuda bool, tokens int) int {
+	positions := max(1, tokens-1) // the last token predicts nothing
+	if cuda {
+		return max(1, cudaPositions/positions)
 	}
-	return max(1, cpuPositions/t)
+	return max(1, cpuPositions/positions)
 }
 
 // kept is what a layer keeps for its backward pass, in bytes a position, when rows have t positions. GPT-2: two inputs of norms, two

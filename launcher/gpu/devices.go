@@ -15,11 +15,17 @@ type GPU struct {
 	MemoryFree  int64      `json:"memory_free_bytes"`
 	MemoryUsed  int64      `json:"memory_used_bytes"`
 	Capability  int        `json:"-"`   // compute capability's major number; 0: not told
-	Mode        int        `json:"-"`   // compute mode: 0 default, 2 prohibited, 3 exclusive process
+	Mode        int        `json:"-"`   // compute mode: 0 default, or one of Mode*
 	MIG         bool       `json:"mig"` // split into instances: not usable as a whole
 	Instances   []Instance `json:"mig_instances,omitempty"`
 	InstanceOf  *int       `json:"mig_instance_of,omitempty"` // index of its GPU; set where this is a MIG instance that $CUDA_VISIBLE_DEVICES names
 }
+
+// Compute modes other than the default, by NVML's numbers.
+const (
+	ModeProhibited       = 2 // no process may use CUDA
+	ModeExclusiveProcess = 3 // one process alone, such as an MPS server
+)
 
 // Instance is a part of a GPU in MIG mode, with memory and processors of its own.
 type Instance struct {

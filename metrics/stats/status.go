@@ -49,6 +49,7 @@ type NodeStatus struct {
 	Restarts         int      `json:"restarts"`
 	PID              int      `json:"pid"` // 0: no process
 
+	Device          string   `json:"device"`        // cpu, cuda:0; empty before it has loaded
 	EnginePID       int      `json:"engine_pid"`    // 0: none
 	RecentReward    *float64 `json:"recent_reward"` // mean of its last 10 rounds
 	RSSBytes        int64    `json:"rss_bytes"`
@@ -157,7 +158,7 @@ func newNodeStatus(n store.Node, recent []float64) NodeStatus {
 		RecentReward: optional(Mean(recent)), RSSBytes: n.RSSBytes, PeakRSSBytes: n.PeakRSSBytes,
 		DeviceBytes: n.DeviceBytes, DevicePeakBytes: n.DevicePeakBytes,
 		ResidentBytes: n.ResidentBytes, TransientBytes: max(n.GenerateBytes, n.UpdateBytes), BudgetBytes: n.BudgetBytes,
-		MicroBatch: n.MicroBatch, EnginePID: n.EnginePID, Cause: n.Cause, Message: n.Message,
+		MicroBatch: n.MicroBatch, Device: n.Device, EnginePID: n.EnginePID, Cause: n.Cause, Message: n.Message,
 	}
 	switch n.State {
 	case event.StateDone, event.StateStopped, event.StateFailed, event.StateGivenUp:

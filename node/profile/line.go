@@ -2,6 +2,7 @@ package profile
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/stat"
 )
@@ -15,7 +16,8 @@ type Line struct {
 // At is the line's value for so many sequences at a time.
 func (l Line) At(sequences int) int64 { return l.Base + int64(sequences)*l.PerSequence }
 
-// fitLine takes the slope of least squares, not below 0, and the least base that leaves no point above the line.
+// fitLine takes the slope of least squares, not below 0, and the least base that leaves no point above the line. One size alone gives the
+// line through zero: nobody knows what more sequences would take.
 func fitLine(points []Point, phase string) Line {
 	var xs, ys []float64
 	for _, p := range points {
@@ -23,8 +25,11 @@ func fitLine(points []Point, phase string) Line {
 			xs, ys = append(xs, float64(p.Sequences)), append(ys, float64(p.Bytes))
 		}
 	}
-	slope := 0.0
-	if len(xs) > 1 {
+	if len(xs) == 0 {
+		return Line{}
+	}
+	slope := math.Ceil(slices.Max(ys) / xs[0])
+	if slices.Min(xs) < slices.Max(xs) {
 		_, slope = stat.LinearRegression(xs, ys, nil, false)
 		slope = max(0, math.Ceil(slope))
 	}

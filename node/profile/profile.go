@@ -33,6 +33,7 @@ type Options struct {
 	Prompts          int // I: own questions
 	Generations      int // G: completions of each
 	Sequences        int // of an update: (I + J) · G
+	Rows             int // most that the engine takes in one forward pass, whatever the micro-batch; 0: no limit
 	Vocabulary       int
 	Sizes            []int               // sequences at a time; nil: DefaultSizes
 	Update           policy.UpdateParams // options of the update; prompts, sequences and micro-batch are filled in
@@ -90,7 +91,14 @@ func Run(ctx context.Context, engine Engine, o Options) (Result, error) {
 		return slices.Compact(kept)
 	}
 	m := &measurement{engine: engine, options: o}
-	generate, update := sizes(own), sizes(o.Sequences)
+	most := o.Sequences
+	if o.Rows > 0 {
+		most = min(most, o.Rows) // beyond it memory grows no more, and a line through both parts would be neither
+	}
+	generate, update := sizes(own), sizes(most)
+	if len(update) < 2 {
+		update = slices.Compact([]int{1, most})
+	}
 	m.total = 1 + len(generate) + len(update)
 	m.work = 1
 	for _, n := range slices.Concat(generate, update, update) { // an update takes two forward passes

@@ -75,6 +75,26 @@ func TestWhatDoesNotFitEndsTheSeries(t *testing.T) {
 	require.ErrorContains(t, err, "one sequence of 16 tokens")
 }
 
+func TestOnePointPromisesNothingForMore(t *testing.T) {
+	engine := &linear{resident: 1000, base: 100, each: 10, limit: 1000 + 100 + 10, largest: map[string]int{}}
+	result, err := Run(t.Context(), engine, options())
+	require.NoError(t, err)
+	require.Equal(t, Line{0, 110}, result.Update)
+}
+
+func TestUpdatesEndWhereAForwardPassDoes(t *testing.T) {
+	engine := &linear{resident: 1000, base: 100, each: 10, largest: map[string]int{}}
+	o := options()
+	o.Rows = 6
+	_, err := Run(t.Context(), engine, o)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{Generate: 32, Update: 6}, engine.largest)
+	o.Sizes = []int{8, 16}
+	result, err := Run(t.Context(), engine, o)
+	require.NoError(t, err)
+	require.Equal(t, Line{100, 10}, result.Update, "from 1 and 6")
+}
+
 func TestSizesAreThoseAskedFor(t *testing.T) {
 	engine := &linear{resident: 10, largest: map[string]int{}}
 	o := options()

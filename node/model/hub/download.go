@@ -16,7 +16,7 @@ import (
 )
 
 // errDamaged is a whole file that isn't the one the hub listed.
-var errDamaged = errors.New("damaged on the way")
+var errDamaged = errors.New("damaged")
 
 // download makes the file at path hold remote, through path + ".incomplete", where an earlier attempt of this or another program may
 // have left its first part. The name says which content it is a part of (it is the content's hash), so the rest is asked for by
@@ -94,7 +94,7 @@ func (p *pull) attempt(ctx context.Context, file remote, incomplete string) (err
 		return &localError{err}
 	}
 	if got := hex.EncodeToString(digest.Sum(nil)); got != file.hash {
-		return fmt.Errorf("%s is %w: its hash is %s, the hub lists %s", file.name, errDamaged, got, file.hash)
+		return fmt.Errorf("%s was %w on the way: its hash is %s, the hub lists %s", file.name, errDamaged, got, file.hash)
 	}
 	return nil
 }

@@ -246,7 +246,7 @@ func TestPullRefusesDamage(t *testing.T) {
 	}{
 		"truncated":   {body(weights[:1000]), "model.safetensors was cut off after 1000 of 1048576 bytes. Try: swarm model pull someone/tiny again: it continues", true},
 		"broken off":  {cutAfter(0, -1), "model.safetensors was cut off after 0 of 1048576 bytes. Try: ", true},
-		"other bytes": {body(bytes.Repeat([]byte("x"), len(weights))), "model.safetensors is damaged on the way: its hash is ", false},
+		"other bytes": {body(bytes.Repeat([]byte("x"), len(weights))), "model.safetensors was damaged on the way: its hash is ", false},
 	} {
 		hub := hubtest.New(t, testID, testFiles())
 		hub.Intercept(test.intercept)
