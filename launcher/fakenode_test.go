@@ -144,6 +144,9 @@ func (n *fakeNode) live() int {
 		return 1
 	case "never loads":
 		select {}
+	case "loads under a lease":
+		n.lease()
+		n.release()
 	}
 	n.send(event.Event{Type: event.TypeLoaded, Loaded: &event.Loaded{Model: "nano", Device: n.start.Device}})
 	if code, done := n.liveInMemory(); done {
@@ -174,6 +177,10 @@ func (n *fakeNode) live() int {
 		if err := exec.Command("/bin/sleep", "1000").Start(); err != nil {
 			return 1
 		}
+	case "computes for long":
+		n.lease()
+		time.Sleep(4 * time.Second)
+		n.release()
 	case "dies with a lease once":
 		n.lease()
 		if n.firstLife() {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/launcher/lease"
-	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
@@ -39,18 +38,20 @@ func (n *node) requestLease(l *life, r event.Lease) {
 		l.cut = true
 		n.warn(fmt.Sprintf("wants %s to %s, but the nodes on %s share %s: it computes alone", size(asked), r.Phase, n.room.name, size(bytes)))
 	}
-	child := l.child
-	n.grants.Go(func() { n.serveLease(child, r, ticket) })
+	l.asks.Store(true)
+	n.grants.Go(func() { n.serveLease(l, r, ticket) })
 }
 
 // serveLease sends the grant when the lease is held, and watches over it until it is returned. Both waits end with the process at the latest,
 // whose leases are then all returned.
-func (n *node) serveLease(child *supervise.Child, r event.Lease, ticket *lease.Ticket) {
+func (n *node) serveLease(l *life, r event.Lease, ticket *lease.Ticket) {
 	if ticket.Wait(context.Background()) != nil {
 		return
 	}
+	l.granted.Store(time.Now().UnixNano())
+	l.asks.Store(false)
 	grant := event.Lease{ID: r.ID, Phase: r.Phase, Bytes: r.Bytes}
-	if err := child.Send(event.Command{Type: event.CommandGrant, Lease: &grant}); err != nil {
+	if err := l.child.Send(event.Command{Type: event.CommandGrant, Lease: &grant}); err != nil {
 		n.swarm.logger.Debug("grant not sent", "node", n.start.Node, "err", err)
 	}
 	limit := n.swarm.spec.StallTimeout

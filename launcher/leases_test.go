@@ -147,6 +147,18 @@ func TestLongLeaseIsWarnedOf(t *testing.T) {
 	}
 }
 
+func TestWaitingForALeaseIsNotLoading(t *testing.T) {
+	t.Parallel()
+	st := newSwarmTest(t, 2, "node_0=computes for long;node_1=loads under a lease")
+	st.spec.Plan.Slots = 1
+	st.spec.LoadTimeout = 1500 * time.Millisecond
+	result, err := st.run(t, t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, result.Nodes[1], event.StateDone, 0)
+}
+
 func TestWhoWaits(t *testing.T) {
 	var waiting []lease.Entry
 	for i := range 7 {

@@ -19,6 +19,8 @@ type life struct {
 	isUp     atomic.Bool
 	upSince  atomic.Int64 // Unix nanoseconds of the loaded event
 	heard    atomic.Int64 // Unix nanoseconds of the last event
+	asks     atomic.Bool  // waits for a lease
+	granted  atomic.Int64 // Unix nanoseconds of its last grant; 0: none
 	survives atomic.Bool  // it can't be killed
 	cut      bool         // a lease of it was less than it asked for; the events' reader only
 
@@ -30,6 +32,17 @@ type life struct {
 
 	verdict supervise.Verdict // what its end means
 	healthy time.Duration     // how long it ran well
+}
+
+// patience is what is left of the time that the node's loading may take, by which waiting for a lease doesn't count.
+func (l *life) patience(limit time.Duration) time.Duration {
+	switch at := l.granted.Load(); {
+	case l.asks.Load():
+		return limit
+	case at > 0:
+		return limit - time.Since(time.Unix(0, at))
+	}
+	return 0
 }
 
 // note keeps what the launcher has to know when the life ends.

@@ -238,6 +238,10 @@ func (n *node) watch(ctx context.Context, l *life, loaded func()) error {
 			timer.Reset(spec.StallTimeout)
 		case <-timer.C:
 			if up != nil {
+				if left := l.patience(spec.LoadTimeout); left > 0 {
+					timer.Reset(left)
+					continue
+				}
 				l.child.Blame(event.CauseStalled, "its model was not loaded after "+spec.LoadTimeout.String())
 				return l.child.End(spec.Stop, spec.Now)
 			}

@@ -32,7 +32,7 @@ type Spec struct {
 
 	Restarts     supervise.Policy
 	Crowded      supervise.Policy // of nodes whose GPU somebody else filled; 6 restarts, from 30 s to 5 min apart
-	LoadTimeout  time.Duration    // from start to loaded; 10 min
+	LoadTimeout  time.Duration    // from start, or the grant of a lease to load, to loaded; 10 min
 	StallTimeout time.Duration    // without any event, once loaded; a lease held for longer is warned of; 15 min
 	Stop         supervise.Ladder
 	CPUFallback  bool // a node that its GPU can't hold goes on, on the CPU, instead of leaving the swarm
