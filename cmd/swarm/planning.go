@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -137,8 +138,11 @@ func (p *planFlags) look(g *globals) (look, error) {
 			if err != nil {
 				return planned{}, fit.Request{}, err
 			}
+			out.host.GPUs = slices.DeleteFunc(out.host.GPUs, func(d gpu.GPU) bool { return d.Index != request.GPUs[0].Index })
 		}
-		request.Measured, err = measured(ctx, g, out)
+		if request.GPUMemory == 0 { // of a card that isn't there nothing was measured
+			request.Measured, err = measured(ctx, g, out)
+		}
 		return out, request, err
 	}, nil
 }
