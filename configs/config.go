@@ -68,6 +68,17 @@ type Config struct {
 	MaxRestarts int    `mapstructure:"max_restarts" yaml:"max_restarts" json:"max_restarts"`    // of one node before it is given up
 }
 
+// ResolvedPrecision is what Precision means on a CUDA device, or on a CPU.
+func (c Config) ResolvedPrecision(cuda bool) string {
+	switch {
+	case c.Precision != "auto":
+		return c.Precision
+	case cuda:
+		return "tf32"
+	}
+	return "fp32"
+}
+
 // Tasks says where questions come from: a task set of the program's, or a file of items.
 type Tasks struct {
 	Set          string     `mapstructure:"set" yaml:"set" json:"set"`                                 // paper, nano

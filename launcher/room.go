@@ -76,11 +76,7 @@ func newRooms(spec Spec) (rooms, of []*room, err error) {
 
 // seat makes the faults of all GPUs of a node the room's.
 func (r *room) seat(at fit.Placement) {
-	gpus := at.GPUs
-	if at.GPU != nil {
-		gpus = append([]int{*at.GPU}, gpus...)
-	}
-	for _, g := range gpus {
+	for _, g := range at.Cards() {
 		if !slices.Contains(r.gpus, g) {
 			r.gpus = append(r.gpus, g)
 		}

@@ -6,6 +6,7 @@ package launcher
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,6 +106,11 @@ func (e *LostError) Error() string {
 		}
 	}
 	return fmt.Sprintf("%d of %d nodes given up: %s", len(e.GivenUp), len(e.GivenUp)+e.Remaining, strings.Join(reasons, "; "))
+}
+
+// OutOfMemory tells whether want of memory is what ended each of them.
+func (e *LostError) OutOfMemory() bool {
+	return !slices.ContainsFunc(e.GivenUp, func(n NodeResult) bool { return !outOfMemory(n.Cause) })
 }
 
 // Is makes errors.Is(err, ErrLost) true.

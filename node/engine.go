@@ -47,22 +47,12 @@ func launchEngine(start event.Start, environ []string, stderr io.Writer) func(co
 // loadParams are those of the assignment and of what was learnt since.
 func (g *governed) loadParams() policy.LoadParams {
 	return policy.LoadParams{
-		ModelDir: g.start.ModelDir, Device: g.start.Device, Precision: g.precision(), Threads: g.start.Threads, Ranks: g.start.Ranks,
+		ModelDir: g.start.ModelDir, Device: g.start.Device, Precision: g.config.ResolvedPrecision(g.start.Device != "cpu"), Threads: g.start.Threads, Ranks: g.start.Ranks,
 		Seed:      g.config.Seed,
 		AdamBeta1: g.config.AdamBeta1, AdamBeta2: g.config.AdamBeta2, AdamEpsilon: g.config.AdamEpsilon, WeightDecay: g.config.WeightDecay,
 		GradientCheckpointing: g.checkpointing(), OptimizerOffload: g.offloading(), ParamOffload: g.config.ParamOffload,
 		CUDAGraphs: g.config.CUDAGraphs, MemoryCapBytes: g.start.BudgetBytes, SelfTest: true,
 	}
-}
-
-func (g *governed) precision() string {
-	switch {
-	case g.config.Precision != "auto":
-		return g.config.Precision
-	case g.start.Device == "cpu":
-		return "fp32"
-	}
-	return "tf32"
 }
 
 // load starts an engine with the model as it was first.

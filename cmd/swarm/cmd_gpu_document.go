@@ -116,15 +116,11 @@ func claim(run string, n stats.NodeStatus) gpu.Claim {
 // placed returns the GPUs that a plan gives to a node, none on the host, where it may also have fallen back to.
 func placed(plan fit.Plan, n stats.NodeStatus) (gpus []fit.GPU) {
 	for _, p := range plan.Placement {
-		if p.Node != n.ID || p.GPU == nil || n.Device == fit.DeviceCPU {
+		if p.Node != n.ID || n.Device == fit.DeviceCPU {
 			continue
 		}
-		indices := p.GPUs
-		if len(indices) == 0 {
-			indices = []int{*p.GPU}
-		}
 		for _, g := range plan.GPUs {
-			if slices.Contains(indices, g.Index) {
+			if slices.Contains(p.Cards(), g.Index) {
 				gpus = append(gpus, g)
 			}
 		}

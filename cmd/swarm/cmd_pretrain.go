@@ -137,9 +137,9 @@ func runPretrain(ctx context.Context, g *globals, o pretrainOptions) error {
 	return nil
 }
 
-// startEngine finds Python and starts an engine outside of a node.
-func startEngine(ctx context.Context, g *globals, threads int) (*policy.Engine, error) {
-	python, _, err := policy.FindPython(ctx, g.python, g.home, os.Getenv)
+// startEngine finds Python and starts an engine outside of a node, with more in its environment.
+func startEngine(ctx context.Context, g *globals, threads int, more ...string) (*policy.Engine, error) {
+	python, err := g.findPython(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -148,6 +148,7 @@ func startEngine(ctx context.Context, g *globals, threads int) (*policy.Engine, 
 		return nil, err
 	}
 	env := append(os.Environ(), fmt.Sprintf("OMP_NUM_THREADS=%d", threads), fmt.Sprintf("OPENBLAS_NUM_THREADS=%d", threads))
+	env = append(env, more...)
 	return policy.Start(ctx, policy.Options{Python: python.Path, Dir: dir, Env: env, Stderr: g.stderr})
 }
 

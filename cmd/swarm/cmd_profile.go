@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -147,25 +146,18 @@ func measure(ctx context.Context, g *globals, p planned, sizes []int) (profiled,
 	if err != nil {
 		return profiled{}, err
 	}
-	python, _, err := policy.FindPython(ctx, g.python, g.home, os.Getenv)
-	if err != nil {
-		return profiled{}, err
-	}
-	engineDir, err := policy.Extract(g.home)
-	if err != nil {
-		return profiled{}, homeError(g.home, err)
-	}
-	device, env := fit.DeviceCPU, os.Environ()
+	device, env := fit.DeviceCPU, []string(nil)
 	if key.GPU != cpuName {
+		python, err := g.findPython(ctx)
+		if err != nil {
+			return profiled{}, err
+		}
 		if !python.CUDA {
 			return profiled{}, noCUDA(python, "the profile is for a GPU")
 		}
-		device, env = "cuda:0", append(env, "CUDA_VISIBLE_DEVICES="+mostFree(p).UUID)
+		device, env = "cuda:0", []string{"CUDA_VISIBLE_DEVICES=" + mostFree(p).UUID}
 	}
-	threads := strconv.Itoa(p.host.Cores)
-	engine, err := policy.Start(ctx, policy.Options{
-		Python: python.Path, Dir: engineDir, Stderr: g.stderr, Env: append(env, "OMP_NUM_THREADS="+threads, "OPENBLAS_NUM_THREADS="+threads),
-	})
+	engine, err := startEngine(ctx, g, p.host.Cores, env...)
 	if err != nil {
 		return profiled{}, err
 	}

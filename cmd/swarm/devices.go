@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,7 +23,6 @@ const (
 
 // deviceWatch looks at the GPUs of a run: what they hold and for whom, and whether they are still there.
 type deviceWatch struct {
-	interval time.Duration
 	recorded float64          // time of the last sample that was
 	on       map[string][]int // the GPUs of each node
 	emit     func(event.Event)
@@ -35,15 +35,10 @@ type deviceWatch struct {
 
 func newDeviceWatch(plan fit.Plan, emit func(event.Event), logger *slog.Logger) *deviceWatch {
 	w := &deviceWatch{
-		interval: deviceInterval, on: map[string][]int{}, emit: emit, faults: make(chan launcher.Fault), logger: logger, claims: map[string]gpu.Claim{},
+		on: map[string][]int{}, emit: emit, faults: make(chan launcher.Fault), logger: logger, claims: map[string]gpu.Claim{},
 	}
 	for _, at := range plan.Placement {
-		switch {
-		case len(at.GPUs) > 0:
-			w.on[at.Node] = at.GPUs
-		case at.GPU != nil:
-			w.on[at.Node] = []int{*at.GPU}
-		}
+		w.on[at.Node] = at.Cards()
 	}
 	return w
 }
@@ -71,18 +66,15 @@ func (w *deviceWatch) see(e event.Event) {
 	w.claims[e.Node] = claim
 }
 
-// serve samples until ctx ends. A host without a GPU that the driver tells of has nothing to watch.
+// serve samples until ctx ends.
 func (w *deviceWatch) serve(ctx context.Context) {
-	if len(w.on) == 0 {
-		return
-	}
 	sampler, err := gpu.OpenSampler(ctx)
 	if err != nil {
 		w.logger.Warn("the GPUs are not watched", "reason", err)
 		return
 	}
 	defer sampler.Close()
-	ticker := time.NewTicker(w.interval)
+	ticker := time.NewTicker(deviceInterval)
 	defer ticker.Stop()
 	var before gpu.Sample
 	for {
@@ -127,32 +119,25 @@ func (w *deviceWatch) report(ctx context.Context, before, now gpu.Sample) {
 // record tells what the GPUs of the run hold, and how much of it belongs to nobody we know.
 func (w *deviceWatch) record(now gpu.Sample) {
 	for _, d := range now.Devices {
-		if claims := w.claimsOn(d.Index); claims != nil && d.Problem == "" {
+		if claims, used := w.claimsOn(d.Index); used && d.Problem == "" {
 			share := gpu.Attribute(d.MemoryUsed, d.Processes, claims)
 			w.emit(event.Event{Type: event.TypeDevice, Time: now.Time, Device: d.Event(share.Unattributed)})
 		}
 	}
 }
 
-// claimsOn is what the nodes on a GPU say, nil where the run has none there.
-func (w *deviceWatch) claimsOn(index int) []gpu.Claim {
+// claimsOn is what the nodes on a GPU say; used tells whether the run has any there.
+func (w *deviceWatch) claimsOn(index int) (claims []gpu.Claim, used bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var claims []gpu.Claim
-	used := false
 	for node, gpus := range w.on {
-		for _, g := range gpus {
-			if g != index {
-				continue
-			}
-			used = true
-			if claim, ok := w.claims[node]; ok {
-				claims = append(claims, claim)
-			}
+		if !slices.Contains(gpus, index) {
+			continue
+		}
+		used = true
+		if claim, ok := w.claims[node]; ok {
+			claims = append(claims, claim)
 		}
 	}
-	if used && claims == nil {
-		return []gpu.Claim{}
-	}
-	return claims
+	return claims, used
 }

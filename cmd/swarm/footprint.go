@@ -4,12 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
-	"github.com/sapo-swarm/swarm/node/policy"
 )
 
 // footprintSettings are what a node's memory depends on beside its model and the sequences at a time. Their JSON is part of a
@@ -28,22 +26,16 @@ type footprintSettings struct {
 	Ranks                 int    `json:"ranks"`
 }
 
-// footprintKey is what a node of p would be measured under; torch is left open. It is not ok where p is for a card that isn't there.
+// footprintKey is what a node of p would be measured under on this host; torch is left open.
 func footprintKey(p planned) store.FootprintKey {
 	c := p.config
-	gpuName, precision := cpuName, c.Precision
+	gpuName := cpuName
 	onGPU := c.Device != fit.DeviceCPU && len(p.host.GPUs) > 0
 	if onGPU {
 		gpuName = mostFree(p).Name
 	}
-	if precision == "auto" {
-		precision = "fp32"
-		if onGPU {
-			precision = "tf32"
-		}
-	}
 	text, err := json.Marshal(footprintSettings{
-		Precision: precision, GradientCheckpointing: c.GradientCheckpointing, OptimizerOffload: c.OptimizerOffload,
+		Precision: c.ResolvedPrecision(onGPU), GradientCheckpointing: c.GradientCheckpointing, OptimizerOffload: c.OptimizerOffload,
 		ParamOffload: c.ParamOffload, CUDAGraphs: c.CUDAGraphs && onGPU, Reference: c.Beta > 0, Snapshot: c.NumIterations > 1,
 		SortedSampling: c.TopK > 0 || c.TopP < 1, MaxPromptLength: c.MaxPromptLength, MaxCompletionLength: c.MaxCompletionLength,
 		Ranks: c.GPUsPerNode,
@@ -78,7 +70,7 @@ func measured(ctx context.Context, g *globals, p planned) (*fit.Measured, error)
 			continue
 		}
 		if torch == "" {
-			python, _, err := policy.FindPython(ctx, g.python, g.home, os.Getenv)
+			python, err := g.findPython(ctx)
 			if err != nil && ctx.Err() != nil {
 				return nil, err
 			}

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -21,7 +20,6 @@ import (
 	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/mps"
-	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
@@ -55,6 +53,19 @@ type globals struct {
 	stdout  io.Writer
 	stderr  io.Writer
 	logger  *slog.Logger
+	torch   policy.Probe // the interpreter that findPython found; Path is empty before
+}
+
+// findPython is the interpreter that nodes run on. Importing torch takes a second, so it is looked for once.
+func (g *globals) findPython(ctx context.Context) (policy.Probe, error) {
+	if g.torch.Path != "" {
+		return g.torch, nil
+	}
+	found, _, err := policy.FindPython(ctx, g.python, g.home, os.Getenv)
+	if err == nil {
+		g.torch = found
+	}
+	return found, err
 }
 
 // run is the program. It returns the exit code.
@@ -150,19 +161,12 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, fit.ErrDoesNotFit), errors.Is(err, mps.ErrUnavailable):
 		return exitNoRoom
-	case errors.As(err, &lost) && lost.Remaining == 0 && outOfMemory(lost):
+	case errors.As(err, &lost) && lost.Remaining == 0 && lost.OutOfMemory():
 		return exitNoRoom
 	case errors.As(err, &lost) && lost.Remaining > 0:
 		return exitLost
 	}
 	return exitFailed
-}
-
-// outOfMemory tells whether memory is what ended every node.
-func outOfMemory(lost *launcher.LostError) bool {
-	return !slices.ContainsFunc(lost.GivenUp, func(n launcher.NodeResult) bool {
-		return n.Cause != event.CauseOutOfMemory && n.Cause != event.CauseHostOutOfMemory
-	})
 }
 
 func remedy(err error) string {

@@ -87,7 +87,7 @@ func prepare(ctx context.Context, g *globals, p planned, yes bool) (_ *coordinat
 	if err != nil {
 		return nil, err
 	}
-	if c.python, _, err = policy.FindPython(ctx, g.python, g.home, os.Getenv); err != nil {
+	if c.python, err = g.findPython(ctx); err != nil {
 		return nil, err
 	}
 	if engineDevice(p.plan) != fit.DeviceCPU && !c.python.CUDA {
@@ -204,10 +204,6 @@ func (c *coordinator) assign(engineDir, modelDir string) error {
 
 // record starts the run in the database.
 func (c *coordinator) record() error {
-	config, err := json.Marshal(c.p.config)
-	if err != nil {
-		return fmt.Errorf("encode the configuration: %w", err)
-	}
 	plan, err := json.Marshal(c.p.plan)
 	if err != nil {
 		return fmt.Errorf("encode the plan: %w", err)
@@ -228,7 +224,7 @@ func (c *coordinator) record() error {
 	err = c.store.StartRun(context.Background(), store.Run{
 		Run: c.run, Experiment: cfg.Experiment, Preset: cfg.Preset, Model: cfg.Model, Device: c.p.plan.Device, Seed: cfg.Seed,
 		Rounds: cfg.Rounds, Nodes: c.p.plan.Nodes, NodeIDs: c.nodeIDs, NumTrainSamples: cfg.NumTrainSamples,
-		NumTransplantTrees: cfg.NumTransplantTrees, NumGenerations: cfg.NumGenerations, Config: config, Plan: plan, Versions: versions,
+		NumTransplantTrees: cfg.NumTransplantTrees, NumGenerations: cfg.NumGenerations, Config: c.starts[0].Config, Plan: plan, Versions: versions,
 		Host: host, PID: os.Getpid(), PIDStarted: started, Started: event.Now(),
 	})
 	c.begun = err == nil

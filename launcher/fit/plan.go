@@ -71,6 +71,14 @@ type Placement struct {
 	GPUs []int  `json:"gpus,omitempty"` // all of them, where a node has several; GPU is the first
 }
 
+// Cards are the GPUs of a node, the first one first; none on a CPU.
+func (at Placement) Cards() []int {
+	if len(at.GPUs) == 0 && at.GPU != nil {
+		return []int{*at.GPU}
+	}
+	return at.GPUs
+}
+
 // NodeName is the id of the node with an index from 0.
 func NodeName(index int) string { return fmt.Sprintf("node_%d", index) }
 
@@ -136,19 +144,16 @@ func (p Plan) Environment(index int) []string {
 	if index >= len(p.Placement) || p.Placement[index].GPU == nil {
 		return nil
 	}
-	wanted := p.Placement[index].GPUs
-	if len(wanted) == 0 {
-		wanted = []int{*p.Placement[index].GPU}
-	}
+	cards := p.Placement[index].Cards()
 	var uuids []string
-	for _, gpu := range wanted {
+	for _, gpu := range cards {
 		for _, g := range p.GPUs {
 			if g.Index == gpu && g.UUID != "" {
 				uuids = append(uuids, g.UUID)
 			}
 		}
 	}
-	if len(uuids) < len(wanted) {
+	if len(uuids) < len(cards) {
 		return nil
 	}
 	return []string{"CUDA_VISIBLE_DEVICES=" + strings.Join(uuids, ",")}
