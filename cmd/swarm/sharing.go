@@ -32,7 +32,7 @@ func openMPS(ctx context.Context, c *coordinator) (*mps.Host, error) {
 
 func mpsGPU(g gpu.GPU, nodes int) mps.GPU {
 	return mps.GPU{
-		Index: g.Index, UUID: g.UUID, Name: g.Name, ComputeMajor: g.Capability, ComputeMode: mps.ComputeMode(g.Mode),
+		Index: g.Index, UUID: g.UUID, Name: g.Name, ComputeMajor: g.Capability, ComputeMode: g.Mode,
 		MIG: g.MIG || g.InstanceOf != nil, Clients: nodes,
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/launcher/gpu"
 )
 
 // ErrUnavailable says that MPS can't be had here, or doesn't work (exit code 3). Errors that wrap it are one line with a remedy.
@@ -22,20 +24,10 @@ type GPU struct {
 	UUID         string // CUDA's name of it, GPU-...
 	Name         string
 	ComputeMajor int // of its compute capability; 0: not known
-	ComputeMode  ComputeMode
+	ComputeMode  int // 0, or one of gpu.Mode*; under EXCLUSIVE_PROCESS the MPS server is the one process
 	MIG          bool
 	Clients      int // nodes on it
 }
-
-// ComputeMode is who may open a GPU, by NVML's numbers.
-type ComputeMode int
-
-// Compute modes. Under EXCLUSIVE_PROCESS the MPS server is the one process.
-const (
-	ComputeDefault          ComputeMode = 0
-	ComputeProhibited       ComputeMode = 2
-	ComputeExclusiveProcess ComputeMode = 3
-)
 
 // Need is what a run asks of MPS on this host.
 type Need struct {
@@ -86,7 +78,7 @@ func (g GPU) check() error {
 		return unavailable("GPU %d (%s) is in MIG mode", g.Index, g.Name)
 	case g.ComputeMajor > 0 && g.ComputeMajor < 7:
 		return unavailable("GPU %d (%s) has compute capability %d; limits for each client came with 7.0 (Volta)", g.Index, g.Name, g.ComputeMajor)
-	case g.ComputeMode == ComputeProhibited:
+	case g.ComputeMode == gpu.ModeProhibited:
 		return unavailable("GPU %d (%s) is in compute mode PROHIBITED; sudo nvidia-smi -i %d -c DEFAULT opens it", g.Index, g.Name, g.Index)
 	case !strings.HasPrefix(g.UUID, "GPU-"):
 		return unavailable("GPU %d (%s) has no UUID to name it by", g.Index, g.Name)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/sapo-swarm/swarm/launcher/gpu"
 )
 
 var card = GPU{Index: 0, UUID: "GPU-cb1213a3-d6a4-be7f-0000-000000000000", Name: "NVIDIA H100", ComputeMajor: 9, Clients: 8}
@@ -27,7 +29,7 @@ func TestCheckSaysWhyInOneLine(t *testing.T) {
 		{"several GPUs a node", "linux", "", Need{GPUs: []GPU{card}, GPUsPerNode: 2}, "MPS can't be used: gpus_per_node is 2, and a node must be a client of one GPU alone. Try: --share lease"},
 		{"MIG", "linux", "", Need{GPUs: []GPU{change(func(g *GPU) { g.MIG = true })}}, "MPS can't be used: GPU 0 (NVIDIA H100) is in MIG mode. Try: --share lease"},
 		{"Pascal", "linux", "", Need{GPUs: []GPU{change(func(g *GPU) { g.ComputeMajor = 6 })}}, "MPS can't be used: GPU 0 (NVIDIA H100) has compute capability 6; limits for each client came with 7.0 (Volta). Try: --share lease"},
-		{"prohibited", "linux", "", Need{GPUs: []GPU{change(func(g *GPU) { g.ComputeMode = ComputeProhibited })}}, "MPS can't be used: GPU 0 (NVIDIA H100) is in compute mode PROHIBITED; sudo nvidia-smi -i 0 -c DEFAULT opens it. Try: --share lease"},
+		{"prohibited", "linux", "", Need{GPUs: []GPU{change(func(g *GPU) { g.ComputeMode = gpu.ModeProhibited })}}, "MPS can't be used: GPU 0 (NVIDIA H100) is in compute mode PROHIBITED; sudo nvidia-smi -i 0 -c DEFAULT opens it. Try: --share lease"},
 		{"49 clients", "linux", "", Need{GPUs: []GPU{change(func(g *GPU) { g.Clients = 49 })}}, "MPS can't be used: 49 nodes on GPU 0 (NVIDIA H100) are more than the 48 clients of an MPS server. Try: --nodes 48, or --share lease"},
 		{"within another daemon", "linux", "/tmp/nvidia-mps", Need{GPUs: []GPU{card}}, "MPS can't be used: this shell already is a client of another MPS daemon (CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps); unset it first. Try: --share lease"},
 		{"not installed", "linux", "", Need{GPUs: []GPU{card}, Program: "nvidia-cuda-mps-control-of-nowhere"}, "MPS can't be used: nvidia-cuda-mps-control-of-nowhere, a part of NVIDIA's driver (Debian: nvidia-cuda-mps, Ubuntu: nvidia-compute-utils), is not installed. Try: --share lease"},
@@ -39,7 +41,7 @@ func TestCheckSaysWhyInOneLine(t *testing.T) {
 			}
 		})
 	}
-	fits := Need{GPUs: []GPU{change(func(g *GPU) { g.Clients, g.ComputeMode = 48, ComputeExclusiveProcess })}, GPUsPerNode: 1, Program: "/bin/sh"}
+	fits := Need{GPUs: []GPU{change(func(g *GPU) { g.Clients, g.ComputeMode = 48, gpu.ModeExclusiveProcess })}, GPUsPerNode: 1, Program: "/bin/sh"}
 	if path, err := fits.check("linux", func(string) string { return "" }); err != nil || path != "/bin/sh" {
 		t.Errorf("48 clients in exclusive mode: %q, %v", path, err)
 	}
