@@ -4,7 +4,7 @@
 package event
 
 // Protocol is the version of the launcher-node protocol; a node refuses another one.
-const Protocol = 2
+const Protocol = 3
 
 // Type names what an Event carries.
 type Type string
@@ -37,10 +37,11 @@ type State string
 
 // States of a node, in the order of a life.
 const (
-	StateQueued     State = "queued"   // waits for its turn to load
-	StateStarting   State = "starting" // process started
-	StateLoading    State = "loading"  // the engine loads the model
-	StateWaiting    State = "waiting"  // for a lease
+	StateQueued     State = "queued"    // waits for its turn to load
+	StateStarting   State = "starting"  // process started
+	StateLoading    State = "loading"   // the engine loads the model
+	StateReplaying  State = "replaying" // logged updates are applied again; RoundIndex: the one being applied
+	StateWaiting    State = "waiting"   // for a lease
 	StateGenerating State = "generating"
 	StateScoring    State = "scoring"
 	StateSharing    State = "sharing"
@@ -77,6 +78,9 @@ type Event struct {
 	Run  string  `json:"run,omitempty"` // filled in by the coordinator
 	Node string  `json:"node,omitempty"`
 
+	// Replayed: a node tells again, from its journal, of a round that it had told of; Time is when it did. It counts only where it is missing.
+	Replayed bool `json:"replayed,omitempty"`
+
 	State      State       `json:"state,omitempty"`
 	RoundIndex int         `json:"round_index,omitempty"` // with state: the round being worked on, from 0
 	Loaded     *Loaded     `json:"loaded,omitempty"`
@@ -104,7 +108,9 @@ type Loaded struct {
 	Seconds            float64 `json:"seconds"`
 	SelfTestMaxAbsDiff float64 `json:"self_test_max_abs_diff"` // log-probabilities while generating against the update path
 	EnginePID          int     `json:"engine_pid"`
-	StartRound         int     `json:"start_round"` // 0, or the round after the checkpoint it restored
+	StartRound         int     `json:"start_round"`     // rounds that its weights hold: of the checkpoint it restored, and of the journal
+	ReplayedRounds     int     `json:"replayed_rounds"` // of these, applied again from the journal
+	ReplaySeconds      float64 `json:"replay_seconds"`
 }
 
 // Round is one node's round (DESIGN §5), keyed by (run, node, round): sending it again changes nothing.
@@ -137,6 +143,7 @@ type Round struct {
 	ScoreTime    float64 `json:"score_time"`
 	LeaseTime    float64 `json:"lease_time"`   // waiting for leases
 	BarrierTime  float64 `json:"barrier_time"` // waiting for peers' rollouts
+	JournalTime  float64 `json:"journal_time"` // writing the journal
 	Late         bool    `json:"late"`         // the barrier's deadline passed before every peer had shared
 
 	// NonFinite names the fields, by JSON name, whose value was no number ("NaN", "+Inf", "-Inf"); they are 0 here, for JSON has no such
@@ -243,6 +250,7 @@ type Checkpoint struct {
 	Bytes      int64   `json:"bytes"`
 	WeightHash string  `json:"weight_hash"`
 	Seconds    float64 `json:"seconds"`
+	Pause      float64 `json:"pause"` // of Seconds, those in which the node could not train
 }
 
 // Command is what a launcher writes to a node's stdin. The node exits when its stdin closes.
@@ -271,11 +279,12 @@ const (
 type Start struct {
 	Protocol      int       `json:"protocol"`
 	Run           string    `json:"run"`
-	Node          string    `json:"node"`   // node_0 ...
-	Index         int       `json:"index"`  // 0 ...
-	Peers         []string  `json:"peers"`  // every node of the swarm, itself included
-	Dir           string    `json:"dir"`    // the node's folder: checkpoints
-	Config        []byte    `json:"config"` // configs.Config as JSON
+	Node          string    `json:"node"`     // node_0 ...
+	Index         int       `json:"index"`    // 0 ...
+	Peers         []string  `json:"peers"`    // every node of the swarm, itself included
+	Dir           string    `json:"dir"`      // the node's folder: checkpoints, journal
+	Recorded      int       `json:"recorded"` // rounds, from 0 without a gap, that the database has of this node: later ones in its journal are told again
+	Config        []byte    `json:"config"`   // configs.Config as JSON
 	Python        string    `json:"python"`
 	EngineDir     string    `json:"engine_dir"` // holds the engine package
 	Tokenizer     string    `json:"tokenizer"`  // bytes, gpt2

@@ -7,7 +7,7 @@ import "encoding/json"
 // ids, seeds and sizes are integers below 2^53; bytes are bytes, times are seconds.
 
 // ProtocolVersion is the version both sides must name in hello.
-const ProtocolVersion = 2
+const ProtocolVersion = 3
 
 // MaxLine bounds one message in bytes (an update of 64 sequences of 1024 tokens takes about 0.5 MB).
 const MaxLine = 64 << 20
@@ -15,7 +15,7 @@ const MaxLine = 64 << 20
 // Request is the envelope of every call; Params is one of the *Params types below.
 type Request struct {
 	ID     int64  `json:"id"`
-	Call   string `json:"call"` // hello load generate update logprobs save restore configure memory trim exit
+	Call   string `json:"call"` // hello load generate update logprobs save saved restore configure memory trim exit
 	Params any    `json:"params,omitempty"`
 }
 
@@ -201,10 +201,22 @@ type SaveParams struct {
 	DType  string `json:"dtype"` // huggingface only: float32 or float16
 	// Metadata is kept in the checkpoint and given back by restore.
 	Metadata map[string]string `json:"metadata,omitempty"`
+	// Background, for a "checkpoint": the answer comes as soon as the state has been copied, with Pending set, and the file is written while
+	// other calls are served; "saved" gives the result. Where the host's memory has no room for the copy it is written before the answer,
+	// without Pending. A second save, a restore and a load wait for it; exit and the end of stdin do not.
+	Background bool `json:"background,omitempty"`
+}
+
+// SavedParams asks what became of the save in the background. Its answer is a SaveResult, Pending while it is still being written and Wait is
+// not set; its error is that of the save. A bad request where there is none, or its result has been given.
+type SavedParams struct {
+	Wait bool `json:"wait"`
 }
 
 // SaveResult tells what was written.
 type SaveResult struct {
+	Pending    bool    `json:"pending,omitempty"` // nothing else is set but Pause
+	Pause      float64 `json:"pause"`             // seconds in which no other call could be served
 	Bytes      int64   `json:"bytes"`
 	SHA256     string  `json:"sha256"`      // of the file
 	WeightHash string  `json:"weight_hash"` // sha256 over the weights' bytes in name order: equal weights, equal hash
