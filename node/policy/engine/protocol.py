@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional
 
-VERSION = 2
+VERSION = 3
 MAX_LINE = 64 << 20
 
 BAD_REQUEST = "bad_request"
