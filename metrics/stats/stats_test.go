@@ -50,12 +50,13 @@ func TestSwarmRounds(t *testing.T) {
 }
 
 func TestETA(t *testing.T) {
-	require.True(t, math.IsNaN(ETA(nil, 3, 0)))
-	require.True(t, math.IsNaN(ETA([]float64{10}, 3, 10)))
-	require.InDelta(t, 0, ETA(nil, 0, 0), 0)
-	require.InDelta(t, 30, ETA([]float64{10, 20}, 3, 20), 0)
-	require.InDelta(t, 26, ETA([]float64{10, 20}, 3, 24), 0)
-	require.InDelta(t, 20, ETA([]float64{10, 20}, 3, 500), 0, "a stall eats at most one round")
+	require.True(t, math.IsNaN(ETA(Pace(nil), 3, 0)))
+	require.True(t, math.IsNaN(ETA(Pace([]float64{10}), 3, 0)))
+	require.InDelta(t, 0, ETA(nan, 0, 0), 0)
+	require.InDelta(t, 30, ETA(10, 3, 0), 0)
+	require.InDelta(t, 26, ETA(10, 3, 4), 0)
+	require.InDelta(t, 20, ETA(10, 3, 480), 0, "a stall eats at most one round")
+	require.InDelta(t, 30, ETA(10, 3, -3600), 0, "a clock set back takes nothing off")
 	slowStart := []float64{0, 1000}
 	for i := range PaceWindow {
 		slowStart = append(slowStart, 1000+2*float64(i+1))
@@ -102,6 +103,10 @@ func TestStatus(t *testing.T) {
 	require.Equal(t, StateCrashed, crashed.State)
 	require.Nil(t, crashed.ETASeconds)
 	require.Zero(t, crashed.Nodes[0].PID)
+	require.Zero(t, crashed.MemoryBytes, "its nodes died with it")
+	resumed := aSnapshot()
+	resumed.Nodes[1].State = event.StateQueued
+	require.Equal(t, int64(5), NewStatus(resumed, 123, true).MemoryBytes, "what it held in the attempt before")
 
 	none := NewStatus(store.Snapshot{Run: store.Run{State: store.RunRunning, Started: 1}}, 2, true)
 	text, err := json.Marshal(none)

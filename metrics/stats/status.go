@@ -35,6 +35,14 @@ type Status struct {
 	Restarts        int       `json:"restarts"`
 	MemoryBytes     int64     `json:"memory_bytes"` // over nodes
 	PID             int       `json:"pid"`          // coordinator's
+
+	Attempts       int      `json:"attempts"`        // 1 + times resumed
+	ActiveSeconds  float64  `json:"active_seconds"`  // over attempts, while a coordinator had the run; elapsed_seconds counts the pauses too
+	ReplayedRounds int      `json:"replayed_rounds"` // updates applied again from journals, over nodes
+	PricePerHour   *float64 `json:"price_per_hour"`  // null: unknown
+	PriceCurrency  string   `json:"price_currency"`  // as given: $, EUR
+	Cost           *float64 `json:"cost"`            // so far: active hours times price; null: no price
+	ProjectedCost  *float64 `json:"projected_cost"`  // once it is done; null: no price, or no eta_seconds
 }
 
 // NodeStatus is one node of a Status.
@@ -60,17 +68,20 @@ type NodeStatus struct {
 	TransientBytes  int64    `json:"transient_bytes"` // highest of a phase, beyond resident
 	BudgetBytes     int64    `json:"budget_bytes"`    // what it may take of its GPU; 0: no budget
 	MicroBatch      int      `json:"micro_batch"`     // sequences in a forward pass of its updates
+	WorkingRound    int      `json:"working_round"`   // from 0, being worked on; of a node that is replaying the one being applied again
+	ReplayedRounds  int      `json:"replayed_rounds"` // updates applied again from its journal, over all its starts
+	ReplaySeconds   float64  `json:"replay_seconds"`
 	Cause           string   `json:"cause,omitempty"` // of its newest failure
 	Message         string   `json:"message,omitempty"`
 }
 
-// NewStatus describes a snapshot at the time now, Unix seconds. coordinatorAlive says whether the process Run.PID, started at
-// Run.PIDStarted, still runs: only the caller can see that.
+// NewStatus describes a snapshot at the time now, Unix seconds. coordinatorAlive says whether the run's coordinator still runs
+// (Run.Host, PID, StartTicks, BootID): only the caller can see that.
 func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
 	run := s.Run
 	out := Status{
 		Experiment: run.Experiment, Run: run.Run, State: run.State, Rounds: run.Rounds, Message: run.Message, Model: run.Model,
-		Device: run.Device, Started: run.Started, NodesPlanned: run.Nodes, PID: run.PID,
+		Device: run.Device, Started: run.Started, NodesPlanned: run.Nodes, PID: run.PID, Attempts: run.Attempts,
 		Nodes: make([]NodeStatus, 0, len(s.Nodes)), RecentRewards: []float64{},
 	}
 	if run.State == store.RunRunning && !coordinatorAlive {
@@ -84,11 +95,12 @@ func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
 		rewards := recent[n.Node]
 		node := newNodeStatus(n, rewards[max(0, len(rewards)-RewardWindow):])
 		if out.State != store.RunRunning {
-			node.PID = 0
+			node.gone()
 		}
 		out.Nodes = append(out.Nodes, node)
 		out.CumulativeReward += n.CumulativeReward
 		out.Restarts += n.Restarts
+		out.ReplayedRounds += n.ReplayedRounds
 		out.MemoryBytes += node.MemoryBytes
 		if n.State != event.StateGivenUp {
 			out.NodesAlive++
@@ -102,6 +114,7 @@ func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
 	}
 	out.Round = roundsDone(s.Nodes)
 	out.addPace(s, now)
+	out.addMoney(run)
 	return out
 }
 
@@ -135,38 +148,73 @@ func (out *Status) addPace(s store.Snapshot, now float64) {
 			out.Reward = optional(r.Reward)
 		}
 	}
-	out.SecondsPerRound = optional(Pace(ends))
+	pace := runPace(ends, s.Attempts)
+	out.SecondsPerRound = optional(pace)
+	for _, a := range s.Attempts {
+		out.ActiveSeconds += a.ActiveSeconds()
+	}
+	if out.State == store.RunRunning {
+		if n := len(s.Attempts); n > 0 {
+			seen := s.Attempts[n-1].Seen
+			now = seen + min(max(0, now-seen), seenSlack)
+			out.ActiveSeconds += now - seen
+		}
+		since := s.Run.Resumed
+		if len(ends) > 0 {
+			since = max(since, ends[len(ends)-1])
+		}
+		out.ETASeconds = optional(ETA(pace, out.Rounds-out.Round, now-since))
+	}
 	switch {
 	case s.Run.Ended > 0:
 		now = s.Run.Ended
 	case out.State == StateCrashed:
 		now = s.Run.Resumed
+		for _, a := range s.Attempts {
+			now = max(now, a.Seen)
+		}
 		for _, n := range s.Nodes {
 			now = max(now, n.LastEvent)
 		}
 	}
 	out.ElapsedSeconds = max(0, now-s.Run.Started)
-	if out.State == store.RunRunning {
-		out.ETASeconds = optional(ETA(ends, out.Rounds-out.Round, now))
+}
+
+// seenSlack is how far, in seconds, the present of a running run may lie after it was last seen: twice what lies between two such notes.
+// A run's times go on evenly; whoever asks has the host's clock, which may have been set since the run began.
+const seenSlack = 10
+
+func (out *Status) addMoney(run store.Run) {
+	if out.Cost = cost(out.ActiveSeconds, run.PricePerHour); out.Cost == nil {
+		return
+	}
+	out.PricePerHour, out.PriceCurrency = &run.PricePerHour, run.PriceCurrency
+	if out.ETASeconds != nil {
+		out.ProjectedCost = cost(out.ActiveSeconds+*out.ETASeconds, run.PricePerHour)
 	}
 }
 
 func newNodeStatus(n store.Node, recent []float64) NodeStatus {
 	out := NodeStatus{
 		ID: n.Node, State: string(n.State), Round: n.LastRound + 1, Reward: optional(n.LastReward), CumulativeReward: n.CumulativeReward,
-		Restarts: n.Restarts, PID: n.PID,
+		Restarts: n.Restarts, PID: n.PID, WorkingRound: n.WorkingRound, ReplayedRounds: n.ReplayedRounds, ReplaySeconds: n.ReplaySeconds,
 		RecentReward: optional(Mean(recent)), RSSBytes: n.RSSBytes, PeakRSSBytes: n.PeakRSSBytes,
 		DeviceBytes: n.DeviceBytes, DevicePeakBytes: n.DevicePeakBytes,
 		ResidentBytes: n.ResidentBytes, TransientBytes: max(n.GenerateBytes, n.UpdateBytes), BudgetBytes: n.BudgetBytes,
 		MicroBatch: n.MicroBatch, Device: n.Device, EnginePID: n.EnginePID, Cause: n.Cause, Message: n.Message,
 	}
 	switch n.State {
-	case event.StateDone, event.StateStopped, event.StateFailed, event.StateGivenUp:
-		out.RSSBytes, out.DeviceBytes, out.EnginePID = 0, 0, 0 // its process is gone
+	case event.StateQueued, event.StateStarting, event.StateDone, event.StateStopped, event.StateFailed, event.StateGivenUp:
+		out.RSSBytes, out.DeviceBytes, out.EnginePID = 0, 0, 0 // that was the process before
 	}
 	out.MemoryBytes, out.PeakMemoryBytes = out.RSSBytes, out.PeakRSSBytes
 	if n.DevicePeakBytes > 0 {
 		out.MemoryBytes, out.PeakMemoryBytes = out.DeviceBytes, out.DevicePeakBytes
 	}
 	return out
+}
+
+// gone notes that the node has no process.
+func (n *NodeStatus) gone() {
+	n.PID, n.EnginePID, n.RSSBytes, n.DeviceBytes, n.MemoryBytes = 0, 0, 0, 0, 0
 }

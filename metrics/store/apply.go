@@ -8,6 +8,9 @@ import (
 
 // apply writes what e says. Every statement is guarded by a key or a time, so that a repeated event changes nothing.
 func (tx *transaction) apply(e event.Event) error {
+	if e.Replayed {
+		return tx.replayed(e)
+	}
 	if e.Node != "" {
 		if err := tx.touch(e); err != nil {
 			return err
@@ -25,9 +28,7 @@ func (tx *transaction) apply(e event.Event) error {
 	case event.TypeDevice:
 		return tx.device(e)
 	case event.TypeCheckpoint:
-		c := e.Checkpoint
-		_, err := tx.exec(insertCheckpointSQL, e.Run, e.Node, e.Time, c.Round, c.Path, c.Bytes, c.WeightHash, finite(c.Seconds))
-		return err
+		return tx.checkpoint(e)
 	}
 	if !timeline(e.Type) {
 		return nil
@@ -37,14 +38,21 @@ func (tx *transaction) apply(e event.Event) error {
 
 // touch makes sure that the node has a row, and notes that it was heard of.
 func (tx *transaction) touch(e event.Event) error {
-	key := [2]string{e.Run, e.Node}
-	if !tx.nodes[key] {
-		if _, err := tx.exec(insertNodeSQL, e.Run, e.Node); err != nil {
-			return err
-		}
-		tx.nodes[key] = true
+	if err := tx.row(e); err != nil {
+		return err
 	}
 	_, err := tx.exec(touchNodeSQL, e.Run, e.Node, e.Time)
+	return err
+}
+
+// row makes sure that the node has a row.
+func (tx *transaction) row(e event.Event) error {
+	key := [2]string{e.Run, e.Node}
+	if tx.nodes[key] {
+		return nil
+	}
+	_, err := tx.exec(insertNodeSQL, e.Run, e.Node)
+	tx.nodes[key] = err == nil
 	return err
 }
 
@@ -60,7 +68,8 @@ func (tx *transaction) state(e event.Event, s event.State) error {
 func (tx *transaction) loaded(e event.Event) error {
 	l := e.Loaded
 	_, err := tx.exec(setLoadedSQL, e.Run, e.Node, e.Time, l.Model, l.Parameters, l.ContextLength, l.Torch, l.Device,
-		finite(l.Seconds), finite(l.SelfTestMaxAbsDiff), l.EnginePID, l.StartRound)
+		finite(l.Seconds), finite(l.SelfTestMaxAbsDiff), l.EnginePID, l.StartRound, l.ReplayedRounds,
+		max(0, zeroed(l.ReplaySeconds)))
 	return err
 }
 
@@ -126,8 +135,7 @@ func (tx *transaction) happened(e event.Event) error {
 	case event.TypeGiveUp:
 		return tx.died(e, event.StateGivenUp)
 	case event.TypeRunEnded:
-		_, err := tx.exec(endRunSQL, e.Run, e.Time, string(e.State), e.Message)
-		return err
+		return tx.ended(e)
 	}
 	return nil
 }

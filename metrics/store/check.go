@@ -61,7 +61,7 @@ func stateRank(s event.State) int {
 }
 
 var lifeOrder = [...]event.State{
-	event.StateQueued, event.StateStarting, event.StateLoading, event.StateWaiting, event.StateGenerating, event.StateScoring,
+	event.StateQueued, event.StateStarting, event.StateLoading, event.StateReplaying, event.StateWaiting, event.StateGenerating, event.StateScoring,
 	event.StateSharing, event.StateBarrier, event.StateUpdating, event.StateCheckpoint, event.StateDone, event.StateStopped,
 	event.StateFailed, event.StateGivenUp,
 }

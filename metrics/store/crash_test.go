@@ -25,6 +25,8 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "forever":
 		os.Exit(childForever(path))
+	case "resuming":
+		os.Exit(childResuming(path))
 	case "limited":
 		os.Exit(childLimited(path))
 	}
@@ -142,7 +144,7 @@ func TestFullDiskIsRetriedWithoutLoss(t *testing.T) {
 	s := startedStore(t, Options{RetryDelay: time.Millisecond, RetryFor: time.Minute, Warn: func(err error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if warned = append(warned, err); len(warned) == 3 {
+		if warned = append(warned, err); len(warned) == 1 {
 			close(full)
 		}
 	}})
@@ -167,6 +169,12 @@ func TestFullDiskIsRetriedWithoutLoss(t *testing.T) {
 	require.NoError(t, s.Err())
 	require.Equal(t, rounds, snapshot(t, s, testRun).Nodes[0].RoundsDone)
 	requireIntact(t, s)
+	mu.Lock()
+	defer mu.Unlock()
+	require.Len(t, warned, 2, "told once, and once that it is well again")
+	require.ErrorContains(t, warned[0], "events wait for it")
+	var recovered *Recovered
+	require.ErrorAs(t, warned[1], &recovered)
 }
 
 func TestCloseGivesUpOnAFullDiskSoon(t *testing.T) {

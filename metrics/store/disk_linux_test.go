@@ -17,8 +17,9 @@ func TestFullDisk(t *testing.T) {
 		t.Skip("no right to mount a file system:", err)
 	}
 	t.Cleanup(func() { require.NoError(t, syscall.Unmount(dir, 0)) })
+	var warned warnings
 	ballast := filepath.Join(dir, "ballast")
-	s := openStore(t, filepath.Join(dir, "swarm.db"), Options{RetryDelay: time.Millisecond})
+	s := openStore(t, filepath.Join(dir, "swarm.db"), Options{RetryDelay: time.Millisecond, SeenInterval: time.Millisecond, Warn: warned.add})
 	require.NoError(t, s.StartRun(t.Context(), aRun()))
 	record(t, s, aRound("node_0", 0, 200, 0.5))
 	require.Error(t, os.WriteFile(ballast, make([]byte, 1<<20), 0o600), "the disk is full now")
@@ -34,4 +35,36 @@ func TestFullDisk(t *testing.T) {
 	require.NoError(t, s.Flush(t.Context()))
 	require.Equal(t, rounds, snapshot(t, s, testRun).Nodes[0].RoundsDone)
 	requireIntact(t, s)
+	got := warned.all()
+	require.Len(t, got, 2, "told once, and once that it is well again")
+	require.ErrorContains(t, got[0], "disk full")
+	require.ErrorContains(t, got[1], "nothing is lost")
+}
+
+// TestReadOnlyFilesystem mounts one; it needs the right to.
+func TestReadOnlyFilesystem(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
+		t.Skip("no right to mount a file system:", err)
+	}
+	t.Cleanup(func() { require.NoError(t, syscall.Unmount(dir, 0)) })
+	path := filepath.Join(dir, "home", "swarm.db")
+	s := openStore(t, path, Options{})
+	require.NoError(t, s.StartRun(t.Context(), aRun()))
+	require.NoError(t, s.Close())
+	require.NoError(t, syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
+
+	_, openErr := Open(t.Context(), path, Options{})
+	_, newErr := Open(t.Context(), filepath.Join(dir, "other", "swarm.db"), Options{})
+	_, emptyErr := Open(t.Context(), filepath.Join(dir, "home", "other.db"), Options{})
+	_, readErr := OpenReader(t.Context(), path)
+	for name, err := range map[string]error{"open": openErr, "open in a new folder": newErr, "open a new file": emptyErr, "read": readErr} {
+		var e *Error
+		require.ErrorAs(t, err, &e, name)
+		require.Contains(t, e.Error(), "its folder is on a read-only file system", name)
+		require.NotContains(t, err.Error(), "\n", name)
+		require.NotEmpty(t, e.Remedy())
+	}
+	_, err := OpenReader(t.Context(), filepath.Join(dir, "home", "none.db"))
+	require.ErrorIs(t, err, ErrNoDatabase)
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mattn/go-sqlite3"
 )
@@ -36,6 +37,17 @@ func (e *Error) Unwrap() error { return e.Err }
 // Remedy returns what to try.
 func (e *Error) Remedy() string { return e.Try }
 
+// Recovered says that writing works again, and that what waited meanwhile is written.
+type Recovered struct {
+	Path  string // the database
+	After time.Duration
+}
+
+// Error implements error.
+func (r *Recovered) Error() string {
+	return fmt.Sprintf("database %s: written again after %s; nothing is lost", r.Path, r.After.Round(time.Millisecond))
+}
+
 // explain gives SQLite's own errors a reason and a remedy; others are only wrapped.
 func explain(path string, err error) error {
 	var own *Error
@@ -55,7 +67,7 @@ func explain(path string, err error) error {
 	case sqlite3.ErrNotADB:
 		e.Reason, e.Try = "not a swarm database", "choose another --home, or move that file away"
 	case sqlite3.ErrCorrupt:
-		e.Reason, e.Try = "damaged", "move the file away and import a snapshot of it"
+		e.Reason, e.Try = "damaged", "move the file away: a new one is begun, without the runs so far"
 	case sqlite3.ErrBusy, sqlite3.ErrLocked:
 		e.Reason, e.Try = "locked by another program", "close what else writes to it"
 	case sqlite3.ErrReadonly, sqlite3.ErrPerm, sqlite3.ErrCantOpen, sqlite3.ErrAuth:

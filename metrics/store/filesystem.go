@@ -1,6 +1,11 @@
 package store
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+)
 
 // verdict says what a kind of file system means for SQLite, whose locks and shared memory need one host.
 type verdict int
@@ -32,11 +37,19 @@ func judge(magic uint32) (string, verdict) {
 	return "", local
 }
 
-// checkFilesystem refuses a database in dir when its file system is a network's; warn hears about doubtful ones.
-func checkFilesystem(path string, magic uint32, warn func(error)) error {
+// checkFilesystem refuses the database at path when its folder's file system is a network's; warn hears about doubtful ones.
+func checkFilesystem(path string, warn func(error)) error {
+	magic, _, err := filesystemOf(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("database %s: %w", path, err)
+	}
+	return judged(path, magic, warn)
+}
+
+func judged(path string, magic uint32, warn func(error)) error {
 	name, v := judge(magic)
 	e := &Error{Path: path, Reason: fmt.Sprintf("its folder is on a %s file system, where SQLite is not safe", name),
-		Try: "keep --home on a local disk, and copy snapshots with `swarm export`"}
+		Try: "keep --home on a local disk"}
 	switch v {
 	case refused:
 		return e
@@ -44,4 +57,13 @@ func checkFilesystem(path string, magic uint32, warn func(error)) error {
 		warn(e)
 	}
 	return nil
+}
+
+// readOnly gives err, met while the database at path was opened, the reason that its file system is read-only, where it is.
+func readOnly(path string, err error) error {
+	_, mounted, statErr := filesystemOf(filepath.Dir(path))
+	if err == nil || !errors.Is(err, syscall.EROFS) && (statErr != nil || !mounted) {
+		return err
+	}
+	return &Error{Path: path, Reason: "its folder is on a read-only file system", Try: "choose another --home, or mount it for writing"}
 }

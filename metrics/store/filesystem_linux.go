@@ -2,11 +2,11 @@ package store
 
 import "golang.org/x/sys/unix"
 
-// filesystemMagic returns the kind of the file system that holds dir.
-func filesystemMagic(dir string) (uint32, error) {
+// filesystemOf returns the kind of the file system that holds dir, and whether it is mounted read-only.
+func filesystemOf(dir string) (magic uint32, readOnly bool, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	return uint32(st.Type), nil //nolint:gosec // the kernel's magic numbers have 32 bits
+	return uint32(st.Type), st.Flags&unix.ST_RDONLY != 0, nil //nolint:gosec // the kernel's magic numbers have 32 bits
 }

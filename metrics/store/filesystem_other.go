@@ -2,5 +2,5 @@
 
 package store
 
-// filesystemMagic knows no kinds of file systems here: every folder counts as local.
-func filesystemMagic(string) (uint32, error) { return 0, nil }
+// filesystemOf knows no kinds of file systems here: every folder counts as local.
+func filesystemOf(string) (magic uint32, readOnly bool, err error) { return 0, false, nil }

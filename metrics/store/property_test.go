@@ -24,6 +24,7 @@ func dump(t require.TestingT, s *Store) map[string][]string {
 		{"peers", "SELECT * FROM peers ORDER BY run, round, node, peer"},
 		{"memory", "SELECT * FROM memory ORDER BY run, node, time"},
 		{"checkpoints", "SELECT * FROM checkpoints ORDER BY run, node, round"},
+		{"attempts", "SELECT run, attempt, started, ended, state, message FROM attempts ORDER BY run, attempt"},
 		{"events", "SELECT run, node, type, time, state, cause, message, pid, exit_code, seconds FROM events ORDER BY id"},
 	} {
 		rows, err := s.db.Query(q[1])
@@ -53,6 +54,7 @@ func drawEvent(t *rapid.T) event.Event {
 		Time:    float64(rapid.IntRange(101, 106).Draw(t, "time")),
 		Message: rapid.SampledFrom([]string{"", "oom"}).Draw(t, "message"),
 	}
+	e.Replayed = rapid.IntRange(0, 3).Draw(t, "replayed") == 0
 	value := func(label string) float64 {
 		return rapid.SampledFrom([]float64{0, 0.1, 0.3, 1, math.NaN(), math.Inf(1), math.Inf(-1)}).Draw(t, label)
 	}
@@ -67,7 +69,7 @@ func drawEvent(t *rapid.T) event.Event {
 	case event.TypeRunEnded:
 		e.State = event.State(rapid.SampledFrom([]string{RunDone, RunFailed}).Draw(t, "state"))
 	case event.TypeLoaded:
-		e.Loaded = &event.Loaded{Model: "gpt2", SelfTestMaxAbsDiff: value("diff"), StartRound: small("start")}
+		e.Loaded = &event.Loaded{Model: "gpt2", SelfTestMaxAbsDiff: value("diff"), StartRound: small("start"), ReplayedRounds: small("applied")}
 	case event.TypeMemory:
 		e.Memory = &event.Memory{RSSBytes: int64(small("rss")), DeviceBytes: int64(small("device"))}
 	case event.TypeCheckpoint:

@@ -28,9 +28,12 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, missing
 	}
+	if err := checkFilesystem(path, func(error) {}); err != nil {
+		return nil, err
+	}
 	version, err := inspect(ctx, path)
 	if err != nil {
-		return nil, err
+		return nil, readOnly(path, err)
 	}
 	steps, err := loadMigrations()
 	if err != nil {

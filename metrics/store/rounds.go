@@ -57,6 +57,7 @@ var roundColumns = []roundColumn{
 	{"score_time", func(r *event.Round) any { return r.ScoreTime }},
 	{"lease_time", func(r *event.Round) any { return r.LeaseTime }},
 	{"barrier_time", func(r *event.Round) any { return r.BarrierTime }},
+	{"journal_time", func(r *event.Round) any { return r.JournalTime }},
 	{"late", func(r *event.Round) any { return r.Late }},
 }
 
@@ -69,33 +70,61 @@ var insertRoundSQL = func() string {
 		strings.Repeat(", ?", len(names)) + ", ?)"
 }()
 
+// replayed takes what a node tells again from its journal: a round that is missing here. Everything else was told in its time, and a
+// round that is here is the same or a newer one.
+func (tx *transaction) replayed(e event.Event) error {
+	if e.Type != event.TypeRound {
+		return nil
+	}
+	if err := tx.row(e); err != nil {
+		return err
+	}
+	switch _, _, found, err := tx.oldRound(e); {
+	case err != nil || found:
+		return err
+	}
+	return tx.addRound(e, 1, 0)
+}
+
 // round writes one node's round. A node that restarted from a checkpoint does rounds again: the newest by time is the one its weights
 // come from, and replaces the former.
 func (tx *transaction) round(e event.Event) error {
-	r := e.Round
-	var oldTime float64
-	var oldReward sql.NullFloat64
-	added := 1
-	switch err := tx.statement(oldRoundSQL).QueryRow(e.Run, r.Round, e.Node).Scan(&oldTime, &oldReward); {
-	case err == nil:
-		if e.Time <= oldTime {
-			return nil
-		}
-		if _, err := tx.exec(deleteRoundSQL, e.Run, r.Round, e.Node); err != nil {
-			return err
-		}
-		added = 0
-	case !errors.Is(err, sql.ErrNoRows):
+	at, reward, found, err := tx.oldRound(e)
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return tx.addRound(e, 1, 0)
+	case e.Time <= at:
+		return nil
+	}
+	if _, err := tx.exec(deleteRoundSQL, e.Run, e.Round.Round, e.Node); err != nil {
 		return err
 	}
+	return tx.addRound(e, 0, reward)
+}
+
+// oldRound returns the time and the reward, 0 for none, of the row that e's round has.
+func (tx *transaction) oldRound(e event.Event) (at, reward float64, found bool, err error) {
+	var old sql.NullFloat64
+	err = tx.statement(oldRoundSQL).QueryRow(e.Run, e.Round.Round, e.Node).Scan(&at, &old)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, 0, false, nil
+	}
+	return at, old.Float64, err == nil, err
+}
+
+// addRound inserts e's round, which has no row, and adds it to the node's sums: so many rows more, and its reward instead of the former one.
+func (tx *transaction) addRound(e event.Event, rows int, former float64) error {
+	r := e.Round
 	if _, err := tx.exec(insertRoundSQL, roundValues(e)...); err != nil {
 		return err
 	}
-	gain := -oldReward.Float64
+	gain := -former
 	if reward := finite(r.Reward); reward != nil {
 		gain += r.Reward
 	}
-	if _, err := tx.exec(addRoundSQL, e.Run, e.Node, r.Round, finite(r.Reward), gain, added); err != nil {
+	if _, err := tx.exec(addRoundSQL, e.Run, e.Node, r.Round, finite(r.Reward), gain, rows); err != nil {
 		return err
 	}
 	for _, task := range r.Tasks {

@@ -17,7 +17,7 @@ const (
 	RunFailed  = "failed"
 )
 
-// Run is one attempt at an experiment. Config, Plan and Versions are JSON documents; nil means {}.
+// Run is one run of an experiment, in one or more attempts. Config, Plan and Versions are JSON documents; nil means {}.
 type Run struct {
 	Run        string // key
 	Experiment string
@@ -37,9 +37,13 @@ type Run struct {
 	Plan     json.RawMessage
 	Versions json.RawMessage
 
-	Host       string  // the coordinator's
-	PID        int     // the coordinator's
-	PIDStarted float64 // when that process started, Unix seconds: tells a recycled PID
+	Host       string // the coordinator's, like the next three: exactly one process
+	PID        int
+	StartTicks int64  // of /proc/PID/stat
+	BootID     string // of that host
+
+	PricePerHour  float64 // of the machine; 0: unknown. StartRun of a known run keeps the price where none is given
+	PriceCurrency string  // as given: $, EUR
 
 	State    string  // set by StartRun (running) and by a run_ended event
 	Message  string  // with State
@@ -49,9 +53,11 @@ type Run struct {
 	Ended    float64 // 0: not ended
 }
 
-// StartRun writes a run's row before its first event, at once. For a run that is already there it notes one more attempt: state
-// running, the new coordinator, and every node queued that isn't done; rounds, rewards and the first start stay.
-// r.Started is the time of this start.
+// StartRun writes a run's row before its first event, at once, and begins an attempt. For a run that is already there that is one
+// more attempt: state running, the new coordinator, and every node queued that isn't done with r.Rounds; rounds, rewards and the first start stay. An
+// earlier attempt that has no end crashed: it ends when it was last seen. r.Started is the time of this start.
+//
+// From then on the attempt counts as alive until its run_ended event, Close or this process's end.
 func (s *Store) StartRun(ctx context.Context, r Run) error {
 	if r.Run == "" || r.Experiment == "" {
 		return errors.New("start run: it needs a run and an experiment")
@@ -62,12 +68,14 @@ func (s *Store) StartRun(ctx context.Context, r Run) error {
 		return explain(s.path, fmt.Errorf("start run %s: %w", r.Run, err))
 	}
 	defer tx.Rollback() //nolint:errcheck // no effect after a commit
-	if err := insertRun(ctx, tx, r); err != nil {
+	attempt, err := insertRun(ctx, tx, r)
+	if err != nil {
 		return explain(s.path, fmt.Errorf("start run %s: %w", r.Run, err))
 	}
 	if err := tx.Commit(); err != nil {
 		return explain(s.path, fmt.Errorf("start run %s: %w", r.Run, err))
 	}
+	s.pulse.begin(r.Run, attempt, r.Started)
 	s.mu.Lock()
 	s.runs[r.Run] = true
 	s.mu.Unlock()
@@ -76,34 +84,53 @@ func (s *Store) StartRun(ctx context.Context, r Run) error {
 
 const insertRunSQL = `
 INSERT INTO runs (run, experiment, state, preset, model, device, seed, rounds, nodes, num_train_samples, num_transplant_trees,
-  num_generations, config, plan, versions, host, pid, pid_started, started, resumed)
-VALUES (?, ?, 'running', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  num_generations, config, plan, versions, host, pid, start_ticks, boot_id, price_per_hour, price_currency, started, resumed)
+VALUES (?, ?, 'running', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (run) DO UPDATE SET experiment = excluded.experiment, state = 'running', message = '', preset = excluded.preset,
   model = excluded.model, device = excluded.device, seed = excluded.seed, rounds = excluded.rounds, nodes = excluded.nodes,
   num_train_samples = excluded.num_train_samples, num_transplant_trees = excluded.num_transplant_trees,
   num_generations = excluded.num_generations, config = excluded.config, plan = excluded.plan, versions = excluded.versions,
-  host = excluded.host, pid = excluded.pid, pid_started = excluded.pid_started, resumed = excluded.resumed, ended = NULL,
-  attempts = attempts + 1`
+  host = excluded.host, pid = excluded.pid, start_ticks = excluded.start_ticks, boot_id = excluded.boot_id,
+  price_per_hour = coalesce(excluded.price_per_hour, price_per_hour),
+  price_currency = CASE WHEN excluded.price_per_hour IS NULL THEN price_currency ELSE excluded.price_currency END,
+  resumed = excluded.resumed, ended = NULL, attempts = attempts + 1`
 
-func insertRun(ctx context.Context, tx *sql.Tx, r Run) error {
-	_, err := tx.ExecContext(ctx, insertRunSQL, r.Run, r.Experiment, r.Preset, r.Model, r.Device, r.Seed, r.Rounds, r.Nodes,
+func insertRun(ctx context.Context, tx *sql.Tx, r Run) (attempt int, err error) {
+	_, err = tx.ExecContext(ctx, insertRunSQL, r.Run, r.Experiment, r.Preset, r.Model, r.Device, r.Seed, r.Rounds, r.Nodes,
 		r.NumTrainSamples, r.NumTransplantTrees, r.NumGenerations, document(r.Config), document(r.Plan), document(r.Versions),
-		r.Host, r.PID, r.PIDStarted, r.Started, r.Started)
+		r.Host, r.PID, r.StartTicks, r.BootID, known(r.PricePerHour), r.PriceCurrency, r.Started, r.Started)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	// The former coordinator is gone and its nodes with it.
-	_, err = tx.ExecContext(ctx, `UPDATE nodes SET state = 'queued', state_rank = -1, state_time = ?1, pid = 0, pid_time = ?1
-WHERE run = ?2 AND state != 'done'`, r.Started, r.Run)
+	if attempt, err = beginAttempt(ctx, tx, r); err != nil {
+		return 0, err
+	}
+	// The former coordinator is gone and its nodes with it. What was told at a time that a clock set back has yet to reach must not
+	// hide what comes.
+	_, err = tx.ExecContext(ctx, `UPDATE nodes SET pid = 0, pid_time = ?1, loaded_time = min(loaded_time, ?1),
+  memory_time = min(memory_time, ?1), message_time = min(message_time, ?1) WHERE run = ?2`, r.Started, r.Run)
 	if err != nil {
-		return err
+		return 0, err
+	}
+	_, err = tx.ExecContext(ctx, `UPDATE nodes SET state = 'queued', state_rank = -1, state_time = ?1
+WHERE run = ?2 AND (state != 'done' OR last_round + 1 < ?3)`, r.Started, r.Run, r.Rounds)
+	if err != nil {
+		return 0, err
 	}
 	for _, node := range r.NodeIDs {
 		if _, err := tx.ExecContext(ctx, insertNodeSQL, r.Run, node); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return attempt, nil
+}
+
+// known returns what SQLite stores for a number that is 0 where it isn't known.
+func known(v float64) any {
+	if v == 0 {
+		return nil
+	}
+	return finite(v)
 }
 
 func document(raw json.RawMessage) string {

@@ -24,6 +24,8 @@ type Totals struct {
 	RoundsDone       int // rounds that the slowest of them has recorded
 	CumulativeReward float64
 	Restarts         int
+	ReplayedRounds   int     // updates applied again from journals
+	ActiveSeconds    float64 // while a coordinator had the run, as of when it was last seen
 }
 
 // Runs returns the runs that f chooses, oldest first.
@@ -32,15 +34,19 @@ func (r *Reader) Runs(ctx context.Context, f Filter) ([]Totals, error) {
 	var runs []Totals
 	err := query(ctx, r.db, func(rows *sql.Rows) error {
 		var t Totals
-		err := rows.Scan(append(t.fields(), &t.NodesSeen, &t.NodeRounds, &t.RoundsDone, &t.CumulativeReward, &t.Restarts)...)
+		err := rows.Scan(append(t.fields(), &t.NodesSeen, &t.NodeRounds, &t.RoundsDone, &t.CumulativeReward, &t.Restarts,
+			&t.ReplayedRounds, &t.ActiveSeconds)...)
 		runs = append(runs, t)
 		return err
 	}, fmt.Sprintf(`SELECT %s, coalesce(seen, 0), coalesce(node_rounds, 0), coalesce(slowest, 0), coalesce(total, 0.0),
-  coalesce(restarted, 0)
+  coalesce(restarted, 0), coalesce(replayed, 0), coalesce(active, 0.0)
 FROM runs LEFT JOIN (
   SELECT run AS key, count(*) FILTER (WHERE rounds_done > 0) AS seen, sum(rounds_done) AS node_rounds,
-    min(rounds_done) FILTER (WHERE rounds_done > 0) AS slowest, sum(cumulative_reward) AS total, sum(restarts) AS restarted
+    min(rounds_done) FILTER (WHERE rounds_done > 0) AS slowest, sum(cumulative_reward) AS total, sum(restarts) AS restarted,
+    sum(replayed_rounds) AS replayed
   FROM nodes GROUP BY run) ON key = run
+LEFT JOIN (SELECT run AS tried, sum(max(0.0, coalesce(ended, seen) - started)) AS active FROM attempts GROUP BY run)
+  ON tried = run
 %s ORDER BY started, run`, runColumns, where), args...)
 	return runs, explain(r.path, err)
 }
@@ -99,15 +105,4 @@ func (r *Reader) Timeline(ctx context.Context, run string, after int64, limit in
 	}, `SELECT id, node, type, time, state, cause, message, pid, exit_code, seconds, detail FROM events
 WHERE run = ? AND id > ? ORDER BY id LIMIT ?`, run, after, limit)
 	return entries, explain(r.path, err)
-}
-
-// Checkpoint returns the newest checkpoint of a node, nil where there is none.
-func (r *Reader) Checkpoint(ctx context.Context, run, node string) (*event.Checkpoint, error) {
-	var newest *event.Checkpoint
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
-		newest = &event.Checkpoint{}
-		return rows.Scan(&newest.Round, &newest.Path, &newest.Bytes, &newest.WeightHash, &newest.Seconds)
-	}, `SELECT round, path, bytes, weight_hash, coalesce(seconds, 0.0) FROM checkpoints
-WHERE run = ? AND node = ? ORDER BY round DESC LIMIT 1`, run, node)
-	return newest, explain(r.path, err)
 }

@@ -35,6 +35,9 @@ type Node struct {
 	MicroBatch       int   // of that update's forward passes
 	BudgetBytes      int64 // what the node may take; 0: no budget
 	EnginePID        int   // of the engine that last loaded
+	StartRound       int   // rounds that its weights held when it last loaded
+	ReplayedRounds   int   // updates applied again from its journal, over all its loads
+	ReplaySeconds    float64
 	Model            string
 	Parameters       int64
 	Torch            string
@@ -52,9 +55,10 @@ type RoundReward struct {
 
 // Snapshot is one run at one moment.
 type Snapshot struct {
-	Run    Run
-	Nodes  []Node        // by name: node_2 before node_10
-	Recent []RoundReward // the newest RecentRounds rounds, by round and node
+	Run      Run
+	Nodes    []Node        // by name: node_2 before node_10
+	Recent   []RoundReward // the newest RecentRounds rounds, by round and node
+	Attempts []Attempt     // oldest first
 }
 
 // Snapshot returns the run of that key, else the newest run of that experiment; with an empty name the newest of all. Its cost doesn't
@@ -76,7 +80,10 @@ func (r *Reader) Snapshot(ctx context.Context, name string) (Snapshot, error) {
 	for _, n := range s.Nodes {
 		last = max(last, n.LastRound)
 	}
-	s.Recent, err = roundRewards(ctx, tx, s.Run.Run, last-RecentRounds+1)
+	if s.Recent, err = roundRewards(ctx, tx, s.Run.Run, last-RecentRounds+1); err != nil {
+		return s, explain(r.path, err)
+	}
+	s.Attempts, err = attemptsOf(ctx, tx, s.Run.Run)
 	return s, explain(r.path, err)
 }
 
@@ -87,14 +94,16 @@ func (r *Reader) RoundRewards(ctx context.Context, run string) ([]RoundReward, e
 }
 
 const runColumns = `run, experiment, preset, model, device, seed, rounds, nodes, num_train_samples, num_transplant_trees,
-  num_generations, config, plan, versions, host, pid, pid_started, state, message, attempts, started, resumed, coalesce(ended, 0)`
+  num_generations, config, plan, versions, host, pid, start_ticks, boot_id,
+  coalesce(price_per_hour, 0.0), price_currency, state, message, attempts, started, resumed, coalesce(ended, 0)`
 
 // fields returns where runColumns are scanned to.
 func (run *Run) fields() []any {
 	return []any{
 		&run.Run, &run.Experiment, &run.Preset, &run.Model, &run.Device, &run.Seed, &run.Rounds, &run.Nodes, &run.NumTrainSamples,
 		&run.NumTransplantTrees, &run.NumGenerations, (*[]byte)(&run.Config), (*[]byte)(&run.Plan), (*[]byte)(&run.Versions),
-		&run.Host, &run.PID, &run.PIDStarted, &run.State, &run.Message, &run.Attempts, &run.Started, &run.Resumed, &run.Ended,
+		&run.Host, &run.PID, &run.StartTicks, &run.BootID, &run.PricePerHour, &run.PriceCurrency,
+		&run.State, &run.Message, &run.Attempts, &run.Started, &run.Resumed, &run.Ended,
 	}
 }
 
@@ -115,12 +124,13 @@ func nodesOf(ctx context.Context, db rowsQuerier, run string) ([]Node, error) {
 		var n Node
 		err := rows.Scan(&n.Node, &n.State, &n.StateTime, &n.WorkingRound, &n.PID, &n.Restarts, &n.Cause, &n.Message, &n.RoundsDone,
 			&n.LastRound, (*number)(&n.LastReward), &n.CumulativeReward, &n.RSSBytes, &n.PeakRSSBytes, &n.DeviceBytes,
-			&n.DevicePeakBytes, &n.ResidentBytes, &n.GenerateBytes, &n.UpdateBytes, &n.MicroBatch, &n.BudgetBytes, &n.EnginePID, &n.Model, &n.Parameters, &n.Torch, &n.Device, &n.LastEvent)
+			&n.DevicePeakBytes, &n.ResidentBytes, &n.GenerateBytes, &n.UpdateBytes, &n.MicroBatch, &n.BudgetBytes,
+			&n.EnginePID, &n.StartRound, &n.ReplayedRounds, &n.ReplaySeconds, &n.Model, &n.Parameters, &n.Torch, &n.Device, &n.LastEvent)
 		nodes = append(nodes, n)
 		return err
 	}, `SELECT node, state, state_time, working_round, pid, restarts, cause, message, rounds_done, last_round, last_reward,
   cumulative_reward, rss_bytes, peak_rss_bytes, device_bytes, device_peak_bytes, resident_bytes, generate_bytes, update_bytes, micro_batch,
-  budget_bytes, engine_pid, model, parameters, torch, device, last_event
+  budget_bytes, engine_pid, start_round, replayed_rounds, replay_seconds, model, parameters, torch, device, last_event
 FROM nodes WHERE run = ? ORDER BY length(node), node`, run)
 	return nodes, err
 }

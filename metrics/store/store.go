@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -22,30 +23,41 @@ import (
 type Options struct {
 	MaxBatch       int           // events a transaction, default 1000
 	MaxDelay       time.Duration // an event waits at most this long for its transaction, default 0.5 s
-	Queue          int           // events that wait before Record blocks, default 4096
+	Queue          int           // events that wait before Record blocks, default 16384 (some 10 MB): many minutes of a swarm of 32
+	BusyTimeout    time.Duration // a write waits this long for another process's before it counts as failed, default 10 s
 	RetryDelay     time.Duration // first pause after a failed write, doubled up to 30 s; default 0.5 s
 	RetryFor       time.Duration // failed writes are tried again for this long, default 10 min
 	MemoryInterval time.Duration // one memory row a node and interval, whole seconds, default 10 s
+	SeenInterval   time.Duration // how often a running attempt is noted as alive and the write-ahead log looked after, default 5 s
+	WALLimit       int64         // bytes above which the write-ahead log is emptied into the database, default 16 MiB
 
-	// Warn hears of what a run survives: a doubtful file system, a write that is being retried, an event that was
-	// refused. It is called from Open and from the writer's goroutine, must not block, and may be nil.
+	// Warn hears of what a run survives: a doubtful file system, the first of some failed writes and (a *Recovered) the first that
+	// succeeds after them, an event that was refused. It is called from Open and from the writer's goroutine, must not block, and may be nil.
 	Warn func(error)
+
+	elapsed func() time.Duration // since some fixed moment; nil: by this machine's clock that nobody sets
 }
 
 func (o Options) withDefaults() Options {
 	defaultTo(&o.MaxBatch, 1000)
 	defaultTo(&o.MaxDelay, 500*time.Millisecond)
-	defaultTo(&o.Queue, 4096)
+	defaultTo(&o.Queue, 16384)
+	defaultTo(&o.BusyTimeout, 10*time.Second)
 	defaultTo(&o.RetryDelay, 500*time.Millisecond)
 	defaultTo(&o.RetryFor, 10*time.Minute)
 	defaultTo(&o.MemoryInterval, 10*time.Second)
+	defaultTo(&o.SeenInterval, 5*time.Second)
+	defaultTo(&o.WALLimit, 16<<20)
+	if o.elapsed == nil {
+		o.elapsed = sinceNow()
+	}
 	if o.Warn == nil {
 		o.Warn = func(error) {}
 	}
 	return o
 }
 
-func defaultTo[T int | time.Duration](v *T, d T) {
+func defaultTo[T int | int64 | time.Duration](v *T, d T) {
 	if *v <= 0 {
 		*v = d
 	}
@@ -57,6 +69,9 @@ type Store struct {
 	db   *sql.DB
 	opts Options
 	tab  *tables
+
+	pulse *pulse
+	file  os.FileInfo // of the database when it was opened
 
 	queue   chan item
 	closing chan struct{} // closed by Close: retries become short
@@ -76,7 +91,7 @@ type Store struct {
 
 // Open opens the database at path for writing, creates it and its folder (mode 0700) where missing, migrates it, and starts its
 // writer, which runs until Close. It refuses, with an *Error, a file that isn't ours, one of a newer version, and a
-// network file system.
+// network's or a read-only file system.
 func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	opts = opts.withDefaults()
 	path, err := filepath.Abs(path)
@@ -84,20 +99,17 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("open database: %w", err)
+		return nil, readOnly(path, fmt.Errorf("open database: %w", err))
 	}
-	magic, err := filesystemMagic(filepath.Dir(path))
-	if err != nil {
-		return nil, fmt.Errorf("open database %s: %w", path, err)
-	}
-	if err := checkFilesystem(path, magic, opts.Warn); err != nil {
+	if err := checkFilesystem(path, opts.Warn); err != nil {
 		return nil, err
 	}
 	if _, err := inspect(ctx, path); err != nil {
-		return nil, err
+		return nil, readOnly(path, err)
 	}
 	db, err := sql.Open("sqlite3", dsn(path, url.Values{
-		"_txlock": {"immediate"}, "_journal_mode": {"WAL"}, "_synchronous": {"NORMAL"}, "_busy_timeout": {"10000"}, "_foreign_keys": {"on"},
+		"_txlock": {"immediate"}, "_journal_mode": {"WAL"}, "_synchronous": {"NORMAL"}, "_foreign_keys": {"on"},
+		"_busy_timeout": {strconv.FormatInt(opts.BusyTimeout.Milliseconds(), 10)},
 	}))
 	if err != nil {
 		return nil, explain(path, err)
@@ -106,10 +118,13 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	s := &Store{
 		path: path, db: db, opts: opts,
 		queue: make(chan item, opts.Queue), closing: make(chan struct{}), failed: make(chan struct{}), done: make(chan struct{}),
-		runs: map[string]bool{},
+		runs: map[string]bool{}, pulse: newPulse(opts.elapsed),
 	}
 	if err := s.prepare(ctx); err != nil {
-		return nil, errors.Join(err, db.Close())
+		return nil, errors.Join(readOnly(path, err), db.Close())
+	}
+	if s.file, err = os.Stat(path); err != nil {
+		return nil, errors.Join(explain(path, err), s.tab.close(), db.Close())
 	}
 	go s.write()
 	return s, nil
@@ -137,7 +152,11 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err := rows.Close(); err != nil {
 		return explain(s.path, err)
 	}
-	s.tab, err = prepareTables(ctx, s.db, s.opts.MemoryInterval)
+	// The log shrinks to this once it has been emptied; without, it keeps the size of its worst hour.
+	if _, err := s.db.ExecContext(ctx, fmt.Sprintf("PRAGMA journal_size_limit = %d", s.opts.WALLimit)); err != nil {
+		return explain(s.path, err)
+	}
+	s.tab, err = prepareTables(ctx, s.db, s.opts, s.pulse)
 	return explain(s.path, err)
 }
 
@@ -156,6 +175,9 @@ func (s *Store) Serve(ctx context.Context) error {
 		return nil
 	}
 }
+
+// Failed is closed when the writer has given up: nothing is recorded any more, and Err says why. A run should stop in order then.
+func (s *Store) Failed() <-chan struct{} { return s.failed }
 
 // Err returns why the newest write failed, nil if it didn't; while it is set the writer retries or has given up.
 func (s *Store) Err() error {
@@ -180,6 +202,7 @@ func (s *Store) close() error {
 	<-s.done
 	err := s.Err()
 	if err == nil {
+		_ = s.tab.see(s.pulse.runs()) // a note for the record; an attempt that has its end doesn't need it
 		// Readers may hold the log back: that costs disk space, not data.
 		_, err = s.db.Exec("PRAGMA wal_checkpoint(TRUNCATE)")
 	}

@@ -39,7 +39,7 @@ func aRun() Run {
 	return Run{
 		Run: testRun, Experiment: "sapo-4-4", Preset: "sapo-4-4", Model: "gpt2", Device: "cpu", Seed: 7, Rounds: 40,
 		NodeIDs: []string{"node_0", "node_1"}, NumTrainSamples: 4, NumTransplantTrees: 4, NumGenerations: 8,
-		Config: json.RawMessage(`{"seed":7}`), Host: "h", PID: 1234, PIDStarted: 99, Started: 100,
+		Config: json.RawMessage(`{"seed":7}`), Host: "h", PID: 1234, StartTicks: 99, BootID: "b", Started: 100,
 	}
 }
 
@@ -154,6 +154,7 @@ func TestResumedRunKeepsItsPast(t *testing.T) {
 	ended := event.Event{Type: event.TypeRunEnded, Run: testRun, Time: 150, State: RunStopped}
 	record(t, s, aRound("node_0", 0, 104, 0.25),
 		event.Event{Type: event.TypeSpawn, Run: testRun, Node: "node_0", Time: 101, PID: 50},
+		aRound("node_1", 39, 103, 0.25),
 		event.Event{Type: event.TypeState, Run: testRun, Node: "node_1", Time: 104, State: event.StateDone}, ended)
 	again := aRun()
 	again.Started, again.PID = 200, 77
@@ -164,6 +165,9 @@ func TestResumedRunKeepsItsPast(t *testing.T) {
 		[]any{got.Run.State, got.Run.Started, got.Run.Resumed, got.Run.Ended, got.Run.Attempts, got.Run.PID})
 	require.Equal(t, []any{event.StateQueued, 0, 0.25}, []any{got.Nodes[0].State, got.Nodes[0].PID, got.Nodes[0].CumulativeReward})
 	require.Equal(t, event.StateDone, got.Nodes[1].State)
+	again.Started, again.Rounds = 300, 80
+	require.NoError(t, s.StartRun(t.Context(), again))
+	require.Equal(t, event.StateQueued, snapshot(t, s, "").Nodes[1].State, "more rounds are wanted")
 }
 
 func TestRoundDoneAgainReplacesTheFirst(t *testing.T) {
@@ -330,7 +334,7 @@ func TestRefusedFiles(t *testing.T) {
 	require.NoError(t, os.WriteFile(text, []byte(strings.Repeat("not a database\n", 100)), 0o600))
 
 	for path, want := range map[string]string{
-		newer:   "written by a newer swarm (schema 99, this one knows 2)",
+		newer:   "written by a newer swarm (schema 99, this one knows 3)",
 		foreign: "not a swarm database",
 		text:    "not a swarm database",
 		dir:     "not a file",
@@ -360,14 +364,14 @@ func TestRefusedFiles(t *testing.T) {
 func TestNetworkFilesystems(t *testing.T) {
 	var warned []error
 	warn := func(err error) { warned = append(warned, err) }
-	require.NoError(t, checkFilesystem("db", 0xEF53, warn), "ext4")
+	require.NoError(t, judged("db", 0xEF53, warn), "ext4")
 	require.Empty(t, warned)
 	for _, magic := range []uint32{0x6969, 0xFF534D42, 0xFE534D42, 0x517B, 0x00C36400, 0x0BD00BD0, 0x5346414F} {
 		var e *Error
-		require.ErrorAs(t, checkFilesystem("db", magic, warn), &e)
+		require.ErrorAs(t, judged("db", magic, warn), &e)
 		require.NotEmpty(t, e.Remedy())
 	}
-	require.NoError(t, checkFilesystem("db", 0x65735546, warn), "FUSE")
+	require.NoError(t, judged("db", 0x65735546, warn), "FUSE")
 	require.Len(t, warned, 1)
 }
 

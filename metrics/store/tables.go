@@ -32,7 +32,8 @@ WHERE run = ?1 AND node = ?2 AND message_time < ?3`
 	countRestartSQL = `UPDATE nodes SET restarts = restarts + 1 WHERE run = ? AND node = ?`
 
 	setLoadedSQL = `UPDATE nodes SET loaded_time = ?3, model = ?4, parameters = ?5, context_length = ?6, torch = ?7, device = ?8,
-  load_seconds = ?9, self_test_max_abs_diff = ?10, engine_pid = ?11, start_round = ?12
+  load_seconds = ?9, self_test_max_abs_diff = ?10, engine_pid = ?11, start_round = ?12,
+  replayed_rounds = replayed_rounds + ?13, replay_seconds = replay_seconds + ?14
 WHERE run = ?1 AND node = ?2 AND loaded_time < ?3`
 
 	setMemorySQL = `UPDATE nodes SET memory_time = ?3, rss_bytes = ?4, device_bytes = ?6
@@ -45,10 +46,6 @@ WHERE run = ?1 AND node = ?2 AND (peak_rss_bytes < ?4 OR device_peak_bytes < ?6)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 ON CONFLICT DO UPDATE SET rss_bytes = max(rss_bytes, ?4), peak_rss_bytes = max(peak_rss_bytes, ?5),
   device_bytes = max(device_bytes, ?6), device_peak_bytes = max(device_peak_bytes, ?7)`
-
-	insertCheckpointSQL = `INSERT INTO checkpoints (run, node, time, round, path, bytes, weight_hash, seconds)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-ON CONFLICT DO UPDATE SET time = ?3, path = ?5, bytes = ?6, weight_hash = ?7, seconds = ?8 WHERE time < ?3`
 
 	setPhasesSQL = `UPDATE nodes SET resident_bytes = ?4, generate_bytes = max(generate_bytes, ?5), update_bytes = max(update_bytes, ?6),
   micro_batch = ?7, budget_bytes = ?8 WHERE run = ?1 AND node = ?2 AND memory_time = ?3`
@@ -67,16 +64,19 @@ type tables struct {
 	slot       int64 // seconds of a memory row
 	statements map[string]*sql.Stmt
 	nodes      map[[2]string]bool // (run, node) known to have a row
+	pulse      *pulse
+	warn       func(error)
 }
 
-func prepareTables(ctx context.Context, db *sql.DB, memoryInterval time.Duration) (*tables, error) {
+func prepareTables(ctx context.Context, db *sql.DB, opts Options, p *pulse) (*tables, error) {
 	t := &tables{
-		db: db, slot: max(1, int64(memoryInterval/time.Second)),
-		statements: map[string]*sql.Stmt{}, nodes: map[[2]string]bool{},
+		db: db, slot: max(1, int64(opts.MemoryInterval/time.Second)),
+		statements: map[string]*sql.Stmt{}, nodes: map[[2]string]bool{}, pulse: p, warn: opts.Warn,
 	}
 	for _, query := range []string{
 		insertNodeSQL, touchNodeSQL, setStateSQL, setWorkingRoundSQL, setPIDSQL, clearPIDSQL, setCauseSQL, countRestartSQL, setLoadedSQL,
-		setMemorySQL, raisePeaksSQL, insertMemorySQL, setPhasesSQL, insertDeviceSQL, insertCheckpointSQL, insertEventSQL, endRunSQL,
+		setMemorySQL, raisePeaksSQL, insertMemorySQL, setPhasesSQL, insertDeviceSQL, insertCheckpointSQL, insertEventSQL, endRunSQL, endAttemptSQL,
+		seenSQL,
 		oldRoundSQL, deleteRoundSQL, insertRoundSQL, addRoundSQL, insertTaskSQL, insertPeerSQL,
 	} {
 		st, err := db.PrepareContext(ctx, query)
@@ -97,10 +97,10 @@ func (t *tables) close() error {
 }
 
 // apply writes events in one transaction: all of them or none, save those whose own content the schema refuses, which warn hears of.
-func (t *tables) apply(events []event.Event, warn func(error)) error {
+func (t *tables) apply(events []event.Event) error {
 	err := t.transact(events, nil)
 	if isRejection(err) {
-		err = t.transact(events, warn)
+		err = t.transact(events, t.warn)
 	}
 	if err != nil {
 		clear(t.nodes) // the rows it vouches for may have been rolled back
@@ -110,13 +110,11 @@ func (t *tables) apply(events []event.Event, warn func(error)) error {
 
 // transact applies events; with reject set, each within a savepoint of its own.
 func (t *tables) transact(events []event.Event, reject func(error)) error {
-	// Without a cancellable context the driver needs no goroutine a statement.
-	sqlTx, err := t.db.BeginTx(context.Background(), nil)
+	tx, done, err := t.begin()
 	if err != nil {
 		return err
 	}
-	defer sqlTx.Rollback() //nolint:errcheck // no effect after a commit
-	tx := &transaction{tables: t, tx: sqlTx, bound: map[string]*sql.Stmt{}}
+	defer done()
 	for _, e := range events {
 		if reject == nil {
 			if err := tx.apply(e); err != nil {
@@ -128,7 +126,17 @@ func (t *tables) transact(events []event.Event, reject func(error)) error {
 			return err
 		}
 	}
-	return sqlTx.Commit()
+	return tx.tx.Commit()
+}
+
+// begin starts a transaction; done undoes it where it isn't committed.
+func (t *tables) begin() (_ *transaction, done func(), err error) {
+	// Without a cancellable context the driver needs no goroutine a statement.
+	sqlTx, err := t.db.BeginTx(context.Background(), nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &transaction{tables: t, tx: sqlTx, bound: map[string]*sql.Stmt{}}, func() { _ = sqlTx.Rollback() }, nil
 }
 
 // transaction binds the prepared statements to one sql.Tx.
@@ -178,6 +186,14 @@ func (tx *transaction) applyAlone(e event.Event, reject func(error)) error {
 func finite(v float64) any {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
+	}
+	return v
+}
+
+// zeroed returns v, 0 where it isn't finite.
+func zeroed(v float64) float64 {
+	if finite(v) == nil {
+		return 0
 	}
 	return v
 }

@@ -75,13 +75,19 @@ func (s *Store) send(ctx context.Context, it item) error {
 // write is the writer's goroutine.
 func (s *Store) write() {
 	defer close(s.done)
+	ticker := time.NewTicker(s.opts.SeenInterval)
+	defer ticker.Stop()
 	for open := true; open; {
 		var events []event.Event
 		var flushes []chan<- error
-		events, flushes, open = s.gather()
+		var due bool
+		events, flushes, due, open = s.gather(ticker.C)
 		var err error
 		if len(events) > 0 {
 			err = s.commit(events)
+		}
+		if err == nil && due {
+			err = s.tend()
 		}
 		if err != nil {
 			s.giveUp(err, len(events), flushes)
@@ -93,29 +99,37 @@ func (s *Store) write() {
 	}
 }
 
-// gather returns the next batch, and whether the queue is still open. A flush, a full batch and MaxDelay end it.
-func (s *Store) gather() (events []event.Event, flushes []chan<- error, open bool) {
-	it, open := <-s.queue
-	if !open {
-		return nil, nil, false
+// gather returns the next batch, whether it is time to tend the database, and whether the queue is still open. A flush, a full
+// batch, MaxDelay and a tick end it.
+func (s *Store) gather(tick <-chan time.Time) (events []event.Event, flushes []chan<- error, due, open bool) {
+	var it item
+	select {
+	case it, open = <-s.queue:
+		if !open {
+			return nil, nil, false, false
+		}
+	case <-tick:
+		return nil, nil, true, true
 	}
 	timer := time.NewTimer(s.opts.MaxDelay)
 	defer timer.Stop()
 	for {
 		if it.flushed != nil {
-			return events, append(flushes, it.flushed), true
+			return events, append(flushes, it.flushed), false, true
 		}
 		events = append(events, it.event)
 		if len(events) >= s.opts.MaxBatch {
-			return events, nil, true
+			return events, nil, false, true
 		}
 		select {
 		case it, open = <-s.queue:
 			if !open {
-				return events, nil, false
+				return events, nil, false, false
 			}
 		case <-timer.C:
-			return events, nil, true
+			return events, nil, false, true
+		case <-tick:
+			return events, nil, true, true
 		}
 	}
 }
@@ -123,18 +137,21 @@ func (s *Store) gather() (events []event.Event, flushes []chan<- error, open boo
 // commit writes events in one transaction, and again while that fails, for RetryFor. The queue fills up meanwhile.
 func (s *Store) commit(events []event.Event) error {
 	closing := s.closing
-	deadline := time.Now().Add(s.opts.RetryFor)
+	began := time.Now()
 	delay := s.opts.RetryDelay
 	for tries := 1; ; tries++ {
-		err := explain(s.path, s.tab.apply(events, s.opts.Warn))
-		s.mu.Lock()
-		s.writeErr = err
-		s.mu.Unlock()
-		if err == nil {
+		err := explain(s.path, s.tab.apply(events))
+		failed := s.note(err)
+		switch {
+		case err == nil && failed:
+			s.opts.Warn(&Recovered{Path: s.path, After: time.Since(began)})
 			return nil
+		case err == nil:
+			return nil
+		case !failed:
+			s.opts.Warn(fmt.Errorf("%w: up to %d events wait for it, %s at most", err, cap(s.queue)+len(events), s.opts.RetryFor))
 		}
-		s.opts.Warn(err)
-		if closing == nil && tries >= closingTries || time.Now().After(deadline) {
+		if closing == nil && tries >= closingTries || time.Since(began) > s.opts.RetryFor {
 			return err
 		}
 		timer := time.NewTimer(delay)
@@ -149,6 +166,15 @@ func (s *Store) commit(events []event.Event) error {
 			delay = min(delay, 100*time.Millisecond)
 		}
 	}
+}
+
+// note keeps the outcome of the newest write, and returns whether the one before it failed.
+func (s *Store) note(err error) (failed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	failed = s.writeErr != nil
+	s.writeErr = err
+	return failed
 }
 
 // giveUp makes the failure known, and everything that waits return.

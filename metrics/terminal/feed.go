@@ -103,6 +103,12 @@ func EventLine(e event.Event) string {
 	switch e.Type {
 	case event.TypeWarning:
 		return join(subject(e, "warning"), e.Message)
+	case event.TypeLoaded:
+		if e.Loaded == nil || e.Loaded.ReplayedRounds == 0 {
+			return ""
+		}
+		return subject(e, fmt.Sprintf("applied %s of its journal again in %s", count(e.Loaded.ReplayedRounds, "update"),
+			seconds(e.Loaded.ReplaySeconds)))
 	case event.TypeMemoryStep:
 		return memoryLine(e)
 	case event.TypeFailure:

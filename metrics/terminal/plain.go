@@ -66,7 +66,7 @@ func (p *plain) step(x stats.Status, pollErr error, lines []feedLine, now time.T
 	if pollErr == nil && !p.started {
 		p.started, p.at, p.round = true, now, x.Round
 		fmt.Fprintln(&b, dotted(x.Experiment, "run "+x.Run, x.Model, x.Device,
-			count(max(x.NodesPlanned, len(x.Nodes)), "node"), count(x.Rounds, "round")))
+			count(max(x.NodesPlanned, len(x.Nodes)), "node"), count(x.Rounds, "round"), resumed(x)))
 	}
 	for _, l := range lines {
 		fmt.Fprintln(&b, l.stamped(p.location))
@@ -93,7 +93,7 @@ func (p *plain) step(x stats.Status, pollErr error, lines []feedLine, now time.T
 
 // progressLine tells where the run is: `round 12/40 · reward 0.214 · 8/8 nodes · 3.1 s/round · eta 1m27s · mem 1.9 GB`.
 func progressLine(x stats.Status) string {
-	pace, eta, what := "", "", ""
+	pace, eta, what, cost := "", "", "", ""
 	if x.SecondsPerRound != nil {
 		pace = perRound(*x.SecondsPerRound)
 	}
@@ -103,8 +103,14 @@ func progressLine(x stats.Status) string {
 	if x.Round == 0 {
 		what = states(x.Nodes)
 	}
+	if x.Cost != nil {
+		cost = Money(*x.Cost, x.PriceCurrency, false)
+		if x.ProjectedCost != nil && x.Round < x.Rounds {
+			cost += " of about " + Money(*x.ProjectedCost, x.PriceCurrency, true)
+		}
+	}
 	return dotted(fmt.Sprintf("round %d/%d", x.Round, x.Rounds), "reward "+reward(x.Reward), alive(x), what, pace, eta,
-		"mem "+gigabytes(x.MemoryBytes))
+		"mem "+gigabytes(x.MemoryBytes), cost)
 }
 
 // states counts the nodes by what they do, in the order of the first.

@@ -37,7 +37,17 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 	if s.SecondsPerRound != nil {
 		fact("pace", perRound(*s.SecondsPerRound))
 	}
+	if s.Cost != nil && s.PricePerHour != nil {
+		fact("cost", fmt.Sprintf("%s (%s at %s)", Money(*s.Cost, s.PriceCurrency, false), seconds(s.ActiveSeconds),
+			perHour(*s.PricePerHour, s.PriceCurrency)))
+	}
+	if s.Attempts > 1 {
+		fact("attempts", fmt.Sprintf("%d (%s; %s at work)", s.Attempts, resumed(s.Status), seconds(s.ActiveSeconds)))
+	}
 	fact("restarts", fmt.Sprint(s.Restarts))
+	if s.ReplayedRounds > 0 {
+		fact("replayed", count(s.ReplayedRounds, "update")+" from the nodes' journals")
+	}
 	if lost := len(s.Nodes) - s.NodesAlive; lost > 0 {
 		fact("given up", count(lost, "node"))
 	}

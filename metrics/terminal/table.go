@@ -6,6 +6,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -18,12 +19,14 @@ type column struct {
 	text  func(stats.NodeStatus) string
 }
 
+const roundWidth = 6
+
 // nodeColumns returns the columns of the live view; together they take 75 cells.
 func nodeColumns() []column {
 	return []column{
 		{"NODE", 9, true, 0, func(n stats.NodeStatus) string { return n.ID }},
 		{"STATE", 10, true, 0, func(n stats.NodeStatus) string { return n.State }},
-		{"ROUND", 6, false, 0, func(n stats.NodeStatus) string { return fmt.Sprint(n.Round) }},
+		{"ROUND", roundWidth, false, 0, roundOf},
 		{"REWARD", 6, false, 0, func(n stats.NodeStatus) string { return reward(n.Reward) }},
 		{"LAST 10", 7, false, 3, func(n stats.NodeStatus) string { return reward(n.RecentReward) }},
 		{"MEMORY", 7, false, 1, func(n stats.NodeStatus) string { return gigabytes(n.MemoryBytes) }},
@@ -36,6 +39,18 @@ func nodeColumns() []column {
 			return fmt.Sprint(n.PID)
 		}},
 	}
+}
+
+// roundOf tells how many rounds a node has done, and of one that applies logged updates again how far it is with them: 12/17.
+func roundOf(n stats.NodeStatus) string {
+	if event.State(n.State) != event.StateReplaying {
+		return fmt.Sprint(n.Round)
+	}
+	at := fmt.Sprint(n.WorkingRound + 1)
+	if both := at + "/" + fmt.Sprint(n.Round); n.WorkingRound < n.Round && len(both) <= roundWidth {
+		return both
+	}
+	return at
 }
 
 // minNote is the narrowest column for a node's trouble.

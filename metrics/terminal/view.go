@@ -86,12 +86,15 @@ func (s screen) header(st styles, width int) []string {
 	}
 	result := dotted("reward "+reward(x.Reward), fmt.Sprintf("cumulative %.2f", x.CumulativeReward))
 	trend := sparkline(x.RecentRewards, min(60, width-ansi.StringWidth(result)-2))
-	return []string{
+	out := []string{
 		st.title.Render(x.Experiment) + st.faint.Render(" · "+dotted(x.Model, x.Device, "run "+x.Run)),
 		state.Render(x.State) + "  " + progress + "  " + bar(share, cells) + " " + percent,
 		paceLine(x),
-		result + "  " + st.good.Render(trend),
 	}
+	if cost := costLine(x); cost != "" {
+		out = append(out, cost)
+	}
+	return append(out, result+"  "+st.good.Render(trend))
 }
 
 // paceLine tells how fast the run is and what it uses.
@@ -106,7 +109,7 @@ func paceLine(x stats.Status) string {
 	if x.Restarts > 0 {
 		restarts = count(x.Restarts, "restart")
 	}
-	return dotted("elapsed "+seconds(x.ElapsedSeconds), eta, pace, alive(x), "mem "+gigabytes(x.MemoryBytes), restarts)
+	return dotted("elapsed "+seconds(x.ElapsedSeconds), eta, pace, alive(x), "mem "+gigabytes(x.MemoryBytes), restarts, resumed(x))
 }
 
 func perRound(s float64) string {

@@ -1,0 +1,115 @@
+package stats
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// resumed is a run of 10 rounds: five in a first attempt at 10 s each, an hour of pause, and a second one with `done` rounds at 4 s each.
+func resumed(done int) store.Snapshot {
+	s := store.Snapshot{
+		Run: store.Run{Run: "r", Experiment: "e", State: store.RunRunning, Rounds: 10, Started: 100, Resumed: 3800, Attempts: 2,
+			PricePerHour: 3.6, PriceCurrency: "$"},
+		Attempts: []store.Attempt{
+			{Attempt: 1, Started: 100, Seen: 200, Ended: 200, State: store.AttemptCrashed},
+			{Attempt: 2, Started: 3800, Seen: 3820, State: store.RunRunning},
+		},
+		Nodes: []store.Node{{Node: "node_0", State: event.StateUpdating, LastRound: 4 + done, ReplayedRounds: 3, ReplaySeconds: 2, WorkingRound: 5}},
+	}
+	for i := range 5 + done {
+		at := 110 + 10*float64(i)
+		if i >= 5 {
+			at = 3810 + 4*float64(i-5)
+		}
+		s.Recent = append(s.Recent, store.RoundReward{Round: i, Node: "node_0", Time: at, Reward: 0.5})
+	}
+	return s
+}
+
+func TestStatusOfAResumedRun(t *testing.T) {
+	x := NewStatus(resumed(0), 3825, true)
+	require.InDelta(t, 10, *x.SecondsPerRound, 0, "before two rounds of the newest attempt, the pace of the one before")
+	require.InDelta(t, 40, *x.ETASeconds, 0, "five rounds, of which one may be over by now")
+	require.InDelta(t, 100+20+5, x.ActiveSeconds, 0, "the pause isn't work; five seconds since it was last seen are")
+	require.InDelta(t, 3725, x.ElapsedSeconds, 0)
+	require.Equal(t, []any{2, 3, "$"}, []any{x.Attempts, x.ReplayedRounds, x.PriceCurrency})
+	require.InDelta(t, 0.125, *x.Cost, 1e-12)
+	require.InDelta(t, 0.165, *x.ProjectedCost, 1e-12)
+	require.Equal(t, []any{5, 3, 2.0}, []any{x.Nodes[0].WorkingRound, x.Nodes[0].ReplayedRounds, x.Nodes[0].ReplaySeconds})
+
+	require.InDelta(t, 10, *NewStatus(resumed(1), 3825, true).SecondsPerRound, 0)
+	early := resumed(2)
+	early.Attempts[1].Seen = 3815
+	x = NewStatus(early, 3815, true)
+	require.InDelta(t, 4, *x.SecondsPerRound, 0, "two rounds of its own")
+	require.InDelta(t, 3*4-1, *x.ETASeconds, 0)
+
+	x = NewStatus(resumed(2), 3825+86400, true)
+	require.InDelta(t, 130, x.ActiveSeconds, 0, "a clock set forward")
+	require.InDelta(t, 3730, x.ElapsedSeconds, 0)
+	x = NewStatus(resumed(2), 0, true)
+	require.InDelta(t, 120, x.ActiveSeconds, 0, "a clock set back")
+	require.InDelta(t, 3720, x.ElapsedSeconds, 0)
+
+	free := resumed(2)
+	free.Run.PricePerHour = 0
+	x = NewStatus(free, 3825, true)
+	require.Nil(t, x.PricePerHour)
+	require.Nil(t, x.Cost)
+	require.Nil(t, x.ProjectedCost)
+
+	x = NewStatus(resumed(2), 9e9, false)
+	require.Equal(t, StateCrashed, x.State)
+	require.InDelta(t, 120, x.ActiveSeconds, 0, "of a crashed attempt until it was last seen")
+	require.InDelta(t, 0.12, *x.Cost, 1e-12)
+	require.Nil(t, x.ProjectedCost)
+	require.InDelta(t, 3720, x.ElapsedSeconds, 0)
+
+	done := resumed(5)
+	done.Run.State, done.Run.Ended, done.Attempts[1].Ended = store.RunDone, 3830, 3830
+	x = NewStatus(done, 9e9, true)
+	require.InDelta(t, 130, x.ActiveSeconds, 0)
+	require.InDelta(t, 0.13, *x.Cost, 1e-12)
+	text, err := json.Marshal(NewSummary(x, done.Recent))
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"attempts":2`)
+	require.Contains(t, string(text), `"replayed_rounds":3`)
+}
+
+func TestPaceForgetsAClockThatWasSet(t *testing.T) {
+	ends := []float64{10, 20, 30, 86440, 86450, 86460}
+	require.InDelta(t, 10, Pace(ends), 0, "forward")
+	require.InDelta(t, 10, Pace([]float64{5010, 5020, 5030, 1440, 1450}), 0, "back")
+	require.True(t, math.IsNaN(Pace([]float64{20, 10})))
+}
+
+// TestStatusIsSaneWhateverTheClock: times in any order give figures that are finite, not negative and encodable.
+func TestStatusIsSaneWhateverTheClock(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		at := func(label string) float64 { return rapid.Float64Range(-1e10, 1e10).Draw(t, label) }
+		s := resumed(rapid.IntRange(0, 5).Draw(t, "done"))
+		s.Run.Started, s.Run.Resumed = at("started"), at("resumed")
+		for i := range s.Attempts {
+			s.Attempts[i].Started, s.Attempts[i].Seen = at("began"), at("seen")
+		}
+		for i := range s.Recent {
+			s.Recent[i].Time = at("end")
+		}
+		x := NewStatus(s, at("now"), rapid.Bool().Draw(t, "alive"))
+		for _, v := range []*float64{x.ETASeconds, x.SecondsPerRound, &x.ElapsedSeconds, &x.ActiveSeconds, x.Cost, x.ProjectedCost} {
+			if v != nil {
+				require.GreaterOrEqual(t, *v, 0.0)
+				require.False(t, math.IsNaN(*v) || math.IsInf(*v, 0))
+			}
+		}
+		_, err := json.Marshal(x)
+		require.NoError(t, err)
+	})
+}

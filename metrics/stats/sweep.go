@@ -1,0 +1,112 @@
+package stats
+
+import "github.com/sapo-swarm/swarm/metrics/store"
+
+// SweepPending is the state of a sweep's run that hasn't begun.
+const SweepPending = "pending"
+
+// SweepRow is one run of a sweep. Of one that hasn't begun State is SweepPending and nothing is measured.
+type SweepRow struct {
+	Experiment       string   `json:"experiment"`
+	Config           string   `json:"config"` // preset or file, as the sweep was told: rows of one config take equally long
+	Seed             int64    `json:"seed"`
+	Run              string   `json:"run,omitempty"`
+	State            string   `json:"state"`  // pending, or as in Status
+	Round            int      `json:"round"`  // done
+	Rounds           int      `json:"rounds"` // planned
+	SecondsPerRound  *float64 `json:"seconds_per_round"`
+	ActiveSeconds    float64  `json:"active_seconds"`
+	CumulativeReward float64  `json:"cumulative_reward"`
+	ETASeconds       *float64 `json:"eta_seconds"` // set by NewSweepStatus; null: not known yet. 0 for a run that has ended
+	Cost             *float64 `json:"cost"`        // set by NewSweepStatus; null: no price
+}
+
+// SweepStatus is what a sweep has come to.
+type SweepStatus struct {
+	Runs          int      `json:"runs"`
+	Done          int      `json:"done"`
+	Failed        int      `json:"failed"` // failed, or lost: some of its nodes gave up
+	Left          int      `json:"left"`   // the others
+	ActiveSeconds float64  `json:"active_seconds"`
+	ETASeconds    *float64 `json:"eta_seconds"` // until the last of those left is done; null: not known yet
+
+	PricePerHour  *float64 `json:"price_per_hour"`
+	PriceCurrency string   `json:"price_currency"`
+	Cost          *float64 `json:"cost"`           // so far; null: no price
+	ProjectedCost *float64 `json:"projected_cost"` // in all; null: no price, or no ETA
+
+	Rows []SweepRow `json:"rows"`
+}
+
+// NewSweepStatus adds up a sweep whose runs follow one another on one machine at a price an hour (0: none). A run that has begun
+// takes its own pace for the rounds it has left; one that hasn't, the pace of its configuration's other runs, loading
+// included, else that of all. rows stays as it is.
+func NewSweepStatus(rows []SweepRow, pricePerHour float64, currency string) SweepStatus {
+	out := SweepStatus{Runs: len(rows), Rows: make([]SweepRow, len(rows))}
+	eta, known := 0.0, true
+	for i, r := range rows {
+		switch r.State {
+		case store.RunDone:
+			out.Done++
+		case store.RunFailed, store.RunLost:
+			out.Failed++
+		default:
+			out.Left++
+		}
+		r.ETASeconds = sweepETA(r, rows)
+		r.Cost = cost(r.ActiveSeconds, pricePerHour)
+		if r.ETASeconds == nil {
+			known = false
+		} else {
+			eta += *r.ETASeconds
+		}
+		out.ActiveSeconds += max(0, r.ActiveSeconds)
+		out.Rows[i] = r
+	}
+	if known {
+		out.ETASeconds = optional(eta)
+	}
+	if out.Cost = cost(out.ActiveSeconds, pricePerHour); out.Cost != nil {
+		out.PricePerHour, out.PriceCurrency = &pricePerHour, currency
+		if known {
+			out.ProjectedCost = cost(out.ActiveSeconds+eta, pricePerHour)
+		}
+	}
+	return out
+}
+
+// sweepETA returns the seconds that a run still takes once it goes on; nil: not known.
+func sweepETA(r SweepRow, rows []SweepRow) *float64 {
+	zero := 0.0
+	left := max(0, r.Rounds-r.Round)
+	switch r.State {
+	case store.RunDone, store.RunFailed, store.RunLost:
+		return &zero
+	}
+	if left == 0 {
+		return &zero
+	}
+	if r.SecondsPerRound != nil {
+		return optional(float64(left) * max(0, *r.SecondsPerRound))
+	}
+	pace := meanPace(rows, func(other SweepRow) bool { return other.Config == r.Config })
+	if !finite(pace) {
+		pace = meanPace(rows, func(SweepRow) bool { return true })
+	}
+	return optional(float64(left) * pace)
+}
+
+// meanPace returns seconds a round over the chosen rows that have any; NaN: none has.
+func meanPace(rows []SweepRow, chosen func(SweepRow) bool) float64 {
+	var paces []float64
+	for _, r := range rows {
+		switch {
+		case !chosen(r):
+		case r.State == store.RunDone && r.Round > 0 && r.ActiveSeconds > 0:
+			paces = append(paces, r.ActiveSeconds/float64(r.Round)) // its loading is in it
+		case r.SecondsPerRound != nil:
+			paces = append(paces, max(0, *r.SecondsPerRound))
+		}
+	}
+	return Mean(paces)
+}
