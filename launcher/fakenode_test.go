@@ -23,6 +23,8 @@ const (
 	playLauncher = "LAUNCHER_TEST_LAUNCHER" // folder of the run
 	marker       = "LAUNCHER_TEST_ID"       // the same in all processes of one test
 	fakeRounds   = 3
+
+	launcherStall = time.Second // Spec.StallTimeout of playLauncher
 )
 
 func TestMain(m *testing.M) {
@@ -148,8 +150,12 @@ func (n *fakeNode) live() int {
 		n.lease()
 		n.release()
 	}
-	n.send(event.Event{Type: event.TypeLoaded, Loaded: &event.Loaded{Model: "nano", Device: n.start.Device}})
+	n.replay()
+	n.send(event.Event{Type: event.TypeLoaded, Loaded: &event.Loaded{Model: "nano", Device: n.start.Device, EnginePID: n.engine()}})
 	if code, done := n.liveInMemory(); done {
+		return code
+	}
+	if code, done := n.liveHard(); done {
 		return code
 	}
 	switch n.behaving {
@@ -159,6 +165,11 @@ func (n *fakeNode) live() int {
 		}
 	case "ignores stop", "ignores TERM":
 		select {}
+	case "comes back and waits for peers":
+		if n.firstLife() {
+			return 1
+		}
+		fallthrough
 	case "waits for peers":
 		peers := <-n.peers
 		n.send(event.Event{Type: event.TypeWarning, Message: strings.Join(peers, " ")})
@@ -218,8 +229,9 @@ func (n *fakeNode) liveInMemory() (code int, done bool) {
 		if n.life() < lives {
 			return n.runOut(event.MemoryNeighbour), true
 		}
-	case n.behaving == "is killed":
-		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	case n.behaving == "is killed by the kernel":
+		n.send(event.Event{Type: event.TypeFailure, Cause: event.CauseHostOutOfMemory, Message: "the kernel killed the engine"})
+		return 3, true
 	case n.behaving == "waits for a budget":
 		n.send(event.Event{Type: event.TypeWarning, Message: fmt.Sprint(<-n.budgets)})
 	case scan(n.behaving, "hangs in %d lives", &lives):
@@ -252,6 +264,83 @@ func (n *fakeNode) liveInMemory() (code int, done bool) {
 		return 0, true
 	case n.behaving == "says what it sees":
 		n.send(event.Event{Type: event.TypeWarning, Message: os.Getenv("FAKE_CLIENT") + " " + os.Getenv("CUDA_VISIBLE_DEVICES")})
+	}
+	return 0, false
+}
+
+// replay is what a node does that comes back, before it is loaded.
+func (n *fakeNode) replay() {
+	var steps int
+	switch {
+	case n.behaving == "replays until node_1 has begun":
+		n.send(event.Event{Type: event.TypeState, State: event.StateReplaying})
+		for {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(n.start.Dir), "node_1", LogFileName)); err == nil {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	case scan(n.behaving, "replays %d rounds of 100 ms", &steps):
+		for round := range steps {
+			n.send(event.Event{Type: event.TypeState, State: event.StateReplaying, RoundIndex: round})
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+}
+
+// engine starts what stands for a node's engine: a process in a group of its own, which is stopped.
+func (n *fakeNode) engine() int {
+	if n.behaving != "has a stopped engine" && (n.behaving != "is killed with a stopped engine once" || !n.firstLife()) {
+		return 0
+	}
+	cmd := exec.Command("/bin/sleep", "1000")
+	// In a session of its own: a stopped group that loses its parent in the same session gets SIGHUP and SIGCONT from the kernel.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return 0
+	}
+	syscall.Kill(cmd.Process.Pid, syscall.SIGSTOP)
+	return cmd.Process.Pid
+}
+
+// liveHard are the behaviours of nodes to which something happens again and again; done says that the process has ended.
+func (n *fakeNode) liveHard() (code int, done bool) {
+	var lives int
+	tell := func(round int, replayed bool) {
+		n.send(event.Event{Type: event.TypeRound, Replayed: replayed, Round: &event.Round{Round: round, Reward: 0.5}})
+	}
+	switch {
+	case n.behaving == "has a stopped engine":
+		select {}
+	case n.behaving == "is stopped":
+		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	case scan(n.behaving, "gets a round done in each of %d lives", &lives):
+		if life := n.life(); life < lives {
+			tell(life, false)
+			return 1, true
+		}
+	case n.behaving == "only tells again":
+		tell(0, true)
+		tell(1, true)
+		return 1, true
+	case scan(n.behaving, "does not reach the exchange in %d lives", &lives):
+		if n.life() < lives {
+			n.send(event.Event{Type: event.TypeFailure, Cause: event.CauseExchange, Message: "no answer within 1m0s"})
+			return 1, true
+		}
+	case n.behaving == "fails in two ways":
+		if life := n.life(); life == 0 || life == 2 {
+			n.send(event.Event{Type: event.TypeFailure, Cause: event.CauseEngine, Message: "the engine is gone"})
+		}
+		return 1, true
+	case n.behaving == "says its place":
+		n.send(event.Event{Type: event.TypeWarning, Message: fmt.Sprintf("%d %s %d", n.start.Index, strings.Join(n.start.Peers, ","), n.start.Recorded)})
+		if n.firstLife() {
+			tell(0, false)
+			tell(1, false)
+			tell(1, true)
+			return 1, true
+		}
 	}
 	return 0, false
 }

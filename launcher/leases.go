@@ -48,13 +48,13 @@ func (n *node) serveLease(l *life, r event.Lease, ticket *lease.Ticket) {
 	if ticket.Wait(context.Background()) != nil {
 		return
 	}
-	l.granted.Store(time.Now().UnixNano())
+	l.gotOn.mark()
 	l.asks.Store(false)
 	grant := event.Lease{ID: r.ID, Phase: r.Phase, Bytes: r.Bytes}
 	if err := l.child.Send(event.Command{Type: event.CommandGrant, Lease: &grant}); err != nil {
 		n.swarm.logger.Debug("grant not sent", "node", n.start.Node, "err", err)
 	}
-	limit := n.swarm.spec.StallTimeout
+	limit := n.swarm.spec.LeaseLimit
 	tick := time.NewTicker(limit)
 	defer tick.Stop()
 	for {

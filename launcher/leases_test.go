@@ -108,7 +108,7 @@ func TestLongLeaseIsWarnedOf(t *testing.T) {
 	for i := range st.spec.Starts {
 		st.spec.Starts[i].Transient.GenerateBytes = 6e9
 	}
-	st.spec.StallTimeout = 300 * time.Millisecond
+	st.spec.LeaseLimit = 300 * time.Millisecond
 	cause := errors.New("seen")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	finished := 0

@@ -17,15 +17,15 @@ type life struct {
 	spawned  chan struct{} // closed when child is set and its spawn event is out
 	loaded   chan struct{} // closed at the loaded event
 	isUp     atomic.Bool
-	upSince  atomic.Int64 // Unix nanoseconds of the loaded event
-	heard    atomic.Int64 // Unix nanoseconds of the last event
-	asks     atomic.Bool  // waits for a lease
-	granted  atomic.Int64 // Unix nanoseconds of its last grant; 0: none
-	survives atomic.Bool  // it can't be killed
-	cut      bool         // a lease of it was less than it asked for; the events' reader only
+	upSince  moment      // the loaded event
+	heard    moment      // the last event
+	gotOn    moment      // the spawn, the last state, request of a lease, grant or release
+	asks     atomic.Bool // waits for a lease
+	survives atomic.Bool // it can't be killed
+	cut      bool        // a lease of it was less than it asked for; the events' reader only
 
 	mu     sync.Mutex
-	rounds int // done in this life
+	rounds int // done in this life, for the first time
 	round  int // the last one it was at
 	state  event.State
 	step   *event.MemoryStep // the last
@@ -34,18 +34,19 @@ type life struct {
 	healthy time.Duration     // how long it ran well
 }
 
-// patience is what is left of the time that the node's loading may take, by which waiting for a lease doesn't count.
-func (l *life) patience(limit time.Duration) time.Duration {
-	switch at := l.granted.Load(); {
+// left is what is left of the time that the node may take for what it does, and what to say of it when there is none. Loading may take as
+// long between two signs of getting on, of which a replayed round is one, and waiting for a lease doesn't count.
+func (l *life) left(spec Spec) (time.Duration, string) {
+	switch {
+	case l.isUp.Load():
+		return spec.StallTimeout - l.heard.since(), "no sign of life for " + spec.StallTimeout.String()
 	case l.asks.Load():
-		return limit
-	case at > 0:
-		return limit - time.Since(time.Unix(0, at))
+		return spec.LoadTimeout, ""
 	}
-	return 0
+	return spec.LoadTimeout - l.gotOn.since(), "its model was not loaded after " + spec.LoadTimeout.String()
 }
 
-// note keeps what the launcher has to know when the life ends.
+// note keeps what the launcher has to know when the life ends. A round told again is no progress.
 func (l *life) note(e event.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,34 +54,65 @@ func (l *life) note(e event.Event) {
 	case event.TypeState:
 		l.state, l.round = e.State, e.RoundIndex
 	case event.TypeRound:
-		l.rounds++
-		l.step = nil // it had got through
+		if !e.Replayed {
+			l.rounds++
+			l.step = nil // it had got through
+		}
 	case event.TypeMemoryStep:
 		l.step = e.MemoryStep
 	}
 }
 
-// handle takes one event of a process, on the goroutine that reads them.
+// handle takes one event of a process; they come one at a time.
 func (n *node) handle(l *life, e event.Event) {
 	<-l.spawned
 	if l.survives.Load() { // given up: nobody will take back what it asks for
 		return
 	}
-	l.heard.Store(time.Now().UnixNano())
+	l.heard.mark()
 	l.note(e)
 	n.swarm.emit(n.start.Node, e)
 	switch e.Type {
+	case event.TypeState:
+		l.gotOn.mark()
+		if e.State == event.StateReplaying { // its model is in memory: the next node may load
+			n.swarm.loading.Release(lease.Key{Node: n.start.Node})
+		}
 	case event.TypeLoaded:
+		n.adopt(l, e.Loaded.EnginePID)
 		if !l.isUp.Load() {
-			l.upSince.Store(time.Now().UnixNano())
+			l.upSince.mark()
 			l.isUp.Store(true)
 			close(l.loaded)
 		}
+	case event.TypeRound:
+		n.recorded(e.Round.Round)
 	case event.TypeMemory:
 		n.resident.Store(e.Memory.ResidentBytes)
 	case event.TypeLease:
+		l.gotOn.mark()
 		n.requestLease(l, *e.Lease)
 	case event.TypeRelease:
+		l.gotOn.mark()
 		n.room.pool.Release(lease.Key{Node: n.start.Node, ID: e.Lease.ID})
+	}
+}
+
+// adopt makes the node's engine end with it at the latest.
+func (n *node) adopt(l *life, engine int) {
+	if engine <= 0 {
+		return
+	}
+	if err := l.child.Adopt(engine); err != nil {
+		n.swarm.logger.Debug("engine not adopted", "node", n.start.Node, "err", err)
+	}
+}
+
+// recorded notes that a round was passed on, so that the node's next life need not tell of it again.
+func (n *node) recorded(round int) {
+	n.sendMu.Lock()
+	defer n.sendMu.Unlock()
+	if n.start.Recorded == round {
+		n.start.Recorded++
 	}
 }

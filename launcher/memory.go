@@ -8,8 +8,9 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// memoryDeaths decides what follows when a node dies for want of memory. It has then tried everything it could do itself, and has noted
-// what it learnt. So it is started once more; a second death before it has done a round would be followed by a third.
+// memoryDeaths decides what follows when a node dies for want of memory. It has then tried everything it could do itself, so that it is
+// started once more; a second death before it has done a round would be followed by a third. A death from which the node has learnt, so
+// that its next life takes less at a time, is none of the two.
 type memoryDeaths struct {
 	inARow  int // without a round between them
 	crowded *supervise.Failures
@@ -21,15 +22,28 @@ func newMemoryDeaths(crowded supervise.Policy) *memoryDeaths {
 
 // add counts a death after a life of so many rounds. Where somebody else had filled the GPU, that one may go again: it returns how long
 // to wait for that, without counting the death. It returns false when starting the node again would be in vain.
-func (m *memoryDeaths) add(neighbour bool, rounds int, healthy time.Duration) (wait time.Duration, again bool) {
-	if neighbour {
-		return m.crowded.Add(healthy)
+func (m *memoryDeaths) add(l *life) (wait time.Duration, again bool) {
+	if l.crowdedOut() {
+		return m.crowded.Add(l.healthy, 0) // its rounds don't send the neighbour away
 	}
-	if rounds > 0 {
+	if l.rounds > 0 {
 		m.inARow = 0
+	}
+	if l.learnt() {
+		return 0, true
 	}
 	m.inARow++
 	return 0, m.inARow < 2
+}
+
+// learnt tells whether the last that the node did about its memory was to lower its sights for its next life (node/ladder.go, fall).
+func (l *life) learnt() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.verdict.Cause != event.CauseHostOutOfMemory || l.step == nil || l.step.Cause != event.MemoryHost {
+		return false
+	}
+	return l.step.Action == event.ActionHalveMicroBatch || l.step.Action == event.ActionCheckpointing
 }
 
 func outOfMemory(cause string) bool {

@@ -46,7 +46,7 @@ func TestNodeThatDoesNotFitIsShed(t *testing.T) {
 			Round: 4, Phase: "update", Cause: event.MemoryOwnCap, Action: event.ActionShed, MicroBatch: 1,
 			RequestedBytes: 2e9, UsedBytes: 3e9, CapBytes: 4e9,
 		}, event.CauseOutOfMemory},
-		"is killed": {event.MemoryStep{Phase: "generate", Cause: event.MemoryHost, Action: event.ActionShed}, event.CauseHostOutOfMemory},
+		"is killed by the kernel": {event.MemoryStep{Phase: "generate", Cause: event.MemoryHost, Action: event.ActionShed}, event.CauseHostOutOfMemory},
 	}
 	for behaviour, want := range tests {
 		t.Run(behaviour, func(t *testing.T) {
@@ -146,6 +146,7 @@ func TestNeighboursAreNotWaitedForForEver(t *testing.T) {
 func TestMemoryDeaths(t *testing.T) {
 	type death struct {
 		neighbour bool
+		learnt    bool
 		rounds    int
 		again     bool
 	}
@@ -156,11 +157,21 @@ func TestMemoryDeaths(t *testing.T) {
 		"neighbours only, two allowed":   {{neighbour: true, again: true}, {neighbour: true, again: true}, {neighbour: true, again: false}},
 		"rounds do not forgive a crowd":  {{neighbour: true, again: true}, {neighbour: true, rounds: 3, again: true}, {neighbour: true, again: false}},
 		"rounds before the first of all": {{rounds: 100, again: true}, {again: false}},
+		"as long as it learns":           {{again: true}, {learnt: true, again: true}, {learnt: true, again: true}, {again: false}},
+		"learning first":                 {{learnt: true, again: true}, {again: true}, {again: false}},
 	}
 	for name, deaths := range tests {
 		m := newMemoryDeaths(supervise.Policy{MaxRestarts: 2})
 		for i, d := range deaths {
-			wait, again := m.add(d.neighbour, d.rounds, 0)
+			l := &life{rounds: d.rounds, verdict: supervise.Verdict{Cause: event.CauseOutOfMemory}}
+			switch {
+			case d.neighbour:
+				l.step = &event.MemoryStep{Cause: event.MemoryNeighbour, Action: event.ActionRestartEngine}
+			case d.learnt:
+				l.verdict.Cause = event.CauseHostOutOfMemory
+				l.step = &event.MemoryStep{Cause: event.MemoryHost, Action: event.ActionHalveMicroBatch}
+			}
+			wait, again := m.add(l)
 			if again != d.again || (wait > 0) != (d.neighbour && d.again) {
 				t.Errorf("%s: death %d: again %t after %s", name, i, again, wait)
 			}

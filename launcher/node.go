@@ -29,6 +29,8 @@ type node struct {
 
 	failures *supervise.Failures
 	memory   *memoryDeaths
+	cutOff   *supervise.Failures // from the exchange
+	past     failureLog
 	resident atomic.Int64 // bytes between phases, as it last measured them
 
 	sendMu sync.Mutex
@@ -53,7 +55,7 @@ func (n *node) serve(ctx context.Context) NodeResult {
 		}
 		result.Cause, result.Message = next.cause, next.message
 		if next.leave && !n.fallBack(l, &next) {
-			result.State = event.StateGivenUp
+			result.State, result.Cause, result.Message = event.StateGivenUp, next.cause, next.message
 			n.giveUp(l, next)
 			return result
 		}
@@ -127,6 +129,7 @@ func (n *node) live(ctx context.Context) *life {
 		return l
 	}
 	l.child = child
+	l.gotOn.mark()
 	s.emit(name, event.Event{Type: event.TypeSpawn, PID: child.PID()})
 	close(l.spawned)
 
@@ -148,7 +151,7 @@ func (n *node) live(ctx context.Context) *life {
 	l.verdict = exit.Verdict()
 	s.emit(name, event.Event{Type: event.TypeExit, PID: child.PID(), Cause: l.verdict.Cause, Message: l.verdict.Message, ExitCode: &exit.Code})
 	if l.isUp.Load() {
-		l.healthy = time.Since(time.Unix(0, l.upSince.Load()))
+		l.healthy = l.upSince.since()
 	}
 	return l
 }
@@ -159,7 +162,7 @@ func (n *node) process() supervise.Process {
 	p := supervise.Process{
 		Path: spec.Exe, Args: spec.Args, Env: slices.Concat(os.Environ(), spec.Env),
 		LogPath: filepath.Join(n.start.Dir, LogFileName), LogLimit: spec.LogLimit,
-		PIDPath: filepath.Join(n.start.Dir, supervise.PIDFileName),
+		PIDPath: filepath.Join(n.start.Dir, supervise.PIDFileName), StopLimit: spec.StopLimit,
 	}
 	if n.room == n.swarm.host {
 		p.Env = append(p.Env, "CUDA_VISIBLE_DEVICES=") // none
@@ -216,42 +219,43 @@ func (n *node) sendPeers() {
 	}
 }
 
-// watch waits for the process's end and brings it about when it is asked to stop, doesn't load, falls silent, or its room is struck. It
-// calls loaded once the model is in memory, and returns an error only when the process can't be killed.
+// secondLook is how long a process that seems to be stuck may still speak up: what it said while this program itself didn't run is read first.
+const secondLook = 2 * time.Second
+
+// watch waits for the process's end and brings it about when it is asked to stop, doesn't load, falls silent, is condemned, or its room is
+// struck. It calls loaded once the model is in memory, and returns an error only when the process can't be killed.
 func (n *node) watch(ctx context.Context, l *life, loaded func()) error {
 	spec := n.swarm.spec
 	timer := time.NewTimer(spec.LoadTimeout)
 	defer timer.Stop()
-	up := l.loaded
+	up, looked := l.loaded, false
 	for {
 		select {
 		case <-l.child.Done():
 			return nil
 		case <-ctx.Done():
 			return l.child.Stop(spec.Stop, spec.Now)
+		case <-l.child.Condemned():
+			return l.child.End(ctx, spec.Stop, spec.Now)
 		case <-l.outage.begun:
 			l.child.Blame(event.CauseDevice, l.outage.message)
-			return l.child.End(spec.Stop, spec.Now)
+			return l.child.End(ctx, spec.Stop, spec.Now)
 		case <-up:
-			up = nil
+			up, looked = nil, false
 			loaded()
 			timer.Reset(spec.StallTimeout)
 		case <-timer.C:
-			if up != nil {
-				if left := l.patience(spec.LoadTimeout); left > 0 {
-					timer.Reset(left)
-					continue
-				}
-				l.child.Blame(event.CauseStalled, "its model was not loaded after "+spec.LoadTimeout.String())
-				return l.child.End(spec.Stop, spec.Now)
+			switch left, message := l.left(spec); {
+			case left > 0:
+				looked = false
+				timer.Reset(left)
+			case !looked:
+				looked = true
+				timer.Reset(min(secondLook, spec.StallTimeout/4))
+			default:
+				l.child.Blame(event.CauseStalled, message)
+				return l.child.End(ctx, spec.Stop, spec.Now)
 			}
-			silent := time.Since(time.Unix(0, l.heard.Load()))
-			if silent < spec.StallTimeout {
-				timer.Reset(spec.StallTimeout - silent)
-				continue
-			}
-			l.child.Blame(event.CauseStalled, "no sign of life for "+spec.StallTimeout.String())
-			return l.child.End(spec.Stop, spec.Now)
 		}
 	}
 }

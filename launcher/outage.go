@@ -109,7 +109,7 @@ func (r *room) strike(f Fault) (open *outage, wait time.Duration, news bool) {
 	}
 	o.message = message
 	close(o.begun)
-	wait, again := r.faults.Add(time.Since(r.sound))
+	wait, again := r.faults.Add(time.Since(r.sound), 0)
 	if f.Fatal || !again {
 		o.lost = message
 		if !f.Fatal {

@@ -14,6 +14,7 @@ type remedy struct {
 	cause, message string
 	wait           time.Duration // before the next start
 	leave          bool          // the node can't go on where it is
+	spent          bool          // for it has failed too often
 	memory         bool          // for want of memory
 	elsewhere      bool          // it could on the CPU
 	free           bool          // what it had is free for the others
@@ -23,10 +24,15 @@ type remedy struct {
 func (n *node) forgive() {
 	spec := n.swarm.spec
 	n.failures = supervise.NewFailures(spec.Restarts, rand.Float64)
+	n.cutOff = supervise.NewFailures(spec.CutOff, rand.Float64)
 	n.memory = newMemoryDeaths(spec.Crowded)
+	n.past = failureLog{most: max(spec.Restarts.MaxRestarts, spec.CutOff.MaxRestarts) + 1}
 }
 
 // remedy decides what to do after a life that ended otherwise than it should. It returns early when ctx ends.
+//
+// Each node has its own count, so that what ends all of them at once, such as a kill -9 of everything, costs each one failure of as many as it
+// may have without getting a round done in between.
 func (n *node) remedy(ctx context.Context, l *life) remedy {
 	spec, v := n.swarm.spec, l.verdict
 	r := remedy{cause: v.Cause, message: v.Message, free: true}
@@ -45,17 +51,25 @@ func (n *node) remedy(ctx context.Context, l *life) remedy {
 		}
 		return r
 	}
+	n.past.add(time.Now(), v.Cause, v.Message, l.rounds)
 	if outOfMemory(v.Cause) {
 		crowded := l.crowdedOut()
 		r.memory, r.elsewhere, r.free = true, v.Cause == event.CauseOutOfMemory, !crowded
-		wait, again := n.memory.add(crowded, l.rounds, l.healthy)
+		wait, again := n.memory.add(l)
 		if crowded || !again {
 			r.wait, r.leave = wait, !again
 			return r
 		}
 	}
-	wait, again := n.failures.Add(l.healthy)
-	r.wait, r.leave = wait, !v.Heals || !again
+	count := n.failures
+	if v.Cause == event.CauseExchange { // the node is well; what all of them need is not
+		count = n.cutOff
+	}
+	wait, again := count.Add(l.healthy, l.rounds)
+	r.wait, r.leave, r.spent = wait, !v.Heals || !again, v.Heals && !again
+	if r.spent && !r.memory {
+		r.cause, r.message = n.past.main()
+	}
 	return r
 }
 
@@ -80,7 +94,11 @@ func (n *node) giveUp(l *life, next remedy) {
 	if next.memory {
 		n.swarm.emit(n.start.Node, l.memoryStep(event.ActionShed))
 	}
-	n.swarm.emit(n.start.Node, event.Event{Type: event.TypeGiveUp, Cause: next.cause, Message: next.message})
+	message := next.message
+	if next.spent {
+		message += "; " + n.past.String()
+	}
+	n.swarm.emit(n.start.Node, event.Event{Type: event.TypeGiveUp, Cause: next.cause, Message: message})
 	n.swarm.giveUp(n)
 	n.room.leave(n, next.free, n.swarm.spec.Sharer == nil)
 }

@@ -19,6 +19,9 @@ import (
 // deviceCPU is event.Start.Device of a node on no GPU.
 const deviceCPU = "cpu"
 
+// graceShared makes up for what a Sharer may take before a kill, so that a stop with one is over as soon as one without.
+const graceShared = 14 * time.Second
+
 // ErrLost says that some nodes were given up (exit code 4). Errors that wrap it are a *LostError.
 var ErrLost = errors.New("nodes lost")
 
@@ -33,10 +36,13 @@ type Spec struct {
 
 	Restarts     supervise.Policy
 	Crowded      supervise.Policy // of nodes whose GPU somebody else filled; 6 restarts, from 30 s to 5 min apart
-	LoadTimeout  time.Duration    // from start, or the grant of a lease to load, to loaded; 10 min
-	StallTimeout time.Duration    // without any event, once loaded; a lease held for longer is warned of; 15 min
-	Stop         supervise.Ladder
-	CPUFallback  bool // a node that its GPU can't hold goes on, on the CPU, instead of leaving the swarm
+	CutOff       supervise.Policy // of nodes that don't reach the exchange; 12 restarts, from 1 s to 5 min apart
+	LoadTimeout  time.Duration    // of loading without a new state, a lease or the end of one; 10 min
+	StallTimeout time.Duration    // without any event, once loaded: nodes send some every 10 s whatever they do; 2 min
+	LeaseLimit   time.Duration    // a lease held for longer, while others wait, is warned of; 15 min
+	StopLimit    time.Duration    // how long a node may be stopped (SIGSTOP) before it is continued; 0: supervise's
+	Stop         supervise.Ladder // all in all at most 22 s by default, also with a Sharer
+	CPUFallback  bool             // a node that its GPU can't hold goes on, on the CPU, instead of leaving the swarm
 
 	Sharer       Sharer          // nil: GPUs are shared by the driver alone
 	Faults       <-chan Fault    // nil, or closed: none are looked for
@@ -55,7 +61,8 @@ type Sharer interface {
 	ClientEnv(index int, budget int64) []string
 
 	// BeforeKill is called before the first signal that may end a node within a kernel: a node's process and all its descendants, of
-	// which some are clients. It makes the service let go of these; unknown pids are none of its business.
+	// which some are clients. It makes the service let go of these; unknown pids are none of its business. It returns within
+	// supervise.AnnounceLimit.
 	BeforeKill(pids []int)
 }
 
@@ -131,10 +138,19 @@ func (s Spec) withDefaults() (Spec, error) {
 		s.LoadTimeout = 10 * time.Minute
 	}
 	if s.StallTimeout <= 0 {
-		s.StallTimeout = 15 * time.Minute
+		s.StallTimeout = 2 * time.Minute
+	}
+	if s.LeaseLimit <= 0 {
+		s.LeaseLimit = 15 * time.Minute
+	}
+	if s.Stop.Grace <= 0 && s.Sharer != nil {
+		s.Stop.Grace = graceShared
 	}
 	if s.Crowded == (supervise.Policy{}) && s.Restarts.MaxRestarts > 0 {
 		s.Crowded = supervise.Policy{MaxRestarts: 6, First: 30 * time.Second, Cap: 5 * time.Minute}
+	}
+	if s.CutOff == (supervise.Policy{}) && s.Restarts.MaxRestarts > 0 {
+		s.CutOff = supervise.Policy{MaxRestarts: 12, Cap: 5 * time.Minute}
 	}
 	if s.FaultSettle <= 0 {
 		s.FaultSettle = 3 * time.Second

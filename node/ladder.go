@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
@@ -12,7 +13,7 @@ import (
 // The ladder of DESIGN §7, in order. What follows its last rung is the launcher's: shedding the node, or the CPU. param_offload is no
 // rung: it parks weights between calls, which gives room to the GPU's other nodes and never to the call that ran out of memory.
 var ladder = []rung{
-	{action: event.ActionClearCache, step: (*climb).clearCache},
+	{action: event.ActionClearCache, step: (*climb).clearCache, again: true},
 	{action: event.ActionHalveMicroBatch, step: (*climb).halveMicroBatch, again: true},
 	{action: event.ActionCheckpointing, step: (*climb).checkpoint},
 	{action: event.ActionOptimizerOffload, step: (*climb).offloadOptimizer},
@@ -27,13 +28,22 @@ type rung struct {
 	again  bool // as long as it has something to do
 }
 
-// climb is the way down in one call that ran out of memory: no rung is taken twice, halving aside.
+// patience is how long to wait before each time that cached memory is freed. Memory that others have taken often comes back within seconds,
+// while fewer sequences at a time cost speed for the rest of the run. The lease is held meanwhile: what a node of this swarm would compute with
+// it takes memory too, and those that compute already end without anybody following them.
+var patience = []time.Duration{0, time.Second, time.Second, 2 * time.Second, 4 * time.Second}
+
+// fallsApart is within how many rounds a second kill of the engine is taken for more than bad luck.
+const fallsApart = 10
+
+// climb is the way down in one call that ran out of memory: no rung is taken twice, but for those that may be.
 type climb struct {
 	*governed
-	phase string
-	asked int // sequences of the call
-	next  int // rung
-	cause string
+	phase   string
+	asked   int // sequences of the call
+	next    int // rung
+	cleared int // times
+	cause   string
 }
 
 // down takes the next rung that has anything to do, and tells the launcher. Its error ends the call: the ladder is at its end, or the
@@ -80,7 +90,35 @@ func (c *climb) tell(action string, short policy.Shortage) {
 // here tells whether what the call's sequences take is what ran out: on a GPU a shortage of host memory is none of theirs.
 func (c *climb) here() bool { return !c.meter.device || c.cause != event.MemoryHost }
 
-func (c *climb) clearCache(ctx context.Context) (bool, error) { return c.possible(c.Trim(ctx)) }
+// clearCache frees what the engine has cached: at once, and where it isn't the node's own cap that was met again after each wait of patience.
+func (c *climb) clearCache(ctx context.Context) (bool, error) {
+	if c.cleared == len(patience) || c.cleared > 0 && c.cause == event.MemoryOwnCap {
+		return false, nil
+	}
+	if err := c.pause(ctx, patience[c.cleared]); err != nil {
+		return false, err
+	}
+	c.cleared++
+	return c.possible(c.Trim(ctx))
+}
+
+// pause waits. It returns ErrStopped when the node has been asked to stop, and ctx's cause when that ends.
+func (c *climb) pause(ctx context.Context, d time.Duration) error {
+	var stopping <-chan struct{}
+	if host, ok := c.host.(interface{ Stopping() <-chan struct{} }); ok {
+		stopping = host.Stopping()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-stopping:
+		return ErrStopped
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
 
 func (c *climb) halveMicroBatch(context.Context) (bool, error) {
 	pace := c.learnt.pace(c.phase)
@@ -156,11 +194,14 @@ func (c *climb) possible(err error) (bool, error) {
 }
 
 // fall is what remains when the kernel has killed the engine for its memory: there is nothing to try again with, but the node's next
-// life, from its checkpoint, starts one step lower.
+// life. That one tries the same once more, for the memory may have been another's; after a second kill within fallsApart rounds it starts one
+// step lower.
 func (c *climb) fall(gone error) error {
 	c.cause = event.MemoryHost
+	again := c.learnt.FellIn > 0 && c.round < c.learnt.FellIn+fallsApart
+	c.learnt.FellIn = c.round + 1
 	done, action := false, event.ActionHalveMicroBatch
-	if c.here() {
+	if again && c.here() {
 		if done, _ = c.halveMicroBatch(context.Background()); !done && c.phase == phaseUpdate && !c.checkpointing() {
 			done, action = true, event.ActionCheckpointing
 			c.learnt.GradientCheckpointing = true
@@ -168,10 +209,14 @@ func (c *climb) fall(gone error) error {
 		}
 	}
 	hope := ""
-	if done {
+	switch {
+	case done:
 		c.tell(action, policy.Shortage{Where: "host", UsedBytes: c.meter.resident()})
 		hope = "; the node's next life takes less at a time"
+	case !again:
+		hope = "; the node's next life tries the same once more"
 	}
+	c.keep()
 	return &Failure{event.CauseHostOutOfMemory, fmt.Errorf("the kernel's out-of-memory killer ended the engine%s: %w", hope, gone)}
 }
 

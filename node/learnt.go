@@ -30,6 +30,7 @@ type learnt struct {
 	Update                pace `json:"update"`
 	GradientCheckpointing bool `json:"gradient_checkpointing"`
 	OptimizerOffload      bool `json:"optimizer_offload"`
+	FellIn                int  `json:"fell_in"` // round, from 1, in which the kernel last killed the engine for its memory; 0: never
 }
 
 // assignmentHash names what the lessons depend on.

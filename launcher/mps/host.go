@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/launcher"
+	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
 // fatalLine is what an MPS server writes to server.log when a client's fatal error takes the others with it. All may be over
@@ -92,10 +93,13 @@ func (h *Host) of(index int) (*daemon, GPU) {
 // BeforeKill is launcher.Sharer's: a client that is killed within a kernel can take its server and all other clients with it, so that
 // the server first ends its work (terminate_client). It is bounded, and what fails is logged: the kill follows in any case.
 func (h *Host) BeforeKill(pids []int) {
+	// A command that hangs is given up a second after its context.
+	ctx, cancel := context.WithTimeout(context.Background(), supervise.AnnounceLimit-time.Second)
+	defer cancel()
 	var group sync.WaitGroup
 	for i, d := range h.daemons {
 		group.Go(func() {
-			if err := d.terminate(context.Background(), pids); err != nil {
+			if err := d.terminate(ctx, pids); err != nil {
 				h.options.Logger.Warn("MPS did not let go of a node that is about to be killed", "gpu", h.options.GPUs[i].Index, "error", err)
 			}
 		})

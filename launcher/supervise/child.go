@@ -13,14 +13,17 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
 const (
-	sendLimit       = 5 * time.Second // a child that reads nothing for so long is stuck
-	defaultPatience = 5 * time.Second
+	sendLimit        = 5 * time.Second // a child that reads nothing for so long is stuck
+	defaultPatience  = 5 * time.Second
+	defaultStopLimit = 5 * time.Second
+	drainLimit       = 2 * time.Second // from a child's end to that of reading its pipes and of ending its kin
+
+	// AnnounceLimit bounds Process.BeforeKill.
+	AnnounceLimit = 3 * time.Second
 )
 
 // ErrGone is returned by Send when the child has ended or closed its stdin.
@@ -34,35 +37,43 @@ type Process struct {
 	LogPath  string   // stderr is appended here
 	LogLimit int64    // bytes before the log is rotated, one old file kept; 0: 32 MiB
 	PIDPath  string   // who runs, for SweepOrphans; removed when the child has ended
-	// Patience bounds the time between the end of stdout and the process's, and what it takes to read the rest of a dead child's
-	// pipes, which others may hold open; 0: 5 s.
+	// Patience bounds the time between the end of stdout and the process's; 0: 5 s. What is left in a dead child's pipes, which others may
+	// hold open, is read for as long, but for drainLimit at most.
 	Patience time.Duration
+	// StopLimit is how long the child may be stopped, as by SIGSTOP, before it is continued, and again before it is condemned; 0: 5 s.
+	StopLimit time.Duration
 	// BeforeKill, if set, is called before the first signal that ends the child, unless there is no time for it: with the pids of the child
-	// and its descendants. It must return within seconds.
+	// and its descendants. It must return within AnnounceLimit.
 	BeforeKill func(pids []int)
 }
 
 // Child is a started process. It has one owner goroutine, which is the only one to wait for it.
 type Child struct {
-	cmd      *exec.Cmd
-	stdin    *os.File
-	commands *event.Writer
-	onEvent  func(event.Event)
-	pidPath  string
-	log      *Log
-	patience time.Duration
-	announce func() // BeforeKill, once
+	cmd       *exec.Cmd
+	stdin     *os.File
+	commands  *event.Writer
+	log       *Log
+	patience  time.Duration
+	stopLimit time.Duration
+	announce  func() // BeforeKill, once
+
+	emitMu  sync.Mutex // events come from the reader and from the watch
+	onEvent func(event.Event)
 
 	ended chan struct{} // closed when the process has exited; it may still be a zombie
 	done  chan struct{} // closed when it is reaped and all its output is read
+	doom  chan struct{} // closed when it is condemned
+
+	kin kin
 
 	mu     sync.Mutex
 	reaped bool
+	doomed bool
 	exit   Exit // complete after done
 }
 
-// Start starts a process and returns while it runs. Its events go to onEvent, in order, from one goroutine, all of them before Done; lines
-// that are no event of a node become warnings. When Start fails no process is left.
+// Start starts a process and returns while it runs. Its events go to onEvent, in order, one at a time, all of them before Done; lines
+// that are no event of a node become warnings, as does what the watch over the process has to do. When Start fails no process is left.
 func Start(p Process, onEvent func(event.Event)) (*Child, error) {
 	if err := os.MkdirAll(filepath.Dir(p.LogPath), 0o755); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.Path, err)
@@ -105,26 +116,29 @@ func Start(p Process, onEvent func(event.Event)) (*Child, error) {
 	}
 	closeAll(theirs)
 	c := &Child{
-		cmd: cmd, stdin: ours[0], commands: event.NewWriter(ours[0]), onEvent: onEvent, pidPath: p.PIDPath, log: log,
-		patience: p.Patience,
-		ended:    make(chan struct{}), done: make(chan struct{}),
+		cmd: cmd, stdin: ours[0], commands: event.NewWriter(ours[0]), onEvent: onEvent, log: log,
+		patience: p.Patience, stopLimit: p.StopLimit,
+		ended: make(chan struct{}), done: make(chan struct{}), doom: make(chan struct{}),
 	}
 	if c.patience <= 0 {
 		c.patience = defaultPatience
 	}
+	if c.stopLimit <= 0 {
+		c.stopLimit = defaultStopLimit
+	}
 	c.announce = sync.OnceFunc(func() {
 		if p.BeforeKill != nil && c.owned() {
-			p.BeforeKill(family(c.PID()))
+			p.BeforeKill(c.family())
 		}
 	})
-	pidErr := writePIDFile(p.PIDPath, cmd.Process.Pid)
+	pidErr := c.kin.begin(p.PIDPath, cmd.Process.Pid)
 	if pidErr != nil {
 		c.onEvent = func(event.Event) {}
 		c.signal(syscall.SIGKILL)
 	}
 	go c.own(ours[1], ours[2])
 	if pidErr != nil {
-		<-c.done
+		c.goneWithin(killLimit+drainLimit, nil)
 		return nil, fmt.Errorf("start %s: %w", p.Path, pidErr)
 	}
 	return c, nil
@@ -135,6 +149,9 @@ func (c *Child) PID() int { return c.cmd.Process.Pid }
 
 // Done is closed when the process is gone and everything it wrote has been handled.
 func (c *Child) Done() <-chan struct{} { return c.done }
+
+// Condemned is closed once Condemn was called, by whomever: a child that can't die would never be Done.
+func (c *Child) Condemned() <-chan struct{} { return c.doom }
 
 // Exit says how the process ended; valid after Done.
 func (c *Child) Exit() Exit {
@@ -168,64 +185,4 @@ func (c *Child) sendWithin(cmd event.Command, limit time.Duration) error {
 		return fmt.Errorf("send %s: %w", cmd.Type, err)
 	}
 	return nil
-}
-
-// own is the owner's goroutine: both pipes are drained, then the process is reaped.
-func (c *Child) own(stdout, stderr *os.File) {
-	var readers sync.WaitGroup
-	readers.Go(func() { c.readEvents(stdout) })
-	readers.Go(func() { c.log.drain(stderr) })
-	c.awaitEnd()
-	close(c.ended)
-	// The zombie still holds the group's number, so that the signal can only meet what the child left behind.
-	c.signal(syscall.SIGKILL)
-	limit := time.Now().Add(c.patience)
-	stdout.SetReadDeadline(limit)
-	stderr.SetReadDeadline(limit)
-	readers.Wait()
-	stdout.Close()
-	stderr.Close()
-	c.stdin.Close()
-
-	c.mu.Lock()
-	c.cmd.Wait() // its error is in ProcessState
-	c.reaped = true
-	status, _ := c.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	c.exit.Code = c.cmd.ProcessState.ExitCode()
-	if status.Signaled() {
-		c.exit.Signal = status.Signal()
-	}
-	c.exit.Tail = c.log.Tail()
-	c.mu.Unlock()
-	c.log.Close()
-	if c.pidPath != "" {
-		os.Remove(c.pidPath)
-	}
-	close(c.done)
-}
-
-// awaitEnd returns when the process has ended, and leaves it to be reaped.
-func (c *Child) awaitEnd() {
-	for {
-		err := unix.Waitid(unix.P_PID, c.PID(), nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, syscall.EINTR) {
-			return
-		}
-	}
-}
-
-// owned tells whether the child's pid is still its own.
-func (c *Child) owned() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.reaped
-}
-
-// signal sends to the whole group, never to a number that may have been given to someone else.
-func (c *Child) signal(s syscall.Signal) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.reaped {
-		syscall.Kill(-c.PID(), s)
-	}
 }

@@ -190,7 +190,7 @@ func TestStopLadder(t *testing.T) {
 func TestBeforeKill(t *testing.T) {
 	ends := map[string]func(*Child) error{
 		"stop": func(c *Child) error { return c.Stop(quick, nil) },
-		"end":  func(c *Child) error { return c.End(quick, nil) },
+		"end":  func(c *Child) error { return c.End(t.Context(), quick, nil) },
 		"condemn": func(c *Child) error {
 			c.Condemn(event.CauseStalled, "test")
 			c.Condemn(event.CauseStalled, "test")

@@ -26,6 +26,8 @@ type Exit struct {
 	Cause   string         // why we killed it, if we did
 	Message string
 	Tail    string // the end of its stderr
+
+	KernelKills int64 // by the kernel's out-of-memory killer, of any process, in the moments before the end; -1: unknown
 }
 
 // Verdict is what an Exit means.
@@ -64,6 +66,11 @@ func (e Exit) Verdict() Verdict {
 		message = fmt.Sprintf("killed by signal %d (%s)", int(e.Signal), e.Signal)
 	}
 	switch {
+	case e.Signal == syscall.SIGKILL && cause == event.CauseUnknown && e.KernelKills == 0:
+		message += ", not by us and not by the kernel's out-of-memory killer"
+	case e.Signal == syscall.SIGKILL && cause == event.CauseUnknown && e.KernelKills > 0:
+		cause = event.CauseHostOutOfMemory
+		message += " by the kernel, which had run out of host memory"
 	case e.Signal == syscall.SIGKILL && cause == event.CauseUnknown:
 		cause = event.CauseHostOutOfMemory
 		message += ", not by us: probably by the kernel, out of host memory"

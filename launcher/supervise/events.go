@@ -55,7 +55,7 @@ func (c *Child) readEvents(stdout io.Reader) {
 		if warnings == maxWarnings {
 			message += " (further ones of this process are not shown)"
 		}
-		c.onEvent(event.Event{Type: event.TypeWarning, Time: event.Now(), Message: message})
+		c.warn(message)
 	}
 	for {
 		var e event.Event
@@ -72,7 +72,7 @@ func (c *Child) readEvents(stdout io.Reader) {
 				e.Time = event.Now()
 			}
 			c.note(e)
-			c.onEvent(e)
+			c.emit(e)
 		case errors.As(err, &syntax), errors.As(err, &mismatch):
 			warn("ignored a line on stdout: %v", err)
 		case errors.Is(err, event.ErrLineTooLong):
@@ -84,6 +84,16 @@ func (c *Child) readEvents(stdout io.Reader) {
 			return
 		}
 	}
+}
+
+func (c *Child) emit(e event.Event) {
+	c.emitMu.Lock()
+	defer c.emitMu.Unlock()
+	c.onEvent(e)
+}
+
+func (c *Child) warn(message string) {
+	c.emit(event.Event{Type: event.TypeWarning, Time: event.Now(), Message: message})
 }
 
 // afterStdout gives a child that closed its stdout a moment to end.

@@ -2,51 +2,15 @@ package supervise
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 )
-
-// PIDFileName is the file in a node's folder that says which process runs there.
-const PIDFileName = "pid.json"
-
-// pidFile is the content of a PIDFileName.
-type pidFile struct {
-	Process Identity `json:"process"`
-	Parent  Identity `json:"parent"` // the launcher that owns it
-}
-
-// writePIDFile records a child of this process. An empty path records nothing.
-func writePIDFile(path string, pid int) error {
-	if path == "" {
-		return nil
-	}
-	var record pidFile
-	var err error
-	if record.Process, err = Identify(pid); err != nil {
-		return err
-	}
-	if record.Parent, err = Identify(os.Getpid()); err != nil {
-		return err
-	}
-	data, err := json.Marshal(record)
-	if err != nil {
-		return fmt.Errorf("encode pid file: %w", err)
-	}
-	temporary := path + ".tmp"
-	if err := os.WriteFile(temporary, append(data, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write pid file: %w", err)
-	}
-	if err := os.Rename(temporary, path); err != nil {
-		return fmt.Errorf("write pid file: %w", err)
-	}
-	return nil
-}
 
 // Orphan is a process that a dead launcher left behind and SweepOrphans ended.
 type Orphan struct {
@@ -55,73 +19,112 @@ type Orphan struct {
 }
 
 // SweepOrphans ends the processes that launchers which are no longer alive left running, by the pid files in and below dir, and removes
-// those files. A node exits by itself when its launcher dies, so that this finds only the ones that hang. Processes are named by pid,
-// start time and boot, never by pid alone; those of a living launcher are left alone. Each gets SIGTERM, after term SIGKILL.
+// those files. A node exits by itself when its launcher dies, and its engine when the node does, so that this finds only the ones that hang
+// or are stopped. Processes are named by pid, start time and boot, never by pid alone; those of a living launcher are left alone. Each node
+// gets SIGTERM, after term SIGKILL; then what it had started gets SIGKILL. The folders are worked on side by side.
 // The error, with the orphans found so far, says which of them did not die or what could not be read.
 func SweepOrphans(ctx context.Context, dir string, term time.Duration) ([]Orphan, error) {
-	var orphans []Orphan
-	var failures []error
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil
-			}
-			return err
-		}
-		if entry.Name() != PIDFileName || !entry.Type().IsRegular() {
-			return ctx.Err()
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return fmt.Errorf("sweep orphans: %w", err)
-		}
-		var record pidFile
-		// A torn file names no process that could be killed safely.
-		if json.Unmarshal(data, &record) == nil {
-			if record.Parent.Alive() {
-				return nil
-			}
-			if record.Process.Alive() {
-				orphans = append(orphans, Orphan{PID: record.Process.PID, Dir: filepath.Dir(path)})
-				if err := end(ctx, record.Process, term); err != nil {
-					failures = append(failures, err)
-					return nil
-				}
-			}
-		}
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			failures = append(failures, fmt.Errorf("sweep orphans: %w", err))
-		}
-		return nil
-	})
-	return orphans, errors.Join(append(failures, err)...)
+	records, failure := findRecords(ctx, dir)
+	orphans := make([][]Orphan, len(records))
+	failures := make([]error, len(records), len(records)+1)
+	var group sync.WaitGroup
+	for i, r := range records {
+		group.Go(func() { orphans[i], failures[i] = r.sweep(ctx, term) })
+	}
+	group.Wait()
+	var all []Orphan
+	for _, found := range orphans {
+		all = append(all, found...)
+	}
+	return all, errors.Join(append(failures, failure)...)
 }
 
-const sweepPoll = 10 * time.Millisecond
+// found is a pid file of a dead launcher.
+type found struct {
+	path   string
+	record pidFile
+}
 
-// end kills a process that is no child of ours and can't be waited for.
-func end(ctx context.Context, id Identity, term time.Duration) error {
-	steps := []struct {
-		signal syscall.Signal
-		limit  time.Duration
-	}{{syscall.SIGTERM, term}, {syscall.SIGKILL, 5 * time.Second}}
-	tick := time.NewTicker(sweepPoll)
-	defer tick.Stop()
-	for _, step := range steps {
-		id.kill(step.signal)
-		if step.signal == syscall.SIGTERM {
-			id.kill(syscall.SIGCONT)
+// findRecords returns those in and below dir, and removes what is left of files that were being written.
+func findRecords(ctx context.Context, dir string) ([]found, error) {
+	var records []found
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
 		}
-		for limit := time.Now().Add(step.limit); time.Now().Before(limit); {
-			if !id.Alive() {
-				return nil
-			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("end orphan %d: %w", id.PID, context.Cause(ctx))
-			case <-tick.C:
-			}
+		if err != nil {
+			return err
+		}
+		name := entry.Name()
+		if name != PIDFileName && name != PIDFileName+temporary || !entry.Type().IsRegular() {
+			return ctx.Err()
+		}
+		record, err := readPIDFile(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || err == nil && record.Parent.Alive():
+			return nil
+		case errors.Is(err, errTorn): // it names no process that could be killed safely
+			record = pidFile{}
+		case err != nil:
+			return fmt.Errorf("sweep orphans: %w", err)
+		}
+		records = append(records, found{path, record})
+		return nil
+	})
+	return records, err
+}
+
+// sweep ends what a record names, then removes it.
+func (f found) sweep(ctx context.Context, term time.Duration) ([]Orphan, error) {
+	dir := filepath.Dir(f.path)
+	var orphans []Orphan
+	var failures []error
+	if node := f.record.Process; node.Alive() {
+		orphans = append(orphans, Orphan{node.PID, dir})
+		failures = append(failures, end(ctx, node, term))
+	}
+	for _, id := range f.record.Also {
+		if id.Alive() {
+			orphans = append(orphans, Orphan{id.PID, dir})
+			failures = append(failures, end(ctx, id, 0))
 		}
 	}
-	return fmt.Errorf("end orphan %d: %w", id.PID, ErrUnkillable)
+	if err := errors.Join(failures...); err != nil {
+		return orphans, err
+	}
+	if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return orphans, fmt.Errorf("sweep orphans: %w", err)
+	}
+	return orphans, nil
+}
+
+// end ends a process that is no child of ours and can't be waited for: SIGTERM, unless it is given no time to obey, and SIGKILL.
+func end(ctx context.Context, id Identity, term time.Duration) error {
+	if term > 0 {
+		id.kill(syscall.SIGTERM)
+		id.kill(syscall.SIGCONT)
+		if err := awaitGone(ctx, id, term); err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	id.kill(syscall.SIGKILL)
+	id.killAlone(syscall.SIGKILL)
+	return awaitGone(ctx, id, 5*time.Second)
+}
+
+// awaitGone polls for the end of a process.
+func awaitGone(ctx context.Context, id Identity, limit time.Duration) error {
+	timer, tick := time.NewTimer(limit), time.NewTicker(kinPoll)
+	defer timer.Stop()
+	defer tick.Stop()
+	for id.Alive() {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("end orphan %d: %w", id.PID, context.Cause(ctx))
+		case <-timer.C:
+			return fmt.Errorf("end orphan %d: %w", id.PID, ErrUnkillable)
+		case <-tick.C:
+		}
+	}
+	return nil
 }

@@ -8,7 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,17 +26,23 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(middle); dir != "" {
 		playLauncher(dir)
 	}
+	if pid, err := strconv.Atoi(os.Getenv(tracerOf)); err == nil {
+		playTracer(pid)
+	}
 	os.Exit(m.Run())
 }
 
-// playLauncher starts one child that exits when its stdin closes and one that ignores everything but SIGKILL, says so, and waits.
+// playLauncher starts children and says their pids, then waits: one that exits when its stdin closes, one that ignores everything but SIGKILL,
+// and one whose engine, in a group of its own, is stopped.
 func playLauncher(dir string) {
 	for name, script := range map[string]string{
 		"good":     `cat >/dev/null`,
 		"stubborn": `trap '' TERM; while :; do sleep 1000; done`,
+		"deserter": `setsid sh -c 'kill -STOP $$; sleep 1000' & echo engine $! >&2; cat >/dev/null`,
 	} {
 		c, err := Start(Process{
 			Path: "/bin/sh", Args: []string{"-c", script}, LogPath: filepath.Join(dir, name, "log.txt"), PIDPath: filepath.Join(dir, name, PIDFileName),
+			StopLimit: 50 * time.Millisecond, // so that it looks often
 		}, func(event.Event) {})
 		if err != nil {
 			fmt.Println(err)
@@ -41,11 +50,19 @@ func playLauncher(dir string) {
 		}
 		fmt.Println(name, c.PID())
 	}
-	select {}
+	for {
+		line, _ := os.ReadFile(filepath.Join(dir, "deserter", "log.txt"))
+		if strings.HasSuffix(string(line), "\n") {
+			fmt.Print(string(line))
+			select {}
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
-func TestOrphansOfAKilledLauncher(t *testing.T) {
-	dir := t.TempDir()
+// killedLauncher starts a launcher with these children, waits until it has them, and returns their pids. kill ends it as kill -9 does.
+func killedLauncher(t *testing.T, dir string, children int) (pids map[string]int, kill func()) {
+	t.Helper()
 	launcher := exec.Command(os.Args[0])
 	launcher.Env = append(os.Environ(), middle+"="+dir)
 	stdout, err := launcher.StdoutPipe()
@@ -55,36 +72,54 @@ func TestOrphansOfAKilledLauncher(t *testing.T) {
 	if err := launcher.Start(); err != nil {
 		t.Fatal(err)
 	}
-	pids := map[string]int{}
-	for lines := bufio.NewScanner(stdout); len(pids) < 2 && lines.Scan(); {
+	kill = sync.OnceFunc(func() {
+		launcher.Process.Kill()
+		launcher.Wait()
+	})
+	t.Cleanup(kill)
+	pids = map[string]int{}
+	for lines := bufio.NewScanner(stdout); len(pids) < children && lines.Scan(); {
 		var name string
 		var pid int
 		if _, err := fmt.Sscan(lines.Text(), &name, &pid); err != nil {
 			t.Fatalf("the launcher says %q", lines.Text())
 		}
 		pids[name] = pid
-		defer syscall.Kill(-pid, syscall.SIGKILL)
+		t.Cleanup(func() { syscall.Kill(-pid, syscall.SIGKILL) })
 	}
+	return pids, kill
+}
+
+func TestOrphansOfAKilledLauncher(t *testing.T) {
+	dir := t.TempDir()
+	pids, kill := killedLauncher(t, dir, 4)
 	runs := func(name string) bool { return groupRuns(t, pids[name]) }
 
-	if found, err := SweepOrphans(t.Context(), dir, time.Second); err != nil || len(found) != 0 || !runs("good") || !runs("stubborn") {
+	all := []string{"good", "stubborn", "deserter", "engine"}
+	if found, err := SweepOrphans(t.Context(), dir, time.Second); err != nil || len(found) != 0 || slices.ContainsFunc(all, func(n string) bool { return !runs(n) }) {
 		t.Fatalf("a living launcher's children were touched: %v %v", found, err)
 	}
-	if err := launcher.Process.Kill(); err != nil {
+	// The engine is stopped: it can't notice that its node is gone.
+	eventually(t, "the engine is in the node's pid file", func() bool {
+		f, err := readPIDFile(filepath.Join(dir, "deserter", PIDFileName))
+		return err == nil && len(f.Also) == 1 && f.Also[0].PID == pids["engine"]
+	})
+	kill()
+	if err := syscall.Kill(pids["deserter"], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	launcher.Wait()
-	eventually(t, "the child that listens to its stdin is gone", func() bool { return !runs("good") })
-	if !runs("stubborn") {
-		t.Fatal("the stubborn child is gone by itself")
+	eventually(t, "what listens or was killed is gone", func() bool { return !runs("good") && !runs("deserter") })
+	if !runs("stubborn") || !runs("engine") {
+		t.Fatal("the stubborn child or the engine is gone by itself")
 	}
 	found, err := SweepOrphans(t.Context(), dir, 50*time.Millisecond)
-	if err != nil || len(found) != 1 || found[0].PID != pids["stubborn"] || filepath.Base(found[0].Dir) != "stubborn" {
-		t.Errorf("found %v, %v", found, err)
+	want := []Orphan{{pids["engine"], filepath.Join(dir, "deserter")}, {pids["stubborn"], filepath.Join(dir, "stubborn")}}
+	if err != nil || !slices.Equal(found, want) {
+		t.Errorf("found %v, %v; want %v", found, err, want)
 	}
-	// Its new parent may take a moment to reap it.
-	eventually(t, "the stubborn child is gone", func() bool { return !runs("stubborn") })
-	for name := range pids {
+	// Their new parent may take a moment to reap them.
+	eventually(t, "the stubborn child and the engine are gone", func() bool { return !runs("stubborn") && !runs("engine") })
+	for _, name := range []string{"good", "stubborn", "deserter"} {
 		if _, err := os.Stat(filepath.Join(dir, name, PIDFileName)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s: pid file left", name)
 		}
@@ -134,10 +169,34 @@ func TestSweepOfBadFilesAndMissingFolders(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, PIDFileName), []byte(`{"process":{"pid":1`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(dir, PIDFileName+temporary), []byte(`{"pro`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	own, err := Identify(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy := filepath.Join(dir, "busy") // a launcher that lives is writing it
+	if err := os.Mkdir(busy, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := (pidFile{Parent: own}).write(filepath.Join(busy, "pid")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(busy, "pid"), filepath.Join(busy, PIDFileName+temporary)); err != nil {
+		t.Fatal(err)
+	}
 	for _, at := range []string{dir, filepath.Join(dir, "absent")} {
 		if found, err := SweepOrphans(t.Context(), at, time.Millisecond); err != nil || len(found) != 0 {
 			t.Errorf("%s: %v %v", at, found, err)
 		}
+	}
+	left, err := filepath.Glob(filepath.Join(dir, PIDFileName+"*"))
+	if err != nil || len(left) != 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+	if _, err := os.Stat(filepath.Join(busy, PIDFileName+temporary)); err != nil {
+		t.Errorf("a living launcher's file: %v", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -75,6 +76,51 @@ func family(pid int) []int {
 	return found
 }
 
+// children are the processes that a process's threads have started, zombies included; none where the kernel doesn't tell.
+func children(pid int) []int {
+	files, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "children"))
+	if err != nil {
+		return nil // a bad pattern alone
+	}
+	var found []int
+	for _, path := range files {
+		data, err := os.ReadFile(path) // fails where the thread has just ended
+		if err != nil {
+			continue
+		}
+		for field := range strings.FieldsSeq(string(data)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				found = append(found, child)
+			}
+		}
+	}
+	return found
+}
+
+// descends tells whether a process was started by another one, directly or not, as far as all in between still run.
+func descends(pid, from int) bool {
+	for range 32 { // generations
+		stat, err := readStat(pid)
+		if err != nil || stat.Parent <= 1 {
+			return false
+		}
+		if stat.Parent == from {
+			return true
+		}
+		pid = stat.Parent
+	}
+	return false
+}
+
+// bootID is that of the kernel's run.
+var bootID = sync.OnceValues(func() (string, error) {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("read boot id: %w", err)
+	}
+	return strings.TrimSpace(string(id)), nil
+})
+
 // Identity names one process beyond the reuse of its pid.
 type Identity struct {
 	PID   int    `json:"pid"`
@@ -88,11 +134,11 @@ func Identify(pid int) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := bootID()
 	if err != nil {
-		return Identity{}, fmt.Errorf("read boot id: %w", err)
+		return Identity{}, err
 	}
-	return Identity{PID: pid, Start: stat.Start, Boot: strings.TrimSpace(string(boot))}, nil
+	return Identity{PID: pid, Start: stat.Start, Boot: boot}, nil
 }
 
 // Alive tells whether this very process still runs. A zombie does not.
@@ -112,5 +158,21 @@ func (id Identity) Alive() bool {
 func (id Identity) kill(s syscall.Signal) {
 	if id.Alive() {
 		syscall.Kill(-id.PID, s)
+	}
+}
+
+// killAlone sends a signal to the process alone. The handle is taken before the identity is checked, so that the pid can't change hands in
+// between.
+func (id Identity) killAlone(s syscall.Signal) {
+	if id.PID <= 1 {
+		return
+	}
+	p, err := os.FindProcess(id.PID)
+	if err != nil {
+		return
+	}
+	defer p.Release()
+	if id.Alive() {
+		_ = p.Signal(s) // fails where it has just ended
 	}
 }

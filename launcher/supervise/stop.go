@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"syscall"
@@ -12,61 +13,93 @@ import (
 // ErrUnkillable says that a process survived SIGKILL: it hangs in the kernel. Its owner goroutine stays behind and reaps it if it ever ends.
 var ErrUnkillable = errors.New("the process does not die")
 
-// Ladder bounds the steps of a stop. Zero takes the default.
+// Ladder bounds the steps of a stop. Zero takes the default. All in all a stop takes the sum of these, of drainLimit, and of AnnounceLimit
+// where there is a BeforeKill.
 type Ladder struct {
-	Grace time.Duration // after the stop command: finish the step, checkpoint; 20 s
-	Term  time.Duration // after SIGTERM; 3 s
-	Kill  time.Duration // after SIGKILL; 5 s
+	Grace time.Duration // from the stop command on: finish the step, checkpoint; 17 s
+	Term  time.Duration // after SIGTERM and the end of stdin; 2 s
+	Kill  time.Duration // after SIGKILL; 1 s
 }
+
+const (
+	killLimit = time.Second
+	endLimit  = 30 * time.Second // after SIGKILL, where nobody waits for the whole to stop: a full disk queue may hold a process as long
+)
 
 func (l Ladder) withDefaults() Ladder {
 	if l.Grace <= 0 {
-		l.Grace = 20 * time.Second
+		l.Grace = 17 * time.Second
 	}
 	if l.Term <= 0 {
-		l.Term = 3 * time.Second
+		l.Term = 2 * time.Second
 	}
 	if l.Kill <= 0 {
-		l.Kill = 5 * time.Second
+		l.Kill = killLimit
 	}
 	return l
 }
 
-// Stop asks the child to finish, then insists: the stop command, SIGTERM to the group, SIGKILL. When hurry is closed it goes straight to
-// SIGKILL, without BeforeKill. It returns when the child is gone, or ErrUnkillable.
+// Limit is the longest that Stop takes; announced says that there is a BeforeKill.
+func (l Ladder) Limit(announced bool) time.Duration {
+	l = l.withDefaults()
+	sum := l.Grace + l.Term + l.Kill + drainLimit
+	if announced {
+		sum += AnnounceLimit
+	}
+	return sum
+}
+
+// Stop asks the child to finish, then insists: the stop command; SIGTERM to the group, and the end of its stdin; SIGKILL. When hurry is
+// closed it goes straight to SIGKILL, without BeforeKill. It returns when the child is gone, or ErrUnkillable.
 func (c *Child) Stop(l Ladder, hurry <-chan struct{}) error {
 	l = l.withDefaults()
+	begin := time.Now()
 	c.mu.Lock()
 	c.exit.Asked = true
 	c.mu.Unlock()
 	// A failure to send is no news here: the next steps follow in any case.
 	_ = c.sendWithin(event.Command{Type: event.CommandStop}, min(l.Grace, time.Second))
-	if c.goneWithin(l.Grace, hurry) {
+	if c.goneWithin(l.Grace-time.Since(begin), hurry) {
 		return nil
 	}
-	return c.end(l, hurry)
+	c.insist(l.Term, hurry)
+	return c.killed(l.Kill, nil)
 }
 
-// End makes a child that can't be asked end: SIGTERM, SIGKILL. It returns when the child is gone, or ErrUnkillable.
-func (c *Child) End(l Ladder, hurry <-chan struct{}) error { return c.end(l.withDefaults(), hurry) }
+// End makes a child end that can't be asked: SIGTERM and the end of its stdin, SIGKILL. It returns when the child is gone, or
+// ErrUnkillable: after half a minute or, once ctx has ended, as soon as Stop would.
+func (c *Child) End(ctx context.Context, l Ladder, hurry <-chan struct{}) error {
+	l = l.withDefaults()
+	c.insist(l.Term, hurry)
+	if err := c.killed(max(l.Kill, endLimit), ctx.Done()); err == nil || ctx.Err() == nil {
+		return err
+	}
+	return c.killed(l.Kill, nil)
+}
 
-func (c *Child) end(l Ladder, hurry <-chan struct{}) error {
+// insist does what a process that listens to anything ends by, and then kills it.
+func (c *Child) insist(term time.Duration, hurry <-chan struct{}) {
 	c.mu.Lock()
 	c.exit.Forced = true
 	c.mu.Unlock()
+	c.kin.look(c.PID()) // once it is gone nobody can tell what it had started
 	select {
 	case <-hurry:
 	default:
 		c.announce()
 		c.signal(syscall.SIGTERM)
 		c.signal(syscall.SIGCONT) // a stopped process would keep the other one pending
-		if c.goneWithin(l.Term, hurry) {
-			return nil
+		c.stdin.Close()
+		if c.goneWithin(term, hurry) {
+			return
 		}
 	}
 	c.signal(syscall.SIGKILL)
-	// Once dead, draining its pipes and reaping it are bounded.
-	if c.goneWithin(l.Kill+c.patience, nil) {
+}
+
+// killed waits for the end of a child that was sent SIGKILL; once it is dead, draining its pipes, ending its kin and reaping it are bounded.
+func (c *Child) killed(limit time.Duration, cut <-chan struct{}) error {
+	if c.goneWithin(limit+drainLimit, cut) {
 		return nil
 	}
 	return fmt.Errorf("process %d: %w", c.PID(), ErrUnkillable)
@@ -79,7 +112,12 @@ func (c *Child) Condemn(cause, message string) {
 		c.exit.Cause, c.exit.Message = cause, message
 	}
 	c.exit.Forced = true
+	if !c.doomed {
+		c.doomed = true
+		close(c.doom)
+	}
 	c.mu.Unlock()
+	c.kin.look(c.PID())
 	c.announce()
 	c.signal(syscall.SIGKILL)
 }

@@ -1,0 +1,228 @@
+package supervise
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// household is a child with an engine in a group of its own, and a rank of the engine in the engine's, as a node has.
+type household struct {
+	child        *Child
+	dir          string
+	engine, rank int
+	mu           sync.Mutex
+	announced    []int
+}
+
+// newHousehold starts one. Neither engine nor rank cares for its stdin; the child does for its own.
+func newHousehold(t *testing.T, stopLimit time.Duration) *household {
+	t.Helper()
+	h := &household{dir: t.TempDir()}
+	c, err := Start(Process{
+		Path: "/bin/sh", Args: []string{"-c", `setsid sh -c 'sleep 1000 & echo $! >$DIR/rank; while :; do wait; done' & echo $! >$DIR/engine; cat >/dev/null`},
+		Env: append(os.Environ(), "DIR="+h.dir), LogPath: filepath.Join(h.dir, "log.txt"), PIDPath: filepath.Join(h.dir, PIDFileName),
+		Patience: testPatience, StopLimit: stopLimit,
+		BeforeKill: func(pids []int) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.announced = append(h.announced, pids...)
+		},
+	}, func(event.Event) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.child = c
+	for name, pid := range map[string]*int{"engine": &h.engine, "rank": &h.rank} {
+		eventually(t, "there is a pid of the "+name, func() bool {
+			data, _ := os.ReadFile(filepath.Join(h.dir, name))
+			_, err := fmt.Sscan(string(data), pid)
+			return err == nil && strings.HasSuffix(string(data), "\n")
+		})
+	}
+	t.Cleanup(func() {
+		c.Condemn(event.CauseStopped, "test over")
+		<-c.Done()
+		for limit := time.Now().Add(time.Second); groupRuns(t, h.engine); time.Sleep(time.Millisecond) {
+			if time.Now().After(limit) { // a test that killed it itself didn't wait
+				syscall.Kill(-h.engine, syscall.SIGKILL)
+				t.Error("the engine or its rank is left")
+				break
+			}
+		}
+	})
+	return h
+}
+
+func (h *household) signal(t *testing.T, pid int, s syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(pid, s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// known waits until the child's watch has seen a process.
+func (h *household) known(t *testing.T, pid int) {
+	t.Helper()
+	eventually(t, "the process is known", func() bool {
+		f, err := readPIDFile(filepath.Join(h.dir, PIDFileName))
+		return err == nil && slices.ContainsFunc(f.Also, func(id Identity) bool { return id.PID == pid })
+	})
+}
+
+// Whoever kills a node must not leave its engine on the GPU, stopped as it may be.
+func TestEngineDoesNotOutliveItsNode(t *testing.T) {
+	tests := map[string]func(*testing.T, *household){
+		"stopped": func(t *testing.T, h *household) { h.signal(t, -h.engine, syscall.SIGSTOP) },
+		"running": func(*testing.T, *household) {},
+	}
+	for name, before := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHousehold(t, time.Hour)
+			if err := h.child.Adopt(h.engine); err != nil {
+				t.Fatal(err)
+			}
+			before(t, h)
+			h.signal(t, h.child.PID(), syscall.SIGKILL)
+			begin := time.Now()
+			ended(t, h.child)
+			if d := time.Since(begin); d > 5*time.Second {
+				t.Errorf("took %s", d)
+			}
+			if groupRuns(t, h.engine) {
+				t.Error("the engine's group still runs")
+			}
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if !slices.Contains(h.announced, h.engine) || !slices.Contains(h.announced, h.rank) {
+				t.Errorf("BeforeKill was told of %v, not of %d and %d", h.announced, h.engine, h.rank)
+			}
+			if _, err := os.Stat(filepath.Join(h.dir, PIDFileName)); err == nil {
+				t.Error("pid file left")
+			}
+		})
+	}
+}
+
+// A node that is killed while its engine still loads has not told of it.
+func TestWatchFindsTheEngineByItself(t *testing.T) {
+	h := newHousehold(t, 50*time.Millisecond)
+	h.known(t, h.engine)
+	h.signal(t, -h.engine, syscall.SIGSTOP)
+	h.signal(t, h.child.PID(), syscall.SIGKILL)
+	ended(t, h.child)
+	if groupRuns(t, h.engine) {
+		t.Error("the engine's group still runs")
+	}
+}
+
+// An engine that was killed may leave a rank behind, whose group has lost its leader.
+func TestRankOfADeadEngineDoesNotStay(t *testing.T) {
+	h := newHousehold(t, time.Hour)
+	if err := h.child.Adopt(h.engine); err != nil {
+		t.Fatal(err)
+	}
+	h.signal(t, h.rank, syscall.SIGSTOP)
+	h.signal(t, h.engine, syscall.SIGKILL)
+	h.signal(t, h.child.PID(), syscall.SIGKILL)
+	ended(t, h.child)
+	if groupRuns(t, h.engine) {
+		t.Error("the rank still runs")
+	}
+}
+
+// A restarted engine takes the place of the one before in the pid file.
+func TestPIDFileForgetsTheDead(t *testing.T) {
+	h := newHousehold(t, 50*time.Millisecond)
+	if err := h.child.Adopt(h.engine); err != nil {
+		t.Fatal(err)
+	}
+	h.known(t, h.rank)
+	h.signal(t, h.rank, syscall.SIGKILL)
+	eventually(t, "the rank is gone", func() bool {
+		stat, err := readStat(h.rank)
+		return err != nil || stat.State == 'Z'
+	})
+	if err := h.child.Adopt(h.engine); err != nil {
+		t.Fatal(err)
+	}
+	f, err := readPIDFile(filepath.Join(h.dir, PIDFileName))
+	if err != nil || slices.ContainsFunc(f.Also, func(id Identity) bool { return id.PID == h.rank }) {
+		t.Errorf("%+v, %v", f, err)
+	}
+}
+
+func TestStrangersAreNotAdopted(t *testing.T) {
+	h := newHousehold(t, time.Hour)
+	stranger := exec.Command("/bin/sleep", "1000")
+	if err := stranger.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		stranger.Process.Kill()
+		stranger.Wait()
+	}()
+	for _, pid := range []int{stranger.Process.Pid, os.Getpid(), 1, 0, -1, 1 << 30} {
+		if err := h.child.Adopt(pid); err == nil {
+			t.Errorf("%d was adopted", pid)
+		}
+	}
+	h.signal(t, h.child.PID(), syscall.SIGKILL)
+	syscall.Kill(-h.engine, syscall.SIGKILL)
+	ended(t, h.child)
+	if stat, err := readStat(stranger.Process.Pid); err != nil || stat.State == 'Z' {
+		t.Errorf("the stranger is gone: %v", err)
+	}
+}
+
+// Kin that would not die stays named, for whoever can end it later.
+func TestSurvivorsStayInThePIDFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, PIDFileName)
+	survivor := exec.Command("/bin/sleep", "1000")
+	survivor.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := survivor.Start(); err != nil {
+		t.Fatal(err)
+	}
+	gone := make(chan struct{})
+	go func() {
+		survivor.Wait()
+		close(gone)
+	}()
+	id, err := Identify(survivor.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := id
+	dead.Start++
+	if err := (pidFile{Also: []Identity{dead, id}}).write(path); err != nil {
+		t.Fatal(err)
+	}
+	var k kin
+	if err := k.begin(path, os.Getpid()); err != nil {
+		t.Fatal(err)
+	}
+	k.forget()
+	f, err := readPIDFile(path)
+	if err != nil || !slices.Equal(f.Also, []Identity{id}) {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	if left := k.end(func() {}); len(left) != 0 {
+		t.Errorf("left %v", left)
+	}
+	<-gone
+	k.forget()
+	if _, err := os.Stat(path); err == nil {
+		t.Error("pid file left")
+	}
+}

@@ -1,0 +1,67 @@
+package supervise
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"sync"
+)
+
+// remembered is how many looks a kill may lie before the end of the process that it met: a process with much memory takes its time to end.
+const remembered = 15
+
+// killMeter tells whether the kernel's out-of-memory killer has struck of late.
+type killMeter struct {
+	read func() int64
+
+	mu   sync.Mutex
+	seen []int64 // counts at the last looks, the oldest first
+}
+
+func newKillMeter() *killMeter {
+	k := &killMeter{read: oomKills}
+	k.look()
+	return k
+}
+
+// look notes the count as it is now.
+func (k *killMeter) look() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.seen) == remembered {
+		k.seen = append(k.seen[:0], k.seen[1:]...)
+	}
+	k.seen = append(k.seen, k.read())
+}
+
+// rise is how many kills there have been since the oldest look; -1 where the kernel doesn't tell.
+func (k *killMeter) rise() int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.read()
+	if now < 0 || k.seen[0] < 0 {
+		return -1
+	}
+	return now - k.seen[0]
+}
+
+// oomKills reads how often the kernel's out-of-memory killer has struck on this machine since boot, memory limits of control groups
+// included; -1 where the kernel doesn't tell (before Linux 4.13).
+func oomKills() int64 {
+	data, err := os.ReadFile("/proc/vmstat")
+	if err != nil {
+		return -1
+	}
+	return parseOOMKills(data)
+}
+
+func parseOOMKills(vmstat []byte) int64 {
+	for line := range bytes.Lines(vmstat) {
+		if value, ok := bytes.CutPrefix(line, []byte("oom_kill ")); ok {
+			if n, err := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64); err == nil {
+				return n
+			}
+		}
+	}
+	return -1
+}

@@ -1,0 +1,141 @@
+package supervise
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// watched starts a script whose watch is short of patience.
+func watched(t *testing.T, script string) (*Child, *recorder) {
+	t.Helper()
+	var r recorder
+	c, err := Start(Process{
+		Path: "/bin/sh", Args: []string{"-c", script}, LogPath: filepath.Join(t.TempDir(), "log.txt"), Patience: testPatience, StopLimit: 100 * time.Millisecond,
+	}, r.record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Condemn(event.CauseStopped, "test over")
+		<-c.Done()
+	})
+	return c, &r
+}
+
+func TestStoppedProcessIsContinued(t *testing.T) {
+	c, r := watched(t, `echo '`+loadedLine+`'; kill -STOP $$; echo '{"type":"state","state":"done"}'`)
+	if v := ended(t, c).Verdict(); v.State != event.StateDone {
+		t.Errorf("verdict %+v", v)
+	}
+	var warnings []string
+	for _, e := range r.all() {
+		if e.Type == event.TypeWarning && e.Time > 0 {
+			warnings = append(warnings, e.Message)
+		}
+	}
+	if want := "process " + strconv.Itoa(c.PID()) + " had been stopped for 100ms; continued"; len(warnings) != 1 || warnings[0] != want {
+		t.Errorf("warnings %q, want %q", warnings, want)
+	}
+}
+
+func TestProcessThatStaysStoppedIsCondemned(t *testing.T) {
+	c, _ := watched(t, `while :; do kill -STOP $$; done`)
+	select {
+	case <-c.Condemned():
+	case <-time.After(20 * time.Second):
+		t.Fatal("not condemned")
+	}
+	if v := ended(t, c).Verdict(); v.Cause != event.CauseStalled || !v.Heals || !strings.Contains(v.Message, "stopped") {
+		t.Errorf("verdict %+v", v)
+	}
+}
+
+func TestKillMeter(t *testing.T) {
+	count := int64(7)
+	k := &killMeter{read: func() int64 { return count }}
+	k.look()
+	if n := k.rise(); n != 0 {
+		t.Errorf("rise %d before any kill", n)
+	}
+	count = 9
+	for range remembered - 1 {
+		if k.look(); k.rise() != 2 {
+			t.Fatalf("rise %d, want 2", k.rise())
+		}
+	}
+	if k.look(); k.rise() != 0 {
+		t.Errorf("rise %d for a kill long ago", k.rise())
+	}
+	if count = -1; k.rise() != -1 {
+		t.Error("known where the kernel does not tell")
+	}
+}
+
+func TestParseOOMKills(t *testing.T) {
+	for text, want := range map[string]int64{"nr_free_pages 1\noom_kill 12\nfoo 3\n": 12, "oom_kill 0": 0, "oom_kill_x 4\n": -1, "oom_kill many\n": -1, "": -1} {
+		if got := parseOOMKills([]byte(text)); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}
+
+// The kernel kills a process that takes more than its control group may have: that is host memory, a plain kill -9 isn't.
+func TestKernelsKillIsToldFromSomebodys(t *testing.T) {
+	if oomKills() < 0 {
+		t.Skip("this kernel doesn't count its kills")
+	}
+	group := memoryGroup(t, 24<<20)
+	c, _ := watched(t, `echo $$ >`+group+`/cgroup.procs; exec tail /dev/zero`) // which keeps the line that never ends
+	if v := ended(t, c).Verdict(); v.Cause != event.CauseHostOutOfMemory || !strings.Contains(v.Message, "by the kernel") {
+		t.Errorf("verdict %+v", v)
+	}
+	for range 20 { // others on this machine may run out of memory meanwhile
+		before := oomKills()
+		c, r := watched(t, `echo '`+loadedLine+`'; exec sleep 1000`)
+		eventually(t, "the looks before are forgotten", func() bool { return len(r.all()) > 0 })
+		if err := syscall.Kill(c.PID(), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		exit := ended(t, c)
+		if oomKills() != before {
+			continue
+		}
+		if v := exit.Verdict(); v.Cause != event.CauseUnknown || !strings.Contains(v.Message, "not by the kernel's out-of-memory killer") {
+			t.Errorf("verdict %+v", v)
+		}
+		return
+	}
+	t.Skip("the kernel kills all the time")
+}
+
+// memoryGroup makes a control group whose processes may hold so many bytes; it skips the test where none can be made.
+func memoryGroup(t *testing.T, limit int64) string {
+	t.Helper()
+	for _, kind := range []struct{ parent, file string }{
+		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"},
+	} {
+		dir, err := os.MkdirTemp(kind.parent, "swarm-test-")
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { eventually(t, "the control group is empty", func() bool { return os.Remove(dir) == nil }) })
+		file, err := os.OpenFile(filepath.Join(dir, kind.file), os.O_WRONLY, 0) // the kernel makes it, in a folder of its own
+		if err != nil {
+			continue
+		}
+		_, err = file.WriteString(strconv.FormatInt(limit, 10))
+		if err := errors.Join(err, file.Close()); err == nil {
+			return dir
+		}
+	}
+	t.Skip("no memory control group can be made")
+	return ""
+}
