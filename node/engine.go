@@ -20,12 +20,13 @@ type launched struct {
 	loaded policy.LoadResult
 }
 
-// launchEngine returns what starts an engine of an assignment and loads its model.
-func launchEngine(start event.Start, environ []string, stderr io.Writer) func(context.Context, policy.LoadParams) (launched, error) {
+// launchEngine returns what starts an engine of an assignment and loads its model. trouble is told what was done about an engine that
+// was in trouble and lives on.
+func launchEngine(start event.Start, environ []string, stderr io.Writer, trouble func(string)) func(context.Context, policy.LoadParams) (launched, error) {
 	threads := strconv.Itoa(max(1, start.Threads))
 	options := policy.Options{
 		Python: start.Python, Dir: start.EngineDir, Stderr: stderr,
-		Env: slices.Concat(environ, []string{"OMP_NUM_THREADS=" + threads, "OPENBLAS_NUM_THREADS=" + threads}),
+		Env: slices.Concat(environ, []string{"OMP_NUM_THREADS=" + threads, "OPENBLAS_NUM_THREADS=" + threads}), OnTrouble: trouble,
 	}
 	return func(ctx context.Context, params policy.LoadParams) (launched, error) {
 		late := fmt.Errorf("%w: the model is not loaded after %s", policy.ErrEngineStalled, loadDeadline)
@@ -69,6 +70,13 @@ func (g *governed) load(ctx context.Context) error {
 	return nil
 }
 
+// reload replaces the engine by a fresh one, with the model as it was first.
+func (g *governed) reload(ctx context.Context) error {
+	g.Close()
+	g.running.engine = nil
+	return g.load(ctx)
+}
+
 // Close ends the engine.
 func (g *governed) Close() {
 	if g.running.engine != nil {
@@ -100,19 +108,20 @@ func (g *governed) restart(ctx context.Context, saved policy.RestoreParams) erro
 	if err != nil {
 		return fmt.Errorf("restore the state in the restarted engine: %w", err)
 	}
-	g.announce(g.round)
+	g.announce(resumed{first: g.round})
 	return nil
 }
 
 // stateFile holds the state from one engine to the next.
 func (g *governed) stateFile() string { return filepath.Join(g.start.Dir, "restart.safetensors") }
 
-// announce tells the launcher of an engine that is ready, at the round it begins with.
-func (g *governed) announce(first int) {
+// announce tells the launcher of an engine that is ready, at the round it begins with: past tells how it got there.
+func (g *governed) announce(past resumed) {
 	loaded, hello := g.running.loaded, g.running.hello
 	g.host.Emit(event.Event{Type: event.TypeLoaded, Loaded: &event.Loaded{
 		Model: g.config.Model, Parameters: loaded.Parameters, ContextLength: loaded.ContextLength,
 		Torch: hello.Torch, Device: g.start.Device, Seconds: loaded.Seconds,
-		SelfTestMaxAbsDiff: loaded.SelfTestMaxAbsDiff, EnginePID: hello.PID, StartRound: first,
+		SelfTestMaxAbsDiff: loaded.SelfTestMaxAbsDiff, EnginePID: hello.PID,
+		StartRound: past.first, ReplayedRounds: past.replayed, ReplaySeconds: past.seconds,
 	}})
 }

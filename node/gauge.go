@@ -2,7 +2,9 @@ package node
 
 import (
 	"context"
+	"log/slog"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/shirou/gopsutil/v4/process"
@@ -13,9 +15,13 @@ import (
 // gauge reports the node's memory: the engine's as of its last answer, this process's as of now. Its regular
 // events are the node's sign of life.
 type gauge struct {
-	link  *Link
-	meter *meter
+	link   *Link
+	meter  *meter
+	logger *slog.Logger
 }
+
+// accounting is how often a node logs, for whoever debugs it, what its own process holds.
+const accounting = 30 * time.Second
 
 func (g *gauge) emit() {
 	memory := g.meter.report(residentBytes())
@@ -25,11 +31,15 @@ func (g *gauge) emit() {
 func (g *gauge) serve(ctx context.Context) {
 	ticker := time.NewTicker(heartbeat)
 	defer ticker.Stop()
+	accounts := time.NewTicker(accounting)
+	defer accounts.Stop()
 	g.emit()
 	for {
 		select {
 		case <-ticker.C:
 			g.emit()
+		case <-accounts.C:
+			g.logger.Debug("resources", "rss_bytes", residentBytes(), "open_files", openFiles(), "goroutines", runtime.NumGoroutine())
 		case <-ctx.Done():
 			return
 		}
@@ -47,4 +57,13 @@ func residentBytes() int64 {
 		return 0
 	}
 	return int64(memory.RSS)
+}
+
+// openFiles counts this process's descriptors, -1 where the system doesn't tell.
+func openFiles() int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return -1
+	}
+	return len(entries) - 1 // but that of the folder itself
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 
@@ -38,6 +39,7 @@ type governed struct {
 	meter  *meter
 
 	running launched // its engine is replaced when it is restarted
+	saving  engine   // the one that was asked to save in the background; nil: none
 	learnt  learnt
 	most    map[string]int // by phase, sequences that a call asked for
 	round   int            // being worked on
@@ -132,6 +134,8 @@ func (g *governed) attempt(ctx context.Context, phase string, asked, most int, c
 			}
 		case errors.Is(err, policy.ErrEngineGone) && killed(err) && kills >= 0 && oomKills() > kills:
 			return ladder.fall(err)
+		case errors.Is(err, policy.ErrEngineGone) && killed(err) && kills >= 0:
+			return &Failure{event.CauseEngine, fmt.Errorf("%w; somebody killed it, not the kernel for want of memory", err)}
 		default:
 			return err
 		}
@@ -216,7 +220,19 @@ func (g *governed) Trim(ctx context.Context) error {
 
 // Save implements Saver.
 func (g *governed) Save(ctx context.Context, p policy.SaveParams) (policy.SaveResult, error) {
-	return g.running.engine.Save(ctx, p)
+	result, err := g.running.engine.Save(ctx, p)
+	if g.saving = nil; result.Pending {
+		g.saving = g.running.engine
+	}
+	return result, err
+}
+
+// Saved implements Saver.
+func (g *governed) Saved(ctx context.Context, p policy.SavedParams) (policy.SaveResult, error) {
+	if g.saving == nil || g.saving != g.running.engine {
+		return policy.SaveResult{}, errSaveLost
+	}
+	return g.running.engine.Saved(ctx, p)
 }
 
 // Restore implements Saver. A checkpoint brings Adam's moments, for which there may be no room.

@@ -71,7 +71,7 @@ func (l *Link) Serve() {
 		}
 		switch {
 		case c.Type == event.CommandStop:
-			l.stopOnce.Do(func() { close(l.stopping) })
+			l.Stop()
 		case c.Type == event.CommandPeers:
 			l.mu.Lock()
 			l.peers = c.Peers
@@ -94,9 +94,11 @@ func (l *Link) Serve() {
 	}
 }
 
-// Emit sends an event to the launcher.
+// Emit sends an event to the launcher, as of now where it has no time of its own.
 func (l *Link) Emit(e event.Event) {
-	e.Time = event.Now()
+	if e.Time == 0 {
+		e.Time = event.Now()
+	}
 	if err := l.out.Write(e); err != nil {
 		l.gone(fmt.Errorf("%w: %w", ErrOrphaned, err))
 	}
@@ -113,6 +115,9 @@ func (l *Link) Peers() ([]string, <-chan struct{}) {
 	defer l.mu.Unlock()
 	return l.peers, l.changed
 }
+
+// Stop asks the node to stop, as the launcher's command does.
+func (l *Link) Stop() { l.stopOnce.Do(func() { close(l.stopping) }) }
 
 // Stopping implements Host.
 func (l *Link) Stopping() <-chan struct{} { return l.stopping }

@@ -36,7 +36,7 @@ func memoryAssignment(t *testing.T, run string, change func(*configs.Config)) ev
 	c.Experiment, c.Model, c.Device, c.SwarmSize, c.Rounds = "memory", "nano", "cpu", 1, 3
 	c.NumTrainSamples, c.NumTransplantTrees, c.NumGenerations = 4, 0, 8
 	c.MaxPromptLength, c.MaxCompletionLength, c.LearningRate = 192, 48, 3e-4
-	c.CheckpointEvery = 1
+	c.CheckpointEvery = 2 // what is written beside the training takes memory of its own, where there is room
 	nano, err := configs.TaskSet("nano")
 	require.NoError(t, err)
 	c.Tasks = configs.Tasks{Set: "nano", SystemPrompt: "none", Mixture: nano}
@@ -110,7 +110,9 @@ func unlimited(t *testing.T, start event.Start) free {
 	require.NoError(t, json.Unmarshal(start.Config, &c))
 	for round := range c.Rounds {
 		l.await("round", func(e event.Event) bool { return e.Type == event.TypeRound && e.Round.Round == round })
-		f.peak, f.grown = max(f.peak, proc(pid, "VmPeak")), max(f.grown, proc(pid, "VmHWM")-rss)
+		if round == 0 { // before the first checkpoint
+			f.peak, f.grown = proc(pid, "VmPeak"), proc(pid, "VmHWM")-rss
+		}
 	}
 	l.ends(ExitDone)
 	f.rewards, _ = l.rounds()
@@ -178,7 +180,7 @@ func (f free) sameRun(t *testing.T, rewards map[int]float64, dir string) {
 func TestAddressSpaceRunsOut(t *testing.T) {
 	free := unlimited(t, memoryAssignment(t, "free", nil))
 	start := memoryAssignment(t, "tight", nil)
-	limit := free.loaded + (free.peak-free.loaded)*6/10
+	limit := free.loaded + (free.peak-free.loaded)*9/10
 	start.Python = limited(t, start.Python, fmt.Sprintf("prlimit --pid $$ --as=%d", limit))
 	l := beginSlow(t, start)
 	l.ends(ExitDone)
@@ -224,7 +226,7 @@ func TestAddressSpaceRunsOutGenerating(t *testing.T) {
 	}
 	free := unlimited(t, memoryAssignment(t, "free", wide))
 	start := memoryAssignment(t, "tight", wide)
-	limit := free.loaded + (free.peak-free.loaded)*6/10
+	limit := free.loaded + (free.peak-free.loaded)*9/10
 	start.Python = limited(t, start.Python, fmt.Sprintf("prlimit --pid $$ --as=%d", limit))
 	l := beginSlow(t, start)
 	l.ends(ExitDone)
@@ -261,7 +263,7 @@ func memoryGroup(t *testing.T, limit int64) string {
 	return ""
 }
 
-// The kernel kills an engine that holds too much. Each life of the node starts from the last checkpoint with less at a time, until it
+// The kernel kills an engine that holds too much. The node's next life tries the same; each one after it takes less at a time, until it
 // fits; the rewards are those of a run without a limit.
 func TestKernelKillsTheEngine(t *testing.T) {
 	if oomKills() < 0 {
@@ -291,7 +293,12 @@ func TestKernelKillsTheEngine(t *testing.T) {
 		}
 		require.Equal(t, ExitMemory, code, "%+v", l.failure())
 		require.Equal(t, event.CauseHostOutOfMemory, l.failure().Cause)
-		require.Contains(t, l.failure().Message, "the kernel's out-of-memory killer ended the engine; the node's next life takes less at a time")
+		require.Contains(t, l.failure().Message, "the kernel's out-of-memory killer ended the engine; the node's next life ")
+		if strings.Contains(l.failure().Message, "tries the same once more") { // the first time
+			require.Empty(t, l.memorySteps())
+			continue
+		}
+		require.Contains(t, l.failure().Message, "takes less at a time")
 		require.Len(t, l.memorySteps(), 1)
 		require.Equal(t, event.MemoryHost, l.memorySteps()[0].Cause)
 	}
@@ -331,7 +338,7 @@ func TestRestartOfARealEngine(t *testing.T) {
 		start.Dir = t.TempDir()
 		g := &gpu{}
 		p := &governed{
-			start: start, config: testConfig(t), launch: launchEngine(start, os.Environ(), os.Stderr), host: g,
+			start: start, config: testConfig(t), launch: launchEngine(start, os.Environ(), os.Stderr, nil), host: g,
 			logger: slog.New(slog.DiscardHandler), meter: &meter{},
 		}
 		require.NoError(t, p.open(t.Context()))

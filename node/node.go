@@ -52,11 +52,13 @@ type Node struct {
 	Swarm   exchange.Exchange
 	Host    Host
 	Logger  *slog.Logger
-	Context int // the model's context length in tokens
+	Context int          // the model's context length in tokens
+	Journal Journal      // nil: nothing is logged
+	Former  *FormerRound // what a former life of the node generated in the round it died in; nil: nothing
 }
 
 // Round is Algorithm 1 of the paper for one round. It returns the round's report, or ErrStopped, or what failed; on an error no
-// update has been made.
+// update has been made. Before it shares and before it updates, the journal has what the round needs to come out the same again.
 func (n *Node) Round(ctx context.Context, round int) (event.Round, error) {
 	report := event.Round{Round: round}
 	began := time.Now()
@@ -70,7 +72,11 @@ func (n *Node) Round(ctx context.Context, round int) (event.Round, error) {
 		return report, err
 	}
 	n.score(round, own, &report)
-	if err := n.share(ctx, round, own, &report); err != nil {
+	batch, err := n.logGenerated(round, own, &report)
+	if err != nil {
+		return report, err
+	}
+	if err := n.share(ctx, round, batch); err != nil {
 		return report, err
 	}
 	shared, err := n.gather(ctx, round, &report)
@@ -78,7 +84,15 @@ func (n *Node) Round(ctx context.Context, round int) (event.Round, error) {
 		return report, err
 	}
 	external := n.sampleExternal(round, shared, &report)
-	if err := n.update(ctx, round, own, external, &report); err != nil {
+	training, err := n.trainingSet(own, external, &report)
+	if err != nil {
+		return report, err
+	}
+	report.StepTime = time.Since(began).Seconds()
+	if err := n.logTrained(round, training, &report); err != nil {
+		return report, err
+	}
+	if err := n.update(ctx, round, training, event.StateUpdating, &report); err != nil {
 		return report, err
 	}
 	report.StepTime = time.Since(began).Seconds()
@@ -128,14 +142,44 @@ func (n *Node) generate(ctx context.Context, round int, groups []group, report *
 		TopK:           n.Config.TopK,
 		TopP:           n.Config.TopP,
 		EOSTokenID:     n.Tokens.EOS(),
-		Seed:           sapo.EngineSeed(n.Config.Seed, n.ID, round, sapo.PurposeGenerate, 0),
+		Seed:           n.generateSeed(round),
 	}
 	for _, g := range groups {
 		params.Prompts = append(params.Prompts, g.prompt)
 	}
-	release, err := n.lease(ctx, "generate", round, report)
+	result, err := n.sample(ctx, round, params, report)
 	if err != nil {
 		return nil, err
+	}
+	report.Entropy = result.Entropy
+	for i := range groups {
+		lo, hi := i*params.NumGenerations, (i+1)*params.NumGenerations
+		groups[i].completions = result.Completions[lo:hi]
+		groups[i].terminated = result.Terminated[lo:hi]
+		if result.Logprobs != nil { // those that were logged, where updates have no use for them, are not
+			groups[i].logprobs = result.Logprobs[lo:hi]
+		}
+		for _, ids := range groups[i].completions {
+			groups[i].texts = append(groups[i].texts, n.Tokens.Decode(ids))
+		}
+	}
+	return groups, nil
+}
+
+// generateSeed is that of a round's sampling.
+func (n *Node) generateSeed(round int) int64 {
+	return sapo.EngineSeed(n.Config.Seed, n.ID, round, sapo.PurposeGenerate, 0)
+}
+
+// sample has the engine draw a round's completions, if no former life of the node has them logged.
+func (n *Node) sample(ctx context.Context, round int, params policy.GenerateParams, report *event.Round) (policy.GenerateResult, error) {
+	if result, seconds, logged := n.recall(round, params); logged {
+		report.GenerateTime = seconds
+		return result, nil
+	}
+	release, err := n.lease(ctx, phaseGenerate, round, report)
+	if err != nil {
+		return policy.GenerateResult{}, err
 	}
 	n.Host.State(event.StateGenerating, round)
 	began := time.Now()
@@ -143,23 +187,13 @@ func (n *Node) generate(ctx context.Context, round int, groups []group, report *
 	report.GenerateTime = time.Since(began).Seconds()
 	release()
 	if err != nil {
-		return nil, fmt.Errorf("generate: %w", err)
+		return result, fmt.Errorf("generate: %w", err)
 	}
-	want := len(groups) * params.NumGenerations
+	want := len(params.Prompts) * params.NumGenerations
 	if len(result.Completions) != want || len(result.Terminated) != want || len(result.Logprobs) != want {
-		return nil, fmt.Errorf("generate: engine gave %d completions, %d were asked for", len(result.Completions), want)
+		return result, fmt.Errorf("generate: engine gave %d completions, %d were asked for", len(result.Completions), want)
 	}
-	report.Entropy = result.Entropy
-	for i := range groups {
-		lo, hi := i*params.NumGenerations, (i+1)*params.NumGenerations
-		groups[i].completions = result.Completions[lo:hi]
-		groups[i].terminated = result.Terminated[lo:hi]
-		groups[i].logprobs = result.Logprobs[lo:hi]
-		for _, ids := range groups[i].completions {
-			groups[i].texts = append(groups[i].texts, n.Tokens.Decode(ids))
-		}
-	}
-	return groups, nil
+	return result, nil
 }
 
 // score rewards the node's own completions with the tasks' verifiers.
@@ -180,9 +214,8 @@ func (n *Node) reward(g *group) {
 	}
 }
 
-// share publishes all of the node's rollouts as text, with answer keys and metadata.
-func (n *Node) share(ctx context.Context, round int, groups []group, report *event.Round) error {
-	n.Host.State(event.StateSharing, round)
+// batch is all of the node's rollouts of a round as text, with answer keys and metadata.
+func (n *Node) batch(round int, groups []group) exchange.Batch {
 	batch := exchange.Batch{Version: exchange.Version, Node: n.ID, Round: round}
 	for _, g := range groups {
 		r := exchange.Rollout{Question: g.item.Question, Answer: g.item.Answer, Metadata: g.item.Metadata}
@@ -191,6 +224,12 @@ func (n *Node) share(ctx context.Context, round int, groups []group, report *eve
 		}
 		batch.Rollouts = append(batch.Rollouts, r)
 	}
+	return batch
+}
+
+// share publishes the node's rollouts.
+func (n *Node) share(ctx context.Context, round int, batch exchange.Batch) error {
+	n.Host.State(event.StateSharing, round)
 	ctx, cancel := n.untilStop(ctx)
 	defer cancel()
 	// A message bus that takes nothing for as long as peers are waited for is gone.
@@ -268,8 +307,8 @@ func (n *Node) sampleExternal(round int, received []*exchange.Received, report *
 	return drawn
 }
 
-// update takes the policy-gradient step (GRPO) on the I own and up to J external groups.
-func (n *Node) update(ctx context.Context, round int, own, external []group, report *event.Round) error {
+// trainingSet is what the round's update learns from: the I own and up to J external groups, each with its advantages.
+func (n *Node) trainingSet(own, external []group, report *event.Round) (policy.UpdateParams, error) {
 	params := policy.UpdateParams{
 		LearningRate:        n.Config.LearningRate,
 		Temperature:         n.Config.Temperature,
@@ -285,7 +324,7 @@ func (n *Node) update(ctx context.Context, round int, own, external []group, rep
 	for _, g := range append(own[:len(own):len(own)], external...) {
 		advantages, err := sapo.Advantages(g.rewards, n.Config.ScaleRewards)
 		if err != nil {
-			return err
+			return params, err
 		}
 		for i, completion := range g.completions {
 			s := policy.Sequence{Prompt: len(params.Prompts), Completion: completion, Advantage: advantages[i]}
@@ -300,12 +339,16 @@ func (n *Node) update(ctx context.Context, round int, own, external []group, rep
 	report.TrainedOwn, report.TrainedExternal = len(own), len(external)
 	report.TrainingReward = sapo.Mean(rewards)
 	params.MicroBatch = n.microBatch(len(params.Sequences))
+	return params, nil
+}
 
-	release, err := n.lease(ctx, "update", round, report)
+// update takes the policy-gradient step (GRPO) on a round's training set.
+func (n *Node) update(ctx context.Context, round int, params policy.UpdateParams, state event.State, report *event.Round) error {
+	release, err := n.lease(ctx, phaseUpdate, round, report)
 	if err != nil {
 		return err
 	}
-	n.Host.State(event.StateUpdating, round)
+	n.Host.State(state, round)
 	began := time.Now()
 	result, err := n.Policy.Update(ctx, params)
 	report.UpdateTime = time.Since(began).Seconds()

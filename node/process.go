@@ -9,15 +9,14 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
-	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/task"
 	"github.com/sapo-swarm/swarm/node/tokenizer"
@@ -44,6 +43,9 @@ const (
 		"Try: precision tf32, or bf16 where memory is short"
 )
 
+// errTerminated ends a node that SIGTERM has met a second time.
+var errTerminated = errors.New("terminated by a second SIGTERM")
+
 // Failure is an error with the cause the launcher decides by.
 type Failure struct {
 	Cause string
@@ -59,6 +61,7 @@ func Process(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env
 	ctx, gone := context.WithCancelCause(ctx)
 	defer gone(nil)
 	link := NewLink(stdin, stdout, gone)
+	defer obeySignals(link, gone, logger)()
 	start, err := link.Assignment()
 	if err != nil {
 		logger.Error("no assignment", "error", err)
@@ -72,7 +75,7 @@ func Process(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env
 	if err == nil || errors.Is(err, ErrStopped) {
 		return ExitDone
 	}
-	if errors.Is(context.Cause(ctx), ErrOrphaned) {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrOrphaned) || errors.Is(cause, errTerminated) {
 		logger.Error("stopping", "reason", context.Cause(ctx))
 		return ExitFailed
 	}
@@ -112,61 +115,20 @@ func run(ctx context.Context, link *Link, start event.Start, environ []string, s
 		return &Failure{event.CauseConfig, err}
 	}
 
-	model := &governed{
-		start: start, config: cfg, launch: launchEngine(start, environ, stderr), host: link, logger: logger,
-		meter: &meter{device: start.Device != "cpu", expected: start.Transient},
-	}
-	parks := start.Leased && (cfg.ParamOffload || cfg.OptimizerOffload)
-	host := &tenant{Link: link, governed: model, trims: start.TrimAfter || parks}
-	link.State(event.StateLoading, 0)
-	release, err := host.Lease(ctx, phaseLoad)
-	if errors.Is(err, ErrStopped) {
-		link.State(event.StateStopped, 0)
-	}
-	if err != nil {
-		return err
-	}
-	defer release()
-	defer model.Close()
-	if err := model.open(ctx); err != nil {
-		return err
-	}
-	loaded := model.running.loaded
-	if tokens.VocabSize() > loaded.VocabSize {
-		return &Failure{event.CauseModel, fmt.Errorf("tokenizer %s has %d tokens, the model only %d", tokens.Name(), tokens.VocabSize(), loaded.VocabSize)}
-	}
-	saves := checkpoints{dir: start.Dir, logger: logger}
-	first, err := saves.restore(ctx, model)
-	if err != nil {
-		return err
-	}
-	release()
-	model.announce(first)
-
-	for _, message := range doubts(cfg, start.Device, loaded) {
+	trouble := func(message string) {
+		logger.Warn("engine in trouble", "what", message)
 		link.Emit(event.Event{Type: event.TypeWarning, Message: message})
 	}
-
-	dial, cancel := context.WithTimeoutCause(ctx, dialDeadline, fmt.Errorf("no answer within %s", dialDeadline))
-	defer cancel()
-	bus, err := natsbus.Dial(dial, natsbus.Options{URL: start.Exchange.URL, Token: start.Exchange.Token, Run: start.Run, Node: start.Node, Logger: logger})
+	model := &governed{
+		start: start, config: cfg, launch: launchEngine(start, environ, stderr, trouble), host: link, logger: logger,
+		meter: &meter{device: start.Device != "cpu", expected: start.Transient},
+	}
+	l, err := openLife(link, model, tokens, logger)
 	if err != nil {
-		return &Failure{event.CauseExchange, err}
+		return err
 	}
-	defer bus.Close()
-
-	gauge := &gauge{link: link, meter: model.meter}
-	beat, stopBeat := context.WithCancel(ctx)
-	var beating sync.WaitGroup
-	beating.Go(func() { gauge.serve(beat) })
-	defer beating.Wait()
-	defer stopBeat()
-
-	n := &Node{
-		ID: start.Node, Config: cfg, Policy: model, Tasks: tasks, Tokens: tokens, Swarm: bus, Host: host,
-		Logger: logger, Context: loaded.ContextLength,
-	}
-	return rounds(ctx, n, link, gauge, saves, model, first)
+	defer l.close()
+	return l.live(ctx, tasks)
 }
 
 // doubts are warnings about how the model is about to be trained.
@@ -183,50 +145,25 @@ func doubts(cfg configs.Config, device string, loaded policy.LoadResult) []strin
 	return list
 }
 
-// rounds trains from round first to the end, checkpointing on the way and when told to stop.
-func rounds(ctx context.Context, n *Node, link *Link, gauge *gauge, saves checkpoints, model *governed, first int) error {
-	saved := first
-	for round := first; round < n.Config.Rounds; round++ {
-		model.round = round
-		report, err := n.Round(ctx, round)
-		if errors.Is(err, ErrStopped) {
-			if round > saved {
-				if _, err := checkpoint(ctx, link, saves, model, round); err != nil {
-					return err
-				}
+// obeySignals makes a SIGTERM the launcher's command to stop, and a second one the end. The function returned ends that.
+func obeySignals(link *Link, gone context.CancelCauseFunc, logger *slog.Logger) func() {
+	signals, done := make(chan os.Signal, 2), make(chan struct{})
+	signal.Notify(signals, syscall.SIGTERM)
+	go func() {
+		defer close(done)
+		for end := link.Stop; ; end = func() { gone(errTerminated) } {
+			if _, open := <-signals; !open {
+				return
 			}
-			link.State(event.StateStopped, round)
-			return ErrStopped
+			logger.Warn("SIGTERM")
+			end()
 		}
-		if err != nil {
-			return err
-		}
-		link.Emit(event.Event{Type: event.TypeRound, Round: &report})
-		gauge.emit()
-		done := round + 1
-		if done%n.Config.CheckpointEvery == 0 || done == n.Config.Rounds {
-			if saved, err = checkpoint(ctx, link, saves, model, done); err != nil {
-				return err
-			}
-		}
-		if every := n.Config.ClearCacheEveryNRounds; every > 0 && done%every == 0 {
-			if err := model.Trim(ctx); err != nil {
-				return fmt.Errorf("clear the cache: %w", err)
-			}
-		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(signals)
+		<-done
 	}
-	link.State(event.StateDone, n.Config.Rounds)
-	return nil
-}
-
-func checkpoint(ctx context.Context, link *Link, saves checkpoints, engine Saver, round int) (int, error) {
-	link.State(event.StateCheckpoint, round)
-	c, err := saves.save(ctx, engine, round)
-	if err != nil {
-		return 0, err
-	}
-	link.Emit(event.Event{Type: event.TypeCheckpoint, Checkpoint: &c})
-	return round, nil
 }
 
 // classify names the cause of a node's failure.

@@ -158,10 +158,11 @@ func (l *life) failure() event.Event {
 func (l *life) rounds() (rewards map[int]float64, hash string) {
 	rewards = map[int]float64{}
 	for _, e := range l.events {
-		switch e.Type {
-		case event.TypeRound:
+		switch {
+		case e.Replayed: // told again
+		case e.Type == event.TypeRound:
 			rewards[e.Round.Round] = e.Round.Reward
-		case event.TypeCheckpoint:
+		case e.Type == event.TypeCheckpoint:
 			hash = e.Checkpoint.WeightHash
 		}
 	}
@@ -233,7 +234,8 @@ func TestRestartGoesOnTheSame(t *testing.T) {
 	}
 	require.FileExists(t, filepath.Join(dir, fmt.Sprintf("checkpoint-%08d.json", len(got))), "it checkpoints before it goes")
 
-	// The next life ends at round 5, with checkpoints of rounds 4 and 5. The last is cut, and the one after it goes on at 4.
+	// The next life ends at round 5, with checkpoints of rounds 4 and 5. The last is cut, and the one after it goes on
+	// at 4, where the journal has the update of the last round.
 	second := begin(t, assignment(t, server, "parts", dir, until(5, 1)))
 	require.Equal(t, len(got), second.loaded().StartRound)
 	second.ends(ExitDone)
@@ -253,10 +255,15 @@ func TestRestartGoesOnTheSame(t *testing.T) {
 	third := begin(t, assignment(t, server, "parts", dir, until(5, 1)))
 	require.Equal(t, 4, third.loaded().StartRound)
 	third.ends(ExitDone)
-	last, thirdHash := third.rounds()
-	require.Equal(t, map[int]float64{4: want[4]}, last)
+	computed, thirdHash := third.rounds()
+	require.Empty(t, computed)
+	require.NotContains(t, third.states(), event.StateGenerating)
+	replayed := third.await("loaded again", func(e event.Event) bool { return e.Loaded != nil && e.Loaded.ReplayedRounds > 0 }).Loaded
+	require.Equal(t, 5, replayed.StartRound)
+	require.Equal(t, 1, replayed.ReplayedRounds)
+	require.Positive(t, replayed.ReplaySeconds)
 	require.Equal(t, hash, thirdHash)
-	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	files, err := filepath.Glob(filepath.Join(dir, "checkpoint-*"))
 	require.NoError(t, err)
 	require.Len(t, files, 2*keepCheckpoints, "%v", files)
 }
@@ -296,9 +303,21 @@ func TestEngineIsKilled(t *testing.T) {
 	pid := l.loaded().EnginePID
 	l.await("generating", func(e event.Event) bool { return e.State == event.StateGenerating })
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-	l.ends(ExitMemory)
-	require.Equal(t, event.CauseHostOutOfMemory, l.failure().Cause)
-	require.Contains(t, l.failure().Message, "signal: killed")
+	l.ends(ExitFailed)
+	require.Equal(t, event.CauseEngine, l.failure().Cause)
+	require.Contains(t, l.failure().Message, "signal: killed; somebody killed it")
+}
+
+// Somebody stops the engine's process: it is continued, and the launcher is told.
+func TestAStoppedEngineGoesOn(t *testing.T) {
+	start := assignment(t, broker(t, "frozen"), "frozen", t.TempDir(), func(c *configs.Config) { c.Rounds, c.NumTrainSamples, c.NumGenerations = 1, 16, 32 })
+	l := begin(t, start)
+	pid := l.loaded().EnginePID
+	l.await("generating", func(e event.Event) bool { return e.State == event.StateGenerating })
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	warning := l.await("a warning", func(e event.Event) bool { return e.Type == event.TypeWarning })
+	require.Contains(t, warning.Message, "stopped")
+	l.ends(ExitDone)
 }
 
 // TestProcessFails starts nodes that can't work: each says why, with the cause the launcher decides by.
@@ -348,7 +367,7 @@ func TestDiskIsFull(t *testing.T) {
 	require.Equal(t, event.CauseDisk, l.failure().Cause)
 	require.Contains(t, l.failure().Message, "No space left")
 	rewards, _ := l.rounds()
-	require.Len(t, rewards, 1, "the round that was done is told")
+	require.NotEmpty(t, rewards, "a round that was done is told")
 }
 
 func TestStoppedBeforeLoading(t *testing.T) {

@@ -2,11 +2,130 @@ package node
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/policy"
 )
 
 // RestoreNewest brings the newest good checkpoint of a node's folder into an engine that has the node's model loaded, and returns how
 // many rounds it holds: 0 where the folder has none. It may read the folder of a node that runs.
 func RestoreNewest(ctx context.Context, dir string, engine Saver, logger *slog.Logger) (rounds int, err error) {
-	return checkpoints{dir: dir, logger: logger}.restore(ctx, engine)
+	c := &checkpoints{dir: dir, logger: logger}
+	chosen, err := c.restore(ctx, engine, math.MaxInt)
+	if err != nil {
+		return 0, err
+	}
+	for _, reason := range chosen.refused {
+		logger.Warn("checkpoint not used", "reason", reason)
+	}
+	if chosen.round == 0 && len(chosen.refused) > 0 {
+		return 0, &Failure{event.CauseCheckpoint, fmt.Errorf(
+			"none of the %d checkpoints in %s can be read. Try: continue the run, which computes what is lost again", len(chosen.refused), dir)}
+	}
+	return chosen.round, nil
+}
+
+// chosen is the state that a life begins with.
+type chosen struct {
+	round   int      // rounds done, 0: the model as it was first
+	newest  manifest // of that checkpoint
+	refused []string // the newer checkpoints that aren't used, and why: "checkpoint of round 50: sha256 differs"
+	tried   bool     // the engine refused some: its state may be a part of theirs
+}
+
+// restore brings the newest good checkpoint of at most limit rounds back. A damaged one is passed over, the rounds in between are for others
+// to bring back. One of another model or run, or of a newer program, is no damage: a Failure for the user.
+func (c *checkpoints) restore(ctx context.Context, engine Saver, limit int) (chosen, error) {
+	var choice chosen
+	list, unreadable := c.list()
+	for _, name := range slices.Sorted(maps.Keys(unreadable)) {
+		if err := unreadable[name]; errors.Is(err, errNewerManifest) {
+			return choice, c.foreign(name, err.Error())
+		}
+		choice.refused = append(choice.refused, fmt.Sprintf("checkpoint %s: %v", name, unreadable[name]))
+	}
+	for _, m := range slices.Backward(list) {
+		if difference := m.owner.foreign(c.owner); difference != "" {
+			return choice, c.foreign(m.File, difference)
+		}
+		if m.Round > limit {
+			choice.refused = append(choice.refused, fmt.Sprintf(
+				"checkpoint of round %d: round %d is neither in the database nor whole in the journal", m.Round, limit))
+			continue
+		}
+		reason, err := c.bringBack(ctx, engine, m)
+		if err != nil {
+			return choice, err
+		}
+		if reason == "" {
+			choice.round, choice.newest = m.Round, m
+			return choice, nil
+		}
+		choice.tried = true
+		choice.refused = append(choice.refused, fmt.Sprintf("checkpoint of round %d: %s", m.Round, reason))
+	}
+	return choice, nil
+}
+
+// bringBack restores one checkpoint; reason says why it can't be used.
+func (c *checkpoints) bringBack(ctx context.Context, engine Saver, m manifest) (reason string, err error) {
+	path := filepath.Join(c.dir, m.File)
+	result, err := engine.Restore(ctx, policy.RestoreParams{Path: path, SHA256: m.SHA256})
+	var refused *policy.Error
+	switch {
+	case errors.As(err, &refused) && refused.Kind == policy.KindCheckpoint:
+		message := strings.TrimPrefix(refused.Message, path+": ")
+		if strings.Contains(message, "another model") && intact(path, m.SHA256) {
+			return "", c.foreign(m.File, message)
+		}
+		return message, nil
+	case err != nil:
+		return "", fmt.Errorf("restore checkpoint of round %d: %w", m.Round, err)
+	case result.Metadata["round"] != strconv.Itoa(m.Round):
+		return "its file is of round " + result.Metadata["round"], nil
+	}
+	return "", nil
+}
+
+func (c *checkpoints) foreign(name, difference string) error {
+	return &Failure{event.CauseConfig, fmt.Errorf(
+		"checkpoint %s: %s. Try: continue the run as it was begun, or begin another with --fresh", filepath.Join(c.dir, name), difference)}
+}
+
+// intact tells whether a file is what its manifest says: what it says of itself is then no damage.
+func intact(path, sum string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	digest := sha256.New()
+	_, err = io.Copy(digest, file)
+	return err == nil && hex.EncodeToString(digest.Sum(nil)) == sum
+}
+
+// dropAbove removes the checkpoints that a life which begins with round rounds has passed over.
+func (c *checkpoints) dropAbove(round int) {
+	list, unreadable := c.list()
+	for name := range unreadable {
+		_ = os.Remove(filepath.Join(c.dir, name))
+	}
+	for _, m := range list {
+		if m.Round > round {
+			c.remove(m.Round)
+		}
+	}
 }

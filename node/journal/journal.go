@@ -5,13 +5,25 @@
 // A folder holds segments, journal-RRRRRRRR.log, of which each begins with round R and was begun at a checkpoint or a start. A record is framed
 // by its length, kind, round and CRC-32C; its payload is compressed JSON. Whatever is torn or damaged ends what can be read of its segment.
 // The journal is the truth about a node; the message bus is a cache of it.
+//
+// It owns the files and their format. It knows the records' types, not what a node does with them, and imports of ours only those types'
+// packages.
 package journal
 
 import (
 	"encoding/json"
+	"errors"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// Errors callers branch on.
+var (
+	ErrNotFound = errors.New("not in the journal")
+	ErrDamaged  = errors.New("the journal is damaged")
+	ErrVersion  = errors.New("the journal was written by a newer program") // with a remedy; nothing is wrong with the file
+	ErrInUse    = errors.New("another process writes this journal")
 )
 
 // Generated is what a node made of its own questions in a round, and shared. It is written before it is shared.
@@ -21,8 +33,8 @@ type Generated struct {
 	Terminated  []bool          `json:"terminated"`
 	Logprobs    [][]float64     `json:"logprobs,omitempty"` // only where updates need them: num_iterations above 1
 	Entropy     float64         `json:"entropy"`
-	Seconds     float64         `json:"seconds"`
-	Batch       json.RawMessage `json:"batch"` // exchange.Batch as published
+	Seconds     float64         `json:"seconds"` // inside the generate call
+	Batch       json.RawMessage `json:"batch"`   // exchange.Batch as published
 }
 
 // Trained is a round's training set and what is known of the round before its update. It is on disk before the update begins.
@@ -36,24 +48,10 @@ type Done struct {
 	Event event.Event `json:"event"`
 }
 
-// Round is what a journal has of one round; nil: not written, or damaged.
+// Round is what a journal has of one round; nil: not written. Where a record was written twice, the later one counts.
 type Round struct {
 	Round     int
 	Generated *Generated
 	Trained   *Trained
 	Done      *Done
 }
-
-// The functions, to be written (helper N):
-//
-//	Open(dir string, logger) (*Journal, error)           for appending; one process a folder
-//	(*Journal) Resume(round int) error                    drops what is logged of rounds >= round, but a whole Generated of that very round; appends go on there
-//	(*Journal) Generated(round, Generated) error          not synced
-//	(*Journal) Trained(round, Trained) error              synced before it returns
-//	(*Journal) Done(round, Done) error                    not synced
-//	(*Journal) Rotate(round int) error                    a new segment begins with round
-//	(*Journal) Close() error
-//
-//	Rounds(dir string, from int) iter.Seq2[Round, error]  in order, from the round given; ends after the last, or with an error that wraps ErrDamaged
-//	                                                      (a gap, a torn tail followed by nothing is no error). May read beside a writer.
-//	Find(dir string, round int) (Round, error)            ErrNotFound, ErrDamaged

@@ -24,9 +24,14 @@ func (e *Engine) Logprobs(ctx context.Context, p LogprobsParams) (LogprobsResult
 	return call[LogprobsResult](ctx, e, "logprobs", p)
 }
 
-// Save writes a checkpoint or a Hugging Face directory.
+// Save writes a checkpoint or a Hugging Face directory; a checkpoint, if so asked, in the background: see Saved.
 func (e *Engine) Save(ctx context.Context, p SaveParams) (SaveResult, error) {
 	return call[SaveResult](ctx, e, "save", p)
+}
+
+// Saved tells what became of the save in the background; its error is that save's.
+func (e *Engine) Saved(ctx context.Context, p SavedParams) (SaveResult, error) {
+	return call[SaveResult](ctx, e, "saved", p)
 }
 
 // Restore reads a checkpoint.

@@ -21,12 +21,13 @@ import (
 // Errors callers branch on.
 var (
 	ErrEngineGone    = errors.New("the engine process is gone")            // it ended, or was killed by an earlier call
-	ErrEngineStalled = errors.New("the engine does not answer")            // a call took longer than any should
+	ErrEngineStalled = errors.New("the engine does not answer")            // it is stopped or does nothing, or takes longer than any should
 	ErrProtocol      = errors.New("the engine does not keep the protocol") // an answer that makes no sense
 )
 
 const (
 	closeGrace = 3 * time.Second // between closing stdin and SIGKILL
+	pipeGrace  = 5 * time.Second // between a pipe's end and that of the process: a GPU's driver may take as long to clean up
 	drainGrace = time.Second     // between the engine's end and that of reading what it wrote
 	helloLimit = 2 * time.Minute // importing torch from a cold disk
 	callLimit  = time.Hour       // an engine that takes longer over any call hangs
@@ -38,11 +39,33 @@ type Options struct {
 	Dir    string    // holds the engine package (see Extract)
 	Env    []string  // the child's whole environment
 	Stderr io.Writer // the engine's log
+	// StallLimit is how long an engine may use no processor time within a call (0: five minutes), but for those that wait for disks.
+	StallLimit time.Duration
+	// OnTrouble is told, in a line, what was done about an engine in trouble that lives on; it is called within a call and must not
+	// call the engine. nil: nobody is told.
+	OnTrouble func(string)
+
+	every     time.Duration // between two looks at the engine's processes
+	pipeGrace time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	if o.StallLimit == 0 {
+		o.StallLimit = defaultStallLimit
+	}
+	if o.OnTrouble == nil {
+		o.OnTrouble = func(string) {}
+	}
+	if o.every == 0 {
+		o.every, o.pipeGrace = watchPeriod, pipeGrace
+	}
+	return o
 }
 
 // Engine is a running engine process. One call is in flight at a time; Call is safe for concurrent use.
 type Engine struct {
 	cmd     *exec.Cmd
+	opts    Options
 	stdin   io.WriteCloser
 	stdout  *os.File
 	answers chan answer   // one entry a line the engine wrote; closed when it is gone and all it wrote has been read
@@ -86,7 +109,7 @@ func Start(ctx context.Context, opts Options) (*Engine, error) {
 		return nil, fmt.Errorf("start engine with %s: %w", opts.Python, err)
 	}
 	e := &Engine{
-		cmd: cmd, stdin: stdin, stdout: stdout, turn: make(chan struct{}, 1),
+		cmd: cmd, opts: opts.withDefaults(), stdin: stdin, stdout: stdout, turn: make(chan struct{}, 1),
 		answers: make(chan answer, 1), exited: make(chan struct{}),
 	}
 	go e.wait()
@@ -141,7 +164,12 @@ func (e *Engine) read() {
 		}
 		e.answers <- resp
 	}
-	<-e.exited
+	select {
+	case <-e.exited:
+	case <-time.After(e.opts.pipeGrace):
+		e.answers <- answer{broken: errors.New("it closed its stdout")}
+		<-e.exited
+	}
 	close(e.answers)
 }
 
@@ -161,8 +189,8 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 
 // Call sends one request and waits for its answer, which it decodes into result (nil: ignored). It returns *Error when the
 // engine refuses or fails the call and lives on, ErrEngineGone when its process has ended, ErrProtocol when it answers
-// nonsense, and ctx's cause when ctx ends first (ErrEngineStalled after an hour). In the latter two cases the engine's
-// state is unknown, so it is killed.
+// nonsense or closes its pipes, ErrEngineStalled when it is stopped for good or uses no processor time (see Options), and ctx's cause
+// when ctx ends first (ErrEngineStalled after an hour). In the latter three cases the engine's state is unknown, so it is killed.
 func (e *Engine) Call(ctx context.Context, name string, params, result any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, callLimit, fmt.Errorf("%w within %s", ErrEngineStalled, callLimit))
 	defer cancel()
@@ -182,31 +210,64 @@ func (e *Engine) Call(ctx context.Context, name string, params, result any) erro
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
 	}
-	sent := make(chan struct{})
+	sent := make(chan error, 1)
 	go func() {
-		defer close(sent)
-		_, _ = e.stdin.Write(append(line, '\n')) // where it fails the engine is gone, and its exit says more
+		_, err := e.stdin.Write(append(line, '\n'))
+		sent <- err
 	}()
-	var resp answer
-	var open bool
-	select {
-	case resp, open = <-e.answers:
-		err = e.decode(resp, open, result)
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-		e.kill(err)
-	}
-	select {
-	case <-sent:
-	case <-ctx.Done(): // it answered and does not read on
-		e.kill(context.Cause(ctx))
-		<-sent
-	}
+	err = e.await(ctx, name, sent, result)
 	var refused *Error
 	if err == nil || errors.As(err, &refused) {
 		return err
 	}
 	return fmt.Errorf("engine call %s: %w", name, err)
+}
+
+// await waits for the answer to the last request and for the request to be sent, and decodes the answer.
+func (e *Engine) await(ctx context.Context, name string, sent <-chan error, result any) error {
+	watch, ticker := e.newWatch(name), time.NewTicker(e.opts.every)
+	defer ticker.Stop()
+	var err error
+	var closed <-chan time.Time // when the engine has had its stdin closed for long enough
+	answers := e.answers
+	for answers != nil || sent != nil {
+		var why error
+		select {
+		case resp, open := <-answers:
+			err, answers = e.decode(resp, open, result), nil
+		case broken := <-sent:
+			if sent = nil; broken != nil && answers != nil {
+				closed = time.After(e.opts.pipeGrace) // where the engine is gone, its exit says more
+			}
+		case <-closed:
+			why = fmt.Errorf("%w: it closed its stdin", ErrProtocol)
+		case <-ctx.Done():
+			why = context.Cause(ctx)
+		case now := <-ticker.C:
+			why = e.look(watch, now)
+		}
+		if why != nil {
+			e.kill(why)
+			if sent != nil {
+				<-sent
+			}
+			if answers != nil {
+				err = why
+			}
+			return err
+		}
+	}
+	return err
+}
+
+// look watches the engine while it hasn't been waited for: afterwards its number may be another's.
+func (e *Engine) look(w *watch, now time.Time) error {
+	select {
+	case <-e.exited:
+		return nil
+	default:
+		return w.look(now)
+	}
 }
 
 // decode reads the answer to the last request. After nonsense it kills the engine.
@@ -242,15 +303,15 @@ func (e *Engine) PID() int { return e.cmd.Process.Pid }
 // kill ends a call's engine and keeps why.
 func (e *Engine) kill(why error) {
 	e.killed = why
-	e.signal()
+	e.signal(syscall.SIGKILL)
 }
 
-// signal kills the engine's group: torch may have helpers. Once the engine has been waited for, its number may be another's.
-func (e *Engine) signal() {
+// signal reaches the engine's group: torch may have helpers. Once the engine has been waited for, its number may be another's.
+func (e *Engine) signal(s syscall.Signal) {
 	select {
 	case <-e.exited:
 	default:
-		_ = syscall.Kill(-e.cmd.Process.Pid, syscall.SIGKILL) // fails where it is gone already
+		_ = syscall.Kill(-e.cmd.Process.Pid, s) // fails where it is gone already
 	}
 }
 
@@ -267,7 +328,7 @@ func (e *Engine) Close() {
 				return
 			}
 		case <-timer.C:
-			e.signal()
+			e.signal(syscall.SIGKILL)
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // greet is how a fake engine answers hello.
-const greet = `read -r line; echo '{"id":1,"result":{"protocol":2}}'` + "\n"
+const greet = `read -r line; echo '{"id":1,"result":{"protocol":3}}'` + "\n"
 
 // fake makes an engine of a shell script, which leaves its pid in the returned file.
 func fake(t *testing.T, script string) (policy.Options, string) {
@@ -64,7 +64,7 @@ func TestStartFails(t *testing.T) {
 		{"it never answers", "exec sleep 60", 300 * time.Millisecond, context.DeadlineExceeded, "greet the engine"},
 		{"it leaves", "echo oops >&2; exit 3", time.Minute, policy.ErrEngineGone, "exit status 3"},
 		{"it talks", "echo hello there; exec sleep 60", time.Minute, policy.ErrProtocol, `"hello there`},
-		{"it speaks another version", `echo '{"id":1,"result":{"protocol":3}}'; read -r line; read -r line`, time.Minute, policy.ErrProtocol, "version 3"},
+		{"it speaks another version", `echo '{"id":1,"result":{"protocol":2}}'; read -r line; read -r line`, time.Minute, policy.ErrProtocol, "version 2"},
 		{"it answers nothing", `echo '{"id":1}'; exec sleep 60`, time.Minute, policy.ErrProtocol, "greet the engine"},
 		{"it refuses", `echo '{"id":1,"error":{"kind":"bad_request","message":"protocol 1 is old"}}'; read -r line; read -r line`, time.Minute, nil, "protocol 1 is old"},
 	}

@@ -40,8 +40,10 @@ func requests() []policy.Request {
 		}},
 		{Call: "logprobs", Params: policy.LogprobsParams{Prompts: prompts, Sequences: sequences[1:], Temperature: 0.7, MicroBatch: 3}},
 		{Call: "save", Params: policy.SaveParams{
-			Path: "/runs/a/checkpoint-00000010.safetensors", Format: "huggingface", DType: "float16", Metadata: map[string]string{"round": "10"},
+			Path: "/runs/a/checkpoint-00000010.safetensors", Format: "checkpoint", DType: "float16", Metadata: map[string]string{"round": "10"},
+			Background: true,
 		}},
+		{Call: "saved", Params: policy.SavedParams{Wait: true}},
 		{Call: "restore", Params: policy.RestoreParams{Path: "/runs/a/checkpoint-00000010.safetensors", SHA256: strings.Repeat("0f", 32)}},
 		{Call: "configure", Params: policy.ConfigureParams{
 			GradientCheckpointing: &yes, OptimizerOffload: &no, ParamOffload: &yes, CUDAGraphs: &no, MemoryCapBytes: &limit,
@@ -77,7 +79,7 @@ func TestRequestVectors(t *testing.T) {
 func TestAnswerVectors(t *testing.T) {
 	results := map[string]any{
 		"hello": &policy.HelloResult{}, "load": &policy.LoadResult{}, "generate": &policy.GenerateResult{}, "update": &policy.UpdateResult{},
-		"logprobs": &policy.LogprobsResult{}, "save": &policy.SaveResult{}, "restore": &policy.RestoreResult{},
+		"logprobs": &policy.LogprobsResult{}, "save": &policy.SaveResult{}, "saved": &policy.SaveResult{}, "restore": &policy.RestoreResult{},
 		"configure": &policy.Memory{}, "memory": &policy.Memory{}, "trim": &policy.Memory{}, "exit": &struct{}{},
 	}
 	data, err := os.ReadFile("testdata/answers.jsonl")

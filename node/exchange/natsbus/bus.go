@@ -20,6 +20,7 @@ const (
 	requestTimeout = 5 * time.Second // of one request; the callers' loops ask again
 	firstBackoff   = 50 * time.Millisecond
 	lastBackoff    = time.Second
+	complainEvery  = time.Second
 )
 
 // Options says which node of which run dials which server.
@@ -42,6 +43,7 @@ type Bus struct {
 	mu          sync.Mutex
 	closed      bool
 	reconnected chan struct{} // closed and replaced at each reconnect
+	complained  time.Time     // when the last trouble was told
 	nextCall    int
 	calls       map[int]context.CancelCauseFunc // in progress
 	running     sync.WaitGroup
@@ -157,12 +159,27 @@ func (b *Bus) store(ctx context.Context, subject string, data []byte) (again boo
 	case errors.Is(err, nats.ErrMaxPayload):
 		return false, fmt.Errorf("%d bytes, and the server takes %d a message; set its max_payload to 9MB: %w",
 			len(data), b.conn.MaxPayload(), err)
-	case !errors.As(err, &refused):
-		return b.reachable(), err
-	case refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
+	case errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
 		return false, nil // shared before, perhaps by an attempt whose answer was lost
 	}
-	return false, err // the stream is full, or somebody has changed it
+	// Whatever is wrong with the stream, it is full or its disk, the server may mend it.
+	b.complain(err)
+	return b.reachable(), err
+}
+
+// complain tells the server of a trouble with the stream, once a second at most.
+func (b *Bus) complain(err error) {
+	b.mu.Lock()
+	now := time.Now()
+	again := now.Sub(b.complained) < complainEvery
+	if !again {
+		b.complained = now
+	}
+	b.mu.Unlock()
+	if again || !b.conn.IsConnected() {
+		return
+	}
+	_ = b.conn.Publish(b.subjects.trouble(), fmt.Appendf(nil, "%.200s", err)) // lost where the connection is: then there is more to mend
 }
 
 // Close ends calls in progress with ErrClosed, waits for them, and disconnects. It can be called again.

@@ -20,6 +20,16 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// The server's care for its store, with journals that have nothing, changes nothing of what the exchange promises.
+func TestConformanceTended(t *testing.T) {
+	server := startServer(t, ServerOptions{Dir: t.TempDir()})
+	exchangetest.Run(t, func(t *testing.T) exchangetest.Swarm {
+		createRun(t, server, t.Name())
+		tend(t, server, t.Name(), &journals{}, "a", "b", "c", "reader", "garbage", "good")
+		return &natsSwarm{server: server, run: t.Name()}
+	})
+}
+
 // natsSwarm is one run on a server that several tests share.
 type natsSwarm struct {
 	server *Server

@@ -15,7 +15,8 @@ import (
 
 // Gather collects a round's batches; see Exchange. It subscribes to the announcements of the round, reads the peers' batches
 // from the stream one by one, and reads again what is announced. Announcements are only hints: after a reconnect, and
-// before it gives up, it looks at everything that is missing. The server keeps no state for it.
+// before it gives up, it looks at everything that is missing. What stays missing it asks for, now and then: the server may have it from
+// its owner's journal. The server keeps no state for it.
 func (b *Bus) Gather(ctx context.Context, round int, peers []string, barrier exchange.Barrier) ([]*exchange.Received, error) {
 	start := time.Now()
 	ctx, end, err := b.begin(ctx)
@@ -66,9 +67,13 @@ func (g *gathering) hint(message *nats.Msg) {
 func (g *gathering) wait(ctx context.Context, start time.Time) error {
 	all, looked := true, false
 	backoff := firstBackoff
+	asking := wants{at: start.Add(firstWant), next: secondWant}
 	for {
 		reconnect := g.bus.nextReconnect()
 		failure := g.look(ctx, all)
+		if all && asking.due(time.Now()) {
+			g.ask()
+		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -90,7 +95,7 @@ func (g *gathering) wait(ctx context.Context, start time.Time) error {
 		if !g.bus.reachable() {
 			return fmt.Errorf("message bus lost: %w", errors.Join(g.bus.conn.LastError(), failure))
 		}
-		timeout := g.collector.Next(elapsed)
+		timeout := min(g.collector.Next(elapsed), max(0, time.Until(asking.at)))
 		if failure != nil {
 			timeout = min(timeout, backoff)
 			backoff = min(2*backoff, lastBackoff)
@@ -101,6 +106,7 @@ func (g *gathering) wait(ctx context.Context, start time.Time) error {
 			all = failure != nil
 		case <-reconnect:
 			all, backoff = true, firstBackoff
+			asking = wants{at: time.Now().Add(firstWant), next: secondWant}
 		case <-time.After(timeout):
 			all = true
 		}
@@ -124,13 +130,45 @@ func (g *gathering) look(ctx context.Context, all bool) error {
 		case err == nil:
 			g.collector.Add(peer, data)
 		case errors.Is(err, jetstream.ErrMsgNotFound):
-		case errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil:
+		case ctx.Err() != nil:
+			return err
+		case errors.Is(err, context.DeadlineExceeded):
+			g.bus.complain(err)
 			return err
 		default:
+			g.bus.complain(err)
 			failure = err
 		}
 	}
 	return failure
+}
+
+// ask asks for what is missing. An answer is announced as any batch is.
+func (g *gathering) ask() {
+	for _, peer := range g.collector.Missing() {
+		_ = g.bus.conn.Publish(g.bus.subjects.want(g.round, peer), nil) // lost with the connection, and asked again after it
+	}
+}
+
+const (
+	firstWant  = time.Second // a peer that is about to share needs no archive
+	secondWant = 2 * time.Second
+	lastWant   = 30 * time.Second
+)
+
+// wants says when a Gather asks for what is missing.
+type wants struct {
+	at   time.Time
+	next time.Duration
+}
+
+// due tells whether to ask now, and puts the next time off.
+func (w *wants) due(now time.Time) bool {
+	if now.Before(w.at) {
+		return false
+	}
+	w.at, w.next = now.Add(w.next), min(2*w.next, lastWant)
+	return true
 }
 
 func (g *gathering) read(ctx context.Context, peer string) ([]byte, error) {

@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
@@ -47,16 +49,28 @@ type ServerOptions struct {
 
 // Server is a NATS server inside this process. Its methods are safe for concurrent use.
 type Server struct {
-	broker *natsserver.Server
-	token  string
-	conn   *nats.Conn // in-process
-	js     jetstream.JetStream
+	options natsserver.Options
+	token   string
+	logger  *slog.Logger
+	conn    *nats.Conn // in-process; it finds the broker that is there
+	js      jetstream.JetStream
+	pokes   chan string // why the store should be looked at: the broker logged a trouble, or a client met one
+
+	healing sync.Mutex // one repair at a time
+	mu      sync.Mutex
+	broker  *natsserver.Server
+	closed  bool
+	folders map[string]string // run -> where its stream lies
 }
 
-// Start starts the broker and returns when it accepts connections. What an earlier server stored in the folder is there.
+// Start starts the broker and returns when it accepts connections. What an earlier server stored in the folder is there, unless it is so
+// damaged that the broker refuses it: then the store begins empty, with a warning.
 func Start(options ServerOptions) (*Server, error) {
 	if options.Dir == "" {
 		return nil, errors.New("start the message bus: no folder to store rollouts in")
+	}
+	if info, err := os.Stat(options.Dir); err == nil && !info.IsDir() {
+		return nil, fmt.Errorf("start the message bus: %s is not a directory", options.Dir)
 	}
 	host, port, err := loopback(options.Listen)
 	if err != nil {
@@ -70,7 +84,22 @@ func Start(options ServerOptions) (*Server, error) {
 	if options.StoreBytes == 0 {
 		options.StoreBytes = defaultStore
 	}
-	broker, err := natsserver.NewServer(&natsserver.Options{
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	server := &Server{
+		options: brokerOptions(options, host, port), token: options.Token, logger: options.Logger,
+		pokes: make(chan string, 1), folders: map[string]string{},
+	}
+	if err := server.begin(); err != nil {
+		server.Shutdown()
+		return nil, fmt.Errorf("start the message bus on %s: %w", net.JoinHostPort(host, strconv.Itoa(max(port, 0))), err)
+	}
+	return server, nil
+}
+
+func brokerOptions(options ServerOptions, host string, port int) natsserver.Options {
+	return natsserver.Options{
 		ServerName:             "swarm",
 		Host:                   host,
 		Port:                   port,
@@ -84,48 +113,93 @@ func Start(options ServerOptions) (*Server, error) {
 		JetStreamMaxStore:      options.StoreBytes,
 		SyncInterval:           syncInterval,
 		DisableJetStreamBanner: true,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("start the message bus: %w", err)
 	}
-	log := &serverLog{logger: options.Logger}
-	broker.SetLoggerV2(log, false, false, false)
-	broker.Start()
-	server := &Server{broker: broker, token: options.Token}
-	if err := server.connect(log); err != nil {
-		server.Shutdown()
-		return nil, fmt.Errorf("start the message bus on %s: %w", net.JoinHostPort(host, strconv.Itoa(max(port, 0))), err)
-	}
-	return server, nil
 }
 
-// connect waits until the broker is up and opens the server's own, in-process connection.
-func (s *Server) connect(log *serverLog) error {
-	for start := time.Now(); !s.broker.ReadyForConnections(100 * time.Millisecond); {
-		if err := log.fatal(); err != nil {
+// begin starts the first broker, keeps its port for later ones, and opens the server's own connection.
+func (s *Server) begin() error {
+	if err := remove(s.options.StoreDir + damagedSuffix); err != nil { // of a process that was killed meanwhile
+		return err
+	}
+	err := s.launch()
+	if errors.Is(err, errStore) {
+		s.logger.Warn("the message bus's store can't be used and begins empty", "folder", s.options.StoreDir, "reason", err)
+		if err := discard(s.options.StoreDir); err != nil {
 			return err
 		}
-		if time.Since(start) > startTimeout {
-			return fmt.Errorf("not ready after %v", startTimeout)
-		}
+		err = s.launch()
 	}
-	var err error
-	if s.conn, err = nats.Connect("", nats.InProcessServer(s.broker), nats.Token(s.token), nats.Name("coordinator")); err != nil {
+	if err != nil {
+		return err
+	}
+	if address, ok := s.current().Addr().(*net.TCPAddr); ok {
+		s.options.Port = address.Port
+	}
+	s.conn, err = nats.Connect("", nats.InProcessServer(s), nats.Token(s.token), nats.Name("coordinator"),
+		nats.MaxReconnects(-1), nats.ReconnectWait(firstBackoff), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1))
+	if err != nil {
 		return err
 	}
 	s.js, err = jetstream.New(s.conn)
 	return err
 }
 
+// errStore says that the broker doesn't start because of what is in its folder.
+var errStore = errors.New("the broker refuses its store")
+
+// launch starts a broker and waits until it is up.
+func (s *Server) launch() error {
+	broker, err := natsserver.NewServer(s.options.Clone())
+	if err != nil {
+		return err
+	}
+	log := &serverLog{logger: s.logger, trouble: s.poke}
+	broker.SetLoggerV2(log, false, false, false)
+	broker.Start()
+	for start := time.Now(); !broker.ReadyForConnections(100 * time.Millisecond); {
+		if err = log.fatal(); err == nil && time.Since(start) > startTimeout {
+			err = fmt.Errorf("not ready after %v", startTimeout)
+		}
+		if err != nil {
+			broker.Shutdown()
+			broker.WaitForShutdown()
+			return err
+		}
+	}
+	s.mu.Lock()
+	s.broker = broker
+	s.mu.Unlock()
+	return nil
+}
+
+func (s *Server) current() *natsserver.Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broker
+}
+
+// InProcessConn connects to the broker that is there now: nats.Connect dials it, and again after a restart.
+func (s *Server) InProcessConn() (net.Conn, error) { return s.current().InProcessConn() }
+
 // URL is where clients on this host connect, nats://127.0.0.1:port.
-func (s *Server) URL() string { return s.broker.ClientURL() }
+func (s *Server) URL() string { return s.current().ClientURL() }
 
 // Token is the secret clients must present. It belongs into a node's assignment, not into argv or logs.
 func (s *Server) Token() string { return s.token }
 
-// CreateStream makes the stream of a run, or takes the one that is there.
+// CreateStream makes the stream of a run, or takes the one that is there. One that is damaged is made anew, empty, with a warning.
 func (s *Server) CreateStream(ctx context.Context, run string) error {
-	return createStream(ctx, s.js, run)
+	subjects, err := newSubjects(run)
+	if err != nil {
+		return err
+	}
+	s.healing.Lock()
+	defer s.healing.Unlock()
+	err = s.create(ctx, run, subjects)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return s.heal(ctx, run, subjects, err)
 }
 
 // Purge drops a run's rounds below beforeRound. Gathers of them no longer find anything.
@@ -140,11 +214,19 @@ func (s *Server) DeleteStream(ctx context.Context, run string) error {
 
 // Shutdown stops the broker, with what it stored flushed, and waits until it has stopped.
 func (s *Server) Shutdown() {
+	s.healing.Lock() // a repair comes to its end first
+	defer s.healing.Unlock()
+	s.mu.Lock()
+	broker := s.broker
+	s.closed = true
+	s.mu.Unlock()
 	if s.conn != nil {
 		s.conn.Close()
 	}
-	s.broker.Shutdown()
-	s.broker.WaitForShutdown()
+	if broker != nil {
+		broker.Shutdown()
+		broker.WaitForShutdown()
+	}
 }
 
 // loopback splits a listening address; port 0 becomes -1, which NATS understands as any.

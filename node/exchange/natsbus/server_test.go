@@ -248,8 +248,10 @@ func TestFullStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	publish(t, a, batch("a", 0, "kept"))
-	err := a.Publish(t.Context(), batch("a", 1, strings.Repeat("x", 8<<10)))
-	if err == nil || !strings.Contains(err.Error(), "maximum bytes") {
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	err := a.Publish(ctx, batch("a", 1, strings.Repeat("x", 8<<10)))
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "maximum bytes") {
 		t.Errorf("full: %v", err)
 	}
 	if got := marks(t, a, 0, "a")[0]; got != "kept" {

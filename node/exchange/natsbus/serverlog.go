@@ -13,7 +13,8 @@ import (
 // serverLog is the broker's logger. The broker is chatty about itself, so its notices are debug lines; and it reports
 // a failed start only by a fatal line, which is kept.
 type serverLog struct {
-	logger *slog.Logger // may be nil
+	logger  *slog.Logger
+	trouble func(reason string) // hears of every error
 
 	mu        sync.Mutex
 	firstFail error
@@ -24,7 +25,11 @@ var _ natsserver.Logger = (*serverLog)(nil)
 func (l *serverLog) Noticef(format string, args ...any) { l.log(slog.LevelDebug, format, args) }
 func (l *serverLog) Debugf(format string, args ...any)  { l.log(slog.LevelDebug, format, args) }
 func (l *serverLog) Tracef(format string, args ...any)  { l.log(slog.LevelDebug, format, args) }
-func (l *serverLog) Errorf(format string, args ...any)  { l.log(slog.LevelWarn, format, args) }
+
+func (l *serverLog) Errorf(format string, args ...any) {
+	l.log(slog.LevelWarn, format, args)
+	l.trouble(fmt.Sprintf(format, args...))
+}
 
 func (l *serverLog) Warnf(format string, args ...any) {
 	level := slog.LevelWarn
@@ -39,6 +44,9 @@ func (l *serverLog) Fatalf(format string, args ...any) {
 	defer l.mu.Unlock()
 	if l.firstFail == nil {
 		l.firstFail = fmt.Errorf(format, args...)
+		if strings.Contains(format, "start JetStream") {
+			l.firstFail = fmt.Errorf("%w: %w", errStore, l.firstFail)
+		}
 	}
 }
 
@@ -50,7 +58,5 @@ func (l *serverLog) fatal() error {
 }
 
 func (l *serverLog) log(level slog.Level, format string, args []any) {
-	if l.logger != nil {
-		l.logger.Log(context.Background(), level, "message bus", "detail", fmt.Sprintf(format, args...))
-	}
+	l.logger.Log(context.Background(), level, "message bus", "detail", fmt.Sprintf(format, args...))
 }

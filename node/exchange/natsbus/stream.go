@@ -19,7 +19,7 @@ const streamBytes = 1 << 30
 func streamConfig(s subjects) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name:                 s.stream,
-		Subjects:             []string{s.prefix + ".rollouts.*.*"},
+		Subjects:             []string{s.prefix + ".rollouts.*.*", s.probe()},
 		Storage:              jetstream.FileStorage,
 		Retention:            jetstream.LimitsPolicy,
 		MaxMsgsPerSubject:    1,
@@ -71,18 +71,28 @@ func purge(ctx context.Context, js jetstream.JetStream, run string, beforeRound 
 	if err != nil {
 		return fmt.Errorf("purge run %s: %w", run, err)
 	}
-	rounds := make(map[string]bool) // the subjects' token, as it is
-	for subject := range info.State.Subjects {
-		token := s.roundToken(subject)
-		// A round that isn't a number is a stranger's and as good as over.
-		if round, err := strconv.Atoi(token); err != nil || round < beforeRound {
-			rounds[token] = true
+	for token, round := range storedRounds(s, info) {
+		if round >= beforeRound {
+			continue
 		}
-	}
-	for token := range rounds {
 		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(s.prefix+".rollouts."+token+".*")); err != nil {
 			return fmt.Errorf("purge run %s: %w", run, err)
 		}
 	}
 	return nil
+}
+
+// storedRounds returns the rounds that a stream holds, by their subjects' token. One that isn't a number is a stranger's and as good as
+// over: -1.
+func storedRounds(s subjects, info *jetstream.StreamInfo) map[string]int {
+	rounds := make(map[string]int)
+	for subject := range info.State.Subjects {
+		token := s.roundToken(subject)
+		round, err := strconv.Atoi(token)
+		if err != nil {
+			round = -1
+		}
+		rounds[token] = round
+	}
+	return rounds
 }

@@ -15,6 +15,13 @@ const maxNameBytes = 64
 //
 //	swarm.<run>.rollouts.<round>.<node>
 //	swarm.<run>.shared.<round>.<node>
+//
+// What a node misses it asks for under want, and what goes wrong with the stream it tells under trouble; neither is stored. The server
+// tries the stream under probe.
+//
+//	swarm.<run>.want.<round>.<node>
+//	swarm.<run>.trouble
+//	swarm.<run>.probe
 type subjects struct {
 	stream string // the stream's name
 	prefix string // swarm.<run>
@@ -37,6 +44,21 @@ func (s subjects) shared(round int, node string) string {
 
 func (s subjects) anyShared(round int) string {
 	return s.prefix + ".shared." + strconv.Itoa(round) + ".*"
+}
+
+func (s subjects) want(round int, node string) string {
+	return s.prefix + ".want." + strconv.Itoa(round) + "." + token(node)
+}
+
+func (s subjects) anyWant() string { return s.prefix + ".want.*.*" }
+func (s subjects) trouble() string { return s.prefix + ".trouble" }
+func (s subjects) probe() string   { return s.prefix + ".probe" }
+
+// wanted parses a want subject into its round and the node's token.
+func (s subjects) wanted(subject string) (round int, nodeToken string, ok bool) {
+	text, nodeToken, ok := strings.Cut(strings.TrimPrefix(subject, s.prefix+".want."), ".")
+	round, err := strconv.Atoi(text)
+	return round, nodeToken, ok && err == nil && round >= 0
 }
 
 // roundToken returns the round's token of a rollouts subject.

@@ -1,57 +1,102 @@
 """Saving and restoring: checkpoints of the whole state, and model directories for Hugging Face's transformers.
 
 A checkpoint is one safetensors file: the weights by name, `adam.exp_avg.*` and `adam.exp_avg_sq.*` once a step has
-been taken, `adam.step`, and torch's random state. Nothing is pickled. Files appear under their name complete or not
-at all.
+been taken, `adam.step`, torch's random state, and with float16 the loss scale. Nothing is pickled. Files appear under their name
+complete or not at all: until then a checkpoint is NAME.PID.partial.tmp, PID being the engine's, and what one that died has left
+is removed by the next save into the folder.
 """
 
 import json
+import math
 import os
+import re
 import shutil
 from dataclasses import asdict
+from typing import NamedTuple
 
 import torch
 
-from . import weights
+from . import snapshot, weights
+from .aside import Aside
 from .protocol import CHECKPOINT, EngineError
 
 _FIRST, _SECOND, _STEP, _RANDOM = "adam.exp_avg.", "adam.exp_avg_sq.", "adam.step", "rng.cpu"
+_SCALE, _GRADIENTS = "scaler.scale", "scaler.gradients"
 _VERSION = "1"
+_PARTIAL = re.compile(r"\.(\d+)\.partial\.tmp$")
 
 
-def save(model, adam, path, metadata):
-    """Writes a checkpoint; returns (bytes, sha256). Raises EngineError("checkpoint")."""
-    tensors = dict(model.tensors)
-    if adam.exp_avg is not None:
-        tensors.update({_FIRST + name: tensor for name, tensor in model.views(adam.exp_avg).items()})
-        tensors.update({_SECOND + name: tensor for name, tensor in model.views(adam.exp_avg_sq).items()})
-    tensors[_STEP] = torch.tensor(adam.step_count)
-    tensors[_RANDOM] = torch.get_rng_state()
-    header = {
-        "swarm_checkpoint": _VERSION,
-        "architecture": json.dumps(_architecture(model), sort_keys=True),
-        "metadata": json.dumps(metadata, sort_keys=True),
-    }
-    temporary = path + ".tmp"
-    try:
-        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-        result = weights.write(temporary, tensors, header)
-        os.replace(temporary, path)
-        _sync_directory(path)
-        return result
-    except OSError as error:
-        _remove(temporary)
-        raise EngineError(CHECKPOINT, f"{path}: {error.strerror or error}") from None
+class Written(NamedTuple):
+    bytes: int
+    sha256: str  # of the file
+    weight_hash: str
 
 
-def restore(model, adam, path, sha256=""):
-    """Reads a checkpoint into model and adam; returns its metadata. Raises EngineError("checkpoint").
+class State:
+    """All that a checkpoint of trainer holds, as it is now: tensors where they are, or with copy=True on the host.
 
-    The file is checked and read through once before anything is changed, so a broken one leaves the state as it was.
+    `copied` tells whether the state stays what it is while training goes on; there may be no room for a copy.
     """
+
+    def __init__(self, trainer, metadata, copy=False):
+        model, adam = trainer.model, trainer.adam
+        flats = {"weights": model.flat, _FIRST: adam.exp_avg, _SECOND: adam.exp_avg_sq}
+        copied = snapshot.copy(flats) if copy else None
+        self.copied = copied is not None
+        flats = copied or flats
+        self.weights = model.views(flats["weights"])
+        self.tensors = dict(self.weights)
+        for prefix in (_FIRST, _SECOND):
+            if flats[prefix] is not None:
+                self.tensors.update({prefix + name: tensor for name, tensor in model.views(flats[prefix]).items()})
+        self.tensors[_STEP] = torch.tensor(adam.step_count)
+        self.tensors[_RANDOM] = torch.get_rng_state()
+        if trainer.autocast == torch.float16:
+            self.tensors[_SCALE] = torch.tensor(trainer.scale, dtype=torch.float64)
+            self.tensors[_GRADIENTS] = torch.tensor(trainer.gradients)
+        self.header = {
+            "swarm_checkpoint": _VERSION,
+            "model_type": model.config.architecture,
+            "architecture": json.dumps(_architecture(model.config), sort_keys=True),
+            "metadata": json.dumps(metadata, sort_keys=True),
+        }
+
+    def write(self, path):
+        """Writes it as a checkpoint; returns Written. Raises EngineError("checkpoint"), and then leaves nothing behind."""
+        temporary = f"{path}.{os.getpid()}.partial.tmp"
+        try:
+            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+            _clear(os.path.dirname(os.path.abspath(path)))
+            with Aside("weight hash") as aside:
+                hashed = aside.do(weights.weight_hash, self.weights)
+                size, digest = weights.write(temporary, self.tensors, self.header)
+            weight_hash = hashed.result()
+            os.replace(temporary, path)
+            _sync_directory(path)
+            return Written(size, digest, weight_hash)
+        except OSError as error:
+            _remove(temporary)
+            raise EngineError(CHECKPOINT, f"{path}: {error.strerror or error}") from None
+        except BaseException:
+            _remove(temporary)
+            raise
+
+
+def save(trainer, path, metadata):
+    """Writes a checkpoint; returns Written. Raises EngineError("checkpoint")."""
+    return State(trainer, metadata).write(path)
+
+
+def restore(trainer, path, sha256=""):
+    """Reads a checkpoint into trainer; returns its metadata. Raises EngineError("checkpoint").
+
+    The file is checked and read through once before anything is changed, so a broken one leaves the state as it was. A loss
+    scale that it lacks, or that the trainer has no use for, is left as at the start.
+    """
+    model, adam = trainer.model, trainer.adam
     try:
         with weights.File(path) as file:
-            step, metadata = _check(model, file)
+            step, scale, metadata = _check(model, file)
             digest = file.sha256()
             if sha256 and digest != sha256:
                 raise weights.FormatError(f"{path}: sha256 is {digest}, expected {sha256}")
@@ -70,6 +115,7 @@ def restore(model, adam, path, sha256=""):
             else:
                 adam.reset()
             adam.step_count = step
+            trainer.set_scale(*scale)
             return metadata
     except weights.FormatError as error:
         raise EngineError(CHECKPOINT, str(error)) from None
@@ -108,14 +154,50 @@ def save_huggingface(model, raw_config, directory, dtype):
         raise EngineError(CHECKPOINT, f"{directory}: {error.strerror or error}") from None
 
 
-def _architecture(model):
-    config = asdict(model.config)
-    del config["eos_token_id"]
-    return config
+def _clear(directory):
+    """Removes what engines that are gone were writing into directory when they ended."""
+    for name in os.listdir(directory):
+        found = _PARTIAL.search(name)
+        if found and (int(found.group(1)) == os.getpid() or not _runs(int(found.group(1)))):
+            _remove(os.path.join(directory, name))
+
+
+def _runs(pid):
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # it is another user's
+        pass
+    return True
+
+
+def _architecture(config):
+    fields = asdict(config)
+    del fields["eos_token_id"]
+    return fields
+
+
+def _describe(kind, fields):
+    """A model in a few words, for an error message."""
+    known = (("layers", "layers"), ("width", "width"), ("heads", "heads"), ("vocab_size", "vocabulary"), ("context_length", "context"))
+    return f"{kind} ({', '.join(f'{word} {fields[name]}' for name, word in known if name in fields)})"
+
+
+def _other_model(header, found, config):
+    """What to say of a checkpoint of another model than the loaded one."""
+    # A checkpoint of protocol 2 doesn't name its kind.
+    kind = header.get("model_type", "qwen2" if "rope_theta" in found else "gpt2")
+    loaded = _architecture(config)
+    names = sorted(name for name in {*found, *loaded} if found.get(name) != loaded.get(name))
+    text = f"it is of another model, {_describe(kind, found)}, than the loaded one, {_describe(config.architecture, loaded)}"
+    if kind != config.architecture:
+        return text
+    return text + ": " + ", ".join(f"{name} is {found.get(name)!r} instead of {loaded.get(name)!r}" for name in names)
 
 
 def _check(model, file):
-    """Raises FormatError unless file is a checkpoint for this model; returns (Adam's step, metadata)."""
+    """Raises FormatError unless file is a checkpoint for this model; returns (Adam's step, the loss scale as Trainer.set_scale takes it, metadata)."""
     header = file.metadata
     if header.get("swarm_checkpoint") != _VERSION:
         raise weights.FormatError(f"{file.path}: not a checkpoint of this engine")
@@ -123,8 +205,10 @@ def _check(model, file):
         architecture, metadata = json.loads(header["architecture"]), json.loads(header["metadata"])
     except (KeyError, ValueError, RecursionError) as error:
         raise weights.FormatError(f"{file.path}: broken metadata: {error}") from None
-    if architecture != _architecture(model):
-        raise weights.FormatError(f"{file.path}: the checkpoint is of another architecture than the loaded model")
+    if not isinstance(architecture, dict):
+        raise weights.FormatError(f"{file.path}: broken metadata: architecture is no object")
+    if architecture != _architecture(model.config):
+        raise weights.FormatError(f"{file.path}: {_other_model(header, architecture, model.config)}")
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise weights.FormatError(f"{file.path}: broken metadata: not an object of strings")
     expected = dict(model.shapes)
@@ -141,14 +225,29 @@ def _check(model, file):
         entry = file.entries.get(name)
         if entry is None or entry.dtype != dtype or len(entry.shape) != dimensions:
             raise weights.FormatError(f"{file.path}: {name} is missing or not as expected")
-    extra = set(file.entries) - set(expected) - {_STEP, _RANDOM}
+    scaled = _SCALE in file.entries
+    for name, dtype in ((_SCALE, "F64"), (_GRADIENTS, "I64")):
+        entry = file.entries.get(name)
+        if scaled != (entry is not None) or (entry and (entry.dtype, entry.shape) != (dtype, ())):
+            raise weights.FormatError(f"{file.path}: {name} is missing or not as expected")
+    extra = set(file.entries) - set(expected) - {_STEP, _RANDOM, _SCALE, _GRADIENTS}
     if extra:
         raise weights.FormatError(f"{file.path}: {min(extra)} does not belong to a checkpoint")
-    step = torch.zeros((), dtype=torch.int64)
-    file.read(_STEP, step)
-    if int(step) < 0 or (int(step) > 0 and len(expected) == len(model.shapes)):
-        raise weights.FormatError(f"{file.path}: adam.step is {int(step)}, which does not fit the rest")
-    return int(step), metadata
+    step = int(_number(file, _STEP, torch.int64))
+    if step < 0 or (step > 0 and len(expected) == len(model.shapes)):
+        raise weights.FormatError(f"{file.path}: adam.step is {step}, which does not fit the rest")
+    scale = ()
+    if scaled:
+        scale = (float(_number(file, _SCALE, torch.float64)), int(_number(file, _GRADIENTS, torch.int64)))
+        if not (1 <= scale[0] < math.inf and scale[1] >= 0):
+            raise weights.FormatError(f"{file.path}: the loss scale is {scale[0]} after {scale[1]} gradients")
+    return step, scale, metadata
+
+
+def _number(file, name, dtype):
+    number = torch.zeros((), dtype=dtype)
+    file.read(name, number)
+    return number
 
 
 def _set_random(state, path):

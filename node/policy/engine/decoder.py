@@ -9,8 +9,27 @@ K key/value heads, n = H/K, h head size.
 """
 
 import torch
+import torch.nn.functional as F
 
 from .model import by_row, causal_attention, causal_mask, merge_heads
+
+# On a CPU the fewest rows of a matrix product, filled up with zeros, and positions of a prompt: OpenBLAS has other kernels for smaller products,
+# which round in another way, and a completion's numbers are not to depend on how many others are decoded with it.
+LEAST = 16
+VECTORS = 64  # columns that torch's CPU sums take at a time: four vectors of AVX-512
+
+
+def padding(prompts, device):
+    """The length to which all prompts of a request are padded, 0 for as little as each batch of them needs.
+
+    On a CPU it is one for all: the softmax rounds in another way over another number of scores.
+    """
+    return max(LEAST, *map(len, prompts)) if device.type == "cpu" else 0
+
+
+def at_least(x, rows):
+    """x [R, ...], with rows of zeros to make it `rows`."""
+    return x if len(x) >= rows else F.pad(x, (0, 0) * (x.dim() - 1) + (0, rows - len(x)))
 
 
 class Decoder:
@@ -19,12 +38,17 @@ class Decoder:
     `compact` may shrink the grid; a prompt with fewer living rows than another is filled up with rows that have ended.
     """
 
-    def __init__(self, model, prompts, generations, first_row, steps, zeroed=False):
-        """steps is the most tokens of any completion. zeroed: steps look at own positions that are not yet written."""
+    def __init__(self, model, prompts, generations, first_row, steps, zeroed=False, padded=0):
+        """steps is the most tokens of any completion. zeroed: steps look at own positions that are not yet written.
+
+        padded is the length of a prompt's keys, `padding`'s.
+        """
         self.model = model
         device = model.device
         self.prompts = prompts
         self.steps = steps
+        self._padded = padded
+        self._least = LEAST if device.type == "cpu" else 1
         self.lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
         count = len(prompts) * generations
         self.row_list = list(range(first_row, first_row + count))
@@ -39,16 +63,17 @@ class Decoder:
     def _prompt_mask(self):
         """Additive mask [P, 1, 1, S] over prompt positions, None where all prompts have one length."""
         lengths = self.lengths.tolist()
-        if min(lengths) == max(lengths):
+        padded = self._padded or max(lengths)
+        if min(lengths) == padded:
             return None
-        beyond = torch.arange(max(lengths), device=self.model.device) >= self.lengths.unsqueeze(1)
+        beyond = torch.arange(padded, device=self.model.device) >= self.lengths.unsqueeze(1)
         mask = torch.zeros(beyond.shape, dtype=self.model.dtype, device=self.model.device)
         return mask.masked_fill_(beyond, float("-inf"))[:, None, None, :]
 
     def prefill(self):
         """Runs the prompts, right-padded; returns the logits of their last tokens, one copy a completion: [R, V]."""
         model = self.model
-        count, longest = len(self.prompts), max(map(len, self.prompts))
+        count, longest = len(self.prompts), self._padded or max(map(len, self.prompts))
         ids = torch.tensor([p + [0] * (longest - len(p)) for p in self.prompts], device=model.device)
         positions = torch.arange(longest, device=model.device).repeat(count)
         x = model.embed(ids.view(-1), positions)
@@ -63,7 +88,7 @@ class Decoder:
         for layer in model.layers:
             x = model.block(layer, x, positions, attend)
         last = torch.arange(count, device=model.device) * longest + self.lengths - 1
-        logits = model.norm(x.index_select(0, last)) @ model.head.t()
+        logits = (model.norm(at_least(x.index_select(0, last), self._least)) @ model.head.t())[:count]
         return logits.repeat_interleave(len(self.row_list) // count, 0)
 
     def allocate(self):
@@ -89,10 +114,16 @@ class Decoder:
         model = self.model
         # A filler row may be past its own end; its result is thrown away, its position must exist.
         positions = (self.start + slot).clamp(max=model.config.context_length - 1)
-        x = model.embed(token, positions)
+        rows, least = len(token), self._least
+        x = at_least(model.embed(token, positions), least)
+        positions = positions if rows >= least else F.pad(positions, (0, least - rows))
         for index, layer in enumerate(model.layers):
-            x = model.block(layer, x, positions, lambda q, k, v: self._attend(index, slot, window, mask, q, k, v))
-        return model.norm(x) @ model.head.t()
+
+            def attend(q, k, v, index=index):
+                return at_least(self._attend(index, slot, window, mask, q[:rows], k[:rows], v[:rows]), least)
+
+            x = model.block(layer, x, positions, attend)
+        return (model.norm(x) @ model.head.t())[:rows]
 
     def _attend(self, index, slot, window, mask, q, k, v):
         """Query [R, H, h], key and value [R, K, h] of one new token a row -> [R, H·h]; stores key and value."""
@@ -155,7 +186,7 @@ class Decoder:
             prompts = torch.tensor(kept, device=self.model.device)
             self.lengths = self.lengths.index_select(0, prompts)
             self.mask = self._prompt_mask()
-            longest = int(self.lengths.max())
+            longest = self._padded or int(self.lengths.max())
             for i in range(len(self.prompt_keys)):
                 self.prompt_keys[i] = self.prompt_keys[i].index_select(0, prompts)[..., :longest].contiguous()
                 self.prompt_values[i] = self.prompt_values[i].index_select(0, prompts)[:, :, :longest].contiguous()
@@ -185,4 +216,7 @@ def mix_of(weights, values):
     if weights.is_cuda or shared_by > 1:
         own = values.reshape(t, -1, size).transpose(0, 1)
         return torch.bmm(weights.reshape(-1, shared_by, t), own).view(rows, kv_heads, shared_by, size)
-    return (weights.permute(3, 0, 1, 2).contiguous() * values).sum(0).unsqueeze(2)
+    product = (weights.permute(3, 0, 1, 2).contiguous() * values).view(t, -1)
+    columns = product.shape[1]
+    # Columns beyond a multiple of torch's vectors would be summed in another order, and which those are depends on the number of rows.
+    return F.pad(product, (0, -columns % VECTORS)).sum(0)[:columns].view(rows, kv_heads, 1, size)

@@ -10,7 +10,7 @@ from typing import List
 
 import torch
 
-from .decoder import Decoder
+from .decoder import Decoder, padding
 from .graphs import StaticSteps
 from .sampler import Draws
 
@@ -40,9 +40,10 @@ def generate(model, request, graphs=None, span=None):
     room = [min(request.max_new_tokens, model.config.context_length - len(prompt)) for prompt in request.prompts]
     draws = Draws(request, [n for n in room for _ in range(request.num_generations)], model.device)
     begin, end = span or (0, len(draws.alive))
+    padded = padding(request.prompts, model.device)
     for first, last, each, row in parts(len(room), request.num_generations, request.micro_batch, begin, end):
         steps = max(room[first:last])
-        decoder = Decoder(model, request.prompts[first:last], each, row, steps, zeroed=graphs is not None)
+        decoder = Decoder(model, request.prompts[first:last], each, row, steps, graphs is not None, padded)
         run(EagerSteps(decoder, draws) if graphs is None else StaticSteps(decoder, draws, graphs), decoder, draws)
     return completions(request, draws, begin, end)
 

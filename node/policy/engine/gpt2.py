@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
-from .model import Model
+from .model import Model, layer_norm
 
 PREFIX = "transformer."
 
@@ -137,13 +137,13 @@ class GPT2(Model):
 
     def block(self, layer, x, positions, attend):
         config = self.config
-        y = F.layer_norm(x, (config.width,), layer.norm1_weight, layer.norm1_bias, config.norm_epsilon)
+        y = layer_norm(x, layer.norm1_weight, layer.norm1_bias, config.norm_epsilon)
         qkv = torch.addmm(layer.qkv_bias, y, layer.qkv_weight)
         y = attend(*qkv.view(len(x), 3, config.heads, -1).unbind(1))
         x = x + torch.addmm(layer.attention_bias, y, layer.attention_weight)
-        y = F.layer_norm(x, (config.width,), layer.norm2_weight, layer.norm2_bias, config.norm_epsilon)
+        y = layer_norm(x, layer.norm2_weight, layer.norm2_bias, config.norm_epsilon)
         y = F.gelu(torch.addmm(layer.up_bias, y, layer.up_weight), approximate=config.gelu)
         return x + torch.addmm(layer.down_bias, y, layer.down_weight)
 
     def norm(self, x):
-        return F.layer_norm(x, (self.config.width,), self.norm_weight, self.norm_bias, self.config.norm_epsilon)
+        return layer_norm(x, self.norm_weight, self.norm_bias, self.config.norm_epsilon)

@@ -97,6 +97,11 @@ def reset_peak_rss():
         pass
 
 
+def read_address_space():
+    """Bytes of address space that this process has taken; 0 where /proc doesn't tell."""
+    return _kilobytes("/proc/self/status", "VmSize")
+
+
 def read_host():
     """(available, total) bytes of the host's memory; zeros where /proc doesn't tell."""
     return _kilobytes("/proc/meminfo", "MemAvailable"), _kilobytes("/proc/meminfo", "MemTotal")

@@ -139,6 +139,32 @@ def cut(flat, shapes):
 HAS_SDPA = hasattr(F, "scaled_dot_product_attention")
 
 
+class _LayerNorm(torch.autograd.Function):
+    """Layer norm whose gradients are sums in an order of their own: torch's kernel for the CPU sums a part a thread, so that another
+    number of threads gives other bits."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, epsilon):
+        y, mean, deviation = torch.native_layer_norm(x, weight.shape, weight, bias, epsilon)
+        ctx.save_for_backward(x, weight, bias, mean, deviation)
+        return y
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, weight, bias, mean, deviation = ctx.saved_tensors
+        backward = torch.ops.aten.native_layer_norm_backward
+        by_x, _, _ = backward(gradient, x, weight.shape, mean, deviation, weight, bias, [True, False, False])
+        by_weight = (x - mean).mul_(deviation).mul_(gradient).sum(0)
+        return by_x, by_weight, gradient.sum(0), None
+
+
+def layer_norm(x, weight, bias, epsilon):
+    """Layer norm of x [N, d] over its last dimension."""
+    if x.is_cuda or not torch.is_grad_enabled():
+        return F.layer_norm(x, weight.shape, weight, bias, epsilon)
+    return _LayerNorm.apply(x, weight, bias, epsilon)
+
+
 def causal_mask(length, like):
     """What `causal_attention` needs: an additive mask [T, T], -inf where a position may not look; None with SDPA."""
     if HAS_SDPA:

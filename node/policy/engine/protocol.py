@@ -1,4 +1,4 @@
-"""What may be asked: the engine's side of node/policy/protocol.go, version 2. Must not import torch.
+"""What may be asked: the engine's side of node/policy/protocol.go, version 3. Must not import torch.
 
 Every parse function takes the decoded `params` of one call and returns a dataclass with the same field names as the Go
 type, or raises EngineError("bad_request"). Checks that need the model (token ids, lengths) are in `check_*`.
@@ -116,6 +116,12 @@ class Save:
     format: str = "checkpoint"
     dtype: str = "float32"
     metadata: Dict[str, str] = field(default_factory=dict)
+    background: bool = False
+
+
+@dataclass
+class Saved:
+    wait: bool = False
 
 
 @dataclass
@@ -381,11 +387,21 @@ def parse_save(params):
         format=fields.text("format", "checkpoint", ("checkpoint", "huggingface")),
         dtype=fields.text("dtype", "float32", ("", "float32", "float16")),
         metadata=fields.mapping("metadata"),
+        background=fields.flag("background"),
     )
     fields.end()
     if not save.path:
         raise bad("path is empty")
+    if save.background and save.format != "checkpoint":
+        raise bad("background is for the format checkpoint alone")
     return save
+
+
+def parse_saved(params):
+    fields = _Fields(params)
+    saved = Saved(wait=fields.flag("wait"))
+    fields.end()
+    return saved
 
 
 def parse_restore(params):

@@ -20,6 +20,7 @@ _PARSERS = {
     "update": protocol.parse_update,
     "logprobs": protocol.parse_logprobs,
     "save": protocol.parse_save,
+    "saved": protocol.parse_saved,
     "restore": protocol.parse_restore,
     "configure": protocol.parse_configure,
     "memory": protocol.parse_nothing,

@@ -11,7 +11,7 @@ from dataclasses import asdict
 
 import torch
 
-from . import architecture, checkpoint, environment, memory, precision, protocol, shortage, weights
+from . import architecture, checkpoint, environment, memory, precision, protocol, shortage, snapshot, weights
 from .adam import Adam
 from .generate import generate
 from .graphs import Graphs
@@ -24,6 +24,7 @@ class Session:
     def __init__(self):
         self._start_rss = memory.read_rss()
         self._meter = memory.Meter()
+        self._writer = snapshot.Writer()
         self._forget()
         self._device = None
         self._cap = 0
@@ -52,6 +53,7 @@ class Session:
         began = time.perf_counter()
         device = open_device(request)
         config, raw = architecture.read_config(request.model_dir)
+        self._writer.settle()
         self._forget()
         memory.trim()
         self._device, self._cap = device, request.memory_cap_bytes
@@ -126,25 +128,32 @@ class Session:
         return {"logprobs": [None if row is None else row.tolist() for row in trainer.score(request)]}
 
     def save(self, request):
+        """Saves the state or the weights; in the background it answers once the state has been copied."""
         began = time.perf_counter()
         trainer = self._loaded()
-        if request.format == "checkpoint":
-            size, digest = checkpoint.save(trainer.model, trainer.adam, request.path, request.metadata)
-        else:
+        self._writer.settle()
+        if request.format != "checkpoint":
             size, digest = checkpoint.save_huggingface(trainer.model, self._raw_config, request.path, request.dtype)
-        return {
-            "bytes": size,
-            "sha256": digest,
-            "weight_hash": weights.weight_hash(trainer.model),
-            "seconds": time.perf_counter() - began,
-        }
+            written = checkpoint.Written(size, digest, weights.weight_hash(trainer.model.tensors))
+            return _saved(written, time.perf_counter() - began)
+        state = checkpoint.State(trainer, request.metadata, copy=request.background)
+        if not state.copied:
+            return _saved(state.write(request.path), time.perf_counter() - began)
+        pause = time.perf_counter() - began
+        self._writer.begin(lambda: _saved(state.write(request.path), time.perf_counter() - began), pause)
+        return _pending(pause)
+
+    def saved(self, request):
+        """What became of the save in the background. Rank 0 alone has any."""
+        return self._writer.outcome(request.wait) or _pending(self._writer.pause)
 
     def restore(self, request):
         trainer = self._loaded()
-        metadata = checkpoint.restore(trainer.model, trainer.adam, request.path, request.sha256)
+        self._writer.settle()
+        metadata = checkpoint.restore(trainer, request.path, request.sha256)
         return {
             "metadata": metadata,
-            "weight_hash": weights.weight_hash(trainer.model),
+            "weight_hash": weights.weight_hash(trainer.model.tensors),
             "step": trainer.adam.step_count,
         }
 
@@ -182,9 +191,13 @@ class Session:
         return self._meter.status()
 
     def shortage(self, error):
-        """The Shortage object for an exception that means memory ran out; called while it is being handled."""
+        """The Shortage object for an exception that means memory ran out; called while it is being handled.
+
+        Where it was the host's, what is being saved is no longer in the way when this returns.
+        """
         found = shortage.describe(error, self._device, self._cap)
         if found["where"] == "host":
+            self._writer.settle()
             memory.prefer_small()
         return found
 
@@ -232,6 +245,15 @@ class Session:
         scored = trainer.score(protocol.Logprobs(prompts, sequences))
         pairs = zip(sampled.logprobs, scored)
         return max(abs(a - b) for ours, theirs in pairs for a, b in zip(ours, theirs.tolist()))
+
+
+def _saved(written, seconds):
+    """SaveResult of protocol.go; without a background all of the seconds are pause."""
+    return dict(written._asdict(), pending=False, pause=seconds, seconds=seconds)
+
+
+def _pending(pause):
+    return dict(pending=True, pause=pause, bytes=0, sha256="", weight_hash="", seconds=0.0)
 
 
 def make_model(config, request, device):

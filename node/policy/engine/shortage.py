@@ -73,6 +73,39 @@ def host_cap(root="/sys/fs/cgroup", self_cgroup="/proc/self/cgroup"):
     return min((limit for limit in limits if limit), default=0)
 
 
+def host_room(root="/sys/fs/cgroup", self_cgroup="/proc/self/cgroup"):
+    """Bytes that this process may still take of the host's memory: the least of what is available and what its limits leave.
+
+    A cgroup's page cache counts as free where the kernel can drop it. 0 where nothing is known.
+    """
+    rooms = [memory.read_host()[0]]
+    limit = address_space_limit()
+    if limit:
+        rooms.append(limit - memory.read_address_space())
+    for directory, name in _cgroups(root, self_cgroup):
+        while directory.startswith(root):
+            limit = _read_limit(os.path.join(directory, name))
+            if limit:
+                rooms.append(limit - _cgroup_used(directory, name))
+            directory = os.path.dirname(directory)
+    return max(0, min(rooms))
+
+
+def _cgroup_used(directory, limit_name):
+    """Bytes charged to a cgroup, without files that it holds in memory but is not using."""
+    current, prefix = ("memory.current", "") if limit_name == "memory.max" else ("memory.usage_in_bytes", "total_")
+    used = _read_limit(os.path.join(directory, current))
+    try:
+        with open(os.path.join(directory, "memory.stat"), encoding="ascii", errors="replace") as file:
+            for line in file:
+                name, _, value = line.partition(" ")
+                if name == prefix + "inactive_file":
+                    used -= int(value)
+    except (OSError, ValueError):
+        pass
+    return max(0, used)
+
+
 def address_space_limit():
     try:
         import resource

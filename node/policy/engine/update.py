@@ -50,7 +50,12 @@ class Trainer:
         self.autocast = autocast
         self.group = Group()
         self.scale = _MAX_SCALE if autocast == torch.float16 else 1.0
-        self._gradients = 0
+        self.gradients = 0  # finite ones so far, of which every so many let the scale grow
+
+    def set_scale(self, scale=_MAX_SCALE, gradients=0):
+        """Goes on with this loss scale, after so many gradients; nothing without float16, whose alone it is."""
+        if self.autocast == torch.float16:
+            self.scale, self.gradients = scale, gradients
 
     def precision(self):
         """The context in which forward passes run."""
@@ -136,8 +141,8 @@ class Trainer:
                 self.model.flat_grad.mul_(1 / self.scale)
             norm = gradient_norm(self.model.flat_grad)
             if math.isfinite(norm):
-                self._gradients += 1
-                if self.autocast == torch.float16 and self._gradients % _SCALE_GROWTH == 0:
+                self.gradients += 1
+                if self.autocast == torch.float16 and self.gradients % _SCALE_GROWTH == 0:
                     self.scale = min(2 * self.scale, _MAX_SCALE)
                 objective.keep()
                 return self.group.sum_numbers(objective.sums()), norm

@@ -15,6 +15,7 @@ from typing import NamedTuple, Tuple
 
 import torch
 
+from .aside import Aside
 from .protocol import MODEL, EngineError
 
 DTYPES = {
@@ -29,6 +30,7 @@ _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _FLOATS = ("F64", "F32", "F16", "BF16")
 _MAX_HEADER = 100 << 20  # the limit of the safetensors package
 _PIECE = 1 << 22  # elements converted at a time
+_BLOCK = 8 << 20  # bytes written at a time
 _INDEX = "model.safetensors.index.json"
 
 
@@ -175,23 +177,12 @@ def bytes_of(tensor):
     return memoryview((ctypes.c_char * size).from_address(tensor.data_ptr())).cast("B")
 
 
-class _Hashed:
-    """A file that hashes what passes through it."""
-
-    def __init__(self, file):
-        self._file, self.digest, self.size = file, hashlib.sha256(), 0
-
-    def write(self, data):
-        self._file.write(data)
-        self.digest.update(data)
-        self.size += len(data)
-
-
 def write(path, tensors, metadata, dtype=None):
     """Writes {name: tensor} as a safetensors file, floats as dtype if given; returns (bytes, sha256 hex).
 
-    The file's content is on disk when this returns; making its name durable is the caller's.
-    Memory needed is one tensor's when the tensors must be converted or copied from a device, else none.
+    The file's content is on disk when this returns; making its name durable is the caller's. Memory needed is two
+    tensors' when the tensors must be converted or copied from a device, else none. Hashing runs beside writing: either lets the
+    interpreter's lock go.
     """
     stored = {name: dtype if dtype and t.is_floating_point() else t.dtype for name, t in tensors.items()}
     # Wider elements first keeps every tensor aligned to its own size.
@@ -204,22 +195,39 @@ def write(path, tensors, metadata, dtype=None):
         at += size
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        out = _Hashed(file)
-        out.write(len(text).to_bytes(8, "little") + text)
+    text = len(text).to_bytes(8, "little") + text
+    digest, size = hashlib.sha256(text), len(text)
+    with open(path, "wb", buffering=0) as file, Aside("file hash") as aside:
+        _write_all(file, memoryview(text))
+        hashed = None
         for name in names:
-            tensor = tensors[name].detach().to("cpu", stored[name]).contiguous()
-            out.write(bytes_of(tensor))
-        file.flush()
+            source = tensors[name].detach()
+            if hashed is not None and (source.device.type != "cpu" or source.dtype != stored[name]):
+                hashed.result()  # no more than one copy waits to be hashed
+            tensor = source.to("cpu", stored[name]).contiguous()
+            hashed = aside.do(_hash, digest, tensor)
+            size += _write_all(file, bytes_of(tensor))
         os.fsync(file.fileno())
-    return out.size, out.digest.hexdigest()
+    return size, digest.hexdigest()
 
 
-def weight_hash(model):
-    """sha256 over the bytes of the weights, as held, in the order of their names."""
+def _hash(digest, tensor):
+    digest.update(bytes_of(tensor))
+
+
+def _write_all(file, data):
+    """Writes data to an unbuffered file; returns its length."""
+    at = 0
+    while at < len(data):
+        at += file.write(data[at : at + _BLOCK])
+    return at
+
+
+def weight_hash(tensors):
+    """sha256 over the bytes of a model's weights {name: tensor}, as held, in the order of their names."""
     digest = hashlib.sha256()
-    for name in sorted(model.tensors):
-        tensor = model.tensors[name].detach().to("cpu").contiguous()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().to("cpu").contiguous()
         digest.update(bytes_of(tensor))
     return digest.hexdigest()
 

@@ -33,17 +33,17 @@ def trainer(make_model):
 def test_restored_training_goes_on_bit_by_bit(make_model, trainer, tmp_path):
     path = str(tmp_path / "deep" / "ck.safetensors")
     trainer.update(REQUEST)
-    size, digest = checkpoint.save(trainer.model, trainer.adam, path, {"round": "7", "swarm_checkpoint": "x"})
+    size, digest, _ = checkpoint.save(trainer, path, {"round": "7", "swarm_checkpoint": "x"})
     assert os.path.getsize(path) == size and os.listdir(os.path.dirname(path)) == ["ck.safetensors"]
-    hashed, noise = weights.weight_hash(trainer.model), torch.rand(3)
+    hashed, noise = weights.weight_hash(trainer.model.tensors), torch.rand(3)
     trainer.update(REQUEST)
     expected = state(trainer)
 
     other = Trainer(make_model(torch.float32, seed=5), Adam())
     other.update(REQUEST)
-    metadata = checkpoint.restore(other.model, other.adam, path, digest)
+    metadata = checkpoint.restore(other, path, digest)
     assert metadata == {"round": "7", "swarm_checkpoint": "x"} and other.adam.step_count == 1
-    assert weights.weight_hash(other.model) == hashed
+    assert weights.weight_hash(other.model.tensors) == hashed
     assert torch.equal(torch.rand(3), noise)
     other.update(REQUEST)
     assert same(state(other), expected)
@@ -51,10 +51,10 @@ def test_restored_training_goes_on_bit_by_bit(make_model, trainer, tmp_path):
 
 def test_checkpoint_before_the_first_step(make_model, trainer, tmp_path):
     path = str(tmp_path / "ck")
-    checkpoint.save(trainer.model, trainer.adam, path, {})
+    checkpoint.save(trainer, path, {})
     expected = state(trainer)
     trainer.update(REQUEST)
-    checkpoint.restore(trainer.model, trainer.adam, path)
+    checkpoint.restore(trainer, path)
     assert same(state(trainer), expected)
 
 
@@ -87,7 +87,7 @@ def other_heads(header):
     [
         (set_shape, "exp_avg"),
         (rename, "rng.cpu"),
-        (other_heads, "another architecture"),
+        (other_heads, "another model"),
         (lambda header: header.pop("__metadata__"), "not a checkpoint"),
         (lambda header: header["__metadata__"].update(metadata="[1]"), "metadata"),
         (lambda header: header["__metadata__"].update(architecture="{"), "metadata"),
@@ -97,19 +97,19 @@ def other_heads(header):
 def test_a_checkpoint_that_does_not_fit_changes_nothing(trainer, tmp_path, change, named):
     path = str(tmp_path / "ck")
     trainer.update(REQUEST)
-    checkpoint.save(trainer.model, trainer.adam, path, {})
+    checkpoint.save(trainer, path, {})
     edit(path, change)
     trainer.update(REQUEST)
     before = state(trainer)
     with pytest.raises(EngineError, match=named) as error:
-        checkpoint.restore(trainer.model, trainer.adam, path)
+        checkpoint.restore(trainer, path)
     assert error.value.kind == "checkpoint" and path in str(error.value)
     assert same(state(trainer), before)
 
 
 def test_truncated_absent_or_altered_checkpoint_changes_nothing(trainer, tmp_path):
     path = str(tmp_path / "ck")
-    _, digest = checkpoint.save(trainer.model, trainer.adam, path, {})
+    _, digest, _ = checkpoint.save(trainer, path, {})
     trainer.update(REQUEST)
     before = state(trainer)
     data = open(path, "rb").read()
@@ -119,19 +119,19 @@ def test_truncated_absent_or_altered_checkpoint_changes_nothing(trainer, tmp_pat
         with open(path, "wb") as file:
             file.write(broken)
         with pytest.raises(EngineError) as error:
-            checkpoint.restore(trainer.model, trainer.adam, path, digest)
+            checkpoint.restore(trainer, path, digest)
         assert error.value.kind == "checkpoint"
         assert same(state(trainer), before)
     with pytest.raises(EngineError, match="nowhere"):
-        checkpoint.restore(trainer.model, trainer.adam, str(tmp_path / "nowhere"))
+        checkpoint.restore(trainer, str(tmp_path / "nowhere"))
     with pytest.raises(EngineError, match="directory|Directory"):
-        checkpoint.restore(trainer.model, trainer.adam, str(tmp_path))
+        checkpoint.restore(trainer, str(tmp_path))
     assert same(state(trainer), before)
 
 
 def test_a_save_that_fails_keeps_the_file_before_it(trainer, tmp_path, monkeypatch):
     path = str(tmp_path / "ck")
-    checkpoint.save(trainer.model, trainer.adam, path, {})
+    checkpoint.save(trainer, path, {})
     data = open(path, "rb").read()
 
     def full(*_):
@@ -140,11 +140,11 @@ def test_a_save_that_fails_keeps_the_file_before_it(trainer, tmp_path, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(EngineError, match="No space left"):
-            checkpoint.save(trainer.model, trainer.adam, path, {"later": "1"})
+            checkpoint.save(trainer, path, {"later": "1"})
     assert os.listdir(tmp_path) == ["ck"] and open(path, "rb").read() == data
     (tmp_path / "file").write_text("")
     with pytest.raises(EngineError):
-        checkpoint.save(trainer.model, trainer.adam, str(tmp_path / "file" / "ck"), {})
+        checkpoint.save(trainer, str(tmp_path / "file" / "ck"), {})
 
 
 @pytest.mark.parametrize("dtype,stored", [("float32", torch.float32), ("float16", torch.float16)])

@@ -227,12 +227,12 @@ def test_saved_directory(make_model, tmp_path, config, dtype, stored):
 def test_training_goes_on_from_a_checkpoint(make_model, tmp_path, config):
     path = str(tmp_path / "ck")
     trainer, _, _ = run_engine(make_model(torch.float32, config), make_request(batch()))
-    checkpoint.save(trainer.model, trainer.adam, path, {})
+    checkpoint.save(trainer, path, {})
     other, _, _ = run_engine(make_model(torch.float32, config, seed=4), make_request(batch()))
-    checkpoint.restore(other.model, other.adam, path)
+    checkpoint.restore(other, path)
     for one in (trainer, other):
         one.update(make_request(batch(seed=1)))
     assert torch.equal(trainer.model.flat, other.model.flat)
     narrow = make_model(torch.float32, replace(config, rope_theta=50.0))
-    with pytest.raises(EngineError, match="another architecture"):
-        checkpoint.restore(narrow, other.adam, path)
+    with pytest.raises(EngineError, match="another model"):
+        checkpoint.restore(Trainer(narrow, Adam()), path)

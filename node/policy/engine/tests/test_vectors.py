@@ -21,7 +21,7 @@ REQUESTS = [json.loads(line) for line in lines("requests.jsonl")]
 ANSWERS = [json.loads(line) for line in lines("answers.jsonl")]
 PARSERS = {
     "hello": protocol.parse_hello, "load": protocol.parse_load, "generate": protocol.parse_generate, "update": protocol.parse_update,
-    "logprobs": protocol.parse_logprobs, "save": protocol.parse_save, "restore": protocol.parse_restore,
+    "logprobs": protocol.parse_logprobs, "save": protocol.parse_save, "saved": protocol.parse_saved, "restore": protocol.parse_restore,
     "configure": protocol.parse_configure, "memory": protocol.parse_nothing, "trim": protocol.parse_nothing, "exit": protocol.parse_nothing,
 }  # fmt: skip
 
@@ -69,7 +69,7 @@ def test_results_have_the_fields_of_the_vectors(tmp_path):
         if call == "load":
             params = dict(params, model_dir=str(tmp_path), device="cpu", precision="fp32", seed=1, threads=0, memory_cap_bytes=0, ranks=1)
         if call == "save":
-            params = dict(params, path=str(tmp_path / "state"), format="checkpoint")
+            params = dict(params, path=str(tmp_path / "state"))
         if call == "restore":
             params = dict(path=str(tmp_path / "state"))
         result = getattr(session, call)(PARSERS[call](params))

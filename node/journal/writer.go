@@ -1,0 +1,232 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// lockPatience is how long Open waits for a former writer, one whose launcher died and that is about to notice.
+const lockPatience = 5 * time.Second
+
+// Journal appends to a node's journal. Its methods are called from one goroutine. After an error the record is not in the
+// journal, and the next call may succeed.
+type Journal struct {
+	dir    string
+	logger *slog.Logger
+	folder *os.File // locked
+	file   *os.File // of the last segment; nil before Resume
+	first  int      // the round that it begins with
+	next   int      // the first round of which nothing is in it
+	size   int64    // of its whole records
+	torn   bool     // it may hold more than them
+}
+
+// Open opens the journal of a folder, which exists, for appending: after Resume. It changes nothing. One process at a time has it open;
+// another gets ErrInUse, after a few seconds.
+func Open(dir string, logger *slog.Logger) (*Journal, error) {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	if err := lock(folder, lockPatience, logger); err != nil {
+		folder.Close()
+		return nil, fmt.Errorf("journal in %s: %w", dir, err)
+	}
+	return &Journal{dir: dir, logger: logger, folder: folder}, nil
+}
+
+func lock(folder *os.File, patience time.Duration, logger *slog.Logger) error {
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR):
+			logger.Debug("journal not locked", "reason", err) // a file system without locks
+			return nil
+		case time.Since(began) > patience:
+			return fmt.Errorf("%w. Try: end the process that works in this folder", ErrInUse)
+		}
+	}
+}
+
+// Resume lets the next record be of a round: it drops what is logged of that round and later ones, but that round's own Generated. What is
+// damaged before it stays as it is; a new segment begins then.
+func (j *Journal) Resume(round int) error {
+	list, err := segments(j.dir)
+	if err != nil {
+		return err
+	}
+	for i := len(list) - 1; i >= 0 && list[i].first > round; i-- { // the newest first: what is left is whole, should this be cut short
+		j.logger.Info("journal segment dropped", "file", filepath.Base(list[i].path), "resume", round)
+		if err := os.Remove(list[i].path); err != nil {
+			return fmt.Errorf("journal: %w", err)
+		}
+		list = list[:i]
+	}
+	if err := j.folder.Sync(); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if len(list) == 0 {
+		return j.begin(round)
+	}
+	last := list[len(list)-1]
+	last.until = int(^uint(0) >> 1)
+	size, reached, err := last.keep(round)
+	whole := size >= segmentHeader && reached >= round-1
+	switch {
+	case errors.Is(err, ErrVersion):
+		return last.fail(err)
+	case err != nil && !errors.Is(err, ErrDamaged):
+		return fmt.Errorf("journal: %w", err)
+	case !whole:
+		if err != nil {
+			j.logger.Warn("journal segment not used further", "file", filepath.Base(last.path), "reason", err)
+		}
+		return j.begin(round)
+	}
+	return j.appendTo(last, size, reached+1)
+}
+
+// keep looks for the part of a segment that is before a round, and that round's Generated: its size, and the last round that it reaches.
+// An error that is ErrDamaged came where the part ends.
+func (s segment) keep(round int) (size int64, reached int, err error) {
+	reached = s.first - 1
+	size, err = s.scan(func(r io.ReaderAt, f frame) (bool, error) {
+		if f.round > round || f.round == round && f.kind != kindGenerated {
+			return false, nil
+		}
+		if _, err := readPayload(r, f); err != nil {
+			return false, err
+		}
+		reached = f.round
+		return true, nil
+	})
+	if errors.Is(err, errTorn) {
+		err = nil
+	}
+	return size, reached, err
+}
+
+// begin makes a new segment, in the place of one that can't be read.
+func (j *Journal) begin(round int) error {
+	path := filepath.Join(j.dir, segmentName(round))
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	_, err = file.Write(encodeSegmentHeader(round))
+	if err := errors.Join(err, file.Sync(), j.folder.Sync()); err != nil {
+		file.Close()
+		os.Remove(path)
+		return fmt.Errorf("journal: %w", err)
+	}
+	j.become(file, round, round, segmentHeader)
+	return nil
+}
+
+// appendTo goes on in a segment, after its first size bytes, which hold nothing of round next.
+func (j *Journal) appendTo(s segment, size int64, next int) error {
+	file, err := os.OpenFile(s.path, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if err := errors.Join(file.Truncate(size), file.Sync()); err != nil {
+		file.Close()
+		return fmt.Errorf("journal: %w", err)
+	}
+	j.become(file, s.first, next, size)
+	return nil
+}
+
+func (j *Journal) become(file *os.File, first, next int, size int64) {
+	if j.file != nil {
+		j.file.Close()
+	}
+	j.file, j.first, j.next, j.size, j.torn = file, first, next, size, false
+}
+
+// Generated logs what was generated, before it is shared.
+func (j *Journal) Generated(round int, record Generated) error {
+	return j.append(kindGenerated, round, record, false)
+}
+
+// Trained logs a training set; it is on disk when this returns, and all that was logged before.
+func (j *Journal) Trained(round int, record Trained) error {
+	return j.append(kindTrained, round, record, true)
+}
+
+// Done logs that a round was told.
+func (j *Journal) Done(round int, record Done) error {
+	return j.append(kindDone, round, record, false)
+}
+
+// Rotate begins a new segment with a round, of which nothing has been logged; what was logged before is on disk when it returns.
+func (j *Journal) Rotate(round int) error {
+	switch {
+	case j.file == nil:
+		return errors.New("journal: it has not been resumed")
+	case round == j.first && j.next == round:
+		return nil // it has just begun
+	case round < j.next:
+		return fmt.Errorf("journal: a segment can't begin with round %d: round %d is in the last one", round, j.next-1)
+	}
+	if err := j.file.Sync(); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	return j.begin(round)
+}
+
+// Close closes the journal.
+func (j *Journal) Close() error {
+	var err error
+	if j.file != nil {
+		err = j.file.Close()
+	}
+	return errors.Join(err, j.folder.Close())
+}
+
+func (j *Journal) append(k kind, round int, record any, sync bool) error {
+	if j.file == nil || round < j.first {
+		return fmt.Errorf("journal: round %d is none of the segment's", round)
+	}
+	payload, err := encodePayload(record)
+	if err != nil {
+		return fmt.Errorf("journal: round %d: %w", round, err)
+	}
+	data, err := encodeRecord(k, round, payload)
+	if err != nil {
+		return fmt.Errorf("journal: round %d: %w", round, err)
+	}
+	if err := j.write(data, sync); err != nil {
+		return fmt.Errorf("journal: round %d: %w", round, err)
+	}
+	j.next = max(j.next, round+1)
+	return nil
+}
+
+// write appends a record whole or not at all.
+func (j *Journal) write(data []byte, sync bool) error {
+	if j.torn {
+		if err := j.file.Truncate(j.size); err != nil {
+			return err
+		}
+		j.torn = false
+	}
+	_, err := j.file.WriteAt(data, j.size)
+	if err == nil && sync {
+		err = j.file.Sync()
+	}
+	if err != nil {
+		j.torn = j.file.Truncate(j.size) != nil
+		return err
+	}
+	j.size += int64(len(data))
+	return nil
+}

@@ -1,0 +1,140 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
+	"github.com/sapo-swarm/swarm/node/journal"
+	"github.com/sapo-swarm/swarm/node/task"
+	"github.com/sapo-swarm/swarm/node/tokenizer"
+)
+
+// lifetime is one life of a node, in one process: it takes up what its former lives have left in the node's folder, goes on with the rounds, and leaves
+// the same to the next.
+type lifetime struct {
+	link    *Link
+	model   *governed
+	tokens  tokenizer.Tokenizer
+	logger  *slog.Logger
+	journal *journal.Journal
+	saves   *checkpoints
+	gauge   *gauge
+
+	stopGauge func()
+	saved     int // rounds that the newest checkpoint holds
+}
+
+// openLife takes possession of the node's folder: no other process writes there from then on.
+func openLife(link *Link, model *governed, tokens tokenizer.Tokenizer, logger *slog.Logger) (*lifetime, error) {
+	start := model.start
+	log, err := journal.Open(start.Dir, logger)
+	if err != nil {
+		return nil, err
+	}
+	l := &lifetime{
+		link: link, model: model, tokens: tokens, logger: logger, journal: log, stopGauge: func() {},
+		saves: &checkpoints{dir: start.Dir, owner: owner{start.Run, start.Node, model.config.Model}, logger: logger},
+		gauge: &gauge{link: link, meter: model.meter, logger: logger},
+	}
+	l.saves.leftovers()
+	return l, nil
+}
+
+func (l *lifetime) close() {
+	l.stopGauge()
+	l.model.Close()
+	if err := l.journal.Close(); err != nil {
+		l.logger.Warn("journal not closed", "error", err)
+	}
+}
+
+// live loads the model, goes on where the last life ended, and does the rounds. It returns ErrStopped after a stop.
+func (l *lifetime) live(ctx context.Context, tasks *task.Set) error {
+	start, cfg := l.model.start, l.model.config
+	l.link.State(event.StateLoading, 0)
+	parks := start.Leased && (cfg.ParamOffload || cfg.OptimizerOffload)
+	host := &tenant{Link: l.link, governed: l.model, trims: start.TrimAfter || parks}
+	former := &past{dir: start.Dir, recorded: start.Recorded, saves: l.saves, journal: l.journal, model: l.model, emit: l.link.Emit}
+	var err error
+	if l.saved, err = l.load(ctx, host, former); err != nil {
+		return l.orStopped(err, 0)
+	}
+	n := &Node{
+		ID: start.Node, Config: cfg, Policy: l.model, Tasks: tasks, Tokens: l.tokens, Host: host,
+		Logger: l.logger, Context: l.model.running.loaded.ContextLength, Journal: l.journal,
+	}
+	reached, err := former.replay(ctx, n, l.saved)
+	if err != nil {
+		return l.orStopped(err, reached.first)
+	}
+	n.Former = reached.former
+	if reached.replayed > 0 {
+		l.logger.Info("replayed", "rounds", reached.replayed, "first", reached.first, "seconds", reached.seconds)
+		l.model.announce(reached)
+	}
+
+	dial, cancel := context.WithTimeoutCause(ctx, dialDeadline, fmt.Errorf("no answer within %s", dialDeadline))
+	defer cancel()
+	bus, err := natsbus.Dial(dial, natsbus.Options{
+		URL: start.Exchange.URL, Token: start.Exchange.Token, Run: start.Run, Node: start.Node, Logger: l.logger,
+	})
+	if err != nil {
+		return &Failure{event.CauseExchange, err}
+	}
+	defer bus.Close()
+	n.Swarm = bus
+	return l.rounds(ctx, n, reached.first)
+}
+
+// load starts the engine with the newest state that can be used, under a lease to load, and returns the rounds it holds. From then on the
+// node gives signs of life.
+func (l *lifetime) load(ctx context.Context, host *tenant, former *past) (int, error) {
+	release, err := host.Lease(ctx, phaseLoad)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	if err := l.model.open(ctx); err != nil {
+		return 0, err
+	}
+	loaded := l.model.running.loaded
+	if l.tokens.VocabSize() > loaded.VocabSize {
+		return 0, &Failure{event.CauseModel, fmt.Errorf(
+			"tokenizer %s has %d tokens, the model only %d", l.tokens.Name(), l.tokens.VocabSize(), loaded.VocabSize)}
+	}
+	l.beat(ctx)
+	rounds, err := former.restore(ctx)
+	if err != nil {
+		return 0, err
+	}
+	release()
+	l.model.announce(resumed{first: rounds})
+	for _, message := range doubts(l.model.config, l.model.start.Device, loaded) {
+		l.link.Emit(event.Event{Type: event.TypeWarning, Message: message})
+	}
+	return rounds, nil
+}
+
+func (l *lifetime) beat(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	var beating sync.WaitGroup
+	beating.Go(func() { l.gauge.serve(ctx) })
+	l.stopGauge = func() {
+		cancel()
+		beating.Wait()
+	}
+}
+
+// orStopped tells of a stop, where that is what err says.
+func (l *lifetime) orStopped(err error, round int) error {
+	if errors.Is(err, ErrStopped) {
+		l.link.State(event.StateStopped, round)
+		return ErrStopped
+	}
+	return err
+}

@@ -1,0 +1,103 @@
+package node
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/atomicfile"
+)
+
+// manifestVersion is that of the manifests written. Those before versions have neither a sum nor an owner.
+const manifestVersion = 1
+
+// errNewerManifest is of a manifest that is whole and not for this program.
+var errNewerManifest = errors.New("it was written by a newer program")
+
+// owner names whose a checkpoint is; what is empty isn't known.
+type owner struct {
+	Run   string `json:"run,omitempty"`
+	Node  string `json:"node,omitempty"`
+	Model string `json:"model,omitempty"`
+}
+
+// manifest is what makes a file a checkpoint.
+type manifest struct {
+	Version int `json:"version"`
+	owner
+	Round      int     `json:"round"` // rounds done
+	File       string  `json:"file"`
+	SHA256     string  `json:"sha256"`
+	WeightHash string  `json:"weight_hash"`
+	Bytes      int64   `json:"bytes"`
+	Seconds    float64 `json:"seconds"`
+	Pause      float64 `json:"pause"`
+	Sum        string  `json:"sum,omitempty"` // CRC-32C of the file with this sum as zeros, in hexadecimal
+}
+
+// noSum is a manifest's last field while it is summed.
+var noSum = []byte(`"sum":"00000000"}`)
+
+func sumOf(data []byte) []byte {
+	return fmt.Appendf(nil, `"sum":"%08x"}`, crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
+}
+
+func (m manifest) write(path string) error {
+	m.Sum = "00000000"
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	head, whole := bytes.CutSuffix(data, noSum)
+	if !whole {
+		return errors.New("its sum is not last")
+	}
+	return atomicfile.Write(path, append(head, sumOf(data)...))
+}
+
+// readManifest reads a manifest, whose errors but errNewerManifest say that it is damaged.
+func readManifest(path string) (manifest, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return manifest{}, err
+	}
+	var m manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		return manifest{}, fmt.Errorf("its manifest is no JSON: %w", err)
+	}
+	if m.Version > 0 || m.Sum != "" {
+		head := data[:max(0, len(data)-len(noSum))]
+		if !bytes.Equal(data[len(head):], sumOf(append(bytes.Clone(head), noSum...))) {
+			return manifest{}, errors.New("its manifest's checksum differs")
+		}
+	}
+	switch {
+	case m.Version > manifestVersion:
+		return manifest{}, fmt.Errorf("%w: its manifest's version is %d, this program reads %d", errNewerManifest, m.Version, manifestVersion)
+	case m.Round < 1 || m.File != checkpointName(m.Round)+".safetensors" || filepath.Base(path) != checkpointName(m.Round)+".json":
+		return manifest{}, fmt.Errorf("its manifest names round %d and file %.80q", m.Round, m.File)
+	}
+	return m, nil
+}
+
+// event tells of the checkpoint.
+func (m manifest) event(dir string) *event.Checkpoint {
+	return &event.Checkpoint{
+		Round: m.Round, Path: filepath.Join(dir, m.File), Bytes: m.Bytes, WeightHash: m.WeightHash, Seconds: m.Seconds, Pause: m.Pause,
+	}
+}
+
+// foreign says in what a checkpoint's owner differs from the one that looks for its own, "" where it doesn't.
+func (o owner) foreign(own owner) string {
+	for _, f := range []struct{ what, has, want string }{{"run", o.Run, own.Run}, {"node", o.Node, own.Node}, {"model", o.Model, own.Model}} {
+		if f.has != "" && f.want != "" && f.has != f.want {
+			return fmt.Sprintf("it is of %s %s, not %s", f.what, f.has, f.want)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,108 @@
+"""On a CPU neither memory settings nor one thread more or less change a bit: what is computed again is what was there before.
+
+The claims are about this machine's BLAS, as those of the program are; the shapes are those at which it changes kernels.
+"""
+
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import CONFIG, QWEN2
+from engine import session
+from engine.adam import Adam
+from engine.generate import EagerSteps, generate
+from engine.model import layer_norm
+from engine.protocol import Generate, Logprobs, Sequence, Update
+from engine.update import Trainer
+
+# Widths below and above a vector's multiple; in the second the feed-forward layer sums over more than one block of OpenBLAS's.
+NARROW = replace(CONFIG, vocab_size=257, context_length=256)
+WIDE = replace(NARROW, width=128, inner=512)
+SHAPES = {"narrow": NARROW, "odd": replace(NARROW, width=48, inner=192), "wide": WIDE, "qwen2": replace(QWEN2, vocab_size=257, context_length=256)}
+
+
+def prompts(count, rng):
+    return [[rng.randrange(257) for _ in range(rng.randint(3, 90))] for _ in range(count)]
+
+
+def update_request(micro_batch=0):
+    rng = random.Random(5)
+    given = prompts(4, rng)
+    rows = [Sequence(i // 6, [rng.randrange(257) for _ in range(rng.randint(1, 40))], rng.choice((-1.0, 0.5, 1.0))) for i in range(24)]
+    return Update(given, rows, learning_rate=0.01, micro_batch=micro_batch, max_grad_norm=1.0)
+
+
+def updated(model, request, checkpointing=False):
+    trainer = Trainer(model, Adam(), checkpointing)
+    outcomes = [trainer.update(request) for _ in range(2)]
+    return model.flat.detach().clone(), outcomes
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_update_has_the_same_bits_with_every_micro_batch_and_with_gradient_checkpointing(make_model, shape):
+    weights, outcomes = updated(make_model(torch.float32, SHAPES[shape]), update_request())
+    for options in (dict(micro_batch=1), dict(micro_batch=5), dict(micro_batch=16), dict(checkpointing=True)):
+        checkpointing = options.pop("checkpointing", False)
+        again, told = updated(make_model(torch.float32, SHAPES[shape]), update_request(**options), checkpointing)
+        assert torch.equal(again, weights) and told == outcomes, options
+
+
+def test_scores_have_the_same_bits_with_every_micro_batch(make_model):
+    trainer, request = Trainer(make_model(torch.float32, WIDE), Adam()), update_request()
+    scored = [trainer.score(Logprobs(request.prompts, request.sequences, micro_batch=size)) for size in (0, 1, 7)]
+    for others in scored[1:]:
+        assert all(torch.equal(one, other) for one, other in zip(scored[0], others))
+
+
+def generate_request(model, **options):
+    """30 completions, some of which end long before others: the end is a token that the model does draw."""
+    request = Generate(prompts(5, random.Random(6)), 6, 24, temperature=0.9, seed=3)
+    drawn = [tokens[5] for tokens in generate(model, request).tokens]
+    return replace(request, eos_token_id=max(drawn, key=drawn.count), **options)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_completions_have_the_same_bits_however_many_are_decoded_at_a_time(make_model, shape):
+    model = make_model(torch.float32, SHAPES[shape])
+    whole = generate(model, generate_request(model))
+    assert len({len(tokens) for tokens in whole.tokens}) > 1, "no row ends before another: nothing is dropped"
+    for size in (1, 2, 5, 6, 13, 24):
+        parts = generate(model, generate_request(model, micro_batch=size))
+        assert (parts.tokens, parts.logprobs, parts.entropy) == (whole.tokens, whole.logprobs, whole.entropy), size
+
+
+def test_completions_have_the_same_bits_whether_rows_that_ended_are_dropped(make_model, monkeypatch):
+    model, results = make_model(torch.float32, WIDE), []
+    for below in (0.0, 1.0):
+        monkeypatch.setattr(EagerSteps, "compact_below", below)
+        results.append(generate(model, generate_request(model)))
+    assert results[0] == results[1]
+
+
+def test_one_thread_and_two_give_the_same_bits(make_model):
+    """Two, since more of them cut elementwise work at places that aren't a multiple of a vector's."""
+    results = []
+    for threads in (1, 2):
+        session.set_threads(threads)
+        try:
+            weights, outcomes = updated(make_model(torch.float32, WIDE), update_request())
+            model = make_model(torch.float32, WIDE)
+            results.append((weights, outcomes, generate(model, generate_request(model))))
+        finally:
+            session.set_threads(1)
+    assert torch.equal(results[0][0], results[1][0])
+    assert results[0][1:] == results[1][1:]
+
+
+def test_the_layer_norm_has_torchs_gradients():
+    generator = torch.Generator().manual_seed(2)
+    values = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((7, 12), (12,), (12,))]
+    results = []
+    for norm in (lambda x, w, b: layer_norm(x, w, b, 1e-5), lambda x, w, b: torch.nn.functional.layer_norm(x, (12,), w, b, 1e-5)):
+        leaves = [value.clone().requires_grad_(True) for value in values]
+        y = norm(*leaves)
+        (y * torch.arange(84, dtype=torch.float64).view(7, 12)).sum().backward()
+        results.append([y.detach(), *(leaf.grad for leaf in leaves)])
+    for ours, theirs in zip(*results):
+        assert torch.allclose(ours, theirs, rtol=1e-12, atol=1e-12)

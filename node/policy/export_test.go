@@ -1,0 +1,9 @@
+package policy
+
+import "time"
+
+// Impatient makes an engine's watch look that often, and wait for pipes to be closed properly that long.
+func Impatient(o Options, every time.Duration) Options {
+	o.every, o.pipeGrace = every, 5*every
+	return o
+}

@@ -1,0 +1,156 @@
+package policy
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	defaultStallLimit = 5 * time.Minute
+	watchPeriod       = time.Second
+	stopPatience      = 5 * time.Second        // that an engine may be stopped before it is continued, and again before it is killed
+	leastWork         = 500 * time.Millisecond // processor time that counts as progress
+	clockTick         = 10 * time.Millisecond  // of /proc's times: USER_HZ is 100 on every Linux that Go runs on
+)
+
+// patient are the calls that wait for disks: they may take no processor time for long.
+var patient = map[string]bool{"hello": true, "load": true, "save": true, "saved": true, "restore": true}
+
+// watch looks at the engine's processes during one call and tells when they have stalled: when one is stopped (SIGSTOP, a debugger) and
+// can't be continued, or when they use no processor time. It knows only what /proc says; where there is none it sees nothing.
+type watch struct {
+	pid     int // the leader of the engine's group, our child that hasn't been waited for
+	limit   time.Duration
+	every   time.Duration
+	patient bool
+	wake    func()       // sends the group SIGCONT
+	trouble func(string) // what was done about a stop
+
+	seen      time.Time // the last look
+	stopped   time.Time // since when one of them is stopped, or was continued for it in vain; zero: none is
+	continued bool
+	worked    time.Time     // since when they have used less than leastWork
+	used      time.Duration // what they had used then
+}
+
+// look returns why the engine must be killed, or nil.
+func (w *watch) look(now time.Time) error {
+	processes := group(w.pid)
+	if len(processes) == 0 {
+		return nil
+	}
+	if gap := now.Sub(w.seen); w.seen.IsZero() || gap > 5*w.every+stopPatience/2 {
+		w.stopped, w.continued, w.worked = time.Time{}, false, now // nobody was looking: we were stopped ourselves, or the machine slept
+	}
+	w.seen = now
+	if err := w.lookForStop(processes, now); err != nil {
+		return err
+	}
+	return w.lookForWork(processes, now)
+}
+
+func (w *watch) lookForStop(processes []process, now time.Time) error {
+	var found *process
+	for i, p := range processes {
+		if p.state == 'T' || p.state == 't' {
+			found = &processes[i]
+		}
+	}
+	switch {
+	case found == nil:
+		w.stopped, w.continued = time.Time{}, false
+	case w.stopped.IsZero():
+		w.stopped = now
+	case now.Sub(w.stopped) < w.patienceForStop():
+	case w.continued:
+		return fmt.Errorf("%w: its process %d is stopped, and SIGCONT doesn't wake it", ErrEngineStalled, found.pid)
+	default:
+		w.trouble(fmt.Sprintf("the engine's process %d was stopped by somebody: continued after %s", found.pid, w.patienceForStop()))
+		w.wake()
+		w.stopped, w.continued = now, true
+	}
+	return nil
+}
+
+func (w *watch) patienceForStop() time.Duration { return min(stopPatience, 5*w.every) }
+
+func (w *watch) lookForWork(processes []process, now time.Time) error {
+	var used time.Duration
+	waits := w.patient
+	for _, p := range processes {
+		used += p.used
+		waits = waits || p.state == 'D' // in the kernel, for a disk or a device
+	}
+	if waits || used < w.used || used-w.used >= leastWork {
+		w.worked, w.used = now, used
+		return nil
+	}
+	if idle := now.Sub(w.worked); idle >= w.limit {
+		return fmt.Errorf("%w: it has used no processor time for %s", ErrEngineStalled, idle.Round(time.Second/10))
+	}
+	return nil
+}
+
+// process is what /proc/PID/stat says of one.
+type process struct {
+	pid   int
+	group int
+	state byte
+	used  time.Duration // processor time, in user mode and in the kernel
+}
+
+// group reads the engine's process and its children, as far as they are in its group: the ranks of an engine with several.
+func group(leader int) []process {
+	first, ok := readProcess(leader)
+	if !ok {
+		return nil
+	}
+	processes := []process{first}
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", leader, leader))
+	for field := range strings.FieldsSeq(string(children)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			continue
+		}
+		if p, ok := readProcess(pid); ok && p.group == leader {
+			processes = append(processes, p)
+		}
+	}
+	return processes
+}
+
+func readProcess(pid int) (process, bool) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return process{}, false
+	}
+	return parseProcess(pid, data)
+}
+
+// parseProcess reads a line of proc(5): "pid (name) state ppid pgrp … utime stime …", where the name may hold anything.
+func parseProcess(pid int, stat []byte) (process, bool) {
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 13 {
+		return process{}, false
+	}
+	group, err := strconv.Atoi(string(fields[2]))
+	user, err1 := strconv.ParseInt(string(fields[11]), 10, 64)
+	system, err2 := strconv.ParseInt(string(fields[12]), 10, 64)
+	if err != nil || err1 != nil || err2 != nil {
+		return process{}, false
+	}
+	return process{pid: pid, group: group, state: fields[0][0], used: time.Duration(user+system) * clockTick}, true
+}
+
+// newWatch watches one call.
+func (e *Engine) newWatch(call string) *watch {
+	return &watch{
+		pid: e.PID(), limit: e.opts.StallLimit, every: e.opts.every, patient: patient[call],
+		wake: func() { e.signal(syscall.SIGCONT) }, trouble: e.opts.OnTrouble,
+	}
+}

@@ -1,0 +1,177 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/journal"
+)
+
+// Replay applies a journaled update, without generating anything, and returns the round's report as it would have been.
+func (n *Node) Replay(ctx context.Context, round int, logged journal.Trained) (event.Round, error) {
+	report := logged.Report
+	began := time.Now()
+	err := n.update(ctx, round, logged.Update, event.StateReplaying, &report)
+	report.StepTime += time.Since(began).Seconds()
+	return report, err
+}
+
+// past is what is on disk of a node's former lives.
+type past struct {
+	dir      string
+	recorded int // rounds that the database has
+	saves    *checkpoints
+	journal  *journal.Journal
+	model    *governed
+	emit     func(event.Event)
+}
+
+// resumed is how far a node's former lives have got it.
+type resumed struct {
+	first    int // round to be done next
+	replayed int // of the rounds before it, those applied again
+	seconds  float64
+	former   *FormerRound
+	untold   *event.Event // of the last round before first, where no former life has logged that it told of it
+}
+
+// restore brings the newest state back from which everything that the database lacks can be told, and returns the rounds it holds: at worst 0,
+// the model as it was first. What can't be used is a warning.
+func (p *past) restore(ctx context.Context) (int, error) {
+	told, err := p.told()
+	if err != nil {
+		return 0, err
+	}
+	choice, err := p.saves.restore(ctx, p.model, told)
+	if err != nil {
+		return 0, err
+	}
+	if choice.round == 0 && choice.tried {
+		if err := p.model.reload(ctx); err != nil {
+			return 0, err
+		}
+	}
+	instead := "the first weights and the journal are used instead"
+	if choice.round > 0 {
+		instead = fmt.Sprintf("that of round %d and the journal are used instead", choice.round)
+	}
+	for _, reason := range choice.refused {
+		what, why, _ := strings.Cut(reason, ": ")
+		p.warn(fmt.Sprintf("%s not used: %s; %s", what, why, instead))
+	}
+	p.saves.dropAbove(choice.round)
+	if choice.round > 0 { // a life that ended as soon as it was written may not have told of it
+		p.emit(event.Event{Type: event.TypeCheckpoint, Checkpoint: choice.newest.event(p.dir)})
+	}
+	return choice.round, nil
+}
+
+// told is the first round that neither the database has nor the journal can tell of. What is damaged ends it; replay says so where it matters.
+func (p *past) told() (int, error) {
+	round := p.recorded
+	for r, err := range journal.Rounds(p.dir, p.recorded) {
+		if errors.Is(err, journal.ErrVersion) {
+			return round, &Failure{event.CauseConfig, err}
+		}
+		if err != nil || !tells(r) {
+			break
+		}
+		round++
+	}
+	return round, nil
+}
+
+// tells tells whether a journaled round has the event that told of it.
+func tells(r journal.Round) bool {
+	return r.Done != nil && r.Done.Event.Type == event.TypeRound && r.Done.Event.Round != nil && r.Done.Event.Round.Round == r.Round
+}
+
+// replay goes from a state with so many rounds on through the journal, as far as it is whole: it applies the logged updates, and tells again of
+// what the database lacks. It returns ErrStopped when the node is to stop; nothing is lost then.
+func (p *past) replay(ctx context.Context, n *Node, from int) (resumed, error) {
+	out := resumed{first: from}
+	began := time.Now()
+	for r, err := range journal.Rounds(p.dir, min(from, p.recorded)) {
+		if errors.Is(err, journal.ErrVersion) {
+			return out, &Failure{event.CauseConfig, err}
+		}
+		if err != nil {
+			p.warn(fmt.Sprintf("journal not used from round %d on: %v; what is lost is computed again", out.first, err))
+			break
+		}
+		if r.Round >= from {
+			more, err := p.apply(ctx, n, r, &out)
+			if err != nil {
+				return out, err
+			}
+			if !more {
+				break
+			}
+		}
+		if tells(r) {
+			again := r.Done.Event
+			again.Replayed = true
+			p.tell(again)
+		}
+	}
+	if out.replayed > 0 {
+		out.seconds = time.Since(began).Seconds()
+	}
+	if err := p.journal.Resume(out.first); err != nil {
+		return out, err
+	}
+	if out.untold != nil {
+		p.tell(*out.untold)
+		if err := p.journal.Done(out.first-1, journal.Done{Event: *out.untold}); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// apply takes the next journaled round. It says no more where that has no training set: it is the one that the last life died in.
+func (p *past) apply(ctx context.Context, n *Node, r journal.Round, out *resumed) (more bool, err error) {
+	if out.untold != nil { // of the round before: its Done was lost
+		p.tell(*out.untold)
+		out.untold = nil
+	}
+	if g := r.Generated; g != nil && g.Seed != n.generateSeed(r.Round) {
+		return false, &Failure{event.CauseConfig, fmt.Errorf(
+			"the journal in %s is of another node, seed or run: round %d was sampled from seed %d, not %d. Try: continue the run as it was begun, or begin another with --fresh",
+			p.dir, r.Round, g.Seed, n.generateSeed(r.Round))}
+	}
+	if r.Trained == nil {
+		if r.Generated != nil {
+			out.former = &FormerRound{Round: r.Round, Generated: r.Generated}
+		}
+		return false, nil
+	}
+	p.model.round = r.Round
+	report, err := n.Replay(ctx, r.Round, *r.Trained)
+	if err != nil {
+		return false, fmt.Errorf("replay of round %d: %w", r.Round, err)
+	}
+	if !tells(r) {
+		out.untold = &event.Event{Type: event.TypeRound, Time: event.Now(), Round: &report}
+	}
+	out.replayed++
+	out.first = r.Round + 1
+	return true, nil
+}
+
+// tell tells of a round, if the database doesn't have it.
+func (p *past) tell(e event.Event) {
+	if e.Round.Round >= p.recorded {
+		p.emit(e)
+	}
+}
+
+// warn tells the log and the launcher.
+func (p *past) warn(message string) {
+	p.saves.logger.Warn(message)
+	p.emit(event.Event{Type: event.TypeWarning, Message: message})
+}

@@ -1,0 +1,299 @@
+package node
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/journal"
+)
+
+func testTimeout(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// ledger is what a database would have of a node: the first telling of each round.
+type ledger struct {
+	t           *testing.T
+	rounds      map[int]event.Round
+	checkpoints map[int]string // weight hashes
+	replayed    int
+}
+
+// take enters a life that has ended.
+func (b *ledger) take(l *life, recorded int) {
+	b.t.Helper()
+	for _, e := range l.events {
+		switch {
+		case e.Checkpoint != nil:
+			if hash, known := b.checkpoints[e.Checkpoint.Round]; known {
+				require.Equal(b.t, hash, e.Checkpoint.WeightHash, "checkpoint of round %d", e.Checkpoint.Round)
+			}
+			b.checkpoints[e.Checkpoint.Round] = e.Checkpoint.WeightHash
+		case e.Round != nil:
+			require.GreaterOrEqual(b.t, e.Round.Round, recorded, "the database has it")
+			b.rounds[e.Round.Round] = timeless(*e.Round)
+		case e.Loaded != nil:
+			b.replayed += e.Loaded.ReplayedRounds
+		}
+	}
+}
+
+// recorded is how many rounds it has without a gap.
+func (b *ledger) recorded() int {
+	n := 0
+	for _, ok := b.rounds[n]; ok; _, ok = b.rounds[n] {
+		n++
+	}
+	return n
+}
+
+// timeless is a report without what a clock says.
+func timeless(r event.Round) event.Round {
+	r.StepTime, r.GenerateTime, r.UpdateTime, r.ScoreTime, r.LeaseTime, r.BarrierTime, r.JournalTime = 0, 0, 0, 0, 0, 0, 0
+	return r
+}
+
+func newLedger(t *testing.T) *ledger {
+	return &ledger{t: t, rounds: map[int]event.Round{}, checkpoints: map[int]string{}}
+}
+
+// points are all the places of a round where a life can end, in the order in which one run can meet them. The checkpoints are after rounds 3, 6, 9.
+var points = []point{
+	{Type: event.TypeLoaded, Round: -1},
+	{Type: event.TypeState, State: event.StateGenerating, Round: 0},
+	{Type: event.TypeState, State: event.StateSharing, Round: 1, Before: true}, // what was generated is logged
+	{Type: event.TypeState, State: event.StateBarrier, Round: 2, Before: true}, // and shared
+	{Type: event.TypeState, State: event.StateUpdating, Round: 2},              // the training set is logged
+	{Type: event.TypeState, State: event.StateCheckpoint, Round: 3},
+	{Type: event.TypeState, State: event.StateWaiting, Round: 3}, // a checkpoint is being written
+	{Type: event.TypeRound, Round: 4, Before: true},              // updated, not told
+	{Type: event.TypeState, State: event.StateReplaying, Round: 3},
+	{Type: event.TypeRound, Round: 5}, // told, which isn't logged
+	{Type: event.TypeCheckpoint, Round: 6, Before: true},
+	{Type: event.TypeState, State: event.StateUpdating, Round: 7, Engine: true},
+	{Type: event.TypeState, State: event.StateGenerating, Round: 8, Engine: true},
+	{Type: event.TypeState, State: event.StateCheckpoint, Round: 10},
+	{Type: event.TypeCheckpoint, Round: 10, Before: true},
+}
+
+// A node that is killed at every point of a round ends exactly as one that is not, and every round is told.
+func TestKilledAtEveryPoint(t *testing.T) {
+	config := func(c *configs.Config) { c.NumTransplantTrees, c.Rounds, c.SwarmSize, c.CheckpointEvery = 2, 10, 2, 3 }
+	pair := func(run string) (event.Start, event.Start) {
+		server := broker(t, run)
+		var starts [2]event.Start
+		for i := range starts {
+			starts[i] = assignment(t, server, run, t.TempDir(), config)
+			starts[i].Node, starts[i].Index, starts[i].Peers = fmt.Sprintf("node_%d", i), i, []string{"node_0", "node_1"}
+		}
+		return starts[0], starts[1]
+	}
+	a, b := pair("calm")
+	calm, peer := begin(t, a), begin(t, b)
+	calm.wait, peer.wait = 4*soon, 4*soon
+	calm.ends(ExitDone)
+	peer.ends(ExitDone)
+	want := newLedger(t)
+	want.take(calm, 0)
+	require.Equal(t, 10, want.recorded())
+	require.Positive(t, slices.MaxFunc(slices.Collect(maps.Values(want.rounds)), func(x, y event.Round) int { return x.TrainedExternal - y.TrainedExternal }).TrainedExternal)
+
+	a, b = pair("storm")
+	peer = begin(t, b)
+	peer.wait = 8 * soon
+	got, met := newLedger(t), 0
+	for _, p := range append(points, point{Type: "never"}) {
+		a.Recorded = got.recorded()
+		l, _ := beginMortal(t, a, p)
+		code := l.dies()
+		got.take(l, a.Recorded)
+		switch {
+		case code == ExitDone && p.Type == "never":
+		case code == ExitDone:
+			t.Logf("%s: not met", p)
+		case p.Engine:
+			require.Contains(t, []int{ExitFailed, ExitMemory}, code, "%s: %v", p, l.failure())
+			met++
+		default:
+			require.Equal(t, -1, code, "%s: %v", p, l.failure())
+			met++
+		}
+		require.NoFileExists(t, filepath.Join(a.Dir, "restart.safetensors"))
+	}
+	peer.ends(ExitDone)
+	require.Equal(t, len(points), met)
+	require.Equal(t, want.rounds, got.rounds)
+	require.Equal(t, want.checkpoints[10], got.checkpoints[10])
+	require.Positive(t, got.replayed)
+
+	logged := 0
+	for r, err := range journal.Rounds(a.Dir, 0) {
+		require.NoError(t, err)
+		require.NotNil(t, r.Generated)
+		require.NotNil(t, r.Trained)
+		require.NotNil(t, r.Done)
+		require.Equal(t, want.rounds[r.Round], timeless(*r.Done.Event.Round))
+		logged++
+	}
+	require.Equal(t, 10, logged)
+	partial, err := filepath.Glob(filepath.Join(a.Dir, "*.tmp"))
+	require.NoError(t, err)
+	require.Empty(t, partial)
+}
+
+// flip damages a file in its middle.
+func flip(t *testing.T, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	data[len(data)/2] ^= 4
+	require.NoError(t, os.WriteFile(path, data, 0o644))
+}
+
+// What is damaged or missing of a node's folder is brought back from the rest, or computed again; nothing is skipped without a word.
+func TestDamageIsMadeGood(t *testing.T) {
+	server := broker(t, "damage")
+	config := func(c *configs.Config) { c.Rounds, c.CheckpointEvery = 6, 2 }
+	whole := t.TempDir()
+	l := begin(t, assignment(t, server, "damage", whole, config))
+	l.ends(ExitDone)
+	want := newLedger(t)
+	want.take(l, 0)
+	require.Equal(t, 6, want.recorded())
+	name := func(dir string, round int, ext string) string { return filepath.Join(dir, checkpointName(round)+ext) }
+
+	cases := []struct {
+		name            string
+		recorded        int
+		harm            func(t *testing.T, dir string)
+		start, replayed int
+		computed        []int // again
+		warnings        []string
+	}{
+		{"nothing", 6, func(*testing.T, string) {}, 6, 0, nil, nil},
+		{"the database has lost rounds", 3, func(*testing.T, string) {}, 6, 0, nil, nil},
+		{"the newest checkpoint", 6, func(t *testing.T, dir string) { flip(t, name(dir, 6, ".safetensors")) }, 6, 2, nil,
+			[]string{"checkpoint of round 6 not used: sha256 is", "that of round 4 and the journal are used instead"}},
+		{"the newest checkpoint's file is missing", 6, func(t *testing.T, dir string) { require.NoError(t, os.Remove(name(dir, 6, ".safetensors"))) }, 6, 2, nil,
+			[]string{"checkpoint of round 6 not used: No such file"}},
+		{"both checkpoints", 6, func(t *testing.T, dir string) {
+			flip(t, name(dir, 6, ".safetensors"))
+			flip(t, name(dir, 4, ".json"))
+		}, 6, 6, nil, []string{"checkpoint checkpoint-00000004.json not used", "the first weights and the journal are used instead"}},
+		{"both checkpoints, and the journal in the middle", 6, func(t *testing.T, dir string) {
+			flip(t, name(dir, 6, ".safetensors"))
+			flip(t, name(dir, 4, ".safetensors"))
+			flip(t, filepath.Join(dir, "journal-00000002.log"))
+		}, -1, -1, []int{4, 5}, []string{"journal not used from round ", "what is lost is computed again"}},
+		{"everything but the newest checkpoint, and the database has lost a round", 5, func(t *testing.T, dir string) {
+			logs, _ := filepath.Glob(filepath.Join(dir, "journal-*.log"))
+			for _, log := range logs {
+				require.NoError(t, os.Remove(log))
+			}
+			require.NoError(t, os.Remove(name(dir, 4, ".safetensors")))
+		}, 0, 0, []int{0, 1, 2, 3, 4, 5}, []string{"checkpoint of round 6 not used: round 5 is neither in the database nor whole in the journal"}},
+	}
+	for _, k := range cases {
+		t.Run(k.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "node")
+			require.NoError(t, os.CopyFS(dir, os.DirFS(whole)))
+			k.harm(t, dir)
+			start := assignment(t, server, "damage", dir, config)
+			start.Recorded = k.recorded
+			l := begin(t, start)
+			l.ends(ExitDone)
+			got := newLedger(t)
+			var last event.Loaded
+			var warnings []string
+			computed, told := map[int]bool{}, map[int]bool{}
+			for _, e := range l.events {
+				switch {
+				case e.Loaded != nil:
+					last = *e.Loaded
+				case e.Type == event.TypeWarning:
+					warnings = append(warnings, e.Message)
+				case e.State == event.StateGenerating:
+					computed[e.RoundIndex] = true
+				case e.Round != nil:
+					require.Equal(t, want.rounds[e.Round.Round], timeless(*e.Round))
+					told[e.Round.Round] = true
+				}
+			}
+			if k.start >= 0 {
+				require.Equal(t, k.start, last.StartRound)
+				require.Equal(t, k.replayed, last.ReplayedRounds)
+				require.Len(t, computed, len(k.computed))
+			}
+			for _, round := range k.computed {
+				require.True(t, computed[round], "round %d", round)
+			}
+			for round := k.recorded; round < 6; round++ {
+				require.True(t, told[round], "round %d", round)
+			}
+			for _, part := range k.warnings {
+				require.Contains(t, strings.Join(warnings, "\n"), part)
+			}
+			if k.warnings == nil {
+				require.Empty(t, warnings)
+			}
+			got.take(l, 0)
+			require.Equal(t, want.checkpoints[6], got.checkpoints[6])
+		})
+	}
+}
+
+// A folder that is another run's, by its journal, is no damage.
+func TestAnotherSeedsJournalIsRefused(t *testing.T) {
+	server := broker(t, "seed")
+	dir := t.TempDir()
+	l := begin(t, assignment(t, server, "seed", dir, func(c *configs.Config) { c.Rounds, c.CheckpointEvery = 2, 5 }))
+	l.ends(ExitDone)
+	paths, err := filepath.Glob(filepath.Join(dir, "checkpoint-*"))
+	require.NoError(t, err)
+	for _, path := range paths {
+		require.NoError(t, os.Remove(path))
+	}
+	l = begin(t, assignment(t, server, "seed", dir, func(c *configs.Config) { c.Rounds, c.CheckpointEvery, c.Seed = 2, 5, 77 }))
+	l.ends(ExitConfig)
+	require.Contains(t, l.failure().Message, "is of another node, seed or run")
+	require.Contains(t, l.failure().Message, ". Try: ")
+}
+
+// SIGTERM is the launcher's stop: the node checkpoints and goes. A second one ends it at once, whatever it is at.
+func TestSIGTERM(t *testing.T) {
+	server := broker(t, "term")
+	start := assignment(t, server, "term", t.TempDir(), func(c *configs.Config) { c.Rounds, c.CheckpointEvery = 1000, 1000 })
+	l, cmd := beginMortal(t, start, point{Type: "never"})
+	l.await("round", func(e event.Event) bool { return e.Type == event.TypeRound })
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	l.ends(ExitDone)
+	rewards, hash := l.rounds()
+	require.NotEmpty(t, hash)
+	require.FileExists(t, filepath.Join(start.Dir, checkpointName(len(rewards))+".json"))
+	states := l.states()
+	require.Equal(t, event.StateStopped, states[len(states)-1])
+
+	start = assignment(t, server, "term", t.TempDir(), func(c *configs.Config) { c.NumTrainSamples, c.NumGenerations = 100, 64 })
+	l, cmd = beginMortal(t, start, point{Type: "never"})
+	l.await("generating", func(e event.Event) bool { return e.State == event.StateGenerating })
+	began := time.Now()
+	for gone := false; !gone; {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // two may arrive as one; the last may come too late
+		select {
+		case <-l.read:
+			gone = true
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	l.ends(ExitFailed)
+	require.Less(t, time.Since(began), 5*time.Second)
+}

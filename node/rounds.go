@@ -1,0 +1,124 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/journal"
+)
+
+// rounds trains from round first to the end. It tells of each round, logs that it did, and checkpoints on the way: in the background, while
+// the next rounds go on, and in the end, or when told to stop, before it returns.
+func (l *lifetime) rounds(ctx context.Context, n *Node, first int) error {
+	if first < n.Config.Rounds && (l.due(first) || first-l.saved >= n.Config.CheckpointEvery) { // the last life didn't live to write it
+		if err := l.beginCheckpoint(ctx, first, n.Former != nil); err != nil {
+			return err
+		}
+	}
+	for round := first; round < n.Config.Rounds; round++ {
+		l.model.round = round
+		report, err := n.Round(ctx, round)
+		if errors.Is(err, ErrStopped) {
+			if err := l.checkpoint(ctx, round); err != nil {
+				return err
+			}
+			return l.orStopped(err, round)
+		}
+		if err != nil {
+			return err
+		}
+		n.Former = nil
+		if err := l.tell(report); err != nil {
+			return err
+		}
+		done := round + 1
+		if l.due(done) && done < n.Config.Rounds {
+			err = l.beginCheckpoint(ctx, done, false)
+		} else {
+			err = l.collect(ctx, false)
+		}
+		if err != nil {
+			return err
+		}
+		if every := n.Config.ClearCacheEveryNRounds; every > 0 && done%every == 0 {
+			if err := l.model.Trim(ctx); err != nil {
+				return fmt.Errorf("clear the cache: %w", err)
+			}
+		}
+	}
+	if err := l.checkpoint(ctx, n.Config.Rounds); err != nil {
+		return err
+	}
+	l.link.State(event.StateDone, n.Config.Rounds)
+	return nil
+}
+
+// tell sends a round's report and logs that it was sent.
+func (l *lifetime) tell(report event.Round) error {
+	e := event.Event{Type: event.TypeRound, Time: event.Now(), Round: &report}
+	l.link.Emit(e)
+	l.gauge.emit()
+	return l.journal.Done(report.Round, journal.Done{Event: e})
+}
+
+// due tells whether a checkpoint is to be written after so many rounds.
+func (l *lifetime) due(rounds int) bool {
+	return rounds > l.saved && rounds%l.model.config.CheckpointEvery == 0
+}
+
+// beginCheckpoint has the state after so many rounds written while training goes on, and begins a new segment of the journal, where the
+// next round isn't in the last one already.
+func (l *lifetime) beginCheckpoint(ctx context.Context, rounds int, logged bool) error {
+	if err := l.collect(ctx, true); err != nil {
+		return err
+	}
+	if !logged {
+		if err := l.journal.Rotate(rounds); err != nil {
+			return err
+		}
+	}
+	l.link.State(event.StateCheckpoint, rounds)
+	written, err := l.saves.begin(ctx, l.model, rounds)
+	if err != nil {
+		return err
+	}
+	l.announce(written)
+	return nil
+}
+
+// checkpoint returns once a checkpoint of so many rounds is there.
+func (l *lifetime) checkpoint(ctx context.Context, rounds int) error {
+	if err := l.collect(ctx, true); err != nil {
+		return err
+	}
+	if rounds <= l.saved {
+		return nil
+	}
+	l.link.State(event.StateCheckpoint, rounds)
+	written, err := l.saves.save(ctx, l.model, rounds)
+	if err != nil {
+		return err
+	}
+	l.announce(&written)
+	return nil
+}
+
+// collect takes a checkpoint that is being written in the background, if it is there or after waiting for it.
+func (l *lifetime) collect(ctx context.Context, wait bool) error {
+	written, err := l.saves.collect(ctx, l.model, wait)
+	if err != nil {
+		return err
+	}
+	l.announce(written)
+	return nil
+}
+
+// announce tells of a checkpoint that has been written; nil: none has.
+func (l *lifetime) announce(written *event.Checkpoint) {
+	if written != nil {
+		l.saved = written.Round
+		l.link.Emit(event.Event{Type: event.TypeCheckpoint, Checkpoint: written})
+	}
+}

@@ -1,0 +1,193 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node"
+	"github.com/sapo-swarm/swarm/node/journal"
+	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/task"
+)
+
+const (
+	maxDifferences = 20 // of a node; the first tells the most
+	readAhead      = 64 // rounds read of the database at a time
+)
+
+// damage is why a node can't be checked on: what is needed can't be read.
+type damage struct{ err error }
+
+func (d *damage) Error() string { return d.err.Error() }
+func (d *damage) Unwrap() error { return d.err }
+
+// check verifies one node, round after round.
+type check struct {
+	options Options
+	tasks   *task.Set
+	report  NodeReport
+
+	engine   Engine
+	recorded map[int]event.Round // the database's, of the rounds from ahead-readAhead on
+	ahead    int                 // rounds that were asked for
+	over     bool                // the database has no more
+	hashes   map[int]string
+	drifted  int // rounds whose loss or gradient norm has other bits, on a device that is not exact
+	others   int // rounds whose completions came out otherwise, on a device that is not exact
+}
+
+func (c *check) run(ctx context.Context) error {
+	var err error
+	if c.hashes, err = c.options.Records.Hashes(ctx, c.report.Node); err != nil {
+		return err
+	}
+	engine, length, err := c.options.Start(ctx, c.report.Node)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	c.engine, c.recorded = engine, map[int]event.Round{}
+	replay := &replay{check: c}
+	agent := &node.Node{
+		ID: c.report.Node, Config: c.options.Config, Policy: replay, Tasks: c.tasks, Tokens: c.options.Tokens, Swarm: replay, Host: replay,
+		Logger: c.options.Logger, Context: length,
+	}
+	err = c.rounds(ctx, agent, replay)
+	var broken *damage
+	var differs *Difference
+	switch {
+	case errors.As(err, &broken):
+		c.report.Damage = broken.Error()
+	case errors.As(err, &differs):
+		c.add(*differs)
+	case err != nil:
+		return err
+	}
+	if c.others > 0 {
+		c.report.Notes = append(c.report.Notes, fmt.Sprintf(
+			"completions generated again are others in %d of %d rounds: this device does not compute the same bits each time", c.others, c.report.Rounds))
+	}
+	if c.drifted > 0 {
+		c.report.Notes = append(c.report.Notes, fmt.Sprintf(
+			"loss or gradient norm has other bits in %d of %d rounds: this device does not compute the same bits each time", c.drifted, c.report.Rounds))
+	}
+	return nil
+}
+
+// rounds checks what the journal has, and that the database has the same rounds.
+func (c *check) rounds(ctx context.Context, agent *node.Node, replay *replay) error {
+	next, stop := iter.Pull2(journal.Rounds(filepath.Join(c.options.Dir, c.report.Node), 0))
+	defer stop()
+	for round := 0; ; round++ {
+		known, inDatabase, err := c.record(ctx, round)
+		if err != nil {
+			return err
+		}
+		logged, err, any := next()
+		switch {
+		case !any && !inDatabase:
+			return nil
+		case any && err != nil:
+			return &damage{fmt.Errorf("journal: %w", err)}
+		case !any || logged.Round != round || logged.Trained == nil && inDatabase || logged.Generated == nil && inDatabase:
+			return &damage{fmt.Errorf("journal: round %d, which the database has, is not there", round)}
+		case !inDatabase && logged.Done != nil:
+			return c.differs(round, "round", Database, "a row", "none")
+		case !inDatabase:
+			return nil // the run ended in the middle of this round
+		}
+		if err := c.round(ctx, agent, replay, logged, known); err != nil {
+			return err
+		}
+		c.report.Rounds++
+		c.options.Progress(c.report.Node, round+1)
+	}
+}
+
+// round makes one round again.
+func (c *check) round(ctx context.Context, agent *node.Node, replay *replay, logged journal.Round, known event.Round) error {
+	replay.take(logged)
+	report, err := agent.Round(ctx, logged.Round)
+	if err != nil {
+		return err
+	}
+	c.compare(logged.Round, Journal, report, logged.Trained.Report, scored)
+	c.comparePeers(logged.Round, report, logged.Trained.Report)
+	if logged.Done != nil {
+		if logged.Done.Event.Round == nil {
+			return &damage{fmt.Errorf("journal: round %d is told of without a report", logged.Round)}
+		}
+		c.compare(logged.Round, Journal, report, *logged.Done.Event.Round, scored, stepped)
+		c.learned(logged.Round, Journal, report, *logged.Done.Event.Round)
+	}
+	c.compare(logged.Round, Database, report, known, scored, stepped)
+	c.learned(logged.Round, Database, report, known)
+	return c.weights(ctx, logged.Round+1)
+}
+
+// learned compares what the update gave: where the device isn't exact it is only counted.
+func (c *check) learned(round int, where string, got, found event.Round) {
+	if c.options.Exact {
+		c.compare(round, where, got, found, learned)
+	} else if where == Database && unequal(got, found, learned) != nil {
+		c.drifted++
+	}
+}
+
+// weights compares the weights after so many rounds, where a checkpoint of them is recorded.
+func (c *check) weights(ctx context.Context, rounds int) error {
+	found := c.hashes[rounds]
+	if found == "" {
+		return nil
+	}
+	path := filepath.Join(c.options.Scratch, c.report.Node)
+	defer os.RemoveAll(path)
+	saved, err := c.engine.Save(ctx, policy.SaveParams{Path: path, Format: "huggingface", DType: "float16"}) // the smallest that tells the hash
+	if err != nil {
+		return fmt.Errorf("hash the weights after %d rounds: %w", rounds, err)
+	}
+	c.report.Checkpoints++
+	switch {
+	case saved.WeightHash == found:
+		c.report.EqualHashes++
+	case c.options.Exact:
+		return c.differs(rounds-1, "weight_hash", Database, saved.WeightHash, found)
+	}
+	return nil
+}
+
+// record returns the database's row of a round.
+func (c *check) record(ctx context.Context, round int) (event.Round, bool, error) {
+	if round >= c.ahead && !c.over {
+		clear(c.recorded)
+		rows, err := c.options.Records.Rounds(ctx, c.report.Node, round, readAhead)
+		if err != nil {
+			return event.Round{}, false, err
+		}
+		c.over = len(rows) < readAhead
+		for _, r := range rows {
+			c.recorded[r.Round] = r
+			c.ahead = r.Round + 1
+		}
+	}
+	r, known := c.recorded[round]
+	if !known && round < c.ahead {
+		return r, false, c.differs(round, "round", Database, "a row", "none")
+	}
+	return r, known, nil
+}
+
+func (c *check) differs(round int, what, where, expected, found string) *Difference {
+	return &Difference{Node: c.report.Node, Round: round, What: what, Where: where, Expected: expected, Found: found}
+}
+
+func (c *check) add(d Difference) {
+	if len(c.report.Differences) < maxDifferences {
+		c.report.Differences = append(c.report.Differences, d)
+	}
+}

@@ -1,0 +1,203 @@
+package verify
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// field is a figure of a round's report, by its JSON name.
+type field struct {
+	name  string
+	value func(*event.Round) float64
+}
+
+// The figures that a round must come out with again: those known before the update, those that say whether there was one, and those that
+// come of it in floating point. Times are nobody's to repeat.
+var (
+	scored = []field{
+		{"reward", func(r *event.Round) float64 { return r.Reward }},
+		{"reward_std", func(r *event.Round) float64 { return r.RewardStd }},
+		{"training_reward", func(r *event.Round) float64 { return r.TrainingReward }},
+		{"frac_reward_zero_std", func(r *event.Round) float64 { return r.FracRewardZeroStd }},
+		{"format_rate", func(r *event.Round) float64 { return r.FormatRate }},
+		{"completions", func(r *event.Round) float64 { return float64(r.Completions) }},
+		{"completions_mean_length", func(r *event.Round) float64 { return r.MeanLength }},
+		{"completions_clipped_ratio", func(r *event.Round) float64 { return r.ClippedRatio }},
+		{"entropy", func(r *event.Round) float64 { return r.Entropy }},
+		{"trained_own", func(r *event.Round) float64 { return float64(r.TrainedOwn) }},
+		{"trained_external", func(r *event.Round) float64 { return float64(r.TrainedExternal) }},
+		{"late", func(r *event.Round) float64 { return truth(r.Late) }},
+	}
+	stepped = []field{
+		{"steps", func(r *event.Round) float64 { return float64(r.Steps) }},
+	}
+	learned = []field{
+		{"loss", func(r *event.Round) float64 { return r.Loss }},
+		{"kl", func(r *event.Round) float64 { return r.KL }},
+		{"grad_norm", func(r *event.Round) float64 { return r.GradNorm }},
+		{"clip_ratio_low", func(r *event.Round) float64 { return r.ClipLow }},
+		{"clip_ratio_high", func(r *event.Round) float64 { return r.ClipHigh }},
+	}
+)
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// figure is a field's value as text: of a number that is none, what it was.
+func (f field) figure(r *event.Round) string {
+	if was, ok := r.NonFinite[f.name]; ok {
+		return strings.ToLower(was)
+	}
+	if v := f.value(r); !math.IsNaN(v) {
+		return fmt.Sprint(v)
+	}
+	return "nan"
+}
+
+// unequal lists the fields in which two reports differ; figures print with all their bits.
+func unequal(a, b event.Round, fields []field) []field {
+	var list []field
+	for _, f := range fields {
+		if f.figure(&a) != f.figure(&b) {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// compare notes in what a recorded report differs from the one that came out.
+func (c *check) compare(round int, where string, got, found event.Round, groups ...[]field) {
+	for _, fields := range groups {
+		for _, f := range unequal(got, found, fields) {
+			c.add(*c.differs(round, f.name, where, f.figure(&got), f.figure(&found)))
+		}
+	}
+}
+
+// comparePeers compares the counts of what each peer offered, and the rewards by task.
+func (c *check) comparePeers(round int, got, found event.Round) {
+	for i := range max(len(got.Peers), len(found.Peers)) {
+		if e, f := at(got.Peers, i), at(found.Peers, i); e != f {
+			c.add(*c.differs(round, "peer "+e.Node, Journal, fmt.Sprintf("%+v", e), fmt.Sprintf("%+v", f)))
+		}
+	}
+	for i := range max(len(got.Tasks), len(found.Tasks)) {
+		if e, f := at(got.Tasks, i), at(found.Tasks, i); e != f {
+			c.add(*c.differs(round, "task "+e.Task, Journal, fmt.Sprintf("%+v", e), fmt.Sprintf("%+v", f)))
+		}
+	}
+}
+
+// unequalUpdates names the first thing in which two training sets differ; "" where they are equal.
+func unequalUpdates(expected, found policy.UpdateParams) (what, e, f string) {
+	for i := range max(len(expected.Prompts), len(found.Prompts)) {
+		if p := firstUnequal(at(expected.Prompts, i), at(found.Prompts, i)); p >= 0 {
+			return fmt.Sprintf("token %d of prompt %d of the training set", p, i), element(at(expected.Prompts, i), p), element(at(found.Prompts, i), p)
+		}
+	}
+	if len(expected.Sequences) != len(found.Sequences) {
+		return "sequences of the training set", fmt.Sprint(len(expected.Sequences)), fmt.Sprint(len(found.Sequences))
+	}
+	for i, s := range expected.Sequences {
+		other := found.Sequences[i]
+		of := fmt.Sprintf(" of sequence %d of the training set", i)
+		if s.Prompt != other.Prompt {
+			return "prompt" + of, fmt.Sprint(s.Prompt), fmt.Sprint(other.Prompt)
+		}
+		if t := firstUnequal(s.Completion, other.Completion); t >= 0 {
+			return fmt.Sprintf("token %d", t) + of, element(s.Completion, t), element(other.Completion, t)
+		}
+		if s.Advantage != other.Advantage {
+			return "advantage" + of, fmt.Sprint(s.Advantage), fmt.Sprint(other.Advantage)
+		}
+		if t := firstUnequal(s.OldLogprobs, other.OldLogprobs); t >= 0 {
+			return fmt.Sprintf("log-probability %d", t) + of, element(s.OldLogprobs, t), element(other.OldLogprobs, t)
+		}
+	}
+	expected.Prompts, expected.Sequences, found.Prompts, found.Sequences = nil, nil, nil, nil
+	if e, f := document(expected), document(found); e != f {
+		return "options of the update", e, f
+	}
+	return "", "", ""
+}
+
+// unequalBatches names the first thing in which two shared batches differ; "" where they are equal.
+func unequalBatches(expected, found exchange.Batch) (what, e, f string) {
+	if len(expected.Rollouts) != len(found.Rollouts) {
+		return "shared rollouts", fmt.Sprint(len(expected.Rollouts)), fmt.Sprint(len(found.Rollouts))
+	}
+	for i, r := range expected.Rollouts {
+		other := found.Rollouts[i]
+		of := fmt.Sprintf(" of shared rollout %d", i)
+		switch {
+		case r.Question != other.Question:
+			return "question" + of, fmt.Sprintf("%q", r.Question), fmt.Sprintf("%q", other.Question)
+		case document(r.Answer) != document(other.Answer):
+			return "answer" + of, document(r.Answer), document(other.Answer)
+		case !sameJSON(r.Metadata, other.Metadata):
+			return "metadata" + of, string(r.Metadata), string(other.Metadata)
+		}
+		if c := firstUnequal(r.Completions, other.Completions); c >= 0 {
+			return fmt.Sprintf("completion %d", c) + of, document(at(r.Completions, c)), document(at(other.Completions, c))
+		}
+	}
+	return "", "", ""
+}
+
+// sameJSON compares documents as they are written, spaces and escapes aside.
+func sameJSON(a, b json.RawMessage) bool {
+	return bytes.Equal(compact(a), compact(b))
+}
+
+func compact(raw json.RawMessage) []byte {
+	text, err := json.Marshal(raw)
+	if err != nil {
+		return raw
+	}
+	return text
+}
+
+func document(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// firstUnequal is the index of the first element in which two lists differ, -1 where they are equal.
+func firstUnequal[T comparable](a, b []T) int {
+	for i := range max(len(a), len(b)) {
+		if i >= len(a) || i >= len(b) || a[i] != b[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+// element is a list's element as text.
+func element[T any](list []T, i int) string {
+	if i >= len(list) {
+		return "nothing"
+	}
+	return fmt.Sprint(list[i])
+}
+
+// at is a list's element, or nothing beyond its end.
+func at[T any](list []T, i int) (element T) {
+	if i < len(list) {
+		element = list[i]
+	}
+	return element
+}

@@ -1,0 +1,41 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// StartEngine starts an engine as a node with that assignment does (of it Python, EngineDir, ModelDir, Device, Threads and Ranks count), with
+// the model's first weights, and returns the context's length in tokens.
+func StartEngine(ctx context.Context, start event.Start, cfg configs.Config, environ []string, stderr io.Writer) (*policy.Engine, int, error) {
+	threads := strconv.Itoa(max(1, start.Threads))
+	engine, err := policy.Start(ctx, policy.Options{
+		Python: start.Python, Dir: start.EngineDir, Stderr: stderr,
+		Env: slices.Concat(environ, []string{"OMP_NUM_THREADS=" + threads, "OPENBLAS_NUM_THREADS=" + threads}),
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	loaded, err := engine.Load(ctx, loadParams(start, cfg))
+	if err != nil {
+		engine.Close()
+		return nil, 0, fmt.Errorf("load the model: %w", err)
+	}
+	return engine, loaded.ContextLength, nil
+}
+
+func loadParams(start event.Start, cfg configs.Config) policy.LoadParams {
+	return policy.LoadParams{
+		ModelDir: start.ModelDir, Device: start.Device, Precision: cfg.ResolvedPrecision(start.Device != "cpu"), Threads: start.Threads,
+		Ranks: start.Ranks, Seed: cfg.Seed,
+		AdamBeta1: cfg.AdamBeta1, AdamBeta2: cfg.AdamBeta2, AdamEpsilon: cfg.AdamEpsilon, WeightDecay: cfg.WeightDecay,
+		GradientCheckpointing: cfg.GradientCheckpointing, OptimizerOffload: cfg.OptimizerOffload, CUDAGraphs: cfg.CUDAGraphs,
+	}
+}

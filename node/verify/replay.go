@@ -1,0 +1,169 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node"
+	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/journal"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// replay is the world of a node whose rounds are made again: its policy answers with what it once generated, its exchange with what its
+// peers shared then, its host grants everything. Whatever the node hands it, it compares with the journal.
+type replay struct {
+	check  *check
+	logged journal.Round
+	never  chan struct{} // nil: nobody stops it and no peer leaves
+}
+
+var (
+	_ node.Policy       = (*replay)(nil)
+	_ node.Host         = (*replay)(nil)
+	_ exchange.Exchange = (*replay)(nil)
+)
+
+// take sets the round that comes.
+func (r *replay) take(logged journal.Round) { r.logged = logged }
+
+func (r *replay) differs(what string, expected, found any) error {
+	return r.check.differs(r.logged.Round, what, Journal, fmt.Sprint(expected), fmt.Sprint(found))
+}
+
+// Generate returns the journaled completions, after a look whether they are those that were asked for.
+func (r *replay) Generate(ctx context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {
+	g := r.logged.Generated
+	asked := len(p.Prompts) * p.NumGenerations
+	switch {
+	case g.Seed != p.Seed:
+		return policy.GenerateResult{}, r.differs("sampling seed", p.Seed, g.Seed)
+	case len(g.Completions) != asked || len(g.Terminated) != asked:
+		return policy.GenerateResult{}, r.differs("completions", asked, fmt.Sprintf("%d, %d terminated flags", len(g.Completions), len(g.Terminated)))
+	}
+	result := policy.GenerateResult{Completions: g.Completions, Terminated: g.Terminated, Logprobs: g.Logprobs, Entropy: g.Entropy}
+	if result.Logprobs == nil {
+		result.Logprobs = make([][]float64, asked) // not needed, and so not journaled
+	}
+	if len(result.Logprobs) != asked {
+		return policy.GenerateResult{}, r.differs("log-probabilities", asked, len(result.Logprobs))
+	}
+	if !r.check.options.Generate {
+		return result, nil
+	}
+	again, err := r.check.engine.Generate(ctx, p)
+	if err != nil {
+		return policy.GenerateResult{}, err
+	}
+	err = r.sameCompletions(again)
+	if err != nil && !r.check.options.Exact {
+		r.check.others++
+		err = nil
+	}
+	return result, err
+}
+
+// sameCompletions compares what the engine generates now with the journal.
+func (r *replay) sameCompletions(again policy.GenerateResult) error {
+	for i, found := range r.logged.Generated.Completions {
+		if i >= len(again.Completions) {
+			return r.differs("completions", len(again.Completions), len(r.logged.Generated.Completions))
+		}
+		expected := again.Completions[i]
+		if at := firstUnequal(expected, found); at >= 0 {
+			return r.differs(fmt.Sprintf("token %d of completion %d", at, i), element(expected, at), element(found, at))
+		}
+		if again.Terminated[i] != r.logged.Generated.Terminated[i] {
+			return r.differs(fmt.Sprintf("terminated flag of completion %d", i), again.Terminated[i], r.logged.Generated.Terminated[i])
+		}
+	}
+	if again.Entropy != r.logged.Generated.Entropy {
+		return r.differs("entropy", again.Entropy, r.logged.Generated.Entropy)
+	}
+	return nil
+}
+
+// Update compares the training set with the journaled one, and makes the update.
+func (r *replay) Update(ctx context.Context, p policy.UpdateParams) (policy.UpdateResult, error) {
+	if what, expected, found := unequalUpdates(p, r.logged.Trained.Update); what != "" {
+		return policy.UpdateResult{}, r.differs(what, expected, found)
+	}
+	return r.check.engine.Update(ctx, r.logged.Trained.Update)
+}
+
+// Publish compares what the node would share with what it shared.
+func (r *replay) Publish(_ context.Context, batch exchange.Batch) error {
+	shared, err := exchange.Decode(r.logged.Generated.Batch, r.check.report.Node, r.logged.Round)
+	if err != nil {
+		return &damage{fmt.Errorf("journal: what was shared in round %d: %w", r.logged.Round, err)}
+	}
+	if what, expected, found := unequalBatches(batch, shared); what != "" {
+		return r.differs(what, expected, found)
+	}
+	return nil
+}
+
+// Gather returns what the node had of its peers: what they shared, by their own journals, or nothing from one that was late.
+func (r *replay) Gather(_ context.Context, round int, peers []string, _ exchange.Barrier) ([]*exchange.Received, error) {
+	received := make([]*exchange.Received, len(peers))
+	for i, p := range r.logged.Trained.Report.Peers {
+		if i >= len(peers) || p.Node != peers[i] {
+			return nil, r.differs("peers", peers, names(r.logged.Trained.Report.Peers))
+		}
+		if p.Late {
+			continue
+		}
+		if !slices.Contains(r.check.options.Nodes, p.Node) {
+			return nil, r.differs("peer", "a node of the run", fmt.Sprintf("%q", p.Node))
+		}
+		if p.Available == 0 && p.Rejected > 0 { // the whole batch was refused: nothing of it counted
+			received[i] = &exchange.Received{Batch: exchange.Batch{Node: p.Node, Round: round}, Rejected: "as recorded"}
+			continue
+		}
+		logged, err := journal.Find(filepath.Join(r.check.options.Dir, p.Node), round)
+		if err == nil && logged.Generated == nil {
+			err = journal.ErrNotFound
+		}
+		if err != nil {
+			return nil, &damage{fmt.Errorf("what %s shared in round %d: %w", p.Node, round, err)}
+		}
+		received[i] = exchange.Receive(logged.Generated.Batch, p.Node, round)
+		if received[i].Rejected != "" {
+			return nil, &damage{fmt.Errorf("what %s shared in round %d: %s", p.Node, round, received[i].Rejected)}
+		}
+	}
+	return received, nil
+}
+
+// Close implements Exchange.
+func (r *replay) Close() error { return nil }
+
+// Lease implements Host.
+func (r *replay) Lease(ctx context.Context, _ string) (func(), error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return func() {}, nil
+}
+
+// State implements Host.
+func (r *replay) State(event.State, int) {}
+
+// Peers implements Host: those that the node knew then.
+func (r *replay) Peers() ([]string, <-chan struct{}) {
+	return names(r.logged.Trained.Report.Peers), r.never
+}
+
+// Stopping implements Host.
+func (r *replay) Stopping() <-chan struct{} { return r.never }
+
+func names(peers []event.Peer) []string {
+	list := make([]string, len(peers))
+	for i, p := range peers {
+		list[i] = p.Node
+	}
+	return list
+}

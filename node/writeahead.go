@@ -1,0 +1,81 @@
+package node
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/journal"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// Journal is a round's write-ahead log; *journal.Journal is the real one.
+type Journal interface {
+	// Generated logs what the node is about to share.
+	Generated(round int, record journal.Generated) error
+	// Trained logs what the node is about to learn from. It is on disk when this returns.
+	Trained(round int, record journal.Trained) error
+}
+
+var _ Journal = (*journal.Journal)(nil)
+
+// FormerRound is a round of which a former life of the node has logged what it generated, and no more.
+type FormerRound struct {
+	Round     int
+	Generated *journal.Generated
+}
+
+// logGenerated makes the round's batch and logs it with what it was made of, before anybody sees it.
+func (n *Node) logGenerated(round int, groups []group, report *event.Round) (exchange.Batch, error) {
+	batch := n.batch(round, groups)
+	if n.Journal == nil || n.recalled(round) {
+		return batch, nil
+	}
+	began := time.Now()
+	data, err := exchange.Encode(batch)
+	if err != nil {
+		return batch, fmt.Errorf("round %d: %w", round, err)
+	}
+	record := journal.Generated{Seed: n.generateSeed(round), Entropy: report.Entropy, Seconds: report.GenerateTime, Batch: data}
+	for _, g := range groups {
+		record.Completions = append(record.Completions, g.completions...)
+		record.Terminated = append(record.Terminated, g.terminated...)
+		if n.Config.NumIterations > 1 {
+			record.Logprobs = append(record.Logprobs, g.logprobs...)
+		}
+	}
+	err = n.Journal.Generated(round, record)
+	report.JournalTime += time.Since(began).Seconds()
+	return batch, err
+}
+
+// logTrained logs the round's training set before its update. The report's JournalTime takes the time, the logged report's can't.
+func (n *Node) logTrained(round int, training policy.UpdateParams, report *event.Round) error {
+	if n.Journal == nil {
+		return nil
+	}
+	began := time.Now()
+	err := n.Journal.Trained(round, journal.Trained{Update: training, Report: *report})
+	report.JournalTime += time.Since(began).Seconds()
+	return err
+}
+
+// recall is what a former life generated in the round, if it is what would be generated now.
+func (n *Node) recall(round int, params policy.GenerateParams) (result policy.GenerateResult, seconds float64, logged bool) {
+	if !n.recalled(round) {
+		return result, 0, false
+	}
+	g := n.Former.Generated
+	want := len(params.Prompts) * params.NumGenerations
+	if g.Seed != params.Seed || len(g.Completions) != want || len(g.Terminated) != want || n.Config.NumIterations > 1 && len(g.Logprobs) != want {
+		n.Logger.Warn("logged completions not used", "round", round, "seed", g.Seed, "completions", len(g.Completions), "wanted", want)
+		n.Former = nil
+		return result, 0, false
+	}
+	return policy.GenerateResult{
+		Completions: g.Completions, Terminated: g.Terminated, Logprobs: g.Logprobs, Entropy: g.Entropy, Seconds: g.Seconds,
+	}, g.Seconds, true
+}
+
+func (n *Node) recalled(round int) bool { return n.Former != nil && n.Former.Round == round }
