@@ -5,7 +5,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 UP       ?= --nodes auto --config 4loc4ext --rounds 40
 SOURCES  := $(shell find cmd configs launcher metrics node -type f 2>/dev/null | grep -v -e __pycache__ -e '\.pytest_cache')
 
-.PHONY: help setup build up test test-go test-python test-race lint bench gpu-check clean
+.PHONY: help setup build up test test-go test-python test-race lint bench chaos soak gpu-check clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -31,6 +31,12 @@ lint: ## gofmt, go vet, staticcheck
 
 bench: setup build ## the speed figures, as ratios within one run
 	@.ci/bench
+
+chaos: setup build ## a storm of faults over a real run, which must end as a calm one: SEED=1 FAULTS=200
+	@SEED="$(SEED)" FAULTS="$(FAULTS)" ONLY="$(ONLY)" .ci/chaos
+
+soak: setup build ## a run without an end, watched for what grows: MINUTES=15
+	@MINUTES="$(MINUTES)" .ci/soak
 
 gpu-check: ## everything measured on a CUDA GPU, against its targets; needs bin/swarm, no Go: GPU_CHECK="--quick" or "--only swarm.mps"
 	@"$$(.ci/python || echo python3)" .ci/gpu_check $(GPU_CHECK)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu/fakenvml"
+	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -209,12 +210,12 @@ func aRun(t *testing.T, home, state string) *store.Store {
 	require.NoError(t, err)
 	host, err := os.Hostname()
 	require.NoError(t, err)
-	started, err := processStart(t.Context(), os.Getpid())
+	self, err := supervise.Identify(os.Getpid())
 	require.NoError(t, err)
 	now := event.Now()
 	require.NoError(t, s.StartRun(t.Context(), store.Run{
-		Run: "r-1", Experiment: "r", Plan: plan, Rounds: 3, NodeIDs: []string{"node_0", "node_1", "node_2"}, Host: host, PID: os.Getpid(),
-		PIDStarted: started, Started: now,
+		Run: "r-1", Experiment: "r", Plan: plan, Rounds: 3, NodeIDs: []string{"node_0", "node_1", "node_2"}, Host: host, PID: self.PID,
+		StartTicks: int64(self.Start), BootID: self.Boot, Started: now,
 	}))
 	record := func(e event.Event) {
 		e.Run = "r-1"

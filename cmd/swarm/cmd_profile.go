@@ -219,7 +219,7 @@ func outOfRoom(err error) error {
 }
 
 func keepProfile(ctx context.Context, g *globals, p planned, result profiled) error {
-	db, err := store.Open(ctx, g.database(), store.Options{Warn: func(err error) { g.logger.Warn("database", "problem", err) }})
+	db, err := store.Open(ctx, g.database(), store.Options{Warn: databaseNews(g.logger)})
 	if err != nil {
 		return err
 	}

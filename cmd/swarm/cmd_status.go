@@ -2,45 +2,53 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"math"
-	"os"
+	"time"
 
-	"github.com/shirou/gopsutil/v4/process"
 	"github.com/spf13/cobra"
 
-	"github.com/sapo-swarm/swarm/metrics/event"
-	"github.com/sapo-swarm/swarm/metrics/stats"
-	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
+type statusOptions struct {
+	watch    bool
+	interval time.Duration
+	output   string
+}
+
 func newStatusCommand(g *globals) *cobra.Command {
-	var output string
+	var o statusOptions
 	cmd := &cobra.Command{
 		Use:   "status [EXPERIMENT or RUN]",
 		Short: "Show a run: rounds, rewards, memory, restarts, time left (the newest run by default)",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return &usageError{fmt.Errorf("status takes one experiment or run, not %d", len(args)), "swarm status --help"}
-			}
-			return nil
-		},
+		Args:  atMostOneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name := ""
-			if len(args) == 1 {
-				name = args[0]
-			}
-			return runStatus(cmd.Context(), g, name, output)
+			return runStatus(cmd.Context(), g, nameIn(args), &o)
 		},
 	}
-	addOutputFlag(cmd.Flags(), &output)
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "go on showing it until it ends, as swarm attach does; q leaves, the run goes on")
+	addInterval(cmd, &o.interval)
+	addOutputFlag(cmd.Flags(), &o.output)
 	return cmd
 }
 
-func runStatus(ctx context.Context, g *globals, name, output string) error {
-	if err := checkOutput(output); err != nil {
+// addInterval adds the flag of commands that look again and again.
+func addInterval(cmd *cobra.Command, interval *time.Duration) {
+	cmd.Flags().DurationVar(interval, "interval", time.Second, "`time` between looks, 100ms to 1h")
+}
+
+func checkInterval(interval time.Duration) error {
+	if interval < 100*time.Millisecond || interval > time.Hour {
+		return &configs.Error{Key: "interval", Value: interval.String(), Allowed: "a time from 100ms to 1h"}
+	}
+	return nil
+}
+
+func runStatus(ctx context.Context, g *globals, name string, o *statusOptions) error {
+	if err := checkOutput(o.output); err != nil {
+		return err
+	}
+	if err := checkInterval(o.interval); err != nil {
 		return err
 	}
 	reader, err := g.openReader(ctx)
@@ -48,69 +56,19 @@ func runStatus(ctx context.Context, g *globals, name, output string) error {
 		return err
 	}
 	defer reader.Close()
+	if o.watch {
+		w, err := newWatch(ctx, g, reader, name)
+		if err != nil {
+			return err
+		}
+		return w.show(ctx, o.interval, o.output == "json")
+	}
 	status, err := readStatus(ctx, reader, name)
 	if err != nil {
 		return notFound(err, name)
 	}
-	if output == "json" {
+	if o.output == "json" {
 		return writeJSON(g.stdout, status)
 	}
 	return terminal.PrintStatus(g.stdout, status)
-}
-
-// openReader opens the database for reading.
-func (g *globals) openReader(ctx context.Context) (*store.Reader, error) {
-	reader, err := store.OpenReader(ctx, g.database())
-	if errors.Is(err, store.ErrNoDatabase) {
-		return nil, &hintError{fmt.Errorf("nothing has run under %s yet", g.home), "swarm up --config 4loc4ext, or another --home"}
-	}
-	return reader, err
-}
-
-func notFound(err error, name string) error {
-	if !errors.Is(err, store.ErrNotFound) {
-		return err
-	}
-	if name == "" {
-		return &hintError{errors.New("no run is recorded yet"), "swarm up --config 4loc4ext"}
-	}
-	return &usageError{fmt.Errorf("no run or experiment %q is recorded", name), "swarm compare lists what there is"}
-}
-
-// readStatus is the status of the run or experiment of that name, as of now.
-func readStatus(ctx context.Context, reader *store.Reader, name string) (stats.Status, error) {
-	snapshot, err := reader.Snapshot(ctx, name)
-	if err != nil {
-		return stats.Status{}, err
-	}
-	return stats.NewStatus(snapshot, event.Now(), coordinatorAlive(ctx, snapshot.Run)), nil
-}
-
-// coordinatorAlive tells whether the process that wrote a run still runs: same host, same pid, same start.
-func coordinatorAlive(ctx context.Context, run store.Run) bool {
-	if host, err := os.Hostname(); err == nil && run.Host != "" && host != run.Host {
-		return true // another host's process can't be seen from here: believe the database
-	}
-	if run.PID == os.Getpid() {
-		return true
-	}
-	started, err := processStart(ctx, run.PID)
-	return err == nil && math.Abs(started-run.PIDStarted) < sameStart
-}
-
-// sameStart is how far apart, in seconds, two readings of one process's start may lie: they rest on the time of boot, which is
-// rounded, and moves when the clock is set.
-const sameStart = 10
-
-// processStart is when a process started, in Unix seconds.
-func processStart(ctx context.Context, pid int) (float64, error) {
-	p, err := process.NewProcessWithContext(ctx, int32(pid))
-	if err != nil {
-		return 0, err
-	}
-	ms, err := p.CreateTimeWithContext(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return float64(ms) / 1e3, nil
 }

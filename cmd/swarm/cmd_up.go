@@ -2,14 +2,21 @@ package main
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 )
 
 type upOptions struct {
-	plan   planFlags
-	yes    bool
-	output string
+	plan       planFlags
+	price      priceFlag
+	completion completion
+	fresh      bool
+	detach     bool
+	yes        bool
+	output     string
 }
 
 func newUpCommand(g *globals) *cobra.Command {
@@ -19,7 +26,10 @@ func newUpCommand(g *globals) *cobra.Command {
 		Short: "Train a swarm on this host until its rounds are done",
 		Long: "up finds the GPU (or trains on the CPU), decides how many nodes fit, starts them one model load at a time, keeps them alive\n" +
 			"and records every round. Ctrl-C stops in order, after a checkpoint; a second Ctrl-C stops now. On a terminal it shows a live\n" +
-			"view, elsewhere a line a round; -o json prints one event a line, the last of type summary.",
+			"view, elsewhere a line a round; -o json prints one event a line, the last of type summary.\n\n" +
+			"The same command goes on where an earlier one was stopped, crashed or was killed with its machine: up continues the newest run of\n" +
+			"the experiment with the same seed, with its nodes, and refuses settings that would make another experiment of it. --fresh begins\n" +
+			"a new run and keeps the old one; more --rounds prolong a run that is done.",
 		Example: `  swarm up --nodes auto --config 4loc4ext
   swarm up --config 8loc0ext --rounds 40 --device cpu --model nano
   swarm up --config mine.yaml --seed 7 --name mine-7`,
@@ -29,7 +39,11 @@ func newUpCommand(g *globals) *cobra.Command {
 		},
 	}
 	o.plan.add(cmd.Flags())
+	o.price.add(cmd.Flags())
+	o.completion.add(cmd.Flags())
 	cmd.Flags().Var(&o.plan.gpuLimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15GB")
+	cmd.Flags().BoolVar(&o.detach, "detach", false, "return once the run has begun: it goes on in the background (swarm attach, logs, down)")
+	cmd.Flags().BoolVar(&o.fresh, "fresh", false, "begin a new run, even if one of this experiment and seed could go on")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "download the model's weights without a question where they are missing")
 	addLinesFlag(cmd.Flags(), &o.output, "one event")
 	return cmd
@@ -39,16 +53,44 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	if err := checkOutput(o.output); err != nil {
 		return err
 	}
+	price, err := o.price.price(os.Getenv)
+	if err != nil {
+		return err
+	}
+	if err := o.completion.check(); err != nil {
+		return err
+	}
+	o.plan.resume = &resume{g: g, fresh: o.fresh}
+	if o.detach && !inBackground(g) {
+		return detachUp(ctx, g, o)
+	}
 	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping after a checkpoint. Again to stop now.")
 	defer interrupts.close()
 	p, err := o.plan.resolve(ctx, g)
+	if errors.Is(err, errFinished) {
+		return o.plan.resume.summarise(ctx, p, o.output == "json")
+	}
 	if err != nil {
 		return stoppedBy(ctx, err)
 	}
-	c, err := prepare(ctx, g, p, o.yes)
+	c, err := prepare(ctx, g, p, o.plan.resume, price, o.yes)
 	if err != nil {
 		return stoppedBy(ctx, err)
 	}
-	defer c.close()
-	return c.train(ctx, interrupts, o.output == "json")
+	if err := c.announce(); err != nil {
+		c.close()
+		return err
+	}
+	err = c.train(ctx, interrupts, o.output == "json" && g.console == nil)
+	c.close()
+	code := exitDone
+	if err != nil {
+		code = exitCode(err)
+	}
+	// Everything is on disk: the command may end the machine.
+	o.completion.finish(context.WithoutCancel(ctx), g, ending{
+		Run: c.run, Experiment: p.config.Experiment, State: c.summary.State, ExitCode: code, Summary: c.summary, Folder: c.dir,
+		Log: filepath.Join(c.dir, coordinatorLog),
+	})
+	return err
 }

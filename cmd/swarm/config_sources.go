@@ -178,7 +178,7 @@ func environmentLayer(environ []string) (layer, []string, error) {
 	var l layer
 	var warnings []string
 	variables := map[string]string{}
-	for _, entry := range environ {
+	for _, entry := range withoutHook(environ) {
 		if name, text, ok := strings.Cut(entry, "="); ok && text != "" {
 			variables[name] = text
 		}
@@ -193,7 +193,7 @@ func environmentLayer(environ []string) (layer, []string, error) {
 		"seed":                 "SEED",
 	}
 	// Variables of the program that aren't configuration.
-	known := []string{"SWARM_HOME", "SWARM_PYTHON", gpu.LibraryVariable}
+	known := []string{"SWARM_HOME", "SWARM_PYTHON", priceVariable, gpu.LibraryVariable}
 	for _, key := range configs.AllKeys() {
 		known = append(known, key.EnvironmentName())
 		for _, name := range []string{aliases[key.Name], key.EnvironmentName()} {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -30,12 +29,8 @@ const memoryLimit = 48 << 20
 // train runs the nodes until the rounds are done or somebody stops it, shows it meanwhile, and sums it up.
 func (c *coordinator) train(ctx context.Context, interrupts *interrupts, asJSON bool) error {
 	debug.SetMemoryLimit(memoryLimit)
-	logger, closeLog := c.g.logger, func() {}
 	interactive := !asJSON && isTerminal(c.g.stdout) && isTerminal(c.g.stdin)
-	if interactive {
-		// The live view owns the terminal.
-		logger, closeLog = c.fileLogger()
-	}
+	logger, closeLog := c.logger(interactive)
 	defer closeLog()
 
 	feed := terminal.NewFeed()
@@ -48,8 +43,7 @@ func (c *coordinator) train(ctx context.Context, interrupts *interrupts, asJSON 
 		printStart(c)
 		showing.Go(func() { c.show(shown, feed, interactive, interrupts.interrupt) })
 	}
-	showing.Go(func() { watchDisk(shown, c.g.home, c.p, interrupts.fail) })
-	result, err := c.launch(ctx, interrupts.now, feed, lines, logger)
+	result, err := c.launch(ctx, interrupts, feed, lines, logger)
 	c.end(result, err, lines)
 	// All is recorded: from here on Ctrl-C ends the program at once, should stdout's reader hang.
 	interrupts.close()
@@ -66,7 +60,7 @@ func (c *coordinator) train(ctx context.Context, interrupts *interrupts, asJSON 
 }
 
 // launch runs the nodes, and what watches over them, to the end.
-func (c *coordinator) launch(ctx context.Context, now <-chan struct{}, feed *terminal.Feed, lines *printer, logger *slog.Logger) (launcher.Result, error) {
+func (c *coordinator) launch(ctx context.Context, interrupts *interrupts, feed *terminal.Feed, lines *printer, logger *slog.Logger) (launcher.Result, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return launcher.Result{}, fmt.Errorf("own program: %w", err)
@@ -76,12 +70,13 @@ func (c *coordinator) launch(ctx context.Context, now <-chan struct{}, feed *ter
 		args = append(args, "--verbose")
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	events := newRecorder(background, c, feed, lines, logger)
+	events := newRecorder(background, c, feed, lines, logger, interrupts.fail)
 	defer events.close()
 	defer stop()
-	events.take(event.Event{Type: event.TypeRunStarted, Run: c.run, Time: event.Now()})
+	events.take(event.Event{Type: event.TypeRunStarted, Run: c.run, Time: c.clock.now()})
+	events.watchHost()
 	spec := launcher.Spec{
-		Run: c.run, Exe: exe, Args: args, Starts: c.starts, Plan: c.p.plan, Now: now,
+		Run: c.run, Exe: exe, Args: args, Starts: c.starts, Plan: c.p.plan, Now: interrupts.now,
 		Restarts:    supervise.Policy{MaxRestarts: c.p.config.MaxRestarts},
 		CPUFallback: c.p.config.CPUFallback,
 	}
@@ -128,7 +123,7 @@ func (c *coordinator) end(result launcher.Result, err error, lines *printer) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	end := event.Event{Type: event.TypeRunEnded, Run: c.run, Time: event.Now(), State: event.State(state), Message: message}
+	end := event.Event{Type: event.TypeRunEnded, Run: c.run, Time: c.clock.now(), State: event.State(state), Message: message}
 	if err := errors.Join(c.store.Record(ctx, end), c.store.Flush(ctx)); err != nil {
 		c.g.logger.Error("the run's end was not recorded", "error", err)
 	}
@@ -155,23 +150,21 @@ func (c *coordinator) summarise(asJSON bool) error {
 	if err != nil {
 		return fmt.Errorf("read the rounds: %w", err)
 	}
-	summary := stats.NewSummary(status, rounds)
+	c.summary = stats.NewSummary(status, rounds)
 	if asJSON {
-		return event.NewWriter(c.g.stdout).Write(summaryEvent{Type: event.TypeSummary, Time: event.Now(), Summary: summary})
+		return event.NewWriter(c.g.stdout).Write(summaryEvent{Type: event.TypeSummary, Time: event.Now(), Summary: c.summary})
 	}
-	return terminal.Summary(c.g.stdout, summary, terminal.Place{Database: c.g.database(), Folder: c.dir, Next: c.next()})
+	return terminal.Summary(c.g.stdout, c.summary, terminal.Place{Database: c.g.database(), Folder: c.dir, Next: c.next()})
 }
 
 // next are the commands to type after a run, as this user would type them.
 func (c *coordinator) next() []string {
-	program := os.Args[0]
-	if !strings.Contains(program, "/") {
-		program = "swarm"
+	program := c.g.invocation()
+	var next []string
+	if c.summary.State != store.RunDone {
+		next = append(next, "the same command again   (it goes on where this ended)")
 	}
-	if def, err := filepath.Abs(defaultHome(os.Getenv)); err != nil || def != c.g.home {
-		program += " --home " + c.g.home
-	}
-	next := []string{program + " status " + c.run, program + " compare"}
+	next = append(next, program+" status "+c.run, program+" compare")
 	if cfg := c.p.config; cfg.NumTransplantTrees > 0 {
 		baseline := fmt.Sprintf("%s up --config 8loc0ext --rounds %d", program, cfg.Rounds)
 		if c.p.model.Folder() {
@@ -202,22 +195,36 @@ func (c *coordinator) verdict(err error) error {
 	return err
 }
 
-// fileLogger logs to the run's folder.
-func (c *coordinator) fileLogger() (*slog.Logger, func()) {
-	file, err := os.OpenFile(filepath.Join(c.dir, "coordinator.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+// logger logs to the run's folder, and to stderr where the live view does not own the terminal.
+func (c *coordinator) logger(interactive bool) (*slog.Logger, func()) {
+	if c.g.console != nil { // in the background everything goes there
+		return c.g.logger, func() {}
+	}
+	file, err := supervise.OpenLog(filepath.Join(c.dir, coordinatorLog), 0)
 	if err != nil {
-		return slog.New(slog.DiscardHandler), func() {}
+		return c.g.logger, func() {}
 	}
 	level := slog.LevelInfo
 	if c.g.verbose {
 		level = slog.LevelDebug
 	}
-	return slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: level})), func() { file.Close() }
+	var handler slog.Handler = slog.NewTextHandler(file, &slog.HandlerOptions{Level: level})
+	if !interactive {
+		handler = slog.NewMultiHandler(handler, c.g.logger.Handler())
+	}
+	return slog.New(handler), func() { file.Close() }
 }
+
+// coordinatorLog is the coordinator's log in its run's folder.
+const coordinatorLog = "coordinator.log"
 
 func printStart(c *coordinator) {
 	cfg := c.p.config
-	fmt.Fprintf(c.g.stdout, "%s: %s on %s, %d nodes, I/J/G %d/%d/%d, %d rounds, seed %d\n", c.run, c.p.model.Name, c.p.plan.Device,
+	goesOn := ""
+	if c.resume.run != nil {
+		goesOn = " goes on"
+	}
+	fmt.Fprintf(c.g.stdout, "%s%s: %s on %s, %d nodes, I/J/G %d/%d/%d, %d rounds, seed %d\n", c.run, goesOn, c.p.model.Name, c.p.plan.Device,
 		c.p.plan.Nodes, cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations, cfg.Rounds, cfg.Seed)
 	fmt.Fprintf(c.g.stdout, "%s\n", c.p.plan.Why)
 }

@@ -3,34 +3,42 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/shirou/gopsutil/v4/disk"
+
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node"
 )
 
-// minFreeDisk is what a run needs beside its checkpoints: database, rollouts, logs.
-const minFreeDisk = 200 << 20
+const (
+	// minFreeDisk is what a run needs beside its checkpoints to begin: database, journals, rollouts, logs.
+	minFreeDisk = 200 << 20
 
-// diskReserve is what must stay free beside one more checkpoint of every node, so that a run can still stop in order.
-const diskReserve = 32 << 20
+	// diskReserve is what must stay free beside one more checkpoint of every node, so that a run can still stop in order.
+	diskReserve = 32 << 20
 
-// diskInterval is how often a run looks at its disk.
-const diskInterval = 2 * time.Second
+	// diskInterval is how often a run looks at its disk.
+	diskInterval = 2 * time.Second
+)
 
 // checkpointBytes is what one checkpoint of every node takes: weights and two moments, 4 bytes each.
 func checkpointBytes(p planned) int64 { return 12 * p.model.Shape.Parameters * int64(p.plan.Nodes) }
 
-// checkDisk refuses a run whose checkpoints don't fit: each node keeps two and writes a third, if its rounds are enough for that.
-func checkDisk(home string, p planned) error {
+// checkDisk refuses a run whose checkpoints don't fit: each node keeps two and writes a third, if its rounds are enough for that. Those that
+// are in dir, the run's folder if it goes on, are there already.
+func checkDisk(home, dir string, p planned) error {
 	usage, err := disk.Usage(home)
 	if err != nil {
 		return homeError(home, err)
 	}
 	copies := min(3, p.config.Rounds/p.config.CheckpointEvery+1)
-	need := minFreeDisk + int64(copies)*checkpointBytes(p)
+	need := minFreeDisk + int64(copies)*checkpointBytes(p) - node.CheckpointBytes(dir)
 	if int64(usage.Free) < need {
 		return &hintError{
-			fmt.Errorf("%s has %s free; %d nodes of %s need %s for checkpoints, rollouts and logs", home, gb(int64(usage.Free)), p.plan.Nodes, p.model.Name, gb(need)),
+			fmt.Errorf("%s has %s free; %d nodes of %s need %s for checkpoints, journals and logs", home, gb(int64(usage.Free)), p.plan.Nodes, p.model.Name, gb(need)),
 			"free some space, or --home on a larger disk",
 		}
 	}
@@ -40,29 +48,105 @@ func checkDisk(home string, p planned) error {
 // diskError is why a run was stopped before its disk was full.
 type diskError struct {
 	home string
-	free int64
+	free int64 // 0: somebody met its end
 }
 
 func (e *diskError) Error() string {
+	if e.free == 0 {
+		return "stopped because the disk is full, or a quota on it used up: " + e.home
+	}
 	return fmt.Sprintf("stopped because the disk is nearly full: %s has %s free", e.home, gb(e.free))
 }
 
-// watchDisk calls stop once when the disk under home is about to be too full for an orderly stop, and returns then or when ctx
-// ends. A database and a message bus that run into a full disk would stall the nodes that somebody pays for.
-func watchDisk(ctx context.Context, home string, p planned, stop func(error)) {
+// diskBudget watches the disk under a home while a run goes on: first it warns, then it drops spare checkpoints, and before the disk is full
+// it stops the run in order. A database and a message bus that run into a full disk would stall the nodes that somebody pays for.
+type diskBudget struct {
+	home  string
+	wave  int64 // bytes of one checkpoint of every node
+	free  func(context.Context) (int64, error)
+	spare func() int64 // drops what can be spared, returns its bytes
+	warn  func(string)
+	stop  func(error)
+
+	warned bool
+}
+
+// newDiskBudget watches the disk of a coordinator's run. What is spared are the older of two checkpoints: this run's and those of runs that
+// have ended.
+func newDiskBudget(c *coordinator, warn func(string), stop func(error)) *diskBudget {
+	return &diskBudget{
+		home: c.g.home, wave: checkpointBytes(c.p), warn: warn, stop: stop,
+		free: func(ctx context.Context) (int64, error) {
+			usage, err := disk.UsageWithContext(ctx, c.g.home)
+			if err != nil {
+				return 0, err
+			}
+			return int64(usage.Free), nil
+		},
+		spare: func() int64 { return dropSpares(c.g.home, c.reader) },
+	}
+}
+
+// serve returns when it has stopped the run, or when ctx ends.
+func (d *diskBudget) serve(ctx context.Context) {
 	ticker := time.NewTicker(diskInterval)
 	defer ticker.Stop()
-	reserve := diskReserve + checkpointBytes(p)
-	for {
-		usage, err := disk.UsageWithContext(ctx, home)
-		if err == nil && int64(usage.Free) < reserve {
-			stop(&diskError{home, int64(usage.Free)})
-			return
-		}
+	for !d.look(ctx) {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// look takes one look, and tells whether the run had to be stopped.
+func (d *diskBudget) look(ctx context.Context) (stopped bool) {
+	free, err := d.free(ctx)
+	if err != nil {
+		return false
+	}
+	stopAt := diskReserve + d.wave
+	if free < stopAt+d.wave {
+		if dropped := d.spare(); dropped > 0 {
+			d.warn(fmt.Sprintf("%s has only %s free: dropped %s of older checkpoints, each node keeps its newest", d.home, gb(free), gb(dropped)))
+			if free, err = d.free(ctx); err != nil {
+				return false
+			}
+		}
+	}
+	if free < stopAt {
+		d.stop(&diskError{d.home, free})
+		return true
+	}
+	warnAt := 2*stopAt + d.wave
+	switch {
+	case free < warnAt && !d.warned:
+		d.warned = true
+		d.warn(fmt.Sprintf("%s has only %s free: below %s the run stops in order. Free some space", d.home, gb(free), gb(stopAt)))
+	case free > warnAt+diskReserve:
+		d.warned = false
+	}
+	return false
+}
+
+// dropSpares drops the spare checkpoints under a home and returns their bytes. A run that another coordinator goes on with is left alone.
+func dropSpares(home string, reader *store.Reader) int64 {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	runs, err := reader.Runs(ctx, store.Filter{})
+	if err != nil {
+		return 0
+	}
+	var dropped int64
+	for _, r := range runs {
+		if r.State == store.RunRunning && r.PID != os.Getpid() {
+			continue
+		}
+		folders, _ := filepath.Glob(filepath.Join(home, "runs", r.Run.Run, "node_*"))
+		for _, dir := range folders {
+			dropped += node.DropSpares(dir)
+		}
+	}
+	return dropped
 }

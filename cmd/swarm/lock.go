@@ -7,33 +7,54 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // experimentLock is held while a coordinator runs an experiment. The kernel drops it with the process, however that ends.
 type experimentLock struct{ file *os.File }
 
+func lockPath(home, experiment string) string {
+	return filepath.Join(home, "locks", experiment+".lock")
+}
+
+// lockTries is how often a lock is asked for, 50 ms apart: somebody may be looking whether it is held, which holds it for an instant.
+const lockTries = 5
+
+// lockFile takes the lock, exclusive or shared, or says who has it.
+func lockFile(file *os.File, experiment string, how int) error {
+	var err error
+	for try := range lockTries {
+		if try > 0 {
+			time.Sleep(50 * time.Millisecond)
+		}
+		if err = syscall.Flock(int(file.Fd()), how|syscall.LOCK_NB); err == nil {
+			return nil
+		}
+	}
+	if !errors.Is(err, syscall.EWOULDBLOCK) {
+		return fmt.Errorf("lock %s: %w", file.Name(), err)
+	}
+	holder := make([]byte, 32)
+	n, _ := file.ReadAt(holder, 0)
+	return &hintError{
+		fmt.Errorf("experiment %s is running already (process %s)", experiment, strings.TrimSpace(string(holder[:n]))),
+		"swarm attach " + experiment + ", swarm down " + experiment + ", or --name OTHER for a second one",
+	}
+}
+
 // lockExperiment takes the lock of an experiment under home, or says who has it.
 func lockExperiment(home, experiment string) (*experimentLock, error) {
-	dir := filepath.Join(home, "locks")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	path := lockPath(home, experiment)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, homeError(home, err)
 	}
-	path := filepath.Join(dir, experiment+".lock")
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, homeError(home, err)
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		defer file.Close()
-		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
-		holder := make([]byte, 32)
-		n, _ := file.ReadAt(holder, 0)
-		return nil, &hintError{
-			fmt.Errorf("experiment %s is running already (process %s)", experiment, strings.TrimSpace(string(holder[:n]))),
-			"swarm status " + experiment + ", or --name OTHER for a second one",
-		}
+	if err := lockFile(file, experiment, syscall.LOCK_EX); err != nil {
+		file.Close()
+		return nil, err
 	}
 	if err := file.Truncate(0); err != nil {
 		file.Close()
@@ -44,6 +65,16 @@ func lockExperiment(home, experiment string) (*experimentLock, error) {
 		return nil, homeError(home, err)
 	}
 	return &experimentLock{file}, nil
+}
+
+// alreadyRunning says who runs an experiment, if anybody does. It makes no file.
+func alreadyRunning(home, experiment string) error {
+	file, err := os.Open(lockPath(home, experiment))
+	if err != nil {
+		return nil // nobody ever ran it here, or the lock itself will say what is wrong
+	}
+	defer file.Close()
+	return lockFile(file, experiment, syscall.LOCK_SH)
 }
 
 // release gives the lock up. The file stays: removing it would let two others lock two different files.

@@ -54,6 +54,14 @@ type globals struct {
 	stderr  io.Writer
 	logger  *slog.Logger
 	torch   policy.Probe // the interpreter that findPython found; Path is empty before
+	console *console     // of a command in the background; nil in the foreground
+}
+
+func (g *globals) logLevel() slog.Level {
+	if g.verbose {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
 }
 
 // findPython is the interpreter that nodes run on. Importing torch takes a second, so it is looked for once.
@@ -202,11 +210,7 @@ func newRootCommand(g *globals) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) (err error) {
-			level := slog.LevelInfo
-			if g.verbose {
-				level = slog.LevelDebug
-			}
-			g.logger = slog.New(slog.NewTextHandler(g.stderr, &slog.HandlerOptions{Level: level}))
+			g.logger = slog.New(slog.NewTextHandler(g.stderr, &slog.HandlerOptions{Level: g.logLevel()}))
 			// Engines run in another folder.
 			g.home, err = filepath.Abs(g.home)
 			return err
@@ -220,10 +224,16 @@ func newRootCommand(g *globals) *cobra.Command {
 	root.PersistentFlags().BoolVarP(&g.verbose, "verbose", "v", false, "log more to stderr")
 	root.AddCommand(
 		newUpCommand(g),
+		newSweepCommand(g),
 		newPlanCommand(g),
 		newProfileCommand(g),
 		newStatusCommand(g),
+		newAttachCommand(g),
+		newLogsCommand(g),
+		newDownCommand(g),
+		newServiceCommand(g),
 		newCompareCommand(g),
+		newVerifyCommand(g),
 		newTaskCommand(g),
 		newDoctorCommand(g),
 		newGPUCommand(g),

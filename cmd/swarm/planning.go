@@ -26,6 +26,8 @@ type planFlags struct {
 	gpuLimit     sizeFlag // up: of each GPU
 	minGPUMemory sizeFlag
 	wait         waitFlags
+
+	resume *resume // up: which run goes on; nil elsewhere
 }
 
 // sizeFlag holds the text of a size in bytes. Like a keyFlag it is read when all flags are known; given empty, it is a mistake.
@@ -93,7 +95,7 @@ func (p *planFlags) resolve(ctx context.Context, g *globals) (planned, error) {
 		return planned{}, &usageError{err, "swarm plan --help"}
 	}
 	if err != nil {
-		return planned{}, err
+		return out, err
 	}
 	out.warnings = append(out.warnings, fewPeers(out.config, out.plan.Nodes)...)
 	out.warnings = append(out.warnings, p.idle(out)...)
@@ -127,10 +129,16 @@ func (p *planFlags) look(g *globals) (look, error) {
 			return planned{}, fit.Request{}, err
 		}
 		c := out.config
+		nodes := p.nodes
+		if p.resume != nil {
+			if nodes, err = p.resume.take(ctx, c, p.nodes); err != nil {
+				return out, fit.Request{}, err
+			}
+		}
 		request := launcher.Describe(host, fit.Request{
 			Device: c.Device, GPUMemory: sizes[0], GPULimit: sizes[1], MinGPUMemory: sizes[2], Shm: sharedMemory(),
 			Model: out.model, Settings: settings(c), Table: table,
-			Nodes: p.nodes, Share: c.Share, SwarmSize: c.SwarmSize, GPUsPerNode: c.GPUsPerNode, CPUFallback: c.CPUFallback,
+			Nodes: nodes, Share: c.Share, SwarmSize: c.SwarmSize, GPUsPerNode: c.GPUsPerNode, CPUFallback: c.CPUFallback,
 		})
 		if index, ok := strings.CutPrefix(c.Device, "cuda:"); ok {
 			request.Device = fit.DeviceCUDA

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/mps"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
 	"github.com/sapo-swarm/swarm/node/policy"
@@ -28,9 +30,14 @@ const orphanTerm = 3 * time.Second
 type coordinator struct {
 	g       *globals
 	p       planned
+	resume  *resume
+	price   price
+	summary stats.Summary // after train
 	run     string
-	dir     string // runs/<run>; empty until it is made
-	begun   bool   // the run is recorded
+	dir     string            // runs/<run>; empty until it is made
+	begun   bool              // the run is recorded
+	inputs  map[string]string // hashes of what is read beside the configuration
+	clock   *runClock
 	python  policy.Probe
 	lock    *experimentLock
 	store   *store.Store
@@ -44,12 +51,12 @@ type coordinator struct {
 // prepare checks and opens everything a run needs, before anything is recorded or started. What it opened, close closes.
 //
 // yes says that a model may be downloaded without a question.
-func prepare(ctx context.Context, g *globals, p planned, yes bool) (_ *coordinator, err error) {
-	c := &coordinator{g: g, p: p}
+func prepare(ctx context.Context, g *globals, p planned, r *resume, price price, yes bool) (_ *coordinator, err error) {
+	c := &coordinator{g: g, p: p, resume: r, price: price}
 	defer func() {
 		if err != nil {
 			c.close()
-			if c.dir != "" && !c.begun {
+			if c.dir != "" && !c.begun && r.run == nil {
 				os.RemoveAll(c.dir) // a run that was refused leaves nothing
 			}
 		}
@@ -66,7 +73,13 @@ func prepare(ctx context.Context, g *globals, p planned, yes bool) (_ *coordinat
 	if c.lock, err = lockExperiment(g.home, p.config.Experiment); err != nil {
 		return nil, err
 	}
-	if err := checkDisk(g.home, p); err != nil {
+	if r.run != nil {
+		c.run, c.dir = r.run.Run, r.dir()
+		if err := r.fits(&c.p); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkDisk(g.home, c.dir, c.p); err != nil {
 		return nil, err
 	}
 	orphans, err := supervise.SweepOrphans(ctx, filepath.Join(g.home, "runs"), orphanTerm)
@@ -87,6 +100,12 @@ func prepare(ctx context.Context, g *globals, p planned, yes bool) (_ *coordinat
 	if err != nil {
 		return nil, err
 	}
+	if c.inputs, err = inputHashes(modelDir, p.config.Tasks); err != nil {
+		return nil, err
+	}
+	if err := r.same(c.inputs); err != nil {
+		return nil, err
+	}
 	if c.python, err = g.findPython(ctx); err != nil {
 		return nil, err
 	}
@@ -100,7 +119,11 @@ func prepare(ctx context.Context, g *globals, p planned, yes bool) (_ *coordinat
 	if err := c.open(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.assign(engineDir, modelDir); err != nil {
+	recorded, err := c.reader.Recorded(ctx, c.run)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.assign(engineDir, modelDir, recorded); err != nil {
 		return nil, err
 	}
 	if p.plan.Share == fit.ShareMPS {
@@ -137,34 +160,25 @@ func checkTasks(tasks configs.Tasks) error {
 	return &usageError{err, "swarm task list"}
 }
 
-// open opens the database and the message bus under a new run's name.
+// open opens the database and the message bus, under a new run's name or that of the run that goes on.
 func (c *coordinator) open(ctx context.Context) (err error) {
 	logger := c.g.logger
-	if c.store, err = store.Open(ctx, c.g.database(), store.Options{Warn: func(err error) { logger.Warn("database", "problem", err) }}); err != nil {
+	if c.store, err = store.Open(ctx, c.g.database(), store.Options{Warn: databaseNews(logger)}); err != nil {
 		return err
 	}
 	if c.reader, err = store.OpenReader(ctx, c.g.database()); err != nil {
 		return err
 	}
-	earlier, err := c.reader.Runs(ctx, store.Filter{Experiments: []string{c.p.config.Experiment}})
+	last := 0.0
+	if c.resume.run == nil {
+		err = c.name(ctx)
+	} else {
+		last, err = c.resume.last(ctx, c.reader, c.p.config.Rounds)
+	}
 	if err != nil {
 		return err
 	}
-	for n := len(earlier) + 1; ; n++ {
-		c.run = c.p.config.Experiment + "-" + strconv.Itoa(n)
-		dir := filepath.Join(c.g.home, "runs", c.run)
-		err := os.MkdirAll(filepath.Dir(dir), 0o755)
-		if err == nil {
-			err = os.Mkdir(dir, 0o755)
-		}
-		if err == nil {
-			c.dir = dir
-			break
-		}
-		if !errors.Is(err, os.ErrExist) {
-			return homeError(c.g.home, err)
-		}
-	}
+	c.clock = newRunClock(last)
 	c.bus, err = natsbus.Start(natsbus.ServerOptions{Dir: filepath.Join(c.dir, "exchange"), Logger: logger})
 	if err != nil {
 		return err
@@ -172,8 +186,43 @@ func (c *coordinator) open(ctx context.Context) (err error) {
 	return c.bus.CreateStream(ctx, c.run)
 }
 
-// assign writes each node's assignment.
-func (c *coordinator) assign(engineDir, modelDir string) error {
+// databaseNews logs what a database has to tell.
+func databaseNews(logger *slog.Logger) func(error) {
+	return func(err error) {
+		var well *store.Recovered
+		if errors.As(err, &well) {
+			logger.Info("database", "news", err)
+			return
+		}
+		logger.Warn("database", "problem", err)
+	}
+}
+
+// name finds a new run its name and makes its folder.
+func (c *coordinator) name(ctx context.Context) error {
+	earlier, err := c.reader.Runs(ctx, store.Filter{Experiments: []string{c.p.config.Experiment}})
+	if err != nil {
+		return err
+	}
+	for n := len(earlier) + 1; ; n++ {
+		run := c.p.config.Experiment + "-" + strconv.Itoa(n)
+		dir := filepath.Join(c.g.home, "runs", run)
+		err := os.MkdirAll(filepath.Dir(dir), 0o755)
+		if err == nil {
+			err = os.Mkdir(dir, 0o755)
+		}
+		if err == nil {
+			c.run, c.dir = run, dir
+			return nil
+		}
+		if !errors.Is(err, os.ErrExist) {
+			return homeError(c.g.home, err)
+		}
+	}
+}
+
+// assign writes each node's assignment. recorded is how many of its rounds the database has.
+func (c *coordinator) assign(engineDir, modelDir string, recorded map[string]int) error {
 	if c.p.plan.MicroBatch > 0 { // 0: the whole batch fits
 		c.p.config.MicroBatch = c.p.plan.MicroBatch
 	}
@@ -187,7 +236,8 @@ func (c *coordinator) assign(engineDir, modelDir string) error {
 	for i, id := range c.nodeIDs {
 		c.starts = append(c.starts, event.Start{
 			Protocol: event.Protocol, Run: c.run, Node: id, Index: i, Peers: c.nodeIDs, Dir: filepath.Join(c.dir, id), Config: config,
-			Python: c.python.Path, EngineDir: engineDir, Tokenizer: c.p.model.Tokenizer, ModelDir: modelDir,
+			Recorded: recorded[id],
+			Python:   c.python.Path, EngineDir: engineDir, Tokenizer: c.p.model.Tokenizer, ModelDir: modelDir,
 			Device: engineDevice(c.p.plan), Threads: c.p.plan.Threads, Leased: c.p.plan.Share == fit.ShareLease,
 			GenerateBatch: c.p.plan.GenerateBatch, Ranks: c.p.plan.Ranks(), OthersBytes: c.p.plan.Others(i),
 			Transient: event.Transient{GenerateBytes: c.p.plan.PerNode.Generate, UpdateBytes: c.p.plan.PerNode.Update},
@@ -202,13 +252,21 @@ func (c *coordinator) assign(engineDir, modelDir string) error {
 	return nil
 }
 
-// record starts the run in the database.
+// versions is what a run is recorded to have been made with.
+type versions struct {
+	Swarm  string            `json:"swarm"`
+	Torch  string            `json:"torch"`
+	Python string            `json:"python"`
+	Inputs map[string]string `json:"inputs"` // see inputHashes
+}
+
+// record starts the run in the database, or one more attempt at it.
 func (c *coordinator) record() error {
 	plan, err := json.Marshal(c.p.plan)
 	if err != nil {
 		return fmt.Errorf("encode the plan: %w", err)
 	}
-	versions, err := json.Marshal(map[string]string{"swarm": version, "torch": c.python.Torch, "python": c.python.Path})
+	versions, err := json.Marshal(versions{Swarm: version, Torch: c.python.Torch, Python: c.python.Path, Inputs: c.inputs})
 	if err != nil {
 		return fmt.Errorf("encode versions: %w", err)
 	}
@@ -216,7 +274,7 @@ func (c *coordinator) record() error {
 	if err != nil {
 		return fmt.Errorf("host name: %w", err)
 	}
-	started, err := processStart(context.Background(), os.Getpid())
+	self, err := supervise.Identify(os.Getpid())
 	if err != nil {
 		return fmt.Errorf("own process: %w", err)
 	}
@@ -225,7 +283,8 @@ func (c *coordinator) record() error {
 		Run: c.run, Experiment: cfg.Experiment, Preset: cfg.Preset, Model: cfg.Model, Device: c.p.plan.Device, Seed: cfg.Seed,
 		Rounds: cfg.Rounds, Nodes: c.p.plan.Nodes, NodeIDs: c.nodeIDs, NumTrainSamples: cfg.NumTrainSamples,
 		NumTransplantTrees: cfg.NumTransplantTrees, NumGenerations: cfg.NumGenerations, Config: c.starts[0].Config, Plan: plan, Versions: versions,
-		Host: host, PID: os.Getpid(), PIDStarted: started, Started: event.Now(),
+		Host: host, PID: self.PID, StartTicks: int64(self.Start), BootID: self.Boot, Started: c.clock.now(),
+		PricePerHour: c.price.PerHour, PriceCurrency: c.price.Currency,
 	})
 	c.begun = err == nil
 	return err

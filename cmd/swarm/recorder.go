@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/mps"
@@ -19,6 +21,7 @@ type recorder struct {
 	feed    *terminal.Feed
 	lines   *printer // nil: nobody wants the events themselves
 	logger  *slog.Logger
+	fail    func(error) // stops the run in order
 	group   sync.WaitGroup
 	devices *deviceWatch
 	mps     *mpsSharer // nil without MPS
@@ -29,9 +32,9 @@ type recorder struct {
 	loading map[string]bool // nodes that have not yet loaded
 }
 
-func newRecorder(ctx context.Context, c *coordinator, feed *terminal.Feed, lines *printer, logger *slog.Logger) *recorder {
+func newRecorder(ctx context.Context, c *coordinator, feed *terminal.Feed, lines *printer, logger *slog.Logger, fail func(error)) *recorder {
 	r := &recorder{
-		ctx: ctx, c: c, feed: feed, lines: lines, logger: logger, loading: map[string]bool{},
+		ctx: ctx, c: c, feed: feed, lines: lines, logger: logger, fail: fail, loading: map[string]bool{},
 		keep: newRetention(context.WithoutCancel(ctx), c.bus, c.run, c.nodeIDs, logger),
 	}
 	for _, id := range c.nodeIDs {
@@ -46,11 +49,16 @@ func (r *recorder) take(e event.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.Run = r.c.run
+	r.c.clock.stamp(&e)
 	r.keep.see(e)
 	r.devices.see(e)
 	r.seen.see(e)
-	if e.Type == event.TypeLoaded {
+	switch {
+	case e.Type == event.TypeLoaded:
 		r.loaded(e)
+	case e.Type == event.TypeFailure && e.Cause == event.CauseDisk:
+		// The others would meet it, too. Their journals bring all of them back once there is room.
+		r.fail(&diskError{home: r.c.g.home})
 	}
 	if e.Type == event.TypeLease || e.Type == event.TypeRelease {
 		return
@@ -70,6 +78,55 @@ func (r *recorder) loaded(e event.Event) {
 	}
 	if r.mps != nil && r.ctx.Err() == nil {
 		r.group.Go(func() { r.mps.verify(r.ctx, e, slices.Index(r.c.nodeIDs, e.Node), r.take) })
+	}
+}
+
+// watchHost begins to look after what the run stands on: its disk, its
+// database, its message bus, the host's clock.
+func (r *recorder) watchHost() {
+	budget := newDiskBudget(r.c, r.warn, r.fail)
+	r.group.Go(func() { budget.serve(r.ctx) })
+	r.group.Go(func() { r.watchSelf() })
+	r.group.Go(func() {
+		select {
+		case <-r.c.store.Failed(): // better no round than one that nobody will know of
+			r.fail(r.c.store.Err())
+		case <-r.ctx.Done():
+		}
+	})
+	r.group.Go(func() {
+		if err := r.c.bus.Tend(r.ctx, r.c.run, r.c.nodeIDs, r.c.shared); err != nil {
+			r.logger.Error("nobody tends the message bus", "error", err)
+		}
+	})
+}
+
+// warn records a warning about the run itself.
+func (r *recorder) warn(message string) {
+	r.logger.Warn(message)
+	r.take(event.Event{Type: event.TypeWarning, Time: event.Now(), Message: message})
+}
+
+// selfInterval is how often the coordinator looks at its clock, and tells what it takes at debug level.
+const selfInterval = 30 * time.Second
+
+func (r *recorder) watchSelf() {
+	ticker := time.NewTicker(selfInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		r.mu.Lock()
+		jump := r.c.clock.jump()
+		r.mu.Unlock()
+		if jump != "" {
+			r.warn(jump)
+		}
+		used := resources(r.ctx)
+		r.logger.Debug("resources", "rss_bytes", used.rss, "open_files", used.files, "goroutines", runtime.NumGoroutine())
 	}
 }
 

@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"path/filepath"
 	"sync"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
+	"github.com/sapo-swarm/swarm/node/journal"
 )
 
 // retention drops shared rollouts that no node can need again: those before every node's second newest checkpoint (the newest may
@@ -63,6 +66,18 @@ func (r *retention) see(e event.Event) {
 		default: // still busy with the last; the next checkpoint asks again
 		}
 	}
+}
+
+// shared is the batch that a node shared in a round, by its journal, nil where it has not got there.
+func (c *coordinator) shared(nodeID string, round int) ([]byte, error) {
+	found, err := journal.Find(filepath.Join(c.dir, nodeID), round)
+	if errors.Is(err, journal.ErrNotFound) || err == nil && found.Generated == nil {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found.Generated.Batch, nil
 }
 
 func (r *retention) close() {

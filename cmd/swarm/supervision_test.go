@@ -129,7 +129,7 @@ func TestKilledCoordinator(t *testing.T) {
 	require.Positive(t, crashed.CumulativeReward)
 	require.Nil(t, crashed.ETASeconds)
 
-	next := start(t, home, "--rounds", "2", "--nodes", "1")
+	next := start(t, home, "--rounds", "2", "--nodes", "1", "--fresh")
 	require.Equal(t, 0, next.wait(), next.stderr)
 	require.Equal(t, "e-2", next.summary.Run)
 	require.Equal(t, store.RunDone, status(t, home).State)
@@ -244,7 +244,7 @@ func TestTheOthersFinishWithoutALostNode(t *testing.T) {
 	require.Equal(t, longRounds, after.Round, "rounds of the node that is left")
 	require.Equal(t, string(event.StateDone), after.Nodes[0].State)
 	require.Equal(t, string(event.StateGivenUp), after.Nodes[1].State)
-	require.Equal(t, event.CauseHostOutOfMemory, after.Nodes[1].Cause)
+	require.Equal(t, event.CauseEngine, after.Nodes[1].Cause)
 	requireNoProcess(t, home)
 }
 

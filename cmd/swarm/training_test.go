@@ -68,7 +68,7 @@ func TestHappyPath(t *testing.T) {
 	require.Equal(t, 0, shown.code)
 	require.Contains(t, shown.stdout, "node_3")
 
-	lines := swarm(t, home, append(up, "-o", "json")...)
+	lines := swarm(t, home, append(up, "-o", "json", "--fresh")...)
 	require.Equal(t, 0, lines.code, lines.stderr)
 	require.Empty(t, lines.stderr)
 	testEventLines(t, lines.stdout)

@@ -1,0 +1,127 @@
+"""Measures how fast a swarm of eight nano nodes is back: after a kill -9 of everything between two checkpoints, and after an orderly stop.
+
+Usage: bench_resume.py PATH/TO/swarm. Prints one JSON object. Both are compared with the cold start of a new run, from the command to the first
+round of every node; for a run that goes on, to the first round of every node that no node had done before. A first start, not counted, brings
+torch into the page cache.
+"""
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+NODES, TIMES, EVERY = 8, 2, 10  # EVERY: rounds between two checkpoints
+
+
+class Up:
+    """One `swarm up -o json`, followed by its events."""
+
+    def __init__(self, program, home):
+        self.home, self.rounds, self.reports, self.replays = home, {}, [], []
+        self.began = time.monotonic()
+        self.child = subprocess.Popen(
+            [program, "--home", home, "up", "--config", "4loc4ext", "--model", "nano", "--device", "cpu", "--nodes", str(NODES),
+             "--rounds", "100000", "--checkpoint-every", str(EVERY), "-o", "json"],
+            stdout=subprocess.PIPE, text=True, env=dict(os.environ, BENCH_HOME=home))
+
+    def until(self, rounds):
+        """Seconds since the start when every node has done so many rounds."""
+        for line in self.child.stdout:
+            self.see(line)
+            if len(self.rounds) == NODES and min(self.rounds.values()) >= rounds:
+                return time.monotonic() - self.began
+        sys.exit(f"swarm up ended with {self.child.wait()}")
+
+    def see(self, line):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            return  # the torn last line of one that was killed
+        if event["type"] == "loaded":
+            self.replays.append(event["loaded"])
+        if event["type"] == "round":
+            if not event.get("replayed"):
+                self.reports.append(event["round"])
+            self.rounds[event["node"]] = max(self.rounds.get(event["node"], 0), event["round"]["round"] + 1)
+
+    def furthest(self):
+        return max(self.rounds.values())
+
+    def kill(self):
+        """Kills the whole tree at once."""
+        for pid in processes(self.home):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.finish()
+
+    def stop(self):
+        began = time.monotonic()
+        self.child.send_signal(signal.SIGTERM)
+        self.finish()
+        return time.monotonic() - began
+
+    def finish(self):
+        for line in self.child.stdout:  # what was on its way
+            self.see(line)
+        self.child.wait()
+        while processes(self.home):
+            time.sleep(0.01)
+
+
+def processes(home):
+    """The living processes whose environment names the home."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    if f"BENCH_HOME={home}".encode() in file.read().split(b"\0"):
+                        found.append(int(name))
+            except OSError:
+                pass
+    return found
+
+
+def main():
+    program = sys.argv[1]
+    cold, killed, stopped, stops, reports, replays = [], [], [], [], [], []
+    for attempt in range(TIMES + 1):
+        with tempfile.TemporaryDirectory() as home:
+            up = Up(program, home)
+            seconds = up.until(1)
+            if attempt == 0:
+                up.kill()
+                continue
+            cold.append(seconds)
+            up.until(EVERY + EVERY // 2)
+            reports += up.reports[NODES * 2:]
+            up.kill()
+            reached, up = up.furthest(), Up(program, home)
+            killed.append(up.until(reached + 1))
+            replays += [r for r in up.replays if r["replayed_rounds"]]
+            stops.append(up.stop())
+            reached, up = up.furthest(), Up(program, home)
+            stopped.append(up.until(reached + 1))
+            up.kill()
+    one, two, three = (statistics.median(x) for x in (cold, killed, stopped))
+    replay = sum(r["replay_seconds"] for r in replays) / max(1, sum(r["replayed_rounds"] for r in replays))
+    update = statistics.mean(r["update_time"] for r in reports)
+    print(json.dumps({
+        "nodes": NODES, "checkpoint_every": EVERY, "cold_start_seconds": round(one, 2),
+        "resume_after_kill_seconds": round(two, 2), "resume_after_kill_ratio": round(two / one, 3),
+        "resume_after_stop_seconds": round(three, 2), "resume_after_stop_ratio": round(three / one, 3), "resume_target": 1.5,
+        "replayed_rounds": sum(r["replayed_rounds"] for r in replays), "replay_seconds_per_round": round(replay, 4),
+        "update_seconds_per_round": round(update, 4), "replay_over_update": round(replay / update, 3), "replay_target": 1.0,
+        "journal_share_of_round": round(sum(r["journal_time"] for r in reports) / sum(r["step_time"] for r in reports), 5), "journal_target": 0.01,
+        "orderly_stop_seconds": round(statistics.median(stops), 2), "orderly_stop_target": 25,
+    }, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+type attachOptions struct {
+	interval time.Duration
+	output   string
+}
+
+func newAttachCommand(g *globals) *cobra.Command {
+	var o attachOptions
+	cmd := &cobra.Command{
+		Use:   "attach [EXPERIMENT or RUN]",
+		Short: "Show the live view of a run that goes on elsewhere, until it ends",
+		Long: "attach shows what swarm up shows, from another terminal or after up --detach: the live view on a terminal, lines elsewhere. q or\n" +
+			"Ctrl-C leaves it, the run goes on. When the run ends attach prints its summary and exits as up does. Without a name it takes the\n" +
+			"run that goes on, else the newest.",
+		Example: `  swarm attach
+  swarm attach 4loc4ext-1 && echo done`,
+		Args: atMostOneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runAttach(cmd.Context(), g, nameIn(args), &o)
+		},
+	}
+	addInterval(cmd, &o.interval)
+	addLinesFlag(cmd.Flags(), &o.output, "one status")
+	return cmd
+}
+
+func runAttach(ctx context.Context, g *globals, name string, o *attachOptions) error {
+	if err := checkOutput(o.output); err != nil {
+		return err
+	}
+	if err := checkInterval(o.interval); err != nil {
+		return err
+	}
+	reader, err := g.openReader(ctx)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	w, err := newWatch(ctx, g, reader, name)
+	if err != nil {
+		return err
+	}
+	return w.show(ctx, o.interval, o.output == "json")
+}

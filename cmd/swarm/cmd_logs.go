@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/spf13/cobra"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+type logsOptions struct {
+	follow bool
+	lines  linesFlag
+	output string
+}
+
+// followedLines is how many lines of the past a follower sees of each log unless told otherwise.
+const followedLines = 10
+
+// linesFlag is a number of lines, or all.
+type linesFlag struct {
+	text string
+	n    int // -1: all
+}
+
+func (l *linesFlag) String() string { return l.text }
+
+func (l *linesFlag) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if text == "all" {
+		n, err = -1, nil
+	} else if err != nil || n < 0 {
+		return &configs.Error{Key: "lines", Value: text, Allowed: "a whole number from 0, or all"}
+	}
+	l.text, l.n = text, n
+	return err
+}
+
+func (l *linesFlag) Type() string { return "number" }
+
+func newLogsCommand(g *globals) *cobra.Command {
+	var o logsOptions
+	cmd := &cobra.Command{
+		Use:   "logs [EXPERIMENT or RUN] [NODE...]",
+		Short: "Print the logs of a run's coordinator and nodes, one beside the other",
+		Long: "logs prints the coordinator's log and every node's, put together by time, or those of the nodes named; without a run those of the\n" +
+			"newest. Each line begins with whose it is. -f goes on until the run ends.",
+		Example: `  swarm logs -f
+  swarm logs node_3 -n 50
+  swarm logs 4loc4ext-1 coordinator`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runLogs(cmd.Context(), g, args, &o)
+		},
+	}
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on with what is written, until the run ends")
+	cmd.Flags().VarP(&o.lines, "lines", "n", "newest lines of each log, or all (all by default, "+strconv.Itoa(followedLines)+" with -f)")
+	addLinesFlag(cmd.Flags(), &o.output, "one log line")
+	return cmd
+}
+
+func runLogs(ctx context.Context, g *globals, args []string, o *logsOptions) error {
+	if err := checkOutput(o.output); err != nil {
+		return err
+	}
+	reader, err := g.openReader(ctx)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	snapshot, nodes, err := logsOf(ctx, reader, args)
+	if err != nil {
+		return err
+	}
+	dir := g.runDir(snapshot.Run.Run)
+	if err := checkLogs(dir, snapshot, nodes); err != nil {
+		return err
+	}
+	out := bufio.NewWriter(g.stdout)
+	m := &logMerge{dir: dir, wanted: nodes, last: -1, follow: o.follow}
+	switch {
+	case o.lines.text != "":
+		m.last = o.lines.n
+	case o.follow:
+		m.last = followedLines
+	}
+	printer := &logPrinter{out: out, merge: m, asJSON: o.output == "json", flush: o.follow}
+	m.emit = printer.print
+	err = m.run(ctx, func(ctx context.Context) (bool, error) { return hasEnded(ctx, reader, snapshot.Run.Run) })
+	return errors.Join(err, out.Flush())
+}
+
+// logsOf parts the arguments into a run and names of nodes. A first name that is no run's is a node's of the newest run.
+func logsOf(ctx context.Context, reader *store.Reader, args []string) (store.Snapshot, []string, error) {
+	if len(args) > 0 {
+		snapshot, err := reader.Snapshot(ctx, args[0])
+		if err == nil {
+			return snapshot, args[1:], nil
+		}
+		if !errors.Is(err, store.ErrNotFound) {
+			return snapshot, nil, err
+		}
+	}
+	snapshot, err := reader.Snapshot(ctx, "")
+	if err == nil && len(args) > 0 && !slices.Contains(knownLogs(snapshot), args[0]) {
+		return snapshot, nil, &usageError{
+			fmt.Errorf("%q is no run, no experiment, and no node of %s", args[0], snapshot.Run.Run),
+			"swarm logs " + snapshot.Run.Run + " and any of " + strings.Join(knownLogs(snapshot), ", "),
+		}
+	}
+	return snapshot, args, notFound(err, "")
+}
+
+func knownLogs(s store.Snapshot) []string {
+	names := []string{coordinatorName}
+	for _, n := range s.Nodes {
+		names = append(names, n.Node)
+	}
+	return names
+}
+
+// checkLogs refuses nodes that the run hasn't, and a run whose folder has gone.
+func checkLogs(dir string, s store.Snapshot, nodes []string) error {
+	for _, node := range nodes {
+		if !slices.Contains(knownLogs(s), node) {
+			return &usageError{
+				fmt.Errorf("run %s has no node %q", s.Run.Run, node), strings.Join(knownLogs(s), ", "),
+			}
+		}
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return &hintError{fmt.Errorf("the logs of %s are gone: %w", s.Run.Run, err), "swarm status " + s.Run.Run + " for what the database knows"}
+	}
+	return nil
+}
+
+// hasEnded tells whether nobody writes to a run's logs any more.
+func hasEnded(ctx context.Context, reader *store.Reader, run string) (bool, error) {
+	snapshot, err := reader.Snapshot(ctx, run)
+	if err != nil {
+		return false, err
+	}
+	if elsewhere(snapshot.Run) {
+		return snapshot.Run.State != store.RunRunning, nil
+	}
+	return !identityOf(snapshot.Run).Alive(), nil // it logs a little after it has recorded the end
+}
+
+// logPrinter prints lines, each with its log's name before it.
+type logPrinter struct {
+	out    *bufio.Writer
+	merge  *logMerge
+	asJSON bool
+	flush  bool // after every line
+	width  int
+}
+
+func (p *logPrinter) print(line logLine) error {
+	if err := p.write(line); err != nil {
+		return fmt.Errorf("write the logs: %w", err)
+	}
+	if p.flush {
+		return p.out.Flush()
+	}
+	return nil
+}
+
+func (p *logPrinter) write(line logLine) error {
+	if p.asJSON {
+		var at *float64
+		if !line.time.IsZero() {
+			seconds := float64(line.time.UnixMilli()) / 1e3
+			at = &seconds
+		}
+		encoder := json.NewEncoder(p.out)
+		encoder.SetEscapeHTML(false)
+		return encoder.Encode(struct {
+			Log  string   `json:"log"`
+			Time *float64 `json:"time"` // Unix seconds; null: not told
+			Line string   `json:"line"`
+		}{line.log, at, line.text})
+	}
+	for _, l := range p.merge.logs {
+		p.width = max(p.width, len(l.name))
+	}
+	_, err := fmt.Fprintf(p.out, "%-*s | ", p.width, line.log)
+	if err == nil {
+		_, err = io.WriteString(p.out, printable(line.text)+"\n")
+	}
+	return err
+}
+
+// printable takes out what a terminal would obey: logs hold text that models wrote.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\t' && unicode.IsControl(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, ansi.Strip(text))
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+type sweepOptions struct {
+	plan       planFlags
+	price      priceFlag
+	completion completion
+	seeds      string
+	yes        bool
+	dryRun     bool
+	detach     bool
+	output     string
+
+	passed []string // of its flags, those for swarm up
+}
+
+func newSweepCommand(g *globals) *cobra.Command {
+	var o sweepOptions
+	cmd := &cobra.Command{
+		Use:   "sweep CONFIG...",
+		Short: "Run several experiments, with several seeds, one after the other",
+		Long: "sweep runs swarm up for every configuration, a preset or a YAML file, and every seed: first all configurations with the first\n" +
+			"seed, then all with the second, so that early on each has a result. Its other flags are those of up. Everything is checked before\n" +
+			"the first run starts. A run that fails is noted, the others go on, and at the end it is tried once more.\n\n" +
+			"The same command goes on with an interrupted sweep: the database says which runs are done. Of a sweep that was killed (kill -9) the\n" +
+			"run goes on by itself; the next sweep waits for it. --on-complete and --webhook are for the end of the whole sweep.",
+		Example: `  swarm sweep 8loc0ext 6loc2ext 4loc4ext 2loc6ext --seeds 3 --price 1.29/h
+  swarm sweep 8loc0ext mine.yaml --seeds 1,5,9 --rounds 200 --on-complete 'sudo shutdown -h now'
+  swarm sweep 8loc0ext 4loc4ext --seeds 2 --dry-run`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return &usageError{errors.New("sweep needs at least one configuration"), "swarm sweep 8loc0ext 4loc4ext --seeds 3"}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := refuseFixed(cmd.Flags()); err != nil {
+				return err
+			}
+			o.passed = passedOn(cmd.Flags())
+			return runSweep(cmd.Context(), g, &o, args)
+		},
+	}
+	f := cmd.Flags()
+	o.plan.add(f)
+	o.price.add(f)
+	o.completion.add(f)
+	f.Var(&o.plan.gpuLimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15GB")
+	f.BoolVarP(&o.yes, "yes", "y", false, "download the models' weights without a question where they are missing")
+	f.StringVar(&o.seeds, "seeds", "1", "how many `seeds`, from the configuration's own (--seed) on; or a list such as 1,5,9")
+	f.BoolVar(&o.dryRun, "dry-run", false, "show the runs, and what is known of their time and price; start nothing")
+	f.BoolVar(&o.detach, "detach", false, "sweep in the background, beyond the end of this session")
+	addLinesFlag(f, &o.output, "one event")
+	for _, name := range fixedByArguments {
+		f.Lookup(name).Hidden = true
+	}
+	return cmd
+}
+
+// fixedByArguments are flags of up that a sweep's arguments decide.
+var fixedByArguments = []string{"config", "preset", "experiment", "name"}
+
+func refuseFixed(f *pflag.FlagSet) error {
+	for _, name := range fixedByArguments {
+		if f.Changed(name) {
+			return &usageError{
+				fmt.Errorf("sweep takes no --%s: its arguments are the configurations, and each has a name of its own", name),
+				"swarm sweep --help",
+			}
+		}
+	}
+	return nil
+}
+
+func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) error {
+	if err := checkOutput(o.output); err != nil {
+		return err
+	}
+	price, err := o.price.price(os.Getenv)
+	if err != nil {
+		return err
+	}
+	if err := o.completion.check(); err != nil {
+		return err
+	}
+	inBack := o.detach && inBackground(g)
+	signals, stopSignals := sweepSignals()
+	defer stopSignals()
+	stoppable, interrupts := watchSignals(ctx, g.stderr, "Stopping the sweep after a checkpoint of its run. Again to stop now.")
+	defer interrupts.close()
+	items, err := o.items(stoppable, g, names)
+	if err != nil {
+		return stoppedBy(stoppable, err)
+	}
+	s := &sweep{g: g, items: items, price: price, passed: o.passed, signals: signals}
+	if o.output == "json" && !inBack { // a log is read by people
+		s.lines = &sweepLines{out: g.stdout}
+	}
+	defer s.close()
+	if o.dryRun {
+		return s.dryRun(stoppable)
+	}
+	if o.detach && !inBack {
+		interrupts.close()
+		stopSignals()
+		return s.detach(o.output == "json")
+	}
+	if err := s.open(stoppable); err != nil {
+		return stoppedBy(stoppable, err)
+	}
+	if inBack {
+		if err := s.announce(); err != nil {
+			return err
+		}
+	}
+	err = s.serve(stoppable)
+	interrupts.close() // all is recorded: a signal ends the program at once, should stdout's reader hang
+	stopSignals()
+	return s.end(context.WithoutCancel(ctx), err, &o.completion)
+}
+
+// open prepares what a sweep needs beside its plan. What it opened, close closes.
+func (s *sweep) open(ctx context.Context) (err error) {
+	if err := os.MkdirAll(s.g.home, 0o755); err != nil {
+		return homeError(s.g.home, err)
+	}
+	if s.locks, err = lockSweep(s.g.home, s.items); err != nil {
+		return err
+	}
+	if err := checkSweepDisk(s.g.home, s.items); err != nil {
+		return err
+	}
+	python, err := s.g.findPython(ctx)
+	if err != nil {
+		return err
+	}
+	for _, item := range s.items {
+		if !item.done && engineDevice(item.p.plan) != "cpu" && !python.CUDA {
+			return noCUDA(python, item.String()+" is planned for a GPU")
+		}
+	}
+	// Opened for writing first: that makes the database, and brings an older one up to date.
+	db, err := store.Open(ctx, s.g.database(), store.Options{Warn: databaseNews(s.g.logger)})
+	if err != nil {
+		return err
+	}
+	if err := db.Close(); err != nil {
+		return err
+	}
+	s.folder = filepath.Join(s.g.home, "sweeps", time.Now().UTC().Format("20060102T150405.000Z"))
+	s.reader, err = store.OpenReader(ctx, s.g.database())
+	return err
+}
+
+func (s *sweep) close() {
+	if s.reader != nil {
+		s.reader.Close()
+	}
+	s.locks.release()
+}
+
+// detach starts the sweep in the background and says how to watch it.
+func (s *sweep) detach(asJSON bool) error {
+	a, err := background()
+	if a == nil || err != nil {
+		return err
+	}
+	if asJSON {
+		return writeJSON(s.g.stdout, a)
+	}
+	program := s.g.invocation()
+	_, err = fmt.Fprintf(s.g.stdout, "The sweep of %d runs goes on in the background, process %d.\nwatch  %s attach\nlog    %s\nstop   %s down\n",
+		len(s.items), a.PID, program, a.Log, program)
+	return err
+}
+
+// announce tells whoever started the sweep in the background that it goes on.
+func (s *sweep) announce() error {
+	if err := os.MkdirAll(s.folder, 0o755); err != nil {
+		return homeError(s.g.home, err)
+	}
+	return s.g.console.announce(announcement{
+		Experiment: strings.Join(s.experiments(), " "), PID: os.Getpid(), Log: filepath.Join(s.folder, "sweep.log"),
+	})
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// teller is what finish needs of a program, and what it says.
+func teller() (*globals, *lockedBuffer) {
+	said := &lockedBuffer{}
+	return &globals{stderr: said, logger: slog.New(slog.NewTextHandler(said, nil))}, said
+}
+
+func TestOnCompleteLearnsWhatEnded(t *testing.T) {
+	t.Parallel()
+	g, said := teller()
+	folder := filepath.Join(t.TempDir(), "new", "run")
+	log := filepath.Join(t.TempDir(), "coordinator.log")
+	c := completion{command: `echo "$SWARM_RUN|$SWARM_EXPERIMENT|$SWARM_STATE|$SWARM_EXIT_CODE"; cat "$SWARM_SUMMARY"; echo err >&2; tty`}
+	c.finish(t.Context(), g, ending{
+		Run: "e-1", Experiment: "e", State: "lost", ExitCode: 4, Summary: map[string]any{"round": 7}, Folder: folder, Log: log,
+	})
+	written, err := os.ReadFile(log)
+	require.NoError(t, err)
+	for _, text := range []string{said.String(), string(written)} {
+		require.Contains(t, text, "e-1|e|lost|4\n{\n  \"round\": 7\n}\nerr\nnot a tty\n")
+	}
+	require.Contains(t, said.String(), "--on-complete failed", "tty's exit code is 1")
+	files, err := filepath.Glob(filepath.Join(folder, "*"))
+	require.NoError(t, err)
+	require.Equal(t, []string{filepath.Join(folder, "summary.json")}, files, "a temporary file is left")
+}
+
+func TestOnCompleteLogsOnceWhereStderrIsTheLog(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "coordinator.log")
+	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	require.NoError(t, err)
+	defer log.Close()
+	g := &globals{stderr: log, logger: slog.New(slog.DiscardHandler)}
+	c := completion{command: "echo once"}
+	c.finish(t.Context(), g, ending{State: "done", Summary: 1, Folder: t.TempDir(), Log: path})
+	written, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "once\n", string(written))
+}
+
+// The webhook hears of every end. The command is for those that nobody asked for.
+func TestOnCompleteIsNotRunAfterASignal(t *testing.T) {
+	t.Parallel()
+	var got bytes.Buffer
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(&got, r.Body) }))
+	defer server.Close()
+	for code, runs := range map[int]bool{0: true, 1: true, 3: true, 4: true, 130: false, 143: false} {
+		g, said := teller()
+		got.Reset()
+		mark := filepath.Join(t.TempDir(), "mark")
+		c := completion{command: "touch " + mark, webhook: server.URL + "/s3cret"}
+		require.NoError(t, c.check())
+		c.finish(t.Context(), g, ending{ExitCode: code, Summary: map[string]int{"exit_code": code}, Folder: t.TempDir()})
+		_, err := os.Stat(mark)
+		require.Equal(t, runs, err == nil, "exit code %d", code)
+		var document map[string]int
+		require.NoError(t, json.Unmarshal(got.Bytes(), &document))
+		require.Equal(t, code, document["exit_code"])
+		require.NotContains(t, said.String(), "s3cret")
+	}
+}
+
+func TestAFailingWebhookIsAWarningWithoutItsSecrets(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	g, said := teller()
+	mark := filepath.Join(t.TempDir(), "mark")
+	c := completion{command: "touch " + mark, webhook: server.URL + "/s3cret"}
+	c.finish(t.Context(), g, ending{State: "done", Summary: 1, Folder: t.TempDir()})
+	require.Contains(t, said.String(), "the webhook was not told")
+	require.Contains(t, said.String(), "it answered 404 Not Found")
+	require.NotContains(t, said.String(), "s3cret")
+	require.FileExists(t, mark, "the command is run nevertheless")
+}
+
+func TestOnCompleteRunsWhereTheSummaryCantBeWritten(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o644))
+	g, said := teller()
+	c := completion{command: `echo "summary is [$SWARM_SUMMARY]"`}
+	c.finish(t.Context(), g, ending{State: "done", Summary: 1, Folder: filepath.Join(file, "below")})
+	require.Contains(t, said.String(), "summary is []\n")
+	require.Contains(t, said.String(), "not written")
+}
+
+// A command that hangs, and whatever it started, is ended.
+func TestACommandIsBoundedInTime(t *testing.T) {
+	t.Parallel()
+	pids := filepath.Join(t.TempDir(), "pids")
+	hang := shellCommand{
+		text:    `trap "" TERM; echo $$ >` + pids + `; sh -c 'trap "" TERM; echo $$ >>` + pids + `; while :; do sleep 0.1; done'`,
+		environ: os.Environ(), limit: 500 * time.Millisecond, grace: 200 * time.Millisecond,
+	}
+	require.EqualError(t, hang.run(t.Context(), io.Discard), "it took longer than 500ms")
+	text, err := os.ReadFile(pids)
+	require.NoError(t, err)
+	lines := strings.Fields(string(text))
+	require.Len(t, lines, 2)
+	for _, line := range lines {
+		pid, err := strconv.Atoi(line)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return !running1(pid) }, patience, 10*time.Millisecond, "process %d", pid)
+	}
+}
+
+// running1 tells whether a process is there and no zombie.
+func running1(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err == nil && !bytes.Contains(stat, []byte(") Z "))
+}
+
+func TestACommandEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancelCause(t.Context())
+	out := &lockedBuffer{}
+	go func() {
+		for out.String() == "" && ctx.Err() == nil {
+			time.Sleep(5 * time.Millisecond)
+		}
+		stop(&signalError{syscall.SIGTERM})
+	}()
+	s := shellCommand{text: "echo here; sleep 60", environ: os.Environ(), limit: patience, grace: time.Second}
+	var stopped *signalError
+	require.ErrorAs(t, s.run(ctx, out), &stopped)
+}
+
+func TestACommandMayLeaveSomethingBehind(t *testing.T) {
+	t.Parallel()
+	out := &lockedBuffer{}
+	s := shellCommand{text: "sleep 3 & echo started", environ: os.Environ(), limit: patience, grace: time.Second}
+	require.NoError(t, s.run(t.Context(), out))
+	require.Equal(t, "started\n", out.String())
+	var exit interface{ ExitCode() int }
+	require.True(t, errors.As(shellCommand{text: "exit 7", environ: os.Environ(), limit: patience}.run(t.Context(), out), &exit))
+	require.Equal(t, 7, exit.ExitCode())
+}
+
+func TestASwarmThatOnCompleteStartsHasItsOwnName(t *testing.T) {
+	t.Parallel()
+	own := []string{"SWARM_EXPERIMENT=mine", "SWARM_SEED=3", "PATH=/bin"}
+	require.Equal(t, own, withoutHook(own), "outside of a hook the variable is the user's")
+	hook := append([]string{"PATH=/bin", "SWARM_SEED=3"}, ending{Run: "e-1", Experiment: "e", State: "done"}.environ("/x/summary.json")...)
+	require.Equal(t, []string{"PATH=/bin", "SWARM_SEED=3"}, withoutHook(hook))
+}
+
+func TestCompletionIsCheckedBeforeTheRun(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, (&completion{}).check())
+	require.NoError(t, (&completion{command: "true", webhook: "https://example.org/x"}).check())
+	require.Equal(t, exitUsage, exitCode((&completion{webhook: "example.org/x"}).check()))
+	require.Equal(t, exitUsage, exitCode((&completion{command: "a\x00b"}).check()))
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/configs"
+)
+
+// inputHashes are the SHA-256 sums of what a run reads beside its configuration, by name: the model's first weights, and files of questions
+// and words. A run that goes on with others would be another experiment under the same name.
+func inputHashes(modelDir string, tasks configs.Tasks) (map[string]string, error) {
+	weights, err := filepath.Glob(filepath.Join(modelDir, "*.safetensors"))
+	if err != nil {
+		return nil, fmt.Errorf("weights in %s: %w", modelDir, err)
+	}
+	slices.Sort(weights)
+	hashes := map[string]string{}
+	for name, files := range map[string][]string{"model": weights, "tasks.file": {tasks.File}, "tasks.words": {tasks.Words}} {
+		sum := sha256.New()
+		for _, path := range files {
+			if path == "" {
+				continue
+			}
+			if err := hashFile(sum, path); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			hashes[name] = hex.EncodeToString(sum.Sum(nil))
+		}
+	}
+	return hashes, nil
+}
+
+func hashFile(sum io.Writer, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = io.Copy(sum, file)
+	return err
+}

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// maxLogLine is what is kept of a line at once, in bytes: a longer one comes in pieces.
+const maxLogLine = 64 << 10
+
+// logLine is one line of a log.
+type logLine struct {
+	log  string // whose
+	time time.Time
+	text string
+}
+
+// logFile reads a log line by line: first what was rotated away to path.1, then path, and on from there as it grows, whether it is
+// rotated, cut or only made later. It holds one line at a time.
+type logFile struct {
+	name, path string
+	follow     bool
+
+	queue   []*os.File // still to be read, the first one now
+	reader  *bufio.Reader
+	offset  int64     // read of the first
+	partial []byte    // a line whose end is still to come
+	time    time.Time // of the newest line that told one
+}
+
+// openLog opens the log at path, which need not be there yet, for its newest last lines; last < 0 is all of them.
+func openLog(name, path string, last int, follow bool) (*logFile, error) {
+	l := &logFile{name: name, path: path, follow: follow, reader: bufio.NewReaderSize(nil, 32<<10)}
+	current, err := openIfThere(path)
+	if err != nil {
+		return nil, err
+	}
+	older, err := openIfThere(path + ".1")
+	if err != nil {
+		closeAll(current)
+		return nil, err
+	}
+	if sameFile(current, older) { // rotated between the two: what comes after it is found on the way
+		closeAll(older)
+		older = nil
+	}
+	for _, file := range []*os.File{current, older} { // from the newest line backwards
+		if file == nil {
+			continue
+		}
+		found := 0
+		if found, err = seekLast(file, last); err != nil {
+			closeAll(current, older)
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		if last >= 0 {
+			last -= found
+		}
+	}
+	for _, file := range []*os.File{older, current} {
+		if file != nil {
+			l.queue = append(l.queue, file)
+		}
+	}
+	return l, l.rewind()
+}
+
+func openIfThere(path string) (*os.File, error) {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return file, err
+}
+
+func closeAll(files ...*os.File) {
+	for _, file := range files {
+		if file != nil {
+			file.Close()
+		}
+	}
+}
+
+func sameFile(a, b *os.File) bool {
+	if a == nil || b == nil {
+		return false
+	}
+	x, err := a.Stat()
+	y, err2 := b.Stat()
+	return err == nil && err2 == nil && os.SameFile(x, y)
+}
+
+// seekLast puts a file to its last n lines, n < 0 to its begin, and tells how many there are from there on, at most n.
+func seekLast(file *os.File, n int) (found int, err error) {
+	if n < 0 {
+		return 0, nil
+	}
+	end, err := file.Seek(0, io.SeekEnd)
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	block := make([]byte, 64<<10)
+	for at := end; at > 0; {
+		size := min(at, int64(len(block)))
+		at -= size
+		if _, err := file.ReadAt(block[:size], at); err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+		for i := size - 1; i >= 0; i-- {
+			if block[i] != '\n' || at+i == end-1 { // the newest line's own end
+				continue
+			}
+			if found++; found == n {
+				_, err := file.Seek(at+i+1, io.SeekStart)
+				return found, err
+			}
+		}
+	}
+	if end > 0 {
+		found++ // the first line
+	}
+	_, err = file.Seek(0, io.SeekStart)
+	return found, err
+}
+
+// rewind makes the reader read the queue's first file from where it stands.
+func (l *logFile) rewind() (err error) {
+	l.offset = 0
+	if len(l.queue) == 0 {
+		return nil
+	}
+	l.reader.Reset(l.queue[0])
+	l.offset, err = l.queue[0].Seek(0, io.SeekCurrent)
+	return err
+}
+
+// next is the next line, or false where there is none yet.
+func (l *logFile) next() (logLine, bool, error) {
+	for {
+		if len(l.queue) > 0 {
+			line, ok, err := l.read()
+			if ok || err != nil {
+				return line, ok, err
+			}
+		}
+		more, err := l.advance()
+		if err != nil || !more {
+			return logLine{}, false, err
+		}
+	}
+}
+
+// read is the next line of the first file that has its end, or is too long to wait for it.
+func (l *logFile) read() (logLine, bool, error) {
+	for {
+		piece, err := l.reader.ReadSlice('\n')
+		l.offset += int64(len(piece))
+		l.partial = append(l.partial, piece...)
+		switch {
+		case err == nil || len(l.partial) >= maxLogLine:
+			return l.take(), true, nil
+		case errors.Is(err, io.EOF):
+			return logLine{}, false, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return logLine{}, false, fmt.Errorf("read %s: %w", l.path, err)
+		}
+	}
+}
+
+// take makes a line of what has been read.
+func (l *logFile) take() logLine {
+	text := bytes.TrimRight(l.partial, "\r\n")
+	if at, ok := timeIn(text); ok {
+		l.time = at
+	}
+	line := logLine{l.name, l.time, string(text)}
+	l.partial = l.partial[:0]
+	return line
+}
+
+// rest is the last line of a log that nobody writes to any more, if its end never came.
+func (l *logFile) rest() (logLine, bool) {
+	if len(l.partial) == 0 {
+		return logLine{}, false
+	}
+	return l.take(), true
+}
+
+// timeIn is the time of a line that slog wrote.
+func timeIn(text []byte) (time.Time, bool) {
+	value, ok := bytes.CutPrefix(text, []byte("time="))
+	if !ok {
+		return time.Time{}, false
+	}
+	value, _, _ = bytes.Cut(value, []byte(" "))
+	at, err := time.Parse(time.RFC3339Nano, string(value))
+	return at, err == nil
+}
+
+// advance is called at the end of the first file. It tells whether there is more to read: of the next file, of one that has taken its
+// place, or of the same one begun anew.
+func (l *logFile) advance() (bool, error) {
+	if len(l.queue) > 1 {
+		l.queue[0].Close()
+		l.queue = l.queue[1:]
+		return true, l.rewind()
+	}
+	if !l.follow {
+		return false, nil
+	}
+	now, err := openIfThere(l.path)
+	if now == nil || err != nil {
+		return false, err
+	}
+	if len(l.queue) == 0 {
+		l.queue = append(l.queue, now)
+		return true, l.rewind()
+	}
+	if sameFile(now, l.queue[0]) {
+		now.Close()
+		return l.cut()
+	}
+	// What was written between the last look and the rotation, and a whole log that came and went meanwhile, come first.
+	l.queue = append(l.queue, l.missed(now)...)
+	l.queue = append(l.queue, now)
+	return true, nil
+}
+
+// missed is the log before now, if it is not the one that is being read.
+func (l *logFile) missed(now *os.File) []*os.File {
+	older, err := openIfThere(l.path + ".1")
+	if older == nil || err != nil {
+		return nil
+	}
+	if sameFile(older, l.queue[0]) || sameFile(older, now) {
+		older.Close()
+		return nil
+	}
+	return []*os.File{older}
+}
+
+// cut begins the file again where it has become shorter than what was read of it.
+func (l *logFile) cut() (bool, error) {
+	info, err := l.queue[0].Stat()
+	if err != nil || info.Size() >= l.offset {
+		return false, err
+	}
+	if _, err := l.queue[0].Seek(0, io.SeekStart); err != nil {
+		return false, err
+	}
+	l.partial = l.partial[:0]
+	return true, l.rewind()
+}
+
+func (l *logFile) close() { closeAll(l.queue...) }

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sapo-swarm/swarm/configs"
+)
+
+// priceVariable gives --price where the flag isn't.
+const priceVariable = "SWARM_PRICE"
+
+// price is what the machine costs an hour. The zero value: not known.
+type price struct {
+	PerHour  float64
+	Currency string // a sign such as $, or an ISO 4217 code in capitals; empty: not given
+}
+
+// priceFlag holds the text of --price. Like a keyFlag it is read when all flags are known; given empty, it is a mistake.
+type priceFlag struct {
+	text  string
+	given bool
+}
+
+func (p *priceFlag) String() string { return p.text }
+
+func (p *priceFlag) Set(text string) error {
+	p.text, p.given = text, true
+	return nil
+}
+
+func (p *priceFlag) Type() string { return "price" }
+
+func (p *priceFlag) add(f *pflag.FlagSet) {
+	f.Var(p, "price", "what the machine costs an hour, a `price` such as 1.29, $1.29/h or 1.29 EUR/h ("+priceVariable+")")
+}
+
+// price is what the flag says, else the variable; a *configs.Error where that is no price an hour.
+func (p *priceFlag) price(getenv func(string) string) (price, error) {
+	text, source := p.text, "--price"
+	if !p.given {
+		if text, source = getenv(priceVariable), priceVariable; text == "" {
+			return price{}, nil
+		}
+	}
+	out, err := parsePrice(text)
+	return out, withSource(err, source)
+}
+
+var priceForm = regexp.MustCompile(`^(?:(\p{Sc}|[A-Za-z]{3}) ?)?([0-9]{1,7}(?:\.[0-9]{1,6})?)(?: ?(\p{Sc}|[A-Za-z]{3}))?(?: ?/ ?h)?$`)
+
+func parsePrice(text string) (price, error) {
+	refuse := &configs.Error{Key: "price", Value: text, Allowed: "a price an hour above 0, such as 1.29, 1.29/h, $1.29/h or 1.29 EUR/h"}
+	parts := priceForm.FindStringSubmatch(strings.TrimSpace(text))
+	if parts == nil || parts[1] != "" && parts[3] != "" {
+		return price{}, refuse
+	}
+	value, err := strconv.ParseFloat(parts[2], 64)
+	if err != nil || value <= 0 {
+		return price{}, refuse
+	}
+	return price{value, strings.ToUpper(parts[1] + parts[3])}, nil
+}
+
+// money writes an amount as people do: $4.10, EUR 4.10, 4.10.
+func money(amount float64, currency string) string {
+	switch {
+	case currency == "":
+		return fmt.Sprintf("%.2f", amount)
+	case len(currency) == 3 && currency[0] >= 'A' && currency[0] <= 'Z':
+		return fmt.Sprintf("%s %.2f", currency, amount)
+	}
+	return fmt.Sprintf("%s%.2f", currency, amount)
+}

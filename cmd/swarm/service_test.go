@@ -1,0 +1,114 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// service runs swarm service for a user without a systemd that runs.
+func service(t *testing.T, config, home string, args ...string) outcome {
+	t.Helper()
+	if _, err := exec.LookPath("systemctl"); err != nil {
+		t.Skip("no systemd")
+	}
+	cmd := command(t, home, append([]string{"service", "--user"}, args...)...)
+	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+config, "XDG_RUNTIME_DIR="+config, "HF_TOKEN=hidden", "CUDA_VISIBLE_DEVICES=")
+	return finish(t, cmd)
+}
+
+// A unit is checked and written with absolute paths, shown, replaced and removed; where no systemd runs the lines to type are printed.
+func TestServiceOfAUser(t *testing.T) {
+	t.Parallel()
+	config, home := t.TempDir(), filepath.Join(t.TempDir(), "a home 100%")
+	path := filepath.Join(config, "systemd", "user", "swarm-n.service")
+	up := append([]string{"--", "--name", "e", "--rounds", "3"}, tinyRun()...)
+	o := service(t, config, home, append([]string{"install", "n"}, up...)...)
+	require.Equal(t, 0, o.code, o.stderr)
+	require.Contains(t, o.stdout, "Wrote "+path+".\n")
+	require.Contains(t, o.stdout, "HF_TOKEN")
+	require.Contains(t, o.stdout, "  systemctl --user daemon-reload\n  systemctl --user enable swarm-n.service\n"+
+		"  systemctl --user start swarm-n.service\n")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "hidden")
+	require.Contains(t, string(text), `"SWARM_PYTHON=`+usablePython(t)+`"`)
+	exe, err := filepath.EvalSymlinks(func() string { p, _ := exec.LookPath("swarm"); return p }())
+	require.NoError(t, err)
+	argv, _ := parsedUnit(t, string(text))
+	require.Equal(t, append([]string{exe, "--home", home, "up"}, up[1:]...), argv)
+
+	o = service(t, config, home, "show", "n", "-o", "json")
+	require.Equal(t, 0, o.code, o.stderr)
+	var d serviceDocument
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &d))
+	require.Equal(t, serviceDocument{Name: "swarm-n.service", Scope: "user", Path: path, Unit: string(text)}, d)
+	o = service(t, config, home, "show")
+	require.Equal(t, exitUsage, o.code)
+	require.Contains(t, o.stderr, "Try: one of swarm-n.service")
+
+	o = service(t, config, home, append([]string{"install", "n"}, up...)...)
+	require.Contains(t, o.stdout, "systemctl --user restart swarm-n.service\n")
+	o = service(t, config, home, "remove", "n")
+	require.Equal(t, 0, o.code, o.stderr)
+	require.Contains(t, o.stdout, "systemctl --user disable --now swarm-n.service\n")
+	require.NoFileExists(t, path)
+	require.Equal(t, exitUsage, service(t, config, home, "remove", "n").code)
+	require.NoDirExists(t, home, "installing begins no run")
+}
+
+// What swarm up would refuse at 3 in the morning is refused at once, and nothing is written.
+func TestServiceRefusesBadArguments(t *testing.T) {
+	t.Parallel()
+	config, home := t.TempDir(), t.TempDir()
+	for _, tt := range []struct {
+		args []string
+		text string
+	}{
+		{[]string{"install", "--", "--no-such-flag"}, "Error: unknown flag: --no-such-flag\n"},
+		{[]string{"install", "--", "--rounds", "x"}, "Error: bad rounds"},
+		{[]string{"install", "--", "--config", "nowhere.yaml"}, "nowhere.yaml"},
+		{[]string{"install", "--", "extra"}, "Error: swarm up takes no argument \"extra\"\n"},
+		{append([]string{"install", "--", "--detach"}, tinyRun()...), "Error: a service is in the background already\n"},
+		{[]string{"install", "a", "b", "--"}, "Error: service takes one name, not 2\n"},
+		{[]string{"install", "../x", "--"}, "Error: bad name"},
+		{[]string{"install", "--system", "--"}, "Error: --system and --user at once\n"},
+		{append([]string{"install", "--", "--set", "tasks.file=/nowhere"}, tinyRun()[4:]...), "tasks.file"},
+	} {
+		o := service(t, config, home, tt.args...)
+		require.Equal(t, exitUsage, o.code, "%v: %s", tt.args, o.stderr)
+		require.Contains(t, o.stderr, tt.text, tt.args)
+		require.Empty(t, o.stdout)
+	}
+	require.NoDirExists(t, filepath.Join(config, "systemd"))
+}
+
+// Only files of swarm's own are replaced or removed.
+func TestServiceSparesOthersUnits(t *testing.T) {
+	t.Parallel()
+	config, home := t.TempDir(), t.TempDir()
+	dir := filepath.Join(config, "systemd", "user")
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	path := filepath.Join(dir, "swarm.service")
+	require.NoError(t, os.WriteFile(path, []byte("[Service]\nExecStart=/bin/true\n"), 0o644))
+	for _, args := range [][]string{append([]string{"install", "--"}, tinyRun()...), {"remove"}} {
+		o := service(t, config, home, args...)
+		require.Equal(t, exitFailed, o.code)
+		require.Equal(t, "Error: "+path+" was not written by swarm\nTry: another NAME\n", o.stderr)
+		require.FileExists(t, path)
+	}
+}
+
+func TestServiceWithoutSystemd(t *testing.T) {
+	t.Parallel()
+	cmd := command(t, t.TempDir(), "service", "show")
+	cmd.Env = append(cmd.Env, "PATH="+t.TempDir())
+	o := finish(t, cmd)
+	require.Equal(t, exitFailed, o.code)
+	require.Equal(t, "Error: systemd is not on this machine (a container has none)\n"+
+		"Try: swarm up --detach, or swarm service install on the host\n", o.stderr)
+}

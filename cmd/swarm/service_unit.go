@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sapo-swarm/swarm/launcher/fit"
+)
+
+// newUnit makes the unit that runs swarm up with these arguments, once they are found to be good. left are variables of the environment
+// that the unit does not keep.
+func newUnit(ctx context.Context, g *globals, s systemd, name string, up []string) (u unit, left []string, err error) {
+	u = unit{name: name, system: s.system}
+	if u.gpu, err = checkUp(ctx, g, up); err != nil {
+		return u, nil, err
+	}
+	if u.exe, err = os.Executable(); err != nil {
+		return u, nil, fmt.Errorf("own program: %w", err)
+	}
+	if u.directory, err = os.Getwd(); err != nil {
+		return u, nil, fmt.Errorf("this folder: %w", err)
+	}
+	u.args = []string{"--home", g.home}
+	if g.python != "" {
+		python, err := absoluteProgram(g.python)
+		if err != nil {
+			return u, nil, err
+		}
+		u.args = append(u.args, "--python", python)
+	}
+	if g.verbose {
+		u.args = append(u.args, "--verbose")
+	}
+	u.args = append(append(u.args, "up"), up...)
+	if u.gpu && !names(up, "device") {
+		// Without it a boot at which the driver is late would be taken for a machine without a GPU.
+		u.args = append(u.args, "--device", fit.DeviceCUDA)
+	}
+	u.environment, left = unitEnvironment(os.Environ())
+	if s.system {
+		u.user, err = homeOwner(g.home)
+	}
+	return u, left, err
+}
+
+// names tells whether arguments hold a flag of that name.
+func names(args []string, flag string) bool {
+	for _, arg := range args {
+		if arg == "--"+flag || strings.HasPrefix(arg, "--"+flag+"=") {
+			return true
+		}
+	}
+	return false
+}
+
+func absoluteProgram(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", &usageError{fmt.Errorf("--python %s: %w", name, err), "the path of a python3 that has torch"}
+	}
+	return filepath.Abs(path)
+}
+
+// homeOwner is whom a service of the machine runs as: whoever owns the runs, empty for root.
+func homeOwner(home string) (string, error) {
+	uid := os.Geteuid()
+	info, err := os.Stat(home)
+	if err == nil {
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			uid = int(stat.Uid)
+		}
+	}
+	if uid == 0 {
+		return "", nil
+	}
+	owner, err := user.LookupId(strconv.Itoa(uid))
+	if err != nil {
+		return "", fmt.Errorf("who owns %s: %w", home, err)
+	}
+	return owner.Username, nil
+}
+
+// checkUp finds mistakes in the arguments of a swarm up before it is made a service, and tells whether it would train on a GPU. What may
+// be otherwise by then, such as a GPU that is full now, is only warned of.
+func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err error) {
+	up := newUpCommand(g)
+	if err := up.ParseFlags(args); err != nil {
+		return false, &usageError{err, "swarm up --help"}
+	}
+	if rest := up.Flags().Args(); len(rest) > 0 {
+		return false, &usageError{fmt.Errorf("swarm up takes no argument %q", rest[0]), "swarm up --help"}
+	}
+	if detach := up.Flags().Lookup("detach"); detach != nil && detach.Changed {
+		return false, &usageError{errors.New("a service is in the background already"), "without --detach"}
+	}
+	var p planFlags
+	known := pflag.NewFlagSet("up", pflag.ContinueOnError)
+	p.add(known)
+	known.Var(&p.gpuLimit, "gpu-memory", "")
+	if err := copyFlags(up.Flags(), known); err != nil {
+		return false, &usageError{err, "swarm up --help"}
+	}
+	p.wait.limit = 0 // it is the service that will wait
+	look, err := p.look(g)
+	if err != nil {
+		return false, err
+	}
+	planned, request, err := look(ctx)
+	if err != nil {
+		return false, err
+	}
+	if err := checkTasks(planned.config.Tasks); err != nil {
+		return false, err
+	}
+	yes, err := up.Flags().GetBool("yes")
+	if err != nil {
+		return false, err
+	}
+	if !yes {
+		if _, err := ensureModel(ctx, g, planned.model, false); err != nil {
+			return false, err
+		}
+	}
+	plan, err := fit.New(request)
+	switch {
+	case errors.Is(err, fit.ErrRequest):
+		return false, &usageError{err, "swarm plan --help"}
+	case err != nil:
+		g.logger.Warn("it would not start now", "reason", err)
+		return len(request.GPUs) > 0 && request.Device != fit.DeviceCPU, nil
+	}
+	return plan.Device == fit.DeviceCUDA, nil
+}
+
+// copyFlags gives the flags of to what from was given, as far as both have them.
+func copyFlags(from, to *pflag.FlagSet) (err error) {
+	from.Visit(func(f *pflag.Flag) {
+		same := to.Lookup(f.Name)
+		if same == nil || err != nil {
+			return
+		}
+		many, ok := f.Value.(pflag.SliceValue)
+		if ok {
+			err = same.Value.(pflag.SliceValue).Replace(many.GetSlice())
+			return
+		}
+		err = same.Value.Set(f.Value.String())
+	})
+	return err
+}

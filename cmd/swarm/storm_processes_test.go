@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sapo-swarm/swarm/launcher/supervise"
+)
+
+// victimWait bounds the wait for a process that is just being started.
+const victimWait = 2 * time.Minute
+
+// eachPoll is how often a storm looks for something that nobody tells of.
+const eachPoll = 5 * time.Millisecond
+
+// errNoVictim says that the run ended before there was a process for a fault.
+var errNoVictim = errors.New("the run was over")
+
+// pollFor waits until found, for at most limit, and says what it waited for.
+func pollFor(limit time.Duration, what string, found func() (bool, error)) error {
+	for deadline := time.Now().Add(limit); ; time.Sleep(eachPoll) {
+		ok, err := found()
+		if ok || err != nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("no %s within %s", what, limit)
+		}
+	}
+}
+
+// coordinatorProcess waits for the coordinator.
+func coordinatorProcess(s *storm) (int, error) {
+	pid := 0
+	ctx, cancel := context.WithTimeout(s.ctx, victimWait)
+	defer cancel()
+	err := s.keeper.until(ctx, "coordinator", func() bool { pid = s.keeper.pid; return pid != 0 || s.keeper.done })
+	if err == nil && pid == 0 {
+		err = errNoVictim
+	}
+	return pid, err
+}
+
+// nodeProcess waits for the process of a node.
+func nodeProcess(s *storm, node int) (int, error) {
+	pid := 0
+	err := pollFor(victimWait, fmt.Sprintf("process of node_%d", node), func() (bool, error) {
+		coordinator, err := coordinatorProcess(s)
+		if err != nil {
+			return false, err
+		}
+		var record struct {
+			Process supervise.Identity `json:"process"`
+		}
+		data, err := os.ReadFile(filepath.Join(s.nodeDir(node), supervise.PIDFileName))
+		if err != nil || json.Unmarshal(data, &record) != nil || !record.Process.Alive() {
+			return false, nil
+		}
+		pid = record.Process.PID
+		return slices.Contains(childrenOf(coordinator), pid), nil
+	})
+	return pid, err
+}
+
+// engineProcess waits for the engine of a node.
+func engineProcess(s *storm, node int) (int, error) {
+	pid := 0
+	err := pollFor(victimWait, fmt.Sprintf("engine of node_%d", node), func() (bool, error) {
+		parent, err := nodeProcess(s, node)
+		if err != nil {
+			return false, err
+		}
+		for _, child := range childrenOf(parent) {
+			name, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", child))
+			if err == nil && strings.Contains(filepath.Base(name), "python") {
+				pid = child
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+	return pid, err
+}
+
+// childrenOf are the living children of a process.
+func childrenOf(pid int) []int {
+	var list []int
+	paths, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		if parent, err := strconv.Atoi(fields[1]); err == nil && parent == pid && fields[0] != "Z" {
+			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			list = append(list, child)
+		}
+	}
+	return list
+}
+
+// signalTo signals a process of the storm, of whose home it makes sure.
+func (s *storm) signalTo(pid int, signal syscall.Signal) error {
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil || !strings.Contains(string(environ), marker(s.home)+"\x00") {
+		return nil // it has ended by itself
+	}
+	if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("signal %d to %d: %w", signal, pid, err)
+	}
+	return nil
+}

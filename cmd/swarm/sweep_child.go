@@ -1,0 +1,161 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+)
+
+// The steps that follow when a sweep was told to stop and its run doesn't. The first is longer than an orderly stop may take: it reaches a run
+// that never heard of the stop, and one that hangs.
+const (
+	childTerm = 26 * time.Second // then SIGTERM
+	childKill = 15 * time.Second // then SIGKILL
+)
+
+// ownSweepFlags are those of sweep that swarm up doesn't have, or gets from the sweep.
+var ownSweepFlags = map[string]bool{
+	"seeds": true, "seed": true, "dry-run": true, "detach": true, "on-complete": true, "webhook": true, "output": true, "home": true,
+}
+
+// passedOn are the given flags as swarm up's arguments.
+func passedOn(f *pflag.FlagSet) []string {
+	var args []string
+	f.Visit(func(flag *pflag.Flag) {
+		if ownSweepFlags[flag.Name] {
+			return
+		}
+		values := []string{flag.Value.String()}
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			args = append(args, "--"+flag.Name+"="+v)
+		}
+	})
+	return args
+}
+
+// upArguments are those of an item's swarm up.
+func upArguments(home string, item *sweepItem, passed []string, asJSON bool) []string {
+	// --config takes a list in CSV, in which quotes make one value of a name with commas.
+	config := `"` + strings.ReplaceAll(item.config, `"`, `""`) + `"`
+	args := append([]string{"up", "--home=" + home, "--config=" + config, "--seed=" + strconv.FormatInt(item.seed(), 10)}, passed...)
+	if asJSON {
+		args = append(args, "--output=json")
+	}
+	return args
+}
+
+// child is a run of the sweep: swarm up, as a process of its own.
+type child struct {
+	cmd      *exec.Cmd
+	terminal bool // it had one when it started
+}
+
+// startChild starts swarm up. It shares this process's terminal and process group.
+func startChild(g *globals, args []string, quiet bool) (*child, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("own program: %w", err)
+	}
+	c := &child{cmd: exec.Command(exe, args...), terminal: foreground() != 0}
+	c.cmd.Args[0] = os.Args[0]
+	if stdin, ok := g.stdin.(*os.File); ok {
+		c.cmd.Stdin = stdin
+	}
+	c.cmd.Stdout, c.cmd.Stderr = g.stdout, g.stderr
+	if quiet {
+		c.cmd.Stdout = io.Discard
+	}
+	c.cmd.WaitDelay = 5 * time.Second
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start swarm up: %w", err)
+	}
+	return c, nil
+}
+
+// sweepSignals are the signals that a sweep hands on to its run. They are kept from the start on, so that none is lost between two runs.
+func sweepSignals() (signals chan os.Signal, stop func()) {
+	signals = make(chan os.Signal, 8)
+	wanted := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		wanted = append(wanted, syscall.SIGHUP)
+	}
+	signal.Notify(signals, wanted...)
+	return signals, func() { signal.Stop(signals) }
+}
+
+// wait waits for the end, and sees to it that every signal reaches the run once: those from the keyboard and from a terminal that is closed
+// come to it by themselves. It returns the exit code; of a process that was killed that is exitFailed, and why says by what.
+func (c *child) wait(signals <-chan os.Signal) (code int, why string) {
+	done := make(chan error, 1)
+	go func() { done <- c.cmd.Wait() }()
+	var limit <-chan time.Time
+	next := syscall.SIGTERM
+	for {
+		select {
+		case err := <-done:
+			return c.verdict(err)
+		case s := <-signals:
+			if !c.reached(s.(syscall.Signal)) {
+				_ = c.cmd.Process.Signal(s) // it may just have ended
+			}
+			if limit == nil {
+				limit = time.After(childTerm)
+			}
+		case <-limit:
+			_ = c.cmd.Process.Signal(next)
+			limit, next = time.After(childKill), syscall.SIGKILL
+		}
+	}
+}
+
+func (c *child) verdict(err error) (code int, why string) {
+	var exit *exec.ExitError
+	switch {
+	case err == nil || errors.Is(err, exec.ErrWaitDelay):
+		return c.cmd.ProcessState.ExitCode(), ""
+	case !errors.As(err, &exit):
+		return exitFailed, err.Error()
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return exitFailed, "its process was killed by " + unix.SignalName(status.Signal())
+	}
+	return exit.ExitCode(), ""
+}
+
+// reached tells whether the terminal gave a signal to the run as well as to the sweep.
+func (c *child) reached(s syscall.Signal) bool {
+	switch s {
+	case syscall.SIGINT:
+		return foreground() == unix.Getpgrp()
+	case syscall.SIGHUP:
+		return c.terminal
+	}
+	return false
+}
+
+// foreground is the process group that the keyboard of this process's terminal speaks to; 0: it has no terminal.
+func foreground() int {
+	tty, err := os.Open("/dev/tty")
+	if err != nil {
+		return 0
+	}
+	defer tty.Close()
+	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	if err != nil {
+		return 0
+	}
+	return group
+}

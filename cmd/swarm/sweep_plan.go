@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/shirou/gopsutil/v4/disk"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/node"
+)
+
+// sweepItem is one run of a sweep: a configuration with a seed.
+type sweepItem struct {
+	config string  // preset or file, as it was named
+	p      planned // its configuration has the seed; without a plan where done
+	dir    string  // of the run that goes on; empty: none does
+	done   bool    // nothing was left to do when the sweep began
+	tried  int     // times that this sweep ran it
+	code   int     // exit code of the last
+	why    string  // of a process that was killed
+}
+
+func (i *sweepItem) experiment() string { return i.p.config.Experiment }
+func (i *sweepItem) seed() int64        { return i.p.config.Seed }
+func (i *sweepItem) failed() bool       { return i.tried > 0 && i.code != exitDone }
+
+func (i *sweepItem) String() string { return fmt.Sprintf("%s seed %d", i.experiment(), i.seed()) }
+
+// sweepConfig is one of the configurations, resolved and checked as far as all seeds share it.
+type sweepConfig struct {
+	name    string
+	p       planned
+	request fit.Request
+	inputs  map[string]string
+	busy    bool // the experiment is being run by somebody
+}
+
+// with is the flags for one configuration.
+func (p planFlags) with(config string) planFlags {
+	p.config.config = []string{config}
+	p.resume = nil
+	return p
+}
+
+// items resolves and checks every run of the sweep, in their order: all configurations with their first seed, then with the second, so that
+// after a third of three seeds' time every configuration has a result. What is wrong with any of them is wrong now, and not in twenty hours.
+func (o *sweepOptions) items(ctx context.Context, g *globals, names []string) ([]*sweepItem, error) {
+	seeds, err := parseSeeds(o.seeds)
+	if err != nil {
+		return nil, err
+	}
+	list, err := o.configs(ctx, g, names)
+	if err != nil {
+		return nil, err
+	}
+	busy := false
+	for _, c := range list {
+		busy = busy || c.busy
+	}
+	var items []*sweepItem
+	for n := range seeds.len() {
+		for _, c := range list {
+			item, err := o.item(ctx, g, c, seeds.at(n, c.p.config.Seed), busy)
+			if err != nil {
+				return nil, err
+			}
+			items = append(items, item)
+		}
+	}
+	return items, nil
+}
+
+// configs resolves what the arguments name.
+func (o *sweepOptions) configs(ctx context.Context, g *globals, names []string) ([]*sweepConfig, error) {
+	if o.plan.nodes == "" {
+		return nil, &configs.Error{Key: "nodes", Value: "", Source: "--nodes", Allowed: "auto, max or a whole number from 1"}
+	}
+	if err := o.plan.wait.check(); err != nil {
+		return nil, err
+	}
+	var list []*sweepConfig
+	warned := map[string]bool{}
+	for _, name := range names {
+		c, err := o.resolveConfig(ctx, g, name)
+		if err != nil {
+			return nil, err
+		}
+		for _, other := range list {
+			if other.p.config.Experiment == c.p.config.Experiment {
+				return nil, &usageError{
+					fmt.Errorf("%s and %s are both the experiment %q", other.name, name, c.p.config.Experiment),
+					"each once, and an experiment: NAME of its own in each file",
+				}
+			}
+		}
+		for _, w := range c.p.warnings {
+			if !warned[w] {
+				warned[w] = true
+				g.logger.Warn(w)
+			}
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+func (o *sweepOptions) resolveConfig(ctx context.Context, g *globals, name string) (*sweepConfig, error) {
+	flags := o.plan.with(name)
+	look, err := flags.look(g)
+	if err != nil {
+		return nil, err
+	}
+	c := &sweepConfig{name: name}
+	if c.p, c.request, err = look(ctx); err != nil {
+		return nil, err
+	}
+	if err := checkTasks(c.p.config.Tasks); err != nil {
+		return nil, err
+	}
+	dir, err := ensureModel(ctx, g, c.p.model, o.yes)
+	if err != nil {
+		return nil, err
+	}
+	if c.inputs, err = inputHashes(dir, c.p.config.Tasks); err != nil {
+		return nil, err
+	}
+	c.busy = alreadyRunning(g.home, c.p.config.Experiment) != nil
+	return c, nil
+}
+
+// item checks one seed of a configuration as swarm up will. busy says that a run of the sweep holds memory now that will be free by then.
+func (o *sweepOptions) item(ctx context.Context, g *globals, c *sweepConfig, seed int64, busy bool) (*sweepItem, error) {
+	item := &sweepItem{config: c.name, p: c.p}
+	item.p.config.Seed = seed
+	if err := configs.Validate(item.p.config); err != nil {
+		return nil, withSource(err, "--seeds")
+	}
+	request := c.request
+	if busy || o.plan.wait.limit > 0 {
+		request = later(request, item.p)
+	}
+	r := &resume{g: g}
+	if !c.busy { // whoever runs it has checked it
+		nodes, err := r.take(ctx, item.p.config, o.plan.nodes)
+		if errors.Is(err, errFinished) {
+			item.done = true
+			return item, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		request.Nodes = nodes
+	}
+	var err error
+	item.p.plan, err = fit.New(request)
+	if errors.Is(err, fit.ErrRequest) {
+		return nil, &usageError{err, "swarm plan --help"}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.name, err)
+	}
+	if r.run == nil {
+		return item, nil
+	}
+	item.dir = r.dir()
+	if err := r.fits(&item.p); err != nil {
+		return nil, err
+	}
+	return item, r.same(c.inputs)
+}
+
+// later is a request to the host when others have given their memory back.
+func later(r fit.Request, p planned) fit.Request {
+	if len(r.GPUs) > 0 {
+		fallback, device := r.CPUFallback, r.Device
+		r = whenFree(r)
+		r.CPUFallback, r.Device = fallback, device
+	}
+	r.Memory = max(r.Memory, p.host.MemoryTotal)
+	return r
+}
+
+// checkSweepDisk refuses a sweep whose runs don't fit the disk one after the other: each leaves a checkpoint of every node behind, and
+// while it runs has two more.
+func checkSweepDisk(home string, items []*sweepItem) error {
+	var kept, largest int64
+	left := 0
+	for _, item := range items {
+		if item.done {
+			continue
+		}
+		if err := checkDisk(home, item.dir, item.p); err != nil {
+			return err
+		}
+		left++
+		bytes := checkpointBytes(item.p)
+		largest = max(largest, bytes)
+		if item.dir != "" {
+			bytes = max(0, bytes-node.CheckpointBytes(item.dir))
+		}
+		kept += bytes
+	}
+	usage, err := disk.Usage(home)
+	if err != nil {
+		return homeError(home, err)
+	}
+	if need := minFreeDisk + kept + 2*largest; left > 0 && int64(usage.Free) < need {
+		return &hintError{
+			fmt.Errorf("%s has %s free; the %d runs left need %s for their checkpoints, journals and logs", home, gb(int64(usage.Free)), left, gb(need)),
+			"free some space (finished runs are in " + filepath.Join(home, "runs") + "), fewer --seeds, or --home on a larger disk",
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// rows are the sweep's runs as the database has them.
+func (s *sweep) rows(ctx context.Context) ([]stats.SweepRow, error) {
+	var runs []store.Totals
+	if s.reader != nil {
+		var err error
+		if runs, err = s.reader.Runs(ctx, store.Filter{}); err != nil {
+			return nil, err
+		}
+	}
+	var rows []stats.SweepRow
+	for _, item := range s.items {
+		row, err := s.row(ctx, item, runs)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	if !slices.ContainsFunc(rows, func(r stats.SweepRow) bool { return r.SecondsPerRound != nil || r.State == store.RunDone }) {
+		for i, item := range s.items {
+			rows[i].SecondsPerRound = similarPace(item, runs)
+		}
+	}
+	return rows, nil
+}
+
+// row is one item's. Its state is that of the sweep: a run that failed before this sweep is left, like one that was stopped.
+func (s *sweep) row(ctx context.Context, item *sweepItem, runs []store.Totals) (stats.SweepRow, error) {
+	row := stats.SweepRow{
+		Experiment: item.experiment(), Config: item.config, Seed: item.seed(), State: stats.SweepPending, Rounds: item.p.config.Rounds,
+	}
+	if s.reader == nil {
+		return row, nil
+	}
+	run, err := s.reader.FindRun(ctx, item.experiment(), item.seed())
+	if err != nil {
+		return row, err
+	}
+	if run != nil {
+		status, err := readStatus(ctx, s.reader, run.Run)
+		if err != nil {
+			return row, err
+		}
+		row.Run, row.State, row.Round = run.Run, status.State, status.Round
+		row.SecondsPerRound, row.CumulativeReward = status.SecondsPerRound, status.CumulativeReward
+		if at := slices.IndexFunc(runs, func(t store.Totals) bool { return t.Run.Run == run.Run }); at >= 0 {
+			row.ActiveSeconds = runs[at].ActiveSeconds
+		}
+	}
+	switch {
+	case row.State == store.RunDone && run.Rounds != row.Rounds:
+		row.State = store.RunStopped // it goes on to the rounds that are asked for now
+	case row.State == store.RunDone:
+	case item.failed() && item.code < exitSignal && row.State != store.RunLost:
+		row.State = store.RunFailed // also what was refused before it was recorded, or was killed
+	case !item.failed() && (row.State == store.RunFailed || row.State == store.RunLost):
+		row.State = store.RunStopped
+	}
+	return row, nil
+}
+
+// similarPace is the seconds a round of the newest run that computed as much a round as the item will; nil: there is none.
+func similarPace(item *sweepItem, runs []store.Totals) *float64 {
+	for _, t := range slices.Backward(runs) {
+		var c configs.Config
+		if t.RoundsDone < 2 || t.ActiveSeconds <= 0 || json.Unmarshal(t.Config, &c) != nil {
+			continue
+		}
+		if t.Device == item.p.plan.Device && t.Run.Nodes == item.p.plan.Nodes && workload(c) == workload(item.p.config) {
+			pace := t.ActiveSeconds / float64(t.RoundsDone)
+			return &pace
+		}
+	}
+	return nil
+}
+
+// workload is what decides how long a round takes, by the experiment's configuration.
+func workload(c configs.Config) any {
+	return [...]any{
+		c.Model, c.NumTrainSamples, c.NumTransplantTrees, c.NumGenerations, c.MaxPromptLength, c.MaxCompletionLength, c.NumIterations, c.Precision,
+		c.GradientCheckpointing, c.OptimizerOffload, c.ParamOffload, c.Share,
+	}
+}

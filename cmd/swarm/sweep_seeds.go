@@ -1,0 +1,56 @@
+package main
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+)
+
+// maxSweepSeeds bounds a sweep: more is a mistake in typing.
+const maxSweepSeeds = 1000
+
+// sweepSeeds are the seeds of --seeds: how many, from the configuration's own on, or a list.
+type sweepSeeds struct {
+	count int
+	list  []int64 // nil: count is meant
+}
+
+// parseSeeds reads 3 (three seeds) or 1,5,9 (these). A list of one ends in a comma.
+func parseSeeds(text string) (sweepSeeds, error) {
+	refuse := &configs.Error{Key: "seeds", Value: text, Source: "--seeds",
+		Allowed: "how many (1 to " + strconv.Itoa(maxSweepSeeds) + "), or a list of different ones such as 1,5,9"}
+	if !strings.Contains(text, ",") {
+		count, err := strconv.Atoi(text)
+		if err != nil || count < 1 || count > maxSweepSeeds {
+			return sweepSeeds{}, refuse
+		}
+		return sweepSeeds{count: count}, nil
+	}
+	var out sweepSeeds
+	for part := range strings.SplitSeq(strings.TrimSuffix(text, ","), ",") {
+		seed, err := strconv.ParseInt(strings.TrimSpace(part), 10, 64)
+		if err != nil || seed < 0 || seed > configs.MaxSeed || slices.Contains(out.list, seed) || len(out.list) == maxSweepSeeds {
+			return sweepSeeds{}, refuse
+		}
+		out.list = append(out.list, seed)
+	}
+	return out, nil
+}
+
+// len is how many seeds there are.
+func (s sweepSeeds) len() int {
+	if s.list != nil {
+		return len(s.list)
+	}
+	return s.count
+}
+
+// at is seed number i of a configuration whose own seed is first.
+func (s sweepSeeds) at(i int, first int64) int64 {
+	if s.list != nil {
+		return s.list[i]
+	}
+	return first + int64(i)
+}

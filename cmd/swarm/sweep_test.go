@@ -1,0 +1,452 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+func TestSeedsAreCountedOrListed(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]int64{
+		"1": {42}, "3": {42, 43, 44}, "1,5,9": {1, 5, 9}, "7,": {7}, "0,9007199254740991": {0, configs.MaxSeed}, "3, 1": {3, 1},
+	} {
+		seeds, err := parseSeeds(text)
+		require.NoError(t, err, text)
+		var got []int64
+		for i := range seeds.len() {
+			got = append(got, seeds.at(i, 42))
+		}
+		require.Equal(t, want, got, text)
+	}
+	for _, text := range []string{"", "0", "-1", "three", "1001", "1,1", ",", "1,,2", "1;2", "-1,2", "1.5", "9007199254740992,1",
+		"1,1,1,"} {
+		_, err := parseSeeds(text)
+		var mistake *configs.Error
+		require.ErrorAs(t, err, &mistake, text)
+	}
+}
+
+// What sweep hands on, up understands, and to the same effect.
+func TestUpTakesWhatSweepHandsOn(t *testing.T) {
+	t.Parallel()
+	given := []string{
+		"--rounds", "7", "--set", "temperature=0.9", "--set", "tasks.set=nano", "--price", "$1.29/h", "-y", "--nodes=3", "--wait-for-gpu", "90s",
+		"--seeds", "3", "--seed", "5", "-o", "json", "--webhook", "http://x", "--on-complete", "true", "--dry-run", "--cpu-fallback",
+		"--gpu-memory", "15GB",
+	}
+	sweepFlags := newSweepCommand(&globals{}).Flags()
+	require.NoError(t, sweepFlags.Parse(given))
+	item := &sweepItem{config: `a "b",c.yaml`}
+	item.p.config.Seed = 6
+	args := upArguments("/h", item, passedOn(sweepFlags), true)
+	require.Equal(t, []string{"up", "--home=/h"}, args[:2])
+	up := newUpCommand(&globals{}).Flags()
+	up.String("home", "", "") // the root's
+	require.NoError(t, up.Parse(args[1:]))
+	for name, want := range map[string]string{
+		"rounds": "7", "set": "[temperature=0.9,tasks.set=nano]", "price": "$1.29/h", "yes": "true", "nodes": "3", "wait-for-gpu": "1m30s", "seed": "6",
+		"output": "json", "webhook": "", "on-complete": "", "cpu-fallback": "true", "gpu-memory": "15GB",
+	} {
+		require.Equal(t, want, up.Lookup(name).Value.String(), name)
+	}
+	config, err := up.GetStringSlice("config")
+	require.NoError(t, err)
+	require.Equal(t, []string{`a "b",c.yaml`}, config)
+	sweepFlags.VisitAll(func(f *pflag.Flag) {
+		if !ownSweepFlags[f.Name] {
+			require.NotNil(t, up.Lookup(f.Name), "up has no --%s, which sweep would hand on", f.Name)
+		}
+	})
+}
+
+func TestAnyNameOfAConfigurationReachesUp(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.StringMatching(`[a-zA-Z0-9 ,"'\\.=é-]{1,30}`).Draw(t, "name")
+		args := upArguments("/h", &sweepItem{config: name}, nil, false)
+		f := pflag.NewFlagSet("up", pflag.ContinueOnError)
+		config := f.StringSlice("config", nil, "")
+		f.String("home", "", "")
+		f.String("seed", "", "")
+		require.NoError(t, f.Parse(args[1:]))
+		require.Equal(t, []string{name}, *config)
+	})
+}
+
+func TestProgressTellsWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	number := func(v float64) *float64 { return &v }
+	for want, x := range map[string]stats.SweepStatus{
+		"done 0, failed 0": {},
+		"done 2, failed 0; about 14 h left, $7.20 so far of about $31.00": {Done: 2, ETASeconds: number(14 * 3600), Cost: number(7.2),
+			ProjectedCost: number(31), PriceCurrency: "$"},
+		"done 1, failed 1; EUR 0.50 so far": {Done: 1, Failed: 1, Cost: number(0.5), PriceCurrency: "EUR"},
+	} {
+		require.Equal(t, want, progressOf(x))
+	}
+	for want, seconds := range map[string]float64{
+		"0 s": -1, "89 s": 89, "2 min": 90, "90 min": 5399, "2 h": 5400, "47 h": 47.2 * 3600, "3 days": 3 * 86400,
+	} {
+		require.Equal(t, want, roughly(seconds))
+	}
+}
+
+// sweepArgs are those of a sweep of tiny runs.
+func sweepArgs(names []string, more ...string) []string {
+	return append(append([]string{"sweep"}, names...), tinyRun(more...)...)
+}
+
+// sweepOutput are the lines of sweep -o json.
+type sweepOutput struct {
+	events  []sweepEvent
+	summary sweepSummary
+}
+
+func parseSweep(t *testing.T, stdout string) sweepOutput {
+	t.Helper()
+	var out sweepOutput
+	for line := range strings.Lines(stdout) {
+		require.Empty(t, out.summary.Type, "a line after the summary: %s", line)
+		var e sweepEvent
+		require.NoError(t, json.Unmarshal([]byte(line), &e), line)
+		if e.Type == event.TypeSummary {
+			require.NoError(t, json.Unmarshal([]byte(line), &out.summary), line)
+			continue
+		}
+		out.events = append(out.events, e)
+	}
+	return out
+}
+
+// order is what was started, such as "8loc0ext/1".
+func (o sweepOutput) order() []string {
+	var names []string
+	for _, e := range o.events {
+		if e.Type == event.TypeRunStarted {
+			names = append(names, e.Experiment+"/"+string(rune('0'+e.Seed)))
+		}
+	}
+	return names
+}
+
+// A sweep runs seed by seed; the same command then finds everything done; with one seed more it runs what is missing.
+func TestASweepRunsWhatIsNotDone(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	names := []string{"8loc0ext", "4loc4ext"}
+	mark := filepath.Join(t.TempDir(), "mark")
+	hook := []string{"--on-complete", `echo "$SWARM_EXPERIMENT $SWARM_STATE $SWARM_EXIT_CODE" >>` + mark + `; cp "$SWARM_SUMMARY" ` + mark + ".json"}
+	args := func(seeds string) []string {
+		return sweepArgs(names, append(hook, "--rounds", "2", "--seeds", seeds, "--price", "$3600/h", "-o", "json")...)
+	}
+	first := swarm(t, home, args("1,2")...)
+	require.Equal(t, 0, first.code, first.stderr)
+	out := parseSweep(t, first.stdout)
+	require.Equal(t, sweepStarted, out.events[0].Type)
+	require.Equal(t, []string{"8loc0ext/1", "4loc4ext/1", "8loc0ext/2", "4loc4ext/2"}, out.order())
+	require.Equal(t, "done", out.summary.State)
+	require.Equal(t, 4, out.summary.Done)
+	require.Positive(t, out.summary.ActiveSeconds)
+	require.InDelta(t, out.summary.ActiveSeconds, *out.summary.Cost, 1e-6, "a second costs a dollar")
+	require.Equal(t, "$", out.summary.PriceCurrency)
+	text, err := os.ReadFile(mark)
+	require.NoError(t, err)
+	require.Equal(t, "8loc0ext 4loc4ext done 0\n", string(text), "the hook runs once, at the end")
+	saved, err := os.ReadFile(mark + ".json")
+	require.NoError(t, err)
+	fields(t, decode(t, string(saved)), map[string]string{"state": "string", "exit_code": "number", "rows": "array", "cost": "number", "runs": "number"})
+
+	again := swarm(t, home, args("1,2")...)
+	require.Equal(t, 0, again.code, again.stderr)
+	require.Empty(t, parseSweep(t, again.stdout).order(), "everything is done")
+	require.NoError(t, err)
+	unchanged, err := os.ReadFile(mark)
+	require.NoError(t, err)
+	require.Equal(t, text, unchanged, "a sweep that had nothing to do shuts nothing down")
+
+	more := swarm(t, home, args("1,2,3")...)
+	require.Equal(t, 0, more.code, more.stderr)
+	require.Equal(t, []string{"8loc0ext/3", "4loc4ext/3"}, parseSweep(t, more.stdout).order())
+
+	plain := swarm(t, home, sweepArgs(names, "--rounds", "2", "--seeds", "1,2,3")...)
+	require.Equal(t, 0, plain.code, plain.stderr)
+	require.Contains(t, plain.stdout, "sweep done: 6 of 6 runs done")
+	require.Contains(t, plain.stdout, "compare 8loc0ext 4loc4ext\n")
+}
+
+// A typo in the last configuration is found before the first run starts.
+func TestASweepIsCheckedBeforeItStarts(t *testing.T) {
+	t.Parallel()
+	other := filepath.Join(t.TempDir(), "8loc0ext.yaml")
+	require.NoError(t, os.WriteFile(other, []byte("rounds: 2\n"), 0o644))
+	for _, x := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"no configuration", []string{"sweep"}, "at least one configuration"},
+		{"unknown preset", sweepArgs([]string{"8loc0ext", "4loc5ext"}), `unknown config "4loc5ext"`},
+		{"unknown flag", sweepArgs([]string{"8loc0ext"}, "--sede", "3"), "unknown flag: --sede"},
+		{"bad value", sweepArgs([]string{"8loc0ext"}, "--rounds", "0"), "rounds"},
+		{"bad seeds", sweepArgs([]string{"8loc0ext"}, "--seeds", "many"), `bad seeds "many"`},
+		{"seed too large", sweepArgs([]string{"8loc0ext"}, "--seed", "9007199254740991", "--seeds", "2"), "bad seed"},
+		{"bad price", sweepArgs([]string{"8loc0ext"}, "--price", "cheap"), `bad price "cheap"`},
+		{"bad webhook", sweepArgs([]string{"8loc0ext"}, "--webhook", "example.org"), "bad webhook"},
+		{"twice", sweepArgs([]string{"8loc0ext", "8loc0ext"}), `are both the experiment "8loc0ext"`},
+		{"same name", sweepArgs([]string{"8loc0ext", other}), `are both the experiment "8loc0ext"`},
+		{"name", sweepArgs([]string{"8loc0ext"}, "--name", "x"), "sweep takes no --name"},
+		{"config", sweepArgs([]string{"8loc0ext"}, "--config", "4loc4ext"), "sweep takes no --config"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			home := t.TempDir()
+			o := swarm(t, home, x.args...)
+			require.Equal(t, 2, o.code, o.stderr)
+			require.Contains(t, o.stderr, "Error: ")
+			require.Contains(t, o.stderr, x.want)
+			runs, err := filepath.Glob(filepath.Join(home, "runs", "*"))
+			require.NoError(t, err)
+			require.Empty(t, runs, "something was started")
+		})
+	}
+}
+
+// A run under other settings than the sweep's is refused at once, with the keys that differ.
+func TestASweepDoesNotMixExperiments(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	first := swarm(t, home, sweepArgs([]string{"8loc0ext"}, "--rounds", "2")...)
+	require.Equal(t, 0, first.code, first.stderr)
+	other := swarm(t, home, sweepArgs([]string{"4loc4ext", "8loc0ext"}, "--rounds", "2", "--temperature", "0.5")...)
+	require.Equal(t, 2, other.code, other.stdout)
+	require.Contains(t, other.stderr, "temperature 1 → 0.5")
+	require.NotContains(t, other.stdout, "run 1 of 2")
+}
+
+func TestADryRunStartsNothing(t *testing.T) {
+	t.Parallel()
+	home := filepath.Join(t.TempDir(), "home")
+	o := swarm(t, home, sweepArgs([]string{"8loc0ext", "4loc4ext"}, "--seeds", "2", "--dry-run", "--rounds", "5")...)
+	require.Equal(t, 0, o.code, o.stderr)
+	require.Contains(t, o.stdout, "4 runs; done 0, failed 0")
+	require.Contains(t, o.stdout, "0/5")
+	_, err := os.Stat(home)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// A failed run doesn't stop the rest, is tried once more at the end, and makes the exit code 4.
+func TestAFailedRunDoesNotStopTheRest(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	// A file in the way of the first experiment's first run: up can't make its folder.
+	require.NoError(t, os.MkdirAll(filepath.Join(home, "locks"), 0o755))
+	require.NoError(t, os.Mkdir(filepath.Join(home, "locks", "8loc0ext.lock"), 0o755))
+	o := swarm(t, home, sweepArgs([]string{"8loc0ext", "4loc4ext"}, "--rounds", "2", "--seeds", "1,", "-o", "json")...)
+	require.Equal(t, 4, o.code, o.stderr)
+	out := parseSweep(t, o.stdout)
+	require.Equal(t, []string{"8loc0ext/1", "4loc4ext/1", "8loc0ext/1"}, out.order())
+	require.Equal(t, "lost", out.summary.State)
+	require.Equal(t, 1, out.summary.Failed)
+	require.Equal(t, 1, out.summary.Done)
+	last := out.events[len(out.events)-1]
+	require.Equal(t, event.TypeRunEnded, last.Type)
+	require.Equal(t, 1, *last.ExitCode)
+	require.Equal(t, 2, last.Attempt)
+	require.NoError(t, os.Remove(filepath.Join(home, "locks", "8loc0ext.lock")))
+	again := swarm(t, home, sweepArgs([]string{"8loc0ext", "4loc4ext"}, "--rounds", "2", "--seeds", "1,", "-o", "json")...)
+	require.Equal(t, 0, again.code, again.stderr)
+	require.Equal(t, []string{"8loc0ext/1"}, parseSweep(t, again.stdout).order())
+}
+
+// sweeping is a sweep -o json that a test follows until its run has done some rounds.
+type sweeping struct {
+	cmd    *exec.Cmd
+	stdout chan string
+	stderr *lockedBuffer
+}
+
+func startSweep(t *testing.T, home string, args []string) *sweeping {
+	t.Helper()
+	s := &sweeping{cmd: command(t, home, args...), stdout: make(chan string, 1), stderr: &lockedBuffer{}}
+	s.cmd.Env = append(s.cmd.Env, marker(home))
+	s.cmd.Stderr = s.stderr
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	s.cmd.Stdout = write
+	require.NoError(t, s.cmd.Start())
+	write.Close()
+	go func() {
+		text, _ := io.ReadAll(bufio.NewReader(read))
+		s.stdout <- string(text)
+	}()
+	t.Cleanup(func() {
+		for _, pid := range processes(home) {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return s
+}
+
+func awaitRounds(t *testing.T, home string, rounds int) stats.Status {
+	t.Helper()
+	var s stats.Status
+	require.Eventually(t, func() bool {
+		o := swarm(t, home, "status", "-o", "json")
+		return o.code == 0 && json.Unmarshal([]byte(o.stdout), &s) == nil && s.Round >= rounds
+	}, patience, 50*time.Millisecond, "no round %d", rounds)
+	return s
+}
+
+// A signal to the sweep reaches its run once: it stops in order. The same command then goes on.
+func TestASweepStopsInOrderAndGoesOn(t *testing.T) {
+	t.Parallel()
+	for signal, code := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			home := t.TempDir()
+			args := sweepArgs([]string{"8loc0ext", "4loc4ext"}, "--rounds", "40", "-o", "json")
+			s := startSweep(t, home, args)
+			awaitRounds(t, home, 1)
+			asked := time.Now()
+			require.NoError(t, s.cmd.Process.Signal(signal))
+			require.Equal(t, code, waitFor(t, s.cmd), s.stderr.String())
+			require.Less(t, time.Since(asked), 25*time.Second)
+			out := parseSweep(t, <-s.stdout)
+			require.Equal(t, "stopped", out.summary.State)
+			require.Equal(t, code, out.summary.ExitCode)
+			require.Len(t, out.order(), 1, "the second run was started")
+			require.NotContains(t, s.stderr.String(), "Error:")
+			stopped := status(t, home)
+			require.Equal(t, "stopped", stopped.State, "not in order")
+			requireNoProcess(t, home)
+
+			rounds := stopped.Round + 3
+			for i, a := range args {
+				if a == "--rounds" {
+					args[i+1] = string(rune('0'+rounds/10)) + string(rune('0'+rounds%10))
+				}
+			}
+			again := swarm(t, home, args...)
+			require.Equal(t, 0, again.code, again.stderr)
+			require.Len(t, parseSweep(t, again.stdout).order(), 2)
+			require.Equal(t, 2, parseSweep(t, again.stdout).summary.Done)
+		})
+	}
+}
+
+// Of a sweep that is killed the run goes on; the next sweep waits for it, and only one sweep goes on at a time.
+func TestAKilledSweepsRunIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	args := sweepArgs([]string{"8loc0ext"}, "--rounds", "150", "-o", "json")
+	s := startSweep(t, home, args)
+	awaitRounds(t, home, 0)
+	second := swarm(t, home, args...)
+	require.Equal(t, 1, second.code)
+	require.Contains(t, second.stderr, "a sweep with experiment 8loc0ext goes on already")
+	require.NoError(t, s.cmd.Process.Kill())
+	require.Equal(t, 137, waitFor(t, s.cmd))
+	left := status(t, home)
+	require.Equal(t, "running", left.State, "the run ended with the sweep")
+	again := swarm(t, home, args...)
+	require.Equal(t, 0, again.code, again.stderr)
+	<-s.stdout // the run had it too
+	out := parseSweep(t, again.stdout)
+	require.Equal(t, 1, out.summary.Done)
+	require.Empty(t, out.order(), "the run that went on was started again")
+	require.Contains(t, again.stderr, "experiment 8loc0ext is running already")
+	requireNoProcess(t, home)
+}
+
+func TestASweepsComparisonHasItsBaseline(t *testing.T) {
+	t.Parallel()
+	item := func(name string, seed int64, externals int) *sweepItem {
+		i := &sweepItem{config: name}
+		i.p.config = configs.Config{Experiment: name, Seed: seed, NumTransplantTrees: externals}
+		return i
+	}
+	s := &sweep{items: []*sweepItem{item("4loc4ext", 1, 4), item("8loc0ext", 1, 0), item("4loc4ext", 2, 4), item("8loc0ext", 2, 0)}}
+	require.Equal(t, []string{"4loc4ext", "8loc0ext", "--baseline", "8loc0ext"}, s.comparison())
+	s.items = s.items[:1]
+	require.Equal(t, []string{"4loc4ext"}, s.comparison())
+}
+
+// Before a sweep has measured anything itself, a run like its own tells how long a round takes.
+func TestThePaceOfARunLikeIt(t *testing.T) {
+	t.Parallel()
+	run := func(name string, change func(*configs.Config, *store.Totals)) store.Totals {
+		c := configs.Default()
+		c.Model, c.Experiment = "gpt2", name
+		total := store.Totals{RoundsDone: 10, ActiveSeconds: 50}
+		total.Run.Run, total.Device, total.Run.Nodes = name, "cuda", 8
+		if change != nil {
+			change(&c, &total)
+		}
+		config, err := json.Marshal(c)
+		require.NoError(t, err)
+		total.Config = config
+		return total
+	}
+	var item sweepItem
+	item.p.config = configs.Default()
+	item.p.config.Model, item.p.config.Experiment, item.p.config.Seed = "gpt2", "new", 7
+	item.p.plan.Device, item.p.plan.Nodes = "cuda", 8
+	like := run("like", nil)
+	require.InDelta(t, 5, *similarPace(&item, []store.Totals{like}), 1e-9)
+	newer := run("newer", func(_ *configs.Config, t *store.Totals) { t.ActiveSeconds = 80 })
+	require.InDelta(t, 8, *similarPace(&item, []store.Totals{like, newer}), 1e-9)
+	for name, change := range map[string]func(*configs.Config, *store.Totals){
+		"other model":  func(c *configs.Config, _ *store.Totals) { c.Model = "nano" },
+		"other G":      func(c *configs.Config, _ *store.Totals) { c.NumGenerations++ },
+		"other nodes":  func(_ *configs.Config, t *store.Totals) { t.Run.Nodes = 4 },
+		"other device": func(_ *configs.Config, t *store.Totals) { t.Device = "cpu" },
+		"one round":    func(_ *configs.Config, t *store.Totals) { t.RoundsDone = 1 },
+	} {
+		require.Nil(t, similarPace(&item, []store.Totals{run(name, change)}), name)
+	}
+}
+
+// A sweep in the background outlives the command that started it; swarm down stops its run and with it the sweep.
+func TestADetachedSweepIsStoppedByDown(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	cmd := command(t, home, sweepArgs([]string{"8loc0ext", "4loc4ext"}, "--rounds", "2000", "--detach", "-o", "json")...)
+	cmd.Env = append(cmd.Env, marker(home))
+	t.Cleanup(func() {
+		for _, pid := range processes(home) {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	o := finish(t, cmd)
+	require.Equal(t, 0, o.code, o.stderr)
+	var a announcement
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &a), o.stdout)
+	require.Equal(t, "8loc0ext 4loc4ext", a.Experiment)
+	awaitRounds(t, home, 1)
+	require.Contains(t, processes(home), a.PID)
+	down := swarm(t, home, "down")
+	require.Equal(t, 0, down.code, down.stderr)
+	requireNoProcess(t, home)
+	log, err := os.ReadFile(a.Log)
+	require.NoError(t, err)
+	require.Contains(t, string(log), "sweep: run 1 of 2: 8loc0ext seed 42; done 0, failed 0")
+	require.Contains(t, string(log), "sweep stopped: 0 of 2 runs done")
+	require.NotContains(t, string(log), "run 2 of 2")
+}

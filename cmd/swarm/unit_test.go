@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// parsedUnit has systemd itself read a unit, and returns its arguments and environment: at debug level verify prints what it made of it.
+func parsedUnit(t require.TestingT, text string) (argv []string, environment []string) {
+	dir, err := os.MkdirTemp("", "swarm-unit-")
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "swarm-test.service")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	cmd := exec.Command("systemd-analyze", "verify", "--user", "--man=no", path)
+	cmd.Env = append(os.Environ(), "SYSTEMD_LOG_LEVEL=debug", "XDG_RUNTIME_DIR="+dir)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	require.NoError(t, cmd.Run(), "%s\n%s", text, stderr.String())
+	ours := false
+	for line := range strings.Lines(stdout.String()) {
+		if strings.Contains(line, "-> Unit ") {
+			ours = strings.Contains(line, "swarm-test.service")
+		}
+		line = strings.TrimSuffix(strings.TrimLeft(line, "\t"), "\n")
+		if words, ok := strings.CutPrefix(line, "Command Line: "); ok && ours {
+			argv = splitQuoted(t, words)
+		}
+		if value, ok := strings.CutPrefix(line, "Environment: "); ok && ours {
+			environment = append(environment, value)
+		}
+	}
+	return argv, environment
+}
+
+// splitQuoted reads words as systemd prints them: bare, or in double quotes with C's escapes and those of the shell.
+func splitQuoted(t require.TestingT, text string) []string {
+	var words []string
+	for text != "" {
+		if text[0] != '"' {
+			bare, rest, _ := strings.Cut(text, " ")
+			words, text = append(words, bare), rest
+			continue
+		}
+		var word strings.Builder
+		text = text[1:]
+		for text[0] != '"' {
+			if text[0] == '\\' && strings.IndexByte("$`", text[1]) >= 0 { // the shell's
+				word.WriteByte(text[1])
+				text = text[2:]
+				continue
+			}
+			r, many, rest, err := strconv.UnquoteChar(text, '"')
+			require.NoError(t, err, text)
+			if many {
+				word.WriteRune(r)
+			} else {
+				word.WriteByte(byte(r))
+			}
+			text = rest
+		}
+		words, text = append(words, word.String()), strings.TrimPrefix(text[1:], " ")
+	}
+	return words
+}
+
+// Whatever stands in an argument, a variable or a path reaches swarm up unchanged. systemd itself says what it reads.
+func TestSystemdReadsWhatWasMeant(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("no systemd-analyze")
+	}
+	word := rapid.OneOf(
+		rapid.StringMatching(`[ -~]{0,12}`),
+		rapid.StringOfN(rapid.SampledFrom([]rune("%$\\\"'; \t\nabc{}~#äß\x01\x7f€")), 0, 10, -1),
+		rapid.SampledFrom([]string{";", "", "%n", "$HOME", "${HOME}", "$$", "%%", "\\", "a b", "-", "@x", "|", "\\;", "#", "'", "\"", "x\\ny"}),
+	)
+	values := rapid.StringMatching(`[ -~]{0,12}`)
+	some := rapid.SliceOfN(word, 1, 6)
+	for seed := range 60 { // each starts a process: rapid's hundreds, and its search for a smaller case, would take a minute
+		args, value := some.Example(seed), "SWARM_TEST="+values.Example(seed)
+		u := unit{name: "swarm-test.service", directory: "/", exe: "/bin/true", args: args, environment: []string{value}}
+		text, err := u.text()
+		require.NoError(t, err)
+		argv, environment := parsedUnit(t, text)
+		for i := range argv {
+			argv[i] = strings.ReplaceAll(argv[i], "$$", "$") // done when it is started: systemd.service(5)
+		}
+		require.Equal(t, append([]string{"/bin/true"}, args...), argv, text)
+		require.Equal(t, []string{value}, environment, text)
+	}
+}
+
+func TestUnitRefusesWhatSystemdCannotHold(t *testing.T) {
+	t.Parallel()
+	for _, u := range []unit{
+		{exe: "/x", directory: "/", args: []string{"a\x00b"}},
+		{exe: "/x", directory: "/", args: []string{"\xff"}},
+		{exe: "/x", directory: "/a\nb"},
+		{exe: "/x", directory: `/a\`},
+		{exe: "/x", directory: "/a "},
+	} {
+		_, err := u.text()
+		require.Error(t, err, "%+v", u)
+	}
+}
+
+// Both kinds of unit are good ones to systemd, and end as the exit codes of swarm up want it.
+func TestUnitsAreVerified(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("no systemd-analyze")
+	}
+	for _, system := range []bool{false, true} {
+		u := unit{
+			name: "swarm-a.service", system: system, directory: t.TempDir(), exe: "/bin/true", args: []string{"up"},
+			environment: []string{"PATH=/bin"},
+		}
+		text, err := u.text()
+		require.NoError(t, err)
+		s := systemd{system: system}
+		require.NoError(t, s.verify(context.Background(), u, text))
+		for _, want := range []string{
+			"Restart=on-failure\n", "RestartPreventExitStatus=2 4\n", "SuccessExitStatus=129 130 143\n", "KillMode=mixed\n", "TimeoutStopSec=30\n",
+			"OOMPolicy=continue\n",
+		} {
+			require.Contains(t, text, want)
+		}
+		require.Equal(t, system, strings.Contains(text, "WantedBy=multi-user.target\n"))
+		u.exe = "/nowhere/swarm"
+		text, err = u.text()
+		require.NoError(t, err)
+		require.ErrorContains(t, s.verify(context.Background(), u, text), "systemd refuses the unit: ")
+	}
+}
+
+func TestServiceKeepsNoSecrets(t *testing.T) {
+	t.Parallel()
+	kept, left := unitEnvironment([]string{
+		"PATH=/bin", "HOME=/root", "SWARM_PYTHON=/py", "SWARM_WEBHOOK=https://x/secret", "SWARM_API_KEY=k", "SWARM_NATS_TOKEN=t", "HF_TOKEN=h",
+		"HF_HOME=/hf", "MAX_ROUNDS=3", "OTHER=1", "SWARM_MONKEY=1",
+	})
+	require.Equal(t, []string{"HF_HOME=/hf", "MAX_ROUNDS=3", "PATH=/bin", "SWARM_MONKEY=1", "SWARM_PYTHON=/py"}, kept)
+	require.Equal(t, []string{"HF_TOKEN", "SWARM_API_KEY", "SWARM_NATS_TOKEN", "SWARM_WEBHOOK"}, left)
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node/model"
+	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/tokenizer"
+	"github.com/sapo-swarm/swarm/node/verify"
+)
+
+// verifyRun verifies a run whose folder is under this home.
+func verifyRun(ctx context.Context, g *globals, reader *store.Reader, s store.Snapshot, generate bool) (verify.Report, error) {
+	v := &verification{g: g, run: s.Run, dir: filepath.Join(g.home, "runs", s.Run.Run)}
+	if err := v.prepare(ctx); err != nil {
+		return verify.Report{}, err
+	}
+	total, nodes := 0, make([]string, len(s.Nodes))
+	for i, n := range s.Nodes {
+		nodes[i] = n.Node
+		total += n.RoundsDone
+	}
+	scratch, err := os.MkdirTemp("", "swarm-verify-")
+	if err != nil {
+		return verify.Report{}, fmt.Errorf("verify: %w", err)
+	}
+	defer os.RemoveAll(scratch)
+	tokens, err := tokenizer.Open(v.model.Tokenizer, v.modelDir)
+	if err != nil {
+		return verify.Report{}, err
+	}
+	jobs := 1 // a GPU has room for one for certain
+	if engineDevice(v.plan) == fit.DeviceCPU {
+		jobs = max(1, runtime.GOMAXPROCS(0)/max(1, v.plan.Threads))
+	}
+	progress := newVerifyProgress(g.stderr, total)
+	defer progress.line.end()
+	report, err := verify.Run(ctx, verify.Options{
+		Dir: v.dir, Nodes: nodes, Config: v.config, Tokens: tokens, Records: recordedRun{reader, s.Run.Run}, Start: v.start,
+		Exact: engineDevice(v.plan) == fit.DeviceCPU, Generate: generate, Jobs: jobs, Scratch: scratch, Logger: g.logger, Progress: progress.tell,
+	})
+	if err != nil {
+		return report, err
+	}
+	return report, v.explain(ctx, reader, report)
+}
+
+// explain notes with nodes that differ what may be behind it: memory that ran out, for fewer sequences at a time give other roundings.
+func (v *verification) explain(ctx context.Context, reader *store.Reader, report verify.Report) error {
+	differing := map[string]*verify.NodeReport{}
+	for i, n := range report.Nodes {
+		if len(n.Differences) > 0 {
+			differing[n.Node] = &report.Nodes[i]
+		}
+	}
+	const page = 500
+	for after := int64(0); len(differing) > 0; {
+		entries, err := reader.Timeline(ctx, v.run.Run, after, page)
+		if err != nil {
+			return err
+		}
+		for _, x := range entries {
+			after = x.ID
+			if n, step := differing[x.Event.Node], x.Event.MemoryStep; n != nil && step != nil {
+				n.Notes = append(n.Notes, fmt.Sprintf("memory ran out in round %d (%s, %s): from there on sums may be rounded otherwise than here",
+					step.Round, step.Phase, step.Action))
+				delete(differing, x.Event.Node)
+			}
+		}
+		if len(entries) < page {
+			break
+		}
+	}
+	return nil
+}
+
+// verification is what a run's engines are started with: what the run had.
+type verification struct {
+	g   *globals
+	run store.Run
+	dir string
+
+	config    configs.Config
+	plan      fit.Plan
+	model     configs.Model
+	modelDir  string
+	engineDir string
+	python    policy.Probe
+}
+
+func (v *verification) prepare(ctx context.Context) error {
+	if _, err := os.Stat(v.dir); err != nil {
+		return &hintError{fmt.Errorf("the folder of run %s: %w", v.run.Run, err), "--home where the run was made"}
+	}
+	var made versions
+	err := errors.Join(json.Unmarshal(v.run.Config, &v.config), json.Unmarshal(v.run.Plan, &v.plan), json.Unmarshal(v.run.Versions, &made))
+	if err != nil {
+		return fmt.Errorf("what the database has of run %s: %w", v.run.Run, err)
+	}
+	if v.model, err = findModel(v.config.Model); err != nil {
+		return err
+	}
+	if v.modelDir, err = model.Resolve(v.model, v.g.home); err != nil {
+		return err
+	}
+	if err := v.sameInputs(made); err != nil {
+		return err
+	}
+	if v.python, err = v.g.findPython(ctx); err != nil {
+		return err
+	}
+	if engineDevice(v.plan) != fit.DeviceCPU && !v.python.CUDA {
+		return noCUDA(v.python, "run "+v.run.Run+" was made on a GPU")
+	}
+	if made.Torch != "" && made.Torch != v.python.Torch {
+		v.g.logger.Warn("another torch than the run's: its sums may come out a little different", "run", made.Torch, "here", v.python.Torch)
+	}
+	v.engineDir, err = policy.Extract(v.g.home)
+	return err
+}
+
+// sameInputs refuses first weights, or files of questions, that are no longer those of the run.
+func (v *verification) sameInputs(made versions) error {
+	inputs, err := inputHashes(v.modelDir, v.config.Tasks)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(inputs)) {
+		if was := made.Inputs[name]; was != "" && was != inputs[name] {
+			return &hintError{
+				fmt.Errorf("run %s can't be verified: what %s names has changed since it began (sha256 %.12s → %.12s)", v.run.Run, name, was, inputs[name]),
+				"the former files",
+			}
+		}
+	}
+	return nil
+}
+
+// start starts the engine of a node.
+func (v *verification) start(ctx context.Context, node string) (verify.Engine, int, error) {
+	index := 0
+	for i := range v.plan.Nodes {
+		if fit.NodeName(i) == node {
+			index = i
+		}
+	}
+	assignment := event.Start{
+		Node: node, Python: v.python.Path, EngineDir: v.engineDir, ModelDir: v.modelDir, Device: engineDevice(v.plan), Threads: v.plan.Threads,
+		Ranks: v.plan.Ranks(),
+	}
+	environ := slices.Concat(os.Environ(), v.plan.Environment(index))
+	engine, length, err := verify.StartEngine(ctx, assignment, v.config, environ, v.g.stderr)
+	if err != nil {
+		return nil, 0, err
+	}
+	return engine, length, nil
+}
+
+// recordedRun is what the database has of a run.
+type recordedRun struct {
+	reader *store.Reader
+	run    string
+}
+
+// Rounds implements verify.Records.
+func (r recordedRun) Rounds(ctx context.Context, node string, from, limit int) ([]event.Round, error) {
+	return r.reader.NodeRounds(ctx, r.run, node, from, limit)
+}
+
+// Hashes implements verify.Records.
+func (r recordedRun) Hashes(ctx context.Context, node string) (map[int]string, error) {
+	all, err := r.reader.Checkpoints(ctx, r.run)
+	hashes := map[int]string{}
+	for _, c := range all {
+		if c.Node == node {
+			hashes[c.Round] = c.WeightHash
+		}
+	}
+	return hashes, err
+}
+
+// verifyProgress tells how far it is.
+type verifyProgress struct {
+	line        *statusLine
+	began       time.Time
+	done, total int // node-rounds
+}
+
+func newVerifyProgress(out io.Writer, total int) *verifyProgress {
+	return &verifyProgress{line: newStatusLine(out, 10*time.Second), began: time.Now(), total: total}
+}
+
+func (p *verifyProgress) tell(string, int) {
+	p.done++
+	left := ""
+	if spent := time.Since(p.began); spent > 3*time.Second && p.done < p.total {
+		estimate := time.Duration(float64(spent) / float64(p.done) * float64(p.total-p.done))
+		left = fmt.Sprintf(", about %s left", estimate.Round(time.Second))
+	}
+	p.line.say(fmt.Sprintf("verified %d of %d node-rounds%s", p.done, p.total, left))
+}
