@@ -323,6 +323,11 @@ func TestStopBeforeEverythingIsUp(t *testing.T) {
 	}
 	wantState(t, result.Nodes[1], event.StateStopped, 0)
 	wantState(t, result.Nodes[2], event.StateStopped, 0)
+	for _, node := range []string{"node_1", "node_2"} {
+		if states := st.of(node, event.TypeState); len(states) != 2 || states[1].State != event.StateStopped {
+			t.Errorf("%s is queued for ever: %+v", node, states)
+		}
+	}
 }
 
 func TestStopWhileWaitingToRestart(t *testing.T) {

@@ -116,6 +116,7 @@ func (n *node) live(ctx context.Context) *life {
 	l := &life{spawned: make(chan struct{}), loaded: make(chan struct{})}
 	var err error
 	if l.outage, err = n.awaitTurn(ctx, turn); err != nil {
+		s.emit(name, event.Event{Type: event.TypeState, State: event.StateStopped}) // it is queued for nothing any more
 		l.verdict = supervise.Verdict{State: event.StateStopped, Cause: event.CauseStopped, Message: "stopped before it was started"}
 		return l
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -22,7 +23,9 @@ type launched struct {
 
 // launchEngine returns what starts an engine of an assignment and loads its model. trouble is told what was done about an engine that
 // was in trouble and lives on.
-func launchEngine(start event.Start, environ []string, stderr io.Writer, trouble func(string)) func(context.Context, policy.LoadParams) (launched, error) {
+func launchEngine(
+	start event.Start, environ []string, stderr io.Writer, trouble func(string),
+) func(context.Context, policy.LoadParams) (launched, error) {
 	threads := strconv.Itoa(max(1, start.Threads))
 	options := policy.Options{
 		Python: start.Python, Dir: start.EngineDir, Stderr: stderr,
@@ -33,6 +36,9 @@ func launchEngine(start event.Start, environ []string, stderr io.Writer, trouble
 		ctx, cancel := context.WithTimeoutCause(ctx, loadDeadline, late)
 		defer cancel()
 		e, err := policy.Start(ctx, options)
+		if errors.Is(err, policy.ErrEngineGone) || errors.Is(err, policy.ErrEngineStalled) {
+			return launched{}, err // the coordinator has seen this interpreter import torch: it was killed, or short of something, and may be better off next time
+		}
 		if err != nil {
 			return launched{}, &Failure{event.CausePython, err}
 		}

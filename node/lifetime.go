@@ -14,8 +14,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// lifetime is one life of a node, in one process: it takes up what its former lives have left in the node's folder, goes on with the rounds, and leaves
-// the same to the next.
+// lifetime is one life of a node, in one process: it takes up what its former lives have left in the node's folder, goes on with the
+// rounds, and leaves the same to the next.
 type lifetime struct {
 	link    *Link
 	model   *governed

@@ -215,7 +215,6 @@ func TestLinkBrokenStdout(t *testing.T) {
 
 func TestAssignmentErrors(t *testing.T) {
 	cases := []struct{ in, says string }{
-		{"", "EOF"},
 		{"no JSON\n", "decode line"},
 		{`{"type":"stop"}` + "\n", `first command is "stop", not "start"`},
 		{`{"type":"start"}` + "\n", "with no assignment"},

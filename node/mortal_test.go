@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -139,7 +140,7 @@ func (l *life) dies() int {
 	case code := <-l.exit:
 		<-l.read
 		return code
-	case <-testTimeout(l.wait):
+	case <-time.After(l.wait):
 		l.t.Fatal("the process does not end")
 		return 0
 	}

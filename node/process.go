@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -65,6 +66,10 @@ func Process(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env
 	start, err := link.Assignment()
 	if err != nil {
 		logger.Error("no assignment", "error", err)
+		var broken *fs.PathError
+		if errors.As(err, &broken) || errors.Is(err, io.EOF) {
+			return ExitFailed // the pipe is, not what should have come through it: another process may have it whole
+		}
 		link.Emit(event.Event{Type: event.TypeFailure, Cause: event.CauseConfig, Message: err.Error()})
 		return ExitConfig
 	}

@@ -310,7 +310,9 @@ func TestEngineIsKilled(t *testing.T) {
 
 // Somebody stops the engine's process: it is continued, and the launcher is told.
 func TestAStoppedEngineGoesOn(t *testing.T) {
-	start := assignment(t, broker(t, "frozen"), "frozen", t.TempDir(), func(c *configs.Config) { c.Rounds, c.NumTrainSamples, c.NumGenerations = 1, 16, 32 })
+	start := assignment(t, broker(t, "frozen"), "frozen", t.TempDir(), func(c *configs.Config) {
+		c.Rounds, c.NumTrainSamples, c.NumGenerations = 1, 16, 32
+	})
 	l := begin(t, start)
 	pid := l.loaded().EnginePID
 	l.await("generating", func(e event.Event) bool { return e.State == event.StateGenerating })

@@ -141,7 +141,8 @@ func (p *past) apply(ctx context.Context, n *Node, r journal.Round, out *resumed
 	}
 	if g := r.Generated; g != nil && g.Seed != n.generateSeed(r.Round) {
 		return false, &Failure{event.CauseConfig, fmt.Errorf(
-			"the journal in %s is of another node, seed or run: round %d was sampled from seed %d, not %d. Try: continue the run as it was begun, or begin another with --fresh",
+			"the journal in %s is of another node, seed or run: round %d was sampled from seed %d, not %d. "+
+				"Try: continue the run as it was begun, or begin another with --fresh",
 			p.dir, r.Round, g.Seed, n.generateSeed(r.Round))}
 	}
 	if r.Trained == nil {

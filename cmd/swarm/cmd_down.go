@@ -229,7 +229,11 @@ func (d downRun) print(b *strings.Builder) {
 	if d.Orphans > 0 {
 		fmt.Fprintf(b, "Ended %s that it left behind.\n", some(d.Orphans, "process"))
 	}
-	if d.State != store.RunDone {
+	switch {
+	case d.State == store.RunDone:
+	case d.CheckpointRound == 0:
+		fmt.Fprintf(b, "Not every node has a checkpoint yet; the same swarm up goes on by the journals, at round %d.\n", d.Round)
+	default:
 		fmt.Fprintf(b, "Every node has a checkpoint of round %d; the same swarm up goes on at round %d.\n", d.CheckpointRound, d.Round)
 	}
 	if d.service != "" {

@@ -98,7 +98,11 @@ func runLogs(ctx context.Context, g *globals, args []string, o *logsOptions) err
 	printer := &logPrinter{out: out, merge: m, asJSON: o.output == "json", flush: o.follow}
 	m.emit = printer.print
 	err = m.run(ctx, func(ctx context.Context) (bool, error) { return hasEnded(ctx, reader, snapshot.Run.Run) })
-	return errors.Join(err, out.Flush())
+	if err := errors.Join(err, out.Flush()); err != nil || printer.lines > 0 || o.follow || o.lines.text != "" && o.lines.n == 0 {
+		return err
+	}
+	_, err = fmt.Fprintf(g.stderr, "The logs of %s are empty.\n", snapshot.Run.Run)
+	return err
 }
 
 // logsOf parts the arguments into a run and names of nodes. A first name that is no run's is a node's of the newest run.
@@ -164,9 +168,11 @@ type logPrinter struct {
 	asJSON bool
 	flush  bool // after every line
 	width  int
+	lines  int // printed
 }
 
 func (p *logPrinter) print(line logLine) error {
+	p.lines++
 	if err := p.write(line); err != nil {
 		return fmt.Errorf("write the logs: %w", err)
 	}

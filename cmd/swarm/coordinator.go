@@ -162,7 +162,11 @@ func (c *coordinator) next() []string {
 	program := c.g.invocation()
 	var next []string
 	if c.summary.State != store.RunDone {
-		next = append(next, "the same command again   (it goes on where this ended)")
+		same := "the same command again"
+		if c.resume != nil && c.resume.fresh {
+			same += " without --fresh"
+		}
+		next = append(next, same+"   (it goes on where this ended)")
 	}
 	next = append(next, program+" status "+c.run, program+" compare")
 	if cfg := c.p.config; cfg.NumTransplantTrees > 0 {

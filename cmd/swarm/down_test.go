@@ -191,3 +191,21 @@ func TestDownSparesStrangers(t *testing.T) {
 	require.Equal(t, "Error: far-1 runs on far, whose processes can't be stopped from here\nTry: swarm down far-1 there\n", o.stderr)
 	require.True(t, id.Alive())
 }
+
+// Nobody is told of a checkpoint that isn't there.
+func TestDownTellsWhatIsOnDisk(t *testing.T) {
+	for want, d := range map[string]downRun{
+		"e-1 ended after 1.0 s: stopped, round 20 of 40.\nEvery node has a checkpoint of round 17; the same swarm up goes on at round 20.\n": {
+			Round: 20, CheckpointRound: 17, State: store.RunStopped,
+		},
+		"e-1 ended after 1.0 s: stopped, round 3 of 40.\nNot every node has a checkpoint yet; the same swarm up goes on by the journals, at round 3.\n": {
+			Round: 3, State: store.RunStopped,
+		},
+		"e-1 ended after 1.0 s: done, round 40 of 40.\n": {Round: 40, CheckpointRound: 40, State: store.RunDone},
+	} {
+		d.Run, d.Outcome, d.Rounds, d.Seconds = "e-1", outcomeStopped, 40, 1
+		var b strings.Builder
+		d.print(&b)
+		require.Equal(t, want, b.String())
+	}
+}

@@ -31,7 +31,7 @@ type sample struct {
 	rows, prompt, next int
 }
 
-// grid has micro-batches and lengths; where rows × length pass the 1024 positions of a forward pass, the engine splits them.
+// grid has micro-batches and lengths; where rows × length pass the 256 or 512 positions of a forward pass, the engine splits them.
 func grid(model string) []sample {
 	small := []sample{
 		{fit.PhaseUpdate, 1, 192, 48}, {fit.PhaseUpdate, 4, 192, 48}, {fit.PhaseUpdate, 8, 64, 32}, {fit.PhaseUpdate, 16, 192, 48},

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,7 +16,7 @@ import (
 
 // inputHashes are the SHA-256 sums of what a run reads beside its configuration, by name: the model's first weights, and files of questions
 // and words. A run that goes on with others would be another experiment under the same name.
-func inputHashes(modelDir string, tasks configs.Tasks) (map[string]string, error) {
+func inputHashes(ctx context.Context, modelDir string, tasks configs.Tasks) (map[string]string, error) {
 	weights, err := filepath.Glob(filepath.Join(modelDir, "*.safetensors"))
 	if err != nil {
 		return nil, fmt.Errorf("weights in %s: %w", modelDir, err)
@@ -27,7 +29,7 @@ func inputHashes(modelDir string, tasks configs.Tasks) (map[string]string, error
 			if path == "" {
 				continue
 			}
-			if err := hashFile(sum, path); err != nil {
+			if err := hashFile(ctx, sum, path); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 			hashes[name] = hex.EncodeToString(sum.Sum(nil))
@@ -36,12 +38,23 @@ func inputHashes(modelDir string, tasks configs.Tasks) (map[string]string, error
 	return hashes, nil
 }
 
-func hashFile(sum io.Writer, path string) error {
+// hashFile ends early with ctx: the first weights of a large model take a while.
+func hashFile(ctx context.Context, sum io.Writer, path string) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	_, err = io.Copy(sum, file)
-	return err
+	buffer := make([]byte, 1<<20)
+	for ctx.Err() == nil {
+		n, err := file.Read(buffer)
+		sum.Write(buffer[:n])
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
 }

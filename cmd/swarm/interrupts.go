@@ -9,12 +9,14 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // signalError is why a run was stopped from outside.
 type signalError struct{ signal syscall.Signal }
 
-func (e *signalError) Error() string { return "stopped by " + e.signal.String() }
+func (e *signalError) Error() string { return "stopped by " + unix.SignalName(e.signal) }
 
 // interrupts turns SIGINT, SIGTERM, SIGHUP and the live view's keys into a stop: the first in order, the second at once.
 type interrupts struct {

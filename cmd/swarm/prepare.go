@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
@@ -100,7 +101,7 @@ func prepare(ctx context.Context, g *globals, p planned, r *resume, price price,
 	if err != nil {
 		return nil, err
 	}
-	if c.inputs, err = inputHashes(modelDir, p.config.Tasks); err != nil {
+	if c.inputs, err = inputHashes(ctx, modelDir, p.config.Tasks); err != nil {
 		return nil, err
 	}
 	if err := r.same(c.inputs); err != nil {
@@ -169,9 +170,12 @@ func (c *coordinator) open(ctx context.Context) (err error) {
 	if c.reader, err = store.OpenReader(ctx, c.g.database()); err != nil {
 		return err
 	}
-	last := 0.0
+	if err := c.resume.still(ctx, c.reader, c.p.config); err != nil {
+		return err
+	}
+	var last float64
 	if c.resume.run == nil {
-		err = c.name(ctx)
+		last, err = c.name(ctx)
 	} else {
 		last, err = c.resume.last(ctx, c.reader, c.p.config.Rounds)
 	}
@@ -198,14 +202,23 @@ func databaseNews(logger *slog.Logger) func(error) {
 	}
 }
 
-// name finds a new run its name and makes its folder.
-func (c *coordinator) name(ctx context.Context) error {
+// name finds a new run its name and makes its folder. It returns when the experiment was last heard of, in Unix seconds: whatever the host's
+// clock says, the new run is newer.
+func (c *coordinator) name(ctx context.Context) (last float64, err error) {
 	earlier, err := c.reader.Runs(ctx, store.Filter{Experiments: []string{c.p.config.Experiment}})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	for n := len(earlier) + 1; ; n++ {
-		run := c.p.config.Experiment + "-" + strconv.Itoa(n)
+	prefix := c.p.config.Experiment + "-"
+	newest := len(earlier)
+	for _, r := range earlier {
+		last = max(last, r.Started, r.Resumed, r.Ended)
+		if n, err := strconv.Atoi(strings.TrimPrefix(r.Run.Run, prefix)); err == nil {
+			newest = max(newest, n) // its folder may have been deleted, its rounds are still in the database
+		}
+	}
+	for n := newest + 1; ; n++ {
+		run := prefix + strconv.Itoa(n)
 		dir := filepath.Join(c.g.home, "runs", run)
 		err := os.MkdirAll(filepath.Dir(dir), 0o755)
 		if err == nil {
@@ -213,10 +226,10 @@ func (c *coordinator) name(ctx context.Context) error {
 		}
 		if err == nil {
 			c.run, c.dir = run, dir
-			return nil
+			return last, nil
 		}
 		if !errors.Is(err, os.ErrExist) {
-			return homeError(c.g.home, err)
+			return 0, homeError(c.g.home, err)
 		}
 	}
 }

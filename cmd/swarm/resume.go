@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node/journal"
 )
 
 // errFinished says that there is nothing left to do: the run has done all its rounds.
@@ -120,8 +122,52 @@ func (r *resume) fits(p *planned) error {
 	}
 	if !cuda {
 		p.plan.Threads = r.plan.Threads // sums come out a little different with another number
+		r.keepSizes(p)
 	}
 	return nil
+}
+
+// keepSizes has a run take as many sequences at a time as it did so far, however much memory is free now: sums come out a little different with
+// another number. Where there is less than it needs the run goes on all the same, and says so. What the user changes is changed.
+func (r *resume) keepSizes(p *planned) {
+	c := p.config
+	if c.MicroBatch > 0 && c.MicroBatch != r.fixed.MicroBatch || c.GradientAccumulationSteps != r.fixed.GradientAccumulationSteps {
+		return
+	}
+	was, is := sequences(r.plan.MicroBatch), sequences(p.plan.MicroBatch)
+	if is < was {
+		r.g.logger.Warn("less memory is free than when the run began: its updates will differ by rounding from those of a run that was never stopped",
+			"run", r.run.Run, "micro_batch", is)
+		return
+	}
+	p.plan.MicroBatch = r.plan.MicroBatch
+	if sequences(r.plan.GenerateBatch) < sequences(p.plan.GenerateBatch) {
+		p.plan.GenerateBatch = r.plan.GenerateBatch
+	}
+}
+
+// sequences is a plan's number of sequences at a time, of which 0 stands for all.
+func sequences(batch int) int {
+	if batch == 0 {
+		return math.MaxInt
+	}
+	return batch
+}
+
+// still refuses where another process has had the experiment since the decision, for which there is time: a GPU may be waited for in
+// between. The experiment's lock is held by now.
+func (r *resume) still(ctx context.Context, reader *store.Reader, c configs.Config) error {
+	if r.fresh {
+		return nil
+	}
+	newest, err := reader.FindRun(ctx, c.Experiment, c.Seed)
+	if err != nil {
+		return err
+	}
+	if newest == nil || r.run != nil && newest.Run == r.run.Run && newest.Attempts == r.run.Attempts {
+		return nil
+	}
+	return &hintError{fmt.Errorf("another process has worked on run %s meanwhile", newest.Run), "the same command again"}
 }
 
 // last is when the run was last heard of, in Unix seconds. It refuses to go on to fewer rounds than are done.
@@ -131,16 +177,33 @@ func (r *resume) last(ctx context.Context, reader *store.Reader, rounds int) (fl
 		return 0, err
 	}
 	last := max(r.run.Started, r.run.Resumed, r.run.Ended)
+	ahead, most := "", rounds
 	for _, n := range snapshot.Nodes {
-		if n.LastRound >= rounds {
-			return 0, &usageError{
-				fmt.Errorf("run %s has done %d rounds of %s already, more than --rounds %d", r.run.Run, n.LastRound+1, n.Node, rounds),
-				"--rounds " + strconv.Itoa(n.LastRound+1) + " or more, or --fresh for a new run",
-			}
+		if done := r.done(n, rounds); done > most {
+			ahead, most = n.Node, done
 		}
 		last = max(last, n.LastEvent)
 	}
+	if most > rounds {
+		return 0, &usageError{
+			fmt.Errorf("run %s has done %d rounds of %s already, more than --rounds %d", r.run.Run, most, ahead, rounds),
+			"--rounds " + strconv.Itoa(most) + " or more, or --fresh for a new run",
+		}
+	}
 	return last, nil
+}
+
+// done is how many rounds a node has done, as far as that may be more than rounds: those in the database, and those that its journal would
+// bring back though the coordinator died before it recorded them.
+func (r *resume) done(n store.Node, rounds int) int {
+	done := n.LastRound + 1
+	for round, err := range journal.Rounds(filepath.Join(r.dir(), n.Node), max(done, rounds)) {
+		if err != nil || round.Trained == nil {
+			break // what is damaged is not brought back
+		}
+		done = round.Round + 1
+	}
+	return done
 }
 
 // same refuses other weights or files of questions than the run began with.

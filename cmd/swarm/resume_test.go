@@ -1,16 +1,22 @@
 package main
 
 import (
+	"context"
 	"database/sql"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node/journal"
 )
 
 // requireWhole requires every (node, round) of a run exactly once.
@@ -130,4 +136,129 @@ func TestResumeRefusesOtherInputs(t *testing.T) {
 	require.Contains(t, changed.stderr, "Error: run e-1 can't go on: what tasks.file names has changed since it began (sha256 ")
 	require.NoError(t, os.WriteFile(questions, text, 0o644))
 	require.Equal(t, 0, up(2).code)
+}
+
+// recordedRuns is a database in which runs of experiment e with seed 42 have begun, and what begins one more attempt at one.
+func recordedRuns(t *testing.T, home string, runs map[string]float64) (reader *store.Reader, begin func(run string, started float64)) {
+	t.Helper()
+	path := filepath.Join(home, "swarm.db")
+	db, err := store.Open(context.Background(), path, store.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	begin = func(run string, started float64) {
+		require.NoError(t, db.StartRun(context.Background(), store.Run{
+			Run: run, Experiment: "e", Seed: 42, Rounds: 3, NodeIDs: []string{"node_0", "node_1"}, Started: started,
+		}))
+	}
+	for run, started := range runs {
+		begin(run, started)
+	}
+	reader, err = store.OpenReader(context.Background(), path)
+	require.NoError(t, err)
+	t.Cleanup(func() { reader.Close() })
+	return reader, begin
+}
+
+// Who decided to begin a run, or to go on with one, while another process had the experiment in between, would double it.
+func TestADecisionOvertakenIsRefused(t *testing.T) {
+	t.Parallel()
+	ctx, c := context.Background(), configs.Config{Experiment: "e", Seed: 42}
+	reader, begin := recordedRuns(t, t.TempDir(), nil)
+	began := &resume{}
+	require.NoError(t, began.still(ctx, reader, c))
+	begin("e-1", 1000)
+	require.EqualError(t, began.still(ctx, reader, c), "another process has worked on run e-1 meanwhile")
+	require.NoError(t, (&resume{fresh: true}).still(ctx, reader, c))
+	require.NoError(t, began.still(ctx, reader, configs.Config{Experiment: "e", Seed: 7}))
+
+	run, err := reader.FindRun(ctx, "e", 42)
+	require.NoError(t, err)
+	goesOn := &resume{run: run}
+	require.NoError(t, goesOn.still(ctx, reader, c))
+	begin("e-1", 2000)
+	require.EqualError(t, goesOn.still(ctx, reader, c), "another process has worked on run e-1 meanwhile")
+	run, err = reader.FindRun(ctx, "e", 42)
+	require.NoError(t, err)
+	begin("e-2", 3000)
+	require.EqualError(t, (&resume{run: run}).still(ctx, reader, c), "another process has worked on run e-2 meanwhile")
+}
+
+// A new run's name is nobody's, also where folders of old runs have been deleted; and it is the newest though the clock was set back.
+func TestANewRunIsTheNewest(t *testing.T) {
+	t.Parallel()
+	home, future := t.TempDir(), 4e9
+	reader, begin := recordedRuns(t, home, map[string]float64{"e-1": 1000, "e-3": future})
+	c := &coordinator{g: &globals{home: home}, p: planned{config: configs.Config{Experiment: "e"}}, reader: reader}
+	last, err := c.name(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, "e-4", c.run)
+	begin(c.run, newRunClock(last).now())
+	newest, err := reader.FindRun(context.Background(), "e", 42)
+	require.NoError(t, err)
+	require.Equal(t, "e-4", newest.Run)
+}
+
+// What a node has done by its journal counts though a coordinator that was killed had not recorded it: replayed beyond the last round, it would
+// be in a checkpoint of fewer rounds, and be made once more by whoever goes on from that.
+func TestResumeRefusesFewerRoundsThanJournaled(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	reader, _ := recordedRuns(t, home, map[string]float64{"e-1": 1000})
+	dir := filepath.Join(home, "runs", "e-1", "node_1")
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	j, err := journal.Open(dir, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	require.NoError(t, j.Resume(0))
+	for round := range 5 {
+		require.NoError(t, j.Generated(round, journal.Generated{}))
+		require.NoError(t, j.Trained(round, journal.Trained{}))
+	}
+	require.NoError(t, j.Generated(5, journal.Generated{}), "a round that is only begun is no round")
+	require.NoError(t, j.Close())
+
+	ctx := context.Background()
+	run, err := reader.FindRun(ctx, "e", 42)
+	require.NoError(t, err)
+	r := &resume{g: &globals{home: home}, run: run}
+	for _, rounds := range []int{1, 4} {
+		_, err := r.last(ctx, reader, rounds)
+		require.EqualError(t, err, "run e-1 has done 5 rounds of node_1 already, more than --rounds "+strconv.Itoa(rounds))
+		require.Equal(t, exitUsage, exitCode(err))
+	}
+	for _, rounds := range []int{5, 6} {
+		_, err := r.last(ctx, reader, rounds)
+		require.NoError(t, err)
+	}
+}
+
+// On a CPU a run keeps its sequences at a time, whatever memory is free when it goes on, or says that it can't.
+func TestResumeKeepsSequencesAtATime(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name                  string
+		was, is, want         fit.Plan
+		microBatch, lastMicro int
+		steps                 int
+		warns                 bool
+	}{
+		{name: "more memory", was: fit.Plan{MicroBatch: 4, GenerateBatch: 8}, is: fit.Plan{}, want: fit.Plan{MicroBatch: 4, GenerateBatch: 8}, lastMicro: 4},
+		{name: "as much", was: fit.Plan{}, is: fit.Plan{}, want: fit.Plan{}},
+		{name: "less memory", was: fit.Plan{}, is: fit.Plan{MicroBatch: 8, GenerateBatch: 4}, want: fit.Plan{MicroBatch: 8, GenerateBatch: 4}, warns: true},
+		{name: "less to generate", was: fit.Plan{}, is: fit.Plan{GenerateBatch: 4}, want: fit.Plan{GenerateBatch: 4}},
+		{name: "another asked for", was: fit.Plan{MicroBatch: 4}, is: fit.Plan{MicroBatch: 8}, want: fit.Plan{MicroBatch: 8}, microBatch: 8, lastMicro: 4},
+		{name: "more steps", was: fit.Plan{}, is: fit.Plan{MicroBatch: 8}, want: fit.Plan{MicroBatch: 8}, steps: 4},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var log strings.Builder
+			logger := slog.New(slog.NewTextHandler(&log, nil))
+			r := &resume{g: &globals{logger: logger}, run: &store.Run{Run: "e-1"}, plan: tt.was, fixed: configs.Config{MicroBatch: tt.lastMicro}}
+			r.plan.Device, r.plan.Threads = fit.DeviceCPU, 3
+			p := planned{plan: tt.is, config: configs.Config{MicroBatch: tt.microBatch, GradientAccumulationSteps: tt.steps}}
+			p.plan.Device = fit.DeviceCPU
+			require.NoError(t, r.fits(&p))
+			tt.want.Device, tt.want.Threads = fit.DeviceCPU, 3
+			require.Equal(t, tt.want, p.plan)
+			require.Equal(t, tt.warns, log.Len() > 0, log.String())
+		})
+	}
 }

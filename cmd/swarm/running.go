@@ -128,7 +128,8 @@ func codeOf(s stats.Status) int {
 		return exitLost
 	case store.RunStopped:
 		for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-			if s.Message == (&signalError{signal}).Error() {
+			// "stopped by interrupt" and the like are of runs of an older swarm.
+			if s.Message == (&signalError{signal}).Error() || s.Message == "stopped by "+signal.String() {
 				return exitSignal + int(signal)
 			}
 		}

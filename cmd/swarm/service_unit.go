@@ -103,6 +103,12 @@ func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err er
 	if detach := up.Flags().Lookup("detach"); detach != nil && detach.Changed {
 		return false, &usageError{errors.New("a service is in the background already"), "without --detach"}
 	}
+	if fresh := up.Flags().Lookup("fresh"); fresh != nil && fresh.Value.String() == "true" {
+		return false, &usageError{
+			errors.New("a service with --fresh would begin a new run at each of its starts"),
+			"swarm up --fresh --detach once, then the service without it",
+		}
+	}
 	var p planFlags
 	known := pflag.NewFlagSet("up", pflag.ContinueOnError)
 	p.add(known)

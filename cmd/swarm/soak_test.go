@@ -4,8 +4,10 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -108,7 +110,8 @@ func (s *soak) sample(pids map[string]int) error {
 		rounds += r
 	}
 	s.keeper.mu.Unlock()
-	for name, pid := range pids {
+	for _, name := range slices.Sorted(maps.Keys(pids)) {
+		pid := pids[name]
 		files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 		if err != nil {
 			return fmt.Errorf("%s (process %d) is gone: %w", name, pid, err)
@@ -140,7 +143,8 @@ func (s *soak) readLogs() {
 		name := fmt.Sprintf("node_%d", node)
 		logs[name] = filepath.Join(run, name, "log.txt")
 	}
-	for name, path := range logs {
+	for _, name := range slices.Sorted(maps.Keys(logs)) {
+		path := logs[name]
 		data, _ := os.ReadFile(path)
 		for line := range strings.Lines(string(data)) {
 			if at, n, ok := goroutineLine(line); ok {

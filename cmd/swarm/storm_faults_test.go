@@ -133,8 +133,15 @@ func limitMemory(s *storm, f fault) error {
 	if err := unix.Prlimit(pid, unix.RLIMIT_AS, nil, &before); err != nil {
 		return s.unlessGone(pid, err)
 	}
-	// It has many times as much: whatever it asks the kernel for from now on is refused.
+	// Either whatever it asks the kernel for from now on is refused, or all but a little.
 	tight := unix.Rlimit{Cur: 64 << 20, Max: before.Max}
+	if f.random().IntN(2) == 0 {
+		has, err := statusValue(pid, "VmSize")
+		if err != nil {
+			return s.unlessGone(pid, err)
+		}
+		tight.Cur = uint64(has) + 256<<10
+	}
 	if err := unix.Prlimit(pid, unix.RLIMIT_AS, &tight, nil); err != nil {
 		return s.unlessGone(pid, err)
 	}

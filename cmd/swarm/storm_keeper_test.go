@@ -206,8 +206,9 @@ func stormProgram() string {
 	return "swarm"
 }
 
-// stormEnviron is the environment of a command of a home.
+// stormEnviron is the environment of a command of a home. Its engines get and give back memory by the kernel, as those of large models do: a
+// limit on memory would otherwise not be felt by a tiny one, that has what it needs from its first round on.
 func stormEnviron(t testing.TB, home string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SWARM_") })
-	return append(env, "SWARM_PYTHON="+usablePython(t), marker(home))
+	return append(env, "SWARM_PYTHON="+usablePython(t), marker(home), "MALLOC_MMAP_THRESHOLD_=65536", "MALLOC_TRIM_THRESHOLD_=65536")
 }

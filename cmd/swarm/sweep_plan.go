@@ -125,7 +125,7 @@ func (o *sweepOptions) resolveConfig(ctx context.Context, g *globals, name strin
 	if err != nil {
 		return nil, err
 	}
-	if c.inputs, err = inputHashes(dir, c.p.config.Tasks); err != nil {
+	if c.inputs, err = inputHashes(ctx, dir, c.p.config.Tasks); err != nil {
 		return nil, err
 	}
 	c.busy = alreadyRunning(g.home, c.p.config.Experiment) != nil

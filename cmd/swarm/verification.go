@@ -117,7 +117,7 @@ func (v *verification) prepare(ctx context.Context) error {
 	if v.modelDir, err = model.Resolve(v.model, v.g.home); err != nil {
 		return err
 	}
-	if err := v.sameInputs(made); err != nil {
+	if err := v.sameInputs(ctx, made); err != nil {
 		return err
 	}
 	if v.python, err = v.g.findPython(ctx); err != nil {
@@ -134,8 +134,8 @@ func (v *verification) prepare(ctx context.Context) error {
 }
 
 // sameInputs refuses first weights, or files of questions, that are no longer those of the run.
-func (v *verification) sameInputs(made versions) error {
-	inputs, err := inputHashes(v.modelDir, v.config.Tasks)
+func (v *verification) sameInputs(ctx context.Context, made versions) error {
+	inputs, err := inputHashes(ctx, v.modelDir, v.config.Tasks)
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,8 @@ func TestAttachHasTheRunsExitCode(t *testing.T) {
 		{store.RunFailed, "no", exitFailed},
 		{store.RunStopped, "stopped by interrupt", 130},
 		{store.RunStopped, "stopped by terminated", 143},
+		{store.RunStopped, "stopped by SIGINT", 130},
+		{store.RunStopped, "stopped by SIGTERM", 143},
 		{store.RunStopped, "stopped because the disk is nearly full", exitFailed},
 	} {
 		t.Run(string(tt.state)+" "+tt.message, func(t *testing.T) {

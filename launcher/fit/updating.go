@@ -5,7 +5,8 @@ import "fmt"
 // What node/policy/engine takes at a time: positions of a forward pass (batch.py), logits and the part of them worked on (head.py),
 // elements of moments that are staged, twice (adam.py).
 const (
-	cpuPositions, cudaPositions = 1024, 8192
+	cpuPositions, cudaPositions = 256, 8192
+	narrow                      = 256 // width above which a CPU takes twice as many
 
 	cpuChunk, cpuBlock   = 1 << 24, 1 << 18
 	cudaChunk, cudaBlock = 1 << 26, 1 << 24
@@ -61,15 +62,19 @@ func (e *estimate) update(b int64) []Component {
 func (e *estimate) length() int64 { return int64(e.s.PromptTokens + e.s.NewTokens - 1) }
 
 // most is how many rows of t positions one forward pass takes at most.
-func (e *estimate) most(t int64) int64 { return int64(RowsAtOnce(e.cuda, int(t)+1)) }
+func (e *estimate) most(t int64) int64 { return int64(RowsAtOnce(e.cuda, int(e.d), int(t)+1)) }
 
-// RowsAtOnce is how many sequences of so many tokens the engine takes in one forward pass at most, whatever the micro-batch.
-func RowsAtOnce(cuda bool, tokens int) int {
-	positions := max(1, tokens-1) // the last token predicts nothing
-	if cuda {
-		return max(1, cudaPositions/positions)
+// RowsAtOnce is how many sequences of so many tokens the engine takes in one forward pass of a model so wide at most, whatever the
+// micro-batch, which on a CPU it doesn't look at.
+func RowsAtOnce(cuda bool, width, tokens int) int {
+	most := cpuPositions
+	switch {
+	case cuda:
+		most = cudaPositions
+	case width > narrow:
+		most *= 2
 	}
-	return max(1, cpuPositions/positions)
+	return max(1, most/max(1, tokens-1)) // the last token predicts nothing
 }
 
 // kept is what a layer keeps for its backward pass, in bytes a position, when rows have t positions. GPT-2: two inputs of norms, two

@@ -54,7 +54,9 @@ func realistic(length int) (Generated, Trained, Done) {
 			}
 		}
 		if group < 4 {
-			rollouts = append(rollouts, map[string]any{"question": text(prompt), "answer": "42", "metadata": map[string]any{"source_dataset": "x"}, "completions": completions})
+			rollouts = append(rollouts, map[string]any{
+				"question": text(prompt), "answer": "42", "metadata": map[string]any{"source_dataset": "x"}, "completions": completions,
+			})
 		}
 	}
 	g.Batch, _ = json.Marshal(map[string]any{"version": 1, "node": "node_0", "round": 7, "rollouts": rollouts})
@@ -115,14 +117,16 @@ func BenchmarkRead2000(b *testing.B) {
 		require.NoError(b, j.write(frames, false))
 	}
 	require.NoError(b, j.Close())
-	for b.Loop() {
-		rounds := 0
-		for _, err := range Rounds(j.dir, 0) {
-			require.NoError(b, err)
-			rounds++
+	b.Run("rounds", func(b *testing.B) {
+		for b.Loop() {
+			rounds := 0
+			for _, err := range Rounds(j.dir, 0) {
+				require.NoError(b, err)
+				rounds++
+			}
+			require.Equal(b, 2000, rounds)
 		}
-		require.Equal(b, 2000, rounds)
-	}
+	})
 	b.Run("find", func(b *testing.B) {
 		for b.Loop() {
 			_, err := Find(j.dir, 1999)

@@ -184,6 +184,33 @@ func TestATornTailIsNoDamage(t *testing.T) {
 	}
 }
 
+// Damage that costs a segment its last Done, with the next one begun already, must not keep the node from going on: it tells of that round again,
+// and can log so nowhere.
+func TestALostDoneBeforeANewSegment(t *testing.T) {
+	dir := written(t, 3, 10)
+	j := resumed(t, dir, 3)
+	require.NoError(t, j.Rotate(3))
+	require.NoError(t, j.Close())
+	path := filepath.Join(dir, segmentName(0))
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(path, info.Size()-3))
+
+	lost := whole(2, 0)
+	lost.Done = nil
+	want := []Round{whole(0, 0), whole(1, 0), lost}
+	for range 2 { // lives
+		list, err := read(dir, 0)
+		require.NoError(t, err)
+		require.Equal(t, want, list)
+		j = resumed(t, dir, len(want))
+		require.NoError(t, j.Done(2, done(2, 1)))
+		write(t, j, len(want), 0)
+		require.NoError(t, j.Close())
+		want = append(want, whole(len(want), 0))
+	}
+}
+
 // TestEveryFlippedBitIsFound is exhaustive for a small journal.
 func TestEveryFlippedBitIsFound(t *testing.T) {
 	dir := written(t, 1, 10)

@@ -73,8 +73,8 @@ func decodeSegmentHeader(r io.ReaderAt) (int, error) {
 		return 0, fmt.Errorf("%w: its header's checksum differs", ErrDamaged)
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v != formatVersion {
-		return 0, fmt.Errorf("%w: its version is %d, this program reads %d. Try: continue the run with the program that wrote it, or begin another with --fresh",
-			ErrVersion, v, formatVersion)
+		return 0, fmt.Errorf("%w: its version is %d, this program reads %d. "+
+			"Try: continue the run with the program that wrote it, or begin another with --fresh", ErrVersion, v, formatVersion)
 	}
 	return int(binary.LittleEndian.Uint32(b[12:])), nil
 }

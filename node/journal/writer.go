@@ -162,8 +162,12 @@ func (j *Journal) Trained(round int, record Trained) error {
 	return j.append(kindTrained, round, record, true)
 }
 
-// Done logs that a round was told.
+// Done logs that a round was told. Of a round before the last segment's it logs nothing: its own segment has lost it and stays as it is. Who
+// needs it tells of the round by making its update again.
 func (j *Journal) Done(round int, record Done) error {
+	if j.file != nil && round < j.first {
+		return nil
+	}
 	return j.append(kindDone, round, record, false)
 }
 

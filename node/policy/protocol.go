@@ -160,7 +160,9 @@ type UpdateParams struct {
 	LossType            string  `json:"loss_type"`
 	MaxCompletionLength int     `json:"max_completion_length"` // for dr_grpo
 	MaxGradNorm         float64 `json:"max_grad_norm"`         // 0: no clipping
-	MicroBatch          int     `json:"micro_batch"`           // most sequences in one forward pass; changes memory, never the update
+	// MicroBatch is the most sequences in one forward pass on a device; it changes memory, never the update. On a CPU passes are as
+	// small as they can be without taking longer whatever it is, so that it changes nothing, not even rounding.
+	MicroBatch int `json:"micro_batch"`
 }
 
 // UpdateResult reports the step. Means are over the same tokens as the loss, over all micro-batches.

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,7 +28,8 @@ func TestLookForWork(t *testing.T) {
 		{"it hardly works", false, []at{{0, "SS", [2]float64{3, 4}}, {5, "RS", [2]float64{3.2, 4}}, {10, "RS", [2]float64{3.2, 4.2}}}, true},
 		{"it works", false, []at{{0, "SS", [2]float64{3, 4}}, {5, "RS", [2]float64{3.5, 4}}, {14, "SS", [2]float64{3.5, 4}}}, false},
 		{"a rank works", false, []at{{0, "SS", [2]float64{3, 4}}, {9, "SR", [2]float64{3, 4.5}}, {18, "SS", [2]float64{3, 4.5}}}, false},
-		{"it works slowly", false, []at{{0, "SS", [2]float64{3, 4}}, {4, "RS", [2]float64{3.3, 4}}, {8, "RS", [2]float64{3.6, 4}}, {17, "SS", [2]float64{3.6, 4}}}, false},
+		{"it works slowly", false, []at{{0, "SS", [2]float64{3, 4}}, {4, "RS", [2]float64{3.3, 4}}, {8, "RS", [2]float64{3.6, 4}},
+			{17, "SS", [2]float64{3.6, 4}}}, false},
 		{"a rank has gone", false, []at{{0, "SS", [2]float64{3, 4}}, {9, "S", [2]float64{3, 0}}, {18, "S", [2]float64{3, 0}}}, false},
 		{"it waits in the kernel", false, []at{{0, "SS", [2]float64{3, 4}}, {9, "DS", [2]float64{3, 4}}, {18, "SS", [2]float64{3, 4}}}, false},
 		{"it may wait", true, []at{{0, "SS", [2]float64{3, 4}}, {50, "SS", [2]float64{3, 4}}, {100, "SS", [2]float64{3, 4}}}, false},
@@ -77,7 +79,7 @@ func TestParseProcess(t *testing.T) {
 	}
 	own, ok := readProcess(os.Getpid())
 	require.True(t, ok)
-	require.Equal(t, byte('R'), own.state)
+	require.Equal(t, syscall.Getpgrp(), own.group)
 }
 
 func FuzzParseProcess(f *testing.F) {

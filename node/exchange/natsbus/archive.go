@@ -99,7 +99,7 @@ func (a *archive) store(ctx context.Context, round int, node string, data []byte
 	_, err := a.server.js.Publish(ctx, subject, data, jetstream.WithExpectLastSequencePerSubject(0))
 	var refused *jetstream.APIError
 	if err == nil {
-		a.server.logger.Info("served shared rollouts again from the journal", "run", a.run, "node", node, "round", round)
+		a.server.logger.Debug("served shared rollouts from the journal", "run", a.run, "node", node, "round", round)
 		return nil
 	}
 	if !errors.As(err, &refused) || refused.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequence {

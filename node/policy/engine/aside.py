@@ -1,16 +1,18 @@
 """Work done beside the caller's, in order, on one thread: hashing while a file is written. Must not import torch."""
 
+import _thread
 import queue
-import threading
 from concurrent.futures import Future
+
+GRACE = 5.0  # seconds within which a new thread must have begun
 
 
 class Aside:
     """A context manager. Where the system gives no thread (a limit on memory, on tasks), work is done at once instead."""
 
-    def __init__(self, name):
+    def __init__(self):
         self._jobs = queue.SimpleQueue()
-        self._thread = start(self._run, name)
+        self._thread = start(self._run)
 
     def __enter__(self):
         return self
@@ -46,11 +48,45 @@ def _fulfil(future, function, arguments):
         future.set_exception(error)
 
 
-def start(function, name, *arguments):
-    """A running daemon thread, or None where the system gives none."""
-    thread = threading.Thread(target=function, args=arguments, name=name, daemon=True)
+class Task:
+    """A function on a thread of its own. threading.Thread won't do where memory is short: its start() waits for ever for a thread that had none
+    to begin with (CPython 3.11; its new thread raises before it sets the event that start() waits for)."""
+
+    def __init__(self, function, arguments):
+        self._function, self._arguments = function, arguments
+        self._claim = _thread.allocate_lock()  # whoever takes it decides: the thread to run, the caller to do without
+        self._busy = _thread.allocate_lock()  # held until the function has returned; releasing a lock needs no memory
+        self._busy.acquire()
+        self._begun = _thread.allocate_lock()
+        self._begun.acquire()
+
+    def run(self):
+        if not self._claim.acquire(blocking=False):
+            return
+        self._begun.release()
+        try:
+            self._function(*self._arguments)
+        finally:
+            self._function = self._arguments = None
+            self._busy.release()
+
+    def begin(self):
+        """False where the system gave no thread within GRACE: the function does not run then."""
+        _thread.start_new_thread(self.run, ())
+        return self._begun.acquire(timeout=GRACE) or not self._claim.acquire(blocking=False)
+
+    def join(self):
+        with self._busy:
+            pass
+
+    def is_alive(self):
+        return self._busy.locked()
+
+
+def start(function, *arguments):
+    """A running Task, or None where the system gives no thread."""
     try:
-        thread.start()
+        task = Task(function, arguments)
+        return task if task.begin() else None
     except (RuntimeError, MemoryError):
         return None
-    return thread

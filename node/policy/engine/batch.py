@@ -11,10 +11,11 @@ import torch
 
 # Most positions, padding included, of one forward pass: more doesn't make the device faster, and takes memory. On a CPU that is all
 # that decides on passes: micro_batch doesn't, so that the sums over positions, and with them the bits of an update, are the same whatever
-# memory allowed. 256 are as fast there as more are, and within one block of OpenBLAS's sums, which more threads cut at other places. On CUDA
-# matrices of 8192 rows keep every multiprocessor of the largest cards busy even where the width is GPT-2's 768; a single
+# memory allowed. For models up to NARROW wide 256 are as fast as more are, and within one block of OpenBLAS's sums, which another number of
+# threads cuts at other places; wider ones, whose gradients fit no cache, take twice as many, or would be a sixth slower. On CUDA matrices of 8192 rows keep every multiprocessor of the largest cards busy even where the width is GPT-2's 768; a single
 # row may be longer. Without gradient checkpointing GPT-2's activations are then some 5 GiB.
 POSITIONS = {"cpu": 256, "cuda": 8192}
+NARROW = 256
 
 
 @dataclass
@@ -27,14 +28,21 @@ class MicroBatch:
     tokens: int  # positions without padding
 
 
-def micro_batches(request, rows, device):
+def positions(model):
+    """Most positions of one forward pass of model."""
+    most = POSITIONS[model.device.type]
+    return 2 * most if model.device.type == "cpu" and model.config.width > NARROW else most
+
+
+def micro_batches(request, rows, model):
     """Splits the chosen rows, longest first, so that little is padded. Independent of everything but the request; and on a CPU of its
     micro_batch."""
+    device, room = model.device, positions(model)
     most = len(rows) if device.type == "cpu" else request.micro_batch or len(rows)
     length = {row: row_length(request, row) for row in rows}
     batches, batch = [], []
     for row in sorted(rows, key=lambda row: (-length[row], row)):
-        if batch and (len(batch) >= most or (len(batch) + 1) * length[batch[0]] > POSITIONS[device.type]):
+        if batch and (len(batch) >= most or (len(batch) + 1) * length[batch[0]] > room):
             batches.append(batch)
             batch = []
         batch.append(row)

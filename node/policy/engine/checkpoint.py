@@ -67,7 +67,7 @@ class State:
         try:
             os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
             _clear(os.path.dirname(os.path.abspath(path)))
-            with Aside("weight hash") as aside:
+            with Aside() as aside:
                 hashed = aside.do(weights.weight_hash, self.weights)
                 size, digest = weights.write(temporary, self.tensors, self.header)
             weight_hash = hashed.result()
@@ -197,7 +197,10 @@ def _other_model(header, found, config):
 
 
 def _check(model, file):
-    """Raises FormatError unless file is a checkpoint for this model; returns (Adam's step, the loss scale as Trainer.set_scale takes it, metadata)."""
+    """Raises FormatError unless file is a checkpoint for this model.
+
+    Returns Adam's step, the loss scale as Trainer.set_scale takes it, and the metadata.
+    """
     header = file.metadata
     if header.get("swarm_checkpoint") != _VERSION:
         raise weights.FormatError(f"{file.path}: not a checkpoint of this engine")

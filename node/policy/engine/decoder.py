@@ -13,18 +13,24 @@ import torch.nn.functional as F
 
 from .model import by_row, causal_attention, causal_mask, merge_heads
 
-# On a CPU the fewest rows of a matrix product, filled up with zeros, and positions of a prompt: OpenBLAS has other kernels for smaller products,
-# which round in another way, and a completion's numbers are not to depend on how many others are decoded with it.
-LEAST = 16
-VECTORS = 64  # columns that torch's CPU sums take at a time: four vectors of AVX-512
+# On a CPU a completion's numbers must not depend on how many others are decoded with it, but kernels are chosen, and so sums are rounded,
+# by sizes. What follows was found by experiment with torch 1.13 and OpenBLAS 0.3 on AVX-512 (tests/test_bits.py).
+LEAST = 16  # rows of a matrix product: fewer are filled up with zeros
+SMALL = 1_000_000  # multiplications up to which OpenBLAS has other kernels, of which those for the head's layout round in another way
+VECTORS = 64  # columns that torch's sums take at a time; the rest is summed in another order
+_MOST = 128  # rows up to which the head's products are filled up: a model that would need more is so small that they all are small
+TINY = 400  # multiplications below which torch.bmm doesn't call BLAS
 
 
-def padding(prompts, device):
+def padding(prompts, model):
     """The length to which all prompts of a request are padded, 0 for as little as each batch of them needs.
 
-    On a CPU it is one for all: the softmax rounds in another way over another number of scores.
+    On a CPU it is one for all, since the softmax rounds in another way over another number of scores, and fits BLAS's tiles.
     """
-    return max(LEAST, *map(len, prompts)) if device.type == "cpu" else 0
+    if model.device.type != "cpu":
+        return 0
+    longest = max(-(-TINY // model.config.head_size), *map(len, prompts))
+    return -(-longest // LEAST) * LEAST
 
 
 def at_least(x, rows):
@@ -48,7 +54,10 @@ class Decoder:
         self.prompts = prompts
         self.steps = steps
         self._padded = padded
-        self._least = LEAST if device.type == "cpu" else 1
+        self._least, self._least_of_head = 1, 1
+        if device.type == "cpu":
+            enough = SMALL // model.head.numel() + 1
+            self._least, self._least_of_head = LEAST, max(LEAST, enough) if enough <= _MOST else LEAST
         self.lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
         count = len(prompts) * generations
         self.row_list = list(range(first_row, first_row + count))
@@ -75,7 +84,8 @@ class Decoder:
         model = self.model
         count, longest = len(self.prompts), self._padded or max(map(len, self.prompts))
         ids = torch.tensor([p + [0] * (longest - len(p)) for p in self.prompts], device=model.device)
-        positions = torch.arange(longest, device=model.device).repeat(count)
+        # What stands behind the prompts is thrown away; its positions must exist.
+        positions = torch.arange(longest, device=model.device).clamp(max=model.config.context_length - 1).repeat(count)
         x = model.embed(ids.view(-1), positions)
         mask = causal_mask(longest, x)
 
@@ -88,8 +98,7 @@ class Decoder:
         for layer in model.layers:
             x = model.block(layer, x, positions, attend)
         last = torch.arange(count, device=model.device) * longest + self.lengths - 1
-        logits = (model.norm(at_least(x.index_select(0, last), self._least)) @ model.head.t())[:count]
-        return logits.repeat_interleave(len(self.row_list) // count, 0)
+        return self._logits(x.index_select(0, last)).repeat_interleave(len(self.row_list) // count, 0)
 
     def allocate(self):
         """Makes the buffers of own keys and values, after `prefill` and before the first step."""
@@ -123,7 +132,11 @@ class Decoder:
                 return at_least(self._attend(index, slot, window, mask, q[:rows], k[:rows], v[:rows]), least)
 
             x = model.block(layer, x, positions, attend)
-        return (model.norm(x) @ model.head.t())[:rows]
+        return self._logits(x)[:rows]
+
+    def _logits(self, x):
+        """The residual stream [N, d] -> [N, V]."""
+        return (self.model.norm(at_least(x, self._least_of_head)) @ self.model.head.t())[: len(x)]
 
     def _attend(self, index, slot, window, mask, q, k, v):
         """Query [R, H, h], key and value [R, K, h] of one new token a row -> [R, H·h]; stores key and value."""
@@ -218,5 +231,4 @@ def mix_of(weights, values):
         return torch.bmm(weights.reshape(-1, shared_by, t), own).view(rows, kv_heads, shared_by, size)
     product = (weights.permute(3, 0, 1, 2).contiguous() * values).view(t, -1)
     columns = product.shape[1]
-    # Columns beyond a multiple of torch's vectors would be summed in another order, and which those are depends on the number of rows.
     return F.pad(product, (0, -columns % VECTORS)).sum(0)[:columns].view(rows, kv_heads, 1, size)

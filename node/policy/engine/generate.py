@@ -40,7 +40,7 @@ def generate(model, request, graphs=None, span=None):
     room = [min(request.max_new_tokens, model.config.context_length - len(prompt)) for prompt in request.prompts]
     draws = Draws(request, [n for n in room for _ in range(request.num_generations)], model.device)
     begin, end = span or (0, len(draws.alive))
-    padded = padding(request.prompts, model.device)
+    padded = padding(request.prompts, model)
     for first, last, each, row in parts(len(room), request.num_generations, request.micro_batch, begin, end):
         steps = max(room[first:last])
         decoder = Decoder(model, request.prompts[first:last], each, row, steps, graphs is not None, padded)

@@ -48,7 +48,7 @@ class Writer:
         if self._error is not None:
             print(f"engine: a save in the background failed, and nobody asked: {self._error}", file=sys.stderr, flush=True)
         self._result, self._error, self._pause = None, None, pause
-        self._begun, self._thread = True, start(self._run, "checkpoint", work)
+        self._begun, self._thread = True, start(self._run, work)
         if self._thread is None:
             self._run(work)
 

@@ -197,7 +197,7 @@ def write(path, tensors, metadata, dtype=None):
     text += b" " * (-len(text) % 8)
     text = len(text).to_bytes(8, "little") + text
     digest, size = hashlib.sha256(text), len(text)
-    with open(path, "wb", buffering=0) as file, Aside("file hash") as aside:
+    with open(path, "wb", buffering=0) as file, Aside() as aside:
         _write_all(file, memoryview(text))
         hashed = None
         for name in names:

@@ -1,5 +1,6 @@
 """Checkpoints in the background: what is written is the state of the call's moment, whatever happens to engine, disk or memory later."""
 
+import _thread
 import hashlib
 import json
 import os
@@ -147,17 +148,17 @@ def test_a_copy_that_finds_no_memory_after_all_is_done_without(session, tmp_path
 
 
 def test_where_the_system_gives_no_thread_all_is_done_in_the_foreground(session, tmp_path, monkeypatch):
-    def refused(_):
+    def refused(*_):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", refused)
+    monkeypatch.setattr(_thread, "start_new_thread", refused)
     save(session, tmp_path / "ck")
     assert saved(session, wait=False)["bytes"] == os.path.getsize(tmp_path / "ck")
 
 
 def test_work_aside_is_done_in_order_and_its_error_is_told():
     done = []
-    with Aside("test") as aside:
+    with Aside() as aside:
         futures = [aside.do(done.append, i) for i in range(100)]
         broken = aside.do(lambda: 1 // 0)
     assert done == list(range(100)) and all(future.done() for future in futures)

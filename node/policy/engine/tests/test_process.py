@@ -224,6 +224,10 @@ def test_same_seed_in_another_process_gives_the_same_bits(shared, engine, direct
     assert one["completions"] == other["completions"] and one["logprobs"] == other["logprobs"]
 
 
+# A forward pass so large that its activations are most of what an update takes.
+WIDE = "from engine import __main__, batch; batch.POSITIONS['cpu'] = 1024"
+
+
 def limited(megabytes, more=""):
     """An engine whose address space may grow by so much: allocations beyond it fail for real. more is code to run before it serves."""
     return Engine(
@@ -271,9 +275,8 @@ def test_an_update_that_runs_out_changes_nothing_and_fits_with_gradient_checkpoi
     load = dict(model_dir=deep, random_init=True, seed=3, threads=1, precision="float64")
     rows = [dict(prompt=0, completion=[1 + i % 20] * 50, advantage=(-1.0) ** i) for i in range(24)]
     # 20 rows of 51 positions are one forward pass of the engine that is to run out.
-    wide = "from engine import batch; batch.POSITIONS['cpu'] = 1024"
     update = dict(prompts=[[1, 2]], sequences=rows, learning_rate=1e-3)
-    small = limited(500, wide)
+    small = limited(500, WIDE)
     try:
         for each in (small, engine):
             each.result("load", **load)
@@ -282,7 +285,11 @@ def test_an_update_that_runs_out_changes_nothing_and_fits_with_gradient_checkpoi
         assert (error["kind"], error["shortage"]["where"]) == ("out_of_memory", "host")
         assert error["shortage"]["requested_bytes"] > 0
         assert small.result("save", path=str(tmp_path / "a"))["weight_hash"] == before
-        small.result("configure", gradient_checkpointing=True)
+    finally:
+        small.close()
+    small = limited(500, WIDE)
+    try:
+        small.result("load", **load, gradient_checkpointing=True)
         ours, theirs = small.result("update", **update), engine.result("update", **update)
         for name in ("loss", "grad_norm", "entropy", "mean_logprob"):
             assert ours[name] == pytest.approx(theirs[name], rel=1e-9, abs=1e-12)
@@ -294,7 +301,7 @@ def test_gradient_checkpointing_takes_a_fraction_of_the_memory(deep):
     rows = [dict(prompt=0, completion=[1 + i % 20] * 50, advantage=(-1.0) ** i) for i in range(20)]
     took = []
     for checkpointing in (False, True):
-        engine = Engine()
+        engine = Engine(WIDE + "; __main__.main()")
         try:
             engine.result("load", model_dir=deep, random_init=True, threads=1, gradient_checkpointing=checkpointing)
             memory = engine.result("update", prompts=[[1, 2]], sequences=rows)["memory"]

@@ -8,9 +8,11 @@ import reference
 import torch
 from conftest import QWEN2
 from engine import checkpoint, protocol, qwen2, weights
+from engine.adam import Adam
 from engine.architecture import parse_config, read_config
 from engine.generate import generate
 from engine.protocol import EngineError
+from engine.update import Trainer
 from test_update import batch, make_request, run_engine
 
 RAW = dict(

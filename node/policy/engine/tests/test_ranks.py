@@ -121,7 +121,7 @@ def same(one, other, where=""):
     """Asserts that two answers are equal but for rounding, times and memory."""
     if isinstance(one, dict):
         assert set(one) == set(other), where
-        for name in set(one) - {"seconds", "memory", "sha256", "weight_hash"}:
+        for name in set(one) - {"seconds", "pause", "memory", "sha256", "weight_hash"}:
             if not name.endswith("_bytes"):
                 same(one[name], other[name], f"{where}.{name}")
     elif isinstance(one, list):
