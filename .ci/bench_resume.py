@@ -28,11 +28,11 @@ class Up:
              "--rounds", "100000", "--checkpoint-every", str(EVERY), "-o", "json"],
             stdout=subprocess.PIPE, text=True, env=dict(os.environ, BENCH_HOME=home))
 
-    def until(self, rounds):
-        """Seconds since the start when every node has done so many rounds."""
+    def until(self, rounds, before=None):
+        """Seconds since the start when every node has done so many rounds more than before, which maps nodes to rounds."""
         for line in self.child.stdout:
             self.see(line)
-            if len(self.rounds) == NODES and min(self.rounds.values()) >= rounds:
+            if len(self.rounds) == NODES and all(done >= rounds + (before or {}).get(node, 0) for node, done in self.rounds.items()):
                 return time.monotonic() - self.began
         sys.exit(f"swarm up ended with {self.child.wait()}")
 
@@ -47,9 +47,6 @@ class Up:
             if not event.get("replayed"):
                 self.reports.append(event["round"])
             self.rounds[event["node"]] = max(self.rounds.get(event["node"], 0), event["round"]["round"] + 1)
-
-    def furthest(self):
-        return max(self.rounds.values())
 
     def kill(self):
         """Kills the whole tree at once."""
@@ -102,12 +99,12 @@ def main():
             up.until(EVERY + EVERY // 2)
             reports += up.reports[NODES * 2:]
             up.kill()
-            reached, up = up.furthest(), Up(program, home)
-            killed.append(up.until(reached + 1))
+            before, up = up.rounds, Up(program, home)
+            killed.append(up.until(1, before))
             replays += [r for r in up.replays if r["replayed_rounds"]]
             stops.append(up.stop())
-            reached, up = up.furthest(), Up(program, home)
-            stopped.append(up.until(reached + 1))
+            before, up = up.rounds, Up(program, home)
+            stopped.append(up.until(1, before))
             up.kill()
     one, two, three = (statistics.median(x) for x in (cold, killed, stopped))
     replay = sum(r["replay_seconds"] for r in replays) / max(1, sum(r["replayed_rounds"] for r in replays))

@@ -59,7 +59,7 @@ func (l *lifetime) live(ctx context.Context, tasks *task.Set) error {
 	l.link.State(event.StateLoading, 0)
 	parks := start.Leased && (cfg.ParamOffload || cfg.OptimizerOffload)
 	host := &tenant{Link: l.link, governed: l.model, trims: start.TrimAfter || parks}
-	former := &past{dir: start.Dir, recorded: start.Recorded, saves: l.saves, journal: l.journal, model: l.model, emit: l.link.Emit}
+	former := &past{dir: start.Dir, rounds: cfg.Rounds, recorded: start.Recorded, saves: l.saves, journal: l.journal, model: l.model, emit: l.link.Emit}
 	var err error
 	if l.saved, err = l.load(ctx, host, former); err != nil {
 		return l.orStopped(err, 0)

@@ -23,6 +23,7 @@ func (n *Node) Replay(ctx context.Context, round int, logged journal.Trained) (e
 // past is what is on disk of a node's former lives.
 type past struct {
 	dir      string
+	rounds   int // that the run is to have: a longer run's are left alone
 	recorded int // rounds that the database has
 	saves    *checkpoints
 	journal  *journal.Journal
@@ -46,7 +47,7 @@ func (p *past) restore(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	choice, err := p.saves.restore(ctx, p.model, told)
+	choice, err := p.saves.restore(ctx, p.model, min(told, p.rounds))
 	if err != nil {
 		return 0, err
 	}
@@ -101,6 +102,9 @@ func (p *past) replay(ctx context.Context, n *Node, from int) (resumed, error) {
 		}
 		if err != nil {
 			p.warn(fmt.Sprintf("journal not used from round %d on: %v; what is lost is computed again", out.first, err))
+			break
+		}
+		if r.Round >= p.rounds {
 			break
 		}
 		if r.Round >= from {

@@ -30,7 +30,7 @@ const memoryLimit = 48 << 20
 func (c *coordinator) train(ctx context.Context, interrupts *interrupts, asJSON bool) error {
 	debug.SetMemoryLimit(memoryLimit)
 	interactive := !asJSON && isTerminal(c.g.stdout) && isTerminal(c.g.stdin)
-	logger, closeLog := c.logger(interactive)
+	logger, chronicle, closeLog := c.logs(interactive)
 	defer closeLog()
 
 	feed := terminal.NewFeed()
@@ -43,7 +43,7 @@ func (c *coordinator) train(ctx context.Context, interrupts *interrupts, asJSON 
 		printStart(c)
 		showing.Go(func() { c.show(shown, feed, interactive, interrupts.interrupt) })
 	}
-	result, err := c.launch(ctx, interrupts, feed, lines, logger)
+	result, err := c.launch(ctx, interrupts, feed, lines, logger, chronicle)
 	c.end(result, err, lines)
 	// All is recorded: from here on Ctrl-C ends the program at once, should stdout's reader hang.
 	interrupts.close()
@@ -60,7 +60,7 @@ func (c *coordinator) train(ctx context.Context, interrupts *interrupts, asJSON 
 }
 
 // launch runs the nodes, and what watches over them, to the end.
-func (c *coordinator) launch(ctx context.Context, interrupts *interrupts, feed *terminal.Feed, lines *printer, logger *slog.Logger) (launcher.Result, error) {
+func (c *coordinator) launch(ctx context.Context, interrupts *interrupts, feed *terminal.Feed, lines *printer, logger, chronicle *slog.Logger) (launcher.Result, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return launcher.Result{}, fmt.Errorf("own program: %w", err)
@@ -70,7 +70,7 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupts, feed *
 		args = append(args, "--verbose")
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	events := newRecorder(background, c, feed, lines, logger, interrupts.fail)
+	events := newRecorder(background, c, feed, lines, logger, chronicle, interrupts.fail)
 	defer events.close()
 	defer stop()
 	events.take(event.Event{Type: event.TypeRunStarted, Run: c.run, Time: c.clock.now()})
@@ -199,24 +199,27 @@ func (c *coordinator) verdict(err error) error {
 	return err
 }
 
-// logger logs to the run's folder, and to stderr where the live view does not own the terminal.
-func (c *coordinator) logger(interactive bool) (*slog.Logger, func()) {
+// logs opens the coordinator's log in the run's folder. The logger writes there, and to stderr where the live view does not own the terminal;
+// the chronicle there alone.
+func (c *coordinator) logs(interactive bool) (logger, chronicle *slog.Logger, closeLog func()) {
 	if c.g.console != nil { // in the background everything goes there
-		return c.g.logger, func() {}
+		return c.g.logger, c.g.logger, func() {}
 	}
 	file, err := supervise.OpenLog(filepath.Join(c.dir, coordinatorLog), 0)
 	if err != nil {
-		return c.g.logger, func() {}
+		return c.g.logger, slog.New(slog.DiscardHandler), func() {}
 	}
 	level := slog.LevelInfo
 	if c.g.verbose {
 		level = slog.LevelDebug
 	}
-	var handler slog.Handler = slog.NewTextHandler(file, &slog.HandlerOptions{Level: level})
+	handler := slog.NewTextHandler(file, &slog.HandlerOptions{Level: level})
+	chronicle = slog.New(handler)
+	logger = chronicle
 	if !interactive {
-		handler = slog.NewMultiHandler(handler, c.g.logger.Handler())
+		logger = slog.New(slog.NewMultiHandler(handler, c.g.logger.Handler()))
 	}
-	return slog.New(handler), func() { file.Close() }
+	return logger, chronicle, func() { file.Close() }
 }
 
 // coordinatorLog is the coordinator's log in its run's folder.

@@ -9,9 +9,14 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// signalEcho is how soon after the first signal another is still the same request: timeout, a process group's signal and a sweep that passes
+// on what its run got as well make two of one.
+const signalEcho = 300 * time.Millisecond
 
 // signalError is why a run was stopped from outside.
 type signalError struct{ signal syscall.Signal }
@@ -40,13 +45,19 @@ func watchSignals(ctx context.Context, stderr io.Writer, notice string) (context
 	}
 	signal.Notify(i.signals, wanted...)
 	i.watching.Go(func() {
-		for count := 0; ; count++ {
+		var first time.Time
+		for {
 			select {
 			case s := <-i.signals:
-				if count == 0 {
+				again := !first.IsZero()
+				switch {
+				case !again:
+					first = time.Now()
 					fmt.Fprintln(stderr, notice)
+				case time.Since(first) < signalEcho:
+					continue
 				}
-				i.interrupt(s.(syscall.Signal), count > 0)
+				i.interrupt(s.(syscall.Signal), again)
 			case <-i.done:
 				return
 			}

@@ -231,6 +231,9 @@ func (c *coordinator) name(ctx context.Context) (last float64, err error) {
 		if !errors.Is(err, os.ErrExist) {
 			return 0, homeError(c.g.home, err)
 		}
+		if nodes, _ := filepath.Glob(filepath.Join(dir, "node_*")); nodes != nil {
+			c.g.logger.Warn("the database knows nothing of the run in this folder: a new run is begun instead of going on with it", "folder", dir)
+		}
 	}
 }
 

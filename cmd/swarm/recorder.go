@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -21,7 +22,8 @@ type recorder struct {
 	feed    *terminal.Feed
 	lines   *printer // nil: nobody wants the events themselves
 	logger  *slog.Logger
-	fail    func(error) // stops the run in order
+	past    *slog.Logger // the run's chronicle, for swarm logs
+	fail    func(error)  // stops the run in order
 	group   sync.WaitGroup
 	devices *deviceWatch
 	mps     *mpsSharer // nil without MPS
@@ -32,9 +34,9 @@ type recorder struct {
 	loading map[string]bool // nodes that have not yet loaded
 }
 
-func newRecorder(ctx context.Context, c *coordinator, feed *terminal.Feed, lines *printer, logger *slog.Logger, fail func(error)) *recorder {
+func newRecorder(ctx context.Context, c *coordinator, feed *terminal.Feed, lines *printer, logger, chronicle *slog.Logger, fail func(error)) *recorder {
 	r := &recorder{
-		ctx: ctx, c: c, feed: feed, lines: lines, logger: logger, fail: fail, loading: map[string]bool{},
+		ctx: ctx, c: c, feed: feed, lines: lines, logger: logger, past: chronicle, fail: fail, loading: map[string]bool{},
 		keep: newRetention(context.WithoutCancel(ctx), c.bus, c.run, c.nodeIDs, logger),
 	}
 	for _, id := range c.nodeIDs {
@@ -64,12 +66,38 @@ func (r *recorder) take(e event.Event) {
 		return
 	}
 	r.feed.Add(e)
+	r.chronicle(e)
 	if err := r.c.store.Record(context.WithoutCancel(r.ctx), e); err != nil {
 		r.logger.Error("event not recorded", "type", e.Type, "node", e.Node, "error", err)
 	}
 	if r.lines != nil {
 		r.lines.add(e)
 	}
+}
+
+// chronicle logs what happened to the run and its nodes, rounds and measurements apart.
+func (r *recorder) chronicle(e event.Event) {
+	details := []any{"node", e.Node}
+	switch e.Type {
+	case event.TypeRunStarted:
+		details = []any{"run", e.Run, "pid", os.Getpid(), "nodes", len(r.c.nodeIDs)}
+	case event.TypeSpawn:
+		details = append(details, "pid", e.PID)
+	case event.TypeLoaded:
+		details = append(details, "start_round", e.Loaded.StartRound, "replayed_rounds", e.Loaded.ReplayedRounds, "engine_pid", e.Loaded.EnginePID)
+	case event.TypeExit, event.TypeFailure, event.TypeRestart, event.TypeGiveUp:
+		details = append(details, "cause", e.Cause, "message", e.Message)
+	case event.TypeMemoryStep:
+		details = append(details, "cause", e.MemoryStep.Cause, "phase", e.MemoryStep.Phase, "action", e.MemoryStep.Action)
+	case event.TypeWarning:
+		if e.Node == "" {
+			return // the run's own are logged where they are made
+		}
+		details = append(details, "message", e.Message)
+	default:
+		return
+	}
+	r.past.Info(string(e.Type), details...)
 }
 
 func (r *recorder) loaded(e event.Event) {
@@ -81,8 +109,7 @@ func (r *recorder) loaded(e event.Event) {
 	}
 }
 
-// watchHost begins to look after what the run stands on: its disk, its
-// database, its message bus, the host's clock.
+// watchHost begins to look after what the run stands on: its disk, its database, its message bus, the host's clock.
 func (r *recorder) watchHost() {
 	budget := newDiskBudget(r.c, r.warn, r.fail)
 	r.group.Go(func() { budget.serve(r.ctx) })

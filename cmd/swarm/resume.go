@@ -79,6 +79,7 @@ func (r *resume) find(ctx context.Context, c configs.Config) error {
 	if r.run, err = reader.FindRun(ctx, c.Experiment, c.Seed); err != nil || r.run == nil {
 		return err
 	}
+	r.fixed = configs.Default() // of keys that its swarm did not have yet
 	if err := errors.Join(json.Unmarshal(r.run.Config, &r.fixed), json.Unmarshal(r.run.Plan, &r.plan)); err != nil {
 		return r.unusable(fmt.Errorf("its configuration can't be read: %w", err))
 	}

@@ -188,14 +188,17 @@ func TestANewRunIsTheNewest(t *testing.T) {
 	t.Parallel()
 	home, future := t.TempDir(), 4e9
 	reader, begin := recordedRuns(t, home, map[string]float64{"e-1": 1000, "e-3": future})
-	c := &coordinator{g: &globals{home: home}, p: planned{config: configs.Config{Experiment: "e"}}, reader: reader}
+	var log strings.Builder
+	require.NoError(t, os.MkdirAll(filepath.Join(home, "runs", "e-4", "node_0"), 0o755)) // its database was deleted
+	c := &coordinator{g: &globals{home: home, logger: slog.New(slog.NewTextHandler(&log, nil))}, p: planned{config: configs.Config{Experiment: "e"}}, reader: reader}
 	last, err := c.name(context.Background())
 	require.NoError(t, err)
-	require.Equal(t, "e-4", c.run)
+	require.Equal(t, "e-5", c.run)
+	require.Contains(t, log.String(), "the database knows nothing of the run in this folder")
 	begin(c.run, newRunClock(last).now())
 	newest, err := reader.FindRun(context.Background(), "e", 42)
 	require.NoError(t, err)
-	require.Equal(t, "e-4", newest.Run)
+	require.Equal(t, "e-5", newest.Run)
 }
 
 // What a node has done by its journal counts though a coordinator that was killed had not recorded it: replayed beyond the last round, it would

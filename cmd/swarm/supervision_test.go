@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -166,6 +168,30 @@ func TestSignalsStopInOrder(t *testing.T) {
 	}
 }
 
+// One request that comes twice, as from timeout or to a whole process group, is one: the run stops in order.
+func TestAnEchoedSignalStopsInOrder(t *testing.T) {
+	t.Parallel()
+	ctx, i := watchSignals(t.Context(), io.Discard, "")
+	defer i.close()
+	i.signals <- syscall.SIGTERM
+	i.signals <- syscall.SIGTERM
+	<-ctx.Done()
+	first := time.Now()
+	require.Never(t, func() bool {
+		select {
+		case <-i.now:
+			return true
+		default:
+			return false
+		}
+	}, signalEcho/2, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return time.Since(first) > signalEcho }, patience, 10*time.Millisecond)
+	i.signals <- syscall.SIGTERM
+	<-i.now
+	var stopped *signalError
+	require.ErrorAs(t, context.Cause(ctx), &stopped)
+}
+
 // The second signal doesn't wait for a node that is stuck.
 func TestSecondSignalStopsNow(t *testing.T) {
 	t.Parallel()
@@ -176,8 +202,12 @@ func TestSecondSignalStopsNow(t *testing.T) {
 	require.NoError(t, syscall.Kill(stuck, syscall.SIGSTOP))
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGINT))
 	require.Eventually(t, func() bool { return strings.Contains(r.stderr.String(), "Again to stop now.") }, patience, 10*time.Millisecond)
+	first := time.Now()
+	require.Eventually(t, func() bool { return time.Since(first) > signalEcho }, patience, 10*time.Millisecond)
+	second := time.Now()
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGINT))
 	require.Equal(t, 130, r.wait())
+	require.Less(t, time.Since(second), 10*time.Second, "it waited for the node that is stuck")
 	requireNoProcess(t, home)
 	killed := r.await("exit of node_0", func(e event.Event) bool { return e.Type == event.TypeExit && e.Node == "node_0" })
 	require.Equal(t, -1, *killed.ExitCode)
@@ -221,7 +251,7 @@ func TestSecondUpOfTheSameExperiment(t *testing.T) {
 	require.Equal(t, 1, o.code)
 	require.Empty(t, o.stdout)
 	require.Equal(t, "Error: experiment e is running already (process "+strconv.Itoa(r.cmd.Process.Pid)+")\n"+
-		"Try: swarm status e, or --name OTHER for a second one\n", o.stderr)
+		"Try: swarm attach e, swarm down e, or --name OTHER for a second one\n", o.stderr)
 	require.NoDirExists(t, filepath.Join(home, "runs", "e-2"))
 	o = swarm(t, home, append([]string{"up", "--name", "other"}, tinyRun("--rounds", "1", "--nodes", "1")...)...)
 	require.Equal(t, 0, o.code, o.stderr)

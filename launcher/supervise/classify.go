@@ -51,10 +51,12 @@ func (e Exit) Verdict() Verdict {
 		return Verdict{State: event.StateFailed, Cause: event.CauseStopped, Message: "killed, since it had not stopped in time"}
 	case e.Cause != "":
 		return failed(e.Cause, e.Message)
-	case e.Code == 0 && (e.State == event.StateDone || e.Loaded && e.State != event.StateStopped):
+	case e.Code == 0 && e.State == event.StateDone:
 		return Verdict{State: event.StateDone}
 	case e.Code == 0 && e.State == event.StateStopped:
 		return failed(event.CauseStopped, "stopped by someone else")
+	case e.Code == 0 && e.Loaded:
+		return failed(event.CauseUnknown, "ended without having done its rounds")
 	case e.Code == 0:
 		return failed(event.CauseUnknown, "ended before its model was loaded")
 	case e.Failure != nil && e.Failure.Cause != "":

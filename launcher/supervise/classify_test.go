@@ -21,7 +21,7 @@ func TestVerdict(t *testing.T) {
 		heals bool
 	}{
 		{"all rounds", Exit{Loaded: true, State: event.StateDone}, event.StateDone, "", "", false},
-		{"done without saying so", Exit{Loaded: true, State: event.StateUpdating}, event.StateDone, "", "", false},
+		{"gone without a word", Exit{Loaded: true, State: event.StateUpdating}, event.StateFailed, event.CauseUnknown, "without having done its rounds", true},
 		{"done while being asked", Exit{Asked: true, State: event.StateDone}, event.StateDone, "", "", false},
 		{"asked", Exit{Asked: true, Loaded: true}, event.StateStopped, event.CauseStopped, "request", false},
 		{"asked in vain", Exit{Asked: true, Forced: true, Code: -1, Signal: syscall.SIGKILL}, event.StateFailed, event.CauseStopped, "not stopped in time", false},

@@ -110,6 +110,15 @@ func TestHarmCostsOnlyWhatFollowsInItsSegment(t *testing.T) {
 			}
 		}
 
+		for i, r := range list {
+			if r.Generated != nil && r.Trained != nil {
+				found, err := Find(dir, i)
+				require.NoError(t, err, "what Rounds can read of a round, Find can")
+				require.NotNil(t, found.Generated)
+				require.NotNil(t, found.Trained)
+			}
+		}
+
 		// The next life goes on after what it could read.
 		next := len(list)
 		if next > 0 && list[next-1].Trained == nil {

@@ -35,8 +35,8 @@ func Rounds(dir string, from int) iter.Seq2[Round, error] {
 	}
 }
 
-// Find reads one round. It returns ErrNotFound where the journal has nothing of it, ErrDamaged where it can't be read, or for all that is
-// left.
+// Find reads one round. It returns ErrNotFound where the journal has nothing of it, ErrDamaged where what it was made of can't be read, or
+// for all that is left.
 func Find(dir string, round int) (Round, error) {
 	list, err := segments(dir)
 	if err != nil {
@@ -58,7 +58,8 @@ func Find(dir string, round int) (Round, error) {
 		}
 		return true, found.add(f.kind, payload)
 	})
-	if err := s.fail(err); err != nil {
+	complete := found.Generated != nil && found.Trained != nil // what is damaged is its Done, or none of it
+	if err := s.fail(err); err != nil && !(complete && errors.Is(err, ErrDamaged)) {
 		return Round{}, err
 	}
 	if !any {

@@ -10,10 +10,11 @@ from typing import List
 import torch
 
 # Most positions, padding included, of one forward pass: more doesn't make the device faster, and takes memory. On a CPU that is all
-# that decides on passes: micro_batch doesn't, so that the sums over positions, and with them the bits of an update, are the same whatever
-# memory allowed. For models up to NARROW wide 256 are as fast as more are, and within one block of OpenBLAS's sums, which another number of
-# threads cuts at other places; wider ones, whose gradients fit no cache, take twice as many, or would be a sixth slower. On CUDA matrices of 8192 rows keep every multiprocessor of the largest cards busy even where the width is GPT-2's 768; a single
-# row may be longer. Without gradient checkpointing GPT-2's activations are then some 5 GiB.
+# that decides on passes: micro_batch doesn't, so that the sums over positions, and with them the bits of an update, are the same
+# whatever memory allowed. For models up to NARROW wide 256 are as fast as more are, and within one block of OpenBLAS's sums, which
+# another number of threads cuts at other places; wider ones, whose gradients fit no cache, take twice as many, or would be a sixth
+# slower. On CUDA matrices of 8192 rows keep every multiprocessor of the largest cards busy even where the width is GPT-2's 768; a
+# single row may be longer. Without gradient checkpointing GPT-2's activations are then some 5 GiB.
 POSITIONS = {"cpu": 256, "cuda": 8192}
 NARROW = 256
 

@@ -140,8 +140,8 @@ HAS_SDPA = hasattr(F, "scaled_dot_product_attention")
 
 
 class _LayerNorm(torch.autograd.Function):
-    """Layer norm whose gradients are sums in an order of their own: torch's kernel for the CPU sums a part a thread, so that another
-    number of threads gives other bits."""
+    """Layer norm with the same bits on any number of threads: torch's kernel for the CPU sums the gradients of weight and bias a
+    part a thread, so here one thread sums them."""
 
     @staticmethod
     def forward(ctx, x, weight, bias, epsilon):
@@ -152,10 +152,17 @@ class _LayerNorm(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         x, weight, bias, mean, deviation = ctx.saved_tensors
-        backward = torch.ops.aten.native_layer_norm_backward
-        by_x, _, _ = backward(gradient, x, weight.shape, mean, deviation, weight, bias, [True, False, False])
-        by_weight = (x - mean).mul_(deviation).mul_(gradient).sum(0)
-        return by_x, by_weight, gradient.sum(0), None
+        arguments = (gradient, x, weight.shape, mean, deviation, weight, bias)
+        backward, threads = torch.ops.aten.native_layer_norm_backward, torch.get_num_threads()
+        if threads == 1:
+            return (*backward(*arguments, [True, True, True]), None)
+        by_x = backward(*arguments, [True, False, False])[0]
+        torch.set_num_threads(1)
+        try:
+            _, by_weight, by_bias = backward(*arguments, [False, True, True])
+        finally:
+            torch.set_num_threads(threads)
+        return by_x, by_weight, by_bias, None
 
 
 def layer_norm(x, weight, bias, epsilon):

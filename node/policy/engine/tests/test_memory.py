@@ -171,3 +171,31 @@ def test_trim_outlives_the_allocator_after_a_failed_capture_and_hides_nothing_el
     text = "CUDA error: an illegal memory access was encountered"
     with pytest.raises(RuntimeError, match="illegal"):
         memory.trim()
+
+
+@pytest.mark.parametrize(
+    "membership,files,expected",
+    [
+        ("0::/a\n", {"a/memory.max": "max"}, 1 << 40),
+        ("0::/a\n", {"a/memory.max": "9000", "a/memory.current": "4000", "a/memory.stat": "anon 1\ninactive_file 1500\n"}, 6500),
+        ("0::/a\n", {"a/memory.max": "9000", "a/memory.current": "4000", "memory.max": "9500", "memory.current": "9400"}, 100),
+        ("0::/a\n", {"a/memory.max": "9000", "a/memory.current": "9100"}, 0),
+        (
+            "4:memory:/x\n",
+            {"memory/x/memory.limit_in_bytes": "800", "memory/x/memory.usage_in_bytes": "300",
+             "memory/x/memory.stat": "inactive_file 7\ntotal_inactive_file 50\n"},
+            550,
+        ),
+    ],
+)  # fmt: skip
+def test_room_on_the_host_is_what_every_limit_leaves(tmp_path, monkeypatch, membership, files, expected):
+    monkeypatch.setattr(shortage, "address_space_limit", lambda: 0)
+    monkeypatch.setattr(memory, "read_host", lambda: (1 << 40, 1 << 41))
+    for name, text in files.items():
+        path = tmp_path / "fs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "cgroup").write_text(membership)
+    assert shortage.host_room(str(tmp_path / "fs"), str(tmp_path / "cgroup")) == expected
+    monkeypatch.setattr(shortage, "address_space_limit", lambda: memory.read_address_space() + 64)
+    assert shortage.host_room(str(tmp_path / "fs"), str(tmp_path / "cgroup")) <= min(64, expected)
