@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -88,16 +89,16 @@ func runLogs(ctx context.Context, g *globals, args []string, o *logsOptions) err
 		return err
 	}
 	out := bufio.NewWriter(g.stdout)
-	m := &logMerge{dir: dir, wanted: nodes, last: -1, follow: o.follow}
+	m := &runlog.Merge{Dir: dir, Logs: nodes, Last: -1, Follow: o.follow}
 	switch {
 	case o.lines.text != "":
-		m.last = o.lines.n
+		m.Last = o.lines.n
 	case o.follow:
-		m.last = followedLines
+		m.Last = followedLines
 	}
 	printer := &logPrinter{out: out, merge: m, asJSON: o.output == "json", flush: o.follow}
-	m.emit = printer.print
-	err = m.run(ctx, func(ctx context.Context) (bool, error) { return hasEnded(ctx, reader, snapshot.Run.Run) })
+	m.Emit = printer.print
+	err = m.Run(ctx, func(ctx context.Context) (bool, error) { return hasEnded(ctx, reader, snapshot.Run.Run) })
 	if err := errors.Join(err, out.Flush()); err != nil || printer.lines > 0 || o.follow || o.lines.text != "" && o.lines.n == 0 {
 		return err
 	}
@@ -127,7 +128,7 @@ func logsOf(ctx context.Context, reader *store.Reader, args []string) (store.Sna
 }
 
 func knownLogs(s store.Snapshot) []string {
-	names := []string{coordinatorName}
+	names := []string{runlog.Coordinator}
 	for _, n := range s.Nodes {
 		names = append(names, n.Node)
 	}
@@ -164,14 +165,13 @@ func hasEnded(ctx context.Context, reader *store.Reader, run string) (bool, erro
 // logPrinter prints lines, each with its log's name before it.
 type logPrinter struct {
 	out    *bufio.Writer
-	merge  *logMerge
+	merge  *runlog.Merge
 	asJSON bool
 	flush  bool // after every line
-	width  int
-	lines  int // printed
+	lines  int  // printed
 }
 
-func (p *logPrinter) print(line logLine) error {
+func (p *logPrinter) print(line runlog.Line) error {
 	p.lines++
 	if err := p.write(line); err != nil {
 		return fmt.Errorf("write the logs: %w", err)
@@ -182,11 +182,11 @@ func (p *logPrinter) print(line logLine) error {
 	return nil
 }
 
-func (p *logPrinter) write(line logLine) error {
+func (p *logPrinter) write(line runlog.Line) error {
 	if p.asJSON {
 		var at *float64
-		if !line.time.IsZero() {
-			seconds := float64(line.time.UnixMilli()) / 1e3
+		if !line.Time.IsZero() {
+			seconds := float64(line.Time.UnixMilli()) / 1e3
 			at = &seconds
 		}
 		encoder := json.NewEncoder(p.out)
@@ -195,14 +195,11 @@ func (p *logPrinter) write(line logLine) error {
 			Log  string   `json:"log"`
 			Time *float64 `json:"time"` // Unix seconds; null: not told
 			Line string   `json:"line"`
-		}{line.log, at, line.text})
+		}{line.Log, at, line.Text})
 	}
-	for _, l := range p.merge.logs {
-		p.width = max(p.width, len(l.name))
-	}
-	_, err := fmt.Fprintf(p.out, "%-*s | ", p.width, line.log)
+	_, err := fmt.Fprintf(p.out, "%-*s | ", p.merge.Width(), line.Log)
 	if err == nil {
-		_, err = io.WriteString(p.out, printable(line.text)+"\n")
+		_, err = io.WriteString(p.out, printable(line.Text)+"\n")
 	}
 	return err
 }

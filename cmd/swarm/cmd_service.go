@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sapo-swarm/swarm/launcher/systemd"
 )
 
 type serviceOptions struct {
@@ -97,107 +97,88 @@ func newServiceShowCommand(g *globals, o *serviceOptions) *cobra.Command {
 func unitName(args []string) (string, error) {
 	switch {
 	case len(args) == 0:
-		return "swarm.service", nil
+		return systemd.DefaultName, nil
 	case len(args) > 1:
 		return "", &usageError{
 			fmt.Errorf("service takes one name, not %d", len(args)), "swarm service install NAME -- --config 4loc4ext, with -- before what is for swarm up",
 		}
-	case !unitNames.MatchString(args[0]):
+	}
+	name, ok := systemd.UnitName(args[0])
+	if !ok {
 		return "", &usageError{fmt.Errorf("bad name %q of a service: allowed: letters, digits, _ . -, at most 64", args[0]), "another name"}
 	}
-	return "swarm-" + strings.TrimSuffix(args[0], ".service") + ".service", nil
+	return name, nil
 }
 
 // manager is the systemd that the flags mean.
-func (o *serviceOptions) manager() (systemd, error) {
+func (o *serviceOptions) manager() (systemd.Manager, error) {
 	if o.system && o.user {
-		return systemd{}, &usageError{errors.New("--system and --user at once"), "one of them"}
+		return systemd.Manager{}, &usageError{errors.New("--system and --user at once"), "one of them"}
 	}
-	return findSystemd(o.system || !o.user && os.Geteuid() == 0)
+	return systemd.Find(o.system || !o.user && os.Geteuid() == 0)
 }
 
 func installService(ctx context.Context, g *globals, name string, up []string, o *serviceOptions) error {
-	s, err := o.manager()
+	m, err := o.manager()
 	if err != nil {
 		return err
 	}
-	u, left, err := newUnit(ctx, g, s, name, up)
+	u, left, err := newUnit(ctx, g, m.System, name, up)
 	if err != nil {
 		return err
 	}
-	text, err := u.text()
+	text, err := u.Text()
 	if err != nil {
 		return &usageError{err, "other arguments, or a folder with a plain name"}
 	}
-	if err := s.verify(ctx, u, text); err != nil {
+	if err := m.Verify(ctx, name, text); err != nil {
 		return err
 	}
 	if o.dryRun {
 		_, err := fmt.Fprint(g.stdout, text)
 		return err
 	}
-	replaced, err := ownUnit(s.path(name))
+	replaced, err := m.Has(name)
 	if err != nil {
 		return err
 	}
-	if err := writeUnit(s, name, text); err != nil {
+	if err := m.Write(name, text); err != nil {
 		return err
 	}
-	fmt.Fprintf(g.stdout, "Wrote %s.\n", s.path(name))
+	fmt.Fprintf(g.stdout, "Wrote %s.\n", m.Path(name))
 	if left != nil {
 		fmt.Fprintf(g.stdout, "Left out of its environment, since others can read it: %s.\n", strings.Join(left, ", "))
 	}
-	if err := s.enable(ctx, g, name, replaced, o.noStart); err != nil {
+	if err := enable(ctx, g, m, name, replaced, o.noStart); err != nil {
 		return err
 	}
-	if !s.system && !lingers() {
+	if !m.System && !systemd.Lingers() {
 		fmt.Fprintf(g.stdout, "It ends when you log out and does not start at boot until you type: loginctl enable-linger\n")
 	}
 	return nil
 }
 
-// writeUnit puts the file in its place, whole or not at all.
-func writeUnit(s systemd, name, text string) error {
-	fail := func(err error) error {
-		if errors.Is(err, fs.ErrPermission) && s.system {
-			return &hintError{fmt.Errorf("write the unit: %w", err), "sudo, or --user for a service of your own"}
-		}
-		return fmt.Errorf("write the unit: %w", err)
-	}
-	if err := os.MkdirAll(s.dir, 0o755); err != nil {
-		return fail(err)
-	}
-	temporary := s.path("." + name + ".tmp")
-	if err := os.WriteFile(temporary, []byte(text), 0o644); err != nil {
-		return fail(err)
-	}
-	if err := os.Rename(temporary, s.path(name)); err != nil {
-		os.Remove(temporary)
-		return fail(err)
-	}
-	return nil
-}
-
 // enable has systemd read the unit and start it, or says what to type where no systemd runs.
-func (s systemd) enable(ctx context.Context, g *globals, name string, replaced, noStart bool) error {
+func enable(ctx context.Context, g *globals, m systemd.Manager, name string, replaced, noStart bool) error {
 	steps := [][]string{{"daemon-reload"}, {"enable", name}}
 	if !noStart {
 		// A replaced one that runs is stopped in order, and goes on with the new arguments.
 		steps = append(steps, []string{map[bool]string{true: "restart", false: "start"}[replaced], name})
 	}
-	return s.steps(ctx, g, steps)
+	return carryOut(ctx, g, m, steps)
 }
 
-func (s systemd) steps(ctx context.Context, g *globals, steps [][]string) error {
-	if !s.runs {
+// carryOut calls systemctl for each step, or prints what to type.
+func carryOut(ctx context.Context, g *globals, m systemd.Manager, steps [][]string) error {
+	if !m.Runs {
 		fmt.Fprintln(g.stdout, "systemd does not run here, or can't be reached. Where it does, type:")
 	}
 	for _, step := range steps {
-		if !s.runs {
-			fmt.Fprintf(g.stdout, "  %s\n", strings.Join(s.words(step...), " "))
+		if !m.Runs {
+			fmt.Fprintf(g.stdout, "  %s\n", strings.Join(m.Command(step...), " "))
 			continue
 		}
-		if _, err := s.call(ctx, step...); err != nil {
+		if _, err := m.Call(ctx, step...); err != nil {
 			return err
 		}
 	}
@@ -205,45 +186,38 @@ func (s systemd) steps(ctx context.Context, g *globals, steps [][]string) error 
 }
 
 func removeService(ctx context.Context, g *globals, name string, o *serviceOptions) error {
-	s, err := o.manager()
+	m, err := o.manager()
 	if err != nil {
 		return err
 	}
-	there, err := ownUnit(s.path(name))
+	there, err := m.Has(name)
 	if err != nil {
 		return err
 	}
 	if !there {
-		return s.unknown(name)
+		return unknownUnit(m, name)
 	}
-	if err := s.steps(ctx, g, [][]string{{"disable", "--now", name}}); err != nil {
+	if err := carryOut(ctx, g, m, [][]string{{"disable", "--now", name}}); err != nil {
 		return err
 	}
-	if err := os.Remove(s.path(name)); err != nil {
+	if err := os.Remove(m.Path(name)); err != nil {
 		return fmt.Errorf("remove the unit: %w", err)
 	}
-	fmt.Fprintf(g.stdout, "Removed %s.\n", s.path(name))
-	if !s.runs {
+	fmt.Fprintf(g.stdout, "Removed %s.\n", m.Path(name))
+	if !m.Runs {
 		return nil
 	}
-	_, err = s.call(ctx, "daemon-reload")
+	_, err = m.Call(ctx, "daemon-reload")
 	return err
 }
 
-// unknown is the error for a unit that isn't there.
-func (s systemd) unknown(name string) error {
-	var names []string
-	paths, _ := filepath.Glob(filepath.Join(s.dir, "swarm*.service")) // the pattern is a good one
-	for _, path := range paths {
-		if there, err := ownUnit(path); there && err == nil {
-			names = append(names, filepath.Base(path))
-		}
-	}
+// unknownUnit is the error for a unit that isn't there.
+func unknownUnit(m systemd.Manager, name string) error {
 	try := "swarm service install -- --config 4loc4ext"
-	if names != nil {
+	if names := m.Units(); names != nil {
 		try = "one of " + strings.Join(names, ", ")
 	}
-	return &usageError{fmt.Errorf("there is no %s in %s", name, s.dir), try}
+	return &usageError{fmt.Errorf("there is no %s in %s", name, m.Dir), try}
 }
 
 // serviceDocument is what swarm service show -o json prints.
@@ -265,27 +239,25 @@ func showService(ctx context.Context, g *globals, name string, o *serviceOptions
 	if err := checkOutput(o.output); err != nil {
 		return err
 	}
-	s, err := o.manager()
+	m, err := o.manager()
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(s.path(name))
+	text, err := os.ReadFile(m.Path(name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return s.unknown(name)
+		return unknownUnit(m, name)
 	}
 	if err != nil {
 		return fmt.Errorf("read the unit: %w", err)
 	}
-	state, err := s.state(ctx, name)
+	state, err := m.State(ctx, name)
 	if err != nil {
 		return err
 	}
 	d := serviceDocument{
-		Name: name, Scope: map[bool]string{true: "system", false: "user"}[s.system], Path: s.path(name), Unit: string(text), Manager: s.runs,
-		Active: state["ActiveState"], Sub: state["SubState"], Enabled: state["UnitFileState"], Result: state["Result"],
+		Name: name, Scope: map[bool]string{true: "system", false: "user"}[m.System], Path: m.Path(name), Unit: string(text), Manager: m.Runs,
+		Active: state.Active, Sub: state.Sub, Enabled: state.Enabled, Result: state.Result, PID: state.PID, Restarts: state.Restarts,
 	}
-	d.PID, _ = strconv.Atoi(state["MainPID"])
-	d.Restarts, _ = strconv.Atoi(state["NRestarts"])
 	if o.output == "json" {
 		return writeJSON(g.stdout, d)
 	}

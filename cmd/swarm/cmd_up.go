@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sapo-swarm/swarm/launcher/runlog"
 )
 
 type upOptions struct {
@@ -90,7 +91,7 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	// Everything is on disk: the command may end the machine.
 	o.completion.finish(context.WithoutCancel(ctx), g, ending{
 		Run: c.run, Experiment: p.config.Experiment, State: c.summary.State, ExitCode: code, Summary: c.summary, Folder: c.dir,
-		Log: filepath.Join(c.dir, coordinatorLog),
+		Log: runlog.Path(c.dir, runlog.Coordinator),
 	})
 	return err
 }

@@ -176,7 +176,12 @@ func (e ending) output(g *globals) (io.Writer, func()) {
 // writesTo tells whether a writer is that very file.
 func writesTo(w io.Writer, file *os.File) bool {
 	other, ok := w.(*os.File)
-	return ok && sameFile(file, other)
+	if !ok {
+		return false
+	}
+	its, err := other.Stat()
+	info, err2 := file.Stat()
+	return err == nil && err2 == nil && os.SameFile(its, info)
 }
 
 // writeDurably replaces a file; after it the new content is on the disk.

@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/launcher/runlog"
 )
 
 // consoleChild is set in a copy of the test binary that writes to a console and then dies of a panic.
@@ -29,7 +30,7 @@ func TestPanicAfterARotation(t *testing.T) {
 		select {}
 	}
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), coordinatorLog)
+	path := runlog.Path(t.TempDir(), runlog.Coordinator)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestPanicAfterARotation$")
 	cmd.Env = append(os.Environ(), consoleChild+"="+path)
 	o := finish(t, cmd)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -194,7 +194,7 @@ func (c *coordinator) verdict(err error) error {
 		if lost.GivenUp[0].Cause == event.CauseDevice {
 			return &hintError{err, "swarm gpu, which says what to do about it"}
 		}
-		return &hintError{err, "read " + filepath.Join(c.dir, lost.GivenUp[0].Node, "log.txt")}
+		return &hintError{err, "read " + runlog.Path(c.dir, lost.GivenUp[0].Node)}
 	}
 	return err
 }
@@ -205,7 +205,7 @@ func (c *coordinator) logs(interactive bool) (logger, chronicle *slog.Logger, cl
 	if c.g.console != nil { // in the background everything goes there
 		return c.g.logger, c.g.logger, func() {}
 	}
-	file, err := supervise.OpenLog(filepath.Join(c.dir, coordinatorLog), 0)
+	file, err := supervise.OpenLog(runlog.Path(c.dir, runlog.Coordinator), 0)
 	if err != nil {
 		return c.g.logger, slog.New(slog.DiscardHandler), func() {}
 	}
@@ -221,9 +221,6 @@ func (c *coordinator) logs(interactive bool) (logger, chronicle *slog.Logger, cl
 	}
 	return logger, chronicle, func() { file.Close() }
 }
-
-// coordinatorLog is the coordinator's log in its run's folder.
-const coordinatorLog = "coordinator.log"
 
 func printStart(c *coordinator) {
 	cfg := c.p.config

@@ -9,11 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sapo-swarm/swarm/launcher/runlog"
 )
 
 // detachedEnv marks the copy of this program that goes to the background. It is taken out of the environment at once.
@@ -71,7 +72,7 @@ func (c *coordinator) announce() error {
 	if c.g.console == nil {
 		return nil
 	}
-	return c.g.console.announce(announcement{c.p.config.Experiment, c.run, os.Getpid(), filepath.Join(c.dir, coordinatorLog)})
+	return c.g.console.announce(announcement{c.p.config.Experiment, c.run, os.Getpid(), runlog.Path(c.dir, runlog.Coordinator)})
 }
 
 // background starts this very command again in a session of its own and waits until it has announced itself. Before that its output

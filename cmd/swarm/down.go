@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/launcher/mps"
+	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -206,7 +207,7 @@ func (s *stopping) result(ctx context.Context, reader *store.Reader) (downRun, e
 		d.Outcome, d.service = outcomeKilled, s.service
 		if !s.now {
 			err = errors.Join(err, &hintError{
-				fmt.Errorf("%s did not stop in order", s.run.Run), "swarm logs " + s.run.Run + " " + coordinatorName + " for why",
+				fmt.Errorf("%s did not stop in order", s.run.Run), "swarm logs " + s.run.Run + " " + runlog.Coordinator + " for why",
 			})
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -53,7 +54,7 @@ func TestDetachedRun(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
 	a := detached(t, home, "--rounds", "100000", "--checkpoint-every", "5")
-	require.Equal(t, announcement{"e", "e-1", a.PID, filepath.Join(home, "runs", "e-1", coordinatorLog)}, a)
+	require.Equal(t, announcement{"e", "e-1", a.PID, runlog.Path(filepath.Join(home, "runs", "e-1"), runlog.Coordinator)}, a)
 	session, err := unix.Getsid(a.PID)
 	require.NoError(t, err)
 	require.Equal(t, a.PID, session)

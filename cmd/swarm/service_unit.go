@@ -6,49 +6,48 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/systemd"
 )
 
 // newUnit makes the unit that runs swarm up with these arguments, once they are found to be good. left are variables of the environment
 // that the unit does not keep.
-func newUnit(ctx context.Context, g *globals, s systemd, name string, up []string) (u unit, left []string, err error) {
-	u = unit{name: name, system: s.system}
-	if u.gpu, err = checkUp(ctx, g, up); err != nil {
+func newUnit(ctx context.Context, g *globals, system bool, name string, up []string) (u systemd.Unit, left []string, err error) {
+	u = systemd.Unit{Name: name, System: system}
+	onGPU, err := checkUp(ctx, g, up)
+	if err != nil {
 		return u, nil, err
 	}
-	if u.exe, err = os.Executable(); err != nil {
+	if u.Exe, err = os.Executable(); err != nil {
 		return u, nil, fmt.Errorf("own program: %w", err)
 	}
-	if u.directory, err = os.Getwd(); err != nil {
+	if u.Directory, err = os.Getwd(); err != nil {
 		return u, nil, fmt.Errorf("this folder: %w", err)
 	}
-	u.args = []string{"--home", g.home}
+	u.Args = []string{"--home", g.home}
 	if g.python != "" {
 		python, err := absoluteProgram(g.python)
 		if err != nil {
 			return u, nil, err
 		}
-		u.args = append(u.args, "--python", python)
+		u.Args = append(u.Args, "--python", python)
 	}
 	if g.verbose {
-		u.args = append(u.args, "--verbose")
+		u.Args = append(u.Args, "--verbose")
 	}
-	u.args = append(append(u.args, "up"), up...)
-	if u.gpu && !names(up, "device") {
+	u.Args = append(append(u.Args, "up"), up...)
+	if onGPU && !names(up, "device") {
 		// Without it a boot at which the driver is late would be taken for a machine without a GPU.
-		u.args = append(u.args, "--device", fit.DeviceCUDA)
+		u.Args = append(u.Args, "--device", fit.DeviceCUDA)
 	}
-	u.environment, left = unitEnvironment(os.Environ())
-	if s.system {
-		u.user, err = homeOwner(g.home)
+	u.Environment, left = systemd.Environment(os.Environ())
+	if system {
+		u.User, err = systemd.Owner(g.home)
 	}
 	return u, left, err
 }
@@ -69,25 +68,6 @@ func absoluteProgram(name string) (string, error) {
 		return "", &usageError{fmt.Errorf("--python %s: %w", name, err), "the path of a python3 that has torch"}
 	}
 	return filepath.Abs(path)
-}
-
-// homeOwner is whom a service of the machine runs as: whoever owns the runs, empty for root.
-func homeOwner(home string) (string, error) {
-	uid := os.Geteuid()
-	info, err := os.Stat(home)
-	if err == nil {
-		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-			uid = int(stat.Uid)
-		}
-	}
-	if uid == 0 {
-		return "", nil
-	}
-	owner, err := user.LookupId(strconv.Itoa(uid))
-	if err != nil {
-		return "", fmt.Errorf("who owns %s: %w", home, err)
-	}
-	return owner.Username, nil
 }
 
 // checkUp finds mistakes in the arguments of a swarm up before it is made a service, and tells whether it would train on a GPU. What may

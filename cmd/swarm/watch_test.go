@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -136,7 +137,12 @@ func TestLogsOfWhatIsNotThere(t *testing.T) {
 	require.Equal(t, exitFailed, o.code)
 	require.Contains(t, o.stderr, "the logs of r-1 are gone")
 	require.NoError(t, os.MkdirAll(home+"/runs/r-1/node_1", 0o755))
-	require.NoError(t, os.WriteFile(logPath(home+"/runs/r-1", "node_1"), []byte(strings.Repeat("<x>\n", 3)), 0o644))
+	require.NoError(t, os.WriteFile(runlog.Path(home+"/runs/r-1", "node_1"), []byte(strings.Repeat("<x>\n", 3)), 0o644))
 	o = swarm(t, home, "logs", "node_1", "-n", "2", "-o", "json")
 	require.Equal(t, outcome{0, strings.Repeat(`{"log":"node_1","time":null,"line":"<x>"}`+"\n", 2), ""}, o)
+}
+
+func TestLogLinesCannotCommandTheTerminal(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "red\tand \uFFFD", printable("\x1b[31mred\x1b[0m\tand \x07"))
 }

@@ -1,4 +1,4 @@
-package main
+package runlog
 
 import (
 	"bufio"
@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// maxLogLine is what is kept of a line at once, in bytes: a longer one comes in pieces.
-const maxLogLine = 64 << 10
+// maxLine is what is kept of a line at once, in bytes: a longer one comes in pieces.
+const maxLine = 64 << 10
 
-// logLine is one line of a log.
-type logLine struct {
-	log  string // whose
-	time time.Time
-	text string
+// Line is one line of a log, or a piece of one that is longer than 64 KiB.
+type Line struct {
+	Log  string    // whose: Coordinator or a node's name
+	Time time.Time // that of the newest line with one; zero before it
+	Text string    // without its end
 }
 
 // logFile reads a log line by line: first what was rotated away to path.1, then path, and on from there as it grows, whether it is
@@ -141,7 +141,7 @@ func (l *logFile) rewind() (err error) {
 }
 
 // next is the next line, or false where there is none yet.
-func (l *logFile) next() (logLine, bool, error) {
+func (l *logFile) next() (Line, bool, error) {
 	for {
 		if len(l.queue) > 0 {
 			line, ok, err := l.read()
@@ -151,43 +151,43 @@ func (l *logFile) next() (logLine, bool, error) {
 		}
 		more, err := l.advance()
 		if err != nil || !more {
-			return logLine{}, false, err
+			return Line{}, false, err
 		}
 	}
 }
 
 // read is the next line of the first file that has its end, or is too long to wait for it.
-func (l *logFile) read() (logLine, bool, error) {
+func (l *logFile) read() (Line, bool, error) {
 	for {
 		piece, err := l.reader.ReadSlice('\n')
 		l.offset += int64(len(piece))
 		l.partial = append(l.partial, piece...)
 		switch {
-		case err == nil || len(l.partial) >= maxLogLine:
+		case err == nil || len(l.partial) >= maxLine:
 			return l.take(), true, nil
 		case errors.Is(err, io.EOF):
-			return logLine{}, false, nil
+			return Line{}, false, nil
 		case !errors.Is(err, bufio.ErrBufferFull):
-			return logLine{}, false, fmt.Errorf("read %s: %w", l.path, err)
+			return Line{}, false, fmt.Errorf("read %s: %w", l.path, err)
 		}
 	}
 }
 
 // take makes a line of what has been read.
-func (l *logFile) take() logLine {
+func (l *logFile) take() Line {
 	text := bytes.TrimRight(l.partial, "\r\n")
 	if at, ok := timeIn(text); ok {
 		l.time = at
 	}
-	line := logLine{l.name, l.time, string(text)}
+	line := Line{l.name, l.time, string(text)}
 	l.partial = l.partial[:0]
 	return line
 }
 
 // rest is the last line of a log that nobody writes to any more, if its end never came.
-func (l *logFile) rest() (logLine, bool) {
+func (l *logFile) rest() (Line, bool) {
 	if len(l.partial) == 0 {
-		return logLine{}, false
+		return Line{}, false
 	}
 	return l.take(), true
 }

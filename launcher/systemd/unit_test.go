@@ -1,4 +1,4 @@
-package main
+package systemd
 
 import (
 	"bytes"
@@ -88,8 +88,8 @@ func TestSystemdReadsWhatWasMeant(t *testing.T) {
 	some := rapid.SliceOfN(word, 1, 6)
 	for seed := range 60 { // each starts a process: rapid's hundreds, and its search for a smaller case, would take a minute
 		args, value := some.Example(seed), "SWARM_TEST="+values.Example(seed)
-		u := unit{name: "swarm-test.service", directory: "/", exe: "/bin/true", args: args, environment: []string{value}}
-		text, err := u.text()
+		u := Unit{Name: "swarm-test.service", Directory: "/", Exe: "/bin/true", Args: args, Environment: []string{value}}
+		text, err := u.Text()
 		require.NoError(t, err)
 		argv, environment := parsedUnit(t, text)
 		for i := range argv {
@@ -102,14 +102,14 @@ func TestSystemdReadsWhatWasMeant(t *testing.T) {
 
 func TestUnitRefusesWhatSystemdCannotHold(t *testing.T) {
 	t.Parallel()
-	for _, u := range []unit{
-		{exe: "/x", directory: "/", args: []string{"a\x00b"}},
-		{exe: "/x", directory: "/", args: []string{"\xff"}},
-		{exe: "/x", directory: "/a\nb"},
-		{exe: "/x", directory: `/a\`},
-		{exe: "/x", directory: "/a "},
+	for _, u := range []Unit{
+		{Exe: "/x", Directory: "/", Args: []string{"a\x00b"}},
+		{Exe: "/x", Directory: "/", Args: []string{"\xff"}},
+		{Exe: "/x", Directory: "/a\nb"},
+		{Exe: "/x", Directory: `/a\`},
+		{Exe: "/x", Directory: "/a "},
 	} {
-		_, err := u.text()
+		_, err := u.Text()
 		require.Error(t, err, "%+v", u)
 	}
 }
@@ -121,14 +121,14 @@ func TestUnitsAreVerified(t *testing.T) {
 		t.Skip("no systemd-analyze")
 	}
 	for _, system := range []bool{false, true} {
-		u := unit{
-			name: "swarm-a.service", system: system, directory: t.TempDir(), exe: "/bin/true", args: []string{"up"},
-			environment: []string{"PATH=/bin"},
+		u := Unit{
+			Name: "swarm-a.service", System: system, Directory: t.TempDir(), Exe: "/bin/true", Args: []string{"up"},
+			Environment: []string{"PATH=/bin"},
 		}
-		text, err := u.text()
+		text, err := u.Text()
 		require.NoError(t, err)
-		s := systemd{system: system}
-		require.NoError(t, s.verify(context.Background(), u, text))
+		m := Manager{System: system}
+		require.NoError(t, m.Verify(context.Background(), u.Name, text))
 		for _, want := range []string{
 			"Restart=on-failure\n", "RestartPreventExitStatus=2 4\n", "SuccessExitStatus=129 130 143\n", "KillMode=mixed\n", "TimeoutStopSec=30\n",
 			"OOMPolicy=continue\n",
@@ -136,16 +136,16 @@ func TestUnitsAreVerified(t *testing.T) {
 			require.Contains(t, text, want)
 		}
 		require.Equal(t, system, strings.Contains(text, "WantedBy=multi-user.target\n"))
-		u.exe = "/nowhere/swarm"
-		text, err = u.text()
+		u.Exe = "/nowhere/swarm"
+		text, err = u.Text()
 		require.NoError(t, err)
-		require.ErrorContains(t, s.verify(context.Background(), u, text), "systemd refuses the unit: ")
+		require.ErrorContains(t, m.Verify(context.Background(), u.Name, text), "systemd refuses the unit: ")
 	}
 }
 
-func TestServiceKeepsNoSecrets(t *testing.T) {
+func TestUnitKeepsNoSecrets(t *testing.T) {
 	t.Parallel()
-	kept, left := unitEnvironment([]string{
+	kept, left := Environment([]string{
 		"PATH=/bin", "HOME=/root", "SWARM_PYTHON=/py", "SWARM_WEBHOOK=https://x/secret", "SWARM_API_KEY=k", "SWARM_NATS_TOKEN=t", "HF_TOKEN=h",
 		"HF_HOME=/hf", "MAX_ROUNDS=3", "OTHER=1", "SWARM_MONKEY=1",
 	})

@@ -1,0 +1,40 @@
+package systemd
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// variables are what a service keeps of the environment it was installed from, beside SWARM_…: what decides which Python, GPU and
+// models swarm up finds. Nothing that is secret, such as HF_TOKEN, is among them.
+var variables = []string{
+	"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "XDG_DATA_HOME", "XDG_CACHE_HOME",
+	"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT", "HF_HUB_OFFLINE", "TMPDIR",
+	"EXPERIMENT_NAME", "NODE_ROLE", "NODE_ID", "MODEL_NAME", "NUM_TRAIN_SAMPLES", "NUM_TRANSPLANT_TREES", "NUM_GENERATIONS", "MAX_ROUNDS",
+	"SEED", "GDRIVE_PATH",
+}
+
+// secretName finds variables that a file which others may read should not hold.
+var secretName = regexp.MustCompile(`(?i)token|secret|password|passwd|credential|webhook|(^|_)key($|_)`)
+
+// Environment chooses what a unit keeps of environ, os.Environ's form. left are the names it leaves out though swarm would look at them.
+func Environment(environ []string) (kept, left []string) {
+	for _, v := range environ {
+		name, _, _ := strings.Cut(v, "=")
+		if !strings.HasPrefix(name, "SWARM_") && !slices.Contains(variables, name) {
+			if name == "HF_TOKEN" {
+				left = append(left, name)
+			}
+			continue
+		}
+		if secretName.MatchString(name) {
+			left = append(left, name)
+			continue
+		}
+		kept = append(kept, v)
+	}
+	slices.Sort(kept)
+	slices.Sort(left)
+	return kept, left
+}

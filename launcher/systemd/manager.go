@@ -1,0 +1,124 @@
+// Package systemd makes swarm up a service of systemd: it writes units that quote whatever stands in them, has systemd check them, and asks
+// and tells the manager by its own programs, systemctl and systemd-analyze. It takes a program, its arguments and an environment; whether
+// these arguments are good ones, and what is printed, is the caller's. It imports nothing of ours.
+package systemd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Manager is the service manager of this machine, or of one of its users.
+type Manager struct {
+	System bool   // the machine's
+	Dir    string // of units
+	Runs   bool   // there is one to talk to
+}
+
+// systemctlLimit bounds a call; stopping a service takes up to its TimeoutStopSec.
+const systemctlLimit = time.Minute
+
+// Find looks for the service manager. Where systemd isn't even installed the error says what to do instead.
+func Find(system bool) (Manager, error) {
+	if _, err := exec.LookPath("systemctl"); err != nil {
+		return Manager{}, errors.New("systemd is not on this machine (a container has none). " +
+			"Try: swarm up --detach, or swarm service install on the host")
+	}
+	m := Manager{System: system, Dir: "/etc/systemd/system"}
+	socket := "/run/systemd/system" // sd_booted(3)
+	if !system {
+		config, err := os.UserConfigDir()
+		if err != nil {
+			return m, fmt.Errorf("find the folder of user units: %w", err)
+		}
+		m.Dir = filepath.Join(config, "systemd", "user")
+		socket = filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "systemd", "private")
+	}
+	_, err := os.Stat(socket)
+	m.Runs = err == nil
+	return m, nil
+}
+
+// Path is where the unit of that name is, or would be.
+func (m Manager) Path(name string) string { return filepath.Join(m.Dir, name) }
+
+// Command is a systemctl command for this manager, as one would type it.
+func (m Manager) Command(args ...string) []string {
+	if m.System {
+		return append([]string{"systemctl"}, args...)
+	}
+	return append([]string{"systemctl", "--user"}, args...)
+}
+
+// Call runs systemctl and returns its output; its error holds it too. It is bounded by a minute.
+func (m Manager) Call(ctx context.Context, args ...string) (string, error) {
+	return runTool(ctx, m.Command(args...))
+}
+
+// runTool runs a program of systemd's, with more in its environment; its error holds what it said.
+func runTool(ctx context.Context, words []string, environment ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, systemctlLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd.WaitDelay = time.Second
+	cmd.Env = append(os.Environ(), environment...)
+	out, err := cmd.CombinedOutput()
+	text := strings.TrimSpace(string(out))
+	if err != nil {
+		return text, fmt.Errorf("%s: %w: %s", strings.Join(words, " "), err, text)
+	}
+	return text, nil
+}
+
+// Lingers tells whether a user's services run while the user is logged out.
+func Lingers() bool {
+	u, err := user.Current()
+	if err != nil {
+		return false
+	}
+	_, err = os.Stat(filepath.Join("/var/lib/systemd/linger", u.Username))
+	return err == nil
+}
+
+// State is what a manager knows of a unit, in the words of systemctl show; zero where none runs.
+type State struct {
+	Active   string // active, inactive, failed, activating …
+	Sub      string // running, dead, auto-restart …
+	Enabled  string // enabled: it starts at boot
+	Result   string // success, exit-code, signal, start-limit-hit …
+	PID      int    // 0: none
+	Restarts int    // since it was last started by hand
+}
+
+// State asks for a unit's.
+func (m Manager) State(ctx context.Context, name string) (State, error) {
+	if !m.Runs {
+		return State{}, nil
+	}
+	out, err := m.Call(ctx, "show", name, "--property=ActiveState,SubState,UnitFileState,Result,MainPID,NRestarts")
+	if err != nil {
+		return State{}, err
+	}
+	return parseState(out), nil
+}
+
+func parseState(text string) State {
+	known := map[string]string{}
+	for line := range strings.Lines(text) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			known[key] = value
+		}
+	}
+	s := State{Active: known["ActiveState"], Sub: known["SubState"], Enabled: known["UnitFileState"], Result: known["Result"]}
+	s.PID, _ = strconv.Atoi(known["MainPID"])
+	s.Restarts, _ = strconv.Atoi(known["NRestarts"])
+	return s
+}

@@ -1,0 +1,88 @@
+package systemd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// mark is the first line of every unit that swarm writes; only files with it are replaced or removed.
+const mark = "# Written by swarm service install; swarm service remove takes it away."
+
+// Verify has systemd-analyze, where there is one, look at a unit's text before it is installed.
+func (m Manager) Verify(ctx context.Context, name, text string) error {
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "swarm-unit-")
+	if err != nil {
+		return fmt.Errorf("check the unit: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		return fmt.Errorf("check the unit: %w", err)
+	}
+	words, environment := []string{"systemd-analyze", "verify", "--man=no"}, []string{}
+	if !m.System {
+		words, environment = append(words, "--user"), append(environment, "XDG_RUNTIME_DIR="+dir) // it wants one, and only to look at
+	}
+	if out, err := runTool(ctx, append(words, path), environment...); err != nil {
+		return fmt.Errorf("systemd refuses the unit: %s", strings.ReplaceAll(out, path, name))
+	}
+	return nil
+}
+
+// Write puts a unit's text in its place, whole or not at all. The manager reads it when it is told to reload.
+func (m Manager) Write(name, text string) error {
+	fail := func(err error) error {
+		if errors.Is(err, fs.ErrPermission) && m.System {
+			return fmt.Errorf("write the unit: %w. Try: sudo, or --user for a service of your own", err)
+		}
+		return fmt.Errorf("write the unit: %w", err)
+	}
+	if err := os.MkdirAll(m.Dir, 0o755); err != nil {
+		return fail(err)
+	}
+	temporary := m.Path("." + name + ".tmp")
+	if err := os.WriteFile(temporary, []byte(text), 0o644); err != nil {
+		return fail(err)
+	}
+	if err := os.Rename(temporary, m.Path(name)); err != nil {
+		os.Remove(temporary)
+		return fail(err)
+	}
+	return nil
+}
+
+// Has tells whether there is a unit of that name which swarm wrote; the error is for one of somebody else.
+func (m Manager) Has(name string) (bool, error) {
+	data, err := os.ReadFile(m.Path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if !strings.HasPrefix(string(data), mark) {
+		return true, fmt.Errorf("%s was not written by swarm. Try: another NAME", m.Path(name))
+	}
+	return true, nil
+}
+
+// Units are the names of all units that swarm wrote here.
+func (m Manager) Units() []string {
+	var names []string
+	paths, _ := filepath.Glob(filepath.Join(m.Dir, "swarm*.service")) // the pattern is a good one
+	for _, path := range paths {
+		if there, err := m.Has(filepath.Base(path)); there && err == nil {
+			names = append(names, filepath.Base(path))
+		}
+	}
+	return names
+}
