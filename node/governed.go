@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 
@@ -135,7 +134,7 @@ func (g *governed) attempt(ctx context.Context, phase string, asked, most int, c
 		case errors.Is(err, policy.ErrEngineGone) && killed(err) && kills >= 0 && oomKills() > kills:
 			return ladder.fall(err)
 		case errors.Is(err, policy.ErrEngineGone) && killed(err) && kills >= 0:
-			return &Failure{event.CauseEngine, fmt.Errorf("%w; somebody killed it, not the kernel for want of memory", err)}
+			return killedByStranger(err)
 		default:
 			return err
 		}

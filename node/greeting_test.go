@@ -39,7 +39,7 @@ func TestAnEngineThatDiesAtItsGreetingMayBeStartedAgain(t *testing.T) {
 		script, cause string
 		code          int
 	}{
-		{"kill -9 $$", event.CauseHostOutOfMemory, ExitMemory},
+		{"kill -9 $$", event.CauseEngine, ExitFailed},
 		{"kill -11 $$", event.CauseEngine, ExitFailed},
 		{"echo ImportError: cannot allocate memory >&2; exit 1", event.CauseEngine, ExitFailed},
 	} {

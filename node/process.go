@@ -76,6 +76,7 @@ func Process(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env
 	logger = logger.With("run", start.Run, "node", start.Node)
 	go link.Serve()
 
+	kills := oomKills()
 	err = run(ctx, link, start, environ, stderr, logger)
 	if err == nil || errors.Is(err, ErrStopped) {
 		return ExitDone
@@ -85,6 +86,9 @@ func Process(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env
 		return ExitFailed
 	}
 	failure := classify(err)
+	if failure.Cause == event.CauseHostOutOfMemory && killed(err) && kills >= 0 && oomKills() == kills {
+		failure = killedByStranger(err)
+	}
 	logger.Error("node failed", "cause", failure.Cause, "error", failure.Err)
 	link.Emit(event.Event{Type: event.TypeFailure, Cause: failure.Cause, Message: failure.Error()})
 	switch failure.Cause {
@@ -210,6 +214,11 @@ func classify(err error) *Failure {
 
 func diskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// killedByStranger is the failure of an engine that was killed while the kernel's out-of-memory killer did nothing.
+func killedByStranger(err error) *Failure {
+	return &Failure{event.CauseEngine, fmt.Errorf("%w; somebody killed it, not the kernel for want of memory", err)}
 }
 
 // killed tells whether err is of a process that SIGKILL ended.
