@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROTOCOL = 2
+PROTOCOL = 3
 
 
 class EngineError(Exception):
