@@ -118,7 +118,8 @@ func childLimited(path string) int {
 	for i := 1; err == nil; i++ {
 		err = s.Record(ctx, aRound("node_0", i, float64(200+i), 0.5))
 	}
-	fmt.Println(s.Serve(ctx))
+	<-s.Failed()
+	fmt.Println(s.Err())
 	fmt.Println(s.Close() != nil)
 	return 0
 }

@@ -163,19 +163,6 @@ func (s *Store) prepare(ctx context.Context) error {
 // Path returns the database's absolute path.
 func (s *Store) Path() string { return s.path }
 
-// Serve waits until ctx ends or the store is closed, and returns nil, or until the writer has given up, and returns why. The
-// writer doesn't depend on it: the events of an orderly stop are still written after ctx ended.
-func (s *Store) Serve(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-s.failed:
-		return s.Err()
-	case <-s.done:
-		return nil
-	}
-}
-
 // Failed is closed when the writer has given up: nothing is recorded any more, and Err says why. A run should stop in order then.
 func (s *Store) Failed() <-chan struct{} { return s.failed }
 

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -373,13 +372,4 @@ func TestNetworkFilesystems(t *testing.T) {
 	}
 	require.NoError(t, judged("db", 0x65735546, warn), "FUSE")
 	require.Len(t, warned, 1)
-}
-
-func TestServeEndsWithItsContext(t *testing.T) {
-	s := startedStore(t, Options{})
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errors.New("stop"))
-	require.NoError(t, s.Serve(ctx))
-	record(t, s, aRound("node_0", 0, 104, 0.25)) // the writer goes on
-	require.Equal(t, 1, snapshot(t, s, testRun).Nodes[0].RoundsDone)
 }

@@ -92,7 +92,6 @@ func TestAMovedDatabaseEndsTheWriter(t *testing.T) {
 				t.Fatal("nobody noticed")
 			}
 			require.ErrorContains(t, s.Err(), "moved or deleted")
-			require.ErrorContains(t, s.Serve(t.Context()), "moved or deleted")
 			require.Error(t, s.Record(t.Context(), aRound("node_0", 1, 201, 0.5)))
 			require.Error(t, s.Flush(t.Context()))
 			require.Len(t, warned.all(), 1)
