@@ -46,6 +46,10 @@ func killEverything(s *storm, f fault) error {
 	if err != nil {
 		return err
 	}
+	return s.killAll(pid, f)
+}
+
+func (s *storm) killAll(pid int, f fault) error {
 	s.keeper.excuse(128 + int(syscall.SIGKILL))
 	all := processes(s.home)
 	f.random().Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -218,10 +222,17 @@ func wipeExchangeAtWork(s *storm, f fault) error {
 
 // whileDown kills the coordinator, waits until all of its processes have gone, and does something before the next starts.
 func (s *storm) whileDown(what func() error) error {
-	s.keeper.change(func() { s.keeper.held = true })
-	defer s.keeper.change(func() { s.keeper.held = false })
-	if err := killEverything(s, fault{}); err != nil {
+	// The one before may have just taken it down: once held back, it would not come.
+	if _, err := coordinatorProcess(s); err != nil {
 		return err
+	}
+	pid := 0
+	s.keeper.change(func() { s.keeper.held, pid = true, s.keeper.pid })
+	defer s.keeper.change(func() { s.keeper.held = false })
+	if pid != 0 {
+		if err := s.killAll(pid, fault{}); err != nil {
+			return err
+		}
 	}
 	if err := pollFor(downWait, "end of the run's processes", func() (bool, error) { return len(processes(s.home)) == 0, nil }); err != nil {
 		return err
