@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -60,8 +59,8 @@ func (r *resume) decide(ctx context.Context, c configs.Config) error {
 
 // find sets the run, where there is one.
 func (r *resume) find(ctx context.Context, c configs.Config) error {
-	if _, err := os.Stat(r.g.database()); errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if _, err := os.Stat(r.g.database()); err != nil {
+		return nil // there is none; what else is wrong with its folder, making one will tell
 	}
 	// Opened for writing first: that brings a database of an older swarm up to date.
 	s, err := store.Open(ctx, r.g.database(), store.Options{Warn: databaseNews(r.g.logger)})
