@@ -9,7 +9,9 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PROTOCOL = 3
+sys.path.append(str(ROOT / "node" / "policy"))
+
+from engine.protocol import VERSION  # noqa: E402 - the engine's own
 
 
 class EngineError(Exception):
@@ -30,7 +32,7 @@ class Engine:
         )
         self._buffer = b""
         self._number = 0
-        self.hello = self.call("hello", protocol=PROTOCOL)
+        self.hello = self.call("hello", protocol=VERSION)
 
     def __enter__(self):
         return self
