@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-NODES, TIMES, EVERY = 8, 2, 10  # EVERY: rounds between two checkpoints
+NODES, TIMES, EVERY = 8, 3, 5  # EVERY: rounds between two checkpoints, nano's own checkpoint_every
 
 
 class Up:

@@ -33,9 +33,9 @@ type past struct {
 
 // resumed is how far a node's former lives have got it.
 type resumed struct {
-	first    int // round to be done next
-	replayed int // of the rounds before it, those applied again
-	seconds  float64
+	first    int     // round to be done next
+	replayed int     // of the rounds before it, those applied again
+	seconds  float64 // that took, without waiting for leases
 	former   *FormerRound
 	untold   *event.Event // of the last round before first, where no former life has logged that it told of it
 }
@@ -95,7 +95,6 @@ func tells(r journal.Round) bool {
 // what the database lacks. It returns ErrStopped when the node is to stop; nothing is lost then.
 func (p *past) replay(ctx context.Context, n *Node, from int) (resumed, error) {
 	out := resumed{first: from}
-	began := time.Now()
 	for r, err := range journal.Rounds(p.dir, min(from, p.recorded)) {
 		if errors.Is(err, journal.ErrVersion) {
 			return out, &Failure{event.CauseConfig, err}
@@ -121,9 +120,6 @@ func (p *past) replay(ctx context.Context, n *Node, from int) (resumed, error) {
 			again.Replayed = true
 			p.tell(again)
 		}
-	}
-	if out.replayed > 0 {
-		out.seconds = time.Since(began).Seconds()
 	}
 	if err := p.journal.Resume(out.first); err != nil {
 		return out, err
@@ -156,10 +152,12 @@ func (p *past) apply(ctx context.Context, n *Node, r journal.Round, out *resumed
 		return false, nil
 	}
 	p.model.round = r.Round
+	began := time.Now()
 	report, err := n.Replay(ctx, r.Round, *r.Trained)
 	if err != nil {
 		return false, fmt.Errorf("replay of round %d: %w", r.Round, err)
 	}
+	out.seconds += time.Since(began).Seconds() - (report.LeaseTime - r.Trained.Report.LeaseTime)
 	if !tells(r) {
 		out.untold = &event.Event{Type: event.TypeRound, Time: event.Now(), Round: &report}
 	}

@@ -31,6 +31,8 @@ func pretend(t *testing.T, home string, scripts map[string]string) map[string]*e
 		cmd := exec.Command("/bin/sh", "-c", script)
 		ready, err := cmd.StdoutPipe()
 		require.NoError(t, err)
+		hold, err := cmd.StdinPipe() // a script that ends at once reads it first
+		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
 		_, err = ready.Read(make([]byte, 1))
 		require.NoError(t, err)
@@ -39,6 +41,9 @@ func pretend(t *testing.T, home string, scripts map[string]string) map[string]*e
 		t.Cleanup(func() { cmd.Process.Kill(); <-reaped })
 		id, err := supervise.Identify(cmd.Process.Pid)
 		require.NoError(t, err)
+		if hold.Close(); script == brief {
+			<-reaped
+		}
 		require.NoError(t, os.MkdirAll(filepath.Join(home, "runs", experiment+"-1"), 0o755))
 		require.NoError(t, s.StartRun(t.Context(), store.Run{
 			Run: experiment + "-1", Experiment: experiment, Rounds: 40, NodeIDs: []string{"node_0"}, Host: host, PID: id.PID,
@@ -56,6 +61,7 @@ func pretend(t *testing.T, home string, scripts map[string]string) map[string]*e
 const (
 	obedient = `trap 'exit 143' TERM; echo; while :; do sleep 0.02; done`
 	deaf     = `trap '' TERM; echo; while :; do sleep 0.02; done`
+	brief    = `echo; read _`
 	twice    = `trap 'trap "exit 143" TERM' TERM; echo; while :; do sleep 0.02; done` // ends at the second signal
 )
 
@@ -76,7 +82,7 @@ func TestDownWhereNothingRuns(t *testing.T) {
 	require.Equal(t, outcome{0, "Nothing runs under " + home + ".\n", ""}, o)
 	o = swarm(t, home, "down", "x")
 	require.Equal(t, exitFailed, o.code)
-	pretend(t, home, map[string]string{"a": `echo`})
+	pretend(t, home, map[string]string{"a": brief})
 	d, o := down(t, home)
 	require.Equal(t, 0, o.code, o.stderr)
 	require.Empty(t, d.Runs)

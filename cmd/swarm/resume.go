@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -122,36 +121,8 @@ func (r *resume) fits(p *planned) error {
 	}
 	if !cuda {
 		p.plan.Threads = r.plan.Threads // sums come out a little different with another number
-		r.keepSizes(p)
 	}
 	return nil
-}
-
-// keepSizes has a run take as many sequences at a time as it did so far, however much memory is free now: sums come out a little different with
-// another number. Where there is less than it needs the run goes on all the same, and says so. What the user changes is changed.
-func (r *resume) keepSizes(p *planned) {
-	c := p.config
-	if c.MicroBatch > 0 && c.MicroBatch != r.fixed.MicroBatch || c.GradientAccumulationSteps != r.fixed.GradientAccumulationSteps {
-		return
-	}
-	was, is := sequences(r.plan.MicroBatch), sequences(p.plan.MicroBatch)
-	if is < was {
-		r.g.logger.Warn("less memory is free than when the run began: its updates will differ by rounding from those of a run that was never stopped",
-			"run", r.run.Run, "micro_batch", is)
-		return
-	}
-	p.plan.MicroBatch = r.plan.MicroBatch
-	if sequences(r.plan.GenerateBatch) < sequences(p.plan.GenerateBatch) {
-		p.plan.GenerateBatch = r.plan.GenerateBatch
-	}
-}
-
-// sequences is a plan's number of sequences at a time, of which 0 stands for all.
-func sequences(batch int) int {
-	if batch == 0 {
-		return math.MaxInt
-	}
-	return batch
 }
 
 // still refuses where another process has had the experiment since the decision, for which there is time: a GPU may be waited for in

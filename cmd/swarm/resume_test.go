@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
-	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/journal"
 )
@@ -231,37 +230,5 @@ func TestResumeRefusesFewerRoundsThanJournaled(t *testing.T) {
 	for _, rounds := range []int{5, 6} {
 		_, err := r.last(ctx, reader, rounds)
 		require.NoError(t, err)
-	}
-}
-
-// On a CPU a run keeps its sequences at a time, whatever memory is free when it goes on, or says that it can't.
-func TestResumeKeepsSequencesAtATime(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name                  string
-		was, is, want         fit.Plan
-		microBatch, lastMicro int
-		steps                 int
-		warns                 bool
-	}{
-		{name: "more memory", was: fit.Plan{MicroBatch: 4, GenerateBatch: 8}, is: fit.Plan{}, want: fit.Plan{MicroBatch: 4, GenerateBatch: 8}, lastMicro: 4},
-		{name: "as much", was: fit.Plan{}, is: fit.Plan{}, want: fit.Plan{}},
-		{name: "less memory", was: fit.Plan{}, is: fit.Plan{MicroBatch: 8, GenerateBatch: 4}, want: fit.Plan{MicroBatch: 8, GenerateBatch: 4}, warns: true},
-		{name: "less to generate", was: fit.Plan{}, is: fit.Plan{GenerateBatch: 4}, want: fit.Plan{GenerateBatch: 4}},
-		{name: "another asked for", was: fit.Plan{MicroBatch: 4}, is: fit.Plan{MicroBatch: 8}, want: fit.Plan{MicroBatch: 8}, microBatch: 8, lastMicro: 4},
-		{name: "more steps", was: fit.Plan{}, is: fit.Plan{MicroBatch: 8}, want: fit.Plan{MicroBatch: 8}, steps: 4},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var log strings.Builder
-			logger := slog.New(slog.NewTextHandler(&log, nil))
-			r := &resume{g: &globals{logger: logger}, run: &store.Run{Run: "e-1"}, plan: tt.was, fixed: configs.Config{MicroBatch: tt.lastMicro}}
-			r.plan.Device, r.plan.Threads = fit.DeviceCPU, 3
-			p := planned{plan: tt.is, config: configs.Config{MicroBatch: tt.microBatch, GradientAccumulationSteps: tt.steps}}
-			p.plan.Device = fit.DeviceCPU
-			require.NoError(t, r.fits(&p))
-			tt.want.Device, tt.want.Threads = fit.DeviceCPU, 3
-			require.Equal(t, tt.want, p.plan)
-			require.Equal(t, tt.warns, log.Len() > 0, log.String())
-		})
 	}
 }

@@ -355,23 +355,27 @@ func TestASweepStopsInOrderAndGoesOn(t *testing.T) {
 func TestAKilledSweepsRunIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
-	args := sweepArgs([]string{"8loc0ext"}, "--rounds", "150", "-o", "json")
+	args := sweepArgs([]string{"8loc0ext"}, "--rounds", "60", "-o", "json")
 	s := startSweep(t, home, args)
 	awaitRounds(t, home, 0)
 	second := swarm(t, home, args...)
 	require.Equal(t, 1, second.code)
 	require.Contains(t, second.stderr, "a sweep with experiment 8loc0ext goes on already")
+	coordinator := status(t, home).PID
+	require.NoError(t, syscall.Kill(coordinator, syscall.SIGSTOP)) // it isn't done before the next sweep has seen it
 	require.NoError(t, s.cmd.Process.Kill())
 	require.Equal(t, 137, waitFor(t, s.cmd))
-	left := status(t, home)
-	require.Equal(t, "running", left.State, "the run ended with the sweep")
-	again := swarm(t, home, args...)
-	require.Equal(t, 0, again.code, again.stderr)
+	require.Equal(t, "running", status(t, home).State, "the run ended with the sweep")
+	again := startSweep(t, home, args)
+	require.Eventually(t, func() bool {
+		return strings.Contains(again.stderr.String(), "experiment 8loc0ext is running already")
+	}, patience, 20*time.Millisecond, "the next sweep doesn't wait")
+	require.NoError(t, syscall.Kill(coordinator, syscall.SIGCONT))
+	require.Equal(t, 0, waitFor(t, again.cmd), again.stderr)
 	<-s.stdout // the run had it too
-	out := parseSweep(t, again.stdout)
+	out := parseSweep(t, <-again.stdout)
 	require.Equal(t, 1, out.summary.Done)
 	require.Empty(t, out.order(), "the run that went on was started again")
-	require.Contains(t, again.stderr, "experiment 8loc0ext is running already")
 	requireNoProcess(t, home)
 }
 

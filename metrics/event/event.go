@@ -110,7 +110,7 @@ type Loaded struct {
 	EnginePID          int     `json:"engine_pid"`
 	StartRound         int     `json:"start_round"`     // rounds that its weights hold: of the checkpoint it restored, and of the journal
 	ReplayedRounds     int     `json:"replayed_rounds"` // of these, applied again from the journal
-	ReplaySeconds      float64 `json:"replay_seconds"`
+	ReplaySeconds      float64 `json:"replay_seconds"`  // that took, without waiting for leases
 }
 
 // Round is one node's round (DESIGN §5), keyed by (run, node, round): sending it again changes nothing.
