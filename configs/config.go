@@ -59,6 +59,9 @@ type Config struct {
 	Sync            string  `mapstructure:"sync" yaml:"sync" json:"sync"`                                     // barrier
 	BarrierDeadline float64 `mapstructure:"barrier_deadline" yaml:"barrier_deadline" json:"barrier_deadline"` // seconds a node waits for its peers' rollouts
 	BarrierQuorum   float64 `mapstructure:"barrier_quorum" yaml:"barrier_quorum" json:"barrier_quorum"`       // share of nodes (0-1] that must have shared for a round to count as whole at the deadline
+	EvalEvery       int     `mapstructure:"eval_every" yaml:"eval_every" json:"eval_every"`                   // rounds between held-out evaluations; 0: only at the end
+	EvalQuestions   int     `mapstructure:"eval_questions" yaml:"eval_questions" json:"eval_questions"`       // held-out questions; 0: no evaluation
+	EvalGenerations int     `mapstructure:"eval_generations" yaml:"eval_generations" json:"eval_generations"` // completions a question
 	CheckpointEvery int     `mapstructure:"checkpoint_every" yaml:"checkpoint_every" json:"checkpoint_every"` // rounds
 
 	// The host.

@@ -20,6 +20,7 @@ var operational = map[string]bool{
 	"optimizer_offload": true, "param_offload": true, "clear_cache_every_n_rounds": true, "cuda_graphs": true,
 
 	"barrier_deadline": true, "barrier_quorum": true, "checkpoint_every": true,
+	"eval_every": true, "eval_questions": true, "eval_generations": true, // an evaluation draws nothing of training's
 	"share": true, "gpus_per_node": true, "cpu_fallback": true, "max_restarts": true,
 
 	"tasks.set": true, // the mixture that it stands for is compared

@@ -50,6 +50,9 @@ func Default() Config {
 		Sync:            "barrier",
 		BarrierDeadline: 300,
 		BarrierQuorum:   0.5,
+		EvalEvery:       100,
+		EvalQuestions:   54,  // six a task of the paper's nine
+		EvalGenerations: 4,
 		CheckpointEvery: 10,
 
 		Share:       "auto",

@@ -206,6 +206,9 @@ func usages() map[string]string {
 		"sync":                        "how nodes wait for each other: `barrier`",
 		"barrier_deadline":            "`seconds` a node waits for its peers' rollouts",
 		"barrier_quorum":              "share of nodes that must have shared for a round to count as whole at the deadline",
+		"eval_every":                  "rounds between held-out evaluations of a node, 0: only at the end",
+		"eval_questions":              "held-out questions of an evaluation, 0: no evaluation",
+		"eval_generations":            "completions of each held-out question",
 		"checkpoint_every":            "rounds between checkpoints",
 		"max_restarts":                "restarts of a node before it is given up",
 	}

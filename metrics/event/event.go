@@ -9,7 +9,7 @@ const Protocol = 3
 // Type names what an Event carries.
 type Type string
 
-// Types of events. A node sends state, round, memory, lease, release, checkpoint, warning and failure; the launcher adds
+// Types of events. A node sends state, round, memory, lease, release, checkpoint, eval, warning and failure; the launcher adds
 // spawn, exit, restart, giveup, device and the run's own.
 const (
 	TypeState      Type = "state"       // State set: what the node is doing now
@@ -19,6 +19,7 @@ const (
 	TypeLease      Type = "lease"       // Lease set: the node asks to compute
 	TypeRelease    Type = "release"     // Lease set: the node has computed
 	TypeCheckpoint Type = "checkpoint"  // Checkpoint set
+	TypeEval       Type = "eval"        // Eval set: held-out questions were answered
 	TypeMemoryStep Type = "memory_step" // MemoryStep set: memory ran out, and what was done about it
 	TypeDevice     Type = "device"      // Device set: a GPU as its driver sees it
 	TypeWarning    Type = "warning"     // Message set
@@ -47,6 +48,7 @@ const (
 	StateSharing    State = "sharing"
 	StateBarrier    State = "barrier" // waits for its peers' rollouts
 	StateUpdating   State = "updating"
+	StateEvaluating State = "evaluating" // answers held-out questions
 	StateCheckpoint State = "checkpoint"
 	StateDone       State = "done"    // all rounds
 	StateStopped    State = "stopped" // orderly, before the last round
@@ -88,6 +90,7 @@ type Event struct {
 	Memory     *Memory     `json:"memory,omitempty"`
 	Lease      *Lease      `json:"lease,omitempty"`
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
+	Eval       *Eval       `json:"eval,omitempty"`
 	MemoryStep *MemoryStep `json:"memory_step,omitempty"`
 	Device     *Device     `json:"device,omitempty"`
 
@@ -279,12 +282,13 @@ const (
 type Start struct {
 	Protocol      int       `json:"protocol"`
 	Run           string    `json:"run"`
-	Node          string    `json:"node"`     // node_0 ...
-	Index         int       `json:"index"`    // 0 ...
-	Peers         []string  `json:"peers"`    // every node of the swarm, itself included
-	Dir           string    `json:"dir"`      // the node's folder: checkpoints, journal
-	Recorded      int       `json:"recorded"` // rounds, from 0 without a gap, that the database has of this node: later ones in its journal are told again
-	Config        []byte    `json:"config"`   // configs.Config as JSON
+	Node          string    `json:"node"`      // node_0 ...
+	Index         int       `json:"index"`     // 0 ...
+	Peers         []string  `json:"peers"`     // every node of the swarm, itself included
+	Dir           string    `json:"dir"`       // the node's folder: checkpoints, journal
+	Evaluated     []int     `json:"evaluated"` // rounds whose evaluation the database has of this node
+	Recorded      int       `json:"recorded"`  // rounds, from 0 without a gap, that the database has of this node: later ones in its journal are told again
+	Config        []byte    `json:"config"`    // configs.Config as JSON
 	Python        string    `json:"python"`
 	EngineDir     string    `json:"engine_dir"` // holds the engine package
 	Tokenizer     string    `json:"tokenizer"`  // bytes, gpt2
