@@ -51,7 +51,7 @@ func Default() Config {
 		BarrierDeadline: 300,
 		BarrierQuorum:   0.5,
 		EvalEvery:       100,
-		EvalQuestions:   54,  // six a task of the paper's nine
+		EvalQuestions:   54, // six a task of the paper's nine
 		EvalGenerations: 4,
 		CheckpointEvery: 10,
 

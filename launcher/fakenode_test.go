@@ -334,8 +334,10 @@ func (n *fakeNode) liveHard() (code int, done bool) {
 		}
 		return 1, true
 	case n.behaving == "says its place":
-		n.send(event.Event{Type: event.TypeWarning, Message: fmt.Sprintf("%d %s %d", n.start.Index, strings.Join(n.start.Peers, ","), n.start.Recorded)})
+		n.send(event.Event{Type: event.TypeWarning, Message: fmt.Sprintf("%d %s %d %d", n.start.Index, strings.Join(n.start.Peers, ","), n.start.Recorded, n.start.Evaluated)})
 		if n.firstLife() {
+			n.send(event.Event{Type: event.TypeEval, Eval: &event.Eval{Round: 0}})
+			n.send(event.Event{Type: event.TypeEval}) // nothing: it costs a warning
 			tell(0, false)
 			tell(1, false)
 			tell(1, true)

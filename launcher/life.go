@@ -87,6 +87,8 @@ func (n *node) handle(l *life, e event.Event) {
 		}
 	case event.TypeRound:
 		n.recorded(e.Round.Round)
+	case event.TypeEval:
+		n.evaluated(e.Eval.Round)
 	case event.TypeMemory:
 		n.resident.Store(e.Memory.ResidentBytes)
 	case event.TypeLease:
@@ -115,4 +117,11 @@ func (n *node) recorded(round int) {
 	if n.start.Recorded == round {
 		n.start.Recorded++
 	}
+}
+
+// evaluated notes that an evaluation was passed on, as recorded does of a round.
+func (n *node) evaluated(round int) {
+	n.sendMu.Lock()
+	defer n.sendMu.Unlock()
+	n.start.Evaluated = append(n.start.Evaluated[:len(n.start.Evaluated):len(n.start.Evaluated)], round)
 }

@@ -61,15 +61,19 @@ func (g *governed) open(ctx context.Context) error {
 	return g.load(ctx)
 }
 
-// Generate implements Policy. However many completions it decodes at a time, they are those of the parameters' seed.
+// Generate implements Policy. However many completions it decodes at a time, they are those of the parameters' seed. The parameters' MicroBatch
+// is the most that it takes at a time, of this call and others like it.
 func (g *governed) Generate(ctx context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {
 	var result policy.GenerateResult
 	all := len(p.Prompts) * p.NumGenerations
 	most := all
-	if g.start.GenerateBatch > 0 {
-		most = min(all, g.start.GenerateBatch)
+	if p.MicroBatch > 0 {
+		most = p.MicroBatch
 	}
-	err := g.attempt(ctx, phaseGenerate, most, most, func(size int) (policy.Memory, error) {
+	if g.start.GenerateBatch > 0 {
+		most = min(most, g.start.GenerateBatch)
+	}
+	err := g.attempt(ctx, phaseGenerate, min(all, most), most, func(size int) (policy.Memory, error) {
 		if p.MicroBatch = size; size == all {
 			p.MicroBatch = 0
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -24,6 +25,7 @@ type lifetime struct {
 	journal *journal.Journal
 	saves   *checkpoints
 	gauge   *gauge
+	evals   *evaluations
 
 	stopGauge func()
 	saved     int // rounds that the newest checkpoint holds
@@ -40,6 +42,9 @@ func openLife(link *Link, model *governed, tokens tokenizer.Tokenizer, logger *s
 		link: link, model: model, tokens: tokens, logger: logger, journal: log, stopGauge: func() {},
 		saves: &checkpoints{dir: start.Dir, owner: owner{start.Run, start.Node, model.config.Model}, logger: logger},
 		gauge: &gauge{link: link, meter: model.meter, logger: logger},
+	}
+	if l.evals, err = openEvaluations(filepath.Join(start.Dir, evaluationsFile), start.Evaluated, logger); err != nil {
+		return nil, errors.Join(err, log.Close())
 	}
 	l.saves.leftovers()
 	return l, nil
@@ -59,7 +64,10 @@ func (l *lifetime) live(ctx context.Context, tasks *task.Set) error {
 	l.link.State(event.StateLoading, 0)
 	parks := start.Leased && (cfg.ParamOffload || cfg.OptimizerOffload)
 	host := &tenant{Link: l.link, governed: l.model, trims: start.TrimAfter || parks}
-	former := &past{dir: start.Dir, rounds: cfg.Rounds, recorded: start.Recorded, saves: l.saves, journal: l.journal, model: l.model, emit: l.link.Emit}
+	former := &past{
+		dir: start.Dir, rounds: cfg.Rounds, recorded: start.Recorded, saves: l.saves, journal: l.journal, model: l.model, emit: l.link.Emit,
+		evaluate: l.evaluate,
+	}
 	var err error
 	if l.saved, err = l.load(ctx, host, former); err != nil {
 		return l.orStopped(err, 0)
@@ -68,9 +76,15 @@ func (l *lifetime) live(ctx context.Context, tasks *task.Set) error {
 		ID: start.Node, Config: cfg, Policy: l.model, Tasks: tasks, Tokens: l.tokens, Host: host,
 		Logger: l.logger, Context: l.model.running.loaded.ContextLength, Journal: l.journal,
 	}
+	if err := l.openHeldOut(n); err != nil {
+		return err
+	}
 	reached, err := former.replay(ctx, n, l.saved)
 	if err != nil {
 		return l.orStopped(err, reached.first)
+	}
+	for _, e := range l.evals.settle(reached.first) {
+		l.link.Emit(e)
 	}
 	n.Former = reached.former
 	if reached.replayed > 0 {

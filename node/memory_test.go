@@ -35,6 +35,7 @@ func memoryAssignment(t *testing.T, run string, change func(*configs.Config)) ev
 	c.Experiment, c.Model, c.Device, c.SwarmSize, c.Rounds = "memory", "nano", "cpu", 1, 3
 	c.NumTrainSamples, c.NumTransplantTrees, c.NumGenerations = 4, 0, 8
 	c.MaxPromptLength, c.MaxCompletionLength, c.LearningRate = 192, 48, 3e-4
+	c.EvalQuestions = 0   // another call than the tests count
 	c.CheckpointEvery = 2 // what is written beside the training takes memory of its own, where there is room
 	nano, err := configs.TaskSet("nano")
 	require.NoError(t, err)

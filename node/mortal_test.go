@@ -50,6 +50,8 @@ func (p point) reached(e event.Event) bool {
 		round = e.Round.Round
 	case e.Checkpoint != nil:
 		round = e.Checkpoint.Round
+	case e.Eval != nil:
+		round = e.Eval.Round
 	}
 	return p.Round < 0 || round == p.Round
 }

@@ -54,6 +54,7 @@ type Node struct {
 	Logger  *slog.Logger
 	Context int          // the model's context length in tokens
 	Journal Journal      // nil: nothing is logged
+	HeldOut *HeldOut     // questions never to train on, whatever their metadata say; nil: only those that task.HeldOut tells
 	Former  *FormerRound // what a former life of the node generated in the round it died in; nil: nothing
 }
 
@@ -124,7 +125,7 @@ func (n *Node) sampleBatch(round int) ([]group, error) {
 				return nil, fmt.Errorf("draw a question: %w", err)
 			}
 			groups[i] = group{item: item, prompt: n.prompt(item.Question)}
-			found = n.fits(groups[i].prompt)
+			found = n.fits(groups[i].prompt) && !n.HeldOut.Holds(item.Question)
 		}
 		if !found {
 			return nil, fmt.Errorf("no question of %d fits max_prompt_length %d", redraws, n.Config.MaxPromptLength)

@@ -29,6 +29,7 @@ type past struct {
 	journal  *journal.Journal
 	model    *governed
 	emit     func(event.Event)
+	evaluate func(context.Context, *Node, int) error // the weights, which hold so many rounds, where that is due and has not been done
 }
 
 // resumed is how far a node's former lives have got it.
@@ -150,6 +151,9 @@ func (p *past) apply(ctx context.Context, n *Node, r journal.Round, out *resumed
 			out.former = &FormerRound{Round: r.Round, Generated: r.Generated}
 		}
 		return false, nil
+	}
+	if err := p.evaluate(ctx, n, r.Round); err != nil {
+		return false, err
 	}
 	p.model.round = r.Round
 	began := time.Now()

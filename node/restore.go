@@ -38,6 +38,27 @@ func RestoreNewest(ctx context.Context, dir string, engine Saver, logger *slog.L
 	return chosen.round, nil
 }
 
+// RestoreRound is RestoreNewest for the checkpoint that holds so many rounds.
+func RestoreRound(ctx context.Context, dir string, rounds int, engine Saver, logger *slog.Logger) error {
+	c := &checkpoints{dir: dir, logger: logger}
+	list, _ := c.list()
+	at := slices.IndexFunc(list, func(m manifest) bool { return m.Round == rounds })
+	if at < 0 {
+		has := "none"
+		for i, m := range list {
+			if has += fmt.Sprintf(", %d", m.Round); i == 0 {
+				has = strconv.Itoa(m.Round)
+			}
+		}
+		return &Failure{event.CauseCheckpoint, fmt.Errorf("%s has no checkpoint after %d rounds, but: %s. Try: --round with one of them", dir, rounds, has)}
+	}
+	reason, err := c.bringBack(ctx, engine, list[at])
+	if err == nil && reason != "" {
+		err = &Failure{event.CauseCheckpoint, fmt.Errorf("the checkpoint after %d rounds can't be used: %s", rounds, reason)}
+	}
+	return err
+}
+
 // chosen is the state that a life begins with.
 type chosen struct {
 	round   int      // rounds done, 0: the model as it was first

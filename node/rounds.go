@@ -9,8 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/journal"
 )
 
-// rounds trains from round first to the end. It tells of each round, logs that it did, and checkpoints on the way: in the background, while
-// the next rounds go on, and in the end, or when told to stop, before it returns.
+// rounds trains from round first to the end. It tells of each round, logs that it did, evaluates, and checkpoints on the way: in the background,
+// while the next rounds go on, and in the end, or when told to stop, before it returns.
 func (l *lifetime) rounds(ctx context.Context, n *Node, first int) error {
 	if first < n.Config.Rounds && (l.due(first) || first-l.saved >= n.Config.CheckpointEvery) { // the last life didn't live to write it
 		if err := l.beginCheckpoint(ctx, first, n.Former != nil); err != nil {
@@ -18,8 +18,7 @@ func (l *lifetime) rounds(ctx context.Context, n *Node, first int) error {
 		}
 	}
 	for round := first; round < n.Config.Rounds; round++ {
-		l.model.round = round
-		report, err := n.Round(ctx, round)
+		report, err := l.round(ctx, n, round)
 		if errors.Is(err, ErrStopped) {
 			if err := l.checkpoint(ctx, round); err != nil {
 				return err
@@ -51,8 +50,20 @@ func (l *lifetime) rounds(ctx context.Context, n *Node, first int) error {
 	if err := l.checkpoint(ctx, n.Config.Rounds); err != nil {
 		return err
 	}
+	if err := l.evaluate(ctx, n, n.Config.Rounds); err != nil {
+		return l.orStopped(err, n.Config.Rounds)
+	}
 	l.link.State(event.StateDone, n.Config.Rounds)
 	return nil
+}
+
+// round evaluates the weights, where that is due, and trains on.
+func (l *lifetime) round(ctx context.Context, n *Node, round int) (event.Round, error) {
+	if err := l.evaluate(ctx, n, round); err != nil {
+		return event.Round{}, err
+	}
+	l.model.round = round
+	return n.Round(ctx, round)
 }
 
 // tell sends a round's report and logs that it was sent.

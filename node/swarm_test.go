@@ -50,7 +50,7 @@ func testConfig(t testing.TB) configs.Config {
 	c.Experiment, c.Model, c.Device, c.SwarmSize, c.Rounds = "test", "tiny", "cpu", 3, 3
 	c.NumTrainSamples, c.NumTransplantTrees, c.NumGenerations = 2, 2, 6
 	c.MaxPromptLength, c.MaxCompletionLength, c.LearningRate = 192, 24, 1e-3
-	c.BarrierDeadline, c.CheckpointEvery = soon.Seconds(), 1
+	c.BarrierDeadline, c.CheckpointEvery, c.EvalQuestions = soon.Seconds(), 1, 0 // evaluate_test.go evaluates
 	nano, err := configs.TaskSet("nano")
 	require.NoError(t, err)
 	c.Tasks = configs.Tasks{Set: "nano", SystemPrompt: "none", Mixture: slices.DeleteFunc(nano, func(s configs.TaskSpec) bool {

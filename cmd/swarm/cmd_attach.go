@@ -18,8 +18,8 @@ func newAttachCommand(g *globals) *cobra.Command {
 		Use:   "attach [EXPERIMENT or RUN]",
 		Short: "Show the live view of a run that goes on elsewhere, until it ends",
 		Long: "attach shows what swarm up shows, from another terminal or after up --detach: the live view on a terminal, lines elsewhere. q or\n" +
-			"Ctrl-C leaves it, the run goes on. When the run ends attach prints its summary and exits as up does. Without a name it takes the\n" +
-			"run that goes on, else the newest.",
+			"Ctrl-C leaves it, the run goes on; ? lists the keys. When the run ends attach prints its summary and exits as up does. Without a\n" +
+			"name it takes the run that goes on, else the newest.",
 		Example: `  swarm attach
   swarm attach 4loc4ext-1 && echo done`,
 		Args: atMostOneName,

@@ -4,106 +4,164 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"text/tabwriter"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
+// Exit codes of `compare --gate`.
+const (
+	exitWorse     = 5
+	exitUndecided = 6
+)
+
+type compareOptions struct {
+	query.CompareOptions
+	target  float64
+	window  int
+	min     string
+	columns []string
+	csv     string
+	gate    bool
+	output  string
+}
+
 func newCompareCommand(g *globals) *cobra.Command {
-	var baseline, output string
+	var o compareOptions
 	cmd := &cobra.Command{
 		Use:   "compare [EXPERIMENT...]",
-		Short: "Compare experiments: cumulative reward, improvement over the baseline, beside the paper's",
-		Long: "compare shows the recorded experiments (all, or those named) with their cumulative reward and their improvement over the\n" +
-			"baseline, beside the paper's figures for the same I/J (8 nodes, 2000 rounds, Qwen2.5-0.5B).",
+		Short: "Compare experiments: which is better, by how much, and whether that can be believed",
+		Long: "compare shows the recorded experiments (all, or those named) with their cumulative reward, their improvement over the\n" +
+			"baseline, beside the paper's figures for the same I/J (8 nodes, 2000 rounds, Qwen2.5-0.5B), and a verdict each: better,\n" +
+			"worse, or undecided and what is missing. Verdicts and 95 % intervals are over seeds (Welch's t-test; with several\n" +
+			"comparisons corrected by Holm's method), never over the nodes of one swarm. Runs that aren't done don't count where one is.\n\n" +
+			"--target R asks how long, and for how much, experiments took until the moving average of the reward reached R: medians\n" +
+			"over runs, of which those that never did count as later than any that did.\n\n" +
+			"--gate is for scripts: with exactly two experiments the exit code is 0 where the other is better than the baseline, 5 where\n" +
+			"it is worse, 6 where that is undecided, 2 where there aren't two, 1 on failure.\n\n" +
+			"Columns: " + columnList() + ".",
+		Example: "  swarm compare\n  swarm compare 8loc0ext 4loc4ext --baseline 8loc0ext --gate\n  swarm compare --by config --measure eval\n" +
+			"  swarm compare --target 0.3 --top 3 --csv compare.csv",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runCompare(cmd.Context(), g, args, baseline, output)
+			return runCompare(cmd.Context(), g, args, &o, cmd.Flags())
 		},
 	}
-	cmd.Flags().StringVar(&baseline, "baseline", "", "`experiment` to compare with (default: the first without externals)")
-	addOutputFlag(cmd.Flags(), &output)
+	f := cmd.Flags()
+	f.StringVar(&o.Baseline, "baseline", "", "`experiment` to compare with (default: the first without externals)")
+	f.StringVar(&o.By, "by", stats.ByExperiment, "what makes one row: experiment, or config: runs of equal configuration but seed and name")
+	f.StringVar(&o.Measure, "measure", stats.MeasureReward, "what decides: reward (while training), or eval (held-out questions, newest evaluation)")
+	f.Float64Var(&o.target, "target", 0, "a `reward` of a node-round: how many rounds, hours, money and energy it took to reach it")
+	f.IntVar(&o.window, "window", stats.PaperWindow, "`rounds` of the moving average that has to reach --target")
+	f.StringVar(&o.min, "min", "", "leave out rows with less `improvement` over the baseline: 0.1 or 10%")
+	f.IntVar(&o.Top, "top", 0, "the `N` best rows only, best first, below the baseline")
+	f.BoolVar(&o.Pairs, "pairs", false, "a verdict on every pair, not only against the baseline")
+	f.BoolVar(&o.Tasks, "tasks", false, "rewards by task, too")
+	f.StringSliceVar(&o.columns, "columns", nil, "`names` of the columns to show, or to write")
+	f.StringVar(&o.csv, "csv", "", "write the rows as CSV to a `file`, - for stdout, all columns unless --columns chooses")
+	f.BoolVar(&o.gate, "gate", false, "exit with the verdict on two experiments: 0 better, 5 worse, 6 undecided")
+	addOutputFlag(f, &o.output)
 	return cmd
 }
 
-func runCompare(ctx context.Context, g *globals, names []string, baseline, output string) error {
-	if err := checkOutput(output); err != nil {
+func runCompare(ctx context.Context, g *globals, names []string, o *compareOptions, flags *pflag.FlagSet) error {
+	if err := o.check(flags); err != nil {
 		return err
 	}
+	o.Names, o.Key = names, configKey
 	reader, err := g.openReader(ctx)
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
-	filter := store.Filter{Experiments: names}
-	if baseline != "" && len(names) > 0 {
-		filter.Experiments = append(names[:len(names):len(names)], baseline)
-	}
-	runs, err := reader.Runs(ctx, filter)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		found := false
-		for _, r := range runs {
-			found = found || r.Experiment == name
-		}
-		if !found {
-			return notFound(store.ErrNotFound, name)
-		}
-	}
-	comparison, err := stats.Compare(runs, baseline)
-	if errors.Is(err, store.ErrNotFound) {
-		return notFound(err, baseline)
+	comparison, err := query.Compare(ctx, reader, o.CompareOptions)
+	var unknown *query.UnknownError
+	if errors.As(err, &unknown) {
+		return notFound(store.ErrNotFound, unknown.Name)
 	}
 	if err != nil {
 		return err
 	}
-	if output == "json" {
-		return writeJSON(g.stdout, comparison)
+	if o.gate && len(comparison.Rows) != 2 {
+		return &usageError{fmt.Errorf("--gate takes exactly two experiments, not %d", len(comparison.Rows)),
+			"swarm compare --gate NEW --baseline OLD"}
 	}
-	return printComparison(g.stdout, comparison)
-}
-
-func printComparison(out io.Writer, c stats.Comparison) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "experiment\tI/J\truns\tnodes\trounds\tcumulative\ta node-round\timprovement\tpaper\tverdict")
-	for _, r := range c.Rows {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%.2f\t%s\t%s\t%s\t%s\n", r.Experiment, r.Config, r.Runs, r.Nodes, r.Rounds,
-			r.CumulativeReward, number(r.RewardPerNodeRound, "%.4f"), percent(r.Improvement), paper(r), r.Verdict)
+	if err := o.write(g.stdout, comparison); err != nil {
+		return err
 	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("write the table: %w", err)
-	}
-	if len(c.Rows) > 0 && c.Basis == stats.BasisPerNodeRound {
-		fmt.Fprintln(out, "\nThe runs differ in nodes or rounds: improvements compare the reward of a node-round.")
+	if o.gate {
+		return gate(comparison)
 	}
 	return nil
 }
 
-func number(v *float64, format string) string {
-	if v == nil {
-		return "–"
+// gate is the exit code of the one verdict.
+func gate(c stats.Comparison) error {
+	switch c.Pairs[0].Outcome {
+	case stats.OutcomeBetter:
+		return nil
+	case stats.OutcomeWorse:
+		return &silentError{exitWorse}
 	}
-	return fmt.Sprintf(format, *v)
+	return &silentError{exitUndecided}
 }
 
-func percent(v *float64) string {
-	if v == nil {
-		return "–"
+// check turns flags into options; a bad one is a usage error that says what is allowed.
+func (o *compareOptions) check(flags *pflag.FlagSet) error {
+	if err := checkOutput(o.output); err != nil {
+		return err
 	}
-	return fmt.Sprintf("%+.1f %%", 100**v)
+	if !slices.Contains([]string{stats.ByExperiment, stats.ByConfig}, o.By) {
+		return &configs.Error{Key: "by", Value: o.By, Allowed: "experiment or config"}
+	}
+	if !slices.Contains([]string{stats.MeasureReward, stats.MeasureEval}, o.Measure) {
+		return &configs.Error{Key: "measure", Value: o.Measure, Allowed: "reward or eval"}
+	}
+	if flags.Changed("target") && !(o.target > 0 && o.target <= math.MaxFloat32) {
+		return &configs.Error{Key: "target", Value: fmt.Sprint(o.target), Allowed: "a reward above 0"}
+	}
+	if o.window < 1 || o.window > 1_000_000 {
+		return &configs.Error{Key: "window", Value: fmt.Sprint(o.window), Allowed: "a whole number from 1 to 1000000"}
+	}
+	if o.Top < 0 || flags.Changed("top") && o.Top < 1 {
+		return &configs.Error{Key: "top", Value: fmt.Sprint(o.Top), Allowed: "a whole number above 0"}
+	}
+	if _, err := chooseColumns(o.columns); err != nil {
+		return err
+	}
+	if o.csv == "-" && o.output == "json" {
+		return &usageError{errors.New("--csv - and -o json both want stdout"), "--csv FILE"}
+	}
+	if o.gate && (o.Top > 0 || flags.Changed("min")) {
+		return &usageError{errors.New("--gate judges two experiments: --top and --min would leave one out"), "swarm compare --gate without them"}
+	}
+	o.Target, o.Window = o.target, o.window
+	if flags.Changed("min") {
+		var err error
+		o.HasMin = true
+		o.Min, err = ratio(o.min)
+		return err
+	}
+	return nil
 }
 
-func paper(r stats.Row) string {
-	if r.PaperReward == nil {
-		return "–"
+// ratio reads 0.1 or 10%.
+func ratio(text string) (float64, error) {
+	digits, isPercent := strings.CutSuffix(strings.TrimSpace(text), "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+		return 0, &configs.Error{Key: "min", Value: text, Allowed: "a ratio such as 0.1, or 10%"}
 	}
-	if r.PaperImprovement == nil {
-		return fmt.Sprintf("%.0f", *r.PaperReward)
+	if isPercent {
+		v /= 100
 	}
-	return fmt.Sprintf("%.0f (%s)", *r.PaperReward, percent(r.PaperImprovement))
+	return v, nil
 }

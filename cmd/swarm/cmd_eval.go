@@ -1,7 +1,195 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/query"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+type evalOptions struct {
+	config      configFlags
+	node        string
+	round       int // -1: the newest
+	questions   int // 0: the experiment's
+	generations int // 0: the experiment's
+	ks          string
+	output      string
+}
 
 func newEvalCommand(g *globals) *cobra.Command {
-	return &cobra.Command{Use: "eval", Hidden: true}
+	var o evalOptions
+	cmd := &cobra.Command{
+		Use:   "eval [EXPERIMENT, RUN or FOLDER]",
+		Short: "Show or make a held-out evaluation: reward, pass@1 and pass@k on questions that no node trains on",
+		Long: "eval shows a run's held-out evaluations, which its nodes make before the first round, every eval_every rounds and after the last: the\n" +
+			"reward of a completion, and pass@k, the chance that at least one of k completions of a question is right. The newest run by default.\n\n" +
+			"With --node it evaluates a checkpoint of that node now: the newest, or that of --round; 0 is the model as it was first. With a FOLDER\n" +
+			"(of swarm model save, or in Hugging Face layout) it evaluates that model, on the tasks and with the sampling of --config and --set;\n" +
+			"--model names the preset whose tokenizer and tasks those are, where the folder doesn't tell. Nothing is recorded, and a run that goes\n" +
+			"on is left alone: on a GPU it must leave enough memory free (exit code 3). Only evaluations of the same set compare: equal tasks, prompt\n" +
+			"limits and sampling, whatever the seed.",
+		Example: "  swarm eval 4loc4ext\n  swarm eval 4loc4ext --node node_0 --generations 8 --k 1,8\n" +
+			"  swarm eval ./trained --config 4loc4ext --model nano -o json",
+		Args: atMostOneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			if name := nameIn(args); o.node == "" && isModelFolder(name) {
+				return runEvalNow(cmd.Context(), g, &o, func(ctx context.Context) (*examinee, error) { return o.folder(ctx, g, name) })
+			} else if o.node != "" {
+				return runEvalNow(cmd.Context(), g, &o, func(ctx context.Context) (*examinee, error) { return o.checkpoint(ctx, g, name) })
+			}
+			return runEvalShow(cmd.Context(), g, &o, nameIn(args))
+		},
+	}
+	f := cmd.Flags()
+	o.config.add(f)
+	f.StringVar(&o.node, "node", "", "evaluate a checkpoint of this `node` now")
+	f.IntVar(&o.round, "round", -1, "with --node: `rounds` that the checkpoint holds (default: the newest)")
+	f.IntVar(&o.questions, "questions", 0, "held-out questions (default: eval_questions)")
+	f.IntVar(&o.generations, "generations", 0, "completions of each (default: eval_generations, or the largest of --k)")
+	f.StringVar(&o.ks, "k", "", "show pass@k for each of this `list`, such as 1,4 (default: powers of two)")
+	addOutputFlag(f, &o.output)
+	return cmd
+}
+
+// check refuses values that make no sense for any evaluation.
+func (o *evalOptions) check() error {
+	switch {
+	case o.questions < 0 || o.questions > 10_000:
+		return &configs.Error{Key: "questions", Value: strconv.Itoa(o.questions), Allowed: "a whole number from 1 to 10000"}
+	case o.generations < 0 || o.generations > 256:
+		return &configs.Error{Key: "generations", Value: strconv.Itoa(o.generations), Allowed: "a whole number from 1 to 256"}
+	case o.round < -1:
+		return &configs.Error{Key: "round", Value: strconv.Itoa(o.round), Allowed: "a whole number from 0"}
+	case o.round >= 0 && o.node == "":
+		return &usageError{errors.New("--round is that of a node's checkpoint"), "--node node_0"}
+	}
+	ks, err := o.passes()
+	if err != nil {
+		return err
+	}
+	if len(ks) > 0 && o.generations > 0 && slices.Max(ks) > o.generations {
+		return &configs.Error{Key: "k", Value: o.ks, Allowed: fmt.Sprintf("whole numbers from 1 to --generations %d", o.generations)}
+	}
+	return checkOutput(o.output)
+}
+
+// passes are the k of pass@k; nil: those of stats.
+func (o *evalOptions) passes() ([]int, error) {
+	var ks []int
+	for part := range strings.SplitSeq(o.ks, ",") {
+		if o.ks == "" {
+			break
+		}
+		k, err := strconv.Atoi(strings.TrimSpace(part))
+		if err != nil || k < 1 || k > 256 {
+			return nil, &configs.Error{Key: "k", Value: o.ks, Allowed: "whole numbers from 1 to 256, such as 1,4"}
+		}
+		ks = append(ks, k)
+	}
+	slices.Sort(ks)
+	return slices.Compact(ks), nil
+}
+
+// isModelFolder tells a model's folder from the name of a run.
+func isModelFolder(name string) bool {
+	if name == "" {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(name, "config.json"))
+	return err == nil || strings.ContainsRune(name, filepath.Separator) || strings.HasPrefix(name, ".")
+}
+
+// runEvalShow shows what a run's nodes have evaluated.
+func runEvalShow(ctx context.Context, g *globals, o *evalOptions, name string) error {
+	if flag := o.config.given(); flag != "" || o.questions > 0 || o.generations > 0 {
+		if flag == "" {
+			flag = "--questions or --generations"
+		}
+		return &usageError{fmt.Errorf("%s is for an evaluation that is made now, of a node's checkpoint or a folder", flag), "--node node_0"}
+	}
+	reader, err := g.openReader(ctx)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	snapshot, err := reader.Snapshot(ctx, name)
+	if err != nil {
+		return notFound(err, name)
+	}
+	ks, err := o.passes()
+	if err != nil {
+		return err
+	}
+	evaluations, err := query.Evaluations(ctx, reader, snapshot.Run, ks...)
+	if err != nil {
+		return err
+	}
+	most := 0
+	for _, row := range evaluations.Rows {
+		most = max(most, row.Generations)
+	}
+	switch {
+	case o.output == "json":
+		return writeJSON(g.stdout, evaluations)
+	case most == 0:
+		return &hintError{fmt.Errorf("run %s has no held-out evaluation yet", snapshot.Run.Run), "--node node_0, which evaluates its newest checkpoint now"}
+	case len(ks) > 0 && ks[0] > most:
+		return &usageError{
+			fmt.Errorf("pass@%d needs as many completions a question: run %s was evaluated with %d", ks[0], snapshot.Run.Run, most), "--node node_0",
+		}
+	}
+	return printEvaluations(g.stdout, evaluations)
+}
+
+// runEvalNow evaluates a model.
+func runEvalNow(ctx context.Context, g *globals, o *evalOptions, open func(context.Context) (*examinee, error)) error {
+	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
+	defer interrupts.close()
+	ks, err := o.passes()
+	if err != nil {
+		return err
+	}
+	x, err := open(ctx)
+	if err != nil {
+		return stoppedBy(ctx, err)
+	}
+	eval, err := x.evaluate(ctx, g)
+	if err != nil {
+		return stoppedBy(ctx, outOfRoom(err))
+	}
+	evaluations := stats.NewEvaluations(x.run, eval, ks...)
+	if o.output == "json" {
+		return writeJSON(g.stdout, evaluations)
+	}
+	return printEvaluations(g.stdout, evaluations)
+}
+
+// given is the first of the flags that was given, "" where none was; those of except don't count.
+func (f *configFlags) given(except ...string) string {
+	switch {
+	case len(f.config) > 0:
+		return "--config"
+	case len(f.sets) > 0:
+		return "--set"
+	}
+	for _, k := range f.keys {
+		if k.given && !slices.Contains(except, k.key.Name) {
+			return k.source
+		}
+	}
+	return ""
 }

@@ -53,7 +53,7 @@ func runGPU(ctx context.Context, g *globals, o *gpuOptions) error {
 		return stoppedBy(ctx, err)
 	}
 	defer watch.close()
-	if !o.once && o.output == "text" && isTerminal(g.stdout) && isTerminal(g.stdin) {
+	if !o.once && o.output == "text" && g.interactive() {
 		err := terminal.LiveGPUs(ctx, terminal.GPUConfig{
 			Poll: watch.view, Interval: o.interval, Out: g.stdout, In: g.stdin, Environ: os.Environ(),
 		})

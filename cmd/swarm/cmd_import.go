@@ -1,7 +1,223 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/predecessor"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+type importOptions struct {
+	predecessor.Options
+	transplants int
+	seed        int64
+	dryRun      bool
+	output      string
+}
+
+// importDocument is `import -o json`, of one experiment.
+type importDocument struct {
+	Outcome string `json:"outcome"` // new, unchanged, replaced, dry_run, nothing
+	*predecessor.Report
+}
+
+const importDryRun, importNothing = "dry_run", "nothing"
 
 func newImportCommand(g *globals) *cobra.Command {
-	return &cobra.Command{Use: "import", Hidden: true}
+	var o importOptions
+	cmd := &cobra.Command{
+		Use:   "import DIR",
+		Short: "Take over experiments of rl-swarm, the predecessor, from its folder",
+		Long: "import reads an experiment's folder as rl-swarm left it on Google Drive (rewards/round_R/stage_S/*.json, logs/*/metrics.jsonl and\n" +
+			"cumulative_metrics.jsonl, config.yaml, peers, state, progress), or all experiments in DIR or DIR/experiments, and records each as a run\n" +
+			"that compare, report and dashboard show beside this program's own. Rewards that were summed over a node's I·G completions become means;\n" +
+			"the sums are kept. Rows that were logged twice count once. Files that can't be read are named and skipped. Importing again changes nothing;\n" +
+			"a folder that has grown replaces its former import. DIR is only read, and may be on a network.",
+		Example: "  swarm import /content/drive/MyDrive/rl-swarm\n" +
+			"  swarm import experiments/sapo_gpt2_config2_4loc4ext --model gpt2 --dry-run\n" +
+			"  swarm import old/baseline --name gpt2-8loc0ext --num-train-samples 8 --num-transplant-trees 0",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return &usageError{fmt.Errorf("import takes one folder, not %d", len(args)), cmd.CommandPath() + " --help"}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runImport(cmd.Context(), g, args[0], &o, cmd.Flags())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Name, "name", "", "experiment's `name` (default: the folder's); for one experiment")
+	f.StringVar(&o.Model, "model", "", "`model` that was trained: no file tells")
+	f.IntVar(&o.NumTrainSamples, "num-train-samples", 0, "I, where the folder doesn't tell or is wrong")
+	f.IntVar(&o.transplants, "num-transplant-trees", 0, "J, likewise")
+	f.IntVar(&o.NumGenerations, "num-generations", 0, "G, likewise")
+	f.IntVar(&o.Rounds, "max-rounds", 0, "planned rounds, likewise")
+	f.Int64Var(&o.seed, "seed", 0, "seed, likewise")
+	f.BoolVar(&o.dryRun, "dry-run", false, "read and tell, record nothing")
+	addOutputFlag(f, &o.output)
+	return cmd
+}
+
+func (o *importOptions) check(flags *pflag.FlagSet) error {
+	if err := checkOutput(o.output); err != nil {
+		return err
+	}
+	if o.Name != "" && !predecessor.ValidName(o.Name) {
+		return &configs.Error{Key: "name", Value: o.Name, Allowed: "1 to 64 of A-Z a-z 0-9 . _ - that start with a letter or digit"}
+	}
+	for _, x := range []struct {
+		flag  string
+		value int
+		low   int
+	}{
+		{"num-train-samples", o.NumTrainSamples, 1}, {"num-transplant-trees", o.transplants, 0}, {"num-generations", o.NumGenerations, 1},
+		{"max-rounds", o.Rounds, 1},
+	} {
+		if flags.Changed(x.flag) && (x.value < x.low || x.value > 1_000_000) {
+			return &configs.Error{Key: x.flag, Value: fmt.Sprint(x.value), Allowed: fmt.Sprintf("a whole number from %d to 1000000", x.low)}
+		}
+	}
+	if flags.Changed("num-transplant-trees") {
+		o.NumTransplantTrees = &o.transplants
+	}
+	if flags.Changed("seed") {
+		o.Seed = &o.seed
+	}
+	return nil
+}
+
+func runImport(ctx context.Context, g *globals, dir string, o *importOptions, flags *pflag.FlagSet) error {
+	if err := o.check(flags); err != nil {
+		return err
+	}
+	folders, err := predecessor.Find(dir)
+	if err != nil {
+		return &hintError{err, "a folder with rewards/ or logs/ of rl-swarm, such as experiments/NAME"}
+	}
+	if len(folders) > 1 && o.Name != "" {
+		return &usageError{fmt.Errorf("--name is for one experiment, and %s has %d", dir, len(folders)), "swarm import " + folders[0] + " --name " + o.Name}
+	}
+	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
+	defer interrupts.close()
+	var documents []importDocument
+	recorded := 0
+	for _, folder := range folders {
+		d, err := importOne(ctx, g, folder, o)
+		if err != nil {
+			return stoppedBy(ctx, err)
+		}
+		if d.Outcome != importNothing {
+			recorded++
+		}
+		tellImport(g, d, o.output)
+		documents = append(documents, d)
+	}
+	if o.output == "json" {
+		if err := writeJSON(g.stdout, documents); err != nil {
+			return err
+		}
+	}
+	if recorded == 0 {
+		return &hintError{fmt.Errorf("import %s: %w", dir, predecessor.ErrNothing), "a folder with rewards/ or logs/ of rl-swarm, such as experiments/NAME"}
+	}
+	return nil
+}
+
+func importOne(ctx context.Context, g *globals, folder string, o *importOptions) (importDocument, error) {
+	options := o.Options
+	done := importProgress(g, filepath.Base(folder), &options)
+	x, report, err := predecessor.Read(ctx, folder, options)
+	done()
+	switch {
+	case errors.Is(err, predecessor.ErrNothing):
+		return importDocument{importNothing, report}, nil
+	case err != nil:
+		return importDocument{}, err
+	case o.dryRun:
+		return importDocument{importDryRun, report}, nil
+	}
+	s, err := store.Open(ctx, g.database(), store.Options{Warn: func(err error) { g.logger.Warn("database", "error", err) }})
+	if err != nil {
+		return importDocument{}, err
+	}
+	outcome, err := s.Import(ctx, x)
+	if errors.Is(err, store.ErrNotImported) {
+		err = &hintError{err, "another --name"}
+	}
+	return importDocument{outcome, report}, errors.Join(err, s.Close())
+}
+
+// importProgress tells on a terminal how many files have been read: on Google Drive a file takes its time. The function it returns ends it.
+func importProgress(g *globals, name string, o *predecessor.Options) (done func()) {
+	file, ok := g.stderr.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return func() {}
+	}
+	shown := false
+	o.Progress = func(files int) {
+		shown = true
+		fmt.Fprintf(file, "\r%s: %d files", printable(name), files)
+	}
+	return func() {
+		if shown {
+			fmt.Fprint(file, "\r\x1b[K")
+		}
+	}
+}
+
+// tellImport writes what was found, and to stderr what is doubtful.
+func tellImport(g *globals, d importDocument, output string) {
+	r := d.Report
+	for _, p := range r.Problems {
+		fmt.Fprintf(g.stderr, "Skipped %s\n", p)
+	}
+	if n := r.Skipped - len(r.Problems); n > 0 {
+		fmt.Fprintf(g.stderr, "Skipped %d more\n", n)
+	}
+	for _, text := range r.Assumed {
+		fmt.Fprintf(g.stderr, "Assumed: %s\n", printable(text))
+	}
+	if output == "json" {
+		return
+	}
+	writeImport(g.stdout, d)
+}
+
+func writeImport(w io.Writer, d importDocument) {
+	r := d.Report
+	if d.Outcome == importNothing {
+		fmt.Fprintf(w, "%s: nothing: no round is recorded there\n", printable(filepath.Base(r.Folder)))
+		return
+	}
+	what := map[string]string{
+		store.ImportNew: "imported", store.ImportUnchanged: "imported before, nothing changed", store.ImportReplaced: "has changed, imported anew",
+		importDryRun: "would be imported",
+	}[d.Outcome]
+	fmt.Fprintf(w, "%s: %s as run %s\n", printable(r.Experiment), what, r.Run)
+	fmt.Fprintf(w, "  %d nodes, %d rounds of each planned, %d node-rounds recorded: %s\n", r.Nodes, r.Rounds, r.NodeRounds, r.State)
+	fmt.Fprintf(w, "  sums turned to means (sums kept); %d doubled records counted once", r.Doubled)
+	for _, x := range []struct {
+		n    int
+		text string
+	}{
+		{r.Replaced, "replaced by newer ones"}, {r.Disagreements, "where rewards/ and logs/ differ (the log counts)"},
+		{r.FromSums, "known by the growth of cumulative_reward only"}, {r.NotNumbers, "not a number"}, {r.Untimed, "without a time"},
+		{r.Errors, "errors noted by nodes"}, {r.Skipped, "files or lines skipped"},
+	} {
+		if x.n > 0 {
+			fmt.Fprintf(w, "; %d %s", x.n, x.text)
+		}
+	}
+	fmt.Fprintln(w)
 }

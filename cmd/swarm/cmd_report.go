@@ -1,7 +1,136 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/query"
+	htmlreport "github.com/sapo-swarm/swarm/metrics/report"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node/atomicfile"
+)
+
+type reportOptions struct {
+	htmlreport.Options
+	out    string
+	output string
+}
 
 func newReportCommand(g *globals) *cobra.Command {
-	return &cobra.Command{Use: "report", Hidden: true}
+	var o reportOptions
+	cmd := &cobra.Command{
+		Use:   "report [EXPERIMENT...]",
+		Short: "Write one HTML file: which configuration is best, how sure that is, and everything it rests on",
+		Long: "report writes a self-contained HTML file about the recorded experiments (all, or those named): the verdict, the comparison with the\n" +
+			"paper's figures, rewards of every node, held-out evaluation, memory against the card, round times, out-of-memory and other events,\n" +
+			"the I/J path, what the configurations differ in, who learnt from whom, time, money and energy, and how the numbers are made. The file\n" +
+			"opens without a network, asks nothing of one, and can be printed. Runs may be going on: it says as of when it is.",
+		Example: "  swarm report\n  swarm report 8loc0ext 4loc4ext --baseline 8loc0ext --title 'Does sharing help?' --out sharing.html\n" +
+			"  swarm report --measure eval --out - > report.html",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Names = args
+			return runReport(cmd.Context(), g, &o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.out, "out", "report.html", "`file` to write, - for stdout; one that is there is replaced")
+	f.StringVar(&o.Title, "title", "", "the report's `title` (default: the experiments' names)")
+	f.StringVar(&o.Baseline, "baseline", "", "`experiment` to compare with (default: the first without externals)")
+	f.StringVar(&o.By, "by", stats.ByExperiment, "what makes one row: experiment, or config: runs of equal configuration but seed and name")
+	f.StringVar(&o.Measure, "measure", stats.MeasureReward, "what decides: reward (while training), or eval (held-out questions, newest evaluation)")
+	f.IntVar(&o.Options.Window, "window", stats.PaperWindow, "`rounds` of the moving average of smoothed curves")
+	addOutputFlag(f, &o.output)
+	return cmd
+}
+
+// reportDocument is `report -o json`.
+type reportDocument struct {
+	Path        string   `json:"path"`
+	Bytes       int      `json:"bytes"`
+	Experiments []string `json:"experiments"`
+	Runs        int      `json:"runs"`
+}
+
+func (o *reportOptions) check() error {
+	if err := checkOutput(o.output); err != nil {
+		return err
+	}
+	switch {
+	case o.out == "":
+		return &configs.Error{Key: "out", Value: "", Allowed: "a file's path, or - for stdout"}
+	case o.out == "-" && o.output == "json":
+		return &usageError{errors.New("--out - and -o json both want stdout"), "swarm report --out report.html -o json"}
+	case !slices.Contains([]string{stats.ByExperiment, stats.ByConfig}, o.By):
+		return &configs.Error{Key: "by", Value: o.By, Allowed: "experiment or config"}
+	case !slices.Contains([]string{stats.MeasureReward, stats.MeasureEval}, o.Measure):
+		return &configs.Error{Key: "measure", Value: o.Measure, Allowed: "reward or eval"}
+	case o.Options.Window < 1 || o.Options.Window > 1_000_000:
+		return &configs.Error{Key: "window", Value: fmt.Sprint(o.Options.Window), Allowed: "a whole number from 1 to 1000000"}
+	}
+	return nil
+}
+
+func runReport(ctx context.Context, g *globals, o *reportOptions) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	reader, err := g.openReader(ctx)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	o.Now, o.Alive, o.Version, o.Key = event.Now(), coordinatorAlive, version, configKey
+	made, err := htmlreport.Read(ctx, reader, o.Options)
+	var unknown *query.UnknownError
+	switch {
+	case errors.As(err, &unknown):
+		return notFound(store.ErrNotFound, unknown.Name)
+	case errors.Is(err, store.ErrNotFound):
+		return notFound(err, "")
+	case err != nil:
+		return err
+	}
+	var page bytes.Buffer
+	if err := made.Write(&page); err != nil {
+		return err
+	}
+	if o.out == "-" {
+		_, err := g.stdout.Write(page.Bytes())
+		return err
+	}
+	if err := writeReport(o.out, page.Bytes()); err != nil {
+		return err
+	}
+	if o.output == "json" {
+		path, err := filepath.Abs(o.out)
+		if err != nil {
+			return fmt.Errorf("report: %w", err)
+		}
+		return writeJSON(g.stdout, reportDocument{path, page.Len(), made.Experiments(), len(made.Runs)})
+	}
+	_, err = fmt.Fprintf(g.stdout, "wrote %s: runs %d, %d kB\n", o.out, len(made.Runs), (page.Len()+500)/1000)
+	return err
+}
+
+// writeReport replaces the file, or leaves it as it was.
+func writeReport(path string, page []byte) error {
+	err := atomicfile.Write(path, page)
+	var reason *fs.PathError
+	if errors.As(err, &reason) {
+		return &hintError{fmt.Errorf("can't write %s: %w", path, reason.Err), "another file with --out; its folder has to exist"}
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
 }

@@ -14,6 +14,7 @@ type upOptions struct {
 	plan       planFlags
 	price      priceFlag
 	completion completion
+	page       pageFlag
 	fresh      bool
 	detach     bool
 	yes        bool
@@ -42,6 +43,8 @@ func newUpCommand(g *globals) *cobra.Command {
 	o.plan.add(cmd.Flags())
 	o.price.add(cmd.Flags())
 	o.completion.add(cmd.Flags())
+	o.plan.trainer.add(cmd.Flags())
+	o.page.add(cmd.Flags())
 	cmd.Flags().Var(&o.plan.gpuLimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15GB")
 	cmd.Flags().BoolVar(&o.detach, "detach", false, "return once the run has begun: it goes on in the background (swarm attach, logs, down)")
 	cmd.Flags().BoolVar(&o.fresh, "fresh", false, "begin a new run, even if one of this experiment and seed could go on")
@@ -74,10 +77,16 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	if err != nil {
 		return stoppedBy(ctx, err)
 	}
+	page, err := o.page.listen(ctx, g)
+	if err != nil {
+		return err
+	}
 	c, err := prepare(ctx, g, p, o.plan.resume, price, o.yes)
 	if err != nil {
+		page.close()
 		return stoppedBy(ctx, err)
 	}
+	c.page = page
 	if err := c.announce(); err != nil {
 		c.close()
 		return err

@@ -28,10 +28,15 @@ const memoryLimit = 48 << 20
 
 // train runs the nodes until the rounds are done or somebody stops it, shows it meanwhile, and sums it up.
 func (c *coordinator) train(ctx context.Context, interrupts *interrupts, asJSON bool) error {
-	debug.SetMemoryLimit(memoryLimit)
-	interactive := !asJSON && isTerminal(c.g.stdout) && isTerminal(c.g.stdin)
+	limit := int64(memoryLimit)
+	if c.page != nil {
+		limit += pageMemory
+	}
+	debug.SetMemoryLimit(limit)
+	interactive := !asJSON && c.g.interactive()
 	logger, chronicle, closeLog := c.logs(interactive)
 	defer closeLog()
+	defer c.servePage(logger)()
 
 	feed := terminal.NewFeed()
 	shown, stopShow := context.WithCancel(context.WithoutCancel(ctx))
@@ -69,6 +74,7 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupts, feed *
 	if c.g.verbose {
 		args = append(args, "--verbose")
 	}
+	exe, args, env := c.p.trainer.process(exe, args)
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	events := newRecorder(background, c, feed, lines, logger, chronicle, interrupts.fail)
 	defer events.close()
@@ -76,7 +82,7 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupts, feed *
 	events.take(event.Event{Type: event.TypeRunStarted, Run: c.run, Time: c.clock.now()})
 	events.watchHost()
 	spec := launcher.Spec{
-		Run: c.run, Exe: exe, Args: args, Starts: c.starts, Plan: c.p.plan, Now: interrupts.now,
+		Run: c.run, Exe: exe, Args: args, Env: env, Starts: c.starts, Plan: c.p.plan, Now: interrupts.now,
 		Restarts:    supervise.Policy{MaxRestarts: c.p.config.MaxRestarts},
 		CPUFallback: c.p.config.CPUFallback,
 	}
@@ -92,8 +98,9 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupts, feed *
 
 // show draws the run until ctx ends.
 func (c *coordinator) show(ctx context.Context, feed *terminal.Feed, interactive bool, interrupt func(syscall.Signal, bool)) {
+	sources := newViewing(c.reader, c.run, c.dir)
 	view := terminal.Config{
-		Poll: func(ctx context.Context) (stats.Status, error) { return readStatus(ctx, c.reader, c.run) },
+		Poll: sources.poll, History: sources.history, Logs: sources.logs,
 		Feed: feed, Out: c.g.stdout, In: c.g.stdin, Environ: os.Environ(),
 		Interrupt: func(immediately bool) { interrupt(syscall.SIGINT, immediately) },
 	}
@@ -228,9 +235,19 @@ func printStart(c *coordinator) {
 	if c.resume.run != nil {
 		goesOn = " goes on"
 	}
-	fmt.Fprintf(c.g.stdout, "%s%s: %s on %s, %d nodes, I/J/G %d/%d/%d, %d rounds, seed %d\n", c.run, goesOn, c.p.model.Name, c.p.plan.Device,
-		c.p.plan.Nodes, cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations, cfg.Rounds, cfg.Seed)
+	if command := c.p.trainer.command; command != "" {
+		fmt.Fprintf(c.g.stdout, "%s%s: %s on %s, %d nodes, %d rounds, seed %d\n", c.run, goesOn, command, c.p.plan.Device, c.p.plan.Nodes, cfg.Rounds, cfg.Seed)
+	} else {
+		fmt.Fprintf(c.g.stdout, "%s%s: %s on %s, %d nodes, I/J/G %d/%d/%d, %d rounds, seed %d\n", c.run, goesOn, c.p.model.Name, c.p.plan.Device,
+			c.p.plan.Nodes, cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations, cfg.Rounds, cfg.Seed)
+	}
 	fmt.Fprintf(c.g.stdout, "%s\n", c.p.plan.Why)
+	c.tellPage()
+}
+
+// interactive tells whether there is a terminal to show a live view on and to take keys from.
+func (g *globals) interactive() bool {
+	return isTerminal(g.stdout) && isTerminal(g.stdin) && terminal.Capable(os.Environ())
 }
 
 func isTerminal(v any) bool {

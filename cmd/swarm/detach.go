@@ -29,6 +29,7 @@ type announcement struct {
 	Run        string `json:"run"`
 	PID        int    `json:"pid"`
 	Log        string `json:"log"` // path; it is rotated to .1
+	Dashboard  string `json:"dashboard,omitempty"`
 }
 
 // inBackground tells whether this process is the copy that goes to the background, and makes it one: its output is a console, hanging up
@@ -72,7 +73,11 @@ func (c *coordinator) announce() error {
 	if c.g.console == nil {
 		return nil
 	}
-	return c.g.console.announce(announcement{c.p.config.Experiment, c.run, os.Getpid(), runlog.Path(c.dir, runlog.Coordinator)})
+	a := announcement{Experiment: c.p.config.Experiment, Run: c.run, PID: os.Getpid(), Log: runlog.Path(c.dir, runlog.Coordinator)}
+	if c.page != nil {
+		a.Dashboard = c.page.url
+	}
+	return c.g.console.announce(a)
 }
 
 // background starts this very command again in a session of its own and waits until it has announced itself. Before that its output
@@ -158,6 +163,7 @@ func detachUp(ctx context.Context, g *globals, o *upOptions) error {
 	case errors.Is(err, errFinished): // the other process says so
 	case err != nil:
 		return err
+	case p.trainer.command != "": // it has a model of its own
 	default:
 		if _, err := ensureModel(ctx, g, p.model, o.yes); err != nil {
 			return err
@@ -179,6 +185,9 @@ func printDetached(g *globals, a *announcement) error {
 	fmt.Fprintf(&b, "%s runs in the background, process %d.\n", a.Run, a.PID)
 	for _, line := range [][2]string{{"watch", "attach "}, {"logs", "logs -f "}, {"stop", "down "}} {
 		fmt.Fprintf(&b, "%-6s %s %s%s\n", line[0], program, line[1], a.Run)
+	}
+	if a.Dashboard != "" {
+		fmt.Fprintf(&b, "page   %s\n", a.Dashboard)
 	}
 	_, err := fmt.Fprint(g.stdout, b.String())
 	return err

@@ -82,7 +82,7 @@ func measured(ctx context.Context, g *globals, p planned) (*fit.Measured, error)
 			return &fit.Measured{
 				Resident: f.Resident, GenerateBase: f.GenerateBase, GeneratePerSequence: f.GeneratePerSequence,
 				UpdateBase: f.UpdateBase, UpdatePerSequence: f.UpdatePerSequence,
-				Origin: "profile", Torch: f.Torch, GPU: f.GPU, Time: max(f.Profiled, f.Raised),
+				Origin: fit.OriginProfile, Torch: f.Torch, GPU: f.GPU, Time: max(f.Profiled, f.Raised),
 			}, nil
 		}
 	}
@@ -107,7 +107,7 @@ func (p *peaks) see(e event.Event) {
 
 // freshen keeps a measured footprint true: what this run took beyond it counts from now on.
 func (c *coordinator) freshen(ctx context.Context, seen peaks) {
-	if c.p.plan.Source != fit.SourceMeasured || seen.resident == 0 {
+	if c.p.plan.Source != fit.SourceMeasured || seen.resident == 0 || c.p.trainer.command != "" {
 		return
 	}
 	key := footprintKey(c.p)

@@ -233,6 +233,7 @@ func newRootCommand(g *globals) *cobra.Command {
 		newDownCommand(g),
 		newServiceCommand(g),
 		newCompareCommand(g),
+		newCurveCommand(g),
 		newEvalCommand(g),
 		newReportCommand(g),
 		newDashboardCommand(g),

@@ -125,7 +125,7 @@ func tinyRun(more ...string) []string {
 	return append([]string{
 		"--model", tinyModel(), "--set", "tasks.file=" + items(), "--device", "cpu", "--nodes", "2", "--num-train-samples", "2",
 		"--num-transplant-trees", "2", "--num-generations", "4", "--set", "max_prompt_length=32", "--set", "max_completion_length=24",
-		"--set", "barrier_deadline=60",
+		"--set", "barrier_deadline=60", "--set", "eval_questions=0",
 	}, more...)
 }
 

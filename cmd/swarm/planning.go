@@ -26,6 +26,7 @@ type planFlags struct {
 	gpuLimit     sizeFlag // up: of each GPU
 	minGPUMemory sizeFlag
 	wait         waitFlags
+	trainer      trainer // up
 
 	resume *resume // up: which run goes on; nil elsewhere
 }
@@ -67,6 +68,7 @@ type planned struct {
 	host     gpu.Host
 	plan     fit.Plan
 	warnings []string
+	trainer  trainer
 	turn     *gpuTurn // held since the decision, where the plan had to wait for a GPU; until the nodes have loaded
 }
 
@@ -80,6 +82,9 @@ func (p *planFlags) resolve(ctx context.Context, g *globals) (planned, error) {
 		return planned{}, err
 	}
 	if err := p.wait.check(); err != nil {
+		return planned{}, err
+	}
+	if err := p.trainer.check(); err != nil {
 		return planned{}, err
 	}
 	var out planned
@@ -123,7 +128,7 @@ func (p *planFlags) look(g *globals) (look, error) {
 		if err != nil {
 			return planned{}, fit.Request{}, err
 		}
-		out := planned{host: host}
+		out := planned{host: host, trainer: p.trainer}
 		out.config, out.model, out.warnings, err = resolveConfig(&p.config, os.Environ(), host.Device == gpu.CUDA || sizes[0] > 0)
 		if err != nil {
 			return planned{}, fit.Request{}, err
@@ -148,7 +153,10 @@ func (p *planFlags) look(g *globals) (look, error) {
 			}
 			out.host.GPUs = slices.DeleteFunc(out.host.GPUs, func(d gpu.GPU) bool { return d.Index != request.GPUs[0].Index })
 		}
-		if request.GPUMemory == 0 { // of a card that isn't there nothing was measured
+		switch {
+		case p.trainer.command != "":
+			request.Model.Name, request.Measured = trainerModel, p.trainer.footprint()
+		case request.GPUMemory == 0: // of a card that isn't there nothing was measured
 			request.Measured, err = measured(ctx, g, out)
 		}
 		return out, request, err

@@ -44,7 +44,8 @@ type coordinator struct {
 	store   *store.Store
 	reader  *store.Reader
 	bus     *natsbus.Server
-	mps     *mps.Host // with share mps
+	mps     *mps.Host         // with share mps
+	page    *dashboardService // with --dashboard
 	starts  []event.Start
 	nodeIDs []string
 }
@@ -97,34 +98,14 @@ func prepare(ctx context.Context, g *globals, p planned, r *resume, price price,
 	for _, pid := range daemons {
 		g.logger.Warn("ended an MPS daemon that an earlier run left behind", "pid", pid)
 	}
-	modelDir, err := ensureModel(ctx, g, p.model, yes)
+	e, err := c.equip(ctx, yes)
 	if err != nil {
 		return nil, err
-	}
-	if c.inputs, err = inputHashes(ctx, modelDir, p.config.Tasks); err != nil {
-		return nil, err
-	}
-	if err := r.same(c.inputs); err != nil {
-		return nil, err
-	}
-	if c.python, err = g.findPython(ctx); err != nil {
-		return nil, err
-	}
-	if engineDevice(p.plan) != fit.DeviceCPU && !c.python.CUDA {
-		return nil, noCUDA(c.python, "the run is planned for a GPU")
-	}
-	engineDir, err := policy.Extract(g.home)
-	if err != nil {
-		return nil, homeError(g.home, err)
 	}
 	if err := c.open(ctx); err != nil {
 		return nil, err
 	}
-	recorded, err := c.reader.Recorded(ctx, c.run)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.assign(engineDir, modelDir, recorded); err != nil {
+	if err := c.assign(ctx, e); err != nil {
 		return nil, err
 	}
 	if p.plan.Share == fit.ShareMPS {
@@ -133,6 +114,39 @@ func prepare(ctx context.Context, g *globals, p planned, r *resume, price price,
 		}
 	}
 	return c, c.record()
+}
+
+// equipment is what this program's nodes need beside their configuration; a trainer of somebody's own needs none.
+type equipment struct {
+	modelDir, engineDir string
+}
+
+// equip brings the model's weights and the engine into place, and refuses a run to go on with others than it was begun with.
+func (c *coordinator) equip(ctx context.Context, yes bool) (e equipment, err error) {
+	g, p := c.g, c.p
+	if p.trainer.command != "" {
+		c.inputs = p.trainer.inputs()
+		return e, c.resume.same(c.inputs)
+	}
+	if e.modelDir, err = ensureModel(ctx, g, p.model, yes); err != nil {
+		return e, err
+	}
+	if c.inputs, err = inputHashes(ctx, e.modelDir, p.config.Tasks); err != nil {
+		return e, err
+	}
+	if err := c.resume.same(c.inputs); err != nil {
+		return e, err
+	}
+	if c.python, err = g.findPython(ctx); err != nil {
+		return e, err
+	}
+	if engineDevice(p.plan) != fit.DeviceCPU && !c.python.CUDA {
+		return e, noCUDA(c.python, "the run is planned for a GPU")
+	}
+	if e.engineDir, err = policy.Extract(g.home); err != nil {
+		return e, homeError(g.home, err)
+	}
+	return e, nil
 }
 
 func noCUDA(python policy.Probe, but string) error {
@@ -237,8 +251,16 @@ func (c *coordinator) name(ctx context.Context) (last float64, err error) {
 	}
 }
 
-// assign writes each node's assignment. recorded is how many of its rounds the database has.
-func (c *coordinator) assign(engineDir, modelDir string, recorded map[string]int) error {
+// assign writes each node's assignment.
+func (c *coordinator) assign(ctx context.Context, e equipment) error {
+	recorded, err := c.reader.Recorded(ctx, c.run)
+	if err != nil {
+		return err
+	}
+	evaluated, err := c.reader.Evaluated(ctx, c.run)
+	if err != nil {
+		return err
+	}
 	if c.p.plan.MicroBatch > 0 { // 0: the whole batch fits
 		c.p.config.MicroBatch = c.p.plan.MicroBatch
 	}
@@ -252,8 +274,8 @@ func (c *coordinator) assign(engineDir, modelDir string, recorded map[string]int
 	for i, id := range c.nodeIDs {
 		c.starts = append(c.starts, event.Start{
 			Protocol: event.Protocol, Run: c.run, Node: id, Index: i, Peers: c.nodeIDs, Dir: filepath.Join(c.dir, id), Config: config,
-			Recorded: recorded[id],
-			Python:   c.python.Path, EngineDir: engineDir, Tokenizer: c.p.model.Tokenizer, ModelDir: modelDir,
+			Recorded: recorded[id], Evaluated: evaluated[id],
+			Python: c.python.Path, EngineDir: e.engineDir, Tokenizer: c.p.model.Tokenizer, ModelDir: e.modelDir,
 			Device: engineDevice(c.p.plan), Threads: c.p.plan.Threads, Leased: c.p.plan.Share == fit.ShareLease,
 			GenerateBatch: c.p.plan.GenerateBatch, Ranks: c.p.plan.Ranks(), OthersBytes: c.p.plan.Others(i),
 			Transient: event.Transient{GenerateBytes: c.p.plan.PerNode.Generate, UpdateBytes: c.p.plan.PerNode.Update},
@@ -294,9 +316,12 @@ func (c *coordinator) record() error {
 	if err != nil {
 		return fmt.Errorf("own process: %w", err)
 	}
-	cfg := c.p.config
+	cfg, model := c.p.config, c.p.config.Model
+	if c.p.trainer.command != "" {
+		model = trainerModel
+	}
 	err = c.store.StartRun(context.Background(), store.Run{
-		Run: c.run, Experiment: cfg.Experiment, Preset: cfg.Preset, Model: cfg.Model, Device: c.p.plan.Device, Seed: cfg.Seed,
+		Run: c.run, Experiment: cfg.Experiment, Preset: cfg.Preset, Model: model, Device: c.p.plan.Device, Seed: cfg.Seed,
 		Rounds: cfg.Rounds, Nodes: c.p.plan.Nodes, NodeIDs: c.nodeIDs, NumTrainSamples: cfg.NumTrainSamples,
 		NumTransplantTrees: cfg.NumTransplantTrees, NumGenerations: cfg.NumGenerations, Config: c.starts[0].Config, Plan: plan, Versions: versions,
 		Host: host, PID: self.PID, StartTicks: int64(self.Start), BootID: self.Boot, Started: c.clock.now(),

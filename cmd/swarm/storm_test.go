@@ -70,7 +70,8 @@ func TestStorm(t *testing.T) {
 	t.Parallel()
 	rounds := *stormStep*(*stormFaults+2) + 2
 	args := append([]string{"up", "-o", "json", "--name", "e"}, tinyRun("--nodes", strconv.Itoa(stormNodes), "--rounds", strconv.Itoa(rounds),
-		"--checkpoint-every", "4", "--seed", "7", "--max-restarts", "100000", "--set", "barrier_deadline=900")...)
+		"--checkpoint-every", "4", "--seed", "7", "--max-restarts", "100000", "--set", "barrier_deadline=900",
+		"--set", "eval_questions=6", "--set", "eval_every=3")...)
 	calm := t.TempDir()
 	t.Logf("storm: seed %d, %d faults over %d rounds, program %s", *stormSeed, *stormFaults, rounds, stormProgram())
 	calmTime := calmRun(t, calm, args, rounds)

@@ -20,6 +20,9 @@ func verdict(t *testing.T, calm, stormy string, rounds int) error {
 		{"rounds", roundsQuery},
 		{"task rewards", `SELECT node, round, task, completions, reward_sum FROM task_rewards WHERE run = 'e-1' ORDER BY round, node, task`},
 		{"peers", `SELECT node, round, peer, available, rejected, filtered, used, late FROM peers WHERE run = 'e-1' ORDER BY round, node, peer`},
+		{"evaluations", `SELECT node, round, question_set, questions, generations, temperature, format_rate, completions_mean_length, correct, reward_sum
+FROM evals WHERE run = 'e-1' ORDER BY round, node`},
+		{"evaluated questions", `SELECT node, round, question, task, correct, reward_sum FROM eval_questions WHERE run = 'e-1' ORDER BY round, node, question`},
 		{"nodes", `SELECT node, state, rounds_done, last_round, last_reward, cumulative_reward FROM nodes WHERE run = 'e-1' ORDER BY node`},
 		{"runs", `SELECT run, experiment, state, seed, rounds, nodes FROM runs ORDER BY run`},
 		{"last checkpoints", fmt.Sprintf(`SELECT node, round, weight_hash FROM checkpoints WHERE run = 'e-1' AND round = %d ORDER BY node`, rounds)},

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
@@ -20,9 +19,7 @@ type watch struct {
 	g      *globals
 	reader *store.Reader
 	run    store.Run
-
-	mu   sync.Mutex
-	last stats.Status
+	view   *viewing
 }
 
 // newWatch finds the run to watch: the one of that name, a running one rather than another; with no name the one that runs, else the newest.
@@ -32,13 +29,17 @@ func newWatch(ctx context.Context, g *globals, reader *store.Reader, name string
 		return nil, err
 	}
 	if running != nil {
-		return &watch{g: g, reader: reader, run: running.Run}, nil
+		return watching(g, reader, running.Run), nil
 	}
 	snapshot, err := reader.Snapshot(ctx, name)
 	if err != nil {
 		return nil, notFound(err, name)
 	}
-	return &watch{g: g, reader: reader, run: snapshot.Run}, nil
+	return watching(g, reader, snapshot.Run), nil
+}
+
+func watching(g *globals, reader *store.Reader, run store.Run) *watch {
+	return &watch{g: g, reader: reader, run: run, view: newViewing(reader, run.Run, g.runDir(run.Run))}
 }
 
 // show shows the run until it ends, then what it came to; its error has the exit code of the run. Whoever leaves before, by a key or a
@@ -52,7 +53,7 @@ func (w *watch) show(ctx context.Context, interval time.Duration, asJSON bool) e
 		}
 		return w.code()
 	}
-	if err := w.view(ctx, interval); err != nil {
+	if err := w.draw(ctx, interval); err != nil {
 		return stoppedBy(ctx, err)
 	}
 	if err := w.summarise(); err != nil {
@@ -63,14 +64,14 @@ func (w *watch) show(ctx context.Context, interval time.Duration, asJSON bool) e
 
 // code is the error with the run's exit code, nil for 0.
 func (w *watch) code() error {
-	if code := codeOf(w.last); code != exitDone {
+	if code := codeOf(w.view.latest()); code != exitDone {
 		return &silentError{code}
 	}
 	return nil
 }
 
-// view is the live view on a terminal, lines elsewhere, until the run has ended.
-func (w *watch) view(ctx context.Context, interval time.Duration) error {
+// draw shows the live view on a terminal, lines elsewhere, until the run has ended.
+func (w *watch) draw(ctx context.Context, interval time.Duration) error {
 	shown, stop := context.WithCancel(ctx)
 	defer stop()
 	feed := terminal.NewFeed()
@@ -81,8 +82,9 @@ func (w *watch) view(ctx context.Context, interval time.Duration) error {
 	over := false // read once Live or Plain has returned
 	config := terminal.Config{
 		Interval: interval, Feed: feed, Out: w.g.stdout, In: w.g.stdin, Environ: os.Environ(),
+		History: w.view.history, Logs: w.view.logs,
 		Poll: func(ctx context.Context) (stats.Status, error) {
-			status, err := w.poll(ctx)
+			status, err := w.view.poll(ctx)
 			if err == nil {
 				err = events.take(ctx)
 			}
@@ -93,7 +95,7 @@ func (w *watch) view(ctx context.Context, interval time.Duration) error {
 			return status, err
 		},
 	}
-	if isTerminal(w.g.stdout) && isTerminal(w.g.stdin) {
+	if w.g.interactive() {
 		if err := terminal.Live(shown, config); err == nil {
 			if err := context.Cause(ctx); err != nil || over {
 				return err
@@ -108,16 +110,6 @@ func (w *watch) view(ctx context.Context, interval time.Duration) error {
 	return context.Cause(ctx)
 }
 
-func (w *watch) poll(ctx context.Context) (stats.Status, error) {
-	status, err := readStatus(ctx, w.reader, w.run.Run)
-	if err == nil {
-		w.mu.Lock()
-		w.last = status
-		w.mu.Unlock()
-	}
-	return status, err
-}
-
 // lines prints the status, one document a line, at every interval until the run has ended.
 func (w *watch) lines(ctx context.Context, interval time.Duration) error {
 	ticker := time.NewTicker(interval)
@@ -125,7 +117,7 @@ func (w *watch) lines(ctx context.Context, interval time.Duration) error {
 	encoder := json.NewEncoder(w.g.stdout)
 	encoder.SetEscapeHTML(false)
 	for {
-		status, err := w.poll(ctx)
+		status, err := w.view.poll(ctx)
 		if err != nil {
 			return err
 		}

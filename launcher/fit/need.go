@@ -53,7 +53,10 @@ func (n need) parts(sizes Sizes) []Component {
 		return Estimate(n.request.Model, n.device, n.request.Settings, sizes)
 	}
 	e := newEstimate(n.request.Model.Shape, n.request.Settings, n.device == DeviceCUDA)
-	parts := e.resident()[:1] // the context
+	var parts []Component
+	if m.Origin != OriginTold {
+		parts = e.resident()[:1] // the context
+	}
 	sizes.Update = min(sizes.Update, int(e.most(e.length())))
 	note := "measured: " + m.from()
 	parts = append(parts, Component{Name: "between phases", Phase: PhaseResident, Bytes: m.Resident, Note: note})
@@ -79,8 +82,11 @@ func (n need) parts(sizes Sizes) []Component {
 // from says what was measured, where.
 func (m *Measured) from() string {
 	by := "a run"
-	if m.Origin == "profile" {
+	switch m.Origin {
+	case OriginProfile:
 		by = "swarm profile"
+	case OriginTold:
+		return "--node-memory"
 	}
 	if m.Torch != "" {
 		by += ", torch " + m.Torch

@@ -92,6 +92,12 @@ type Settings struct {
 	GradientAccumulationSteps int // least micro-batches an update
 }
 
+// Where a Measured comes from.
+const (
+	OriginProfile = "profile" // swarm profile
+	OriginTold    = "told"    // by whoever runs a trainer of their own
+)
+
 // Measured is what a node's memory was measured to be. A phase's bytes are its base plus its slope times the sequences at a time:
 // completions in generate, rows of a forward pass in update. Resident and phases are the allocator's on a GPU, the process's without
 // its interpreter on a CPU, as in event.Memory: what a CUDA context or an interpreter takes comes on top.
@@ -100,7 +106,7 @@ type Measured struct {
 	GenerateBase, GeneratePerSequence int64
 	UpdateBase, UpdatePerSequence     int64
 
-	Origin     string  // profile, run
+	Origin     string  // one of Origin*, or of a run
 	Torch, GPU string  // what it was measured with
 	Time       float64 // Unix seconds
 }

@@ -36,7 +36,7 @@ type logFile struct {
 
 // openLog opens the log at path, which need not be there yet, for its newest last lines; last < 0 is all of them.
 func openLog(name, path string, last int, follow bool) (*logFile, error) {
-	l := &logFile{name: name, path: path, follow: follow, reader: bufio.NewReaderSize(nil, 32<<10)}
+	l := &logFile{name: name, path: path, follow: follow, reader: bufio.NewReaderSize(nil, 4<<10)}
 	current, err := openIfThere(path)
 	if err != nil {
 		return nil, err

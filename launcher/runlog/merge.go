@@ -8,6 +8,7 @@ import (
 
 const (
 	pollEvery = 200 * time.Millisecond // between looks at logs that grow
+	pollLog   = time.Millisecond       // more for each log: a thousand take no more of a core than two hundred
 	askEvery  = time.Second            // between looks at whether the run goes on
 )
 
@@ -59,8 +60,6 @@ func (m *Merge) Run(ctx context.Context, done func(context.Context) (bool, error
 			l.close()
 		}
 	}()
-	ticker := time.NewTicker(pollEvery)
-	defer ticker.Stop()
 	over, asked, last := !m.Follow, time.Time{}, m.Last
 	for {
 		if !over && time.Since(asked) >= askEvery {
@@ -83,7 +82,7 @@ func (m *Merge) Run(ctx context.Context, done func(context.Context) (bool, error
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-ticker.C:
+		case <-time.After(max(pollEvery, time.Duration(len(m.open))*pollLog)):
 		}
 	}
 }

@@ -16,7 +16,7 @@ const maxWarnings = 10 // about a process's garbage
 func fromNode(t event.Type) bool {
 	switch t {
 	case event.TypeState, event.TypeLoaded, event.TypeRound, event.TypeMemory, event.TypeLease, event.TypeRelease,
-		event.TypeCheckpoint, event.TypeMemoryStep, event.TypeWarning, event.TypeFailure:
+		event.TypeCheckpoint, event.TypeEval, event.TypeMemoryStep, event.TypeWarning, event.TypeFailure:
 		return true
 	}
 	return false
@@ -35,6 +35,8 @@ func complete(e event.Event) bool {
 		return e.Lease != nil
 	case event.TypeCheckpoint:
 		return e.Checkpoint != nil
+	case event.TypeEval:
+		return e.Eval != nil
 	case event.TypeMemoryStep:
 		return e.MemoryStep != nil
 	}

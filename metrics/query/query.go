@@ -4,33 +4,56 @@ package query
 
 import (
 	"context"
+	"math"
 
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// CompareOptions choose what is compared, and how.
-type CompareOptions struct {
-	Names []string // experiments; none: all
-	stats.CompareOptions
-}
-
-// Compare compares experiments (`swarm compare`). The error is store.ErrNotFound, wrapped, for a name without runs.
-func Compare(ctx context.Context, reader *store.Reader, o CompareOptions) (stats.Comparison, error) {
-	panic("helper A")
-}
-
-// Curve reads a metric of a run (store.RoundMetrics).
+// Curve reads a metric of a run (store.RoundMetrics). The error is store.ErrNotFound, wrapped, for an unknown metric.
 func Curve(ctx context.Context, reader *store.Reader, run store.Run, metric string, o stats.CurveOptions) (stats.Curve, error) {
-	panic("helper A")
+	values, err := reader.RoundValues(ctx, run.Run, metric, 0)
+	if err != nil {
+		return stats.Curve{}, err
+	}
+	return stats.NewCurve(run, metric, values, o), nil
 }
 
-// Evaluations reads the held-out evaluations of a run.
-func Evaluations(ctx context.Context, reader *store.Reader, run store.Run) (stats.Evaluations, error) {
-	panic("helper A")
+// Evaluations reads the held-out evaluations of a run, with pass@k for ks as in stats.NewEvaluations.
+func Evaluations(ctx context.Context, reader *store.Reader, run store.Run, ks ...int) (stats.Evaluations, error) {
+	evals, err := reader.Evals(ctx, run.Run)
+	if err != nil {
+		return stats.Evaluations{}, err
+	}
+	return stats.NewEvaluations(run, evals, ks...), nil
 }
 
 // Tasks reads a run's rewards by task: whole, and over its rounds in at most so many steps.
 func Tasks(ctx context.Context, reader *store.Reader, run store.Run, steps int) (stats.TaskTable, error) {
-	panic("helper A")
+	snapshot, err := reader.Snapshot(ctx, run.Run)
+	if err != nil {
+		return stats.TaskTable{}, err
+	}
+	rounds := 0
+	for _, n := range snapshot.Nodes {
+		rounds = max(rounds, n.LastRound+1)
+	}
+	totals, err := reader.TaskTotals(ctx, run.Run, stats.TaskSteps(rounds, steps))
+	if err != nil {
+		return stats.TaskTable{}, err
+	}
+	return stats.NewTaskTable(run.Run, totals), nil
+}
+
+// Resources reads what a run took of its machine so far: time, GPU-hours, money and energy.
+func Resources(ctx context.Context, reader *store.Reader, run store.Run) (stats.Resources, error) {
+	attempts, err := reader.Attempts(ctx, run.Run)
+	if err != nil {
+		return stats.Resources{}, err
+	}
+	devices, err := reader.Devices(ctx, run.Run, 0)
+	if err != nil {
+		return stats.Resources{}, err
+	}
+	return stats.NewResources(run, attempts, devices, math.Inf(1)), nil
 }

@@ -1,5 +1,15 @@
 package stats
 
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
 // Evaluations are a run's held-out results: the document of `swarm eval RUN -o json`. Rows are by round.
 type Evaluations struct {
 	Run        string           `json:"run"`
@@ -12,17 +22,17 @@ type Evaluations struct {
 
 // EvaluationRow is one held-out evaluation, over the nodes that made it.
 type EvaluationRow struct {
-	Round       int     `json:"round"` // rounds that the weights hold
-	Set         string  `json:"set"`
-	Nodes       int     `json:"nodes"`
-	Questions   int     `json:"questions"`
-	Generations int     `json:"generations"`
-	Reward      float64 `json:"reward"`      // mean over nodes, questions and completions
-	RewardLow   float64 `json:"reward_low"`  // worst node
-	RewardHigh  float64 `json:"reward_high"` // best node
-	Pass        []Pass  `json:"pass"`        // k = 1, 2, 4 … up to generations
-	FormatRate  float64 `json:"format_rate"`
-	MeanLength  float64 `json:"completions_mean_length"`
+	Round       int      `json:"round"` // rounds that the weights hold
+	Set         string   `json:"set"`
+	Nodes       int      `json:"nodes"`
+	Questions   int      `json:"questions"` // of a node
+	Generations int      `json:"generations"`
+	Reward      float64  `json:"reward"`      // mean over nodes, questions and completions; what isn't finite counts as 0
+	RewardLow   float64  `json:"reward_low"`  // worst node
+	RewardHigh  float64  `json:"reward_high"` // best node
+	Pass        []Pass   `json:"pass"`        // k = 1, 2, 4 … up to generations
+	FormatRate  *float64 `json:"format_rate"` // null: not finite
+	MeanLength  *float64 `json:"completions_mean_length"`
 }
 
 // Pass is pass@k: the chance that at least one of k completions of a question is right.
@@ -34,7 +44,147 @@ type Pass struct {
 // TaskEvaluation is one task's part of a row.
 type TaskEvaluation struct {
 	Task      string  `json:"task"`
-	Questions int     `json:"questions"`
+	Questions int     `json:"questions"` // of a node
 	Reward    float64 `json:"reward"`
 	Pass      []Pass  `json:"pass"`
+}
+
+// NewEvaluations makes the document from a run's evaluations, in any order. Rows have pass@k for those of ks that are within 1 and the
+// completions of a question; without ks for 1, 2, 4 …. Nodes that answered different questions in one round make rows of their own. An
+// evaluation without questions or completions is left out.
+func NewEvaluations(run store.Run, evals []store.NodeEval, ks ...int) Evaluations {
+	out := Evaluations{
+		Run: run.Run, Experiment: run.Experiment, Config: configOf(run), Seed: run.Seed, Rows: []EvaluationRow{}, Tasks: []TaskEvaluation{},
+	}
+	groups := map[evalKey][]store.NodeEval{}
+	for _, e := range evals {
+		if len(e.Questions) > 0 && e.Generations > 0 {
+			key := evalKey{e.Round, e.Set, e.Generations}
+			groups[key] = append(groups[key], e)
+		}
+	}
+	keys := slices.SortedFunc(maps.Keys(groups), func(a, b evalKey) int {
+		return cmp.Or(cmp.Compare(a.round, b.round), cmp.Compare(len(groups[a]), len(groups[b])), cmp.Compare(a.set, b.set),
+			cmp.Compare(a.generations, b.generations))
+	})
+	for i, key := range keys {
+		out.Rows = append(out.Rows, newEvaluationRow(key, groups[key], ks))
+		if i == len(keys)-1 {
+			out.Tasks = taskEvaluations(key, groups[key], ks)
+		}
+	}
+	return out
+}
+
+type evalKey struct {
+	round       int
+	set         string
+	generations int
+}
+
+func newEvaluationRow(key evalKey, evals []store.NodeEval, ks []int) EvaluationRow {
+	row := EvaluationRow{
+		Round: key.round, Set: key.set, Nodes: len(evals), Generations: key.generations, RewardLow: math.Inf(1), RewardHigh: math.Inf(-1),
+	}
+	var all []event.EvalQuestion
+	var formats, lengths []float64
+	for _, e := range evals {
+		all = append(all, e.Questions...)
+		row.Questions = max(row.Questions, len(e.Questions))
+		reward := EvalReward(e.Questions, key.generations)
+		row.RewardLow, row.RewardHigh = min(row.RewardLow, reward), max(row.RewardHigh, reward)
+		formats, lengths = append(formats, e.FormatRate), append(lengths, e.MeanLength)
+	}
+	row.Reward = EvalReward(all, key.generations)
+	row.Pass = Passes(all, key.generations, ks...)
+	row.FormatRate, row.MeanLength = optional(Mean(formats)), optional(Mean(lengths))
+	return row
+}
+
+func taskEvaluations(key evalKey, evals []store.NodeEval, ks []int) []TaskEvaluation {
+	byTask := map[string][]event.EvalQuestion{}
+	perNode := map[string]int{}
+	for _, e := range evals {
+		own := map[string]int{}
+		for _, q := range e.Questions {
+			byTask[q.Task] = append(byTask[q.Task], q)
+			own[q.Task]++
+			perNode[q.Task] = max(perNode[q.Task], own[q.Task])
+		}
+	}
+	var out []TaskEvaluation
+	for _, task := range slices.Sorted(maps.Keys(byTask)) {
+		questions := byTask[task]
+		out = append(out, TaskEvaluation{Task: task, Questions: perNode[task], Reward: EvalReward(questions, key.generations),
+			Pass: Passes(questions, key.generations, ks...)})
+	}
+	return out
+}
+
+// EvalReward returns the mean reward of a completion over questions of so many completions each. A sum that isn't finite counts as 0.
+func EvalReward(questions []event.EvalQuestion, generations int) float64 {
+	sum := 0.0
+	for _, q := range questions {
+		if finite(q.RewardSum) {
+			sum += q.RewardSum
+		}
+	}
+	return meanReward(sum, len(questions)*generations)
+}
+
+// evalReward is the mean reward of an evaluation over nodes, questions and completions, nil where there is none.
+func evalReward(e store.EvalTotal) *float64 {
+	completions := e.Questions * e.Generations
+	if completions == 0 {
+		return nil
+	}
+	return optional(meanReward(e.RewardSum, completions))
+}
+
+// meanReward returns sum / completions, 0 where that is no number.
+func meanReward(sum float64, completions int) float64 {
+	if mean := sum / float64(completions); finite(mean) {
+		return mean
+	}
+	return 0
+}
+
+// Passes returns pass@k, the mean over questions of so many completions each, for those of ks that are within 1 and generations; without ks for
+// 1, 2, 4 ….
+func Passes(questions []event.EvalQuestion, generations int, ks ...int) []Pass {
+	if len(ks) == 0 {
+		for k := 1; k <= generations; k *= 2 {
+			ks = append(ks, k)
+		}
+	}
+	out := []Pass{}
+	for _, k := range ks {
+		if k < 1 || k > generations || len(questions) == 0 {
+			continue
+		}
+		sum := 0.0
+		for _, q := range questions {
+			sum += PassAtK(generations, q.Correct, k)
+		}
+		out = append(out, Pass{K: k, Value: sum / float64(len(questions))})
+	}
+	return out
+}
+
+// PassAtK estimates without bias the chance that at least one of k completions is right, from n completions of which c were:
+// 1 - C(n-c, k)/C(n, k) (Chen et al. 2021, arXiv:2107.03374), as a product so that nothing overflows. c counts as within 0 and n. It is NaN
+// for k outside 1 and n.
+func PassAtK(n, c, k int) float64 {
+	if k < 1 || k > n {
+		return math.NaN()
+	}
+	c = min(max(0, c), n)
+	if n-c < k {
+		return 1
+	}
+	none := 1.0
+	for i := n - c + 1; i <= n; i++ {
+		none *= 1 - float64(k)/float64(i)
+	}
+	return 1 - none
 }

@@ -1,5 +1,7 @@
 package stats
 
+import "github.com/sapo-swarm/swarm/metrics/store"
+
 // Ways to group runs.
 const (
 	ByExperiment = "experiment"
@@ -19,7 +21,20 @@ type CompareOptions struct {
 	Measure  string  // MeasureReward, MeasureEval
 	Target   float64 // reward that time, GPU-hours, money and energy to reward are for; 0: none
 	Window   int     // rounds of the moving average that has to reach Target; 0: PaperWindow
-	Min      float64 // least improvement over the baseline of a row; rows below are left out. NaN or 0 with Top 0: all
+	Min      float64 // with HasMin: least improvement over the baseline of a row; rows below, or without any, are left out
 	HasMin   bool
-	Top      int // so many best rows beside the baseline; 0: all
+	Top      int  // so many best rows, best first, beside the baseline; 0: all
+	Pairs    bool // a verdict on every pair, not only on each row against the baseline
+	Tasks    bool // rewards by task
+
+	// Key returns what of a run's configuration decides what is learnt, without seed and name: equal for runs of one group in ByConfig. In
+	// ByExperiment it serves to say that an experiment mixes configurations. nil: I/J, G, model and the nodes planned.
+	Key func(store.Totals) string
+}
+
+func (o CompareOptions) window() int {
+	if o.Window > 0 {
+		return o.Window
+	}
+	return PaperWindow
 }

@@ -15,3 +15,36 @@ func paperReward(own, external int) (reward float64, ok bool) {
 	}
 	return 0, false
 }
+
+// Guide is what guide 4 expects of GPT-2 for 8 nodes and 2000 rounds: estimates of its author's, not measured. Ranges, low to high.
+type Guide struct {
+	Reward      [2]float64  `json:"reward"`
+	Improvement *[2]float64 `json:"improvement"` // over its 8/0, ratio; null: it is 8/0
+}
+
+// guideEstimate returns the guide's figures by I and J ("Expected Results: GPT-2 vs Paper"), nil for a configuration that it hasn't.
+func guideEstimate(own, external int) *Guide {
+	switch [2]int{own, external} {
+	case [2]int{8, 0}:
+		return &Guide{Reward: [2]float64{200, 300}}
+	case [2]int{6, 2}:
+		return &Guide{Reward: [2]float64{350, 500}, Improvement: &[2]float64{0.6, 0.8}}
+	case [2]int{4, 4}:
+		return &Guide{Reward: [2]float64{500, 700}, Improvement: &[2]float64{1.1, 1.5}}
+	case [2]int{2, 6}:
+		return &Guide{Reward: [2]float64{450, 650}, Improvement: &[2]float64{1, 1.3}}
+	}
+	return nil
+}
+
+func (row *Row) addPaper(own, external int) {
+	row.Guide = guideEstimate(own, external)
+	reward, ok := paperReward(own, external)
+	if !ok {
+		return
+	}
+	row.PaperReward = &reward
+	if baseline, _ := paperReward(8, 0); external > 0 {
+		row.PaperImprovement = optional(Improvement(reward, baseline))
+	}
+}

@@ -37,11 +37,50 @@ func MovingAverage(xs []float64, window int) []float64 {
 	if window < 1 {
 		panic("stats: window below 1")
 	}
+	window = max(1, min(window, len(xs)))
 	out := make([]float64, len(xs))
-	for i := range xs {
-		out[i] = Mean(xs[max(0, i-window+1) : i+1])
+	// Window i is the end of one block of so many values and the start of the next: sums from within a block, never a difference of sums, keep
+	// the mean exact at any window's length.
+	tails := make([]partial, len(xs)+1)
+	for i := len(xs) - 1; i >= 0; i-- {
+		tails[i] = tails[i+1].plus(xs[i])
+		if i%window == window-1 {
+			tails[i] = partial{}.plus(xs[i])
+		}
+	}
+	var head partial
+	for i, x := range xs {
+		if i%window == 0 {
+			head = partial{}
+		}
+		head = head.plus(x)
+		sum, from := head, i-window+1
+		if from > 0 && from%window != 0 {
+			sum = partial{head.sum + tails[from].sum, head.n + tails[from].n}
+		}
+		out[i] = sum.mean()
 	}
 	return out
+}
+
+// partial is a sum of the finite ones of some values.
+type partial struct {
+	sum float64
+	n   int
+}
+
+func (p partial) plus(x float64) partial {
+	if !finite(x) {
+		return p
+	}
+	return partial{p.sum + x, p.n + 1}
+}
+
+func (p partial) mean() float64 {
+	if p.n == 0 {
+		return math.NaN()
+	}
+	return p.sum / float64(p.n)
 }
 
 // CumulativeReward returns the sum of the finite rewards, over nodes and rounds: the paper's total reward.

@@ -137,7 +137,7 @@ func TestDocumentKeys(t *testing.T) {
 	for _, k := range []string{"id", "state", "round", "reward", "cumulative_reward", "memory_bytes", "peak_memory_bytes", "restarts", "pid"} {
 		require.Contains(t, status["nodes"].([]any)[0], k)
 	}
-	c, err := Compare([]store.Totals{totals("base", 8, 0, 1, 1)}, "")
+	c, err := compared([]store.Totals{totals("base", 8, 0, 1, 1)}, "")
 	require.NoError(t, err)
 	row := keys(c)["rows"].([]any)[0]
 	for _, k := range []string{"experiment", "config", "runs", "nodes", "rounds", "cumulative_reward", "improvement", "ci_low", "ci_high",
@@ -174,6 +174,10 @@ func TestWelch(t *testing.T) {
 	require.True(t, math.IsNaN(Welch([]float64{1, 1}, []float64{2, 2}).P))
 }
 
+func compared(runs []store.Totals, baseline string) (Comparison, error) {
+	return Compare(Runs{Totals: runs}, CompareOptions{Baseline: baseline})
+}
+
 func totals(experiment string, own, external int, seed int64, reward float64) store.Totals {
 	return store.Totals{
 		Run:       store.Run{Experiment: experiment, State: store.RunDone, Seed: seed, NumTrainSamples: own, NumTransplantTrees: external},
@@ -182,7 +186,7 @@ func totals(experiment string, own, external int, seed int64, reward float64) st
 }
 
 func TestCompare(t *testing.T) {
-	c, err := Compare([]store.Totals{totals("sapo", 4, 4, 1, 16), totals("base", 8, 0, 1, 8)}, "")
+	c, err := compared([]store.Totals{totals("sapo", 4, 4, 1, 16), totals("base", 8, 0, 1, 8)}, "")
 	require.NoError(t, err)
 	require.Equal(t, []string{"base", BasisCumulative}, []string{c.Baseline, c.Basis})
 	row := c.Rows[0]
@@ -197,9 +201,9 @@ func TestCompare(t *testing.T) {
 	require.Nil(t, c.Rows[1].PaperImprovement)
 	require.InDelta(t, 561.79, *c.Rows[1].PaperReward, 0)
 
-	_, err = Compare(nil, "none")
+	_, err = compared(nil, "none")
 	require.ErrorIs(t, err, store.ErrNotFound)
-	c, err = Compare(nil, "")
+	c, err = compared(nil, "")
 	require.NoError(t, err)
 	require.Empty(t, c.Rows)
 }
@@ -221,7 +225,7 @@ func TestCompareVerdicts(t *testing.T) {
 		for i, r := range x.rewards {
 			all = append(all[:len(all):len(all)], totals("x", 4, 4, x.seeds[i], r))
 		}
-		c, err := Compare(all, "base")
+		c, err := compared(all, "base")
 		require.NoError(t, err)
 		require.Contains(t, c.Rows[1].Verdict, x.verdict, name)
 		if row := c.Rows[1]; row.CILow != nil {
@@ -235,21 +239,21 @@ func TestCompareVerdicts(t *testing.T) {
 func TestCompareOfUnequalRuns(t *testing.T) {
 	half := totals("sapo", 4, 4, 1, 8)
 	half.NodeRounds, half.RoundsDone, half.State = 40, 5, store.RunStopped
-	c, err := Compare([]store.Totals{totals("base", 8, 0, 1, 8), half}, "")
+	c, err := compared([]store.Totals{totals("base", 8, 0, 1, 8), half}, "")
 	require.NoError(t, err)
 	require.Equal(t, BasisPerNodeRound, c.Basis)
 	require.InDelta(t, 1, *c.Rows[1].Improvement, 1e-12, "0.2 a node-round over 0.1")
 	require.Equal(t, 1, c.Rows[1].Unfinished)
 
 	whole := totals("sapo", 4, 4, 1, 24)
-	c, err = Compare([]store.Totals{totals("base", 8, 0, 1, 8), half, whole}, "")
+	c, err = compared([]store.Totals{totals("base", 8, 0, 1, 8), half, whole}, "")
 	require.NoError(t, err)
 	require.Equal(t, []any{1, 0, BasisCumulative}, []any{c.Rows[1].Runs, c.Rows[1].Unfinished, c.Basis}, "done runs count alone")
 	require.InDelta(t, 2, *c.Rows[1].Improvement, 1e-12)
 
 	started := totals("new", 2, 6, 1, 0)
 	started.NodeRounds, started.State = 0, store.RunRunning
-	c, err = Compare([]store.Totals{totals("base", 8, 0, 1, 8), started}, "")
+	c, err = compared([]store.Totals{totals("base", 8, 0, 1, 8), started}, "")
 	require.NoError(t, err)
 	require.Nil(t, c.Rows[1].Improvement)
 	require.Equal(t, "undecided: no rounds yet", c.Rows[1].Verdict)

@@ -36,13 +36,16 @@ type Status struct {
 	MemoryBytes     int64     `json:"memory_bytes"` // over nodes
 	PID             int       `json:"pid"`          // coordinator's
 
-	Attempts       int      `json:"attempts"`        // 1 + times resumed
-	ActiveSeconds  float64  `json:"active_seconds"`  // over attempts, while a coordinator had the run; elapsed_seconds counts the pauses too
-	ReplayedRounds int      `json:"replayed_rounds"` // updates applied again from journals, over nodes
-	PricePerHour   *float64 `json:"price_per_hour"`  // null: unknown
-	PriceCurrency  string   `json:"price_currency"`  // as given: $, EUR
-	Cost           *float64 `json:"cost"`            // so far: active hours times price; null: no price
-	ProjectedCost  *float64 `json:"projected_cost"`  // once it is done; null: no price, or no eta_seconds
+	Attempts        int      `json:"attempts"`          // 1 + times resumed
+	ActiveSeconds   float64  `json:"active_seconds"`    // over attempts, while a coordinator had the run; elapsed_seconds counts the pauses too
+	ReplayedRounds  int      `json:"replayed_rounds"`   // updates applied again from journals, over nodes
+	EvalReward      *float64 `json:"eval_reward"`       // held-out, of the newest evaluation: mean over nodes, questions and completions; null: none
+	EvalRound       int      `json:"eval_round"`        // rounds that its weights held
+	FirstEvalReward *float64 `json:"first_eval_reward"` // of the first evaluation of the same questions; null: there is one alone
+	PricePerHour    *float64 `json:"price_per_hour"`    // null: unknown
+	PriceCurrency   string   `json:"price_currency"`    // as given: $, EUR
+	Cost            *float64 `json:"cost"`              // so far: active hours times price; null: no price
+	ProjectedCost   *float64 `json:"projected_cost"`    // once it is done; null: no price, or no eta_seconds
 }
 
 // NodeStatus is one node of a Status.
@@ -115,6 +118,13 @@ func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
 	out.Round = roundsDone(s.Nodes)
 	out.addPace(s, now)
 	out.addMoney(run)
+	if n := len(s.Evals); n > 0 {
+		first, newest := s.Evals[0], s.Evals[n-1]
+		out.EvalReward, out.EvalRound = evalReward(newest), newest.Round
+		if first.Set == newest.Set && first.Round < newest.Round {
+			out.FirstEvalReward = evalReward(first)
+		}
+	}
 	return out
 }
 

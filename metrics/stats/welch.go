@@ -16,7 +16,7 @@ type Difference struct {
 }
 
 // Welch returns mean(a) - mean(b), its interval and two-sided p-value by Welch's unequal-variances t-test (Welch 1947; degrees of freedom
-// by Satterthwaite). Low, High and P are NaN where a or b has fewer than two values, or neither varies.
+// by Satterthwaite). Low, High and P are NaN where a or b has fewer than two values, neither varies, or the variance is no number.
 func Welch(a, b []float64) Difference {
 	nan := math.NaN()
 	d := Difference{Mean: Mean(a) - Mean(b), Low: nan, High: nan, P: nan}
@@ -24,14 +24,43 @@ func Welch(a, b []float64) Difference {
 		return d
 	}
 	va, vb := stat.Variance(a, nil)/float64(len(a)), stat.Variance(b, nil)/float64(len(b))
-	if !(va+vb > 0) {
+	if !(va+vb > 0) || !finite(va+vb) {
 		return d
 	}
-	freedom := (va + vb) * (va + vb) / (va*va/float64(len(a)-1) + vb*vb/float64(len(b)-1))
-	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}
+	sa, sb := va/(va+vb), vb/(va+vb) // unlike those of a variance, squares of a share neither overflow nor vanish
+	t := student(1 / (sa*sa/float64(len(a)-1) + sb*sb/float64(len(b)-1)))
 	err := math.Sqrt(va + vb)
 	half := t.Quantile(1-(1-Confidence)/2) * err
 	d.Low, d.High = d.Mean-half, d.Mean+half
 	d.P = 2 * t.Survival(math.Abs(d.Mean)/err)
 	return d
+}
+
+// MeanInterval returns the mean of xs and its interval by Student's t; NaN where there are fewer than two values.
+func MeanInterval(xs []float64) (mean, low, high float64) {
+	mean, low, high = Mean(xs), math.NaN(), math.NaN()
+	if n := float64(len(xs)); n >= 2 {
+		half := student(n-1).Quantile(1-(1-Confidence)/2) * stat.StdDev(xs, nil) / math.Sqrt(n)
+		low, high = mean-half, mean+half
+	}
+	return mean, low, high
+}
+
+func student(freedom float64) distuv.StudentsT { return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom} }
+
+// ProbabilityOfImprovement returns the chance that a value drawn from a is above one from b, a tie counting half: the Mann-Whitney statistic
+// over the number of pairs (Agarwal et al. 2021, arXiv:2108.13264). NaN where a or b has none.
+func ProbabilityOfImprovement(a, b []float64) float64 {
+	wins := 0.0
+	for _, x := range a {
+		for _, y := range b {
+			switch {
+			case x > y:
+				wins++
+			case x == y:
+				wins += 0.5
+			}
+		}
+	}
+	return wins / float64(len(a)*len(b))
 }

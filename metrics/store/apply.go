@@ -12,9 +12,11 @@ func (tx *transaction) apply(e event.Event) error {
 		return tx.replayed(e)
 	}
 	if e.Node != "" {
-		if err := tx.touch(e); err != nil {
+		if err := tx.row(e); err != nil {
 			return err
 		}
+		key := [2]string{e.Run, e.Node}
+		tx.heard[key] = max(tx.heard[key], e.Time)
 	}
 	switch e.Type {
 	case event.TypeState:
@@ -29,6 +31,8 @@ func (tx *transaction) apply(e event.Event) error {
 		return tx.device(e)
 	case event.TypeCheckpoint:
 		return tx.checkpoint(e)
+	case event.TypeEval:
+		return tx.eval(e)
 	}
 	if !timeline(e.Type) {
 		return nil
@@ -36,13 +40,14 @@ func (tx *transaction) apply(e event.Event) error {
 	return tx.happened(e)
 }
 
-// touch makes sure that the node has a row, and notes that it was heard of.
-func (tx *transaction) touch(e event.Event) error {
-	if err := tx.row(e); err != nil {
-		return err
+// touch notes of every node when it was last heard of.
+func (tx *transaction) touch() error {
+	for key, at := range tx.heard {
+		if _, err := tx.exec(touchNodeSQL, key[0], key[1], at); err != nil {
+			return err
+		}
 	}
-	_, err := tx.exec(touchNodeSQL, e.Run, e.Node, e.Time)
-	return err
+	return nil
 }
 
 // row makes sure that the node has a row.
@@ -57,11 +62,11 @@ func (tx *transaction) row(e event.Event) error {
 }
 
 func (tx *transaction) state(e event.Event, s event.State) error {
-	changed, err := tx.exec(setStateSQL, e.Run, e.Node, e.Time, string(s), stateRank(s))
-	if err != nil || !changed || e.Type != event.TypeState {
+	if e.Type == event.TypeState {
+		_, err := tx.exec(setWorkingSQL, e.Run, e.Node, e.Time, string(s), stateRank(s), e.RoundIndex)
 		return err
 	}
-	_, err = tx.exec(setWorkingRoundSQL, e.Run, e.Node, e.Time, e.RoundIndex)
+	_, err := tx.exec(setStateSQL, e.Run, e.Node, e.Time, string(s), stateRank(s))
 	return err
 }
 
@@ -76,10 +81,11 @@ func (tx *transaction) loaded(e event.Event) error {
 func (tx *transaction) memory(e event.Event) error {
 	m := e.Memory
 	peakRSS, peakDevice := max(m.PeakRSSBytes, m.RSSBytes), max(m.DevicePeakBytes, m.DeviceBytes)
-	if _, err := tx.exec(setMemorySQL, e.Run, e.Node, e.Time, m.RSSBytes, nil, m.DeviceBytes); err != nil {
-		return err
+	newest, err := tx.exec(setMemorySQL, e.Run, e.Node, e.Time, m.RSSBytes, peakRSS, m.DeviceBytes, peakDevice)
+	if err == nil && !newest {
+		_, err = tx.exec(raisePeaksSQL, e.Run, e.Node, peakRSS, peakDevice)
 	}
-	if _, err := tx.exec(raisePeaksSQL, e.Run, e.Node, nil, peakRSS, nil, peakDevice); err != nil {
+	if err != nil {
 		return err
 	}
 	if m.ResidentBytes > 0 || m.BudgetBytes > 0 {
@@ -89,7 +95,7 @@ func (tx *transaction) memory(e event.Event) error {
 		}
 	}
 	slot := int64(e.Time) / tx.slot * tx.slot
-	_, err := tx.exec(insertMemorySQL, e.Run, e.Node, slot, m.RSSBytes, peakRSS, m.DeviceBytes, peakDevice)
+	_, err = tx.exec(insertMemorySQL, e.Run, e.Node, slot, m.RSSBytes, peakRSS, m.DeviceBytes, peakDevice)
 	return err
 }
 

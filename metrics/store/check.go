@@ -11,7 +11,7 @@ import (
 func timeline(t event.Type) bool {
 	switch t {
 	case event.TypeState, event.TypeLoaded, event.TypeRound, event.TypeMemory, event.TypeLease, event.TypeRelease,
-		event.TypeCheckpoint, event.TypeDevice, event.TypeSummary:
+		event.TypeCheckpoint, event.TypeEval, event.TypeDevice, event.TypeSummary:
 		return false
 	}
 	return true
@@ -20,8 +20,8 @@ func timeline(t event.Type) bool {
 // ownedByNode tells the types that make no sense without a node.
 func ownedByNode(t event.Type) bool {
 	switch t {
-	case event.TypeState, event.TypeLoaded, event.TypeRound, event.TypeMemory, event.TypeCheckpoint, event.TypeSpawn,
-		event.TypeExit, event.TypeRestart, event.TypeGiveUp, event.TypeMemoryStep:
+	case event.TypeState, event.TypeLoaded, event.TypeRound, event.TypeMemory, event.TypeCheckpoint, event.TypeEval,
+		event.TypeSpawn, event.TypeExit, event.TypeRestart, event.TypeGiveUp, event.TypeMemoryStep:
 		return true
 	}
 	return false
@@ -41,10 +41,11 @@ func check(e event.Event) error {
 		e.Type == event.TypeRound && e.Round == nil,
 		e.Type == event.TypeMemory && e.Memory == nil,
 		e.Type == event.TypeCheckpoint && e.Checkpoint == nil,
+		e.Type == event.TypeEval && e.Eval == nil,
 		e.Type == event.TypeMemoryStep && e.MemoryStep == nil,
 		e.Type == event.TypeDevice && (e.Device == nil || e.Device.UUID == ""):
 		return errors.New("it carries nothing")
-	case e.Type == event.TypeRound && e.Round.Round < 0:
+	case e.Type == event.TypeRound && e.Round.Round < 0, e.Type == event.TypeEval && e.Eval.Round < 0:
 		return errors.New("its round is negative")
 	}
 	return nil
@@ -62,6 +63,6 @@ func stateRank(s event.State) int {
 
 var lifeOrder = [...]event.State{
 	event.StateQueued, event.StateStarting, event.StateLoading, event.StateReplaying, event.StateWaiting, event.StateGenerating, event.StateScoring,
-	event.StateSharing, event.StateBarrier, event.StateUpdating, event.StateCheckpoint, event.StateDone, event.StateStopped,
+	event.StateSharing, event.StateBarrier, event.StateUpdating, event.StateEvaluating, event.StateCheckpoint, event.StateDone, event.StateStopped,
 	event.StateFailed, event.StateGivenUp,
 }

@@ -5,13 +5,15 @@ import (
 	"database/sql"
 )
 
-// FindRun returns the newest run of an experiment with that seed, nil where there is none.
+// FindRun returns the newest run of an experiment with that seed that was recorded here, nil where there is none: an imported one can't go on,
+// and doesn't stand for one that a sweep has yet to do.
 func (r *Reader) FindRun(ctx context.Context, experiment string, seed int64) (*Run, error) {
 	var newest *Run
 	err := query(ctx, r.db, func(rows *sql.Rows) error {
 		newest = &Run{}
 		return rows.Scan(newest.fields()...)
-	}, `SELECT `+runColumns+` FROM runs WHERE experiment = ? AND seed = ? ORDER BY resumed DESC, length(run) DESC, run DESC LIMIT 1`,
+	}, `SELECT `+runColumns+` FROM runs WHERE experiment = ? AND seed = ? AND versions ->> '`+importedKey+`' IS NULL
+ORDER BY resumed DESC, length(run) DESC, run DESC LIMIT 1`,
 		experiment, seed)
 	return newest, explain(r.path, err)
 }

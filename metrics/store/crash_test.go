@@ -194,37 +194,3 @@ func TestCloseGivesUpOnAFullDiskSoon(t *testing.T) {
 	require.ErrorContains(t, s.Close(), "were not recorded")
 	require.Error(t, <-blocked)
 }
-
-func BenchmarkRecord(b *testing.B) {
-	s := startedStore(b, Options{})
-	ctx := context.Background()
-	i := 0
-	for b.Loop() {
-		if err := s.Record(ctx, aRound("node_0", i, float64(200+i), 0.5)); err != nil {
-			b.Fatal(err)
-		}
-		i++
-	}
-	require.NoError(b, s.Flush(ctx))
-	b.ReportMetric(float64(i)/b.Elapsed().Seconds(), "events/s")
-}
-
-// BenchmarkSnapshot is what `swarm status` costs late in a long run.
-func BenchmarkSnapshot(b *testing.B) {
-	s := startedStore(b, Options{})
-	ctx := context.Background()
-	for i := range 2000 {
-		for n := range 8 {
-			require.NoError(b, s.Record(ctx, aRound(fmt.Sprint("node_", n), i, float64(200+i), 0.5)))
-		}
-	}
-	require.NoError(b, s.Flush(ctx))
-	r, err := OpenReader(ctx, s.Path())
-	require.NoError(b, err)
-	defer r.Close()
-	for b.Loop() {
-		if _, err := r.Snapshot(ctx, testRun); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -35,8 +35,26 @@ type DeviceSample struct {
 	event.Device
 }
 
+const deviceColumns = `time, uuid, gpu, name, memory_total_bytes, memory_used_bytes, unattributed_bytes, utilization, power_watts,
+  power_limit_watts, temperature_celsius`
+
 // Devices returns the samples of a run's GPUs from a time on, oldest first. What the driver didn't tell is -1.
 func (r *Reader) Devices(ctx context.Context, run string, from float64) ([]DeviceSample, error) {
+	return r.devices(ctx, `SELECT `+deviceColumns+` FROM devices WHERE run = ? AND time >= ? ORDER BY time, gpu`, run, from)
+}
+
+// The recursion steps from one uuid to the next by the key: its cost doesn't grow with the run's length.
+const newestDevicesSQL = `WITH RECURSIVE gpus(id) AS (SELECT min(uuid) FROM devices WHERE run = ?1
+  UNION ALL SELECT (SELECT min(uuid) FROM devices WHERE run = ?1 AND uuid > id) FROM gpus WHERE id IS NOT NULL)
+SELECT ` + deviceColumns + ` FROM gpus CROSS JOIN devices ON run = ?1 AND uuid = id
+  AND time = (SELECT max(time) FROM devices AS d WHERE d.run = ?1 AND d.uuid = id) ORDER BY gpu`
+
+// NewestDevices returns the newest sample of each of a run's GPUs, by index. What the driver didn't tell is -1.
+func (r *Reader) NewestDevices(ctx context.Context, run string) ([]DeviceSample, error) {
+	return r.devices(ctx, newestDevicesSQL, run)
+}
+
+func (r *Reader) devices(ctx context.Context, q string, args ...any) ([]DeviceSample, error) {
 	var samples []DeviceSample
 	err := query(ctx, r.db, func(rows *sql.Rows) error {
 		var s DeviceSample
@@ -51,7 +69,6 @@ func (r *Reader) Devices(ctx context.Context, run string, from float64) ([]Devic
 		}
 		samples = append(samples, s)
 		return err
-	}, `SELECT time, uuid, gpu, name, memory_total_bytes, memory_used_bytes, unattributed_bytes, utilization, power_watts,
-  power_limit_watts, temperature_celsius FROM devices WHERE run = ? AND time >= ? ORDER BY time, gpu`, run, from)
+	}, q, args...)
 	return samples, explain(r.path, err)
 }

@@ -2,23 +2,198 @@ package store
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// NodeEval is a held-out evaluation of a node's weights.
+const (
+	oldEvalSQL    = `SELECT time FROM evals WHERE run = ? AND round = ? AND node = ?`
+	deleteEvalSQL = `DELETE FROM evals WHERE run = ? AND round = ? AND node = ?`
+	insertEvalSQL = `INSERT INTO evals (run, round, node, time, question_set, questions, generations, temperature, format_rate,
+  completions_mean_length, seconds, correct, reward_sum, non_finite) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+)
+
+var insertQuestions = newInsertion(`INSERT INTO eval_questions (run, round, node, question, task, correct, reward_sum) VALUES`, 4, ``)
+
+// eval writes an evaluation. Of two of the same weights' round the later one counts, as with rounds: its weights are those that the node
+// went on with. What is replayed counts only where there is none.
+func (tx *transaction) eval(e event.Event) error {
+	var at float64
+	err := tx.statement(oldEvalSQL).QueryRow(e.Run, e.Eval.Round, e.Node).Scan(&at)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return tx.addEval(e)
+	case err != nil || e.Replayed || e.Time <= at:
+		return err
+	}
+	if _, err := tx.exec(deleteEvalSQL, e.Run, e.Eval.Round, e.Node); err != nil {
+		return err
+	}
+	return tx.addEval(e)
+}
+
+// addEval inserts an evaluation that has no row.
+func (tx *transaction) addEval(e event.Event) error {
+	x := e.Eval
+	correct, rewardSum := 0, 0.0
+	var missing missing
+	questions := make([]any, 0, len(x.Questions)*insertQuestions.columns)
+	for i, q := range x.Questions {
+		correct += q.Correct
+		rewardSum += zeroed(q.RewardSum)
+		questions = append(questions, i, q.Task, q.Correct, finite(q.RewardSum))
+		missing.note(fmt.Sprint("question_", i), q.RewardSum)
+	}
+	missing.note("temperature", x.Temperature)
+	missing.note("format_rate", x.FormatRate)
+	missing.note("completions_mean_length", x.MeanLength)
+	missing.note("seconds", x.Seconds)
+	_, err := tx.exec(insertEvalSQL, e.Run, x.Round, e.Node, e.Time, x.Set, len(x.Questions), x.Generations, finite(x.Temperature),
+		finite(x.FormatRate), finite(x.MeanLength), finite(x.Seconds), correct, rewardSum, strings.Join(missing, " "))
+	if err != nil {
+		return err
+	}
+	return tx.insert(insertQuestions, [3]any{e.Run, x.Round, e.Node}, questions)
+}
+
+// missing says of columns that are NULL what their values were: 'loss=nan'.
+type missing []string
+
+// note adds the column name if v isn't finite.
+func (m *missing) note(name string, v float64) {
+	switch {
+	case math.IsNaN(v):
+		*m = append(*m, name+"=nan")
+	case math.IsInf(v, 1):
+		*m = append(*m, name+"=+inf")
+	case math.IsInf(v, -1):
+		*m = append(*m, name+"=-inf")
+	}
+}
+
+// NodeEval is a held-out evaluation of a node's weights. A figure that wasn't finite is NaN.
 type NodeEval struct {
 	Node string
 	Time float64 // Unix seconds
 	event.Eval
 }
 
-// Evals returns every held-out evaluation of a run, by round and node.
+// Evals returns every held-out evaluation of a run, by round and, as text, node: node_10 before node_2.
 func (r *Reader) Evals(ctx context.Context, run string) ([]NodeEval, error) {
-	panic("helper S")
+	var evals []NodeEval
+	if ok, err := r.hasEvals(ctx); err != nil || !ok {
+		return nil, err
+	}
+	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, explain(r.path, err)
+	}
+	defer tx.Rollback() //nolint:errcheck // it read only
+	err = query(ctx, tx, func(rows *sql.Rows) error {
+		var x NodeEval
+		var questions int
+		err := rows.Scan(&x.Node, &x.Time, &x.Round, &x.Set, &questions, &x.Generations, (*number)(&x.Temperature), (*number)(&x.FormatRate),
+			(*number)(&x.MeanLength), (*number)(&x.Seconds))
+		x.Questions = make([]event.EvalQuestion, 0, questions)
+		evals = append(evals, x)
+		return err
+	}, `SELECT node, time, round, question_set, questions, generations, temperature, format_rate, completions_mean_length, seconds
+FROM evals WHERE run = ? ORDER BY round, node`, run)
+	if err != nil {
+		return nil, explain(r.path, err)
+	}
+	at := 0
+	err = query(ctx, tx, func(rows *sql.Rows) error {
+		var q event.EvalQuestion
+		var round int
+		var node string
+		if err := rows.Scan(&round, &node, &q.Task, &q.Correct, (*number)(&q.RewardSum)); err != nil {
+			return err
+		}
+		for at < len(evals) && (evals[at].Round != round || evals[at].Node != node) { // both are in the order of the key
+			at++
+		}
+		if at == len(evals) {
+			return fmt.Errorf("questions of an evaluation that isn't there: %s after %d rounds", node, round)
+		}
+		evals[at].Questions = append(evals[at].Questions, q)
+		return nil
+	}, `SELECT round, node, task, correct, reward_sum FROM eval_questions WHERE run = ? ORDER BY round, node, question`, run)
+	return evals, explain(r.path, err)
 }
 
-// Evaluated returns for every node of a run the rounds whose evaluation the database has.
+// Evaluated returns for every node of a run the rounds whose evaluation the database has, ascending.
 func (r *Reader) Evaluated(ctx context.Context, run string) (map[string][]int, error) {
-	return map[string][]int{}, nil // helper S
+	evaluated := map[string][]int{}
+	if ok, err := r.hasEvals(ctx); err != nil || !ok {
+		return evaluated, err
+	}
+	err := query(ctx, r.db, func(rows *sql.Rows) error {
+		var node string
+		var round int
+		err := rows.Scan(&node, &round)
+		evaluated[node] = append(evaluated[node], round)
+		return err
+	}, `SELECT node, round FROM evals WHERE run = ? ORDER BY round, node`, run)
+	return evaluated, explain(r.path, err)
+}
+
+// EvalTotal is a run's newest held-out evaluation, summed over the nodes that made it.
+type EvalTotal struct {
+	Run         string
+	Round       int // rounds that the weights hold
+	Set         string
+	Generations int
+	Nodes       int
+	Questions   int // over nodes
+	Correct     int // of Questions x Generations completions
+	RewardSum   float64
+}
+
+// NewestEvals returns of every run, by its key, the held-out evaluation with the highest round.
+func (r *Reader) NewestEvals(ctx context.Context) (map[string]EvalTotal, error) {
+	newest := map[string]EvalTotal{}
+	if ok, err := r.hasEvals(ctx); err != nil || !ok {
+		return newest, err
+	}
+	err := query(ctx, r.db, func(rows *sql.Rows) error {
+		var x EvalTotal
+		err := rows.Scan(&x.Run, &x.Round, &x.Set, &x.Generations, &x.Nodes, &x.Questions, &x.Correct, &x.RewardSum)
+		newest[x.Run] = x
+		return err
+	}, newestEvalsSQL)
+	return newest, explain(r.path, err)
+}
+
+// Nodes of a run evaluate the same set; were they to differ, the set of the most nodes comes last and counts.
+const newestEvalsSQL = `SELECT runs.run, round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
+FROM runs CROSS JOIN evals ON evals.run = runs.run AND round = (SELECT max(round) FROM evals AS e WHERE e.run = runs.run)
+GROUP BY runs.run, question_set, generations ORDER BY nodes`
+
+// edgeEvals returns a run's first and its newest held-out evaluation, one where they are the same.
+func edgeEvals(ctx context.Context, tx rowsQuerier, run string) ([]EvalTotal, error) {
+	var totals []EvalTotal
+	err := query(ctx, tx, func(rows *sql.Rows) error {
+		x := EvalTotal{Run: run}
+		err := rows.Scan(&x.Round, &x.Set, &x.Generations, &x.Nodes, &x.Questions, &x.Correct, &x.RewardSum)
+		totals = append(totals, x)
+		return err
+	}, edgeEvalsSQL, run)
+	return totals, err
+}
+
+const edgeEvalsSQL = `SELECT round, question_set, generations, count(*), sum(questions), sum(correct), sum(reward_sum) FROM evals
+WHERE run = ?1 AND round IN ((SELECT min(round) FROM evals WHERE run = ?1), (SELECT max(round) FROM evals WHERE run = ?1))
+GROUP BY round ORDER BY round`
+
+// hasEvals tells whether the database has evaluations at all: one of schema 3 that nobody wrote to since has not.
+func (r *Reader) hasEvals(ctx context.Context) (bool, error) {
+	var version int
+	err := r.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
+	return version >= 4, explain(r.path, err)
 }

@@ -113,3 +113,13 @@ INSERT INTO nodes (run, node) VALUES ('old', 'node_0')`)
 	s := openStore(t, path, Options{})
 	require.Len(t, snapshot(t, s, "old").Nodes, 1)
 }
+
+func TestOfAnOlderSampleOnlyThePeaksCount(t *testing.T) {
+	s := startedStore(t, Options{})
+	sample := func(at float64, rss, device int64) event.Event {
+		return event.Event{Type: event.TypeMemory, Run: testRun, Node: "node_0", Time: at, Memory: &event.Memory{RSSBytes: rss, DeviceBytes: device}}
+	}
+	record(t, s, sample(110, 10, 7), sample(105, 50, 3))
+	n := snapshot(t, s, testRun).Nodes[0]
+	require.Equal(t, []int64{10, 50, 7, 7}, []int64{n.RSSBytes, n.PeakRSSBytes, n.DeviceBytes, n.DevicePeakBytes})
+}

@@ -23,6 +23,8 @@ func dump(t require.TestingT, s *Store) map[string][]string {
 		{"task_rewards", "SELECT * FROM task_rewards ORDER BY run, round, node, task"},
 		{"peers", "SELECT * FROM peers ORDER BY run, round, node, peer"},
 		{"memory", "SELECT * FROM memory ORDER BY run, node, time"},
+		{"evals", "SELECT * FROM evals ORDER BY run, round, node"},
+		{"eval_questions", "SELECT * FROM eval_questions ORDER BY run, round, node, question"},
 		{"checkpoints", "SELECT * FROM checkpoints ORDER BY run, node, round"},
 		{"attempts", "SELECT run, attempt, started, ended, state, message FROM attempts ORDER BY run, attempt"},
 		{"events", "SELECT run, node, type, time, state, cause, message, pid, exit_code, seconds FROM events ORDER BY id"},
@@ -61,7 +63,7 @@ func drawEvent(t *rapid.T) event.Event {
 	small := func(label string) int { return rapid.IntRange(0, 2).Draw(t, label) }
 	e.Type = rapid.SampledFrom([]event.Type{
 		event.TypeState, event.TypeLoaded, event.TypeRound, event.TypeRound, event.TypeRound, event.TypeMemory, event.TypeCheckpoint, event.TypeWarning,
-		event.TypeFailure, event.TypeSpawn, event.TypeExit, event.TypeRestart, event.TypeGiveUp, event.TypeRunEnded, event.TypeLease,
+		event.TypeFailure, event.TypeSpawn, event.TypeExit, event.TypeRestart, event.TypeGiveUp, event.TypeRunEnded, event.TypeLease, event.TypeEval, event.TypeEval,
 	}).Draw(t, "type")
 	switch e.Type {
 	case event.TypeState:
@@ -80,6 +82,11 @@ func drawEvent(t *rapid.T) event.Event {
 			e.ExitCode = &code
 		}
 		e.Cause = rapid.SampledFrom([]string{"", event.CauseStopped}).Draw(t, "cause")
+	case event.TypeEval:
+		e.Eval = &event.Eval{Round: small("round"), Set: rapid.SampledFrom([]string{"s", "t"}).Draw(t, "set"), FormatRate: value("format")}
+		for range small("questions") {
+			e.Eval.Questions = append(e.Eval.Questions, event.EvalQuestion{Task: "t", Correct: small("correct"), RewardSum: value("sum")})
+		}
 	case event.TypeRound:
 		e.Round = &event.Round{Round: small("round"), Reward: value("reward"), Loss: value("loss")}
 		for i := range small("tasks") {
@@ -136,7 +143,7 @@ func TestReplayChangesNothing(t *testing.T) {
 	})
 }
 
-// requireSums checks the columns of nodes that are derived from other tables.
+// requireSums checks the columns of nodes and evals that are derived from other tables.
 func requireSums(t require.TestingT, s *Store) {
 	var wrong int
 	require.NoError(t, s.db.QueryRow(`SELECT count(*) FROM nodes n WHERE
@@ -145,5 +152,9 @@ func requireSums(t require.TestingT, s *Store) {
   OR last_round != (SELECT coalesce(max(round), -1) FROM rounds r WHERE r.run = n.run AND r.node = n.node)
   OR last_reward IS NOT (SELECT reward FROM rounds r WHERE r.run = n.run AND r.node = n.node ORDER BY round DESC LIMIT 1)
   OR restarts != (SELECT count(*) FROM events e WHERE e.run = n.run AND e.node = n.node AND e.type = 'restart')`).Scan(&wrong))
+	require.Zero(t, wrong)
+	require.NoError(t, s.db.QueryRow(`SELECT count(*) FROM evals e WHERE (questions, correct, reward_sum) IS NOT (
+  SELECT count(*), coalesce(sum(correct), 0), coalesce(sum(reward_sum), 0.0) FROM eval_questions q
+  WHERE q.run = e.run AND q.round = e.round AND q.node = e.node)`).Scan(&wrong))
 	require.Zero(t, wrong)
 }

@@ -18,6 +18,9 @@ type Reader struct {
 	db   *sql.DB
 }
 
+// oldestReadable is the oldest schema whose tables hold all that a Reader asks for; evaluations, new in 4, it asks for only where they are.
+const oldestReadable = 3
+
 // OpenReader opens the database at path for reading only. Where there is none the error is ErrNoDatabase.
 func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	path, err := filepath.Abs(path)
@@ -42,7 +45,7 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	switch {
 	case version == 0:
 		return nil, missing
-	case version < len(steps):
+	case version < oldestReadable:
 		return nil, &Error{Path: path, Reason: fmt.Sprintf("written by an older swarm (schema %d, this one reads %d)", version, len(steps)),
 			Try: "start any run with this swarm: that brings it up to date"}
 	}

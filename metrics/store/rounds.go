@@ -2,8 +2,6 @@ package store
 
 import (
 	"database/sql"
-	"errors"
-	"math"
 	"strings"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -17,13 +15,14 @@ const (
 	addRoundSQL = `UPDATE nodes SET cumulative_reward = cumulative_reward + ?5, rounds_done = rounds_done + ?6,
   last_reward = CASE WHEN ?3 >= last_round THEN ?4 ELSE last_reward END, last_round = max(last_round, ?3)
 WHERE run = ?1 AND node = ?2`
+)
 
-	insertTaskSQL = `INSERT INTO task_rewards (run, round, node, task, completions, reward_sum) VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET completions = excluded.completions, reward_sum = excluded.reward_sum`
-	insertPeerSQL = `INSERT INTO peers (run, round, node, peer, available, rejected, filtered, used, late)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET available = excluded.available, rejected = excluded.rejected, filtered = excluded.filtered,
-  used = excluded.used, late = excluded.late`
+var (
+	insertTasks = newInsertion(`INSERT INTO task_rewards (run, round, node, task, completions, reward_sum) VALUES`, 3,
+		`ON CONFLICT DO UPDATE SET completions = excluded.completions, reward_sum = excluded.reward_sum`)
+	insertPeers = newInsertion(`INSERT INTO peers (run, round, node, peer, available, rejected, filtered, used, late) VALUES`, 6,
+		`ON CONFLICT DO UPDATE SET available = excluded.available, rejected = excluded.rejected, filtered = excluded.filtered,
+  used = excluded.used, late = excluded.late`)
 )
 
 // roundColumn is a column of rounds beside its key, time and non_finite.
@@ -67,59 +66,56 @@ var insertRoundSQL = func() string {
 		names[i] = c.name
 	}
 	return "INSERT INTO rounds (run, round, node, time, " + strings.Join(names, ", ") + ", non_finite) VALUES (?, ?, ?, ?" +
-		strings.Repeat(", ?", len(names)) + ", ?)"
+		strings.Repeat(", ?", len(names)) + ", ?) ON CONFLICT DO NOTHING"
 }()
 
-// replayed takes what a node tells again from its journal: a round that is missing here. Everything else was told in its time, and a
-// round that is here is the same or a newer one.
+// replayed takes what a node tells again from its journal: a round or an evaluation that is missing here. Everything else was told in its
+// time, and one that is here is the same or a newer one.
 func (tx *transaction) replayed(e event.Event) error {
-	if e.Type != event.TypeRound {
+	if e.Type != event.TypeRound && e.Type != event.TypeEval {
 		return nil
 	}
 	if err := tx.row(e); err != nil {
 		return err
 	}
-	switch _, _, found, err := tx.oldRound(e); {
-	case err != nil || found:
-		return err
+	if e.Type == event.TypeEval {
+		return tx.eval(e)
 	}
-	return tx.addRound(e, 1, 0)
+	return tx.round(e)
 }
 
 // round writes one node's round. A node that restarted from a checkpoint does rounds again: the newest by time is the one its weights
 // come from, and replaces the former.
 func (tx *transaction) round(e event.Event) error {
-	at, reward, found, err := tx.oldRound(e)
+	values := roundValues(e)
+	isNew, err := tx.exec(insertRoundSQL, values...)
 	switch {
 	case err != nil:
 		return err
-	case !found:
+	case isNew:
 		return tx.addRound(e, 1, 0)
-	case e.Time <= at:
+	case e.Replayed:
 		return nil
+	}
+	var at float64
+	var former sql.NullFloat64
+	err = tx.statement(oldRoundSQL).QueryRow(e.Run, e.Round.Round, e.Node).Scan(&at, &former)
+	if err != nil || e.Time <= at {
+		return err
 	}
 	if _, err := tx.exec(deleteRoundSQL, e.Run, e.Round.Round, e.Node); err != nil {
 		return err
 	}
-	return tx.addRound(e, 0, reward)
-}
-
-// oldRound returns the time and the reward, 0 for none, of the row that e's round has.
-func (tx *transaction) oldRound(e event.Event) (at, reward float64, found bool, err error) {
-	var old sql.NullFloat64
-	err = tx.statement(oldRoundSQL).QueryRow(e.Run, e.Round.Round, e.Node).Scan(&at, &old)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, 0, false, nil
-	}
-	return at, old.Float64, err == nil, err
-}
-
-// addRound inserts e's round, which has no row, and adds it to the node's sums: so many rows more, and its reward instead of the former one.
-func (tx *transaction) addRound(e event.Event, rows int, former float64) error {
-	r := e.Round
-	if _, err := tx.exec(insertRoundSQL, roundValues(e)...); err != nil {
+	if _, err := tx.exec(insertRoundSQL, values...); err != nil {
 		return err
 	}
+	return tx.addRound(e, 0, former.Float64)
+}
+
+// addRound adds e's round, whose row is written, to the node's sums, so many rows more and its reward instead of the former one, and writes
+// its tasks and peers.
+func (tx *transaction) addRound(e event.Event, rows int, former float64) error {
+	r := e.Round
 	gain := -former
 	if reward := finite(r.Reward); reward != nil {
 		gain += r.Reward
@@ -127,36 +123,29 @@ func (tx *transaction) addRound(e event.Event, rows int, former float64) error {
 	if _, err := tx.exec(addRoundSQL, e.Run, e.Node, r.Round, finite(r.Reward), gain, rows); err != nil {
 		return err
 	}
+	tasks := make([]any, 0, len(r.Tasks)*insertTasks.columns)
 	for _, task := range r.Tasks {
-		if _, err := tx.exec(insertTaskSQL, e.Run, r.Round, e.Node, task.Task, task.Completions, finite(task.RewardSum)); err != nil {
-			return err
-		}
+		tasks = append(tasks, task.Task, task.Completions, finite(task.RewardSum))
 	}
+	if err := tx.insert(insertTasks, [3]any{e.Run, r.Round, e.Node}, tasks); err != nil {
+		return err
+	}
+	peers := make([]any, 0, len(r.Peers)*insertPeers.columns)
 	for _, p := range r.Peers {
-		_, err := tx.exec(insertPeerSQL, e.Run, r.Round, e.Node, p.Node, p.Available, p.Rejected, p.Filtered, p.Used, p.Late)
-		if err != nil {
-			return err
-		}
+		peers = append(peers, p.Node, p.Available, p.Rejected, p.Filtered, p.Used, p.Late)
 	}
-	return nil
+	return tx.insert(insertPeers, [3]any{e.Run, r.Round, e.Node}, peers)
 }
 
 // roundValues returns the row of e: a value that isn't finite becomes NULL, and non_finite says what it was.
 func roundValues(e event.Event) []any {
 	values := make([]any, 0, len(roundColumns)+5)
 	values = append(values, e.Run, e.Round.Round, e.Node, e.Time)
-	var nonFinite []string
+	var nonFinite missing
 	for _, c := range roundColumns {
 		v := c.value(e.Round)
 		if f, ok := v.(float64); ok {
-			switch {
-			case math.IsNaN(f):
-				nonFinite = append(nonFinite, c.name+"=nan")
-			case math.IsInf(f, 1):
-				nonFinite = append(nonFinite, c.name+"=+inf")
-			case math.IsInf(f, -1):
-				nonFinite = append(nonFinite, c.name+"=-inf")
-			}
+			nonFinite.note(c.name, f)
 			v = finite(f)
 			if was, ok := e.Round.NonFinite[c.name]; ok && v != nil {
 				nonFinite = append(nonFinite, c.name+"="+strings.ToLower(was))

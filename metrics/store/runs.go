@@ -71,6 +71,20 @@ func (f Filter) sql() (where string, args []any) {
 	return "WHERE " + strings.Join(terms, " AND "), args
 }
 
+// CurrentRuns returns the keys of at most limit runs that run or counted as running when last heard of, the newest attempt first, and after them
+// of the run that ended last. A run whose coordinator died without a word is among the former.
+func (r *Reader) CurrentRuns(ctx context.Context, limit int) ([]string, error) {
+	var runs []string
+	err := query(ctx, r.db, func(rows *sql.Rows) error {
+		var run string
+		err := rows.Scan(&run)
+		runs = append(runs, run)
+		return err
+	}, `SELECT run FROM (SELECT run, 0 AS place, resumed AS at FROM runs WHERE state = ?1 ORDER BY resumed DESC, run LIMIT ?2)
+UNION ALL SELECT run FROM (SELECT run FROM runs WHERE state != ?1 AND ended IS NOT NULL ORDER BY ended DESC, run LIMIT 1)`, RunRunning, limit)
+	return runs, explain(r.path, err)
+}
+
 // Entry is one row of a run's timeline.
 type Entry struct {
 	ID    int64 // grows with the order of writing

@@ -1,6 +1,11 @@
 package store
 
-import "context"
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+)
 
 // RoundValue is one metric of one node's round.
 type RoundValue struct {
@@ -18,19 +23,63 @@ type RoundBand struct {
 	Mean, Min, Max float64 // of the finite values; NaN: there is none
 }
 
-// RoundMetrics names the metrics of a round that RoundValues and RoundBands know: reward, training_reward, step_time …
+// RoundMetrics names the metrics of a round that RoundValues and RoundBands know: reward, training_reward, step_time … They are the JSON
+// names of event.Round's figures.
 func RoundMetrics() []string {
-	panic("helper S")
+	names := make([]string, len(roundColumns))
+	for i, c := range roundColumns {
+		names[i] = c.name
+	}
+	return names
 }
 
-// RoundValues returns a metric of a run's rounds from a round on, by round and node. The error is ErrNotFound for an unknown metric.
+// metricSQL puts a metric's column into a query. Only what roundColumns has ever becomes part of one.
+func metricSQL(format, metric string) (string, error) {
+	for _, c := range roundColumns {
+		if c.name == metric {
+			return fmt.Sprintf(format, c.name), nil
+		}
+	}
+	return "", fmt.Errorf("%w: no metric %q", ErrNotFound, metric)
+}
+
+const (
+	roundValuesSQL = `SELECT round, node, time, %[1]s FROM rounds WHERE run = ? AND round >= ? ORDER BY round, node`
+	roundBandsSQL  = `SELECT round, count(*), max(time), avg(%[1]s), min(%[1]s), max(%[1]s) FROM rounds WHERE run = ? AND round >= ?
+GROUP BY round ORDER BY round`
+)
+
+// RoundValues returns a metric of a run's rounds from a round on, by round and, as text, node: node_10 before node_2. The error is
+// ErrNotFound for an unknown metric.
 func (r *Reader) RoundValues(ctx context.Context, run, metric string, from int) ([]RoundValue, error) {
-	panic("helper S")
+	q, err := metricSQL(roundValuesSQL, metric)
+	if err != nil {
+		return nil, err
+	}
+	var values []RoundValue
+	err = query(ctx, r.db, func(rows *sql.Rows) error {
+		var x RoundValue
+		err := rows.Scan(&x.Round, &x.Node, &x.Time, (*number)(&x.Value))
+		values = append(values, x)
+		return err
+	}, q, run, from)
+	return values, explain(r.path, err)
 }
 
-// RoundBands returns a metric of a run's rounds from a round on, over nodes, by round.
+// RoundBands returns a metric of a run's rounds from a round on, over nodes, by round. The error is ErrNotFound for an unknown metric.
 func (r *Reader) RoundBands(ctx context.Context, run, metric string, from int) ([]RoundBand, error) {
-	panic("helper S")
+	q, err := metricSQL(roundBandsSQL, metric)
+	if err != nil {
+		return nil, err
+	}
+	var bands []RoundBand
+	err = query(ctx, r.db, func(rows *sql.Rows) error {
+		var x RoundBand
+		err := rows.Scan(&x.Round, &x.Nodes, &x.End, (*number)(&x.Mean), (*number)(&x.Min), (*number)(&x.Max))
+		bands = append(bands, x)
+		return err
+	}, q, run, from)
+	return bands, explain(r.path, err)
 }
 
 // TaskTotal is what a run's nodes together made of one task in some rounds.
@@ -41,9 +90,23 @@ type TaskTotal struct {
 	RewardSum   float64
 }
 
+const taskTotalsSQL = `SELECT task, round / ?2 * ?2 AS first, sum(completions), coalesce(sum(reward_sum), 0.0) FROM task_rewards
+WHERE run = ?1 GROUP BY task, first ORDER BY task, first`
+
 // TaskTotals returns the rewards of a run by task, summed over nodes and over so many rounds each, by task and round; with 0 rounds over all.
+// A reward that isn't finite counts as 0.
 func (r *Reader) TaskTotals(ctx context.Context, run string, rounds int) ([]TaskTotal, error) {
-	panic("helper S")
+	if rounds <= 0 {
+		rounds = math.MaxInt32
+	}
+	var totals []TaskTotal
+	err := query(ctx, r.db, func(rows *sql.Rows) error {
+		var x TaskTotal
+		err := rows.Scan(&x.Task, &x.Round, &x.Completions, &x.RewardSum)
+		totals = append(totals, x)
+		return err
+	}, taskTotalsSQL, run, rounds)
+	return totals, explain(r.path, err)
 }
 
 // PeerTotal is what a node had of one peer's rollouts over a run.
@@ -52,9 +115,19 @@ type PeerTotal struct {
 	Available, Rejected, Filtered, Used, Late int // Late: rounds in which nothing came in time
 }
 
-// PeerTotals returns who learnt from whom in a run, by node and peer.
+const peerTotalsSQL = `SELECT node, peer, sum(available), sum(rejected), sum(filtered), sum(used), sum(late) FROM peers
+WHERE run = ? GROUP BY node, peer ORDER BY length(node), node, length(peer), peer`
+
+// PeerTotals returns who learnt from whom in a run, by node and peer, node_2 before node_10.
 func (r *Reader) PeerTotals(ctx context.Context, run string) ([]PeerTotal, error) {
-	panic("helper S")
+	var totals []PeerTotal
+	err := query(ctx, r.db, func(rows *sql.Rows) error {
+		var x PeerTotal
+		err := rows.Scan(&x.Node, &x.Peer, &x.Available, &x.Rejected, &x.Filtered, &x.Used, &x.Late)
+		totals = append(totals, x)
+		return err
+	}, peerTotalsSQL, run)
+	return totals, explain(r.path, err)
 }
 
 // MemorySample is a node's memory in one slot of a run's time: the highest within it.
@@ -64,7 +137,17 @@ type MemorySample struct {
 	RSSBytes, PeakRSSBytes, DeviceBytes, DevicePeakBytes int64
 }
 
-// Memory returns the memory of a run's nodes from a time on in slots of so many seconds (0: as recorded), by time and node.
+const memorySQL = `SELECT node, time / ?3 * ?3 AS slot, max(rss_bytes), max(peak_rss_bytes), max(device_bytes), max(device_peak_bytes)
+FROM memory WHERE run = ?1 AND time >= ?2 / ?3 * ?3 GROUP BY node, slot ORDER BY slot, length(node), node`
+
+// Memory returns the memory of a run's nodes from the slot of a time on in slots of so many seconds (0: as recorded), by time and node.
 func (r *Reader) Memory(ctx context.Context, run string, from float64, slot int) ([]MemorySample, error) {
-	panic("helper S")
+	var samples []MemorySample
+	err := query(ctx, r.db, func(rows *sql.Rows) error {
+		var x MemorySample
+		err := rows.Scan(&x.Node, &x.Time, &x.RSSBytes, &x.PeakRSSBytes, &x.DeviceBytes, &x.DevicePeakBytes)
+		samples = append(samples, x)
+		return err
+	}, memorySQL, run, int64(math.Ceil(from)), max(1, slot))
+	return samples, explain(r.path, err)
 }

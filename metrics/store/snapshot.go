@@ -59,6 +59,7 @@ type Snapshot struct {
 	Nodes    []Node        // by name: node_2 before node_10
 	Recent   []RoundReward // the newest RecentRounds rounds, by round and node
 	Attempts []Attempt     // oldest first
+	Evals    []EvalTotal   // the first held-out evaluation and the newest; one where they are the same
 }
 
 // Snapshot returns the run of that key, else the newest run of that experiment; with an empty name the newest of all. Its cost doesn't
@@ -83,7 +84,13 @@ func (r *Reader) Snapshot(ctx context.Context, name string) (Snapshot, error) {
 	if s.Recent, err = roundRewards(ctx, tx, s.Run.Run, last-RecentRounds+1); err != nil {
 		return s, explain(r.path, err)
 	}
-	s.Attempts, err = attemptsOf(ctx, tx, s.Run.Run)
+	if s.Attempts, err = attemptsOf(ctx, tx, s.Run.Run); err != nil {
+		return s, explain(r.path, err)
+	}
+	if ok, err := r.hasEvals(ctx); err != nil || !ok {
+		return s, err
+	}
+	s.Evals, err = edgeEvals(ctx, tx, s.Run.Run)
 	return s, explain(r.path, err)
 }
 

@@ -19,7 +19,8 @@ const (
 	setStateSQL = `UPDATE nodes SET state = ?4, state_rank = ?5, state_time = ?3
 WHERE run = ?1 AND node = ?2 AND (state_time, state_rank) < (?3, ?5)`
 
-	setWorkingRoundSQL = `UPDATE nodes SET working_round = ?4 WHERE run = ?1 AND node = ?2 AND state_time = ?3`
+	setWorkingSQL = `UPDATE nodes SET state = ?4, state_rank = ?5, state_time = ?3, working_round = ?6
+WHERE run = ?1 AND node = ?2 AND (state_time, state_rank) < (?3, ?5)`
 
 	setPIDSQL = `UPDATE nodes SET pid = ?4, pid_time = ?3 WHERE run = ?1 AND node = ?2 AND pid_time < ?3`
 
@@ -36,11 +37,13 @@ WHERE run = ?1 AND node = ?2 AND message_time < ?3`
   replayed_rounds = replayed_rounds + ?13, replay_seconds = replay_seconds + ?14
 WHERE run = ?1 AND node = ?2 AND loaded_time < ?3`
 
-	setMemorySQL = `UPDATE nodes SET memory_time = ?3, rss_bytes = ?4, device_bytes = ?6
+	setMemorySQL = `UPDATE nodes SET memory_time = ?3, rss_bytes = ?4, device_bytes = ?6,
+  peak_rss_bytes = max(peak_rss_bytes, ?5), device_peak_bytes = max(device_peak_bytes, ?7)
 WHERE run = ?1 AND node = ?2 AND memory_time < ?3`
 
-	raisePeaksSQL = `UPDATE nodes SET peak_rss_bytes = max(peak_rss_bytes, ?4), device_peak_bytes = max(device_peak_bytes, ?6)
-WHERE run = ?1 AND node = ?2 AND (peak_rss_bytes < ?4 OR device_peak_bytes < ?6)`
+	// Of a sample that isn't the newest only its peaks count.
+	raisePeaksSQL = `UPDATE nodes SET peak_rss_bytes = max(peak_rss_bytes, ?3), device_peak_bytes = max(device_peak_bytes, ?4)
+WHERE run = ?1 AND node = ?2 AND (peak_rss_bytes < ?3 OR device_peak_bytes < ?4)`
 
 	insertMemorySQL = `INSERT INTO memory (run, node, time, rss_bytes, peak_rss_bytes, device_bytes, device_peak_bytes)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
@@ -73,12 +76,16 @@ func prepareTables(ctx context.Context, db *sql.DB, opts Options, p *pulse) (*ta
 		db: db, slot: max(1, int64(opts.MemoryInterval/time.Second)),
 		statements: map[string]*sql.Stmt{}, nodes: map[[2]string]bool{}, pulse: p, warn: opts.Warn,
 	}
-	for _, query := range []string{
-		insertNodeSQL, touchNodeSQL, setStateSQL, setWorkingRoundSQL, setPIDSQL, clearPIDSQL, setCauseSQL, countRestartSQL, setLoadedSQL,
+	queries := []string{
+		insertNodeSQL, touchNodeSQL, setStateSQL, setWorkingSQL, setPIDSQL, clearPIDSQL, setCauseSQL, countRestartSQL, setLoadedSQL,
 		setMemorySQL, raisePeaksSQL, insertMemorySQL, setPhasesSQL, insertDeviceSQL, insertCheckpointSQL, insertEventSQL, endRunSQL, endAttemptSQL,
 		seenSQL,
-		oldRoundSQL, deleteRoundSQL, insertRoundSQL, addRoundSQL, insertTaskSQL, insertPeerSQL,
-	} {
+		oldRoundSQL, deleteRoundSQL, insertRoundSQL, addRoundSQL, oldEvalSQL, deleteEvalSQL, insertEvalSQL,
+	}
+	for _, i := range []insertion{insertTasks, insertPeers, insertQuestions} {
+		queries = append(queries, i.statements...)
+	}
+	for _, query := range queries {
 		st, err := db.PrepareContext(ctx, query)
 		if err != nil {
 			return nil, errors.Join(err, t.close())
@@ -126,6 +133,9 @@ func (t *tables) transact(events []event.Event, reject func(error)) error {
 			return err
 		}
 	}
+	if err := tx.touch(); err != nil {
+		return err
+	}
 	return tx.tx.Commit()
 }
 
@@ -136,7 +146,7 @@ func (t *tables) begin() (_ *transaction, done func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &transaction{tables: t, tx: sqlTx, bound: map[string]*sql.Stmt{}}, func() { _ = sqlTx.Rollback() }, nil
+	return &transaction{tables: t, tx: sqlTx, bound: map[string]*sql.Stmt{}, heard: map[[2]string]float64{}}, func() { _ = sqlTx.Rollback() }, nil
 }
 
 // transaction binds the prepared statements to one sql.Tx.
@@ -144,6 +154,7 @@ type transaction struct {
 	*tables
 	tx    *sql.Tx
 	bound map[string]*sql.Stmt
+	heard map[[2]string]float64 // newest event of a (run, node)
 }
 
 func (tx *transaction) statement(query string) *sql.Stmt {

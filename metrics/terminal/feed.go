@@ -18,26 +18,53 @@ import (
 type Config struct {
 	// Poll returns the run's present status. It is called every Interval, never twice at once.
 	Poll     func(context.Context) (stats.Status, error)
-	Interval time.Duration // default 0.5 s
+	Interval time.Duration // default 1 s
 	Feed     *Feed         // events to show, may be nil
 
-	Out io.Writer
+	Out     io.Writer
+	Environ []string // of the terminal: TERM, NO_COLOR, COLORTERM, LC_ALL, LC_CTYPE, LANG
 
 	// Live only.
-	In      io.Reader
-	Environ []string // of the terminal: TERM, NO_COLOR, COLORTERM
+	In io.Reader
 
-	// Interrupt asks for an orderly stop when q or ctrl+c is first pressed, and with now set for an immediate one when
-	// pressed again. It must not block. Where it is nil, q and ctrl+c leave the view and the run goes on.
+	// Interrupt asks for an orderly stop when ctrl+c is first pressed, or q and then s, and with now set for an immediate one when
+	// ctrl+c is pressed again. It must not block. Where it is nil, q and ctrl+c leave the view and the run goes on.
 	Interrupt func(now bool)
+
+	// History returns what a Status doesn't tell of a node. It may be called twice at once for different nodes. May be nil.
+	History func(ctx context.Context, node string) (NodeHistory, error)
+
+	// Logs hands over the newest lines of a node's log, or where node is empty of the coordinator's and every node's by time, last of each,
+	// and goes on with what is written until ctx ends or nobody writes any more. It has a goroutine of its own. May be nil.
+	Logs func(ctx context.Context, node string, last int, emit func(LogLine)) error
 
 	Location *time.Location   // of the times shown, default time.Local
 	Now      func() time.Time // default time.Now
 }
 
+// NodeHistory is how a node has fared.
+type NodeHistory struct {
+	First   int           // round of Rewards[0], from 0
+	Rewards []float64     // by round; NaN: none, or not finite
+	HeldOut []HeldOut     // of equal questions, by round
+	Events  []event.Event // the node's, oldest first
+}
+
+// HeldOut is a node's mean reward over held-out questions.
+type HeldOut struct {
+	Round  int // rounds that its weights had seen; 0: none
+	Reward float64
+}
+
+// LogLine is a line of a log as it was written, without its end.
+type LogLine struct {
+	Log  string // whose: a node's name, or the coordinator
+	Text string
+}
+
 func (c Config) withDefaults() Config {
 	if c.Interval <= 0 {
-		c.Interval = 500 * time.Millisecond
+		c.Interval = time.Second
 	}
 	if c.Location == nil {
 		c.Location = time.Local
@@ -98,8 +125,10 @@ func (l feedLine) stamped(loc *time.Location) string {
 	return at.Format(time.TimeOnly) + "  " + l.text
 }
 
-// EventLine describes e in one line, empty for an event that isn't worth one.
-func EventLine(e event.Event) string {
+// EventLine describes e in one printable line, empty for an event that isn't worth one.
+func EventLine(e event.Event) string { return clean(describe(e)) }
+
+func describe(e event.Event) string {
 	switch e.Type {
 	case event.TypeWarning:
 		return join(subject(e, "warning"), e.Message)

@@ -50,6 +50,7 @@ type GPUNode struct {
 
 // PrintGPUs writes a GPUStatus once, whole, without colour or control sequences.
 func PrintGPUs(w io.Writer, x GPUStatus) error {
+	x = cleanGPUs(x)
 	lines := append(gpuBody(newStyles(false), x, statusWidth, len(x.Nodes)+1), gpuNotes(newStyles(false), x, 0)...)
 	for i, line := range lines {
 		lines[i] = strings.TrimRight(ansi.Strip(line), " ")
@@ -221,7 +222,7 @@ func gpuNotes(st styles, x GPUStatus, width int) []string {
 // gpuFrame draws at most height lines of at most width cells. When room is short the nodes' table gives way first, then the
 // advice, last of all the devices.
 func gpuFrame(st styles, x GPUStatus, known bool, trouble, help string, width, height int, location *time.Location) string {
-	width = max(minWidth, width)
+	width = max(1, width)
 	at := ""
 	if x.Time > 0 {
 		at = time.UnixMilli(int64(x.Time * 1000)).In(location).Format(time.TimeOnly)

@@ -3,7 +3,6 @@ package terminal
 import (
 	"context"
 	"io"
-	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -43,11 +42,13 @@ type gpuModel struct {
 	known         bool // status was polled at least once
 	trouble       string
 	width, height int
+	ascii         bool // the terminal has no other signs
 	frame         string
 }
 
 func newGPUModel(ctx context.Context, cfg GPUConfig) *gpuModel {
-	m := &gpuModel{ctx: ctx, cfg: cfg, styles: newStyles(!noColor(cfg.Environ)), width: defaultWidth, height: defaultHeight}
+	m := &gpuModel{ctx: ctx, cfg: cfg, styles: newStyles(!noColor(cfg.Environ)), width: defaultWidth, height: defaultHeight,
+		ascii: asciiOnly(cfg.Environ)}
 	m.draw()
 	return m
 }
@@ -76,9 +77,9 @@ func (m *gpuModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case gpuMsg:
 		m.trouble = ""
 		if msg.err != nil {
-			m.trouble = "no news: " + strings.Join(strings.Fields(msg.err.Error()), " ")
+			m.trouble = noNews(msg.err)
 		} else {
-			m.status, m.known = msg.status, true
+			m.status, m.known = cleanGPUs(msg.status), true
 		}
 		m.draw()
 		return m, tea.Tick(m.cfg.Interval, func(time.Time) tea.Msg { return tickMsg{} })
@@ -91,6 +92,9 @@ func (m *gpuModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 
 func (m *gpuModel) draw() {
 	m.frame = gpuFrame(m.styles, m.status, m.known, m.trouble, "q leave (runs go on)", m.width, m.height, m.cfg.Location)
+	if m.ascii {
+		m.frame = asciiText(m.frame)
+	}
 }
 
 // View implements tea.Model.

@@ -59,6 +59,21 @@ type tickMsg struct{}
 type statusMsg struct {
 	status stats.Status
 	err    error
+	took   time.Duration
+}
+
+// page is a part of the live view that has the terminal to itself.
+type page interface {
+	// body draws the page in at most height lines of at most width cells.
+	body(m *model, width, height int) []string
+	// key takes a key that means the same on no other page.
+	key(m *model, key string) tea.Cmd
+	// hints are its keys for the foot, the most useful first.
+	hints(m *model) []string
+	// find goes to what the search is for: step 1 to the next place, -1 to the one before, 0 to here or the next. It is false where there is none.
+	find(m *model, query string, step int) bool
+	// leave ends what the page began.
+	leave()
 }
 
 // model is the live view's state. Its frame is drawn when something changed, not whenever it is asked for.
@@ -66,110 +81,122 @@ type model struct {
 	ctx    context.Context //nolint:containedctx // bubbletea's commands take none
 	cfg    Config
 	styles styles
-	screen screen
-	seen   int // lines taken from the feed
-	asked  int // how often a stop was asked for
-	frame  string
+	ascii  bool // the terminal has no other signs
+
+	screen screen // the run, its size the terminal's less the foot
+	events *book
+	pages  []page // opened one from the other; the last is shown
+	search search
+
+	width, height int
+	trouble       string // why there are no news; empty where there are
+	seen          int    // lines taken from the feed
+	asking        bool   // whether q is meant
+	asked         int    // how often a stop was asked for
+	frame         string
 }
 
 func newModel(ctx context.Context, cfg Config) *model {
-	m := &model{ctx: ctx, cfg: cfg, styles: newStyles(!noColor(cfg.Environ))}
-	m.screen.width, m.screen.height = defaultWidth, defaultHeight
+	m := &model{
+		ctx: ctx, cfg: cfg, styles: newStyles(!noColor(cfg.Environ)), ascii: asciiOnly(cfg.Environ), events: newBook(feedLength),
+		pages: []page{overview{}}, width: defaultWidth, height: defaultHeight,
+	}
 	m.draw()
 	return m
-}
-
-// noColor follows no-color.org: set and not empty.
-func noColor(environ []string) bool {
-	for _, e := range environ {
-		if v, ok := strings.CutPrefix(e, "NO_COLOR="); ok {
-			return v != ""
-		}
-	}
-	return false
 }
 
 // Init implements tea.Model.
 func (m *model) Init() tea.Cmd { return m.poll }
 
 func (m *model) poll() tea.Msg {
+	began := time.Now()
 	status, err := m.cfg.Poll(m.ctx)
-	return statusMsg{status, err}
+	return statusMsg{cleanStatus(status), err, time.Since(began)}
 }
 
 // Update implements tea.Model.
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	var next tea.Cmd
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
-		m.screen.width, m.screen.height = msg.Width, msg.Height
+		m.width, m.height = msg.Width, msg.Height
 	case tea.KeyPressMsg:
-		if cmd := m.key(msg.String()); cmd != nil {
-			return m, cmd
-		}
+		next = m.key(msg.String(), msg.Text)
 	case tickMsg:
 		return m, m.poll
 	case statusMsg:
 		m.polled(msg)
-		m.draw()
-		return m, tea.Tick(m.cfg.Interval, func(time.Time) tea.Msg { return tickMsg{} })
+		next = tea.Tick(pause(m.cfg.Interval, msg.took), func(time.Time) tea.Msg { return tickMsg{} })
+	case bookMsg:
+		next = m.written(msg)
+	case logsMsg:
+		m.logged(msg)
+	case historyMsg:
+		next = m.remembered(msg)
+	case historyTick:
+		return m, m.remember(msg.page)
 	default:
 		return m, nil
 	}
 	m.draw()
-	return m, nil
-}
-
-func (m *model) key(key string) tea.Cmd {
-	switch key {
-	case "q", "ctrl+c":
-	default:
-		return nil
-	}
-	if m.cfg.Interrupt == nil {
-		return tea.Quit
-	}
-	m.asked++
-	switch {
-	case m.asked == 1:
-		m.cfg.Interrupt(false)
-	case m.asked == 2 && key == "q":
-		m.asked = 1 // a second q is a slip; only ctrl+c throws work away
-	case m.asked == 2:
-		m.cfg.Interrupt(true)
-	}
-	return nil
+	return m, next
 }
 
 func (m *model) polled(msg statusMsg) {
-	m.screen.trouble = ""
+	m.trouble = ""
 	if msg.err != nil {
-		m.screen.trouble = "no news: " + strings.Join(strings.Fields(msg.err.Error()), " ")
+		m.trouble = noNews(msg.err)
 	} else {
+		chosen := m.chosen()
 		m.screen.status, m.screen.known = msg.status, true
+		m.choose(chosen)
 	}
 	var lines []feedLine
 	lines, m.seen = m.cfg.Feed.since(m.seen)
 	for _, l := range lines {
-		m.screen.lines = append(m.screen.lines, l.stamped(m.cfg.Location))
+		m.events.add(l.stamped(m.cfg.Location))
 	}
-	m.screen.lines = m.screen.lines[max(0, len(m.screen.lines)-shownLines):]
 }
+
+// chosen is the node at the cursor, empty where there are none yet.
+func (m *model) chosen() string {
+	if nodes := m.screen.status.Nodes; m.screen.cursor >= 0 && m.screen.cursor < len(nodes) {
+		return nodes[m.screen.cursor].ID
+	}
+	return ""
+}
+
+// choose puts the cursor on a node, if it is there.
+func (m *model) choose(id string) {
+	for i, n := range m.screen.status.Nodes {
+		if n.ID == id {
+			m.screen.cursor = i
+			return
+		}
+	}
+	m.step(0)
+}
+
+// step moves the cursor by so many nodes, as far as there are any.
+func (m *model) step(by int) {
+	m.screen.cursor = max(0, min(m.screen.cursor+by, len(m.screen.status.Nodes)-1))
+}
+
+func (m *model) shown() page { return m.pages[len(m.pages)-1] }
 
 func (m *model) draw() {
-	switch {
-	case m.cfg.Interrupt == nil:
-		m.screen.help = "q leave (the run goes on)"
-	case m.asked == 0:
-		m.screen.help = "q stop after the current step and checkpoint"
-	case m.asked == 1:
-		m.screen.help = "stopping: nodes finish their step and checkpoint · ctrl+c stop now"
-	default:
-		m.screen.help = "stopping now"
+	foot := m.foot(m.width)
+	body := m.shown().body(m, m.width, m.height-len(foot))
+	if m.height >= tight && len(body)+len(foot) < m.height {
+		foot = append([]string{""}, foot...)
 	}
-	m.frame = m.screen.render(m.styles)
+	m.frame = strings.Join(fitted(append(body, foot...), m.width, m.height), "\n")
+	if m.ascii {
+		m.frame = asciiText(m.frame)
+	}
 }
 
-// View implements tea.Model.
+// View implements tea.Model. The mouse is left to the terminal, for selecting text; most turn its wheel into arrow keys here.
 func (m *model) View() tea.View {
 	v := tea.NewView(m.frame)
 	v.AltScreen = true

@@ -26,24 +26,26 @@ func Plain(ctx context.Context, cfg Config) error {
 		status, err := cfg.Poll(ctx)
 		var lines []feedLine
 		lines, seen = cfg.Feed.since(seen)
-		text := p.step(status, err, lines, cfg.Now(), last)
+		text := p.step(cleanStatus(status), err, lines, cfg.Now(), last)
 		if text == "" {
 			return nil
+		}
+		if asciiOnly(cfg.Environ) {
+			text = asciiText(text)
 		}
 		if _, err := io.WriteString(cfg.Out, text); err != nil {
 			return fmt.Errorf("write progress: %w", err)
 		}
 		return nil
 	}
-	ticker := time.NewTicker(cfg.Interval)
-	defer ticker.Stop()
 	for ctx.Err() == nil {
+		began := time.Now()
 		if err := step(ctx, false); err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
-		case <-ticker.C:
+		case <-time.After(pause(cfg.Interval, time.Since(began))):
 		}
 	}
 	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastPoll)
@@ -73,7 +75,7 @@ func (p *plain) step(x stats.Status, pollErr error, lines []feedLine, now time.T
 	}
 	trouble := ""
 	if pollErr != nil {
-		trouble = "no news: " + strings.Join(strings.Fields(pollErr.Error()), " ")
+		trouble = noNews(pollErr)
 	}
 	if trouble != "" && p.trouble == "" && !last {
 		fmt.Fprintln(&b, trouble)
@@ -89,6 +91,21 @@ func (p *plain) step(x stats.Status, pollErr error, lines []feedLine, now time.T
 		p.round, p.at = x.Round, now
 	}
 	return b.String()
+}
+
+// noNews tells in one line why a poll failed.
+func noNews(err error) string {
+	return "no news: " + strings.Join(strings.Fields(clean(err.Error())), " ")
+}
+
+const (
+	pollShare = 30               // a poll may take one part of so many of the time
+	pollMost  = 10 * time.Second // between polls, however long one takes
+)
+
+// pause is how long to wait after a poll that took so long: the host of a large swarm has better to do than to be asked.
+func pause(interval, took time.Duration) time.Duration {
+	return max(interval, min((pollShare-1)*took, pollMost))
 }
 
 // progressLine tells where the run is: `round 12/40 · reward 0.214 · 8/8 nodes · 3.1 s/round · eta 1m27s · mem 1.9 GB`.

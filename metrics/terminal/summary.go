@@ -17,6 +17,7 @@ type Place struct {
 
 // Summary writes what a run came to. It uses neither colour nor the terminal's width, so that it can go anywhere.
 func Summary(w io.Writer, s stats.Summary, place Place) error {
+	s.Status = cleanStatus(s.Status)
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d of %s in %s\n", strings.TrimSpace(s.Experiment+" "+s.State), s.Round, count(s.Rounds, "round"),
 		seconds(s.ElapsedSeconds))
@@ -34,6 +35,7 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 		edge := count(s.EdgeRounds, "round")
 		fact("mean reward", fmt.Sprintf("%s (first %s) → %s (last %s)", reward(s.FirstReward), edge, reward(s.LastReward), edge))
 	}
+	fact("held-out reward", heldOutReward(s.Status))
 	if s.SecondsPerRound != nil {
 		fact("pace", perRound(*s.SecondsPerRound))
 	}
@@ -89,4 +91,16 @@ func summaryColumns() []column {
 			return " " + n.Cause
 		}},
 	}
+}
+
+// heldOutReward tells what the newest evaluation came to, beside the first of the same questions; nothing without one.
+func heldOutReward(x stats.Status) string {
+	if x.EvalReward == nil {
+		return ""
+	}
+	newest := fmt.Sprintf("%s (after %s)", reward(x.EvalReward), count(x.EvalRound, "round"))
+	if x.FirstEvalReward == nil {
+		return newest
+	}
+	return reward(x.FirstEvalReward) + " (first) → " + newest
 }

@@ -26,13 +26,13 @@ func nodeColumns() []column {
 	return []column{
 		{"NODE", 9, true, 0, func(n stats.NodeStatus) string { return n.ID }},
 		{"STATE", 10, true, 0, func(n stats.NodeStatus) string { return n.State }},
-		{"ROUND", roundWidth, false, 0, roundOf},
-		{"REWARD", 6, false, 0, func(n stats.NodeStatus) string { return reward(n.Reward) }},
-		{"LAST 10", 7, false, 3, func(n stats.NodeStatus) string { return reward(n.RecentReward) }},
-		{"MEMORY", 7, false, 1, func(n stats.NodeStatus) string { return gigabytes(n.MemoryBytes) }},
-		{"PEAK", 7, false, 2, func(n stats.NodeStatus) string { return gigabytes(n.PeakMemoryBytes) }},
-		{"RESTARTS", 8, false, 4, func(n stats.NodeStatus) string { return fmt.Sprint(n.Restarts) }},
-		{"PID", 7, false, 5, func(n stats.NodeStatus) string {
+		{"ROUND", roundWidth, false, 1, roundOf},
+		{"REWARD", 6, false, 2, func(n stats.NodeStatus) string { return reward(n.Reward) }},
+		{"LAST 10", 7, false, 5, func(n stats.NodeStatus) string { return reward(n.RecentReward) }},
+		{"MEMORY", 7, false, 3, func(n stats.NodeStatus) string { return gigabytes(n.MemoryBytes) }},
+		{"PEAK", 7, false, 4, func(n stats.NodeStatus) string { return gigabytes(n.PeakMemoryBytes) }},
+		{"RESTARTS", 8, false, 6, func(n stats.NodeStatus) string { return fmt.Sprint(n.Restarts) }},
+		{"PID", 7, false, 7, func(n stats.NodeStatus) string {
 			if n.PID == 0 {
 				return "–"
 			}

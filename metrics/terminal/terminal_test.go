@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,11 +72,15 @@ func someEvents() []event.Event {
 
 func TestFrames(t *testing.T) {
 	for name, x := range map[string]struct{ nodes, width, height int }{
-		"view_80":       {8, 80, 24},
-		"view_120":      {8, 120, 30},
-		"view_60":       {4, 60, 20},
-		"view_24_nodes": {24, 80, 24},
-		"view_tiny":     {8, 30, 10},
+		"view_80":         {8, 80, 24},
+		"view_120":        {8, 120, 30},
+		"view_60":         {4, 60, 20},
+		"view_24_nodes":   {24, 80, 24},
+		"view_tiny":       {8, 30, 10},
+		"view_40x12":      {8, 40, 12},
+		"view_200x50":     {1000, 200, 50},
+		"view_20x6":       {8, 20, 6},
+		"view_phone_wide": {24, 50, 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newModel(t.Context(), testConfig(aStatus(x.nodes)))
@@ -95,55 +100,11 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestEverySizeFits draws what nobody designed for.
-func TestEverySizeFits(t *testing.T) {
-	s := screen{status: aStatus(24), known: true, lines: []string{strings.Repeat("x", 300)}, trouble: "no news", help: "q"}
-	for width := minWidth; width < 160; width += 7 {
-		for height := 1; height < 50; height += 3 {
-			s.width, s.height = width, height
-			lines := strings.Split(s.render(newStyles(true)), "\n")
-			require.LessOrEqual(t, len(lines), height)
-			for _, l := range lines {
-				require.LessOrEqual(t, ansi.StringWidth(l), width)
-			}
-		}
-	}
-}
-
 func testConfig(s stats.Status) Config {
 	return Config{
 		Poll:     func(context.Context) (stats.Status, error) { return s, nil },
 		Location: time.UTC, Now: func() time.Time { return time.Unix(0, 0) },
 	}.withDefaults()
-}
-
-func TestKeys(t *testing.T) {
-	var asked []bool
-	cfg := testConfig(aStatus(2))
-	cfg.Interrupt = func(now bool) { asked = append(asked, now) }
-	m := newModel(t.Context(), cfg)
-	press := func(k tea.Key) tea.Cmd {
-		_, cmd := m.Update(tea.KeyPressMsg(k))
-		return cmd
-	}
-	q, ctrlC := tea.Key{Code: 'q', Text: "q"}, tea.Key{Code: 'c', Mod: tea.ModCtrl}
-	press(tea.Key{Code: 'x', Text: "x"})
-	require.Empty(t, asked)
-	press(q)
-	require.Equal(t, []bool{false}, asked)
-	require.Contains(t, m.frame, "stopping: nodes finish")
-	press(q)
-	require.Equal(t, []bool{false}, asked, "a second q doesn't hurry")
-	press(ctrlC)
-	require.Equal(t, []bool{false, true}, asked)
-	require.Contains(t, m.frame, "stopping now")
-	press(ctrlC)
-	require.Len(t, asked, 2)
-
-	m = newModel(t.Context(), testConfig(aStatus(2)))
-	cmd := press(q)
-	require.NotNil(t, cmd, "without Interrupt q leaves")
-	require.IsType(t, tea.QuitMsg{}, cmd())
 }
 
 func TestFailingPollKeepsTheLastFrame(t *testing.T) {
@@ -198,7 +159,7 @@ func TestLiveFromKeyToEnd(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- Live(ctx, cfg) }()
 	require.Eventually(t, func() bool { return strings.Contains(out.String(), "sapo-4-4") }, 10*time.Second, 5*time.Millisecond)
-	_, err := keys.Write([]byte("q"))
+	_, err := keys.Write([]byte("qs"))
 	require.NoError(t, err)
 	require.False(t, <-asked)
 	cancel()
@@ -208,6 +169,33 @@ func TestLiveFromKeyToEnd(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("the view didn't end with its context")
 	}
+}
+
+// A view of a run where nothing happens writes nothing, however often it looks.
+func TestAnIdleViewWritesNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	in, keys := io.Pipe()
+	defer keys.Close()
+	out := &safeBuffer{}
+	cfg := testConfig(aStatus(24))
+	var polls atomic.Int64
+	cfg.Poll = func(context.Context) (stats.Status, error) { polls.Add(1); return aStatus(24), nil }
+	cfg.In, cfg.Out, cfg.Environ, cfg.Interval = in, out, []string{"TERM=xterm"}, 5*time.Millisecond
+	done := make(chan error, 1)
+	go func() { done <- Live(ctx, cfg) }()
+	looks := func(n int64) {
+		t.Helper()
+		from := polls.Load()
+		require.Eventually(t, func() bool { return polls.Load() >= from+n }, time.Minute, 5*time.Millisecond)
+	}
+	require.Eventually(t, func() bool { return strings.Contains(out.String(), "node_7") }, 10*time.Second, 5*time.Millisecond)
+	looks(100)
+	before := len(out.String())
+	looks(200)
+	require.Equal(t, before, len(out.String()))
+	cancel()
+	require.NoError(t, <-done)
 }
 
 func TestLiveLeftByKey(t *testing.T) {
@@ -326,11 +314,15 @@ func TestUnits(t *testing.T) {
 	require.Equal(t, "███░", bar(0.75, 4))
 }
 
-// BenchmarkFrame is the live view's cost twice a second.
+// BenchmarkFrame is what a look at the run costs the live view, beside the database's part.
 func BenchmarkFrame(b *testing.B) {
-	s := screen{status: aStatus(24), known: true, width: 120, height: 40}
-	st := newStyles(true)
-	for b.Loop() {
-		s.render(st)
+	for _, nodes := range []int{24, 1000} {
+		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
+			m := newModel(b.Context(), testConfig(aStatus(nodes)))
+			m.Update(tea.WindowSizeMsg{Width: 120, Height: 40})
+			for b.Loop() {
+				m.Update(m.poll())
+			}
+		})
 	}
 }

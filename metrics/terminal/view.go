@@ -13,13 +13,13 @@ import (
 
 // styles of the live view.
 type styles struct {
-	title, faint, good, bad lipgloss.Style
+	title, faint, good, bad, mark lipgloss.Style
 }
 
 // newStyles returns the styles for a terminal; without colour they differ in weight alone.
 func newStyles(color bool) styles {
 	s := styles{
-		title: lipgloss.NewStyle().Bold(true), faint: lipgloss.NewStyle().Faint(true),
+		title: lipgloss.NewStyle().Bold(true), faint: lipgloss.NewStyle().Faint(true), mark: lipgloss.NewStyle().Reverse(true),
 		good: lipgloss.NewStyle(), bad: lipgloss.NewStyle().Bold(true),
 	}
 	if color {
@@ -29,68 +29,102 @@ func newStyles(color bool) styles {
 	return s
 }
 
-// screen is everything a frame shows.
+// screen is everything that a frame shows of a run.
 type screen struct {
 	status stats.Status
 	known  bool     // status was polled at least once
-	lines  []string // newest last
-	// trouble is why there are no news; empty where there are
-	trouble string
-	help    string
-	width   int
-	height  int
+	lines  []string // events, newest last
+
+	cursor int // the node chosen; none: nobody chooses
+	top    int // the first node shown
+	rows   int // nodes shown, as last drawn
+
+	width, height int
 }
+
+// none is the cursor of a screen that is printed.
+const none = -1
 
 const (
 	shownLines = 5 // events at the bottom
-	minWidth   = 20
+
+	// Lower than roomy a screen has no space between its parts and one event, lower than tight the line of the run and its nodes alone.
+	roomy, tight = 16, 10
 )
 
-// render draws a frame of at most height lines of at most width cells.
-func (s screen) render(st styles) string {
-	width := max(minWidth, s.width)
-	var out []string
-	if s.known {
-		out = s.header(st, width)
-	} else {
-		out = []string{st.faint.Render("waiting for the run's first event …")}
+// render draws at most height lines of at most width cells.
+func (s *screen) render(st styles) []string {
+	if !s.known {
+		return fitted([]string{st.faint.Render("waiting for the run's first event …")}, s.width, s.height)
 	}
-	foot := s.foot(st, width)
-	if s.known {
+	out := s.header(st)
+	events := s.lines[max(0, len(s.lines)-s.events()):]
+	gap := 0
+	if s.height >= tight {
+		gap = 1
 		out = append(out, "")
-		room := s.height - len(out) - len(foot) - 1
-		out = append(out, s.table(st, width, max(2, room))...)
 	}
-	out = append(out, foot...)
-	for i, line := range out {
-		out[i] = ansi.Truncate(line, width, "…")
+	room := s.height - len(out) - len(events)
+	if len(events) > 0 {
+		room -= gap
 	}
-	if s.height > 0 && len(out) > s.height {
-		out = out[:s.height]
+	out = append(out, s.table(st, max(2, room))...)
+	if len(events) > 0 {
+		out = append(append(out, make([]string, gap)...), events...)
 	}
-	return strings.Join(out, "\n")
+	return fitted(out, s.width, s.height)
 }
 
-func (s screen) header(st styles, width int) []string {
-	x := s.status
-	share := 0.0
-	if x.Rounds > 0 {
-		share = float64(x.Round) / float64(x.Rounds)
+// events is how many of them the screen has room for.
+func (s *screen) events() int {
+	switch {
+	case s.height >= roomy:
+		return shownLines
+	case s.height >= tight:
+		return 1
 	}
-	progress := fmt.Sprintf("round %d/%d", x.Round, x.Rounds)
-	percent := fmt.Sprintf("%3.0f %%", share*100)
-	cells := max(10, min(60, width-len(x.State)-len(progress)-len(percent)-6))
+	return 0
+}
+
+// fitted cuts lines to width cells and their number to height.
+func fitted(lines []string, width, height int) []string {
+	lines = lines[:max(0, min(len(lines), height))]
+	for i, line := range lines {
+		lines[i] = ansi.Truncate(line, width, "…")
+	}
+	return lines
+}
+
+func (s *screen) header(st styles) []string {
+	x := s.status
 	state := st.good
 	if x.State != "running" && x.State != "done" {
 		state = st.bad
 	}
-	result := dotted("reward "+reward(x.Reward), fmt.Sprintf("cumulative %.2f", x.CumulativeReward))
-	trend := sparkline(x.RecentRewards, min(60, width-ansi.StringWidth(result)-2))
+	progress := fmt.Sprintf("round %d/%d", x.Round, x.Rounds)
+	if s.height < tight {
+		return []string{state.Render(x.State) + fmt.Sprintf(" %d/%d %s", x.Round, x.Rounds, reward(x.Reward))}
+	}
+	share := 0.0
+	if x.Rounds > 0 {
+		share = float64(x.Round) / float64(x.Rounds)
+	}
+	percent := fmt.Sprintf("%3.0f %%", share*100)
+	cells := max(5, min(60, s.width-len(x.State)-len(progress)-len(percent)-6))
+	held := ""
+	if x.EvalReward != nil {
+		held = fmt.Sprintf("held-out %s after %s", reward(x.EvalReward), count(x.EvalRound, "round"))
+	}
+	result := dotted("reward "+reward(x.Reward), fmt.Sprintf("cumulative %.2f", x.CumulativeReward), held)
+	trend := sparkline(x.RecentRewards, min(60, s.width-ansi.StringWidth(result)-2))
 	out := []string{
 		st.title.Render(x.Experiment) + st.faint.Render(" · "+dotted(x.Model, x.Device, "run "+x.Run)),
 		state.Render(x.State) + "  " + progress + "  " + bar(share, cells) + " " + percent,
-		paceLine(x),
 	}
+	if s.height < roomy {
+		return append(out, result)
+	}
+	out = append(out, paceLine(x))
 	if cost := costLine(x); cost != "" {
 		out = append(out, cost)
 	}
@@ -120,46 +154,71 @@ func alive(x stats.Status) string {
 	return fmt.Sprintf("%d/%d nodes", x.NodesAlive, max(x.NodesPlanned, len(x.Nodes)))
 }
 
-func (s screen) table(st styles, width, room int) []string {
-	columns := fit(nodeColumns(), width)
-	out := []string{st.faint.Render(row(columns, nil))}
+// table draws the nodes around the cursor in at most room lines, at least two.
+func (s *screen) table(st styles, room int) []string {
+	gutter := 0
+	if s.cursor != none {
+		gutter = 2
+	}
+	columns := nodeColumns()
+	columns[0].width = s.nameWidth(columns[0].width)
+	columns = fit(columns, s.width-gutter)
+	out := []string{st.faint.Render(strings.Repeat(" ", gutter) + row(columns, nil))}
 	nodes := s.status.Nodes
-	var hidden []stats.NodeStatus
-	if len(nodes) > room-1 {
-		shown := max(1, room-2)
-		nodes, hidden = nodes[:shown], nodes[shown:]
+	s.rows = min(len(nodes), room-1)
+	if s.rows < len(nodes) && room > 3 {
+		s.rows-- // a line for those that don't fit
 	}
-	for _, n := range nodes {
-		line := row(columns, &n)
-		switch event.State(n.State) {
-		case event.StateFailed, event.StateGivenUp:
-			line = st.bad.Render(line)
-		case event.StateDone:
-			line = st.good.Render(line)
+	s.top = scrolled(s.top, s.cursor, s.rows, len(nodes))
+	for i, n := range nodes[s.top : s.top+s.rows] {
+		out = append(out, s.row(st, columns, n, s.top+i))
+	}
+	if s.rows < len(nodes) && room > 3 {
+		rest := append(append([]stats.NodeStatus(nil), nodes[:s.top]...), nodes[s.top+s.rows:]...)
+		note := fmt.Sprintf("and %d more: %s", len(rest), states(rest))
+		if s.cursor != none {
+			note = fmt.Sprintf("%d–%d of %d, not shown: %s", s.top+1, s.top+s.rows, len(nodes), states(rest))
 		}
-		out = append(out, line)
-	}
-	if len(hidden) > 0 {
-		out = append(out, st.faint.Render(fmt.Sprintf("and %d more: %s", len(hidden), states(hidden))))
+		out = append(out, st.faint.Render(note))
 	}
 	return out
 }
 
-func (s screen) foot(st styles, width int) []string {
-	var out []string
-	lines := s.lines[max(0, len(s.lines)-shownLines):]
-	if s.height > 0 && s.height < 16 {
-		lines = lines[max(0, len(lines)-1):]
+const narrow, longestName = 34, 24
+
+// nameWidth is how wide the names of nodes are: as usual, wider for long ones, and on a narrow terminal only as wide as need be.
+func (s *screen) nameWidth(usual int) int {
+	width := len("NODE")
+	for _, n := range s.status.Nodes {
+		width = max(width, min(longestName, ansi.StringWidth(n.ID)))
 	}
-	if len(lines) > 0 {
-		out = append(out, "")
+	if s.width < narrow {
+		return min(width, usual)
 	}
-	for _, line := range lines {
-		out = append(out, ansi.Truncate(line, width, "…"))
+	return max(width, usual)
+}
+
+func (s *screen) row(st styles, columns []column, n stats.NodeStatus, i int) string {
+	line := row(columns, &n)
+	switch event.State(n.State) {
+	case event.StateFailed, event.StateGivenUp:
+		line = st.bad.Render(line)
+	case event.StateDone:
+		line = st.good.Render(line)
 	}
-	out = append(out, "")
-	if s.trouble != "" {
-		out = append(out, st.bad.Render(s.trouble))
+	switch s.cursor {
+	case none:
+		return line
+	case i:
+		return st.title.Render(">") + " " + line
 	}
-	return append(out, st.faint.Render(s.help))
+	return "  " + line
+}
+
+// scrolled is the first of n rows to show, near to top, so that the cursor is among those shown.
+func scrolled(top, cursor, shown, n int) int {
+	if cursor >= 0 {
+		top = max(min(top, cursor), cursor-shown+1)
+	}
+	return max(0, min(top, n-shown))
 }

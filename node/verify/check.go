@@ -57,6 +57,11 @@ func (c *check) run(ctx context.Context) error {
 		ID: c.report.Node, Config: c.options.Config, Policy: replay, Tasks: c.tasks, Tokens: c.options.Tokens, Swarm: replay, Host: replay,
 		Logger: c.options.Logger, Context: length,
 	}
+	if c.options.Config.EvalQuestions > 0 {
+		if agent.HeldOut, err = node.OpenHeldOut(agent.Config, agent.Tasks, agent.Tokens, agent.Context); err != nil {
+			return err
+		}
+	}
 	err = c.rounds(ctx, agent, replay)
 	var broken *damage
 	var differs *Difference

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+// compareColumn is a column of `swarm compare`: as people read it, and as CSV has it.
+type compareColumn struct {
+	name    string // of --columns and of the CSV file: the field's name in JSON
+	heading string
+	format  string                 // of a number; empty: in full
+	raw     func(stats.Row) any    // string, int, float64, *float64, *int
+	text    func(stats.Row) string // instead of format; nil: none
+}
+
+// asPercent is the format of a ratio.
+const asPercent = "percent"
+
+var compareColumns = []compareColumn{
+	{"experiment", "experiment", "", func(r stats.Row) any { return r.Experiment }, nil},
+	{"config", "I/J", "", func(r stats.Row) any { return r.Config }, nil},
+	{"model", "model", "", func(r stats.Row) any { return r.Model }, nil},
+	{"runs", "runs", "", func(r stats.Row) any { return r.Runs }, nil},
+	{"seeds", "seeds", "", func(r stats.Row) any { return r.Seeds }, nil},
+	{"unfinished", "unfinished", "", func(r stats.Row) any { return r.Unfinished }, nil},
+	{"skipped", "skipped", "", func(r stats.Row) any { return r.Skipped }, nil},
+	{"nodes", "nodes", "", func(r stats.Row) any { return r.Nodes }, nil},
+	{"rounds", "rounds", "", func(r stats.Row) any { return r.Rounds }, nil},
+	{"cumulative_reward", "cumulative", "%.2f", func(r stats.Row) any { return r.CumulativeReward }, nil},
+	{"reward_per_node_round", "a node-round", "%.4f", func(r stats.Row) any { return r.RewardPerNodeRound }, nil},
+	{"value_ci_low", "95 % from", "%.4f", func(r stats.Row) any { return r.ValueLow }, nil},
+	{"value_ci_high", "to", "%.4f", func(r stats.Row) any { return r.ValueHigh }, nil},
+	{"improvement", "improvement", "", func(r stats.Row) any { return r.Improvement }, improvementText},
+	{"ci_low", "95 % from", asPercent, func(r stats.Row) any { return r.CILow }, nil},
+	{"ci_high", "to", asPercent, func(r stats.Row) any { return r.CIHigh }, nil},
+	{"p_value", "p", "%.2g", func(r stats.Row) any { return r.PValue }, nil},
+	{"p_value_holm", "p (Holm)", "%.2g", func(r stats.Row) any { return r.PValueHolm }, nil},
+	{"permutation_p_value", "p (permutation)", "%.2g", func(r stats.Row) any { return r.PermutationPValue }, nil},
+	{"probability_of_improvement", "P(better)", "%.2f", func(r stats.Row) any { return r.ProbabilityOfImprovement }, nil},
+	{"more_seeds", "more seeds", "", func(r stats.Row) any { return r.MoreSeeds }, nil},
+	{"eval_reward", "held-out", "%.4f", func(r stats.Row) any { return r.EvalReward }, nil},
+	{"eval_pass_1", "pass@1", "%.4f", func(r stats.Row) any { return r.EvalPass1 }, nil},
+	{"eval_round", "evaluated at", "", func(r stats.Row) any { return r.EvalRound }, nil},
+	{"paper_reward", "paper", "", func(r stats.Row) any { return r.PaperReward }, paper},
+	{"paper_improvement", "paper's improvement", asPercent, func(r stats.Row) any { return r.PaperImprovement }, nil},
+	{"guide_reward_low", "guide (GPT-2, est.)", "", func(r stats.Row) any { return guideReward(r, 0) }, guideText},
+	{"guide_reward_high", "to", "", func(r stats.Row) any { return guideReward(r, 1) }, nil},
+	{"guide_improvement_low", "guide's improvement", "", func(r stats.Row) any { return guideImprovement(r, 0) }, nil},
+	{"guide_improvement_high", "to", "", func(r stats.Row) any { return guideImprovement(r, 1) }, nil},
+	{"target_reached", "reached", "", func(r stats.Row) any { return targetOf(r).Reached }, reachedText},
+	{"target_rounds", "rounds to it", "", func(r stats.Row) any { return targetOf(r).Rounds }, nil},
+	{"target_active_seconds", "time", "", func(r stats.Row) any { return targetOf(r).ActiveSeconds }, hours},
+	{"target_gpu_hours", "GPU-hours", "%.3f", func(r stats.Row) any { return targetOf(r).GPUHours }, nil},
+	{"target_cost", "cost", "", func(r stats.Row) any { return targetOf(r).Cost }, costText},
+	{"target_energy_joules", "energy", "", func(r stats.Row) any { return targetOf(r).EnergyJoules }, energyText},
+	{"outcome", "verdict", "", func(r stats.Row) any { return r.Outcome }, nil},
+	{"verdict", "verdict and why", "", func(r stats.Row) any { return r.Verdict }, nil},
+}
+
+// show is a column's text of a row.
+func (c compareColumn) show(r stats.Row) string {
+	if c.text != nil {
+		return c.text(r)
+	}
+	value := c.raw(r)
+	if exact, ok := value.(float64); ok {
+		value = &exact
+	}
+	if v, ok := value.(*float64); ok && c.format != "" {
+		if c.format == asPercent {
+			return percent(v)
+		}
+		return number(v, c.format)
+	}
+	if text := plain(value); text != "" {
+		return text
+	}
+	return "–"
+}
+
+// chooseColumns returns the columns of those names; an unknown one is a usage error.
+func chooseColumns(names []string) ([]compareColumn, error) {
+	var chosen []compareColumn
+	for _, name := range names {
+		i := slices.IndexFunc(compareColumns, func(c compareColumn) bool { return c.name == name })
+		if i < 0 {
+			return nil, &configs.Error{Key: "columns", Value: name, Allowed: strings.Join(columnNames(compareColumns), ", ")}
+		}
+		chosen = append(chosen, compareColumns[i])
+	}
+	return chosen, nil
+}
+
+func columnNames(columns []compareColumn) []string {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = c.name
+	}
+	return names
+}
+
+// columnList names every column, a few a line.
+func columnList() string {
+	var b strings.Builder
+	for i, name := range columnNames(compareColumns) {
+		switch {
+		case i > 0 && i%5 == 0:
+			b.WriteString(",\n  ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+		b.WriteString(name)
+	}
+	return b.String()
+}
+
+// usualColumns are the table's columns where nobody chose any: those that have something to say.
+func usualColumns(c stats.Comparison) []string {
+	some := func(has func(stats.Row) bool) bool { return slices.ContainsFunc(c.Rows, has) }
+	names := []string{"experiment", "config", "runs", "nodes", "rounds", "cumulative_reward", "reward_per_node_round"}
+	if some(func(r stats.Row) bool { return r.EvalReward != nil }) {
+		names = append(names, "eval_reward", "eval_pass_1")
+	}
+	names = append(names, "improvement")
+	if some(func(r stats.Row) bool { return r.Target != nil }) {
+		names = append(names, "target_reached", "target_rounds", "target_active_seconds")
+	}
+	if some(func(r stats.Row) bool { return targetOf(r).GPUHours != nil }) {
+		names = append(names, "target_gpu_hours")
+	}
+	if some(func(r stats.Row) bool { return targetOf(r).Cost != nil }) {
+		names = append(names, "target_cost")
+	}
+	if some(func(r stats.Row) bool { return targetOf(r).EnergyJoules != nil }) {
+		names = append(names, "target_energy_joules")
+	}
+	if some(func(r stats.Row) bool { return r.Guide != nil && strings.Contains(r.Model, "gpt2") }) {
+		names = append(names, "guide_reward_low")
+	}
+	return append(names, "paper_reward", "outcome")
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// configKey is what of a run decides what its nodes learn and how much there is of it: the experiment's keys but seed and name, the
+// precision that it resolved to, its nodes and its rounds. Runs of equal keys are runs of one configuration.
+func configKey(run store.Totals) string {
+	var c configs.Config
+	if err := json.Unmarshal(run.Config, &c); err != nil || c.Model == "" {
+		// Imported, or of another trainer: what the run's own row says.
+		return fmt.Sprintf("%d/%d G %d, %d nodes, %d rounds, %s %s", run.NumTrainSamples, run.NumTransplantTrees, run.NumGenerations,
+			run.Nodes, run.Rounds, run.Model, run.Preset)
+	}
+	c.Seed, c.Experiment = 0, ""
+	var b strings.Builder
+	for _, change := range configs.Changes(configs.Config{}, c) {
+		if change.Key != configs.MixtureKey {
+			fmt.Fprintf(&b, "%s=%s ", change.Key, change.After)
+		}
+	}
+	mixture, err := json.Marshal(c.Tasks.Mixture)
+	if err != nil {
+		mixture = []byte(err.Error())
+	}
+	fmt.Fprintf(&b, "%s %s %d nodes, %d rounds", mixture, c.ResolvedPrecision(strings.HasPrefix(run.Device, "cuda")), run.Nodes, run.Rounds)
+	return b.String()
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"database/sql"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// comparedRun is a run to be put into a database: as many rounds as planned unless left says how many it lacks.
+type comparedRun struct {
+	experiment string
+	seed       int64
+	external   int
+	reward     float64 // of every node-round
+	rate       float64 // learning rate; 0: 0.001
+	left       int
+}
+
+// comparedHome is a home whose database has those runs, of two nodes and 20 rounds.
+func comparedHome(t *testing.T, runs ...comparedRun) string {
+	t.Helper()
+	home := t.TempDir()
+	s, err := store.Open(t.Context(), filepath.Join(home, "swarm.db"), store.Options{})
+	require.NoError(t, err)
+	for i, r := range runs {
+		c := configs.Default()
+		c.Experiment, c.Model, c.Seed, c.LearningRate = r.experiment, "nano", r.seed, r.rate
+		if r.rate == 0 {
+			c.LearningRate = 0.001
+		}
+		c.NumTrainSamples, c.NumTransplantTrees = 8-r.external, r.external
+		config, err := json.Marshal(c)
+		require.NoError(t, err)
+		run := store.Run{Run: fmt.Sprintf("%s-%d", r.experiment, i), Experiment: r.experiment, Model: c.Model, Seed: r.seed, Rounds: 20,
+			NodeIDs: []string{"node_0", "node_1"}, NumTrainSamples: c.NumTrainSamples, NumTransplantTrees: r.external, NumGenerations: 8,
+			Config: config, Started: float64(1000 + 100*i)}
+		require.NoError(t, s.StartRun(t.Context(), run))
+		for round := range run.Rounds - r.left {
+			for _, node := range run.NodeIDs {
+				require.NoError(t, s.Record(t.Context(), event.Event{Type: event.TypeRound, Run: run.Run, Node: node,
+					Time: run.Started + float64(round), Round: &event.Round{Round: round, Reward: r.reward}}))
+			}
+		}
+		state := event.State(store.RunDone)
+		if r.left > 0 {
+			state = store.RunStopped
+		}
+		require.NoError(t, s.Record(t.Context(), event.Event{Type: event.TypeRunEnded, Run: run.Run, Time: run.Started + 50, State: state}))
+	}
+	require.NoError(t, s.Close())
+	return home
+}
+
+func threeSeeds(experiment string, external int, rewards ...float64) []comparedRun {
+	var runs []comparedRun
+	for i, r := range rewards {
+		runs = append(runs, comparedRun{experiment: experiment, seed: int64(i), external: external, reward: r})
+	}
+	return runs
+}
+
+func TestCompareGate(t *testing.T) {
+	t.Parallel()
+	home := comparedHome(t, append(append(threeSeeds("base", 0, 0.30, 0.31, 0.32), threeSeeds("up", 4, 0.5, 0.51, 0.53)...),
+		threeSeeds("near", 2, 0.29, 0.33, 0.35)...)...)
+	for _, x := range []struct {
+		args string
+		code int
+	}{
+		{"up --baseline base", 0}, {"base --baseline up", exitWorse}, {"near --baseline base", exitUndecided}, {"up base -o json", 0},
+		{"up near base", exitUsage}, {"up", exitUsage}, {"up base --top 1", exitUsage}, {"up base --min 0", exitUsage}, {"nosuch base", exitUsage},
+	} {
+		o := swarm(t, home, append([]string{"compare", "--gate"}, strings.Fields(x.args)...)...)
+		require.Equal(t, x.code, o.code, "%s: %s", x.args, o.stderr)
+		if x.code == exitUsage {
+			require.Regexp(t, `^Error: .*\nTry: `, o.stderr)
+			require.Empty(t, o.stdout)
+		} else {
+			require.Empty(t, o.stderr)
+		}
+	}
+	o := swarm(t, home, "compare", "near", "--baseline", "base")
+	require.Regexp(t, `near against base: undecided: p = 0\.\d+ with n=3, at least \d+ more seeds \(reward a node-round \+0\.0133, \+4\.3 %, `+
+		`95 % interval -0\.\d+ to \+0\.\d+; p = 0\.\d+; by permutation 0\.\d+; chance of improvement 0\.\d+\)`, o.stdout)
+}
+
+func TestCompareByConfig(t *testing.T) {
+	t.Parallel()
+	runs := append(threeSeeds("base", 0, 0.3, 0.31, 0.32), threeSeeds("x", 4, 0.5, 0.51)...)
+	runs = append(runs, comparedRun{experiment: "renamed", seed: 9, external: 4, reward: 0.52},
+		comparedRun{experiment: "x", seed: 3, external: 4, reward: 0.7, rate: 0.01},
+		comparedRun{experiment: "x", seed: 4, external: 4, reward: 0.1, left: 5})
+	home := comparedHome(t, runs...)
+	var c stats.Comparison
+	o := swarm(t, home, "compare", "--by", "config", "-o", "json")
+	require.Equal(t, 0, o.code, o.stderr)
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &c))
+	var groups []string
+	for _, r := range c.Rows {
+		groups = append(groups, fmt.Sprint(r.Experiment, r.Runs, r.Skipped, r.Experiments))
+	}
+	require.Equal(t, []string{"base3 0 [base]", "x3 1 [x renamed]", "x#21 0 [x]"}, groups, "another learning rate is another configuration")
+	o = swarm(t, home, "compare")
+	require.Contains(t, o.stdout, "x: 1 run is not done (stopped) and not counted beside the 3 that are.")
+	require.Contains(t, o.stdout, "x: its runs are of 2 configurations; grouping by config keeps them apart.")
+}
+
+func TestCompareWritesColumns(t *testing.T) {
+	t.Parallel()
+	home := comparedHome(t, append(threeSeeds("base", 0, 0.3, 0.31), threeSeeds("x", 4, 0.5, 0.52)...)...)
+	file := filepath.Join(t.TempDir(), "rows.csv")
+	o := swarm(t, home, "compare", "--csv", file)
+	require.Equal(t, 0, o.code, o.stderr)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	rows, err := csv.NewReader(strings.NewReader(string(text))).ReadAll()
+	require.NoError(t, err)
+	require.Equal(t, columnNames(compareColumns), rows[0])
+	require.Len(t, rows, 3)
+
+	o = swarm(t, home, "compare", "--csv", "-", "--columns", "experiment,improvement,cumulative_reward,eval_reward,more_seeds")
+	require.Equal(t, "experiment,improvement,cumulative_reward,eval_reward,more_seeds", strings.Split(o.stdout, "\n")[0])
+	require.Regexp(t, `\nx,0\.67\d+,20\.\d+,,\n`, o.stdout, "numbers in full, nothing for what isn't known")
+	o = swarm(t, home, "compare", "--columns", "experiment,p_value,guide_reward_low,verdict")
+	require.Regexp(t, `(?m)^experiment +p +guide \(GPT-2, est\.\) +verdict and why$`, o.stdout)
+	require.Regexp(t, `(?m)^x +0\.0\d+ +500-700 \(\+110 to \+150 %\) +better$`, o.stdout)
+
+	o = swarm(t, home, "compare", "--target", "0.4", "--window", "5", "--tasks")
+	require.Regexp(t, `(?m)^base .* 0 of 2 +– +– .* baseline$`, o.stdout)
+	require.Regexp(t, `(?m)^x .* 2 of 2 +5 +4s .* better$`, o.stdout)
+	o = swarm(t, home, "compare", "--target", "0.4")
+	require.Contains(t, o.stdout, "x: 2 of its 2 runs did fewer rounds than the target's window of 100 and can't have reached it.")
+}
+
+func TestCompareRefuses(t *testing.T) {
+	t.Parallel()
+	home := comparedHome(t, threeSeeds("base", 0, 0.3)...)
+	for args, want := range map[string]string{
+		"--by node":           "by",
+		"--measure loss":      "measure",
+		"--target 0":          "target",
+		"--target NaN":        "target",
+		"--target -1":         "target",
+		"--window 0":          "window",
+		"--top 0":             "top",
+		"--min much":          "min",
+		"--columns reward":    "columns",
+		"--csv - -o json":     "stdout",
+		"--baseline nosuch":   "nosuch",
+		"base --baseline not": "not",
+	} {
+		o := swarm(t, home, append([]string{"compare"}, strings.Fields(args)...)...)
+		require.Equal(t, exitUsage, o.code, args)
+		require.Empty(t, o.stdout)
+		require.Contains(t, strings.Split(o.stderr, "\n")[0], want, args)
+		require.LessOrEqual(t, strings.Count(o.stderr, "\n"), 2, o.stderr)
+	}
+	one := swarm(t, home, "compare", "--min", "-50%", "--top", "3")
+	require.Equal(t, 0, one.code, one.stderr)
+	require.Regexp(t, `(?m)^base .* baseline$`, one.stdout)
+}
+
+func TestCompareOfAHostileName(t *testing.T) {
+	t.Parallel()
+	home := comparedHome(t, threeSeeds("base", 0, 0.3)...)
+	db, err := sql.Open("sqlite3", filepath.Join(home, "swarm.db"))
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), "UPDATE runs SET experiment = ?", "\x1b[2J\tevil\n")
+	require.NoError(t, errors.Join(err, db.Close()))
+	o := swarm(t, home, "compare")
+	require.Equal(t, 0, o.code, o.stderr)
+	require.NotContains(t, o.stdout, "\x1b")
+	require.Regexp(t, `(?m)^ evil\S? +8/0 .* baseline$`, o.stdout)
+}
+
+func TestConfigKey(t *testing.T) {
+	t.Parallel()
+	key := func(change func(*configs.Config, *store.Totals)) string {
+		c := configs.Default()
+		c.Model, c.Experiment = "nano", "x"
+		c.Tasks.Mixture = []configs.TaskSpec{{Name: "bf", Weight: 1, Params: map[string]any{"difficulty": 1}}}
+		run := store.Totals{Run: store.Run{Device: "cpu", Nodes: 8, Rounds: 20}}
+		change(&c, &run)
+		config, err := json.Marshal(c)
+		require.NoError(t, err)
+		run.Config = config
+		return configKey(run)
+	}
+	same := key(func(*configs.Config, *store.Totals) {})
+	for name, change := range map[string]func(*configs.Config, *store.Totals){
+		"seed": func(c *configs.Config, _ *store.Totals) { c.Seed++ },
+		"name": func(c *configs.Config, _ *store.Totals) { c.Experiment = "y" },
+		"memory": func(c *configs.Config, _ *store.Totals) {
+			c.MicroBatch, c.Share, c.CheckpointEvery, c.EvalEvery = 4, "lease", 7, 9
+		},
+	} {
+		require.Equal(t, same, key(change), name)
+	}
+	for name, change := range map[string]func(*configs.Config, *store.Totals){
+		"generations": func(c *configs.Config, _ *store.Totals) { c.NumGenerations = 4 },
+		"mixture":     func(c *configs.Config, _ *store.Totals) { c.Tasks.Mixture[0].Params["difficulty"] = 2 },
+		"precision":   func(_ *configs.Config, r *store.Totals) { r.Device = "cuda:0" },
+		"nodes":       func(_ *configs.Config, r *store.Totals) { r.Nodes = 4 },
+		"rounds":      func(_ *configs.Config, r *store.Totals) { r.Rounds = 2000 },
+	} {
+		require.NotEqual(t, same, key(change), name)
+	}
+	require.Equal(t, "0/0 G 0, 0 nodes, 0 rounds, gpt2 ", configKey(store.Totals{Run: store.Run{Config: json.RawMessage("{}"), Model: "gpt2"}}))
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+func number(v *float64, format string) string {
+	if v == nil {
+		return "–"
+	}
+	return fmt.Sprintf(format, *v)
+}
+
+func percent(v *float64) string {
+	if v == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%+.1f %%", 100**v)
+}
+
+func improvementText(r stats.Row) string { return percent(r.Improvement) + interval(r.CILow, r.CIHigh) }
+
+// interval is " (+80.1 to +108.3)" in per cent, empty where there is none.
+func interval(low, high *float64) string {
+	if low == nil || high == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (%+.1f to %+.1f)", 100**low, 100**high)
+}
+
+func paper(r stats.Row) string {
+	if r.PaperReward == nil {
+		return "–"
+	}
+	if r.PaperImprovement == nil {
+		return fmt.Sprintf("%.0f", *r.PaperReward)
+	}
+	return fmt.Sprintf("%.0f (%s)", *r.PaperReward, percent(r.PaperImprovement))
+}
+
+func guideText(r stats.Row) string {
+	switch {
+	case r.Guide == nil:
+		return "–"
+	case r.Guide.Improvement == nil:
+		return fmt.Sprintf("%.0f-%.0f", r.Guide.Reward[0], r.Guide.Reward[1])
+	}
+	return fmt.Sprintf("%.0f-%.0f (%+.0f to %+.0f %%)", r.Guide.Reward[0], r.Guide.Reward[1],
+		100*r.Guide.Improvement[0], 100*r.Guide.Improvement[1])
+}
+
+func guideReward(r stats.Row, end int) any {
+	if r.Guide == nil {
+		return (*float64)(nil)
+	}
+	return r.Guide.Reward[end]
+}
+
+func guideImprovement(r stats.Row, end int) any {
+	if r.Guide == nil || r.Guide.Improvement == nil {
+		return (*float64)(nil)
+	}
+	return r.Guide.Improvement[end]
+}
+
+func targetOf(r stats.Row) stats.TargetRow {
+	if r.Target == nil {
+		return stats.TargetRow{}
+	}
+	return *r.Target
+}
+
+func reachedText(r stats.Row) string {
+	return fmt.Sprintf("%d of %d", targetOf(r).Reached, targetOf(r).Runs)
+}
+
+func hours(r stats.Row) string {
+	if seconds := targetOf(r).ActiveSeconds; seconds != nil {
+		return time.Duration(*seconds * float64(time.Second)).Round(time.Second).String()
+	}
+	return "–"
+}
+
+func costText(r stats.Row) string {
+	t := targetOf(r)
+	if t.Cost == nil {
+		return "–"
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %.2f", t.PriceCurrency, *t.Cost))
+}
+
+func energyText(r stats.Row) string {
+	if joules := targetOf(r).EnergyJoules; joules != nil {
+		return fmt.Sprintf("%.3f kWh", *joules/3.6e6)
+	}
+	return "–"
+}
+
+// plain is a value as CSV has it: numbers in full, nothing for null.
+func plain(v any) string {
+	switch v := v.(type) {
+	case *float64:
+		if v == nil {
+			return ""
+		}
+		return strconv.FormatFloat(*v, 'g', -1, 64)
+	case *int:
+		if v == nil {
+			return ""
+		}
+		return strconv.Itoa(*v)
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	}
+	return fmt.Sprint(v)
+}
+
+// pairLine is a verdict with what it rests on.
+func pairLine(c stats.Comparison, p stats.Pair) string {
+	line := fmt.Sprintf("%s against %s: %s", p.A, p.B, p.Verdict)
+	var facts []string
+	if p.Difference != nil {
+		digits := "%+.4f"
+		fact := fmt.Sprintf(digits, *p.Difference)
+		if p.Improvement != nil {
+			fact += ", " + percent(p.Improvement)
+		}
+		if p.CILow != nil && p.CIHigh != nil {
+			fact += fmt.Sprintf(", 95 %% interval "+digits+" to "+digits, *p.CILow, *p.CIHigh)
+		}
+		facts = append(facts, measureName(c)+" "+fact)
+	}
+	if p.PValue != nil {
+		fact := fmt.Sprintf("p = %.2g", *p.PValue)
+		if p.PValueHolm != nil && *p.PValueHolm != *p.PValue {
+			fact += fmt.Sprintf(", corrected %.2g", *p.PValueHolm)
+		}
+		facts = append(facts, fact)
+	}
+	if p.PermutationPValue != nil {
+		fact := fmt.Sprintf("by permutation %.2g", *p.PermutationPValue)
+		if p.PermutationError != nil && *p.PermutationError > 0 {
+			fact += fmt.Sprintf(" ± %.1g", *p.PermutationError)
+		}
+		facts = append(facts, fact)
+	}
+	if p.PValue != nil && p.ProbabilityOfImprovement != nil {
+		facts = append(facts, fmt.Sprintf("chance of improvement %.2f", *p.ProbabilityOfImprovement))
+	}
+	if len(facts) == 0 {
+		return line
+	}
+	return line + " (" + strings.Join(facts, "; ") + ")"
+}
+
+func measureName(c stats.Comparison) string {
+	if c.Measure == stats.MeasureEval {
+		return "held-out reward"
+	}
+	return "reward a node-round"
+}

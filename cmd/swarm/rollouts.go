@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/dashboard"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/journal"
+	"github.com/sapo-swarm/swarm/node/model"
+	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/task"
+	"github.com/sapo-swarm/swarm/node/tokenizer"
+)
+
+// runText turns a run's token ids into text, and scores completions as its nodes did.
+type runText struct {
+	config configs.Config
+	tasks  *task.Set           // nil: note says why nothing can be scored
+	tokens tokenizer.Tokenizer // nil: note says why externals can't be told
+	notes  []string
+}
+
+// textsKept is of how many runs a runText is kept: a vocabulary takes some megabytes.
+const textsKept = 4
+
+// text returns the runText of a run. What it needs may have gone since: files of questions, the model's folder.
+func (f *runFolders) text(run store.Run) (*runText, error) {
+	if t := f.texts[run.Run]; t != nil {
+		return t, nil
+	}
+	t := &runText{config: configs.Default()}
+	if err := json.Unmarshal(run.Config, &t.config); err != nil {
+		return nil, fmt.Errorf("the configuration of %s: %w", run.Run, err)
+	}
+	var err error
+	if t.tasks, err = task.Open(t.config.Tasks); err != nil {
+		t.tasks = nil
+		t.notes = append(t.notes, "rewards can't be told: "+oneLine(err.Error()))
+	}
+	if t.tokens, err = f.tokenizer(t.config.Model); err != nil {
+		t.tokens = nil
+		t.notes = append(t.notes, "what was learnt from others can't be told: "+oneLine(err.Error()))
+	}
+	if len(f.texts) >= textsKept {
+		f.texts = nil
+	}
+	if f.texts == nil {
+		f.texts = map[string]*runText{}
+	}
+	if len(t.notes) == 0 { // what is missing may come back
+		f.texts[run.Run] = t
+	}
+	return t, nil
+}
+
+func (f *runFolders) tokenizer(name string) (tokenizer.Tokenizer, error) {
+	m, err := findModel(name)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := model.Resolve(m, f.g.home)
+	if err != nil {
+		return nil, err
+	}
+	return tokenizer.Open(m.Tokenizer, dir)
+}
+
+// rollouts implements dashboard.Options.Rollouts: a round of a node from its journal, and where its externals came from, from those of its
+// peers.
+func (f *runFolders) rollouts(ctx context.Context, q dashboard.RolloutQuery) (dashboard.Rollouts, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := dashboard.Rollouts{Node: q.Node, Round: q.Round}
+	snapshot, note, err := f.run(ctx, q.Run)
+	if err != nil || note != "" {
+		out.Note = note
+		return out, err
+	}
+	if out.Round < 0 {
+		out.Round = newestRound(snapshot, q.Node)
+	}
+	dir := f.g.runDir(snapshot.Run.Run)
+	logged, err := journal.Find(filepath.Join(dir, filepath.Base(q.Node)), out.Round)
+	switch {
+	case errors.Is(err, journal.ErrNotFound) || err == nil && logged.Generated == nil:
+		out.Note = fmt.Sprintf("%s has nothing of round %d in its journal", q.Node, out.Round)
+		return out, nil
+	case errors.Is(err, journal.ErrDamaged) || errors.Is(err, journal.ErrVersion):
+		out.Note = oneLine(err.Error())
+		return out, nil
+	case err != nil:
+		return out, err
+	}
+	text, err := f.text(snapshot.Run)
+	if err != nil {
+		return out, err
+	}
+	notes := slices.Clone(text.notes)
+	batch := exchange.Receive(logged.Generated.Batch, q.Node, out.Round)
+	if batch.Rejected != "" {
+		notes = append(notes, "what the node shared can't be read: "+batch.Rejected)
+	}
+	for _, r := range batch.Rollouts {
+		out.Questions = append(out.Questions, text.question(r))
+	}
+	switch {
+	case logged.Trained == nil:
+		notes = append(notes, "the round has not been learnt from yet")
+	case text.tokens != nil:
+		externals, more := text.externals(dir, out.Round, logged.Trained)
+		out.Externals, notes = externals, append(notes, more...)
+	}
+	out.Note = strings.Join(notes, "; ")
+	return out, nil
+}
+
+// newestRound is the last round that a node has told of, 0 where it has told of none.
+func newestRound(s store.Snapshot, node string) int {
+	for _, n := range s.Nodes {
+		if n.Node == node {
+			return max(0, n.LastRound)
+		}
+	}
+	return 0
+}
+
+// question describes a rollout as it was shared.
+func (t *runText) question(r exchange.Rollout) dashboard.Question {
+	item := task.Item{Question: r.Question, Answer: r.Answer, Metadata: r.Metadata}
+	out := dashboard.Question{Task: item.Task(), Question: r.Question, Answer: r.Answer, Completions: make([]dashboard.Completion, len(r.Completions))}
+	for i, c := range r.Completions {
+		out.Completions[i] = dashboard.Completion{Text: c.Text, Terminated: c.Terminated, Reward: t.score(item, c.Text)}
+	}
+	return out
+}
+
+// score is nil where it can't be told.
+func (t *runText) score(item task.Item, completion string) *float64 {
+	if t.tasks == nil {
+		return nil
+	}
+	reward := t.tasks.Score(item, completion)
+	return &reward
+}
+
+// learnt is a rollout of a peer as the node would have learnt from it.
+type learnt struct {
+	from    string
+	rollout exchange.Rollout // completions cut to the length limit
+	prompt  []int
+	ids     [][]int
+}
+
+// externals looks up, in what the peers shared, each question that a round's update has beyond the node's own.
+func (t *runText) externals(dir string, round int, trained *journal.Trained) (list []dashboard.External, notes []string) {
+	if len(trained.Update.Prompts) <= trained.Report.TrainedOwn {
+		return nil, nil
+	}
+	var offered []learnt
+	unread := map[string]bool{}
+	for _, p := range trained.Report.Peers {
+		if p.Used == 0 {
+			continue
+		}
+		logged, err := journal.Find(filepath.Join(dir, filepath.Base(p.Node)), round)
+		if err != nil || logged.Generated == nil {
+			unread[p.Node] = true
+			continue
+		}
+		for _, r := range exchange.Receive(logged.Generated.Batch, p.Node, round).Rollouts {
+			offered = append(offered, t.learnt(p.Node, r))
+		}
+	}
+	if len(unread) > 0 {
+		notes = append(notes, "not here is the journal of "+strings.Join(slices.Sorted(maps.Keys(unread)), ", "))
+	}
+	for i, prompt := range trained.Update.Prompts {
+		if i < trained.Report.TrainedOwn {
+			continue
+		}
+		ids := completionsOf(trained.Update, i)
+		at := slices.IndexFunc(offered, func(l learnt) bool { return l.is(prompt, ids) })
+		if at < 0 {
+			list = append(list, t.unknown(prompt, ids))
+			continue
+		}
+		list = append(list, dashboard.External{From: offered[at].from, Question: t.question(offered[at].rollout)})
+		offered = slices.Delete(offered, at, at+1)
+	}
+	return list, notes
+}
+
+// learnt makes of a peer's rollout what node.external does: ids of this model, cut to the length limit.
+func (t *runText) learnt(from string, r exchange.Rollout) learnt {
+	l := learnt{from: from, rollout: r, prompt: t.prompt(r.Question)}
+	l.rollout.Completions = nil
+	for _, c := range r.Completions {
+		ids := t.tokens.Encode(c.Text)
+		if c.Terminated {
+			ids = append(ids, t.tokens.EOS())
+		}
+		if len(ids) > t.config.MaxCompletionLength {
+			ids = ids[:t.config.MaxCompletionLength]
+			c = exchange.Completion{Text: t.tokens.Decode(ids)}
+		}
+		l.ids = append(l.ids, ids)
+		l.rollout.Completions = append(l.rollout.Completions, c)
+	}
+	return l
+}
+
+func (l learnt) is(prompt []int, ids [][]int) bool {
+	return slices.Equal(l.prompt, prompt) && slices.EqualFunc(l.ids, ids, slices.Equal[[]int])
+}
+
+// prompt is a question as the model saw it.
+func (t *runText) prompt(question string) []int {
+	system, _ := task.SystemPrompt(t.config.Tasks.SystemPrompt)
+	if chat, ok := t.tokens.(tokenizer.Chat); ok {
+		return chat.Prompt(system, question)
+	}
+	return t.tokens.Encode(task.Prompt(system, question))
+}
+
+func completionsOf(update policy.UpdateParams, prompt int) [][]int {
+	var ids [][]int
+	for _, s := range update.Sequences {
+		if s.Prompt == prompt {
+			ids = append(ids, s.Completion)
+		}
+	}
+	return ids
+}
+
+// unknown describes an external that no journal here has: by its ids alone, the prompt's frame included, without an answer key.
+func (t *runText) unknown(prompt []int, completions [][]int) dashboard.External {
+	out := dashboard.External{Question: dashboard.Question{Question: t.tokens.Decode(prompt)}}
+	for _, ids := range completions {
+		ended := len(ids) > 0 && ids[len(ids)-1] == t.tokens.EOS()
+		out.Completions = append(out.Completions, dashboard.Completion{Text: t.tokens.Decode(ids), Terminated: ended})
+	}
+	return out
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os/exec"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sapo-swarm/swarm/launcher/fit"
+)
+
+// trainer is somebody's own program in place of `swarm node`: it speaks the same protocol on stdin and stdout (notebooks-bridge's
+// swarm_bridge.Node does), and is started, watched, restarted, leased and recorded as a node is.
+type trainer struct {
+	command string   // a line for /bin/sh; empty: nodes are this program's
+	memory  sizeFlag // what one of them takes of a GPU, or of the host without one
+}
+
+func (t *trainer) add(f *pflag.FlagSet) {
+	f.StringVar(&t.command, "node-command", "", "run `COMMAND` as every node, instead of SAPO: a trainer of one's own that reports through swarm_bridge.Node")
+	f.Var(&t.memory, "node-memory", "memory that one node of --node-command takes, a `size` such as 6GB (default: as the experiment's model)")
+}
+
+// trainerModel is what a trainer's model is called where nothing is known of it.
+const trainerModel = "trainer"
+
+// shell runs a trainer's command.
+const shell = "/bin/sh"
+
+func (t *trainer) check() error {
+	if t.command == "" && t.memory.given {
+		return &usageError{errors.New("--node-memory is for --node-command: swarm knows what its own nodes take"), "swarm up --help"}
+	}
+	if t.command == "" {
+		return nil
+	}
+	if strings.TrimSpace(t.command) == "" || strings.ContainsRune(t.command, 0) {
+		return &usageError{errors.New("--node-command is empty"), `--node-command "python3 train.py"`}
+	}
+	if _, err := exec.LookPath(shell); err != nil {
+		return &usageError{err, "a system with " + shell + ", which runs --node-command"}
+	}
+	_, err := t.memory.bytes("node-memory")
+	return err
+}
+
+// footprint is what a node takes as its user says; nil where they say nothing.
+func (t *trainer) footprint() *fit.Measured {
+	bytes, err := t.memory.bytes("node-memory")
+	if err != nil || bytes == 0 {
+		return nil
+	}
+	return &fit.Measured{Resident: bytes, Origin: fit.OriginTold}
+}
+
+// simple matches a command of a program and plain arguments, which a shell may become.
+var simple = regexp.MustCompile(`^\s*[\w./-]+(\s+[^;&|<>()$` + "`" + `\n{}!]*)?$`)
+
+// inputs stand for the command where a run's inputs are compared.
+func (t *trainer) inputs() map[string]string {
+	sum := sha256.Sum256([]byte(t.command))
+	return map[string]string{"--node-command": hex.EncodeToString(sum[:])}
+}
+
+// process is what to start as a node: the program itself, or the trainer's command.
+func (t *trainer) process(self string, args []string) (exe string, argv, env []string) {
+	if t.command == "" {
+		return self, args, nil
+	}
+	command := t.command
+	if simple.MatchString(command) {
+		command = "exec " + command // the node's pid is the trainer's, not a shell's
+	}
+	return shell, []string{"-c", command}, []string{"SWARM_NODE=1"}
+}

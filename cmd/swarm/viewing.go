@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/sapo-swarm/swarm/launcher/runlog"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/terminal"
+)
+
+// viewing is what the live view of a run reads: its status, how each node has fared, and its logs. It is safe for concurrent use.
+type viewing struct {
+	reader *store.Reader
+	run    string
+	dir    string // the run's folder
+
+	mu   sync.Mutex
+	last stats.Status
+
+	pastMu sync.Mutex
+	seen   int64 // of the run's timeline
+	events map[string][]event.Event
+	pasts  map[string]*past
+}
+
+// past is what has been read of a node.
+type past struct {
+	terminal.NodeHistory
+	evaluations int // that the database had when they were read
+}
+
+func newViewing(reader *store.Reader, run, dir string) *viewing {
+	return &viewing{reader: reader, run: run, dir: dir, events: map[string][]event.Event{}, pasts: map[string]*past{}}
+}
+
+func (v *viewing) poll(ctx context.Context) (stats.Status, error) {
+	status, err := readStatus(ctx, v.reader, v.run)
+	if err == nil {
+		v.mu.Lock()
+		v.last = status
+		v.mu.Unlock()
+	}
+	return status, err
+}
+
+// latest is the newest status that was read.
+func (v *viewing) latest() stats.Status {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.last
+}
+
+const (
+	pastRounds = 2000   // rounds of a node that its page shows, at most
+	pastRows   = 200000 // rows of the database that may be read for them: they lie between those of other nodes
+	pastLeast  = 60
+	pastEvents = 100 // events of a node that are kept
+	pastPage   = 500
+
+	pastEvaluated = 64 // nodes of a run whose evaluations are read: the database hands over all of them at once
+)
+
+// history is how a node has fared. The first look at it reads its past, the next ones what is new.
+func (v *viewing) history(ctx context.Context, node string) (terminal.NodeHistory, error) {
+	status := v.latest()
+	v.pastMu.Lock()
+	defer v.pastMu.Unlock()
+	if err := v.readEvents(ctx); err != nil {
+		return terminal.NodeHistory{}, err
+	}
+	p := v.pasts[node]
+	if p == nil {
+		rounds := max(pastLeast, min(pastRounds, pastRows/max(1, len(status.Nodes))))
+		p = &past{NodeHistory: terminal.NodeHistory{First: max(0, roundsOf(status, node)-rounds)}}
+		v.pasts[node] = p
+	}
+	if err := v.readRounds(ctx, node, p); err != nil {
+		return terminal.NodeHistory{}, err
+	}
+	if len(status.Nodes) <= pastEvaluated {
+		if err := v.readEvaluations(ctx, node, p); err != nil {
+			return terminal.NodeHistory{}, err
+		}
+	}
+	return terminal.NodeHistory{
+		First: p.First, Rewards: slices.Clone(p.Rewards), HeldOut: slices.Clone(p.HeldOut), Events: slices.Clone(v.events[node]),
+	}, nil
+}
+
+// roundsOf is how many rounds a node has done.
+func roundsOf(status stats.Status, node string) int {
+	for _, n := range status.Nodes {
+		if n.ID == node {
+			return n.Round
+		}
+	}
+	return 0
+}
+
+// readRounds adds the rounds that came since the last look.
+func (v *viewing) readRounds(ctx context.Context, node string, p *past) error {
+	for {
+		rounds, err := v.reader.NodeRounds(ctx, v.run, node, p.First+len(p.Rewards), pastPage)
+		if err != nil {
+			return fmt.Errorf("read the rounds of %s: %w", node, err)
+		}
+		for _, r := range rounds {
+			for p.First+len(p.Rewards) < r.Round {
+				p.Rewards = append(p.Rewards, math.NaN())
+			}
+			if _, none := r.NonFinite["reward"]; none {
+				r.Reward = math.NaN()
+			}
+			p.Rewards = append(p.Rewards, r.Reward)
+		}
+		if over := len(p.Rewards) - pastRounds; over > 0 {
+			p.First += over
+			p.Rewards = append(p.Rewards[:0], p.Rewards[over:]...)
+		}
+		if len(rounds) < pastPage {
+			return nil
+		}
+	}
+}
+
+// readEvaluations reads a node's held-out rewards where there are new ones, those of its newest questions.
+func (v *viewing) readEvaluations(ctx context.Context, node string, p *past) error {
+	evaluated, err := v.reader.Evaluated(ctx, v.run)
+	if err != nil {
+		return fmt.Errorf("read the evaluations: %w", err)
+	}
+	if len(evaluated[node]) == p.evaluations {
+		return nil
+	}
+	evals, err := v.reader.Evals(ctx, v.run)
+	if err != nil {
+		return fmt.Errorf("read the evaluations: %w", err)
+	}
+	p.evaluations, p.HeldOut = len(evaluated[node]), nil
+	set := ""
+	for _, e := range evals {
+		if e.Node != node {
+			continue
+		}
+		if e.Set != set {
+			set, p.HeldOut = e.Set, nil
+		}
+		p.HeldOut = append(p.HeldOut, terminal.HeldOut{Round: e.Round, Reward: stats.EvalReward(e.Questions, e.Generations)})
+	}
+	return nil
+}
+
+// readEvents sorts what is new in the run's timeline by node.
+func (v *viewing) readEvents(ctx context.Context) error {
+	for {
+		entries, err := v.reader.Timeline(ctx, v.run, v.seen, timelinePage)
+		if err != nil {
+			return fmt.Errorf("read the events: %w", err)
+		}
+		for _, e := range entries {
+			v.seen = e.ID
+			if e.Event.Node == "" || terminal.EventLine(e.Event) == "" {
+				continue
+			}
+			events := append(v.events[e.Event.Node], e.Event)
+			v.events[e.Event.Node] = events[max(0, len(events)-pastEvents):]
+		}
+		if len(entries) < timelinePage {
+			return nil
+		}
+	}
+}
+
+// logs hands over a log, or all of them, and goes on until ctx ends: the view of a run ends with the run.
+func (v *viewing) logs(ctx context.Context, node string, last int, emit func(terminal.LogLine)) error {
+	if _, err := os.Stat(v.dir); err != nil {
+		return fmt.Errorf("the logs are gone: %w", err)
+	}
+	merge := runlog.Merge{Dir: v.dir, Last: last, Follow: true, Emit: func(l runlog.Line) error {
+		emit(terminal.LogLine{Log: l.Log, Text: l.Text})
+		return nil
+	}}
+	if node != "" {
+		merge.Logs = []string{node}
+	}
+	return merge.Run(ctx, func(context.Context) (bool, error) { return false, nil })
+}

@@ -1,0 +1,65 @@
+// Experiments over each other: one color and dash each, a run's mean over nodes with its band, thin lines for nodes.
+(function (charts) {
+  "use strict";
+
+  const units = [[/_time$/, "seconds"], [/(_rate|ratio|^frac_.*|^late$)/, "ratio"]];
+
+  charts.metricUnit = function (metric) {
+    const found = units.find(([pattern]) => pattern.test(metric || ""));
+    return found ? found[1] : "number";
+  };
+
+  // Places of all curves, ascending: curves have had different ones left out.
+  function places(curves, where) {
+    return [...new Set(curves.flatMap(where))].filter((x) => x !== null).sort((a, b) => a - b);
+  }
+
+  function labels(curves) {
+    const runs = new Map();
+    curves.forEach((c) => runs.set(c.experiment, (runs.get(c.experiment) || 0) + 1));
+    const taken = new Map();
+    return curves.map((c) => {
+      let label = c.experiment;
+      if (runs.get(c.experiment) > 1) label += " · seed " + c.seed;
+      const again = (taken.get(label) || 0) + 1;
+      taken.set(label, again);
+      return again > 1 ? label + " (" + again + ")" : label;
+    });
+  }
+
+  charts.curvesOptions = function (curves, options) {
+    const given = { band: true, nodes: false, ...options };
+    const byTime = given.by === "time", where = (c) => (byTime ? c.time || [] : c.round);
+    const x = places(curves, where), at = new Map(x.map((place, i) => [place, i]));
+    const spread = (curve, values) => {
+      const out = new Array(x.length).fill(undefined);
+      where(curve).forEach((place, i) => {
+        if (place !== null) out[at.get(place)] = values[i] ?? null;
+      });
+      return out;
+    };
+    const names = labels(curves), order = [...new Set(curves.map((c) => c.experiment))];
+    const series = [];
+    curves.forEach((c, i) => {
+      const color = given.colors?.[c.experiment] ?? order.indexOf(c.experiment);
+      if (given.nodes) {
+        for (const n of c.nodes || []) {
+          series.push({ label: names[i] + " " + n.node, parent: names[i], values: spread(c, n.values), color, dash: 0, width: 0.6 });
+        }
+      }
+      const band = given.band && c.low && c.high ? { low: spread(c, c.low), high: spread(c, c.high) } : {};
+      series.push({ label: names[i], values: spread(c, c.mean || []), ...band, color, dash: color, width: 2 });
+    });
+    const { band, nodes, colors, by, ...rest } = given;
+    const axis = byTime ? { xLabel: "time since start", xUnit: "seconds" } : { xLabel: "round" };
+    return { ...axis, unit: charts.metricUnit(curves[0]?.metric), ...rest, x, series };
+  };
+
+  charts.curves = function (el, curves, options) {
+    const chart = charts.lines(el, charts.curvesOptions(curves, options));
+    return {
+      update: (next, nextOptions) => chart.update(charts.curvesOptions(next, nextOptions || options)),
+      destroy: chart.destroy,
+    };
+  };
+})(swarmCharts);

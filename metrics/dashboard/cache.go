@@ -1,0 +1,57 @@
+package dashboard
+
+import (
+	"container/list"
+	"encoding/json"
+	"sync"
+)
+
+// cache keeps answers that hold until their run changes, the newest used first.
+type cache struct {
+	mu    sync.Mutex
+	order *list.List // of *answer
+	byKey map[string]*list.Element
+	bytes int
+}
+
+// answer is a document as it was at a stamp.
+type answer struct {
+	key, stamp string
+	body       json.RawMessage
+}
+
+// cacheBytes bounds what a cache keeps.
+const cacheBytes = 32 << 20
+
+func newCache() *cache { return &cache{order: list.New(), byKey: map[string]*list.Element{}} }
+
+// get returns the answer of a key if it is of that stamp.
+func (c *cache) get(key, stamp string) (json.RawMessage, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.byKey[key]
+	if e == nil || e.Value.(*answer).stamp != stamp {
+		return nil, false
+	}
+	c.order.MoveToFront(e)
+	return e.Value.(*answer).body, true
+}
+
+func (c *cache) put(key, stamp string, body json.RawMessage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.byKey[key]; e != nil {
+		c.remove(e)
+	}
+	c.byKey[key] = c.order.PushFront(&answer{key, stamp, body})
+	c.bytes += len(body)
+	for c.bytes > cacheBytes && c.order.Len() > 1 {
+		c.remove(c.order.Back())
+	}
+}
+
+func (c *cache) remove(e *list.Element) {
+	a := c.order.Remove(e).(*answer)
+	delete(c.byKey, a.key)
+	c.bytes -= len(a.body)
+}

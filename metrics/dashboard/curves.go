@@ -1,0 +1,159 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// curves keeps the values that curves are made of, so that a run that goes on costs only its new rounds.
+type curves struct {
+	mu     sync.Mutex
+	series map[seriesKey]*series
+	used   int64 // counts requests
+}
+
+type seriesKey struct{ run, metric string }
+
+// series is a metric of a run's rounds, by round and node.
+type series struct {
+	mu      sync.Mutex // held while it is brought up to date
+	history string     // known.history when redone was noted
+	redone  int        // up to this round, rounds may have been replaced since
+	values  []store.RoundValue
+	used    int64
+}
+
+const (
+	seriesKept = 64 // most series; some 1 MB each for 8 nodes and 2000 rounds
+	lookBack   = 64 // rounds read again with new ones: nodes are not all in the same round
+)
+
+func newCurves() *curves { return &curves{series: map[seriesKey]*series{}} }
+
+// get returns the series of a key, and forgets the one that was not asked for longest where there are too many.
+func (c *curves) get(key seriesKey) *series {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.used++
+	s := c.series[key]
+	if s == nil {
+		s = &series{}
+		c.series[key] = s
+	}
+	s.used = c.used
+	if len(c.series) > seriesKept {
+		oldest := key
+		for k, x := range c.series {
+			if x.used < c.series[oldest].used {
+				oldest = k
+			}
+		}
+		delete(c.series, oldest)
+	}
+	return s
+}
+
+// refresh reads what is new and returns all values. The result must not be changed.
+func (s *series) refresh(ctx context.Context, reader *store.Reader, k *known, metric string) ([]store.RoundValue, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if history := k.history(); s.history != history || len(s.values) == 0 {
+		s.history, s.redone = history, k.frontier()
+		return s.read(ctx, reader, k, metric, 0)
+	}
+	if k.behind(s.redone) {
+		return s.read(ctx, reader, k, metric, 0)
+	}
+	values, err := s.read(ctx, reader, k, metric, max(0, s.values[len(s.values)-1].Round-lookBack))
+	if err == nil && len(values) < k.totals.NodeRounds { // a node far behind has done a round
+		return s.read(ctx, reader, k, metric, 0)
+	}
+	return values, err
+}
+
+// read takes the rounds from one on in place of those that are kept.
+func (s *series) read(ctx context.Context, reader *store.Reader, k *known, metric string, from int) ([]store.RoundValue, error) {
+	news, err := reader.RoundValues(ctx, k.totals.Run.Run, metric, from)
+	if err != nil {
+		return nil, err
+	}
+	at, _ := slices.BinarySearchFunc(s.values, from, func(v store.RoundValue, round int) int { return v.Round - round })
+	s.values = append(s.values[:at:at], news...)
+	return s.values, nil
+}
+
+// frontier is the highest round that any node has done or works on.
+func (k *known) frontier() int {
+	highest := 0
+	for _, n := range k.snapshot.Nodes {
+		highest = max(highest, n.LastRound, n.WorkingRound)
+	}
+	return highest
+}
+
+// behind tells whether a node may still do a round up to that one.
+func (k *known) behind(round int) bool {
+	for _, n := range k.snapshot.Nodes {
+		if n.State != event.StateDone && n.State != event.StateGivenUp && n.WorkingRound <= round {
+			return true
+		}
+	}
+	return false
+}
+
+// history changes when rounds that are recorded may become others: nodes that begin again at a checkpoint do rounds again.
+func (k *known) history() string {
+	return fmt.Sprint(k.totals.Attempts, k.totals.Restarts, k.totals.ReplayedRounds, k.totals.Started)
+}
+
+// stamp changes with every round that is recorded.
+func (k *known) stamp() string {
+	return fmt.Sprint(k.history(), " ", k.totals.NodeRounds, k.totals.CumulativeReward, k.status.State)
+}
+
+// Bounds of a curve.
+const (
+	maxWindow = 1_000_000
+	maxPoints = 5000
+)
+
+func (s *Server) getCurve(ctx context.Context, r *http.Request) (any, error) {
+	p := readParams(r)
+	metric := p.name("metric")
+	o := stats.CurveOptions{Window: p.whole("window", stats.PaperWindow, 1, maxWindow), Points: p.whole("points", 600, 0, maxPoints)}
+	if metric == "" {
+		metric = "reward"
+	}
+	if o.Points > 0 && o.Points < 4 {
+		p.fail(badRequest("points is %d, allowed is 0 for all, or 4 to %d", o.Points, maxPoints))
+	}
+	if !slices.Contains(store.RoundMetrics(), metric) {
+		p.fail(badRequest("metric is %.40q, allowed is %s", metric, strings.Join(store.RoundMetrics(), ", ")))
+	}
+	if err := p.done(); err != nil {
+		return nil, err
+	}
+	k, err := s.run(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return s.cached(fmt.Sprintf("curve %s %s %d %d", k.totals.Run.Run, metric, o.Window, o.Points), k.stamp(), func() (any, error) {
+		reader, err := s.db.open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		values, err := s.curves.get(seriesKey{k.totals.Run.Run, metric}).refresh(ctx, reader, k, metric)
+		if err != nil {
+			return nil, err
+		}
+		return stats.NewCurve(k.totals.Run, metric, values, o), nil
+	})
+}

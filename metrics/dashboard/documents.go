@@ -1,0 +1,159 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/metrics/query"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// cached returns the answer of a key as it was at a stamp, or makes it.
+func (s *Server) cached(key, stamp string, make func() (any, error)) (any, error) {
+	if body, ok := s.cache.get(key, stamp); ok {
+		return body, nil
+	}
+	value, err := make()
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	s.cache.put(key, stamp, body)
+	return json.RawMessage(body), nil
+}
+
+// ofRun answers with a document that holds until the run's next round or evaluation.
+func (s *Server) ofRun(ctx context.Context, r *http.Request, p *params, key string, read func(*store.Reader, store.Run) (any, error)) (any, error) {
+	if err := p.done(); err != nil {
+		return nil, err
+	}
+	k, err := s.run(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	stamp := fmt.Sprint(k.stamp(), k.eval)
+	return s.cached(key+" "+k.totals.Run.Run, stamp, func() (any, error) {
+		reader, err := s.db.open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return read(reader, k.totals.Run)
+	})
+}
+
+func (s *Server) getTasks(ctx context.Context, r *http.Request) (any, error) {
+	p := readParams(r)
+	steps := p.whole("steps", 20, 1, 500)
+	return s.ofRun(ctx, r, p, fmt.Sprint("tasks ", steps), func(reader *store.Reader, run store.Run) (any, error) {
+		return query.Tasks(ctx, reader, run, steps)
+	})
+}
+
+func (s *Server) getEvaluations(ctx context.Context, r *http.Request) (any, error) {
+	return s.ofRun(ctx, r, readParams(r), "evaluations", func(reader *store.Reader, run store.Run) (any, error) {
+		return query.Evaluations(ctx, reader, run)
+	})
+}
+
+// peer is what a node had of one peer's rollouts over a run.
+type peer struct {
+	Node      string `json:"node"`
+	Peer      string `json:"peer"`
+	Available int    `json:"available"`
+	Used      int    `json:"used"`
+	Rejected  int    `json:"rejected"`
+	Filtered  int    `json:"filtered"`
+	Late      int    `json:"late"` // rounds in which nothing came in time
+}
+
+func (s *Server) getPeers(ctx context.Context, r *http.Request) (any, error) {
+	return s.ofRun(ctx, r, readParams(r), "peers", func(reader *store.Reader, run store.Run) (any, error) {
+		totals, err := reader.PeerTotals(ctx, run.Run)
+		list := make([]peer, len(totals))
+		for i, t := range totals {
+			list[i] = peer{t.Node, t.Peer, t.Available, t.Used, t.Rejected, t.Filtered, t.Late}
+		}
+		return map[string][]peer{"peers": list}, err
+	})
+}
+
+func (s *Server) getCompare(ctx context.Context, r *http.Request) (any, error) {
+	p := readParams(r)
+	o := query.CompareOptions{Names: p.names("names"), CompareOptions: stats.CompareOptions{
+		Baseline: p.name("baseline"), By: p.oneOf("by", stats.ByExperiment, stats.ByConfig),
+		Measure: p.oneOf("measure", stats.MeasureReward, stats.MeasureEval),
+		Window:  p.whole("window", 0, 1, maxWindow), Top: p.whole("top", 0, 1, 10_000), Pairs: p.oneOf("pairs", "0", "1") == "1",
+		Tasks: p.oneOf("tasks", "0", "1") == "1", Key: s.options.Key,
+	}}
+	o.Target, _ = p.number("target")
+	o.Min, o.HasMin = p.number("min")
+	if len(o.Names) > 1000 {
+		p.fail(badRequest("%d names, at most 1000 are read", len(o.Names)))
+	}
+	if err := p.done(); err != nil {
+		return nil, err
+	}
+	stamp, err := s.board.stamp(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.cached("compare "+r.URL.Query().Encode(), stamp, func() (any, error) {
+		reader, err := s.db.open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return query.Compare(ctx, reader, o)
+	})
+}
+
+// stamp changes with every round, evaluation or state of any run.
+func (b *board) stamp(ctx context.Context) (string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.look(ctx); err != nil {
+		return "", err
+	}
+	if b.state == databaseMissing {
+		return "", store.ErrNoDatabase
+	}
+	var stamp strings.Builder
+	for _, k := range b.runs {
+		fmt.Fprint(&stamp, k.totals.Run.Run, " ", k.stamp(), k.eval, ";")
+	}
+	return stamp.String(), nil
+}
+
+// metric is one that curves can be of.
+type metric struct {
+	Name string `json:"name"`
+	Unit string `json:"unit"` // number, seconds, ratio, tokens
+}
+
+// units of round metrics; those that are not here are numbers. Definitions: docs/METRICS.md.
+var units = map[string]string{
+	"frac_reward_zero_std": "ratio", "format_rate": "ratio", "completions_clipped_ratio": "ratio", "clip_ratio_low": "ratio",
+	"clip_ratio_high": "ratio", "late": "ratio", "completions_mean_length": "tokens",
+}
+
+func (s *Server) getMetrics(_ context.Context, r *http.Request) (any, error) {
+	list := []metric{}
+	for _, name := range store.RoundMetrics() {
+		unit := units[name]
+		switch {
+		case unit != "":
+		case strings.HasSuffix(name, "_time"):
+			unit = "seconds"
+		default:
+			unit = "number"
+		}
+		list = append(list, metric{name, unit})
+	}
+	return map[string][]metric{"metrics": list}, readParams(r).done()
+}

@@ -1,0 +1,106 @@
+package dashboard
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// policy is what a browser may do with what is served here: load it from here, nothing else, and show it in no other page's frame.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// cookieAge is how long a browser remembers the token, in seconds.
+const cookieAge = 30 * 24 * 3600
+
+// guard lets through who may read, and says what browsers may do with the answer.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			h.Set("Allow", "GET, HEAD")
+			s.refuse(w, r, &problem{http.StatusMethodNotAllowed, "method " + clip(r.Method) + ": this server is read-only, allowed are GET and HEAD"})
+			return
+		}
+		if r.URL.Path == "/healthz" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if s.options.Token == "" {
+			// A page of another site can have its name resolved to this machine, and would then read everything: its name gives it away.
+			if !ownHost(r.Host) {
+				text := "host " + clip(r.Host) + " is not this server. Try: its address or localhost, or start it with --token"
+				s.refuse(w, r, &problem{http.StatusForbidden, text})
+				return
+			}
+			next.ServeHTTP(w, r)
+			return
+		}
+		s.authorise(w, r, next)
+	})
+}
+
+func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), 80)], "") }
+
+// ownHost tells whether a Host header is an address or localhost: nobody else's name.
+func ownHost(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")
+	return net.ParseIP(name) != nil || strings.EqualFold(name, "localhost")
+}
+
+// authorise asks for the token: as Authorization: Bearer, as the cookie of an earlier visit, or, once, as ?token= of the page, which sets that
+// cookie and leads to the address without it.
+func (s *Server) authorise(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	cookie := "swarm_" + s.derive("name")[:16] // servers on several ports of a host share its cookies
+	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && same(bearer, s.options.Token) {
+		next.ServeHTTP(w, r)
+		return
+	}
+	query, _ := url.ParseQuery(r.URL.RawQuery)
+	if query.Has("token") && same(query.Get("token"), s.options.Token) {
+		http.SetCookie(w, &http.Cookie{
+			Name: cookie, Value: s.derive("value"), Path: "/", MaxAge: cookieAge, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode,
+		})
+		query.Del("token")
+		// No redirect: one that began at another site would come back without the cookie.
+		clean := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/"), RawQuery: query.Encode()}
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Refresh", "0; url="+clean.RequestURI())
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = io.WriteString(w, "Opening the dashboard.\n")
+		return
+	}
+	if sent, err := r.Cookie(cookie); err == nil && same(sent.Value, s.derive("value")) {
+		next.ServeHTTP(w, r)
+		return
+	}
+	w.Header().Set("WWW-Authenticate", `Bearer realm="swarm"`)
+	s.refuse(w, r, &problem{http.StatusUnauthorized, "this dashboard needs its token. Try: the address that swarm dashboard printed, with ?token="})
+}
+
+// derive makes something of the token that doesn't give it away.
+func (s *Server) derive(what string) string {
+	sum := sha256.Sum256([]byte("swarm dashboard cookie " + what + "\x00" + s.options.Token))
+	return hex.EncodeToString(sum[:])
+}
+
+// same compares in a time that tells nothing about where two secrets differ.
+func same(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}

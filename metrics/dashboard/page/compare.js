@@ -1,0 +1,99 @@
+// Which configuration is better: the verdicts and the table of api/compare.
+import { get } from "./api.js";
+import { fillSelect, h, put, select } from "./dom.js";
+import * as f from "./format.js";
+import { empty, loader, part } from "./load.js";
+import { change } from "./route.js";
+import { table } from "./table.js";
+
+
+const bases = { cumulative_reward: "cumulative reward", reward_per_node_round: "the reward of a node's round", eval_reward: "held-out evaluation" };
+
+// interval writes a 95 % confidence interval of an improvement.
+function interval(row) {
+  if (typeof row.ci_low !== "number" || typeof row.ci_high !== "number") return f.none;
+  return `${f.percent(row.ci_low, true)} … ${f.percent(row.ci_high, true)}`;
+}
+
+const columns = [
+  { label: "Experiment", text: (r) => r.experiment },
+  { label: "I/J", text: (r) => r.config },
+  { label: "Verdict", cell: (r) => h("span", { class: "verdict", "data-verdict": r.outcome }, r.verdict), minor: true },
+  { label: "Improvement", number: true, title: "over the baseline", text: (r) => f.percent(r.improvement, true) },
+  { label: "95 % interval", number: true, title: "of the improvement, over seeds", text: interval },
+  { label: "p", number: true, title: "Welch's t-test, corrected for the other rows by Holm; what the verdict rests on",
+    text: (r) => f.p(r.p_value_holm ?? r.p_value) },
+  { label: "P(better)", number: true, title: "probability that a run of it has more than one of the baseline",
+    text: (r) => (typeof r.p_value === "number" ? f.percent(r.probability_of_improvement) : f.none), minor: true },
+  { label: "Seeds", number: true, text: (r) => f.number(r.seeds) },
+  { label: "Reward", number: true, title: "a node's round, mean over seeds", text: (r) => f.reward(r.reward_per_node_round) },
+  { label: "Cumulative", number: true, title: "mean over runs", text: (r) => f.number(r.cumulative_reward), minor: true },
+  { label: "Held-out", number: true, text: (r) => f.reward(r.eval_reward), minor: true },
+  { label: "Rounds", number: true, title: "fewest of any run", text: (r) => f.number(r.rounds), minor: true },
+  { label: "Paper", number: true, title: "improvement of this I/J over 8/0 in the paper", text: (r) => f.percent(r.paper_improvement, true),
+    minor: true },
+];
+
+// sentence says a row's verdict in words.
+function sentence(row, baseline) {
+  const ci = interval(row);
+  const extent = typeof row.improvement === "number"
+    ? ` (${f.percent(row.improvement, true)}${ci === f.none ? "" : `, 95 % interval ${ci}`})` : "";
+  if (row.outcome === "better" || row.outcome === "worse") return `${row.experiment} is ${row.outcome} than ${baseline}${extent}.`;
+  return `${row.experiment} against ${baseline}: ${row.verdict}${extent}.`;
+}
+
+// Compare: set(runs) takes the rows of the runs whose experiments are compared.
+export class Compare {
+  constructor(route) {
+    this.route = route;
+    const p = route.params;
+    const again = (key, standard) => (v) => {
+      change(route, { [key]: v === standard ? "" : v });
+      this.load.now();
+    };
+    this.by = select("Group by", [["experiment", "experiment"], ["config", "configuration"]], p.get("by") || "experiment", again("by", "experiment"));
+    this.measure = select("Decide by", [["reward", "training reward"], ["eval", "held-out evaluation"]], p.get("measure") || "reward",
+      again("measure", "reward"));
+    this.baseline = select("Baseline", [["", "automatic"]], "", again("baseline", ""));
+    this.part = part("Comparison", { tools: [this.by.el, this.measure.el, this.baseline.el], anchor: "comparison" });
+    this.el = this.part.el;
+    this.names = [];
+    this.load = loader(this.part.problem, (signal) => this.#fetch(signal), 10_000);
+  }
+
+  set(runs) {
+    const names = [...new Set(runs.map((r) => r.experiment))];
+    const key = runs.map((r) => `${r.run}/${r.round}/${r.state}`).join();
+    if (key === this.key) return;
+    this.key = key;
+    const others = names.join() !== this.names.join();
+    this.names = names;
+    const wanted = this.route.params.get("baseline") || "";
+    fillSelect(this.baseline.box, [["", "automatic"], ...names.map((n) => [n, n])], names.includes(wanted) ? wanted : "");
+    if (others) this.load.now();
+    else this.load.poke();
+  }
+
+  async #fetch(signal) {
+    if (!this.names.length) return void put(this.part.body, empty("Nothing to compare yet."));
+    const names = this.names.map((n) => ["names", n]);
+    const params = { by: this.by.box.value, measure: this.measure.box.value, baseline: this.baseline.box.value };
+    const query = new URLSearchParams([...names, ...Object.entries(params).filter(([, v]) => v)]);
+    this.#draw(await get(`api/compare?${query}`, null, signal));
+  }
+
+  #draw(c) {
+    const others = c.rows.filter((r) => r.outcome !== "baseline");
+    const lines = others.length ? others.map((r) => h("li", { "data-verdict": r.outcome }, sentence(r, c.baseline)))
+      : [h("li", null, c.rows.length ? "One experiment alone: start another to compare it with." : "Nothing to compare yet.")];
+    put(this.part.body, h("ul", { class: "verdicts" }, lines),
+      table("Comparison of experiments", columns, c.rows),
+      h("p", { class: "note" }, `Decided by ${bases[c.basis] || f.words(c.basis)}. Intervals are over seeds, never over nodes of one swarm.`,
+        (c.notes || []).map((n) => h("span", { class: "line" }, n))));
+  }
+
+  leave() {
+    this.load.stop();
+  }
+}

@@ -1,0 +1,145 @@
+// A run's curves: one metric of choice with its nodes, where the time of a round goes, and how training goes.
+import { get, of } from "./api.js";
+import { h, select, toggle } from "./dom.js";
+import { empty, loader, part } from "./load.js";
+import { chartIn, chartUnit, metricChooser, metrics, windows } from "./overlay.js";
+import { change } from "./route.js";
+
+const points = 600;
+const words = (name) => name.replaceAll("_", " ");
+
+// times are the parts of a round, in the order in which they are done.
+const times = [
+  ["generate_time", "generate"], ["score_time", "score"], ["barrier_time", "wait for peers"], ["update_time", "update"],
+  ["lease_time", "wait for the GPU"], ["journal_time", "journal"], ["step_time", "whole round"],
+];
+
+// groups are the charts below: metrics of one unit each.
+const groups = [
+  ["Rewards", "number", [["reward", "own completions"], ["training_reward", "training set"]],
+    "The training set is chosen for its advantages, so its reward is not the swarm's; cumulative reward sums own completions."],
+  ["Groups trained on", "number", [["trained_own", "own"], ["trained_external", "from others"]], null],
+  ["Shares", "ratio", [["frac_reward_zero_std", "groups without advantage"], ["format_rate", "answers in format"],
+    ["completions_clipped_ratio", "completions cut off"]], null],
+  ["Policy", "number", [["entropy", "entropy"], ["grad_norm", "gradient norm"], ["kl", "KL"]], null],
+];
+
+// RunCurve draws one metric of a run: each node thin, their mean, the band. Its chooser can change the metric.
+export class RunCurve {
+  constructor(route, { metric, chooser }) {
+    this.route = route;
+    const p = route.params;
+    const again = (key, standard) => (v) => {
+      change(route, { [key]: v === standard ? "" : v });
+      this.load.now();
+    };
+    this.metric = metricChooser(p.get("metric") || metric, again("metric", metric));
+    this.window = select("Moving average", windows, p.get("window") || "10", again("window", "10"));
+    this.nodes = toggle("Each node", p.get("nodes") !== "0", (on) => again("nodes", "1")(on ? "1" : "0"));
+    this.part = part("Curve", { tools: chooser ? [this.metric.el, this.window.el, this.nodes.el] : [], anchor: "curve" });
+    this.place = h("div");
+    this.part.body.append(this.place);
+    this.chart = chartIn(this.place);
+    this.el = this.part.el;
+    this.load = loader(this.part.problem, (signal) => this.#fetch(signal), 5000);
+    this.load.now();
+  }
+
+  async #fetch(signal) {
+    const metric = this.metric.box.value, window = this.window.box.value;
+    const curve = await get(of(this.route.run, "curve"), { metric, window, points }, signal);
+    const unit = chartUnit((await metrics()).find((m) => m.name === metric)?.unit);
+    if (!curve.round.length) {
+      this.chart.destroy();
+      return void this.place.replaceChildren(empty("No round is done yet."));
+    }
+    const smooth = Number(window) > 1;
+    this.chart.draw("curves", [curve], { title: smooth ? `${words(metric)}, moving average over ${window} rounds` : words(metric), xLabel: "round",
+      yLabel: words(metric), unit, band: true, nodes: this.nodes.box.checked, height: 280 });
+  }
+
+  status(s) {
+    if (this.round !== undefined && this.round !== s.round) this.load.poke();
+    this.round = s.round;
+  }
+
+  refresh() {
+    this.load.now();
+  }
+
+  leave() {
+    this.load.stop();
+    this.chart.destroy();
+  }
+}
+
+// align puts means with rounds of their own on common ones: undefined where a series has no point, so that its line goes on.
+export function align(curves) {
+  const x = [...new Set(curves.flatMap((c) => c.round))].sort((a, b) => a - b);
+  const at = new Map(x.map((round, i) => [round, i]));
+  return { x, values: curves.map((c) => {
+    const out = new Array(x.length).fill(undefined);
+    c.round.forEach((round, i) => { out[at.get(round)] = c.mean[i]; });
+    return out;
+  }) };
+}
+
+// Group draws several metrics of a run, means over its nodes.
+class Group {
+  constructor(run, [title, unit, series, note], options = {}) {
+    Object.assign(this, { run, title, unit, series, options });
+    this.part = part(title, { note });
+    this.place = h("div");
+    this.part.body.append(this.place);
+    this.chart = chartIn(this.place);
+    this.el = this.part.el;
+    this.load = loader(this.part.problem, (signal) => this.#fetch(signal), 8000);
+    this.load.now();
+  }
+
+  async #fetch(signal) {
+    const names = (await metrics()).map((m) => m.name);
+    const wanted = this.series.filter(([name]) => names.includes(name));
+    const curves = await Promise.all(wanted.map(([metric]) => get(of(this.run, "curve"), { metric, window: this.options.window || 10, points: 300 },
+      signal)));
+    if (!curves.some((c) => c.round.length)) {
+      this.chart.destroy();
+      return void this.place.replaceChildren(empty("No round is done yet."));
+    }
+    const { x, values } = align(curves);
+    this.chart.draw("lines", { title: "Means over nodes, moving average over 10 rounds", x, xLabel: "round", unit: this.unit, height: 220,
+      sync: "run", yMin: 0,
+      series: wanted.map(([name, label], i) => ({ label, values: values[i], color: i, dash: i, width: name === "step_time" ? 3 : 1.5 })) });
+  }
+
+  leave() {
+    this.load.stop();
+    this.chart.destroy();
+  }
+}
+
+// Charts is the section of all of them.
+export class Charts {
+  constructor(route) {
+    this.curve = new RunCurve(route, { metric: "reward", chooser: true });
+    const time = ["Time of a round", "seconds", times, null];
+    this.groups = [time, ...groups].map((g) => new Group(route.run, g));
+    this.el = h("div", null, this.curve.el, h("div", { class: "two" }, this.groups.map((g) => g.el)));
+  }
+
+  status(s) {
+    this.curve.status(s);
+    if (this.round !== undefined && this.round !== s.round) for (const g of this.groups) g.load.poke();
+    this.round = s.round;
+  }
+
+  refresh() {
+    this.curve.refresh();
+    for (const g of this.groups) g.load.now();
+  }
+
+  leave() {
+    this.curve.leave();
+    for (const g of this.groups) g.leave();
+  }
+}

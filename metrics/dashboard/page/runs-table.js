@@ -1,0 +1,152 @@
+// The table of runs: grouped, sorted, filtered, and with boxes to choose runs for the figures below.
+import { h, keyed, put, say, set } from "./dom.js";
+import * as f from "./format.js";
+import { badge, bar } from "./table.js";
+
+export const groupings = [["", "none"], ["experiment", "experiment"], ["config", "configuration"], ["state", "state"]];
+
+const text = (a, b) => String(a).localeCompare(String(b), "en", { numeric: true });
+const progress = (r) => (r.rounds > 0 ? r.round / r.rounds : 0);
+
+// columns: by is what a column sorts by.
+const columns = [
+  { key: "experiment", label: "Experiment", by: (r) => r.experiment },
+  { key: "config", label: "I/J", title: "own questions / rollouts taken from others, a round", by: (r) => r.config, minor: true },
+  { key: "state", label: "State", by: (r) => r.state },
+  { key: "progress", label: "Rounds", by: progress },
+  { key: "nodes", label: "Nodes", number: true, by: (r) => r.nodes, minor: true },
+  { key: "reward", label: "Reward", title: "mean of a node's round so far", number: true, by: (r) => r.reward_per_node_round },
+  { key: "eval", label: "Held-out", title: "newest held-out evaluation, mean over nodes", number: true, by: (r) => r.eval_reward, minor: true },
+  { key: "cumulative", label: "Cumulative", title: "sum of rewards over nodes and rounds", number: true, by: (r) => r.cumulative_reward,
+    minor: true },
+  { key: "time", label: "Time", title: "time computed; for a running run, what is left", number: true, by: (r) => r.active_seconds, minor: true },
+  { key: "cost", label: "Cost", number: true, by: (r) => r.cost, minor: true },
+  { key: "started", label: "Started", by: (r) => r.started, minor: true },
+];
+
+// RunsTable: set(runs, view) shows them; view: {group, sort, filter, chosen: Set of runs, drawn: Set of those
+// with a curve below, colors: by experiment}. It calls sorted(key) and choose(runs, on).
+export class RunsTable {
+  constructor({ sorted, choose }) {
+    this.choose = choose;
+    this.all = h("input", { type: "checkbox", "aria-label": "choose all runs shown",
+      onchange: () => choose(this.shown.map((r) => r.run), this.all.checked) });
+    this.heads = columns.map((c) => h("th", { scope: "col", class: [c.number && "number", c.minor && "minor"].filter(Boolean).join(" ") || null },
+      h("button", { type: "button", class: "sort", title: c.title, onclick: () => sorted(c.key) }, c.label)));
+    this.table = h("table", { id: "runs", class: "data" }, h("caption", { class: "visually-hidden" },
+      "Runs. Heads sort; boxes choose runs for the figures below."),
+      h("thead", null, h("tr", null, h("th", { scope: "col", class: "pick" }, this.all), this.heads)));
+    this.el = h("div", { class: "scroll" }, this.table);
+    this.none = h("p", { class: "note", hidden: true, role: "status" }, "No run matches.");
+    this.el.append(this.none);
+    this.bodies = [];
+    this.shown = [];
+  }
+
+  set(runs, view) {
+    this.view = view;
+    const wanted = (view.filter || "").toLowerCase();
+    this.shown = runs.filter((r) => !wanted || [r.experiment, r.run, r.config, r.model,
+      r.state].some((t) => String(t).toLowerCase().includes(wanted)));
+    this.#sort(view.sort);
+    const groups = new Map();
+    for (const r of this.shown) {
+      const name = view.group ? String(r[view.group]) : "";
+      if (!groups.has(name)) groups.set(name, []);
+      groups.get(name).push(r);
+    }
+    this.none.hidden = this.shown.length > 0;
+    this.#draw([...groups.keys()], groups);
+    this.all.checked = this.shown.length > 0 && this.shown.every((r) => view.chosen.has(r.run));
+  }
+
+  #sort(sort) {
+    const down = sort.startsWith("-");
+    const key = sort.replace(/^-/, "");
+    const column = columns.find((c) => c.key === key) || columns[columns.length - 1];
+    const missing = (v) => v === null || v === undefined || v === "";
+    this.shown.sort((a, b) => {
+      const x = column.by(a), y = column.by(b);
+      if (missing(x) || missing(y)) return missing(x) - missing(y) || text(a.run, b.run);
+      const order = typeof x === "number" ? x - y : text(x, y);
+      return (down ? -order : order) || text(a.run, b.run);
+    });
+    columns.forEach((c, i) => set(this.heads[i], { "aria-sort": c === column ? (down ? "descending" : "ascending") : null }));
+  }
+
+  #draw(names, groups) {
+    const bodies = new Map(this.bodies.map((b) => [b.dataset.key, b]));
+    const next = names.map((name) => bodies.get(`${this.view.group}/${name}`) || h("tbody", { "data-key": `${this.view.group}/${name}` }));
+    for (const b of this.bodies) if (!next.includes(b)) b.remove();
+    this.bodies = next;
+    names.forEach((name, i) => {
+      if (this.table.tBodies[i] !== next[i]) this.table.insertBefore(next[i], this.table.tBodies[i] || null);
+      const rows = groups.get(name);
+      const items = this.view.group ? [{ heading: name, runs: rows }, ...rows] : rows;
+      keyed(next[i], items, (it) => (it.heading === undefined ? it.run : " group"),
+        (it) => (it.heading === undefined ? this.#row(it) : this.#heading(it)),
+        (el, it) => el.update(it));
+    });
+  }
+
+  #heading() {
+    let runs = [];
+    const box = h("input", { type: "checkbox", onchange: () => this.choose(runs.map((r) => r.run), box.checked) });
+    const label = h("span");
+    const el = h("tr", { class: "group" }, h("td", { class: "pick" }, box),
+      h("th", { scope: "rowgroup", colspan: columns.length }, label));
+    el.update = (it) => {
+      runs = it.runs;
+      const what = groupings.find(([v]) => v === this.view.group)[1];
+      say(label, `${what} ${f.words(it.heading) || f.none} · ${f.count(runs.length, "run")}`);
+      set(box, { "aria-label": `choose all of ${what} ${it.heading}` });
+      box.checked = runs.every((r) => this.view.chosen.has(r.run));
+      box.indeterminate = !box.checked && runs.some((r) => this.view.chosen.has(r.run));
+    };
+    return el;
+  }
+
+  #row(first) {
+    const box = h("input", { type: "checkbox", "aria-label": `choose ${first.run}`, onchange: () => this.choose([first.run], box.checked) });
+    const state = badge(), rounds = bar(`rounds of ${first.run}`), done = h("span", { class: "small" });
+    const cells = Object.fromEntries(columns.map((c) => [c.key,
+      h("td", { class: [c.number && "number", c.minor && "minor"].filter(Boolean).join(" ") || null })]));
+    const title = h("a", { href: `#/runs/${encodeURIComponent(first.run)}` }, first.experiment);
+    const seed = h("span"), model = h("span", { class: "model" }), key = h("span"), restarts = h("span", { class: "small restarts" });
+    const under = h("span", { class: "small under" }, key, seed, model);
+    cells.experiment = h("th", { scope: "row", class: "name" }, title, under);
+    put(cells.state, state.el, restarts);
+    put(cells.progress, rounds.el, done);
+    const el = h("tr", { "data-run": first.run }, h("td", { class: "pick" }, box), columns.map((c) => cells[c.key]));
+    el.update = (r) => {
+      box.checked = this.view.chosen.has(r.run);
+      set(el, { class: box.checked ? "chosen" : null, title: `${r.run} · seed ${r.seed} · ${r.model} on ${r.device}` });
+      say(seed, `seed ${r.seed}`);
+      say(model, ` · ${r.model}`);
+      this.#swatch(key, r);
+      state.to(r.state, f.words(r.state));
+      say(restarts, r.restarts > 0 ? f.count(r.restarts, "restart") : "");
+      rounds.to(r.round, r.rounds);
+      say(done, `${r.round} / ${r.rounds}`);
+      say(cells.config, r.config || f.none);
+      say(cells.nodes, f.number(r.nodes));
+      say(cells.reward, f.reward(r.reward_per_node_round));
+      say(cells.eval, f.reward(r.eval_reward));
+      say(cells.cumulative, f.number(r.cumulative_reward));
+      say(cells.time, r.state === "running" && r.eta_seconds !== null && r.eta_seconds !== undefined
+        ? `${f.seconds(r.eta_seconds)} left` : f.seconds(r.active_seconds));
+      say(cells.cost, f.money(r.cost, r.price_currency));
+      say(cells.started, f.when(r.started));
+    };
+    cells.started.classList.add("when");
+    return el;
+  }
+
+  // #swatch shows a drawn run's line as it looks in the curves below.
+  #swatch(key, r) {
+    const color = this.view.drawn.has(r.run) ? this.view.colors[r.experiment] : "";
+    if (key.dataset.color === String(color)) return;
+    key.dataset.color = color;
+    put(key, color === "" ? null : globalThis.swarmCharts.swatch(color, color, 2));
+  }
+}

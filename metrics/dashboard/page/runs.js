@@ -1,0 +1,96 @@
+// The first view: all runs, the curves of those chosen, and which is better.
+import { Compare } from "./compare.js";
+import { h, put, select } from "./dom.js";
+import * as f from "./format.js";
+import { part } from "./load.js";
+import { Overlay, mostRuns } from "./overlay.js";
+import { change } from "./route.js";
+import { RunsTable, groupings } from "./runs-table.js";
+
+const shownAtFirst = 6; // runs whose curves are drawn while none is chosen: the newest
+
+// colors gives every experiment its own, whichever are chosen.
+function colors(runs) {
+  const names = [...new Set([...runs].sort((a, b) => a.started - b.started).map((r) => r.experiment))];
+  return Object.fromEntries(names.map((name, i) => [name, i]));
+}
+
+// RunsView: update(document of api/runs) shows it.
+export class RunsView {
+  constructor(route) {
+    this.route = route;
+    this.runs = [];
+    const p = route.params;
+    this.chosen = new Set((p.get("sel") || "").split(",").filter(Boolean).map(decodeURIComponent));
+    this.filter = h("input", { type: "search", id: "filter", placeholder: "experiment, model, state …", value: p.get("q"),
+      oninput: () => this.#set({ q: this.filter.value }) });
+    this.group = select("Group by", groupings, p.get("group") || "", (v) => this.#set({ group: v }));
+    this.clear = h("button", { type: "button", onclick: () => this.#choose([...this.chosen], false) });
+    this.part = part("Runs", { anchor: "runs-title", tools: [
+      h("label", { class: "choose", for: "filter" }, h("span", null, "Filter"), this.filter), this.group.el, this.clear] });
+    this.table = new RunsTable({
+      sorted: (key) => this.#set({ sort: this.#view().sort === key ? `-${key}` : key }),
+      choose: (runs, on) => this.#choose(runs, on),
+    });
+    this.part.body.append(this.table.el);
+    this.overlay = new Overlay(route);
+    this.compare = new Compare(route);
+    this.el = h("div", null);
+    this.title = "Runs";
+  }
+
+  #view() {
+    const p = this.route.params;
+    return { group: p.get("group") || "", sort: p.get("sort") || "-started", filter: p.get("q") || "", chosen: this.chosen };
+  }
+
+  #set(values) {
+    change(this.route, values);
+    this.#draw();
+  }
+
+  #choose(runs, on) {
+    for (const run of runs) this.chosen[on ? "add" : "delete"](run);
+    this.#set({ sel: [...this.chosen].map(encodeURIComponent).join(",") });
+  }
+
+  update(doc) {
+    this.doc = doc;
+    this.runs = doc.runs;
+    for (const run of this.chosen) if (!this.runs.some((r) => r.run === run)) this.chosen.delete(run);
+    this.#draw();
+  }
+
+  #draw() {
+    if (!this.doc) return;
+    if (!this.runs.length) return void put(this.el, this.#empty());
+    if (!this.part.el.isConnected) put(this.el, this.part.el, this.overlay.el, this.compare.el);
+    this.clear.hidden = this.chosen.size === 0;
+    this.clear.textContent = `Choose none (${this.chosen.size})`;
+    const newest = [...this.runs].sort((a, b) => b.started - a.started);
+    const some = this.chosen.size ? newest.filter((r) => this.chosen.has(r.run)) : newest.slice(0, shownAtFirst);
+    const what = this.chosen.size ? `${f.count(some.length, "chosen run")}`
+      : this.runs.length > shownAtFirst ? `The newest ${shownAtFirst} runs; choose others in the table` : `${f.count(some.length, "run")}`;
+    this.overlay.colors = colors(this.runs);
+    this.table.set(this.runs, { ...this.#view(), drawn: new Set(some.slice(0, mostRuns).map((r) => r.run)), colors: this.overlay.colors });
+    this.overlay.set(some, what);
+    this.compare.set(this.chosen.size ? some : newest);
+  }
+
+  #empty() {
+    const problem = this.doc.database === "unusable";
+    return h("section", { class: "part empty large", "data-empty": true, "aria-labelledby": "empty-title" },
+      h("h2", { id: "empty-title" }, problem ? "The database can't be read" : "No run yet"),
+      problem ? h("p", null, this.doc.problem) : [
+        h("p", null, "Start a swarm in a terminal; it shows up here by itself:"),
+        h("pre", null, h("code", null, "swarm up --config 4loc4ext --nodes auto")),
+        h("p", null, "or a small one to look around, on a CPU and done in a minute:"),
+        h("pre", null, h("code", null, "swarm up --config 4loc4ext --model nano --device cpu --nodes 2 --rounds 12")),
+      ]);
+  }
+
+  leave() {
+    this.overlay.leave();
+    this.compare.leave();
+  }
+}

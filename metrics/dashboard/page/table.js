@@ -1,0 +1,54 @@
+// Tables of figures.
+import { h, put } from "./dom.js";
+
+// table makes a table. columns: {label, text(row) or cell(row) -> nodes, number: right-aligned, minor: left out on a narrow page, title}. With
+// `head`, the first column's cells are row headers. caption is for screen readers, and shown where `shown`.
+export function table(caption, columns, rows, { head = true, shown = false, rowAttributes } = {}) {
+  const name = (c) => [c.number && "number", c.minor && "minor"].filter(Boolean).join(" ") || null;
+  const cell = (row, c, i) => {
+    const content = c.cell ? c.cell(row) : c.text(row);
+    return head && i === 0 ? h("th", { scope: "row", class: name(c) }, content) : h("td", { class: name(c) }, content);
+  };
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    h("table", { class: "data" },
+      h("caption", { class: shown ? null : "visually-hidden" }, caption),
+      h("thead", null, h("tr", null, columns.map((c) => h("th", { scope: "col", class: name(c), title: c.title }, c.label)))),
+      h("tbody", null, rows.map((row) => h("tr", rowAttributes?.(row), columns.map((c, i) => cell(row, c, i)))))));
+}
+
+// facts makes a list of names and values: [[name, value, title], ...]; a null value leaves its name out.
+export function facts(pairs, attributes) {
+  return h("dl", { class: "facts", ...attributes }, pairs.filter(([, v]) => v !== null && v !== undefined && v !== "")
+    .map(([name, value, title]) => h("div", { title }, h("dt", null, name), h("dd", null, value))));
+}
+
+// bar shows a share, 0..1, as progress.
+export function bar(label) {
+  const fill = h("span", { class: "bar-fill" });
+  const el = h("span", { class: "bar", role: "progressbar", "aria-label": label, "aria-valuemin": "0" }, fill);
+  return {
+    el,
+    to(value, most) {
+      el.setAttribute("aria-valuemax", String(most));
+      el.setAttribute("aria-valuenow", String(value));
+      fill.style.setProperty("width", `${most > 0 ? Math.min(100, (value / most) * 100) : 0}%`);
+    },
+  };
+}
+
+// moods gives states a colour; the others have none. The word stands beside it always.
+const moods = { done: "good", failed: "bad", crashed: "bad", lost: "bad", given_up: "bad", stopped: "warn", replaying: "warn", running: "live" };
+
+// badge shows a state.
+export function badge() {
+  const el = h("span", { class: "badge" });
+  return {
+    el,
+    to(state, text) {
+      if (el.dataset.state === state && el.textContent === text) return;
+      el.dataset.state = state;
+      el.className = `badge ${moods[state] || ""}`;
+      put(el, text);
+    },
+  };
+}

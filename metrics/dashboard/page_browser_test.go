@@ -1,0 +1,102 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// complaints are what a page's console said.
+type complaints struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (c *complaints) listen(e any) {
+	switch e.(type) {
+	case *runtime.EventExceptionThrown, *runtime.EventConsoleAPICalled, *log.EventEntryAdded:
+		text, _ := json.Marshal(e)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.said = append(c.said, string(text))
+	}
+}
+
+func (c *complaints) all() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.said...)
+}
+
+func (c *complaints) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.said = nil
+}
+
+// openChromium starts a browser that ends with the test.
+func openChromium(t *testing.T) (context.Context, *complaints) {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("no chromium on PATH: the page is not drawn")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-background-networking", true))
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(cancel)
+	said := &complaints{}
+	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithListener(said.listen))
+	t.Cleanup(cancel)
+	require.NoError(t, chromedp.Do(ctx, chromedp.Steps()))
+	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute)
+	t.Cleanup(cancel)
+	return ctx, said
+}
+
+// draw opens an address at a width and in a scheme.
+func draw(t *testing.T, ctx context.Context, address string, width int64, scheme string) {
+	t.Helper()
+	require.NoError(t, chromedp.Do(ctx, chromedp.EmulateViewport(width, 844), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
+		return err
+	}), chromedp.Navigate(address)))
+}
+
+// slash is the key as a keyboard sends it: its character comes from the press, unless the page prevents it. chromedp.KeyEvent sends both apart.
+var slash = chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+	_, err := cdp.Call(ctx, target, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "/", Text: "/"})
+	return err
+})
+
+// until waits for an expression to be true.
+func until(t *testing.T, ctx context.Context, expression string) {
+	t.Helper()
+	_, err := chromedp.Run(ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(20*time.Second)))
+	require.NoError(t, err, expression)
+}
+
+func keepPicture(t *testing.T, ctx context.Context, name string) {
+	t.Helper()
+	dir := os.Getenv("SWARM_SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name), picture, 0o600))
+}

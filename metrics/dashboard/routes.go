@@ -1,0 +1,35 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"net/http"
+)
+
+// routes lists everything that is served.
+func (s *Server) routes() (http.Handler, error) {
+	all, err := assets()
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", s.static(all))
+	mux.Handle("/api/runs", s.document(s.getRuns))
+	mux.Handle("/api/compare", s.document(s.getCompare))
+	mux.Handle("/api/metrics", s.document(s.getMetrics))
+	mux.Handle("/api/runs/{run}", s.document(s.getRun))
+	mux.Handle("/api/runs/{run}/curve", s.document(s.getCurve))
+	mux.Handle("/api/runs/{run}/tasks", s.document(s.getTasks))
+	mux.Handle("/api/runs/{run}/evaluations", s.document(s.getEvaluations))
+	mux.Handle("/api/runs/{run}/peers", s.document(s.getPeers))
+	mux.Handle("/api/runs/{run}/memory", s.document(s.getMemory))
+	mux.Handle("/api/runs/{run}/events", s.document(s.getEvents))
+	mux.Handle("/api/runs/{run}/logs", s.document(s.getLogs))
+	mux.Handle("/api/runs/{run}/rollouts", s.document(s.getRollouts))
+	mux.HandleFunc("/api/stream", s.stream)
+	mux.HandleFunc("/metrics", s.prometheus)
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, r *http.Request) {
+		body, _ := json.Marshal(map[string]any{"ok": true, "version": s.options.Version}) // it always can
+		reply(w, r, body)
+	})
+	return s.guard(mux), nil
+}

@@ -1,0 +1,193 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/terminal"
+)
+
+// entry is something that happened to a run or a node.
+type entry struct {
+	Run     string     `json:"run"`
+	ID      int64      `json:"id"`   // grows with time, over all runs
+	Time    float64    `json:"time"` // Unix seconds
+	Node    string     `json:"node"` // empty: the run's own
+	Type    event.Type `json:"type"`
+	Cause   string     `json:"cause"`
+	Message string     `json:"message"`
+	Level   string     `json:"level"` // info, warning, error
+}
+
+func newEntry(e store.Entry) entry {
+	return entry{e.Event.Run, e.ID, e.Event.Time, e.Event.Node, e.Event.Type, cause(e.Event), describe(e.Event), level(e.Event)}
+}
+
+func cause(e event.Event) string {
+	if e.Cause == "" && e.MemoryStep != nil {
+		return e.MemoryStep.Cause
+	}
+	return e.Cause
+}
+
+// describe says what happened, in the terminal's words where it has some.
+func describe(e event.Event) string {
+	text := terminal.EventLine(e)
+	if e.Node != "" {
+		text = strings.TrimPrefix(text, e.Node+" ")
+	}
+	text = strings.TrimPrefix(text, "warning: ") // Level says so
+	switch {
+	case text != "":
+		return text
+	case e.Type == event.TypeSpawn:
+		return fmt.Sprintf("process %d started", e.PID)
+	case e.Type == event.TypeExit:
+		return "process ended"
+	case e.Type == event.TypeRunStarted:
+		return "run started"
+	}
+	return cmp.Or(e.Message, string(e.Type))
+}
+
+func level(e event.Event) string {
+	switch e.Type {
+	case event.TypeFailure, event.TypeGiveUp:
+		return "error"
+	case event.TypeWarning, event.TypeRestart, event.TypeMemoryStep:
+		return "warning"
+	case event.TypeExit:
+		if e.ExitCode != nil && *e.ExitCode == 0 || e.Cause == event.CauseStopped {
+			return "info"
+		}
+		return "warning"
+	case event.TypeRunEnded:
+		if string(e.State) == store.RunFailed || string(e.State) == store.RunLost {
+			return "error"
+		}
+	}
+	return "info"
+}
+
+// timeline is the newest part of what happened in a run.
+type timeline struct {
+	seen    int64 // ID of the newest entry
+	entries []entry
+}
+
+const (
+	timelinePage = 1000
+	timelineKept = 2000 // entries of a run that are kept at hand
+)
+
+// read takes what has been added, and returns it.
+func (t *timeline) read(ctx context.Context, reader *store.Reader, run string) ([]entry, error) {
+	var added []entry
+	for {
+		page, err := reader.Timeline(ctx, run, t.seen, timelinePage)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range page {
+			t.seen = e.ID
+			added = append(added, newEntry(e))
+		}
+		t.entries = append(t.entries, added[max(0, len(added)-len(page)):]...)
+		if over := len(t.entries) - timelineKept; over > 0 {
+			t.entries = slices.Delete(t.entries, 0, over)
+		}
+		if len(page) < timelinePage {
+			return added[max(0, len(added)-timelineKept):], nil
+		}
+	}
+}
+
+// recently is how long, in seconds, a run that has ended is still looked at for what its coordinator told last.
+const recently = 60
+
+// readTimelines tells of what was added to the timelines of runs that go on, or did a moment ago.
+func (b *board) readTimelines(ctx context.Context, reader *store.Reader, now float64) error {
+	for _, k := range b.runs {
+		if !k.alive && now-k.last() > recently {
+			continue
+		}
+		run := k.totals.Run.Run
+		t := b.timelines[run]
+		if t == nil {
+			t = &timeline{}
+			b.timelines[run] = t
+		}
+		added, err := t.read(ctx, reader, run)
+		if err != nil {
+			return err
+		}
+		for _, e := range added {
+			b.tell(eventMessage("entry", fmt.Sprint(e.ID), e))
+		}
+	}
+	return nil
+}
+
+// last is when a run's coordinator was last heard of.
+func (k *known) last() float64 {
+	last := k.totals.Resumed
+	for _, a := range k.snapshot.Attempts {
+		last = max(last, a.Seen, a.Ended)
+	}
+	return last
+}
+
+// since returns what is at hand of the entries after an ID, over all runs, oldest first, at most timelineKept. It is called with mu held.
+func (b *board) since(id int64) []entry {
+	var list []entry
+	for _, t := range b.timelines {
+		for _, e := range t.entries {
+			if e.ID > id {
+				list = append(list, e)
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b entry) int { return cmp.Compare(a.ID, b.ID) })
+	return list[max(0, len(list)-timelineKept):]
+}
+
+func (s *Server) getEvents(ctx context.Context, r *http.Request) (any, error) {
+	p := readParams(r)
+	after := p.whole("after", 0, 0, 1<<53)
+	limit := p.whole("limit", 200, 1, timelinePage)
+	tail := p.whole("tail", 0, 1, timelinePage)
+	if err := p.done(); err != nil {
+		return nil, err
+	}
+	k, err := s.run(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	reader, err := s.db.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	type document struct {
+		Events []entry `json:"events"` // oldest first
+	}
+	run := k.totals.Run.Run
+	if tail > 0 {
+		all := &timeline{}
+		if _, err := all.read(ctx, reader, run); err != nil {
+			return nil, err
+		}
+		return document{append([]entry{}, all.entries[max(0, len(all.entries)-tail):]...)}, nil
+	}
+	page, err := reader.Timeline(ctx, run, int64(after), limit)
+	d := document{Events: make([]entry, len(page))}
+	for i, e := range page {
+		d.Events[i] = newEntry(e)
+	}
+	return d, err
+}

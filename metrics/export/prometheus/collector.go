@@ -1,0 +1,147 @@
+// Package prometheus tells a Prometheus server of the runs in a database: of those that run, and for an hour of the one that ended last, so that
+// a scrape sees the end. Names, units and labels: docs/METRICS.md. Where metrics/stats computes a figure the value is the one of `swarm status`.
+package prometheus
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	prom "github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+const (
+	maxRuns     = 32              // running at once that are told of, the newest ones
+	keepEnded   = 3600            // seconds for which a run that ended is told of
+	freshness   = time.Second     // a page serves every scrape within it
+	readTimeout = 5 * time.Second // of the database, for one page
+)
+
+// Collector makes the metrics of a database's runs. It is safe for concurrent use.
+type Collector struct {
+	reader *store.Reader
+	alive  func(store.Snapshot, float64) bool
+	now    func() time.Time
+
+	mu   sync.Mutex // held while a page is made, so that one is made at a time
+	page *page
+	err  error
+	made time.Time
+}
+
+// NewCollector returns the metrics of what reader reads. alive says whether a run's coordinator still runs at that Unix time: only the caller
+// can see that.
+func NewCollector(reader *store.Reader, alive func(store.Snapshot, float64) bool) *Collector {
+	return &Collector{reader: reader, alive: alive, now: time.Now}
+}
+
+// Handler serves them in Prometheus' text formats; while the database can't be read the answer is status 500 and says why.
+func Handler(reader *store.Reader, alive func(store.Snapshot, float64) bool) http.Handler {
+	registry := prom.NewRegistry()
+	registry.MustRegister(NewCollector(reader, alive))
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		MaxRequestsInFlight: 8, CoalesceGather: true, Timeout: 2 * readTimeout, EnableOpenMetrics: true,
+	})
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prom.Desc) {
+	for _, d := range described {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(ch chan<- prom.Metric) {
+	page, err := c.newest()
+	if err != nil {
+		ch <- prom.NewInvalidMetric(runInfo.desc, err)
+		return
+	}
+	for _, m := range page.metrics {
+		ch <- m
+	}
+}
+
+// newest returns a page that is at most freshness old.
+func (c *Collector) newest() (*page, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	if age := now.Sub(c.made); c.made.IsZero() || age < 0 || age >= freshness {
+		c.page, c.err = c.read(now)
+		c.made = now
+	}
+	return c.page, c.err
+}
+
+func (c *Collector) read(now time.Time) (*page, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	runs, err := c.reader.CurrentRuns(ctx, maxRuns)
+	if err != nil {
+		return nil, err
+	}
+	unix := float64(now.UnixNano()) / 1e9
+	p := &page{seen: map[string]bool{}}
+	var last *store.Snapshot // ended, or crashed
+	for _, run := range runs {
+		s, err := c.reader.Snapshot(ctx, run)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			continue
+		case err != nil:
+			return nil, err
+		case s.Run.State == store.RunRunning && c.alive(s, unix):
+			if err := c.add(ctx, p, s, unix, true); err != nil {
+				return nil, err
+			}
+		case last == nil || ended(s) > ended(*last):
+			last = &s
+		}
+	}
+	if last != nil && unix-ended(*last) < keepEnded {
+		return p, c.add(ctx, p, *last, unix, false)
+	}
+	return p, nil
+}
+
+// add puts a run on the page.
+func (c *Collector) add(ctx context.Context, p *page, s store.Snapshot, now float64, alive bool) error {
+	x := current{run: s.Run, status: stats.NewStatus(s, now, alive)}
+	var err error
+	if x.steps, err = c.reader.MemorySteps(ctx, s.Run.Run); err != nil {
+		return err
+	}
+	if alive {
+		devices, err := c.reader.NewestDevices(ctx, s.Run.Run)
+		if err != nil {
+			return err
+		}
+		for _, d := range devices {
+			if now-d.Time < deviceFresh {
+				x.devices = append(x.devices, d)
+			}
+		}
+	}
+	p.addRun(x)
+	return nil
+}
+
+// ended is when a run that doesn't run any more ended, or was last seen, in Unix seconds.
+func ended(s store.Snapshot) float64 {
+	if s.Run.Ended > 0 {
+		return s.Run.Ended
+	}
+	seen := s.Run.Resumed
+	for _, a := range s.Attempts {
+		seen = max(seen, a.Seen)
+	}
+	return seen
+}

@@ -1,0 +1,193 @@
+package predecessor
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+)
+
+// What a folder may hold. A full experiment, 8 nodes and 2000 rounds, has 16,000 reward files of 150 bytes and logs of 5 MB a node.
+const (
+	maxSmallFile = 1 << 20   // state, peers, config, one reward
+	maxRollout   = 64 << 20  // one node's rollouts of a round
+	maxLine      = 1 << 20   // of a log
+	maxLog       = 1 << 30   // one log
+	maxEntries   = 1_000_000 // of one folder
+	maxFiles     = 1_000_000 // read in all
+	maxNodes     = 4096
+	maxRound     = 10_000_000
+)
+
+// folder reads files below one experiment's folder. Links that lead out of it are refused.
+type folder struct {
+	ctx      context.Context
+	root     *os.Root
+	report   *Report
+	progress func(files int)
+}
+
+// list returns the names in a folder, round_2 before round_10; none where there is no such folder.
+func (f *folder) list(dir string) ([]string, error) {
+	d, err := f.root.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		f.report.problem(dir, 0, reason(err))
+		return nil, nil
+	}
+	defer d.Close()
+	var names []string
+	for {
+		some, err := d.Readdirnames(4096)
+		names = append(names, some...)
+		switch {
+		case len(names) > maxEntries:
+			return nil, fmt.Errorf("%s has more than %d files", dir, maxEntries)
+		case err == nil:
+			if err := context.Cause(f.ctx); err != nil {
+				return nil, err
+			}
+			continue
+		case !errors.Is(err, io.EOF):
+			f.report.problem(dir, 0, reason(err))
+		}
+		slices.SortFunc(names, func(a, b string) int {
+			if len(a) != len(b) {
+				return len(a) - len(b)
+			}
+			return strings.Compare(a, b)
+		})
+		return names, nil
+	}
+}
+
+// open opens a regular file; nil where there is none, or where it is a problem, which is noted.
+func (f *folder) open(name string, limit int64) (*os.File, error) {
+	if err := context.Cause(f.ctx); err != nil {
+		return nil, err
+	}
+	info, err := f.root.Stat(name) // before opening: that of a pipe waits for its writer
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		f.report.problem(name, 0, reason(err))
+		return nil, nil
+	case !info.Mode().IsRegular():
+		f.report.problem(name, 0, "it is no file")
+		return nil, nil
+	case info.Size() > limit:
+		f.report.problem(name, 0, fmt.Sprintf("it has %d bytes, more than %d", info.Size(), limit))
+		return nil, nil
+	}
+	if f.report.Files++; f.report.Files > maxFiles {
+		return nil, fmt.Errorf("there are more than %d files", maxFiles)
+	}
+	if f.progress != nil && f.report.Files%500 == 0 {
+		f.progress(f.report.Files)
+	}
+	file, err := f.root.Open(name)
+	if err != nil {
+		f.report.problem(name, 0, reason(err))
+		return nil, nil
+	}
+	return file, nil
+}
+
+// read returns a small file's text, nil where there is none.
+func (f *folder) read(name string, limit int64) ([]byte, error) {
+	file, err := f.open(name, limit)
+	if file == nil || err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, limit))
+	if err != nil {
+		f.report.problem(name, 0, reason(err))
+		return nil, nil
+	}
+	return text, nil
+}
+
+// readJSON decodes a small file, and tells whether it could.
+func (f *folder) readJSON(name string, limit int64, into any) (bool, error) {
+	text, err := f.read(name, limit)
+	if text == nil || err != nil {
+		return false, err
+	}
+	if err := decode(text, into); err != nil {
+		f.report.problem(name, 0, err.Error())
+		return false, nil
+	}
+	return true, nil
+}
+
+// lines hands each line of a log that isn't blank to take; what take refuses is noted.
+func (f *folder) lines(name string, take func(text []byte) error) error {
+	file, err := f.open(name, maxLog)
+	if file == nil || err != nil {
+		return err
+	}
+	defer file.Close()
+	in := bufio.NewReaderSize(io.LimitReader(file, maxLog), 64<<10)
+	for line := 1; ; line++ {
+		text, err := readLine(in)
+		if errors.Is(err, errLongLine) {
+			f.report.problem(name, line, err.Error())
+			continue
+		}
+		if len(bytes.TrimSpace(text)) > 0 {
+			if err := take(text); err != nil {
+				f.report.problem(name, line, err.Error())
+			}
+		}
+		if line%1000 == 0 && f.ctx.Err() != nil {
+			return context.Cause(f.ctx)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			f.report.problem(name, line, reason(err))
+			return nil
+		}
+	}
+}
+
+var errLongLine = fmt.Errorf("it is longer than %d bytes", maxLine)
+
+// readLine returns the next line, and passes over one that is too long.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var line []byte
+	long := false
+	for {
+		part, err := in.ReadSlice('\n')
+		if long = long || len(line)+len(part) > maxLine; !long {
+			line = append(line, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case long && (err == nil || errors.Is(err, io.EOF)):
+			return nil, errLongLine
+		}
+		return line, err
+	}
+}
+
+// reason is an error without the path it repeats.
+func reason(err error) string {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err.Error()
+	}
+	return err.Error()
+}

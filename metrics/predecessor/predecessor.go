@@ -1,0 +1,163 @@
+// Package predecessor reads what rl-swarm (Elrashid/rl-swarm), the program before this one, left of an experiment in its folder, and makes a
+// run of it. It takes a folder that may be damaged, half copied or a stranger's: sizes and counts are bounded, names inside it are never
+// followed out of it, and what can't be read is named in the Report. It writes nothing.
+//
+// That program adds up a node's rewards over its I·G completions of a round, and logs them twice. Here a round has their mean, as
+// everywhere in this program; the sum, and how many records told of it, go along.
+package predecessor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// Format names the predecessor's records in the database.
+const Format = "rl-swarm"
+
+// Options say what a folder doesn't. A zero value says nothing, except of NumTransplantTrees and Seed, where nil does.
+type Options struct {
+	Name               string // of the experiment; empty: the folder's
+	Model              string
+	NumTrainSamples    int
+	NumTransplantTrees *int
+	NumGenerations     int
+	Rounds             int // planned
+	Seed               *int64
+
+	Progress func(files int) // hears now and then how many files have been read; may be nil
+}
+
+// ErrNothing is the error for a folder without a single round.
+var ErrNothing = errors.New("no round is recorded there")
+
+// experimentName is what configs allows: names become names of folders.
+var experimentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// ValidName tells whether an experiment may have that name.
+func ValidName(name string) bool { return experimentName.MatchString(name) }
+
+// Find returns the experiments' folders at dir, by name: dir itself, those in dir/experiments, or those in dir.
+func Find(dir string) ([]string, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, fmt.Errorf("import %s: %w", dir, errors.Unwrap(err))
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("import %s: it is no folder", dir)
+	}
+	if isExperiment(dir) {
+		return []string{dir}, nil
+	}
+	for _, parent := range []string{filepath.Join(dir, "experiments"), dir} {
+		entries, err := os.ReadDir(parent)
+		if err != nil {
+			continue
+		}
+		var found []string
+		for _, e := range entries {
+			if path := filepath.Join(parent, e.Name()); e.IsDir() && isExperiment(path) {
+				found = append(found, path)
+			}
+		}
+		if len(found) > 0 {
+			return found, nil
+		}
+	}
+	return nil, fmt.Errorf("import %s: %w", dir, ErrNothing)
+}
+
+// isExperiment tells whether dir has rewards or logs of nodes.
+func isExperiment(dir string) bool {
+	for _, name := range []string{"rewards", "logs"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.IsDir() {
+			return true
+		}
+	}
+	return false
+}
+
+// Read reads one experiment's folder. The Report tells, also beside an error, what was found; the error is ErrNothing, wrapped, where that
+// is no round at all.
+func Read(ctx context.Context, dir string, o Options) (store.Import, *Report, error) {
+	if o.Name != "" && !ValidName(o.Name) {
+		return store.Import{}, nil, fmt.Errorf("import: %q can't be an experiment's name: 1 to 64 of A-Z a-z 0-9 . _ - that start with a letter or digit", o.Name)
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return store.Import{}, nil, fmt.Errorf("import: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return store.Import{}, nil, fmt.Errorf("import %s: %w", dir, err)
+	}
+	defer root.Close()
+	report := &Report{Folder: dir, Records: map[string]int{}}
+	f := &folder{ctx: ctx, root: root, report: report, progress: o.Progress}
+	b := newBook(report)
+	s := newSettings(o, filepath.Base(dir), report)
+	for _, read := range []func() error{
+		func() error { return f.readFacts(s) },
+		func() error { return f.readRewards(b) },
+		func() error { return f.readLogs(b) },
+		func() error { return f.readPeers(b, s) },
+		func() error { return f.readRollout(s) },
+	} {
+		if err := read(); err != nil {
+			return store.Import{}, report, fmt.Errorf("import %s: %w", dir, err)
+		}
+	}
+	s.conclude()
+	x, err := assemble(b, s, report)
+	if err != nil {
+		return x, report, fmt.Errorf("import %s: %w", dir, err)
+	}
+	return x, report, nil
+}
+
+// assemble makes the run.
+func assemble(b *book, s *settings, report *Report) (store.Import, error) {
+	rounds := b.rounds(s)
+	if len(rounds) == 0 {
+		return store.Import{}, ErrNothing
+	}
+	x := store.Import{Format: Format, Source: report.Folder, Rounds: rounds}
+	x.Run = s.run(rounds, b.workers())
+	report.describe(x)
+	var err error
+	if x.Run.Config, err = s.document(); err != nil {
+		return x, err
+	}
+	if x.Notes, err = json.Marshal(report); err != nil {
+		return x, err
+	}
+	x.Digest = digest(x)
+	return x, nil
+}
+
+// digest is of everything that lands in the database except where it lay.
+func digest(x store.Import) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q %q %d %d %d %d %d %q %q %v %v %s\n", x.Run.Run, x.Run.Experiment, x.Run.Model, x.Run.Seed, x.Run.Rounds,
+		x.Run.NumTrainSamples, x.Run.NumTransplantTrees, x.Run.NumGenerations, x.Run.NodeIDs, x.Run.State, x.Run.Started, x.Run.Ended, x.Run.Config)
+	for _, r := range x.Rounds {
+		fmt.Fprintf(h, "%q %d %v %v %v %d %d %q %d\n", r.Node, r.Round.Round, r.Time, r.Reward, r.RewardSum, r.Completions, r.Records, r.Source,
+			r.TrainedExternal)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// runKey names the run by when it began: folders of one experiment that began at different times are different runs, and one that has grown is
+// the same.
+func runKey(experiment string, started float64) string {
+	return experiment + "-" + time.Unix(int64(started), 0).UTC().Format("20060102T150405Z") + "-" + Format
+}

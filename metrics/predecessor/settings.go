@@ -1,0 +1,190 @@
+package predecessor
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// The predecessor's own defaults.
+const (
+	defaultTrainSamples = 8
+	defaultTransplants  = 0
+	defaultGenerations  = 8
+	defaultSeed         = 42
+)
+
+// settings are what a run was configured with, as far as its folder tells: of several places that tell the first counts.
+type settings struct {
+	report     *Report
+	experiment string
+
+	trainSamples, transplants, generations, planned int
+	seed                                            int64
+	model                                           string
+
+	told   map[string]int64  // by name
+	from   map[string]string // where from
+	folder string            // its base name
+
+	started, ended float64 // Unix seconds, 0: not known yet
+}
+
+// Names of settings, as configs has them.
+const (
+	setTrainSamples = "num_train_samples"
+	setTransplants  = "num_transplant_trees"
+	setGenerations  = "num_generations"
+	setRounds       = "max_rounds"
+	setSeed         = "seed"
+)
+
+func newSettings(o Options, folder string, report *Report) *settings {
+	s := &settings{report: report, experiment: o.Name, model: o.Model, told: map[string]int64{}, from: map[string]string{}, folder: folder}
+	const asked = "the command line"
+	s.tell(setTrainSamples, int64(o.NumTrainSamples), asked)
+	s.tell(setGenerations, int64(o.NumGenerations), asked)
+	s.tell(setRounds, int64(o.Rounds), asked)
+	if o.NumTransplantTrees != nil {
+		s.tell(setTransplants, int64(*o.NumTransplantTrees), asked)
+	}
+	if o.Seed != nil {
+		s.tell(setSeed, *o.Seed, asked)
+	}
+	return s
+}
+
+// tell takes a setting, unless it is out of range or another place told it already; of two that differ the report hears.
+func (s *settings) tell(name string, value int64, where string) {
+	low, high := int64(1), int64(1_000_000)
+	switch name {
+	case setTransplants:
+		low = 0
+	case setRounds:
+		high = maxRound
+	case setSeed:
+		low, high = -1<<63, 1<<63-1
+	}
+	if value < low || value > high {
+		return
+	}
+	if former, ok := s.told[name]; !ok {
+		s.told[name], s.from[name] = value, where
+	} else if former != value {
+		s.report.assume("%s is %d by %s, %d by %s: the former counts", name, former, s.from[name], value, where)
+	}
+}
+
+func (s *settings) begin(at float64) {
+	if at > 0 && (s.started == 0 || at < s.started) {
+		s.started = at
+	}
+}
+
+func (s *settings) end(at float64) { s.ended = max(s.ended, at) }
+
+// named is how guides and notebooks name experiments.
+var named = regexp.MustCompile(`([0-9]{1,3})loc([0-9]{1,3})ext`)
+
+// conclude fills in what no file told.
+func (s *settings) conclude() {
+	if m := named.FindStringSubmatch(s.folder); m != nil {
+		for i, name := range []string{setTrainSamples, setTransplants} {
+			if _, ok := s.told[name]; !ok {
+				v, _ := strconv.ParseInt(m[1+i], 10, 64)
+				s.tell(name, v, "its name")
+			}
+		}
+	}
+	for _, x := range []struct {
+		name  string
+		value int64
+	}{
+		{setTrainSamples, defaultTrainSamples}, {setTransplants, defaultTransplants}, {setGenerations, defaultGenerations}, {setSeed, defaultSeed},
+	} {
+		if _, ok := s.told[x.name]; !ok {
+			s.tell(x.name, x.value, "the predecessor's default")
+			s.report.assume("%s %d, the predecessor's default: the folder doesn't tell", x.name, x.value)
+		}
+	}
+	if s.model == "" {
+		s.report.assume("no model: the folder doesn't tell")
+	}
+	s.trainSamples, s.transplants, s.generations = int(s.told[setTrainSamples]), int(s.told[setTransplants]), int(s.told[setGenerations])
+	s.seed, s.planned = s.told[setSeed], int(s.told[setRounds])
+	s.nameExperiment()
+}
+
+var unnameable = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+
+// nameExperiment makes a name of the folder's that this program allows.
+func (s *settings) nameExperiment() {
+	if s.experiment != "" {
+		return
+	}
+	name := strings.TrimLeft(unnameable.ReplaceAllString(s.folder, "-"), "._-")
+	if s.experiment = name[:min(len(name), 64)]; s.experiment == "" {
+		s.experiment = "imported"
+	}
+	if s.experiment != s.folder {
+		s.report.assume("the experiment is named %s: the folder's name isn't one", s.experiment)
+	}
+}
+
+// run describes the run that rounds are of. Workers are the nodes that registered.
+func (s *settings) run(rounds []store.ImportedRound, workers []string) store.Run {
+	nodes, last := map[string]int{}, 0
+	for _, w := range workers {
+		nodes[w] = 0
+	}
+	for _, r := range rounds {
+		nodes[r.Node]++
+		last = max(last, r.Round.Round+1)
+	}
+	if s.planned == 0 {
+		s.planned = last
+		s.report.assume("%d rounds were planned, the most that are recorded: the folder doesn't tell", last)
+	}
+	if s.started == 0 {
+		s.started = 946_684_801 // 2000: a time it has to have
+		s.report.assume("no time is recorded: the run is dated to the year 2000")
+		for i := range rounds {
+			rounds[i].Time = s.started
+		}
+	}
+	s.ended = max(s.ended, s.started)
+	run := store.Run{
+		Run: runKey(s.experiment, s.started), Experiment: s.experiment, Preset: Format, Model: s.model, Seed: s.seed, Rounds: s.planned,
+		NumTrainSamples: s.trainSamples, NumTransplantTrees: s.transplants, NumGenerations: s.generations,
+		NodeIDs: slices.Sorted(maps.Keys(nodes)), Started: s.started, Ended: s.ended,
+	}
+	run.State, run.Message = outcome(run, nodes, s.folder)
+	return run
+}
+
+// outcome says how the run ended: done, if every node did every round.
+func outcome(run store.Run, nodes map[string]int, folder string) (state, message string) {
+	fewest, most := run.Rounds, 0
+	for _, n := range nodes {
+		fewest, most = min(fewest, n), max(most, n)
+	}
+	message = fmt.Sprintf("imported from %s's folder %q", Format, folder)
+	if fewest >= run.Rounds {
+		return store.RunDone, message
+	}
+	if fewest == most {
+		return store.RunStopped, fmt.Sprintf("%s: %d of %d rounds", message, most, run.Rounds)
+	}
+	return store.RunStopped, fmt.Sprintf("%s: %d to %d of %d rounds a node", message, fewest, most, run.Rounds)
+}
+
+// document is the run's configuration as far as it is known. It has no key of configs.Config: it isn't one.
+func (s *settings) document() (json.RawMessage, error) {
+	return json.Marshal(map[string]any{"imported": map[string]any{"format": Format, "model": s.model, "settings": s.told, "from": s.from}})
+}

@@ -1,0 +1,97 @@
+package query
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// CompareOptions choose what is compared, and how.
+type CompareOptions struct {
+	Names []string // experiments; none: all
+	stats.CompareOptions
+}
+
+// Compare compares experiments (`swarm compare`). It reads sums that the store keeps: its cost grows with runs and nodes, and only with
+// Target or Tasks with rounds. The error is an *UnknownError for a name without runs.
+func Compare(ctx context.Context, reader *store.Reader, o CompareOptions) (stats.Comparison, error) {
+	filter := store.Filter{Experiments: o.Names}
+	if o.Baseline != "" && len(o.Names) > 0 {
+		filter.Experiments = append(slices.Clone(o.Names), o.Baseline)
+	}
+	var runs stats.Runs
+	var err error
+	if runs.Totals, err = reader.Runs(ctx, filter); err != nil {
+		return stats.Comparison{}, err
+	}
+	for _, name := range o.Names { // with groups by configuration the baseline may be a group's name
+		if !slices.ContainsFunc(runs.Totals, func(r store.Totals) bool { return r.Experiment == name }) {
+			return stats.Comparison{}, &UnknownError{name}
+		}
+	}
+	if runs.Evals, err = reader.NewestEvals(ctx); err != nil {
+		return stats.Comparison{}, err
+	}
+	if err := addPerRun(ctx, reader, &runs, o.CompareOptions); err != nil {
+		return stats.Comparison{}, err
+	}
+	c, err := stats.Compare(runs, o.CompareOptions)
+	if err != nil {
+		return c, &UnknownError{o.Baseline}
+	}
+	return c, nil
+}
+
+// UnknownError is a name that no run has. It is a store.ErrNotFound.
+type UnknownError struct{ Name string }
+
+func (e *UnknownError) Error() string { return fmt.Sprintf("%q: %v", e.Name, store.ErrNotFound) }
+func (e *UnknownError) Unwrap() error { return store.ErrNotFound }
+
+// addPerRun reads what has to be read of each run that counts.
+func addPerRun(ctx context.Context, reader *store.Reader, runs *stats.Runs, o stats.CompareOptions) error {
+	if o.Target == 0 && !o.Tasks {
+		return nil
+	}
+	runs.Reaches, runs.Tasks = map[string]stats.Reach{}, map[string][]store.TaskTotal{}
+	for _, r := range stats.Counted(runs.Totals, o) {
+		if o.Target != 0 {
+			reach, err := reachOf(ctx, reader, r.Run, o)
+			if err != nil {
+				return err
+			}
+			runs.Reaches[r.Run.Run] = reach
+		}
+		if o.Tasks {
+			totals, err := reader.TaskTotals(ctx, r.Run.Run, 0)
+			if err != nil {
+				return err
+			}
+			runs.Tasks[r.Run.Run] = totals
+		}
+	}
+	return nil
+}
+
+func reachOf(ctx context.Context, reader *store.Reader, run store.Run, o stats.CompareOptions) (stats.Reach, error) {
+	bands, err := reader.RoundBands(ctx, run.Run, "reward", 0)
+	if err != nil {
+		return stats.Reach{}, err
+	}
+	attempts, err := reader.Attempts(ctx, run.Run)
+	if err != nil {
+		return stats.Reach{}, err
+	}
+	devices, err := reader.Devices(ctx, run.Run, 0)
+	if err != nil {
+		return stats.Reach{}, err
+	}
+	window := o.Window
+	if window < 1 {
+		window = stats.PaperWindow
+	}
+	return stats.NewReach(run, bands, attempts, devices, o.Target, window), nil
+}

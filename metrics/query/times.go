@@ -1,0 +1,35 @@
+package query
+
+import (
+	"context"
+
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// Rounds are a metric of a run's rounds, read once for several documents.
+type Rounds struct {
+	run    store.Run
+	metric string
+	values []store.RoundValue
+}
+
+// ReadRounds reads a metric of a run (store.RoundMetrics). The error is store.ErrNotFound, wrapped, for an unknown metric.
+func ReadRounds(ctx context.Context, reader *store.Reader, run store.Run, metric string) (Rounds, error) {
+	values, err := reader.RoundValues(ctx, run.Run, metric, 0)
+	return Rounds{run, metric, values}, err
+}
+
+// Curve is the same as the function Curve.
+func (r Rounds) Curve(o stats.CurveOptions) stats.Curve {
+	return stats.NewCurve(r.run, r.metric, r.values, o)
+}
+
+// Spread says how the values of all nodes and rounds lie.
+func (r Rounds) Spread() stats.Spread {
+	xs := make([]float64, len(r.values))
+	for i, v := range r.values {
+		xs[i] = v.Value
+	}
+	return stats.NewSpread(xs)
+}

@@ -1,0 +1,59 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+type nodeStatus = stats.NodeStatus
+
+// eventText tells of an event on one line.
+func eventText(e event.Event) string {
+	var parts []string
+	add := func(text string) {
+		if text != "" {
+			parts = append(parts, strings.Join(strings.Fields(text), " "))
+		}
+	}
+	if m := e.MemoryStep; m != nil { // its cause and message say the same
+		return fmt.Sprintf("out of memory (%s) in round %d's %s: %s; %s asked for, %s used, %s free of %s", label(m.Cause), m.Round, m.Phase,
+			label(m.Action), gigabytes(m.RequestedBytes), gigabytes(m.UsedBytes), gigabytes(m.FreeBytes), gigabytes(m.TotalBytes))
+	}
+	add(label(string(e.Type)))
+	add(label(string(e.State)))
+	add(label(e.Cause))
+	if e.ExitCode != nil {
+		add(fmt.Sprintf("exit code %d", *e.ExitCode))
+	}
+	if e.Type == event.TypeRestart && e.Seconds > 0 {
+		add("after " + duration(e.Seconds))
+	}
+	add(e.Message)
+	return strings.Join(parts, ": ")
+}
+
+// label is a name of the database in words.
+func label(name string) string {
+	return strings.ReplaceAll(strings.TrimSuffix(name, "_time"), "_", " ")
+}
+
+// shortened cuts a text after so many characters.
+func shortened(text string, most int) string {
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most-1]) + "…"
+}
+
+func unknowns(n int) plotted {
+	out := make(plotted, n)
+	for i := range out {
+		out[i] = math.NaN()
+	}
+	return out
+}

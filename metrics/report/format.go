@@ -1,0 +1,128 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// unknown stands for what isn't known.
+const unknown = "–"
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// number formats with four digits, as few as tell the value.
+func number(v *float64) string {
+	if v == nil || !finite(*v) {
+		return unknown
+	}
+	if size := math.Abs(*v); size >= 1000 {
+		return strconv.FormatFloat(*v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(*v, 'g', 4, 64)
+}
+
+// percent formats a ratio with its sign: +94.0 %.
+func percent(v *float64) string {
+	if v == nil || !finite(*v) {
+		return unknown
+	}
+	return fmt.Sprintf("%+.1f\u00a0%%", 100**v) // a space at which no line breaks
+}
+
+// share formats a ratio without a sign: 94.0 %.
+func share(v *float64) string { return strings.TrimPrefix(percent(v), "+") }
+
+func pvalue(v *float64) string {
+	switch {
+	case v == nil || !finite(*v):
+		return unknown
+	case *v < 0.0001:
+		return "below 0.0001"
+	}
+	return strconv.FormatFloat(*v, 'g', 2, 64)
+}
+
+// interval formats low and high by a function, empty where there is none.
+func interval(low, high *float64, format func(*float64) string) string {
+	if low == nil || high == nil {
+		return ""
+	}
+	return format(low) + " to " + format(high)
+}
+
+// gigabytes formats bytes as people size memory, 1 GB being 10^9 bytes; what isn't above 0 was not measured.
+func gigabytes(n int64) string {
+	switch {
+	case n <= 0:
+		return unknown
+	case n < 1e9:
+		return fmt.Sprintf("%d\u00a0MB", (n+5e5)/1e6)
+	case n < 100e9:
+		return fmt.Sprintf("%.1f\u00a0GB", float64(n)/1e9)
+	}
+	return fmt.Sprintf("%.0f\u00a0GB", float64(n)/1e9)
+}
+
+// duration formats seconds: 5.6 ms, 0.4 s, 42s, 1m27s, 2h05m, 3d04h.
+func duration(s float64) string {
+	if !finite(s) {
+		return unknown
+	}
+	whole := int(math.Round(max(0, s)))
+	switch {
+	case s < 0.1:
+		return strconv.FormatFloat(1000*max(0, s), 'g', 2, 64) + "\u00a0ms"
+	case s < 10:
+		return fmt.Sprintf("%.1f\u00a0s", s)
+	case whole < 60:
+		return fmt.Sprintf("%ds", whole)
+	case whole < 3600:
+		return fmt.Sprintf("%dm%02ds", whole/60, whole%60)
+	case whole < 86400:
+		return fmt.Sprintf("%dh%02dm", whole/3600, whole%3600/60)
+	}
+	return fmt.Sprintf("%dd%02dh", whole/86400, whole%86400/3600)
+}
+
+func optionalDuration(s *float64) string {
+	if s == nil {
+		return unknown
+	}
+	return duration(*s)
+}
+
+// energy formats joules as kilowatt hours.
+func energy(joules *float64) string {
+	if joules == nil {
+		return unknown
+	}
+	kwh := *joules / 3.6e6
+	return strconv.FormatFloat(kwh, 'g', 3, 64) + " kWh"
+}
+
+// clock formats Unix seconds in UTC: a report is read anywhere.
+func clock(t float64) string {
+	if !(t > 0) || t > 1e11 {
+		return unknown
+	}
+	return time.Unix(int64(t), 0).UTC().Format("2006-01-02 15:04:05")
+}
+
+// list joins names with commas and an "and".
+func list(names []string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+}
+
+// count formats a number and its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,129 @@
+package report
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// memory stacks what nodes hold over time: of their GPUs where they ever had any of one, else of the host. The card and what its driver says
+// is used lie over them.
+func (run *Run) memory() chart {
+	onDevice := run.onDevice()
+	o := chartOptions{Title: run.Label + ": host memory by node", XUnit: "time", Unit: "bytes", Height: 240, Stacked: true, YMin: new(float64)}
+	if onDevice {
+		o.Title = run.Label + ": GPU memory by node, against the card"
+	}
+	at := map[float64]int{}
+	for _, s := range run.Memory {
+		at[s.Time] = 0
+	}
+	o.X = slices.AppendSeq(o.X, maps.Keys(at))
+	slices.Sort(o.X)
+	for i, x := range o.X {
+		at[x] = i
+	}
+	byNode := map[string]plotted{}
+	for _, s := range run.Memory {
+		if byNode[s.Node] == nil {
+			byNode[s.Node] = unknowns(len(o.X))
+		}
+		bytes := s.RSSBytes
+		if onDevice {
+			bytes = s.DeviceBytes
+		}
+		byNode[s.Node][at[s.Time]] = float64(bytes)
+	}
+	for i, n := range run.Status.Nodes {
+		if values := byNode[n.ID]; values != nil {
+			values.ends()
+			o.Series = append(o.Series, series{Label: n.ID, Values: values, Color: i, Width: 1})
+		}
+	}
+	if onDevice {
+		o.Series = append(o.Series, run.card(o.X, at)...)
+	}
+	o.Markers = run.troubles()
+	return chart{Kind: "lines", Options: o}
+}
+
+// ends makes 0 of what isn't known before the first and after the last known value: a node has no process then.
+func (p plotted) ends() {
+	for i := 0; i < len(p) && !finite(p[i]); i++ {
+		p[i] = 0
+	}
+	for i := len(p) - 1; i >= 0 && !finite(p[i]); i-- {
+		p[i] = 0
+	}
+}
+
+func (run *Run) onDevice() bool {
+	return slices.ContainsFunc(run.Status.Nodes, func(n nodeStatus) bool { return n.DevicePeakBytes > 0 })
+}
+
+// card is the size of the GPUs and what their drivers say is used, over the slots of x.
+func (run *Run) card(x plotted, at map[float64]int) []series {
+	used, total := unknowns(len(x)), unknowns(len(x))
+	type key struct {
+		slot int
+		uuid string
+	}
+	highest, sizes := map[key]int64{}, map[string]int64{}
+	for _, d := range run.Devices {
+		slot, ok := at[float64(int64(d.Time)/int64(run.Slot)*int64(run.Slot))]
+		if ok {
+			k := key{slot, d.UUID}
+			highest[k] = max(highest[k], d.MemoryUsedBytes)
+		}
+		sizes[d.UUID] = d.MemoryTotalBytes
+	}
+	if len(sizes) == 0 {
+		return nil
+	}
+	for k, bytes := range highest {
+		if !finite(used[k.slot]) {
+			used[k.slot] = 0
+		}
+		used[k.slot] += float64(bytes)
+	}
+	all := int64(0)
+	for _, bytes := range sizes {
+		all += bytes
+	}
+	for i := range total {
+		total[i] = float64(all)
+	}
+	return []series{
+		{Label: "used, says the driver", Values: used, Color: "--text", Dash: 2, Width: 1.5, Overlay: true},
+		{Label: "the card", Values: total, Color: "--bad", Dash: 1, Width: 1.5, Overlay: true},
+	}
+}
+
+// cardBytes is the size of the run's GPUs together, 0 without any.
+func (run *Run) cardBytes() int64 {
+	sizes := map[string]int64{}
+	for _, d := range run.Devices {
+		sizes[d.UUID] = d.MemoryTotalBytes
+	}
+	all := int64(0)
+	for _, bytes := range sizes {
+		all += bytes
+	}
+	return all
+}
+
+// troubles marks where memory ran out and nodes were restarted.
+func (run *Run) troubles() []marker {
+	const most = 40
+	var out []marker
+	for _, e := range run.Events {
+		switch e.Event.Type {
+		case event.TypeMemoryStep:
+			out = append(out, marker{e.Event.Time, "out of memory", "bad"})
+		case event.TypeRestart:
+			out = append(out, marker{e.Event.Time, "restart", "warn"})
+		}
+	}
+	return out[:min(len(out), most)]
+}

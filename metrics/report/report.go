@@ -1,0 +1,172 @@
+// Package report makes one self-contained HTML file about the runs of a database: which configuration is best and how sure that is, and
+// everything that it rests on. The file needs no network, no server and, but for its charts, no JavaScript.
+//
+// It owns the words, the layout and which figures are drawn. Every number comes from metrics/stats by way of metrics/query, or is a
+// recorded one as it is. It writes only to the io.Writer that it is given.
+package report
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/metrics/query"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// Options choose what a report is about.
+type Options struct {
+	query.CompareOptions
+	Title  string  // empty: made of the experiments' names
+	Window int     // of smoothed curves, in rounds; 0: the paper's 100
+	Now    float64 // Unix seconds
+
+	// Alive tells whether a run's coordinator still lives, at a time.
+	Alive   func(store.Snapshot, float64) bool
+	Version string // of the program, for the footer
+}
+
+// Bounds on what is drawn, so that the file stays small however long and many the runs are.
+const (
+	curvePoints = 600 // of a smoothed curve
+	rawPoints   = 400 // of one node's raw rewards
+	slots       = 150 // of times and memory over a run
+	drawnRuns   = 16  // with charts of their own; more are in tables and the overlay
+	maxEvents   = 400 // listed, of one run
+)
+
+// Report is everything that is shown.
+type Report struct {
+	Title      string
+	Made       float64 // Unix seconds
+	Version    string
+	Window     int
+	Comparison stats.Comparison
+	Runs       []*Run // by start
+	Changes    []Difference
+}
+
+// Run is one run.
+type Run struct {
+	Label string // its experiment, with seed and run where that is not enough
+	Color int    // of its experiment
+	Drawn bool   // has charts of its own
+
+	Totals      store.Totals
+	Status      stats.Status
+	Row         stats.RunRow
+	Resources   stats.Resources
+	Smooth, Raw stats.Curve
+	Parts       []stats.Curve // of stats.TimeMetrics
+	Own, Others stats.Curve   // groups trained on
+	Times       stats.RoundTimes
+	Evaluations stats.Evaluations
+	Peers       []store.PeerTotal
+	Memory      []store.MemorySample
+	Devices     []store.DeviceSample
+	Slot        int // seconds of a slot of Memory
+	Events      []store.Entry
+}
+
+// Read reads what a report shows. The error is store.ErrNotFound, wrapped, where there is nothing: no run at all, or none of a name.
+func Read(ctx context.Context, reader *store.Reader, o Options) (*Report, error) {
+	if o.Window < 1 {
+		o.Window = stats.PaperWindow
+	}
+	o.Tasks = true
+	comparison, err := query.Compare(ctx, reader, o.CompareOptions)
+	if err != nil {
+		return nil, err
+	}
+	names := slices.Clone(o.Names)
+	if len(names) > 0 && o.Baseline != "" {
+		names = append(names, o.Baseline)
+	}
+	totals, err := reader.Runs(ctx, store.Filter{Experiments: names})
+	if err != nil {
+		return nil, err
+	}
+	if len(totals) == 0 {
+		return nil, fmt.Errorf("report: %w", store.ErrNotFound)
+	}
+	evals, err := reader.NewestEvals(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &Report{Title: o.Title, Made: o.Now, Version: o.Version, Window: o.Window, Comparison: comparison}
+	for i, t := range totals {
+		run := &Run{Totals: t, Drawn: drawn(totals, i)}
+		if err := run.read(ctx, reader, o, evals[t.Run.Run]); err != nil {
+			return nil, err
+		}
+		out.Runs = append(out.Runs, run)
+	}
+	out.name()
+	out.Changes = differences(totals)
+	return out, nil
+}
+
+// drawn says whether a run has charts of its own: all do, unless they are many; then an experiment's newest that is done, or else its newest.
+func drawn(totals []store.Totals, i int) bool {
+	if len(totals) <= drawnRuns {
+		return true
+	}
+	rank := func(t store.Totals) int {
+		if t.State == store.RunDone {
+			return 1
+		}
+		return 0
+	}
+	for k, t := range totals {
+		if k != i && t.Experiment == totals[i].Experiment && cmp.Or(rank(t)-rank(totals[i]), k-i) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// name gives runs their labels and colors, and the report its title.
+func (r *Report) name() {
+	experiments := []string{}
+	runs, seeds := map[string]int{}, map[string]int{}
+	seed := func(run *Run) string { return fmt.Sprintf("%s · seed %d", run.Totals.Experiment, run.Totals.Seed) }
+	for _, run := range r.Runs {
+		runs[run.Totals.Experiment]++
+		seeds[seed(run)]++
+		if !slices.Contains(experiments, run.Totals.Experiment) {
+			experiments = append(experiments, run.Totals.Experiment)
+		}
+	}
+	for _, run := range r.Runs {
+		run.Color = slices.Index(experiments, run.Totals.Experiment)
+		switch {
+		case runs[run.Totals.Experiment] == 1:
+			run.Label = run.Totals.Experiment
+		case seeds[seed(run)] == 1:
+			run.Label = seed(run)
+		default:
+			run.Label = seed(run) + " · " + run.Totals.Run.Run
+		}
+	}
+	if r.Title == "" && len(experiments) <= 4 {
+		r.Title = "Swarm report: " + list(experiments)
+	}
+	if r.Title == "" {
+		r.Title = fmt.Sprintf("Swarm report: %d experiments", len(experiments))
+	}
+}
+
+// Running are the runs that go on.
+func (r *Report) Running() []*Run {
+	return slices.DeleteFunc(slices.Clone(r.Runs), func(run *Run) bool { return run.Status.State != store.RunRunning })
+}
+
+// Drawn are the runs with charts of their own.
+func (r *Report) Drawn() []*Run {
+	return slices.DeleteFunc(slices.Clone(r.Runs), func(run *Run) bool { return !run.Drawn || run.Totals.NodeRounds == 0 })
+}
+
+// Few says that there is room to show every run's tables.
+func (r *Report) Few() bool { return len(r.Drawn()) <= 4 }

@@ -1,0 +1,142 @@
+package report
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/metrics/charts"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+//go:embed page
+var pages embed.FS
+
+// page is the whole file's template.
+var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
+	"number": number, "percent": percent, "share": share, "pvalue": pvalue, "gigabytes": gigabytes, "duration": duration,
+	"optionalDuration": optionalDuration, "energy": energy, "clock": clock, "label": label, "passes": passes, "money": money, "count": count,
+	"interval": interval, "tone": tone, "guide": guide, "list": list,
+	"numbers":  func(low, high *float64) string { return interval(low, high, number) },
+	"percents": func(low, high *float64) string { return interval(low, high, percent) },
+	"one":      func(v float64) *float64 { return &v },
+}).ParseFS(pages, "page/*.html"))
+
+// view is what the template sees.
+type view struct {
+	*Report
+	Verdict   Verdict
+	Policy    string
+	Style     template.CSS
+	Script    template.JS
+	Charts    template.JS // JSON
+	Documents template.JS // JSON
+}
+
+// document is one run in the file's documents: for programs that read reports.
+type document struct {
+	Row         stats.RunRow      `json:"row"`
+	Status      stats.Status      `json:"status"`
+	Resources   stats.Resources   `json:"resources"`
+	Evaluations stats.Evaluations `json:"evaluations"`
+	RoundTimes  stats.RoundTimes  `json:"round_times"`
+}
+
+// Write writes the file.
+func (r *Report) Write(w io.Writer) error {
+	v := view{Report: r, Verdict: verdict(r.Comparison)}
+	v.Style, v.Script = template.CSS(style()), template.JS(script()) //nolint:gosec // ours, not a database's
+	v.Policy = fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'",
+		hash(string(v.Style)), hash(string(v.Script)))
+	runs := make([]document, len(r.Runs))
+	for i, run := range r.Runs {
+		runs[i] = document{run.Row, run.Status, run.Resources, run.Evaluations, run.Times}
+	}
+	var err error
+	if v.Charts, err = embedded(r.charts()); err != nil {
+		return err
+	}
+	if v.Documents, err = embedded(map[string]any{"made": r.Made, "window": r.Window, "comparison": r.Comparison, "runs": runs}); err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	if err := page.Execute(&out, v); err != nil {
+		return fmt.Errorf("make the report: %w", err)
+	}
+	if _, err := w.Write(out.Bytes()); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	return nil
+}
+
+// embedded is v as JSON inside a script element: <, >, & and U+2028/9, which might end it or its lines, are escaped.
+func embedded(v any) (template.JS, error) {
+	text, err := json.Marshal(v) // escapes them
+	if err != nil {
+		return "", fmt.Errorf("make the report: %w", err)
+	}
+	return template.JS(text), nil //nolint:gosec // see above
+}
+
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+func style() string  { return assets(".css") + file("page/report.css") }
+func script() string { return assets(".js") + file("page/report.js") }
+
+// assets joins those of metrics/charts whose names end so.
+func assets(suffix string) string {
+	var text strings.Builder
+	for _, a := range charts.Assets() {
+		if strings.HasSuffix(a.Name, suffix) {
+			text.WriteString(a.Text)
+			text.WriteByte('\n')
+		}
+	}
+	return text.String()
+}
+
+func file(name string) string {
+	text, err := pages.ReadFile(name)
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return string(text)
+}
+
+// tone is the class of a row's verdict.
+func tone(outcome string) string {
+	return map[string]string{stats.OutcomeBetter: "good", stats.OutcomeWorse: "bad", stats.OutcomeUndecided: "warn"}[outcome]
+}
+
+// money formats an optional amount as metrics/terminal does.
+func money(amount *float64, currency string) string {
+	if amount == nil {
+		return unknown
+	}
+	text := fmt.Sprintf("%.2f", *amount)
+	if currency == "" || !strings.ContainsFunc(currency[:1], func(r rune) bool { return r >= 'A' && r <= 'z' }) {
+		return currency + text
+	}
+	return text + " " + currency
+}
+
+// guide tells what guide 4 expects.
+func guide(g *stats.Guide) string {
+	if g == nil {
+		return unknown
+	}
+	text := fmt.Sprintf("%g to %g", g.Reward[0], g.Reward[1])
+	if i := g.Improvement; i != nil {
+		text += fmt.Sprintf(" (%+.0f to %+.0f\u00a0%%)", 100*i[0], 100*i[1])
+	}
+	return text
+}

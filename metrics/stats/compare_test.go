@@ -1,0 +1,248 @@
+package stats
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// experiment makes done runs of seeds 1, 2 …, each of 80 node-rounds.
+func experiment(name string, external int, rewards ...float64) []store.Totals {
+	var runs []store.Totals
+	for i, r := range rewards {
+		x := totals(name, 8-external, external, int64(i+1), r)
+		x.Run.Run = fmt.Sprintf("%s-%d", name, i+1)
+		runs = append(runs, x)
+	}
+	return runs
+}
+
+func compareAll(t require.TestingT, o CompareOptions, experiments ...[]store.Totals) Comparison {
+	c, err := Compare(Runs{Totals: slices.Concat(experiments...)}, o)
+	require.NoError(t, err)
+	_, err = json.Marshal(c)
+	require.NoError(t, err)
+	return c
+}
+
+func TestVerdictsOfSeveralAreCorrected(t *testing.T) {
+	base := experiment("base", 0, 8, 8.2, 7.8)
+	nearly := experiment("nearly", 2, 8.6, 8.9, 8.4)
+	alone := compareAll(t, CompareOptions{}, base, nearly)
+	require.Equal(t, OutcomeBetter, alone.Rows[1].Outcome)
+	require.InDelta(t, *alone.Rows[1].PValue, *alone.Rows[1].PValueHolm, 0)
+
+	c := compareAll(t, CompareOptions{}, base, nearly, experiment("much", 4, 16, 15.8, 16.2), experiment("one", 6, 12), experiment("so", 6, 8, 8.4, 7.9))
+	require.InDelta(t, 2**c.Rows[1].PValue, *c.Rows[1].PValueHolm, 1e-12, "of three tests it comes second")
+	require.Equal(t, OutcomeUndecided, c.Rows[1].Outcome)
+	require.Regexp(t, `^undecided: p = 0\.029, 0\.058 corrected for 3 comparisons with n=3, at least \d+ more seeds$`, c.Rows[1].Verdict)
+	require.Equal(t, OutcomeBetter, c.Rows[2].Outcome)
+	require.InDelta(t, 0.1, *c.Rows[2].PermutationPValue, 1e-12, "2 of 20 arrangements: more three seeds can't say")
+	require.InDelta(t, 1, *c.Rows[2].ProbabilityOfImprovement, 0)
+	require.Equal(t, "undecided: 1 seed, at least 2 more needed", c.Rows[3].Verdict)
+	require.Equal(t, 2, *c.Rows[3].MoreSeeds)
+	require.Nil(t, c.Rows[3].PermutationPValue)
+	require.Contains(t, c.Notes[0], "corrected for 3 comparisons")
+	require.Len(t, c.Pairs, 4)
+
+	c = compareAll(t, CompareOptions{Pairs: true}, base, nearly, experiment("much", 4, 16, 15.8, 16.2))
+	require.Len(t, c.Pairs, 3)
+	require.Equal(t, []string{"much", "nearly"}, []string{c.Pairs[2].A, c.Pairs[2].B})
+}
+
+func TestTwoSeedsSayHowManyMore(t *testing.T) {
+	c := compareAll(t, CompareOptions{}, experiment("base", 0, 8, 9), experiment("x", 4, 10, 9.6))
+	row := c.Rows[1]
+	require.Regexp(t, `^undecided: p = 0\.\d+ with n=2, at least \d+ more seeds?$`, row.Verdict)
+	n, ok := SeedsNeeded([]float64{0.1, 0.1125}, []float64{0.125, 0.12}, 0.05)
+	require.True(t, ok)
+	require.Equal(t, n-2, *row.MoreSeeds)
+	same := compareAll(t, CompareOptions{}, experiment("base", 0, 8, 9), experiment("x", 4, 8, 9))
+	require.Equal(t, "undecided: p = 1 with n=2, too small a difference for 1000 seeds to tell", same.Rows[1].Verdict)
+	require.Nil(t, same.Rows[1].MoreSeeds)
+	still := compareAll(t, CompareOptions{}, experiment("base", 0, 8, 8), experiment("x", 4, 9, 9))
+	require.Equal(t, "undecided: the runs don't vary", still.Rows[1].Verdict)
+}
+
+func TestPairVerdictsAreAntisymmetric(t *testing.T) {
+	opposite := map[string]string{OutcomeBetter: OutcomeWorse, OutcomeWorse: OutcomeBetter, OutcomeUndecided: OutcomeUndecided}
+	rapid.Check(t, func(t *rapid.T) {
+		rewards := rapid.SliceOfN(rapid.Float64Range(0, 80), 1, 5)
+		a, b := experiment("a", 4, rewards.Draw(t, "a")...), experiment("b", 4, rewards.Draw(t, "b")...)
+		x := compareAll(t, CompareOptions{Baseline: "b"}, a, b).Pairs[0]
+		y := compareAll(t, CompareOptions{Baseline: "a"}, a, b).Pairs[0]
+		require.Equal(t, []any{x.A, x.B, opposite[x.Outcome]}, []any{y.B, y.A, y.Outcome})
+		require.Equal(t, []any{x.PValue, x.PValueHolm, x.PermutationPValue, x.MoreSeeds}, []any{y.PValue, y.PValueHolm, y.PermutationPValue, y.MoreSeeds})
+		require.InDelta(t, -*x.Difference, *y.Difference, 1e-12)
+		require.InDelta(t, 1-*x.ProbabilityOfImprovement, *y.ProbabilityOfImprovement, 1e-12)
+		if x.CILow != nil {
+			require.InDelta(t, -*x.CILow, *y.CIHigh, 1e-9)
+			require.InDelta(t, -*x.CIHigh, *y.CILow, 1e-9)
+		}
+		if x.MoreSeeds != nil {
+			require.Positive(t, *x.MoreSeeds)
+			require.Equal(t, OutcomeUndecided, x.Outcome)
+		}
+	})
+}
+
+func TestTheOrderOfRunsChangesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rewards := rapid.SliceOfN(rapid.Float64Range(0, 80), 1, 5)
+		var runs []store.Totals
+		for i, name := range []string{"a", "b", "c"} {
+			for _, r := range experiment(name, 2*i, rewards.Draw(t, name)...) {
+				r.Seed = rapid.Int64Range(1, 3).Draw(t, "seed")
+				r.State = rapid.SampledFrom([]string{store.RunDone, store.RunStopped}).Draw(t, "state")
+				runs = append(runs, r)
+			}
+		}
+		byName := func(runs []store.Totals) map[string]Row {
+			rows := map[string]Row{}
+			for _, r := range compareAll(t, CompareOptions{Baseline: "a"}, runs).Rows {
+				rows[r.Experiment] = r
+			}
+			return rows
+		}
+		require.Equal(t, byName(runs), byName(rapid.Permutation(runs).Draw(t, "shuffled")))
+	})
+}
+
+func TestGroupsByConfiguration(t *testing.T) {
+	a, again := experiment("a", 4, 10, 11), experiment("again", 4, 12)
+	again[0].Seed = 3
+	other := experiment("a", 4, 20)
+	other[0].Run.Run, other[0].Model = "other", "gpt2"
+	base := experiment("base", 0, 8, 8.1)
+
+	c := compareAll(t, CompareOptions{By: ByConfig}, base, a, again, other)
+	require.Equal(t, []string{"base", "a", "a#2"}, []string{c.Rows[0].Experiment, c.Rows[1].Experiment, c.Rows[2].Experiment})
+	require.Equal(t, []any{3, 3, []string{"a", "again"}}, []any{c.Rows[1].Runs, c.Rows[1].Seeds, c.Rows[1].Experiments})
+	require.Equal(t, "a", compareAll(t, CompareOptions{By: ByConfig, Baseline: "again"}, base, a, again).Baseline)
+	require.Equal(t, "a#2", compareAll(t, CompareOptions{By: ByConfig, Baseline: "a#2"}, base, a, other).Baseline)
+
+	c = compareAll(t, CompareOptions{}, base, a, other)
+	require.Equal(t, 3, c.Rows[1].Runs)
+	require.Contains(t, c.Notes[len(c.Notes)-1], "a: its runs are of 2 configurations")
+	one := compareAll(t, CompareOptions{By: ByConfig, Key: func(store.Totals) string { return "" }}, base, a)
+	require.Len(t, one.Rows, 1)
+	require.Empty(t, one.Pairs)
+}
+
+func TestCrashedRunsAreNotMixedIn(t *testing.T) {
+	runs := experiment("x", 4, 10, 11, 2)
+	runs[2].State = store.RunRunning
+	c := compareAll(t, CompareOptions{}, experiment("base", 0, 8), runs)
+	require.Equal(t, []int{2, 1, 0}, []int{c.Rows[1].Runs, c.Rows[1].Skipped, c.Rows[1].Unfinished})
+	require.Equal(t, []string{"x: 1 run is not done (running) and not counted beside the 2 that are."}, c.Notes)
+	counted := Counted(runs, CompareOptions{})
+	require.Equal(t, []string{"x-1", "x-2"}, []string{counted[0].Run.Run, counted[1].Run.Run})
+
+	runs[0].State, runs[1].State = store.RunStopped, store.RunFailed
+	c = compareAll(t, CompareOptions{}, experiment("base", 0, 8), runs)
+	require.Equal(t, []string{"x: no run is done; 3 unfinished runs are counted (stopped, failed, running)."}, c.Notes)
+}
+
+func TestHeldOutEvaluationsCompareWithinASet(t *testing.T) {
+	runs := slices.Concat(experiment("base", 0, 8, 8.1), experiment("x", 4, 9, 9.2), experiment("alien", 2, 9, 9.2), experiment("none", 6, 9))
+	eval := func(run, set string, round int, sum float64) store.EvalTotal {
+		return store.EvalTotal{Run: run, Set: set, Round: round, Generations: 4, Nodes: 8, Questions: 10, Correct: int(sum), RewardSum: sum}
+	}
+	evals := map[string]store.EvalTotal{
+		"base-1": eval("base-1", "s", 10, 10), "base-2": eval("base-2", "s", 10, 11),
+		"x-1": eval("x-1", "s", 10, 20), "x-2": eval("x-2", "s", 5, 21), "alien-1": eval("alien-1", "t", 10, 40),
+	}
+	c, err := Compare(Runs{Totals: runs, Evals: evals}, CompareOptions{Measure: MeasureEval})
+	require.NoError(t, err)
+	require.Equal(t, []string{BasisEval, "s"}, []string{c.Basis, c.EvalSet})
+	require.InDelta(t, 10.5/40, *c.Rows[0].EvalReward, 1e-12)
+	require.InDelta(t, (20.5-10.5)/10.5, *c.Rows[1].Improvement, 1e-12)
+	require.Equal(t, OutcomeBetter, c.Rows[1].Outcome)
+	require.Equal(t, []int{5, 10}, []int{*c.Rows[1].EvalRound, *c.Rows[0].EvalRound})
+	require.InDelta(t, 20.5/40, *c.Rows[1].EvalPass1, 1e-12)
+	require.Nil(t, c.Rows[2].EvalReward)
+	require.Equal(t, "undecided: no held-out evaluation", c.Rows[3].Verdict)
+	require.Contains(t, c.Notes,
+		"alien: the held-out evaluation of 1 of its 2 runs is of other questions or sampling than the baseline's: not compared.")
+	require.Contains(t, c.Notes, "The evaluations are of weights after different numbers of rounds (5 to 10).")
+
+	c, err = Compare(Runs{Totals: runs, Evals: evals}, CompareOptions{})
+	require.NoError(t, err)
+	require.InDelta(t, 10.5/40, *c.Rows[0].EvalReward, 1e-12, "shown beside the rewards of training, too")
+	require.Equal(t, 2, c.Rows[1].Seeds)
+}
+
+func TestMinAndTop(t *testing.T) {
+	all := [][]store.Totals{
+		experiment("a", 2, 9, 9.1), experiment("base", 0, 8, 8.1), experiment("b", 4, 16, 16.1), experiment("c", 6, 7, 7.1), experiment("d", 6, 12),
+	}
+	names := func(o CompareOptions) (list []string) {
+		c := compareAll(t, o, all...)
+		for _, r := range c.Rows {
+			list = append(list, r.Experiment)
+		}
+		for _, p := range c.Pairs {
+			require.Contains(t, list, p.A)
+		}
+		return list
+	}
+	require.Equal(t, []string{"base", "b", "d"}, names(CompareOptions{Top: 2}))
+	require.Equal(t, []string{"base", "b", "d", "a", "c"}, names(CompareOptions{Top: 99}))
+	require.Equal(t, []string{"a", "base", "b", "d"}, names(CompareOptions{HasMin: true}))
+	require.Equal(t, []string{"base", "b"}, names(CompareOptions{HasMin: true, Min: 0.6}))
+	whole, top := compareAll(t, CompareOptions{}, all...), compareAll(t, CompareOptions{Top: 1}, all...)
+	require.Equal(t, whole.Rows[2].PValueHolm, top.Rows[1].PValueHolm, "choosing the best to show corrects nothing away")
+}
+
+func TestTasksOfAComparison(t *testing.T) {
+	runs := slices.Concat(experiment("base", 0, 8, 8), experiment("x", 4, 9))
+	tasks := map[string][]store.TaskTotal{
+		"base-1": {{Task: "bf", Completions: 10, RewardSum: 1}}, "base-2": {{Task: "bf", Completions: 10, RewardSum: 3}},
+		"x-1": {{Task: "bf", Completions: 10, RewardSum: 3}, {Task: "arc", Completions: 4, RewardSum: 1}},
+	}
+	c, err := Compare(Runs{Totals: runs, Tasks: tasks}, CompareOptions{Tasks: true})
+	require.NoError(t, err)
+	require.Equal(t, []string{"arc", "bf"}, []string{c.Tasks[0].Task, c.Tasks[1].Task})
+	require.Nil(t, c.Tasks[0].Rewards[0].Reward)
+	require.InDeltaSlice(t, []float64{0.2, 0.3, 0.5},
+		[]float64{*c.Tasks[1].Rewards[0].Reward, *c.Tasks[1].Rewards[1].Reward, *c.Tasks[1].Rewards[1].Improvement}, 1e-12)
+	require.Equal(t, 20, c.Tasks[1].Rewards[0].Completions)
+}
+
+func TestColumnsOfPaperAndGuide(t *testing.T) {
+	rows := compareAll(t, CompareOptions{}, experiment("base", 0, 8), experiment("x", 4, 9), experiment("y", 3, 9)).Rows
+	require.Equal(t, &Guide{Reward: [2]float64{200, 300}}, rows[0].Guide)
+	require.Equal(t, [2]float64{1.1, 1.5}, *rows[1].Guide.Improvement)
+	require.Nil(t, rows[2].Guide)
+	require.Nil(t, rows[2].PaperReward)
+}
+
+// A hostile or broken database gives nulls and zeros, never a document that can't be written.
+func TestCompareOfFiguresThatAreNone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		strange := rapid.SampledFrom([]float64{nan, math.Inf(1), math.Inf(-1), math.MaxFloat64, -5, 0, 1})
+		var runs []store.Totals
+		evals := map[string]store.EvalTotal{}
+		for _, name := range []string{"a", "b"} {
+			for _, r := range experiment(name, 0, rapid.SliceOfN(strange, 1, 4).Draw(t, name)...) {
+				r.NodeRounds = rapid.SampledFrom([]int{0, 1, 80, -3}).Draw(t, "node-rounds")
+				evals[r.Run.Run] = store.EvalTotal{Set: "s", Questions: rapid.IntRange(-1, 2).Draw(t, "questions"), Generations: 1,
+					RewardSum: strange.Draw(t, "sum")}
+				runs = append(runs, r)
+			}
+		}
+		for _, measure := range []string{MeasureReward, MeasureEval} {
+			c, err := Compare(Runs{Totals: runs, Evals: evals}, CompareOptions{Measure: measure, Target: 1, Tasks: true, Pairs: true})
+			require.NoError(t, err)
+			_, err = json.Marshal(c)
+			require.NoError(t, err)
+		}
+	})
+}

@@ -1,0 +1,122 @@
+package stats
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// golden is testdata/golden.json: SciPy's figures, made by testdata/golden.py.
+type golden struct {
+	Differences map[string]struct {
+		A, B                                  []float64
+		Difference, Low, High, P, Probability float64
+		MeanLow                               float64 `json:"mean_low"`
+		MeanHigh                              float64 `json:"mean_high"`
+		Permutation                           float64
+		Exact                                 bool
+	}
+	Powers []struct{ Noncentrality, Freedom, Level, Power float64 }
+	Seeds  []struct {
+		Difference float64
+		N          int
+	}
+}
+
+func readGolden(t *testing.T) golden {
+	t.Helper()
+	text, err := os.ReadFile("testdata/golden.json")
+	require.NoError(t, err)
+	var g golden
+	require.NoError(t, json.Unmarshal(text, &g))
+	require.NotEmpty(t, g.Differences)
+	return g
+}
+
+func TestDifferencesAreSciPys(t *testing.T) {
+	for name, x := range readGolden(t).Differences {
+		d := Welch(x.A, x.B)
+		require.InDeltaSlice(t, []float64{x.Difference, x.Low, x.High, x.P}, []float64{d.Mean, d.Low, d.High, d.P}, 1e-9, name)
+		require.InDelta(t, x.Probability, ProbabilityOfImprovement(x.A, x.B), 1e-12, name)
+		_, low, high := MeanInterval(x.A)
+		require.InDeltaSlice(t, []float64{x.MeanLow, x.MeanHigh}, []float64{low, high}, 1e-9, name)
+		p := PermutationTest(x.A, x.B)
+		require.Equal(t, x.Exact, p.Exact, name)
+		if x.Exact {
+			require.InDelta(t, x.Permutation, p.P, 1e-12, name)
+			require.Zero(t, p.Error)
+		} else {
+			require.InDelta(t, x.Permutation, p.P, 5*p.Error+0.002, name)
+			require.Less(t, p.Error, 0.004)
+			require.Positive(t, p.Error)
+		}
+	}
+}
+
+func TestPowerIsTheNoncentralT(t *testing.T) {
+	g := readGolden(t)
+	for _, x := range g.Powers {
+		require.InDelta(t, x.Power, Power(x.Noncentrality, x.Freedom, x.Level), 1e-4, "%+v", x)
+	}
+	for _, x := range g.Seeds {
+		s := math.Sqrt(0.5) // of 0 and 2s: standard deviation 1
+		n, ok := SeedsNeeded([]float64{0, 2 * s}, []float64{x.Difference, x.Difference + 2*s}, 0.05)
+		require.True(t, ok)
+		require.Equal(t, x.N, n, "difference %v", x.Difference)
+	}
+	_, ok := SeedsNeeded([]float64{1, 2}, []float64{1, 2}, 0.05)
+	require.False(t, ok, "no difference: no number of seeds shows one")
+	_, ok = SeedsNeeded([]float64{1, 2}, []float64{1.001, 2.001}, 0.05)
+	require.False(t, ok, "more than anybody trains")
+	_, ok = SeedsNeeded([]float64{1}, []float64{2, 3}, 0.05)
+	require.False(t, ok)
+}
+
+// The example of Holm's method on Wikipedia: p = 0.01, 0.04, 0.03, 0.005 of four hypotheses; the first and the last are rejected at 0.05.
+func TestHolm(t *testing.T) {
+	got := Holm([]float64{0.01, 0.04, 0.03, 0.005, nan})
+	require.InDeltaSlice(t, []float64{0.03, 0.06, 0.06, 0.02}, got[:4], 1e-12)
+	require.True(t, math.IsNaN(got[4]), "what is no test isn't counted")
+	require.Equal(t, []float64{1, 1}, Holm([]float64{0.9, 0.8}))
+	require.Empty(t, Holm(nil))
+}
+
+// A test that sees differences where there are none in more than its level's share of cases would be worthless.
+func TestWelchIsRightAboutNothing(t *testing.T) {
+	random := randomOf(11)
+	const trials = 4000
+	seen := 0
+	for range trials {
+		a, b := make([]float64, 4), make([]float64, 6)
+		for i := range a {
+			a[i] = random.NormFloat64()
+		}
+		for i := range b {
+			b[i] = 3 * random.NormFloat64()
+		}
+		if Welch(a, b).P < significance {
+			seen++
+		}
+	}
+	require.InDelta(t, significance, float64(seen)/trials, 0.015)
+}
+
+func TestPermutationDoesNotCareForOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		values := rapid.SliceOfN(rapid.Float64Range(-1, 1), 2, 12)
+		a, b := values.Draw(t, "a"), values.Draw(t, "b")
+		p := PermutationTest(a, b)
+		require.Equal(t, p, PermutationTest(b, a))
+		require.Equal(t, p, PermutationTest(rapid.Permutation(a).Draw(t, "a again"), b))
+		require.Positive(t, p.P)
+		require.LessOrEqual(t, p.P, 1.0)
+		if p.Exact {
+			require.GreaterOrEqual(t, p.P, 1/float64(p.Arrangements)-1e-15, "the arrangement seen is one of them")
+		}
+	})
+	require.True(t, math.IsNaN(PermutationTest([]float64{1}, []float64{1, 2}).P))
+}

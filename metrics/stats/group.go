@@ -1,0 +1,127 @@
+package stats
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// group is runs that are compared as one.
+type group struct {
+	name        string
+	experiments []string
+	runs        []store.Totals // that count: where one is done, the others don't
+	skipped     []store.Totals
+}
+
+// groupRuns groups runs in their order.
+func groupRuns(runs []store.Totals, o CompareOptions) []group {
+	var groups []group
+	at := map[string]int{}
+	for _, r := range runs {
+		key := r.Experiment
+		if o.By == ByConfig {
+			key = o.key(r)
+		}
+		i, ok := at[key]
+		if !ok {
+			i = len(groups)
+			at[key] = i
+			groups = append(groups, group{name: freeName(groups, r.Experiment)})
+		}
+		if !slices.Contains(groups[i].experiments, r.Experiment) {
+			groups[i].experiments = append(groups[i].experiments, r.Experiment)
+		}
+		groups[i].runs = append(groups[i].runs, r)
+	}
+	for i := range groups {
+		groups[i].countDone()
+	}
+	return groups
+}
+
+// freeName is the experiment's name, numbered where a group of another configuration has it already.
+func freeName(groups []group, experiment string) string {
+	name := experiment
+	for n := 2; slices.ContainsFunc(groups, func(g group) bool { return g.name == name }); n++ {
+		name = fmt.Sprintf("%s#%d", experiment, n)
+	}
+	return name
+}
+
+func (o CompareOptions) key(r store.Totals) string {
+	if o.Key != nil {
+		return o.Key(r)
+	}
+	return fmt.Sprintf("%d/%d G %d, %d nodes, %s", r.NumTrainSamples, r.NumTransplantTrees, r.NumGenerations, r.Nodes, r.Model)
+}
+
+func (g *group) countDone() {
+	var done, others []store.Totals
+	for _, r := range g.runs {
+		if r.State == store.RunDone {
+			done = append(done, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	if len(done) > 0 {
+		g.runs, g.skipped = done, others
+	}
+}
+
+// perSeed returns the value of each seed, ascending: the mean over its runs that have any.
+func (g group) perSeed(value func(store.Totals) (float64, bool)) []float64 {
+	bySeed := map[int64][]float64{}
+	for _, r := range g.runs {
+		if v, ok := value(r); ok && finite(v) {
+			bySeed[r.Seed] = append(bySeed[r.Seed], v)
+		}
+	}
+	means := make([]float64, 0, len(bySeed))
+	for _, values := range bySeed {
+		slices.Sort(values) // a sum's last digit depends on the order
+		means = append(means, Mean(values))
+	}
+	slices.Sort(means)
+	return means
+}
+
+// RewardPerNodeRound returns a run's cumulative reward over its node-rounds; ok is false before the first.
+func RewardPerNodeRound(r store.Totals) (reward float64, ok bool) {
+	if r.NodeRounds < 1 {
+		return 0, false
+	}
+	return r.CumulativeReward / float64(r.NodeRounds), finite(r.CumulativeReward)
+}
+
+// newestReward returns the mean reward of a completion in an evaluation of the set; ok is false for another set.
+func newestReward(e store.EvalTotal, set string) (reward float64, ok bool) {
+	if completions := e.Questions * e.Generations; e.Set == set && completions > 0 {
+		return meanReward(e.RewardSum, completions), true
+	}
+	return 0, false
+}
+
+// findBaseline returns the place of the baseline among the groups, -1 where none is of that name.
+func findBaseline(groups []group, name string) int {
+	if name == "" {
+		return max(0, slices.IndexFunc(groups, func(g group) bool { return g.runs[0].NumTransplantTrees == 0 }))
+	}
+	if i := slices.IndexFunc(groups, func(g group) bool { return g.name == name }); i >= 0 {
+		return i
+	}
+	return slices.IndexFunc(groups, func(g group) bool { return slices.Contains(g.experiments, name) })
+}
+
+// Counted returns the runs that Compare counts, in their order.
+func Counted(runs []store.Totals, o CompareOptions) []store.Totals {
+	counted := map[string]bool{}
+	for _, g := range groupRuns(runs, o) {
+		for _, r := range g.runs {
+			counted[r.Run.Run] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(runs), func(r store.Totals) bool { return !counted[r.Run.Run] })
+}

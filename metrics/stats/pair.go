@@ -1,0 +1,128 @@
+package stats
+
+import (
+	"fmt"
+	"math"
+)
+
+// significance is the p-value below which a verdict is given.
+const significance = 1 - Confidence
+
+// Outcomes of a Pair.
+const (
+	OutcomeBetter    = "better"
+	OutcomeWorse     = "worse"
+	OutcomeUndecided = "undecided"
+)
+
+// Pair is one experiment against another, B, which against the baseline is the baseline. Every sample is a seed's value: see Comparison.Basis.
+// Pairing of equal seeds isn't assumed: nodes that train on one another's rollouts part ways within a round.
+type Pair struct {
+	A                        string   `json:"a"`
+	B                        string   `json:"b"`
+	SeedsA                   int      `json:"seeds_a"`
+	SeedsB                   int      `json:"seeds_b"`
+	Difference               *float64 `json:"difference"` // mean of A less that of B
+	CILow                    *float64 `json:"ci_low"`     // 95 % interval of Difference
+	CIHigh                   *float64 `json:"ci_high"`
+	Improvement              *float64 `json:"improvement"`                // Difference over the mean of B, ratio
+	PValue                   *float64 `json:"p_value"`                    // Welch's t-test, two-sided
+	PValueHolm               *float64 `json:"p_value_holm"`               // corrected for the comparison's other pairs; what the verdict rests on
+	PermutationPValue        *float64 `json:"permutation_p_value"`        // two-sided
+	PermutationError         *float64 `json:"permutation_error"`          // standard error of it; 0: exact
+	ProbabilityOfImprovement *float64 `json:"probability_of_improvement"` // that a run of A has more than one of B
+	Outcome                  string   `json:"outcome"`                    // better, worse, undecided
+	Verdict                  string   `json:"verdict"`                    // the same, and why it is undecided
+	MoreSeeds                *int     `json:"more_seeds"`                 // a side, at least, to decide; null: decided, or nobody can say
+}
+
+// sample is a group's values, one a seed.
+type sample struct {
+	name   string
+	values []float64
+}
+
+// newPair compares two samples; its verdict is not set.
+func newPair(a, b sample) Pair {
+	d := Welch(a.values, b.values)
+	permutation := PermutationTest(a.values, b.values)
+	p := Pair{
+		A: a.name, B: b.name, SeedsA: len(a.values), SeedsB: len(b.values),
+		Difference: optional(d.Mean), CILow: optional(d.Low), CIHigh: optional(d.High), PValue: optional(d.P),
+		Improvement:       optional(Improvement(Mean(a.values), Mean(b.values))),
+		PermutationPValue: optional(permutation.P), ProbabilityOfImprovement: optional(ProbabilityOfImprovement(a.values, b.values)),
+	}
+	if p.PermutationPValue != nil {
+		p.PermutationError = optional(permutation.Error)
+	}
+	return p
+}
+
+// decide gives every pair its corrected p-value and its verdict. missing says what a side without values has none of.
+func decide(pairs []Pair, samples map[string]sample, missing string) {
+	ps := make([]float64, len(pairs))
+	tests := 0
+	for i, p := range pairs {
+		ps[i] = math.NaN()
+		if p.PValue != nil {
+			ps[i] = *p.PValue
+			tests++
+		}
+	}
+	for i, corrected := range Holm(ps) {
+		p := &pairs[i]
+		p.PValueHolm = optional(corrected)
+		p.decide(samples[p.A].values, samples[p.B].values, tests, missing)
+	}
+}
+
+func (p *Pair) decide(a, b []float64, tests int, missing string) {
+	const needed = 3 // two give an interval, but a hopelessly wide one
+	p.Outcome = OutcomeUndecided
+	switch {
+	case len(a) == 0 || len(b) == 0:
+		p.Verdict = "undecided: " + missing
+	case len(a) < 2:
+		p.Verdict = fmt.Sprintf("undecided: 1 seed, at least %d more needed", needed-1)
+		p.need(needed - 1)
+	case len(b) < 2:
+		p.Verdict = fmt.Sprintf("undecided: %s has 1 seed, at least %d more needed", p.B, needed-1)
+		p.need(needed - 1)
+	case p.PValue == nil:
+		p.Verdict = "undecided: the runs don't vary"
+	case *p.PValueHolm >= significance:
+		p.Verdict = p.undecided(a, b, tests)
+	case *p.Difference > 0:
+		p.Outcome, p.Verdict = OutcomeBetter, OutcomeBetter
+	default:
+		p.Outcome, p.Verdict = OutcomeWorse, OutcomeWorse
+	}
+}
+
+func (p *Pair) need(seeds int) { p.MoreSeeds = &seeds }
+
+// undecided says how far from a verdict the pair is, and what it would take: seeds for a level that holds for so many tests.
+func (p *Pair) undecided(a, b []float64, tests int) string {
+	text := fmt.Sprintf("undecided: p = %.2g", *p.PValue)
+	if tests > 1 && *p.PValue < significance {
+		text += fmt.Sprintf(", %.2g corrected for %d comparisons", *p.PValueHolm, tests)
+	}
+	text += fmt.Sprintf(" with n=%d", len(a))
+	if len(b) != len(a) {
+		text += fmt.Sprintf(" against %d", len(b))
+	}
+	n, ok := SeedsNeeded(a, b, significance/float64(tests))
+	if !ok {
+		return text + fmt.Sprintf(", too small a difference for %d seeds to tell", maxSeeds)
+	}
+	more := max(1, n-min(len(a), len(b)))
+	p.need(more)
+	return text + fmt.Sprintf(", at least %d more %s", more, plural(more, "seed"))
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return noun
+	}
+	return noun + "s"
+}

@@ -1,0 +1,56 @@
+package stats
+
+import (
+	"math"
+	"slices"
+)
+
+// Spread says how values lie. What isn't finite is left out; without any value every figure is null.
+type Spread struct {
+	Values  int      `json:"values"`
+	Mean    *float64 `json:"mean"`
+	Median  *float64 `json:"median"`
+	P90     *float64 `json:"p90"` // nine of ten values are at most this
+	Highest *float64 `json:"highest"`
+}
+
+// NewSpread describes xs.
+func NewSpread(xs []float64) Spread {
+	sorted := slices.DeleteFunc(slices.Clone(xs), func(x float64) bool { return !finite(x) })
+	slices.Sort(sorted)
+	return Spread{
+		Values: len(sorted), Mean: optional(Mean(sorted)), Median: optional(Quantile(sorted, 0.5)), P90: optional(Quantile(sorted, 0.9)),
+		Highest: optional(Quantile(sorted, 1)),
+	}
+}
+
+// Quantile returns the q-quantile, 0..1, of ascending values, between two of them by straight line (Hyndman and Fan's type 7, NumPy's default);
+// NaN without values.
+func Quantile(sorted []float64, q float64) float64 {
+	if len(sorted) == 0 {
+		return math.NaN()
+	}
+	at := min(1, max(0, q)) * float64(len(sorted)-1)
+	low := int(at)
+	if low == len(sorted)-1 {
+		return sorted[low]
+	}
+	return sorted[low] + (at-float64(low))*(sorted[low+1]-sorted[low])
+}
+
+// RoundTimes are what a run's rounds took, over nodes and rounds, in seconds.
+type RoundTimes struct {
+	Run   string     `json:"run"`
+	Parts []TimePart `json:"parts"` // step_time, the whole round, first
+}
+
+// TimePart is one of the times of a round.
+type TimePart struct {
+	Metric string `json:"metric"`
+	Spread
+}
+
+// TimeMetrics are the times of a round: first the whole, then its parts. What they leave of the whole is the exchange and checkpoints.
+func TimeMetrics() []string {
+	return []string{"step_time", "generate_time", "update_time", "score_time", "lease_time", "barrier_time", "journal_time"}
+}

@@ -1,0 +1,43 @@
+package stats
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+)
+
+// Values are numbers of which some may not be known: NaN and infinities are null in JSON, and null is NaN.
+type Values []float64
+
+// MarshalJSON writes an array, [] where there are no values, of the shortest numbers that read back the same.
+func (v Values) MarshalJSON() ([]byte, error) {
+	out := make([]byte, 0, 2+20*len(v))
+	out = append(out, '[')
+	for i, x := range v {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		if finite(x) {
+			out = strconv.AppendFloat(out, x, 'g', -1, 64)
+		} else {
+			out = append(out, "null"...)
+		}
+	}
+	return append(out, ']'), nil
+}
+
+// UnmarshalJSON is MarshalJSON's inverse, but for infinities.
+func (v *Values) UnmarshalJSON(text []byte) error {
+	var list []*float64
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
+	*v = make(Values, len(list))
+	for i, x := range list {
+		(*v)[i] = math.NaN()
+		if x != nil {
+			(*v)[i] = *x
+		}
+	}
+	return nil
+}

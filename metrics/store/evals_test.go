@@ -1,0 +1,166 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+func anEval(node string, round int, at float64, sums ...float64) event.Event {
+	x := &event.Eval{Round: round, Set: "set", Generations: 4, Temperature: 1, FormatRate: 0.5, MeanLength: 12.5, Seconds: 2}
+	for i, sum := range sums {
+		x.Questions = append(x.Questions, event.EvalQuestion{Task: fmt.Sprint("task_", i), Correct: int(sum), RewardSum: sum})
+	}
+	return event.Event{Type: event.TypeEval, Run: testRun, Node: node, Time: at, Eval: x}
+}
+
+func readerOf(t testing.TB, s *Store) *Reader {
+	t.Helper()
+	r, err := OpenReader(t.Context(), s.Path())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+func TestEvaluationsReadBack(t *testing.T) {
+	s := startedStore(t, Options{})
+	first, second, other := anEval("node_0", 0, 104, 1, 0), anEval("node_1", 0, 105, 2.5), anEval("node_0", 20, 110, 3, 0.5)
+	none := anEval("node_1", 20, 111)
+	record(t, s, other, second, first, none)
+	r := readerOf(t, s)
+	got, err := r.Evals(t.Context(), testRun)
+	require.NoError(t, err)
+	none.Eval.Questions = []event.EvalQuestion{}
+	var want []NodeEval
+	for _, e := range []event.Event{first, second, other, none} {
+		want = append(want, NodeEval{Node: e.Node, Time: e.Time, Eval: *e.Eval})
+	}
+	require.Equal(t, want, got)
+
+	rounds, err := r.Evaluated(t.Context(), testRun)
+	require.NoError(t, err)
+	require.Equal(t, map[string][]int{"node_0": {0, 20}, "node_1": {0, 20}}, rounds)
+
+	newest, err := r.NewestEvals(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[string]EvalTotal{
+		testRun: {Run: testRun, Round: 20, Set: "set", Generations: 4, Nodes: 2, Questions: 2, Correct: 3, RewardSum: 3.5},
+	}, newest)
+
+	got, err = r.Evals(t.Context(), "another")
+	require.NoError(t, err)
+	require.Empty(t, got)
+}
+
+func TestLaterEvaluationReplacesAndReplayedFillsIn(t *testing.T) {
+	s := startedStore(t, Options{})
+	replayed := func(e event.Event) event.Event {
+		e.Replayed = true
+		return e
+	}
+	record(t, s,
+		anEval("node_0", 5, 104, 1, 1, 1),
+		anEval("node_0", 5, 110, 0.5),            // did the round again
+		anEval("node_0", 5, 104, 1, 1, 1),        // told again
+		replayed(anEval("node_0", 5, 120, 4)),    // is there
+		replayed(anEval("node_0", 10, 103, 2)),   // is not
+		anEval("node_0", 10, 103, 2),             // now it is
+		replayed(anEval("node_9", 10, 103, 0.5)), // of a node without a row
+	)
+	got, err := readerOf(t, s).Evals(t.Context(), testRun)
+	require.NoError(t, err)
+	var have []any
+	for _, x := range got {
+		have = append(have, []any{x.Node, x.Round, x.Time, len(x.Questions), x.Questions[0].RewardSum})
+	}
+	require.Equal(t, []any{
+		[]any{"node_0", 5, 110.0, 1, 0.5}, []any{"node_0", 10, 103.0, 1, 2.0}, []any{"node_9", 10, 103.0, 1, 0.5},
+	}, have)
+	require.Zero(t, snapshot(t, s, testRun).Nodes[2].LastEvent, "a replayed event is not a sign of life")
+	requireSums(t, s)
+}
+
+func TestEvaluationThatIsNotFiniteIsNamed(t *testing.T) {
+	s := startedStore(t, Options{})
+	bad := anEval("node_0", 5, 104, 1, math.NaN(), math.Inf(-1))
+	bad.Eval.Questions[1].Correct, bad.Eval.Questions[2].Correct = 0, 0
+	bad.Eval.FormatRate = math.Inf(1)
+	record(t, s, bad)
+	var status string
+	var rate any
+	var sum float64
+	require.NoError(t, s.db.QueryRow(`SELECT non_finite, format_rate, reward_sum FROM evals`).Scan(&status, &rate, &sum))
+	require.Equal(t, []any{"question_1=nan question_2=-inf format_rate=+inf", nil, 1.0}, []any{status, rate, sum})
+	got, err := readerOf(t, s).Evals(t.Context(), testRun)
+	require.NoError(t, err)
+	require.True(t, math.IsNaN(got[0].FormatRate))
+	require.True(t, math.IsNaN(got[0].Questions[1].RewardSum))
+	require.True(t, math.IsNaN(got[0].Questions[2].RewardSum))
+}
+
+func TestRefusedEvaluations(t *testing.T) {
+	s := startedStore(t, Options{})
+	nobody, nothing, negative := anEval("", 1, 104, 1), anEval("node_0", 1, 104, 1), anEval("node_0", -1, 104, 1)
+	nothing.Eval = nil
+	for _, e := range []event.Event{nobody, nothing, negative} {
+		require.Error(t, s.Record(context.Background(), e))
+	}
+}
+
+// A database that an older program left, and that this one only reads, has no evaluations; once a writer came they are there.
+func TestReaderOfSchema3(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "swarm.db")
+	db, err := sql.Open("sqlite3", dsn(path, url.Values{"_journal_mode": {"WAL"}}))
+	require.NoError(t, err)
+	steps, err := loadMigrations()
+	require.NoError(t, err)
+	_, err = db.Exec(strings.Join(steps[:3], "\n") + fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = 3;
+INSERT INTO runs (run, experiment, state, seed, rounds, nodes, num_train_samples, num_transplant_trees, num_generations, config, plan, versions,
+  started, resumed) VALUES ('%s', 'e', 'done', 1, 2, 1, 4, 4, 8, '{}', '{}', '{}', 1, 1);
+INSERT INTO nodes (run, node) VALUES ('%[2]s', 'node_0');`, applicationID, testRun))
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+
+	r, err := OpenReader(t.Context(), path)
+	require.NoError(t, err)
+	defer r.Close()
+	ask := func() (evals []NodeEval, rounds map[string][]int, newest map[string]EvalTotal) {
+		evals, err := r.Evals(t.Context(), testRun)
+		require.NoError(t, err)
+		rounds, err = r.Evaluated(t.Context(), testRun)
+		require.NoError(t, err)
+		newest, err = r.NewestEvals(t.Context())
+		require.NoError(t, err)
+		return evals, rounds, newest
+	}
+	evals, rounds, newest := ask()
+	require.Empty(t, evals)
+	require.NotNil(t, rounds)
+	require.Empty(t, rounds)
+	require.Empty(t, newest)
+	_, err = r.Snapshot(t.Context(), testRun)
+	require.NoError(t, err)
+	runs, err := r.Runs(t.Context(), Filter{})
+	require.NoError(t, err)
+	require.Len(t, runs, 1)
+	for _, metric := range RoundMetrics() {
+		_, err := r.RoundBands(t.Context(), testRun, metric, 0)
+		require.NoError(t, err, metric)
+	}
+
+	s := openStore(t, path, Options{})
+	record(t, s, anEval("node_0", 2, 104, 1))
+	evals, rounds, newest = ask()
+	require.Len(t, evals, 1, "the reader stayed open")
+	require.Equal(t, map[string][]int{"node_0": {2}}, rounds)
+	require.Len(t, newest, 1)
+}

@@ -1,0 +1,154 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// Import is a run that another program recorded, whole.
+type Import struct {
+	Run    Run             // as for StartRun; and State, Message and Ended, as it ended
+	Format string          // names the other program's records
+	Source string          // where they lay, for people
+	Digest string          // of what is imported: the same digest is the same import
+	Notes  json.RawMessage // what was found, assumed and left out; nil means {}
+	Rounds []ImportedRound
+}
+
+// ImportedRound is one node's round of an Import, and what it was made of.
+type ImportedRound struct {
+	Node string
+	Time float64 // Unix seconds
+	event.Round
+
+	RewardSum float64 // as the other program recorded it, over Round.Completions; NaN: it was no number
+	Records   int     // that told of the round, doubled ones included
+	Source    string  // kind of the record that counts
+}
+
+// Outcomes of Store.Import.
+const (
+	ImportNew       = "new"
+	ImportUnchanged = "unchanged" // the same was imported before
+	ImportReplaced  = "replaced"  // an older import of the same run is gone
+)
+
+// ErrNotImported is the error of an import under the key of a run that was recorded here.
+var ErrNotImported = errors.New("a run of that name was recorded here")
+
+// importedKey marks an import in runs.versions, where readers of older schemas see it too.
+const importedKey = "imported"
+
+// Import writes a run that another program recorded, in one transaction: all of it, or nothing. Importing the same again changes
+// nothing; what differs replaces the older import of that run.
+func (s *Store) Import(ctx context.Context, x Import) (outcome string, err error) {
+	if x.Run.Run == "" || x.Run.Experiment == "" || x.Format == "" || x.Digest == "" || x.Run.State == "" {
+		return "", errors.New("import: it needs a run, an experiment, a state, a format and a digest")
+	}
+	sqlTx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return "", explain(s.path, fmt.Errorf("import %s: %w", x.Run.Run, err))
+	}
+	defer sqlTx.Rollback() //nolint:errcheck // no effect after a commit
+	// The writer's goroutine has its own: only prepared statements, which nobody changes, are shared.
+	own := &tables{db: s.tab.db, slot: s.tab.slot, statements: s.tab.statements, nodes: map[[2]string]bool{}, pulse: s.pulse, warn: s.tab.warn}
+	tx := &transaction{tables: own, tx: sqlTx, bound: map[string]*sql.Stmt{}, heard: map[[2]string]float64{}}
+	outcome, err = tx.replaceImport(ctx, x)
+	if err == nil && outcome != ImportUnchanged {
+		err = tx.importRun(ctx, x)
+	}
+	if err == nil {
+		err = sqlTx.Commit()
+	}
+	if err != nil {
+		return "", explain(s.path, fmt.Errorf("import %s: %w", x.Run.Run, err))
+	}
+	return outcome, nil
+}
+
+// replaceImport makes room for x.
+func (tx *transaction) replaceImport(ctx context.Context, x Import) (outcome string, err error) {
+	var digest sql.NullString
+	err = tx.tx.QueryRowContext(ctx, `SELECT digest FROM runs LEFT JOIN imports USING (run) WHERE run = ?`, x.Run.Run).Scan(&digest)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return ImportNew, nil
+	case err != nil:
+		return "", err
+	case !digest.Valid:
+		return "", ErrNotImported
+	case digest.String == x.Digest:
+		return ImportUnchanged, nil
+	}
+	_, err = tx.tx.ExecContext(ctx, `DELETE FROM runs WHERE run = ?`, x.Run.Run)
+	return ImportReplaced, err
+}
+
+func (tx *transaction) importRun(ctx context.Context, x Import) error {
+	versions, err := json.Marshal(map[string]string{importedKey: x.Format})
+	if err != nil {
+		return err
+	}
+	x.Run.Versions = versions
+	x.Run.Nodes = max(x.Run.Nodes, len(x.Run.NodeIDs))
+	if _, err := insertRun(ctx, tx.tx, x.Run); err != nil {
+		return err
+	}
+	_, err = tx.tx.ExecContext(ctx, `INSERT INTO imports (run, format, source, digest, imported, notes) VALUES (?, ?, ?, ?, ?, ?)`,
+		x.Run.Run, x.Format, x.Source, x.Digest, event.Now(), document(x.Notes))
+	if err != nil {
+		return err
+	}
+	done := map[string]int{}
+	for _, r := range x.Rounds {
+		if err := tx.importRound(ctx, x.Run.Run, r); err != nil {
+			return fmt.Errorf("round %d of %s: %w", r.Round.Round, r.Node, err)
+		}
+		done[r.Node]++
+	}
+	return tx.endImport(x.Run, done)
+}
+
+func (tx *transaction) importRound(ctx context.Context, run string, r ImportedRound) error {
+	e := event.Event{Type: event.TypeRound, Run: run, Node: r.Node, Time: r.Time, Round: &r.Round}
+	if err := check(e); err != nil {
+		return err
+	}
+	if err := tx.apply(e); err != nil {
+		return err
+	}
+	_, err := tx.tx.ExecContext(ctx, `INSERT INTO imported_rounds (run, round, node, reward_sum, completions, records, source)
+VALUES (?, ?, ?, ?, ?, ?, ?)`, run, r.Round.Round, r.Node, finite(r.RewardSum), r.Completions, r.Records, r.Source)
+	return err
+}
+
+// endImport ends nodes and run as they had ended; done counts each node's rounds.
+func (tx *transaction) endImport(r Run, done map[string]int) error {
+	for _, node := range r.NodeIDs {
+		state := event.StateStopped
+		if done[node] >= r.Rounds {
+			state = event.StateDone
+		}
+		err := tx.apply(event.Event{Type: event.TypeState, Run: r.Run, Node: node, Time: r.Ended, State: state, RoundIndex: done[node]})
+		if err != nil {
+			return err
+		}
+	}
+	for _, e := range []event.Event{
+		{Type: event.TypeRunStarted, Run: r.Run, Time: r.Started, Message: r.Message},
+		{Type: event.TypeRunEnded, Run: r.Run, Time: r.Ended, State: event.State(r.State), Message: r.Message},
+	} {
+		if err := check(e); err != nil {
+			return err
+		}
+		if err := tx.apply(e); err != nil {
+			return err
+		}
+	}
+	return tx.touch()
+}

@@ -1,0 +1,151 @@
+package terminal
+
+import (
+	"bytes"
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+// hostile is what a model could write to have the terminal obey it.
+const hostile = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\x9b2J\u009b2J\r\n\ttab\u202eevil\u2028x\x00漢字\x1bPq\x1b\\end\xff"
+
+// styling is what our own styles write.
+var styling = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+func requireHarmless(t require.TestingT, text string) {
+	text = styling.ReplaceAllString(text, "")
+	for _, r := range text {
+		require.True(t, r == '\n' || !unicode.IsControl(r) && !unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp), "%q in %q", r, text)
+	}
+}
+
+func TestCleanTextIsOnePrintableLine(t *testing.T) {
+	require.Equal(t, "fp16 may overflow", clean("fp16 may overflow"))
+	require.Equal(t, "naïve 漢字 ✓", clean("naïve 漢字 ✓"))
+	require.Equal(t, "red  plain", clean("\x1b[31mred\x1b[0m\t\nplain"))
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }),
+			rapid.Just(strings.Repeat(hostile, 100))).Draw(t, "text")
+		got := clean(text)
+		require.True(t, utf8.ValidString(got))
+		require.NotContains(t, got, "\n")
+		require.LessOrEqual(t, len(got), maxText+len("…"))
+		requireHarmless(t, got)
+		require.NotContains(t, got, "\x1b")
+		require.Equal(t, got, clean(got))
+	})
+}
+
+func hostileStatus() stats.Status {
+	s := aStatus(4)
+	s.Experiment, s.Run, s.Model, s.Device, s.Message = hostile, hostile, hostile, hostile, hostile
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		n.ID, n.Device, n.Cause, n.Message = hostile, hostile, hostile, hostile
+	}
+	return s
+}
+
+func TestHostileTextNeverReachesTheTerminal(t *testing.T) {
+	for name, keys := range everyPage {
+		cfg := testConfig(hostileStatus())
+		cfg.Logs = func(_ context.Context, _ string, _ int, emit func(LogLine)) error {
+			emit(LogLine{hostile, hostile})
+			return nil
+		}
+		cfg.History = func(context.Context, string) (NodeHistory, error) {
+			return NodeHistory{Events: []event.Event{{Type: event.TypeFailure, Node: hostile, Cause: hostile, Message: hostile}}}, nil
+		}
+		cfg.Feed.Add(event.Event{Type: event.TypeWarning, Node: hostile, Message: hostile})
+		step := event.MemoryStep{Phase: hostile, Action: hostile, Cause: hostile}
+		cfg.Feed.Add(event.Event{Type: event.TypeMemoryStep, Node: hostile, MemoryStep: &step})
+		m := newModel(t.Context(), cfg)
+		m.Update(tea.WindowSizeMsg{Width: 160, Height: 40})
+		m.Update(m.poll())
+		for _, k := range keys {
+			settle(t, m, press(m, k))
+		}
+		m.draw()
+		require.Contains(t, name+ansi.Strip(m.frame), name)
+		requireHarmless(t, m.frame)
+		requireFits(t, m)
+	}
+	var out bytes.Buffer
+	require.NoError(t, PrintStatus(&out, hostileStatus()))
+	require.NoError(t, Summary(&out, stats.Summary{Status: hostileStatus()}, Place{}))
+	require.NoError(t, PrintGPUs(&out, GPUStatus{
+		Driver: hostile, Reason: hostile, Warnings: []string{hostile}, Recommendations: []string{hostile},
+		Devices: []GPUDevice{{Label: hostile, Name: hostile}, {Problem: hostile}}, Nodes: []GPUNode{{Run: hostile, Node: hostile, State: hostile}},
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	cfg := testConfig(hostileStatus())
+	cfg.Out = &out
+	cfg.Feed.Add(event.Event{Type: event.TypeWarning, Node: hostile, Message: hostile})
+	require.NoError(t, Plain(ctx, cfg))
+	require.NotContains(t, out.String(), "\x1b")
+	requireHarmless(t, out.String())
+}
+
+func TestOtherCharacterSets(t *testing.T) {
+	for environ, only := range map[string]bool{
+		"": false, "LANG=C.UTF-8": false, "LANG=de_DE.utf8": false, "LANG=C": true, "LANG=de_DE.ISO-8859-1": true, "LC_ALL=POSIX LANG=C.UTF-8": true,
+		"LC_ALL= LC_CTYPE=en_US.UTF-8 LANG=C": false,
+	} {
+		require.Equal(t, only, asciiOnly(strings.Fields(environ)), environ)
+	}
+	for _, keys := range everyPage {
+		m := shown(t, 24, 80, 24)
+		m.ascii = true
+		m.cfg.Feed.Add(event.Event{Type: event.TypeWarning, Message: "漢字 and ü"})
+		m.Update(m.poll())
+		for _, k := range keys {
+			settle(t, m, press(m, k))
+		}
+		m.draw()
+		requireFits(t, m)
+		for _, r := range m.frame {
+			require.Less(t, r, rune(0x80), "%q", r)
+		}
+	}
+	require.Equal(t, "???? and ? -", asciiText("漢字 and ü –"))
+	require.Equal(t, " .':", asciiText("\u2800\u28c0\u2809\u28ff"))
+}
+
+func TestCapableTerminals(t *testing.T) {
+	for environ, capable := range map[string]bool{"TERM=dumb": false, "TERM=xterm-256color": true, "TERM=dumb TERM=xterm": true, "": true} {
+		require.Equal(t, capable, Capable(strings.Fields(environ)), environ)
+	}
+}
+
+func TestSearchesFoldSmallLettersOnly(t *testing.T) {
+	for _, x := range []struct {
+		text, query string
+		at          int
+	}{
+		{"CUDA out", "cuda", 0}, {"cuda", "CUDA", -1}, {"a CUDA", "CUDA", 2}, {"", "x", -1}, {"x", "", -1}, {"grün GRÜN", "grün", 0}, {"İx", "x", 2},
+	} {
+		require.Equal(t, x.at, index(x.text, x.query), x)
+	}
+	require.Equal(t, "<a>b<A>", mark("abA", "a", func(s ...string) string { return "<" + s[0] + ">" }))
+}
+
+func TestPollsAreBoundedByTheirCost(t *testing.T) {
+	require.Equal(t, 500*time.Millisecond, pause(500*time.Millisecond, 2*time.Millisecond))
+	require.Equal(t, 2900*time.Millisecond, pause(500*time.Millisecond, 100*time.Millisecond))
+	require.Equal(t, 10*time.Second, pause(500*time.Millisecond, time.Minute))
+	require.Equal(t, time.Minute, pause(time.Minute, time.Minute))
+}

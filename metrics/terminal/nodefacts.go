@@ -1,0 +1,94 @@
+package terminal
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+const memoryBarWide = 30
+
+// facts are the lines above the chart.
+func (p *nodePage) facts(st styles, x stats.Status, n stats.NodeStatus, width int) []string {
+	round := fmt.Sprintf("%s of %s done", fmt.Sprint(n.Round), count(x.Rounds, "round"))
+	if event.State(n.State) == event.StateReplaying {
+		round = fmt.Sprintf("applies round %d of %d again", n.WorkingRound+1, n.Round)
+	}
+	state := st.good
+	if event.State(n.State) == event.StateFailed || event.State(n.State) == event.StateGivenUp {
+		state = st.bad
+	}
+	process, batch, replayed := "no process", "", ""
+	if n.PID != 0 {
+		process = fmt.Sprintf("pid %d", n.PID)
+		if n.EnginePID != 0 {
+			process += fmt.Sprintf(", engine %d", n.EnginePID)
+		}
+	}
+	if n.MicroBatch > 0 {
+		batch = "micro-batch " + fmt.Sprint(n.MicroBatch)
+	}
+	if n.ReplayedRounds > 0 {
+		replayed = fmt.Sprintf("%s replayed in %s", count(n.ReplayedRounds, "update"), seconds(n.ReplaySeconds))
+	}
+	out := []string{
+		st.title.Render(n.ID) + "  " + state.Render(n.State) + "  " + round,
+		dotted("reward "+reward(n.Reward), "last 10 "+reward(n.RecentReward), fmt.Sprintf("cumulative %.2f", n.CumulativeReward)),
+		memoryFacts(st, n, width),
+		dotted(n.Device, process, batch, count(n.Restarts, "restart"), replayed),
+	}
+	if held := heldOut(p.history.HeldOut); held != "" {
+		out = slices.Insert(out, 2, held)
+	}
+	if note := join(n.Cause, n.Message); note != "" {
+		out = append(out, st.bad.Render(ansi.Truncate(note, width, "…")))
+	}
+	if p.trouble != "" {
+		out = append(out, st.bad.Render(p.trouble))
+	}
+	return out
+}
+
+// heldOut tells the newest held-out reward, and the first one to compare it with; empty where there is none.
+func heldOut(rewards []HeldOut) string {
+	tell := func(h HeldOut) string {
+		if h.Round == 0 {
+			return fmt.Sprintf("%.3f untrained", h.Reward)
+		}
+		return fmt.Sprintf("%.3f after %s", h.Reward, count(h.Round, "round"))
+	}
+	switch n := len(rewards); n {
+	case 0:
+		return ""
+	case 1:
+		return "held-out " + tell(rewards[0])
+	default:
+		return fmt.Sprintf("held-out %s, %s", tell(rewards[n-1]), tell(rewards[0]))
+	}
+}
+
+// memoryFacts tells what the node takes, against its budget where it has one.
+func memoryFacts(st styles, n stats.NodeStatus, width int) string {
+	parts := []string{"peak " + gigabytes(n.PeakMemoryBytes)}
+	if n.ResidentBytes > 0 {
+		parts = append(parts, "resident "+gigabytes(n.ResidentBytes), "transient "+gigabytes(n.TransientBytes))
+	}
+	if n.BudgetBytes <= 0 {
+		return dotted(append([]string{"memory " + gigabytes(n.MemoryBytes)}, parts...)...)
+	}
+	share := float64(n.MemoryBytes) / float64(n.BudgetBytes)
+	style := st.good
+	if n.PeakMemoryBytes > n.BudgetBytes {
+		style = st.bad
+	}
+	text := fmt.Sprintf("%s of %s budget · %s", gigabytes(n.MemoryBytes), gigabytes(n.BudgetBytes), dotted(parts...))
+	cells := min(memoryBarWide, width-len("memory ")-ansi.StringWidth(text)-1)
+	if cells < 5 {
+		return "memory " + text
+	}
+	return "memory " + style.Render(bar(share, cells)) + " " + text
+}

@@ -1,0 +1,67 @@
+package terminal
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// search is what is looked for on a page.
+type search struct {
+	typing bool
+	draft  string // as far as it is typed
+	query  string // looked for; empty: nothing
+	failed bool   // nothing has it
+}
+
+// index is where text has query, in bytes, or -1. A query in small letters finds capital ones too.
+func index(text, query string) int {
+	if query == "" {
+		return -1
+	}
+	if strings.ContainsFunc(query, unicode.IsUpper) {
+		return strings.Index(text, query)
+	}
+	for i := 0; i+len(query) <= len(text); i++ {
+		if utf8.RuneStart(text[i]) && strings.EqualFold(text[i:i+len(query)], query) {
+			return i
+		}
+	}
+	return -1
+}
+
+// mark puts a style on every place where text has query.
+func mark(text, query string, style func(...string) string) string {
+	var b strings.Builder
+	for {
+		i := index(text, query)
+		if i < 0 {
+			b.WriteString(text)
+			return b.String()
+		}
+		b.WriteString(text[:i] + style(text[i:i+len(query)]))
+		text = text[i+len(query):]
+	}
+}
+
+// typed takes a key while the query is being typed: done once it is complete, with the query; kept is false where it was given up.
+func (s *search) typed(key, text string) (done, kept bool) {
+	switch key {
+	case "enter":
+		s.typing, s.query, s.failed = false, s.draft, false
+		return true, s.query != ""
+	case "esc":
+		s.typing = false
+		return true, false
+	case "backspace":
+		_, size := utf8.DecodeLastRuneInString(s.draft)
+		s.draft = s.draft[:len(s.draft)-size]
+	case "ctrl+u":
+		s.draft = ""
+	default:
+		if len(s.draft) < 200 {
+			s.draft += clean(text)
+		}
+	}
+	return false, false
+}

@@ -1,0 +1,70 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// openHeldOut draws the node's held-out set. That its tasks have fewer questions than asked for is a warning, once a run.
+func (l *lifetime) openHeldOut(n *Node) error {
+	cfg := n.Config
+	if cfg.EvalQuestions == 0 {
+		return nil
+	}
+	var err error
+	if n.HeldOut, err = OpenHeldOut(cfg, n.Tasks, n.Tokens, n.Context); err != nil {
+		return err
+	}
+	if has := n.HeldOut.Len(); has < cfg.EvalQuestions {
+		message := fmt.Sprintf("the held-out set has %d questions, not the %d of eval_questions: its tasks have no more that fit", has, cfg.EvalQuestions)
+		if has == 0 {
+			message = "nothing is evaluated: the tasks have no held-out question that fits"
+		}
+		l.logger.Warn(message)
+		if l.saved == 0 && l.model.start.Recorded == 0 {
+			l.link.Emit(event.Event{Type: event.TypeWarning, Message: message})
+		}
+	}
+	return nil
+}
+
+// evaluate answers the held-out questions with the node's weights, which hold so many rounds, where that is due and has not been done. It keeps
+// what came of it before it tells. It returns ErrStopped when the node is to stop, after one call of the engine at most; nothing is kept then.
+func (l *lifetime) evaluate(ctx context.Context, n *Node, rounds int) error {
+	if !evaluates(n.Config, rounds) || l.evals.known[rounds] || n.HeldOut.Len() == 0 {
+		return nil
+	}
+	l.model.round = rounds
+	eval, err := n.Evaluate(ctx, rounds)
+	if err != nil {
+		return err
+	}
+	now := event.Now()
+	if err := l.evals.keep(now, eval); err != nil {
+		return err
+	}
+	l.link.Emit(event.Event{Type: event.TypeEval, Time: now, Eval: &eval})
+	return nil
+}
+
+// Evaluate answers the held-out questions, of which there are some, with the node's weights, which hold so many rounds. Every call has a lease
+// of its own, so that other nodes compute in between. The error is ErrStopped when the node is to stop.
+func (n *Node) Evaluate(ctx context.Context, rounds int) (event.Eval, error) {
+	return n.HeldOut.Evaluate(ctx, rounds, func(ctx context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {
+		n.Host.State(event.StateWaiting, rounds)
+		release, err := n.Host.Lease(ctx, phaseGenerate)
+		if err != nil {
+			return policy.GenerateResult{}, err
+		}
+		defer release()
+		n.Host.State(event.StateEvaluating, rounds)
+		result, err := n.Policy.Generate(ctx, p)
+		if err != nil {
+			return result, fmt.Errorf("evaluate: %w", err)
+		}
+		return result, nil
+	}, nil)
+}

@@ -1,0 +1,129 @@
+package node
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// evaluationsFile holds a node's evaluations in its folder, one a line, in the order in which they were made.
+const evaluationsFile = "evaluations.jsonl"
+
+// evaluated is a line of that file. It is on disk before its evaluation is told and before the next round begins: whatever state a life begins
+// with, the evaluations of earlier ones have been made, unless nobody wanted them then.
+type evaluated struct {
+	Time float64         `json:"time"` // when it was made, Unix seconds
+	Eval json.RawMessage `json:"eval"` // event.Eval
+	Sum  string          `json:"sum"`  // CRC-32C of Eval, in hexadecimal
+}
+
+// evaluations are those that a node has made, in this life and earlier ones. Its methods are called from one goroutine.
+type evaluations struct {
+	path   string
+	known  map[int]bool        // rounds whose evaluation the database or the file has
+	untold map[int]event.Event // of former lives, which the database lacks
+	mend   bool                // the file ends in the middle of a line
+}
+
+// openEvaluations reads what former lives have evaluated; the database has those of recorded. A line that is damaged counts as never written.
+// Of two of one round the later counts: see settle.
+func openEvaluations(path string, recorded []int, logger *slog.Logger) (*evaluations, error) {
+	v := &evaluations{path: path, known: map[int]bool{}, untold: map[int]event.Event{}}
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("evaluations: %w", err)
+	}
+	v.mend = len(data) > 0 && !bytes.HasSuffix(data, []byte{'\n'})
+	for line := range bytes.Lines(data) {
+		e, err := readEvaluated(line)
+		if err != nil {
+			logger.Warn("evaluation not used", "file", path, "reason", err)
+			continue
+		}
+		v.known[e.Eval.Round], v.untold[e.Eval.Round] = true, e
+	}
+	for _, round := range recorded {
+		v.known[round] = true
+		delete(v.untold, round)
+	}
+	return v, nil
+}
+
+// settle takes note that the node goes on with round first, and returns what former lives have not told. Evaluations of later rounds were of
+// weights that are lost: they will be made again.
+func (v *evaluations) settle(first int) []event.Event {
+	maps.DeleteFunc(v.known, func(round int, _ bool) bool { return round > first })
+	var list []event.Event
+	for _, round := range slices.Sorted(maps.Keys(v.untold)) {
+		if round <= first {
+			list = append(list, v.untold[round])
+		}
+	}
+	v.untold = nil
+	return list
+}
+
+func readEvaluated(line []byte) (event.Event, error) {
+	var l evaluated
+	if err := json.Unmarshal(line, &l); err != nil {
+		return event.Event{}, fmt.Errorf("a line is no JSON: %w", err)
+	}
+	if l.Sum != evaluatedSum(l.Eval) {
+		return event.Event{}, errors.New("a line's checksum differs")
+	}
+	e := event.Event{Type: event.TypeEval, Time: l.Time, Replayed: true, Eval: new(event.Eval)}
+	if err := json.Unmarshal(l.Eval, e.Eval); err != nil {
+		return event.Event{}, fmt.Errorf("a line is of another program: %w", err)
+	}
+	return e, nil
+}
+
+func evaluatedSum(data []byte) string {
+	return fmt.Sprintf("%08x", crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)))
+}
+
+// keep writes an evaluation; it is on disk when this returns.
+func (v *evaluations) keep(at float64, eval event.Eval) error {
+	data, err := json.Marshal(eval)
+	if err != nil {
+		return fmt.Errorf("evaluations: %w", err)
+	}
+	line, err := json.Marshal(evaluated{Time: at, Eval: data, Sum: evaluatedSum(data)})
+	if err != nil {
+		return fmt.Errorf("evaluations: %w", err)
+	}
+	line = append(line, '\n')
+	if v.mend {
+		line = append([]byte{'\n'}, line...)
+	}
+	file, err := os.OpenFile(v.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return fmt.Errorf("evaluations: %w", err)
+	}
+	v.mend = true // should it be written in part
+	_, err = file.Write(line)
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return fmt.Errorf("evaluations: %w", err)
+	}
+	v.mend, v.known[eval.Round] = false, true
+	return nil
+}
+
+// evaluates tells whether weights that hold so many rounds are to be evaluated: as they were first, after every eval_every-th round, and after
+// the last.
+func evaluates(c configs.Config, rounds int) bool {
+	if c.EvalQuestions == 0 {
+		return false
+	}
+	return rounds == 0 || rounds == c.Rounds || c.EvalEvery > 0 && rounds%c.EvalEvery == 0
+}

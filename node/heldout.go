@@ -1,0 +1,128 @@
+package node
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/sapo"
+	"github.com/sapo-swarm/swarm/node/task"
+	"github.com/sapo-swarm/swarm/node/tokenizer"
+)
+
+// callRows is how many completions of held-out questions one call samples: a node that is told to stop waits for one call at most. It is a
+// constant, for what is sampled is a function of the call's seed and size.
+const callRows = 64
+
+// HeldOut is the held-out questions of an experiment and how they are sampled. It is the same for every node, seed and experiment of equal tasks,
+// prompt limits, system prompt and sampling options: neither the experiment's seed nor its rounds, I, J or G are a part of it. It is immutable.
+type HeldOut struct {
+	Set string // names questions, answers and sampling: only evaluations of equal sets compare
+
+	tasks     *task.Set
+	tokens    tokenizer.Tokenizer
+	items     []task.Item
+	prompts   [][]int
+	questions map[string]bool
+	options   policy.GenerateParams // but for prompts and seed
+}
+
+// OpenHeldOut draws the eval_questions held-out questions of a configuration whose prompts fit a model of that context length; fewer, even
+// none, where its tasks have no more.
+func OpenHeldOut(c configs.Config, tasks *task.Set, tokens tokenizer.Tokenizer, contextLength int) (*HeldOut, error) {
+	asks := asking{c, tokens, contextLength}
+	h := &HeldOut{tasks: tasks, tokens: tokens, questions: map[string]bool{}, options: policy.GenerateParams{
+		NumGenerations: c.EvalGenerations, MaxNewTokens: c.MaxCompletionLength, Temperature: c.Temperature, TopK: c.TopK, TopP: c.TopP,
+		EOSTokenID: tokens.EOS(),
+		MicroBatch: c.NumTrainSamples * c.NumGenerations, // a round's: memory is planned for it
+	}}
+	seed := func(name string, index int) uint64 { return sapo.Seed(0, name, 0, sapo.PurposeHeldOut, index) }
+	h.items = tasks.HeldOutItems(c.EvalQuestions, seed, func(item task.Item) bool { return asks.fits(asks.prompt(item.Question)) })
+	for _, item := range h.items {
+		h.prompts = append(h.prompts, asks.prompt(item.Question))
+		h.questions[item.Question] = true
+	}
+	var err error
+	h.Set, err = h.name(c)
+	return h, err
+}
+
+// name is a short hash over all that two evaluations must share to compare.
+func (h *HeldOut) name(c configs.Config) (string, error) {
+	system, _ := task.SystemPrompt(c.Tasks.SystemPrompt)
+	data, err := json.Marshal([]any{
+		"held-out set v1", h.items, c.EvalGenerations, c.Temperature, c.TopK, c.TopP, c.MaxCompletionLength, system,
+	})
+	if err != nil {
+		return "", fmt.Errorf("name the held-out set: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:6]), nil
+}
+
+// Len is how many questions there are.
+func (h *HeldOut) Len() int { return len(h.items) }
+
+// Holds tells whether a question is one of the set, by its text; nil holds none.
+func (h *HeldOut) Holds(question string) bool { return h != nil && h.questions[question] }
+
+// sampler makes one call's completions.
+type sampler func(context.Context, policy.GenerateParams) (policy.GenerateResult, error)
+
+// Evaluate answers all questions with a policy whose weights hold so many rounds, call by call, and scores the answers. It draws nothing of
+// training's randomness: equal weights give equal evaluations, at whatever round and on whichever node, so that two evaluations differ by their
+// weights and not by luck. progress is told before every call how many questions are done; nil: nobody is.
+func (h *HeldOut) Evaluate(ctx context.Context, rounds int, generate sampler, progress func(done int)) (event.Eval, error) {
+	out := event.Eval{
+		Round: rounds, Set: h.Set, Generations: h.options.NumGenerations, Temperature: h.options.Temperature, Questions: []event.EvalQuestion{},
+	}
+	var formatted, tokens int
+	each := max(1, callRows/h.options.NumGenerations)
+	for first, call := 0, 0; first < len(h.items); first, call = first+each, call+1 {
+		if progress != nil {
+			progress(first)
+		}
+		params := h.options
+		params.Prompts = h.prompts[first:min(first+each, len(h.items))]
+		params.Seed = sapo.EngineSeed(0, "", 0, sapo.PurposeEvaluate, call)
+		result, err := generate(ctx, params)
+		if err != nil {
+			return out, err
+		}
+		if want := len(params.Prompts) * params.NumGenerations; len(result.Completions) != want {
+			return out, fmt.Errorf("evaluate: engine gave %d completions, %d were asked for", len(result.Completions), want)
+		}
+		out.Seconds += result.Seconds
+		for i := range params.Prompts {
+			answered, inTags, length := h.score(h.items[first+i], result.Completions[i*params.NumGenerations:(i+1)*params.NumGenerations])
+			out.Questions = append(out.Questions, answered)
+			formatted, tokens = formatted+inTags, tokens+length
+		}
+	}
+	completions := float64(max(1, len(h.items)*h.options.NumGenerations))
+	out.FormatRate, out.MeanLength = float64(formatted)/completions, float64(tokens)/completions
+	return out, nil
+}
+
+// score rewards the completions of one question: how many of them have answer tags, and how many tokens they have together.
+func (h *HeldOut) score(item task.Item, completions [][]int) (q event.EvalQuestion, formatted, tokens int) {
+	q.Task = item.Task()
+	for _, ids := range completions {
+		text := h.tokens.Decode(ids)
+		reward := h.tasks.Score(item, text)
+		q.RewardSum += reward
+		if reward == 1 {
+			q.Correct++
+		}
+		if task.ExtractAnswer(text) != nil {
+			formatted++
+		}
+		tokens += len(ids)
+	}
+	return q, formatted, tokens
+}

@@ -1,0 +1,77 @@
+package task
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"slices"
+)
+
+// heldOutTries is how many items a task may yield without a new one for an evaluation before it counts as having no more.
+const heldOutTries = 2000
+
+// HeldOutItems returns up to n held-out items with different questions that are allowed, by task. Of a mixture it takes one of each task in turn,
+// whatever the weights, so that each has its share unless its parameters leave no more; of a list of items those whose content has the smallest
+// hash, so that neither the list's order nor later additions choose among them. Item number index of a task comes from seed(task, index): a
+// task's items come in the same order in every mixture.
+func (s *Set) HeldOutItems(n int, seed func(task string, index int) uint64, allowed func(Item) bool) []Item {
+	if len(s.tasks) == 0 {
+		return firstAllowed(s.heldOut, n, allowed)
+	}
+	parts := make([]heldOutPart, len(s.tasks))
+	for found, got := 0, true; found < n && got; {
+		got = false
+		for i := range parts {
+			if found < n && parts[i].grow(s.tasks[i], seed, allowed) {
+				found, got = found+1, true
+			}
+		}
+	}
+	var list []Item
+	for _, p := range parts {
+		list = append(list, p.items...)
+	}
+	return list
+}
+
+// heldOutPart is one task's share of an evaluation.
+type heldOutPart struct {
+	items []Item
+	index int // the next
+	over  bool
+}
+
+// grow adds an item, if the task has another.
+func (p *heldOutPart) grow(t Task, seed func(task string, index int) uint64, allowed func(Item) bool) bool {
+	for tries := 0; tries < heldOutTries && !p.over; tries++ {
+		item := t.Item(int64(seed(t.Name(), p.index)>>1), 0) // the shift keeps seed and index within int64
+		p.index++
+		known := slices.ContainsFunc(p.items, func(other Item) bool { return other.Question == item.Question })
+		if !known && HeldOut(item) && allowed(item) {
+			p.items = append(p.items, item)
+			return true
+		}
+	}
+	p.over = true
+	return false
+}
+
+func firstAllowed(items []Item, n int, allowed func(Item) bool) []Item {
+	type hashed struct {
+		sum  [sha256.Size]byte
+		item Item
+	}
+	all := make([]hashed, len(items))
+	for i, item := range items {
+		all[i] = hashed{sha256.Sum256(contentKey(item)), item}
+	}
+	slices.SortStableFunc(all, func(a, b hashed) int { return bytes.Compare(a.sum[:], b.sum[:]) })
+	var list []Item
+	known := map[string]bool{}
+	for _, h := range all {
+		if len(list) < n && !known[h.item.Question] && allowed(h.item) {
+			list = append(list, h.item)
+			known[h.item.Question] = true
+		}
+	}
+	return list
+}

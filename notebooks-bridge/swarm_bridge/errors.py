@@ -1,0 +1,44 @@
+"""What goes wrong, as one exception."""
+
+# Exit codes of the program (docs/CLI.md).
+DONE, FAILED, USAGE, NO_ROOM, LOST = 0, 1, 2, 3, 4
+
+
+class SwarmError(Exception):
+    """A failure in one line, with its remedy where there is one.
+
+    code is the program's exit code, or that of the command it stands for: 1 failed, 2 bad usage or configuration, 3 not enough memory or GPU,
+    4 some nodes gave up, 130/143 stopped by a signal. remedy is what to do, "" where nobody knows. output is all that the program printed to
+    stderr, "" where no program was involved.
+    """
+
+    def __init__(self, message, code=FAILED, remedy="", output=""):
+        super().__init__(message)
+        self.message, self.code, self.remedy, self.output = message, code, remedy, output
+
+    def __str__(self):
+        if not self.remedy:
+            return self.message
+        return "{}. Try: {}".format(self.message.rstrip("."), self.remedy)
+
+
+class NothingHere(SwarmError):
+    """There is no database yet: nothing has run under this home."""
+
+
+def from_output(text, code, command):
+    """The SwarmError of a program that ended with a code other than 0 and printed text to stderr: its last lines "Error:" and "Try:"."""
+    message, remedy = "", ""
+    for line in text.splitlines():
+        if line.startswith("Error: "):
+            message, remedy = line[len("Error: "):], ""
+        elif line.startswith("Try: ") and message:
+            remedy = line[len("Try: "):]
+    if not message:
+        lines = [line for line in text.splitlines() if line.strip()]
+        message = "{} ended with exit code {}".format(command, code)
+        if code < 0:
+            message = "{} was ended by signal {}".format(command, -code)
+        if lines:
+            message += ": " + lines[-1].strip()
+    return SwarmError(message, code, remedy, text)

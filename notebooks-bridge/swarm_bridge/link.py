@@ -1,0 +1,140 @@
+"""A trainer's end of the launcher's pipes: one JSON object a line, commands on stdin, events on stdout (metrics/event is the Go side)."""
+
+import base64
+import json
+import os
+import sys
+import threading
+import time
+
+from .errors import USAGE, SwarmError
+
+PROTOCOL = 3  # event.Protocol
+MAX_LINE = 4 << 20  # event.MaxLine, in bytes
+ORPHAN_SECONDS = 1.5  # between the end of stdin and this process's: the launcher's own patience is 2 s
+
+
+class Stopped(Exception):
+    """The launcher asked for an orderly stop while this process was waiting for a lease."""
+
+
+class Link:
+    """The pipes. Its methods may be called from any thread."""
+
+    def __init__(self, commands, events):
+        """commands and events are file descriptors, which it owns from now on. Raises SwarmError when the first line is no assignment."""
+        self._commands = os.fdopen(commands, "rb", buffering=1 << 16)
+        self._events = events
+        self._owner = os.getpid()
+        self._writing = threading.Lock()
+        self._changed = threading.Condition()
+        self._granted, self._last_lease = set(), 0
+        self.stopping = threading.Event()
+        try:
+            self.start = self._assignment()
+        except SwarmError as error:
+            if error.code == USAGE:
+                self.emit("failure", cause="config", message=str(error))
+            raise
+        self.peers = list(self.start.get("peers") or [])
+        self.budget_bytes = self.start.get("budget_bytes", 0)
+        threading.Thread(target=self._serve, name="swarm-commands", daemon=True).start()
+
+    def _assignment(self):
+        line = self._commands.readline(MAX_LINE)
+        if not line.endswith(b"\n"):
+            raise SwarmError("the launcher closed stdin before the assignment")
+        try:
+            command = json.loads(line)
+            start = command["start"]
+            config = json.loads(base64.b64decode(start["config"]))  # Go's []byte
+        except (ValueError, KeyError, TypeError):
+            raise SwarmError("the first line on stdin is no assignment: {!r}".format(line[:80]), USAGE, "swarm up --node-command") from None
+        if command.get("type") != "start" or start.get("protocol") != PROTOCOL:
+            raise SwarmError("the launcher speaks protocol {}, this swarm_bridge {}".format(start.get("protocol"), PROTOCOL), USAGE,
+                             "the swarm_bridge that came with this swarm (pip install its notebooks-bridge folder)")
+        return dict(start, config=config)
+
+    def _serve(self):
+        """Obeys commands until stdin closes; then this process has to end, whatever its other threads do."""
+        while True:
+            line = self._commands.readline(MAX_LINE)
+            if not line.endswith(b"\n"):
+                break
+            try:
+                self._obey(json.loads(line))
+            except (ValueError, AttributeError, TypeError, KeyError) as error:
+                print("swarm_bridge: a command that could not be read: {!r}".format(error), file=sys.stderr)
+        self.orphaned()
+
+    def _obey(self, command):
+        kind = command.get("type")
+        with self._changed:
+            if kind == "stop":
+                self.stopping.set()
+            elif kind == "grant":
+                self._granted.add(command["lease"]["id"])
+            elif kind == "peers":
+                self.peers = list(command.get("peers") or [])
+            elif kind == "budget":
+                self.budget_bytes = command.get("budget_bytes", 0)
+            self._changed.notify_all()
+
+    def stop(self):
+        """What the launcher's stop command does."""
+        with self._changed:
+            self.stopping.set()
+            self._changed.notify_all()
+
+    def orphaned(self):
+        """Ends this process: nobody is there to report to, and what it holds of the GPU belongs to others."""
+        try:
+            self.stop()  # a trainer that looks may still save what it has
+            time.sleep(ORPHAN_SECONDS)
+        finally:
+            os._exit(1)  # nothing is printed: stderr was the launcher's too
+
+    def emit(self, kind, **content):
+        """Sends one event, as of now. A forked child's are dropped: it is not the node."""
+        if os.getpid() != self._owner:
+            return
+        line = json.dumps(dict(content, type=kind, time=time.time()), allow_nan=False, separators=(",", ":")).encode() + b"\n"
+        if len(line) > MAX_LINE:
+            raise ValueError("an event of {} bytes; {} are allowed".format(len(line), MAX_LINE))
+        try:
+            with self._writing:
+                while line:
+                    line = line[os.write(self._events, line):]
+        except BrokenPipeError:
+            self.orphaned()
+
+    def lease(self, phase, count):
+        """Asks for the right to compute, and waits for it. Returns the lease's number for release(). Raises Stopped when there is a stop."""
+        with self._changed:
+            self._last_lease += 1
+            number = self._last_lease
+        self.emit("lease", lease={"id": number, "phase": phase, "bytes": int(count)})
+        with self._changed:
+            while number not in self._granted and not self.stopping.is_set():
+                self._changed.wait(1.0)  # bounded, so that a signal's handler runs
+            granted = number in self._granted and not self.stopping.is_set()
+            self._granted.discard(number)
+        if not granted:
+            self.release(number, phase, 0.0)  # withdraws a request and returns a grant alike
+            raise Stopped("stopped while waiting for a lease to " + phase)
+        return number
+
+    def release(self, number, phase, seconds):
+        self.emit("release", lease={"id": number, "phase": phase, "seconds": seconds})
+
+
+def take_pipes():
+    """The descriptors of stdin and stdout for a Link, which from then on are nobody else's: whatever this process or its children print to
+    stdout, from C too, goes to stderr, and who reads stdin finds it empty."""
+    sys.stdout.flush()
+    commands, events = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return commands, events

@@ -1,0 +1,37 @@
+"""What this process holds: of the host as the kernel tells, of the GPU as torch's allocator does, where torch is there and uses one."""
+
+import sys
+
+
+def memory(budget=0):
+    """event.Memory of this process, in bytes."""
+    resident, peak = host()
+    reserved, highest = device()
+    return {"rss_bytes": resident, "peak_rss_bytes": peak, "device_bytes": reserved, "device_peak_bytes": highest, "budget_bytes": budget}
+
+
+def host():
+    """Resident bytes now, and at most so far; 0 where the system doesn't tell."""
+    found = {}
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            for line in file:
+                name, _, value = line.partition(":")
+                if name in ("VmRSS", "VmHWM"):
+                    found[name] = int(value.split()[0]) * 1024
+    except (OSError, ValueError, IndexError):
+        return 0, 0
+    return found.get("VmRSS", 0), found.get("VmHWM", 0)
+
+
+def device():
+    """Bytes that torch's CUDA allocator has reserved over all its GPUs, now and at most. It never starts CUDA, nor imports torch."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    try:
+        if cuda is None or not cuda.is_initialized():
+            return 0, 0
+        cards = range(cuda.device_count())
+        return sum(cuda.memory_reserved(i) for i in cards), sum(cuda.max_memory_reserved(i) for i in cards)
+    except (AttributeError, RuntimeError, AssertionError):
+        return 0, 0  # a torch that is still being imported, or a context that has died

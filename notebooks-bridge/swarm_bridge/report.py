@@ -1,0 +1,52 @@
+"""What a trainer reports of a round: event.Round's fields, by their JSON names."""
+
+import math
+import operator
+
+# Numbers that a trainer may leave out, and that are recorded as NULL then: 0 would be a claim.
+MEASURED = (
+    "reward", "reward_std", "training_reward", "frac_reward_zero_std", "format_rate", "completions_mean_length", "completions_clipped_ratio",
+    "loss", "kl", "grad_norm", "entropy", "clip_ratio_low", "clip_ratio_high",
+)
+COUNTS = ("completions", "steps", "trained_own", "trained_external")
+SECONDS = ("step_time", "generate_time", "update_time", "score_time", "lease_time", "barrier_time", "journal_time")
+LISTS = ("tasks", "peers")
+
+
+def round_report(number, reward, fields):
+    """The round event's content. A number that isn't finite, and one of MEASURED that is missing, travels by name: JSON has no such values.
+
+    Raises ValueError for a field that isn't one, and TypeError or ValueError for a value of the wrong kind.
+    """
+    known = MEASURED + COUNTS + SECONDS + LISTS + ("late",)
+    for name in fields:
+        if name not in known:
+            raise ValueError("a round has no {!r}: it has {}".format(name, ", ".join(known)))
+    number = _count(number)
+    report, odd = {"round": number}, {}
+    for name, value in dict(dict.fromkeys(MEASURED), **dict(fields, reward=reward)).items():
+        if name in LISTS:
+            report[name] = list(value)
+        elif name == "late":
+            report[name] = bool(value)
+        elif name in COUNTS:
+            report[name] = int(value)
+        else:
+            value = math.nan if value is None else float(value)
+            if not math.isfinite(value):
+                odd[name] = "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+                value = 0.0
+            report[name] = value
+    if odd:
+        report["non_finite"] = odd
+    return report
+
+
+def _count(number):
+    try:
+        count = -1 if isinstance(number, bool) else operator.index(number)
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise ValueError("round {!r} is not a whole number from 0 on".format(number))
+    return count

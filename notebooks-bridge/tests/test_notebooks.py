@@ -1,0 +1,113 @@
+"""The notebooks, executed, and what only a real kernel shows."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import swarm_bridge
+
+nbformat = pytest.importorskip("nbformat")
+nbclient = pytest.importorskip("nbclient")
+manager = pytest.importorskip("jupyter_client.manager")
+
+FOLDER = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((FOLDER / "notebooks").glob("*.ipynb"))
+SETTINGS = {"model": "nano", "device": "cpu", "nodes": 2, "rounds": 2, "eval_questions": 4, "eval_generations": 1}
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    """The notebooks' settings for a test, and a home of its own."""
+    monkeypatch.setenv("NOTEBOOK_SETTINGS", json.dumps(SETTINGS))
+    monkeypatch.setenv("SWARM_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("MPLBACKEND")  # the kernel's own: plots become outputs
+    return tmp_path / "home"
+
+
+def executed(path):
+    notebook = nbformat.read(str(path), as_version=4)
+    client = nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}})
+    return client.execute()
+
+
+def outputs(notebook, mime):
+    return [o["data"][mime] for c in notebook.cells if c.cell_type == "code" for o in c.outputs if mime in o.get("data", {})]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_a_notebook_is_committed_without_outputs_and_is_valid(path):
+    notebook = nbformat.read(str(path), as_version=4)
+    nbformat.validate(notebook)
+    assert all(not c.outputs and c.execution_count is None for c in notebook.cells if c.cell_type == "code")
+
+
+def test_the_quick_start_runs_and_shows_a_run_and_two_plots(small):
+    notebook = executed(FOLDER / "notebooks" / "quickstart_colab.ipynb")
+    watched = outputs(notebook, "text/html")[0]
+    assert "4loc4ext-1 · done · round 2/2" in watched and "<td" in watched
+    assert len(outputs(notebook, "image/png")) == 2
+    assert swarm_bridge.attach(home=small).status()["round"] == 2
+
+
+def test_the_papers_four_configurations_run_and_are_compared(small):
+    notebook = executed(FOLDER / "notebooks" / "paper_four_configurations.ipynb")
+    assert {s.status()["state"] for s in swarm_bridge.runs(home=small)} == {"done"}
+    table = [html for html in outputs(notebook, "text/html") if "baseline" in html][-1]
+    rows = swarm_bridge.compare(home=small)["rows"]
+    assert len(rows) == 4
+    for row in rows:
+        assert row["experiment"] in table and "{:.4g}".format(row["cumulative_reward"]) in table
+    assert len(outputs(notebook, "image/png")) == 2
+
+
+def test_a_kernel_that_restarts_finds_its_run_again(small):
+    kernel, client = manager.start_new_kernel(kernel_name="python3", cwd=str(FOLDER))
+    try:
+        run = "run = swarm_bridge.up(model='nano', device='cpu', nodes=2, rounds=5000)"
+        assert reply(client, "import swarm_bridge\n" + run + "\nrun.name") == "'4loc4ext-1'"
+        before = swarm_bridge.attach(home=small).status()
+        kernel.restart_kernel(now=True)
+        client.wait_for_ready(timeout=60)
+        told = reply(client, "import swarm_bridge\nrun = swarm_bridge.attach()\n[run.name, run.status()['state'], run.status()['pid']]")
+        assert told == str(["4loc4ext-1", "running", before["pid"]])
+        assert reply(client, "run.stop(now=True)['outcome']") == "'stopped'"
+    finally:
+        client.stop_channels()
+        kernel.shutdown_kernel(now=True)
+
+
+def reply(client, code):
+    """The repr of the last expression, as the kernel shows it."""
+    shown = []
+    done = client.execute_interactive(code, timeout=60, output_hook=lambda m: shown.append(m["content"]))
+    assert done["content"]["status"] == "ok", shown
+    return [c["data"]["text/plain"] for c in shown if "data" in c][-1]
+
+
+def test_interrupting_a_kernel_ends_watching_and_not_the_run(small):
+    kernel, client = manager.start_new_kernel(kernel_name="python3", cwd=str(FOLDER))
+    try:
+        reply(client, "import swarm_bridge\nrun = swarm_bridge.up(model='nano', device='cpu', nodes=2, rounds=5000)\nrun")
+        shown = []
+        client.execute("run.watch(interval=0.2)['state']")
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            message = client.get_iopub_msg(timeout=60)
+            shown.append(message)
+            if message["msg_type"] == "update_display_data" and len(shown) < 1000:
+                kernel.interrupt_kernel()
+                break
+        assert reply(client, "run.status()['state']") == "'running'"
+        assert shown[-1]["content"]["data"]["text/html"].startswith("<div>")
+    finally:
+        swarm_bridge.attach(home=small).stop(now=True)
+        client.stop_channels()
+        kernel.shutdown_kernel(now=True)
+
+
+def test_get_swarm_prints_the_program_there_is(program):
+    told = subprocess.run([str(FOLDER / "get-swarm")], capture_output=True, text=True)
+    assert (told.returncode, told.stdout.strip()) == (0, program)
