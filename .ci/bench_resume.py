@@ -25,7 +25,7 @@ class Up:
         self.began = time.monotonic()
         self.child = subprocess.Popen(
             [program, "--home", home, "up", "--config", "4loc4ext", "--model", "nano", "--device", "cpu", "--nodes", str(NODES),
-             "--rounds", "100000", "--checkpoint-every", str(EVERY), "-o", "json"],
+             "--rounds", "100000", "--checkpoint-every", str(EVERY), "--set", "eval_questions=0", "-o", "json"],
             stdout=subprocess.PIPE, text=True, env=dict(os.environ, BENCH_HOME=home))
 
     def until(self, rounds, before=None):

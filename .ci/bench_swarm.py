@@ -29,7 +29,8 @@ def status_bytes(pid, key):
 def main():
     program, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 22
     with tempfile.TemporaryDirectory() as home:
-        command = [program, "--home", home, "up", "--config", "4loc4ext", "--model", "nano", "--device", "cpu", "--rounds", str(rounds), "-o", "json"]
+        command = [program, "--home", home, "up", "--config", "4loc4ext", "--model", "nano", "--device", "cpu", "--rounds", str(rounds),
+                   "--set", "eval_questions=0", "-o", "json"]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         plan = json.loads(subprocess.run([program, "--home", home, "plan", "--config", "4loc4ext", "--model", "nano", "--device", "cpu", "-o", "json"],
                                          check=True, capture_output=True, text=True).stdout)

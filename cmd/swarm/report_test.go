@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -33,22 +32,6 @@ func TestReportWritesOneFile(t *testing.T) {
 	require.True(t, bytes.HasPrefix(page, []byte("<!doctype html>")))
 	require.Contains(t, string(page), "<title>A &lt;title&gt;</title>")
 	require.Contains(t, string(page), "own1 (4/4) is highest, and better than the baseline own0 (8/0)")
-}
-
-func TestReportHasTheNumbersOfCompare(t *testing.T) {
-	t.Parallel()
-	home := twoExperiments(t)
-	o := swarm(t, home, "report", "--out", "-", "own0", "own1")
-	require.Zero(t, o.code, o.stderr)
-	_, data, _ := strings.Cut(o.stdout, `id="documents">`)
-	data, _, _ = strings.Cut(data, "</script>")
-	var document struct{ Comparison stats.Comparison }
-	require.NoError(t, json.Unmarshal([]byte(data), &document))
-	o = swarm(t, home, "compare", "own0", "own1", "--tasks", "-o", "json")
-	require.Zero(t, o.code, o.stderr)
-	var comparison stats.Comparison
-	require.NoError(t, json.Unmarshal([]byte(o.stdout), &comparison))
-	require.Equal(t, comparison, document.Comparison)
 }
 
 func TestReportAsJSONSaysWhereItIs(t *testing.T) {
