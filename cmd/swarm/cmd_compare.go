@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -77,6 +78,7 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 		return err
 	}
 	o.Names, o.Key = names, configKey
+	o.Alive = func(s store.Snapshot) bool { return coordinatorAlive(s, event.Now()) }
 	reader, err := g.openReader(ctx)
 	if err != nil {
 		return err

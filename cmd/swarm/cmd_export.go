@@ -1,7 +1,181 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/export"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+type exportOptions struct {
+	format string
+	out    string
+	tables []string
+	force  bool
+	output string
+}
+
+// exportDocument is `export -o json`.
+type exportDocument struct {
+	Path   string        `json:"path"`
+	Format string        `json:"format"`
+	Runs   int           `json:"runs"`
+	Files  []export.File `json:"files"`
+}
 
 func newExportCommand(g *globals) *cobra.Command {
-	return &cobra.Command{Use: "export", Hidden: true}
+	var o exportOptions
+	cmd := &cobra.Command{
+		Use:   "export [EXPERIMENT or RUN...]",
+		Short: "Write what is recorded as CSV, JSON lines or TensorBoard event files",
+		Long: "export writes the recorded runs (all, or those named) for other programs. csv and jsonl write one file for each table, with the columns\n" +
+			"and units of docs/METRICS.md and every digit:\n" + strings.Join(store.Tables(), ", ") + ".\n" +
+			"What isn't a number is an empty cell, or null. In csv, text that begins with = + - @ ' a tab or CR has one ' before it, for spreadsheets\n" +
+			"would run it as a formula; take that ' away to have the text itself. tensorboard writes a log folder for each node, RUN/NODE, and\n" +
+			"RUN/swarm for the mean over nodes and the held-out evaluations; steps are rounds, tags are TRL's where it has them. Runs may be going on.",
+		Example: "  swarm export --out results\n" +
+			"  swarm export 4loc4ext --format jsonl --table rounds --out - | jq .reward\n" +
+			"  swarm export --format tensorboard --out tb && tensorboard --logdir tb",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runExport(cmd.Context(), g, args, &o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.format, "format", export.FormatCSV, strings.Join(export.Formats(), ", "))
+	f.StringVar(&o.out, "out", "swarm-export", "`folder` to write to; of one table also a file that ends like its format, or - for stdout")
+	f.StringSliceVar(&o.tables, "table", nil, "`tables` to write (default: all), such as rounds,tasks,evals")
+	f.BoolVar(&o.force, "force", false, "write into a folder that isn't empty and no export; what it holds stays, but for files of the same names")
+	addOutputFlag(f, &o.output)
+	return cmd
+}
+
+// toFile tells whether --out names a file rather than a folder.
+func (o *exportOptions) toFile() bool {
+	if len(o.tables) != 1 || o.format == export.FormatTensorBoard {
+		return false
+	}
+	return o.out == "-" || strings.EqualFold(filepath.Ext(o.out), "."+o.format)
+}
+
+func (o *exportOptions) check() error {
+	if err := checkOutput(o.output); err != nil {
+		return err
+	}
+	switch {
+	case !slices.Contains(export.Formats(), o.format):
+		return &configs.Error{Key: "format", Value: o.format, Allowed: strings.Join(export.Formats(), ", ")}
+	case o.out == "":
+		return &configs.Error{Key: "out", Value: "", Allowed: "a folder, a file's path, or - for stdout"}
+	case o.format == export.FormatTensorBoard && len(o.tables) > 0:
+		return &usageError{errors.New("--table is for csv and jsonl: event files hold curves"), "swarm export --format tensorboard without it"}
+	case o.out == "-" && !o.toFile():
+		return &usageError{errors.New("--out - writes one table, as csv or jsonl"), "swarm export --table rounds --out -"}
+	case o.out == "-" && o.output == "json":
+		return &usageError{errors.New("--out - and -o json both want stdout"), "--out FILE -o json"}
+	}
+	var err error
+	if o.tables, err = export.Tables(o.tables); err != nil {
+		return &configs.Error{Key: "table", Value: strings.Join(o.tables, ","), Allowed: "of " + strings.Join(store.Tables(), ", ") + ", tasks, questions"}
+	}
+	return nil
+}
+
+func runExport(ctx context.Context, g *globals, names []string, o *exportOptions) error {
+	toFile := o.toFile()
+	asked := o.tables
+	if err := o.check(); err != nil {
+		var bad *configs.Error
+		if errors.As(err, &bad) && bad.Key == "table" {
+			bad.Value = strings.Join(asked, ",")
+		}
+		return err
+	}
+	reader, err := g.openReader(ctx)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	runs, err := chosenRuns(ctx, reader, names)
+	if err != nil {
+		return err
+	}
+	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
+	defer interrupts.close()
+	if o.out == "-" {
+		_, err := export.Table(ctx, reader, g.stdout, o.format, o.tables[0], runs)
+		return stoppedBy(ctx, err)
+	}
+	var files []export.File
+	if toFile {
+		files, err = export.TableFile(ctx, reader, o.out, o.format, o.tables[0], runs)
+	} else {
+		files, err = export.Folder(ctx, reader, o.out, export.Options{Format: o.format, Runs: runs, Tables: o.tables, Force: o.force})
+	}
+	var foreign *export.ForeignError
+	switch {
+	case errors.As(err, &foreign):
+		return &hintError{err, "another --out, or --force to write beside what is there"}
+	case err != nil:
+		return stoppedBy(ctx, err)
+	}
+	return tellExport(g.stdout, o, files, len(runs))
+}
+
+// chosenRuns are the runs of those names, experiments' or their own, oldest first; of no name all.
+func chosenRuns(ctx context.Context, reader *store.Reader, names []string) ([]store.Run, error) {
+	all, err := reader.Runs(ctx, store.Filter{})
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(t store.Totals) bool { return name == t.Run.Run || name == t.Experiment }) {
+			return nil, notFound(store.ErrNotFound, name)
+		}
+	}
+	if len(all) == 0 {
+		return nil, notFound(store.ErrNotFound, "")
+	}
+	var runs []store.Run
+	for _, t := range all {
+		if len(names) == 0 || slices.Contains(names, t.Run.Run) || slices.Contains(names, t.Experiment) {
+			runs = append(runs, t.Run)
+		}
+	}
+	return runs, nil
+}
+
+func tellExport(w io.Writer, o *exportOptions, files []export.File, runs int) error {
+	if o.output == "json" {
+		path, err := filepath.Abs(o.out)
+		if err != nil {
+			return fmt.Errorf("export: %w", err)
+		}
+		return writeJSON(w, exportDocument{path, o.format, runs, files})
+	}
+	var text bytes.Buffer
+	rows, size := 0, int64(0)
+	for _, f := range files {
+		rows += f.Rows
+		size += f.Bytes
+		if o.format != export.FormatTensorBoard {
+			fmt.Fprintf(&text, "%-24s %8d rows\n", f.Path, f.Rows)
+		}
+	}
+	what := "rows"
+	if o.format == export.FormatTensorBoard {
+		what = "events"
+	}
+	fmt.Fprintf(&text, "wrote %s: runs %d, files %d, %s %d, %d kB\n", o.out, runs, len(files), what, rows, (size+500)/1000)
+	_, err := w.Write(text.Bytes())
+	return err
 }

@@ -74,7 +74,7 @@ func (o *importOptions) check(flags *pflag.FlagSet) error {
 		return err
 	}
 	if o.Name != "" && !predecessor.ValidName(o.Name) {
-		return &configs.Error{Key: "name", Value: o.Name, Allowed: "1 to 64 of A-Z a-z 0-9 . _ - that start with a letter or digit"}
+		return &configs.Error{Key: "name", Value: o.Name, Allowed: predecessor.NameRule}
 	}
 	for _, x := range []struct {
 		flag  string

@@ -44,7 +44,7 @@ func (c *cache) put(key, stamp string, body json.RawMessage) {
 		c.remove(e)
 	}
 	c.byKey[key] = c.order.PushFront(&answer{key, stamp, body})
-	c.bytes += len(body)
+	c.bytes += c.order.Front().Value.(*answer).size()
 	for c.bytes > cacheBytes && c.order.Len() > 1 {
 		c.remove(c.order.Back())
 	}
@@ -53,5 +53,8 @@ func (c *cache) put(key, stamp string, body json.RawMessage) {
 func (c *cache) remove(e *list.Element) {
 	a := c.order.Remove(e).(*answer)
 	delete(c.byKey, a.key)
-	c.bytes -= len(a.body)
+	c.bytes -= a.size()
 }
+
+// size counts key and stamp: the stamp of a comparison names every run.
+func (a *answer) size() int { return len(a.key) + len(a.stamp) + len(a.body) }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -28,17 +29,19 @@ type series struct {
 	history string     // known.history when redone was noted
 	redone  int        // up to this round, rounds may have been replaced since
 	values  []store.RoundValue
+	length  atomic.Int64 // of values, for who doesn't hold mu
 	used    int64
 }
 
 const (
-	seriesKept = 64 // most series; some 1 MB each for 8 nodes and 2000 rounds
-	lookBack   = 64 // rounds read again with new ones: nodes are not all in the same round
+	seriesKept = 64        // most series; some 1 MB each for 8 nodes and 2000 rounds
+	valuesKept = 1_000_000 // of all series together; some 60 MB
+	lookBack   = 64        // rounds read again with new ones: nodes are not all in the same round
 )
 
 func newCurves() *curves { return &curves{series: map[seriesKey]*series{}} }
 
-// get returns the series of a key, and forgets the one that was not asked for longest where there are too many.
+// get returns the series of a key, and forgets those that were not asked for longest where there are too many, or too long ones.
 func (c *curves) get(key seriesKey) *series {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,7 +52,7 @@ func (c *curves) get(key seriesKey) *series {
 		c.series[key] = s
 	}
 	s.used = c.used
-	if len(c.series) > seriesKept {
+	for len(c.series) > seriesKept || len(c.series) > 1 && c.values() > valuesKept {
 		oldest := key
 		for k, x := range c.series {
 			if x.used < c.series[oldest].used {
@@ -59,6 +62,14 @@ func (c *curves) get(key seriesKey) *series {
 		delete(c.series, oldest)
 	}
 	return s
+}
+
+func (c *curves) values() int64 {
+	var n int64
+	for _, s := range c.series {
+		n += s.length.Load()
+	}
+	return n
 }
 
 // refresh reads what is new and returns all values. The result must not be changed.
@@ -87,6 +98,7 @@ func (s *series) read(ctx context.Context, reader *store.Reader, k *known, metri
 	}
 	at, _ := slices.BinarySearchFunc(s.values, from, func(v store.RoundValue, round int) int { return v.Round - round })
 	s.values = append(s.values[:at:at], news...)
+	s.length.Store(int64(len(s.values)))
 	return s.values, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -66,4 +67,25 @@ func TestSeriesNotAskedForAreForgotten(t *testing.T) {
 	c.get(seriesKey{"b", "reward"})
 	require.Len(t, c.series, seriesKept)
 	require.Same(t, first, c.get(seriesKey{"a", "reward"}), "but not what was asked for")
+}
+
+func TestLongSeriesAreForgottenSooner(t *testing.T) {
+	c := newCurves()
+	for i := range 10 {
+		c.get(seriesKey{fmt.Sprint(i), "reward"}).length.Store(valuesKept / 4)
+	}
+	last := c.get(seriesKey{"9", "reward"})
+	require.LessOrEqual(t, len(c.series), 4)
+	last.length.Store(2 * valuesKept)
+	require.Same(t, last, c.get(seriesKey{"9", "reward"}), "one alone is kept, however long")
+	require.Len(t, c.series, 1)
+}
+
+func TestACacheCountsWhatItsKeysTake(t *testing.T) {
+	c := newCache()
+	long := strings.Repeat("x", 1<<20)
+	for i := range 100 {
+		c.put(fmt.Sprint(i), long, []byte("{}"))
+	}
+	require.LessOrEqual(t, c.order.Len(), cacheBytes>>20)
 }

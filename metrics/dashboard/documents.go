@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -92,6 +93,7 @@ func (s *Server) getCompare(ctx context.Context, r *http.Request) (any, error) {
 		Window:  p.whole("window", 0, 1, maxWindow), Top: p.whole("top", 0, 1, 10_000), Pairs: p.oneOf("pairs", "0", "1") == "1",
 		Tasks: p.oneOf("tasks", "0", "1") == "1", Key: s.options.Key,
 	}}
+	o.Alive = func(x store.Snapshot) bool { return s.options.Alive(x, event.Now()) }
 	o.Target, _ = p.number("target")
 	o.Min, o.HasMin = p.number("min")
 	if len(o.Names) > 1000 {

@@ -58,8 +58,7 @@ func (s *Server) document(make func(context.Context, *http.Request) (any, error)
 		var body []byte
 		err := s.admit(ctx)
 		if err == nil {
-			body, err = encode(ctx, r, make)
-			<-s.busy
+			body, err = s.encode(ctx, r, make)
 		}
 		if err != nil {
 			if r.Context().Err() != nil {
@@ -82,7 +81,9 @@ func (s *Server) admit(ctx context.Context) error {
 	}
 }
 
-func encode(ctx context.Context, r *http.Request, make func(context.Context, *http.Request) (any, error)) ([]byte, error) {
+// encode makes an admitted request's answer, and gives its room back whatever happens.
+func (s *Server) encode(ctx context.Context, r *http.Request, make func(context.Context, *http.Request) (any, error)) ([]byte, error) {
+	defer func() { <-s.busy }()
 	value, err := make(ctx, r)
 	if err != nil {
 		return nil, err

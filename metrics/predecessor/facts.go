@@ -113,8 +113,8 @@ func (f *folder) readProgress(s *settings, name string) error {
 	})
 }
 
-// readRollout counts, in the first rollouts that can be read, questions (I) and completions of each (G): what a run did, where its configuration isn't
-// there to tell.
+// readRollout counts, in the first rollouts that can be read, questions (I) and completions of each (G): what a run did, where its
+// configuration isn't there to tell.
 func (f *folder) readRollout(s *settings) error {
 	rounds, err := f.list("rollouts")
 	if err != nil {

@@ -40,6 +40,9 @@ type Options struct {
 // ErrNothing is the error for a folder without a single round.
 var ErrNothing = errors.New("no round is recorded there")
 
+// NameRule says what ValidName allows.
+const NameRule = "1 to 64 of A-Z a-z 0-9 . _ - that start with a letter or digit"
+
 // experimentName is what configs allows: names become names of folders.
 var experimentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
@@ -90,7 +93,7 @@ func isExperiment(dir string) bool {
 // is no round at all.
 func Read(ctx context.Context, dir string, o Options) (store.Import, *Report, error) {
 	if o.Name != "" && !ValidName(o.Name) {
-		return store.Import{}, nil, fmt.Errorf("import: %q can't be an experiment's name: 1 to 64 of A-Z a-z 0-9 . _ - that start with a letter or digit", o.Name)
+		return store.Import{}, nil, fmt.Errorf("import: %q can't be an experiment's name: %s", o.Name, NameRule)
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {

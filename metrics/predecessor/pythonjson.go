@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 )
 
 // decode reads what Python's json.dump writes: JSON, with NaN, Infinity and -Infinity where a number may stand.
@@ -20,8 +21,10 @@ func decode(text []byte, into any) error {
 	switch {
 	case errors.As(err, &syntax):
 		return errors.New("it is cut off or no JSON")
+	case errors.As(err, &kind) && kind.Field == "":
+		return errors.New("it is no JSON object")
 	case errors.As(err, &kind):
-		return fmt.Errorf("%s is a %s", kind.Field, kind.Value)
+		return fmt.Errorf("%s is of the wrong kind: %s", kind.Field, kind.Value)
 	}
 	return err
 }
@@ -75,7 +78,7 @@ func (n *number) UnmarshalJSON(text []byte) error {
 	default:
 		v, err := strconv.ParseFloat(string(text), 64)
 		if err != nil {
-			return fmt.Errorf("%s is no number", shorten(string(text)))
+			return fmt.Errorf("%s is no number", shorten(strings.Trim(string(text), `"`)))
 		}
 		*n = number(v)
 	}

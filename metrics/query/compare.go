@@ -13,6 +13,9 @@ import (
 type CompareOptions struct {
 	Names []string // experiments; none: all
 	stats.CompareOptions
+
+	// Alive tells whether the coordinator of a run that counts as running still lives, as far as can be seen from here; nil: they all do.
+	Alive func(store.Snapshot) bool
 }
 
 // Compare compares experiments (`swarm compare`). It reads sums that the store keeps: its cost grows with runs and nodes, and only with
@@ -25,6 +28,9 @@ func Compare(ctx context.Context, reader *store.Reader, o CompareOptions) (stats
 	var runs stats.Runs
 	var err error
 	if runs.Totals, err = reader.Runs(ctx, filter); err != nil {
+		return stats.Comparison{}, err
+	}
+	if err := markCrashed(ctx, reader, runs.Totals, o.Alive); err != nil {
 		return stats.Comparison{}, err
 	}
 	for _, name := range o.Names { // with groups by configuration the baseline may be a group's name
@@ -43,6 +49,23 @@ func Compare(ctx context.Context, reader *store.Reader, o CompareOptions) (stats
 		return c, &UnknownError{o.Baseline}
 	}
 	return c, nil
+}
+
+// markCrashed gives runs whose coordinators died without a word the state that every status has of them.
+func markCrashed(ctx context.Context, reader *store.Reader, runs []store.Totals, alive func(store.Snapshot) bool) error {
+	for i := range runs {
+		if alive == nil || runs[i].State != store.RunRunning {
+			continue
+		}
+		snapshot, err := reader.Snapshot(ctx, runs[i].Run.Run)
+		if err != nil {
+			return err
+		}
+		if snapshot.Run.State == store.RunRunning && !alive(snapshot) {
+			runs[i].State = stats.StateCrashed
+		}
+	}
+	return nil
 }
 
 // UnknownError is a name that no run has. It is a store.ErrNotFound.

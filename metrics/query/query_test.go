@@ -152,6 +152,25 @@ func TestCompareReadsSumsNotRounds(t *testing.T) {
 	require.Equal(t, before, after)
 }
 
+func TestARunWhoseCoordinatorDiedIsNotCalledRunning(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "swarm.db")
+	s, err := store.Open(t.Context(), path, store.Options{})
+	require.NoError(t, err)
+	for _, name := range []string{"dead", "living"} {
+		require.NoError(t, s.StartRun(t.Context(), store.Run{Run: name + "-1", Experiment: name, Started: 1000, NodeIDs: []string{"node_0"}}))
+	}
+	require.NoError(t, s.Close())
+	reader, err := store.OpenReader(t.Context(), path)
+	require.NoError(t, err)
+	defer reader.Close()
+	alive := func(s store.Snapshot) bool { return s.Run.Experiment == "living" }
+	c, err := query.Compare(t.Context(), reader, query.CompareOptions{Alive: alive})
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"dead: no run is done; 1 unfinished run is counted (crashed).", "living: no run is done; 1 unfinished run is counted (running).",
+	}, c.Notes)
+}
+
 func TestNamesThatNobodyRecorded(t *testing.T) {
 	_, reader := database(t)
 	for _, o := range []query.CompareOptions{

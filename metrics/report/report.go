@@ -76,6 +76,9 @@ func Read(ctx context.Context, reader *store.Reader, o Options) (*Report, error)
 		o.Window = stats.PaperWindow
 	}
 	o.Tasks = true
+	if o.Alive != nil {
+		o.CompareOptions.Alive = func(s store.Snapshot) bool { return o.Alive(s, o.Now) }
+	}
 	comparison, err := query.Compare(ctx, reader, o.CompareOptions)
 	if err != nil {
 		return nil, err

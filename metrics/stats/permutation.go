@@ -36,8 +36,7 @@ func PermutationTest(a, b []float64) Permutation {
 			yield(i)
 		}
 	})
-	least := x.distance(seen)
-	least -= 1e-12 * math.Abs(least) // equal but for rounding
+	least := x.distance(seen) - x.rounding()
 	if combin.LogGeneralizedBinomial(float64(len(all)), float64(len(a))) < math.Log(maxArrangements+0.5) {
 		return x.exact(least)
 	}
@@ -58,6 +57,15 @@ func (x arranging) distance(side []int) float64 {
 		sum += x.all[i] - x.centre
 	}
 	return math.Abs(sum)
+}
+
+// rounding is more than what two distances differ by that are equal but for the order of their sums.
+func (x arranging) rounding() float64 {
+	largest, spread := 0.0, 0.0
+	for _, v := range x.all {
+		largest, spread = max(largest, math.Abs(v)), spread+math.Abs(v-x.centre)
+	}
+	return 1e-12*spread + 1e-15*float64(len(x.all))*largest
 }
 
 func (x arranging) exact(least float64) Permutation {

@@ -170,10 +170,11 @@ func (r *Reader) NewestEvals(ctx context.Context) (map[string]EvalTotal, error) 
 	return newest, explain(r.path, err)
 }
 
-// Nodes of a run evaluate the same set; were they to differ, the set of the most nodes comes last and counts.
+// Nodes of a run evaluate the same set, unless eval_questions changed while some had evaluated a round: the set of the most nodes comes last and
+// counts, as in stats.NewEvaluations.
 const newestEvalsSQL = `SELECT runs.run, round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
 FROM runs CROSS JOIN evals ON evals.run = runs.run AND round = (SELECT max(round) FROM evals AS e WHERE e.run = runs.run)
-GROUP BY runs.run, question_set, generations ORDER BY nodes`
+GROUP BY runs.run, question_set, generations ORDER BY nodes, question_set, generations`
 
 // edgeEvals returns a run's first and its newest held-out evaluation, one where they are the same.
 func edgeEvals(ctx context.Context, tx rowsQuerier, run string) ([]EvalTotal, error) {
@@ -181,15 +182,19 @@ func edgeEvals(ctx context.Context, tx rowsQuerier, run string) ([]EvalTotal, er
 	err := query(ctx, tx, func(rows *sql.Rows) error {
 		x := EvalTotal{Run: run}
 		err := rows.Scan(&x.Round, &x.Set, &x.Generations, &x.Nodes, &x.Questions, &x.Correct, &x.RewardSum)
+		if n := len(totals); n > 0 && totals[n-1].Round == x.Round {
+			totals = totals[:n-1]
+		}
 		totals = append(totals, x)
 		return err
 	}, edgeEvalsSQL, run)
 	return totals, err
 }
 
-const edgeEvalsSQL = `SELECT round, question_set, generations, count(*), sum(questions), sum(correct), sum(reward_sum) FROM evals
+// Of several sets of a round the last counts, as in newestEvalsSQL.
+const edgeEvalsSQL = `SELECT round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum) FROM evals
 WHERE run = ?1 AND round IN ((SELECT min(round) FROM evals WHERE run = ?1), (SELECT max(round) FROM evals WHERE run = ?1))
-GROUP BY round ORDER BY round`
+GROUP BY round, question_set, generations ORDER BY round, nodes, question_set, generations`
 
 // hasEvals tells whether the database has evaluations at all: one of schema 3 that nobody wrote to since has not.
 func (r *Reader) hasEvals(ctx context.Context) (bool, error) {

@@ -61,6 +61,22 @@ func TestEvaluationsReadBack(t *testing.T) {
 	require.Empty(t, got)
 }
 
+// A status and a comparison show the same evaluation, even where eval_questions changed while some nodes had made it.
+func TestEvaluationsOfTwoSetsAreNotAddedUp(t *testing.T) {
+	s := startedStore(t, Options{})
+	other := anEval("node_0", 20, 110, 4, 4, 4)
+	other.Eval.Set, other.Eval.Generations = "another", 8
+	record(t, s, other, anEval("node_1", 20, 111, 1, 0), anEval("node_2", 20, 112, 0, 2))
+	r := readerOf(t, s)
+	newest, err := r.NewestEvals(t.Context())
+	require.NoError(t, err)
+	want := EvalTotal{Run: testRun, Round: 20, Set: "set", Generations: 4, Nodes: 2, Questions: 4, Correct: 3, RewardSum: 3}
+	require.Equal(t, want, newest[testRun])
+	snapshot, err := r.Snapshot(t.Context(), testRun)
+	require.NoError(t, err)
+	require.Equal(t, []EvalTotal{want}, snapshot.Evals)
+}
+
 func TestLaterEvaluationReplacesAndReplayedFillsIn(t *testing.T) {
 	s := startedStore(t, Options{})
 	replayed := func(e event.Event) event.Event {
