@@ -135,7 +135,7 @@
   charts.plotOptions = function (el, current, tracks, size, hooks) {
     const o = current();
     return {
-      width: size.width, height: size.height, legend: { show: false }, padding: [8, 20, 0, 0],
+      width: size.width, height: size.height, legend: { show: false }, padding: [8, o.xUnit === "time" ? 32 : 20, 0, 0],
       tzDate: (t) => new Date(1000 * (t + charts.zone(t) - zoneOf(t))),
       scales: {
         x: { time: o.xUnit === "time", range: (u, low, high) => (low === high ? [low - 1, high + 1] : [low, high]) },
