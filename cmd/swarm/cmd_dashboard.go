@@ -54,6 +54,10 @@ func runDashboard(ctx context.Context, g *globals, o dashboardOptions) error {
 	if err != nil {
 		return stoppedBy(ctx, err)
 	}
+	if err := service.look(ctx, g); err != nil {
+		service.close()
+		return stoppedBy(ctx, err)
+	}
 	fmt.Fprintf(g.stdout, "Dashboard: %s\n", service.url)
 	for _, note := range service.notes {
 		fmt.Fprintln(g.stderr, note)

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
@@ -10,7 +12,8 @@ import (
 )
 
 // configKey is what of a run decides what its nodes learn and how much there is of it: the experiment's keys but seed and name, the
-// precision that it resolved to, its nodes and its rounds. Runs of equal keys are runs of one configuration.
+// precision that it resolved to, its nodes and its rounds, and the contents of what it read beside: weights, questions, a --node-command. Runs of
+// equal keys are runs of one configuration.
 func configKey(run store.Totals) string {
 	var c configs.Config
 	if err := json.Unmarshal(run.Config, &c); err != nil || c.Model == "" {
@@ -30,5 +33,11 @@ func configKey(run store.Totals) string {
 		mixture = []byte(err.Error())
 	}
 	fmt.Fprintf(&b, "%s %s %d nodes, %d rounds", mixture, c.ResolvedPrecision(strings.HasPrefix(run.Device, "cuda")), run.Nodes, run.Rounds)
+	var made versions
+	if err := json.Unmarshal(run.Versions, &made); err == nil {
+		for _, name := range slices.Sorted(maps.Keys(made.Inputs)) {
+			fmt.Fprintf(&b, ", %s %s", name, made.Inputs[name])
+		}
+	}
 	return b.String()
 }

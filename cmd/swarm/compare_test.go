@@ -215,6 +215,9 @@ func TestConfigKey(t *testing.T) {
 		"precision":   func(_ *configs.Config, r *store.Totals) { r.Device = "cuda:0" },
 		"nodes":       func(_ *configs.Config, r *store.Totals) { r.Nodes = 4 },
 		"rounds":      func(_ *configs.Config, r *store.Totals) { r.Rounds = 2000 },
+		"trainer": func(_ *configs.Config, r *store.Totals) {
+			r.Versions = json.RawMessage(`{"inputs": {"--node-command": "12ab"}}`)
+		},
 	} {
 		require.NotEqual(t, same, key(change), name)
 	}

@@ -45,9 +45,6 @@ func (g *globals) listenDashboard(ctx context.Context, o dashboardOptions) (*das
 	if err := d.secure(&o, address, encryption != nil); err != nil {
 		return nil, err
 	}
-	if err := d.look(ctx, g); err != nil {
-		return nil, err
-	}
 	folders := &runFolders{g: g}
 	d.server, err = dashboard.New(dashboard.Options{
 		Path: g.database(), Alive: coordinatorAlive, Key: configKey, Logs: folders.logs, Rollouts: folders.rollouts, Version: version, Token: o.token,

@@ -27,9 +27,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/metrics/dashboard"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
 // dashboardProcess is a running swarm dashboard.
@@ -152,7 +154,7 @@ func TestDashboardSaysWhyItCannotListen(t *testing.T) {
 		text string
 	}{
 		{home, []string{"--listen", taken.Addr().String()}, exitFailed,
-			"Error: " + taken.Addr().String() + " is taken: another dashboard, or another program, listens there\nTry: another port"},
+			"Error: " + taken.Addr().String() + " is taken: another dashboard, or another program, listens there (address already in use)\nTry: another port"},
 		{home, []string{"--listen", "nonsense"}, exitUsage, `listen`},
 		{home, []string{"--listen", "127.0.0.1:99999"}, exitUsage, `an address and a port`},
 		{home, []string{"--listen", "127.0.0.1:http"}, exitUsage, `an address and a port`},
@@ -243,4 +245,16 @@ func TestLogWindowKeepsWhatLiesAround(t *testing.T) {
 	require.Equal(t, []string{"997", "998", "999"}, window(5000, 3, 1000), "the last before")
 	require.Equal(t, []string{"0", "1", "2"}, window(0.5, 3, 10), "the first after")
 	require.True(t, slices.Equal([]string{"0"}, window(5, 3, 1)))
+}
+
+func TestRunsOfOneModelShareItsTokenizer(t *testing.T) {
+	f := &runFolders{g: &globals{home: t.TempDir()}}
+	tokens, err := tokenizer.Open(tokenizer.NameGPT2, "")
+	require.NoError(t, err)
+	f.texts = map[string]*runText{"a-1": {config: configs.Config{Model: "a-model"}, tokens: tokens}}
+	again, err := f.tokenizer("a-model")
+	require.NoError(t, err)
+	require.Same(t, tokens, again)
+	_, err = f.tokenizer("nosuch")
+	require.Error(t, err)
 }

@@ -177,7 +177,7 @@ func (r *resume) done(n store.Node, rounds int) int {
 	return done
 }
 
-// same refuses other weights or files of questions than the run began with.
+// same refuses other weights, files of questions or a trainer than the run began with.
 func (r *resume) same(inputs map[string]string) error {
 	if r.run == nil {
 		return nil
@@ -185,6 +185,17 @@ func (r *resume) same(inputs map[string]string) error {
 	var before versions
 	if err := json.Unmarshal(r.run.Versions, &before); err != nil {
 		return r.unusable(fmt.Errorf("what it was made with can't be read: %w", err))
+	}
+	if was, now := before.Inputs[trainerInput], inputs[trainerInput]; (was == "") != (now == "") {
+		const own, others = "swarm's own nodes", "those of a --node-command"
+		began, goes := own, others
+		if was != "" {
+			began, goes = others, own
+		}
+		return &usageError{
+			fmt.Errorf("run %s can't go on: its nodes are %s, not %s", r.run.Run, began, goes),
+			"the same command as before, --fresh for a new run of this experiment, or --name OTHER for another experiment",
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(inputs)) {
 		if was := before.Inputs[name]; was != "" && was != inputs[name] {

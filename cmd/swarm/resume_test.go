@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -135,6 +136,36 @@ func TestResumeRefusesOtherInputs(t *testing.T) {
 	require.Contains(t, changed.stderr, "Error: run e-1 can't go on: what tasks.file names has changed since it began (sha256 ")
 	require.NoError(t, os.WriteFile(questions, text, 0o644))
 	require.Equal(t, 0, up(2).code)
+}
+
+// A trainer of somebody's own and this program's nodes don't go on with one another's runs: rounds of both would be one run's.
+func TestResumeRefusesAnotherKindOfNodes(t *testing.T) {
+	t.Parallel()
+	one, other := trainer{command: "python3 a.py"}, trainer{command: "python3 b.py"}
+	own := map[string]string{"model": "12ab"}
+	for _, test := range []struct {
+		began, goes map[string]string
+		text        string
+	}{
+		{own, one.inputs(), "its nodes are swarm's own nodes, not those of a --node-command"},
+		{nil, one.inputs(), "its nodes are swarm's own nodes, not those of a --node-command"},
+		{one.inputs(), own, "its nodes are those of a --node-command, not swarm's own nodes"},
+		{one.inputs(), other.inputs(), "what --node-command names has changed"},
+		{one.inputs(), one.inputs(), ""},
+		{own, own, ""},
+		{nil, own, ""}, // begun before inputs were recorded
+	} {
+		made, err := json.Marshal(versions{Inputs: test.began})
+		require.NoError(t, err)
+		r := &resume{run: &store.Run{Run: "e-1", Versions: made}}
+		if err := r.same(test.goes); test.text == "" {
+			require.NoError(t, err)
+		} else {
+			var mistake *usageError
+			require.ErrorAs(t, err, &mistake)
+			require.ErrorContains(t, err, test.text)
+		}
+	}
 }
 
 // recordedRuns is a database in which runs of experiment e with seed 42 have begun, and what begins one more attempt at one.

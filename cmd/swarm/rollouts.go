@@ -29,7 +29,7 @@ type runText struct {
 	notes  []string
 }
 
-// textsKept is of how many runs a runText is kept: a vocabulary takes some megabytes.
+// textsKept is of how many runs a runText is kept. Runs of one model share its tokenizer, which takes some megabytes.
 const textsKept = 4
 
 // text returns the runText of a run. What it needs may have gone since: files of questions, the model's folder.
@@ -63,6 +63,11 @@ func (f *runFolders) text(run store.Run) (*runText, error) {
 }
 
 func (f *runFolders) tokenizer(name string) (tokenizer.Tokenizer, error) {
+	for _, t := range f.texts {
+		if t.config.Model == name {
+			return t.tokens, nil
+		}
+	}
 	m, err := findModel(name)
 	if err != nil {
 		return nil, err

@@ -60,10 +60,13 @@ func (t *trainer) footprint() *fit.Measured {
 // simple matches a command of a program and plain arguments, which a shell may become.
 var simple = regexp.MustCompile(`^\s*[\w./-]+(\s+[^;&|<>()$` + "`" + `\n{}!]*)?$`)
 
+// trainerInput names the command among a run's inputs; a run of this program's own nodes has none.
+const trainerInput = "--node-command"
+
 // inputs stand for the command where a run's inputs are compared.
 func (t *trainer) inputs() map[string]string {
 	sum := sha256.Sum256([]byte(t.command))
-	return map[string]string{"--node-command": hex.EncodeToString(sum[:])}
+	return map[string]string{trainerInput: hex.EncodeToString(sum[:])}
 }
 
 // process is what to start as a node: the program itself, or the trainer's command.
