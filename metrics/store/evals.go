@@ -143,7 +143,7 @@ func (r *Reader) Evaluated(ctx context.Context, run string) (map[string][]int, e
 	return evaluated, explain(r.path, err)
 }
 
-// EvalTotal is a run's newest held-out evaluation, summed over the nodes that made it.
+// EvalTotal is a run's held-out evaluation, summed over the nodes that made it.
 type EvalTotal struct {
 	Run         string
 	Round       int // rounds that the weights hold
@@ -155,7 +155,8 @@ type EvalTotal struct {
 	RewardSum   float64
 }
 
-// NewestEvals returns of every run, by its key, the held-out evaluation with the highest round.
+// NewestEvals returns of every run, by its key, its newest held-out evaluation: of the highest round that every node has evaluated which hasn't
+// given up, for a mean over those that happen to be ready first is none of the swarm; where there is no such round, of the highest.
 func (r *Reader) NewestEvals(ctx context.Context) (map[string]EvalTotal, error) {
 	newest := map[string]EvalTotal{}
 	if ok, err := r.hasEvals(ctx); err != nil || !ok {
@@ -173,8 +174,14 @@ func (r *Reader) NewestEvals(ctx context.Context) (map[string]EvalTotal, error) 
 // Nodes of a run evaluate the same set, unless eval_questions changed while some had evaluated a round: the set of the most nodes comes last and
 // counts, as in stats.NewEvaluations.
 const newestEvalsSQL = `SELECT runs.run, round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
-FROM runs CROSS JOIN evals ON evals.run = runs.run AND round = (SELECT max(round) FROM evals AS e WHERE e.run = runs.run)
+FROM runs CROSS JOIN evals ON evals.run = runs.run AND round = ` + newestEvalSQL + `
 GROUP BY runs.run, question_set, generations ORDER BY nodes, question_set, generations`
+
+// newestEvalSQL is the round of NewestEvals, of the run that runs.run names.
+const newestEvalSQL = `coalesce(
+  (SELECT round FROM evals AS e WHERE e.run = runs.run GROUP BY round
+   HAVING count(*) >= (SELECT count(*) FROM nodes WHERE nodes.run = runs.run AND state <> 'given_up') ORDER BY round DESC LIMIT 1),
+  (SELECT max(round) FROM evals AS e WHERE e.run = runs.run))`
 
 // edgeEvals returns a run's first and its newest held-out evaluation, one where they are the same.
 func edgeEvals(ctx context.Context, tx rowsQuerier, run string) ([]EvalTotal, error) {
@@ -192,8 +199,9 @@ func edgeEvals(ctx context.Context, tx rowsQuerier, run string) ([]EvalTotal, er
 }
 
 // Of several sets of a round the last counts, as in newestEvalsSQL.
-const edgeEvalsSQL = `SELECT round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum) FROM evals
-WHERE run = ?1 AND round IN ((SELECT min(round) FROM evals WHERE run = ?1), (SELECT max(round) FROM evals WHERE run = ?1))
+const edgeEvalsSQL = `SELECT round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
+FROM runs CROSS JOIN evals ON evals.run = runs.run AND round IN ((SELECT min(round) FROM evals AS e WHERE e.run = runs.run), ` + newestEvalSQL + `)
+WHERE runs.run = ?1
 GROUP BY round, question_set, generations ORDER BY round, nodes, question_set, generations`
 
 // hasEvals tells whether the database has evaluations at all: one of schema 3 that nobody wrote to since has not.

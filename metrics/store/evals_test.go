@@ -180,3 +180,28 @@ INSERT INTO nodes (run, node) VALUES ('%[2]s', 'node_0');`, applicationID, testR
 	require.Equal(t, map[string][]int{"node_0": {2}}, rounds)
 	require.Len(t, newest, 1)
 }
+
+func TestTheNewestEvaluationIsTheWholeSwarms(t *testing.T) {
+	s := startedStore(t, Options{})
+	r := readerOf(t, s)
+	newest := func() (int, int) {
+		require.NoError(t, s.Flush(t.Context()))
+		totals, err := r.NewestEvals(t.Context())
+		require.NoError(t, err)
+		edges := snapshot(t, s, testRun).Evals
+		require.Equal(t, totals[testRun], edges[len(edges)-1])
+		return totals[testRun].Round, totals[testRun].Nodes
+	}
+	nodes := snapshot(t, s, testRun).Nodes
+	for i, n := range nodes {
+		record(t, s, anEval(n.Node, 10, float64(100+i), 1))
+	}
+	record(t, s, anEval(nodes[0].Node, 20, 200, 4))
+	round, of := newest()
+	require.Equal(t, []int{10, len(nodes)}, []int{round, of}, "one node is ready first")
+	for i, n := range nodes[1:] {
+		record(t, s, event.Event{Type: event.TypeGiveUp, Run: testRun, Node: n.Node, Time: float64(300 + i), Cause: event.CauseEngine, Message: "x"})
+	}
+	round, of = newest()
+	require.Equal(t, []int{20, 1}, []int{round, of}, "the others have left the swarm")
+}

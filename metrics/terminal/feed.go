@@ -25,7 +25,8 @@ type Config struct {
 	Environ []string // of the terminal: TERM, NO_COLOR, COLORTERM, LC_ALL, LC_CTYPE, LANG
 
 	// Live only.
-	In io.Reader
+	In   io.Reader
+	Page string // where the run is shown in a browser; empty: nowhere
 
 	// Interrupt asks for an orderly stop when ctrl+c is first pressed, or q and then s, and with now set for an immediate one when
 	// ctrl+c is pressed again. It must not block. Where it is nil, q and ctrl+c leave the view and the run goes on.

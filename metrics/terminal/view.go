@@ -34,6 +34,7 @@ type screen struct {
 	status stats.Status
 	known  bool     // status was polled at least once
 	lines  []string // events, newest last
+	page   string   // where a browser shows the run; empty: nowhere
 
 	cursor int // the node chosen; none: nobody chooses
 	top    int // the first node shown
@@ -128,7 +129,11 @@ func (s *screen) header(st styles) []string {
 	if cost := costLine(x); cost != "" {
 		out = append(out, cost)
 	}
-	return append(out, result+"  "+st.good.Render(trend))
+	out = append(out, result+"  "+st.good.Render(trend))
+	if s.page != "" {
+		out = append(out, "dashboard "+s.page)
+	}
+	return out
 }
 
 // paceLine tells how fast the run is and what it uses.
