@@ -87,7 +87,7 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 	comparison, err := query.Compare(ctx, reader, o.CompareOptions)
 	var unknown *query.UnknownError
 	if errors.As(err, &unknown) {
-		return notFound(store.ErrNotFound, unknown.Name)
+		return unknownExperiment(ctx, reader, unknown.Name)
 	}
 	if err != nil {
 		return err

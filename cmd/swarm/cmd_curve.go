@@ -39,7 +39,7 @@ func newCurveCommand(g *globals) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.metric, "metric", "reward", "`metric` of a round: reward, training_reward, step_time, loss, entropy …")
 	f.IntVar(&o.Window, "window", stats.PaperWindow, "`rounds` of the trailing moving average, 1: none")
-	f.IntVar(&o.Points, "points", 0, "at most so many points a series, extremes kept; 0: all")
+	f.IntVar(&o.Points, "points", 0, "thin a series out to about so many points, extremes kept; 0: all")
 	addOutputFlag(f, &o.output)
 	return cmd
 }
@@ -104,7 +104,11 @@ func (o *curveOptions) check() error {
 }
 
 func printCurve(out io.Writer, c stats.Curve) error {
-	fmt.Fprintf(out, "%s: %s, moving average over %d rounds, of %d nodes\n", c.Run, c.Metric, c.Window, len(c.Nodes))
+	smoothed := fmt.Sprintf("moving average over %d rounds", c.Window)
+	if c.Window == 1 {
+		smoothed = "not smoothed"
+	}
+	fmt.Fprintf(out, "%s: %s, %s, of %d nodes\n", c.Run, c.Metric, smoothed, len(c.Nodes))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "round\tmean\tlowest\thighest\t")
 	for i, round := range c.Round {

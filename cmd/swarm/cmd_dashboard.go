@@ -18,6 +18,7 @@ const dashboardTokenVariable = "SWARM_DASHBOARD_TOKEN"
 // dashboardOptions say where a dashboard listens, and to whom.
 type dashboardOptions struct {
 	listen, token   string
+	source          string // the flag that says where to listen; empty: --listen
 	tlsCert, tlsKey string
 	open            bool
 }

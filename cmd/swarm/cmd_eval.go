@@ -43,15 +43,17 @@ func newEvalCommand(g *globals) *cobra.Command {
 			"  swarm eval ./trained --config 4loc4ext --model nano -o json",
 		Args: atMostOneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.check(); err != nil {
+			if err := o.check(cmd.Flags().Changed); err != nil {
 				return err
 			}
-			if name := nameIn(args); o.node == "" && isModelFolder(name) {
+			name := nameIn(args)
+			if o.node == "" && isModelFolder(name) {
 				return runEvalNow(cmd.Context(), g, &o, func(ctx context.Context) (*examinee, error) { return o.folder(ctx, g, name) })
-			} else if o.node != "" {
+			}
+			if o.node != "" {
 				return runEvalNow(cmd.Context(), g, &o, func(ctx context.Context) (*examinee, error) { return o.checkpoint(ctx, g, name) })
 			}
-			return runEvalShow(cmd.Context(), g, &o, nameIn(args))
+			return runEvalShow(cmd.Context(), g, &o, name)
 		},
 	}
 	f := cmd.Flags()
@@ -66,11 +68,11 @@ func newEvalCommand(g *globals) *cobra.Command {
 }
 
 // check refuses values that make no sense for any evaluation.
-func (o *evalOptions) check() error {
+func (o *evalOptions) check(given func(flag string) bool) error {
 	switch {
-	case o.questions < 0 || o.questions > 10_000:
+	case given("questions") && o.questions < 1 || o.questions > 10_000:
 		return &configs.Error{Key: "questions", Value: strconv.Itoa(o.questions), Allowed: "a whole number from 1 to 10000"}
-	case o.generations < 0 || o.generations > 256:
+	case given("generations") && o.generations < 1 || o.generations > 256:
 		return &configs.Error{Key: "generations", Value: strconv.Itoa(o.generations), Allowed: "a whole number from 1 to 256"}
 	case o.round < -1:
 		return &configs.Error{Key: "round", Value: strconv.Itoa(o.round), Allowed: "a whole number from 0"}
@@ -145,6 +147,8 @@ func runEvalShow(ctx context.Context, g *globals, o *evalOptions, name string) e
 	switch {
 	case o.output == "json":
 		return writeJSON(g.stdout, evaluations)
+	case most == 0 && foreignNodes(snapshot.Run) != nil:
+		return &usageError{fmt.Errorf("no held-out evaluation is recorded: %w", foreignNodes(snapshot.Run)), "swarm status " + snapshot.Run.Run}
 	case most == 0:
 		return &hintError{fmt.Errorf("run %s has no held-out evaluation yet", snapshot.Run.Run), "--node node_0, which evaluates its newest checkpoint now"}
 	case len(ks) > 0 && ks[0] > most:
@@ -152,7 +156,7 @@ func runEvalShow(ctx context.Context, g *globals, o *evalOptions, name string) e
 			fmt.Errorf("pass@%d needs as many completions a question: run %s was evaluated with %d", ks[0], snapshot.Run.Run, most), "--node node_0",
 		}
 	}
-	return printEvaluations(g.stdout, evaluations)
+	return printEvaluations(g.stdout, evaluations, false)
 }
 
 // runEvalNow evaluates a model.
@@ -175,7 +179,7 @@ func runEvalNow(ctx context.Context, g *globals, o *evalOptions, open func(conte
 	if o.output == "json" {
 		return writeJSON(g.stdout, evaluations)
 	}
-	return printEvaluations(g.stdout, evaluations)
+	return printEvaluations(g.stdout, evaluations, x.node == "")
 }
 
 // given is the first of the flags that was given, "" where none was; those of except don't count.

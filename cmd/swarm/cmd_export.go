@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -67,6 +69,17 @@ func (o *exportOptions) toFile() bool {
 	return o.out == "-" || strings.EqualFold(filepath.Ext(o.out), "."+o.format)
 }
 
+// namesFile tells whether --out looks like a file where only a folder can be written: nobody wants a folder named rounds.csv.
+func (o *exportOptions) namesFile() bool {
+	if o.toFile() {
+		return false
+	}
+	if info, err := os.Stat(o.out); err == nil && info.IsDir() {
+		return false
+	}
+	return slices.Contains([]string{".csv", ".json", ".jsonl"}, strings.ToLower(filepath.Ext(o.out)))
+}
+
 func (o *exportOptions) check() error {
 	if err := checkOutput(o.output); err != nil {
 		return err
@@ -80,12 +93,15 @@ func (o *exportOptions) check() error {
 		return &usageError{errors.New("--table is for csv and jsonl: event files hold curves"), "swarm export --format tensorboard without it"}
 	case o.out == "-" && !o.toFile():
 		return &usageError{errors.New("--out - writes one table, as csv or jsonl"), "swarm export --table rounds --out -"}
+	case o.namesFile():
+		return &usageError{fmt.Errorf("--out %s is a file's name: a file holds one table, and ends like its format, %s", o.out, o.format),
+			"--table rounds --out rounds." + strings.Replace(o.format, export.FormatTensorBoard, "csv", 1) + ", or --out FOLDER"}
 	case o.out == "-" && o.output == "json":
 		return &usageError{errors.New("--out - and -o json both want stdout"), "--out FILE -o json"}
 	}
 	var err error
 	if o.tables, err = export.Tables(o.tables); err != nil {
-		return &configs.Error{Key: "table", Value: strings.Join(o.tables, ","), Allowed: "of " + strings.Join(store.Tables(), ", ") + ", tasks, questions"}
+		return &configs.Error{Key: "table", Value: strings.Join(o.tables, ","), Allowed: strings.Join(store.Tables(), ", ") + ", tasks, questions"}
 	}
 	return nil
 }
@@ -122,9 +138,12 @@ func runExport(ctx context.Context, g *globals, names []string, o *exportOptions
 		files, err = export.Folder(ctx, reader, o.out, export.Options{Format: o.format, Runs: runs, Tables: o.tables, Force: o.force})
 	}
 	var foreign *export.ForeignError
+	var reason *fs.PathError
 	switch {
 	case errors.As(err, &foreign):
 		return &hintError{err, "another --out, or --force to write beside what is there"}
+	case errors.As(err, &reason):
+		return &hintError{fmt.Errorf("can't write %s: %w", o.out, reason.Err), "another --out"}
 	case err != nil:
 		return stoppedBy(ctx, err)
 	}

@@ -155,7 +155,10 @@ func importOne(ctx context.Context, g *globals, folder string, o *importOptions)
 	if errors.Is(err, store.ErrNotImported) {
 		err = &hintError{err, "another --name"}
 	}
-	return importDocument{outcome, report}, errors.Join(err, s.Close())
+	if closed := s.Close(); err == nil {
+		err = closed
+	}
+	return importDocument{outcome, report}, err
 }
 
 // importProgress tells on a terminal how many files have been read: on Google Drive a file takes its time. The function it returns ends it.
@@ -201,11 +204,11 @@ func writeImport(w io.Writer, d importDocument) {
 		return
 	}
 	what := map[string]string{
-		store.ImportNew: "imported", store.ImportUnchanged: "imported before, nothing changed", store.ImportReplaced: "has changed, imported anew",
+		store.ImportNew: "imported", store.ImportUnchanged: "nothing changed, imported before", store.ImportReplaced: "has changed, imported anew",
 		importDryRun: "would be imported",
 	}[d.Outcome]
 	fmt.Fprintf(w, "%s: %s as run %s\n", printable(r.Experiment), what, r.Run)
-	fmt.Fprintf(w, "  %d nodes, %d rounds of each planned, %d node-rounds recorded: %s\n", r.Nodes, r.Rounds, r.NodeRounds, r.State)
+	fmt.Fprintf(w, "  %d nodes, %d rounds planned, %d node-rounds recorded: %s\n", r.Nodes, r.Rounds, r.NodeRounds, r.State)
 	fmt.Fprintf(w, "  sums turned to means (sums kept); %d doubled records counted once", r.Doubled)
 	for _, x := range []struct {
 		n    int

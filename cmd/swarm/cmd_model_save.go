@@ -48,6 +48,9 @@ func runModelSave(ctx context.Context, g *globals, runName, nodeName, dir, outpu
 	if err != nil {
 		return err
 	}
+	if err := foreignNodes(run); err != nil {
+		return err
+	}
 	nodeName, err = g.nodeOf(run, nodeName)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -94,7 +95,7 @@ func runReport(ctx context.Context, g *globals, o *reportOptions) error {
 	var unknown *query.UnknownError
 	switch {
 	case errors.As(err, &unknown):
-		return notFound(store.ErrNotFound, unknown.Name)
+		return unknownExperiment(ctx, reader, unknown.Name)
 	case errors.Is(err, store.ErrNotFound):
 		return notFound(err, "")
 	case err != nil:
@@ -124,6 +125,9 @@ func runReport(ctx context.Context, g *globals, o *reportOptions) error {
 
 // writeReport replaces the file, or leaves it as it was.
 func writeReport(path string, page []byte) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return &hintError{fmt.Errorf("can't write %s: it is a folder", path), "--out " + filepath.Join(path, "report.html")}
+	}
 	err := atomicfile.Write(path, page)
 	var reason *fs.PathError
 	if errors.As(err, &reason) {

@@ -68,6 +68,9 @@ func runVerify(ctx context.Context, g *globals, name string, o verifyOptions) er
 	if err != nil {
 		return notFound(err, name)
 	}
+	if err := foreignNodes(snapshot.Run); err != nil {
+		return err
+	}
 	if err := ended(snapshot); err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ var compareColumns = []compareColumn{
 	{"guide_reward_high", "to", "", func(r stats.Row) any { return guideReward(r, 1) }, nil},
 	{"guide_improvement_low", "guide's improvement", "", func(r stats.Row) any { return guideImprovement(r, 0) }, nil},
 	{"guide_improvement_high", "to", "", func(r stats.Row) any { return guideImprovement(r, 1) }, nil},
-	{"target_reached", "reached", "", func(r stats.Row) any { return targetOf(r).Reached }, reachedText},
+	{"target_reached", "reached", "", func(r stats.Row) any { return targetReached(r) }, reachedText},
 	{"target_rounds", "rounds to it", "", func(r stats.Row) any { return targetOf(r).Rounds }, nil},
 	{"target_active_seconds", "time", "", func(r stats.Row) any { return targetOf(r).ActiveSeconds }, hours},
 	{"target_gpu_hours", "GPU-hours", "%.3f", func(r stats.Row) any { return targetOf(r).GPUHours }, nil},

@@ -32,7 +32,7 @@ func (o *compareOptions) writeCSV(stdout io.Writer, c stats.Comparison) (err err
 	if o.csv != "-" {
 		file, err := os.Create(o.csv)
 		if err != nil {
-			return fmt.Errorf("write the rows: %w", err)
+			return &hintError{fmt.Errorf("write the rows: %w", err), "another file with --csv; its folder has to exist"}
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
 		out = file

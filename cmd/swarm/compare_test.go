@@ -134,6 +134,8 @@ func TestCompareWritesColumns(t *testing.T) {
 	o = swarm(t, home, "compare", "--csv", "-", "--columns", "experiment,improvement,cumulative_reward,eval_reward,more_seeds")
 	require.Equal(t, "experiment,improvement,cumulative_reward,eval_reward,more_seeds", strings.Split(o.stdout, "\n")[0])
 	require.Regexp(t, `\nx,0\.67\d+,20\.\d+,,\n`, o.stdout, "numbers in full, nothing for what isn't known")
+	o = swarm(t, home, "compare", "--csv", "-", "--columns", "experiment,target_reached,target_rounds")
+	require.Equal(t, "experiment,target_reached,target_rounds\nbase,,\nx,,\n", o.stdout, "without --target nobody reached or missed it")
 	o = swarm(t, home, "compare", "--columns", "experiment,p_value,guide_reward_low,verdict")
 	require.Regexp(t, `(?m)^experiment +p +guide \(GPT-2, est\.\) +verdict and why$`, o.stdout)
 	require.Regexp(t, `(?m)^x +0\.0\d+ +500-700 \(\+110 to \+150 %\) +better$`, o.stdout)
@@ -143,6 +145,15 @@ func TestCompareWritesColumns(t *testing.T) {
 	require.Regexp(t, `(?m)^x .* 2 of 2 +5 +4s .* better$`, o.stdout)
 	o = swarm(t, home, "compare", "--target", "0.4")
 	require.Contains(t, o.stdout, "x: 2 of its 2 runs did fewer rounds than the target's window of 100 and can't have reached it.")
+}
+
+func TestCompareSaysThatItCannotWriteItsFile(t *testing.T) {
+	t.Parallel()
+	home := comparedHome(t, threeSeeds("base", 0, 0.3)...)
+	o := swarm(t, home, "compare", "--csv", filepath.Join(home, "none", "x.csv"))
+	require.Equal(t, exitFailed, o.code)
+	require.Regexp(t, `^Error: write the rows: .*none/x\.csv: no such file or directory\nTry: another file with --csv`, o.stderr)
+	require.Empty(t, o.stdout)
 }
 
 func TestCompareRefuses(t *testing.T) {
@@ -161,6 +172,8 @@ func TestCompareRefuses(t *testing.T) {
 		"--csv - -o json":     "stdout",
 		"--baseline nosuch":   "nosuch",
 		"base --baseline not": "not",
+		"nosuch":              `no experiment "nosuch" is recorded`,
+		"base-0":              `"base-0" is a run, and experiments are what is compared`,
 	} {
 		o := swarm(t, home, append([]string{"compare"}, strings.Fields(args)...)...)
 		require.Equal(t, exitUsage, o.code, args)

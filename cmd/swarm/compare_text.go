@@ -75,7 +75,18 @@ func targetOf(r stats.Row) stats.TargetRow {
 	return *r.Target
 }
 
+// targetReached is nil where nobody asked.
+func targetReached(r stats.Row) *int {
+	if r.Target == nil {
+		return nil
+	}
+	return &r.Target.Reached
+}
+
 func reachedText(r stats.Row) string {
+	if r.Target == nil {
+		return "–"
+	}
 	return fmt.Sprintf("%d of %d", targetOf(r).Reached, targetOf(r).Runs)
 }
 

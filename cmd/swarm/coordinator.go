@@ -104,6 +104,9 @@ func (c *coordinator) show(ctx context.Context, feed *terminal.Feed, interactive
 		Feed: feed, Out: c.g.stdout, In: c.g.stdin, Environ: os.Environ(),
 		Interrupt: func(immediately bool) { interrupt(syscall.SIGINT, immediately) },
 	}
+	if c.page != nil {
+		view.Page = c.page.url
+	}
 	if interactive {
 		if err := terminal.Live(ctx, view); err == nil {
 			return

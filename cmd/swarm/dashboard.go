@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -65,7 +66,8 @@ func (g *globals) listenDashboard(ctx context.Context, o dashboardOptions) (*das
 
 // address reads --listen.
 func (o *dashboardOptions) address(ctx context.Context) (*net.TCPAddr, error) {
-	refuse := &configs.Error{Key: "listen", Value: o.listen, Source: "--listen", Allowed: "an address and a port, such as " + defaultDashboard}
+	refuse := &configs.Error{Key: "listen", Value: o.listen, Source: cmp.Or(o.source, "--listen"),
+		Allowed: "an address and a port, such as " + defaultDashboard}
 	host, port, err := net.SplitHostPort(o.listen)
 	if err != nil {
 		return nil, refuse

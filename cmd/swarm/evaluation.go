@@ -46,7 +46,13 @@ func (o *evalOptions) checkpoint(ctx context.Context, g *globals, name string) (
 		}
 	}
 	run, err := g.findRun(ctx, name)
+	if err != nil && isModelFolder(name) {
+		return nil, &usageError{fmt.Errorf("%s is a folder, and --node is a run's", name), "swarm eval " + name + ", or --node with a run's name"}
+	}
 	if err != nil {
+		return nil, err
+	}
+	if err := foreignNodes(run); err != nil {
 		return nil, err
 	}
 	x := &examinee{run: run, round: o.round, config: configs.Default()} // of keys that its swarm did not have yet

@@ -3,14 +3,19 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"text/tabwriter"
 
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// printEvaluations shows a run's evaluations by round, and the newest by task.
-func printEvaluations(out io.Writer, e stats.Evaluations) error {
-	fmt.Fprintf(out, "%s: held-out evaluation, I/J %s, seed %d\n\n", e.Run, e.Config, e.Seed)
+// printEvaluations shows a run's evaluations by round, and the newest by task; of a folder, whose run and rounds nobody knows, its only one.
+func printEvaluations(out io.Writer, e stats.Evaluations, folder bool) error {
+	if folder {
+		fmt.Fprintf(out, "%s: held-out evaluation\n\n", e.Run)
+	} else {
+		fmt.Fprintf(out, "%s: held-out evaluation, I/J %s, seed %d\n\n", e.Run, e.Config, e.Seed)
+	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "rounds\tnodes\treward\tworst node\tbest node\t")
 	last := e.Rows[len(e.Rows)-1]
@@ -19,14 +24,22 @@ func printEvaluations(out io.Writer, e stats.Evaluations) error {
 	}
 	fmt.Fprint(w, "in tags\ttokens\tset\t\n")
 	for _, r := range e.Rows {
-		fmt.Fprintf(w, "%d\t%d\t%.3f\t%.3f\t%.3f\t", r.Round, r.Nodes, r.Reward, r.RewardLow, r.RewardHigh)
+		rounds := strconv.Itoa(r.Round)
+		if folder {
+			rounds = "-"
+		}
+		fmt.Fprintf(w, "%s\t%d\t%.3f\t%.3f\t%.3f\t", rounds, r.Nodes, r.Reward, r.RewardLow, r.RewardHigh)
 		passes(w, r.Pass, last.Pass)
 		fmt.Fprintf(w, "%s\t%s\t%s\t\n", known("%.2f", r.FormatRate), known("%.1f", r.MeanLength), r.Set)
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("write the result: %w", err)
 	}
-	fmt.Fprintf(out, "\nafter %d rounds:\n", last.Round)
+	if folder {
+		fmt.Fprint(out, "\nby task:\n")
+	} else {
+		fmt.Fprintf(out, "\nafter %d rounds:\n", last.Round)
+	}
 	fmt.Fprint(w, "task\tquestions\treward\t")
 	for _, p := range last.Pass {
 		fmt.Fprintf(w, "pass@%d\t", p.K)

@@ -73,9 +73,11 @@ func TestExportRefusals(t *testing.T) {
 		{[]string{"--out", "-", "--table", "runs,rounds"}, exitUsage, "one table"},
 		{[]string{"--out", "-", "--table", "runs", "-o", "json"}, exitUsage, "both want stdout"},
 		{[]string{"--format", "tensorboard", "--table", "runs"}, exitUsage, "curves"},
+		{[]string{"--out", filepath.Join(foreign, "x", "r.csv")}, exitUsage, "a file holds one table"},
+		{[]string{"--out", filepath.Join(foreign, "r.json"), "--table", "runs"}, exitUsage, "ends like its format, csv"},
 		{[]string{"nosuch"}, exitUsage, `"nosuch"`},
 		{[]string{"--out", foreign}, exitFailed, "no export"},
-		{[]string{"--out", "/proc/none/x"}, exitFailed, "/proc/none"},
+		{[]string{"--out", "/proc/none/x"}, exitFailed, "can't write /proc/none/x: no such file or directory\nTry: another --out"},
 	} {
 		o := swarm(t, home, append([]string{"export"}, x.args...)...)
 		require.Equal(t, x.code, o.code, "%v: %s", x.args, o.stderr)

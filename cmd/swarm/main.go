@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -157,6 +158,9 @@ type silentError struct{ code int }
 
 func (e *silentError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
+// parserJargon is how Go's number parsers begin an error.
+var parserJargon = regexp.MustCompile(`(: )strconv\.Parse\w+: parsing "(?:[^"\\]|\\.)*": `)
+
 func exitCode(err error) int {
 	var silent *silentError
 	var usage *usageError
@@ -217,7 +221,7 @@ func newRootCommand(g *globals) *cobra.Command {
 		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{err, cmd.CommandPath() + " --help"}
+		return &usageError{errors.New(parserJargon.ReplaceAllString(err.Error(), "$1")), cmd.CommandPath() + " --help"}
 	})
 	root.PersistentFlags().StringVar(&g.home, "home", defaultHome(os.Getenv), "where runs and the database live (SWARM_HOME)")
 	root.PersistentFlags().StringVar(&g.python, "python", "", "Python interpreter with torch (SWARM_PYTHON)")

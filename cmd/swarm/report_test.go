@@ -65,11 +65,12 @@ func TestReportRefuses(t *testing.T) {
 		"no database":         {t.TempDir(), []string{"report", "--out", out}, exitFailed, "Error: nothing has run under "},
 		"empty database":      {empty, []string{"report", "--out", out}, exitFailed, "Error: no run is recorded yet\n"},
 		"foreign file":        {foreign, []string{"report", "--out", out}, exitFailed, "not a swarm database"},
-		"unknown experiment":  {home, []string{"report", "nosuch", "--out", out}, exitUsage, `Error: no run or experiment "nosuch" is recorded` + "\n"},
+		"unknown experiment":  {home, []string{"report", "nosuch", "--out", out}, exitUsage, `Error: no experiment "nosuch" is recorded` + "\n"},
 		"unknown baseline":    {home, []string{"report", "--baseline", "nosuch", "--out", out}, exitUsage, `"nosuch"`},
 		"window of nothing":   {home, []string{"report", "--window", "0", "--out", out}, exitUsage, "window"},
 		"unknown measure":     {home, []string{"report", "--measure", "luck", "--out", out}, exitUsage, "luck"},
 		"folder not there":    {home, []string{"report", "--out", filepath.Join(home, "no", "r.html")}, exitFailed, "no such file or directory"},
+		"a folder there":      {home, []string{"report", "--out", home}, exitFailed, "it is a folder\nTry: --out "},
 		"two things to print": {home, []string{"report", "--out", "-", "-o", "json"}, exitUsage, "both want stdout"},
 	} {
 		t.Run(name, func(t *testing.T) {

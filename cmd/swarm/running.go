@@ -156,6 +156,14 @@ func notFound(err error, name string) error {
 	return &usageError{fmt.Errorf("no run or experiment %q is recorded", name), "swarm compare lists what there is"}
 }
 
+// unknownExperiment is a name that no experiment has, where experiments are compared: it may be a run's.
+func unknownExperiment(ctx context.Context, reader *store.Reader, name string) error {
+	if s, err := reader.Snapshot(ctx, name); err == nil && s.Run.Run == name {
+		return &usageError{fmt.Errorf("%q is a run, and experiments are what is compared", name), "its experiment, " + s.Run.Experiment}
+	}
+	return &usageError{fmt.Errorf("no experiment %q is recorded", name), "swarm compare lists what there is"}
+}
+
 // atMostOneName is the Args of commands that take an experiment or a run, or nothing.
 func atMostOneName(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {

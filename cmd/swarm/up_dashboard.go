@@ -28,7 +28,7 @@ func (p *pageFlag) listen(ctx context.Context, g *globals) (*dashboardService, e
 	if p.address == "" {
 		return nil, nil
 	}
-	o := dashboardOptions{listen: p.address, token: os.Getenv(dashboardTokenVariable)}
+	o := dashboardOptions{listen: p.address, source: "--dashboard", token: os.Getenv(dashboardTokenVariable)}
 	d, err := g.listenDashboard(ctx, o)
 	if p.address == defaultDashboard && errors.Is(err, syscall.EADDRINUSE) {
 		o.listen = "127.0.0.1:0"

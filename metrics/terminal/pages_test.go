@@ -286,3 +286,13 @@ func TestANodesPageGoesToItsNeighbours(t *testing.T) {
 	press(m, "esc")
 	require.Equal(t, "node_0", m.chosen())
 }
+
+// A run in the whole terminal says where a browser shows it: the line that up printed before is hidden by then.
+func TestTheFirstPageSaysWhereTheDashboardIs(t *testing.T) {
+	for _, page := range []string{"http://127.0.0.1:8420/", ""} {
+		m := newModel(t.Context(), Config{Page: page, Feed: NewFeed(), Poll: func(context.Context) (stats.Status, error) { return aStatus(2), nil }})
+		m.width, m.height = 100, 30
+		m.Update(m.poll())
+		require.Equal(t, page != "", strings.Contains(ansi.Strip(m.frame), "dashboard http://127.0.0.1:8420/"))
+	}
+}

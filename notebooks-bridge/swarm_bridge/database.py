@@ -12,6 +12,7 @@ from .program import home_folder
 TABLES = {
     "runs": "runs", "nodes": "nodes", "rounds": "rounds", "tasks": "task_rewards", "peers": "peers", "memory": "memory", "devices": "devices",
     "checkpoints": "checkpoints", "events": "events", "evals": "evals", "eval_questions": "eval_questions", "attempts": "attempts",
+    "task_rewards": "task_rewards", "imports": "imports", "imported_rounds": "imported_rounds",
 }
 
 APPLICATION_ID = 0x5357524D  # "SWRM" in SQLite's header
