@@ -1,7 +1,8 @@
 """CPU settings that torch and OpenBLAS read once, when they are loaded. Must not import torch.
 
 OpenBLAS falls back to its oldest kernels (SSE2, about a fifth of the speed) on a processor newer than itself, and
-torch 1.13 uses AVX2 where it could use AVX-512. Both let the environment name a better choice.
+torch 1.13 uses AVX2 where it could use AVX-512. Both let the environment name a better choice. OpenMP's threads spin while
+they wait, on cores that the other nodes, and the one thread that has work, are in need of.
 """
 
 import ctypes
@@ -12,7 +13,8 @@ _AVX2 = {"avx2", "fma"}
 
 
 def prepare(environ, cpuinfo="/proc/cpuinfo"):
-    """Sets OPENBLAS_CORETYPE and ATEN_CPU_CAPABILITY in environ, where the user has not set them."""
+    """Sets OMP_WAIT_POLICY, OPENBLAS_CORETYPE and ATEN_CPU_CAPABILITY in environ, where the user has not set them."""
+    environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     flags, vendor = read_flags(cpuinfo)
     if _AVX512 <= flags:
         environ.setdefault("OPENBLAS_CORETYPE", "SkylakeX")

@@ -21,13 +21,13 @@ def test_settings_follow_the_processor(tmp_path, vendor, flags, expected):
     path.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\nflags\t\t: {flags}\n\nprocessor\t: 1\nflags\t: none\n")
     chosen = {}
     environment.prepare(chosen, str(path))
-    assert chosen == expected
-    own = {"OPENBLAS_CORETYPE": "Mine"}
+    assert chosen == dict(expected, OMP_WAIT_POLICY="PASSIVE")
+    own = {"OPENBLAS_CORETYPE": "Mine", "OMP_WAIT_POLICY": "ACTIVE"}
     environment.prepare(own, str(path))
-    assert own["OPENBLAS_CORETYPE"] == "Mine"
+    assert own["OPENBLAS_CORETYPE"] == "Mine" and own["OMP_WAIT_POLICY"] == "ACTIVE"
 
 
-def test_no_cpuinfo_no_settings(tmp_path):
+def test_no_cpuinfo_no_settings_of_the_processor(tmp_path):
     chosen = {}
     environment.prepare(chosen, str(tmp_path / "none"))
-    assert chosen == {}
+    assert chosen == {"OMP_WAIT_POLICY": "PASSIVE"}
