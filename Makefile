@@ -5,7 +5,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 UP       ?= --nodes auto --config 4loc4ext --rounds 40
 SOURCES  := $(shell find cmd configs launcher metrics node -type f 2>/dev/null | grep -v -e __pycache__ -e '\.pytest_cache')
 
-.PHONY: help setup build up test test-go test-python test-race lint bench chaos soak gpu-check clean
+.PHONY: help setup build up test test-go test-python lint bench chaos soak gpu-check clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14

@@ -317,8 +317,8 @@ func (c *coordinator) record() error {
 		return fmt.Errorf("own process: %w", err)
 	}
 	cfg, model := c.p.config, c.p.config.Model
-	if c.p.trainer.command != "" {
-		model = trainerModel
+	if c.p.trainer.command != "" { // what it trains, and on whose rollouts, is its own affair
+		model, cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations = trainerModel, 0, 0, 0
 	}
 	err = c.store.StartRun(context.Background(), store.Run{
 		Run: c.run, Experiment: cfg.Experiment, Preset: cfg.Preset, Model: model, Device: c.p.plan.Device, Seed: cfg.Seed,

@@ -107,7 +107,9 @@ func newestReward(e store.EvalTotal, set string) (reward float64, ok bool) {
 // findBaseline returns the place of the baseline among the groups, -1 where none is of that name.
 func findBaseline(groups []group, name string) int {
 	if name == "" {
-		return max(0, slices.IndexFunc(groups, func(g group) bool { return g.runs[0].NumTransplantTrees == 0 }))
+		return max(0, slices.IndexFunc(groups, func(g group) bool { // a trainer of one's own has neither
+			return g.runs[0].NumTransplantTrees == 0 && g.runs[0].NumTrainSamples > 0
+		}))
 	}
 	if i := slices.IndexFunc(groups, func(g group) bool { return g.name == name }); i >= 0 {
 		return i
