@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -321,7 +322,7 @@ func TestASweepStopsInOrderAndGoesOn(t *testing.T) {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
 			home := t.TempDir()
-			args := sweepArgs([]string{"8loc0ext", "4loc4ext"}, "--rounds", "40", "-o", "json")
+			args := sweepArgs([]string{"8loc0ext", "4loc4ext"}, "--rounds", "1000", "-o", "json")
 			s := startSweep(t, home, args)
 			awaitRounds(t, home, 1)
 			asked := time.Now()
@@ -340,7 +341,7 @@ func TestASweepStopsInOrderAndGoesOn(t *testing.T) {
 			rounds := stopped.Round + 3
 			for i, a := range args {
 				if a == "--rounds" {
-					args[i+1] = string(rune('0'+rounds/10)) + string(rune('0'+rounds%10))
+					args[i+1] = strconv.Itoa(rounds)
 				}
 			}
 			again := swarm(t, home, args...)
@@ -355,7 +356,7 @@ func TestASweepStopsInOrderAndGoesOn(t *testing.T) {
 func TestAKilledSweepsRunIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
-	args := sweepArgs([]string{"8loc0ext"}, "--rounds", "60", "-o", "json")
+	args := sweepArgs([]string{"8loc0ext"}, "--rounds", "150", "-o", "json")
 	s := startSweep(t, home, args)
 	awaitRounds(t, home, 0)
 	second := swarm(t, home, args...)
