@@ -238,12 +238,12 @@ func printStart(c *coordinator) {
 	if c.resume.run != nil {
 		goesOn = " goes on"
 	}
+	trained, sizes := c.p.model.Name, fmt.Sprintf(" I/J/G %d/%d/%d,", cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations)
 	if command := c.p.trainer.command; command != "" {
-		fmt.Fprintf(c.g.stdout, "%s%s: %s on %s, %d nodes, %d rounds, seed %d\n", c.run, goesOn, command, c.p.plan.Device, c.p.plan.Nodes, cfg.Rounds, cfg.Seed)
-	} else {
-		fmt.Fprintf(c.g.stdout, "%s%s: %s on %s, %d nodes, I/J/G %d/%d/%d, %d rounds, seed %d\n", c.run, goesOn, c.p.model.Name, c.p.plan.Device,
-			c.p.plan.Nodes, cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations, cfg.Rounds, cfg.Seed)
+		trained, sizes = command, ""
 	}
+	fmt.Fprintf(c.g.stdout, "%s%s: %s on %s, %d nodes,%s %d rounds, seed %d\n", c.run, goesOn, trained, c.p.plan.Device, c.p.plan.Nodes, sizes,
+		cfg.Rounds, cfg.Seed)
 	fmt.Fprintf(c.g.stdout, "%s\n", c.p.plan.Why)
 	c.tellPage()
 }
