@@ -151,9 +151,9 @@ func TestStopInAnEvaluation(t *testing.T) {
 	start.Recorded, start.Evaluated = 2, []int{0}
 	again := begin(t, start)
 	again.await("the evaluation", func(e event.Event) bool { return e.Eval != nil && e.Eval.Round == 2 })
-	require.Zero(t, len(again.failure().Message))
 	again.command(event.Command{Type: event.CommandStop})
 	again.ends(ExitDone)
+	require.Empty(t, again.failure().Message)
 }
 
 // Questions that the tasks don't have are told of once.
