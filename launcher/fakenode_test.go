@@ -84,8 +84,8 @@ func (n *fakeNode) listen(in *event.Reader) {
 			fmt.Fprintln(os.Stderr, err)
 		case cmd.Type == event.CommandGrant:
 			n.grants <- cmd.Lease.ID
-		case cmd.Type == event.CommandPeers:
-			n.peers <- cmd.Peers
+		case cmd.Type == event.CommandMembers:
+			n.peers <- event.Names(cmd.Members)
 		case cmd.Type == event.CommandBudget:
 			n.budgets <- cmd.BudgetBytes
 		case cmd.Type == event.CommandStop:
@@ -334,7 +334,7 @@ func (n *fakeNode) liveHard() (code int, done bool) {
 		}
 		return 1, true
 	case n.behaving == "says its place":
-		n.send(event.Event{Type: event.TypeWarning, Message: fmt.Sprintf("%d %s %d %d", n.start.Index, strings.Join(n.start.Peers, ","), n.start.Recorded, n.start.Evaluated)})
+		n.send(event.Event{Type: event.TypeWarning, Message: fmt.Sprintf("%d %s %d %d", n.start.Index, strings.Join(event.Names(n.start.Members), ","), n.start.Recorded, n.start.Evaluated)})
 		if n.firstLife() {
 			n.send(event.Event{Type: event.TypeEval, Eval: &event.Eval{Round: 0}})
 			n.send(event.Event{Type: event.TypeEval}) // nothing: it costs a warning

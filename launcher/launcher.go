@@ -120,15 +120,15 @@ func (s *swarm) emit(node string, e event.Event) {
 }
 
 // remaining returns the nodes not given up, and whether that is fewer than the run began with.
-func (s *swarm) remaining() (peers []string, fewer bool) {
+func (s *swarm) remaining() (members []event.Member, fewer bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range s.nodes {
 		if !s.givenUp[n.start.Node] {
-			peers = append(peers, n.start.Node)
+			members = append(members, event.Member{Node: n.start.Node})
 		}
 	}
-	return peers, len(s.givenUp) > 0
+	return members, len(s.givenUp) > 0
 }
 
 // giveUp takes a node out of the swarm and tells the others, so that they don't wait for it at the barrier.
@@ -141,7 +141,7 @@ func (s *swarm) giveUp(lost *node) {
 	s.mu.Unlock()
 	for _, n := range s.nodes {
 		if n != lost {
-			n.sendPeers()
+			n.sendMembers()
 		}
 	}
 }

@@ -189,7 +189,7 @@ func notStarted(err error) supervise.Verdict {
 func (n *node) command(child *supervise.Child) {
 	if n.assign(child) {
 		if _, fewer := n.swarm.remaining(); fewer {
-			n.sendPeers()
+			n.sendMembers()
 		}
 	}
 }
@@ -207,16 +207,16 @@ func (n *node) assign(child *supervise.Child) bool {
 	return true
 }
 
-// sendPeers tells the node, if it runs, who is left. Peers are read under the lock, so that the last command is never an old one.
-func (n *node) sendPeers() {
+// sendMembers tells the node, if it runs, who is in the swarm. They are read under the lock, so that the last command is never an old one.
+func (n *node) sendMembers() {
 	n.sendMu.Lock()
 	defer n.sendMu.Unlock()
 	if n.child == nil {
 		return
 	}
-	peers, _ := n.swarm.remaining()
-	if err := n.child.Send(event.Command{Type: event.CommandPeers, Peers: peers}); err != nil {
-		n.swarm.logger.Debug("peers command not sent", "node", n.start.Node, "err", err)
+	members, _ := n.swarm.remaining()
+	if err := n.child.Send(event.Command{Type: event.CommandMembers, Members: members}); err != nil {
+		n.swarm.logger.Debug("members command not sent", "node", n.start.Node, "err", err)
 	}
 }
 

@@ -96,7 +96,7 @@ func TestDeathBeforeLoadHoldsUpNobody(t *testing.T) {
 func TestReturnedNodeKeepsItsPlace(t *testing.T) {
 	st := newSwarmTest(t, 2, "node_1=says its place;*=normal")
 	for i := range st.spec.Starts {
-		st.spec.Starts[i].Peers = []string{"node_0", "node_1"}
+		st.spec.Starts[i].Members = event.Members("node_0", "node_1")
 	}
 	result, err := st.run(t, t.Context())
 	if err != nil {

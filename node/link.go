@@ -26,7 +26,7 @@ type Link struct {
 	mu      sync.Mutex
 	leases  map[int64]chan struct{} // asked for, not granted
 	lastID  int64
-	peers   []string
+	members []event.Member
 	changed chan struct{}
 	leased  bool
 	budget  int64
@@ -56,7 +56,7 @@ func (l *Link) Assignment() (event.Start, error) {
 	if c.Start.Protocol != event.Protocol {
 		return event.Start{}, fmt.Errorf("launcher speaks protocol %d, this program %d", c.Start.Protocol, event.Protocol)
 	}
-	l.peers = c.Start.Peers
+	l.members = c.Start.Members
 	l.leased, l.budget = c.Start.Leased, c.Start.BudgetBytes
 	return *c.Start, nil
 }
@@ -72,9 +72,9 @@ func (l *Link) Serve() {
 		switch {
 		case c.Type == event.CommandStop:
 			l.Stop()
-		case c.Type == event.CommandPeers:
+		case c.Type == event.CommandMembers:
 			l.mu.Lock()
-			l.peers = c.Peers
+			l.members = c.Members
 			close(l.changed)
 			l.changed = make(chan struct{})
 			l.mu.Unlock()
@@ -109,11 +109,11 @@ func (l *Link) State(state event.State, round int) {
 	l.Emit(event.Event{Type: event.TypeState, State: state, RoundIndex: round})
 }
 
-// Peers implements Host.
-func (l *Link) Peers() ([]string, <-chan struct{}) {
+// Members implements Host.
+func (l *Link) Members() ([]event.Member, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.peers, l.changed
+	return l.members, l.changed
 }
 
 // Stop asks the node to stop, as the launcher's command does.

@@ -191,13 +191,13 @@ func TestLinkLeaseRace(t *testing.T) {
 }
 
 func TestLinkPeersAndEnd(t *testing.T) {
-	l := newLink(t, event.Start{Peers: []string{"node_0", "node_1"}})
-	peers, changed := l.Peers()
-	require.Equal(t, []string{"node_0", "node_1"}, peers)
-	l.command(event.Command{Type: event.CommandPeers, Peers: []string{"node_0"}})
+	l := newLink(t, event.Start{Members: event.Members("node_0", "node_1")})
+	members, changed := l.Members()
+	require.Equal(t, event.Members("node_0", "node_1"), members)
+	l.command(event.Command{Type: event.CommandMembers, Members: event.Members("node_0")})
 	<-changed
-	peers, _ = l.Peers()
-	require.Equal(t, []string{"node_0"}, peers)
+	members, _ = l.Members()
+	require.Equal(t, event.Members("node_0"), members)
 	l.in.Close()
 	<-l.ctx.Done()
 	require.ErrorIs(t, context.Cause(l.ctx), ErrOrphaned)

@@ -49,7 +49,7 @@ func memoryAssignment(t *testing.T, run string, change func(*configs.Config)) ev
 	options := lab.Options(t)
 	server := broker(t, run)
 	return event.Start{
-		Protocol: event.Protocol, Run: run, Node: "node_0", Peers: []string{"node_0"}, Dir: t.TempDir(), Config: config,
+		Protocol: event.Protocol, Run: run, Node: "node_0", Members: event.Members("node_0"), Dir: t.TempDir(), Config: config,
 		Python: options.Python, EngineDir: options.Dir, Tokenizer: tokenizer.NameBytes, ModelDir: nanoModel(t), Device: "cpu", Threads: 1,
 		Exchange: event.Exchange{Kind: "nats", URL: server.URL(), Token: server.Token()}, Leased: true,
 	}

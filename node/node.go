@@ -36,8 +36,8 @@ type Host interface {
 	Lease(ctx context.Context, phase string) (release func(), err error)
 	// State tells what the node does now.
 	State(state event.State, round int)
-	// Peers are the nodes still in the swarm, this one included, and a channel that is closed when that changes.
-	Peers() (peers []string, changed <-chan struct{})
+	// Members are the nodes of the swarm, this one included, and a channel that is closed when that changes.
+	Members() (members []event.Member, changed <-chan struct{})
 	// Stopping is closed when the node has been asked to stop.
 	Stopping() <-chan struct{}
 }
@@ -253,8 +253,8 @@ func (n *Node) gather(ctx context.Context, round int, report *event.Round) ([]*e
 	stop, cancel := n.untilStop(ctx)
 	defer cancel()
 	for {
-		all, changed := n.Host.Peers()
-		peers := others(all, n.ID)
+		members, changed := n.Host.Members()
+		peers := others(event.Names(members), n.ID)
 		if len(peers) == 0 {
 			return nil, nil
 		}

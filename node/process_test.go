@@ -52,7 +52,7 @@ func assignment(t *testing.T, server *natsbus.Server, run, dir string, change fu
 	require.NoError(t, err)
 	options := lab.Options(t)
 	return event.Start{
-		Protocol: event.Protocol, Run: run, Node: "node_0", Peers: []string{"node_0"}, Dir: dir, Config: config,
+		Protocol: event.Protocol, Run: run, Node: "node_0", Members: event.Members("node_0"), Dir: dir, Config: config,
 		Python: options.Python, EngineDir: options.Dir, Tokenizer: tokenizer.NameBytes, ModelDir: trainedModel(t), Device: "cpu", Threads: 1,
 		Exchange: event.Exchange{Kind: "nats", URL: server.URL(), Token: server.Token()}, Leased: true,
 	}
@@ -186,7 +186,7 @@ func TestTwoNodesLive(t *testing.T) {
 	var lives []*life
 	for i := range 2 {
 		start := assignment(t, server, "two", filepath.Join(t.TempDir(), "deep", "folder"), swarm)
-		start.Node, start.Index, start.Peers = fmt.Sprintf("node_%d", i), i, []string{"node_0", "node_1"}
+		start.Node, start.Index, start.Members = fmt.Sprintf("node_%d", i), i, event.Members("node_0", "node_1")
 		lives = append(lives, begin(t, start))
 	}
 	for i, l := range lives {
@@ -283,7 +283,7 @@ func TestOrphanLeaves(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			start := assignment(t, server, "orphan", t.TempDir(), c.change)
-			start.Peers = c.peers
+			start.Members = event.Members(c.peers...)
 			l := begin(t, start)
 			l.await(string(c.state), func(e event.Event) bool { return e.State == c.state })
 			began := time.Now()

@@ -89,7 +89,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 		var starts [2]event.Start
 		for i := range starts {
 			starts[i] = assignment(t, server, run, t.TempDir(), config)
-			starts[i].Node, starts[i].Index, starts[i].Peers = fmt.Sprintf("node_%d", i), i, []string{"node_0", "node_1"}
+			starts[i].Node, starts[i].Index, starts[i].Members = fmt.Sprintf("node_%d", i), i, event.Members("node_0", "node_1")
 		}
 		return starts[0], starts[1]
 	}

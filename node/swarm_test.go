@@ -121,14 +121,14 @@ type host struct {
 	stop  chan struct{}
 
 	mu      sync.Mutex
-	peers   []string
+	members []event.Member
 	changed chan struct{}
 	state   event.State
 	reached *sync.Cond
 }
 
 func newHost(peers ...string) *host {
-	h := &host{stop: make(chan struct{}), peers: peers, changed: make(chan struct{})}
+	h := &host{stop: make(chan struct{}), members: event.Members(peers...), changed: make(chan struct{})}
 	h.reached = sync.NewCond(&h.mu)
 	return h
 }
@@ -152,10 +152,10 @@ func (h *host) State(state event.State, _ int) {
 	h.reached.Broadcast()
 }
 
-func (h *host) Peers() ([]string, <-chan struct{}) {
+func (h *host) Members() ([]event.Member, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.peers, h.changed
+	return h.members, h.changed
 }
 
 func (h *host) Stopping() <-chan struct{} { return h.stop }
@@ -172,7 +172,7 @@ func (h *host) await(state event.State) {
 func (h *host) setPeers(peers ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.peers = peers
+	h.members = event.Members(peers...)
 	close(h.changed)
 	h.changed = make(chan struct{})
 }

@@ -273,7 +273,7 @@ func (c *coordinator) assign(ctx context.Context, e equipment) error {
 	}
 	for i, id := range c.nodeIDs {
 		c.starts = append(c.starts, event.Start{
-			Protocol: event.Protocol, Run: c.run, Node: id, Index: i, Peers: c.nodeIDs, Dir: filepath.Join(c.dir, id), Config: config,
+			Protocol: event.Protocol, Run: c.run, Node: id, Index: i, Members: event.Members(c.nodeIDs...), Dir: filepath.Join(c.dir, id), Config: config,
 			Recorded: recorded[id], Evaluated: evaluated[id],
 			Python: c.python.Path, EngineDir: e.engineDir, Tokenizer: c.p.model.Tokenizer, ModelDir: e.modelDir,
 			Device: engineDevice(c.p.plan), Threads: c.p.plan.Threads, Leased: c.p.plan.Share == fit.ShareLease,

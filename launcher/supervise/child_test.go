@@ -309,7 +309,7 @@ func TestPipesHeldByAStrangerAreAbandoned(t *testing.T) {
 func TestSendToAChildThatDoesNotRead(t *testing.T) {
 	c, r, _ := shell(t, `echo '`+loadedLine+`'; exec sleep 1000`)
 	eventually(t, "it has loaded", func() bool { return len(r.all()) > 0 })
-	large := event.Command{Type: event.CommandPeers, Peers: []string{strings.Repeat("x", 1<<20)}}
+	large := event.Command{Type: event.CommandMembers, Members: event.Members(strings.Repeat("x", 1<<20))}
 	if err := c.sendWithin(large, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}

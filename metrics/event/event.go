@@ -4,7 +4,7 @@
 package event
 
 // Protocol is the version of the launcher-node protocol; a node refuses another one.
-const Protocol = 3
+const Protocol = 4
 
 // Type names what an Event carries.
 type Type string
@@ -28,6 +28,9 @@ const (
 	TypeExit       Type = "exit"        // Cause, Message, ExitCode set: a node's process ended
 	TypeRestart    Type = "restart"     // Message, Seconds set: it will be started again after Seconds
 	TypeGiveUp     Type = "giveup"      // Cause, Message set: it will not
+	TypeJoin       Type = "join"        // Worker, RoundIndex set: a worker's node takes part from that round on; Message: model and device
+	TypeLeave      Type = "leave"       // Worker, Message set: a worker's node is no longer waited for; Cause empty: it may come back
+	TypeWorker     Type = "worker"      // Worker, State, Message set: a worker connected, fell silent, came back, left, was revoked or banned
 	TypeRunStarted Type = "run_started"
 	TypeRunEnded   Type = "run_ended" // State and Message: the run's final state
 	TypeSummary    Type = "summary"   // last event of `up -o json`
@@ -54,6 +57,16 @@ const (
 	StateStopped    State = "stopped" // orderly, before the last round
 	StateFailed     State = "failed"  // died; may come back
 	StateGivenUp    State = "given_up"
+	StateAway       State = "away" // of a worker's node: nothing was heard of it for a while; not waited for, may come back
+)
+
+// States of a worker, in events of TypeWorker.
+const (
+	WorkerConnected State = "connected"
+	WorkerAway      State = "away" // silent for longer than its heartbeat allows
+	WorkerLeft      State = "left" // in order
+	WorkerRevoked   State = "revoked"
+	WorkerBanned    State = "banned"
 )
 
 // Causes of a node's end.
@@ -79,6 +92,8 @@ type Event struct {
 	Time float64 `json:"time"`          // Unix seconds
 	Run  string  `json:"run,omitempty"` // filled in by the coordinator
 	Node string  `json:"node,omitempty"`
+
+	Worker string `json:"worker,omitempty"` // whose node it is; empty: of the coordinator's own host
 
 	// Replayed: a node tells again, from its journal, of a round that it had told of; Time is when it did. It counts only where it is missing.
 	Replayed bool `json:"replayed,omitempty"`
@@ -149,6 +164,9 @@ type Round struct {
 	JournalTime  float64 `json:"journal_time"` // writing the journal
 	Late         bool    `json:"late"`         // the barrier's deadline passed before every peer had shared
 
+	Staleness    float64 `json:"staleness"`               // mean age of the external groups trained on, in this node's rounds since they arrived; 0 at a barrier
+	GenerateOnly bool    `json:"generate_only,omitempty"` // the node shares and never trains
+
 	// NonFinite names the fields, by JSON name, whose value was no number ("NaN", "+Inf", "-Inf"); they are 0 here, for JSON has no such
 	// values.
 	NonFinite map[string]string `json:"non_finite,omitempty"`
@@ -171,7 +189,8 @@ type Peer struct {
 	Rejected  int    `json:"rejected"`  // malformed, oversized or held-out
 	Filtered  int    `json:"filtered"`  // dropped for zero advantage
 	Used      int    `json:"used"`
-	Late      bool   `json:"late"` // nothing arrived before the deadline
+	Late      bool   `json:"late"`             // nothing arrived before the deadline
+	Reason    string `json:"reason,omitempty"` // why something was rejected: the newest
 }
 
 // Memory is a node's memory now: its Go process and its engine together for the host, the engine for the device.
@@ -261,7 +280,8 @@ type Command struct {
 	Type  CommandType `json:"type"`
 	Start *Start      `json:"start,omitempty"`
 	Lease *Lease      `json:"lease,omitempty"`
-	Peers []string    `json:"peers,omitempty"`
+
+	Members []Member `json:"members,omitempty"`
 
 	BudgetBytes int64 `json:"budget_bytes,omitempty"`
 }
@@ -271,24 +291,26 @@ type CommandType string
 
 // Commands.
 const (
-	CommandStart  CommandType = "start"  // first line: everything the node needs
-	CommandGrant  CommandType = "grant"  // Lease set: compute
-	CommandBudget CommandType = "budget" // BudgetBytes set: the node's new device memory budget
-	CommandPeers  CommandType = "peers"  // Peers set: who is still in the swarm; the others have been given up
-	CommandStop   CommandType = "stop"   // finish the current step, checkpoint, exit 0
+	CommandStart   CommandType = "start"   // first line: everything the node needs
+	CommandGrant   CommandType = "grant"   // Lease set: compute
+	CommandBudget  CommandType = "budget"  // BudgetBytes set: the node's new device memory budget
+	CommandMembers CommandType = "members" // Members set: the swarm as it is now; who is missing has been given up or has left
+	CommandStop    CommandType = "stop"    // finish the current step, checkpoint, exit 0
 )
 
 // Start is a node's whole assignment. Secrets travel here, never in argv.
 type Start struct {
 	Protocol      int       `json:"protocol"`
 	Run           string    `json:"run"`
-	Node          string    `json:"node"`      // node_0 ...
-	Index         int       `json:"index"`     // 0 ...
-	Peers         []string  `json:"peers"`     // every node of the swarm, itself included
-	Dir           string    `json:"dir"`       // the node's folder: checkpoints, journal
-	Evaluated     []int     `json:"evaluated"` // rounds whose evaluation the database has of this node
-	Recorded      int       `json:"recorded"`  // rounds, from 0 without a gap, that the database has of this node: later ones in its journal are told again
-	Config        []byte    `json:"config"`    // configs.Config as JSON
+	Node          string    `json:"node"`          // node_0 ...
+	Index         int       `json:"index"`         // 0 ...
+	Members       []Member  `json:"members"`       // every node of the swarm, itself included
+	From          int       `json:"from"`          // the round it begins with, where it has no former life: a late joiner starts from the swarm's
+	GenerateOnly  bool      `json:"generate_only"` // share rollouts, train on nothing
+	Dir           string    `json:"dir"`           // the node's folder: checkpoints, journal
+	Evaluated     []int     `json:"evaluated"`     // rounds whose evaluation the database has of this node
+	Recorded      int       `json:"recorded"`      // rounds, from 0 without a gap, that the database has of this node: later ones in its journal are told again
+	Config        []byte    `json:"config"`        // configs.Config as JSON
 	Python        string    `json:"python"`
 	EngineDir     string    `json:"engine_dir"` // holds the engine package
 	Tokenizer     string    `json:"tokenizer"`  // bytes, gpt2
@@ -311,9 +333,33 @@ type Transient struct {
 	UpdateBytes   int64 `json:"update_bytes"`
 }
 
+// Member is a node of the swarm as its peers see it.
+type Member struct {
+	Node   string `json:"node"`
+	From   int    `json:"from,omitempty"`   // the first round that it shares
+	Absent bool   `json:"absent,omitempty"` // silent, or far behind: not waited for; what it shares counts all the same
+	Trust  string `json:"trust,omitempty"`  // how its rollouts are checked; empty: by TrustStream
+}
+
+// How a member's rollouts are checked.
+const (
+	TrustStream = ""       // its questions must be those that its seeded stream gives: their answer keys are known
+	TrustKey    = "by_key" // another program's, without a stream: answer keys and metadata are taken as they come
+)
+
+// Kinds of an Exchange.
+const (
+	ExchangeNATS = "nats"
+	ExchangeDir  = "dir"
+)
+
 // Exchange says how to reach the swarm.
 type Exchange struct {
-	Kind  string `json:"kind"` // nats
-	URL   string `json:"url"`
-	Token string `json:"token"`
+	Kind        string `json:"kind"`                  // one of Exchange*
+	URL         string `json:"url,omitempty"`         // nats://host:port or tls://host:port?fp=..., or several with commas
+	Token       string `json:"token,omitempty"`       // the bus's own, or the worker's secret
+	Worker      string `json:"worker,omitempty"`      // empty: a node of the coordinator's own host
+	Credentials string `json:"credentials,omitempty"` // file, of an external cluster
+	Dir         string `json:"dir,omitempty"`         // the shared folder of the run
+	Compat      bool   `json:"compat,omitempty"`      // with a folder: write the predecessor's files, too
 }

@@ -54,8 +54,18 @@ type Barrier struct {
 	Limit    time.Duration // bound of the wait for the quorum; afterwards ErrNoQuorum
 }
 
+// Window says what Recent looks at.
+type Window struct {
+	Round     int      // the caller's own, that it is about to train on
+	Staleness int      // what arrived since the caller shared its round Round-Staleness; 0: since it shared this one
+	Peers     []string // whose
+	Limit     int      // newest batches of a peer, at most
+}
+
 // Errors callers branch on.
 var (
+	// ErrRefused says that a batch was looked at and not taken: the swarm goes on without it, and so may the caller. It carries the reason.
+	ErrRefused  = errors.New("the swarm refused the rollouts")
 	ErrNoQuorum = errors.New("too few peers shared their rollouts in time")
 	ErrClosed   = errors.New("exchange is closed")
 	ErrInvalid  = errors.New("invalid batch")
@@ -75,6 +85,12 @@ type Exchange interface {
 	// can be called again, also for past rounds that are still retained.
 	Gather(ctx context.Context, round int, peers []string, barrier Barrier) ([]*Received, error)
 
+	// Recent returns at once what the given peers shared lately, whatever their rounds: by peer in the order of window.Peers, and of one
+	// peer oldest first, with Received.Age. Lately is told by the order of arrival at the exchange, never by clocks: what came after the caller's
+	// own batch of round window.Round-window.Staleness (or, where the caller has shared none so old, after it joined). A peer's batch is
+	// refused as by Gather. Calling it again with the same window may return more.
+	Recent(ctx context.Context, window Window) ([]*Received, error)
+
 	// Close releases the connection; calls in progress return ErrClosed.
 	Close() error
 }
@@ -84,4 +100,5 @@ type Received struct {
 	Batch
 	Bytes    int
 	Rejected string // why it was refused, empty if it wasn't
+	Age      int    // from Recent: how many of the caller's rounds ago it arrived, 0..Staleness
 }

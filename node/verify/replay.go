@@ -138,6 +138,11 @@ func (r *replay) Gather(_ context.Context, round int, peers []string, _ exchange
 	return received, nil
 }
 
+// Recent implements Exchange.
+func (r *replay) Recent(context.Context, exchange.Window) ([]*exchange.Received, error) {
+	panic("helper D")
+}
+
 // Close implements Exchange.
 func (r *replay) Close() error { return nil }
 
@@ -152,9 +157,9 @@ func (r *replay) Lease(ctx context.Context, _ string) (func(), error) {
 // State implements Host.
 func (r *replay) State(event.State, int) {}
 
-// Peers implements Host: those that the node knew then.
-func (r *replay) Peers() ([]string, <-chan struct{}) {
-	return names(r.logged.Trained.Report.Peers), r.never
+// Members implements Host: those that the node knew then.
+func (r *replay) Members() ([]event.Member, <-chan struct{}) {
+	return event.Members(names(r.logged.Trained.Report.Peers)...), r.never
 }
 
 // Stopping implements Host.

@@ -9,9 +9,14 @@ import time
 
 from .errors import USAGE, SwarmError
 
-PROTOCOL = 3  # event.Protocol
+PROTOCOL = 4  # event.Protocol
 MAX_LINE = 4 << 20  # event.MaxLine, in bytes
 ORPHAN_SECONDS = 1.5  # between the end of stdin and this process's: the launcher's own patience is 2 s
+
+
+def names(members):
+    """The nodes of a list of event.Member."""
+    return [member["node"] for member in members or []]
 
 
 class Stopped(Exception):
@@ -36,7 +41,7 @@ class Link:
             if error.code == USAGE:
                 self.emit("failure", cause="config", message=str(error))
             raise
-        self.peers = list(self.start.get("peers") or [])
+        self.peers = names(self.start.get("members"))
         self.budget_bytes = self.start.get("budget_bytes", 0)
         threading.Thread(target=self._serve, name="swarm-commands", daemon=True).start()
 
@@ -74,8 +79,8 @@ class Link:
                 self.stopping.set()
             elif kind == "grant":
                 self._granted.add(command["lease"]["id"])
-            elif kind == "peers":
-                self.peers = list(command.get("peers") or [])
+            elif kind == "members":
+                self.peers = names(command.get("members"))
             elif kind == "budget":
                 self.budget_bytes = command.get("budget_bytes", 0)
             self._changed.notify_all()

@@ -10,6 +10,8 @@ MEASURED = (
 )
 COUNTS = ("completions", "steps", "trained_own", "trained_external")
 SECONDS = ("step_time", "generate_time", "update_time", "score_time", "lease_time", "barrier_time", "journal_time")
+ROUNDS = ("staleness",)  # lengths in rounds
+FLAGS = ("late", "generate_only")
 LISTS = ("tasks", "peers")
 
 
@@ -18,7 +20,7 @@ def round_report(number, reward, fields):
 
     Raises ValueError for a field that isn't one, and TypeError or ValueError for a value of the wrong kind.
     """
-    known = MEASURED + COUNTS + SECONDS + LISTS + ("late",)
+    known = MEASURED + COUNTS + SECONDS + ROUNDS + LISTS + FLAGS
     for name in fields:
         if name not in known:
             raise ValueError("a round has no {!r}: it has {}".format(name, ", ".join(known)))
@@ -27,7 +29,7 @@ def round_report(number, reward, fields):
     for name, value in dict(dict.fromkeys(MEASURED), **dict(fields, reward=reward)).items():
         if name in LISTS:
             report[name] = list(value)
-        elif name == "late":
+        elif name in FLAGS:
             report[name] = bool(value)
         elif name in COUNTS:
             report[name] = int(value)

@@ -29,7 +29,7 @@ class Launcher:
         if drain:
             self._reader.start()
         self.send("start", start=dict({
-            "protocol": 3, "run": "r-1", "node": "node_0", "index": 0, "peers": ["node_0", "node_1"], "dir": str(self.dir), "evaluated": None,
+            "protocol": 4, "run": "r-1", "node": "node_0", "index": 0, "members": [{"node": "node_0"}, {"node": "node_1"}], "dir": str(self.dir), "evaluated": None,
             "recorded": 0, "config": base64.b64encode(json.dumps(config).encode()).decode(), "device": "cpu", "threads": 1, "leased": True,
         }, **start))
 

@@ -159,7 +159,7 @@ def test_an_end_before_the_last_round_is_not_called_done(launch):
 def test_commands_change_peers_and_budget(launch):
     trainer = launch(BEGIN + "node.round(0, reward=1)\nwhile node.budget_bytes != 5: time.sleep(0.01)\nnode.warning(node.peers)", budget_bytes=3)
     trainer.until("round")
-    trainer.send("peers", peers=["node_0"])
+    trainer.send("members", members=[{"node": "node_0"}])
     trainer.send("budget", budget_bytes=5)
     assert trainer.until("warning")["message"] == "['node_0']"
 
@@ -229,7 +229,7 @@ def go_struct(name):
 def test_names_are_those_of_the_go_side():
     source = EVENT_GO.read_text()
     assert int(re.search(r"const Protocol = (\d+)", source).group(1)) == link.PROTOCOL
-    ours = set(report.MEASURED + report.COUNTS + report.SECONDS + report.LISTS) | {"round", "late", "non_finite"}
+    ours = set(report.MEASURED + report.COUNTS + report.SECONDS + report.ROUNDS + report.LISTS + report.FLAGS) | {"round", "non_finite"}
     assert ours == go_struct("Round")
     assert set(node.STATES) <= set(re.findall(r'State\w+\s+State = "(\w+)"', source))
     assert set(node.CAUSES) == set(re.findall(r'Memory\w+\s+= "(\w+)"', source))
