@@ -123,7 +123,7 @@ type peerless struct{ nodes []string }
 
 func (h peerless) Lease(context.Context, string) (func(), error) { return func() {}, nil }
 func (h peerless) State(event.State, int)                        {}
-func (h peerless) Members() ([]event.Member, <-chan struct{})     { return event.Members(h.nodes...), nil }
+func (h peerless) Members() ([]event.Member, <-chan struct{})    { return event.Members(h.nodes...), nil }
 func (h peerless) Stopping() <-chan struct{}                     { return nil }
 
 var (
