@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,6 +61,7 @@ func Run(ctx context.Context, spec Spec, sink func(event.Event), logger *slog.Lo
 	var nodes, faults sync.WaitGroup
 	watching, stop := context.WithCancel(ctx)
 	faults.Go(func() { s.watchFaults(watching) })
+	faults.Go(func() { s.watchOthers(watching) })
 	for i, n := range s.nodes {
 		nodes.Go(func() { result.Nodes[i] = n.serve(ctx) })
 	}
@@ -106,6 +108,7 @@ type swarm struct {
 
 	mu      sync.Mutex
 	givenUp map[string]bool
+	others  []event.Member // on other hosts
 }
 
 // emit stamps an event and passes it on.
@@ -119,16 +122,24 @@ func (s *swarm) emit(node string, e event.Event) {
 	s.sink(e)
 }
 
-// remaining returns the nodes not given up, and whether that is fewer than the run began with.
-func (s *swarm) remaining() (members []event.Member, fewer bool) {
+// members returns the swarm as it is now, and whether that is another than the nodes were started with: this host's nodes but for those
+// given up, then the others'.
+func (s *swarm) members() (members []event.Member, changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	own := map[string]bool{}
 	for _, n := range s.nodes {
+		own[n.start.Node] = true
 		if !s.givenUp[n.start.Node] {
-			members = append(members, event.Member{Node: n.start.Node})
+			members = append(members, event.Member{Node: n.start.Node, From: n.start.From})
 		}
 	}
-	return members, len(s.givenUp) > 0
+	for _, m := range s.others {
+		if !own[m.Node] {
+			members = append(members, m)
+		}
+	}
+	return members, len(s.givenUp) > 0 || s.others != nil
 }
 
 // giveUp takes a node out of the swarm and tells the others, so that they don't wait for it at the barrier.
@@ -142,6 +153,30 @@ func (s *swarm) giveUp(lost *node) {
 	for _, n := range s.nodes {
 		if n != lost {
 			n.sendMembers()
+		}
+	}
+}
+
+// watchOthers tells this host's nodes of those on others, whenever these change, until ctx ends.
+func (s *swarm) watchOthers(ctx context.Context) {
+	if s.spec.Others == nil {
+		return
+	}
+	for {
+		others, changed := s.spec.Others()
+		s.mu.Lock()
+		same := slices.Equal(others, s.others)
+		s.others = slices.Clone(others)
+		s.mu.Unlock()
+		if !same {
+			for _, n := range s.nodes {
+				n.sendMembers()
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
 		}
 	}
 }

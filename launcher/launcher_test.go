@@ -226,6 +226,41 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
+// Nodes are told of those on other hosts as they come and go; a name of this host's own among them is passed over.
+func TestOthersJoin(t *testing.T) {
+	st := newSwarmTest(t, 2, "waits for peers")
+	var mu sync.Mutex
+	var others []event.Member
+	changed := make(chan struct{})
+	st.spec.Others = func() ([]event.Member, <-chan struct{}) {
+		mu.Lock()
+		defer mu.Unlock()
+		return others, changed
+	}
+	st.spec.Starts[1].From = 3
+	loaded := 0
+	st.on = func(e event.Event) {
+		if e.Type != event.TypeLoaded {
+			return
+		}
+		if loaded++; loaded == 2 {
+			mu.Lock()
+			others = []event.Member{{Node: "node_0", Absent: true}, {Node: "anna_0", From: 5}}
+			close(changed)
+			changed = make(chan struct{})
+			mu.Unlock()
+		}
+	}
+	if _, err := st.run(t, t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range []string{"node_0", "node_1"} {
+		if got := st.of(node, event.TypeWarning); len(got) != 1 || got[0].Message != "node_0 node_1 anna_0" {
+			t.Errorf("%s was told %+v", node, got)
+		}
+	}
+}
+
 func TestMissingProgramIsNotRetried(t *testing.T) {
 	st := newSwarmTest(t, 2, "normal")
 	st.spec.Exe = filepath.Join(t.TempDir(), "absent")

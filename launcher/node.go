@@ -188,7 +188,7 @@ func notStarted(err error) supervise.Verdict {
 // command sends a fresh process its assignment. A failure shows as the process's end.
 func (n *node) command(child *supervise.Child) {
 	if n.assign(child) {
-		if _, fewer := n.swarm.remaining(); fewer {
+		if _, changed := n.swarm.members(); changed {
 			n.sendMembers()
 		}
 	}
@@ -214,7 +214,7 @@ func (n *node) sendMembers() {
 	if n.child == nil {
 		return
 	}
-	members, _ := n.swarm.remaining()
+	members, _ := n.swarm.members()
 	if err := n.child.Send(event.Command{Type: event.CommandMembers, Members: members}); err != nil {
 		n.swarm.logger.Debug("members command not sent", "node", n.start.Node, "err", err)
 	}

@@ -44,6 +44,10 @@ type Spec struct {
 	Stop         supervise.Ladder // all in all at most 22 s by default, also with a Sharer
 	CPUFallback  bool             // a node that its GPU can't hold goes on, on the CPU, instead of leaving the swarm
 
+	// Others are the swarm's nodes on other hosts, and a channel that is closed when that changes; names of this host's nodes among them are passed
+	// over. nil: there are none.
+	Others func() (members []event.Member, changed <-chan struct{})
+
 	Sharer       Sharer          // nil: GPUs are shared by the driver alone
 	Faults       <-chan Fault    // nil, or closed: none are looked for
 	FaultSettle  time.Duration   // how long after a death on a GPU its fault may still be announced; 3 s
