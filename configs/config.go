@@ -56,19 +56,43 @@ type Config struct {
 	CUDAGraphs                bool `mapstructure:"cuda_graphs" yaml:"cuda_graphs" json:"cuda_graphs"`                                                 // decode in CUDA graphs, on CUDA
 
 	// The swarm.
-	Sync            string  `mapstructure:"sync" yaml:"sync" json:"sync"`                                     // barrier
-	BarrierDeadline float64 `mapstructure:"barrier_deadline" yaml:"barrier_deadline" json:"barrier_deadline"` // seconds a node waits for its peers' rollouts
-	BarrierQuorum   float64 `mapstructure:"barrier_quorum" yaml:"barrier_quorum" json:"barrier_quorum"`       // share of nodes (0-1] that must have shared for a round to count as whole at the deadline
-	EvalEvery       int     `mapstructure:"eval_every" yaml:"eval_every" json:"eval_every"`                   // rounds between held-out evaluations; 0: only at the end
-	EvalQuestions   int     `mapstructure:"eval_questions" yaml:"eval_questions" json:"eval_questions"`       // held-out questions; 0: no evaluation
-	EvalGenerations int     `mapstructure:"eval_generations" yaml:"eval_generations" json:"eval_generations"` // completions a question
-	CheckpointEvery int     `mapstructure:"checkpoint_every" yaml:"checkpoint_every" json:"checkpoint_every"` // rounds
+	Sync             string  `mapstructure:"sync" yaml:"sync" json:"sync"`                                        // SyncBarrier or SyncAsync
+	BarrierDeadline  float64 `mapstructure:"barrier_deadline" yaml:"barrier_deadline" json:"barrier_deadline"`    // seconds a node waits for its peers' rollouts
+	BarrierQuorum    float64 `mapstructure:"barrier_quorum" yaml:"barrier_quorum" json:"barrier_quorum"`          // share of nodes (0-1] that must have shared for a round to count as whole at the deadline
+	MaxStaleness     int     `mapstructure:"max_staleness" yaml:"max_staleness" json:"max_staleness"`             // with async: rollouts that arrived in so many of the node's rounds before this one count
+	MaxPeers         int     `mapstructure:"max_peers" yaml:"max_peers" json:"max_peers"`                         // peers a node gathers from in a round; of more it draws so many. 0: all
+	ExternalSampling string  `mapstructure:"external_sampling" yaml:"external_sampling" json:"external_sampling"` // one of Sampling*
+	EvalEvery        int     `mapstructure:"eval_every" yaml:"eval_every" json:"eval_every"`                      // rounds between held-out evaluations; 0: only at the end
+	EvalQuestions    int     `mapstructure:"eval_questions" yaml:"eval_questions" json:"eval_questions"`          // held-out questions; 0: no evaluation
+	EvalGenerations  int     `mapstructure:"eval_generations" yaml:"eval_generations" json:"eval_generations"`    // completions a question
+	CheckpointEvery  int     `mapstructure:"checkpoint_every" yaml:"checkpoint_every" json:"checkpoint_every"`    // rounds
 
 	// The host.
 	Share       string `mapstructure:"share" yaml:"share" json:"share"`                         // auto, static, lease, mps: how nodes share a GPU
 	GPUsPerNode int    `mapstructure:"gpus_per_node" yaml:"gpus_per_node" json:"gpus_per_node"` // data-parallel ranks of one node
 	CPUFallback bool   `mapstructure:"cpu_fallback" yaml:"cpu_fallback" json:"cpu_fallback"`    // a node that no GPU can hold may train on the CPU
 	MaxRestarts int    `mapstructure:"max_restarts" yaml:"max_restarts" json:"max_restarts"`    // of one node before it is given up
+}
+
+// Values of Config.Sync.
+const (
+	SyncBarrier = "barrier" // every node waits at the end of a round for the others' rollouts
+	SyncAsync   = "async"   // nobody waits
+)
+
+// Values of Config.ExternalSampling.
+const (
+	SamplingAuto    = "auto"    // uniform at the barrier, as in the paper; fair when async
+	SamplingUniform = "uniform" // every rollout is as likely
+	SamplingFair    = "fair"    // every peer is as likely, however much it shares
+)
+
+// Async tells whether nobody waits for anybody.
+func (c Config) Async() bool { return c.Sync == SyncAsync }
+
+// Fair tells whether others' rollouts are drawn by peer.
+func (c Config) Fair() bool {
+	return c.ExternalSampling == SamplingFair || c.ExternalSampling != SamplingUniform && c.Async()
 }
 
 // ResolvedPrecision is what Precision means on a CUDA device, or on a CPU.

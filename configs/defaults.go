@@ -47,13 +47,16 @@ func Default() Config {
 		ClearCacheEveryNRounds:    10, // guide 0's
 		CUDAGraphs:                true,
 
-		Sync:            "barrier",
-		BarrierDeadline: 300,
-		BarrierQuorum:   0.5,
-		EvalEvery:       100,
-		EvalQuestions:   54, // six a task of the paper's nine
-		EvalGenerations: 4,
-		CheckpointEvery: 10,
+		Sync:             SyncBarrier,
+		BarrierDeadline:  300,
+		BarrierQuorum:    0.5,
+		MaxStaleness:     4,
+		MaxPeers:         64,
+		ExternalSampling: SamplingAuto,
+		EvalEvery:        100,
+		EvalQuestions:    54, // six a task of the paper's nine
+		EvalGenerations:  4,
+		CheckpointEvery:  10,
 
 		Share:       "auto",
 		GPUsPerNode: 1,

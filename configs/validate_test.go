@@ -66,7 +66,10 @@ func TestValidateRefuses(t *testing.T) {
 		{func(c *Config) { c.ScaleRewards = "batch" }, `bad scale_rewards "batch": allowed: group, none`},
 		{func(c *Config) { c.LossType = "sapo" }, `bad loss_type "sapo": allowed: bnpo, grpo, dr_grpo`},
 		{func(c *Config) { c.MicroBatch = -1 }, `bad micro_batch "-1": allowed: a whole number from 0 to 1048576`},
-		{func(c *Config) { c.Sync = "async" }, `bad sync "async": allowed: barrier`},
+		{func(c *Config) { c.Sync = "never" }, `bad sync "never": allowed: barrier, async`},
+		{func(c *Config) { c.MaxStaleness = -1 }, `bad max_staleness "-1": allowed: a whole number from 0 to 1000`},
+		{func(c *Config) { c.MaxPeers = 10_001 }, `bad max_peers "10001": allowed: a whole number from 0 to 10000`},
+		{func(c *Config) { c.ExternalSampling = "" }, `bad external_sampling "": allowed: auto, uniform, fair`},
 		{func(c *Config) { c.BarrierDeadline = 0 }, `bad barrier_deadline "0": allowed: a number above 0, at most 86400`},
 		{func(c *Config) { c.BarrierQuorum = 0 }, `bad barrier_quorum "0": allowed: a number above 0, at most 1`},
 		{func(c *Config) { c.CheckpointEvery = 0 }, `bad checkpoint_every "0": allowed: a whole number from 1 to 10000000`},
@@ -97,6 +100,7 @@ func TestValidateAccepts(t *testing.T) {
 		"no learning":      func(c *Config) { c.LearningRate = 0 },
 		"no clipping":      func(c *Config) { c.MaxGradNorm = 0 },
 		"bounds inclusive": func(c *Config) { c.TopP, c.BarrierQuorum, c.Seed = 1, 1, MaxSeed },
+		"nobody waits":     func(c *Config) { c.Sync, c.MaxStaleness, c.MaxPeers, c.ExternalSampling = "async", 0, 0, "uniform" },
 		"a file of items":  func(c *Config) { c.Tasks.File, c.Tasks.Mixture = "q.jsonl", nil },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -119,11 +119,11 @@ func (v *evaluations) keep(at float64, eval event.Eval) error {
 	return nil
 }
 
-// evaluates tells whether weights that hold so many rounds are to be evaluated: as they were first, after every eval_every-th round, and after
-// the last.
-func evaluates(c configs.Config, rounds int) bool {
+// evaluates tells whether weights that hold so many rounds are to be evaluated: as they were first, which is before round first, after every
+// eval_every-th round, and after the last.
+func evaluates(c configs.Config, first, rounds int) bool {
 	if c.EvalQuestions == 0 {
 		return false
 	}
-	return rounds == 0 || rounds == c.Rounds || c.EvalEvery > 0 && rounds%c.EvalEvery == 0
+	return rounds == first || rounds == c.Rounds || c.EvalEvery > 0 && rounds%c.EvalEvery == 0
 }

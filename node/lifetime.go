@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
-	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
 	"github.com/sapo-swarm/swarm/node/journal"
 	"github.com/sapo-swarm/swarm/node/task"
 	"github.com/sapo-swarm/swarm/node/tokenizer"
@@ -65,8 +64,8 @@ func (l *lifetime) live(ctx context.Context, tasks *task.Set) error {
 	parks := start.Leased && (cfg.ParamOffload || cfg.OptimizerOffload)
 	host := &tenant{Link: l.link, governed: l.model, trims: start.TrimAfter || parks}
 	former := &past{
-		dir: start.Dir, rounds: cfg.Rounds, recorded: start.Recorded, saves: l.saves, journal: l.journal, model: l.model, emit: l.link.Emit,
-		evaluate: l.evaluate,
+		dir: start.Dir, first: start.From, rounds: cfg.Rounds, recorded: max(start.Recorded, start.From),
+		saves: l.saves, journal: l.journal, model: l.model, emit: l.link.Emit, evaluate: l.evaluate,
 	}
 	var err error
 	if l.saved, err = l.load(ctx, host, former); err != nil {
@@ -75,6 +74,8 @@ func (l *lifetime) live(ctx context.Context, tasks *task.Set) error {
 	n := &Node{
 		ID: start.Node, Config: cfg, Policy: l.model, Tasks: tasks, Tokens: l.tokens, Host: host,
 		Logger: l.logger, Context: l.model.running.loaded.ContextLength, Journal: l.journal,
+		GenerateOnly: start.GenerateOnly, Remote: start.Exchange.Worker != "",
+		Warn: func(message string) { l.link.Emit(event.Event{Type: event.TypeWarning, Message: message}) },
 	}
 	if err := l.openHeldOut(n); err != nil {
 		return err
@@ -92,16 +93,11 @@ func (l *lifetime) live(ctx context.Context, tasks *task.Set) error {
 		l.model.announce(reached)
 	}
 
-	dial, cancel := context.WithTimeoutCause(ctx, dialDeadline, fmt.Errorf("no answer within %s", dialDeadline))
-	defer cancel()
-	bus, err := natsbus.Dial(dial, natsbus.Options{
-		URL: start.Exchange.URL, Token: start.Exchange.Token, Run: start.Run, Node: start.Node, Logger: l.logger,
-	})
-	if err != nil {
+	n.remember(l.model.start, reached.first)
+	if n.Swarm, err = l.join(ctx); err != nil {
 		return &Failure{event.CauseExchange, err}
 	}
-	defer bus.Close()
-	n.Swarm = bus
+	defer n.Swarm.Close()
 	return l.rounds(ctx, n, reached.first)
 }
 

@@ -6,6 +6,7 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/journal"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/sapo"
 	"github.com/sapo-swarm/swarm/node/task"
@@ -56,6 +58,13 @@ type Node struct {
 	Journal Journal      // nil: nothing is logged
 	HeldOut *HeldOut     // questions never to train on, whatever their metadata say; nil: only those that task.HeldOut tells
 	Former  *FormerRound // what a former life of the node generated in the round it died in; nil: nothing
+	Warn    func(string) // tells the user; nil: nobody listens
+
+	GenerateOnly bool // it shares its rollouts and learns from nobody's
+	Remote       bool // of another host than the coordinator: it goes on alone while it can't reach the swarm
+
+	way    way    // to the swarm, of a remote node
+	lately lately // what an async node remembers of its peers' rollouts
 }
 
 // Round is Algorithm 1 of the paper for one round. It returns the round's report, or ErrStopped, or what failed; on an error no
@@ -64,6 +73,9 @@ func (n *Node) Round(ctx context.Context, round int) (event.Round, error) {
 	report := event.Round{Round: round}
 	began := time.Now()
 
+	if err := n.keepPace(ctx, round, &report); err != nil {
+		return report, err
+	}
 	questions, err := n.sampleBatch(round)
 	if err != nil {
 		return report, err
@@ -80,6 +92,9 @@ func (n *Node) Round(ctx context.Context, round int) (event.Round, error) {
 	if err := n.share(ctx, round, batch); err != nil {
 		return report, err
 	}
+	if n.GenerateOnly {
+		return n.untrained(round, report, began)
+	}
 	shared, err := n.gather(ctx, round, &report)
 	if err != nil {
 		return report, err
@@ -90,7 +105,7 @@ func (n *Node) Round(ctx context.Context, round int) (event.Round, error) {
 		return report, err
 	}
 	report.StepTime = time.Since(began).Seconds()
-	if err := n.logTrained(round, training, &report); err != nil {
+	if err := n.logTrained(round, training, external, &report); err != nil {
 		return report, err
 	}
 	if err := n.update(ctx, round, training, event.StateUpdating, &report); err != nil {
@@ -109,6 +124,8 @@ type group struct {
 	terminated  []bool
 	logprobs    [][]float64 // the sampling policy's, nil for externals
 	rewards     []float64
+	origin      journal.External // of an external group
+	age         int              // and how many of this node's rounds ago it arrived
 }
 
 // redraws bounds the search for a question that fits the context.
@@ -120,7 +137,7 @@ func (n *Node) sampleBatch(round int) ([]group, error) {
 	for i := range groups {
 		found := false
 		for try := 0; try < redraws && !found; try++ {
-			item, err := n.Tasks.Draw(sapo.Seed(n.Config.Seed, n.ID, round, sapo.PurposeQuestion, i+try*len(groups)))
+			item, err := n.question(n.ID, round, i, try)
 			if err != nil {
 				return nil, fmt.Errorf("draw a question: %w", err)
 			}
@@ -132,6 +149,11 @@ func (n *Node) sampleBatch(round int) ([]group, error) {
 		}
 	}
 	return groups, nil
+}
+
+// question is what a node's seeded stream gives for slot i of its round, at a try: slots whose question doesn't fit are drawn again.
+func (n *Node) question(node string, round, i, try int) (task.Item, error) {
+	return n.Tasks.Draw(sapo.Seed(n.Config.Seed, node, round, sapo.PurposeQuestion, i+try*n.Config.NumTrainSamples))
 }
 
 // generate makes G completions of every question, all in one batch.
@@ -220,6 +242,9 @@ func (n *Node) batch(round int, groups []group) exchange.Batch {
 	batch := exchange.Batch{Version: exchange.Version, Node: n.ID, Round: round}
 	for _, g := range groups {
 		r := exchange.Rollout{Question: g.item.Question, Answer: g.item.Answer, Metadata: g.item.Metadata}
+		if r.Metadata == nil {
+			r.Metadata = json.RawMessage(`{}`) // a file's questions may have none
+		}
 		for i, text := range g.texts {
 			r.Completions = append(r.Completions, exchange.Completion{Text: text, Terminated: g.terminated[i]})
 		}
@@ -233,16 +258,21 @@ func (n *Node) share(ctx context.Context, round int, batch exchange.Batch) error
 	n.Host.State(event.StateSharing, round)
 	ctx, cancel := n.untilStop(ctx)
 	defer cancel()
+	n.way.asked = time.Now()
 	// A message bus that takes nothing for as long as peers are waited for is gone.
-	bounded, expire := context.WithTimeoutCause(ctx, n.deadline(), errBusSilent)
+	bounded, expire := context.WithTimeoutCause(ctx, n.patience(), errBusSilent)
 	defer expire()
-	if err := n.Swarm.Publish(bounded, batch); err != nil {
+	err := n.Swarm.Publish(bounded, batch)
+	if n.Remote {
+		err = n.shared(ctx, bounded, batch, err)
+	}
+	if err != nil {
 		return n.stopped(ctx, err)
 	}
 	return nil
 }
 
-// gather waits at the round's barrier for the rollouts of the others.
+// gather collects the rollouts of the others: all of this round, for which it waits at the barrier, or what arrived lately.
 func (n *Node) gather(ctx context.Context, round int, report *event.Round) ([]*exchange.Received, error) {
 	if n.Config.NumTransplantTrees == 0 {
 		return nil, nil // plain RL fine-tuning: nobody waits for anybody
@@ -250,60 +280,53 @@ func (n *Node) gather(ctx context.Context, round int, report *event.Round) ([]*e
 	n.Host.State(event.StateBarrier, round)
 	began := time.Now()
 	defer func() { report.BarrierTime = time.Since(began).Seconds() }()
-	stop, cancel := n.untilStop(ctx)
+	ctx, cancel := n.untilStop(ctx)
 	defer cancel()
-	for {
-		members, changed := n.Host.Members()
-		peers := others(event.Names(members), n.ID)
-		if len(peers) == 0 {
-			return nil, nil
-		}
-		received, err := n.gatherFrom(stop, round, peers, changed, began)
-		if errors.Is(err, errPeersChanged) {
-			continue
-		}
-		if err != nil {
-			return nil, n.stopped(stop, err)
-		}
-		describePeers(peers, received, report)
-		return received, nil
+	collect := n.barrier
+	if n.Config.Async() {
+		collect = n.recent
 	}
+	received, err := collect(ctx, round, report)
+	if err != nil {
+		return nil, n.stopped(ctx, err)
+	}
+	return received, nil
 }
 
-// sampleExternal re-scores what the others shared, drops what can't teach (zero advantage) and draws J of the rest
-// uniformly.
+// sampleExternal re-scores what the others shared, drops what can't teach (zero advantage) and draws J of the rest,
+// uniformly or fair over peers.
 func (n *Node) sampleExternal(round int, received []*exchange.Received, report *event.Round) []group {
 	began := time.Now()
 	var pool []sapo.Group
 	var groups []group
-	for p, r := range received {
-		if r == nil {
-			continue
+	peers := indexPeers(report.Peers)
+	for _, found := range n.judge(round, received) {
+		p := peers[found.node]
+		report.Peers[p].Rejected += found.rejected
+		if found.reason != "" {
+			report.Peers[p].Reason = found.reason
 		}
-		for _, rollout := range r.Rollouts {
-			g, err := n.external(rollout)
-			if err != nil {
-				n.Logger.Debug("rollout refused", "round", round, "peer", r.Node, "reason", err)
-				report.Peers[p].Rejected++
-				continue
+		for _, g := range found.groups {
+			if sapo.AllEqual(g.rewards) {
+				report.Peers[p].Filtered++
 			}
-			n.reward(&g)
 			pool = append(pool, sapo.Group{Peer: p, Rollout: len(groups), Rewards: g.rewards})
 			groups = append(groups, g)
 		}
 	}
-	useful := sapo.Filter(pool)
-	for _, g := range pool {
-		if sapo.AllEqual(g.Rewards) {
-			report.Peers[g.Peer].Filtered++
-		}
+	draw := sapo.DrawExternals
+	if n.Config.Fair() {
+		draw = sapo.DrawFair
 	}
 	var drawn []group
 	seed := sapo.Seed(n.Config.Seed, n.ID, round, sapo.PurposeExternals, 0)
-	for _, g := range sapo.DrawExternals(useful, n.Config.NumTransplantTrees, seed) {
+	for _, g := range draw(sapo.Filter(pool), n.Config.NumTransplantTrees, seed) {
 		drawn = append(drawn, groups[g.Rollout])
 		report.Peers[g.Peer].Used++
+		report.Staleness += float64(groups[g.Rollout].age)
 	}
+	report.Staleness /= float64(max(1, len(drawn)))
+	n.lately.draw(round, drawn)
 	report.ScoreTime += time.Since(began).Seconds()
 	return drawn
 }

@@ -11,9 +11,13 @@ import (
 	"github.com/sapo-swarm/swarm/node/journal"
 )
 
-// Replay applies a journaled update, without generating anything, and returns the round's report as it would have been.
+// Replay applies a journaled update, without generating anything, and returns the round's report as it would have been. Of a node that only
+// generates there is none to apply.
 func (n *Node) Replay(ctx context.Context, round int, logged journal.Trained) (event.Round, error) {
 	report := logged.Report
+	if report.GenerateOnly {
+		return report, nil
+	}
 	began := time.Now()
 	err := n.update(ctx, round, logged.Update, event.StateReplaying, &report)
 	report.StepTime += time.Since(began).Seconds()
@@ -23,8 +27,9 @@ func (n *Node) Replay(ctx context.Context, round int, logged journal.Trained) (e
 // past is what is on disk of a node's former lives.
 type past struct {
 	dir      string
+	first    int // round that the first life began with: so many rounds the model as it was first counts for
 	rounds   int // that the run is to have: a longer run's are left alone
-	recorded int // rounds that the database has
+	recorded int // the database has the rounds from first to before this one
 	saves    *checkpoints
 	journal  *journal.Journal
 	model    *governed
@@ -41,8 +46,8 @@ type resumed struct {
 	untold   *event.Event // of the last round before first, where no former life has logged that it told of it
 }
 
-// restore brings the newest state back from which everything that the database lacks can be told, and returns the rounds it holds: at worst 0,
-// the model as it was first. What can't be used is a warning.
+// restore brings the newest state back from which everything that the database lacks can be told, and returns the rounds it holds: at worst
+// first, the model as it was first. What can't be used is a warning.
 func (p *past) restore(ctx context.Context) (int, error) {
 	told, err := p.told()
 	if err != nil {
@@ -69,7 +74,7 @@ func (p *past) restore(ctx context.Context) (int, error) {
 	if choice.round > 0 { // a life that ended as soon as it was written may not have told of it
 		p.emit(event.Event{Type: event.TypeCheckpoint, Checkpoint: choice.newest.event(p.dir)})
 	}
-	return choice.round, nil
+	return max(choice.round, p.first), nil
 }
 
 // told is the first round that neither the database has nor the journal can tell of. What is damaged ends it; replay says so where it matters.

@@ -41,6 +41,7 @@ func newStage(t *testing.T, change func(*configs.Config)) *stage {
 		change(&c)
 	}
 	s := &stage{t: t, config: c, script: &scripted{}, host: newHost("node_0", "node_1", "node_2")}
+	s.host.trust(event.TrustKey) // the tests here make rollouts of no node's stream; stranger_test.go is about streams
 	s.record = &recorder{Policy: s.script}
 	server := broker(t, "run")
 	s.node = newNode(t, c, "node_0", s.record, join(t, server, "run", "node_0"), s.host)
@@ -183,7 +184,7 @@ func TestExternalsAreScoredHere(t *testing.T) {
 func TestExternalIsCutToTheContext(t *testing.T) {
 	s := newStage(t, nil)
 	item := draw(t, s.node.Tasks, 1)
-	g, err := s.node.external(rollout(item, strings.Repeat("a", 47), strings.Repeat("b", 48), strings.Repeat("é", 40)))
+	g, err := s.node.external(item, rollout(item, strings.Repeat("a", 47), strings.Repeat("b", 48), strings.Repeat("é", 40)))
 	require.NoError(t, err)
 	require.Equal(t, []bool{true, false, false}, g.terminated)
 	require.Equal(t, []int{48, 48, 48}, []int{len(g.completions[0]), len(g.completions[1]), len(g.completions[2])})
@@ -431,7 +432,9 @@ func TestDescribePeers(t *testing.T) {
 		exchange.Receive([]byte("junk"), "a", 0), nil, {Batch: exchange.Batch{Rollouts: make([]exchange.Rollout, 3)}},
 	}, &report)
 	require.True(t, report.Late)
-	require.Equal(t, []event.Peer{{Node: "a", Rejected: 1}, {Node: "b", Late: true}, {Node: "c", Available: 3}}, report.Peers)
+	require.Equal(t, []event.Peer{
+		{Node: "a", Rejected: 1, Reason: "invalid batch: invalid character 'j' looking for beginning of value"}, {Node: "b", Late: true}, {Node: "c", Available: 3},
+	}, report.Peers)
 }
 
 func TestMicroBatch(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 // rounds trains from round first to the end. It tells of each round, logs that it did, evaluates, and checkpoints on the way: in the background,
 // while the next rounds go on, and in the end, or when told to stop, before it returns.
 func (l *lifetime) rounds(ctx context.Context, n *Node, first int) error {
-	if first < n.Config.Rounds && (l.due(first) || first-l.saved >= n.Config.CheckpointEvery) { // the last life didn't live to write it
+	if !n.GenerateOnly && first < n.Config.Rounds && (l.due(first) || first-l.saved >= n.Config.CheckpointEvery) { // the last life didn't live to write it
 		if err := l.beginCheckpoint(ctx, first, n.Former != nil); err != nil {
 			return err
 		}
@@ -33,10 +33,13 @@ func (l *lifetime) rounds(ctx context.Context, n *Node, first int) error {
 			return err
 		}
 		done := round + 1
-		if l.due(done) && done < n.Config.Rounds {
-			err = l.beginCheckpoint(ctx, done, false)
-		} else {
+		switch {
+		case !l.due(done) || done == n.Config.Rounds:
 			err = l.collect(ctx, false)
+		case n.GenerateOnly:
+			err = l.journal.Rotate(done) // its weights are the first: the journal is all that a restart needs
+		default:
+			err = l.beginCheckpoint(ctx, done, false)
 		}
 		if err != nil {
 			return err
@@ -104,7 +107,7 @@ func (l *lifetime) checkpoint(ctx context.Context, rounds int) error {
 	if err := l.collect(ctx, true); err != nil {
 		return err
 	}
-	if rounds <= l.saved {
+	if rounds <= l.saved || l.model.start.GenerateOnly {
 		return nil
 	}
 	l.link.State(event.StateCheckpoint, rounds)

@@ -170,11 +170,28 @@ func (h *host) await(state event.State) {
 }
 
 func (h *host) setPeers(peers ...string) {
+	members := event.Members(peers...)
+	for i := range members {
+		members[i].Trust = h.members[0].Trust
+	}
+	h.setMembers(members...)
+}
+
+func (h *host) setMembers(members ...event.Member) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.members = event.Members(peers...)
+	h.members = members
 	close(h.changed)
 	h.changed = make(chan struct{})
+}
+
+// trust changes how all members' rollouts are checked.
+func (h *host) trust(how string) {
+	members := slices.Clone(h.members)
+	for i := range members {
+		members[i].Trust = how
+	}
+	h.setMembers(members...)
 }
 
 // recorder passes calls on and keeps what the policy was trained on.

@@ -51,12 +51,18 @@ func (n *Node) logGenerated(round int, groups []group, report *event.Round) (exc
 }
 
 // logTrained logs the round's training set before its update. The report's JournalTime takes the time, the logged report's can't.
-func (n *Node) logTrained(round int, training policy.UpdateParams, report *event.Round) error {
+func (n *Node) logTrained(round int, training policy.UpdateParams, external []group, report *event.Round) error {
 	if n.Journal == nil {
 		return nil
 	}
 	began := time.Now()
-	err := n.Journal.Trained(round, journal.Trained{Update: training, Report: *report})
+	record := journal.Trained{Update: training, Report: *report}
+	if n.Config.Async() {
+		for _, g := range external {
+			record.Externals = append(record.Externals, g.origin)
+		}
+	}
+	err := n.Journal.Trained(round, record)
 	report.JournalTime += time.Since(began).Seconds()
 	return err
 }

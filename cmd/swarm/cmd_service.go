@@ -39,12 +39,13 @@ func newServiceCommand(g *globals) *cobra.Command {
 
 func newServiceInstallCommand(g *globals, o *serviceOptions) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "install [NAME] -- ARGUMENTS OF swarm up",
+		Use:   "install [NAME] -- ARGUMENTS OF swarm up, or join ITS ARGUMENTS",
 		Short: "Write the unit, check it and start it",
 		Long: "install writes swarm-NAME.service (swarm.service without a name), which runs swarm up with the arguments after --, in this folder,\n" +
-			"with this program, home and Python. The arguments are checked first, the unit by systemd-analyze verify. The unit keeps PATH,\n" +
+			"with this program, home and Python; after -- join it runs swarm join. The arguments are checked first, the unit by systemd-analyze verify. The unit keeps PATH,\n" +
 			"SWARM_… and what else decides which Python, GPU and models are used; no secrets.",
 		Example: `  swarm service install -- --config 4loc4ext --nodes auto
+  swarm service install friends -- join --url-file invitation.txt
   sudo swarm service install nightly --system -- --config /data/mine.yaml --seed 7`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			names, up := args, []string(nil)

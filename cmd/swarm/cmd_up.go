@@ -15,6 +15,7 @@ type upOptions struct {
 	price      priceFlag
 	completion completion
 	page       pageFlag
+	company    companyFlags
 	fresh      bool
 	detach     bool
 	yes        bool
@@ -45,6 +46,7 @@ func newUpCommand(g *globals) *cobra.Command {
 	o.completion.add(cmd.Flags())
 	o.plan.trainer.add(cmd.Flags())
 	o.page.add(cmd.Flags())
+	o.company.add(cmd.Flags())
 	cmd.Flags().Var(&o.plan.gpuLimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15GB")
 	cmd.Flags().BoolVar(&o.detach, "detach", false, "return once the run has begun: it goes on in the background (swarm attach, logs, down)")
 	cmd.Flags().BoolVar(&o.fresh, "fresh", false, "begin a new run, even if one of this experiment and seed could go on")
@@ -64,6 +66,11 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	if err := o.completion.check(); err != nil {
 		return err
 	}
+	company, err := o.company.company()
+	if err != nil {
+		return err
+	}
+	o.plan.hosts = company != nil
 	o.plan.resume = &resume{g: g, fresh: o.fresh}
 	if o.detach && !inBackground(g) {
 		return detachUp(ctx, g, o)
@@ -81,7 +88,7 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	if err != nil {
 		return err
 	}
-	c, err := prepare(ctx, g, p, o.plan.resume, price, o.yes)
+	c, err := prepare(ctx, &coordinator{g: g, p: p, resume: o.plan.resume, price: price, company: company}, o.yes)
 	if err != nil {
 		page.close()
 		return stoppedBy(ctx, err)

@@ -135,6 +135,47 @@ func resolveConfig(f *configFlags, environ []string, hasCUDA bool) (configs.Conf
 	return c, model, warnings, nil
 }
 
+// resolveJoined puts together what a worker trains with: another host's configuration, what the model of this host needs, and flags.
+func resolveJoined(f *configFlags, base func() (layer, error)) (configs.Config, configs.Model, error) {
+	fail := func(err error) (configs.Config, configs.Model, error) { return configs.Config{}, configs.Model{}, err }
+	flags, err := f.layer()
+	if err != nil {
+		return fail(err)
+	}
+	theirs, err := base()
+	if err != nil {
+		return fail(err)
+	}
+	given := []layer{theirs, flags}
+	model, err := resolveModel(given, false)
+	if err != nil {
+		return fail(err)
+	}
+	layers := append([]layer{{values: configs.Values(configs.Default())}}, given...)
+	c, err := merge(layers)
+	if err != nil {
+		return fail(err)
+	}
+	c.Model = model.Name
+	if model.Folder() {
+		c.Model = model.Weights
+	}
+	c.Tasks.Mixture = theirs.mixture
+	if err := absolute("tasks.file", &c.Tasks.File); err != nil {
+		return fail(err)
+	}
+	if err := absolute("tasks.words", &c.Tasks.Words); err != nil {
+		return fail(err)
+	}
+	if err := configs.Validate(c); err != nil {
+		return fail(locate(err, layers))
+	}
+	if err := configs.ValidateModel(c, model); err != nil {
+		return fail(locate(err, layers))
+	}
+	return c, model, nil
+}
+
 // merge stacks the layers in viper, the first lowest, and decodes the result. Values already have their keys' types, so nothing is converted.
 func merge(layers []layer) (configs.Config, error) {
 	var c configs.Config

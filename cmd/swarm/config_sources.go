@@ -193,7 +193,7 @@ func environmentLayer(environ []string) (layer, []string, error) {
 		"seed":                 "SEED",
 	}
 	// Variables of the program that aren't configuration.
-	known := []string{"SWARM_HOME", "SWARM_PYTHON", priceVariable, gpu.LibraryVariable}
+	known := []string{"SWARM_HOME", "SWARM_PYTHON", priceVariable, joinVariable, gpu.LibraryVariable}
 	for _, key := range configs.AllKeys() {
 		known = append(known, key.EnvironmentName())
 		for _, name := range []string{aliases[key.Name], key.EnvironmentName()} {

@@ -21,6 +21,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
 // memoryLimit makes the collector give back what JetStream's block caches leave behind: the host's memory belongs to the nodes.
@@ -44,6 +45,9 @@ func (c *coordinator) train(ctx context.Context, interrupts *interrupts, asJSON 
 	var lines *printer
 	if asJSON {
 		lines = newPrinter(c.g.stdout)
+		if c.company != nil {
+			c.company.tell(c, c.g.stderr)
+		}
 	} else {
 		printStart(c)
 		showing.Go(func() { c.show(shown, feed, interactive, interrupts.interrupt) })
@@ -80,6 +84,9 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupts, feed *
 	defer events.close()
 	defer stop()
 	events.take(event.Event{Type: event.TypeRunStarted, Run: c.run, Time: c.clock.now()})
+	if err := c.meet(background, events, logger); err != nil {
+		return launcher.Result{}, err
+	}
 	events.watchHost()
 	spec := launcher.Spec{
 		Run: c.run, Exe: exe, Args: args, Env: env, Starts: c.starts, Plan: c.p.plan, Now: interrupts.now,
@@ -93,7 +100,41 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupts, feed *
 	if c.mps != nil {
 		spec.Sharer = events.watchMPS(c.mps)
 	}
-	return launcher.Run(ctx, spec, events.take, logger)
+	switch {
+	case c.company != nil:
+		spec.Others = c.company.reception.Members
+	case c.joined != nil:
+		spec.Others = c.joined.members
+	}
+	var result launcher.Result
+	if len(c.starts) == 0 {
+		err = c.company.host(ctx)
+	} else {
+		result, err = launcher.Run(ctx, spec, events.take, logger)
+	}
+	if c.company != nil && err == nil {
+		err = c.company.settle(ctx, c.p.config)
+	}
+	if c.company != nil {
+		state, message := final(result, err)
+		c.company.dismiss(background, state, message, logger)
+	}
+	return result, err
+}
+
+// meet begins to deal with other hosts, where there are any.
+func (c *coordinator) meet(ctx context.Context, events *recorder, logger *slog.Logger) error {
+	if c.joined != nil {
+		c.joined.serve(ctx, events, logger)
+	}
+	if c.company == nil {
+		return nil
+	}
+	if err := c.company.receive(ctx, c, events, logger); err != nil {
+		return err
+	}
+	c.company.serve(ctx, c, events, logger)
+	return nil
 }
 
 // show draws the run until ctx ends.
@@ -118,19 +159,7 @@ func (c *coordinator) show(ctx context.Context, feed *terminal.Feed, interactive
 
 // end records how the run ended, and prints it where lines are wanted.
 func (c *coordinator) end(result launcher.Result, err error, lines *printer) {
-	state, message := store.RunDone, ""
-	var stopped *signalError
-	var full *diskError
-	switch {
-	case errors.As(err, &stopped):
-		state, message = store.RunStopped, stopped.Error()
-	case errors.As(err, &full):
-		state, message = store.RunStopped, full.Error()
-	case errors.Is(err, launcher.ErrLost) && result.Remaining > 0:
-		state, message = store.RunLost, err.Error()
-	case err != nil:
-		state, message = store.RunFailed, err.Error()
-	}
+	state, message := final(result, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	end := event.Event{Type: event.TypeRunEnded, Run: c.run, Time: c.clock.now(), State: event.State(state), Message: message}
@@ -140,6 +169,27 @@ func (c *coordinator) end(result launcher.Result, err error, lines *printer) {
 	if lines != nil {
 		lines.add(end)
 	}
+}
+
+// final is the state that a run ends in, and why.
+func final(result launcher.Result, err error) (state, message string) {
+	state = store.RunDone
+	var stopped *signalError
+	var full *diskError
+	var over *overError
+	switch {
+	case errors.As(err, &stopped):
+		state, message = store.RunStopped, stopped.Error()
+	case errors.As(err, &full):
+		state, message = store.RunStopped, full.Error()
+	case errors.As(err, &over):
+		state, message = over.state, over.Error()
+	case errors.Is(err, launcher.ErrLost) && result.Remaining > 0:
+		state, message = store.RunLost, err.Error()
+	case err != nil:
+		state, message = store.RunFailed, err.Error()
+	}
+	return state, message
 }
 
 // summaryEvent is the last line of up -o json.
@@ -195,6 +245,14 @@ func (c *coordinator) verdict(err error) error {
 	if errors.As(err, &stopped) {
 		return &silentError{exitSignal + int(stopped.signal)}
 	}
+	var over *overError
+	if errors.As(err, &over) {
+		return over.verdict()
+	}
+	var no *membership.Refusal
+	if c.joined != nil && errors.As(err, &no) {
+		return refused(err)
+	}
 	var full *diskError
 	if errors.As(err, &full) {
 		return &hintError{full, "free some space, or --home on a larger disk"}
@@ -246,6 +304,9 @@ func printStart(c *coordinator) {
 		cfg.Rounds, cfg.Seed)
 	fmt.Fprintf(c.g.stdout, "%s\n", c.p.plan.Why)
 	c.tellPage()
+	if c.company != nil {
+		c.company.tell(c, c.g.stdout)
+	}
 }
 
 // interactive tells whether there is a terminal to show a live view on and to take keys from.

@@ -30,6 +30,7 @@ type announcement struct {
 	PID        int    `json:"pid"`
 	Log        string `json:"log"` // path; it is rotated to .1
 	Dashboard  string `json:"dashboard,omitempty"`
+	Join       string `json:"join,omitempty"` // the line that lets others in: a secret
 }
 
 // inBackground tells whether this process is the copy that goes to the background, and makes it one: its output is a console, hanging up
@@ -76,6 +77,9 @@ func (c *coordinator) announce() error {
 	a := announcement{Experiment: c.p.config.Experiment, Run: c.run, PID: os.Getpid(), Log: runlog.Path(c.dir, runlog.Coordinator)}
 	if c.page != nil {
 		a.Dashboard = c.page.url
+	}
+	if c.company != nil {
+		a.Join = c.company.invitation
 	}
 	return c.g.console.announce(a)
 }
@@ -163,7 +167,7 @@ func detachUp(ctx context.Context, g *globals, o *upOptions) error {
 	case errors.Is(err, errFinished): // the other process says so
 	case err != nil:
 		return err
-	case p.trainer.command != "": // it has a model of its own
+	case p.trainer.command != "", o.plan.hosts && o.plan.nodes == noNodes: // no model of this program's is trained here
 	default:
 		if _, err := ensureModel(ctx, g, p.model, o.yes); err != nil {
 			return err
@@ -188,6 +192,9 @@ func printDetached(g *globals, a *announcement) error {
 	}
 	if a.Dashboard != "" {
 		fmt.Fprintf(&b, "page   %s\n", a.Dashboard)
+	}
+	if a.Join != "" {
+		fmt.Fprintf(&b, "join   %s\n", a.Join)
 	}
 	_, err := fmt.Fprint(g.stdout, b.String())
 	return err

@@ -17,7 +17,11 @@ import (
 // inputHashes are the SHA-256 sums of what a run reads beside its configuration, by name: the model's first weights, and files of questions
 // and words. A run that goes on with others would be another experiment under the same name.
 func inputHashes(ctx context.Context, modelDir string, tasks configs.Tasks) (map[string]string, error) {
-	weights, err := filepath.Glob(filepath.Join(modelDir, "*.safetensors"))
+	var weights []string
+	var err error
+	if modelDir != "" {
+		weights, err = filepath.Glob(filepath.Join(modelDir, "*.safetensors"))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("weights in %s: %w", modelDir, err)
 	}

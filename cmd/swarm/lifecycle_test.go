@@ -54,7 +54,7 @@ func TestDetachedRun(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
 	a := detached(t, home, "--rounds", "100000", "--checkpoint-every", "5")
-	require.Equal(t, announcement{"e", "e-1", a.PID, runlog.Path(filepath.Join(home, "runs", "e-1"), runlog.Coordinator), ""}, a)
+	require.Equal(t, announcement{"e", "e-1", a.PID, runlog.Path(filepath.Join(home, "runs", "e-1"), runlog.Coordinator), "", ""}, a)
 	session, err := unix.Getsid(a.PID)
 	require.NoError(t, err)
 	require.Equal(t, a.PID, session)

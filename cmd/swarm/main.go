@@ -228,6 +228,8 @@ func newRootCommand(g *globals) *cobra.Command {
 	root.PersistentFlags().BoolVarP(&g.verbose, "verbose", "v", false, "log more to stderr")
 	root.AddCommand(
 		newUpCommand(g),
+		newJoinCommand(g),
+		newWorkersCommand(g),
 		newSweepCommand(g),
 		newPlanCommand(g),
 		newProfileCommand(g),
@@ -235,6 +237,7 @@ func newRootCommand(g *globals) *cobra.Command {
 		newAttachCommand(g),
 		newLogsCommand(g),
 		newDownCommand(g),
+		newGenerateCommand(g),
 		newServiceCommand(g),
 		newCompareCommand(g),
 		newCurveCommand(g),

@@ -16,6 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
 // planFlags are what plan and up share: an experiment's configuration, how many nodes of it, and which GPUs.
@@ -28,7 +29,9 @@ type planFlags struct {
 	wait         waitFlags
 	trainer      trainer // up
 
-	resume *resume // up: which run goes on; nil elsewhere
+	resume *resume               // up: which run goes on; nil elsewhere
+	base   func() (layer, error) // join: another host's configuration, to which the flags add
+	hosts  bool                  // up: other hosts bring the nodes, where --nodes is 0
 }
 
 // sizeFlag holds the text of a size in bytes. Like a keyFlag it is read when all flags are known; given empty, it is a mistake.
@@ -61,6 +64,9 @@ func (p *planFlags) add(f *pflag.FlagSet) {
 	p.wait.add(f)
 }
 
+// noNodes is --nodes of a host that only coordinates.
+const noNodes = "0"
+
 // planned is an experiment, ready to be put on this host.
 type planned struct {
 	config   configs.Config
@@ -88,9 +94,18 @@ func (p *planFlags) resolve(ctx context.Context, g *globals) (planned, error) {
 		return planned{}, err
 	}
 	var out planned
-	if p.wait.limit > 0 {
+	switch {
+	case p.hosts && p.nodes == noNodes:
+		if out, _, err = look(ctx); err == nil {
+			out.plan = fit.Plan{
+				Device: fit.DeviceCPU, Share: fit.ShareStatic, Rule: "asked for", Limit: "--nodes",
+				Why: "This host trains no nodes of its own (--nodes 0): those who join bring them.",
+			}
+		}
+		return out, err
+	case p.wait.limit > 0:
 		out, err = p.wait.forGPU(ctx, g.stderr, look)
-	} else {
+	default:
 		var request fit.Request
 		if out, request, err = look(ctx); err == nil {
 			out.plan, err = fit.New(request)
@@ -129,7 +144,11 @@ func (p *planFlags) look(g *globals) (look, error) {
 			return planned{}, fit.Request{}, err
 		}
 		out := planned{host: host, trainer: p.trainer}
-		out.config, out.model, out.warnings, err = resolveConfig(&p.config, os.Environ(), host.Device == gpu.CUDA || sizes[0] > 0)
+		if p.base != nil {
+			out.config, out.model, err = resolveJoined(&p.config, p.base)
+		} else {
+			out.config, out.model, out.warnings, err = resolveConfig(&p.config, os.Environ(), host.Device == gpu.CUDA || sizes[0] > 0)
+		}
 		if err != nil {
 			return planned{}, fit.Request{}, err
 		}
@@ -143,7 +162,7 @@ func (p *planFlags) look(g *globals) (look, error) {
 		request := launcher.Describe(host, fit.Request{
 			Device: c.Device, GPUMemory: sizes[0], GPULimit: sizes[1], MinGPUMemory: sizes[2], Shm: sharedMemory(),
 			Model: out.model, Settings: settings(c), Table: table,
-			Nodes: nodes, Share: c.Share, SwarmSize: c.SwarmSize, GPUsPerNode: c.GPUsPerNode, CPUFallback: c.CPUFallback,
+			Nodes: nodes, Share: c.Share, SwarmSize: p.most(c, nodes), GPUsPerNode: c.GPUsPerNode, CPUFallback: c.CPUFallback,
 		})
 		if index, ok := strings.CutPrefix(c.Device, "cuda:"); ok {
 			request.Device = fit.DeviceCUDA
@@ -161,6 +180,14 @@ func (p *planFlags) look(g *globals) (look, error) {
 		}
 		return out, request, err
 	}, nil
+}
+
+// most is how many nodes may be planned: swarm_size, or of a worker, who brings its own beside the coordinator's, as many as it asks for.
+func (p *planFlags) most(c configs.Config, asked string) int {
+	if n, err := strconv.Atoi(asked); err == nil && p.base != nil {
+		return max(c.SwarmSize, min(n, membership.MaxSeats))
+	}
+	return c.SwarmSize
 }
 
 // settings are the configuration's keys that decide what a node takes.

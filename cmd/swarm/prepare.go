@@ -43,9 +43,12 @@ type coordinator struct {
 	lock    *experimentLock
 	store   *store.Store
 	reader  *store.Reader
-	bus     *natsbus.Server
+	way     way
+	company *company          // with --listen, --nats or --shared: other hosts' nodes
+	joined  *joined           // swarm join: the swarm is another host's
 	mps     *mps.Host         // with share mps
 	page    *dashboardService // with --dashboard
+	config  json.RawMessage   // as the nodes get it
 	starts  []event.Start
 	nodeIDs []string
 }
@@ -53,8 +56,8 @@ type coordinator struct {
 // prepare checks and opens everything a run needs, before anything is recorded or started. What it opened, close closes.
 //
 // yes says that a model may be downloaded without a question.
-func prepare(ctx context.Context, g *globals, p planned, r *resume, price price, yes bool) (_ *coordinator, err error) {
-	c := &coordinator{g: g, p: p, resume: r, price: price}
+func prepare(ctx context.Context, c *coordinator, yes bool) (_ *coordinator, err error) {
+	g, p, r := c.g, c.p, c.resume
 	defer func() {
 		if err != nil {
 			c.close()
@@ -128,6 +131,10 @@ func (c *coordinator) equip(ctx context.Context, yes bool) (e equipment, err err
 		c.inputs = p.trainer.inputs()
 		return e, c.resume.same(c.inputs)
 	}
+	if p.plan.Nodes == 0 { // nothing is trained here
+		c.inputs, err = inputHashes(ctx, "", p.config.Tasks)
+		return e, err
+	}
 	if e.modelDir, err = ensureModel(ctx, g, p.model, yes); err != nil {
 		return e, err
 	}
@@ -197,11 +204,20 @@ func (c *coordinator) open(ctx context.Context) (err error) {
 		return err
 	}
 	c.clock = newRunClock(last)
-	c.bus, err = natsbus.Start(natsbus.ServerOptions{Dir: filepath.Join(c.dir, "exchange"), Logger: logger})
-	if err != nil {
-		return err
+	return c.openWay(ctx)
+}
+
+// openWay opens what carries the rollouts.
+func (c *coordinator) openWay(ctx context.Context) (err error) {
+	switch {
+	case c.joined != nil:
+		c.way, err = c.joined.open(ctx, c)
+	case c.company != nil:
+		c.way, err = c.company.open(ctx, c)
+	default:
+		c.way, err = openBus(ctx, c, natsbus.ServerOptions{})
 	}
-	return c.bus.CreateStream(ctx, c.run)
+	return err
 }
 
 // databaseNews logs what a database has to tell.
@@ -264,27 +280,38 @@ func (c *coordinator) assign(ctx context.Context, e equipment) error {
 	if c.p.plan.MicroBatch > 0 { // 0: the whole batch fits
 		c.p.config.MicroBatch = c.p.plan.MicroBatch
 	}
-	config, err := json.Marshal(c.p.config)
-	if err != nil {
+	if c.config, err = json.Marshal(c.p.config); err != nil {
 		return fmt.Errorf("encode the configuration: %w", err)
 	}
 	for i := range c.p.plan.Nodes {
 		c.nodeIDs = append(c.nodeIDs, fit.NodeName(i))
 	}
+	if c.joined != nil {
+		if c.nodeIDs, err = c.joined.take(ctx, c); err != nil {
+			return err
+		}
+	}
+	members := event.Members(c.nodeIDs...)
 	for i, id := range c.nodeIDs {
 		c.starts = append(c.starts, event.Start{
-			Protocol: event.Protocol, Run: c.run, Node: id, Index: i, Members: event.Members(c.nodeIDs...), Dir: filepath.Join(c.dir, id), Config: config,
+			Protocol: event.Protocol, Run: c.run, Node: id, Index: i, Members: members, Dir: filepath.Join(c.dir, id), Config: c.config,
 			Recorded: recorded[id], Evaluated: evaluated[id],
 			Python: c.python.Path, EngineDir: e.engineDir, Tokenizer: c.p.model.Tokenizer, ModelDir: e.modelDir,
 			Device: engineDevice(c.p.plan), Threads: c.p.plan.Threads, Leased: c.p.plan.Share == fit.ShareLease,
 			GenerateBatch: c.p.plan.GenerateBatch, Ranks: c.p.plan.Ranks(), OthersBytes: c.p.plan.Others(i),
 			Transient: event.Transient{GenerateBytes: c.p.plan.PerNode.Generate, UpdateBytes: c.p.plan.PerNode.Update},
 			TrimAfter: trimAfter(c.p.plan),
-			Exchange:  event.Exchange{Kind: "nats", URL: c.bus.URL(), Token: c.bus.Token()},
+			Exchange:  c.way.exchange(),
 		})
+		if c.starts[i].Exchange.Kind == event.ExchangeDir {
+			c.starts[i].Exchange.State = filepath.Join(c.starts[i].Dir, "seen")
+		}
 		if c.p.plan.Device == fit.DeviceCUDA {
 			// What torch's allocator may take: the CUDA context comes on top.
 			c.starts[i].BudgetBytes = max(1, c.p.plan.PerNode.Budget-c.p.plan.PerNode.Context)
+		}
+		if c.joined != nil {
+			c.joined.seat(&c.starts[i])
 		}
 	}
 	return nil
@@ -323,7 +350,7 @@ func (c *coordinator) record() error {
 	err = c.store.StartRun(context.Background(), store.Run{
 		Run: c.run, Experiment: cfg.Experiment, Preset: cfg.Preset, Model: model, Device: c.p.plan.Device, Seed: cfg.Seed,
 		Rounds: cfg.Rounds, Nodes: c.p.plan.Nodes, NodeIDs: c.nodeIDs, NumTrainSamples: cfg.NumTrainSamples,
-		NumTransplantTrees: cfg.NumTransplantTrees, NumGenerations: cfg.NumGenerations, Config: c.starts[0].Config, Plan: plan, Versions: versions,
+		NumTransplantTrees: cfg.NumTransplantTrees, NumGenerations: cfg.NumGenerations, Config: c.config, Plan: plan, Versions: versions,
 		Host: host, PID: self.PID, StartTicks: int64(self.Start), BootID: self.Boot, Started: c.clock.now(),
 		PricePerHour: c.price.PerHour, PriceCurrency: c.price.Currency,
 	})
@@ -338,8 +365,8 @@ func (c *coordinator) close() {
 			c.g.logger.Error("MPS was not ended in order", "error", err)
 		}
 	}
-	if c.bus != nil {
-		c.bus.Shutdown()
+	if c.way != nil {
+		c.way.close()
 	}
 	if c.reader != nil {
 		c.reader.Close()

@@ -39,7 +39,12 @@ type running struct {
 // start starts up -o json with the tiny run's flags and more.
 func start(t *testing.T, home string, more ...string) *running {
 	t.Helper()
-	args := append([]string{"up", "-o", "json", "--name", "e"}, tinyRun(more...)...)
+	return startCommand(t, home, append([]string{"up", "-o", "json", "--name", "e"}, tinyRun(more...)...)...)
+}
+
+// startCommand starts a command that prints events.
+func startCommand(t *testing.T, home string, args ...string) *running {
+	t.Helper()
 	r := &running{t: t, home: home, cmd: command(t, home, args...), stderr: &lockedBuffer{}, more: make(chan struct{}), read: make(chan struct{})}
 	r.cmd.Env = append(r.cmd.Env, marker(home))
 	r.cmd.Stderr = r.stderr

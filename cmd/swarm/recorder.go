@@ -12,7 +12,9 @@ import (
 	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/mps"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
 // recorder takes every event of a run: into the database, to whoever shows it, and to what follows the run by its events.
@@ -37,7 +39,7 @@ type recorder struct {
 func newRecorder(ctx context.Context, c *coordinator, feed *terminal.Feed, lines *printer, logger, chronicle *slog.Logger, fail func(error)) *recorder {
 	r := &recorder{
 		ctx: ctx, c: c, feed: feed, lines: lines, logger: logger, past: chronicle, fail: fail, loading: map[string]bool{},
-		keep: newRetention(context.WithoutCancel(ctx), c.bus, c.run, c.nodeIDs, logger),
+		keep: newRetention(context.WithoutCancel(ctx), c.way, c.nodeIDs, logger),
 	}
 	for _, id := range c.nodeIDs {
 		r.loading[id] = true
@@ -52,9 +54,17 @@ func (r *recorder) take(e event.Event) {
 	defer r.mu.Unlock()
 	e.Run = r.c.run
 	r.c.clock.stamp(&e)
-	r.keep.see(e)
-	r.devices.see(e)
-	r.seen.see(e)
+	if e.Worker == "" || r.c.joined != nil {
+		r.keep.see(e)
+		r.devices.see(e)
+		r.seen.see(e)
+	}
+	if r.c.company != nil {
+		r.c.company.see(e)
+	}
+	if r.c.joined != nil {
+		r.c.joined.see(e)
+	}
 	switch {
 	case e.Type == event.TypeLoaded:
 		r.loaded(e)
@@ -75,6 +85,24 @@ func (r *recorder) take(e event.Event) {
 	}
 }
 
+// deliver takes what a worker's nodes told: once it returns nil it is in the database for good.
+func (r *recorder) deliver(ctx context.Context, worker string, d membership.Delivery, list []event.Event) error {
+	if _, err := r.c.store.Deliver(ctx, store.Delivery{Run: r.c.run, Worker: worker, Outbox: d.Outbox, First: d.First, Events: list}); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range list {
+		r.c.company.hear(e)
+		r.feed.Add(e)
+		r.chronicle(e)
+		if r.lines != nil {
+			r.lines.add(e)
+		}
+	}
+	return nil
+}
+
 // chronicle logs what happened to the run and its nodes, rounds and measurements apart.
 func (r *recorder) chronicle(e event.Event) {
 	details := []any{"node", e.Node}
@@ -85,6 +113,8 @@ func (r *recorder) chronicle(e event.Event) {
 		details = append(details, "pid", e.PID)
 	case event.TypeLoaded:
 		details = append(details, "start_round", e.Loaded.StartRound, "replayed_rounds", e.Loaded.ReplayedRounds, "engine_pid", e.Loaded.EnginePID)
+	case event.TypeJoin, event.TypeLeave, event.TypeWorker:
+		details = append(details, "worker", e.Worker, "state", string(e.State), "message", e.Message)
 	case event.TypeExit, event.TypeFailure, event.TypeRestart, event.TypeGiveUp:
 		details = append(details, "cause", e.Cause, "message", e.Message)
 	case event.TypeMemoryStep:
@@ -122,7 +152,7 @@ func (r *recorder) watchHost() {
 		}
 	})
 	r.group.Go(func() {
-		if err := r.c.bus.Tend(r.ctx, r.c.run, r.c.nodeIDs, r.c.shared); err != nil {
+		if err := r.c.way.tend(r.ctx, r.c.nodeIDs, r.c.shared); err != nil {
 			r.logger.Error("nobody tends the message bus", "error", err)
 		}
 	})
@@ -173,6 +203,9 @@ func (r *recorder) watchMPS(host *mps.Host) launcher.Sharer {
 // close ends what follows the run. Its context has ended.
 func (r *recorder) close() {
 	r.group.Wait()
+	if r.c.joined != nil {
+		r.c.joined.settle()
+	}
 	r.keep.close()
 	r.c.freshen(context.WithoutCancel(r.ctx), r.seen)
 }

@@ -8,15 +8,13 @@ import (
 	"sync"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
-	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
 	"github.com/sapo-swarm/swarm/node/journal"
 )
 
 // retention drops shared rollouts that no node can need again: those before every node's second newest checkpoint (the newest may
 // turn out damaged).
 type retention struct {
-	bus    *natsbus.Server
-	run    string
+	way    way
 	logger *slog.Logger
 
 	checkpoints map[string][2]int // node -> rounds of its second newest and newest checkpoint
@@ -25,14 +23,14 @@ type retention struct {
 	done        sync.WaitGroup
 }
 
-func newRetention(ctx context.Context, bus *natsbus.Server, run string, nodes []string, logger *slog.Logger) *retention {
-	r := &retention{bus: bus, run: run, logger: logger, checkpoints: map[string][2]int{}, work: make(chan int, 1)}
+func newRetention(ctx context.Context, way way, nodes []string, logger *slog.Logger) *retention {
+	r := &retention{way: way, logger: logger, checkpoints: map[string][2]int{}, work: make(chan int, 1)}
 	for _, n := range nodes {
 		r.checkpoints[n] = [2]int{}
 	}
 	r.done.Go(func() {
 		for before := range r.work {
-			if err := bus.Purge(ctx, run, before); err != nil && ctx.Err() == nil {
+			if err := way.purge(ctx, before); err != nil && ctx.Err() == nil {
 				logger.Warn("old rollouts not dropped", "error", err)
 			}
 		}

@@ -106,6 +106,26 @@ func TestServiceRefusesBadArguments(t *testing.T) {
 }
 
 // Only files of swarm's own are replaced or removed.
+// A worker's unit names the file of its invitation, whose text it does not hold.
+func TestServiceOfAWorker(t *testing.T) {
+	t.Parallel()
+	config, home, folder := t.TempDir(), t.TempDir(), t.TempDir()
+	file := filepath.Join(folder, "invitation")
+	require.NoError(t, os.WriteFile(file, []byte("tls://127.0.0.1:4222#secret\n"), 0o600))
+	o := service(t, config, home, "install", "w", "--", "join", "--url-file", file, "--nodes", "1")
+	require.Equal(t, 0, o.code, o.stderr)
+	text, err := os.ReadFile(filepath.Join(config, "systemd", "user", "swarm-w.service"))
+	require.NoError(t, err)
+	require.Contains(t, execStart(t, string(text)), file)
+	require.Contains(t, execStart(t, string(text)), "join")
+	require.NotContains(t, string(text), "#secret")
+	for _, bad := range [][]string{{"tls://127.0.0.1:4222#secret"}, {"--nodes", "1"}, {"--url-file", file, "--detach"}, {"--url-file", config + "/none"}} {
+		o := service(t, config, home, append([]string{"install", "w2", "--", "join"}, bad...)...)
+		require.Equal(t, exitUsage, o.code, "%v: %s", bad, o.stderr)
+		require.NotContains(t, o.stderr, "#")
+	}
+}
+
 func TestServiceSparesOthersUnits(t *testing.T) {
 	t.Parallel()
 	config, home := t.TempDir(), t.TempDir()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -15,11 +16,17 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/systemd"
 )
 
-// newUnit makes the unit that runs swarm up with these arguments, once they are found to be good. left are variables of the environment
+// newUnit makes the unit that runs swarm up, or swarm join, with these arguments, once they are found to be good. left are variables of the environment
 // that the unit does not keep.
 func newUnit(ctx context.Context, g *globals, system bool, name string, up []string) (u systemd.Unit, left []string, err error) {
 	u = systemd.Unit{Name: name, System: system}
-	onGPU, err := checkUp(ctx, g, up)
+	verb, onGPU := "up", false
+	if len(up) > 0 && up[0] == "join" {
+		verb, up = up[0], up[1:]
+		up, err = checkJoinService(g, up)
+	} else {
+		onGPU, err = checkUp(ctx, g, up)
+	}
 	if err != nil {
 		return u, nil, err
 	}
@@ -40,7 +47,7 @@ func newUnit(ctx context.Context, g *globals, system bool, name string, up []str
 	if g.verbose {
 		u.Args = append(u.Args, "--verbose")
 	}
-	u.Args = append(append(u.Args, "up"), up...)
+	u.Args = append(append(u.Args, verb), up...)
 	if onGPU && !names(up, "device") {
 		// Without it a boot at which the driver is late would be taken for a machine without a GPU.
 		u.Args = append(u.Args, "--device", fit.DeviceCUDA)
@@ -68,6 +75,44 @@ func absoluteProgram(name string) (string, error) {
 		return "", &usageError{fmt.Errorf("--python %s: %w", name, err), "the path of a python3 that has torch"}
 	}
 	return filepath.Abs(path)
+}
+
+// checkJoinService finds mistakes in the arguments of a swarm join before it is made a service, and returns them with absolute paths. Whether the
+// coordinator can be reached is not asked: it may be later.
+func checkJoinService(g *globals, args []string) ([]string, error) {
+	join := newJoinCommand(g)
+	if err := join.ParseFlags(args); err != nil {
+		return nil, &usageError{err, "swarm join --help"}
+	}
+	if join.Flags().NArg() > 0 {
+		return nil, &usageError{errors.New("an invitation is a secret, and a unit can be read by everybody"), "the invitation in a file, and join --url-file FILE"}
+	}
+	var o joinOptions
+	for name, into := range map[string]*string{"url-file": &o.urlFile, "shared": &o.shared, "experiment": &o.experiment} {
+		*into = join.Flags().Lookup(name).Value.String()
+	}
+	for name, why := range map[string]string{"detach": "a service is in the background already", "fresh": "a service with --fresh would begin anew at each of its starts"} {
+		if join.Flags().Changed(name) {
+			return nil, &usageError{errors.New(why), "without --" + name}
+		}
+	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	if o.shared != "" {
+		return args, nil
+	}
+	if o.urlFile == "" {
+		return nil, &usageError{errors.New("a unit keeps no secrets"), "the invitation in a file, and join --url-file FILE"}
+	}
+	if _, err := o.invitation(); err != nil {
+		return nil, err
+	}
+	path, err := filepath.Abs(o.urlFile)
+	if err != nil {
+		return nil, fmt.Errorf("--url-file: %w", err)
+	}
+	return append(slices.Clone(args), "--url-file", path), nil
 }
 
 // checkUp finds mistakes in the arguments of a swarm up before it is made a service, and tells whether it would train on a GPU. What may

@@ -111,10 +111,10 @@ func (k *known) frontier() int {
 	return highest
 }
 
-// behind tells whether a node may still do a round up to that one.
+// behind tells whether a node that is there may still do a round up to that one.
 func (k *known) behind(round int) bool {
 	for _, n := range k.snapshot.Nodes {
-		if n.State != event.StateDone && n.State != event.StateGivenUp && n.WorkingRound <= round {
+		if n.There() && n.State != event.StateDone && max(n.WorkingRound, n.From) <= round {
 			return true
 		}
 	}

@@ -16,7 +16,7 @@ type memoryDocument struct {
 	Slot    int            `json:"slot"` // seconds; of each the highest is told
 	Nodes   []nodeMemory   `json:"nodes"`
 	Devices []deviceMemory `json:"devices"`
-	Ledger  []ledgerRow    `json:"ledger"` // now; of a run that has ended as last told
+	Ledger  []ledgerRow    `json:"ledger"` // now, of this host's nodes; of a run that has ended as last told
 	// Of all cards together, as of the newest sample; null where there is none.
 	CardBytes         *int64 `json:"card_bytes"`
 	UsedBytes         *int64 `json:"used_bytes"`
@@ -136,13 +136,16 @@ func readMemory(ctx context.Context, reader *store.Reader, k *known, slot int) (
 }
 
 func ledger(status stats.Status) []ledgerRow {
-	rows := make([]ledgerRow, len(status.Nodes))
-	for i, n := range status.Nodes {
-		rows[i] = ledgerRow{
+	rows := make([]ledgerRow, 0, len(status.Nodes))
+	for _, n := range status.Nodes {
+		if n.Worker != "" {
+			continue // another host's memory
+		}
+		rows = append(rows, ledgerRow{
 			Node: n.ID, State: n.State, Device: n.Device, ResidentBytes: n.ResidentBytes, TransientBytes: n.TransientBytes,
 			PeakBytes: n.PeakMemoryBytes, BudgetBytes: n.BudgetBytes, DeviceBytes: n.DeviceBytes, DevicePeakBytes: n.DevicePeakBytes,
 			RSSBytes: n.RSSBytes, PeakRSSBytes: n.PeakRSSBytes, MicroBatch: n.MicroBatch,
-		}
+		})
 	}
 	return rows
 }

@@ -21,6 +21,7 @@ func (s *Server) routes() (http.Handler, error) {
 	mux.Handle("/api/runs/{run}/tasks", s.document(s.getTasks))
 	mux.Handle("/api/runs/{run}/evaluations", s.document(s.getEvaluations))
 	mux.Handle("/api/runs/{run}/peers", s.document(s.getPeers))
+	mux.Handle("/api/runs/{run}/workers", s.document(s.getWorkers))
 	mux.Handle("/api/runs/{run}/memory", s.document(s.getMemory))
 	mux.Handle("/api/runs/{run}/events", s.document(s.getEvents))
 	mux.Handle("/api/runs/{run}/logs", s.document(s.getLogs))

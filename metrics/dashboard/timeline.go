@@ -16,9 +16,10 @@ import (
 // entry is something that happened to a run or a node.
 type entry struct {
 	Run     string     `json:"run"`
-	ID      int64      `json:"id"`   // grows with time, over all runs
-	Time    float64    `json:"time"` // Unix seconds
-	Node    string     `json:"node"` // empty: the run's own
+	ID      int64      `json:"id"`     // grows with time, over all runs
+	Time    float64    `json:"time"`   // Unix seconds
+	Node    string     `json:"node"`   // empty: the run's own, or its worker's
+	Worker  string     `json:"worker"` // whose it is; empty: the coordinator's own host
 	Type    event.Type `json:"type"`
 	Cause   string     `json:"cause"`
 	Message string     `json:"message"`
@@ -26,7 +27,7 @@ type entry struct {
 }
 
 func newEntry(e store.Entry) entry {
-	return entry{e.Event.Run, e.ID, e.Event.Time, e.Event.Node, e.Event.Type, cause(e.Event), describe(e.Event), level(e.Event)}
+	return entry{e.Event.Run, e.ID, e.Event.Time, e.Event.Node, e.Event.Worker, e.Event.Type, cause(e.Event), describe(e.Event), level(e.Event)}
 }
 
 func cause(e event.Event) string {
@@ -62,6 +63,14 @@ func level(e event.Event) string {
 		return "error"
 	case event.TypeWarning, event.TypeRestart, event.TypeMemoryStep:
 		return "warning"
+	case event.TypeLeave:
+		if e.Cause == "" {
+			return "warning" // it is missed
+		}
+	case event.TypeWorker:
+		if e.State != event.WorkerConnected && e.State != event.WorkerLeft {
+			return "warning"
+		}
 	case event.TypeExit:
 		if e.ExitCode != nil && *e.ExitCode == 0 || e.Cause == event.CauseStopped {
 			return "info"

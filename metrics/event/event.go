@@ -360,6 +360,8 @@ type Exchange struct {
 	Token       string `json:"token,omitempty"`       // the bus's own, or the worker's secret
 	Worker      string `json:"worker,omitempty"`      // empty: a node of the coordinator's own host
 	Credentials string `json:"credentials,omitempty"` // file, of an external cluster
-	Dir         string `json:"dir,omitempty"`         // the shared folder of the run
+	CAFile      string `json:"ca_file,omitempty"`     // of a certificate that is verified by name
+	Dir         string `json:"dir,omitempty"`         // the shared folder
+	State       string `json:"state,omitempty"`       // with a folder: where the node keeps what it has seen there
 	Compat      bool   `json:"compat,omitempty"`      // with a folder: write the predecessor's files, too
 }

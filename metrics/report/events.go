@@ -24,7 +24,16 @@ func eventText(e event.Event) string {
 		return fmt.Sprintf("out of memory (%s) in round %d's %s: %s; %s asked for, %s used, %s free of %s", label(m.Cause), m.Round, m.Phase,
 			label(m.Action), gigabytes(m.RequestedBytes), gigabytes(m.UsedBytes), gigabytes(m.FreeBytes), gigabytes(m.TotalBytes))
 	}
-	add(label(string(e.Type)))
+	switch e.Type {
+	case event.TypeJoin:
+		add(fmt.Sprintf("joins at round %d", e.RoundIndex))
+	case event.TypeLeave:
+		add(left(e))
+	case event.TypeWorker:
+		add("worker " + e.Worker)
+	default:
+		add(label(string(e.Type)))
+	}
 	add(label(string(e.State)))
 	add(label(e.Cause))
 	if e.ExitCode != nil {
@@ -35,6 +44,14 @@ func eventText(e event.Event) string {
 	}
 	add(e.Message)
 	return strings.Join(parts, ": ")
+}
+
+// left says whether a node is away or gone.
+func left(e event.Event) string {
+	if e.Cause == "" {
+		return "is away"
+	}
+	return "has left"
 }
 
 // label is a name of the database in words.

@@ -68,6 +68,7 @@ type Run struct {
 	Devices     []store.DeviceSample
 	Slot        int // seconds of a slot of Memory
 	Events      []store.Entry
+	Workers     []stats.WorkerRow // other hosts that took part
 }
 
 // Read reads what a report shows. The error is store.ErrNotFound, wrapped, where there is nothing: no run at all, or none of a name.
@@ -169,6 +170,11 @@ func (r *Report) Running() []*Run {
 // Drawn are the runs with charts of their own.
 func (r *Report) Drawn() []*Run {
 	return slices.DeleteFunc(slices.Clone(r.Runs), func(run *Run) bool { return !run.Drawn || run.Totals.NodeRounds == 0 })
+}
+
+// Shared are the runs in which other hosts took part.
+func (r *Report) Shared() []*Run {
+	return slices.DeleteFunc(slices.Clone(r.Runs), func(run *Run) bool { return len(run.Workers) == 0 })
 }
 
 // Few says that there is room to show every run's tables.

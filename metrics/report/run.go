@@ -19,6 +19,13 @@ func (run *Run) read(ctx context.Context, reader *store.Reader, o Options, eval 
 	}
 	run.Status = stats.NewStatus(snapshot, o.Now, o.Alive(snapshot, o.Now))
 	run.Row = stats.NewRunRow(run.Totals, run.Status, eval)
+	if len(snapshot.Workers) > 0 {
+		rollouts, err := reader.WorkerRollouts(ctx, row.Run)
+		if err != nil {
+			return err
+		}
+		run.Workers = stats.NewWorkerRows(snapshot, rollouts)
+	}
 	if run.Resources, err = query.Resources(ctx, reader, row); err != nil {
 		return err
 	}

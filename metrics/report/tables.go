@@ -28,7 +28,10 @@ type MatrixCell struct {
 	Heat                                      int // 0..9, how dark: Used against the most of the matrix
 }
 
-// Matrix lays out a run's peers.
+// matrixNodes is the most nodes that a Matrix is made of: one of a thousand would be a million cells.
+const matrixNodes = 64
+
+// Matrix lays out a run's peers; of more than matrixNodes nodes it is empty.
 func (run *Run) Matrix() Matrix {
 	var nodes []string
 	add := func(name string) {
@@ -47,7 +50,7 @@ func (run *Run) Matrix() Matrix {
 		most = max(most, p.Used)
 		cells[[2]string{p.Node, p.Peer}] = MatrixCell{Used: p.Used, Available: p.Available, Filtered: p.Filtered, Rejected: p.Rejected, Late: p.Late}
 	}
-	if len(cells) == 0 {
+	if len(cells) == 0 || len(nodes) > matrixNodes {
 		return Matrix{}
 	}
 	m := Matrix{Peers: nodes}

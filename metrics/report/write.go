@@ -26,6 +26,7 @@ var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"numbers":  func(low, high *float64) string { return interval(low, high, number) },
 	"percents": func(low, high *float64) string { return interval(low, high, percent) },
 	"one":      func(v float64) *float64 { return &v },
+	"ratio":    func(v stats.Value) string { return share((*float64)(&v)) },
 }).ParseFS(pages, "page/*.html"))
 
 // view is what the template sees.
@@ -46,6 +47,7 @@ type document struct {
 	Resources   stats.Resources   `json:"resources"`
 	Evaluations stats.Evaluations `json:"evaluations"`
 	RoundTimes  stats.RoundTimes  `json:"round_times"`
+	Workers     []stats.WorkerRow `json:"workers,omitempty"`
 }
 
 // Write writes the file.
@@ -56,7 +58,7 @@ func (r *Report) Write(w io.Writer) error {
 		hash(string(v.Style)), hash(string(v.Script)))
 	runs := make([]document, len(r.Runs))
 	for i, run := range r.Runs {
-		runs[i] = document{run.Row, run.Status, run.Resources, run.Evaluations, run.Times}
+		runs[i] = document{run.Row, run.Status, run.Resources, run.Evaluations, run.Times, run.Workers}
 	}
 	var err error
 	if v.Charts, err = embedded(r.charts()); err != nil {

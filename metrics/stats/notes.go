@@ -19,6 +19,7 @@ func (c *Comparison) addNotes(groups []group, runs Runs, o CompareOptions) {
 	for _, g := range groups {
 		c.noteStates(g)
 		c.noteMixed(g, o)
+		c.noteWorkers(g)
 		c.noteEvals(g, runs.Evals)
 		if o.Target != 0 {
 			c.noteWindow(g, o)
@@ -83,6 +84,21 @@ func (c *Comparison) noteMixed(g group, o CompareOptions) {
 	}
 	if len(keys) > 1 {
 		c.note("%s: its runs are of %d configurations; grouping by config keeps them apart.", g.name, len(keys))
+	}
+}
+
+// noteWorkers tells of runs in which other hosts took part: their nodes come and go, and may have other models.
+func (c *Comparison) noteWorkers(g group) {
+	for _, r := range g.runs {
+		if r.Workers == 0 {
+			continue
+		}
+		models := ""
+		if strings.Contains(r.Models, ",") {
+			models = fmt.Sprintf("; its nodes trained different models (%s)", strings.ReplaceAll(r.Models, ",", ", "))
+		}
+		c.note("%s: %d %s of %d %s took part in %s, for as long as they were there%s.", g.name, r.WorkerNodes, plural(r.WorkerNodes, "node"),
+			r.Workers, plural(r.Workers, "worker"), r.Run.Run, models)
 	}
 }
 

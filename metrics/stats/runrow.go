@@ -15,7 +15,8 @@ type RunRow struct {
 	Message            string   `json:"message"`
 	Round              int      `json:"round"` // done, as in a Status
 	Rounds             int      `json:"rounds"`
-	Nodes              int      `json:"nodes"` // planned
+	Nodes              int      `json:"nodes"`   // planned, and those that workers brought
+	Workers            int      `json:"workers"` // other hosts that joined
 	CumulativeReward   float64  `json:"cumulative_reward"`
 	RewardPerNodeRound *float64 `json:"reward_per_node_round"` // over the rounds recorded
 	EvalReward         *float64 `json:"eval_reward"`           // mean over nodes, questions and completions of the newest held-out evaluation
@@ -35,7 +36,7 @@ type RunRow struct {
 func NewRunRow(t store.Totals, s Status, e store.EvalTotal) RunRow {
 	row := RunRow{
 		Run: s.Run, Experiment: s.Experiment, Config: configOf(t.Run), NumGenerations: t.NumGenerations, Model: s.Model, Device: s.Device,
-		Seed: t.Seed, State: s.State, Message: s.Message, Round: s.Round, Rounds: s.Rounds, Nodes: s.NodesPlanned,
+		Seed: t.Seed, State: s.State, Message: s.Message, Round: s.Round, Rounds: s.Rounds, Nodes: s.NodesPlanned, Workers: s.Workers,
 		CumulativeReward: s.CumulativeReward, ETASeconds: s.ETASeconds, Started: s.Started, ActiveSeconds: s.ActiveSeconds,
 		Restarts: s.Restarts, Attempts: s.Attempts, Cost: s.Cost, PriceCurrency: s.PriceCurrency,
 	}

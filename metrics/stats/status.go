@@ -16,7 +16,7 @@ type Status struct {
 	Experiment       string       `json:"experiment"`
 	Run              string       `json:"run"`
 	State            string       `json:"state"`  // running, done, stopped, lost, failed, crashed
-	Round            int          `json:"round"`  // rounds done by every node that hasn't given up
+	Round            int          `json:"round"`  // rounds done by every node that is there: hasn't given up, isn't away, hasn't left
 	Rounds           int          `json:"rounds"` // planned
 	CumulativeReward float64      `json:"cumulative_reward"`
 	ETASeconds       *float64     `json:"eta_seconds"` // null: not known yet, or not running
@@ -30,10 +30,10 @@ type Status struct {
 	SecondsPerRound *float64  `json:"seconds_per_round"`
 	Reward          *float64  `json:"reward"`         // mean over nodes of the newest round that is done
 	RecentRewards   []float64 `json:"recent_rewards"` // mean over nodes, of up to 60 rounds done, newest last
-	NodesAlive      int       `json:"nodes_alive"`    // not given up
-	NodesPlanned    int       `json:"nodes_planned"`
+	NodesAlive      int       `json:"nodes_alive"`    // there: not given up, away or gone
+	NodesPlanned    int       `json:"nodes_planned"`  // and those that workers brought
 	Restarts        int       `json:"restarts"`
-	MemoryBytes     int64     `json:"memory_bytes"` // over nodes
+	MemoryBytes     int64     `json:"memory_bytes"` // over nodes of the coordinator's host
 	PID             int       `json:"pid"`          // coordinator's
 
 	Attempts        int      `json:"attempts"`          // 1 + times resumed
@@ -46,13 +46,16 @@ type Status struct {
 	PriceCurrency   string   `json:"price_currency"`    // as given: $, EUR
 	Cost            *float64 `json:"cost"`              // so far: active hours times price; null: no price
 	ProjectedCost   *float64 `json:"projected_cost"`    // once it is done; null: no price, or no eta_seconds
+
+	Workers          int `json:"workers"`           // other hosts that joined
+	WorkersConnected int `json:"workers_connected"` // of these, now
 }
 
 // NodeStatus is one node of a Status.
 type NodeStatus struct {
 	ID               string   `json:"id"`
 	State            string   `json:"state"`
-	Round            int      `json:"round"`  // rounds done
+	Round            int      `json:"round"`  // rounds done, and those before its first
 	Reward           *float64 `json:"reward"` // of its newest round; null: none, or not finite
 	CumulativeReward float64  `json:"cumulative_reward"`
 	MemoryBytes      int64    `json:"memory_bytes"` // device memory where it has any, else resident host memory
@@ -76,6 +79,10 @@ type NodeStatus struct {
 	ReplaySeconds   float64  `json:"replay_seconds"`
 	Cause           string   `json:"cause,omitempty"` // of its newest failure
 	Message         string   `json:"message,omitempty"`
+
+	Worker       string `json:"worker"`        // who brought it; empty: of the coordinator's own host
+	From         int    `json:"from"`          // the first round that is its
+	GenerateOnly bool   `json:"generate_only"` // it shares and never trains
 }
 
 // NewStatus describes a snapshot at the time now, Unix seconds. coordinatorAlive says whether the run's coordinator still runs
@@ -104,10 +111,14 @@ func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
 		out.CumulativeReward += n.CumulativeReward
 		out.Restarts += n.Restarts
 		out.ReplayedRounds += n.ReplayedRounds
-		out.MemoryBytes += node.MemoryBytes
-		if n.State != event.StateGivenUp {
+		if n.There() {
 			out.NodesAlive++
 		}
+		if n.Worker != "" {
+			out.NodesPlanned++
+			continue
+		}
+		out.MemoryBytes += node.MemoryBytes
 		if out.Model == "" {
 			out.Model = n.Model
 		}
@@ -115,7 +126,8 @@ func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
 			out.Device = n.Device
 		}
 	}
-	out.Round = roundsDone(s.Nodes)
+	out.Round = store.RoundsDone(s.Nodes)
+	out.addWorkers(s.Workers)
 	out.addPace(s, now)
 	out.addMoney(run)
 	if n := len(s.Evals); n > 0 {
@@ -126,24 +138,6 @@ func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
 		}
 	}
 	return out
-}
-
-// roundsDone returns how many rounds every node has done that hasn't given up; once all have, how many the last of them did.
-func roundsDone(nodes []store.Node) int {
-	done, most := -1, 0
-	for _, n := range nodes {
-		most = max(most, n.LastRound+1)
-		if n.State == event.StateGivenUp {
-			continue
-		}
-		if done < 0 || n.LastRound+1 < done {
-			done = n.LastRound + 1
-		}
-	}
-	if done < 0 {
-		return most
-	}
-	return done
 }
 
 func (out *Status) addPace(s store.Snapshot, now float64) {
@@ -206,12 +200,13 @@ func (out *Status) addMoney(run store.Run) {
 
 func newNodeStatus(n store.Node, recent []float64) NodeStatus {
 	out := NodeStatus{
-		ID: n.Node, State: string(n.State), Round: n.LastRound + 1, Reward: optional(n.LastReward), CumulativeReward: n.CumulativeReward,
+		ID: n.Node, State: string(n.Shown()), Round: n.Position(), Reward: optional(n.LastReward), CumulativeReward: n.CumulativeReward,
 		Restarts: n.Restarts, PID: n.PID, WorkingRound: n.WorkingRound, ReplayedRounds: n.ReplayedRounds, ReplaySeconds: n.ReplaySeconds,
 		RecentReward: optional(Mean(recent)), RSSBytes: n.RSSBytes, PeakRSSBytes: n.PeakRSSBytes,
 		DeviceBytes: n.DeviceBytes, DevicePeakBytes: n.DevicePeakBytes,
 		ResidentBytes: n.ResidentBytes, TransientBytes: max(n.GenerateBytes, n.UpdateBytes), BudgetBytes: n.BudgetBytes,
 		MicroBatch: n.MicroBatch, Device: n.Device, EnginePID: n.EnginePID, Cause: n.Cause, Message: n.Message,
+		Worker: n.Worker, From: n.From, GenerateOnly: n.GenerateOnly,
 	}
 	switch n.State {
 	case event.StateQueued, event.StateStarting, event.StateDone, event.StateStopped, event.StateFailed, event.StateGivenUp:

@@ -9,6 +9,30 @@ import (
 // Values are numbers of which some may not be known: NaN and infinities are null in JSON, and null is NaN.
 type Values []float64
 
+// Value is a number that may not be known: NaN and infinities are null in JSON, and null is NaN.
+type Value float64
+
+// MarshalJSON writes the shortest number that reads back the same.
+func (v Value) MarshalJSON() ([]byte, error) {
+	if !finite(float64(v)) {
+		return []byte("null"), nil
+	}
+	return strconv.AppendFloat(nil, float64(v), 'g', -1, 64), nil
+}
+
+// UnmarshalJSON is MarshalJSON's inverse, but for infinities.
+func (v *Value) UnmarshalJSON(text []byte) error {
+	x := new(float64)
+	if err := json.Unmarshal(text, &x); err != nil {
+		return err
+	}
+	*v = Value(math.NaN())
+	if x != nil {
+		*v = Value(*x)
+	}
+	return nil
+}
+
 // MarshalJSON writes an array, [] where there are no values, of the shortest numbers that read back the same.
 func (v Values) MarshalJSON() ([]byte, error) {
 	out := make([]byte, 0, 2+20*len(v))

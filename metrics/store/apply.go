@@ -1,8 +1,6 @@
 package store
 
 import (
-	"encoding/json"
-
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
@@ -56,7 +54,7 @@ func (tx *transaction) row(e event.Event) error {
 	if tx.nodes[key] {
 		return nil
 	}
-	_, err := tx.exec(insertNodeSQL, e.Run, e.Node)
+	_, err := tx.exec(insertNodeSQL, e.Run, e.Node, e.Worker)
 	tx.nodes[key] = err == nil
 	return err
 }
@@ -72,8 +70,12 @@ func (tx *transaction) state(e event.Event, s event.State) error {
 
 func (tx *transaction) loaded(e event.Event) error {
 	l := e.Loaded
+	enginePID := l.EnginePID
+	if e.Worker != "" {
+		enginePID = 0
+	}
 	_, err := tx.exec(setLoadedSQL, e.Run, e.Node, e.Time, l.Model, l.Parameters, l.ContextLength, l.Torch, l.Device,
-		finite(l.Seconds), finite(l.SelfTestMaxAbsDiff), l.EnginePID, l.StartRound, l.ReplayedRounds,
+		finite(l.Seconds), finite(l.SelfTestMaxAbsDiff), enginePID, l.StartRound, l.ReplayedRounds,
 		max(0, zeroed(l.ReplaySeconds)))
 	return err
 }
@@ -101,28 +103,29 @@ func (tx *transaction) memory(e event.Event) error {
 
 // happened writes a row of the timeline and what follows from it for the node or the run.
 func (tx *transaction) happened(e event.Event) error {
-	detail := ""
+	detail, err := detail(e)
+	if err != nil {
+		return err
+	}
 	cause, message := e.Cause, e.Message
 	if e.MemoryStep != nil {
-		text, err := json.Marshal(e.MemoryStep)
-		if err != nil {
-			return err
-		}
-		detail, cause, message = string(text), e.MemoryStep.Cause, e.MemoryStep.Phase+": "+e.MemoryStep.Action
+		cause, message = e.MemoryStep.Cause, e.MemoryStep.Phase+": "+e.MemoryStep.Action
 	}
 	var exitCode any
 	if e.ExitCode != nil {
 		exitCode = *e.ExitCode
 	}
-	isNew, err := tx.exec(insertEventSQL, e.Run, e.Node, string(e.Type), e.Time, string(e.State), cause, message, e.PID,
+	isNew, err := tx.exec(insertEventSQL, e.Run, e.Node, e.Worker, string(e.Type), e.Time, string(e.State), cause, message, e.PID,
 		exitCode, finite(e.Seconds), detail)
 	if err != nil {
 		return err
 	}
 	switch e.Type {
 	case event.TypeSpawn:
-		if _, err := tx.exec(setPIDSQL, e.Run, e.Node, e.Time, e.PID); err != nil {
-			return err
+		if e.Worker == "" { // another host's pids mean nothing here
+			if _, err := tx.exec(setPIDSQL, e.Run, e.Node, e.Time, e.PID); err != nil {
+				return err
+			}
 		}
 		return tx.state(e, event.StateStarting)
 	case event.TypeExit:
@@ -142,6 +145,12 @@ func (tx *transaction) happened(e event.Event) error {
 		return tx.died(e, event.StateGivenUp)
 	case event.TypeRunEnded:
 		return tx.ended(e)
+	case event.TypeJoin:
+		return tx.joined(e)
+	case event.TypeLeave:
+		return tx.left(e)
+	case event.TypeWorker:
+		return tx.worker(e)
 	}
 	return nil
 }

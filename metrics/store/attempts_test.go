@@ -125,10 +125,14 @@ func TestMigrationKeepsRunsOfSchema2(t *testing.T) {
 	db, err := sql.Open("sqlite3", dsn(path, nil))
 	require.NoError(t, err)
 	before := count(db)
+	var lastEvent, sameEvent int64
+	require.NoError(t, db.QueryRow("SELECT max(id) FROM events").Scan(&lastEvent))
 	require.NoError(t, db.Close())
 
 	s := openStore(t, path, Options{})
 	require.Equal(t, before, count(s.db))
+	require.NoError(t, s.db.QueryRow("SELECT max(id) FROM events").Scan(&sameEvent))
+	require.Equal(t, lastEvent, sameEvent, "who reads on after an entry finds the next one")
 	requireIntact(t, s)
 	r, err := OpenReader(t.Context(), path)
 	require.NoError(t, err)

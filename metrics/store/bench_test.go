@@ -139,7 +139,7 @@ func timeRecord(b *testing.B, events []event.Event, senders int) time.Duration {
 func timePlain(b *testing.B, events []event.Event) time.Duration {
 	s := startedStore(b, Options{})
 	for _, e := range events {
-		_, err := s.db.Exec(insertNodeSQL, testRun, e.Node)
+		_, err := s.db.Exec(insertNodeSQL, testRun, e.Node, "")
 		require.NoError(b, err)
 	}
 	prepare := func(q string) *sql.Stmt {
@@ -153,7 +153,7 @@ func timePlain(b *testing.B, events []event.Event) time.Duration {
 	round := prepare(insertRoundSQL)
 	sum := prepare("UPDATE nodes SET cumulative_reward = cumulative_reward + ?, rounds_done = rounds_done + 1 WHERE run = ? AND node = ?")
 	task := prepare("INSERT INTO task_rewards VALUES (?, ?, ?, ?, ?, ?)")
-	peer := prepare("INSERT INTO peers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")
+	peer := prepare("INSERT INTO peers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
 	started := time.Now()
 	for len(events) > 0 {
 		tx, err := s.db.Begin()
@@ -178,7 +178,7 @@ func timePlain(b *testing.B, events []event.Event) time.Duration {
 					exec(task, e.Run, e.Round.Round, e.Node, x.Task, x.Completions, x.RewardSum)
 				}
 				for _, x := range e.Round.Peers {
-					exec(peer, e.Run, e.Round.Round, e.Node, x.Node, x.Available, x.Rejected, x.Filtered, x.Used, x.Late)
+					exec(peer, e.Run, e.Round.Round, e.Node, x.Node, x.Available, x.Rejected, x.Filtered, x.Used, x.Late, "")
 				}
 			}
 		}

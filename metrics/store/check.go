@@ -21,7 +21,8 @@ func timeline(t event.Type) bool {
 func ownedByNode(t event.Type) bool {
 	switch t {
 	case event.TypeState, event.TypeLoaded, event.TypeRound, event.TypeMemory, event.TypeCheckpoint, event.TypeEval,
-		event.TypeSpawn, event.TypeExit, event.TypeRestart, event.TypeGiveUp, event.TypeMemoryStep:
+		event.TypeSpawn, event.TypeExit, event.TypeRestart, event.TypeGiveUp, event.TypeMemoryStep,
+		event.TypeJoin, event.TypeLeave:
 		return true
 	}
 	return false
@@ -36,7 +37,9 @@ func check(e event.Event) error {
 		return errors.New("its time is not a time")
 	case ownedByNode(e.Type) && e.Node == "":
 		return errors.New("it names no node")
-	case (e.Type == event.TypeState || e.Type == event.TypeRunEnded) && e.State == "",
+	case e.Type == event.TypeWorker && e.Worker == "":
+		return errors.New("it names no worker")
+	case (e.Type == event.TypeState || e.Type == event.TypeRunEnded || e.Type == event.TypeWorker) && e.State == "",
 		e.Type == event.TypeLoaded && e.Loaded == nil,
 		e.Type == event.TypeRound && e.Round == nil,
 		e.Type == event.TypeMemory && e.Memory == nil,
@@ -45,7 +48,8 @@ func check(e event.Event) error {
 		e.Type == event.TypeMemoryStep && e.MemoryStep == nil,
 		e.Type == event.TypeDevice && (e.Device == nil || e.Device.UUID == ""):
 		return errors.New("it carries nothing")
-	case e.Type == event.TypeRound && e.Round.Round < 0, e.Type == event.TypeEval && e.Eval.Round < 0:
+	case e.Type == event.TypeRound && e.Round.Round < 0, e.Type == event.TypeEval && e.Eval.Round < 0,
+		e.Type == event.TypeJoin && e.RoundIndex < 0:
 		return errors.New("its round is negative")
 	}
 	return nil

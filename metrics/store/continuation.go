@@ -18,18 +18,27 @@ ORDER BY resumed DESC, length(run) DESC, run DESC LIMIT 1`,
 	return newest, explain(r.path, err)
 }
 
-// Recorded returns for every node of a run how many rounds the database has of it, from 0 without a gap: what it did after these
-// it has to tell again.
+// Recorded returns for every node of a run up to which round the database has all of its rounds, without a gap from the first that is its
+// (Node.From): rounds from that number on it has to tell again. Of a node of the coordinator's own that is how many there are.
 func (r *Reader) Recorded(ctx context.Context, run string) (map[string]int, error) {
 	recorded := map[string]int{}
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
+	shared, err := r.has(ctx, schemaWorkers)
+	if err != nil {
+		return recorded, err
+	}
+	from := "from_round"
+	if !shared {
+		from = "0"
+	}
+	err = query(ctx, r.db, func(rows *sql.Rows) error {
 		var node string
 		var rounds int
 		err := rows.Scan(&node, &rounds)
 		recorded[node] = rounds
 		return err
-	}, `SELECT node, count(round) FROM nodes LEFT JOIN (
-  SELECT node AS of_node, round, row_number() OVER (PARTITION BY node ORDER BY round) - 1 AS position FROM rounds WHERE run = ?1)
-ON of_node = node AND round = position WHERE run = ?1 GROUP BY node`, run)
+	}, `SELECT node, first + count(round) FROM (SELECT node, `+from+` AS first FROM nodes WHERE run = ?1) LEFT JOIN (
+  SELECT rounds.node AS of_node, round, row_number() OVER (PARTITION BY rounds.node ORDER BY round) - 1 AS position
+  FROM rounds JOIN nodes USING (run, node) WHERE run = ?1 AND round >= `+from+`)
+ON of_node = node AND round = first + position GROUP BY node, first`, run)
 	return recorded, explain(r.path, err)
 }

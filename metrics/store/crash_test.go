@@ -27,6 +27,8 @@ func TestMain(m *testing.M) {
 		os.Exit(childForever(path))
 	case "resuming":
 		os.Exit(childResuming(path))
+	case "delivering":
+		os.Exit(childDelivering(path))
 	case "limited":
 		os.Exit(childLimited(path))
 	}

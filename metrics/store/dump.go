@@ -21,6 +21,7 @@ var dumped = []struct{ table, order string }{
 	{"runs", "started, run"}, {"attempts", "attempt"}, {"nodes", "length(node), node"}, {"rounds", "round, node"},
 	{"task_rewards", "round, node, task"}, {"peers", "round, node, peer"}, {"memory", "node, time"}, {"devices", "uuid, time"},
 	{"checkpoints", "node, round"}, {"evals", "round, node"}, {"eval_questions", "round, node, question"}, {"events", "id"},
+	{"workers", "length(worker), worker"}, {"deliveries", "worker, outbox"},
 	{"imports", "run"}, {"imported_rounds", "round, node"},
 }
 

@@ -86,7 +86,7 @@ type NodeEval struct {
 // Evals returns every held-out evaluation of a run, by round and, as text, node: node_10 before node_2.
 func (r *Reader) Evals(ctx context.Context, run string) ([]NodeEval, error) {
 	var evals []NodeEval
-	if ok, err := r.hasEvals(ctx); err != nil || !ok {
+	if ok, err := r.has(ctx, schemaEvals); err != nil || !ok {
 		return nil, err
 	}
 	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
@@ -130,7 +130,7 @@ FROM evals WHERE run = ? ORDER BY round, node`, run)
 // Evaluated returns for every node of a run the rounds whose evaluation the database has, ascending.
 func (r *Reader) Evaluated(ctx context.Context, run string) (map[string][]int, error) {
 	evaluated := map[string][]int{}
-	if ok, err := r.hasEvals(ctx); err != nil || !ok {
+	if ok, err := r.has(ctx, schemaEvals); err != nil || !ok {
 		return evaluated, err
 	}
 	err := query(ctx, r.db, func(rows *sql.Rows) error {
@@ -155,36 +155,52 @@ type EvalTotal struct {
 	RewardSum   float64
 }
 
-// NewestEvals returns of every run, by its key, its newest held-out evaluation: of the highest round that every node has evaluated which hasn't
-// given up, for a mean over those that happen to be ready first is none of the swarm; where there is no such round, of the highest.
+// NewestEvals returns of every run, by its key, its newest held-out evaluation: of the highest round that every node has evaluated which is
+// there, was by then, and trains, for a mean over those that happen to be ready first is none of the swarm; where there is no such round, of the
+// highest.
 func (r *Reader) NewestEvals(ctx context.Context) (map[string]EvalTotal, error) {
 	newest := map[string]EvalTotal{}
-	if ok, err := r.hasEvals(ctx); err != nil || !ok {
+	shared, err := r.has(ctx, schemaWorkers)
+	if err != nil {
 		return newest, err
 	}
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
+	if ok, err := r.has(ctx, schemaEvals); err != nil || !ok {
+		return newest, err
+	}
+	err = query(ctx, r.db, func(rows *sql.Rows) error {
 		var x EvalTotal
 		err := rows.Scan(&x.Run, &x.Round, &x.Set, &x.Generations, &x.Nodes, &x.Questions, &x.Correct, &x.RewardSum)
 		newest[x.Run] = x
 		return err
-	}, newestEvalsSQL)
+	}, newestEvalsSQL(shared))
 	return newest, explain(r.path, err)
 }
 
 // Nodes of a run evaluate the same set, unless eval_questions changed while some had evaluated a round: the set of the most nodes comes last and
 // counts, as in stats.NewEvaluations.
-const newestEvalsSQL = `SELECT runs.run, round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
-FROM runs CROSS JOIN evals ON evals.run = runs.run AND round = ` + newestEvalSQL + `
+func newestEvalsSQL(shared bool) string {
+	return `SELECT runs.run, round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
+FROM runs CROSS JOIN evals ON evals.run = runs.run AND round = ` + newestEvalSQL(shared) + `
 GROUP BY runs.run, question_set, generations ORDER BY nodes, question_set, generations`
+}
 
-// newestEvalSQL is the round of NewestEvals, of the run that runs.run names.
-const newestEvalSQL = `coalesce(
+// newestEvalSQL is the round of NewestEvals, of the run that runs.run names. Where the schema knows of other hosts' nodes, those that are away
+// or came later aren't waited for, as Node.There has it.
+func newestEvalSQL(shared bool) string {
+	counted := `nodes.run = runs.run AND state <> 'given_up'`
+	if shared {
+		counted += ` AND absent = '' AND (worker = '' OR state <> 'stopped') AND from_round <= e.round AND NOT generate_only`
+	}
+	return `coalesce(
   (SELECT round FROM evals AS e WHERE e.run = runs.run GROUP BY round
-   HAVING count(*) >= (SELECT count(*) FROM nodes WHERE nodes.run = runs.run AND state <> 'given_up') ORDER BY round DESC LIMIT 1),
+   HAVING NOT EXISTS (SELECT 1 FROM nodes WHERE ` + counted + `
+     AND NOT EXISTS (SELECT 1 FROM evals AS x WHERE x.run = runs.run AND x.round = e.round AND x.node = nodes.node))
+   ORDER BY round DESC LIMIT 1),
   (SELECT max(round) FROM evals AS e WHERE e.run = runs.run))`
+}
 
 // edgeEvals returns a run's first and its newest held-out evaluation, one where they are the same.
-func edgeEvals(ctx context.Context, tx rowsQuerier, run string) ([]EvalTotal, error) {
+func edgeEvals(ctx context.Context, tx rowsQuerier, run string, shared bool) ([]EvalTotal, error) {
 	var totals []EvalTotal
 	err := query(ctx, tx, func(rows *sql.Rows) error {
 		x := EvalTotal{Run: run}
@@ -194,19 +210,14 @@ func edgeEvals(ctx context.Context, tx rowsQuerier, run string) ([]EvalTotal, er
 		}
 		totals = append(totals, x)
 		return err
-	}, edgeEvalsSQL, run)
+	}, edgeEvalsSQL(shared), run)
 	return totals, err
 }
 
 // Of several sets of a round the last counts, as in newestEvalsSQL.
-const edgeEvalsSQL = `SELECT round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
-FROM runs CROSS JOIN evals ON evals.run = runs.run AND round IN ((SELECT min(round) FROM evals AS e WHERE e.run = runs.run), ` + newestEvalSQL + `)
+func edgeEvalsSQL(shared bool) string {
+	return `SELECT round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
+FROM runs CROSS JOIN evals ON evals.run = runs.run AND round IN ((SELECT min(round) FROM evals AS e WHERE e.run = runs.run), ` + newestEvalSQL(shared) + `)
 WHERE runs.run = ?1
 GROUP BY round, question_set, generations ORDER BY round, nodes, question_set, generations`
-
-// hasEvals tells whether the database has evaluations at all: one of schema 3 that nobody wrote to since has not.
-func (r *Reader) hasEvals(ctx context.Context) (bool, error) {
-	var version int
-	err := r.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
-	return version >= 4, explain(r.path, err)
 }

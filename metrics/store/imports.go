@@ -56,7 +56,7 @@ func (s *Store) Import(ctx context.Context, x Import) (outcome string, err error
 	}
 	defer sqlTx.Rollback() //nolint:errcheck // no effect after a commit
 	// The writer's goroutine has its own: only prepared statements, which nobody changes, are shared.
-	own := &tables{db: s.tab.db, slot: s.tab.slot, statements: s.tab.statements, nodes: map[[2]string]bool{}, pulse: s.pulse, warn: s.tab.warn}
+	own := &tables{db: s.tab.db, slot: s.tab.slot, statements: s.tab.statements, nodes: map[[2]string]bool{}, owners: map[[2]string]string{}, pulse: s.pulse, warn: s.tab.warn}
 	tx := &transaction{tables: own, tx: sqlTx, bound: map[string]*sql.Stmt{}, heard: map[[2]string]float64{}}
 	outcome, err = tx.replaceImport(ctx, x)
 	if err == nil && outcome != ImportUnchanged {

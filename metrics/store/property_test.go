@@ -27,7 +27,9 @@ func dump(t require.TestingT, s *Store) map[string][]string {
 		{"eval_questions", "SELECT * FROM eval_questions ORDER BY run, round, node, question"},
 		{"checkpoints", "SELECT * FROM checkpoints ORDER BY run, node, round"},
 		{"attempts", "SELECT run, attempt, started, ended, state, message FROM attempts ORDER BY run, attempt"},
-		{"events", "SELECT run, node, type, time, state, cause, message, pid, exit_code, seconds FROM events ORDER BY id"},
+		{"workers", "SELECT * FROM workers ORDER BY run, worker"},
+		{"deliveries", "SELECT run, worker, outbox, acked FROM deliveries ORDER BY run, worker, outbox"},
+		{"events", "SELECT run, node, worker, detail, type, time, state, cause, message, pid, exit_code, seconds FROM events ORDER BY id"},
 	} {
 		rows, err := s.db.Query(q[1])
 		require.NoError(t, err)
@@ -64,6 +66,7 @@ func drawEvent(t *rapid.T) event.Event {
 	e.Type = rapid.SampledFrom([]event.Type{
 		event.TypeState, event.TypeLoaded, event.TypeRound, event.TypeRound, event.TypeRound, event.TypeMemory, event.TypeCheckpoint, event.TypeWarning,
 		event.TypeFailure, event.TypeSpawn, event.TypeExit, event.TypeRestart, event.TypeGiveUp, event.TypeRunEnded, event.TypeLease, event.TypeEval, event.TypeEval,
+		event.TypeJoin, event.TypeLeave, event.TypeWorker,
 	}).Draw(t, "type")
 	switch e.Type {
 	case event.TypeState:
@@ -76,6 +79,13 @@ func drawEvent(t *rapid.T) event.Event {
 		e.Memory = &event.Memory{RSSBytes: int64(small("rss")), DeviceBytes: int64(small("device"))}
 	case event.TypeCheckpoint:
 		e.Checkpoint = &event.Checkpoint{Round: small("round"), Bytes: int64(small("bytes"))}
+	case event.TypeJoin:
+		e.Worker, e.RoundIndex = "anna", small("from")
+	case event.TypeLeave:
+		e.Worker, e.Cause = "anna", rapid.SampledFrom([]string{"", event.CauseStopped}).Draw(t, "cause")
+	case event.TypeWorker:
+		e.Node, e.Worker = "", rapid.SampledFrom([]string{"anna", "bob"}).Draw(t, "worker")
+		e.State = rapid.SampledFrom([]event.State{event.WorkerConnected, event.WorkerAway, event.WorkerBanned}).Draw(t, "worker state")
 	case event.TypeSpawn, event.TypeExit:
 		e.PID = small("pid")
 		if code := small("code"); code < 2 {
@@ -88,7 +98,7 @@ func drawEvent(t *rapid.T) event.Event {
 			e.Eval.Questions = append(e.Eval.Questions, event.EvalQuestion{Task: "t", Correct: small("correct"), RewardSum: value("sum")})
 		}
 	case event.TypeRound:
-		e.Round = &event.Round{Round: small("round"), Reward: value("reward"), Loss: value("loss")}
+		e.Round = &event.Round{Round: small("round"), Reward: value("reward"), Loss: value("loss"), GenerateOnly: small("generates") == 2}
 		for i := range small("tasks") {
 			e.Round.Tasks = append(e.Round.Tasks, event.TaskReward{Task: fmt.Sprint("task", i), RewardSum: value("sum")})
 		}

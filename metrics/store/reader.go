@@ -18,8 +18,21 @@ type Reader struct {
 	db   *sql.DB
 }
 
-// oldestReadable is the oldest schema whose tables hold all that a Reader asks for; evaluations, new in 4, it asks for only where they are.
+// oldestReadable is the oldest schema whose tables hold all that a Reader asks for; what is newer it asks for only where it is.
 const oldestReadable = 3
+
+// Schemas that brought what not every readable database has: one that nobody wrote to since has not.
+const (
+	schemaEvals   = 4
+	schemaWorkers = 6
+)
+
+// has tells whether the database is of that schema or a newer one.
+func (r *Reader) has(ctx context.Context, schema int) (bool, error) {
+	var version int
+	err := r.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
+	return version >= schema, explain(r.path, err)
+}
 
 // OpenReader opens the database at path for reading only. Where there is none the error is ErrNoDatabase.
 func OpenReader(ctx context.Context, path string) (*Reader, error) {

@@ -11,24 +11,31 @@ const (
 	oldRoundSQL    = `SELECT time, reward FROM rounds WHERE run = ? AND round = ? AND node = ?`
 	deleteRoundSQL = `DELETE FROM rounds WHERE run = ? AND round = ? AND node = ?`
 
-	// ?3 the round, ?4 its reward, ?5 what it adds to the sum, ?6 how many rows it adds
+	// ?3 the round, ?4 its reward, ?5 what it adds to the sum, ?6 how many rows it adds, ?7 whether nothing was trained
 	addRoundSQL = `UPDATE nodes SET cumulative_reward = cumulative_reward + ?5, rounds_done = rounds_done + ?6,
-  last_reward = CASE WHEN ?3 >= last_round THEN ?4 ELSE last_reward END, last_round = max(last_round, ?3)
+  last_reward = CASE WHEN ?3 >= last_round THEN ?4 ELSE last_reward END,
+  generate_only = CASE WHEN ?3 >= last_round THEN ?7 ELSE generate_only END, last_round = max(last_round, ?3)
 WHERE run = ?1 AND node = ?2`
 )
 
 var (
 	insertTasks = newInsertion(`INSERT INTO task_rewards (run, round, node, task, completions, reward_sum) VALUES`, 3,
 		`ON CONFLICT DO UPDATE SET completions = excluded.completions, reward_sum = excluded.reward_sum`)
-	insertPeers = newInsertion(`INSERT INTO peers (run, round, node, peer, available, rejected, filtered, used, late) VALUES`, 6,
+	insertPeers = newInsertion(`INSERT INTO peers (run, round, node, peer, available, rejected, filtered, used, late, reason) VALUES`, 7,
 		`ON CONFLICT DO UPDATE SET available = excluded.available, rejected = excluded.rejected, filtered = excluded.filtered,
-  used = excluded.used, late = excluded.late`)
+  used = excluded.used, late = excluded.late, reason = excluded.reason`)
 )
 
 // roundColumn is a column of rounds beside its key, time and non_finite.
 type roundColumn struct {
 	name  string
 	value func(*event.Round) any
+}
+
+// ofTraining are the columns that are NULL where a node only generates: there was no training to measure.
+var ofTraining = map[string]bool{
+	"training_reward": true, "loss": true, "kl": true, "grad_norm": true, "entropy": true, "clip_ratio_low": true, "clip_ratio_high": true,
+	"update_time": true, "staleness": true,
 }
 
 // roundColumns lists event.Round in the order of the table.
@@ -58,6 +65,8 @@ var roundColumns = []roundColumn{
 	{"barrier_time", func(r *event.Round) any { return r.BarrierTime }},
 	{"journal_time", func(r *event.Round) any { return r.JournalTime }},
 	{"late", func(r *event.Round) any { return r.Late }},
+	{"staleness", func(r *event.Round) any { return r.Staleness }},
+	{"generate_only", func(r *event.Round) any { return r.GenerateOnly }},
 }
 
 var insertRoundSQL = func() string {
@@ -120,7 +129,7 @@ func (tx *transaction) addRound(e event.Event, rows int, former float64) error {
 	if reward := finite(r.Reward); reward != nil {
 		gain += r.Reward
 	}
-	if _, err := tx.exec(addRoundSQL, e.Run, e.Node, r.Round, finite(r.Reward), gain, rows); err != nil {
+	if _, err := tx.exec(addRoundSQL, e.Run, e.Node, r.Round, finite(r.Reward), gain, rows, r.GenerateOnly); err != nil {
 		return err
 	}
 	tasks := make([]any, 0, len(r.Tasks)*insertTasks.columns)
@@ -132,18 +141,22 @@ func (tx *transaction) addRound(e event.Event, rows int, former float64) error {
 	}
 	peers := make([]any, 0, len(r.Peers)*insertPeers.columns)
 	for _, p := range r.Peers {
-		peers = append(peers, p.Node, p.Available, p.Rejected, p.Filtered, p.Used, p.Late)
+		peers = append(peers, p.Node, p.Available, p.Rejected, p.Filtered, p.Used, p.Late, p.Reason)
 	}
 	return tx.insert(insertPeers, [3]any{e.Run, r.Round, e.Node}, peers)
 }
 
-// roundValues returns the row of e: a value that isn't finite becomes NULL, and non_finite says what it was.
+// roundValues returns the row of e: a value that isn't finite becomes NULL, and non_finite says what it was. What generate_only explains is
+// NULL, too.
 func roundValues(e event.Event) []any {
 	values := make([]any, 0, len(roundColumns)+5)
 	values = append(values, e.Run, e.Round.Round, e.Node, e.Time)
 	var nonFinite missing
 	for _, c := range roundColumns {
 		v := c.value(e.Round)
+		if e.Round.GenerateOnly && ofTraining[c.name] {
+			v = nil
+		}
 		if f, ok := v.(float64); ok {
 			nonFinite.note(c.name, f)
 			v = finite(f)

@@ -113,12 +113,23 @@ func insertRun(ctx context.Context, tx *sql.Tx, r Run) (attempt int, err error) 
 		return 0, err
 	}
 	_, err = tx.ExecContext(ctx, `UPDATE nodes SET state = 'queued', state_rank = -1, state_time = ?1
-WHERE run = ?2 AND (state != 'done' OR last_round + 1 < ?3)`, r.Started, r.Run, r.Rounds)
+WHERE run = ?2 AND worker = '' AND (state != 'done' OR last_round + 1 < ?3)`, r.Started, r.Run, r.Rounds)
+	if err != nil {
+		return 0, err
+	}
+	// Other hosts' nodes may be at work all the while; whether they are is known once their workers are back.
+	_, err = tx.ExecContext(ctx, `UPDATE nodes SET absent = CASE absent WHEN '' THEN 'away' ELSE absent END, absent_time = ?1
+WHERE run = ?2 AND worker != ''`, r.Started, r.Run)
+	if err != nil {
+		return 0, err
+	}
+	_, err = tx.ExecContext(ctx, `UPDATE workers SET state = CASE state WHEN 'connected' THEN 'away' ELSE state END, state_time = ?1 WHERE run = ?2`,
+		r.Started, r.Run)
 	if err != nil {
 		return 0, err
 	}
 	for _, node := range r.NodeIDs {
-		if _, err := tx.ExecContext(ctx, insertNodeSQL, r.Run, node); err != nil {
+		if _, err := tx.ExecContext(ctx, insertNodeSQL, r.Run, node, ""); err != nil {
 			return 0, err
 		}
 	}

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -21,33 +20,47 @@ type Totals struct {
 	Run
 	NodesSeen        int // nodes that did a round
 	NodeRounds       int // rounds recorded, over all nodes
-	RoundsDone       int // rounds that the slowest of them has recorded
+	RoundsDone       int // rounds that the slowest of them has recorded, of other hosts' nodes by the round they have come to, and only of those still there
 	CumulativeReward float64
 	Restarts         int
 	ReplayedRounds   int     // updates applied again from journals
 	ActiveSeconds    float64 // while a coordinator had the run, as of when it was last seen
+	Workers          int     // other hosts that brought nodes
+	WorkerNodes      int     // these, as far as they did a round
+	Models           string  // that the run's nodes loaded, by name, with commas; empty: none has yet
 }
 
 // Runs returns the runs that f chooses, oldest first.
 func (r *Reader) Runs(ctx context.Context, f Filter) ([]Totals, error) {
+	shared, err := r.has(ctx, schemaWorkers)
+	if err != nil {
+		return nil, err
+	}
+	slowest, worker := "coalesce(min(from_round + rounds_done) FILTER (WHERE rounds_done > 0 AND absent = ''), min(rounds_done) FILTER (WHERE rounds_done > 0))",
+		"nullif(worker, '')"
+	if !shared {
+		slowest, worker = "min(rounds_done) FILTER (WHERE rounds_done > 0)", "NULL"
+	}
 	where, args := f.sql()
 	var runs []Totals
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
+	err = query(ctx, r.db, func(rows *sql.Rows) error {
 		var t Totals
 		err := rows.Scan(append(t.fields(), &t.NodesSeen, &t.NodeRounds, &t.RoundsDone, &t.CumulativeReward, &t.Restarts,
-			&t.ReplayedRounds, &t.ActiveSeconds)...)
+			&t.ReplayedRounds, &t.ActiveSeconds, &t.Workers, &t.WorkerNodes, &t.Models)...)
 		runs = append(runs, t)
 		return err
 	}, fmt.Sprintf(`SELECT %s, coalesce(seen, 0), coalesce(node_rounds, 0), coalesce(slowest, 0), coalesce(total, 0.0),
-  coalesce(restarted, 0), coalesce(replayed, 0), coalesce(active, 0.0)
+  coalesce(restarted, 0), coalesce(replayed, 0), coalesce(active, 0.0),
+  coalesce(workers_seen, 0), coalesce(worker_nodes, 0), coalesce(models, '')
 FROM runs LEFT JOIN (
   SELECT run AS key, count(*) FILTER (WHERE rounds_done > 0) AS seen, sum(rounds_done) AS node_rounds,
-    min(rounds_done) FILTER (WHERE rounds_done > 0) AS slowest, sum(cumulative_reward) AS total, sum(restarts) AS restarted,
-    sum(replayed_rounds) AS replayed
-  FROM nodes GROUP BY run) ON key = run
+    %s AS slowest, sum(cumulative_reward) AS total, sum(restarts) AS restarted,
+    sum(replayed_rounds) AS replayed, count(DISTINCT %s) AS workers_seen,
+    count(%s) FILTER (WHERE rounds_done > 0) AS worker_nodes, group_concat(DISTINCT nullif(model, '')) AS models
+  FROM (SELECT * FROM nodes ORDER BY run, model) GROUP BY run) ON key = run
 LEFT JOIN (SELECT run AS tried, sum(max(0.0, coalesce(ended, seen) - started)) AS active FROM attempts GROUP BY run)
   ON tried = run
-%s ORDER BY started, run`, runColumns, where), args...)
+%s ORDER BY started, run`, runColumns, slowest, worker, worker, where), args...)
 	return runs, explain(r.path, err)
 }
 
@@ -92,22 +105,29 @@ type Entry struct {
 }
 
 // Timeline returns at most limit entries of a run with an ID above after, oldest first: spawns, exits, restarts, warnings, failures,
-// and the run's own start and end.
+// joins, leaves and workers' states, and the run's own start and end.
 func (r *Reader) Timeline(ctx context.Context, run string, after int64, limit int) ([]Entry, error) {
+	shared, err := r.has(ctx, schemaWorkers)
+	if err != nil {
+		return nil, err
+	}
+	worker := "worker"
+	if !shared {
+		worker = "''"
+	}
 	var entries []Entry
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
+	err = query(ctx, r.db, func(rows *sql.Rows) error {
 		x := Entry{Event: event.Event{Run: run}}
 		var exitCode sql.NullInt64
 		var seconds sql.NullFloat64
 		var detail string
-		err := rows.Scan(&x.ID, &x.Event.Node, &x.Event.Type, &x.Event.Time, &x.Event.State, &x.Event.Cause, &x.Event.Message,
+		err := rows.Scan(&x.ID, &x.Event.Node, &x.Event.Worker, &x.Event.Type, &x.Event.Time, &x.Event.State, &x.Event.Cause, &x.Event.Message,
 			&x.Event.PID, &exitCode, &seconds, &detail)
 		if err != nil {
 			return err
 		}
-		if x.Event.Type == event.TypeMemoryStep {
-			x.Event.MemoryStep = &event.MemoryStep{}
-			err = json.Unmarshal([]byte(detail), x.Event.MemoryStep)
+		if detail != "" {
+			err = addDetail(&x.Event, detail)
 		}
 		x.Event.Seconds = seconds.Float64
 		if exitCode.Valid {
@@ -116,7 +136,7 @@ func (r *Reader) Timeline(ctx context.Context, run string, after int64, limit in
 		}
 		entries = append(entries, x)
 		return err
-	}, `SELECT id, node, type, time, state, cause, message, pid, exit_code, seconds, detail FROM events
+	}, `SELECT id, node, `+worker+`, type, time, state, cause, message, pid, exit_code, seconds, detail FROM events
 WHERE run = ? AND id > ? ORDER BY id LIMIT ?`, run, after, limit)
 	return entries, explain(r.path, err)
 }

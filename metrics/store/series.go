@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // RoundValue is one metric of one node's round.
@@ -33,10 +34,18 @@ func RoundMetrics() []string {
 	return names
 }
 
-// metricSQL puts a metric's column into a query. Only what roundColumns has ever becomes part of one.
-func metricSQL(format, metric string) (string, error) {
+// sharedMetrics are columns that came with schemaWorkers.
+var sharedMetrics = []string{"staleness", "generate_only"}
+
+// metricSQL puts a metric's column into a query; shared says that the schema knows of other hosts' nodes. Only what roundColumns has ever
+// becomes part of one.
+func metricSQL(format, metric string, shared bool) (string, error) {
 	for _, c := range roundColumns {
-		if c.name == metric {
+		switch {
+		case c.name != metric:
+		case !shared && slices.Contains(sharedMetrics, metric):
+			return fmt.Sprintf(format, "NULL"), nil
+		default:
 			return fmt.Sprintf(format, c.name), nil
 		}
 	}
@@ -52,7 +61,11 @@ GROUP BY round ORDER BY round`
 // RoundValues returns a metric of a run's rounds from a round on, by round and, as text, node: node_10 before node_2. The error is
 // ErrNotFound for an unknown metric.
 func (r *Reader) RoundValues(ctx context.Context, run, metric string, from int) ([]RoundValue, error) {
-	q, err := metricSQL(roundValuesSQL, metric)
+	shared, err := r.has(ctx, schemaWorkers)
+	if err != nil {
+		return nil, err
+	}
+	q, err := metricSQL(roundValuesSQL, metric, shared)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +81,11 @@ func (r *Reader) RoundValues(ctx context.Context, run, metric string, from int) 
 
 // RoundBands returns a metric of a run's rounds from a round on, over nodes, by round. The error is ErrNotFound for an unknown metric.
 func (r *Reader) RoundBands(ctx context.Context, run, metric string, from int) ([]RoundBand, error) {
-	q, err := metricSQL(roundBandsSQL, metric)
+	shared, err := r.has(ctx, schemaWorkers)
+	if err != nil {
+		return nil, err
+	}
+	q, err := metricSQL(roundBandsSQL, metric, shared)
 	if err != nil {
 		return nil, err
 	}

@@ -151,9 +151,9 @@ func TestMemoryBySlots(t *testing.T) {
 // What is asked of a run must not read the rounds of others, and by round not even the earlier ones.
 func TestQueriesUseTheKey(t *testing.T) {
 	r := seriesStore(t)
-	values, err := metricSQL(roundValuesSQL, "reward")
+	values, err := metricSQL(roundValuesSQL, "reward", true)
 	require.NoError(t, err)
-	bands, err := metricSQL(roundBandsSQL, "reward")
+	bands, err := metricSQL(roundBandsSQL, "reward", true)
 	require.NoError(t, err)
 	for _, c := range []struct {
 		query string
@@ -165,8 +165,8 @@ func TestQueriesUseTheKey(t *testing.T) {
 		{bands, []any{testRun, 3}, "SEARCH rounds USING PRIMARY KEY (run=? AND round>?)", false},
 		{taskTotalsSQL, []any{testRun, 10}, "SEARCH task_rewards USING PRIMARY KEY (run=?)", true},
 		{peerTotalsSQL, []any{testRun}, "SEARCH peers USING PRIMARY KEY (run=?)", true},
-		{newestEvalsSQL, nil, "SEARCH evals USING PRIMARY KEY (run=? AND round=?)", true},
-		{newestEvalsSQL, nil, "SEARCH e USING PRIMARY KEY (run=?)", true},
+		{newestEvalsSQL(true), nil, "SEARCH evals USING PRIMARY KEY (run=? AND round=?)", true},
+		{newestEvalsSQL(true), nil, "SEARCH e USING PRIMARY KEY (run=?)", true},
 	} {
 		rows, err := r.db.Query("EXPLAIN QUERY PLAN "+c.query, c.args...)
 		require.NoError(t, err)
@@ -184,7 +184,7 @@ func TestQueriesUseTheKey(t *testing.T) {
 			require.NotContains(t, strings.Join(plan, "\n"), "TEMP B-TREE")
 		}
 		for _, step := range plan {
-			if c.query != newestEvalsSQL {
+			if c.query != newestEvalsSQL(true) {
 				require.NotContains(t, step, "SCAN")
 			}
 		}

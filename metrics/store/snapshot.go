@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
@@ -43,6 +45,10 @@ type Node struct {
 	Torch            string
 	Device           string
 	LastEvent        float64 // Unix seconds
+	Worker           string  // who brought it; empty: of the coordinator's own host
+	From             int     // the first round that is its
+	Absent           string  // one of Absent*; empty: it is there
+	GenerateOnly     bool    // it shares and never trains, as its newest round says
 }
 
 // RoundReward is the reward of one node's round.
@@ -56,10 +62,11 @@ type RoundReward struct {
 // Snapshot is one run at one moment.
 type Snapshot struct {
 	Run      Run
-	Nodes    []Node        // by name: node_2 before node_10
-	Recent   []RoundReward // the newest RecentRounds rounds, by round and node
+	Nodes    []Node        // by name: node_2 before node_10, other hosts' last
+	Recent   []RoundReward // the newest RecentRounds rounds, and those that the swarm did last, by round and node: see recentRewards
 	Attempts []Attempt     // oldest first
 	Evals    []EvalTotal   // the first held-out evaluation and the newest; one where they are the same
+	Workers  []Worker      // by name
 }
 
 // Snapshot returns the run of that key, else the newest run of that experiment; with an empty name the newest of all. Its cost doesn't
@@ -74,29 +81,34 @@ func (r *Reader) Snapshot(ctx context.Context, name string) (Snapshot, error) {
 	if s.Run, err = findRun(ctx, tx, name); err != nil {
 		return s, explain(r.path, err)
 	}
-	if s.Nodes, err = nodesOf(ctx, tx, s.Run.Run); err != nil {
+	shared, err := r.has(ctx, schemaWorkers)
+	if err != nil {
+		return s, err
+	}
+	if s.Nodes, err = nodesOf(ctx, tx, s.Run.Run, shared); err != nil {
 		return s, explain(r.path, err)
 	}
-	last := -1
-	for _, n := range s.Nodes {
-		last = max(last, n.LastRound)
-	}
-	if s.Recent, err = roundRewards(ctx, tx, s.Run.Run, last-RecentRounds+1); err != nil {
+	if s.Recent, err = recentRewards(ctx, tx, s.Run.Run, s.Nodes); err != nil {
 		return s, explain(r.path, err)
+	}
+	if shared {
+		if s.Workers, err = workersOf(ctx, tx, s.Run.Run); err != nil {
+			return s, explain(r.path, err)
+		}
 	}
 	if s.Attempts, err = attemptsOf(ctx, tx, s.Run.Run); err != nil {
 		return s, explain(r.path, err)
 	}
-	if ok, err := r.hasEvals(ctx); err != nil || !ok {
+	if ok, err := r.has(ctx, schemaEvals); err != nil || !ok {
 		return s, err
 	}
-	s.Evals, err = edgeEvals(ctx, tx, s.Run.Run)
+	s.Evals, err = edgeEvals(ctx, tx, s.Run.Run, shared)
 	return s, explain(r.path, err)
 }
 
 // RoundRewards returns every round of a run, by round and node.
 func (r *Reader) RoundRewards(ctx context.Context, run string) ([]RoundReward, error) {
-	rewards, err := roundRewards(ctx, r.db, run, 0)
+	rewards, err := roundRewards(ctx, r.db, run, 0, math.MaxInt32)
 	return rewards, explain(r.path, err)
 }
 
@@ -125,30 +137,77 @@ ORDER BY run = ?1 DESC, resumed DESC, run DESC LIMIT 1`, name)
 	return run, err
 }
 
-func nodesOf(ctx context.Context, db rowsQuerier, run string) ([]Node, error) {
+// nodesOf reads a run's nodes; shared says that the schema knows of other hosts' nodes.
+func nodesOf(ctx context.Context, db rowsQuerier, run string, shared bool) ([]Node, error) {
+	membership, first := "worker, from_round, absent, generate_only", "worker != '', "
+	if !shared {
+		membership, first = "'', 0, '', 0", ""
+	}
 	var nodes []Node
 	err := query(ctx, db, func(rows *sql.Rows) error {
 		var n Node
 		err := rows.Scan(&n.Node, &n.State, &n.StateTime, &n.WorkingRound, &n.PID, &n.Restarts, &n.Cause, &n.Message, &n.RoundsDone,
 			&n.LastRound, (*number)(&n.LastReward), &n.CumulativeReward, &n.RSSBytes, &n.PeakRSSBytes, &n.DeviceBytes,
 			&n.DevicePeakBytes, &n.ResidentBytes, &n.GenerateBytes, &n.UpdateBytes, &n.MicroBatch, &n.BudgetBytes,
-			&n.EnginePID, &n.StartRound, &n.ReplayedRounds, &n.ReplaySeconds, &n.Model, &n.Parameters, &n.Torch, &n.Device, &n.LastEvent)
+			&n.EnginePID, &n.StartRound, &n.ReplayedRounds, &n.ReplaySeconds, &n.Model, &n.Parameters, &n.Torch, &n.Device, &n.LastEvent,
+			&n.Worker, &n.From, &n.Absent, &n.GenerateOnly)
 		nodes = append(nodes, n)
 		return err
 	}, `SELECT node, state, state_time, working_round, pid, restarts, cause, message, rounds_done, last_round, last_reward,
   cumulative_reward, rss_bytes, peak_rss_bytes, device_bytes, device_peak_bytes, resident_bytes, generate_bytes, update_bytes, micro_batch,
-  budget_bytes, engine_pid, start_round, replayed_rounds, replay_seconds, model, parameters, torch, device, last_event
-FROM nodes WHERE run = ? ORDER BY length(node), node`, run)
+  budget_bytes, engine_pid, start_round, replayed_rounds, replay_seconds, model, parameters, torch, device, last_event, `+membership+`
+FROM nodes WHERE run = ? ORDER BY `+first+`length(node), node`, run)
 	return nodes, err
 }
 
-func roundRewards(ctx context.Context, db rowsQuerier, run string, from int) ([]RoundReward, error) {
+// recentRewards returns the rewards of the newest RecentRounds rounds; where the swarm has done its last round together before these, as
+// many up to that one; and of a node that is in neither, for nodes needn't wait for each other, its own newest ones.
+func recentRewards(ctx context.Context, db rowsQuerier, run string, nodes []Node) ([]RoundReward, error) {
+	last := -1
+	for _, n := range nodes {
+		last = max(last, n.LastRound)
+	}
+	newest, together := last-RecentRounds+1, RoundsDone(nodes)
+	from := together - RecentRounds
+	if from >= newest {
+		return roundRewards(ctx, db, run, newest, last)
+	}
+	rewards, err := roundRewards(ctx, db, run, from, min(together, newest)-1)
+	if err != nil {
+		return nil, err
+	}
+	between, err := apartRewards(ctx, db, run, together, newest)
+	if err != nil {
+		return nil, err
+	}
+	ahead, err := roundRewards(ctx, db, run, newest, last)
+	return slices.Concat(rewards, between, ahead), err
+}
+
+// apartRounds is how many of its newest rounds are read of a node that is far from the others.
+const apartRounds = 10
+
+// apartRewards returns the newest rewards of nodes whose last round is from a round on and before another, as far as they are of such rounds.
+func apartRewards(ctx context.Context, db rowsQuerier, run string, from, before int) ([]RoundReward, error) {
+	return scanRewards(ctx, db, `WITH RECURSIVE back(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM back WHERE i + 1 < ?4)
+SELECT rounds.round, rounds.node, time, reward FROM nodes CROSS JOIN back CROSS JOIN rounds
+  ON rounds.run = nodes.run AND rounds.round = nodes.last_round - i AND rounds.node = nodes.node
+WHERE nodes.run = ?1 AND last_round >= ?2 AND last_round - i < ?3 AND last_round - i >= ?2 ORDER BY rounds.round, rounds.node`,
+		run, from, before, apartRounds)
+}
+
+// roundRewards returns the rewards of the rounds from one to another.
+func roundRewards(ctx context.Context, db rowsQuerier, run string, from, to int) ([]RoundReward, error) {
+	return scanRewards(ctx, db, `SELECT round, node, time, reward FROM rounds WHERE run = ?1 AND round BETWEEN ?2 AND ?3 ORDER BY round, node`, run, from, to)
+}
+
+func scanRewards(ctx context.Context, db rowsQuerier, q string, args ...any) ([]RoundReward, error) {
 	var rewards []RoundReward
 	err := query(ctx, db, func(rows *sql.Rows) error {
 		var x RoundReward
 		err := rows.Scan(&x.Round, &x.Node, &x.Time, (*number)(&x.Reward))
 		rewards = append(rewards, x)
 		return err
-	}, `SELECT round, node, time, reward FROM rounds WHERE run = ? AND round >= ? ORDER BY round, node`, run, from)
+	}, q, args...)
 	return rewards, err
 }

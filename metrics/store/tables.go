@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	insertNodeSQL = `INSERT INTO nodes (run, node) VALUES (?, ?) ON CONFLICT DO NOTHING`
+	insertNodeSQL = `INSERT INTO nodes (run, node, worker) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
 
 	touchNodeSQL = `UPDATE nodes SET last_event = ?3 WHERE run = ?1 AND node = ?2 AND last_event < ?3`
 
@@ -53,8 +53,8 @@ ON CONFLICT DO UPDATE SET rss_bytes = max(rss_bytes, ?4), peak_rss_bytes = max(p
 	setPhasesSQL = `UPDATE nodes SET resident_bytes = ?4, generate_bytes = max(generate_bytes, ?5), update_bytes = max(update_bytes, ?6),
   micro_batch = ?7, budget_bytes = ?8 WHERE run = ?1 AND node = ?2 AND memory_time = ?3`
 
-	insertEventSQL = `INSERT INTO events (run, node, type, time, state, cause, message, pid, exit_code, seconds, detail)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	insertEventSQL = `INSERT INTO events (run, node, worker, type, time, state, cause, message, pid, exit_code, seconds, detail)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
 	// The end of an earlier attempt, replayed, must not end the newest one.
 	endRunSQL = `UPDATE runs SET state = ?3, message = ?4, ended = ?2
@@ -66,7 +66,8 @@ type tables struct {
 	db         *sql.DB
 	slot       int64 // seconds of a memory row
 	statements map[string]*sql.Stmt
-	nodes      map[[2]string]bool // (run, node) known to have a row
+	nodes      map[[2]string]bool   // (run, node) known to have a row
+	owners     map[[2]string]string // of such nodes, where a worker delivered for them
 	pulse      *pulse
 	warn       func(error)
 }
@@ -74,13 +75,14 @@ type tables struct {
 func prepareTables(ctx context.Context, db *sql.DB, opts Options, p *pulse) (*tables, error) {
 	t := &tables{
 		db: db, slot: max(1, int64(opts.MemoryInterval/time.Second)),
-		statements: map[string]*sql.Stmt{}, nodes: map[[2]string]bool{}, pulse: p, warn: opts.Warn,
+		statements: map[string]*sql.Stmt{}, nodes: map[[2]string]bool{}, owners: map[[2]string]string{}, pulse: p, warn: opts.Warn,
 	}
 	queries := []string{
 		insertNodeSQL, touchNodeSQL, setStateSQL, setWorkingSQL, setPIDSQL, clearPIDSQL, setCauseSQL, countRestartSQL, setLoadedSQL,
 		setMemorySQL, raisePeaksSQL, insertMemorySQL, setPhasesSQL, insertDeviceSQL, insertCheckpointSQL, insertEventSQL, endRunSQL, endAttemptSQL,
 		seenSQL,
 		oldRoundSQL, deleteRoundSQL, insertRoundSQL, addRoundSQL, oldEvalSQL, deleteEvalSQL, insertEvalSQL,
+		ackedSQL, setAckedSQL, forgetOutboxesSQL, ownerSQL, setWorkerSQL, joinSQL, leaveSQL,
 	}
 	for _, i := range []insertion{insertTasks, insertPeers, insertQuestions} {
 		queries = append(queries, i.statements...)
@@ -103,33 +105,52 @@ func (t *tables) close() error {
 	return errors.Join(errs...)
 }
 
-// apply writes events in one transaction: all of them or none, save those whose own content the schema refuses, which warn hears of.
-func (t *tables) apply(events []event.Event) error {
-	err := t.transact(events, nil)
+// apply writes items in one transaction: all of them or none, save events whose own content the schema refuses, which warn hears of.
+func (t *tables) apply(items []item) error {
+	err := t.transact(items, nil)
 	if isRejection(err) {
-		err = t.transact(events, t.warn)
+		t.forget()
+		err = t.transact(items, t.warn)
 	}
 	if err != nil {
-		clear(t.nodes) // the rows it vouches for may have been rolled back
+		t.forget()
+		return err
 	}
-	return err
+	for _, it := range items {
+		if it.delivery != nil && it.delivery.refused != nil {
+			t.warn(it.delivery.refused)
+		}
+	}
+	return nil
 }
 
-// transact applies events; with reject set, each within a savepoint of its own.
-func (t *tables) transact(events []event.Event, reject func(error)) error {
+// forget gives up what is known of rows that may have been rolled back.
+func (t *tables) forget() {
+	clear(t.nodes)
+	clear(t.owners)
+}
+
+// transact applies items; with reject set, each event within a savepoint of its own.
+func (t *tables) transact(items []item, reject func(error)) error {
 	tx, done, err := t.begin()
 	if err != nil {
 		return err
 	}
 	defer done()
-	for _, e := range events {
-		if reject == nil {
-			if err := tx.apply(e); err != nil {
-				return err
-			}
+	each := tx.apply
+	if reject != nil {
+		each = func(e event.Event) error { return tx.applyAlone(e, reject) }
+	}
+	for _, it := range items {
+		switch {
+		case it.flushed != nil:
 			continue
+		case it.delivery != nil:
+			err = tx.deliver(it.delivery, each)
+		default:
+			err = each(it.event)
 		}
-		if err := tx.applyAlone(e, reject); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -183,7 +204,7 @@ func (tx *transaction) applyAlone(e event.Event, reject func(error)) error {
 	err := tx.apply(e)
 	if isRejection(err) {
 		reject(fmt.Errorf("%s event of %s %s refused: %w", e.Type, e.Run, e.Node, err))
-		clear(tx.nodes)
+		tx.forget()
 		_, err = tx.tx.Exec("ROLLBACK TO one")
 	}
 	if err != nil {

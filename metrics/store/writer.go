@@ -12,26 +12,52 @@ import (
 // closingTries bounds the attempts at a failing write once Close was called.
 const closingTries = 3
 
-// item is an event, or with flushed a request to answer once everything before it is written.
+// item is an event, a delivery of some, or with flushed a request to answer once everything before it is written.
 type item struct {
-	event   event.Event
-	flushed chan<- error
+	event    event.Event
+	delivery *delivery
+	flushed  chan<- error
+}
+
+// events is how many events the item holds.
+func (it item) events() int {
+	switch {
+	case it.flushed != nil:
+		return 0
+	case it.delivery != nil:
+		return len(it.delivery.Events)
+	}
+	return 1
+}
+
+// fail answers whoever waits for an item that will not be written.
+func (it item) fail(err error) {
+	switch {
+	case it.flushed != nil:
+		it.flushed <- err
+	case it.delivery != nil:
+		it.delivery.answer <- outcome{err: err}
+	}
 }
 
 // Record queues e. It blocks only while the queue is full, which under a healthy disk it is not. It refuses an event without a
 // run, of a run that StartRun never saw, or without the part its type names; and any event after Close or once the
 // writer gave up. Recording an event again, at once or after a crash, changes nothing.
 func (s *Store) Record(ctx context.Context, e event.Event) error {
-	s.mu.Lock()
-	known := s.runs[e.Run]
-	s.mu.Unlock()
-	if !known {
+	if !s.knows(e.Run) {
 		return fmt.Errorf("record %s event: run %q was never started here", e.Type, e.Run)
 	}
 	if err := check(e); err != nil {
 		return fmt.Errorf("record %s event: %w", e.Type, err)
 	}
 	return s.send(ctx, item{event: e})
+}
+
+// knows tells whether the run was started here.
+func (s *Store) knows(run string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runs[run]
 }
 
 // Flush waits until every event recorded before it is in the database, where it survives the death of this process; a power cut
@@ -78,69 +104,110 @@ func (s *Store) write() {
 	ticker := time.NewTicker(s.opts.SeenInterval)
 	defer ticker.Stop()
 	for open := true; open; {
-		var events []event.Event
-		var flushes []chan<- error
+		var b batch
 		var due bool
-		events, flushes, due, open = s.gather(ticker.C)
+		b, due, open = s.gather(ticker.C)
 		var err error
-		if len(events) > 0 {
-			err = s.commit(events)
+		if b.events > 0 {
+			err = s.commit(b)
 		}
 		if err == nil && due {
 			err = s.tend()
 		}
 		if err != nil {
-			s.giveUp(err, len(events), flushes)
+			s.giveUp(err, b)
 			return
 		}
-		for _, f := range flushes {
-			f <- nil
+		b.answer()
+	}
+}
+
+// batch is what one transaction writes.
+type batch struct {
+	items  []item
+	events int // in items; an empty delivery counts as one, for it is answered all the same
+}
+
+// add adds an item, and tells whether the batch is to be written at once: somebody waits for it.
+func (b *batch) add(it item) (awaited bool) {
+	b.items = append(b.items, it)
+	b.events += it.events()
+	if it.delivery != nil {
+		b.events = max(b.events, 1)
+	}
+	return it.flushed != nil || it.delivery != nil
+}
+
+// answer tells those who wait that the batch is written.
+func (b batch) answer() {
+	for _, it := range b.items {
+		switch {
+		case it.flushed != nil:
+			it.flushed <- nil
+		case it.delivery != nil:
+			it.delivery.answer <- it.delivery.out
 		}
 	}
 }
 
-// gather returns the next batch, whether it is time to tend the database, and whether the queue is still open. A flush, a full
-// batch, MaxDelay and a tick end it.
-func (s *Store) gather(tick <-chan time.Time) (events []event.Event, flushes []chan<- error, due, open bool) {
+// gather returns the next batch, whether it is time to tend the database, and whether the queue is still open. A full batch, MaxDelay
+// and a tick end it; and once somebody waits for it, the end of what is queued: those who wait together share a transaction.
+func (s *Store) gather(tick <-chan time.Time) (b batch, due, open bool) {
 	var it item
 	select {
 	case it, open = <-s.queue:
 		if !open {
-			return nil, nil, false, false
+			return b, false, false
 		}
 	case <-tick:
-		return nil, nil, true, true
+		return b, true, true
 	}
 	timer := time.NewTimer(s.opts.MaxDelay)
 	defer timer.Stop()
 	for {
-		if it.flushed != nil {
-			return events, append(flushes, it.flushed), false, true
+		if awaited := b.add(it); awaited {
+			open = s.takeQueued(&b)
+			return b, false, open
 		}
-		events = append(events, it.event)
-		if len(events) >= s.opts.MaxBatch {
-			return events, nil, false, true
+		if b.events >= s.opts.MaxBatch {
+			return b, false, true
 		}
 		select {
 		case it, open = <-s.queue:
 			if !open {
-				return events, nil, false, false
+				return b, false, false
 			}
 		case <-timer.C:
-			return events, nil, false, true
+			return b, false, true
 		case <-tick:
-			return events, nil, true, true
+			return b, true, true
 		}
 	}
 }
 
-// commit writes events in one transaction, and again while that fails, for RetryFor. The queue fills up meanwhile.
-func (s *Store) commit(events []event.Event) error {
+// takeQueued adds what is queued, up to a full batch, and returns whether the queue is still open.
+func (s *Store) takeQueued(b *batch) (open bool) {
+	for b.events < s.opts.MaxBatch && len(b.items) < s.opts.MaxBatch {
+		select {
+		case it, open := <-s.queue:
+			if !open {
+				return false
+			}
+			b.add(it)
+		default:
+			return true
+		}
+	}
+	return true
+}
+
+// commit writes a batch in one transaction, and again while that fails, for RetryFor. The queue fills up meanwhile.
+func (s *Store) commit(b batch) error {
 	closing := s.closing
 	began := time.Now()
 	delay := s.opts.RetryDelay
 	for tries := 1; ; tries++ {
-		err := explain(s.path, s.tab.apply(events))
+		err := explain(s.path, s.tab.apply(b.items))
 		failed := s.note(err)
 		switch {
 		case err == nil && failed:
@@ -149,7 +216,7 @@ func (s *Store) commit(events []event.Event) error {
 		case err == nil:
 			return nil
 		case !failed:
-			s.opts.Warn(fmt.Errorf("%w: up to %d events wait for it, %s at most", err, cap(s.queue)+len(events), s.opts.RetryFor))
+			s.opts.Warn(fmt.Errorf("%w: up to %d events wait for it, %s at most", err, cap(s.queue)+b.events, s.opts.RetryFor))
 		}
 		if closing == nil && tries >= closingTries || time.Since(began) > s.opts.RetryFor {
 			return err
@@ -178,12 +245,12 @@ func (s *Store) note(err error) (failed bool) {
 }
 
 // giveUp makes the failure known, and everything that waits return.
-func (s *Store) giveUp(err error, lost int, flushes []chan<- error) {
-	for _, f := range flushes {
-		f <- err
+func (s *Store) giveUp(err error, lost batch) {
+	for _, it := range lost.items {
+		it.fail(err)
 	}
 	s.mu.Lock()
-	s.writeErr = fmt.Errorf("%w (%d events and all later ones were not recorded)", err, lost)
+	s.writeErr = fmt.Errorf("%w (%d events and all later ones were not recorded)", err, lost.events)
 	s.mu.Unlock()
 	close(s.failed)
 	for {
@@ -192,9 +259,7 @@ func (s *Store) giveUp(err error, lost int, flushes []chan<- error) {
 			if !open {
 				return
 			}
-			if it.flushed != nil {
-				it.flushed <- err
-			}
+			it.fail(err)
 		case <-s.closing:
 			s.drain(err)
 			return
@@ -202,11 +267,9 @@ func (s *Store) giveUp(err error, lost int, flushes []chan<- error) {
 	}
 }
 
-// drain answers the flushes that are left once no Record is sending any more.
+// drain answers those who are left waiting once no Record is sending any more.
 func (s *Store) drain(err error) {
 	for it := range s.queue {
-		if it.flushed != nil {
-			it.flushed <- err
-		}
+		it.fail(err)
 	}
 }

@@ -156,6 +156,15 @@ func describe(e event.Event) string {
 		return join(subject(e, "restarts in "+seconds(e.Seconds)), e.Message)
 	case event.TypeGiveUp:
 		return join(subject(e, "given up"), e.Cause, e.Message)
+	case event.TypeJoin:
+		return join(subject(e, fmt.Sprintf("joins at round %d", e.RoundIndex)), e.Message)
+	case event.TypeLeave:
+		if e.Cause == "" {
+			return join(subject(e, "is away"), e.Message)
+		}
+		return join(subject(e, "has left"), e.Cause, e.Message)
+	case event.TypeWorker:
+		return join(fmt.Sprintf("worker %s %s", e.Worker, e.State), e.Message)
 	case event.TypeRunEnded:
 		return join(fmt.Sprintf("run %s", e.State), e.Message)
 	}

@@ -29,6 +29,16 @@ func (p *nodePage) facts(st styles, x stats.Status, n stats.NodeStatus, width in
 			process += fmt.Sprintf(", engine %d", n.EnginePID)
 		}
 	}
+	if n.Worker != "" {
+		process = "of worker " + n.Worker
+	}
+	from, generates := "", ""
+	if n.From > 0 {
+		from = fmt.Sprintf("from round %d", n.From)
+	}
+	if n.GenerateOnly {
+		generates = "generates only"
+	}
 	if n.MicroBatch > 0 {
 		batch = "micro-batch " + fmt.Sprint(n.MicroBatch)
 	}
@@ -39,7 +49,7 @@ func (p *nodePage) facts(st styles, x stats.Status, n stats.NodeStatus, width in
 		st.title.Render(n.ID) + "  " + state.Render(n.State) + "  " + round,
 		dotted("reward "+reward(n.Reward), "last 10 "+reward(n.RecentReward), fmt.Sprintf("cumulative %.2f", n.CumulativeReward)),
 		memoryFacts(st, n, width),
-		dotted(n.Device, process, batch, count(n.Restarts, "restart"), replayed),
+		dotted(n.Device, process, batch, count(n.Restarts, "restart"), replayed, from, generates),
 	}
 	if held := heldOut(p.history.HeldOut); held != "" {
 		out = slices.Insert(out, 2, held)

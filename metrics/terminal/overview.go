@@ -56,7 +56,7 @@ func (overview) find(m *model, query string, step int) bool {
 		}
 		at := ((m.screen.cursor+step+way)%len(nodes) + len(nodes)) % len(nodes)
 		n := nodes[at]
-		if index(n.ID+" "+n.State+" "+join(n.Cause, n.Message), query) >= 0 {
+		if index(n.ID+" "+n.Worker+" "+n.State+" "+join(n.Cause, n.Message), query) >= 0 {
 			m.screen.cursor = at
 			return true
 		}

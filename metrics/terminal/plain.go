@@ -126,7 +126,7 @@ func progressLine(x stats.Status) string {
 			cost += " of about " + Money(*x.ProjectedCost, x.PriceCurrency, true)
 		}
 	}
-	return dotted(fmt.Sprintf("round %d/%d", x.Round, x.Rounds), "reward "+reward(x.Reward), alive(x), what, pace, eta,
+	return dotted(fmt.Sprintf("round %d/%d", x.Round, x.Rounds), "reward "+reward(x.Reward), alive(x), workers(x), what, pace, eta,
 		"mem "+gigabytes(x.MemoryBytes), cost)
 }
 

@@ -3,8 +3,10 @@ package terminal
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -50,11 +52,12 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 	if s.ReplayedRounds > 0 {
 		fact("replayed", count(s.ReplayedRounds, "update")+" from the nodes' journals")
 	}
-	if lost := len(s.Nodes) - s.NodesAlive; lost > 0 {
+	fact("workers", workers(s.Status))
+	if lost := inState(s.Nodes, event.StateGivenUp); lost > 0 {
 		fact("given up", count(lost, "node"))
 	}
 	fmt.Fprintln(&b)
-	columns := summaryColumns()
+	columns := summaryColumns(s.Workers > 0)
 	fmt.Fprintln(&b, row(columns, nil))
 	for _, n := range s.Nodes {
 		fmt.Fprintln(&b, row(columns, &n))
@@ -74,9 +77,20 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 	return nil
 }
 
+// inState counts the nodes of a state.
+func inState(nodes []stats.NodeStatus, state event.State) int {
+	n := 0
+	for _, node := range nodes {
+		if event.State(node.State) == state {
+			n++
+		}
+	}
+	return n
+}
+
 // summaryColumns are the facts that last.
-func summaryColumns() []column {
-	return []column{
+func summaryColumns(shared bool) []column {
+	columns := []column{
 		{"NODE", 9, true, 0, func(n stats.NodeStatus) string { return n.ID }},
 		{"STATE", 10, true, 0, func(n stats.NodeStatus) string { return n.State }},
 		{"ROUNDS", 6, false, 0, func(n stats.NodeStatus) string { return fmt.Sprint(n.Round) }},
@@ -91,6 +105,10 @@ func summaryColumns() []column {
 			return " " + n.Cause
 		}},
 	}
+	if shared {
+		columns = slices.Insert(columns, 1, column{"WORKER", 8, true, 0, func(n stats.NodeStatus) string { return n.Worker }})
+	}
+	return columns
 }
 
 // heldOutReward tells what the newest evaluation came to, beside the first of the same questions; nothing without one.

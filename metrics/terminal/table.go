@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -21,9 +22,9 @@ type column struct {
 
 const roundWidth = 6
 
-// nodeColumns returns the columns of the live view; together they take 75 cells.
-func nodeColumns() []column {
-	return []column{
+// nodeColumns returns the columns of the live view; together they take 75 cells, and with those of other hosts' nodes 84.
+func nodeColumns(shared bool) []column {
+	columns := []column{
 		{"NODE", 9, true, 0, func(n stats.NodeStatus) string { return n.ID }},
 		{"STATE", 10, true, 0, func(n stats.NodeStatus) string { return n.State }},
 		{"ROUND", roundWidth, false, 1, roundOf},
@@ -39,6 +40,10 @@ func nodeColumns() []column {
 			return fmt.Sprint(n.PID)
 		}},
 	}
+	if shared {
+		columns = slices.Insert(columns, 1, column{"WORKER", 8, true, 6, func(n stats.NodeStatus) string { return n.Worker }})
+	}
+	return columns
 }
 
 // roundOf tells how many rounds a node has done, and of one that applies logged updates again how far it is with them: 12/17.

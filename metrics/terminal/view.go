@@ -148,7 +148,7 @@ func paceLine(x stats.Status) string {
 	if x.Restarts > 0 {
 		restarts = count(x.Restarts, "restart")
 	}
-	return dotted("elapsed "+seconds(x.ElapsedSeconds), eta, pace, alive(x), "mem "+gigabytes(x.MemoryBytes), restarts, resumed(x))
+	return dotted("elapsed "+seconds(x.ElapsedSeconds), eta, pace, alive(x), workers(x), "mem "+gigabytes(x.MemoryBytes), restarts, resumed(x))
 }
 
 func perRound(s float64) string {
@@ -159,13 +159,24 @@ func alive(x stats.Status) string {
 	return fmt.Sprintf("%d/%d nodes", x.NodesAlive, max(x.NodesPlanned, len(x.Nodes)))
 }
 
+// workers counts the hosts that joined; nothing where none has.
+func workers(x stats.Status) string {
+	switch {
+	case x.Workers == 0:
+		return ""
+	case x.WorkersConnected == x.Workers:
+		return count(x.Workers, "worker")
+	}
+	return fmt.Sprintf("%d/%s", x.WorkersConnected, count(x.Workers, "worker"))
+}
+
 // table draws the nodes around the cursor in at most room lines, at least two.
 func (s *screen) table(st styles, room int) []string {
 	gutter := 0
 	if s.cursor != none {
 		gutter = 2
 	}
-	columns := nodeColumns()
+	columns := nodeColumns(s.status.Workers > 0)
 	columns[0].width = s.nameWidth(columns[0].width)
 	columns = fit(columns, s.width-gutter)
 	out := []string{st.faint.Render(strings.Repeat(" ", gutter) + row(columns, nil))}
@@ -210,6 +221,8 @@ func (s *screen) row(st styles, columns []column, n stats.NodeStatus, i int) str
 		line = st.bad.Render(line)
 	case event.StateDone:
 		line = st.good.Render(line)
+	case event.StateAway:
+		line = st.faint.Render(line)
 	}
 	switch s.cursor {
 	case none:

@@ -37,10 +37,20 @@ type Generated struct {
 	Batch       json.RawMessage `json:"batch"`   // exchange.Batch as published
 }
 
+// External names one of the others' rollouts: whose, of which of its rounds, and its place in that batch.
+type External struct {
+	Node  string `json:"node"`
+	Round int    `json:"round"`
+	Index int    `json:"index"`
+}
+
 // Trained is a round's training set and what is known of the round before its update. It is on disk before the update begins.
 type Trained struct {
 	Update policy.UpdateParams `json:"update"`
 	Report event.Round         `json:"report"` // without the update's results
+
+	// Externals are the others' rollouts in it, in order; of an async node only, which must not draw one twice.
+	Externals []External `json:"externals,omitempty"`
 }
 
 // Done is the event that told of the round. It is written after it was sent, and not synced.

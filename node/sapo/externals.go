@@ -1,6 +1,8 @@
 package sapo
 
 import (
+	"cmp"
+	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 )
@@ -23,12 +25,78 @@ func DrawExternals(pool []Group, j int, seed uint64) []Group {
 	if j <= 0 || len(pool) == 0 {
 		return nil
 	}
-	rng := rand.New(rand.NewPCG(seed, 0x5357_4152_4d00))
-	pool = slices.Clone(pool)
-	j = min(j, len(pool))
-	for i := range j {
-		k := i + rng.IntN(len(pool)-i)
-		pool[i], pool[k] = pool[k], pool[i]
+	return shuffle(slices.Clone(pool), j, rand.New(rand.NewPCG(seed, 0x5357_4152_4d00)))
+}
+
+// DrawFair draws j groups without replacement, fair over peers: turn by turn every peer that has one left gives one, the peers of a turn in
+// a random order, its group at random. A peer gains nothing by having more than j groups; one that has fewer than its share leaves the rest to
+// the others. The result is a function of the pool's order and the seed, and which peers are drawn depends on no peer's number of groups beyond j.
+func DrawFair(pool []Group, j int, seed uint64) []Group {
+	var peers []int
+	byPeer := map[int][]Group{}
+	for _, g := range pool {
+		if byPeer[g.Peer] == nil {
+			peers = append(peers, g.Peer)
+		}
+		byPeer[g.Peer] = append(byPeer[g.Peer], g)
 	}
-	return pool[:j]
+	turns := rand.New(rand.NewPCG(seed, 0x5357_4152_4d01))
+	within := rand.New(rand.NewPCG(seed, 0x5357_4152_4d02)) // apart, so that a peer's groups don't move the turns
+	var drawn []Group
+	for len(drawn) < j && len(peers) > 0 {
+		for _, peer := range shuffle(slices.Clone(peers), len(peers), turns) {
+			if len(drawn) == j {
+				break
+			}
+			left := byPeer[peer]
+			shuffle(left, 1, within)
+			drawn = append(drawn, left[0])
+			byPeer[peer] = left[1:]
+		}
+		peers = slices.DeleteFunc(peers, func(p int) bool { return len(byPeer[p]) == 0 })
+	}
+	return drawn
+}
+
+// shuffle brings n random elements of a list to its front, in random order, and returns these: all where it holds fewer.
+func shuffle[T any](list []T, n int, rng *rand.Rand) []T {
+	n = min(n, len(list))
+	for i := range n {
+		k := i + rng.IntN(len(list)-i)
+		list[i], list[k] = list[k], list[i]
+	}
+	return list[:n]
+}
+
+// DrawPeers draws n of the peers, in their order: all where there are no more, or n is 0. Over seeds each comes equally often, and a peer that
+// comes or goes changes no more than one of those drawn.
+func DrawPeers(peers []string, n int, seed uint64) []string {
+	if n <= 0 || len(peers) <= n {
+		return peers
+	}
+	type ticket struct {
+		peer  int
+		score uint64
+	}
+	tickets := make([]ticket, len(peers))
+	for i, peer := range peers {
+		hash := fnv.New64a()
+		hash.Write([]byte(peer))
+		tickets[i] = ticket{i, mix(seed ^ mix(hash.Sum64()))}
+	}
+	slices.SortFunc(tickets, func(a, b ticket) int { return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.peer, b.peer)) })
+	tickets = tickets[:n]
+	slices.SortFunc(tickets, func(a, b ticket) int { return a.peer - b.peer })
+	drawn := make([]string, n)
+	for i, t := range tickets {
+		drawn[i] = peers[t.peer]
+	}
+	return drawn
+}
+
+// mix is the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): any change of its input changes half of its bits.
+func mix(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
 }

@@ -14,6 +14,7 @@ const (
 	PurposeQuestion  Purpose = "question"  // which item a question slot draws
 	PurposeGenerate  Purpose = "generate"  // sampling of completions
 	PurposeExternals Purpose = "externals" // which of the others' rollouts are used
+	PurposePeers     Purpose = "peers"     // which of many peers a node gathers from
 	PurposeHeldOut   Purpose = "held_out"  // held-out questions; round is not part of it, and in an evaluation the experiment is not either
 	PurposeEvaluate  Purpose = "evaluate"  // sampling of their completions; experiment, node and round are not part of it
 	PurposePretrain  Purpose = "pretrain"

@@ -18,13 +18,12 @@ type field struct {
 	value func(*event.Round) float64
 }
 
-// The figures that a round must come out with again: those known before the update, those that say whether there was one, and those that
-// come of it in floating point. Times are nobody's to repeat.
+// The figures that a round must come out with again: those of the node's own rollouts, those known before the update, those that say whether
+// there was one, and those that come of it in floating point. Times are nobody's to repeat.
 var (
-	scored = []field{
+	own = []field{
 		{"reward", func(r *event.Round) float64 { return r.Reward }},
 		{"reward_std", func(r *event.Round) float64 { return r.RewardStd }},
-		{"training_reward", func(r *event.Round) float64 { return r.TrainingReward }},
 		{"frac_reward_zero_std", func(r *event.Round) float64 { return r.FracRewardZeroStd }},
 		{"format_rate", func(r *event.Round) float64 { return r.FormatRate }},
 		{"completions", func(r *event.Round) float64 { return float64(r.Completions) }},
@@ -32,9 +31,12 @@ var (
 		{"completions_clipped_ratio", func(r *event.Round) float64 { return r.ClippedRatio }},
 		{"entropy", func(r *event.Round) float64 { return r.Entropy }},
 		{"trained_own", func(r *event.Round) float64 { return float64(r.TrainedOwn) }},
+	}
+	scored = append(own[:len(own):len(own)], []field{
+		{"training_reward", func(r *event.Round) float64 { return r.TrainingReward }},
 		{"trained_external", func(r *event.Round) float64 { return float64(r.TrainedExternal) }},
 		{"late", func(r *event.Round) float64 { return truth(r.Late) }},
-	}
+	}...)
 	stepped = []field{
 		{"steps", func(r *event.Round) float64 { return float64(r.Steps) }},
 	}
@@ -85,13 +87,21 @@ func (c *check) compare(round int, where string, got, found event.Round, groups 
 	}
 }
 
-// comparePeers compares the counts of what each peer offered, and the rewards by task.
+// comparePeers compares the counts of what each peer offered. Reports of earlier programs give no reasons.
 func (c *check) comparePeers(round int, got, found event.Round) {
 	for i := range max(len(got.Peers), len(found.Peers)) {
-		if e, f := at(got.Peers, i), at(found.Peers, i); e != f {
+		e, f := at(got.Peers, i), at(found.Peers, i)
+		if f.Reason == "" {
+			e.Reason = ""
+		}
+		if e != f {
 			c.add(*c.differs(round, "peer "+e.Node, Journal, fmt.Sprintf("%+v", e), fmt.Sprintf("%+v", f)))
 		}
 	}
+}
+
+// compareTasks compares the rewards by task.
+func (c *check) compareTasks(round int, got, found event.Round) {
 	for i := range max(len(got.Tasks), len(found.Tasks)) {
 		if e, f := at(got.Tasks, i), at(found.Tasks, i); e != f {
 			c.add(*c.differs(round, "task "+e.Task, Journal, fmt.Sprintf("%+v", e), fmt.Sprintf("%+v", f)))

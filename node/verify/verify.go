@@ -42,6 +42,8 @@ type Records interface {
 type Options struct {
 	Dir     string // the run's: each node's folder is in it
 	Nodes   []string
+	Foreign []string       // the swarm's nodes of other hosts: their journals are not here
+	From    map[string]int // round that a node began with; none: 0
 	Config  configs.Config
 	Tokens  tokenizer.Tokenizer
 	Records Records
@@ -70,10 +72,11 @@ type Report struct {
 // NodeReport is what came of one node.
 type NodeReport struct {
 	Node        string       `json:"node"`
-	Rounds      int          `json:"rounds"`       // checked, from 0
-	Checkpoints int          `json:"checkpoints"`  // whose weights were compared
-	EqualHashes int          `json:"equal_hashes"` // of these, with the same bits
-	Differences []Difference `json:"differences"`  // the first ones; never nil
+	Rounds      int          `json:"rounds"`            // checked, from the node's first
+	Partial     int          `json:"partial,omitempty"` // of these, rounds whose draw of others' rollouts could not be made again: see partial
+	Checkpoints int          `json:"checkpoints"`       // whose weights were compared
+	EqualHashes int          `json:"equal_hashes"`      // of these, with the same bits
+	Differences []Difference `json:"differences"`       // the first ones; never nil
 	Damage      string       `json:"damage,omitempty"`
 	Notes       []string     `json:"notes,omitempty"` // what is no fault but says how much was compared
 }
@@ -84,7 +87,7 @@ func (r NodeReport) Good() bool { return len(r.Differences) == 0 && r.Damage == 
 // Difference is something that was recorded otherwise than it comes out.
 type Difference struct {
 	Node     string `json:"node"`
-	Round    int    `json:"round"`    // from 0
+	Round    int    `json:"round"`    // counted from 0
 	What     string `json:"what"`     // such as reward, token, advantage, weight_hash
 	Where    string `json:"where"`    // in whose record: journal or database
 	Expected string `json:"expected"` // as it comes out now

@@ -44,6 +44,16 @@ type finished struct {
 	nodes  []string
 	told   map[string][]event.Round
 	hashes map[string]map[int]string
+	from   map[string]int // nil: all begin with round 0
+}
+
+// members are the run's nodes with their first rounds.
+func (f *finished) members() []event.Member {
+	members := event.Members(f.nodes...)
+	for i, m := range members {
+		members[i].From = f.from[m.Node]
+	}
+	return members
 }
 
 // Rounds implements Records.
@@ -119,11 +129,11 @@ func reload(t *testing.T, c configs.Config) func(context.Context, string) (Engin
 }
 
 // peerless is a Host that grants everything.
-type peerless struct{ nodes []string }
+type peerless struct{ members []event.Member }
 
 func (h peerless) Lease(context.Context, string) (func(), error) { return func() {}, nil }
 func (h peerless) State(event.State, int)                        {}
-func (h peerless) Members() ([]event.Member, <-chan struct{})    { return event.Members(h.nodes...), nil }
+func (h peerless) Members() ([]event.Member, <-chan struct{})    { return h.members, nil }
 func (h peerless) Stopping() <-chan struct{}                     { return nil }
 
 var (
@@ -138,7 +148,7 @@ func train(t *testing.T) *finished {
 	trainOnce.Do(func() {
 		dir, err := os.MkdirTemp(filepath.Dir(lab.Options(t).Dir), "run-")
 		require.NoError(t, err)
-		trained = finished{dir, testConfig(t), []string{"node_0", "node_1"}, map[string][]event.Round{}, map[string]map[int]string{}}
+		trained = finished{dir, testConfig(t), []string{"node_0", "node_1"}, map[string][]event.Round{}, map[string]map[int]string{}, nil}
 		trainNodes(t, &trained)
 	})
 	require.Len(t, trained.told, 2, "the run failed in another test")
@@ -196,7 +206,7 @@ func trainNode(
 		return nil, nil, err
 	}
 	defer log.Close()
-	if err := log.Resume(0); err != nil {
+	if err := log.Resume(f.from[id]); err != nil {
 		return nil, nil, err
 	}
 	engine, length, err := start(ctx, id)
@@ -218,12 +228,12 @@ func trainNode(
 		return nil, nil, err
 	}
 	n := &node.Node{
-		ID: id, Config: f.config, Policy: engine, Tasks: tasks, Tokens: tokens, Swarm: bus, Host: peerless{f.nodes},
+		ID: id, Config: f.config, Policy: engine, Tasks: tasks, Tokens: tokens, Swarm: bus, Host: peerless{f.members()},
 		Logger: slog.New(slog.DiscardHandler), Context: length, Journal: log,
 	}
 	var told []event.Round
 	hashes := map[int]string{}
-	for round := range f.config.Rounds {
+	for round := f.from[id]; round < f.config.Rounds; round++ {
 		report, err := n.Round(ctx, round)
 		if err != nil {
 			return nil, nil, err
@@ -278,7 +288,7 @@ func (f *finished) options(t *testing.T) Options {
 	tokens, err := tokenizer.New(tokenizer.NameBytes)
 	require.NoError(t, err)
 	return Options{
-		Dir: f.dir, Nodes: f.nodes, Config: f.config, Tokens: tokens, Records: f, Start: reload(t, f.config), Exact: true, Jobs: 2,
+		Dir: f.dir, Nodes: f.nodes, From: f.from, Config: f.config, Tokens: tokens, Records: f, Start: reload(t, f.config), Exact: true, Jobs: 2,
 		Scratch: t.TempDir(), Logger: slog.New(slog.DiscardHandler),
 	}
 }

@@ -9,6 +9,7 @@ Runs live in processes of their own: a kernel that restarts finds them again wit
 asked of the swarm program; no statistic is computed here. The standard library is enough but for frame() (pandas) and plots (matplotlib).
 """
 
+from .company import Workers, invite, join, workers
 from .comparison import Comparison, compare, plan
 from .database import TABLES, frame, rows
 from .errors import NothingHere, SwarmError
@@ -20,6 +21,6 @@ from .sweeps import Sweep, sweep
 from .version import VERSION as __version__  # noqa: F401
 
 __all__ = [
-    "Comparison", "Node", "NothingHere", "Run", "Stopped", "SwarmError", "Sweep", "TABLES", "attach", "compare", "curves", "find_program", "frame",
-    "plan", "plot_memory", "plot_rewards", "rows", "runs", "sweep", "up",
+    "Comparison", "Node", "NothingHere", "Run", "Stopped", "SwarmError", "Sweep", "TABLES", "Workers", "attach", "compare", "curves", "find_program",
+    "frame", "invite", "join", "plan", "plot_memory", "plot_rewards", "rows", "runs", "sweep", "up", "workers",
 ]

@@ -13,6 +13,7 @@ TABLES = {
     "runs": "runs", "nodes": "nodes", "rounds": "rounds", "tasks": "task_rewards", "peers": "peers", "memory": "memory", "devices": "devices",
     "checkpoints": "checkpoints", "events": "events", "evals": "evals", "eval_questions": "eval_questions", "attempts": "attempts",
     "task_rewards": "task_rewards", "imports": "imports", "imported_rounds": "imported_rounds",
+    "workers": "workers",
 }
 
 APPLICATION_ID = 0x5357524D  # "SWRM" in SQLite's header

@@ -50,9 +50,16 @@ def cells(node):
             size(node["memory_bytes"]), size(node["peak_memory_bytes"]), str(node["restarts"]), " ".join(note.split()))
 
 
+def nodes(status):
+    """The columns of a run's nodes and their rows: with who brought them where other hosts did."""
+    if not any(n.get("worker") for n in status["nodes"]):
+        return COLUMNS, [cells(n) for n in status["nodes"]]
+    return COLUMNS + ("worker",), [cells(n) + (n.get("worker", ""),) for n in status["nodes"]]
+
+
 def text(status):
     """A run's status for a terminal: the line, and a table of its nodes."""
-    return line(status) + "\n" + text_table(COLUMNS, [cells(n) for n in status["nodes"]])
+    return line(status) + "\n" + text_table(*nodes(status))
 
 
 def html(status):
@@ -60,7 +67,7 @@ def html(status):
     share = 100.0 * status["round"] / status["rounds"] if status["rounds"] else 0.0
     bar = ('<div style="background:#8883;height:6px;max-width:40em;margin:4px 0"><div style="background:#0072b2;height:6px;width:{:.1f}%">'
            "</div></div>").format(min(100.0, max(0.0, share)))
-    return "<div><strong>{}</strong>{}{}</div>".format(escape(line(status)), bar, html_table(COLUMNS, [cells(n) for n in status["nodes"]]))
+    return "<div><strong>{}</strong>{}{}</div>".format(escape(line(status)), bar, html_table(*nodes(status)))
 
 
 def text_table(columns, rows):

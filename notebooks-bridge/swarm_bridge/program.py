@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from .errors import USAGE, SwarmError, from_output
@@ -72,36 +73,46 @@ def environment():
     return env
 
 
-def start(args, home, **options):
-    """Starts the program; options are subprocess.Popen's. Raises SwarmError when it can't be started."""
+def start(args, home, extra=None, **options):
+    """Starts the program; extra are variables of its environment, options are subprocess.Popen's. Raises SwarmError when it can't be started."""
     program = find_program()
     try:
-        return subprocess.Popen([program, "--home", home] + list(args), stdin=subprocess.DEVNULL, env=environment(), **options)
+        return subprocess.Popen([program, "--home", home] + list(args), stdin=subprocess.DEVNULL, env=dict(environment(), **(extra or {})), **options)
     except OSError as error:
         raise SwarmError("{} can't be started: {}".format(program, error.strerror or error), USAGE,
                          "a swarm that was built for this machine (SWARM_PROGRAM)") from error
 
 
-def call(args, home, allowed=(0,)):
-    """Runs the program to its end and returns what it printed to stdout. An interrupt here is passed on to it, and waited for.
+def call(args, home, allowed=(0,), extra=None, told=None):
+    """Runs the program to its end and returns what it printed to stdout. An interrupt here is passed on to it, and waited for. extra are variables
+    of its environment; told is called with each line that it prints to stderr, when it does, but for those of an error.
 
     Raises SwarmError with the program's own words when it ends with a code that isn't allowed.
     """
-    with start(args, home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace", start_new_session=True) as child:
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8", "errors": "replace", "start_new_session": True}
+    out, err = [], []
+    with start(args, home, extra, **options) as child:
+        reader = threading.Thread(target=lambda: out.append(child.stdout.read()), daemon=True)
+        reader.start()
         try:
-            out, err = child.communicate()
+            for line in child.stderr:
+                err.append(line)
+                if told and not line.startswith(("Error: ", "Try: ")):
+                    told(line.rstrip("\n"))
         except KeyboardInterrupt:
             child.send_signal(signal.SIGINT)
-            child.communicate()
+            child.stderr.read()
             raise
+        finally:
+            reader.join()
     if child.returncode not in allowed:
-        raise from_output(err, child.returncode, "swarm " + args[0])
-    return out
+        raise from_output("".join(err), child.returncode, "swarm " + args[0])
+    return "".join(out)
 
 
-def document(args, home, allowed=(0,)):
-    """The one JSON document that a command prints with -o json; of several lines with one each, the last."""
-    out = call(list(args) + ["-o", "json"], home, allowed)
+def document(args, home, allowed=(0,), **options):
+    """The one JSON document that a command prints with -o json; of several lines with one each, the last. options are call's."""
+    out = call(list(args) + ["-o", "json"], home, allowed, **options)
     try:
         return json.loads(out)
     except ValueError:

@@ -4,7 +4,7 @@ import re
 import sys
 import time
 
-from . import database, plots, program, watching
+from . import company, database, plots, program, watching
 from .errors import FAILED, LOST, NothingHere, SwarmError
 
 RUNNING = "running"
@@ -12,10 +12,14 @@ _GOING_ON = re.compile(r"^experiment (\S+) is running already")
 
 
 class Run:
-    """One run: its name, the experiment it is an attempt at, and the home it is recorded under. Made by up(), attach() and runs()."""
+    """One run: its name, the experiment it is an attempt at, and the home it is recorded under. Made by up(), join(), attach() and runs().
 
-    def __init__(self, name, experiment, home):
-        self.name, self.experiment, self.home = name, experiment, home
+    invitation is the line that lets others join, a secret, of a run that up() has just started with listen=, nats= or shared=; else None (invite()
+    says it again).
+    """
+
+    def __init__(self, name, experiment, home, invitation=None):
+        self.name, self.experiment, self.home, self.invitation = name, experiment, home, invitation
 
     def __repr__(self):
         return "<run {} of {} under {}>".format(self.name, self.experiment, self.home)
@@ -80,6 +84,10 @@ class Run:
         """swarm_bridge.frame of this run alone."""
         return database.frame(table, self.name, self.home)
 
+    def workers(self):
+        """swarm_bridge.workers of this run."""
+        return company.workers(self.name, self.home)
+
     def plot_rewards(self, **options):
         """swarm_bridge.plot_rewards of this run alone."""
         return plots.plot_rewards(self.name, home=self.home, **options)
@@ -92,19 +100,25 @@ class Run:
 def up(config="4loc4ext", nodes="auto", home=None, attach=False, **flags):
     """Starts `swarm up` in the background, or goes on with the newest run of that experiment and seed, and returns its Run at once.
 
-    flags are those of `swarm up` with _ for -: rounds=40, model="nano", device="cpu", yes=True (download weights), set={"tasks.set": "nano"}.
+    flags are those of `swarm up` with _ for -: rounds=40, model="nano", device="cpu", yes=True (download weights), set={"tasks.set": "nano"};
+    listen=":4222" or shared="/content/drive/MyDrive/swarm" lets others join (the Run's invitation says how), sync="async" waits for nobody.
     attach: where the experiment runs already, return that run, with the settings it has. Raises SwarmError with the program's exit code, cause
     and remedy; where the run has done all its rounds already, its Run is returned.
     """
-    home = program.home_folder(home)
+    args = ["up"] + program.arguments(dict(config=config, nodes=nodes, **flags)) + ["--detach"]
+    return started(args, program.home_folder(home), attach)
+
+
+def started(args, home, attach, **options):
+    """The Run that a command begins in the background, or, with attach, the one that goes on already. options are program.call's."""
     try:
-        told = program.document(["up"] + program.arguments(dict(config=config, nodes=nodes, **flags)) + ["--detach"], home)
+        told = program.document(args, home, **options)
     except SwarmError as error:
         going = _GOING_ON.match(error.message)
         if not (attach and going):
             raise
         return _recorded(going.group(1), home)
-    return Run(told["run"], told["experiment"], home)
+    return Run(told["run"], told["experiment"], home, told.get("join"))
 
 
 def attach(name=None, home=None):

@@ -42,5 +42,5 @@ def own_surroundings(tmp_path_factory, monkeypatch, program):
     monkeypatch.setenv("SWARM_HOME", str(tmp_path_factory.mktemp("none") / "home"))
     monkeypatch.setenv("SWARM_PROGRAM", program)
     monkeypatch.setenv("MPLBACKEND", "agg")
-    for name in [n for n in os.environ if n in ("SWARM_NODE", "XDG_DATA_HOME")]:
-        monkeypatch.delenv(name)
+    for name in ("SWARM_NODE", "SWARM_JOIN", "GDRIVE_PATH", "EXPERIMENT_NAME", "NODE_ID", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)

@@ -1,8 +1,11 @@
 """The notebooks, executed, and what only a real kernel shows."""
 
 import json
+import os
+import re
 import subprocess
 import time
+from concurrent import futures
 from pathlib import Path
 
 import pytest
@@ -27,10 +30,15 @@ def small(monkeypatch, tmp_path):
     return tmp_path / "home"
 
 
-def executed(path):
+def executed(path, changes=None, env=None):
+    """The notebook, run in a kernel with the environment env (None: this process's); changes are values of variables that its user would change."""
     notebook = nbformat.read(str(path), as_version=4)
+    for name, value in (changes or {}).items():
+        cells = [c for c in notebook.cells if re.search(r"(?m)^{} = ".format(name), c.source)]
+        assert len(cells) == 1, name
+        cells[0].source = re.sub(r"(?m)^{} = .*$".format(name), lambda _: "{} = {!r}".format(name, value), cells[0].source)
     client = nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}})
-    return client.execute()
+    return client.execute(env=env)
 
 
 def outputs(notebook, mime):
@@ -61,6 +69,34 @@ def test_the_papers_four_configurations_run_and_are_compared(small):
     for row in rows:
         assert row["experiment"] in table and "{:.4g}".format(row["cumulative_reward"]) in table
     assert len(outputs(notebook, "image/png")) == 2
+
+
+def test_two_friends_train_one_swarm_through_a_folder(small):
+    """One coordinates and the other joins, at the same time and each under a home of its own; the two have nothing but the folder in common."""
+    folder, homes = small.parent / "drive", {"coordinator": small.parent / "first", "worker": small.parent / "second"}
+    folder.mkdir()
+    changes = {"GDRIVE_PATH": str(folder), "MODEL_NAME": "nano", "SYNC": "barrier", "MAX_ROUNDS": 40, "NUM_TRAIN_SAMPLES": 2,
+               "NUM_TRANSPLANT_TREES": 2, "NUM_GENERATIONS": 2}
+    settings = {"worker": {"device": "cpu"}, "coordinator": {"device": "cpu", "eval_questions": 0, "max_completion_length": 8}}
+
+    def friend(role, node):
+        env = dict(os.environ, SWARM_HOME=str(homes[role]), NOTEBOOK_SETTINGS=json.dumps(settings[role]))
+        return executed(FOLDER / "notebooks" / "friends_google_drive.ipynb", dict(changes, NODE_ROLE=role, NODE_ID=node), env)
+    with futures.ThreadPoolExecutor(2) as pool:
+        jobs = {role: pool.submit(friend, role, node) for role, node in (("coordinator", "node_0"), ("worker", "node_1"))}
+        notebooks = {role: job.result() for role, job in jobs.items()}
+    run = swarm_bridge.attach(home=homes["coordinator"])
+    assert (run.name, run.status()["state"]) == ("sapo_gpt2_friends-1", "done")
+    rounds = {node: [r["round"] for r in run.rows("rounds") if r["node"] == node] for node in ("node_0", "node_1")}
+    assert rounds["node_0"] == list(range(40))
+    assert rounds["node_1"] and rounds["node_1"] == list(range(rounds["node_1"][0], 40))
+    for node in rounds:
+        assert sum(r["trained_external"] for r in run.rows("rounds") if r["node"] == node) > 0, "{} learnt nothing from the other".format(node)
+    own = swarm_bridge.attach(home=homes["worker"])
+    assert own.name == "sapo_gpt2_friends-1.node_1-1" and own.status()["state"] == "done"
+    assert [w["worker"] for w in run.workers()] == ["node_1"]
+    assert any("useful" in html and "node_1" in html for html in outputs(notebooks["coordinator"], "text/html"))
+    assert all(len(outputs(n, "image/png")) == 1 for n in notebooks.values())
 
 
 def test_a_kernel_that_restarts_finds_its_run_again(small):

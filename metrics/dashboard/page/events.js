@@ -9,8 +9,8 @@ import { change } from "./route.js";
 const atFirst = 200, atMost = 1000; // entries fetched
 const lines = 60; // of a log excerpt
 const moods = { error: "bad", warning: "warn" };
-const mood = (e) => moods[e.level] || (["run_ended", "loaded"].includes(e.type) ? "good" : "info");
-const who = (e) => e.node || "run";
+const mood = (e) => moods[e.level] || (["run_ended", "loaded", "join"].includes(e.type) ? "good" : "info");
+const who = (e) => e.node || e.worker || "run";
 
 // EventList shows entries, newest first, at most so many. set(all) replaces them, add(one) adds one.
 export class EventList {

@@ -60,7 +60,8 @@ function card(run) {
       state.to(n.state, f.words(n.state));
       say(reward, f.reward(n.reward));
       say(recent, `reward · last 10: ${f.reward(n.recent_reward)}`);
-      say(round, [`round ${n.round} / ${rounds}`, n.restarts > 0 && f.count(n.restarts, "restart"),
+      say(round, [`round ${n.round} / ${rounds}`, n.worker && `of ${n.worker}`, n.from > 0 && `from round ${n.from}`,
+        n.generate_only && "generates only", n.restarts > 0 && f.count(n.restarts, "restart"),
         n.replayed_rounds > 0 && `${n.replayed_rounds} replayed`].filter(Boolean).join(" · "));
       memory.el.hidden = !(n.budget_bytes > 0 || n.memory_bytes > 0); // a peak alone has nothing to be against
       const of = n.budget_bytes > 0 ? ` of ${f.bytes(n.budget_bytes)}` : "";

@@ -5,6 +5,7 @@ import { EventList } from "./events.js";
 import { loader, part } from "./load.js";
 import { NodeGrid } from "./nodes.js";
 import { RunCurve } from "./run-charts.js";
+import { WorkersPart } from "./workers.js";
 
 const newest = 8; // events
 
@@ -19,7 +20,8 @@ export class Overview {
     this.reward = new RunCurve(route, { metric: "reward", chooser: true });
     this.list = new EventList(this.run, { most: newest });
     events.body.append(this.list.el);
-    this.el = h("div", null, nodes.el, this.reward.el, events.el);
+    this.workers = new WorkersPart(this.run);
+    this.el = h("div", null, nodes.el, this.workers.el, this.reward.el, events.el);
     this.sparks = loader(nodes.problem, async (signal) => {
       this.curve = await get(of(this.run, "curve"), { metric: "reward", window: 10, points: 60 }, signal);
       this.grid.set(this.last, this.curve);
@@ -30,6 +32,7 @@ export class Overview {
     }, 5000);
     this.sparks.now();
     this.events.now();
+    this.workers.status(this.last);
   }
 
   status(s) {
@@ -37,6 +40,7 @@ export class Overview {
     this.last = s;
     this.grid.set(s, this.curve);
     this.reward.status(s);
+    this.workers.status(s);
     if (further) this.sparks.poke();
   }
 
@@ -48,12 +52,14 @@ export class Overview {
     this.sparks.now();
     this.events.now();
     this.reward.refresh();
+    this.workers.refresh();
   }
 
   leave() {
     this.sparks.stop();
     this.events.stop();
     this.reward.leave();
+    this.workers.leave();
     this.list.leave();
   }
 }

@@ -106,6 +106,7 @@ export class RunView {
       ["A round", f.seconds(s.seconds_per_round)], ["Reward", f.reward(s.reward), "mean over nodes of the newest round"],
       ["Cumulative", f.number(s.cumulative_reward), "sum over nodes and rounds"],
         ["Nodes", `${s.nodes_alive} / ${s.nodes_planned}`, "alive / planned"],
+      ["Workers", s.workers > 0 ? `${s.workers_connected} / ${s.workers}` : null, "connected / joined"],
       ["Memory", s.memory_bytes > 0 ? f.bytes(s.memory_bytes) : null, "of its nodes now"], ["Restarts", f.number(s.restarts)],
         ["Cost", cost, "so far, of what it comes to"],
     ].filter(([, v]) => v !== null);

@@ -130,6 +130,7 @@ export class RunsTable {
       say(done, `${r.round} / ${r.rounds}`);
       say(cells.config, r.config || f.none);
       say(cells.nodes, f.number(r.nodes));
+      set(cells.nodes, { title: r.workers > 0 ? `some of ${f.count(r.workers, "worker")}` : null });
       say(cells.reward, f.reward(r.reward_per_node_round));
       say(cells.eval, f.reward(r.eval_reward));
       say(cells.cumulative, f.number(r.cumulative_reward));

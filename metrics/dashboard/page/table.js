@@ -37,7 +37,8 @@ export function bar(label) {
 }
 
 // moods gives states a colour; the others have none. The word stands beside it always.
-const moods = { done: "good", failed: "bad", crashed: "bad", lost: "bad", given_up: "bad", stopped: "warn", replaying: "warn", running: "live" };
+const moods = { done: "good", failed: "bad", crashed: "bad", lost: "bad", given_up: "bad", stopped: "warn", replaying: "warn", running: "live",
+  away: "warn", connected: "live", revoked: "bad", banned: "bad" };
 
 // badge shows a state.
 export function badge() {

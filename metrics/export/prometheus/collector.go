@@ -21,6 +21,8 @@ const (
 	keepEnded   = 3600            // seconds for which a run that ended is told of
 	freshness   = time.Second     // a page serves every scrape within it
 	readTimeout = 5 * time.Second // of the database, for one page
+
+	rolloutsFreshness = 30 // seconds, of what was made of workers' rollouts
 )
 
 // Collector makes the metrics of a database's runs. It is safe for concurrent use.
@@ -33,12 +35,14 @@ type Collector struct {
 	page *page
 	err  error
 	made time.Time
+
+	rollouts map[string]rollouts // by run
 }
 
 // NewCollector returns the metrics of what reader reads. alive says whether a run's coordinator still runs at that Unix time: only the caller
 // can see that.
 func NewCollector(reader *store.Reader, alive func(store.Snapshot, float64) bool) *Collector {
-	return &Collector{reader: reader, alive: alive, now: time.Now}
+	return &Collector{reader: reader, alive: alive, now: time.Now, rollouts: map[string]rollouts{}}
 }
 
 // Handler serves them in Prometheus' text formats; while the database can't be read the answer is status 500 and says why.
@@ -130,8 +134,37 @@ func (c *Collector) add(ctx context.Context, p *page, s store.Snapshot, now floa
 			}
 		}
 	}
+	if x.workers, err = c.workers(ctx, s, now); err != nil {
+		return err
+	}
 	p.addRun(x)
 	return nil
+}
+
+// workers describes a run's workers. What others made of their rollouts is read anew only now and then: it takes every round of the run.
+func (c *Collector) workers(ctx context.Context, s store.Snapshot, now float64) ([]stats.WorkerRow, error) {
+	if len(s.Workers) == 0 {
+		return nil, nil
+	}
+	known, ok := c.rollouts[s.Run.Run]
+	if age := now - known.read; !ok || age < 0 || age >= rolloutsFreshness {
+		totals, err := c.reader.WorkerRollouts(ctx, s.Run.Run)
+		if err != nil {
+			return nil, err
+		}
+		known = rollouts{totals, now}
+		if len(c.rollouts) > 2*maxRuns {
+			clear(c.rollouts)
+		}
+		c.rollouts[s.Run.Run] = known
+	}
+	return stats.NewWorkerRows(s, known.totals), nil
+}
+
+// rollouts are what was made of each worker's rollouts in a run, as read at a Unix time.
+type rollouts struct {
+	totals []store.WorkerRollouts
+	read   float64
 }
 
 // ended is when a run that doesn't run any more ended, or was last seen, in Unix seconds.

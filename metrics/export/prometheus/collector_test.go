@@ -132,12 +132,52 @@ func TestPageOfARun(t *testing.T) {
 	require.Zero(t, testutil.CollectAndCount(c, "swarm_run_eta_seconds"), "there is no pace yet")
 }
 
+// sharedRun gives liveRun's run a worker whose node's rollouts node_0 looked at.
+func sharedRun(t testing.TB, s *store.Store) {
+	join := at("r1", "anna_0", 3, event.Event{Type: event.TypeJoin, Worker: "anna", RoundIndex: 3})
+	judged := at("r1", "node_0", 40, event.Event{Type: event.TypeRound, Round: &event.Round{Round: 2, Reward: 0.5,
+		Peers: []event.Peer{{Node: "anna_0", Available: 6, Rejected: 2, Used: 3}}}})
+	record(t, s, join, judged)
+	require.NoError(t, s.SaveWorker(t.Context(), "r1", store.Worker{Worker: "anna", Host: "h", Device: "cpu", State: event.WorkerConnected,
+		StateTime: began + 3, LastSeen: began + 24, Nodes: 1, Offered: 7, Refused: 2, Bytes: 1000},
+		store.Worker{Worker: "bob", State: event.WorkerBanned, StateTime: began + 3}))
+}
+
+const workersPage = `
+# HELP swarm_worker_up 1 for a worker that is connected, else 0.
+# TYPE swarm_worker_up gauge
+swarm_worker_up{experiment="4loc4ext",run="r1",worker="anna"} 1
+swarm_worker_up{experiment="4loc4ext",run="r1",worker="bob"} 0
+# HELP swarm_worker_useful_ratio Share of the worker's rollouts that others' nodes did not reject, 0 to 1; absent where nobody had any.
+# TYPE swarm_worker_useful_ratio gauge
+swarm_worker_useful_ratio{experiment="4loc4ext",run="r1",worker="anna"} 0.75
+# HELP swarm_worker_used_ratio Share of the worker's rollouts, as received by others' nodes, that these trained on, 0 to 1; absent where nobody had any.
+# TYPE swarm_worker_used_ratio gauge
+swarm_worker_used_ratio{experiment="4loc4ext",run="r1",worker="anna"} 0.5
+# HELP swarm_worker_batches_refused_total Batches of these that the coordinator refused.
+# TYPE swarm_worker_batches_refused_total counter
+swarm_worker_batches_refused_total{experiment="4loc4ext",run="r1",worker="anna"} 2
+swarm_worker_batches_refused_total{experiment="4loc4ext",run="r1",worker="bob"} 0
+# HELP swarm_worker_last_seen_timestamp_seconds When the worker was last heard of, Unix time.
+# TYPE swarm_worker_last_seen_timestamp_seconds gauge
+swarm_worker_last_seen_timestamp_seconds{experiment="4loc4ext",run="r1",worker="anna"} 1.800000024e+09
+`
+
+func TestPageOfARunWithWorkers(t *testing.T) {
+	s, r := openStore(t)
+	liveRun(t, s)
+	sharedRun(t, s)
+	require.NoError(t, testutil.CollectAndCompare(collector(r, 45, true), strings.NewReader(workersPage), "swarm_worker_up", "swarm_worker_useful_ratio",
+		"swarm_worker_used_ratio", "swarm_worker_batches_refused_total", "swarm_worker_last_seen_timestamp_seconds"))
+}
+
 func TestNamesAndUnitsPassPromlint(t *testing.T) {
 	s, r := openStore(t)
 	liveRun(t, s)
 	record(t, s, at("r1", "node_1", 23, event.Event{Type: event.TypeRound, Round: &event.Round{Round: 0, Reward: 0.5}}),
 		at("r1", "node_1", 24, event.Event{Type: event.TypeRound, Round: &event.Round{Round: 1, Reward: 0.5}}),
 		at("r1", "", 24, event.Event{Type: event.TypeDevice, Device: &event.Device{UUID: "GPU-1", PowerLimitWatts: 700}}))
+	sharedRun(t, s)
 	c := collector(r, 25, true)
 	problems, err := testutil.CollectAndLint(c)
 	require.NoError(t, err)

@@ -32,10 +32,10 @@ var (
 	runInfo = gauge("swarm_run_info", "1, with what the run was started as; config is I/J.",
 		"config", "preset", "model", "device", "seed")
 	runState         = gauge("swarm_run_state", "1 for the state that the run is in.", "state")
-	runRounds        = gauge("swarm_run_rounds", "Rounds done by every node that hasn't given up.")
+	runRounds        = gauge("swarm_run_rounds", "Rounds done by every node that is there: it hasn't given up, isn't away and hasn't left.")
 	runRoundsPlanned = gauge("swarm_run_rounds_planned", "Rounds planned.")
-	runNodesAlive    = gauge("swarm_run_nodes_alive", "Nodes that haven't given up.")
-	runNodesPlanned  = gauge("swarm_run_nodes_planned", "Nodes planned.")
+	runNodesAlive    = gauge("swarm_run_nodes_alive", "Nodes that are there: not given up, away or gone.")
+	runNodesPlanned  = gauge("swarm_run_nodes_planned", "Nodes planned, and those that workers brought.")
 	runReward        = gauge("swarm_run_reward", "Mean over nodes of the reward of the newest round that is done, 0 to 1.")
 	cumulativeReward = gauge("swarm_cumulative_reward", "Sum of rewards over nodes and rounds.")
 	runStart         = gauge("swarm_run_start_time_seconds", "When the run was first started, Unix time.")
@@ -59,6 +59,19 @@ var (
 	nodeGPUMemory        = gauge("swarm_node_gpu_memory_bytes",
 		"Device memory of the node: allocated, its peak, resident between phases, transient beyond that, its budget.", "node", "kind")
 	nodeHostMemory = gauge("swarm_node_host_memory_bytes", "Host memory of the node's processes: resident now, and its peak.", "node", "kind")
+)
+
+var (
+	workerUp       = gauge("swarm_worker_up", "1 for a worker that is connected, else 0.", "worker")
+	workerNodes    = gauge("swarm_worker_nodes", "Nodes that the worker brought.", "worker")
+	workerOffered  = counter("swarm_worker_batches_offered_total", "Batches of rollouts that the worker offered, since the coordinator's newest start.", "worker")
+	workerRefused  = counter("swarm_worker_batches_refused_total", "Batches of these that the coordinator refused.", "worker")
+	workerReceived = counter("swarm_worker_received_bytes_total", "Bytes that the worker sent, since the coordinator's newest start.", "worker")
+	workerLastSeen = gauge("swarm_worker_last_seen_timestamp_seconds", "When the worker was last heard of, Unix time.", "worker")
+	workerUseful   = gauge("swarm_worker_useful_ratio",
+		"Share of the worker's rollouts that others' nodes did not reject, 0 to 1; absent where nobody had any.", "worker")
+	workerUsed = gauge("swarm_worker_used_ratio",
+		"Share of the worker's rollouts, as received by others' nodes, that these trained on, 0 to 1; absent where nobody had any.", "worker")
 )
 
 var (

@@ -14,6 +14,8 @@ const (
 	maxNodes = 1024 // of a run that are told of
 	maxGPUs  = 64   // of a run that are told of
 
+	maxWorkers = 1024 // of a run that are told of
+
 	// deviceFresh is how old in seconds a sample of a GPU may be to count as its present: a few of the slots in which the database keeps them.
 	deviceFresh = 60
 )
@@ -24,6 +26,7 @@ type current struct {
 	status  stats.Status
 	steps   []store.MemoryStepTotal
 	devices []store.DeviceSample // fresh ones
+	workers []stats.WorkerRow
 }
 
 func (p *page) addRun(c current) {
@@ -52,6 +55,32 @@ func (p *page) addRun(c current) {
 	}
 	for _, d := range c.devices[:min(maxGPUs, len(c.devices))] {
 		s.gpu(d)
+	}
+	for _, w := range c.workers[:min(maxWorkers, len(c.workers))] {
+		s.worker(w)
+	}
+}
+
+func (s series) worker(w stats.WorkerRow) {
+	up := 0.0
+	if w.State == string(event.WorkerConnected) {
+		up = 1
+	}
+	s.add(workerUp, up, w.Worker)
+	s.add(workerNodes, float64(w.Nodes), w.Worker)
+	s.add(workerOffered, float64(w.Offered), w.Worker)
+	s.add(workerRefused, float64(w.Refused), w.Worker)
+	s.add(workerReceived, float64(w.Bytes), w.Worker)
+	if w.LastSeen > 0 {
+		s.add(workerLastSeen, w.LastSeen, w.Worker)
+	}
+	for _, x := range []struct {
+		family family
+		value  stats.Value
+	}{{workerUseful, w.UsefulRatio}, {workerUsed, w.UsedRatio}} {
+		if v := float64(x.value); v >= 0 { // else nobody had any
+			s.add(x.family, v, w.Worker)
+		}
 	}
 }
 
@@ -112,7 +141,7 @@ var (
 	runStates  = []string{store.RunRunning, store.RunDone, store.RunStopped, store.RunLost, store.RunFailed, stats.StateCrashed}
 	nodeStates = texts(event.StateQueued, event.StateStarting, event.StateLoading, event.StateReplaying, event.StateWaiting,
 		event.StateGenerating, event.StateScoring, event.StateSharing, event.StateBarrier, event.StateUpdating, event.StateEvaluating,
-		event.StateCheckpoint, event.StateDone, event.StateStopped, event.StateFailed, event.StateGivenUp)
+		event.StateCheckpoint, event.StateDone, event.StateStopped, event.StateFailed, event.StateGivenUp, event.StateAway)
 	memoryCauses  = []string{event.MemoryOwnCap, event.MemoryGPU, event.MemoryNeighbour, event.MemoryHost}
 	memoryActions = []string{event.ActionClearCache, event.ActionHalveMicroBatch, event.ActionCheckpointing, event.ActionOptimizerOffload,
 		event.ActionParamOffload, event.ActionRestartEngine, event.ActionShed, event.ActionCPU}

@@ -38,6 +38,13 @@ func Run(t *testing.T, newSwarm func(t *testing.T) Swarm) {
 		"Concurrent":   testConcurrent,
 		"Cancellation": testCancellation,
 		"Close":        testClose,
+
+		"Recent":          testRecent,
+		"RecentLimit":     testRecentLimit,
+		"RecentJoining":   testRecentJoining,
+		"RecentRestart":   testRecentRestart,
+		"RecentMalformed": testRecentMalformed,
+		"RecentClosed":    testRecentClosed,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newSwarm(t)) })
 	}

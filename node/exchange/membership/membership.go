@@ -26,6 +26,7 @@ const (
 	MaxSeats          = 64 // nodes of one worker
 	MaxWorkers        = 1024
 	MaxTextBytes      = 1 << 10 // of a version, host, message
+	MaxEventBytes     = 256 << 10
 )
 
 // Times both sides rely on.
@@ -52,7 +53,8 @@ type Hello struct {
 	Protocol int     `json:"protocol"`
 	Version  string  `json:"version"` // of the program
 	Host     string  `json:"host"`
-	Time     float64 `json:"time"` // the worker's clock, Unix seconds
+	Process  string  `json:"process,omitempty"` // random, of the worker's process: two of them with one worker's credentials are told apart
+	Time     float64 `json:"time"`              // the worker's clock, Unix seconds
 }
 
 // Welcome says what is trained.
@@ -93,7 +95,7 @@ type Joined struct {
 type Seat struct {
 	Node      string `json:"node"`
 	From      int    `json:"from"`      // round to begin with; of a node with a former life, the same as then
-	Recorded  int    `json:"recorded"`  // rounds from From without a gap that the coordinator's database has: rounds from this number on it must be told (again)
+	Recorded  int    `json:"recorded"`  // the coordinator's database has all rounds from From up to this one, excluded: from this number on it must be told (again); From at least
 	Evaluated []int  `json:"evaluated"` // rounds whose evaluation it has
 }
 
@@ -102,8 +104,11 @@ type Beat struct {
 	Protocol int        `json:"protocol"`
 	Run      string     `json:"run"`
 	Nodes    []Progress `json:"nodes"`
-	Roster   int64      `json:"roster"`         // version that the worker knows
-	Left     bool       `json:"left,omitempty"` // it leaves in order: the last beat
+	Roster   int64      `json:"roster"`            // version that the worker knows
+	Process  string     `json:"process,omitempty"` // as in Hello
+	Time     float64    `json:"time,omitempty"`    // the worker's clock
+	Pending  int64      `json:"pending,omitempty"` // events that wait in its outbox
+	Left     bool       `json:"left,omitempty"`    // it leaves in order: the last beat
 }
 
 // Progress is where a node is.
@@ -187,10 +192,15 @@ const (
 type Refusal struct {
 	Code       string  `json:"code"`
 	Message    string  `json:"message"`
-	RetryAfter float64 `json:"retry_after,omitempty"` // seconds, with CodeRate and CodeInternal
+	RetryAfter float64 `json:"retry_after,omitempty"` // seconds, with CodeRate and CodeInternal; with CodeName: until the other one counts as gone
+
+	cause error // of CodeInternal, for the coordinator's log
 }
 
 func (r *Refusal) Error() string { return r.Message }
+
+// Unwrap is the cause of CodeInternal on the side where it happened; it doesn't travel.
+func (r *Refusal) Unwrap() error { return r.cause }
 
 // Refuse makes a Refusal.
 func Refuse(code, format string, args ...any) *Refusal {

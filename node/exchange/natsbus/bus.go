@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -25,34 +26,43 @@ const (
 
 // Options says which node of which run dials which server.
 type Options struct {
-	URL    string // nats://host:port, or several with commas
-	Token  string
-	Run    string
-	Node   string
-	Logger *slog.Logger // may be nil
+	URL         string // nats://host:port, or several with commas; tls://host:port?fp=FINGERPRINT of a coordinator with TLS
+	Token       string // the bus's own, or the worker's secret
+	Run         string
+	Node        string
+	Worker      string       // whose node it is; empty: the coordinator's own. A worker's node offers its batches to the coordinator
+	CAFile      string       // of a server without a fingerprint; empty: the system's
+	Credentials string       // file, of an external cluster
+	Logger      *slog.Logger // may be nil
 }
 
 // Bus is a node's Exchange over JetStream. A lost connection is dialled again for as long as the Bus is open.
 type Bus struct {
+	run      string
 	node     string
+	worker   string // empty: of the coordinator's own host
 	subjects subjects
+	dialer   dialer
 	conn     *nats.Conn
 	js       jetstream.JetStream
-	stream   jetstream.Stream
+	link     *link
+	caller   caller        // of a worker
+	patience time.Duration // for one message of an answer
+	oneByOne atomic.Bool   // the server is older than queries of several batches
+	arrivals arrivals
 
-	mu          sync.Mutex
-	closed      bool
-	reconnected chan struct{} // closed and replaced at each reconnect
-	complained  time.Time     // when the last trouble was told
-	nextCall    int
-	calls       map[int]context.CancelCauseFunc // in progress
-	running     sync.WaitGroup
+	mu         sync.Mutex
+	closed     bool
+	complained time.Time // when the last trouble was told
+	nextCall   int
+	calls      map[int]context.CancelCauseFunc // in progress
+	running    sync.WaitGroup
 }
 
 var _ exchange.Exchange = (*Bus)(nil)
 
 // Dial connects to the server and finds the run's stream. A server or a stream that isn't there yet is waited for until
-// ctx ends; a wrong token is an error at once.
+// ctx ends; a wrong token, or another certificate than the pinned one, is an error at once.
 func Dial(ctx context.Context, options Options) (*Bus, error) {
 	s, err := newSubjects(options.Run)
 	if err != nil {
@@ -61,67 +71,67 @@ func Dial(ctx context.Context, options Options) (*Bus, error) {
 	if err := checkName("node", options.Node); err != nil {
 		return nil, fmt.Errorf("join the message bus: %w", err)
 	}
-	b := &Bus{
-		node:        options.Node,
-		subjects:    s,
-		reconnected: make(chan struct{}),
-		calls:       make(map[int]context.CancelCauseFunc),
+	where, err := parseAddress(options.URL)
+	if err != nil {
+		return nil, fmt.Errorf("join the message bus: %w", err)
 	}
-	if err := b.connect(ctx, options); err != nil {
-		return nil, fmt.Errorf("join the message bus at %s: %w", options.URL, err)
+	b := newBus(options, s, where)
+	if b.conn, err = b.dialer.dial(ctx); err != nil {
+		return nil, fmt.Errorf("join the message bus at %s: %w", where, err)
 	}
+	b.caller = caller{conn: b.conn, link: b.link, worker: token(options.Worker), secret: options.Token}
 	if err := b.findStream(ctx); err != nil {
 		b.conn.Close()
-		return nil, fmt.Errorf("join run %s at %s: %w", options.Run, options.URL, err)
+		return nil, fmt.Errorf("join run %s at %s: %w", options.Run, where, err)
 	}
 	return b, nil
 }
 
-func (b *Bus) connect(ctx context.Context, options Options) error {
+func newBus(options Options, s subjects, where address) *Bus {
 	logger := options.Logger
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	logger = logger.With("run", options.Run, "node", options.Node)
-	return retry(ctx, func() (bool, error) {
-		var err error
-		b.conn, err = nats.Connect(options.URL,
-			nats.Name(options.Node),
-			nats.Token(options.Token),
-			nats.Timeout(connectTimeout),
-			nats.MaxReconnects(-1),
-			nats.ReconnectWait(reconnectWait),
-			nats.ReconnectJitter(reconnectWait, reconnectWait),
-			nats.ReconnectBufSize(-1), // requests fail while there is no connection; the loops here ask again
-			nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-				if err != nil {
-					logger.Warn("message bus lost, dialling again", "error", err)
-				}
-			}),
-			nats.ReconnectHandler(func(*nats.Conn) {
-				logger.Info("message bus is back")
-				b.announceReconnect()
-			}),
-			nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-				logger.Warn("message bus", "error", err)
-			}),
-		)
-		if errors.Is(err, nats.ErrAuthorization) {
-			return false, fmt.Errorf("wrong token: %w", err)
-		}
-		return true, err
-	})
+	b := &Bus{
+		run:      options.Run,
+		node:     options.Node,
+		worker:   options.Worker,
+		subjects: s,
+		patience: requestTimeout,
+		arrivals: newArrivals(),
+		link:     newLink(),
+		calls:    make(map[int]context.CancelCauseFunc),
+	}
+	b.dialer = dialer{
+		address: where, name: options.Node, worker: options.Worker, caFile: options.CAFile, credentials: options.Credentials,
+		link: b.link, logger: logger.With("run", options.Run, "node", options.Node),
+	}
+	if options.Worker == "" {
+		b.dialer.token = options.Token
+	} else {
+		b.dialer.secret, b.patience = options.Token, callTimeout
+	}
+	return b
 }
 
+// findStream waits for the run's stream and notes how far it is: what comes from now on came after this node.
 func (b *Bus) findStream(ctx context.Context) error {
-	var err error
-	if b.js, err = jetstream.New(b.conn); err != nil {
+	js, err := jetstream.New(b.conn)
+	if err != nil {
 		return err
 	}
-	return retry(ctx, func() (bool, error) {
+	b.js = js
+	return b.persist(ctx, func() (bool, error) {
+		if b.worker != "" {
+			_, err := b.fetch(ctx, query{LastOne: b.subjects.anyRollouts()}, func(newest stored) { b.arrivals.joined = newest.sequence })
+			return b.mayAsk(err), err
+		}
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
-		b.stream, err = b.js.Stream(ctx, b.subjects.stream)
+		stream, err := js.Stream(ctx, b.subjects.stream)
+		if err == nil {
+			b.arrivals.joined = stream.CachedInfo().State.LastSeq
+		}
 		return b.reachable(), err
 	})
 }
@@ -140,26 +150,42 @@ func (b *Bus) Publish(ctx context.Context, batch exchange.Batch) error {
 		return err
 	}
 	defer end()
-	subject := b.subjects.rollouts(batch.Round, batch.Node)
-	if err := retry(ctx, func() (bool, error) { return b.store(ctx, subject, data) }); err != nil {
+	attempt := func() (bool, error) { return b.store(ctx, batch.Round, data) }
+	if b.worker != "" {
+		attempt = func() (bool, error) { return b.offer(ctx, batch.Round, data) }
+	}
+	if err := b.persist(ctx, attempt); err != nil {
 		return fmt.Errorf("share round %d: %w", batch.Round, err)
 	}
 	return nil
 }
 
+// persist retries an attempt, and says of a worker that was shut out why.
+func (b *Bus) persist(ctx context.Context, attempt func() (again bool, err error)) error {
+	err := retry(ctx, attempt)
+	if err != nil && b.worker != "" {
+		return b.explain(ctx, err)
+	}
+	return err
+}
+
 // store makes one attempt to store a batch and tells whether another one could succeed where it failed.
-func (b *Bus) store(ctx context.Context, subject string, data []byte) (again bool, err error) {
+func (b *Bus) store(ctx context.Context, round int, data []byte) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, err = b.js.Publish(ctx, subject, data, jetstream.WithExpectLastSequencePerSubject(0))
-	var refused *jetstream.APIError
+	var ack *jetstream.PubAck
+	err = b.link.during(ctx, func(ctx context.Context) (err error) {
+		ack, err = b.js.Publish(ctx, b.subjects.rollouts(round, b.node), data, jetstream.WithExpectLastSequencePerSubject(0))
+		return err
+	})
 	switch {
 	case err == nil:
+		b.arrivals.note(round, ack.Sequence)
 		return false, nil
 	case errors.Is(err, nats.ErrMaxPayload):
 		return false, fmt.Errorf("%d bytes, and the server takes %d a message; set its max_payload to 9MB: %w",
 			len(data), b.conn.MaxPayload(), err)
-	case errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
+	case takenAlready(err):
 		return false, nil // shared before, perhaps by an attempt whose answer was lost
 	}
 	// Whatever is wrong with the stream, it is full or its disk, the server may mend it.
@@ -167,8 +193,11 @@ func (b *Bus) store(ctx context.Context, subject string, data []byte) (again boo
 	return b.reachable(), err
 }
 
-// complain tells the server of a trouble with the stream, once a second at most.
+// complain tells the server of a trouble with the stream, once a second at most. A worker's way to it has troubles of its own.
 func (b *Bus) complain(err error) {
+	if b.worker != "" {
+		return
+	}
 	b.mu.Lock()
 	now := time.Now()
 	again := now.Sub(b.complained) < complainEvery
@@ -218,20 +247,6 @@ func (b *Bus) begin(ctx context.Context) (_ context.Context, end func(), _ error
 
 // reachable is false once the connection won't come back by itself, which is when a server that restarted refuses the token.
 func (b *Bus) reachable() bool { return !b.conn.IsClosed() }
-
-func (b *Bus) announceReconnect() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	close(b.reconnected)
-	b.reconnected = make(chan struct{})
-}
-
-// nextReconnect returns a channel that is closed at the next reconnect.
-func (b *Bus) nextReconnect() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.reconnected
-}
 
 // retry calls attempt until it succeeds or says that trying again is of no use, or until ctx ends; then it
 // returns the cause of that end with the last failure.

@@ -83,7 +83,15 @@ func plant(t testing.TB, server *Server, run string, round int, node string, dat
 
 func stranger(t testing.TB, server *Server, run string, round int, node string, data []byte) error {
 	t.Helper()
-	conn, err := nats.Connect(server.URL(), nats.Token(server.Token()))
+	where, err := parseAddress(server.URL())
+	if err != nil {
+		return err
+	}
+	options, err := where.security("", "")
+	if err != nil {
+		return err
+	}
+	conn, err := nats.Connect(where.servers(), append(options, nats.Token(server.Token()))...)
 	if err != nil {
 		return err
 	}

@@ -4,19 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// Gather collects a round's batches; see Exchange. It subscribes to the announcements of the round, reads the peers' batches
-// from the stream one by one, and reads again what is announced. Announcements are only hints: after a reconnect, and
-// before it gives up, it looks at everything that is missing. What stays missing it asks for, now and then: the server may have it from
-// its owner's journal. The server keeps no state for it.
+// Gather collects a round's batches; see Exchange. It reads from the stream what is there of all peers at once, then subscribes to the
+// announcements of those that are missing, and reads what is announced, what came meanwhile together. Announcements are only hints: after a
+// reconnect, and before it gives up, it looks at everything that is missing. What stays missing it asks for, now and then: the server may have
+// it from its owner's journal. The server keeps no state for it, and its cost grows with the peers asked for, not with the swarm.
 func (b *Bus) Gather(ctx context.Context, round int, peers []string, barrier exchange.Barrier) ([]*exchange.Received, error) {
 	start := time.Now()
 	ctx, end, err := b.begin(ctx)
@@ -28,44 +26,77 @@ func (b *Bus) Gather(ctx context.Context, round int, peers []string, barrier exc
 		bus:       b,
 		round:     round,
 		collector: exchange.NewCollector(round, b.node, peers, barrier),
+		byShared:  make(map[string]string, len(peers)),
+		byStored:  make(map[string]string, len(peers)),
+		hints:     make(chan *nats.Msg, 2*len(peers)+hintRoom),
 		announced: make(map[string]bool),
-		wake:      make(chan struct{}, 1),
 	}
-	hints, err := b.conn.Subscribe(b.subjects.anyShared(round), g.hint)
-	if err != nil {
-		return nil, fmt.Errorf("gather round %d: %w", round, err)
+	for _, peer := range peers {
+		g.byShared[b.subjects.shared(round, peer)] = peer
+		g.byStored[b.subjects.rollouts(round, peer)] = peer
 	}
-	defer func() { _ = hints.Unsubscribe() }() // fails only where the connection is gone, and the subscription with it
+	defer g.unsubscribe()
 	if err := g.wait(ctx, start); err != nil {
-		return nil, fmt.Errorf("gather round %d: %w", round, err)
+		return nil, fmt.Errorf("gather round %d: %w", round, b.explain(ctx, err))
 	}
 	return g.collector.Batches(), nil
 }
 
-// Recent returns what peers shared lately; see Exchange.
-func (b *Bus) Recent(ctx context.Context, window exchange.Window) ([]*exchange.Received, error) {
-	panic("helper A")
-}
+const (
+	hintEach = 128 // up to so many missing peers are heard each for itself, more by a wildcard, which the whole swarm answers
+	hintRoom = 64  // announcements that are no use, of a repeat
+)
 
 // gathering is one Gather.
 type gathering struct {
 	bus       *Bus
 	round     int
 	collector *exchange.Collector
+	byShared  map[string]string // peers by their announcements' subject
+	byStored  map[string]string // and by their batches'
 
-	mu        sync.Mutex
-	announced map[string]bool // subjects, since the last look
-	wake      chan struct{}
+	hints     chan *nats.Msg
+	heard     []*nats.Subscription
+	announced map[string]bool // peers, of whom nothing has been read since
 }
 
-// hint notes an announcement; NATS calls it from a goroutine of its own.
-func (g *gathering) hint(message *nats.Msg) {
-	g.mu.Lock()
-	g.announced[message.Subject] = true
-	g.mu.Unlock()
-	select {
-	case g.wake <- struct{}{}:
-	default:
+// subscribe asks for the announcements of those that are missing.
+func (g *gathering) subscribe() error {
+	missing := g.collector.Missing()
+	subjects := []string{g.bus.subjects.anyShared(g.round)}
+	if len(missing) <= hintEach {
+		subjects = subjects[:0]
+		for _, peer := range missing {
+			subjects = append(subjects, g.bus.subjects.shared(g.round, peer))
+		}
+	}
+	for _, subject := range subjects {
+		heard, err := g.bus.conn.ChanSubscribe(subject, g.hints)
+		if err != nil {
+			return err
+		}
+		g.heard = append(g.heard, heard)
+	}
+	return nil
+}
+
+func (g *gathering) unsubscribe() {
+	for _, heard := range g.heard {
+		_ = heard.Unsubscribe() // fails only where the connection is gone, and the subscription with it
+	}
+}
+
+// hear notes announcements, this one and all that have come.
+func (g *gathering) hear(hint *nats.Msg) {
+	for {
+		if peer, asked := g.byShared[hint.Subject]; asked {
+			g.announced[peer] = true
+		}
+		select {
+		case hint = <-g.hints:
+		default:
+			return
+		}
 	}
 }
 
@@ -74,7 +105,7 @@ func (g *gathering) wait(ctx context.Context, start time.Time) error {
 	backoff := firstBackoff
 	asking := wants{at: start.Add(firstWant), next: secondWant}
 	for {
-		reconnect := g.bus.nextReconnect()
+		reconnect := g.bus.link.next()
 		failure := g.look(ctx, all)
 		if all && asking.due(time.Now()) {
 			g.ask()
@@ -97,17 +128,24 @@ func (g *gathering) wait(ctx context.Context, start time.Time) error {
 			all = true
 			continue
 		}
-		if !g.bus.reachable() {
-			return fmt.Errorf("message bus lost: %w", errors.Join(g.bus.conn.LastError(), failure))
+		if final := g.lost(failure); final != nil {
+			return final
+		}
+		if g.heard == nil && failure == nil {
+			if err := g.subscribe(); err != nil && g.bus.reachable() {
+				return err
+			}
+			continue // with a look at what came before the subscription
 		}
 		timeout := min(g.collector.Next(elapsed), max(0, time.Until(asking.at)))
-		if failure != nil {
+		if failure != nil || len(g.announced) > 0 { // announced and not there: another replica has it, this one soon
 			timeout = min(timeout, backoff)
 			backoff = min(2*backoff, lastBackoff)
 		}
 		select {
 		case <-ctx.Done():
-		case <-g.wake:
+		case hint := <-g.hints:
+			g.hear(hint)
 			all = failure != nil
 		case <-reconnect:
 			all, backoff = true, firstBackoff
@@ -118,34 +156,37 @@ func (g *gathering) wait(ctx context.Context, start time.Time) error {
 	}
 }
 
-// look reads the batches of the missing peers, of all or of the announced ones. One that can't be read doesn't keep the
-// others from being read, unless the server doesn't answer at all.
+// lost returns why a Gather can't go on: the connection won't come back, or the worker was shut out.
+func (g *gathering) lost(failure error) error {
+	var out outcast
+	if err := asOutcast(failure); errors.As(err, &out) {
+		return out
+	}
+	if !g.bus.reachable() {
+		return fmt.Errorf("message bus lost: %w", errors.Join(g.bus.conn.LastError(), failure))
+	}
+	return nil
+}
+
+// look reads the batches of the missing peers, of all or of the announced ones. Where the server can't give them at once, it is asked for
+// each, so that one that can't be read doesn't keep the others from being read, unless the server doesn't answer at all.
 func (g *gathering) look(ctx context.Context, all bool) error {
-	g.mu.Lock()
-	announced := g.announced
-	g.announced = make(map[string]bool)
-	g.mu.Unlock()
-	var failure error
+	var subjects []string
 	for _, peer := range g.collector.Missing() {
-		if !all && !announced[g.bus.subjects.shared(g.round, peer)] {
-			continue
-		}
-		data, err := g.read(ctx, peer)
-		switch {
-		case err == nil:
-			g.collector.Add(peer, data)
-		case errors.Is(err, jetstream.ErrMsgNotFound):
-		case ctx.Err() != nil:
-			return err
-		case errors.Is(err, context.DeadlineExceeded):
-			g.bus.complain(err)
-			return err
-		default:
-			g.bus.complain(err)
-			failure = err
+		if all || g.announced[peer] {
+			subjects = append(subjects, g.bus.subjects.rollouts(g.round, peer))
 		}
 	}
-	return failure
+	err := g.bus.lasts(ctx, subjects, 0, func(found stored) {
+		if peer, asked := g.byStored[found.subject]; asked {
+			g.collector.Add(peer, found.data)
+			delete(g.announced, peer)
+		}
+	})
+	if err != nil && ctx.Err() == nil {
+		g.bus.complain(err)
+	}
+	return err
 }
 
 // ask asks for what is missing. An answer is announced as any batch is.
@@ -174,14 +215,4 @@ func (w *wants) due(now time.Time) bool {
 	}
 	w.at, w.next = now.Add(w.next), min(2*w.next, lastWant)
 	return true
-}
-
-func (g *gathering) read(ctx context.Context, peer string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	message, err := g.bus.stream.GetLastMsgForSubject(ctx, g.bus.subjects.rollouts(g.round, peer))
-	if err != nil {
-		return nil, err
-	}
-	return message.Data, nil
 }

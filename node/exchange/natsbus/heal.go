@@ -26,7 +26,7 @@ func (s *Server) heal(ctx context.Context, run string, subjects subjects, reason
 		return errors.New("the message bus is shut down")
 	}
 	s.logger.Warn("the message bus's stream doesn't work and is made anew", "run", run, "reason", reason)
-	if err := s.replace(ctx, run, subjects); err == nil || ctx.Err() != nil {
+	if err := s.replace(ctx, run, subjects); err == nil || ctx.Err() != nil || s.cluster != nil {
 		return err
 	} else {
 		s.logger.Warn("the message bus's store doesn't work: its broker is started again with an empty one", "run", run, "reason", err)
@@ -50,11 +50,14 @@ func (s *Server) replace(ctx context.Context, run string, subjects subjects) err
 
 // create makes the run's stream, or takes the one that is there, and tries it.
 func (s *Server) create(ctx context.Context, run string, subjects subjects) error {
-	if err := createStream(ctx, s.js, run); err != nil {
+	if err := s.createStream(ctx, run); err != nil {
 		return err
 	}
 	if err := s.try(ctx, subjects); err != nil {
 		return fmt.Errorf("try the stream of run %s: %w", run, err)
+	}
+	if s.cluster != nil {
+		return nil
 	}
 	// Where the broker keeps it is its own affair; only what is found is watched.
 	found, err := filepath.Glob(filepath.Join(s.options.StoreDir, "jetstream", "*", "streams", subjects.stream, "msgs"))

@@ -1,11 +1,15 @@
 // Package natsbus carries a swarm's rollouts over NATS JetStream: the broker that a coordinator embeds (Server) and
 // the Exchange that its nodes dial (Bus). A run is a stream, a batch one message of it; the stream keeps the first batch
-// of a (round, node) and refuses others, whoever sends them. The package imports nothing of ours but exchange.
+// of a (round, node) and refuses others, whoever sends them. Workers, on other hosts, come over TLS with credentials of their own and write
+// nothing themselves: they offer their batches to the coordinator's desk (Server.ServeDesk, DialUplink). The package imports nothing of ours
+// but exchange and membership.
 package natsbus
 
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -36,21 +40,42 @@ const (
 	// The embedded broker serves one host's nodes; nothing of ours is stored in memory.
 	memoryStoreBytes = 16 << 20
 	defaultStore     = 64 << 30
+
+	// What strangers' connections may cost.
+	maxClients       = 16 << 10
+	maxSubscriptions = 4096 // of one connection
+	maxControlLine   = 4096
+	maxPending       = 32 << 20 // waiting to be sent to one connection: beyond that it is closed
+	authTimeout      = 5 * time.Second
+	writeDeadline    = 30 * time.Second // a client that reads nothing for so long is closed
 )
 
 // ServerOptions configures the embedded broker.
 type ServerOptions struct {
-	Dir        string // where streams are stored; one server a folder
-	Listen     string // host:port, port 0 for any free one; empty is 127.0.0.1:0. Loopback only: there is no TLS
-	Token      string // what clients must present; empty makes a new one
-	StoreBytes int64  // bound of all streams together; 0 is 64 GiB
-	Logger     *slog.Logger
+	Dir        string      // where streams are stored; one server a folder
+	Listen     string      // host:port, port 0 for any free one; empty is 127.0.0.1:0. Beyond loopback only with TLS
+	Token      string      // what the run's own nodes must present: they may do anything; empty makes a new one
+	StoreBytes int64       // bound of all streams together; 0 is 64 GiB
+	TLS        *tls.Config // with one certificate; nil: none, and loopback only
+
+	// Admit tells whether a worker's credentials are good: nil, or a *membership.Refusal. Nil: no worker may connect.
+	Admit func(worker, secret string) error
+
+	// External are the URLs of a NATS cluster with JetStream that is used instead of an embedded broker; Dir and Listen don't count then.
+	External    []string
+	Credentials string // file, of the cluster; empty: none, or in the URLs
+	CAFile      string // of the cluster's certificates; empty: the system's
+	Logger      *slog.Logger
 }
 
 // Server is a NATS server inside this process. Its methods are safe for concurrent use.
 type Server struct {
 	options natsserver.Options
+	cluster *cluster // external, instead of a broker
 	token   string
+	pin     string // fingerprint of the broker's certificate; empty: no TLS
+	gate    *gate
+	admit   func(worker, secret string) error
 	logger  *slog.Logger
 	conn    *nats.Conn // in-process; it finds the broker that is there
 	js      jetstream.JetStream
@@ -64,15 +89,21 @@ type Server struct {
 }
 
 // Start starts the broker and returns when it accepts connections. What an earlier server stored in the folder is there, unless it is so
-// damaged that the broker refuses it: then the store begins empty, with a warning.
+// damaged that the broker refuses it: then the store begins empty, with a warning. With External it connects to the cluster instead.
 func Start(options ServerOptions) (*Server, error) {
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	if len(options.External) > 0 {
+		return connectCluster(options)
+	}
 	if options.Dir == "" {
 		return nil, errors.New("start the message bus: no folder to store rollouts in")
 	}
 	if info, err := os.Stat(options.Dir); err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("start the message bus: %s is not a directory", options.Dir)
 	}
-	host, port, err := loopback(options.Listen)
+	host, port, err := listenOn(options.Listen, options.TLS != nil)
 	if err != nil {
 		return nil, fmt.Errorf("start the message bus: %w", err)
 	}
@@ -84,12 +115,16 @@ func Start(options ServerOptions) (*Server, error) {
 	if options.StoreBytes == 0 {
 		options.StoreBytes = defaultStore
 	}
-	if options.Logger == nil {
-		options.Logger = slog.New(slog.DiscardHandler)
-	}
 	server := &Server{
-		options: brokerOptions(options, host, port), token: options.Token, logger: options.Logger,
+		options: brokerOptions(options, host, port), token: options.Token, admit: options.Admit, logger: options.Logger,
 		pokes: make(chan string, 1), folders: map[string]string{},
+	}
+	server.gate = &gate{token: options.Token, admit: options.Admit, alive: server.connected, workers: map[string][]uint64{}}
+	server.options.CustomClientAuthentication = server.gate
+	if options.TLS != nil {
+		if err := server.secure(options.TLS); err != nil {
+			return nil, fmt.Errorf("start the message bus: %w", err)
+		}
 	}
 	if err := server.begin(); err != nil {
 		server.Shutdown()
@@ -103,10 +138,14 @@ func brokerOptions(options ServerOptions, host string, port int) natsserver.Opti
 		ServerName:             "swarm",
 		Host:                   host,
 		Port:                   port,
-		Authorization:          options.Token,
 		NoSigs:                 true,
 		NoSystemAccount:        true,
+		MaxConn:                maxClients,
+		MaxSubs:                maxSubscriptions,
+		MaxControlLine:         maxControlLine,
 		MaxPayload:             exchange.MaxBatchBytes + headerRoom,
+		MaxPending:             maxPending,
+		AuthTimeout:            authTimeout.Seconds(),
 		JetStream:              true,
 		StoreDir:               options.Dir,
 		JetStreamMaxMemory:     memoryStoreBytes,
@@ -114,6 +153,27 @@ func brokerOptions(options ServerOptions, host string, port int) natsserver.Opti
 		SyncInterval:           syncInterval,
 		DisableJetStreamBanner: true,
 	}
+}
+
+// secure gives the broker its certificate: the handshake comes before anything else, so that a stranger learns nothing.
+func (s *Server) secure(config *tls.Config) error {
+	if len(config.Certificates) != 1 || len(config.Certificates[0].Certificate) == 0 {
+		return errors.New("TLS with one certificate is needed")
+	}
+	leaf, err := x509.ParseCertificate(config.Certificates[0].Certificate[0])
+	if err != nil {
+		return fmt.Errorf("the certificate can't be read: %w", err)
+	}
+	config = config.Clone()
+	config.MinVersion = tls.VersionTLS13
+	s.pin = Fingerprint(leaf)
+	s.options.TLSConfig = config
+	s.options.TLSTimeout = authTimeout.Seconds()
+	s.options.TLSHandshakeFirst = true
+	s.options.PingInterval = farPing * 4
+	s.options.MaxPingsOut = farPings
+	s.options.WriteDeadline = writeDeadline
+	return nil
 }
 
 // begin starts the first broker, keeps its port for later ones, and opens the server's own connection.
@@ -135,8 +195,9 @@ func (s *Server) begin() error {
 	if address, ok := s.current().Addr().(*net.TCPAddr); ok {
 		s.options.Port = address.Port
 	}
-	s.conn, err = nats.Connect("", nats.InProcessServer(s), nats.Token(s.token), nats.Name("coordinator"),
-		nats.MaxReconnects(-1), nats.ReconnectWait(firstBackoff), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1))
+	options := []nats.Option{nats.InProcessServer(s), nats.Token(s.token), nats.Name("coordinator"),
+		nats.MaxReconnects(-1), nats.ReconnectWait(firstBackoff), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1)}
+	s.conn, err = nats.Connect("", options...)
 	if err != nil {
 		return err
 	}
@@ -181,11 +242,45 @@ func (s *Server) current() *natsserver.Server {
 // InProcessConn connects to the broker that is there now: nats.Connect dials it, and again after a restart.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.current().InProcessConn() }
 
-// URL is where clients on this host connect, nats://127.0.0.1:port.
-func (s *Server) URL() string { return s.current().ClientURL() }
+// Addr is where the broker listens, nil of an external cluster.
+func (s *Server) Addr() net.Addr {
+	if s.cluster != nil {
+		return nil
+	}
+	return s.current().Addr()
+}
 
-// Token is the secret clients must present. It belongs into a node's assignment, not into argv or logs.
+// URL is where clients on this host connect: nats://127.0.0.1:port, with TLS tls://127.0.0.1:port?fp=FINGERPRINT, or the external cluster.
+func (s *Server) URL() string {
+	if s.cluster != nil {
+		return s.cluster.url
+	}
+	host := s.options.Host
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	where := net.JoinHostPort(host, strconv.Itoa(s.options.Port))
+	if s.pin == "" {
+		return schemeNATS + "://" + where
+	}
+	return schemeTLS + "://" + where + "?fp=" + s.pin
+}
+
+// Token is the secret the run's own nodes must present, empty of an external cluster. It belongs into a node's assignment, not into argv or logs.
 func (s *Server) Token() string { return s.token }
+
+// Disconnect ends a worker's connections, which was revoked or banned: Admit keeps it from coming back.
+func (s *Server) Disconnect(worker string) {
+	if s.cluster != nil {
+		return
+	}
+	broker := s.current()
+	for _, id := range s.gate.forget(token(worker)) {
+		_ = broker.DisconnectClientByID(id) // fails for one that is gone
+	}
+}
+
+func (s *Server) connected(id uint64) bool { return s.current().GetClient(id) != nil }
 
 // CreateStream makes the stream of a run, or takes the one that is there. One that is damaged is made anew, empty, with a warning.
 func (s *Server) CreateStream(ctx context.Context, run string) error {
@@ -229,8 +324,8 @@ func (s *Server) Shutdown() {
 	}
 }
 
-// loopback splits a listening address; port 0 becomes -1, which NATS understands as any.
-func loopback(listen string) (string, int, error) {
+// listenOn splits a listening address; port 0 becomes -1, which NATS understands as any.
+func listenOn(listen string, secure bool) (string, int, error) {
 	if listen == "" {
 		listen = "127.0.0.1:0"
 	}
@@ -238,8 +333,11 @@ func loopback(listen string) (string, int, error) {
 	if err != nil {
 		return "", 0, err
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return "", 0, fmt.Errorf("%s is not a loopback address, and the embedded bus has no TLS", listen)
+	if ip := net.ParseIP(host); !secure && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return "", 0, fmt.Errorf("%s is not a loopback address, and the message bus has no TLS", listen)
+	}
+	if host == "" {
+		host = "0.0.0.0"
 	}
 	port, err := strconv.ParseUint(portText, 10, 16)
 	if err != nil {

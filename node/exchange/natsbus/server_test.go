@@ -226,7 +226,11 @@ func TestPurge(t *testing.T) {
 			t.Errorf("round %d: found %q, want %q", round, got, want)
 		}
 	}
-	info, err := a.stream.Info(t.Context())
+	stream, err := server.js.Stream(t.Context(), a.subjects.stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := stream.Info(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +285,7 @@ func TestForeignServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := createStream(t.Context(), js, "run"); err != nil {
+	if err := createStream(t.Context(), js, "run", 1); err != nil {
 		t.Fatal(err)
 	}
 	a, err := Dial(t.Context(), Options{URL: broker.ClientURL(), Run: "run", Node: "a"})

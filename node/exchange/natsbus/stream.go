@@ -36,12 +36,14 @@ func streamConfig(s subjects) jetstream.StreamConfig {
 	}
 }
 
-func createStream(ctx context.Context, js jetstream.JetStream, run string) error {
+func createStream(ctx context.Context, js jetstream.JetStream, run string, replicas int) error {
 	s, err := newSubjects(run)
 	if err != nil {
 		return err
 	}
-	if _, err := js.CreateOrUpdateStream(ctx, streamConfig(s)); err != nil {
+	config := streamConfig(s)
+	config.Replicas = replicas
+	if _, err := js.CreateOrUpdateStream(ctx, config); err != nil {
 		return fmt.Errorf("create the stream of run %s: %w", run, err)
 	}
 	return nil

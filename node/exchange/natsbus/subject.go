@@ -31,12 +31,24 @@ func newSubjects(run string) (subjects, error) {
 	if err := checkName("run", run); err != nil {
 		return subjects{}, err
 	}
-	return subjects{stream: "swarm-" + token(run), prefix: "swarm." + token(run)}, nil
+	name := token(run)
+	if name == "w" {
+		name = "=77" // swarm.w is the workers'
+	}
+	return subjects{stream: "swarm-" + name, prefix: "swarm." + name}, nil
 }
 
 func (s subjects) rollouts(round int, node string) string {
 	return s.prefix + ".rollouts." + strconv.Itoa(round) + "." + token(node)
 }
+
+// anyRound is a node's batches.
+func (s subjects) anyRound(node string) string { return s.prefix + ".rollouts.*." + token(node) }
+
+func (s subjects) anyRollouts() string { return s.prefix + ".rollouts.*.*" }
+
+// direct is where JetStream answers queries of the stream.
+func (s subjects) direct() string { return "$JS.API.DIRECT.GET." + s.stream }
 
 func (s subjects) shared(round int, node string) string {
 	return s.prefix + ".shared." + strconv.Itoa(round) + "." + token(node)

@@ -440,7 +440,11 @@ func TestRestartedStore(t *testing.T) {
 	if got := marks(t, a, 0, "a")[0]; got != "first of the new one" {
 		t.Errorf("found %q", got)
 	}
-	info, err := a.stream.Info(t.Context(), jetstream.WithSubjectFilter(">"))
+	stream, err := server.js.Stream(t.Context(), a.subjects.stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(">"))
 	if err != nil || info.State.Msgs != 1 || len(info.State.Subjects) != 1 {
 		t.Errorf("the stream holds %+v: %v", info, err)
 	}

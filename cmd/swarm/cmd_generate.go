@@ -1,0 +1,260 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sapo-swarm/swarm/launcher/jobs"
+)
+
+// generateOptions are those of generate, for all targets.
+type generateOptions struct {
+	spec            jobs.Spec
+	url, urlFile    string
+	memory, storage sizeFlag
+	out             string
+	force           bool
+}
+
+// invitationOfHome is where swarm up --listen leaves its invitation while it runs, for whoever may read its home.
+func (g *globals) invitationOfHome() string { return filepath.Join(g.workersDir(), "invitation") }
+
+func newGenerateCommand(g *globals) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "generate",
+		Short: "Write job files with which Slurm, Kubernetes, SkyPilot or Compose start workers",
+		Long: "generate writes files that run swarm join on N workers, with GPUs, restarts and an orderly stop as the target does these things.\n" +
+			"The invitation stands in a file of its own that only you may read. What comes after -- is passed on to swarm join. docs/WORKERS.md\n" +
+			"says how the program gets there and what is kept when a worker is moved.",
+		Example: `  swarm generate slurm --workers 4 --partition gpu --gpu-type a100 -- --model gpt2 --yes
+  swarm generate kubernetes --workers 8 --image registry.example.com/swarm:1
+  swarm generate compose --workers 2 --url-file invitation.txt`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return &usageError{fmt.Errorf("unknown target %q", args[0]), "slurm, kubernetes, skypilot or compose"}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		newGenerateTarget(g, jobs.Slurm, "Write a job array for sbatch", (*generateOptions).addSlurm),
+		newGenerateTarget(g, jobs.Kubernetes, "Write Jobs, their claims and a Secret for kubectl apply", (*generateOptions).addKubernetes),
+		newGenerateTarget(g, jobs.SkyPilot, "Write a managed job for sky jobs launch", (*generateOptions).addSkyPilot),
+		newGenerateTarget(g, jobs.Compose, "Write a file for docker compose up, on one host", (*generateOptions).addCompose),
+	)
+	return cmd
+}
+
+func newGenerateTarget(g *globals, target, short string, more func(*generateOptions, *pflag.FlagSet)) *cobra.Command {
+	o := &generateOptions{spec: jobs.Spec{Target: target}}
+	cmd := &cobra.Command{
+		Use:   target + " --workers N [-- ARGUMENTS OF swarm join]",
+		Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if at := cmd.ArgsLenAtDash(); len(args) > 0 && at != 0 {
+				return &usageError{fmt.Errorf("unknown argument %q", args[0]), "-- before what is for swarm join"}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.spec.Args = args
+			if err := checkJoin(g, args); err != nil {
+				return err
+			}
+			return runGenerate(g, o)
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.spec.Workers, "workers", 0, "`number` of workers, each another host's worth of nodes")
+	f.StringVar(&o.spec.Name, "name", "swarm", "the workers are called `NAME`-0, NAME-1 …")
+	f.StringVar(&o.url, "url", "", "the `invitation` (default: of the swarm up --listen that runs in this home)")
+	f.StringVar(&o.urlFile, "url-file", "", "`file` with the invitation ($"+joinVariable+")")
+	f.StringVar(&o.spec.Nodes, "nodes", "auto", "`number` of nodes of each worker; auto: what fits there")
+	f.IntVar(&o.spec.GPUs, "gpus-per-worker", 1, "`number` of GPUs of each worker; 0: train on the CPU")
+	f.StringVar(&o.spec.GPUType, "gpu-type", "", "`name` of the card, as the target calls it")
+	f.IntVar(&o.spec.CPUs, "cpus", 8, "`number` of CPU cores of each worker")
+	o.memory = sizeFlag{text: "32GiB", given: true}
+	f.Var(&o.memory, "memory", "`size` of host memory of each worker")
+	f.StringVar(&o.out, "out", "", "`folder` to write; -: print the job file alone (default swarm-"+target+")")
+	f.BoolVar(&o.force, "force", false, "replace files that are there")
+	more(o, f)
+	return cmd
+}
+
+func (o *generateOptions) addSlurm(f *pflag.FlagSet) {
+	f.StringVar(&o.spec.Time, "time", "24:00:00", "`limit` of a job as sbatch takes it; a worker that reaches it is queued again and goes on")
+	f.StringVar(&o.spec.Partition, "partition", "", "`name` of the partition")
+	f.StringVar(&o.spec.Account, "account", "", "`name` of the account")
+	f.StringVar(&o.spec.Scratch, "scratch", "", "`folder` on each machine's own disk (default $SLURM_TMPDIR, $TMPDIR or /tmp)")
+	o.addProgram(f)
+}
+
+func (o *generateOptions) addKubernetes(f *pflag.FlagSet) {
+	f.StringVar(&o.spec.Image, "image", "", "`image` that holds swarm, Python and PyTorch")
+	f.StringVar(&o.spec.Namespace, "namespace", "default", "`name` of the namespace")
+	o.storage = sizeFlag{text: "20GiB", given: true}
+	f.Var(&o.storage, "storage", "`size` of each worker's home")
+	f.StringVar(&o.spec.StorageClass, "storage-class", "", "`name` of the storage class (default: the cluster's)")
+	o.spec.Program = "/usr/local/bin/swarm" // in the image
+}
+
+func (o *generateOptions) addSkyPilot(f *pflag.FlagSet) {
+	f.StringVar(&o.spec.Image, "image", "", "Docker `image` with Python and PyTorch (default: SkyPilot's machine image, PyTorch by pip)")
+	f.StringVar(&o.spec.Infra, "infra", "", "`cloud`[/region[/zone]] (default: the cheapest)")
+	f.BoolVar(&o.spec.Spot, "spot", false, "cheaper machines that can be taken away")
+	o.addProgram(f)
+}
+
+func (o *generateOptions) addCompose(f *pflag.FlagSet) {
+	f.StringVar(&o.spec.Image, "image", jobs.DefaultImage, "`image` with Python and PyTorch")
+	o.addProgram(f)
+}
+
+func (o *generateOptions) addProgram(f *pflag.FlagSet) {
+	f.StringVar(&o.spec.Program, "program", "", "`path` of swarm, as the target reads it (default: this program)")
+}
+
+// checkJoin finds mistakes in what is passed on to swarm join, which nobody would see before the job runs.
+func checkJoin(g *globals, args []string) error {
+	join := newJoinCommand(g)
+	if err := join.ParseFlags(args); err != nil {
+		return &usageError{fmt.Errorf("swarm join: %w", err), "swarm join --help"}
+	}
+	if rest := join.Flags().Args(); len(rest) > 0 {
+		return &usageError{fmt.Errorf("swarm join takes no argument %q here", rest[0]), "--url or --url-file for the invitation"}
+	}
+	for _, name := range []string{"url-file", "name", "nodes", "device", "detach", "node-id"} {
+		if join.Flags().Changed(name) {
+			return &usageError{fmt.Errorf("--%s after -- is set for each worker by the files", name), "--url-file, --name, --nodes or --gpus-per-worker before the --"}
+		}
+	}
+	return nil
+}
+
+func runGenerate(g *globals, o *generateOptions) error {
+	s := &o.spec
+	var err error
+	if s.Memory, err = o.memory.bytes("memory"); err != nil {
+		return err
+	}
+	if s.Storage, err = o.storage.bytes("storage"); err != nil {
+		return err
+	}
+	if s.Program == "" {
+		if s.Program, err = os.Executable(); err != nil {
+			return fmt.Errorf("own program: %w", err)
+		}
+	} else if s.Program, err = filepath.Abs(s.Program); err != nil {
+		return fmt.Errorf("--program: %w", err)
+	}
+	out := o.out
+	if out == "" || out == "-" {
+		out = "swarm-" + s.Target
+	}
+	if s.Dir, err = filepath.Abs(out); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	if !throughFolder(s.Args) {
+		if s.Invitation, err = o.invitation(g); err != nil {
+			return err
+		}
+	}
+	files, err := s.Files()
+	if err != nil {
+		return err
+	}
+	if o.out == "-" {
+		return printJob(g, s, files)
+	}
+	return writeJobs(g, s, files, o.force)
+}
+
+// throughFolder tells whether a join's arguments name a folder that carries the swarm: then no invitation is needed.
+func throughFolder(args []string) bool { return names(args, "shared") }
+
+// invitation is the one given, or that of the coordinator of this home.
+func (o *generateOptions) invitation(g *globals) (string, error) {
+	given := joinOptions{url: o.url, urlFile: o.urlFile}
+	if o.url == "" && o.urlFile == "" && os.Getenv(joinVariable) == "" {
+		given.urlFile = g.invitationOfHome()
+		if _, err := os.Stat(given.urlFile); errors.Is(err, fs.ErrNotExist) {
+			return "", &usageError{fmt.Errorf("no invitation: no coordinator listens in %s", g.home),
+				"swarm up --listen :4222 first, or --url with the line that it printed elsewhere"}
+		}
+	}
+	invitation, err := given.invitation()
+	if err != nil {
+		return "", err
+	}
+	if invitation.Token == "" {
+		return "", &usageError{errors.New("the invitation has no token (after the #)"), "the whole line that swarm up printed, in quotes"}
+	}
+	return invitation.String(), nil
+}
+
+// printJob writes the job file to stdout. The others are for the user to make: no secret is printed.
+func printJob(g *globals, s *jobs.Spec, files []jobs.File) error {
+	if _, err := fmt.Fprint(g.stdout, files[0].Text); err != nil {
+		return err
+	}
+	var rest []string
+	for _, f := range files[1:] {
+		rest = append(rest, f.Name)
+	}
+	_, err := fmt.Fprintf(g.stderr, "Not printed, but needed beside it in %s: %s (write them with --out)\n", s.Dir, strings.Join(rest, ", "))
+	return err
+}
+
+func writeJobs(g *globals, s *jobs.Spec, files []jobs.File, force bool) error {
+	if !force {
+		for _, f := range files {
+			path := filepath.Join(s.Dir, f.Name)
+			if info, err := os.Lstat(path); err == nil && !info.IsDir() {
+				return &usageError{fmt.Errorf("%s is there already", path), "--force to replace it, or --out with another folder"}
+			}
+		}
+	}
+	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	for _, f := range files {
+		path := filepath.Join(s.Dir, f.Name)
+		if strings.HasSuffix(f.Name, "/") {
+			if err := os.MkdirAll(path, f.Mode); err != nil {
+				return fmt.Errorf("write the job files: %w", err)
+			}
+			continue
+		}
+		if err := writeJob(path, f); err != nil {
+			return fmt.Errorf("write the job files: %w", err)
+		}
+		note := ""
+		if f.Secret {
+			note = "   (holds the invitation: keep it to yourself)"
+		}
+		fmt.Fprintf(g.stdout, "Wrote %s%s\n", path, note)
+	}
+	_, err := fmt.Fprintf(g.stdout, "Start with: %s\n", s.Next())
+	return err
+}
+
+// writeJob makes a new file, so that a secret never takes over an older file's permissions or a link's target.
+func writeJob(path string, f jobs.File) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, f.Mode)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(f.Text)
+	return errors.Join(err, file.Chmod(f.Mode), file.Close())
+}

@@ -1,0 +1,346 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+)
+
+// joinTimeout bounds one request to a coordinator while a worker gets ready.
+const joinTimeout = 30 * time.Second
+
+// joinVariable holds an invitation that should not be seen among a process's arguments.
+const joinVariable = "SWARM_JOIN"
+
+// joinOptions are those of join.
+type joinOptions struct {
+	plan         planFlags
+	price        priceFlag
+	page         pageFlag
+	url, urlFile string
+	name         string
+	caFile       string
+	credentials  string // file, of a NATS cluster
+	shared       string
+	experiment   string
+	nodeID       string
+	compat       bool
+	generateOnly bool
+	fresh        bool
+	detach       bool
+	yes          bool
+	output       string
+}
+
+// hostKeys are the configuration's keys that a worker decides for itself: what it trains, and what that takes of its host. All others are the
+// experiment's, and so the coordinator's.
+var hostKeys = []string{
+	"model", "device", "precision", "micro_batch", "gradient_checkpointing", "gradient_accumulation_steps", "auto_batch_size", "optimizer_offload",
+	"param_offload", "clear_cache_every_n_rounds", "cuda_graphs", "share", "gpus_per_node", "cpu_fallback", "max_restarts", "checkpoint_every",
+	"tasks.file", "tasks.words",
+}
+
+func newJoinCommand(g *globals) *cobra.Command {
+	var o joinOptions
+	cmd := &cobra.Command{
+		Use:   "join [INVITATION]",
+		Short: "Train nodes on this host for a swarm that another host coordinates",
+		Long: "join takes the line that `swarm up --listen` prints there, finds the GPU of this host (or trains on the CPU), decides how many nodes fit,\n" +
+			"and trains them in that swarm, from its present round on. What is trained is the coordinator's to say; the model may be another here.\n" +
+			"Rounds, memory and rewards are reported there; through an outage they wait on this disk. The same command goes on where an earlier one was stopped or\n" +
+			"killed. swarm status, attach, logs and down work here as for any run.\n\n" +
+			"The invitation is a secret. In a script give it as $SWARM_JOIN or --url-file rather than as an argument.\n\n" +
+			"With --shared the swarm is carried by a folder that Google Drive or the like keeps in step; the predecessor's EXPERIMENT_NAME, NODE_ID and\n" +
+			"GDRIVE_PATH are understood.",
+		Example: `  swarm join 'tls://203.0.113.7:4222?fp=…#token'
+  swarm join --url-file invitation.txt --nodes 2 --model gpt2 --name anna
+  swarm join --shared /content/drive/MyDrive/swarm --experiment 4loc4ext --node-id node_1`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return &usageError{fmt.Errorf("one invitation, not %d", len(args)), "quotes around it: the # begins a comment in a shell"}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				o.url = args[0]
+			}
+			return runJoin(cmd.Context(), g, &o)
+		},
+	}
+	f := cmd.Flags()
+	o.plan.addHost(f)
+	o.price.add(f)
+	o.page.add(f)
+	f.StringVar(&o.urlFile, "url-file", "", "`file` with the invitation ($"+joinVariable+")")
+	f.StringVar(&o.name, "name", "", "this worker's `name` in the swarm (default: the host's); taken: with a number after it")
+	f.StringVar(&o.caFile, "ca-file", "", "`file` of the authority of a coordinator's own certificate (default: the system's)")
+	f.StringVar(&o.credentials, "nats-creds", "", "credentials `file` for a swarm on a NATS cluster")
+	f.StringVar(&o.shared, "shared", os.Getenv("GDRIVE_PATH"), "the synced `folder` of a swarm that up --shared coordinates (GDRIVE_PATH)")
+	f.StringVar(&o.experiment, "experiment", os.Getenv("EXPERIMENT_NAME"), "with --shared: `name` of the experiment (EXPERIMENT_NAME)")
+	f.StringVar(&o.nodeID, "node-id", os.Getenv("NODE_ID"), "`name` of this host's node in the swarm (NODE_ID); of several, what their names begin with")
+	f.BoolVar(&o.compat, "compat", false, "with --shared: also write the files that the predecessor's nodes read")
+	f.BoolVar(&o.generateOnly, "generate-only", false, "share rollouts and train nothing: for a host that can run the model but not its optimizer")
+	f.BoolVar(&o.fresh, "fresh", false, "begin anew here, even if this host has had a part in the run")
+	f.BoolVar(&o.detach, "detach", false, "return once the nodes are started: they go on in the background")
+	f.BoolVarP(&o.yes, "yes", "y", false, "download the model's weights without a question where they are missing")
+	addLinesFlag(f, &o.output, "one event")
+	return cmd
+}
+
+// addHost defines the flags of what a worker decides for itself.
+func (p *planFlags) addHost(f *pflag.FlagSet) {
+	for _, key := range configs.AllKeys() {
+		if slices.Contains(hostKeys, key.Name) {
+			p.config.addKey(f, key, key.FlagName(), key.Usage())
+		}
+	}
+	f.StringVar(&p.nodes, "nodes", "auto", "`number` of nodes; auto: the guides' count; max: what memory holds")
+	f.Var(&p.minGPUMemory, "min-gpu-memory", "leave out GPUs with less free memory than this `size`, such as 4GB")
+	f.Var(&p.gpuLimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15GB")
+	p.wait.add(f)
+}
+
+func (o *joinOptions) check() error {
+	switch {
+	case o.shared != "" && (o.url != "" || o.urlFile != ""):
+		if o.shared != os.Getenv("GDRIVE_PATH") {
+			return &usageError{errors.New("an invitation and --shared are two ways into two swarms"), "one of them"}
+		}
+		o.shared = ""
+	case o.shared == "" && o.compat:
+		return &usageError{errors.New("--compat is for --shared"), "--shared DIR"}
+	case o.shared != "" && o.experiment == "":
+		return &usageError{errors.New("--shared needs the experiment's name"), "--experiment NAME, a folder in " + o.shared}
+	}
+	if o.shared == "" {
+		return nil
+	}
+	dir, err := filepath.Abs(o.shared)
+	if err != nil {
+		return fmt.Errorf("--shared: %w", err)
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return &configs.Error{Key: "shared", Value: o.shared, Source: "--shared", Allowed: "a folder that is there: mount it first"}
+	}
+	o.shared = dir
+	return nil
+}
+
+// invitation is what was handed out, from wherever it was given.
+func (o *joinOptions) invitation() (membership.Invitation, error) {
+	text, source := o.url, "the argument"
+	switch {
+	case text != "":
+	case o.urlFile != "":
+		data, err := readBounded(o.urlFile)
+		if err != nil {
+			return membership.Invitation{}, &usageError{fmt.Errorf("--url-file: %w", err), "the file that holds the line of swarm up --listen"}
+		}
+		text, source = string(data), o.urlFile
+	default:
+		text, source = os.Getenv(joinVariable), "$"+joinVariable
+	}
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return membership.Invitation{}, &usageError{errors.New("join what? There is no invitation"), "the line that `swarm up --listen` prints, or --shared DIR"}
+	}
+	invitation, err := membership.ParseInvitation(text)
+	if err != nil {
+		return invitation, &usageError{fmt.Errorf("%s is no invitation: %w", source, err), "the whole line in quotes, with what comes after the #"}
+	}
+	return invitation, nil
+}
+
+// worker is this worker's name where nobody gives it one.
+func (o *joinOptions) worker() string {
+	for _, name := range []string{o.name, o.nodeID} {
+		if name != "" {
+			return workerName(name)
+		}
+	}
+	host, _ := os.Hostname()
+	return workerName(host)
+}
+
+// workerName makes a worker's name of any text: letters, digits, _ and - stay.
+func workerName(text string) string {
+	name := strings.Map(func(r rune) rune {
+		if r < 128 && (r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
+			return r
+		}
+		return '-'
+	}, strings.TrimSpace(text))
+	name = strings.Trim(name[:min(len(name), membership.MaxNameBytes-8)], "-") // room for a number after it
+	if name == "" {
+		return "worker"
+	}
+	return name
+}
+
+func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
+	if err := checkOutput(o.output); err != nil {
+		return err
+	}
+	price, err := o.price.price(os.Getenv)
+	if err != nil {
+		return err
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	if o.shared == "" {
+		if _, err := o.invitation(); err != nil {
+			return err
+		}
+	}
+	if o.detach && !inBackground(g) {
+		return detachJoin(g, o)
+	}
+	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping after a checkpoint. Again to stop now.")
+	defer interrupts.close()
+	j, err := o.reach(ctx, g)
+	if err != nil {
+		return stoppedBy(ctx, refused(err))
+	}
+	defer j.close()
+	o.plan.resume = &resume{g: g, fresh: o.fresh}
+	o.plan.base = j.base
+	p, err := o.plan.resolve(ctx, g)
+	finished := errors.Is(err, errFinished)
+	if err != nil && !finished {
+		return stoppedBy(ctx, err)
+	}
+	if finished {
+		if err := j.deliverRest(ctx, g, o.plan.resume); err != nil {
+			return stoppedBy(ctx, err)
+		}
+		return o.plan.resume.summarise(ctx, p, o.output == "json")
+	}
+	page, err := o.page.listen(ctx, g)
+	if err != nil {
+		return err
+	}
+	c, err := prepare(ctx, &coordinator{g: g, p: p, resume: o.plan.resume, price: price, joined: j}, o.yes)
+	if err != nil {
+		page.close()
+		return stoppedBy(ctx, refused(err))
+	}
+	defer c.close()
+	c.page = page
+	for _, line := range j.differences(c) {
+		g.logger.Info(line)
+	}
+	if err := c.announce(); err != nil {
+		return err
+	}
+	return c.train(ctx, interrupts, o.output == "json" && g.console == nil)
+}
+
+// refused gives a coordinator's no its remedy and its exit code: what is wrong with the invitation, the version or a name is the user's to mend.
+func refused(err error) error {
+	var no *membership.Refusal
+	if !errors.As(err, &no) {
+		return err
+	}
+	if _, try := splitRemedy(err.Error()); try != "" {
+		if no.Code == membership.CodeInternal || no.Code == membership.CodeFull || no.Code == membership.CodeRate || no.Code == membership.CodeEnded {
+			return err
+		}
+		return &usageError{err, ""}
+	}
+	switch no.Code {
+	case membership.CodeToken, membership.CodeRevoked:
+		return &usageError{err, "a new invitation from the coordinator (there: swarm workers invite)"}
+	case membership.CodeBanned:
+		return &hintError{err, "the coordinator's owner, who may lift it (there: swarm workers unban)"}
+	case membership.CodeVersion:
+		return &usageError{err, "the same version of swarm on both hosts"}
+	case membership.CodeName:
+		return &usageError{err, "--name OTHER, or --node-id OTHER"}
+	case membership.CodeRun, membership.CodeEnded:
+		return &hintError{err, "the same command again, once the coordinator runs it"}
+	}
+	return err
+}
+
+// detachJoin is join --detach as the user sees it.
+func detachJoin(g *globals, o *joinOptions) error {
+	a, err := background()
+	if a == nil || err != nil {
+		return err
+	}
+	if o.output == "json" {
+		return writeJSON(g.stdout, a)
+	}
+	return printDetached(g, a)
+}
+
+// base is the coordinator's configuration as this host begins with it.
+func (j *joined) base() (layer, error) {
+	c, err := j.config()
+	if err != nil {
+		return layer{}, err
+	}
+	c.Experiment, c.Device, c.MicroBatch = j.localName(), "auto", 0
+	c.Tasks.File, c.Tasks.Words = "", "" // paths of another host
+	l := layer{values: configs.Values(c), sources: map[string]string{}, mixture: c.Tasks.Mixture}
+	for key, value := range l.values {
+		l.sources[key] = "the coordinator's configuration"
+		if reflect.ValueOf(value).IsZero() && strings.HasPrefix(key, "tasks.") {
+			delete(l.values, key)
+		}
+	}
+	return l, nil
+}
+
+// differences are what is otherwise here than in the rest of the swarm, a line each.
+func (j *joined) differences(c *coordinator) (lines []string) {
+	theirs, err := j.config()
+	if err != nil {
+		return nil
+	}
+	if c.p.config.Model != theirs.Model {
+		lines = append(lines, fmt.Sprintf("this host trains %s, the coordinator %s: rollouts travel as text, each re-encodes them", c.p.model.Name, theirs.Model))
+	} else if is, there := c.inputs["model"], j.welcome.Inputs["model"]; there != "" && is != there {
+		lines = append(lines, fmt.Sprintf("the first weights of %s are others here than at the coordinator (sha256 %.12s, there %.12s)", c.p.model.Name, is, there))
+	}
+	if j.welcome.Version != version {
+		lines = append(lines, fmt.Sprintf("this is swarm %s, the coordinator's %s", version, j.welcome.Version))
+	}
+	for _, key := range []struct{ name, here, there string }{
+		{"precision", c.p.config.Precision, theirs.Precision}, {"sync", c.p.config.Sync, theirs.Sync},
+	} {
+		if key.here != key.there {
+			lines = append(lines, fmt.Sprintf("%s is %s here, %s at the coordinator", key.name, key.here, key.there))
+		}
+	}
+	return lines
+}
+
+// deliverRest reports what a run that is done here has not delivered yet.
+func (j *joined) deliverRest(ctx context.Context, g *globals, r *resume) error {
+	outbox, err := membership.OpenOutbox(filepath.Join(r.dir(), "outbox"), g.logger)
+	if err != nil {
+		return err
+	}
+	j.outbox = outbox
+	if events, _ := outbox.Pending(); events == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	return (&membership.Courier{Uplink: j.uplink, Outbox: outbox, Run: j.welcome.Run, Logger: g.logger}).Drain(ctx)
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sapo-swarm/swarm/metrics/query"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+)
+
+func newWorkersCommand(g *globals) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "workers [RUN]",
+		Short: "Who has joined this host's swarms, how they fare, and who may",
+		Long: "workers lists the hosts that joined a run (the newest, if none is named): their nodes, what of their rollouts was of use to the others, and what was\n" +
+			"refused. invite prints a line that lets others in; revoke, ban and unban decide about those who have it. They take effect at once, also\n" +
+			"while a run goes on.",
+		Example: `  swarm workers
+  swarm workers invite anna
+  swarm workers ban mallory --reason "wrong answer keys"`,
+		Args: atMostOneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runWorkers(cmd.Context(), g, nameIn(args), output)
+		},
+	}
+	addOutputFlag(cmd.Flags(), &output)
+	var once bool
+	invite := &cobra.Command{
+		Use:   "invite [NAME]",
+		Short: "Print the line that lets others join; with a name, one for that worker alone",
+		Args:  atMostOneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runInvite(g, nameIn(args), once)
+		},
+	}
+	invite.Flags().BoolVar(&once, "once", false, "the line lets in one worker, once")
+	var reason string
+	ban := workerCommand(g, "ban", "Shut a worker out: its connections end, and what it offers is refused", func(r *membership.Registry, name string) error {
+		return r.Ban(name, reason)
+	})
+	ban.Flags().StringVar(&reason, "reason", "", "what the worker is told")
+	cmd.AddCommand(
+		invite, ban,
+		workerCommand(g, "unban", "Let a banned worker in again", (*membership.Registry).Unban),
+		workerCommand(g, "revoke", "Take a worker's credentials back, or an invitation (invitation: that of swarm up)", (*membership.Registry).Revoke),
+	)
+	return cmd
+}
+
+func workerCommand(g *globals, verb, short string, do func(*membership.Registry, string) error) *cobra.Command {
+	return &cobra.Command{
+		Use:   verb + " NAME",
+		Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return &usageError{errors.New("one worker's name is needed"), "swarm workers, which lists them"}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			registry, err := g.registry()
+			if err != nil {
+				return err
+			}
+			return do(registry, args[0])
+		},
+	}
+}
+
+// registry is the home's list of workers, where there is one.
+func (g *globals) registry() (*membership.Registry, error) {
+	if _, err := os.Stat(g.workersDir()); errors.Is(err, fs.ErrNotExist) {
+		return nil, &usageError{fmt.Errorf("nobody has been let in yet: there is no list of workers under %s", g.home), "swarm up --listen :" + natsPort}
+	}
+	return membership.OpenRegistry(g.workersDir())
+}
+
+func runInvite(g *globals, name string, once bool) error {
+	registry, err := g.registry()
+	if err != nil {
+		return err
+	}
+	invitation, err := readInvitation(g)
+	if err != nil {
+		return err
+	}
+	if invitation.Token, err = registry.Invite(name, once); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(g.stdout, "swarm join '%s'\n", invitation)
+	return err
+}
+
+// workersDocument is what workers -o json prints.
+type workersDocument struct {
+	Run     string            `json:"run"`
+	Workers []stats.WorkerRow `json:"workers"`
+	Listed  []listedDocument  `json:"listed"`
+}
+
+// listedDocument is one who may join, or may not any more.
+type listedDocument struct {
+	Name     string  `json:"name"`
+	Kind     string  `json:"kind"` // worker, invitation
+	Created  float64 `json:"created"`
+	LastSeen float64 `json:"last_seen"` // 0: never
+	Host     string  `json:"host"`
+	Revoked  bool    `json:"revoked"`
+	Banned   string  `json:"banned"` // why; empty: not banned
+	Once     bool    `json:"once"`
+	Used     bool    `json:"used"`
+}
+
+func runWorkers(ctx context.Context, g *globals, name, output string) error {
+	if err := checkOutput(output); err != nil {
+		return err
+	}
+	document := workersDocument{Workers: []stats.WorkerRow{}, Listed: []listedDocument{}}
+	reader, err := store.OpenReader(ctx, g.database())
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	snapshot, err := reader.Snapshot(ctx, name)
+	switch {
+	case errors.Is(err, store.ErrNotFound) && name == "":
+	case err != nil:
+		return err
+	default:
+		document.Run = snapshot.Run.Run
+		if document.Workers, err = query.Workers(ctx, reader, document.Run); err != nil {
+			return err
+		}
+	}
+	if _, err := os.Stat(g.workersDir()); err == nil {
+		registry, err := membership.OpenRegistry(g.workersDir())
+		if err != nil {
+			return err
+		}
+		entries, err := registry.List()
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			document.Listed = append(document.Listed, listedDocument{e.Name, e.Kind, e.Created, e.LastSeen, e.Host, e.Revoked, e.Banned, e.Once, e.Used})
+		}
+	}
+	if output == "json" {
+		return writeJSON(g.stdout, document)
+	}
+	return printWorkers(g, document)
+}
+
+func printWorkers(g *globals, d workersDocument) error {
+	if len(d.Workers) == 0 {
+		run := "no run"
+		if d.Run != "" {
+			run = "run " + d.Run
+		}
+		fmt.Fprintf(g.stdout, "Nobody has joined %s.\n", run)
+	} else {
+		fmt.Fprintf(g.stdout, "Workers of %s\n", d.Run)
+		w := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(w, "WORKER\tSTATE\tNODES\tROUNDS\tDEVICE\tHOST\tUSEFUL\tDRAWN\tREFUSED\tSEEN\t")
+		for _, r := range d.Workers {
+			useful := "–"
+			if r.RolloutsAvailable+r.RolloutsRejected > 0 {
+				useful = fmt.Sprintf("%.0f %%", 100*r.UsefulRatio)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", printable(r.Worker), r.State, r.Nodes, r.Rounds, printable(r.Device), printable(r.Host), useful,
+				r.RolloutsUsed, strconv.FormatInt(r.Refused, 10), ago(r.LastSeen), printable(r.Reason))
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	if len(d.Listed) == 0 {
+		return nil
+	}
+	fmt.Fprintln(g.stdout, "\nWho may join")
+	w := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
+	for _, e := range d.Listed {
+		state := "may join"
+		switch {
+		case e.Banned != "":
+			state = "banned: " + printable(e.Banned)
+		case e.Revoked:
+			state = "revoked"
+		case e.Once && e.Used:
+			state = "used"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", printable(e.Name), e.Kind, state, ago(e.LastSeen))
+	}
+	return w.Flush()
+}
+
+// ago is how long something is past, for people.
+func ago(at float64) string {
+	if at == 0 {
+		return "never"
+	}
+	return (time.Duration(time.Since(time.UnixMicro(int64(at*1e6))).Seconds()) * time.Second).String() + " ago"
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/launcher/jobs"
+)
+
+const anInvitation = "tls://203.0.113.7:4222?fp=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA#c2VjcmV0LXRva2Vu"
+
+// generate runs swarm generate in a folder of its own, without an invitation in the environment.
+func generate(t *testing.T, home, dir string, args ...string) outcome {
+	t.Helper()
+	cmd := command(t, home, append([]string{"generate"}, args...)...)
+	cmd.Dir = dir
+	cmd.Env = append(cmd.Env, "SWARM_JOIN=")
+	return finish(t, cmd)
+}
+
+func TestGenerateWritesFilesWithTheInvitationApart(t *testing.T) {
+	t.Parallel()
+	for target, secret := range map[string]string{"slurm": "invitation", "compose": "invitation", "skypilot": "invitation", "kubernetes": "secret.yaml"} {
+		home, dir := t.TempDir(), t.TempDir()
+		args := []string{target, "--workers", "2", "--url", anInvitation, "--gpu-type", "A100"}
+		if target == "kubernetes" {
+			args = append(args, "--image", "registry.example.com/swarm:1")
+		}
+		o := generate(t, home, dir, append(args, "--", "--model", "gpt2", "--yes")...)
+		require.Equal(t, 0, o.code, o.stderr)
+		require.Contains(t, o.stdout, "Start with: ")
+		require.NotContains(t, o.stdout, "c2VjcmV0")
+		out := filepath.Join(dir, "swarm-"+target)
+		entries, err := os.ReadDir(out)
+		require.NoError(t, err)
+		for _, entry := range entries {
+			if entry.IsDir() {
+				continue
+			}
+			text, err := os.ReadFile(filepath.Join(out, entry.Name()))
+			require.NoError(t, err)
+			info, err := entry.Info()
+			require.NoError(t, err)
+			if entry.Name() == secret {
+				require.Contains(t, string(text), anInvitation)
+				require.Equal(t, os.FileMode(0o600), info.Mode())
+				continue
+			}
+			require.NotContains(t, string(text), "c2VjcmV0", entry.Name())
+		}
+		// Files that are there stay, unless told otherwise.
+		o = generate(t, home, dir, args...)
+		require.Equal(t, exitUsage, o.code)
+		require.Contains(t, o.stderr, "is there already\nTry: --force to replace it, or --out with another folder\n")
+		require.Equal(t, 0, generate(t, home, dir, append(args, "--force")...).code)
+	}
+}
+
+// The invitation of the swarm up that runs in this home is taken, and a secret that others could read is made anew.
+func TestGenerateTakesTheInvitationOfItsHome(t *testing.T) {
+	t.Parallel()
+	home, dir := t.TempDir(), t.TempDir()
+	g := &globals{home: home}
+	require.NoError(t, os.Mkdir(g.workersDir(), 0o700))
+	require.NoError(t, os.WriteFile(g.invitationOfHome(), []byte(anInvitation+"\n"), 0o600))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "swarm-slurm"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "swarm-slurm", "invitation"), nil, 0o644))
+	o := generate(t, home, dir, "slurm", "--workers", "1", "--force")
+	require.Equal(t, 0, o.code, o.stderr)
+	info, err := os.Stat(filepath.Join(dir, "swarm-slurm", "invitation"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+}
+
+func TestGeneratePrintsTheJobAlone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	o := generate(t, t.TempDir(), dir, "slurm", "--workers", "3", "--url", anInvitation, "--out", "-")
+	require.Equal(t, 0, o.code, o.stderr)
+	require.True(t, strings.HasPrefix(o.stdout, "#!/bin/bash\n"))
+	require.NotContains(t, o.stdout, "c2VjcmV0")
+	require.Contains(t, o.stderr, "invitation")
+	require.NoDirExists(t, filepath.Join(dir, "swarm-slurm"))
+}
+
+func TestGenerateRefusesInOneLine(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ args, want string }{
+		{"pbs --workers 2", "Error: unknown target \"pbs\"\nTry: slurm, kubernetes, skypilot or compose\n"},
+		{"slurm --workers 2", "\nTry: swarm up --listen :4222 first, or --url with the line that it printed elsewhere\n"},
+		{"slurm --url " + anInvitation, "Error: bad workers \"0\": allowed: 1 to 1024\n"},
+		{"slurm --workers 2 --url tls://h:1", "has no token"},
+		{"slurm --workers 2 --url http://h:1#x", "is no invitation"},
+		{"slurm --workers 2 --url " + anInvitation + " --memory little", "bad memory"},
+		{"slurm --workers 2 --url " + anInvitation + " more", "unknown argument \"more\""},
+		{"slurm --workers 2 --url " + anInvitation + " -- --no-such-flag", "Error: swarm join: unknown flag: --no-such-flag\n"},
+		{"slurm --workers 2 --url " + anInvitation + " -- --name x", "--name after -- is set for each worker"},
+		{"slurm --workers 2 --url " + anInvitation + " -- tls://h:1#x", "swarm join takes no argument"},
+		{"kubernetes --workers 2 --url " + anInvitation, "bad image"},
+		{"kubernetes --workers 2 --image i --name A_b --url " + anInvitation, "RFC 1123"},
+		{"compose --workers 2 -- --shared /nfs --experiment e", "bad url"},
+	} {
+		o := generate(t, t.TempDir(), t.TempDir(), strings.Fields(c.args)...)
+		require.Equal(t, exitUsage, o.code, "%s: %s", c.args, o.stderr)
+		require.Contains(t, o.stderr, c.want)
+		require.LessOrEqual(t, strings.Count(o.stderr, "\n"), 2, o.stderr)
+		require.NotContains(t, o.stderr, "c2VjcmV0")
+	}
+}
+
+// A name that jobs takes is one that swarm join keeps whole, with the highest number after it.
+func TestGeneratedNamesAreWorkersNames(t *testing.T) {
+	t.Parallel()
+	longest := jobs.Spec{Name: strings.Repeat("a", jobs.MaxNameBytes)}.Worker(jobs.MaxWorkers - 1)
+	require.Equal(t, longest, workerName(longest))
+}

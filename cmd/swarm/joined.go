@@ -1,0 +1,359 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node/atomicfile"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
+	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
+)
+
+// joined is this host's part in another host's swarm: what it trains it takes from there, and what its nodes do it reports there, through an
+// outbox on disk. Beside that its run is as any: with a folder, a database and a live view of its own.
+type joined struct {
+	uplink       membership.Uplink
+	welcome      membership.Welcome
+	credentials  membership.Credentials
+	to           event.Exchange
+	nodeName     string // wished for by --node-id
+	generateOnly bool
+
+	outbox *membership.Outbox
+	seats  []membership.Seat
+	models string
+	fail   func(error) // stops the run in order
+	logger *slog.Logger
+
+	mu       sync.Mutex
+	roster   []event.Member
+	changed  chan struct{}
+	progress map[string]membership.Progress
+	order    []string
+	over     *overError
+	stop     context.CancelFunc
+	serving  sync.WaitGroup
+	courier  *membership.Courier
+}
+
+// overError says that the coordinator has ended the run, and how.
+type overError struct{ state, message string }
+
+func (e *overError) Error() string {
+	if e.message != "" {
+		return fmt.Sprintf("the coordinator ended the run: %s (%s)", e.state, e.message)
+	}
+	return "the coordinator ended the run: " + e.state
+}
+
+// localName names this host's part of a run in its own database: experiment and run there must not be those of the coordinator, which may have
+// the same home.
+func (j *joined) localName() string {
+	name := j.welcome.Run + "." + j.credentials.Worker
+	if len(name) > 60 { // an experiment's name may have 64
+		sum := sha256.Sum256([]byte(name))
+		name = name[:50] + "." + hex.EncodeToString(sum[:4])
+	}
+	return name
+}
+
+// open opens the outbox, in the run's folder.
+func (j *joined) open(_ context.Context, c *coordinator) (way, error) {
+	var err error
+	j.logger = c.g.logger
+	j.outbox, err = membership.OpenOutbox(filepath.Join(c.dir, "outbox"), c.g.logger)
+	return &workersWay{j.to}, err
+}
+
+// take asks for this host's seats.
+func (j *joined) take(ctx context.Context, c *coordinator) ([]string, error) {
+	join := membership.Join{Protocol: membership.Protocol, Run: j.welcome.Run, Device: deviceName(c.p)}
+	var held []string
+	if c.resume.run != nil {
+		snapshot, err := c.reader.Snapshot(ctx, c.run)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range snapshot.Nodes {
+			held = append(held, n.Node)
+		}
+	}
+	for i := range c.p.plan.Nodes {
+		info := membership.NodeInfo{Model: c.p.model.Name, GenerateOnly: j.generateOnly}
+		switch {
+		case i < len(held):
+			info.Name, info.Rounds = held[i], max(1, c.resume.done(store.Node{Node: held[i], LastRound: -1}, c.p.config.Rounds))
+		case j.nodeName != "" && c.p.plan.Nodes == 1:
+			info.Name = j.nodeName
+		case j.nodeName != "":
+			info.Name = fmt.Sprintf("%s_%d", j.nodeName, i)
+		}
+		join.Nodes = append(join.Nodes, info)
+	}
+	answer, err := j.uplink.Join(ctx, join)
+	if err != nil {
+		return nil, fmt.Errorf("join run %s: %w", j.welcome.Run, err)
+	}
+	if len(answer.Seats) != len(join.Nodes) {
+		return nil, fmt.Errorf("join run %s: asked for %d seats, got %d", j.welcome.Run, len(join.Nodes), len(answer.Seats))
+	}
+	j.seats, j.roster, j.changed = answer.Seats, answer.Roster.Members, make(chan struct{})
+	j.progress = map[string]membership.Progress{}
+	for _, s := range j.seats {
+		j.order = append(j.order, s.Node)
+		j.progress[s.Node] = membership.Progress{Node: s.Node, Round: s.From + s.Recorded, State: event.StateQueued}
+	}
+	return j.order, nil
+}
+
+// deviceName is what the nodes train on, for people.
+func deviceName(p planned) string {
+	for _, g := range p.plan.GPUs {
+		return g.Name
+	}
+	return p.plan.Device
+}
+
+// seat makes an assignment one in the other host's run.
+func (j *joined) seat(start *event.Start) {
+	s := j.seats[start.Index]
+	start.Run, start.From, start.Recorded, start.Evaluated = j.welcome.Run, s.From, s.Recorded, s.Evaluated
+	start.GenerateOnly = j.generateOnly
+	start.Members, _ = j.members()
+}
+
+// members are the swarm as the coordinator last told, and a channel that is closed when that changes.
+func (j *joined) members() ([]event.Member, <-chan struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.roster, j.changed
+}
+
+// enter tells the local database where the nodes begin.
+func (j *joined) enter(take func(event.Event)) {
+	for _, s := range j.seats {
+		take(event.Event{Type: event.TypeJoin, Time: event.Now(), Node: s.Node, Worker: j.credentials.Worker, RoundIndex: s.From,
+			Message: "in run " + j.welcome.Run})
+	}
+}
+
+// serve begins to report and to follow the roster. settle ends it.
+func (j *joined) serve(ctx context.Context, events *recorder, logger *slog.Logger) {
+	j.logger, j.fail = logger, events.fail
+	j.enter(events.take)
+	j.courier = &membership.Courier{
+		Uplink: j.uplink, Outbox: j.outbox, Run: j.welcome.Run, Logger: logger,
+		Progress: j.whereabouts,
+		Members: func(members []event.Member) {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			j.roster = members
+			close(j.changed)
+			j.changed = make(chan struct{})
+		},
+		Ended: func(state, message string) {
+			j.mu.Lock()
+			over := &overError{state, message}
+			j.over = over
+			j.mu.Unlock()
+			events.fail(over)
+		},
+		Trouble: func(err error) { events.warn(err.Error()) },
+	}
+	// The nodes' last words are delivered after ctx has ended.
+	ctx, j.stop = context.WithCancel(context.WithoutCancel(ctx))
+	j.serving.Go(func() {
+		var refusal *membership.Refusal
+		if err := j.courier.Serve(ctx); errors.As(err, &refusal) {
+			events.fail(err)
+		} else if err != nil && ctx.Err() == nil {
+			events.warn("nothing is reported to the coordinator any more: " + err.Error())
+		}
+	})
+}
+
+func (j *joined) whereabouts() []membership.Progress {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var list []membership.Progress
+	for _, node := range j.order {
+		list = append(list, j.progress[node])
+	}
+	return list
+}
+
+// see puts what the nodes tell into the outbox.
+func (j *joined) see(e event.Event) {
+	if e.Node != "" {
+		j.mu.Lock()
+		p := j.progress[e.Node]
+		p.Node = e.Node
+		switch e.Type {
+		case event.TypeState:
+			p.State = e.State
+			if e.State != event.StateQueued && e.State != event.StateLoading {
+				p.Round = e.RoundIndex
+			}
+		case event.TypeRound:
+			p.Round = max(p.Round, e.Round.Round+1)
+		case event.TypeGiveUp:
+			p.State = event.StateGivenUp
+		}
+		j.progress[e.Node] = p
+		j.mu.Unlock()
+	}
+	switch e.Type {
+	case event.TypeLease, event.TypeRelease, event.TypeJoin, event.TypeLeave, event.TypeWorker, event.TypeRunStarted, event.TypeRunEnded, event.TypeDevice:
+		return
+	}
+	if e.Node == "" {
+		return // this host's own affair
+	}
+	e.Run, e.Worker = j.welcome.Run, j.credentials.Worker
+	if err := j.outbox.Append(e); err != nil {
+		j.fail(fmt.Errorf("what happens here can't be kept for the coordinator: %w", err))
+	}
+}
+
+// lastWords is how long the end of a run may be held up by the way to the coordinator.
+const lastWords = 20 * time.Second
+
+// settle delivers what is left, as far as the coordinator can be reached, and takes leave.
+func (j *joined) settle() {
+	if j.courier == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	defer cancel()
+	if err := j.courier.Drain(ctx); err != nil {
+		events, _ := j.outbox.Pending()
+		j.logger.Warn("not all is delivered: it is kept, and goes out when the same command goes on", "events", events, "error", err)
+	}
+	j.stop()
+	j.serving.Wait()
+}
+
+func (j *joined) close() {
+	if j.outbox != nil {
+		if err := j.outbox.Close(); err != nil {
+			j.logger.Warn("outbox not closed in order", "error", err)
+		}
+	}
+	if j.uplink != nil {
+		_ = j.uplink.Close() // the process ends
+	}
+}
+
+// verdict is how the command ends when the coordinator has ended the run.
+func (e *overError) verdict() error {
+	if e.state == store.RunDone {
+		return nil
+	}
+	return &hintError{e, "the same command again, once the coordinator goes on"}
+}
+
+// credentialsPath is where a home keeps what an invitation gave it.
+func credentialsPath(home string, invitation membership.Invitation) string {
+	sum := sha256.Sum256([]byte(invitation.Fingerprint + "\x00" + invitation.Token))
+	return filepath.Join(home, "joined", hex.EncodeToString(sum[:8])+".json")
+}
+
+// enrol returns this home's credentials with a coordinator: those that it has, or new ones.
+func (o *joinOptions) enrol(ctx context.Context, g *globals, invitation membership.Invitation) (membership.Credentials, error) {
+	path := credentialsPath(g.home, invitation)
+	var c membership.Credentials
+	data, err := os.ReadFile(path)
+	if err == nil {
+		if err = json.Unmarshal(data, &c); err == nil && c.Worker != "" && c.Secret != "" && (o.name == "" || o.name == c.Worker) {
+			return c, nil
+		}
+		g.logger.Debug("credentials not used", "file", path, "error", err)
+	}
+	name := o.name
+	if name == "" {
+		if name, err = os.Hostname(); err != nil {
+			return c, fmt.Errorf("host name: %w", err)
+		}
+		name = workerName(name)
+	}
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	if c, err = natsbus.Enrol(ctx, invitation, name, natsbus.TLSOptions{CAFile: o.caFile, Credentials: o.credentials}); err != nil {
+		return c, err
+	}
+	data, err = json.Marshal(c)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err == nil {
+		err = atomicfile.Write(path, data)
+	}
+	if err != nil {
+		return c, homeError(g.home, err)
+	}
+	return c, nil
+}
+
+// reach opens the way to the coordinator and asks what is trained.
+func (o *joinOptions) reach(ctx context.Context, g *globals) (*joined, error) {
+	j := &joined{nodeName: o.nodeID, generateOnly: o.generateOnly}
+	var err error
+	if o.shared != "" {
+		j.credentials.Worker = o.worker()
+		folder, err := sharedir.Folder(o.shared, o.experiment)
+		if err != nil {
+			return nil, &configs.Error{Key: "experiment", Value: o.experiment, Allowed: "the name of an experiment", Source: "--experiment"}
+		}
+		j.to = event.Exchange{Kind: event.ExchangeDir, Dir: folder, Worker: j.credentials.Worker, Compat: o.compat}
+		j.uplink, err = sharedir.DialUplink(ctx, sharedir.UplinkOptions{
+			Dir: o.shared, Experiment: o.experiment, Worker: j.credentials.Worker, Logger: g.logger,
+			State: filepath.Join(g.home, "joined", j.credentials.Worker+"-"+o.experiment),
+		})
+	} else {
+		var invitation membership.Invitation
+		if invitation, err = o.invitation(); err != nil {
+			return nil, err
+		}
+		if j.credentials, err = o.enrol(ctx, g, invitation); err != nil {
+			return nil, err
+		}
+		j.to = event.Exchange{
+			Kind: event.ExchangeNATS, URL: invitation.URL(), Token: j.credentials.Secret, Worker: j.credentials.Worker,
+			Credentials: o.credentials, CAFile: o.caFile,
+		}
+		j.uplink, err = natsbus.DialUplink(ctx, natsbus.UplinkOptions{
+			Invitation: invitation, Credentials: j.credentials, CAFile: o.caFile, NATSCredentials: o.credentials, Logger: g.logger,
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	host, _ := os.Hostname()
+	j.welcome, err = j.uplink.Hello(ctx, membership.Hello{Protocol: membership.Protocol, Version: version, Host: host, Time: event.Now()})
+	if err != nil {
+		return nil, errors.Join(err, j.uplink.Close())
+	}
+	return j, nil
+}
+
+// config is the coordinator's, checked: it comes from another host.
+func (j *joined) config() (configs.Config, error) {
+	c := configs.Default()
+	if err := json.Unmarshal(j.welcome.Config, &c); err != nil {
+		return c, fmt.Errorf("the coordinator's configuration can't be read: %w", err)
+	}
+	return c, nil
+}

@@ -1,0 +1,57 @@
+package event
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"testing"
+)
+
+// FuzzReader reads a stranger's bytes as a stream of events: it ends, it holds no more than its bound, and what it took can be sent on and
+// arrives unchanged.
+func FuzzReader(f *testing.F) {
+	f.Add([]byte("{\"type\":\"round\",\"node\":\"node_0\",\"round\":{\"round\":1,\"peers\":[{\"node\":\"a\",\"late\":true}]}}\n{\"type\":"))
+	f.Add([]byte("null\n[]\n{}\n\n{\"lease\":null,\"time\":1e308}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) { readAll[Event](t, data) })
+}
+
+// FuzzCommands is FuzzReader for what a node reads on its stdin.
+func FuzzCommands(f *testing.F) {
+	f.Add([]byte("{\"type\":\"start\",\"start\":{\"protocol\":4,\"config\":\"e30=\",\"members\":[{\"node\":\"a\",\"from\":3}]}}\n"))
+	f.Add([]byte("{\"type\":\"members\",\"members\":[null,{\"absent\":true}]}\n{\"budget_bytes\":-1}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) { readAll[Command](t, data) })
+}
+
+func readAll[T any](t *testing.T, data []byte) {
+	const limit = 1 << 12
+	r := NewReader(bytes.NewReader(data), limit)
+	lines := 0
+	for {
+		var v T
+		err := r.Read(&v)
+		if cap(r.buf) > 4*limit+128<<10 { // the line and what the underlying reader gives at once
+			t.Fatalf("holds %d bytes", cap(r.buf))
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, ErrLineTooLong) {
+			return
+		}
+		if lines++; lines > bytes.Count(data, []byte("\n")) {
+			t.Fatalf("more lines than there are: %v", err)
+		}
+		if err != nil {
+			continue
+		}
+		once, err := json.Marshal(v)
+		if err != nil {
+			t.Fatalf("what was read can't be sent: %v", err)
+		}
+		var again T
+		if err := json.Unmarshal(once, &again); err != nil {
+			t.Fatalf("%s: %v", once, err)
+		}
+		if twice, err := json.Marshal(again); err != nil || !bytes.Equal(once, twice) {
+			t.Fatalf("changes on the way: %v\n%s\n%s", err, once, twice)
+		}
+	}
+}

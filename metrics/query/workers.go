@@ -1,0 +1,22 @@
+package query
+
+import (
+	"context"
+
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// Workers reads the other hosts of a run and what their rollouts were worth, by name: none of a run without. What others made of their rollouts
+// is read from every round of the run.
+func Workers(ctx context.Context, reader *store.Reader, run string) ([]stats.WorkerRow, error) {
+	snapshot, err := reader.Snapshot(ctx, run)
+	if err != nil || len(snapshot.Workers) == 0 {
+		return []stats.WorkerRow{}, err
+	}
+	rollouts, err := reader.WorkerRollouts(ctx, snapshot.Run.Run)
+	if err != nil {
+		return nil, err
+	}
+	return stats.NewWorkerRows(snapshot, rollouts), nil
+}

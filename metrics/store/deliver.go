@@ -1,0 +1,169 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// maxOutboxes is how many outboxes of a worker are remembered, the newest in use: a worker that loses its disk begins another one.
+const maxOutboxes = 64
+
+// ErrGap is the error of a delivery that begins after an event that isn't here.
+var ErrGap = errors.New("events are missing before this delivery")
+
+// Delivery is a stretch of a worker's events, numbered within its outbox.
+type Delivery struct {
+	Run    string
+	Worker string
+	Outbox string        // names the outbox: one that was lost begins again under another name
+	First  int64         // number of the first event, from 1
+	Events []event.Event // Run and Worker need not be set; one without a Type stands for one that was dropped on the way, and only counts
+}
+
+// last is the number of the newest event.
+func (d Delivery) last() int64 { return d.First + int64(len(d.Events)) - 1 }
+
+// Deliver writes a worker's events and the number of the newest in one transaction, together with what else waits, and returns once that
+// is in the database (as Flush means it) up to which number the outbox's events are. Events that are here already are skipped: any
+// overlap and any repetition leaves the same rows. Its error is ErrGap, wrapped and with the number, for a delivery that doesn't join on.
+//
+// An event that can't be stored, or is another's node's, is told to Options.Warn, once a delivery, and counts as delivered: no repetition would mend it.
+// A node without a row gets one, as this worker's.
+func (s *Store) Deliver(ctx context.Context, d Delivery) (acked int64, err error) {
+	if d.Worker == "" || d.Outbox == "" || d.First < 1 {
+		return 0, fmt.Errorf("deliver: it needs a worker, an outbox and a first number from 1: %q, %q, %d", d.Worker, d.Outbox, d.First)
+	}
+	if !s.knows(d.Run) {
+		return 0, fmt.Errorf("deliver events of %s: run %q was never started here", d.Worker, d.Run)
+	}
+	answer := make(chan outcome, 1)
+	if err := s.send(ctx, item{delivery: &delivery{Delivery: d, answer: answer}}); err != nil {
+		return 0, err
+	}
+	select {
+	case out := <-answer:
+		return out.acked, out.err
+	case <-ctx.Done():
+		return 0, errors.Join(ctx.Err(), s.Err())
+	}
+}
+
+// delivery is a Delivery on its way to the database.
+type delivery struct {
+	Delivery
+	answer  chan<- outcome
+	out     outcome // of the newest try
+	refused error   // the first event of the newest try that was not taken
+}
+
+// outcome is what Deliver returns.
+type outcome struct {
+	acked int64
+	err   error
+}
+
+const (
+	ackedSQL = `SELECT acked FROM deliveries WHERE run = ? AND worker = ? AND outbox = ?`
+
+	setAckedSQL = `INSERT INTO deliveries (run, worker, outbox, acked, time) VALUES (?1, ?2, ?3, ?4, ?5)
+ON CONFLICT DO UPDATE SET acked = ?4, time = ?5`
+
+	forgetOutboxesSQL = `DELETE FROM deliveries WHERE run = ?1 AND worker = ?2 AND outbox NOT IN
+  (SELECT outbox FROM deliveries WHERE run = ?1 AND worker = ?2 ORDER BY time DESC, outbox LIMIT ?3)`
+
+	ownerSQL = `SELECT worker FROM nodes WHERE run = ? AND node = ?`
+)
+
+// deliver writes what of d isn't here. each applies one event.
+func (tx *transaction) deliver(d *delivery, each func(event.Event) error) error {
+	d.refused = nil
+	var acked int64
+	err := tx.statement(ackedSQL).QueryRow(d.Run, d.Worker, d.Outbox).Scan(&acked)
+	isNew := errors.Is(err, sql.ErrNoRows)
+	if err != nil && !isNew {
+		return err
+	}
+	if d.First > acked+1 {
+		d.out = outcome{acked, fmt.Errorf("%w: it begins with %d, and %d is the newest here", ErrGap, d.First, acked)}
+		return nil
+	}
+	d.out = outcome{acked: max(acked, d.last())}
+	if d.last() <= acked {
+		return nil
+	}
+	for _, e := range d.Events[acked+1-d.First:] {
+		if e.Type == "" {
+			continue
+		}
+		e.Run, e.Worker = d.Run, d.Worker
+		if err := tx.foreign(e); err != nil {
+			d.refuse(e, err)
+			continue
+		}
+		if err := each(e); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.exec(setAckedSQL, d.Run, d.Worker, d.Outbox, d.last(), event.Now()); err != nil || !isNew {
+		return err
+	}
+	_, err = tx.exec(forgetOutboxesSQL, d.Run, d.Worker, maxOutboxes)
+	return err
+}
+
+// refuse notes the first event that isn't taken.
+func (d *delivery) refuse(e event.Event, why error) {
+	if d.refused == nil {
+		d.refused = fmt.Errorf("%s event of %s %s, from worker %s, refused: %w", e.Type, e.Run, e.Node, e.Worker, why)
+	}
+}
+
+// foreign says why an event that a worker delivered isn't taken.
+func (tx *transaction) foreign(e event.Event) error {
+	switch e.Type {
+	case event.TypeRunStarted, event.TypeRunEnded, event.TypeSummary, event.TypeJoin, event.TypeLeave, event.TypeWorker:
+		return errors.New("only the coordinator tells that")
+	case event.TypeDevice:
+		return errors.New("a run's devices are those of the coordinator's host")
+	}
+	if err := check(e); err != nil || e.Node == "" {
+		return err
+	}
+	owner, err := tx.owner(e)
+	if err == nil && owner != e.Worker {
+		return errors.New("the node is another's")
+	}
+	return err
+}
+
+// owner returns the worker of e's node; of a node without a row e's own.
+func (tx *transaction) owner(e event.Event) (string, error) {
+	key := [2]string{e.Run, e.Node}
+	if owner, ok := tx.owners[key]; ok {
+		return owner, nil
+	}
+	var owner string
+	err := tx.statement(ownerSQL).QueryRow(e.Run, e.Node).Scan(&owner)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return e.Worker, nil
+	case err != nil:
+		return "", err
+	}
+	tx.owners[key] = owner
+	return owner, nil
+}
+
+// Delivered returns the number of the newest event of a worker's outbox that the database has, like all before it; 0: none.
+func (r *Reader) Delivered(ctx context.Context, run, worker, outbox string) (int64, error) {
+	if ok, err := r.has(ctx, schemaWorkers); err != nil || !ok {
+		return 0, err
+	}
+	var acked int64
+	err := query(ctx, r.db, func(rows *sql.Rows) error { return rows.Scan(&acked) }, ackedSQL, run, worker, outbox)
+	return acked, explain(r.path, err)
+}

@@ -1,0 +1,257 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// annas is what a worker's nodes told, of which nothing may count twice: restarts and updates applied again are sums.
+func annas(n int) []event.Event {
+	events := make([]event.Event, n)
+	for i := range events {
+		node, at := fmt.Sprint("anna_", i%2), float64(200+i)
+		switch i % 4 {
+		case 0, 1:
+			events[i] = aRound(node, i/4, at, 0.5)
+		case 2:
+			events[i] = event.Event{Type: event.TypeRestart, Node: node, Time: at, Message: "again"}
+		case 3:
+			events[i] = event.Event{Type: event.TypeLoaded, Node: node, Time: at, Loaded: &event.Loaded{ReplayedRounds: 1}}
+		}
+	}
+	return events
+}
+
+func deliver(t require.TestingT, s *Store, first int64, events []event.Event) int64 {
+	acked, err := s.Deliver(context.Background(), Delivery{Run: testRun, Worker: "anna", Outbox: "a", First: first, Events: events})
+	require.NoError(t, err)
+	return acked
+}
+
+// TestOverlappingDeliveriesCountOnce: any stretches of an outbox, repeated and overlapping in any way, leave the rows that its events leave
+// when each is delivered once; and what doesn't join on is refused with the number that does.
+func TestOverlappingDeliveriesCountOnce(t *testing.T) {
+	dir, files := t.TempDir(), 0
+	rapid.Check(t, func(t *rapid.T) {
+		events := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) event.Event {
+			e := drawEvent(t)
+			e.Node = map[string]string{"node_0": "anna_0", "node_2": "anna_1"}[e.Node]
+			return e
+		}), 1, 40).Draw(t, "events")
+		open := func() *Store {
+			files++
+			s, err := Open(context.Background(), filepath.Join(dir, fmt.Sprint(files, ".db")), Options{})
+			require.NoError(t, err)
+			require.NoError(t, s.StartRun(context.Background(), aRun()))
+			return s
+		}
+		once := open()
+		require.EqualValues(t, len(events), deliver(t, once, 1, events))
+
+		often, acked := open(), int64(0)
+		for acked < int64(len(events)) {
+			from := rapid.IntRange(0, len(events)-1).Draw(t, "from")
+			to := rapid.IntRange(from, len(events)).Draw(t, "to")
+			got, err := often.Deliver(context.Background(),
+				Delivery{Run: testRun, Worker: "anna", Outbox: "a", First: int64(from) + 1, Events: events[from:to]})
+			if int64(from) > acked {
+				require.ErrorIs(t, err, ErrGap)
+				require.Equal(t, acked, got)
+				deliver(t, often, acked+1, events[acked:from])
+				acked = int64(from)
+				continue
+			}
+			require.NoError(t, err)
+			acked = max(acked, int64(to))
+			require.Equal(t, acked, got)
+		}
+		require.Equal(t, dump(t, once), dump(t, often))
+		requireSums(t, often)
+		require.NoError(t, once.Close())
+		require.NoError(t, often.Close())
+	})
+}
+
+// childDelivering delivers a worker's events in small stretches and prints each number it was told is written.
+func childDelivering(path string) int {
+	s, err := Open(context.Background(), path, Options{})
+	if err == nil {
+		err = s.StartRun(context.Background(), aRun())
+	}
+	events := annas(100_000)
+	for at := 0; err == nil; at += 7 {
+		var acked int64
+		acked, err = s.Deliver(context.Background(),
+			Delivery{Run: testRun, Worker: "anna", Outbox: "a", First: int64(at) + 1, Events: events[at : at+7]})
+		fmt.Println(acked)
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// A coordinator that is killed between writing a delivery and saying so is told the same again: nothing is missing, and nothing counts twice.
+func TestKilledBeforeItAcknowledges(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "swarm.db")
+	cmd := child(t, "delivering", path)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(out)
+	heard := 0
+	for heard < 700 && lines.Scan() {
+		heard, err = strconv.Atoi(lines.Text())
+		require.NoError(t, err)
+	}
+	require.NoError(t, cmd.Process.Kill())
+	require.Error(t, cmd.Wait()) // what it printed since is unheard, as an answer that the network lost
+
+	s := openStore(t, path, Options{})
+	requireIntact(t, s)
+	acked, err := readerOf(t, s).Delivered(t.Context(), testRun, "anna", "a")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, acked, int64(heard))
+	require.NoError(t, s.StartRun(t.Context(), aRun()))
+	total := int(acked) + 20
+	events := annas(total)
+	require.EqualValues(t, total, deliver(t, s, int64(heard)+1, events[heard:]))
+
+	var restarts, replayed, rounds int
+	require.NoError(t, s.db.QueryRow(`SELECT sum(restarts), sum(replayed_rounds), sum(rounds_done) FROM nodes WHERE worker = 'anna'`).Scan(
+		&restarts, &replayed, &rounds))
+	count := map[event.Type]int{}
+	for _, e := range events {
+		count[e.Type]++
+	}
+	require.Equal(t, []int{count[event.TypeRestart], count[event.TypeLoaded], count[event.TypeRound]}, []int{restarts, replayed, rounds})
+	requireSums(t, s)
+}
+
+func TestDeliverTakesOnlyWhatIsTheWorkers(t *testing.T) {
+	var mu sync.Mutex
+	var warned []string
+	s := startedStore(t, Options{Warn: func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		warned = append(warned, err.Error())
+	}})
+	for i, c := range []struct {
+		name  string
+		event event.Event
+		want  string // empty: silence
+	}{
+		{"another's round", aRound("node_0", 0, 201, 1), "the node is another's"},
+		{"the run's end", event.Event{Type: event.TypeRunEnded, Time: 202, State: RunDone}, "only the coordinator tells that"},
+		{"a join", event.Event{Type: event.TypeJoin, Node: "anna_0", Time: 203}, "only the coordinator tells that"},
+		{"a GPU of its host", event.Event{Type: event.TypeDevice, Time: 203, Device: &event.Device{UUID: "GPU-1"}}, "coordinator's host"},
+		{"no time", aRound("anna_0", 0, 0, 1), "its time is not a time"},
+		{"what the schema refuses", event.Event{Type: event.TypeCheckpoint, Node: "anna_0", Time: 204,
+			Checkpoint: &event.Checkpoint{Bytes: 1 << 62, Path: string(make([]byte, 1))}}, ""},
+		{"one dropped on the way", event.Event{}, ""},
+	} {
+		warned = nil
+		got := deliver(t, s, int64(2*i)+1, []event.Event{c.event, {Type: event.TypeWarning, Node: "anna_0", Time: float64(300 + i), Message: c.name}})
+		require.EqualValues(t, 2*i+2, got, "%s counts as delivered", c.name)
+		if c.want == "" {
+			require.Empty(t, warned, c.name)
+			continue
+		}
+		require.Len(t, warned, 1, c.name)
+		require.Contains(t, warned[0], c.want)
+	}
+	require.Zero(t, snapshot(t, s, testRun).Nodes[0].RoundsDone)
+	entries, err := readerOf(t, s).Timeline(t.Context(), testRun, 0, 100)
+	require.NoError(t, err)
+	require.Len(t, entries, 7, "what came after a refused event is here")
+	for _, e := range entries {
+		require.Equal(t, "anna", e.Event.Worker)
+	}
+}
+
+func TestDeliverRefusesWhatHasNoPlace(t *testing.T) {
+	s := startedStore(t, Options{})
+	for _, d := range []Delivery{
+		{Run: testRun, Outbox: "a", First: 1}, {Run: testRun, Worker: "anna", First: 1}, {Run: testRun, Worker: "anna", Outbox: "a"},
+		{Run: "unknown", Worker: "anna", Outbox: "a", First: 1},
+	} {
+		_, err := s.Deliver(t.Context(), d)
+		require.Error(t, err)
+	}
+	acked, err := s.Deliver(t.Context(), Delivery{Run: testRun, Worker: "anna", Outbox: "a", First: 1})
+	require.NoError(t, err, "an empty one is no trouble")
+	require.Zero(t, acked)
+	require.NoError(t, s.Close())
+	_, err = s.Deliver(t.Context(), Delivery{Run: testRun, Worker: "anna", Outbox: "a", First: 1})
+	require.ErrorIs(t, err, ErrClosed)
+}
+
+func TestOnlyTheNewestOutboxesAreRemembered(t *testing.T) {
+	s := startedStore(t, Options{})
+	for i := range maxOutboxes + 20 {
+		_, err := s.Deliver(t.Context(), Delivery{Run: testRun, Worker: "anna", Outbox: fmt.Sprint("box", i), First: 1, Events: annas(1)})
+		require.NoError(t, err)
+	}
+	var kept int
+	require.NoError(t, s.db.QueryRow(`SELECT count(*) FROM deliveries`).Scan(&kept))
+	require.Equal(t, maxOutboxes, kept)
+	acked, err := readerOf(t, s).Delivered(t.Context(), testRun, "anna", fmt.Sprint("box", maxOutboxes+19))
+	require.NoError(t, err)
+	require.EqualValues(t, 1, acked)
+}
+
+// Workers that deliver at the same moment share a transaction, as far as a batch goes.
+func TestDeliveriesThatWaitTogetherAreWrittenTogether(t *testing.T) {
+	s := &Store{queue: make(chan item, 1000), opts: Options{}.withDefaults()}
+	s.queue <- item{event: aRound("node_0", 0, 200, 0.5)}
+	for range 600 {
+		s.queue <- item{delivery: &delivery{Delivery: Delivery{Run: testRun, Worker: "anna", Outbox: "a", First: 1, Events: annas(4)}}}
+	}
+	var sizes []int
+	for len(s.queue) > 0 {
+		b, _, open := s.gather(nil)
+		require.True(t, open)
+		require.GreaterOrEqual(t, s.opts.MaxBatch+4, b.events)
+		sizes = append(sizes, len(b.items))
+	}
+	require.Equal(t, []int{251, 250, 100}, sizes)
+}
+
+// BenchmarkDeliver is some workers that each deliver four rounds and wait for the answer.
+func BenchmarkDeliver(b *testing.B) {
+	for _, workers := range []int{1, 32, 1000} {
+		b.Run(fmt.Sprint(workers, "_workers"), func(b *testing.B) {
+			s := startedStore(b, Options{})
+			first := make([]int64, workers)
+			for b.Loop() {
+				var wg sync.WaitGroup
+				for w := range workers {
+					wg.Go(func() {
+						var events []event.Event
+						for i := range 4 {
+							e := aRound(fmt.Sprint("w", w, "_0"), int(first[w])+i, float64(1000+first[w])+float64(i), 0.5)
+							events = append(events, e)
+						}
+						acked, err := s.Deliver(context.Background(),
+							Delivery{Run: testRun, Worker: fmt.Sprint("w", w), Outbox: "a", First: first[w] + 1, Events: events})
+						if err != nil {
+							b.Error(err)
+						}
+						first[w] = acked
+					})
+				}
+				wg.Wait()
+			}
+			b.ReportMetric(float64(workers*b.N)/b.Elapsed().Seconds(), "deliveries/s")
+		})
+	}
+}

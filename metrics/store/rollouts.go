@@ -1,0 +1,33 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+)
+
+// WorkerRollouts is what the nodes of others, the coordinator's and other workers', made of a worker's rollouts over a run.
+type WorkerRollouts struct {
+	Worker                              string
+	Available, Rejected, Filtered, Used int
+}
+
+// A worker's nodes don't judge each other.
+const workerRolloutsSQL = `SELECT sender.worker, sum(available), sum(rejected), sum(filtered), sum(used)
+FROM peers CROSS JOIN nodes AS sender ON sender.run = peers.run AND sender.node = peers.peer AND sender.worker != ''
+CROSS JOIN nodes AS judge ON judge.run = peers.run AND judge.node = peers.node AND judge.worker != sender.worker
+WHERE peers.run = ? GROUP BY sender.worker ORDER BY length(sender.worker), sender.worker`
+
+// WorkerRollouts returns what was made of each worker's rollouts, by worker; of one whose rollouts nobody had there is none.
+func (r *Reader) WorkerRollouts(ctx context.Context, run string) ([]WorkerRollouts, error) {
+	if ok, err := r.has(ctx, schemaWorkers); err != nil || !ok {
+		return nil, err
+	}
+	var totals []WorkerRollouts
+	err := query(ctx, r.db, func(rows *sql.Rows) error {
+		var x WorkerRollouts
+		err := rows.Scan(&x.Worker, &x.Available, &x.Rejected, &x.Filtered, &x.Used)
+		totals = append(totals, x)
+		return err
+	}, workerRolloutsSQL, run)
+	return totals, explain(r.path, err)
+}

@@ -1,0 +1,185 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// Values of Node.Absent.
+const (
+	AbsentAway = "away" // nothing was heard of it for a while, or it lags: not waited for, may come back
+	AbsentLeft = "left" // it doesn't come back by itself: it left in order, or its worker was revoked or banned
+)
+
+// Worker is another host that takes part in a run, as it was when last heard of.
+type Worker struct {
+	Worker    string
+	Host      string
+	Device    string      // what it trains on: cpu, or the GPU's name
+	Version   string      // of its program
+	State     event.State // one of event.Worker*
+	StateTime float64     // Unix seconds, like the next two, by the coordinator's clock
+	FirstSeen float64
+	LastSeen  float64
+	Nodes     int    // that it brought
+	Offered   int64  // batches, since the coordinator's newest start, like the next two
+	Refused   int64  // of these
+	Bytes     int64  // that it sent
+	Reason    string // of its state, or of the newest refusal
+}
+
+// Member is a node of a run and whose it is.
+type Member struct {
+	Node   string
+	Worker string // empty: of the coordinator's own host
+	From   int    // the first round that is its
+}
+
+const (
+	saveWorkerSQL = `INSERT INTO workers (run, worker, host, device, version, state, state_time, first_seen, last_seen, nodes, offered, refused,
+  bytes, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+ON CONFLICT DO UPDATE SET host = ?3, device = ?4, version = ?5, nodes = ?10, offered = ?11, refused = ?12, bytes = ?13, reason = ?14,
+  state_time = CASE WHEN state = ?6 THEN state_time ELSE ?7 END, state = ?6,
+  first_seen = CASE WHEN first_seen = 0 THEN ?8 ELSE min(first_seen, ?8) END, last_seen = max(last_seen, ?9)`
+
+	setWorkerSQL = `INSERT INTO workers (run, worker, state, state_time, first_seen, last_seen, reason) VALUES (?1, ?2, ?3, ?4, ?4, ?4, ?5)
+ON CONFLICT DO UPDATE SET state = ?3, state_time = ?4, reason = ?5, last_seen = CASE WHEN ?3 = 'connected' THEN max(last_seen, ?4) ELSE last_seen END
+WHERE state_time < ?4`
+
+	joinSQL = `UPDATE nodes SET worker = ?4, from_round = ?5, absent = '', absent_time = ?3
+WHERE run = ?1 AND node = ?2 AND absent_time < ?3`
+
+	// Of one instant what was last in a membership counts: it was there, was away, has left.
+	leaveSQL = `UPDATE nodes SET absent = ?4, absent_time = ?3
+WHERE run = ?1 AND node = ?2 AND (absent_time, length(absent), absent) < (?3, length(?4), ?4)`
+)
+
+// SaveWorker writes what is known of a run's workers, in one transaction and at once, in place of what was there. Without a StateTime a state
+// that is another one than before is of now; without a FirstSeen it is LastSeen.
+func (s *Store) SaveWorker(ctx context.Context, run string, workers ...Worker) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return explain(s.path, fmt.Errorf("save workers of %s: %w", run, err))
+	}
+	defer tx.Rollback() //nolint:errcheck // no effect after a commit
+	for _, w := range workers {
+		if w.Worker == "" {
+			return fmt.Errorf("save workers of %s: one has no name", run)
+		}
+		state, at := cmp.Or(w.State, event.WorkerConnected), cmp.Or(w.StateTime, event.Now())
+		_, err := tx.ExecContext(ctx, saveWorkerSQL, run, w.Worker, w.Host, w.Device, w.Version, string(state), at, cmp.Or(w.FirstSeen, w.LastSeen),
+			w.LastSeen, w.Nodes, w.Offered, w.Refused, w.Bytes, w.Reason)
+		if err != nil {
+			return explain(s.path, fmt.Errorf("save worker %s of %s: %w", w.Worker, run, err))
+		}
+	}
+	return explain(s.path, tx.Commit())
+}
+
+// joined notes that a node takes part. Of one without a worker, in a worker's own database, it says from which round on.
+func (tx *transaction) joined(e event.Event) error {
+	_, err := tx.exec(joinSQL, e.Run, e.Node, e.Time, e.Worker, e.RoundIndex)
+	delete(tx.owners, [2]string{e.Run, e.Node})
+	return err
+}
+
+// left notes that a node is no longer waited for. Without a cause it may come back.
+func (tx *transaction) left(e event.Event) error {
+	absent := AbsentAway
+	if e.Cause != "" {
+		absent = AbsentLeft
+	}
+	if _, err := tx.exec(leaveSQL, e.Run, e.Node, e.Time, absent); err != nil || absent != AbsentLeft {
+		return err
+	}
+	_, err := tx.exec(setCauseSQL, e.Run, e.Node, e.Time, e.Cause, e.Message)
+	return err
+}
+
+// worker notes a worker's state.
+func (tx *transaction) worker(e event.Event) error {
+	_, err := tx.exec(setWorkerSQL, e.Run, e.Worker, string(e.State), e.Time, e.Message)
+	return err
+}
+
+// joinDetail is what events.detail holds of a join.
+type joinDetail struct {
+	RoundIndex int `json:"round_index"`
+}
+
+// detail returns what of an event goes to events.detail.
+func detail(e event.Event) (string, error) {
+	var of any
+	switch {
+	case e.MemoryStep != nil:
+		of = e.MemoryStep
+	case e.Type == event.TypeJoin:
+		of = joinDetail{e.RoundIndex}
+	default:
+		return "", nil
+	}
+	text, err := json.Marshal(of)
+	return string(text), err
+}
+
+// addDetail is detail's inverse.
+func addDetail(e *event.Event, text string) error {
+	switch e.Type {
+	case event.TypeMemoryStep:
+		e.MemoryStep = &event.MemoryStep{}
+		return json.Unmarshal([]byte(text), e.MemoryStep)
+	case event.TypeJoin:
+		var d joinDetail
+		err := json.Unmarshal([]byte(text), &d)
+		e.RoundIndex = d.RoundIndex
+		return err
+	}
+	return nil
+}
+
+// Workers returns a run's workers, by name.
+func (r *Reader) Workers(ctx context.Context, run string) ([]Worker, error) {
+	if ok, err := r.has(ctx, schemaWorkers); err != nil || !ok {
+		return nil, err
+	}
+	workers, err := workersOf(ctx, r.db, run)
+	return workers, explain(r.path, err)
+}
+
+func workersOf(ctx context.Context, db rowsQuerier, run string) ([]Worker, error) {
+	var workers []Worker
+	err := query(ctx, db, func(rows *sql.Rows) error {
+		var w Worker
+		err := rows.Scan(&w.Worker, &w.Host, &w.Device, &w.Version, &w.State, &w.StateTime, &w.FirstSeen, &w.LastSeen, &w.Nodes, &w.Offered, &w.Refused,
+			&w.Bytes, &w.Reason)
+		workers = append(workers, w)
+		return err
+	}, `SELECT worker, host, device, version, state, state_time, first_seen, last_seen, nodes, offered, refused, bytes, reason
+FROM workers WHERE run = ? ORDER BY length(worker), worker`, run)
+	return workers, err
+}
+
+// Members returns every node that ever was of a run, by name: node_2 before node_10.
+func (r *Reader) Members(ctx context.Context, run string) ([]Member, error) {
+	ok, err := r.has(ctx, schemaWorkers)
+	if err != nil {
+		return nil, err
+	}
+	columns := "node, worker, from_round"
+	if !ok {
+		columns = "node, '', 0"
+	}
+	var members []Member
+	err = query(ctx, r.db, func(rows *sql.Rows) error {
+		var m Member
+		err := rows.Scan(&m.Node, &m.Worker, &m.From)
+		members = append(members, m)
+		return err
+	}, `SELECT `+columns+` FROM nodes WHERE run = ? ORDER BY length(node), node`, run)
+	return members, explain(r.path, err)
+}

@@ -1,0 +1,62 @@
+package terminal
+
+import (
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+// sharedStatus is a run of four local nodes and two of other hosts, one of which is away.
+func sharedStatus() stats.Status {
+	s := aStatus(6)
+	s.Workers, s.WorkersConnected, s.NodesAlive, s.NodesPlanned = 2, 1, 5, 6
+	there, away := &s.Nodes[4], &s.Nodes[5]
+	there.ID, there.Worker, there.PID, there.From, there.GenerateOnly = "anna_0", "anna", 0, 7, true
+	away.ID, away.Worker, away.PID, away.State, away.From = "bob_0", "bob", 0, string(event.StateAway), 9
+	return s
+}
+
+func TestFramesOfASharedRun(t *testing.T) {
+	for name, size := range map[string][2]int{"shared_120": {120, 24}, "shared_80": {80, 24}, "shared_40x12": {40, 12}} {
+		t.Run(name, func(t *testing.T) {
+			m := newModel(t.Context(), testConfig(sharedStatus()))
+			for _, e := range []event.Event{
+				{Type: event.TypeWorker, Worker: "anna", State: event.WorkerConnected, Time: 1756719001},
+				{Type: event.TypeJoin, Node: "anna_0", Worker: "anna", RoundIndex: 7, Message: "gpt2 on cpu", Time: 1756719001},
+				{Type: event.TypeLeave, Node: "bob_0", Worker: "bob", Message: "silent for 15s", Time: 1756719002},
+				{Type: event.TypeLeave, Node: "bob_0", Worker: "bob", Cause: "banned", Message: "wrong keys", Time: 1756719003},
+			} {
+				m.cfg.Feed.Add(e)
+			}
+			m.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
+			m.Update(m.poll())
+			frame := ansi.Strip(m.View().Content)
+			for _, l := range strings.Split(frame, "\n") {
+				require.LessOrEqual(t, ansi.StringWidth(l), size[0], l)
+			}
+			golden(t, name+".txt", frame+"\n")
+		})
+	}
+}
+
+func TestANodePageTellsWhoseTheNodeIs(t *testing.T) {
+	s := sharedStatus()
+	lines := ansi.Strip(strings.Join((&nodePage{}).facts(newStyles(false), s, s.Nodes[4], 100), "\n"))
+	require.Contains(t, lines, "of worker anna")
+	require.Contains(t, lines, "from round 7 · generates only")
+	require.NotContains(t, lines, "no process")
+}
+
+func TestASummaryCountsOnlyThoseWhoGaveUp(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, Summary(&b, stats.Summary{Status: sharedStatus()}, Place{}))
+	require.NotContains(t, b.String(), "given up", "who is away has not")
+	require.Contains(t, b.String(), "1/2 workers")
+	require.Contains(t, b.String(), "WORKER")
+}

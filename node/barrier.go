@@ -1,0 +1,135 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/exchange"
+)
+
+// errPeersChanged interrupts a wait at the barrier when other nodes are to be waited for.
+var errPeersChanged = errors.New("the swarm's members changed")
+
+// barrierLimit is how many deadlines a node waits for its quorum before it gives the swarm up for lost.
+const barrierLimit = 10
+
+// barrier waits for the round's rollouts of the members that take part in it, and takes what absent ones have shared. Errors are for stopped to
+// judge.
+func (n *Node) barrier(ctx context.Context, round int, report *event.Round) ([]*exchange.Received, error) {
+	began := time.Now()
+	if n.Remote {
+		began = n.way.asked // one deadline for both: nobody trains on meanwhile
+	}
+	for {
+		members, changed := n.Host.Members()
+		swarm := n.roster(round, members)
+		if n.way.lost(round) {
+			describePeers(swarm.present, make([]*exchange.Received, len(swarm.present)), report)
+			return nil, nil
+		}
+		received, err := n.gatherFrom(ctx, round, swarm.present, changed, began)
+		if errors.Is(err, errPeersChanged) {
+			continue
+		}
+		if err != nil && n.Remote && ctx.Err() == nil {
+			if err := n.away(round, err); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		describePeers(swarm.present, received, report)
+		there := n.look(ctx, round, swarm.absent)
+		for _, r := range there {
+			describePeers([]string{r.Node}, []*exchange.Received{r}, report)
+		}
+		return append(received, there...), nil
+	}
+}
+
+// gatherFrom waits at the barrier until the peers have shared, the deadline passes with a quorum there, or others are to be waited for. A
+// remote node needs no quorum.
+func (n *Node) gatherFrom(ctx context.Context, round int, peers []string, changed <-chan struct{}, began time.Time) ([]*exchange.Received, error) {
+	if len(peers) == 0 {
+		return nil, nil
+	}
+	deadline := n.deadline()
+	barrier := exchange.Barrier{Deadline: max(0, deadline-time.Since(began))}
+	if !n.Remote {
+		barrier.Quorum = int(math.Ceil(n.Config.BarrierQuorum*float64(len(peers)) - 1e-9)) // 0.55 x 20 is 11, whatever floats say
+		barrier.Limit = max(0, barrierLimit*deadline-time.Since(began))
+	}
+	return n.gatherWhile(ctx, round, peers, barrier, changed, func(members []event.Member) []string { return n.roster(round, members).present })
+}
+
+// gatherWhile is Gather, which errPeersChanged ends once choose gives other peers than these.
+func (n *Node) gatherWhile(
+	ctx context.Context, round int, peers []string, barrier exchange.Barrier, changed <-chan struct{}, choose func([]event.Member) []string,
+) ([]*exchange.Received, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		for same := true; same; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+			}
+			var members []event.Member
+			members, changed = n.Host.Members()
+			same = slices.Equal(peers, choose(members))
+		}
+		cancel(errPeersChanged)
+	}()
+	received, err := n.Swarm.Gather(ctx, round, peers, barrier)
+	if err != nil && errors.Is(context.Cause(ctx), errPeersChanged) {
+		err = errPeersChanged
+	}
+	cancel(nil)
+	<-watching
+	return received, err
+}
+
+// look returns what members that nobody waits for have shared of a round, without those that have not. What can't be looked up counts as not
+// shared.
+func (n *Node) look(ctx context.Context, round int, absent []string) []*exchange.Received {
+	if len(absent) == 0 {
+		return nil
+	}
+	received, err := n.Swarm.Gather(ctx, round, absent, exchange.Barrier{})
+	if err != nil {
+		n.Logger.Debug("absent members not looked up", "round", round, "error", err)
+		return nil
+	}
+	var there []*exchange.Received
+	for _, r := range received {
+		if r != nil {
+			there = append(there, r)
+		}
+	}
+	return there
+}
+
+// describePeers counts what each peer offered.
+func describePeers(peers []string, received []*exchange.Received, report *event.Round) {
+	for i, peer := range peers {
+		p := event.Peer{Node: peer}
+		switch r := received[i]; {
+		case r == nil:
+			p.Late, report.Late = true, true
+		case r.Rejected != "":
+			p.Rejected, p.Reason = 1, r.Rejected
+		default:
+			p.Available = len(r.Rollouts)
+		}
+		report.Peers = append(report.Peers, p)
+	}
+}

@@ -1,0 +1,63 @@
+package membership
+
+import "time"
+
+// bucket bounds a rate: it fills with rate tokens a second up to burst. It is not safe for concurrent use.
+type bucket struct {
+	rate, burst float64
+	tokens      float64
+	at          time.Time // when tokens was right; zero: never, it is full
+}
+
+func newBucket(rate, burst float64) bucket { return bucket{rate: rate, burst: burst} }
+
+// take takes n tokens, or says how long it is until there are as many. What is above the burst is taken once the bucket is full.
+func (b *bucket) take(now time.Time, n float64) (wait time.Duration) {
+	if b.at.IsZero() {
+		b.tokens = b.burst
+	} else if elapsed := now.Sub(b.at); elapsed > 0 { // a clock that was put back fills nothing
+		b.tokens = min(b.burst, b.tokens+elapsed.Seconds()*b.rate)
+	}
+	b.at = now
+	if need := min(n, b.burst); b.tokens < need {
+		return time.Duration((need - b.tokens) / b.rate * float64(time.Second))
+	}
+	b.tokens -= n
+	return 0
+}
+
+// resize changes the rate and the burst.
+func (b *bucket) resize(rate, burst float64) {
+	if b.at.IsZero() || burst == b.burst {
+		b.rate, b.burst = rate, burst
+		return
+	}
+	b.tokens = min(b.tokens+max(0, burst-b.burst), burst)
+	b.rate, b.burst = rate, burst
+}
+
+// rates are one worker's.
+type rates struct{ requests, offers, events, bytes bucket }
+
+// What a worker may send, a second and at once.
+const (
+	requestRate, requestBurst = 20, 100
+	offerRate, offerBurst     = 4, 16     // a node
+	eventRate, eventBurst     = 200, 20e3 // a healed cut delivers what has waited
+	nodeEventRate             = 50        // a node, where that is more
+	byteRate, byteBurst       = 4 << 20, 32 << 20
+)
+
+func newRates() *rates {
+	return &rates{
+		requests: newBucket(requestRate, requestBurst), offers: newBucket(offerRate, offerBurst),
+		events: newBucket(eventRate, eventBurst), bytes: newBucket(byteRate, byteBurst),
+	}
+}
+
+// seats fits the rates to how many nodes the worker has.
+func (r *rates) seats(n int) {
+	n = max(n, 1)
+	r.offers.resize(offerRate*float64(n), offerBurst*float64(n))
+	r.events.resize(max(eventRate, nodeEventRate*float64(n)), eventBurst)
+}

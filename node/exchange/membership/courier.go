@@ -1,0 +1,304 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// Times of a Courier.
+const (
+	deliverEvery = 500 * time.Millisecond
+	callLimit    = 10 * time.Second // of one request
+	leaveLimit   = 3 * time.Second  // of the last beat
+	firstPause   = 250 * time.Millisecond
+	longestPause = 15 * time.Second
+	deliverBytes = MaxMessageBytes - 16<<10 // the rest is the envelope
+)
+
+// Courier beats for a worker's process and delivers its events. All its functions may be nil; they are called from one goroutine at a time each.
+type Courier struct {
+	Uplink   Uplink
+	Outbox   *Outbox
+	Run      string
+	Process  string // as in Hello; empty: Serve makes one
+	Progress func() []Progress
+	Members  func([]event.Member)        // the swarm has changed
+	Ended    func(state, message string) // the run has, at the coordinator: called once
+	Trouble  func(error)                 // refusals and long silence, once until it is over
+	Silence  time.Duration               // after which silence is trouble; 0: SilentAfter
+	Interval time.Duration               // between beats; 0: BeatInterval
+	Logger   *slog.Logger
+
+	delivering sync.Mutex
+	trouble    troubles
+	ended      bool
+}
+
+// troubles are told once each, until they are over.
+type troubles struct {
+	mu   sync.Mutex
+	told map[string]bool
+}
+
+// Serve works until ctx ends, and takes leave then. What the coordinator says for good ends it at once, with a *Refusal: banned, revoked,
+// another process with its name, another run or version.
+func (c *Courier) Serve(ctx context.Context) error {
+	if c.Process == "" {
+		c.Process = secret(8)
+	}
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var both sync.WaitGroup
+	for _, work := range []func(context.Context) error{c.beats, c.deliveries} {
+		both.Go(func() {
+			if err := work(inner); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	both.Wait()
+	var refusal *Refusal
+	if errors.As(context.Cause(inner), &refusal) {
+		return refusal
+	}
+	c.leave(context.WithoutCancel(ctx))
+	return nil
+}
+
+// final tells refusals that asking again won't change.
+func final(err error) bool {
+	var refusal *Refusal
+	if !errors.As(err, &refusal) {
+		return false
+	}
+	switch refusal.Code {
+	case CodeBanned, CodeRevoked, CodeVersion, CodeRun, CodeName:
+		return true
+	}
+	return false
+}
+
+// beats says every Interval that the worker lives. It returns a final refusal.
+func (c *Courier) beats(ctx context.Context) error {
+	interval, silence := c.Interval, c.Silence
+	if interval == 0 {
+		interval = BeatInterval
+	}
+	if silence == 0 {
+		silence = max(SilentAfter, 3*interval)
+	}
+	var version int64
+	answered := time.Now()
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		err := c.beat(ctx, &version, interval)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case final(err):
+			return err
+		case err == nil:
+			answered = time.Now()
+			c.over("silence")
+			c.over("beat")
+		case time.Since(answered) > silence:
+			events, _ := c.Outbox.Pending()
+			c.tell("silence", fmt.Errorf("the coordinator has not answered for %s; training goes on, and %d events wait on this disk: %w",
+				time.Since(answered).Round(time.Second), events, err))
+		default:
+			c.refused("beat", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// beat makes one beat and passes on what it is told. version is that of the roster it knows.
+func (c *Courier) beat(ctx context.Context, version *int64, interval time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, max(callLimit, 2*interval))
+	defer cancel()
+	roster, err := c.Uplink.Beat(ctx, c.sign(*version))
+	if err != nil {
+		return err
+	}
+	if roster.Version != *version && roster.Members != nil {
+		*version = roster.Version
+		if c.Members != nil {
+			c.Members(roster.Members)
+		}
+	}
+	if roster.Ended != "" && !c.ended {
+		c.ended = true
+		if c.Ended != nil {
+			c.Ended(roster.Ended, roster.Message)
+		}
+	}
+	return nil
+}
+
+func (c *Courier) sign(version int64) Beat {
+	pending, _ := c.Outbox.Pending()
+	beat := Beat{Protocol: Protocol, Run: c.Run, Process: c.Process, Roster: version, Time: event.Now(), Pending: pending}
+	if c.Progress != nil {
+		beat.Nodes = c.Progress()
+	}
+	return beat
+}
+
+// leave is the last beat. The coordinator finds out without it, only later.
+func (c *Courier) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
+	defer cancel()
+	beat := c.sign(-1)
+	beat.Left = true
+	if _, err := c.Uplink.Beat(ctx, beat); err != nil {
+		c.Logger.Debug("left without a word", "error", err)
+	}
+}
+
+// deliveries empties the outbox again and again. It returns a final refusal.
+func (c *Courier) deliveries(ctx context.Context) error {
+	pause := deliverEvery
+	timer, syncs := time.NewTimer(0), time.NewTicker(deliverEvery)
+	defer timer.Stop()
+	defer syncs.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-syncs.C:
+			if err := c.Outbox.Sync(); err != nil {
+				c.Logger.Debug("outbox not synced", "error", err)
+			}
+			continue
+		case <-timer.C:
+		}
+		_, wait, err := c.deliver(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case final(err):
+			return err
+		case err != nil:
+			c.refused("deliver", err)
+			pause = min(max(firstPause, 2*pause), longestPause)
+		default:
+			c.over("deliver")
+			pause = deliverEvery
+		}
+		timer.Reset(max(wait, pause))
+	}
+}
+
+// Drain delivers until the outbox is empty. Its error is a final *Refusal, or that of ctx with the newest trouble.
+func (c *Courier) Drain(ctx context.Context) error {
+	pause := firstPause
+	for {
+		empty, wait, err := c.deliver(ctx)
+		if err == nil && empty {
+			return nil
+		}
+		if final(err) {
+			return err
+		}
+		if err != nil {
+			wait, pause = max(wait, pause), min(2*pause, longestPause/5)
+		} else {
+			pause = firstPause
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			events, _ := c.Outbox.Pending()
+			return errors.Join(fmt.Errorf("deliver to the coordinator: %d events wait: %w", events, context.Cause(ctx)), err)
+		}
+	}
+}
+
+// deliver delivers what waits until nothing does, something fails or it has to wait.
+func (c *Courier) deliver(ctx context.Context) (empty bool, wait time.Duration, err error) {
+	c.delivering.Lock()
+	defer c.delivering.Unlock()
+	for ctx.Err() == nil {
+		d, err := c.Outbox.Next(MaxDeliveryEvents, deliverBytes)
+		if err != nil || len(d.Events) == 0 {
+			return err == nil, 0, err
+		}
+		d.Protocol, d.Run = Protocol, c.Run
+		receipt, err := c.hand(ctx, d)
+		if err != nil {
+			var refusal *Refusal
+			if errors.As(err, &refusal) {
+				wait = seconds(refusal.RetryAfter)
+			}
+			return false, wait, err
+		}
+		if err := c.Outbox.Ack(receipt.Acked); err != nil {
+			return false, 0, err
+		}
+		if receipt.RetryAfter > 0 || receipt.Acked < d.First { // nothing of it was taken
+			return false, max(firstPause, seconds(receipt.RetryAfter)), nil
+		}
+	}
+	return false, 0, ctx.Err()
+}
+
+func (c *Courier) hand(ctx context.Context, d Delivery) (Receipt, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	return c.Uplink.Deliver(ctx, d)
+}
+
+// seconds is how long to wait when told to; the coordinator is believed only so far.
+func seconds(s float64) time.Duration {
+	if !(s > 0) {
+		return 0
+	}
+	return time.Duration(min(s, longestPause.Seconds()) * float64(time.Second))
+}
+
+// refused tells of a refusal. Trouble of the way is only logged: silence tells of that.
+func (c *Courier) refused(what string, err error) {
+	var refusal *Refusal
+	if errors.As(err, &refusal) && refusal.Code != CodeRate && refusal.Code != CodeInternal {
+		c.tell(what, err)
+		return
+	}
+	c.Logger.Debug("the coordinator can't be reached now", "request", what, "error", err)
+}
+
+func (c *Courier) tell(what string, err error) {
+	c.trouble.mu.Lock()
+	again := c.trouble.told[what]
+	if c.trouble.told == nil {
+		c.trouble.told = map[string]bool{}
+	}
+	c.trouble.told[what] = true
+	c.trouble.mu.Unlock()
+	if !again && c.Trouble != nil {
+		c.Trouble(err)
+	}
+}
+
+// over notes that something works again.
+func (c *Courier) over(what string) {
+	c.trouble.mu.Lock()
+	was := c.trouble.told[what]
+	delete(c.trouble.told, what)
+	c.trouble.mu.Unlock()
+	if was {
+		c.Logger.Info("the coordinator answers again", "request", what)
+	}
+}

@@ -1,0 +1,86 @@
+package membership
+
+import (
+	"os"
+	"slices"
+)
+
+// crop keeps the outbox within its bound. Only segments that nothing was served of are changed: nobody knows the numbers of their events yet.
+func (o *Outbox) crop() {
+	for o.bytes > o.limit {
+		if !o.crowded {
+			o.crowded = true
+			o.logger.Warn("the outbox is full: measurements are left out until the coordinator can be reached", "bytes", o.bytes)
+		}
+		if freed, err := o.cropOne(); err != nil || !freed {
+			if err != nil {
+				o.logger.Error("the outbox can't be made smaller", "error", err)
+			}
+			return
+		}
+	}
+	if o.crowded && o.bytes < o.limit/2 {
+		o.crowded = false
+		o.logger.Warn("the outbox has room again", "measurements_left_out", o.dropped, "other_events_lost", o.lost)
+	}
+}
+
+// cropOne takes the measurements out of the oldest segment that has any, or gives up the oldest segment.
+func (o *Outbox) cropOne() (freed bool, err error) {
+	oldest := -1
+	for i, s := range o.segments[:len(o.segments)-1] {
+		if s.id <= o.state.Served {
+			continue
+		}
+		if !s.lean {
+			return true, o.thin(i)
+		}
+		if oldest < 0 {
+			oldest = i
+		}
+	}
+	if oldest < 0 {
+		return false, nil
+	}
+	o.lost += int64(o.segments[oldest].count)
+	return true, o.remove(oldest)
+}
+
+// thin rewrites a segment without its measurements.
+func (o *Outbox) thin(i int) error {
+	s := o.segments[i]
+	data, err := os.ReadFile(o.path(s.id))
+	if err != nil {
+		return err
+	}
+	var kept []byte
+	count, all := 0, 0
+	for _, raw := range parseSegment(data) {
+		all++
+		if !measurement(raw) {
+			kept = appendLine(kept, count, raw)
+			count++
+		}
+	}
+	if count == 0 {
+		o.dropped += int64(all)
+		return o.remove(i)
+	}
+	if err := replace(o.path(s.id), kept, true); err != nil {
+		return err
+	}
+	o.dropped += int64(all - count)
+	o.bytes += int64(len(kept)) - s.bytes
+	s.count, s.bytes, s.lean = count, int64(len(kept)), true
+	return nil
+}
+
+func (o *Outbox) remove(i int) error {
+	s := o.segments[i]
+	if err := os.Remove(o.path(s.id)); err != nil {
+		return err
+	}
+	o.bytes -= s.bytes
+	o.segments = slices.Delete(o.segments, i, i+1)
+	return nil
+}

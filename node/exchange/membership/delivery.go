@@ -1,0 +1,248 @@
+package membership
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"unicode/utf8"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// Bounds of an event, checked before it is decoded or on what came out.
+const (
+	maxCommas    = 1 << 16 // elements that decoding may have to make room for
+	maxElements  = 1 << 14 // of a list
+	maxMap       = 64
+	maxMagnitude = 1e15 // of a number
+	maxSamples   = 1 << 10
+)
+
+// tombstone is an event that an outbox has lost: it keeps its number.
+var tombstone = json.RawMessage("{}")
+
+// nothing stands for an event that isn't taken, so that the others keep their numbers: a lease's end without a node, which changes nothing.
+func nothing(run, worker string, now float64) event.Event {
+	return event.Event{Type: event.TypeRelease, Time: now, Run: run, Worker: worker}
+}
+
+// examiner holds a worker's events to what they may say. It is pure.
+type examiner struct {
+	run, worker string
+	cfg         configs.Config
+	rounds      int
+	owns        func(node string) bool
+	correct     func(time float64) float64
+}
+
+// take decodes and checks one event, and makes it one of the run's.
+func (x examiner) take(raw json.RawMessage) (event.Event, error) {
+	var e event.Event
+	switch {
+	case len(raw) > MaxEventBytes:
+		return e, fmt.Errorf("it has %d bytes, more than %d", len(raw), MaxEventBytes)
+	case bytes.Count(raw, []byte{','}) > maxCommas:
+		return e, errors.New("it has too many elements")
+	case !utf8.Valid(raw):
+		return e, errors.New("it is not UTF-8")
+	}
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return e, fmt.Errorf("it can't be decoded: %.100s", tidy(err.Error(), 100))
+	}
+	if err := x.allowed(e); err != nil {
+		return e, err
+	}
+	if err := bound(reflect.ValueOf(&e).Elem()); err != nil {
+		return e, err
+	}
+	if err := x.sound(e); err != nil {
+		return e, err
+	}
+	e.Run, e.Worker, e.Time = x.run, x.worker, x.correct(e.Time)
+	local(&e)
+	return e, nil
+}
+
+// allowed tells whether a worker may tell such a thing at all.
+func (x examiner) allowed(e event.Event) error {
+	switch e.Type {
+	case event.TypeState, event.TypeLoaded, event.TypeRound, event.TypeMemory, event.TypeCheckpoint, event.TypeEval, event.TypeMemoryStep,
+		event.TypeFailure, event.TypeSpawn, event.TypeExit, event.TypeRestart, event.TypeGiveUp:
+		if e.Node == "" {
+			return errors.New("it names no node")
+		}
+	case event.TypeWarning, event.TypeDevice:
+	default:
+		return fmt.Errorf("a worker can't tell %.20q", tidy(string(e.Type), 20))
+	}
+	if e.Node != "" && !x.owns(e.Node) {
+		return fmt.Errorf("node %.40q is another's", tidy(e.Node, 40))
+	}
+	if !(e.Time > 0) || e.Time > maxMagnitude {
+		return errors.New("its time is no time")
+	}
+	return nil
+}
+
+// local removes what means something on the worker's host only, and something else here.
+func local(e *event.Event) {
+	e.PID = 0
+	if e.Loaded != nil {
+		e.Loaded.EnginePID = 0
+	}
+	if e.Checkpoint != nil {
+		e.Checkpoint.Path = ""
+	}
+}
+
+// sound tells whether the numbers can be those of this experiment.
+func (x examiner) sound(e event.Event) error {
+	carries := map[event.Type]bool{
+		event.TypeLoaded: e.Loaded != nil, event.TypeRound: e.Round != nil, event.TypeMemory: e.Memory != nil, event.TypeCheckpoint: e.Checkpoint != nil,
+		event.TypeEval: e.Eval != nil, event.TypeMemoryStep: e.MemoryStep != nil, event.TypeDevice: e.Device != nil && e.Device.UUID != "",
+		event.TypeState: known(e.State),
+	}
+	if there, must := carries[e.Type]; must && !there {
+		return errors.New("it carries nothing")
+	}
+	if e.RoundIndex < 0 || e.RoundIndex > x.rounds || e.Seconds < 0 {
+		return fmt.Errorf("its round %d or duration %v can't be", e.RoundIndex, e.Seconds)
+	}
+	switch e.Type {
+	case event.TypeRound:
+		return x.round(e.Round)
+	case event.TypeEval:
+		return x.eval(e.Eval)
+	case event.TypeMemory:
+		return natural(*e.Memory)
+	case event.TypeMemoryStep:
+		return natural(*e.MemoryStep)
+	case event.TypeCheckpoint:
+		return natural(*e.Checkpoint)
+	case event.TypeLoaded:
+		return natural(*e.Loaded)
+	}
+	return nil
+}
+
+// known tells a node's states, those only the coordinator gives apart.
+func known(s event.State) bool {
+	switch s {
+	case event.StateQueued, event.StateStarting, event.StateLoading, event.StateReplaying, event.StateWaiting, event.StateGenerating,
+		event.StateScoring, event.StateSharing, event.StateBarrier, event.StateUpdating, event.StateEvaluating, event.StateCheckpoint,
+		event.StateDone, event.StateStopped, event.StateFailed, event.StateGivenUp:
+		return true
+	}
+	return false
+}
+
+// round holds a round to the experiment: what it says of rewards is summed and compared.
+func (x examiner) round(r *event.Round) error {
+	if r.Round < 0 || r.Round >= x.rounds {
+		return fmt.Errorf("there is no round %d: they are 0 to %d", r.Round, x.rounds-1)
+	}
+	for _, ratio := range []float64{r.Reward, r.RewardStd, r.TrainingReward, r.FracRewardZeroStd, r.FormatRate, r.ClippedRatio} {
+		if ratio < 0 || ratio > 1 {
+			return fmt.Errorf("round %d: %v is outside 0 to 1", r.Round, ratio)
+		}
+	}
+	if r.Completions > x.cfg.NumTrainSamples*x.cfg.NumGenerations || r.TrainedOwn > x.cfg.NumTrainSamples || r.TrainedExternal > x.cfg.NumTransplantTrees {
+		return fmt.Errorf("round %d: more completions or groups than the experiment has", r.Round)
+	}
+	for _, n := range []int{r.Completions, r.Steps, r.TrainedOwn, r.TrainedExternal} {
+		if n < 0 {
+			return fmt.Errorf("round %d: a count of %d", r.Round, n)
+		}
+	}
+	for _, seconds := range []float64{r.MeanLength, r.StepTime, r.GenerateTime, r.UpdateTime, r.ScoreTime, r.LeaseTime, r.BarrierTime, r.JournalTime, r.Staleness} {
+		if seconds < 0 {
+			return fmt.Errorf("round %d: a duration or length of %v", r.Round, seconds)
+		}
+	}
+	total := 0
+	for _, t := range r.Tasks {
+		total += max(t.Completions, 0)
+		if t.Completions < 0 || total > r.Completions || t.RewardSum < 0 || t.RewardSum > float64(t.Completions)+1e-6 {
+			return fmt.Errorf("round %d: task %.40q has a reward of %v for %d completions", r.Round, t.Task, t.RewardSum, t.Completions)
+		}
+	}
+	for _, p := range r.Peers {
+		if err := natural(p); err != nil {
+			return fmt.Errorf("round %d: peer %.40q: %w", r.Round, p.Node, err)
+		}
+	}
+	return nil
+}
+
+func (x examiner) eval(e *event.Eval) error {
+	if e.Round < 0 || e.Round > x.rounds || e.Generations < 1 || e.Generations > maxSamples || e.FormatRate < 0 || e.FormatRate > 1 {
+		return fmt.Errorf("an evaluation at round %d of %d answers a question can't be", e.Round, e.Generations)
+	}
+	for _, q := range e.Questions {
+		if q.Correct < 0 || q.Correct > e.Generations || q.RewardSum < 0 || q.RewardSum > float64(e.Generations)+1e-6 {
+			return fmt.Errorf("an evaluation with %d of %d answers right and a reward of %v", q.Correct, e.Generations, q.RewardSum)
+		}
+	}
+	return nil
+}
+
+// natural refuses negative numbers in a flat struct.
+func natural(v any) error {
+	value := reflect.ValueOf(v)
+	for i := range value.NumField() {
+		field := value.Field(i)
+		if field.CanInt() && field.Int() < 0 || field.CanFloat() && field.Float() < 0 {
+			return fmt.Errorf("%s of %v", value.Type().Field(i).Name, field.Interface())
+		}
+	}
+	return nil
+}
+
+// bound holds every number, text and list of an event to the bounds, and makes texts fit to be shown.
+func bound(v reflect.Value) error {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			return bound(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if err := bound(v.Field(i)); err != nil {
+				return err
+			}
+		}
+	case reflect.Slice:
+		if v.Len() > maxElements {
+			return fmt.Errorf("a list of %d, more than %d", v.Len(), maxElements)
+		}
+		for i := range v.Len() {
+			if err := bound(v.Index(i)); err != nil {
+				return err
+			}
+		}
+	case reflect.Map: // of texts
+		if v.Len() > maxMap {
+			return fmt.Errorf("a table of %d, more than %d", v.Len(), maxMap)
+		}
+		for _, key := range v.MapKeys() {
+			if key.Len() > maxMap || v.MapIndex(key).Len() > maxMap {
+				return errors.New("a table with texts that are too long")
+			}
+		}
+	case reflect.String:
+		v.SetString(tidy(v.String(), MaxTextBytes))
+	case reflect.Int, reflect.Int64:
+		if n := v.Int(); n > 1<<53 || n < -1<<53 {
+			return fmt.Errorf("a number of %d", n)
+		}
+	case reflect.Float64:
+		if f := v.Float(); math.IsNaN(f) || math.Abs(f) > maxMagnitude {
+			return fmt.Errorf("a number of %v", f)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,340 @@
+package membership
+
+import (
+	"context"
+	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// How many may enrol, a second and at once: a job array of a thousand starts together.
+const enrolRate, enrolBurst = 50, 500
+
+// Enrol makes a worker of who has an invitation.
+func (r *Reception) Enrol(_ context.Context, enrol Enrol) (Credentials, error) {
+	if r.o.Registry == nil {
+		return Credentials{}, Refuse(CodeToken, "there are no invitations to this swarm: its folder decides who may join. Try: swarm join --shared DIR")
+	}
+	r.mu.Lock()
+	wait := r.enrolled.take(r.o.Now(), 1)
+	r.mu.Unlock()
+	if wait > 0 {
+		return Credentials{}, slower(wait)
+	}
+	if refusal := speaks(enrol.Protocol, r.o.Version, ""); refusal != nil {
+		return Credentials{}, refusal
+	}
+	if len(enrol.Token) > maxTokenBytes {
+		return Credentials{}, Refuse(CodeMalformed, "a token of %d bytes", len(enrol.Token))
+	}
+	made, err := r.o.Registry.Enrol(enrol.Token, enrol.Name)
+	if err != nil {
+		return Credentials{}, r.logged("enrol", err)
+	}
+	return made, nil
+}
+
+// Hello introduces a worker's process.
+func (r *Reception) Hello(_ context.Context, worker string, hello Hello) (Welcome, error) {
+	r.mu.Lock()
+	defer r.flush()
+	s, refusal := r.request(worker)
+	if refusal != nil {
+		return Welcome{}, refusal
+	}
+	if refusal := r.speaks(s, hello.Protocol, hello.Version); refusal != nil {
+		return Welcome{}, refusal
+	}
+	if len(hello.Version) > MaxTextBytes || len(hello.Host) > MaxTextBytes || len(hello.Process) > MaxTextBytes {
+		return Welcome{}, Refuse(CodeMalformed, "a version, host or process of more than %d bytes", MaxTextBytes)
+	}
+	now := r.o.Now()
+	host := tidy(hello.Host, MaxTextBytes)
+	other := host != s.host || hello.Process != s.process && hello.Process != "" && s.process != ""
+	if left := r.silence - now.Sub(s.heard); s.state == event.WorkerConnected && other && left > 0 {
+		refusal := r.double(s, host)
+		refusal.RetryAfter = left.Seconds()
+		return Welcome{}, refusal
+	}
+	again := s.state == event.WorkerConnected && !other
+	s.host, s.process, s.version = host, hello.Process, tidy(hello.Version, MaxTextBytes)
+	r.clock(s, hello.Time)
+	r.alive(s)
+	if !again {
+		r.report(s, event.WorkerConnected, host+", swarm "+s.version)
+	}
+	return Welcome{
+		Protocol: Protocol, Run: r.o.Run, Experiment: r.o.Experiment, Config: r.o.Config, Inputs: r.o.Inputs, Version: r.o.Version,
+		Round: r.lineup.newest, Time: unix(now),
+	}, nil
+}
+
+// double is the refusal of a second process with one worker's credentials.
+func (r *Reception) double(s *session, host string) *Refusal {
+	if host != "" {
+		host = " on " + host
+	}
+	r.warn(s, CodeName, "worker "+s.worker+" is connected from "+s.host+", and another process"+host+
+		" uses its credentials. Try: one invitation or --name for each, or swarm workers revoke "+s.worker)
+	return Refuse(CodeName, "worker %s is already connected from %s. Try: a name or a home of its own for each process (--name, --home)", s.worker, s.host)
+}
+
+// Beat takes a sign of life and answers with the roster.
+func (r *Reception) Beat(_ context.Context, worker string, beat Beat) (Roster, error) {
+	r.mu.Lock()
+	defer r.flush()
+	s, refusal := r.request(worker)
+	if refusal != nil {
+		return Roster{}, refusal
+	}
+	if refusal := r.speaks(s, beat.Protocol, ""); refusal != nil {
+		return Roster{}, refusal
+	}
+	if refusal := r.runs(beat.Run); refusal != nil {
+		return Roster{}, refusal
+	}
+	if len(beat.Nodes) > MaxSeats || len(beat.Process) > MaxTextBytes {
+		return Roster{}, Refuse(CodeMalformed, "a beat of %d nodes, more than %d", len(beat.Nodes), MaxSeats)
+	}
+	if s.state == event.WorkerConnected && s.process != "" && beat.Process != s.process {
+		return Roster{}, r.double(s, "")
+	}
+	for _, p := range beat.Nodes {
+		if !known(p.State) {
+			return Roster{}, Refuse(CodeMalformed, "a node in no known state")
+		}
+		if s.owns(p.Node) == nil {
+			return Roster{}, Refuse(CodeRun, "the coordinator does not know node %.40q of worker %s. Try: the same command again, to join anew", p.Node, worker)
+		}
+	}
+	if s.state == event.WorkerLeft { // a beat that was late: it doesn't bring the worker back
+		return r.roster(beat.Roster), nil
+	}
+	s.process, s.pending = beat.Process, beat.Pending
+	r.clock(s, beat.Time)
+	r.hear(s)
+	for _, p := range beat.Nodes {
+		r.whereabouts(s.owns(p.Node), p)
+	}
+	if beat.Left {
+		for _, seat := range s.present() {
+			r.lineup.leave(seat, event.CauseStopped, "its worker left")
+		}
+		r.moved = r.o.Now()
+		r.report(s, event.WorkerLeft, "")
+	}
+	return r.roster(beat.Roster), nil
+}
+
+// whereabouts takes what a beat says of a node.
+func (r *Reception) whereabouts(seat *seat, p Progress) {
+	switch p.State {
+	case event.StateGivenUp:
+		r.lineup.leave(seat, event.CauseUnknown, "given up")
+		return
+	case event.StateQueued, event.StateStarting, event.StateLoading, event.StateReplaying: // on its way to where it was
+		seat.state = p.State
+		return
+	}
+	if r.lineup.progress(seat, p.Round, p.State) {
+		r.moved = r.o.Now()
+	}
+}
+
+// roster is the swarm, with its members where the worker knows another version.
+func (r *Reception) roster(knows int64) Roster {
+	roster := Roster{Version: r.lineup.version, Round: r.lineup.newest, Ended: r.ended, Message: r.message, Time: unix(r.o.Now())}
+	if knows != roster.Version {
+		roster.Members = r.lineup.members()
+	}
+	return roster
+}
+
+// Offer checks a batch and stores it.
+func (r *Reception) Offer(ctx context.Context, worker string, offer Offer) error {
+	seat, refusal := r.look(worker, offer)
+	if refusal != nil {
+		return refusal
+	}
+	if refusal := r.gate.open(offer); refusal != nil {
+		return r.turnDown(worker, refusal)
+	}
+	if err := r.o.Store(ctx, offer); err != nil {
+		return r.logged("store rollouts of "+offer.Node, internal(err))
+	}
+	r.mu.Lock()
+	defer r.flush()
+	r.lineup.share(seat, offer.Round)
+	r.sessions[worker].accept(len(offer.Data))
+	r.moved = r.o.Now()
+	return nil
+}
+
+// look does with an offer what needs no look inside.
+func (r *Reception) look(worker string, offer Offer) (*seat, *Refusal) {
+	r.mu.Lock()
+	defer r.flush()
+	s, refusal := r.admit(worker)
+	if refusal != nil {
+		return nil, refusal
+	}
+	if refusal := r.rated(s, &s.rates.offers, 1); refusal != nil {
+		return nil, r.refuse(s, refusal)
+	}
+	if refusal := r.rated(s, &s.rates.bytes, len(offer.Data)); refusal != nil {
+		return nil, r.refuse(s, refusal)
+	}
+	seat := s.owns(offer.Node)
+	switch {
+	case r.ended != "":
+		return nil, Refuse(CodeEnded, "the run has ended: %s", r.ended)
+	case seat == nil:
+		return nil, r.refuse(s, Refuse(CodeRollouts, "rollouts of %.40q: that node is not worker %s's", offer.Node, worker))
+	}
+	p := place{from: seat.From, round: seat.round, offered: seat.offered, newest: r.lineup.newest}
+	if refusal := r.gate.check(p, offer); refusal != nil {
+		return nil, r.refuse(s, refusal)
+	}
+	if s.state == event.WorkerConnected {
+		r.hear(s)
+	}
+	return seat, nil
+}
+
+// turnDown counts a refused offer.
+func (r *Reception) turnDown(worker string, refusal *Refusal) *Refusal {
+	r.mu.Lock()
+	defer r.flush()
+	return r.refuse(r.sessions[worker], refusal)
+}
+
+func (r *Reception) refuse(s *session, refusal *Refusal) *Refusal {
+	if warning := s.refuse(refusal.Message); warning != "" {
+		r.warn(s, CodeRollouts, warning)
+	}
+	return refusal
+}
+
+// admit finds the worker's session, or says why it may have none. mu is held.
+func (r *Reception) admit(worker string) (*session, *Refusal) {
+	if refusal := checkWorker(worker); refusal != nil {
+		return nil, refusal
+	}
+	if r.o.Registry != nil {
+		if refusal := r.o.Registry.standing(worker); refusal != nil {
+			if s := r.sessions[worker]; s != nil {
+				r.expel(s, refusal)
+			}
+			return nil, refusal
+		}
+	}
+	s := r.sessions[worker]
+	if s == nil {
+		if len(r.sessions) >= MaxWorkers {
+			return nil, Refuse(CodeFull, "%d workers have taken part in this run, and no more may. Try: another run", MaxWorkers)
+		}
+		s = newSession(worker, r.o.Now(), r.silence)
+		r.sessions[worker] = s
+	}
+	if s.state == event.WorkerBanned || s.state == event.WorkerRevoked { // and not any more
+		s.state, s.reason = event.WorkerLeft, ""
+	}
+	return s, nil
+}
+
+// request admits a worker for anything but an offer.
+func (r *Reception) request(worker string) (*session, *Refusal) {
+	s, refusal := r.admit(worker)
+	if refusal == nil {
+		refusal = r.rated(s, &s.rates.requests, 1)
+	}
+	return s, refusal
+}
+
+// rated takes n from a bucket.
+func (r *Reception) rated(s *session, b *bucket, n int) *Refusal {
+	if r.o.Trusted {
+		return nil
+	}
+	if wait := b.take(r.o.Now(), float64(n)); wait > 0 {
+		r.warn(s, CodeRate, "worker "+s.worker+" sends more than it may: it is told to wait")
+		return slower(wait)
+	}
+	return nil
+}
+
+func slower(wait time.Duration) *Refusal {
+	return &Refusal{Code: CodeRate, Message: "too much in too short a time. Try: again in a while", RetryAfter: wait.Seconds()}
+}
+
+// hear notes a sign of life.
+func (r *Reception) hear(s *session) {
+	now, before := r.o.Now(), s.heard
+	r.alive(s)
+	if s.state == "" || s.state == event.WorkerAway {
+		message := "heard of again"
+		if s.state == event.WorkerAway {
+			message += " after " + now.Sub(before).Round(time.Second).String()
+		}
+		r.report(s, event.WorkerConnected, message)
+	}
+}
+
+// alive brings back the nodes of a worker that was silent.
+func (r *Reception) alive(s *session) {
+	s.heard = r.o.Now()
+	if r.o.Registry != nil {
+		r.o.Registry.Seen(s.worker, s.host)
+	}
+	if s.state == "" || s.state == event.WorkerAway {
+		r.lineup.silence(s.present(), false)
+	}
+}
+
+// clock takes the time that a message of the worker's says.
+func (r *Reception) clock(s *session, theirs float64) {
+	if !s.drift.sample(unix(r.o.Now()), theirs) || s.drift.offset == 0 {
+		return
+	}
+	how, offset := "behind", time.Duration(s.drift.offset*float64(time.Second))
+	if offset < 0 {
+		how, offset = "ahead of", -offset
+	}
+	r.warn(s, "clock", "worker "+s.worker+"'s clock is "+offset.Round(time.Second).String()+" "+how+
+		" the coordinator's: the times of its events are corrected. Try: NTP on its host")
+}
+
+// speaks refuses another protocol.
+func (r *Reception) speaks(s *session, protocol int, version string) *Refusal {
+	refusal := speaks(protocol, r.o.Version, version)
+	if refusal != nil {
+		r.warn(s, CodeVersion, "worker "+s.worker+" was refused: "+refusal.Message)
+	}
+	return refusal
+}
+
+func speaks(protocol int, here, there string) *Refusal {
+	if protocol == Protocol {
+		return nil
+	}
+	if there = tidy(there, 40); there == "" {
+		there = "another version"
+	}
+	return Refuse(CodeVersion, "the coordinator (swarm %s) speaks protocol %d, the worker (%s) %d. Try: the same version of swarm on both", here, Protocol, there, protocol)
+}
+
+// runs refuses messages for another run.
+func (r *Reception) runs(run string) *Refusal {
+	if run == r.o.Run {
+		return nil
+	}
+	return Refuse(CodeRun, "the coordinator runs %s, not %.80q. Try: the same command again, to join that", r.o.Run, run)
+}
+
+// logged keeps the cause of the coordinator's own trouble in its log: the worker is told that there was some.
+func (r *Reception) logged(what string, err error) error {
+	if refusal, ok := err.(*Refusal); ok && refusal.cause != nil { //nolint:errorlint // not wrapped: made here
+		r.o.Logger.Error("a worker's request failed", "request", what, "error", refusal.cause)
+	}
+	return err
+}

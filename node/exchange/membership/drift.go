@@ -1,0 +1,49 @@
+package membership
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	driftSamples = 8
+	minTolerance = 2 * time.Second
+)
+
+// drift is how far a worker's clock is from the coordinator's. What arrives is older by its way, so that the least of several samples is the
+// best one; a correction stays the same until it is wrong by more than the tolerance, so that it never reorders what one node told.
+type drift struct {
+	tolerance float64 // seconds: nearer than that a clock counts as right
+	samples   [driftSamples]float64
+	count     int
+	offset    float64 // the coordinator's clock minus the worker's, applied
+}
+
+func newDrift(silence time.Duration) drift {
+	return drift{tolerance: max(minTolerance, silence/3).Seconds()}
+}
+
+// sample takes the worker's time in a message that has just arrived, in Unix seconds; 0: it said none. It returns true when the correction changed.
+func (d *drift) sample(now, theirs float64) bool {
+	if theirs <= 0 || math.IsNaN(theirs) || math.IsInf(theirs, 0) {
+		return false
+	}
+	d.samples[d.count%driftSamples] = now - theirs
+	d.count++
+	least := math.Inf(1)
+	for _, s := range d.samples[:min(d.count, driftSamples)] {
+		least = min(least, s)
+	}
+	wanted := least
+	if math.Abs(least) <= d.tolerance {
+		wanted = 0
+	}
+	if math.Abs(wanted-d.offset) <= d.tolerance {
+		return false
+	}
+	d.offset = wanted
+	return true
+}
+
+// correct returns a time of the worker's by the coordinator's clock. Nothing that has arrived happens later.
+func (d *drift) correct(now, theirs float64) float64 { return min(theirs+d.offset, now) }

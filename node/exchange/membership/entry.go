@@ -1,0 +1,158 @@
+package membership
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Kinds of an Entry.
+const (
+	KindWorker     = "worker"
+	KindInvitation = "invitation"
+)
+
+// Entry is a worker or an invitation as `swarm workers` lists it. Times are Unix seconds.
+type Entry struct {
+	Name     string  `json:"name"`
+	Kind     string  `json:"kind"` // one of Kind*
+	Created  float64 `json:"created"`
+	LastSeen float64 `json:"last_seen,omitempty"`
+	Revoked  bool    `json:"revoked,omitempty"`
+	Banned   string  `json:"banned,omitempty"` // the reason
+	Once     bool    `json:"once,omitempty"`   // of an invitation: for one worker
+	Used     bool    `json:"used,omitempty"`
+	Host     string  `json:"host,omitempty"`
+}
+
+// standing names the invitation that `up` prints.
+const standing = "invitation"
+
+// Bounds of the registry's file.
+const (
+	registryVersion  = 1
+	maxRegistryBytes = 8 << 20
+	maxEntries       = 4 * MaxWorkers // of each kind, the revoked included
+)
+
+// book is the registry's file.
+type book struct {
+	Version     int          `json:"version"`
+	Invitations []invited    `json:"invitations"`
+	Workers     []registered `json:"workers"`
+
+	byName map[string]int // index in Workers by the name in lower case: a folder may not tell cases apart
+}
+
+// invited is an invitation. Its token is kept as it is, for it is printed again.
+type invited struct {
+	Name    string  `json:"name"`
+	Token   string  `json:"token"`
+	Created float64 `json:"created"`
+	Once    bool    `json:"once,omitempty"`
+	Used    bool    `json:"used,omitempty"`
+	Revoked bool    `json:"revoked,omitempty"`
+}
+
+// registered is a worker. Its secret has 256 random bits, so that a plain hash of it is enough.
+type registered struct {
+	Name    string  `json:"name"`
+	Hash    string  `json:"hash"` // sha256 of the secret, hex
+	Created float64 `json:"created"`
+	Revoked bool    `json:"revoked,omitempty"`
+	Banned  string  `json:"banned,omitempty"`
+}
+
+func decodeBook(data []byte) (*book, error) {
+	b := &book{Version: registryVersion}
+	if len(bytes.TrimSpace(data)) > 0 {
+		if err := json.Unmarshal(data, b); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case b.Version != registryVersion:
+		return nil, fmt.Errorf("its version is %d, this program reads %d", b.Version, registryVersion)
+	case len(b.Invitations) > maxEntries || len(b.Workers) > maxEntries:
+		return nil, fmt.Errorf("it has more than %d entries", maxEntries)
+	}
+	for _, i := range b.Invitations {
+		if checkName("invitation", i.Name, maxWorkerBytes) != nil || i.Token == "" || !plain(i.Token, "-_") || len(i.Token) > maxTokenBytes {
+			return nil, fmt.Errorf("invitation %.40q is broken", i.Name)
+		}
+	}
+	for _, w := range b.Workers {
+		if sum, err := hex.DecodeString(w.Hash); err != nil || len(sum) != sha256.Size || checkWorker(w.Name) != nil {
+			return nil, fmt.Errorf("worker %.40q is broken", w.Name)
+		}
+	}
+	return b, b.index()
+}
+
+func (b *book) index() error {
+	b.byName = make(map[string]int, len(b.Workers))
+	for i, w := range b.Workers {
+		key := strings.ToLower(w.Name)
+		if _, twice := b.byName[key]; twice {
+			return errors.New("worker " + w.Name + " is there twice")
+		}
+		b.byName[key] = i
+	}
+	return nil
+}
+
+func (b *book) clone() *book {
+	c := &book{Version: b.Version, Invitations: append([]invited(nil), b.Invitations...), Workers: append([]registered(nil), b.Workers...)}
+	_ = c.index() // of a book that has one already
+	return c
+}
+
+// worker returns the worker of that name, nil if there is none.
+func (b *book) worker(name string) *registered {
+	if i, ok := b.byName[strings.ToLower(name)]; ok && b.Workers[i].Name == name {
+		return &b.Workers[i]
+	}
+	return nil
+}
+
+// invitation returns the one with that token, nil if there is none. It compares with all of them, each in constant time.
+func (b *book) invitation(token string) *invited {
+	var found *invited
+	given := sha256.Sum256([]byte(token))
+	for i := range b.Invitations {
+		stored := sha256.Sum256([]byte(b.Invitations[i].Token))
+		if subtle.ConstantTimeCompare(stored[:], given[:]) == 1 {
+			found = &b.Invitations[i]
+		}
+	}
+	return found
+}
+
+// proves tells in constant time whether secret is the worker's; of nil it takes as long and is false.
+func (w *registered) proves(secret string) bool {
+	stored := make([]byte, sha256.Size)
+	if w != nil {
+		sum, _ := hex.DecodeString(w.Hash) // checked when the book was decoded
+		copy(stored, sum)
+	}
+	given := sha256.Sum256([]byte(secret))
+	return subtle.ConstantTimeCompare(stored, given[:]) == 1 && w != nil
+}
+
+// standing is the refusal of a worker whose credentials are right and not taken any more, or nil.
+func (w *registered) standing() *Refusal {
+	switch {
+	case w == nil:
+		return nil
+	case w.Banned != "":
+		return Refuse(CodeBanned, "worker %s was banned: %s. Try: ask who runs the swarm", w.Name, w.Banned)
+	case w.Revoked:
+		return Refuse(CodeRevoked, "worker %s's credentials were revoked. Try: ask who runs the swarm for a new invitation", w.Name)
+	}
+	return nil
+}

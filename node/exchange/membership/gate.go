@@ -1,0 +1,59 @@
+package membership
+
+import (
+	"github.com/sapo-swarm/swarm/node/exchange"
+)
+
+// offerWindow is how many rounds behind its newest a node may still share: what was kept through a cut.
+const offerWindow = 64
+
+// gate is what the experiment lets a node share. It is pure.
+type gate struct {
+	rounds      int // of the experiment
+	rollouts    int // I, at most
+	completions int // G, at most
+	ahead       int // rounds before the swarm
+	async       bool
+}
+
+// place is what the gate must know of a seat.
+type place struct{ from, round, offered, newest int }
+
+// check looks at everything but the content; what costs nothing comes first.
+func (g gate) check(p place, offer Offer) *Refusal {
+	newest := p.newest
+	if g.async { // nodes may be far apart: each goes on from where it is
+		newest = max(newest, p.round)
+	}
+	switch {
+	case len(offer.Data) > exchange.MaxBatchBytes:
+		return Refuse(CodeMalformed, "rollouts of %s: %d bytes, more than %d", offer.Node, len(offer.Data), exchange.MaxBatchBytes)
+	case offer.Round < 0 || offer.Round >= g.rounds:
+		return Refuse(CodeRollouts, "rollouts of %s: there is no round %d: they are 0 to %d", offer.Node, offer.Round, g.rounds-1)
+	case offer.Round < p.from:
+		return Refuse(CodeRollouts, "rollouts of %s: round %d is before its first, %d", offer.Node, offer.Round, p.from)
+	case offer.Round > newest+g.ahead:
+		return Refuse(CodeRollouts, "rollouts of %s: round %d is too far ahead of the swarm, which is in %d", offer.Node, offer.Round, p.newest)
+	case offer.Round < p.offered-offerWindow:
+		return Refuse(CodeRollouts, "rollouts of %s: round %d is long over: it shared round %d", offer.Node, offer.Round, p.offered)
+	}
+	return nil
+}
+
+// open decodes the batch and holds it to the experiment's sizes.
+func (g gate) open(offer Offer) *Refusal {
+	batch, err := exchange.Decode(offer.Data, offer.Node, offer.Round)
+	if err != nil {
+		return Refuse(CodeMalformed, "rollouts of %s, round %d: %.300s", offer.Node, offer.Round, tidy(err.Error(), MaxTextBytes))
+	}
+	if len(batch.Rollouts) > g.rollouts {
+		return Refuse(CodeRollouts, "rollouts of %s, round %d: %d, and the experiment has %d", offer.Node, offer.Round, len(batch.Rollouts), g.rollouts)
+	}
+	for i, r := range batch.Rollouts {
+		if len(r.Completions) > g.completions {
+			return Refuse(CodeRollouts, "rollouts of %s, round %d: rollout %d has %d completions, and the experiment %d",
+				offer.Node, offer.Round, i, len(r.Completions), g.completions)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package membership
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Bounds of an invitation's text.
+const (
+	maxInvitationBytes = 4 << 10
+	maxInvitationHosts = 16
+	maxTokenBytes      = 256
+	fingerprintBytes   = 32 // sha256
+)
+
+// Schemes of an Invitation.
+const (
+	SchemeTLS  = "tls"  // the coordinator's own broker
+	SchemeNATS = "nats" // an external cluster
+)
+
+// Invitation says where a swarm is and lets one in: tls://host:port?fp=FINGERPRINT#TOKEN, several hosts with commas.
+type Invitation struct {
+	Scheme      string   // one of Scheme*
+	Hosts       []string // host:port
+	Fingerprint string   // base64url sha256 of the certificate's SubjectPublicKeyInfo; empty: verified by the system's roots and the host's name
+	Token       string   // empty: of one who has credentials already
+}
+
+const inviteAgain = "Try: copy the whole line that swarm up printed, in quotes"
+
+// ParseInvitation reads an invitation. Its errors name what is wrong and never quote the token.
+func ParseInvitation(text string) (Invitation, error) {
+	text = strings.TrimSpace(text)
+	if len(text) > maxInvitationBytes {
+		return Invitation{}, invitationErr("it is longer than %d bytes", maxInvitationBytes)
+	}
+	address, token, _ := strings.Cut(text, "#")
+	scheme, rest, found := strings.Cut(address, "://")
+	if !found || scheme != SchemeTLS && scheme != SchemeNATS {
+		return Invitation{}, invitationErr("it does not begin with tls:// or nats://")
+	}
+	hosts, query, _ := strings.Cut(rest, "?")
+	i := Invitation{Scheme: scheme, Token: token}
+	for host := range strings.SplitSeq(strings.TrimSuffix(hosts, "/"), ",") {
+		if err := checkHost(host); err != nil {
+			return Invitation{}, err
+		}
+		i.Hosts = append(i.Hosts, host)
+	}
+	if len(i.Hosts) > maxInvitationHosts {
+		return Invitation{}, invitationErr("it has %d hosts, more than %d", len(i.Hosts), maxInvitationHosts)
+	}
+	if err := i.parseQuery(query); err != nil {
+		return Invitation{}, err
+	}
+	if !plain(token, "-_.~") || len(token) > maxTokenBytes {
+		return Invitation{}, invitationErr("its token (after #) has other characters than letters, digits, - and _, or is too long")
+	}
+	return i, nil
+}
+
+func (i *Invitation) parseQuery(query string) error {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return invitationErr("what follows ? can't be read")
+	}
+	for key, list := range values {
+		if key != "fp" || len(list) != 1 {
+			return invitationErr("after ? only one fp= is allowed, not %.20q", key)
+		}
+		sum, err := base64.RawURLEncoding.Strict().DecodeString(list[0])
+		if err != nil || len(sum) != fingerprintBytes {
+			return invitationErr("its fingerprint (fp=) is not a sha256 in base64url: it may have been cut")
+		}
+		i.Fingerprint = list[0]
+	}
+	return nil
+}
+
+func checkHost(text string) error {
+	host, port, err := net.SplitHostPort(text)
+	number, numberErr := strconv.ParseUint(port, 10, 16)
+	if err != nil || host == "" || numberErr != nil || number == 0 {
+		return invitationErr("%.80q is no host:port", text)
+	}
+	if !plain(host, "-_.:%[]") {
+		return invitationErr("%.80q has characters that no host has", text)
+	}
+	return nil
+}
+
+// String is the invitation's one line, the token included.
+func (i Invitation) String() string {
+	text := i.URL()
+	if i.Token != "" {
+		text += "#" + i.Token
+	}
+	return text
+}
+
+// URL is the invitation without its token: it may be logged.
+func (i Invitation) URL() string {
+	text := i.Scheme + "://" + strings.Join(i.Hosts, ",")
+	if i.Fingerprint != "" {
+		text += "?fp=" + i.Fingerprint
+	}
+	return text
+}
+
+func invitationErr(format string, args ...any) error {
+	return fmt.Errorf("invitation: %s. %s", fmt.Sprintf(format, args...), inviteAgain)
+}
+
+// plain tells whether text is of ASCII letters, digits and the characters of more.
+func plain(text, more string) bool {
+	for _, c := range []byte(text) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && strings.IndexByte(more, c) < 0 {
+			return false
+		}
+	}
+	return true
+}

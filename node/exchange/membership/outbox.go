@@ -1,0 +1,457 @@
+package membership
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+const (
+	outboxFile    = "outbox.json"
+	outboxLock    = "lock"
+	segmentSuffix = ".events"
+
+	segmentBytes = 1 << 20
+	outboxBytes  = 1 << 30
+)
+
+// Outbox is a worker's events on disk until the coordinator has them. It survives kill -9 with every event that Append took, and a power cut with
+// those before the last Sync; what was served by Next is always on disk. It is bounded: above a GiB, measurements go first, then
+// the oldest of what was never served (rounds are in the nodes' journals as well, and are told again at the next joining); both are counted. Safe for concurrent
+// use within one process, and refuses a second one.
+//
+// Events are numbered from 1 on in the order they were appended, under the outbox's name. Where the coordinator knows more of the outbox
+// than is there, or less than was left out already, one of them has lost its disk: the outbox then begins again under another name.
+type Outbox struct {
+	dir    string
+	logger *slog.Logger
+	lock   *os.File
+	limit  int64
+
+	mu       sync.Mutex
+	state    outboxState
+	segments []*segment // oldest first; the last is being written
+	file     *os.File   // of the last
+	dirty    bool
+	acked    int64 // number of the newest event that the coordinator has
+	front    front
+	bytes    int64
+	dropped  int64 // measurements left out for want of room
+	lost     int64 // other events
+	failing  int64 // events lost since the disk failed; 0: it works
+	crowded  bool
+}
+
+// outboxState is what must be remembered beside the events.
+type outboxState struct {
+	Name   string `json:"name"`
+	Oldest uint64 `json:"oldest"` // segment; those before it are delivered
+	First  int64  `json:"first"`  // number of that segment's first event
+	Served uint64 `json:"served"` // newest segment that Next gave anything of: what it holds must keep its numbers
+}
+
+type segment struct {
+	id      uint64
+	count   int
+	bytes   int64
+	lean    bool              // without measurements
+	written []json.RawMessage // of the one being written
+}
+
+// front is the oldest segment's content.
+type front struct {
+	id     uint64
+	events []json.RawMessage
+}
+
+// OpenOutbox opens the folder's outbox, or begins one.
+func OpenOutbox(dir string, logger *slog.Logger) (*Outbox, error) {
+	o := &Outbox{dir: dir, logger: logger, limit: outboxBytes}
+	if err := o.open(); err != nil {
+		if o.lock != nil {
+			_ = o.lock.Close()
+		}
+		return nil, fmt.Errorf("open outbox %s: %w", dir, err)
+	}
+	return o, nil
+}
+
+func (o *Outbox) open() error {
+	if err := os.MkdirAll(o.dir, 0o700); err != nil {
+		return err
+	}
+	var err error
+	if o.lock, err = os.OpenFile(filepath.Join(o.dir, outboxLock), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return err
+	}
+	if err := syscall.Flock(int(o.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return fmt.Errorf("another process uses it (%w). Try: swarm down there, or another --home", err)
+	}
+	data, err := os.ReadFile(filepath.Join(o.dir, outboxFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if json.Unmarshal(data, &o.state) != nil || !plain(o.state.Name, "") || len(o.state.Name) != 16 || o.state.First < 1 {
+		o.state = outboxState{First: 1}
+	}
+	if err := o.load(); err != nil {
+		return err
+	}
+	if o.state.Name == "" {
+		if err := o.renew(); err != nil {
+			return err
+		}
+	}
+	o.acked = o.state.First - 1
+	return o.begin()
+}
+
+// load finds the segments. None is ever written to again.
+func (o *Outbox) load() error {
+	entries, err := os.ReadDir(o.dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		id, err := strconv.ParseUint(strings.TrimSuffix(entry.Name(), segmentSuffix), 10, 64)
+		switch {
+		case strings.HasSuffix(entry.Name(), ".tmp"):
+			_ = os.Remove(filepath.Join(o.dir, entry.Name()))
+			continue
+		case err != nil || entry.Name() != segmentName(id):
+			continue
+		}
+		s := &segment{id: id}
+		data, err := os.ReadFile(o.path(id))
+		if err != nil {
+			return err
+		}
+		s.count, s.bytes = len(parseSegment(data)), int64(len(data))
+		if id < o.state.Oldest || s.count == 0 {
+			if err := os.Remove(o.path(id)); err != nil {
+				return err
+			}
+			continue
+		}
+		o.segments, o.bytes = append(o.segments, s), o.bytes+s.bytes
+	}
+	slices.SortFunc(o.segments, func(a, b *segment) int { return int(int64(a.id) - int64(b.id)) })
+	if n := len(o.segments); n > 0 { // what kill -9 left to the kernel
+		return syncFile(o.path(o.segments[n-1].id))
+	}
+	return nil
+}
+
+func segmentName(id uint64) string { return fmt.Sprintf("%012d%s", id, segmentSuffix) }
+
+func (o *Outbox) path(id uint64) string { return filepath.Join(o.dir, segmentName(id)) }
+
+func syncFile(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
+}
+
+// renew begins again under another name: every event that is here is told as if for the first time.
+func (o *Outbox) renew() error {
+	state := outboxState{Name: fresh(), First: 1, Oldest: o.state.Oldest}
+	if len(o.segments) > 0 {
+		state.Oldest = o.segments[0].id
+	}
+	if err := o.save(state); err != nil {
+		return err
+	}
+	o.acked = 0
+	return nil
+}
+
+// fresh is an outbox's name, that no other has.
+func fresh() string {
+	return strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' {
+			return 'x'
+		}
+		return r
+	}, secret(12))
+}
+
+func (o *Outbox) save(state outboxState) error {
+	data, err := json.Marshal(state)
+	if err == nil {
+		err = replace(filepath.Join(o.dir, outboxFile), data, true)
+	}
+	if err == nil {
+		o.state = state
+	}
+	return err
+}
+
+// begin opens a new segment to write to.
+func (o *Outbox) begin() error {
+	id := o.state.Oldest
+	if n := len(o.segments); n > 0 {
+		id = max(id, o.segments[n-1].id+1)
+	}
+	id = max(id, o.state.Served+1)
+	file, err := os.OpenFile(o.path(id), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := syncDir(o.dir); err != nil {
+		return errors.Join(err, file.Close())
+	}
+	o.file, o.dirty = file, false
+	o.segments = append(o.segments, &segment{id: id})
+	return nil
+}
+
+func (o *Outbox) last() *segment { return o.segments[len(o.segments)-1] }
+
+// Append adds an event. A disk that is full or fails gives one error: the event is lost, like those after it until the disk works again,
+// and how many there were is logged then.
+func (o *Outbox) Append(e event.Event) error {
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("append to the outbox: %w", err)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.file == nil {
+		return fmt.Errorf("append to the outbox: %w", fs.ErrClosed)
+	}
+	if len(raw) > MaxEventBytes {
+		o.lost++
+		o.logger.Warn("an event is too large to be told to the coordinator", "type", e.Type, "node", e.Node, "bytes", len(raw))
+		return nil
+	}
+	if err := o.write(raw); err != nil {
+		o.lost++
+		o.failing++
+		if o.failing > 1 {
+			return nil
+		}
+		return fmt.Errorf("append to the outbox: %w. Try: free some space, or --home on a larger disk", err)
+	}
+	if o.failing > 0 {
+		o.logger.Warn("the outbox can be written again", "events_lost", o.failing)
+		o.failing = 0
+	}
+	o.crop()
+	return nil
+}
+
+func (o *Outbox) write(raw json.RawMessage) error {
+	s := o.last()
+	if s.bytes >= segmentBytes {
+		if err := o.rotate(); err != nil {
+			return err
+		}
+		s = o.last()
+	}
+	line := appendLine(nil, s.count, raw)
+	if n, err := o.file.Write(line); err != nil {
+		if n > 0 { // a part of a line must not become the beginning of the next
+			if err := o.file.Truncate(s.bytes); err != nil {
+				return errors.Join(err, o.rotate())
+			}
+			_, _ = o.file.Seek(s.bytes, 0)
+		}
+		return err
+	}
+	o.dirty = true
+	s.count, s.bytes, s.written = s.count+1, s.bytes+int64(len(line)), append(s.written, raw)
+	o.bytes += int64(len(line))
+	return nil
+}
+
+// rotate closes the segment that was being written and begins the next.
+func (o *Outbox) rotate() error {
+	if err := o.sync(); err != nil {
+		return err
+	}
+	old, closed := o.last(), o.file
+	if err := o.begin(); err != nil {
+		return err
+	}
+	old.written = nil
+	return closed.Close()
+}
+
+// Sync puts what was appended on the disk for good.
+func (o *Outbox) Sync() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := o.sync(); err != nil {
+		return fmt.Errorf("sync the outbox: %w", err)
+	}
+	return nil
+}
+
+func (o *Outbox) sync() error {
+	if !o.dirty || o.file == nil {
+		return nil
+	}
+	if err := o.file.Sync(); err != nil {
+		return err
+	}
+	o.dirty = false
+	return nil
+}
+
+// Next returns the oldest events that the coordinator doesn't have, as far as is known here: at most so many and, of their JSON, so many
+// bytes; none where it has all. Again it returns the same until Ack, and more. Protocol and Run are the caller's to set.
+func (o *Outbox) Next(maxEvents, maxBytes int) (Delivery, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	d := Delivery{Outbox: o.state.Name, First: o.acked + 1}
+	if o.file == nil {
+		return d, fmt.Errorf("read the outbox: %w", fs.ErrClosed)
+	}
+	if err := o.sync(); err != nil {
+		return d, fmt.Errorf("read the outbox: %w", err)
+	}
+	s, events, skip, err := o.head()
+	if err != nil || skip >= len(events) {
+		return d, err
+	}
+	if s.id > o.state.Served {
+		state := o.state
+		state.Served = s.id
+		if err := o.save(state); err != nil {
+			return d, fmt.Errorf("read the outbox: %w", err)
+		}
+	}
+	size := 0
+	for _, raw := range events[skip:] {
+		if len(raw) > min(maxBytes, MaxEventBytes) {
+			raw = tombstone
+		}
+		if size += len(raw) + 1; len(d.Events) >= maxEvents || size > maxBytes {
+			break
+		}
+		d.Events = append(d.Events, raw)
+	}
+	return d, nil
+}
+
+// head returns the oldest segment that has something to deliver, its events, and how many of these the coordinator has.
+func (o *Outbox) head() (*segment, []json.RawMessage, int, error) {
+	s, first := o.segments[0], o.state.First
+	skip := int(o.acked + 1 - first)
+	if s == o.last() {
+		return s, s.written, skip, nil
+	}
+	if o.front.events == nil || o.front.id != s.id {
+		data, err := os.ReadFile(o.path(s.id))
+		if err != nil {
+			return s, nil, 0, fmt.Errorf("read the outbox: %w", err)
+		}
+		events := parseSegment(data)
+		for len(events) < s.count { // harmed since it was counted
+			events = append(events, tombstone)
+		}
+		o.front = front{s.id, events[:s.count]}
+	}
+	return s, o.front.events, skip, nil
+}
+
+// Ack says up to which number the coordinator has the events.
+func (o *Outbox) Ack(n int64) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.file == nil {
+		return fmt.Errorf("acknowledge: outbox: %w", fs.ErrClosed)
+	}
+	if err := o.ack(n); err != nil {
+		return fmt.Errorf("acknowledge in the outbox: %w", err)
+	}
+	return nil
+}
+
+func (o *Outbox) ack(n int64) error {
+	if n < o.state.First-1 || n > o.newest() {
+		o.logger.Warn("the coordinator and the outbox disagree on what was delivered: the outbox begins again under another name",
+			"outbox", o.state.Name, "acked", n, "first", o.state.First, "newest", o.newest())
+		return o.renew()
+	}
+	o.acked = n
+	state, done := o.state, 0
+	for _, s := range o.segments[:len(o.segments)-1] {
+		if state.First+int64(s.count)-1 > n {
+			break
+		}
+		state.First += int64(s.count)
+		done++
+	}
+	if done == 0 {
+		return nil
+	}
+	state.Oldest = o.segments[done].id
+	if err := o.save(state); err != nil {
+		return err
+	}
+	gone := o.segments[:done]
+	o.segments = slices.Clone(o.segments[done:])
+	for _, s := range gone {
+		o.bytes -= s.bytes
+		if err := os.Remove(o.path(s.id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// newest is the newest event's number.
+func (o *Outbox) newest() int64 {
+	n := o.state.First - 1
+	for _, s := range o.segments {
+		n += int64(s.count)
+	}
+	return n
+}
+
+// Pending is what the coordinator doesn't have, as far as is known here; bytes are about those.
+func (o *Outbox) Pending() (events, bytes int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	events = o.newest() - o.acked
+	if all := o.newest() - o.state.First + 1; all > 0 {
+		bytes = o.bytes * events / all
+	}
+	return events, bytes
+}
+
+// Dropped is how many events were left out: measurements for want of room, and others, also for want of a disk that works.
+func (o *Outbox) Dropped() (measurements, others int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.dropped, o.lost
+}
+
+// Close syncs and closes the outbox.
+func (o *Outbox) Close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.file == nil {
+		return nil
+	}
+	err := errors.Join(o.sync(), o.file.Close(), o.lock.Close())
+	o.file = nil
+	if err != nil {
+		return fmt.Errorf("close the outbox: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package membership
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+const maxOutboxBytes = 64 // of an outbox's name
+
+// Deliver takes a stretch of a worker's outbox. Its answer always says up to which number the database has the events, so that a delivery which
+// comes twice, late or too early does no harm.
+func (r *Reception) Deliver(ctx context.Context, worker string, d Delivery) (Receipt, error) {
+	size, refusal := checkDelivery(d)
+	if refusal != nil {
+		return Receipt{}, refusal
+	}
+	s, refusal := r.sender(worker, d)
+	if refusal != nil {
+		return Receipt{}, refusal
+	}
+	select { // one at a time
+	case s.busy <- struct{}{}:
+		defer func() { <-s.busy }()
+	case <-ctx.Done():
+		return Receipt{}, internal(ctx.Err())
+	}
+	acked, err := r.acked(ctx, s, d.Outbox)
+	if err != nil {
+		return Receipt{}, r.logged("deliver", internal(err))
+	}
+	last := d.First + int64(len(d.Events)) - 1
+	if d.First > acked+1 || last <= acked {
+		return Receipt{Acked: acked}, nil
+	}
+	d.Events, d.First = d.Events[acked+1-d.First:], acked+1
+	if wait := r.afford(s, len(d.Events), size); wait > 0 {
+		return Receipt{Acked: acked, RetryAfter: wait.Seconds()}, nil
+	}
+	events := r.examine(s, d)
+	if err := r.o.Deliver(ctx, worker, d, events); err != nil {
+		r.forget(s, d.Outbox)
+		return Receipt{}, r.logged("deliver", internal(err))
+	}
+	r.mu.Lock()
+	defer r.flush()
+	s.remember(d.Outbox, last)
+	s.bytes += int64(size)
+	r.moved = r.o.Now()
+	return Receipt{Acked: last}, nil
+}
+
+// checkDelivery holds a delivery to the bounds and returns its size in bytes.
+func checkDelivery(d Delivery) (size int, refusal *Refusal) {
+	for _, raw := range d.Events {
+		size += len(raw)
+	}
+	switch {
+	case len(d.Events) > MaxDeliveryEvents || size > MaxMessageBytes:
+		return 0, Refuse(CodeMalformed, "a delivery of %d events and %d bytes: at most %d and %d", len(d.Events), size, MaxDeliveryEvents, MaxMessageBytes)
+	case d.First < 1 || d.First > 1<<53:
+		return 0, Refuse(CodeMalformed, "a delivery from number %d", d.First)
+	case d.Outbox == "" || len(d.Outbox) > maxOutboxBytes || !plain(d.Outbox, "-_"):
+		return 0, Refuse(CodeMalformed, "an outbox's name has letters, digits, - and _, at most %d", maxOutboxBytes)
+	}
+	return size, nil
+}
+
+// sender admits who delivers.
+func (r *Reception) sender(worker string, d Delivery) (*session, *Refusal) {
+	r.mu.Lock()
+	defer r.flush()
+	s, refusal := r.request(worker)
+	if refusal != nil {
+		return nil, refusal
+	}
+	if refusal := r.speaks(s, d.Protocol, ""); refusal != nil {
+		return nil, refusal
+	}
+	if refusal := r.runs(d.Run); refusal != nil {
+		return nil, refusal
+	}
+	if s.state == event.WorkerConnected {
+		r.hear(s)
+	}
+	return s, nil
+}
+
+// acked is up to which number the outbox's events are in the database.
+func (r *Reception) acked(ctx context.Context, s *session, outbox string) (int64, error) {
+	r.mu.Lock()
+	acked, ok := s.acked[outbox]
+	r.mu.Unlock()
+	if ok {
+		return acked, nil
+	}
+	acked, err := r.o.Acked(ctx, s.worker, outbox)
+	if err != nil {
+		return 0, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.remember(outbox, acked)
+	return acked, nil
+}
+
+func (r *Reception) forget(s *session, outbox string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(s.acked, outbox)
+}
+
+// afford takes the delivery from the worker's rates, or says how long to wait.
+func (r *Reception) afford(s *session, events, size int) time.Duration {
+	r.mu.Lock()
+	defer r.flush()
+	if r.o.Trusted {
+		return 0
+	}
+	now := r.o.Now()
+	if wait := s.rates.bytes.take(now, float64(size)); wait > 0 {
+		return wait
+	}
+	return s.rates.events.take(now, float64(events))
+}
+
+// examine makes of the delivery what is recorded of it: as many events, in order, those that say what can't be replaced by nothing.
+func (r *Reception) examine(s *session, d Delivery) []event.Event {
+	r.mu.Lock()
+	now := unix(r.o.Now())
+	clock := s.drift
+	owned := make(map[string]bool, len(s.seats))
+	for _, seat := range s.seats {
+		owned[seat.Node] = true
+	}
+	r.mu.Unlock()
+	x := examiner{
+		run: r.o.Run, worker: s.worker, cfg: r.o.Cfg, rounds: r.o.Rounds,
+		owns:    func(node string) bool { return owned[node] },
+		correct: func(theirs float64) float64 { return clock.correct(now, theirs) },
+	}
+	events := make([]event.Event, len(d.Events))
+	var first error
+	dropped := 0
+	for i, raw := range d.Events {
+		e, err := x.take(raw)
+		if err != nil {
+			e = nothing(r.o.Run, s.worker, now)
+			if string(raw) != string(tombstone) {
+				dropped++
+				if first == nil {
+					first = err
+				}
+			}
+		}
+		events[i] = e
+	}
+	if dropped > 0 {
+		r.drop(s, dropped, first)
+	}
+	return events
+}
+
+func (r *Reception) drop(s *session, n int, why error) {
+	r.mu.Lock()
+	defer r.flush()
+	s.dropped += int64(n)
+	s.reason = "an event was not taken: " + tidy(why.Error(), 200)
+	r.warn(s, "events", fmt.Sprintf("%d events of worker %s were not taken, the first because %s", n, s.worker, tidy(why.Error(), 200)))
+}

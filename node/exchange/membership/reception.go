@@ -1,0 +1,307 @@
+package membership
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+const (
+	maxMembers    = 16 << 10
+	recordedLimit = 10 * time.Second
+)
+
+// ReceptionOptions are what a Reception needs. Fields without a remark must be set.
+type ReceptionOptions struct {
+	Run, Experiment, Version string
+	Config                   json.RawMessage // as Welcome has it
+	Cfg                      configs.Config
+	Inputs                   map[string]string // may be nil
+	Local                    []event.Member    // nodes of the coordinator's own host; may be none
+	Rounds                   int
+	Registry                 *Registry     // nil: who has access to the way may join, under any free name
+	Trusted                  bool          // the workers are the owner's own, or friends with a common folder: no rates are held against them
+	Silence                  time.Duration // without a sign of life, a worker's nodes are not waited for; 0: SilentAfter
+
+	// Store shares a batch with the swarm; when it returns nil, that is durable. The same batch again changes nothing.
+	Store func(ctx context.Context, batch Offer) error
+
+	// Deliver records a worker's events; when it returns nil, they are in the database for good. events are numbered from d.First on, as many
+	// as d.Events: one that may not be told is an event of TypeRelease without a node, which changes nothing. It is called for one delivery of
+	// a worker at a time.
+	Deliver func(ctx context.Context, worker string, d Delivery, events []event.Event) error
+
+	// Acked is up to which number the database has an outbox's events.
+	Acked func(ctx context.Context, worker, outbox string) (int64, error)
+
+	// Recorded is, by node, up to which round the database has all from the node's first, and whose evaluations; as store.Reader's.
+	Recorded func(ctx context.Context) (recorded map[string]int, evaluated map[string][]int, err error)
+
+	// Tell takes events of workers that come and go, and warnings, in order. It must not call the Reception but for Members and Workers.
+	Tell func(event.Event)
+
+	Expel  func(worker string) // may be nil: called when a worker is revoked or banned, so that its connections end
+	Now    func() time.Time    // nil: time.Now
+	Logger *slog.Logger
+}
+
+// KnownMember is a worker's node of an earlier attempt at the run: it keeps its place.
+type KnownMember struct {
+	Node, Worker string
+	From         int
+}
+
+// WorkerStatus is how a worker fares.
+type WorkerStatus struct {
+	Worker, Host, Device, Version string
+	State                         event.State // one of event.Worker*; away until it is heard of
+	Nodes                         []NodeStatus
+	LastSeen                      float64 // Unix seconds; 0: not by this process
+	Offered                       int64   // batches, like the next
+	Refused                       int64
+	Bytes                         int64   // of offers and events that were taken
+	Dropped                       int64   // events that said what can't be
+	Reason                        string  // of the newest refusal or drop, or of its end
+	ClockOffset                   float64 // seconds that are added to its times; 0: its clock is right
+}
+
+// NodeStatus is where a worker's node is.
+type NodeStatus struct {
+	Node   string
+	From   int
+	Round  int
+	State  event.State
+	Absent bool
+}
+
+// Reception is the Desk of one run: it knows every member and every worker, and decides what of theirs is taken. Safe for concurrent use.
+type Reception struct {
+	o       ReceptionOptions
+	silence time.Duration
+	gate    gate
+
+	mu       sync.Mutex
+	lineup   *lineup
+	sessions map[string]*session
+	queue    []event.Event // to be told
+	expelled []string      // workers whose connections are to end
+	version  int64         // of the lineup when changed was made
+	changed  chan struct{}
+	moved    time.Time // when anything of a worker's got on
+	ended    string
+	message  string
+
+	telling  sync.Mutex // held around Tell, to keep the order; taken before mu
+	enrolled bucket     // under mu
+}
+
+var _ Desk = (*Reception)(nil)
+
+// NewReception opens the reception of a run. Its errors are the caller's.
+func NewReception(o ReceptionOptions, known []KnownMember) (*Reception, error) {
+	if o.Run == "" || o.Rounds < 1 || o.Store == nil || o.Deliver == nil || o.Acked == nil || o.Recorded == nil || o.Tell == nil || o.Logger == nil {
+		return nil, errors.New("open the reception: an option is missing")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Silence == 0 {
+		o.Silence = SilentAfter
+	}
+	if o.Inputs == nil {
+		o.Inputs = map[string]string{}
+	}
+	// Versions of an earlier attempt's roster must not be taken for this one's.
+	l, err := newLineup(o.Local, o.Rounds, !o.Cfg.Async(), o.Now().UnixMilli())
+	if err != nil {
+		return nil, fmt.Errorf("open the reception: %w", err)
+	}
+	ahead := 2
+	if o.Cfg.Async() {
+		ahead += o.Cfg.MaxStaleness
+	}
+	r := &Reception{
+		o: o, silence: o.Silence, lineup: l, sessions: map[string]*session{}, changed: make(chan struct{}), moved: o.Now(), version: l.version,
+		gate:     gate{rounds: o.Rounds, rollouts: o.Cfg.NumTrainSamples, completions: o.Cfg.NumGenerations, ahead: ahead, async: o.Cfg.Async()},
+		enrolled: newBucket(enrolRate, enrolBurst),
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), recordedLimit)
+	defer cancel()
+	recorded, _, err := o.Recorded(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open the reception: %w", err)
+	}
+	for _, m := range known {
+		if err := r.recall(m, recorded[m.Node]); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range o.Local {
+		l.progress(l.seat(m.Node), recorded[m.Node], "")
+	}
+	l.look()
+	l.told() // who came and went is in the database
+	return r, nil
+}
+
+// recall seats a node of an earlier attempt. Its worker counts as heard of now: it may have gone on all the while.
+func (r *Reception) recall(m KnownMember, recorded int) error {
+	if m.Worker == "" {
+		return nil
+	}
+	if r.lineup.seat(m.Node) != nil {
+		return fmt.Errorf("open the reception: node %s is there twice", m.Node)
+	}
+	s := r.sessions[m.Worker]
+	if s == nil {
+		s = newSession(m.Worker, r.o.Now(), r.silence)
+		r.sessions[m.Worker] = s
+	}
+	round := max(recorded, m.From)
+	seat := r.lineup.join(m.Node, m.Worker, m.From, round, "")
+	seat.offered, seat.Absent = round-1, true // until it is heard of
+	seat.silent = true
+	s.seats = append(s.seats, seat)
+	s.rates.seats(len(s.seats))
+	return nil
+}
+
+// Progress says which round a node of the coordinator's own host works on.
+func (r *Reception) Progress(node string, round int) {
+	r.mu.Lock()
+	defer r.flush()
+	if s := r.lineup.seat(node); s != nil && s.worker == "" {
+		r.lineup.progress(s, round, s.state)
+	}
+}
+
+// Lost says that a node of the coordinator's own host was given up: nobody waits for it.
+func (r *Reception) Lost(node string) {
+	r.mu.Lock()
+	defer r.flush()
+	if s := r.lineup.seat(node); s != nil && s.worker == "" {
+		r.lineup.leave(s, event.CauseUnknown, "given up")
+	}
+}
+
+// Foreign seats another program's node: its rollouts are taken by their answer keys, and it is not waited for. Again it only notes the round.
+func (r *Reception) Foreign(node string, round int) {
+	r.mu.Lock()
+	defer r.flush()
+	s := r.lineup.seat(node)
+	switch {
+	case s == nil && len(r.lineup.seats) < maxMembers:
+		s = &seat{Member: event.Member{Node: node, Absent: true, Trust: event.TrustKey}, offered: -1}
+		r.lineup.put(s)
+		r.lineup.changed()
+	case s == nil || s.Trust != event.TrustKey:
+		return
+	}
+	r.lineup.progress(s, round, s.state)
+}
+
+// Members returns the swarm, in the order its members came, and a channel that is closed at the next change. The slice is never changed.
+func (r *Reception) Members() ([]event.Member, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lineup.members(), r.changed
+}
+
+// Workers says how all workers fare that this run has had, by name.
+func (r *Reception) Workers() []WorkerStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]WorkerStatus, 0, len(r.sessions))
+	for _, s := range r.sessions {
+		w := WorkerStatus{
+			Worker: s.worker, Host: s.host, Device: s.device, Version: s.version, State: s.state,
+			Offered: s.offered, Refused: s.refused, Bytes: s.bytes, Dropped: s.dropped, Reason: s.reason, ClockOffset: s.drift.offset,
+		}
+		if s.state == "" {
+			w.State = event.WorkerAway
+		} else {
+			w.LastSeen = unix(s.heard)
+		}
+		for _, n := range s.present() {
+			w.Nodes = append(w.Nodes, NodeStatus{Node: n.Node, From: n.From, Round: n.round, State: n.state, Absent: n.Absent})
+		}
+		list = append(list, w)
+	}
+	slices.SortFunc(list, func(a, b WorkerStatus) int { return strings.Compare(a.Worker, b.Worker) })
+	return list
+}
+
+// End makes every later beat say that the run has ended, and how.
+func (r *Reception) End(state, message string) {
+	r.mu.Lock()
+	defer r.flush()
+	r.ended, r.message, r.moved = state, message, r.o.Now()
+}
+
+// flush unlocks mu, lets those know who wait for a change, and tells what has happened, in order.
+func (r *Reception) flush() {
+	for _, c := range r.lineup.told() {
+		r.queue = append(r.queue, r.happened(c))
+	}
+	if r.version != r.lineup.version {
+		r.version = r.lineup.version
+		close(r.changed)
+		r.changed = make(chan struct{})
+	}
+	idle, expelled := len(r.queue) == 0, r.expelled
+	r.expelled = nil
+	r.mu.Unlock()
+	for _, worker := range expelled {
+		r.o.Expel(worker)
+	}
+	if idle {
+		return
+	}
+	r.telling.Lock()
+	defer r.telling.Unlock()
+	r.mu.Lock()
+	batch := r.queue
+	r.queue = nil
+	r.mu.Unlock()
+	for _, e := range batch {
+		r.o.Tell(e)
+	}
+}
+
+// happened is the event of a change.
+func (r *Reception) happened(c change) event.Event {
+	e := event.Event{Type: event.TypeJoin, Time: unix(r.o.Now()), Run: r.o.Run, Node: c.seat.Node, Worker: c.seat.worker, RoundIndex: c.seat.From, Message: c.seat.brings}
+	if c.absent {
+		e.Type, e.RoundIndex, e.Message, e.Cause = event.TypeLeave, 0, c.why, c.seat.cause
+	}
+	return e
+}
+
+// report queues an event of a worker.
+func (r *Reception) report(s *session, state event.State, message string) {
+	s.state = state
+	r.queue = append(r.queue, event.Event{Type: event.TypeWorker, Time: unix(r.o.Now()), Run: r.o.Run, Worker: s.worker, State: state, Message: message})
+}
+
+// warn queues a warning, at most once a minute of a kind and a worker. s may be nil.
+func (r *Reception) warn(s *session, kind, message string) {
+	if s != nil && !s.due(kind, r.o.Now()) {
+		return
+	}
+	e := event.Event{Type: event.TypeWarning, Time: unix(r.o.Now()), Run: r.o.Run, Message: message}
+	if s != nil {
+		e.Worker = s.worker
+	}
+	r.queue = append(r.queue, e)
+}
+
+func unix(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }

@@ -1,0 +1,394 @@
+package membership
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+const (
+	registryFile = "workers.json"
+	registryLock = "lock"
+
+	lockPatience = 10 * time.Second
+	watchEvery   = 500 * time.Millisecond
+)
+
+// Registry is who may join: invitations and workers, in a file of a folder that only its owner can read. Several processes may change it at
+// once, so that `swarm workers` works while a coordinator runs: each change is made under a lock and replaces the file whole, and is seen
+// by every process at its next question. Safe for concurrent use.
+//
+// A ban or a revocation ends a worker's credentials, not the invitations it may hold: with the standing one it can enrol again under
+// another name until that is revoked, too.
+type Registry struct {
+	dir  string
+	seen *sightings
+
+	mu   sync.Mutex // of the cache
+	file fs.FileInfo
+	book *book
+}
+
+// OpenRegistry makes the folder where it isn't there.
+func OpenRegistry(dir string) (*Registry, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open the workers' registry: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open the workers' registry: %w. Try: as the folder's owner", err)
+	}
+	r := &Registry{dir: dir, seen: openSightings(filepath.Join(dir, sightingsFile))}
+	_, err := r.read()
+	return r, err
+}
+
+// Invite makes an invitation and returns its token. Without a name it is the standing one: made once and the same until it is revoked;
+// with once it lets one worker in. A worker that wishes for no name gets the invitation's.
+func (r *Registry) Invite(name string, once bool) (token string, err error) {
+	err = r.edit(func(b *book) error {
+		if name == "" && !once {
+			for _, i := range b.Invitations {
+				if i.Name == standing && !i.Revoked {
+					token = i.Token
+					return nil
+				}
+			}
+			name = standing
+		} else if name == "" {
+			name = "worker"
+		} else if refusal := checkWorker(name); refusal != nil {
+			return refusal
+		}
+		if len(b.Invitations) >= maxEntries {
+			b.Invitations = spent(b.Invitations)
+		}
+		if len(b.Invitations) >= maxEntries {
+			return fmt.Errorf("there are %d invitations already. Try: swarm workers revoke NAME", len(b.Invitations))
+		}
+		token = secret(16)
+		b.Invitations = append(b.Invitations, invited{Name: name, Token: token, Created: event.Now(), Once: once})
+		return nil
+	})
+	return token, err
+}
+
+// spent leaves out what can't be used any more.
+func spent(all []invited) []invited {
+	var kept []invited
+	for _, i := range all {
+		if !i.Revoked && !(i.Once && i.Used) {
+			kept = append(kept, i)
+		}
+	}
+	return kept
+}
+
+// Enrol makes a worker of who has an invitation's token. Its errors are *Refusal.
+func (r *Registry) Enrol(token, name string) (Credentials, error) {
+	var made Credentials
+	err := r.edit(func(b *book) error {
+		i := b.invitation(token)
+		switch {
+		case i == nil:
+			return Refuse(CodeToken, "there is no such invitation here. Try: copy the whole line of swarm up, in quotes, or ask for a new one")
+		case i.Revoked:
+			return Refuse(CodeToken, "the invitation was revoked. Try: ask for a new one (swarm workers invite)")
+		case i.Once && i.Used:
+			return Refuse(CodeToken, "the invitation was for one worker and has been used. Try: ask for a new one (swarm workers invite)")
+		}
+		if name == "" && i.Name != standing {
+			name = i.Name
+		} else if name == "" {
+			name = "worker"
+		}
+		if refusal := checkWorker(name); refusal != nil {
+			return refusal
+		}
+		if active(b) >= MaxWorkers || len(b.Workers) >= maxEntries {
+			return Refuse(CodeFull, "%d workers may belong to this swarm, and it has them. Try: swarm workers revoke NAME, on the coordinator", MaxWorkers)
+		}
+		made = Credentials{Worker: numbered(name, func(n string) bool { _, taken := b.byName[strings.ToLower(n)]; return taken }), Secret: secret(32)}
+		hash := sha256.Sum256([]byte(made.Secret))
+		b.Workers = append(b.Workers, registered{Name: made.Worker, Hash: hex.EncodeToString(hash[:]), Created: event.Now()})
+		i.Used = true
+		return nil
+	})
+	var refusal *Refusal
+	switch {
+	case errors.As(err, &refusal):
+		return Credentials{}, refusal
+	case err != nil:
+		return Credentials{}, internal(err)
+	}
+	return made, nil
+}
+
+func active(b *book) int {
+	n := 0
+	for _, w := range b.Workers {
+		if !w.Revoked && w.Banned == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// secret is text of n random bytes.
+func secret(n int) string {
+	b := make([]byte, n)
+	rand.Read(b) // never fails
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// Check returns nil for a worker's own secret, or a *Refusal. It takes as long for a wrong secret as for an unknown worker and says the same.
+func (r *Registry) Check(worker, secret string) error {
+	b, err := r.read()
+	if err != nil {
+		return internal(err)
+	}
+	w := b.worker(worker)
+	if !w.proves(secret) {
+		return Refuse(CodeToken, "worker %.40q is not known here with this secret. Try: swarm join with a new invitation", worker)
+	}
+	if refusal := w.standing(); refusal != nil {
+		return refusal
+	}
+	return nil
+}
+
+// standing is Check for a worker whose secret was checked already.
+func (r *Registry) standing(worker string) *Refusal {
+	b, err := r.read()
+	if err != nil {
+		return internal(err)
+	}
+	w := b.worker(worker)
+	if w == nil {
+		return Refuse(CodeRevoked, "worker %.40q is not known here any more. Try: swarm join with a new invitation", worker)
+	}
+	return w.standing()
+}
+
+// List returns the invitations and then the workers, each by age.
+func (r *Registry) List() ([]Entry, error) {
+	b, err := r.read()
+	if err != nil {
+		return nil, err
+	}
+	seen := r.seen.all()
+	var list []Entry
+	for _, i := range b.Invitations {
+		list = append(list, Entry{Name: i.Name, Kind: KindInvitation, Created: i.Created, Once: i.Once, Used: i.Used, Revoked: i.Revoked})
+	}
+	for _, w := range b.Workers {
+		s := seen[w.Name]
+		list = append(list, Entry{Name: w.Name, Kind: KindWorker, Created: w.Created, Revoked: w.Revoked, Banned: w.Banned, LastSeen: s.Time, Host: s.Host})
+	}
+	sort.SliceStable(list, func(i, j int) bool {
+		if list[i].Kind != list[j].Kind {
+			return list[i].Kind < list[j].Kind
+		}
+		return list[i].Created < list[j].Created
+	})
+	return list, nil
+}
+
+// Revoke takes back what has that name: a worker's credentials, or invitations. Again it changes nothing.
+func (r *Registry) Revoke(name string) error {
+	return r.edit(func(b *book) error {
+		found := false
+		for i := range b.Invitations {
+			if b.Invitations[i].Name == name {
+				b.Invitations[i].Revoked, found = true, true
+			}
+		}
+		if w := b.worker(name); w != nil {
+			w.Revoked, found = true, true
+		}
+		if !found {
+			return unknown(name)
+		}
+		return nil
+	})
+}
+
+// Ban ends a worker's credentials with a reason that it is told.
+func (r *Registry) Ban(name, reason string) error {
+	reason = tidy(reason, MaxTextBytes)
+	if strings.TrimSpace(reason) == "" {
+		reason = "no reason was given"
+	}
+	return r.banned(name, reason)
+}
+
+// Unban gives a worker its credentials back.
+func (r *Registry) Unban(name string) error { return r.banned(name, "") }
+
+func (r *Registry) banned(name, reason string) error {
+	return r.edit(func(b *book) error {
+		w := b.worker(name)
+		if w == nil {
+			return unknown(name)
+		}
+		w.Banned = reason
+		return nil
+	})
+}
+
+func unknown(name string) error {
+	return fmt.Errorf("there is no worker %.40q. Try: swarm workers, for their names", name)
+}
+
+// Seen notes that a worker was heard of, for List. It may be lost with the process, some seconds' worth.
+func (r *Registry) Seen(worker, host string) { r.seen.note(worker, host, time.Now()) }
+
+// Watch calls changed after every change to the registry, whoever made it, until ctx ends.
+func (r *Registry) Watch(ctx context.Context, changed func()) {
+	defer r.seen.flush()
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	last, _ := os.Stat(r.path())
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if info, err := os.Stat(r.path()); err == nil && !same(info, last) {
+			last = info
+			changed()
+		}
+	}
+}
+
+func (r *Registry) path() string { return filepath.Join(r.dir, registryFile) }
+
+// read returns the file's content, which must not be changed. It reads the file only where that was replaced.
+func (r *Registry) read() (*book, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	info, err := os.Stat(r.path())
+	if errors.Is(err, fs.ErrNotExist) {
+		r.file, r.book = nil, nil
+		return decodeBook(nil)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the workers' registry: %w", err)
+	}
+	if r.book != nil && same(info, r.file) {
+		return r.book, nil
+	}
+	b, err := readBook(r.path(), info)
+	if err != nil {
+		return nil, fmt.Errorf("read the workers' registry: %s: %w. Try: restore the file, or delete it and invite everybody again", r.path(), err)
+	}
+	r.file, r.book = info, b
+	return b, nil
+}
+
+func readBook(path string, info fs.FileInfo) (*book, error) {
+	if !info.Mode().IsRegular() || info.Size() > maxRegistryBytes {
+		return nil, fmt.Errorf("it is no file of at most %d bytes", maxRegistryBytes)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return decodeBook(data)
+}
+
+// same tells whether a file was not replaced in between.
+func same(a, b fs.FileInfo) bool {
+	return a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// edit changes the file under its lock: whole, or not at all.
+func (r *Registry) edit(change func(*book) error) error {
+	unlock, err := r.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	b, err := r.read()
+	if err != nil {
+		return err
+	}
+	b = b.clone()
+	if err := change(b); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(b, "", " ")
+	if err != nil {
+		return fmt.Errorf("write the workers' registry: %w", err)
+	}
+	if err := replace(r.path(), append(data, '\n'), true); err != nil {
+		return fmt.Errorf("write the workers' registry: %w", err)
+	}
+	return nil
+}
+
+// lock excludes every other process and goroutine.
+func (r *Registry) lock() (unlock func(), err error) {
+	file, err := os.OpenFile(filepath.Join(r.dir, registryLock), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the workers' registry: %w", err)
+	}
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = file.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) || time.Since(began) > lockPatience {
+			_ = file.Close()
+			return nil, fmt.Errorf("lock the workers' registry: %s: %w. Try: again; another swarm process may be changing it", r.dir, err)
+		}
+	}
+}
+
+// replace writes a file so that it is the old one or the new one, whatever dies meanwhile.
+func replace(path string, data []byte, durable bool) error {
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp") // 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name()) // gone when it was renamed
+	_, err = file.Write(data)
+	if err == nil && durable {
+		err = file.Sync()
+	}
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(file.Name(), path); err != nil || !durable {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func syncDir(dir string) error {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// internal is the coordinator's own trouble, in a Refusal. What it says of paths stays here.
+func internal(err error) *Refusal {
+	return &Refusal{Code: CodeInternal, Message: "the coordinator has trouble of its own. Try: again; its log says more", RetryAfter: 5, cause: err}
+}

@@ -1,0 +1,228 @@
+package membership
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// How far from the swarm's round a worker's node may be and still be waited for, at a barrier. A node that has shared a round is one behind
+// those that work on the next. Nobody need wait for one that is ahead: what it shared of a round is there, or never will be. A newcomer
+// begins two rounds ahead.
+const (
+	maxBehind = 1
+	maxAhead  = 2
+)
+
+// lineup is the swarm's members: who takes part from when, who is waited for. It is pure: no clock, no I/O, not safe for concurrent use.
+type lineup struct {
+	barrier bool // nodes wait for each other
+	rounds  int  // of the experiment
+	version int64
+	newest  int // the round that the swarm works on: never falls
+	seats   []*seat
+	byNode  map[string]*seat // by node in lower case: a folder may not tell cases apart
+	list    []event.Member   // what members returns; nil: to be made
+	changes []change
+}
+
+// seat is a node's place.
+type seat struct {
+	event.Member
+	worker  string
+	round   int // that it works on; From at least
+	offered int // newest round that it shared; -1: none
+	heard   bool
+	state   event.State
+	silent  bool
+	gone    string // why it is no member now; empty: it is one
+	cause   string // of gone
+	brings  string // model and device
+}
+
+// change is what somebody should be told of a worker's node.
+type change struct {
+	seat   *seat
+	absent bool
+	why    string
+}
+
+func newLineup(local []event.Member, rounds int, barrier bool, version int64) (*lineup, error) {
+	l := &lineup{barrier: barrier, rounds: rounds, version: version, byNode: map[string]*seat{}}
+	for _, m := range local {
+		if l.seat(m.Node) != nil {
+			return nil, fmt.Errorf("two nodes are called %s", m.Node)
+		}
+		l.put(&seat{Member: m, round: m.From, offered: -1, heard: true})
+	}
+	return l, nil
+}
+
+func (l *lineup) put(s *seat) {
+	l.seats = append(l.seats, s)
+	l.byNode[strings.ToLower(s.Node)] = s
+	l.list = nil
+}
+
+// seat returns the node's, also of one that has gone; nil: nobody was ever called that.
+func (l *lineup) seat(node string) *seat { return l.byNode[strings.ToLower(node)] }
+
+// first is the round that a node which joins now begins with.
+func (l *lineup) first(after int) int { return max(l.newest+2, after+1) }
+
+// join makes the node a member from a round on, or again one. round is what it works on, brings says its model and device.
+func (l *lineup) join(node, worker string, from, round int, brings string) *seat {
+	s := l.seat(node)
+	if s == nil {
+		s = &seat{Member: event.Member{Node: node}, offered: -1}
+		l.put(s)
+	}
+	if from != s.From {
+		s.offered = min(s.offered, from-1)
+	}
+	s.worker, s.brings, s.From, s.round, s.state = worker, brings, from, l.clamp(max(from, round)), event.StateQueued
+	s.heard, s.silent, s.gone, s.cause, s.Absent = false, false, "", "", false
+	l.changed()
+	l.changes = append(l.changes, change{seat: s})
+	l.look()
+	return s
+}
+
+// leave ends a node's membership; it may join again.
+func (l *lineup) leave(s *seat, cause, why string) {
+	if s.gone != "" {
+		return
+	}
+	s.gone, s.cause = why, cause
+	l.changed()
+	if s.worker != "" {
+		l.changes = append(l.changes, change{s, true, why})
+	}
+	l.look()
+}
+
+// progress says where a node is. A node of the coordinator's own host never goes back; a worker's does that comes back from a checkpoint.
+func (l *lineup) progress(s *seat, round int, state event.State) (moved bool) {
+	round = l.clamp(max(round, s.From, s.offered))
+	if s.worker == "" {
+		round = max(round, s.round)
+	}
+	moved = round != s.round || state != s.state || !s.heard
+	if !moved || s.gone != "" {
+		return false
+	}
+	before := s.round
+	s.round, s.state, s.heard = round, state, true
+	if round > l.newest {
+		l.look()
+	} else if round != before {
+		l.judge(s)
+	}
+	return true
+}
+
+// share notes that the node's rollouts of a round are there.
+func (l *lineup) share(s *seat, round int) {
+	s.offered = max(s.offered, round)
+	l.progress(s, max(s.round, round), s.state)
+}
+
+// silence says whether anything is heard of a worker.
+func (l *lineup) silence(seats []*seat, silent bool) {
+	for _, s := range seats {
+		s.silent = silent
+	}
+	l.look()
+}
+
+func (l *lineup) clamp(round int) int { return max(0, min(round, l.rounds)) }
+
+func (l *lineup) changed() {
+	l.version++
+	l.list = nil
+}
+
+// look finds the swarm's round anew and judges everybody by it.
+func (l *lineup) look() {
+	l.advance()
+	for _, s := range l.seats {
+		l.judge(s)
+	}
+}
+
+// advance finds the swarm's round: the newest of the coordinator's own nodes, whose word can be trusted, and where it has none the newest that
+// more than half of the workers' nodes have got to.
+func (l *lineup) advance() {
+	own := false
+	for _, s := range l.seats {
+		if s.worker == "" && s.gone == "" && s.Trust == event.TrustStream {
+			own, l.newest = true, max(l.newest, s.round)
+		}
+	}
+	for !own && l.newest < l.rounds && l.reached(l.newest+1) {
+		l.newest++
+	}
+}
+
+func (l *lineup) reached(round int) bool {
+	there, all := 0, 0
+	for _, s := range l.seats {
+		if s.worker == "" || s.gone != "" || s.silent || !s.heard {
+			continue
+		}
+		all++
+		if s.round >= round {
+			there++
+		}
+	}
+	return 2*there > all
+}
+
+// judge decides whether a worker's node is waited for.
+func (l *lineup) judge(s *seat) {
+	if s.worker == "" || s.gone != "" {
+		return
+	}
+	why := l.missing(s)
+	if absent := why != ""; absent != s.Absent {
+		s.Absent = absent
+		l.changed()
+		l.changes = append(l.changes, change{s, absent, why})
+	}
+}
+
+// missing says why a worker's node is not waited for; empty: it is.
+func (l *lineup) missing(s *seat) string {
+	switch {
+	case s.silent:
+		return "nothing is heard of its worker"
+	case !l.barrier:
+		return ""
+	case s.round < l.newest-maxBehind:
+		return fmt.Sprintf("it is in round %d, the swarm in %d: it is waited for again when it has caught up", s.round, l.newest)
+	case s.round > l.newest+maxAhead:
+		return fmt.Sprintf("it is in round %d already, the swarm in %d: it was cut off", s.round, l.newest)
+	}
+	return ""
+}
+
+// members are all that belong to the swarm now, in the order they came. The slice is not changed later.
+func (l *lineup) members() []event.Member {
+	if l.list == nil {
+		l.list = make([]event.Member, 0, len(l.seats))
+		for _, s := range l.seats {
+			if s.gone == "" {
+				l.list = append(l.list, s.Member)
+			}
+		}
+	}
+	return l.list
+}
+
+// told hands over what there is to tell, in order.
+func (l *lineup) told() []change {
+	changes := l.changes
+	l.changes = nil
+	return changes
+}

@@ -1,0 +1,199 @@
+package membership
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+func lineupOf(t testing.TB, local int, barrier bool) *lineup {
+	var members []event.Member
+	for i := range local {
+		members = append(members, event.Member{Node: fmt.Sprintf("node_%d", i)})
+	}
+	l, err := newLineup(members, 100, barrier, 1)
+	require.NoError(t, err)
+	return l
+}
+
+func work(l *lineup, node string, round int) {
+	l.progress(l.seat(node), round, event.StateGenerating)
+}
+
+func TestWhoIsWaitedFor(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		local   int
+		barrier bool
+		do      func(*lineup)
+		absent  []string
+		newest  int
+	}{
+		{"a newcomer begins two rounds on and is waited for", 1, true, func(l *lineup) {
+			work(l, "node_0", 7)
+			l.join("a", "w", l.first(-1), 0, "")
+			require.Equal(t, 9, l.seat("a").From)
+			work(l, "a", 9)
+		}, nil, 7},
+		{"one round behind is the barrier's work", 2, true, func(l *lineup) {
+			l.join("a", "w", 2, 0, "")
+			work(l, "a", 9)
+			work(l, "node_1", 10)
+		}, nil, 10},
+		{"two rounds behind is lagging", 2, true, func(l *lineup) {
+			l.join("a", "w", 2, 0, "")
+			work(l, "a", 8)
+			work(l, "node_1", 10)
+		}, []string{"a"}, 10},
+		{"it is back when it has caught up", 2, true, func(l *lineup) {
+			l.join("a", "w", 2, 0, "")
+			work(l, "a", 8)
+			work(l, "node_1", 10)
+			work(l, "a", 9)
+		}, nil, 10},
+		{"what it shared counts as where it is", 2, true, func(l *lineup) {
+			l.join("a", "w", 2, 0, "")
+			work(l, "a", 3)
+			l.share(l.seat("a"), 9)
+			work(l, "node_1", 10)
+		}, nil, 10},
+		{"who was cut off and went on alone is not waited for", 1, true, func(l *lineup) {
+			work(l, "node_0", 10)
+			l.join("a", "w", 2, 13, "")
+		}, []string{"a"}, 10},
+		{"a claim moves nobody but the one who makes it", 1, true, func(l *lineup) {
+			work(l, "node_0", 10)
+			l.join("a", "w", 2, 10, "")
+			l.join("b", "x", 2, 10, "")
+			work(l, "b", 99)
+		}, []string{"b"}, 10},
+		{"nobody lags without a barrier", 1, false, func(l *lineup) {
+			l.join("a", "w", 2, 0, "")
+			work(l, "node_0", 50)
+		}, nil, 50},
+		{"silence is absence without a barrier, too", 1, false, func(l *lineup) {
+			l.silence([]*seat{l.join("a", "w", 2, 0, "")}, true)
+		}, []string{"a"}, 0},
+		{"a swarm of workers alone goes by the most of them", 0, true, func(l *lineup) {
+			for _, node := range []string{"a", "b", "c"} {
+				l.join(node, node, 2, 0, "")
+				work(l, node, 10)
+			}
+			work(l, "c", 90)
+		}, []string{"c"}, 10},
+		{"a node of this host is never absent", 2, true, func(l *lineup) { work(l, "node_0", 50) }, nil, 50},
+		{"a lost node of this host moves nothing", 2, true, func(l *lineup) {
+			work(l, "node_0", 5)
+			l.leave(l.seat("node_1"), "", "given up")
+			work(l, "node_1", 50)
+		}, nil, 5},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := lineupOf(t, c.local, c.barrier)
+			c.do(l)
+			var absent []string
+			for _, m := range l.members() {
+				if m.Absent {
+					absent = append(absent, m.Node)
+				}
+			}
+			require.Equal(t, c.absent, absent)
+			require.Equal(t, c.newest, l.newest)
+		})
+	}
+}
+
+// Whatever happens, nobody is waited for who is silent, lags or has left; the version changes with the members and with nothing else; what
+// is told adds up to what is.
+func TestTheRosterHoldsWhateverHappens(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		barrier := rapid.Bool().Draw(t, "barrier")
+		locals := rapid.IntRange(0, 2).Draw(t, "local")
+		var members []event.Member
+		for i := range locals {
+			members = append(members, event.Member{Node: fmt.Sprintf("node_%d", i)})
+		}
+		l, err := newLineup(members, 100, barrier, 5)
+		require.NoError(t, err)
+		workers := []string{"u", "v", "w"}
+		told := map[string]bool{} // whether somebody who listens takes the node for one that is waited for
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			before, version, newest := slices.Clone(l.members()), l.version, l.newest
+			seatOf := func(worker string) *seat { return l.seat(worker + "_0") }
+			worker := rapid.SampledFrom(workers).Draw(t, "worker")
+			round := rapid.IntRange(-5, 120).Draw(t, "round")
+			switch rapid.SampledFrom([]string{"join", "work", "share", "local", "silent", "heard", "leave"}).Draw(t, "step") {
+			case "join":
+				from := l.first(-1)
+				if s := seatOf(worker); s != nil && rapid.Bool().Draw(t, "former life") {
+					from = s.From
+				}
+				s := l.join(worker+"_0", worker, from, round, "")
+				require.GreaterOrEqual(t, s.round, min(from, 100))
+			case "work":
+				if s := seatOf(worker); s != nil {
+					l.progress(s, round, event.StateGenerating)
+				}
+			case "share":
+				if s := seatOf(worker); s != nil && s.gone == "" {
+					l.share(s, max(round, 0))
+				}
+			case "local":
+				if locals > 0 {
+					l.progress(l.seats[rapid.IntRange(0, locals-1).Draw(t, "local")], round, event.StateGenerating)
+				}
+			case "silent", "heard":
+				if s := seatOf(worker); s != nil {
+					l.silence([]*seat{s}, rapid.Bool().Draw(t, "silent"))
+				}
+			case "leave":
+				if s := seatOf(worker); s != nil {
+					l.leave(s, "stopped", "left")
+				}
+			}
+			require.GreaterOrEqual(t, l.newest, newest, "the swarm's round never falls")
+			require.LessOrEqual(t, l.newest, 100)
+			if !slices.Equal(before, l.members()) {
+				require.Greater(t, l.version, version, "a change bumps the version")
+			}
+			for _, m := range l.members() {
+				s := l.seat(m.Node)
+				require.Empty(t, s.gone)
+				require.Equal(t, m, s.Member)
+				if s.worker == "" {
+					require.False(t, m.Absent)
+					continue
+				}
+				lags := barrier && (s.round < l.newest-maxBehind || s.round > l.newest+maxAhead)
+				require.Equal(t, s.silent || lags, m.Absent)
+			}
+			for _, c := range l.told() {
+				told[c.seat.Node] = !c.absent
+			}
+			for _, s := range l.seats {
+				if s.worker != "" {
+					require.Equal(t, s.gone == "" && !s.Absent, told[s.Node], "%s", s.Node)
+				}
+			}
+		}
+	})
+}
+
+func BenchmarkBeatOfTenThousand(b *testing.B) {
+	l := lineupOf(b, 1, true)
+	for i := range 10_000 {
+		l.join(fmt.Sprintf("n%d", i), fmt.Sprintf("w%d", i/10), 2, 0, "")
+	}
+	l.told()
+	l.members()
+	round := 0
+	for b.Loop() {
+		round = (round + 1) % 2
+		work(l, "n77", 2+round)
+	}
+}

@@ -1,0 +1,154 @@
+package membership
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+const (
+	sweepEvery  = time.Second
+	settleEvery = 100 * time.Millisecond
+)
+
+// Serve notices silence, bans and revocations until ctx ends.
+func (r *Reception) Serve(ctx context.Context) {
+	if r.o.Registry != nil {
+		done := make(chan struct{})
+		defer func() { <-done }()
+		go func() {
+			defer close(done)
+			r.o.Registry.Watch(ctx, r.review)
+		}()
+	}
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			r.sweep()
+		}
+	}
+}
+
+// sweep finds workers that have fallen silent.
+func (r *Reception) sweep() {
+	r.mu.Lock()
+	defer r.flush()
+	now := r.o.Now()
+	for _, s := range r.sessions {
+		if s.state == event.WorkerConnected && now.Sub(s.heard) > r.silence {
+			r.report(s, event.WorkerAway, "nothing was heard of it for "+now.Sub(s.heard).Round(time.Second).String())
+			r.lineup.silence(s.present(), true)
+		}
+	}
+}
+
+// review looks whether anybody was banned or revoked.
+func (r *Reception) review() {
+	r.mu.Lock()
+	defer r.flush()
+	for _, s := range r.sessions {
+		if refusal := r.o.Registry.standing(s.worker); refusal != nil {
+			r.expel(s, refusal)
+		}
+	}
+}
+
+// expel ends what a banned or revoked worker has here, once.
+func (r *Reception) expel(s *session, refusal *Refusal) {
+	state := event.WorkerRevoked
+	switch refusal.Code {
+	case CodeBanned:
+		state = event.WorkerBanned
+	case CodeRevoked:
+	default: // the registry's own trouble
+		return
+	}
+	if s.state == state {
+		return
+	}
+	message, _, _ := strings.Cut(refusal.Message, ". Try: ")
+	s.reason = message
+	for _, seat := range s.present() {
+		r.lineup.leave(seat, event.CauseStopped, message)
+	}
+	r.moved = r.o.Now()
+	r.report(s, state, message)
+	if r.o.Expel != nil {
+		r.expelled = append(r.expelled, s.worker)
+	}
+}
+
+// Settled returns nil once every worker's nodes have done their rounds and it has delivered what they told, or it has left; after End, once it
+// has left or is silent. It also returns nil when nobody got on for patience, with a warning told; an error only when ctx ends.
+func (r *Reception) Settled(ctx context.Context, patience time.Duration) error {
+	ticker := time.NewTicker(settleEvery)
+	defer ticker.Stop()
+	began := r.o.Now()
+	for {
+		open, moved := r.unsettled()
+		if len(open) == 0 {
+			return nil
+		}
+		if moved.Before(began) {
+			moved = began
+		}
+		if r.o.Now().Sub(moved) >= patience {
+			r.mu.Lock()
+			r.warn(nil, "", "not waited for any longer: "+strings.Join(open, ", "))
+			r.flush()
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", strings.Join(open, ", "), context.Cause(ctx))
+		case <-ticker.C:
+		}
+	}
+}
+
+// unsettled names, at most a few of them, the workers that are still at it, and when anything last got on.
+func (r *Reception) unsettled() (open []string, moved time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.sessions {
+		if !r.settled(s) {
+			open = append(open, "worker "+s.worker)
+		}
+	}
+	slices.Sort(open)
+	if more := len(open) - 3; more > 0 {
+		open = append(open[:3], fmt.Sprintf("%d more", more))
+	}
+	return open, r.moved
+}
+
+func (r *Reception) settled(s *session) bool {
+	switch s.state {
+	case event.WorkerLeft, event.WorkerBanned, event.WorkerRevoked:
+		return true
+	case "":
+		return len(s.present()) == 0 || r.ended != ""
+	case event.WorkerAway:
+		if r.ended != "" {
+			return true
+		}
+	default:
+		if r.ended != "" {
+			return false
+		}
+	}
+	for _, seat := range s.present() {
+		if seat.state != event.StateDone {
+			return false
+		}
+	}
+	return s.pending == 0
+}

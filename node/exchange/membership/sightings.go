@@ -1,0 +1,90 @@
+package membership
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	sightingsFile  = "seen.json"
+	sightingsEvery = 10 * time.Second
+)
+
+// sightings are when workers were last heard of, in a file beside the registry's: nothing rests on it, so that it is written seldom and a
+// broken one is as good as none.
+type sightings struct {
+	path string
+
+	mu      sync.Mutex
+	last    map[string]sighting
+	dirty   bool
+	flushed time.Time
+}
+
+type sighting struct {
+	Time float64 `json:"time"`
+	Host string  `json:"host"`
+}
+
+func openSightings(path string) *sightings { return &sightings{path: path} }
+
+func (s *sightings) load() map[string]sighting {
+	read := map[string]sighting{}
+	info, err := os.Stat(s.path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxRegistryBytes {
+		return read
+	}
+	if data, err := os.ReadFile(s.path); err == nil && json.Unmarshal(data, &read) != nil || read == nil {
+		return map[string]sighting{}
+	}
+	return read
+}
+
+func (s *sightings) note(worker, host string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil {
+		s.last = s.load()
+	}
+	known := s.last[worker]
+	if host == "" {
+		host = known.Host
+	}
+	if _, old := s.last[worker]; !old && len(s.last) >= maxEntries {
+		return
+	}
+	s.last[worker] = sighting{Time: float64(at.UnixMicro()) / 1e6, Host: host}
+	s.dirty = true
+	if at.Sub(s.flushed) >= sightingsEvery {
+		s.write(at)
+	}
+}
+
+func (s *sightings) flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.write(time.Now())
+}
+
+func (s *sightings) write(at time.Time) {
+	if !s.dirty {
+		return
+	}
+	s.flushed, s.dirty = at, false
+	if data, err := json.Marshal(s.last); err == nil {
+		_ = replace(s.path, data, false) // the next one may succeed
+	}
+}
+
+// all are those of this process and, where it has noted none, those in the file.
+func (s *sightings) all() map[string]sighting {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last != nil {
+		return maps.Clone(s.last)
+	}
+	return s.load()
+}

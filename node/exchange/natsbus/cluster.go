@@ -1,0 +1,95 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// maxReplicas of a stream on an external cluster: one server may be lost.
+const maxReplicas = 3
+
+// Error codes of JetStream's for more replicas than the cluster has servers.
+const (
+	errNoPeers        jetstream.ErrorCode = 10005
+	errNotClustered   jetstream.ErrorCode = 10074
+	errNoResources    jetstream.ErrorCode = 10023
+	errFewerResources jetstream.ErrorCode = 10047 // storage
+)
+
+// cluster is a NATS cluster that others run. It must have JetStream, take messages of 9 MB (max_payload) and let the coordinator's user do:
+//
+//	publish    $JS.API.>  swarm.>  _INBOX.>  _INBOX_*.>
+//	subscribe  swarm.>  _INBOX.>
+//
+// and a worker's user, named W in the subjects, with everything that isn't a letter, digit, _ or - written as = and two hexadecimal digits:
+//
+//	publish    swarm.w.W.>  swarm.*.want.*.*
+//	subscribe  swarm.*.shared.>  _INBOX_W.>
+//
+// A worker must not get $JS.API.>, reading included: whoever may ask JetStream may have it answer to any subject. One coordinator serves an account at a time.
+//
+// A leaf node (leafnodes { remotes [{ url: "nats-leaf://hub:7422" }] }) carries a host's nodes: they dial the leaf, and it carries all of this
+// to the hub. It needs the same max_payload as the hub; where the leaf has a JetStream of its own, it must have a domain, and its nodes must be
+// a worker's, which don't ask JetStream.
+type cluster struct {
+	url string
+}
+
+// connectCluster is Start with a cluster instead of a broker.
+func connectCluster(options ServerOptions) (*Server, error) {
+	where, err := parseAddress(strings.Join(options.External, ","))
+	if err != nil {
+		return nil, fmt.Errorf("use the NATS cluster: %w. Try: --nats nats://host:4222,nats://host:4222", err)
+	}
+	where.later = true
+	s := &Server{
+		cluster: &cluster{url: where.url()}, admit: options.Admit, logger: options.Logger,
+		pokes: make(chan string, 1), folders: map[string]string{},
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	d := dialer{address: where, name: "coordinator", caFile: options.CAFile, credentials: options.Credentials, logger: options.Logger}
+	if s.conn, err = d.dial(ctx); err != nil {
+		return nil, fmt.Errorf("use the NATS cluster at %s: %w", where, err)
+	}
+	if s.js, err = jetstream.New(s.conn); err == nil {
+		_, err = s.js.AccountInfo(ctx)
+	}
+	if err != nil {
+		s.conn.Close()
+		return nil, fmt.Errorf("use the NATS cluster at %s: its JetStream: %w. Try: jetstream { } in its configuration", where, err)
+	}
+	return s, nil
+}
+
+// url is the address as Options.URL takes it.
+func (a address) url() string {
+	text := a.servers()
+	if a.scheme == schemeTLS && a.later {
+		text += "?handshake=later"
+	}
+	return text
+}
+
+// createStream makes a run's stream, on a cluster with as many replicas as it has servers for, or takes the one that is there.
+func (s *Server) createStream(ctx context.Context, run string) error {
+	if s.cluster == nil {
+		return createStream(ctx, s.js, run, 1)
+	}
+	for replicas := maxReplicas; ; replicas-- {
+		err := createStream(ctx, s.js, run, replicas)
+		var refused *jetstream.APIError
+		if err == nil || replicas == 1 || !errors.As(err, &refused) {
+			return err
+		}
+		switch refused.ErrorCode {
+		case errNoPeers, errNotClustered, errNoResources, errFewerResources:
+		default:
+			return err
+		}
+	}
+}

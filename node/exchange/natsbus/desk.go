@@ -1,0 +1,321 @@
+package natsbus
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+)
+
+const (
+	deskPending      = 64 << 20 // bytes of requests that came in and were not looked at: what comes beyond is asked again
+	deskPendingCalls = 16 << 10
+	handleTimeout    = 30 * time.Second // of one request at the Desk
+	maxInboxBytes    = 256
+)
+
+// ServeDesk answers the workers' requests at the desk until ctx ends, and requests in progress with it. A worker's requests wait for
+// each other only, in bounded lanes: the broker and other workers never wait for a slow one, nor for a slow Desk. Of one server, one desk is served.
+func (s *Server) ServeDesk(ctx context.Context, desk membership.Desk) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	d := &counter{server: s, desk: desk, lanes: newLanes(ctx)}
+	for subject, handle := range map[string]nats.MsgHandler{
+		workerPrefix + "*.*": d.worker, enrolSubject: d.enrol, whySubject: d.why,
+	} {
+		asked, err := s.conn.Subscribe(subject, handle)
+		if err != nil {
+			return fmt.Errorf("serve the workers: %w", err)
+		}
+		defer func() { _ = asked.Unsubscribe() }()
+		if err := asked.SetPendingLimits(deskPendingCalls, deskPending); err != nil {
+			return fmt.Errorf("serve the workers: %w", err)
+		}
+	}
+	if err := s.conn.FlushTimeout(requestTimeout); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("serve the workers: %w", err)
+	}
+	<-ctx.Done()
+	cancel()
+	d.lanes.wait()
+	return nil
+}
+
+// counter takes requests off the bus, puts them in lanes and sends the Desk's answers back.
+type counter struct {
+	server *Server
+	desk   membership.Desk
+	lanes  *lanes
+}
+
+// worker takes a worker's request. The subject says which worker: the gate, or the cluster's permissions, let no other one publish there, and the secret says it again.
+func (d *counter) worker(m *nats.Msg) {
+	workerToken, verb, _ := strings.Cut(strings.TrimPrefix(m.Subject, workerPrefix), ".")
+	name, ok := untoken(workerToken)
+	if !ok || !answerable(m.Reply, inboxOf(workerToken)) {
+		return
+	}
+	if err := d.admit(name, m.Header.Get(secretHeader)); err != nil {
+		d.refuse(m, err)
+		return
+	}
+	if refusal := checkProtocol(m); refusal != nil {
+		d.refuse(m, refusal)
+		return
+	}
+	lane := workerToken + ".talk"
+	switch verb {
+	case verbRead:
+		lane = workerToken + ".read"
+	case verbOffer, verbDeliver:
+		lane = workerToken + ".bulk"
+	}
+	d.queue(lane, m, func(ctx context.Context) (any, error) {
+		if verb == verbRead {
+			return nil, d.read(m)
+		}
+		return d.handle(ctx, name, verb, m)
+	})
+}
+
+func (d *counter) enrol(m *nats.Msg) {
+	if !enrolAnswerable(m.Reply) {
+		return
+	}
+	if refusal := checkProtocol(m); refusal != nil {
+		d.refuse(m, refusal)
+		return
+	}
+	d.queue(enrolSubject, m, func(ctx context.Context) (any, error) {
+		var enrol membership.Enrol
+		if refusal := decode(m.Data, &enrol); refusal != nil {
+			return nil, refusal
+		}
+		return d.desk.Enrol(ctx, enrol)
+	})
+}
+
+// why tells one whom the gate turned away what is wrong with its credentials.
+func (d *counter) why(m *nats.Msg) {
+	if !enrolAnswerable(m.Reply) {
+		return
+	}
+	d.queue(whySubject, m, func(context.Context) (any, error) {
+		var c membership.Credentials
+		if refusal := decode(m.Data, &c); refusal != nil {
+			return nil, refusal
+		}
+		return struct{}{}, d.admit(c.Worker, c.Secret)
+	})
+}
+
+func (d *counter) admit(worker, secret string) error {
+	if d.server.admit == nil {
+		return membership.Refuse(membership.CodeToken, "this coordinator takes no workers. Try: swarm up --listen")
+	}
+	return d.server.admit(worker, secret)
+}
+
+// queue runs a request in its lane, or refuses it where the lane is full.
+func (d *counter) queue(lane string, m *nats.Msg, handle func(context.Context) (any, error)) {
+	taken := d.lanes.add(lane, len(m.Data), func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, handleTimeout)
+		defer cancel()
+		answer, err := handle(ctx)
+		switch {
+		case err != nil:
+			d.refuse(m, err)
+		case answer != nil:
+			d.answer(m, answer)
+		}
+	})
+	if !taken {
+		refusal := membership.Refuse(membership.CodeRate, "too many requests are waiting already")
+		refusal.RetryAfter = 1
+		d.refuse(m, refusal)
+	}
+}
+
+func (d *counter) handle(ctx context.Context, worker, verb string, m *nats.Msg) (any, error) {
+	switch verb {
+	case verbHello:
+		return serve(ctx, worker, m.Data, d.desk.Hello)
+	case verbJoin:
+		return serve(ctx, worker, m.Data, d.desk.Join)
+	case verbBeat:
+		return serve(ctx, worker, m.Data, d.desk.Beat)
+	case verbDeliver:
+		return serve(ctx, worker, m.Data, d.desk.Deliver)
+	case verbOffer:
+		offer, refusal := decodeOffer(m)
+		if refusal != nil {
+			return nil, refusal
+		}
+		return struct{}{}, d.desk.Offer(ctx, worker, offer)
+	}
+	return nil, membership.Refuse(membership.CodeMalformed, "no request is called %.40q", verb)
+}
+
+func serve[Q, A any](ctx context.Context, worker string, data []byte, call func(context.Context, string, Q) (A, error)) (any, error) {
+	var request Q
+	if refusal := decode(data, &request); refusal != nil {
+		return nil, refusal
+	}
+	return call(ctx, worker, request)
+}
+
+// decode reads a request's JSON within its bound.
+func decode(data []byte, request any) error {
+	if len(data) > membership.MaxMessageBytes {
+		return membership.Refuse(membership.CodeMalformed, "a request of %d bytes, at most %d", len(data), membership.MaxMessageBytes)
+	}
+	if err := json.Unmarshal(data, request); err != nil {
+		return membership.Refuse(membership.CodeMalformed, "a request that can't be read: %.200s", err)
+	}
+	return nil
+}
+
+func decodeOffer(m *nats.Msg) (membership.Offer, error) {
+	node, roundText := m.Header.Get(nodeHeader), m.Header.Get(roundHeader)
+	round, err := strconv.Atoi(roundText)
+	switch {
+	case checkName("node", node) != nil:
+		return membership.Offer{}, membership.Refuse(membership.CodeMalformed, "a batch of node %.40q", node)
+	case err != nil || round < 0:
+		return membership.Offer{}, membership.Refuse(membership.CodeMalformed, "a batch for round %.20q", roundText)
+	case len(m.Data) > exchange.MaxBatchBytes:
+		return membership.Offer{}, membership.Refuse(membership.CodeMalformed, "a batch of %d bytes, at most %d", len(m.Data), exchange.MaxBatchBytes)
+	}
+	return membership.Offer{Node: node, Round: round, Data: m.Data}, nil
+}
+
+// checkProtocol refuses a request of another protocol, before anything of it is read.
+func checkProtocol(m *nats.Msg) error {
+	if protocol := m.Header.Get(protocolHeader); protocol != strconv.Itoa(membership.Protocol) {
+		return membership.Refuse(membership.CodeVersion, "the worker speaks protocol %.10q and the coordinator %d. "+
+			"Try: install the same version of swarm on both machines", protocol, membership.Protocol)
+	}
+	return nil
+}
+
+// read passes a worker's read on to JetStream, which answers into the worker's own inbox.
+func (d *counter) read(m *nats.Msg) error {
+	subjects, err := newSubjects(m.Header.Get(runHeader))
+	if err != nil {
+		return membership.Refuse(membership.CodeMalformed, "%v", err)
+	}
+	q, err := decodeQuery(m.Data, subjects)
+	if err != nil {
+		return membership.Refuse(membership.CodeMalformed, "%v", err)
+	}
+	data, err := json.Marshal(q)
+	if err != nil {
+		return err
+	}
+	return d.server.conn.PublishRequest(subjects.direct(), m.Reply, data)
+}
+
+func (d *counter) answer(m *nats.Msg, answer any) {
+	data, err := json.Marshal(answer)
+	if err != nil {
+		d.refuse(m, err)
+		return
+	}
+	d.respond(m, nats.NewMsg(m.Reply), data)
+}
+
+// refuse answers with a refusal. What is none is the coordinator's own trouble.
+func (d *counter) refuse(m *nats.Msg, err error) {
+	var refusal *membership.Refusal
+	if !errors.As(err, &refusal) {
+		d.server.logger.Warn("a worker's request failed", "subject", m.Subject, "error", err)
+		refusal = membership.Refuse(membership.CodeInternal, "the coordinator has trouble of its own. Try: look at its log")
+		refusal.RetryAfter = 1
+	}
+	data, err := json.Marshal(refusal)
+	if err != nil {
+		return
+	}
+	answer := nats.NewMsg(m.Reply)
+	answer.Header.Set(refusedHeader, "1")
+	d.respond(m, answer, data)
+}
+
+func (d *counter) respond(m, answer *nats.Msg, data []byte) {
+	answer.Data = data
+	if err := d.server.conn.PublishMsg(answer); err != nil {
+		d.server.logger.Debug("a worker's request not answered", "subject", m.Subject, "error", err) // it asks again
+	}
+}
+
+// answerable tells whether an answer may be sent to a subject: it must be below the asker's own inbox, or the coordinator would write for it
+// wherever it names.
+func answerable(reply, inbox string) bool {
+	rest, below := strings.CutPrefix(reply, inbox+".")
+	return below && rest != "" && len(reply) <= maxInboxBytes && !strings.ContainsAny(rest, "*> \t\r\n") &&
+		!strings.HasPrefix(rest, ".") && !strings.HasSuffix(rest, ".") && !strings.Contains(rest, "..")
+}
+
+func enrolAnswerable(reply string) bool {
+	nonce, _, _ := strings.Cut(strings.TrimPrefix(reply, enrolInbox("")), ".")
+	return isNonce(nonce) && answerable(reply, enrolInbox(nonce))
+}
+
+// StoreOffer puts a worker's batch, which has been looked at, into a run's stream. The first one of a node and round counts; a repeat is no error.
+func (s *Server) StoreOffer(ctx context.Context, run string, offer membership.Offer) error {
+	subjects, err := newSubjects(run)
+	if err != nil {
+		return fmt.Errorf("store an offer: %w", err)
+	}
+	if err := checkName("node", offer.Node); err != nil {
+		return fmt.Errorf("store an offer: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, err = s.js.Publish(ctx, subjects.rollouts(offer.Round, offer.Node), offer.Data, jetstream.WithExpectLastSequencePerSubject(0))
+	if err == nil || takenAlready(err) {
+		return nil
+	}
+	s.poke(err.Error())
+	return fmt.Errorf("store round %d of %s: %w", offer.Round, offer.Node, err)
+}
+
+// takenAlready tells whether a batch was not stored because there is one.
+func takenAlready(err error) bool {
+	var refused *jetstream.APIError
+	return errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence
+}
+
+// untoken is token's inverse.
+func untoken(t string) (string, bool) {
+	if t == "" || len(t) > 3*maxNameBytes {
+		return "", false
+	}
+	var name []byte
+	for i := 0; i < len(t); i++ {
+		if t[i] != '=' {
+			name = append(name, t[i])
+			continue
+		}
+		if i+2 >= len(t) {
+			return "", false
+		}
+		c, err := hex.DecodeString(t[i+1 : i+3])
+		if err != nil {
+			return "", false
+		}
+		name = append(name, c[0])
+		i += 2
+	}
+	return string(name), token(string(name)) == t
+}

@@ -1,0 +1,207 @@
+package natsbus
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+)
+
+const (
+	// A worker's way is long, and may go silent without being closed: pings find that out.
+	farTimeout = 5 * time.Second
+	farWait    = 500 * time.Millisecond
+	farPing    = 5 * time.Second
+	farPings   = 2
+)
+
+// dialer makes connections of one client.
+type dialer struct {
+	address     address
+	name        string // shown in the broker's lists
+	token       string // of the run's own nodes
+	worker      string // with secret; empty: none
+	secret      string
+	caFile      string
+	credentials string
+	link        *link // may be nil
+	logger      *slog.Logger
+}
+
+// dial connects, and again for as long as the connection is open. What another try won't change is an error at once; for the rest it tries
+// until ctx ends.
+func (d dialer) dial(ctx context.Context) (*nats.Conn, error) {
+	options, err := d.options()
+	if err != nil {
+		return nil, err
+	}
+	var conn *nats.Conn
+	err = retry(ctx, func() (bool, error) {
+		conn, err = nats.Connect(d.address.servers(), options...)
+		if line := untrusted(err); line != nil {
+			return false, line
+		}
+		if errors.Is(err, nats.ErrAuthorization) {
+			err = d.unauthorized(ctx, err)
+			return d.worker != "" && !errors.Is(err, exchange.ErrClosed), err // a registry can be read again, a place becomes free
+		}
+		return true, err
+	})
+	return conn, err
+}
+
+func (d dialer) options() ([]nats.Option, error) {
+	options, err := d.address.security(d.caFile, d.credentials)
+	if err != nil {
+		return nil, err
+	}
+	options = append(options,
+		nats.Name(d.name),
+		nats.MaxReconnects(-1),
+		nats.ReconnectBufSize(-1), // requests fail while there is no connection; the callers' loops ask again
+		nats.IgnoreDiscoveredServers(),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				d.logger.Warn("message bus lost, dialling again", "error", err)
+			}
+			d.changed()
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) {
+			d.logger.Info("message bus is back")
+			d.changed()
+		}),
+		nats.ReconnectErrHandler(d.logOnce()),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			d.logger.Warn("message bus", "error", err)
+		}),
+	)
+	if d.worker == "" {
+		if d.token != "" {
+			options = append(options, nats.Token(d.token))
+		}
+		return append(options, nats.Timeout(connectTimeout), nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait)), nil
+	}
+	if d.address.scheme == schemeTLS { // an external cluster knows users of its own
+		options = append(options, nats.UserInfo(d.worker, d.secret))
+	}
+	return append(options, nats.CustomInboxPrefix(inboxOf(token(d.worker))), nats.Timeout(farTimeout),
+		nats.ReconnectWait(farWait), nats.ReconnectJitter(farWait, farWait), nats.PingInterval(farPing), nats.MaxPingsOutstanding(farPings)), nil
+}
+
+func (d dialer) changed() {
+	if d.link != nil {
+		d.link.change()
+	}
+}
+
+// logOnce warns of a server that is there again and not the right one, once: the client goes on trying.
+func (d dialer) logOnce() nats.ConnErrHandler {
+	var once sync.Once
+	return func(_ *nats.Conn, err error) {
+		if line := untrusted(err); line != nil {
+			once.Do(func() { d.logger.Warn("message bus", "error", line) })
+		}
+	}
+}
+
+// unauthorized explains why the server doesn't take this client.
+func (d dialer) unauthorized(ctx context.Context, err error) error {
+	if d.worker == "" || d.address.scheme != schemeTLS {
+		return fmt.Errorf("wrong token: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*farTimeout)
+	defer cancel()
+	_, why := d.ask(ctx, whySubject, membership.Credentials{Worker: d.worker, Secret: d.secret})
+	var refusal *membership.Refusal
+	if errors.As(why, &refusal) && final(refusal) {
+		return outcast{refusal}
+	}
+	if why == nil { // taken by now, or by name and secret: the gate knows other reasons
+		return fmt.Errorf("the coordinator takes no more connections of worker %s. Try: fewer nodes on this machine", d.worker)
+	}
+	return fmt.Errorf("the coordinator doesn't take worker %s: %w", d.worker, err)
+}
+
+// ask makes one request as somebody without credentials.
+func (d dialer) ask(ctx context.Context, subject string, question any) ([]byte, error) {
+	data, err := json.Marshal(question)
+	if err != nil {
+		return nil, err
+	}
+	secret := make([]byte, nonceDigits/2)
+	if _, err := rand.Read(secret); err != nil {
+		return nil, err
+	}
+	nonce := hex.EncodeToString(secret)
+	options, err := d.address.security(d.caFile, d.credentials)
+	if err != nil {
+		return nil, err
+	}
+	options = append(options, nats.Name(nonce), nats.Timeout(farTimeout), nats.NoReconnect(), nats.CustomInboxPrefix(enrolInbox(nonce)))
+	if d.address.scheme == schemeTLS {
+		options = append(options, nats.UserInfo(enrolUser, ""))
+	}
+	conn, err := nats.Connect(d.address.servers(), options...)
+	if line := untrusted(err); line != nil {
+		return nil, line
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	m := nats.NewMsg(subject)
+	m.Header.Set(protocolHeader, fmt.Sprint(membership.Protocol))
+	m.Data = data
+	answer, err := conn.RequestMsgWithContext(ctx, m)
+	return read(answer, err)
+}
+
+// TLSOptions are what an invitation doesn't say about the way.
+type TLSOptions struct {
+	CAFile      string // of a server without a fingerprint; empty: the system's
+	Credentials string // file, of an external cluster
+}
+
+// Enrol exchanges an invitation for a worker's own credentials. A coordinator that isn't there is tried until ctx ends; its no is a
+// *membership.Refusal.
+func Enrol(ctx context.Context, i membership.Invitation, name string, o TLSOptions) (membership.Credentials, error) {
+	d := dialer{address: addressOf(i), caFile: o.CAFile, credentials: o.Credentials, logger: slog.New(slog.DiscardHandler)}
+	question := membership.Enrol{Protocol: membership.Protocol, Token: i.Token, Name: name}
+	var credentials membership.Credentials
+	err := retry(ctx, func() (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		data, err := d.ask(ctx, enrolSubject, question)
+		if err != nil {
+			return again(err), err
+		}
+		if err := json.Unmarshal(data, &credentials); err != nil || len(data) > membership.MaxMessageBytes {
+			return false, errors.New("the coordinator's answer can't be read. Try: install the same version of swarm on both machines")
+		}
+		return false, nil
+	})
+	if err != nil {
+		return membership.Credentials{}, fmt.Errorf("enrol at %s: %w", d.address, err)
+	}
+	return credentials, nil
+}
+
+// again tells whether a request that failed could succeed when it is made again.
+func again(err error) bool {
+	var refusal *membership.Refusal
+	if errors.As(err, &refusal) {
+		return refusal.Code == membership.CodeInternal || refusal.Code == membership.CodeRate
+	}
+	var pin *pinError
+	return untrusted(err) == nil && !errors.As(err, &pin) && !errors.Is(err, nats.ErrAuthorization)
+}

@@ -1,0 +1,62 @@
+package natsbus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+)
+
+// offerTimeout bounds one attempt to offer a batch: eight megabytes over a slow line take long.
+const offerTimeout = 60 * time.Second
+
+// offer makes one attempt to have the coordinator take a batch, and tells whether another one could succeed where it failed.
+func (b *Bus) offer(ctx context.Context, round int, data []byte) (again bool, err error) {
+	within, cancel := context.WithTimeout(ctx, offerTimeout)
+	defer cancel()
+	m := b.caller.message(verbOffer, data)
+	m.Header.Set(nodeHeader, b.node)
+	m.Header.Set(roundHeader, strconv.Itoa(round))
+	_, err = b.caller.call(within, m)
+	var refusal *membership.Refusal
+	switch {
+	case err == nil:
+		return false, nil
+	case errors.Is(err, nats.ErrMaxPayload):
+		return false, fmt.Errorf("%w: %d bytes, and the server takes %d a message", exchange.ErrRefused, len(data), b.conn.MaxPayload())
+	case !errors.As(err, &refusal):
+		return b.reachable(), err
+	case final(refusal):
+		return false, outcast{refusal}
+	case b.mayAsk(err):
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait(refusal)):
+		}
+		return true, err
+	}
+	return false, fmt.Errorf("%w: %w", exchange.ErrRefused, refusal)
+}
+
+// mayAsk tells whether a worker's request that failed could succeed when it is made again.
+func (b *Bus) mayAsk(err error) bool {
+	var refusal *membership.Refusal
+	if errors.As(err, &refusal) {
+		return again(refusal)
+	}
+	return b.reachable()
+}
+
+// explain says why a worker's connection was closed for good, where that is what an error comes from.
+func (b *Bus) explain(ctx context.Context, err error) error {
+	if b.worker == "" || b.reachable() || ctx.Err() != nil || !errors.Is(b.conn.LastError(), nats.ErrAuthorization) {
+		return asOutcast(err)
+	}
+	return b.dialer.unauthorized(ctx, b.conn.LastError())
+}

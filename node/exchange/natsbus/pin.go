@@ -1,0 +1,60 @@
+package natsbus
+
+import (
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// pinned is the TLS of one who knows a coordinator by its key rather than by its name: whoever has that key is the coordinator, wherever it
+// is reached.
+func pinned(fingerprint string) *tls.Config {
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS13,
+		InsecureSkipVerify: true, // the chain and the name; checkPin is stricter
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if len(state.PeerCertificates) == 0 {
+				return &pinError{"the server has no certificate"}
+			}
+			return checkPin(state.PeerCertificates[0], fingerprint, time.Now())
+		},
+	}
+}
+
+// pinError says that the server is not the one that was meant. Dialling again is of no use.
+type pinError struct{ line string }
+
+func (e *pinError) Error() string { return e.line }
+
+func checkPin(certificate *x509.Certificate, fingerprint string, now time.Time) error {
+	const day = "2006-01-02 15:04 MST"
+	switch {
+	case subtle.ConstantTimeCompare([]byte(Fingerprint(certificate)), []byte(fingerprint)) != 1:
+		return &pinError{"the coordinator's certificate has changed since the invitation was made. " +
+			"Try: ask for a new invitation (swarm workers invite)"}
+	case now.After(certificate.NotAfter):
+		return &pinError{fmt.Sprintf("the coordinator's certificate expired on %s, and it is %s here. "+
+			"Try: restart swarm up, which renews it, or set this machine's clock", certificate.NotAfter.Format(day), now.Format(day))}
+	case now.Before(certificate.NotBefore):
+		return &pinError{fmt.Sprintf("the coordinator's certificate is good from %s on, and it is %s here. Try: set this machine's clock",
+			certificate.NotBefore.Format(day), now.Format(day))}
+	}
+	return nil
+}
+
+// untrusted returns the line that says why a server's certificate wasn't taken, or nil where that isn't what is wrong.
+func untrusted(err error) error {
+	var pin *pinError
+	if errors.As(err, &pin) {
+		return pin
+	}
+	var verification *tls.CertificateVerificationError
+	if errors.As(err, &verification) {
+		return fmt.Errorf("the server's certificate is not trusted here: %w. "+
+			"Try: use the whole invitation, with its fingerprint (fp=), or name the authority's certificate", verification.Err)
+	}
+	return nil
+}

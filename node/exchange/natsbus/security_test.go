@@ -1,0 +1,358 @@
+package natsbus
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+)
+
+// hostile is a worker's connection without a program of ours around it.
+func hostile(t *testing.T, o *office, user, secret, name, inbox string) *nats.Conn {
+	t.Helper()
+	where, err := parseAddress(o.server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	options, err := where.security("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	options = append(options, nats.UserInfo(user, secret), nats.Name(name), nats.CustomInboxPrefix(inbox), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	conn, err := nats.Connect(where.servers(), options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+// flush waits until the server has seen all that was sent, and processed what follows from it.
+func flush(t *testing.T, o *office, conn *nats.Conn) {
+	t.Helper()
+	for _, c := range []*nats.Conn{conn, o.server.conn} {
+		if err := c.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A worker writes nowhere but to the desk: not into the stream, not to JetStream, not for others, not by way of an answer.
+func TestWorkerWritesNowhere(t *testing.T) {
+	o := openOffice(t, ServerOptions{})
+	s := o.bus(t, "ada", "a").subjects
+	publish(t, o.bus(t, "bob", "b"), batch("b", 0, "bob's"))
+	conn := hostile(t, o, "ada", "secret of ada", "ada", "_INBOX_ada")
+	query, err := json.Marshal(query{LastOne: s.rollouts(0, "b")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := []byte(`{"last_by_subj":"` + s.rollouts(99, "nobody") + `"}`)
+	caller := caller{worker: "ada", secret: "secret of ada"}
+	reflect := func(verb, reply string, data []byte) {
+		t.Helper()
+		m := caller.message(verb, data)
+		m.Header.Set(runHeader, "run")
+		m.Reply = reply
+		if err := conn.PublishMsg(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, subject := range []string{
+		s.rollouts(7, "victim"), s.shared(7, "victim"), s.trouble(), s.probe(), "$JS.API.STREAM.DELETE." + s.stream, "$JS.API.STREAM.PURGE." + s.stream,
+		"$JS.API.STREAM.CREATE.other", s.direct(), "swarm.w.bob.beat", "_INBOX_bob.x", enrolSubject, whySubject,
+	} {
+		if err := conn.Publish(subject, []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+		// The coordinator and JetStream answer to the asker's inbox only, or they would write there for it.
+		reflect(verbRead, subject, query)
+		reflect(verbRead, subject, nobody)
+		reflect(verbBeat, subject, []byte("{}"))
+		reflect("nonsense", subject, []byte("{}"))
+	}
+	flush(t, o, conn)
+	if err := conn.LastError(); err == nil || !strings.Contains(strings.ToLower(err.Error()), "permissions violation") {
+		t.Errorf("the server said %v", err)
+	}
+	beat, err := o.uplink(t, "ada").Beat(t.Context(), membership.Beat{}) // after all of these, in the same lane
+	if err != nil || beat.Version != 7 {
+		t.Errorf("beat: %+v, %v", beat, err)
+	}
+	stream, err := o.server.js.Stream(t.Context(), s.stream)
+	if err != nil {
+		t.Fatalf("the stream is gone: %v", err)
+	}
+	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(">"))
+	if err != nil || info.State.Msgs != 1 || len(info.State.Subjects) != 1 {
+		t.Errorf("the stream holds %+v, %v", info.State, err)
+	}
+}
+
+// A worker hears only its own answers and the announcements.
+func TestWorkerHearsNothingOfOthers(t *testing.T) {
+	o := openOffice(t, ServerOptions{})
+	conn := hostile(t, o, "ada", "secret of ada", "ada", "_INBOX_ada")
+	heard := make(chan *nats.Msg, 64)
+	for _, subject := range []string{">", "_INBOX_bob.>", "_INBOX.>", "swarm.w.>", "swarm.w.ada.>", "swarm.run.rollouts.>", "$JS.>", "swarm.enrol", "swarm.>"} {
+		if _, err := conn.ChanSubscribe(subject, heard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flush(t, o, conn)
+	bob := o.uplink(t, "bob")
+	if _, err := bob.Beat(t.Context(), membership.Beat{}); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, o.bus(t, "bob", "b"), batch("b", 0, ""))
+	if _, err := Enrol(t.Context(), o.invitation(t), "carol", TLSOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, o, conn)
+	select {
+	case m := <-heard:
+		t.Errorf("heard %s", m.Subject)
+	default:
+	}
+}
+
+// Who has no credentials may ask for some, under a name that nobody guesses, and do nothing else.
+func TestEnrolUserMayDoNothingElse(t *testing.T) {
+	o := openOffice(t, ServerOptions{})
+	nonce := strings.Repeat("0123456789abcdef", 2)
+	conn := hostile(t, o, enrolUser, "", nonce, enrolInbox(nonce))
+	heard := make(chan *nats.Msg, 64)
+	other := enrolInbox(strings.Repeat("f", nonceDigits))
+	for _, subject := range []string{">", other + ".>", "_INBOX_=enrol_*.>", "swarm.>", "swarm.*.shared.>"} {
+		if _, err := conn.ChanSubscribe(subject, heard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, subject := range []string{"swarm.w.ada.beat", "swarm.run.rollouts.0.x", "$JS.API.STREAM.NAMES", "swarm.run.want.0.a"} {
+		if err := conn.Publish(subject, []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// An enrolment answered to another's inbox would be one for it.
+	m := nats.NewMsg(enrolSubject)
+	m.Header.Set(protocolHeader, "1")
+	m.Reply, m.Data = "swarm.run.rollouts.3.x", []byte(`{"token":"invited","name":"eve"}`)
+	if err := conn.PublishMsg(m); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, o, conn)
+	publish(t, o.bus(t, "bob", "b"), batch("b", 0, ""))
+	if _, err := Enrol(t.Context(), o.invitation(t), "carol", TLSOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, o, conn)
+	select {
+	case m := <-heard:
+		t.Errorf("heard %s", m.Subject)
+	default:
+	}
+	if got := marks(t, join(t, o.server, "run", "reader"), 3, "x"); got[0] != "" {
+		t.Errorf("stored %q", got)
+	}
+	where, err := parseAddress(o.server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	options, err := where.security("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", "eve", strings.Repeat("*", nonceDigits)} {
+		if conn, err := nats.Connect(where.servers(), append(options, nats.UserInfo(enrolUser, ""), nats.Name(name))...); err == nil {
+			conn.Close()
+			t.Errorf("name %q: taken", name)
+		}
+	}
+}
+
+// Requests that break the rules get one line back, and the desk never sees them.
+func TestDeskRefusesMalformedRequests(t *testing.T) {
+	o := openOffice(t, ServerOptions{})
+	conn := hostile(t, o, "ada", "secret of ada", "ada", "_INBOX_ada")
+	c := caller{conn: conn, link: newLink(), worker: "ada", secret: "secret of ada"}
+	header := func(m *nats.Msg, pairs ...string) *nats.Msg {
+		for i := 0; i < len(pairs); i += 2 {
+			m.Header.Set(pairs[i], pairs[i+1])
+		}
+		return m
+	}
+	for name, test := range map[string]struct {
+		m    *nats.Msg
+		code string
+	}{
+		"garbage":        {c.message(verbBeat, []byte("\x00{")), membership.CodeMalformed},
+		"too long":       {c.message(verbBeat, make([]byte, membership.MaxMessageBytes+1)), membership.CodeMalformed},
+		"no such verb":   {c.message("shutdown", []byte("{}")), membership.CodeMalformed},
+		"other protocol": {header(c.message(verbBeat, []byte("{}")), protocolHeader, "2"), membership.CodeVersion},
+		"wrong secret":   {header(c.message(verbBeat, []byte("{}")), secretHeader, "x"), membership.CodeToken},
+		"no node":        {header(c.message(verbOffer, nil), roundHeader, "1"), membership.CodeMalformed},
+		"no round":       {header(c.message(verbOffer, nil), nodeHeader, "a", roundHeader, "-1"), membership.CodeMalformed},
+		"all subjects":   {header(c.message(verbRead, []byte(`{"last_by_subj":">"}`)), runHeader, "run"), membership.CodeMalformed},
+		"probe":          {header(c.message(verbRead, []byte(`{"last_by_subj":"swarm.run.probe"}`)), runHeader, "run"), membership.CodeMalformed},
+		"by sequence":    {header(c.message(verbRead, []byte(`{"seq":1}`)), runHeader, "run"), membership.CodeMalformed},
+		"no run":         {c.message(verbRead, []byte(`{"last_by_subj":"swarm.run.rollouts.0.a"}`)), membership.CodeMalformed},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), soon)
+		_, err := c.call(ctx, test.m)
+		cancel()
+		var refusal *membership.Refusal
+		if !errors.As(err, &refusal) || refusal.Code != test.code || strings.Contains(refusal.Message, "\n") {
+			t.Errorf("%s: %v, want code %s", name, err, test.code)
+		}
+	}
+	if o.beats != 0 {
+		t.Errorf("the desk saw %d beats", o.beats)
+	}
+}
+
+// The certificate is the coordinator's, still good, or there is one clear line.
+func TestCertificateIsChecked(t *testing.T) {
+	o := openOffice(t, ServerOptions{})
+	_, otherPin, err := Certificate(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := o.invitation(t)
+	changed.Fingerprint = otherPin
+	unpinned := o.invitation(t)
+	unpinned.Fingerprint = ""
+	for name, test := range map[string]struct {
+		i    membership.Invitation
+		want string
+	}{
+		"changed":  {changed, "has changed since the invitation was made. Try: ask for a new invitation (swarm workers invite)"},
+		"unpinned": {unpinned, "not trusted here"},
+	} {
+		start := time.Now()
+		_, err := Enrol(t.Context(), test.i, "ada", TLSOptions{})
+		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: enrol: %v", name, err)
+		}
+		_, err = DialUplink(t.Context(), UplinkOptions{Invitation: test.i, Credentials: membership.Credentials{Worker: "ada", Secret: "secret of ada"}})
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: uplink: %v", name, err)
+		}
+		_, err = Dial(t.Context(), Options{URL: test.i.URL(), Token: o.server.Token(), Run: "run", Node: "a"})
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: node: %v", name, err)
+		}
+		if waited := time.Since(start); waited > soon {
+			t.Errorf("%s: %v", name, waited)
+		}
+	}
+}
+
+// With a certificate of an authority's that the worker names, no fingerprint is needed.
+func TestOwnCertificate(t *testing.T) {
+	o := openOffice(t, ServerOptions{})
+	certificate := o.server.options.TLSConfig.Certificates[0]
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pemOf(certificate), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	i := o.invitation(t)
+	i.Fingerprint = ""
+	if _, err := Enrol(t.Context(), i, "ada", TLSOptions{CAFile: ca}); err != nil {
+		t.Errorf("enrol: %v", err)
+	}
+	if _, err := Enrol(t.Context(), i, "ada", TLSOptions{CAFile: ca + ".none"}); err == nil {
+		t.Error("without the file: no error")
+	}
+}
+
+// Bytes that are no client's, silence, and half a handshake end, and hold up nobody.
+func TestStrangersOnThePort(t *testing.T) {
+	o := openOffice(t, ServerOptions{})
+	address := o.server.Addr().String()
+	garbage := make([]byte, 64<<10)
+	if _, err := rand.Read(garbage); err != nil {
+		t.Fatal(err)
+	}
+	openings := map[string][]byte{
+		"garbage": garbage, "plain NATS": []byte("CONNECT {\"auth_token\":\"x\"}\r\nPING\r\n"), "HTTP": []byte("GET / HTTP/1.1\r\n\r\n"),
+		"silence": nil, "half a handshake": {0x16, 0x03, 0x01, 0x02, 0x00, 0x01},
+	}
+	var group sync.WaitGroup
+	for name, opening := range openings {
+		group.Go(func() {
+			conn, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer func() { _ = conn.Close() }()
+			_, _ = conn.Write(opening)
+			if err := conn.SetReadDeadline(time.Now().Add(soon)); err != nil {
+				t.Error(err)
+			}
+			answer, err := io.ReadAll(bufio.NewReader(conn))
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%s: still connected after %v", name, soon)
+			}
+			if strings.Contains(string(answer), "INFO") {
+				t.Errorf("%s: the server says %q before the handshake", name, answer)
+			}
+		})
+	}
+	if _, err := o.uplink(t, "ada").Beat(t.Context(), membership.Beat{}); err != nil {
+		t.Errorf("beat meanwhile: %v", err)
+	}
+	group.Wait()
+
+	// TLS, and then nothing: the authentication has its end, too.
+	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetReadDeadline(time.Now().Add(soon)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a client that says nothing is still connected after %v", soon)
+	}
+}
+
+// One worker can't take all connections.
+func TestConnectionsOfOneWorkerAreBounded(t *testing.T) {
+	g := &gate{workers: map[string][]uint64{}, alive: func(id uint64) bool { return id%2 == 0 }}
+	taken := 0
+	for id := range uint64(10 * maxConnections) {
+		if g.note("ada", id) {
+			taken++
+		}
+	}
+	if len(g.workers["ada"]) > maxConnections || taken < maxConnections {
+		t.Errorf("%d connections open of %d taken, at most %d are allowed", len(g.workers["ada"]), taken, maxConnections)
+	}
+	now := time.Now()
+	enrolling := 0
+	for range 10 * maxEnrolling {
+		if g.mayEnrol(now) {
+			enrolling++
+		}
+	}
+	if enrolling != maxEnrolling || !g.mayEnrol(now.Add(2*enrolLife)) {
+		t.Errorf("%d enrol at a time, %d are allowed, and again later", enrolling, maxEnrolling)
+	}
+}

@@ -1,0 +1,165 @@
+package netlab
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// direction carries packets one way. Its clock and its dice are its own, so that it is tested without a network.
+type direction struct {
+	deliver func(packet []byte)
+
+	mu         sync.Mutex
+	conditions Conditions
+	cut        bool
+	dice       *rand.Rand
+	idle       time.Time // when the packets accepted so far have passed the rate limit
+	newest     time.Time // when the newest of them arrives
+	queue      []parcel
+	counts     Counts
+	wake       chan struct{}
+}
+
+// parcel is a packet under way.
+type parcel struct {
+	packet []byte
+	at     time.Time // arrives
+}
+
+func newDirection(seed uint64, deliver func([]byte)) *direction {
+	return &direction{deliver: deliver, dice: rand.New(rand.NewPCG(seed, 0)), wake: make(chan struct{}, 1)}
+}
+
+// set changes the conditions. A cut takes what is under way with it.
+func (d *direction) set(c Conditions, cut bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.conditions, d.cut = c, cut
+	if cut {
+		d.counts.Cut += int64(len(d.queue))
+		d.queue = nil
+	}
+}
+
+// accept takes a packet, which it keeps, or drops it.
+func (d *direction) accept(packet []byte, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch at, fate := d.arrival(len(packet), now); fate {
+	case carried:
+		d.queue = append(d.queue, parcel{packet, at})
+		if len(d.queue) == 1 {
+			d.rouse()
+		}
+	case cutOff:
+		d.counts.Cut++
+	case lost:
+		d.counts.Lost++
+	case overflowed:
+		d.counts.Overflowed++
+	}
+}
+
+// fate is what becomes of a packet.
+type fate int
+
+const (
+	carried fate = iota
+	cutOff
+	lost
+	overflowed
+)
+
+// arrival decides on a packet of so many bytes. mu is held.
+func (d *direction) arrival(size int, now time.Time) (time.Time, fate) {
+	c := d.conditions
+	if d.cut {
+		return now, cutOff
+	}
+	if c.Loss > 0 && d.dice.Float64() < c.Loss {
+		return now, lost
+	}
+	at := now
+	if c.RateBytes > 0 {
+		begins := later(now, d.idle)
+		limit := c.Queue
+		if limit == 0 {
+			limit = DefaultQueue
+		}
+		if begins.Sub(now) > limit {
+			return now, overflowed
+		}
+		d.idle = begins.Add(time.Duration(float64(size) / c.RateBytes * float64(time.Second)))
+		at = d.idle
+	}
+	d.counts.LongestWait = max(d.counts.LongestWait, at.Sub(now))
+	at = at.Add(c.Delay)
+	if c.Jitter > 0 {
+		at = at.Add(time.Duration(d.dice.Int64N(int64(c.Jitter) + 1)))
+	}
+	at = later(at, d.newest)
+	d.newest = at
+	return at, carried
+}
+
+// due takes what has arrived by now off the queue, and says when the next does; zero: nothing is under way.
+func (d *direction) due(now time.Time) (arrived []parcel, next time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := 0
+	for n < len(d.queue) && !d.queue[n].at.After(now) {
+		d.counts.Packets++
+		d.counts.Bytes += int64(len(d.queue[n].packet))
+		d.counts.LongestBehind = max(d.counts.LongestBehind, now.Sub(d.queue[n].at))
+		n++
+	}
+	arrived, d.queue = d.queue[:n:n], d.queue[n:]
+	if len(d.queue) > 0 {
+		next = d.queue[0].at
+	}
+	return arrived, next
+}
+
+// serve delivers until done is closed.
+func (d *direction) serve(done <-chan struct{}) {
+	for {
+		arrived, next := d.due(time.Now())
+		for _, p := range arrived {
+			d.deliver(p.packet)
+		}
+		if len(arrived) > 0 {
+			continue
+		}
+		var timer <-chan time.Time
+		if !next.IsZero() {
+			timer = time.After(time.Until(next))
+		}
+		select {
+		case <-done:
+			return
+		case <-d.wake:
+		case <-timer:
+		}
+	}
+}
+
+func (d *direction) rouse() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (d *direction) count() Counts {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.counts
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

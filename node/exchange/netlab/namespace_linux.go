@@ -1,0 +1,124 @@
+package netlab
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// mtu is that of Ethernet: segments are as they are on a real way.
+const mtu = 1500
+
+// namespace is a network namespace without a name. It lives as long as its file is open or a process is in it.
+type namespace struct{ file *os.File }
+
+// newNamespace makes a namespace whose loopback is up.
+func newNamespace() (*namespace, error) {
+	type made struct {
+		file *os.File
+		err  error
+	}
+	result := make(chan made)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			result <- made{err: fmt.Errorf("make a network namespace: %w", err)}
+			return
+		}
+		file, err := os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
+		if err == nil {
+			err = configure("lo", netip.Addr{})
+		}
+		result <- made{file, err}
+	}()
+	m := <-result
+	if m.err != nil {
+		return nil, m.err
+	}
+	return &namespace{m.file}, nil
+}
+
+// inside calls f on a thread that is in the namespace: sockets opened and processes started by it, not by other goroutines, are there.
+func (n *namespace) inside(f func() error) error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: a thread that could not come back must not be used again
+		err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET)
+		if err == nil {
+			err = f()
+		}
+		result <- err
+	}()
+	return <-result
+}
+
+// openTUN makes the namespace's way out: an interface with an address whose packets are read from and written to the file.
+func (n *namespace) openTUN(address netip.Addr) (*os.File, error) {
+	var file *os.File
+	err := n.inside(func() error {
+		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return fmt.Errorf("open /dev/net/tun: %w", err)
+		}
+		request, err := unix.NewIfreq("lab0")
+		if err == nil {
+			request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
+			err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
+		}
+		if err == nil {
+			err = configure("lab0", address)
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("make a TUN interface: %w", err), unix.Close(fd))
+		}
+		file = os.NewFile(uintptr(fd), "lab0")
+		return nil
+	})
+	return file, err
+}
+
+// configure brings an interface of the calling thread's namespace up, with an address of a /24 network unless it has its own.
+func configure(name string, address netip.Addr) error {
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(socket)
+	request, err := unix.NewIfreq(name)
+	if err != nil {
+		return err
+	}
+	set := func(what uint, bytes [4]byte) error {
+		if err := request.SetInet4Addr(bytes[:]); err != nil {
+			return err
+		}
+		return unix.IoctlIfreq(socket, what, request)
+	}
+	if address.IsValid() {
+		if err := errors.Join(set(unix.SIOCSIFADDR, address.As4()), set(unix.SIOCSIFNETMASK, [4]byte{255, 255, 255, 0})); err != nil {
+			return fmt.Errorf("address of %s: %w", name, err)
+		}
+		request.SetUint32(mtu)
+		if err := unix.IoctlIfreq(socket, unix.SIOCSIFMTU, request); err != nil {
+			return fmt.Errorf("MTU of %s: %w", name, err)
+		}
+	}
+	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	if err := unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request); err != nil {
+		return fmt.Errorf("bring %s up: %w", name, err)
+	}
+	return nil
+}
+
+// id tells namespaces apart.
+func (n *namespace) id() (uint64, error) {
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(n.file.Fd()), &stat); err != nil {
+		return 0, err
+	}
+	return stat.Ino, nil
+}

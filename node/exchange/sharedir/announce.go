@@ -1,0 +1,95 @@
+package sharedir
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+)
+
+// descriptionStem begins the names of an experiment's descriptions; the newest has the highest number.
+const descriptionStem = "experiment"
+
+// Announce makes a folder that of an experiment and writes what is trained there, so that join finds it. The folder that is shared must be there; another
+// experiment's is refused.
+func Announce(dir string, w membership.Welcome) error {
+	shared := filepath.Dir(filepath.Dir(dir))
+	if info, err := os.Stat(shared); err != nil {
+		return explain(shared, err)
+	} else if !info.IsDir() {
+		return fmt.Errorf("%s is no folder. Try: another --shared DIR", shared)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, base), 0o777); err != nil {
+		return explain(dir, err)
+	}
+	t := baseOf(dir)
+	known, number, err := description(t)
+	if err != nil {
+		return explain(dir, err)
+	}
+	if known != nil && known.Experiment != w.Experiment {
+		return fmt.Errorf("the shared folder %s is of experiment %s, not of %s. Try: another --shared DIR, or --experiment %s",
+			dir, known.Experiment, w.Experiment, known.Experiment)
+	}
+	w.Round, w.Time = 0, 0 // the answer to a hello says them
+	if known != nil && sameWelcome(*known, w) {
+		return nil
+	}
+	data, err := json.Marshal(w)
+	if err != nil {
+		return err
+	}
+	if _, err := t.put(".", fmt.Sprintf("%s-%08d", descriptionStem, number+1), "json", data); err != nil {
+		return explain(dir, err)
+	}
+	return nil
+}
+
+func sameWelcome(a, b membership.Welcome) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
+// description reads the newest description that is whole, and its number; nil where there is none yet. Old ones stay: they are small, and few.
+func description(t *tree) (*membership.Welcome, int, error) {
+	names, err := t.list(".")
+	if err != nil {
+		return nil, 0, err
+	}
+	type numbered struct {
+		entry
+		number int
+	}
+	var found []numbered
+	for _, name := range names {
+		e, ok := parseName(name)
+		if !ok {
+			continue
+		}
+		text, ok := strings.CutPrefix(e.stem, descriptionStem+"-")
+		if n, err := strconv.Atoi(text); ok && err == nil && n >= 0 && len(text) == 8 {
+			found = append(found, numbered{e, n})
+		}
+	}
+	slices.SortFunc(found, func(a, b numbered) int { return b.number - a.number })
+	highest := 0
+	for i, f := range found {
+		if i == 0 {
+			highest = f.number
+		}
+		data, err := t.take(".", f.entry, membership.MaxMessageBytes)
+		var w membership.Welcome
+		if err != nil || json.Unmarshal(data, &w) != nil {
+			continue // not whole yet, or nobody's
+		}
+		return &w, highest, nil
+	}
+	return nil, highest, nil
+}

@@ -1,0 +1,258 @@
+package sharedir
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/sapo-swarm/swarm/node/atomicfile"
+)
+
+// Bounds of what is remembered.
+const (
+	maxMarks = 512  // own rounds
+	maxSeen  = 4096 // rounds of a node
+)
+
+// arrivals is the order in which batches were first seen here, and where the node's own rounds fall in it: an exchange of files has no order of arrival
+// but each reader's own. It is kept in a local file, if there is one, so that a restart doesn't take everything for new.
+type arrivals struct {
+	mu     sync.Mutex
+	file   *os.File // nil: in memory only
+	failed error
+	loaded bool  // there was a former life
+	count  int64 // arrivals so far
+	marks  map[int]int64
+	nodes  map[string]*seen // by encoded name
+}
+
+// seen is what arrived of one node.
+type seen struct {
+	at    map[int]int64 // by round: its number among the arrivals, 0: before this node joined
+	floor int           // rounds below are forgotten, and not new
+}
+
+// openArrivals reads the file of a former life in a local folder, where one is named.
+func openArrivals(dir string) (*arrivals, error) {
+	a := &arrivals{marks: make(map[int]int64), nodes: make(map[string]*seen)}
+	if dir == "" {
+		return a, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("remember arrivals: %w", err)
+	}
+	path := filepath.Join(dir, "arrivals")
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("remember arrivals: %w", err)
+	}
+	a.loaded = a.load(data)
+	if err := atomicfile.Write(path, a.dump()); err != nil { // without what is forgotten, and a torn end
+		return nil, fmt.Errorf("remember arrivals: %w", err)
+	}
+	if a.file, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0); err != nil {
+		return nil, fmt.Errorf("remember arrivals: %w", err)
+	}
+	return a, nil
+}
+
+// load takes the lines of a file up to the first that is torn or damaged.
+func (a *arrivals) load(data []byte) bool {
+	some := false
+	for len(data) > 0 {
+		line, rest, whole := bytes.Cut(data, []byte{'\n'})
+		if !whole || !a.loadLine(string(line)) {
+			break
+		}
+		some, data = true, rest
+	}
+	return some
+}
+
+func (a *arrivals) loadLine(line string) bool {
+	var node, kind string
+	var round int
+	var at int64
+	if n, err := fmt.Sscanf(line, "%s %s %d %d", &kind, &node, &round, &at); err != nil || n != 4 || round < 0 || round > maxRounds || at < 0 || len(node) > maxName {
+		return false
+	}
+	switch kind {
+	case "mark":
+		a.marks[round] = at
+	case "seen":
+		a.node(node).set(round, at)
+	case "floor":
+		a.node(node).floor = round
+	default:
+		return false
+	}
+	a.count = max(a.count, at)
+	return true
+}
+
+func (a *arrivals) dump() []byte {
+	var b bytes.Buffer
+	for _, round := range slices.Sorted(maps.Keys(a.marks)) {
+		fmt.Fprintf(&b, "mark - %d %d\n", round, a.marks[round])
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.nodes)) {
+		n := a.nodes[name]
+		fmt.Fprintf(&b, "floor %s %d 0\n", name, n.floor)
+		for _, round := range slices.Sorted(maps.Keys(n.at)) {
+			fmt.Fprintf(&b, "seen %s %d %d\n", name, round, n.at[round])
+		}
+	}
+	return b.Bytes()
+}
+
+func (a *arrivals) node(name string) *seen {
+	n := a.nodes[name]
+	if n == nil {
+		n = &seen{at: make(map[int]int64)}
+		a.nodes[name] = n
+	}
+	return n
+}
+
+// set notes a round and forgets the oldest of too many.
+func (s *seen) set(round int, at int64) {
+	s.at[round] = at
+	if len(s.at) <= maxSeen+maxSeen/4 {
+		return
+	}
+	rounds := slices.Sorted(maps.Keys(s.at))
+	for _, old := range rounds[:len(rounds)-maxSeen] {
+		delete(s.at, old)
+		s.floor = old + 1
+	}
+}
+
+// has tells whether a node's batch has arrived before.
+func (a *arrivals) has(node string, round int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := a.nodes[node]
+	if n == nil {
+		return false
+	}
+	_, there := n.at[round]
+	return there || round < n.floor
+}
+
+// add notes an arrival: now, or as one that was there before this node joined.
+func (a *arrivals) add(node string, round int, before bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := int64(0)
+	if !before {
+		a.count++
+		at = a.count
+	}
+	a.node(node).set(round, at)
+	a.append(fmt.Sprintf("seen %s %d %d\n", node, round, at))
+}
+
+// forget makes a batch new again, whose file turned out not to be whole.
+func (a *arrivals) forget(node string, round int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n := a.nodes[node]; n != nil {
+		delete(n.at, round)
+	}
+}
+
+// mark notes that the node shared its own round; the first time counts. It returns what kept the file from being written.
+func (a *arrivals) mark(round int) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, there := a.marks[round]; there {
+		return nil
+	}
+	a.marks[round] = a.count
+	if len(a.marks) > maxMarks+maxMarks/4 {
+		rounds := slices.Sorted(maps.Keys(a.marks))
+		for _, old := range rounds[:len(rounds)-maxMarks] {
+			delete(a.marks, old)
+		}
+	}
+	a.append(fmt.Sprintf("mark - %d %d\n", round, a.count))
+	return a.failed
+}
+
+// append adds a line. What a full local disk keeps out is a matter of order alone; it is told at the next mark.
+func (a *arrivals) append(line string) {
+	if a.file == nil {
+		return
+	}
+	if _, err := a.file.WriteString(line); err != nil {
+		a.failed = fmt.Errorf("remember arrivals in %s: %w", a.file.Name(), err)
+		return
+	}
+	a.failed = nil
+}
+
+// arrival is a batch that came lately.
+type arrival struct {
+	round int
+	at    int64
+	age   int
+}
+
+// since returns a node's batches that came after the own batch of round-staleness, oldest first, the newest limit of them.
+func (a *arrivals) since(node string, round, staleness, limit int) []arrival {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := a.nodes[node]
+	if n == nil {
+		return nil
+	}
+	from := a.before(round - staleness)
+	var out []arrival
+	for r, at := range n.at {
+		if at > from {
+			out = append(out, arrival{round: r, at: at, age: min(a.ownSince(at, round), staleness)})
+		}
+	}
+	slices.SortFunc(out, func(x, y arrival) int { return cmp.Compare(x.at, y.at) })
+	return out[max(0, len(out)-limit):]
+}
+
+// before is the number of the last arrival when the node shared a round, or the newest one before that; 0: it had shared none.
+func (a *arrivals) before(round int) int64 {
+	best, at := -1, int64(0)
+	for r, count := range a.marks {
+		if r <= round && r > best {
+			best, at = r, count
+		}
+	}
+	return at
+}
+
+// ownSince counts the node's own rounds, up to round, that it shared after an arrival.
+func (a *arrivals) ownSince(at int64, round int) int {
+	n := 0
+	for r, count := range a.marks {
+		if r <= round && count >= at {
+			n++
+		}
+	}
+	return n
+}
+
+func (a *arrivals) close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.file == nil {
+		return nil
+	}
+	file := a.file
+	a.file = nil
+	return file.Close()
+}

@@ -1,0 +1,138 @@
+package sharedir
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/node/exchange"
+)
+
+// errOurs says that a file in the predecessor's form was written by this program.
+var errOurs = errors.New("written by swarm")
+
+// program marks the files that this program writes in the predecessor's form; its nodes ignore the field.
+const program = "swarm"
+
+// foreignFile is a rollouts file of the predecessor: by batch, which is the MD5 of the question as a decimal number, a list with one payload.
+type foreignFile struct {
+	PeerID    string                      `json:"peer_id"`
+	Round     *int                        `json:"round"`
+	Stage     int                         `json:"stage"`
+	Timestamp float64                     `json:"timestamp"`
+	Program   string                      `json:"program,omitempty"`
+	Rollouts  map[string][]foreignPayload `json:"rollouts"`
+}
+
+type foreignPayload struct {
+	WorldState foreignWorld    `json:"world_state"`
+	Actions    []string        `json:"actions"` // completions
+	Metadata   json.RawMessage `json:"metadata"`
+}
+
+type foreignWorld struct {
+	Environment foreignQuestion `json:"environment_states"`
+	Opponent    json.RawMessage `json:"opponent_states"`
+	Personal    json.RawMessage `json:"personal_states"`
+}
+
+type foreignQuestion struct {
+	Question string          `json:"question"`
+	Answer   *string         `json:"answer"`
+	Metadata json.RawMessage `json:"metadata"`
+}
+
+// decodeForeign reads a rollouts file: errPartial for what isn't JSON (a half file), errOurs, or what is wrong with it. The order of its rollouts is
+// that of their batch numbers, for a JSON object has none. That a completion ended by itself isn't known there; it is taken to have.
+func decodeForeign(text []byte, peer string, round int) (exchange.Batch, error) {
+	text = withoutNaN(text)
+	if !json.Valid(text) {
+		return exchange.Batch{}, errPartial
+	}
+	var file foreignFile
+	if err := json.Unmarshal(text, &file); err != nil {
+		return exchange.Batch{}, fmt.Errorf("it isn't a rollouts file: %.200s", err)
+	}
+	switch {
+	case file.Program == program:
+		return exchange.Batch{}, errOurs
+	case file.PeerID != peer:
+		return exchange.Batch{}, fmt.Errorf("it is signed as %.40q", file.PeerID)
+	case file.Round == nil || *file.Round != round:
+		return exchange.Batch{}, fmt.Errorf("it is signed as another round")
+	}
+	batch := exchange.Batch{Version: exchange.Version, Node: peer, Round: round}
+	for _, key := range sortedKeys(file.Rollouts) {
+		for _, payload := range file.Rollouts[key] {
+			if len(batch.Rollouts) >= exchange.MaxRollouts {
+				return exchange.Batch{}, fmt.Errorf("it has more than %d rollouts", exchange.MaxRollouts)
+			}
+			batch.Rollouts = append(batch.Rollouts, payload.rollout())
+		}
+	}
+	return batch, nil
+}
+
+func (p foreignPayload) rollout() exchange.Rollout {
+	q := p.WorldState.Environment
+	r := exchange.Rollout{Question: q.Question, Answer: q.Answer, Metadata: q.Metadata}
+	if len(bytes.TrimSpace(r.Metadata)) == 0 || string(bytes.TrimSpace(r.Metadata)) == "null" {
+		r.Metadata = json.RawMessage(`{}`)
+	}
+	var compact bytes.Buffer // its files are indented
+	if json.Compact(&compact, r.Metadata) == nil {
+		r.Metadata = compact.Bytes()
+	}
+	for _, text := range p.Actions {
+		r.Completions = append(r.Completions, exchange.Completion{Text: text, Terminated: true})
+	}
+	return r
+}
+
+func sortedKeys(rollouts map[string][]foreignPayload) []string {
+	keys := make([]string, 0, len(rollouts))
+	for key := range rollouts {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// withoutNaN makes JSON of what Python's json.dump writes: NaN, Infinity and -Infinity outside strings become null.
+func withoutNaN(text []byte) []byte {
+	if json.Valid(text) {
+		return text
+	}
+	var out bytes.Buffer
+	inString := false
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case inString && c == '\\' && i+1 < len(text):
+			out.Write(text[i : i+2])
+			i++
+			continue
+		case c == '"':
+			inString = !inString
+		case !inString:
+			if word := nonFinite(text[i:]); word != "" {
+				out.WriteString("null")
+				i += len(word) - 1
+				continue
+			}
+		}
+		out.WriteByte(c)
+	}
+	return out.Bytes()
+}
+
+func nonFinite(text []byte) string {
+	for _, word := range []string{"NaN", "Infinity", "-Infinity"} {
+		if bytes.HasPrefix(text, []byte(word)) {
+			return word
+		}
+	}
+	return ""
+}

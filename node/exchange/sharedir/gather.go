@@ -1,0 +1,103 @@
+package sharedir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+	"unicode/utf8"
+
+	"github.com/sapo-swarm/swarm/node/exchange"
+)
+
+// Gather lists the round's folder and reads what is new there until the barrier is done; see Exchange. A file that isn't whole yet has not been
+// shared yet.
+func (d *Dir) Gather(ctx context.Context, round int, peers []string, barrier exchange.Barrier) ([]*exchange.Received, error) {
+	start := time.Now()
+	ctx, end, err := d.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	d.scanner.gathers()
+	collector := exchange.NewCollector(round, d.o.Node, peers, barrier)
+	for {
+		failure := d.look(ctx, round, collector)
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("gather round %d: %w", round, context.Cause(ctx))
+		}
+		if err := d.lives.check(d.tell); err != nil {
+			return nil, fmt.Errorf("gather round %d: %w", round, err)
+		}
+		elapsed := time.Since(start)
+		if done, err := collector.Done(elapsed, failure == nil); done {
+			switch {
+			case err == nil:
+				return collector.Batches(), nil
+			case failure != nil:
+				return nil, fmt.Errorf("gather round %d: %w (last: %v)", round, err, failure)
+			}
+			return nil, fmt.Errorf("gather round %d: %w", round, err)
+		}
+		_ = sleep(ctx, min(d.pause(elapsed), collector.Next(elapsed))) // the loop sees how ctx ended
+	}
+}
+
+// look adds what is there of a round and tells why the folder couldn't be looked at.
+func (d *Dir) look(ctx context.Context, round int, collector *exchange.Collector) error {
+	missing := collector.Missing()
+	if len(missing) == 0 {
+		return nil
+	}
+	dir := blockPath(d.o.Run, blockOf(round))
+	names, err := d.base.list(dir)
+	if err == nil {
+		listed := newIndex(names)
+		for _, peer := range missing {
+			if ctx.Err() != nil {
+				return nil
+			}
+			if data, there := d.readBatch(dir, listed.of(encode(peer), round)); there {
+				collector.Add(peer, data)
+			}
+		}
+		err = d.past.look(round, collector)
+	}
+	if err != nil {
+		err = explain(d.o.Dir, err)
+	}
+	d.tell.trouble(err)
+	return err
+}
+
+// readBatch reads the first of the files that is whole. What is whole and no batch is there all the same: the swarm is to see that its sender is wrong.
+func (d *Dir) readBatch(dir string, files []rolloutFile) (data []byte, there bool) {
+	for _, f := range files {
+		packed, err := d.base.take(dir, f.entry, maxPacked)
+		switch {
+		case errors.Is(err, errPartial):
+			continue
+		case errors.Is(err, errUnpack), errors.Is(err, fs.ErrInvalid):
+			d.tell.warn("file "+f.stem, fmt.Sprintf("skipping %.300q in the shared folder: %v", f.name, err))
+			continue
+		case err != nil:
+			d.tell.warn("file "+f.stem, fmt.Sprintf("can't read %.300q in the shared folder: %v", f.name, err))
+			continue
+		}
+		data, err := unpack(packed, exchange.MaxBatchBytes)
+		if err != nil {
+			return unreadable(packed), true
+		}
+		return data, true
+	}
+	return nil, false
+}
+
+// unreadable is what the exchange is told of content that is no batch: something that it refuses.
+func unreadable(packed []byte) []byte {
+	if len(packed) <= exchange.MaxBatchBytes && !utf8.Valid(packed) {
+		return packed
+	}
+	return []byte{0xff}
+}

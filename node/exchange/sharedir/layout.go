@@ -1,0 +1,137 @@
+package sharedir
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Where things are, below the experiment's folder.
+const (
+	base         = "swarm" // ours; the rest of the experiment's folder is the predecessor's
+	rolloutsPart = "rollouts"
+	livesPart    = "lives"
+	workersPart  = "workers"
+	snapshotPart = "snapshots"
+)
+
+// blockRounds is how many rounds share a folder: with 8 nodes a listing has at most 128 names, and 2000 rounds make 125 folders.
+const blockRounds = 16
+
+// maxRounds bounds a round's number, so that names stay short.
+const maxRounds = 99_999_999
+
+// Folder is an experiment's folder below a shared one: where the predecessor has it, too.
+func Folder(shared, experiment string) (string, error) {
+	if shared == "" {
+		return "", fmt.Errorf("no shared folder was named. Try: --shared DIR")
+	}
+	if !plain(experiment, 64) {
+		return "", fmt.Errorf("experiment %.70q can't be a folder: letters, digits, '.', '_' and '-' are allowed, 64 at most. Try: another --experiment NAME", experiment)
+	}
+	return filepath.Join(shared, "experiments", experiment), nil
+}
+
+// plain tells whether a name means itself on every file system.
+func plain(name string, limit int) bool {
+	if name == "" || len(name) > limit || strings.Trim(name, ".") == "" {
+		return false
+	}
+	for _, c := range []byte(name) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// longPart is the most bytes of a part of a name before its hash stands for it.
+const longPart = 96
+
+// encode makes a part of a file's name of any text: different on file systems that ignore case, too, and without '-'.
+func encode(text string) string {
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '_':
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "=%02x", c)
+		}
+	}
+	if b.Len() > longPart || b.Len() == 0 {
+		sum := sha256.Sum256([]byte(text))
+		return "=h" + hex.EncodeToString(sum[:16])
+	}
+	return b.String()
+}
+
+// decode is the inverse of encode, but for what it hashed.
+func decode(part string) (string, bool) {
+	var b strings.Builder
+	for i := 0; i < len(part); i++ {
+		if part[i] != '=' {
+			b.WriteByte(part[i])
+			continue
+		}
+		if i+2 >= len(part) {
+			return "", false
+		}
+		c, err := strconv.ParseUint(part[i+1:i+3], 16, 8)
+		if err != nil {
+			return "", false
+		}
+		b.WriteByte(byte(c))
+		i += 2
+	}
+	return b.String(), encode(b.String()) == part
+}
+
+// runPath is the run's folder below base.
+func runPath(run string) string { return encode(run) }
+
+// blockOf is the first round of a round's folder.
+func blockOf(round int) int { return round - round%blockRounds }
+
+// blockPath is the folder of a block's rollouts.
+func blockPath(run string, block int) string {
+	return path.Join(runPath(run), rolloutsPart, fmt.Sprintf("%08d", block))
+}
+
+// parseBlock reads the name of a block's folder.
+func parseBlock(name string) (int, bool) {
+	n, err := strconv.Atoi(name)
+	return n, err == nil && len(name) == 8 && n >= 0 && n%blockRounds == 0
+}
+
+// rolloutStem begins the name of a node's batch for a round, as it was written by one life of the node.
+func rolloutStem(node string, round int, life string) string {
+	return fmt.Sprintf("%s-%08d-%s", encode(node), round, life)
+}
+
+// rolloutFile is what the name of a batch's file says.
+type rolloutFile struct {
+	entry
+	node  string // encoded
+	round int
+	life  string
+}
+
+func parseRollout(name string) (rolloutFile, bool) {
+	e, ok := parseName(name)
+	if !ok {
+		return rolloutFile{}, false
+	}
+	parts := strings.Split(e.stem, "-")
+	if len(parts) != 3 || len(parts[1]) != 8 || len(parts[2]) != lifeLength {
+		return rolloutFile{}, false
+	}
+	round, err := strconv.Atoi(parts[1])
+	return rolloutFile{entry: e, node: parts[0], round: round, life: parts[2]}, err == nil && round >= 0
+}

@@ -1,0 +1,166 @@
+package sharedir
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+)
+
+// Verbs of messages. A beat isn't answered one by one: the newest of each side counts.
+const (
+	verbHello   = "hello"
+	verbJoin    = "join"
+	verbDeliver = "deliver"
+	verbBeat    = "beat"
+)
+
+// Folders of a worker's messages: each side writes and deletes in one of them only, so that no two machines change the same file.
+const (
+	up   = "up"   // the worker's
+	down = "down" // the coordinator's
+)
+
+// maxEnvelope bounds a message unpacked; a packed one is never longer.
+const maxEnvelope = membership.MaxMessageBytes + 4<<10
+
+// letter is a message, by what its name says: of which verb, in which session of the worker, and which one there. Both numbers only grow, so that their order
+// needs no clocks.
+type letter struct {
+	entry
+	verb    string
+	session int
+	number  int64
+}
+
+// envelope is a message's content. The names of files can be forged as their content can; both must say the same.
+type envelope struct {
+	Protocol int                 `json:"protocol"`
+	Worker   string              `json:"worker"`
+	Verb     string              `json:"verb"`
+	Session  int                 `json:"session"`
+	Number   int64               `json:"number"`
+	Body     json.RawMessage     `json:"body,omitempty"`
+	Refusal  *membership.Refusal `json:"refusal,omitempty"` // instead of a body, from the coordinator
+}
+
+func (e envelope) stem() string { return fmt.Sprintf("%s-%06d-%08d", e.Verb, e.Session, e.Number) }
+
+func parseLetter(name string) (letter, bool) {
+	e, ok := parseName(name)
+	if !ok {
+		return letter{}, false
+	}
+	parts := strings.Split(e.stem, "-")
+	if len(parts) != 3 || len(parts[1]) != 6 || len(parts[2]) != 8 {
+		return letter{}, false
+	}
+	session, err := strconv.Atoi(parts[1])
+	if err != nil || session < 0 {
+		return letter{}, false
+	}
+	number, err := strconv.ParseInt(parts[2], 10, 64)
+	if err != nil || number < 0 {
+		return letter{}, false
+	}
+	switch parts[0] {
+	case verbHello, verbJoin, verbDeliver, verbBeat:
+		return letter{entry: e, verb: parts[0], session: session, number: number}, true
+	}
+	return letter{}, false
+}
+
+// mailbox is one folder of a worker's messages.
+type mailbox struct {
+	tree   *tree
+	worker string
+	dir    string
+}
+
+func newMailbox(t *tree, run, worker, side string) mailbox {
+	return mailbox{tree: t, worker: worker, dir: path.Join(runPath(run), workersPart, encode(worker), side)}
+}
+
+// maxLetters bounds what is looked at of a mailbox at a time.
+const maxLetters = 4096
+
+// letters lists what is there, copies once.
+func (m mailbox) letters() ([]letter, error) {
+	names, err := m.tree.list(m.dir)
+	if err != nil {
+		return nil, err
+	}
+	var letters []letter
+	for _, name := range names {
+		if l, ok := parseLetter(name); ok && len(letters) < maxLetters {
+			letters = append(letters, l)
+		}
+	}
+	return letters, nil
+}
+
+// post writes a message for good and returns its name.
+func (m mailbox) post(e envelope, body any) (string, error) {
+	e.Protocol, e.Worker = membership.Protocol, m.worker
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return "", err
+		}
+		if len(data) > membership.MaxMessageBytes {
+			return "", membership.Refuse(membership.CodeMalformed, "a %s of %d bytes, more than %d", e.Verb, len(data), membership.MaxMessageBytes)
+		}
+		e.Body = data
+	}
+	data, err := json.Marshal(e)
+	if err != nil {
+		return "", err
+	}
+	return m.tree.put(m.dir, e.stem(), "json.zst", pack(data))
+}
+
+// open reads a message: errPartial while it isn't whole, errUnpack for one that says another thing than its name.
+func (m mailbox) open(l letter) (envelope, error) {
+	packed, err := m.tree.take(m.dir, l.entry, maxEnvelope)
+	if err != nil {
+		return envelope{}, err
+	}
+	return openEnvelope(packed, m.worker, l)
+}
+
+func openEnvelope(packed []byte, worker string, l letter) (envelope, error) {
+	data, err := unpack(packed, maxEnvelope)
+	if err != nil {
+		return envelope{}, err
+	}
+	var e envelope
+	if err := json.Unmarshal(data, &e); err != nil {
+		return envelope{}, fmt.Errorf("%w: %.200s", errUnpack, err)
+	}
+	if e.Worker != worker || e.Verb != l.verb || e.Session != l.session || e.Number != l.number {
+		return envelope{}, fmt.Errorf("%w: its content is another message's", errUnpack)
+	}
+	return e, nil
+}
+
+func (m mailbox) remove(name string) error { return m.tree.remove(path.Join(m.dir, name)) }
+
+// tidy deletes the messages that aren't needed: what the sync program brought back, and its copies.
+func (m mailbox) tidy(needed func(letter) bool) error {
+	letters, err := m.letters()
+	if err != nil {
+		return err
+	}
+	for _, l := range letters {
+		if needed(l) {
+			continue
+		}
+		if err := m.remove(l.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

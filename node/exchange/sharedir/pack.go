@@ -1,0 +1,45 @@
+package sharedir
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+var encoder = sync.OnceValue(func() *zstd.Encoder {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithWindowSize(1<<20))
+	if err != nil {
+		panic(err) // the options are constants
+	}
+	return e
+})
+
+// maxWindow bounds what a stranger's frame may ask a decoder to allocate.
+const maxWindow = 8 << 20
+
+// errUnpack says that a file's content, although it matches its name, is none of ours.
+var errUnpack = errors.New("not readable")
+
+// pack compresses; the same data always give the same bytes.
+func pack(data []byte) []byte { return encoder().EncodeAll(data, nil) }
+
+// unpack is the inverse of pack. It allocates in proportion to what it returns, and refuses with errUnpack what grows above limit.
+func unpack(packed []byte, limit int) ([]byte, error) {
+	d, err := zstd.NewReader(bytes.NewReader(packed), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnpack, err)
+	}
+	defer d.Close()
+	data, err := io.ReadAll(io.LimitReader(d, int64(limit)+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", errUnpack, err)
+	case len(data) > limit:
+		return nil, fmt.Errorf("%w: it unpacks to more than %d bytes", errUnpack, limit)
+	}
+	return data, nil
+}

@@ -1,0 +1,212 @@
+package sharedir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sapo-swarm/swarm/node/exchange"
+)
+
+// predecessor is the part of an experiment's folder that the nodes of Elrashid/rl-swarm use. It reads rollouts/round_R/stage_0/ID.json (its
+// nodes read no other stage either), and writes its files where that was asked for.
+type predecessor struct {
+	tree *tree // <shared>/experiments/<experiment>
+	tell *teller
+
+	mu     sync.Mutex
+	looked time.Time
+	there  bool // its nodes have rollouts here
+}
+
+const (
+	foreignRollouts = "rollouts"
+	foreignPeers    = "peers"
+	foreignState    = "state/current_state.json"
+	foreignEvery    = 30 * time.Second // how often to see whether its nodes have come
+	maxForeign      = 32 << 20         // bytes of a rollouts file; its JSON is indented
+	maxForeignNote  = 1 << 20          // bytes of a file of peers or state
+	maxForeignIDs   = 1024
+)
+
+func newPredecessor(dir string, tell *teller) *predecessor {
+	return &predecessor{tree: newTree(dir), tell: tell}
+}
+
+// present tells whether its rollouts are there at all, so that a folder without them costs one look in a while.
+func (p *predecessor) present() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.there && time.Since(p.looked) >= foreignEvery {
+		p.looked = time.Now()
+		names, err := p.tree.list(foreignRollouts)
+		p.there = err == nil && len(names) > 0
+	}
+	return p.there
+}
+
+// look adds what its nodes among the missing have shared for a round.
+func (p *predecessor) look(round int, collector *exchange.Collector) error {
+	missing := collector.Missing()
+	if len(missing) == 0 || !p.present() {
+		return nil
+	}
+	for _, peer := range missing {
+		if data, there := p.batch(peer, round); there {
+			collector.Add(peer, data)
+		}
+	}
+	return nil
+}
+
+// batch reads what one of its nodes shared for a round, as exchange.Encode gives it: there is none while the file is half, or where it is a copy that
+// our own program wrote for its nodes.
+func (p *predecessor) batch(peer string, round int) (data []byte, there bool) {
+	if !plain(peer, 64) || !p.present() {
+		return nil, false
+	}
+	name := path.Join(foreignRound(round), peer+".json")
+	text, err := p.tree.read(name, maxForeign)
+	switch {
+	case errors.Is(err, errPartial):
+		return nil, false
+	case errors.Is(err, fs.ErrInvalid):
+		p.tell.warn("predecessor "+peer, fmt.Sprintf("skipping what %s shared: %v", peer, err))
+		return []byte{0xff}, true
+	case err != nil:
+		return nil, false // the folder's trouble, which whoever lists it next tells
+	}
+	batch, err := decodeForeign(text, peer, round)
+	switch {
+	case errors.Is(err, errPartial), errors.Is(err, errOurs):
+		return nil, false
+	case err == nil:
+		data, err = exchange.Encode(batch)
+	}
+	if err != nil {
+		p.tell.warn("predecessor "+peer, fmt.Sprintf("skipping what %s shared for round %d: %v", peer, round, err))
+		return []byte{0xff}, true
+	}
+	return data, true
+}
+
+// scan notes what its nodes have shared since the last one, in the newest two rounds that they work on.
+func (p *predecessor) scan(peers []string, arrivals *arrivals) error {
+	if !p.present() {
+		return nil
+	}
+	rounds, err := p.rounds()
+	if err != nil {
+		return err
+	}
+	for _, round := range rounds[max(0, len(rounds)-2):] {
+		for _, peer := range peers {
+			if arrivals.has(encode(peer), round) {
+				continue
+			}
+			if _, there := p.batch(peer, round); there {
+				arrivals.add(encode(peer), round, false)
+			}
+		}
+	}
+	return nil
+}
+
+// rounds lists the rounds that have rollouts, in order.
+func (p *predecessor) rounds() ([]int, error) {
+	names, err := p.tree.list(foreignRollouts)
+	if err != nil {
+		return nil, err
+	}
+	var rounds []int
+	for _, name := range names {
+		text, ok := strings.CutPrefix(name, "round_")
+		if round, err := strconv.Atoi(text); ok && err == nil && round >= 0 && round <= maxRounds && strconv.Itoa(round) == text {
+			rounds = append(rounds, round)
+		}
+	}
+	slices.Sort(rounds)
+	return rounds, nil
+}
+
+func foreignRound(round int) string {
+	return path.Join(foreignRollouts, fmt.Sprintf("round_%d", round), "stage_0")
+}
+
+// Foreign lists the predecessor's nodes that take part in an experiment through its folder: those that registered to train, and those that shared rollouts
+// in the newest two rounds; none of ours. They are members to be trusted by key (event.TrustKey).
+func Foreign(dir, run string) ([]string, error) {
+	p := newPredecessor(dir, nil)
+	ours, err := writers(baseOf(dir), run)
+	if err != nil {
+		return nil, explain(dir, err)
+	}
+	found := map[string]bool{}
+	names, err := p.tree.list(foreignPeers)
+	if err != nil {
+		return nil, explain(dir, err)
+	}
+	for _, name := range names {
+		if id, ok := strings.CutSuffix(name, ".json"); ok && p.trains(name, id) {
+			found[id] = true
+		}
+	}
+	rounds, err := p.rounds()
+	if err != nil {
+		return nil, explain(dir, err)
+	}
+	for _, round := range rounds[max(0, len(rounds)-2):] {
+		names, err := p.tree.list(foreignRound(round))
+		if err != nil {
+			return nil, explain(dir, err)
+		}
+		for _, name := range names {
+			if id, ok := strings.CutSuffix(name, ".json"); ok && plain(id, 64) {
+				found[id] = true
+			}
+		}
+	}
+	var ids []string
+	for id := range found {
+		if !ours[encode(id)] {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids[:min(len(ids), maxForeignIDs)], nil
+}
+
+// trains tells whether a file of peers/ is that of a node that trains and is none of ours. Its coordinator only turns the rounds.
+func (p *predecessor) trains(name, id string) bool {
+	var peer struct {
+		ID      string `json:"peer_id"`
+		Role    string `json:"node_role"`
+		Program string `json:"program"`
+	}
+	if !plain(id, 64) || p.readJSON(path.Join(foreignPeers, name), &peer) != nil {
+		return false
+	}
+	return peer.ID == id && peer.Role != "coordinator" && peer.Program == ""
+}
+
+// writers are the encoded names of the nodes that this program's processes wrote as.
+func writers(t *tree, run string) (map[string]bool, error) {
+	names, err := t.list(path.Join(runPath(run), livesPart))
+	if err != nil {
+		return nil, err
+	}
+	ours := make(map[string]bool)
+	for _, name := range names {
+		if e, ok := parseName(name); ok {
+			node, _, _ := strings.Cut(e.stem, "-")
+			ours[node] = true
+		}
+	}
+	return ours, nil
+}

@@ -1,0 +1,91 @@
+package sharedir
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sapo-swarm/swarm/node/exchange"
+)
+
+const (
+	firstBackoff = 100 * time.Millisecond
+	lastBackoff  = 10 * time.Second
+)
+
+// Publish shares the node's batch: once it returns, the batch is on this machine's disk for the sync program to carry; see Exchange. A folder that is
+// full, read-only or away is tried again until ctx ends. Once another process shares as the same node, it returns an
+// error that is ErrClosed, in the younger of the two.
+func (d *Dir) Publish(ctx context.Context, batch exchange.Batch) error {
+	if batch.Node != d.o.Node {
+		return fmt.Errorf("%w: of node %q, published by %q", exchange.ErrInvalid, batch.Node, d.o.Node)
+	}
+	data, err := exchange.Encode(batch)
+	if err != nil {
+		return err
+	}
+	if batch.Round > maxRounds {
+		return fmt.Errorf("%w: round %d", exchange.ErrInvalid, batch.Round)
+	}
+	ctx, end, err := d.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	d.publishing.Lock()
+	defer d.publishing.Unlock()
+	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
+		if ctx.Err() != nil {
+			return fmt.Errorf("share round %d: %w", batch.Round, context.Cause(ctx))
+		}
+		if err := d.lives.check(d.tell); err != nil {
+			return fmt.Errorf("share round %d: %w", batch.Round, err)
+		}
+		err := d.publish(batch, data)
+		if err == nil {
+			d.tell.trouble(nil)
+			return nil
+		}
+		err = explain(d.o.Dir, err)
+		d.tell.trouble(err)
+		if cause := sleep(ctx, backoff); cause != nil {
+			return fmt.Errorf("share round %d: %w (last: %v)", batch.Round, cause, err)
+		}
+	}
+}
+
+// publish makes one attempt.
+func (d *Dir) publish(batch exchange.Batch, data []byte) error {
+	if err := d.scanner.beforeMark(); err != nil {
+		return err
+	}
+	if err := store(d.base, d.o.Run, batch.Node, batch.Round, d.life, data); err != nil {
+		return err
+	}
+	if err := d.arrivals.mark(batch.Round); err != nil {
+		return err
+	}
+	if d.o.Compat {
+		return d.past.publish(batch, d.o.Worker == "")
+	}
+	return nil
+}
+
+// store writes a batch, unless the node has one of that round there already.
+func store(t *tree, run, node string, round int, life string, data []byte) error {
+	dir := blockPath(run, blockOf(round))
+	names, err := t.list(dir)
+	if err != nil {
+		return err
+	}
+	for _, candidate := range newIndex(names).of(encode(node), round) {
+		if _, err := t.take(dir, candidate.entry, maxPacked); err == nil {
+			return nil
+		}
+	}
+	_, err = t.put(dir, rolloutStem(node, round, life), "json.zst", pack(data))
+	return err
+}
+
+// maxPacked bounds a batch's file: what doesn't compress grows a little.
+const maxPacked = exchange.MaxBatchBytes + exchange.MaxBatchBytes>>6

@@ -1,0 +1,117 @@
+package sharedir
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/sapo-swarm/swarm/node/exchange"
+)
+
+// Recent returns what the peers shared lately; see Exchange. Lately is by the order in which this node saw the files, so that it may take as new
+// what the sync brought late: better late than never.
+func (d *Dir) Recent(ctx context.Context, window exchange.Window) ([]*exchange.Received, error) {
+	ctx, end, err := d.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	if err := d.lives.check(d.tell); err != nil {
+		return nil, fmt.Errorf("recent rollouts: %w", err)
+	}
+	if err := d.scan(window); err != nil {
+		err = explain(d.o.Dir, err)
+		d.tell.trouble(err)
+		return nil, fmt.Errorf("recent rollouts: %w", err)
+	}
+	d.tell.trouble(nil)
+	var out []*exchange.Received
+	for _, peer := range window.Peers {
+		for _, a := range d.arrivals.since(encode(peer), window.Round, window.Staleness, window.Limit) {
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("recent rollouts: %w", context.Cause(ctx))
+			}
+			if r := d.recent(peer, a.round); r != nil {
+				r.Age = a.age
+				out = append(out, r)
+			}
+		}
+	}
+	return out, nil
+}
+
+func (d *Dir) scan(window exchange.Window) error {
+	if err := d.scanner.scanRecent(); err != nil {
+		return err
+	}
+	return d.past.scan(window.Peers, d.arrivals)
+}
+
+// recent reads a batch that has arrived; nil where it isn't whole after all.
+func (d *Dir) recent(peer string, round int) *exchange.Received {
+	if r := d.recents.get(peer, round); r != nil {
+		return r
+	}
+	files, err := d.scanner.files(encode(peer), round)
+	if err != nil {
+		return nil // the next scan says why
+	}
+	data, there := d.readBatch(blockPath(d.o.Run, blockOf(round)), files)
+	if !there {
+		data, there = d.past.batch(peer, round)
+	}
+	if !there {
+		d.arrivals.forget(encode(peer), round)
+		return nil
+	}
+	r := exchange.Receive(data, peer, round)
+	d.recents.put(peer, round, r)
+	return r
+}
+
+// maxRecentBytes bounds the batches that are kept in memory, because the next window has them again.
+const maxRecentBytes = 64 << 20
+
+// recents keeps batches that were read, the newest.
+type recents struct {
+	mu    sync.Mutex
+	kept  map[recentKey]*exchange.Received
+	order []recentKey
+	bytes int
+}
+
+type recentKey struct {
+	peer  string
+	round int
+}
+
+// get returns a copy, whose Age is the caller's to set.
+func (c *recents) get(peer string, round int) *exchange.Received {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.kept[recentKey{peer, round}]
+	if r == nil {
+		return nil
+	}
+	again := *r
+	return &again
+}
+
+func (c *recents) put(peer string, round int, r *exchange.Received) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kept == nil {
+		c.kept = make(map[recentKey]*exchange.Received)
+	}
+	key := recentKey{peer, round}
+	if c.kept[key] != nil {
+		return
+	}
+	kept := *r
+	c.kept[key], c.order, c.bytes = &kept, append(c.order, key), c.bytes+r.Bytes
+	for c.bytes > maxRecentBytes {
+		c.bytes -= c.kept[c.order[0]].Bytes
+		delete(c.kept, c.order[0])
+		c.order = c.order[1:]
+	}
+}

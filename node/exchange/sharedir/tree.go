@@ -1,0 +1,224 @@
+package sharedir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+)
+
+// maxEntries bounds a listing; more is somebody's mischief.
+const maxEntries = 100_000
+
+// errPartial says that a file's content doesn't match its name, yet.
+var errPartial = errors.New("not whole yet")
+
+// tree reads and writes below one folder that is there already. The folder is opened anew for every operation: one that was unmounted and mounted
+// again goes on, and one that isn't there is never made on the disk below its mount point. No link leads out of it.
+type tree struct {
+	path   string
+	counts counts
+}
+
+// counts are the operations that cost something on a network drive.
+type counts struct {
+	lists, names, reads, writes atomic.Int64
+}
+
+func newTree(path string) *tree { return &tree{path: path} }
+
+func (t *tree) open() (*os.Root, error) { return os.OpenRoot(t.path) }
+
+// list returns the names in a folder, none where there is no such folder. An error says that the tree itself isn't there.
+func (t *tree) list(dir string) ([]string, error) {
+	root, err := t.open()
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	t.counts.lists.Add(1)
+	// A pipe by a folder's name would hold up an ordinary open.
+	d, err := root.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) || !isFolder(root, dir) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	defer d.Close()
+	var names []string
+	for len(names) < maxEntries {
+		some, err := d.Readdirnames(4096)
+		names = append(names, some...)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return names, err
+		}
+	}
+	t.counts.names.Add(int64(len(names)))
+	return names, nil
+}
+
+// isFolder tells whether a path leads through folders alone, without links.
+func isFolder(root *os.Root, dir string) bool {
+	for at := dir; at != "."; at = path.Dir(at) {
+		if info, err := root.Lstat(at); err == nil && !info.IsDir() {
+			return false
+		}
+	}
+	return true
+}
+
+// take returns the content of a file if it is what its name says: errPartial where it isn't, or not yet.
+func (t *tree) take(dir string, e entry, limit int64) ([]byte, error) {
+	if e.size > limit {
+		return nil, fmt.Errorf("%w: %d bytes, more than %d", errUnpack, e.size, limit)
+	}
+	data, err := t.read(path.Join(dir, e.name), limit)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) != e.size || hashOf(data) != e.hash {
+		return nil, errPartial
+	}
+	return data, nil
+}
+
+// read returns a regular file's content; errPartial where there is none, fs.ErrInvalid for what is no file or above limit.
+func (t *tree) read(name string, limit int64) ([]byte, error) {
+	root, err := t.open()
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	info, err := root.Lstat(name) // before opening: a link is not followed, a device not touched
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errPartial
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%w: %s is no file", fs.ErrInvalid, name)
+	case info.Size() > limit:
+		return nil, fmt.Errorf("%w: %s has %d bytes, more than %d", fs.ErrInvalid, name, info.Size(), limit)
+	}
+	t.counts.reads.Add(1)
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errPartial
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit))
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// size tells how long a regular file is; -1 for anything else.
+func (t *tree) size(name string) int64 {
+	root, err := t.open()
+	if err != nil {
+		return -1
+	}
+	defer root.Close()
+	info, err := root.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() {
+		return -1
+	}
+	return info.Size()
+}
+
+// put writes a file for good: when it returns nil, a crash of this machine loses nothing. It does nothing where the file is there. It returns the name.
+func (t *tree) put(dir, stem, extension string, data []byte) (string, error) {
+	name := nameOf(stem, extension, data)
+	root, err := t.open()
+	if err != nil {
+		return name, err
+	}
+	defer root.Close()
+	full := path.Join(dir, name)
+	if present, err := t.read(full, int64(len(data))); err == nil && hashOf(present) == hashOf(data) && len(present) == len(data) {
+		return name, nil
+	}
+	err = write(root, dir, full, data) // what is there was torn by a crash, or planted
+	t.counts.writes.Add(1)
+	return name, err
+}
+
+// replace makes a file hold data, in place: for the predecessor's files, whose names don't tell their content.
+func (t *tree) replace(dir, name string, data []byte) error {
+	root, err := t.open()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	t.counts.writes.Add(1)
+	return write(root, dir, path.Join(dir, name), data)
+}
+
+// write makes a file hold data. On an error nothing is left of it.
+func write(root *os.Root, dir, full string, data []byte) error {
+	f, err := create(root, dir, full)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		_ = root.Remove(full) // a torn one would do no harm but take space
+		return err
+	}
+	return syncFolder(root, dir)
+}
+
+// create opens an empty file, in a folder that it makes.
+func create(root *os.Root, dir, full string) (*os.File, error) {
+	if err := root.MkdirAll(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	if info, err := root.Lstat(full); err == nil && !info.Mode().IsRegular() { // a link's target is not ours to write
+		if err := root.Remove(full); err != nil {
+			return nil, err
+		}
+	}
+	return root.OpenFile(full, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0o666)
+}
+
+// syncFolder makes a new name durable, where the file system knows how to.
+func syncFolder(root *os.Root, dir string) error {
+	d, err := root.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOTSUP) && !errors.Is(err, syscall.EBADF) {
+		return err
+	}
+	return nil
+}
+
+// remove deletes a file; one that is gone is no error.
+func (t *tree) remove(name string) error {
+	root, err := t.open()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// baseOf is the tree of our files in an experiment's folder.
+func baseOf(dir string) *tree { return newTree(filepath.Join(dir, base)) }

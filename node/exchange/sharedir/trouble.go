@@ -1,0 +1,97 @@
+package sharedir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sapo-swarm/swarm/node/exchange"
+)
+
+// explain says what is wrong with the folder and what to do about it.
+func explain(dir string, err error) error {
+	is := func(errnos ...syscall.Errno) bool {
+		for _, e := range errnos {
+			if errors.Is(err, e) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case err == nil:
+		return nil
+	case is(syscall.ENOSPC, syscall.EDQUOT):
+		return fmt.Errorf("the shared folder %s is full (%w). Try: free space there or raise its quota; the swarm goes on by itself", dir, err)
+	case is(syscall.EROFS, syscall.EACCES, syscall.EPERM):
+		return fmt.Errorf("the shared folder %s can't be written (%w). Try: ask its owner for write access, or mount it writable", dir, err)
+	case errors.Is(err, fs.ErrNotExist), is(syscall.ENOTDIR, syscall.ENOTCONN, syscall.ESTALE, syscall.ENODEV, syscall.EIO):
+		return fmt.Errorf("the shared folder %s isn't there (%w). Try: mount it again, or see that its sync program runs; the swarm goes on by itself",
+			dir, err)
+	}
+	return fmt.Errorf("shared folder %s: %w", dir, err)
+}
+
+// finalError ends an exchange for good.
+type finalError struct{ line string }
+
+func (e *finalError) Error() string { return e.line }
+
+// Is makes it an exchange.ErrClosed: no call will succeed any more.
+func (e *finalError) Is(target error) bool { return target == exchange.ErrClosed }
+
+// tellAgain is how long a lasting trouble is told of only once.
+const tellAgain = 10 * time.Minute
+
+// teller tells each trouble once, and once that it is over.
+type teller struct {
+	logger *slog.Logger
+
+	mu   sync.Mutex
+	told map[string]time.Time
+	bad  bool
+}
+
+// maxTold bounds what a hostile folder can make us remember.
+const maxTold = 256
+
+// warn logs a line about a thing, unless it did so lately.
+func (t *teller) warn(thing, line string) {
+	t.mu.Lock()
+	now := time.Now()
+	before, known := t.told[thing]
+	again := known && now.Sub(before) < tellAgain || !known && len(t.told) >= maxTold
+	if !again {
+		if t.told == nil {
+			t.told = make(map[string]time.Time)
+		}
+		t.told[thing] = now
+	}
+	t.mu.Unlock()
+	if !again {
+		t.logger.Warn(line)
+	}
+}
+
+// trouble notes how an operation on the folder went.
+func (t *teller) trouble(err error) {
+	if err != nil {
+		t.mu.Lock()
+		t.bad = true
+		t.mu.Unlock()
+		t.warn("folder", err.Error())
+		return
+	}
+	t.mu.Lock()
+	was := t.bad
+	t.bad = false
+	delete(t.told, "folder")
+	t.mu.Unlock()
+	if was {
+		t.logger.Info("the shared folder is back")
+	}
+}

@@ -1,0 +1,299 @@
+package sharedir
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sapo-swarm/swarm/node/atomicfile"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+)
+
+// UplinkOptions say whose messages go through which folder.
+type UplinkOptions struct {
+	Dir        string // the shared folder
+	Experiment string
+	Worker     string
+	State      string        // local folder that remembers the number of this worker's session; empty: the shared one alone does
+	Poll       time.Duration // how often answers are looked for; 0: a second, less often in a long wait
+	Logger     *slog.Logger  // may be nil
+}
+
+const (
+	// BeatEvery is how often a worker's beat is written: a file each, and services that sync folders have quotas.
+	BeatEvery = 15 * time.Second
+	// SilentAfter is without how long a new file of the other side nothing is expected of it any more.
+	SilentAfter = 3 * time.Minute
+)
+
+const (
+	sayWaiting = 15 * time.Second // how often a wait is told of
+	keepBeats  = 2
+)
+
+// uplink is a worker's side.
+type uplink struct {
+	o       UplinkOptions
+	logger  *slog.Logger
+	dir     string
+	run     string
+	session int
+	out, in mailbox
+	every   time.Duration // between beats
+	silence time.Duration
+	local   bool
+
+	mu      sync.Mutex // of number and pending
+	number  int64
+	pending map[string]bool // stems of requests that wait for an answer
+
+	beating sync.Mutex // one Beat at a time; of what follows
+	beats   []string   // own beat files that are there
+	beaten  time.Time  // when the last was written
+	roster  membership.Roster
+	refusal *membership.Refusal // instead of a roster
+	seen    int64               // number of the coordinator's newest beat
+	heard   time.Time           // when it came
+}
+
+// DialUplink waits for the experiment's description to come into the shared folder, until ctx ends, and begins a session of the worker.
+func DialUplink(ctx context.Context, o UplinkOptions) (membership.Uplink, error) {
+	u, err := newUplink(o)
+	if err != nil {
+		return nil, fmt.Errorf("join through the shared folder: %w", err)
+	}
+	welcome, err := u.findExperiment(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("join through the shared folder: %w", err)
+	}
+	u.run = welcome.Run
+	t := baseOf(u.dir)
+	u.out, u.in = newMailbox(t, u.run, o.Worker, up), newMailbox(t, u.run, o.Worker, down)
+	if err := u.beginSession(); err != nil {
+		return nil, fmt.Errorf("join through the shared folder: %w", explain(u.dir, err))
+	}
+	return u, nil
+}
+
+func newUplink(o UplinkOptions) (*uplink, error) {
+	if !plain(o.Worker, membership.MaxNameBytes) {
+		return nil, fmt.Errorf("worker %.40q is no name: letters, digits, '.', '_' and '-' are allowed, %d at most. Try: another --name", o.Worker, membership.MaxNameBytes)
+	}
+	dir, err := Folder(o.Dir, o.Experiment)
+	if err != nil {
+		return nil, err
+	}
+	if o.Poll <= 0 {
+		o.Poll = defaultPoll
+	}
+	logger := o.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &uplink{o: o, logger: logger.With("worker", o.Worker), dir: dir, every: BeatEvery, silence: SilentAfter, local: isLocal(o.Dir),
+		pending: make(map[string]bool)}, nil
+}
+
+// findExperiment waits for the description.
+func (u *uplink) findExperiment(ctx context.Context) (membership.Welcome, error) {
+	start, said := time.Now(), time.Time{}
+	for {
+		if _, err := os.Stat(u.o.Dir); err != nil {
+			return membership.Welcome{}, explain(u.o.Dir, err)
+		}
+		w, _, err := description(baseOf(u.dir))
+		switch {
+		case err == nil && w != nil && w.Experiment != u.o.Experiment:
+			return membership.Welcome{}, fmt.Errorf("the folder %s is of experiment %s, not of %s. Try: --experiment %s", u.dir, w.Experiment, u.o.Experiment, w.Experiment)
+		case err == nil && w != nil && w.Protocol != membership.Protocol:
+			return membership.Welcome{}, membership.Refuse(membership.CodeVersion,
+				"the coordinator (swarm %s) speaks protocol %d, this program %d. Try: the same version of swarm on both", w.Version, w.Protocol, membership.Protocol)
+		case err == nil && w != nil && w.Run != "" && len(w.Run) <= 128:
+			return *w, nil
+		}
+		if time.Since(said) >= sayWaiting {
+			said = time.Now()
+			u.logger.Info("waiting for the experiment in the shared folder", "experiment", u.o.Experiment, "folder", u.o.Dir, "there", u.experiments())
+		}
+		if cause := sleep(ctx, u.pause(time.Since(start))); cause != nil {
+			return membership.Welcome{}, fmt.Errorf("experiment %s isn't in %s%s: %w. Try: see that the coordinator runs with --shared, and that the folder syncs",
+				u.o.Experiment, u.o.Dir, u.others(), cause)
+		}
+	}
+}
+
+// experiments lists what the shared folder has.
+func (u *uplink) experiments() []string {
+	entries, _ := os.ReadDir(filepath.Dir(u.dir)) // none: then there are none
+	var names []string
+	for _, e := range entries {
+		if plain(e.Name(), 64) && e.IsDir() && len(names) < 16 {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+func (u *uplink) others() string {
+	if names := u.experiments(); len(names) > 0 {
+		return " (there are " + strings.Join(names, ", ") + ")"
+	}
+	return ""
+}
+
+// beginSession takes a number above all that the worker had, and clears away its old messages.
+func (u *uplink) beginSession() error {
+	remembered := 0
+	path := filepath.Join(u.o.State, "session")
+	if u.o.State != "" {
+		if err := os.MkdirAll(u.o.State, 0o700); err != nil {
+			return err
+		}
+		if data, err := os.ReadFile(path); err == nil {
+			_ = json.Unmarshal(data, &remembered) // 0: then the folder tells
+		}
+	}
+	mine, err := u.out.letters()
+	if err != nil {
+		return err
+	}
+	theirs, err := u.in.letters()
+	if err != nil {
+		return err
+	}
+	for _, l := range append(slices.Clone(mine), theirs...) {
+		remembered = max(remembered, l.session)
+	}
+	u.session = min(remembered+1, 999_999)
+	if u.o.State != "" {
+		if err := atomicfile.Write(path, fmt.Appendf(nil, "%d\n", u.session)); err != nil {
+			return err
+		}
+	}
+	return u.out.tidy(func(letter) bool { return false })
+}
+
+func (u *uplink) pause(waited time.Duration) time.Duration {
+	if u.local {
+		return min(max(fastPoll, waited/4), u.o.Poll)
+	}
+	return min(max(u.o.Poll, waited/8), longPolls*u.o.Poll)
+}
+
+// Hello introduces the worker's process.
+func (u *uplink) Hello(ctx context.Context, hello membership.Hello) (w membership.Welcome, err error) {
+	return w, u.call(ctx, verbHello, hello, &w)
+}
+
+// Join asks for seats.
+func (u *uplink) Join(ctx context.Context, join membership.Join) (j membership.Joined, err error) {
+	return j, u.call(ctx, verbJoin, join, &j)
+}
+
+// Deliver sends events; their file is deleted once the receipt is there.
+func (u *uplink) Deliver(ctx context.Context, delivery membership.Delivery) (r membership.Receipt, err error) {
+	return r, u.call(ctx, verbDeliver, delivery, &r)
+}
+
+// call writes a request and waits for its answer. A folder that is full or away is tried again until ctx ends.
+func (u *uplink) call(ctx context.Context, verb string, body, answer any) error {
+	e := envelope{Verb: verb, Session: u.session, Number: u.next()}
+	u.expect(e.stem(), true)
+	name := ""
+	defer func() { u.expect(e.stem(), false); u.drop(name) }()
+	start, said := time.Now(), time.Now()
+	var failure error
+	for {
+		if name == "" {
+			var refusal *membership.Refusal
+			if name, failure = u.out.post(e, body); errors.As(failure, &refusal) {
+				return refusal
+			} else if failure != nil {
+				name = ""
+			}
+		}
+		if name != "" {
+			reply, found, err := u.answer(e)
+			failure = err
+			if found && reply.Refusal != nil {
+				return reply.Refusal
+			}
+			if found {
+				if err := json.Unmarshal(reply.Body, answer); err != nil {
+					return fmt.Errorf("the coordinator's answer to %s: %w", verb, err)
+				}
+				return nil
+			}
+		}
+		if time.Since(said) >= sayWaiting {
+			said = time.Now()
+			u.logger.Info("waiting for the coordinator's answer through the shared folder", "to", verb, "seconds", int(time.Since(start).Seconds()))
+		}
+		if cause := sleep(ctx, u.pause(time.Since(start))); cause != nil {
+			if failure != nil {
+				return fmt.Errorf("%s through the shared folder: %w (last: %v)", verb, cause, explain(u.dir, failure))
+			}
+			return fmt.Errorf("%s through the shared folder: no answer yet: %w", verb, cause)
+		}
+	}
+}
+
+func (u *uplink) next() int64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.number++
+	return u.number
+}
+
+// expect notes that a request waits for its answer, or doesn't any more.
+func (u *uplink) expect(stem string, waits bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if waits {
+		u.pending[stem] = true
+	} else {
+		delete(u.pending, stem)
+	}
+}
+
+// needed tells whether an own message must stay.
+func (u *uplink) needed(l letter) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.pending[l.stem] || l.session > u.session || slices.Contains(u.beats, l.name)
+}
+
+// drop deletes a request that was answered or given up.
+func (u *uplink) drop(name string) {
+	if name != "" {
+		_ = u.out.remove(name) // the next session clears what stays
+	}
+}
+
+// answer looks for the answer to a request.
+func (u *uplink) answer(e envelope) (envelope, bool, error) {
+	letters, err := u.in.letters()
+	if err != nil {
+		return envelope{}, false, err
+	}
+	for _, l := range letters {
+		if l.verb != e.Verb || l.session != e.Session || l.number != e.Number {
+			continue
+		}
+		if reply, err := u.in.open(l); err == nil {
+			return reply, true, nil
+		}
+	}
+	return envelope{}, false, nil
+}
+
+// Close ends the session; its last beat, if it said that the worker left, stays for the coordinator.
+func (u *uplink) Close() error { return nil }

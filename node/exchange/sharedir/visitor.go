@@ -1,0 +1,259 @@
+package sharedir
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+)
+
+// visitor is one worker at the desk. Only one goroutine at a time has it.
+type visitor struct {
+	clerk   *clerk
+	worker  string
+	in, out mailbox // the worker's messages, and the answers
+
+	met      bool
+	looked   bool // at all messages, once
+	attended int
+	session  int              // the newest
+	served   bool             // a request of this session was answered by this process
+	answered map[string]int64 // by verb: the highest number of the session
+	replies  map[string]letter
+
+	beat     membership.Beat
+	beatSeen int64 // number of the newest beat
+	beatAt   time.Time
+	left     bool
+
+	number   int64 // of the last message to the worker
+	wrote    []string
+	roster   membership.Roster
+	rosterAt time.Time
+	refused  string
+}
+
+func newVisitor(c *clerk, worker string) *visitor {
+	return &visitor{clerk: c, worker: worker, in: newMailbox(c.tree, c.run, worker, up), out: newMailbox(c.tree, c.run, worker, down)}
+}
+
+// attend answers what is new and beats for the worker.
+func (v *visitor) attend(ctx context.Context) error {
+	if !v.met {
+		if err := v.meet(); err != nil {
+			return err
+		}
+	}
+	letters, err := v.in.letters()
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(letters, func(a, b letter) int {
+		return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.number, b.number), cmp.Compare(a.name, b.name))
+	})
+	waiting := make(map[string]bool)
+	for _, l := range letters {
+		if ctx.Err() != nil {
+			return nil
+		}
+		waiting[l.stem] = true
+		if err := v.receive(ctx, l); err != nil {
+			return err
+		}
+	}
+	v.looked = true
+	if err := v.answerBeat(ctx); err != nil {
+		return err
+	}
+	if err := v.clear(waiting); err != nil {
+		return err
+	}
+	if v.attended++; v.attended%tidyEvery == 0 {
+		return v.out.tidy(func(l letter) bool { _, reply := v.replies[l.stem]; return reply || slices.Contains(v.wrote, l.name) })
+	}
+	return nil
+}
+
+// tidyEvery is how often, in looks at a worker's messages, what came back of the answers is deleted again.
+const tidyEvery = 30
+
+// meet learns what a former process of the coordinator answered.
+func (v *visitor) meet() error {
+	letters, err := v.out.letters()
+	if err != nil {
+		return err
+	}
+	v.answered, v.replies = make(map[string]int64), make(map[string]letter)
+	slices.SortFunc(letters, func(a, b letter) int { return cmp.Compare(a.number, b.number) })
+	for _, l := range letters {
+		v.session = max(v.session, l.session)
+		v.number = max(v.number, l.number)
+		if l.verb == verbBeat {
+			v.wrote = append(v.wrote, l.name)
+		}
+	}
+	for _, l := range letters {
+		if l.verb == verbBeat {
+			continue
+		}
+		v.replies[l.stem] = l
+		if l.session == v.session {
+			v.answered[l.verb] = max(v.answered[l.verb], l.number)
+		}
+	}
+	v.met = true
+	return nil
+}
+
+// receive takes a message that is new: of the newest session, and above what was answered of its verb. What was deleted may come back; it is old then.
+func (v *visitor) receive(ctx context.Context, l letter) error {
+	switch {
+	case l.session < v.session, l.session == v.session && l.verb != verbBeat && l.number <= v.answered[l.verb],
+		l.session == v.session && l.verb == verbBeat && l.number <= v.beatSeen:
+		return nil
+	}
+	e, err := v.in.open(l)
+	switch {
+	case errors.Is(err, errPartial):
+		return nil
+	case err != nil:
+		v.clerk.tell.warn("worker "+v.worker, fmt.Sprintf("skipping a message of worker %s in the shared folder: %v", v.worker, err))
+		return nil
+	}
+	if l.session > v.session {
+		v.session, v.served, v.left, v.beatSeen, v.beatAt = l.session, false, false, 0, time.Time{}
+		v.roster, v.rosterAt, v.refused = membership.Roster{}, time.Time{}, ""
+		clear(v.answered)
+	}
+	if l.verb == verbBeat {
+		return v.takeBeat(l, e)
+	}
+	body, refusal := v.serve(ctx, e)
+	if ctx.Err() != nil {
+		return nil // the next coordinator answers
+	}
+	e.Refusal, e.Body = refusal, nil
+	name, err := v.out.post(e, body)
+	if err != nil {
+		return err
+	}
+	v.answered[l.verb], v.served = l.number, true
+	v.replies[e.stem()] = letter{entry: entry{name: name, stem: e.stem()}, verb: e.Verb, session: e.Session, number: e.Number}
+	return nil
+}
+
+// serve asks the desk.
+func (v *visitor) serve(ctx context.Context, e envelope) (any, *membership.Refusal) {
+	if e.Protocol != membership.Protocol {
+		return nil, membership.Refuse(membership.CodeVersion,
+			"the worker speaks protocol %d, the coordinator %d. Try: the same version of swarm on both", e.Protocol, membership.Protocol)
+	}
+	switch e.Verb {
+	case verbHello:
+		return answer(ctx, v, e, v.clerk.desk.Hello)
+	case verbJoin:
+		return answer(ctx, v, e, v.clerk.desk.Join)
+	default:
+		return answer(ctx, v, e, v.clerk.desk.Deliver)
+	}
+}
+
+func answer[Q, A any](ctx context.Context, v *visitor, e envelope, ask func(context.Context, string, Q) (A, error)) (any, *membership.Refusal) {
+	var question Q
+	if err := json.Unmarshal(e.Body, &question); err != nil {
+		return nil, membership.Refuse(membership.CodeMalformed, "the %s can't be read: %.200s", e.Verb, err)
+	}
+	reply, err := ask(ctx, v.worker, question)
+	if err != nil {
+		return nil, refusalOf(err)
+	}
+	return reply, nil
+}
+
+// takeBeat notes the worker's newest beat. One that lay there when this process first looked may be a dead worker's.
+func (v *visitor) takeBeat(l letter, e envelope) error {
+	var beat membership.Beat
+	if e.Protocol != membership.Protocol || json.Unmarshal(e.Body, &beat) != nil {
+		return nil
+	}
+	if v.served || v.looked {
+		v.beatAt = time.Now()
+	}
+	v.beat, v.beatSeen, v.left = beat, l.number, false
+	return nil
+}
+
+// answerBeat beats for a worker that isn't silent, and writes the roster when it is another, or old.
+func (v *visitor) answerBeat(ctx context.Context) error {
+	if v.beatSeen == 0 || v.left || v.beatAt.IsZero() || time.Since(v.beatAt) > v.clerk.o.Silence {
+		return nil
+	}
+	beat := v.beat
+	beat.Roster = v.roster.Version
+	roster, err := v.clerk.desk.Beat(ctx, v.worker, beat)
+	if ctx.Err() != nil {
+		return nil
+	}
+	v.left = beat.Left
+	e := envelope{Verb: verbBeat, Session: v.session, Number: v.number + 1}
+	if err != nil {
+		refusal := refusalOf(err)
+		if refusal.Message == v.refused {
+			return nil
+		}
+		e.Refusal, v.refused = refusal, refusal.Message
+		return v.writeBeat(e, nil)
+	}
+	members := roster.Members != nil
+	if !members {
+		roster.Members = v.roster.Members
+	}
+	age := time.Since(v.rosterAt)
+	another := members || roster.Version != v.roster.Version || roster.Ended != v.roster.Ended || roster.Round != v.roster.Round && age > rosterSoonest
+	if v.refused == "" && !another && age < rosterEvery {
+		return nil
+	}
+	if err := v.writeBeat(e, roster); err != nil {
+		return err
+	}
+	v.roster, v.rosterAt, v.refused = roster, time.Now(), ""
+	return nil
+}
+
+func (v *visitor) writeBeat(e envelope, body any) error {
+	name, err := v.out.post(e, body)
+	if err != nil {
+		return err
+	}
+	v.number = e.Number
+	v.wrote = append(v.wrote, name)
+	for len(v.wrote) > keepBeats {
+		if err := v.out.remove(v.wrote[0]); err != nil {
+			return err
+		}
+		v.wrote = v.wrote[1:]
+	}
+	return nil
+}
+
+// keepReplies is how many answers of a verb stay at most, where the requests don't go: a copy that only this machine has is nobody's to delete.
+const keepReplies = 16
+
+// clear deletes answers whose requests are gone: the worker has them.
+func (v *visitor) clear(waiting map[string]bool) error {
+	for stem, reply := range v.replies {
+		if waiting[stem] && reply.number > v.answered[reply.verb]-keepReplies {
+			continue
+		}
+		if err := v.out.remove(reply.name); err != nil {
+			return err
+		}
+		delete(v.replies, stem)
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/sapo"
+)
+
+// keepPace holds a node that only generates back to the swarm's pace, for it would run ahead of those that train: it begins a round when all that
+// are waited for have shared the round before, or, where nobody waits, when most have shared the one max_staleness rounds ago. After the
+// barrier's deadline it goes on.
+func (n *Node) keepPace(ctx context.Context, round int, report *event.Round) error {
+	if !n.GenerateOnly {
+		return nil
+	}
+	began := time.Now()
+	defer func() { report.BarrierTime = time.Since(began).Seconds() }()
+	behind := 1
+	if n.Config.Async() {
+		behind = max(1, n.Config.MaxStaleness)
+	}
+	if round < behind {
+		return nil
+	}
+	n.Host.State(event.StateBarrier, round)
+	ctx, cancel := n.untilStop(ctx)
+	defer cancel()
+	return n.stopped(ctx, n.follow(ctx, round-behind, began))
+}
+
+// follow waits until the others have shared a round, or for the deadline.
+func (n *Node) follow(ctx context.Context, round int, began time.Time) error {
+	for {
+		left := n.patience() - time.Since(began)
+		members, changed := n.Host.Members()
+		peers := n.leaders(round, members)
+		if left <= 0 || len(members) <= 1 || n.way.cut {
+			return nil
+		}
+		if len(peers) == 0 { // all are silent or have just joined
+			select {
+			case <-changed:
+			case <-time.After(left):
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			continue
+		}
+		barrier := exchange.Barrier{Deadline: left}
+		if n.Config.Async() {
+			barrier = exchange.Barrier{Quorum: len(peers)/2 + 1, Limit: left}
+		}
+		_, err := n.gatherWhile(ctx, round, peers, barrier, changed, func(members []event.Member) []string { return n.leaders(round, members) })
+		switch {
+		case errors.Is(err, errPeersChanged):
+			continue
+		case err == nil, errors.Is(err, exchange.ErrNoQuorum):
+			return nil
+		case n.Remote && ctx.Err() == nil:
+			return turnedAway(err) // share will see whether the swarm is there
+		}
+		return err
+	}
+}
+
+// leaders are the members whose progress paces this node in a round.
+func (n *Node) leaders(round int, members []event.Member) []string {
+	var peers []string
+	for _, m := range members {
+		if m.Node != n.ID && m.From <= round && !m.Absent {
+			peers = append(peers, m.Node)
+		}
+	}
+	return sapo.DrawPeers(peers, n.Config.MaxPeers, sapo.Seed(n.Config.Seed, n.ID, round, sapo.PurposePeers, 0))
+}
+
+// untrained ends the round of a node that only generates. The journal's record says that it is done: a restart goes on with the next.
+func (n *Node) untrained(round int, report event.Round, began time.Time) (event.Round, error) {
+	report.GenerateOnly = true
+	report.StepTime = time.Since(began).Seconds()
+	err := n.logTrained(round, policy.UpdateParams{}, nil, &report)
+	report.StepTime = time.Since(began).Seconds()
+	return report, err
+}

@@ -1,0 +1,99 @@
+package node
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/exchange"
+)
+
+// generator is a node_0 that only generates, beside a node_1.
+func generator(t *testing.T, change func(*configs.Config)) (n *Node, peer exchange.Exchange) {
+	c := testConfig(t)
+	c.MaxCompletionLength = 48
+	if change != nil {
+		change(&c)
+	}
+	server := broker(t, "generator")
+	p := &scripted{answer: func(int, int) string { return "<answer>1</answer>" }}
+	n = newNode(t, c, "node_0", p, join(t, server, "generator", "node_0"), newHost("node_0", "node_1"))
+	n.GenerateOnly = true
+	return n, join(t, server, "generator", "node_1")
+}
+
+// It may be one round ahead of the swarm, and no more, for as long as peers are waited for.
+func TestAGeneratorKeepsTheSwarmsPace(t *testing.T) {
+	n, peer := generator(t, nil)
+	_, err := n.Round(t.Context(), 0)
+	require.NoError(t, err)
+	done := make(chan event.Round, 1)
+	go func() {
+		report, err := n.Round(t.Context(), 1)
+		if err == nil {
+			done <- report
+		}
+		close(done)
+	}()
+	n.Host.(*host).await(event.StateBarrier)
+	received, err := peer.Gather(t.Context(), 1, []string{"node_0"}, exchange.Barrier{Deadline: 200 * time.Millisecond})
+	require.NoError(t, err)
+	require.Nil(t, received[0], "it is ahead of a peer that has not shared round 0")
+	require.NoError(t, peer.Publish(t.Context(), answers(t, n, "node_1", 0)))
+	report, open := <-done
+	require.True(t, open)
+	require.True(t, report.GenerateOnly)
+	require.Positive(t, report.BarrierTime)
+}
+
+// A peer that says nothing holds it up for the deadline; one that is silent or has not begun, no longer than it is so.
+func TestAGeneratorGoesOnAfterTheDeadline(t *testing.T) {
+	for name, members := range map[string][]event.Member{
+		"a peer says nothing": event.Members("node_0", "node_1"),
+		"all are absent":      {{Node: "node_0"}, {Node: "node_1", Absent: true}},
+		"all begin later":     {{Node: "node_0"}, {Node: "node_1", From: 70}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, _ := generator(t, func(c *configs.Config) { c.BarrierDeadline = 0.1 })
+			n.Host.(*host).setMembers(members...)
+			report, err := n.Round(t.Context(), 5)
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, report.BarrierTime, 0.1)
+		})
+	}
+	t.Run("nobody else is there", func(t *testing.T) {
+		n, _ := generator(t, nil)
+		n.Host.(*host).setPeers("node_0")
+		report, err := n.Round(t.Context(), 5)
+		require.NoError(t, err)
+		require.Less(t, report.BarrierTime, 1.0)
+	})
+}
+
+// Where nobody waits it may be max_staleness rounds ahead of most.
+func TestAGeneratorIsPacedWhereNobodyWaits(t *testing.T) {
+	n, peer := generator(t, func(c *configs.Config) { c.Sync, c.MaxStaleness, c.BarrierDeadline = configs.SyncAsync, 3, 0.2 })
+	require.NoError(t, peer.Publish(t.Context(), answers(t, n, "node_1", 1)))
+	for round, held := range []bool{false, false, false, true, false, true} {
+		report, err := n.Round(t.Context(), round)
+		require.NoError(t, err)
+		require.Equal(t, held, report.BarrierTime >= 0.2, "round %d", round)
+	}
+}
+
+// A stop ends its wait.
+func TestAGeneratorStops(t *testing.T) {
+	n, _ := generator(t, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	go func() {
+		n.Host.(*host).await(event.StateBarrier)
+		close(n.Host.(*host).stop)
+	}()
+	_, err := n.Round(ctx, 1)
+	require.ErrorIs(t, err, ErrStopped)
+}

@@ -1,0 +1,144 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+)
+
+const (
+	// maxUnsent is how many rounds' rollouts a node that can't reach the swarm keeps for it.
+	maxUnsent = 64
+
+	// A node that is cut off tries again every round, for a tenth of the barrier's deadline, but not for less than this.
+	shortPatience = 5 * time.Second
+)
+
+// errBusSilent ends a call of the exchange that got no answer.
+var errBusSilent = errors.New("the message bus does not answer")
+
+// way is what a remote node knows of its way to the swarm. The zero value is an open one.
+type way struct {
+	since   int              // round from which on the swarm has not been reached
+	last    int              // newest such round
+	cut     bool             // it has not been reached since
+	asked   time.Time        // when the round's batch was offered
+	unsent  []exchange.Batch // of those rounds, the newest maxUnsent
+	refused string           // why the last batch was not taken, if it wasn't: refusalOf
+}
+
+// lost tells whether the swarm could not be reached in a round.
+func (w *way) lost(round int) bool { return w.cut && w.last == round }
+
+// deadline is how long a node waits for its peers, or for the bus to answer.
+func (n *Node) deadline() time.Duration {
+	return time.Duration(n.Config.BarrierDeadline * float64(time.Second))
+}
+
+// patience is deadline, and shorter while the node is cut off: it has waited once.
+func (n *Node) patience() time.Duration {
+	if n.way.cut {
+		return min(n.deadline(), max(n.deadline()/10, shortPatience))
+	}
+	return n.deadline()
+}
+
+// shared judges what became of a remote node's Publish, whose context bounded was: nil where the round goes on. After an outage it shares what was
+// kept, for others may wait for it.
+func (n *Node) shared(ctx, bounded context.Context, batch exchange.Batch, err error) error {
+	switch {
+	case err == nil:
+		n.way.refused = ""
+		n.back(bounded, batch.Round)
+		return nil
+	case ctx.Err() != nil, errors.Is(err, exchange.ErrInvalid):
+		return err
+	case turnedAway(err) != nil:
+		return turnedAway(err)
+	case errors.Is(err, exchange.ErrRefused):
+		if reason := refusalOf(err); reason != n.way.refused {
+			n.way.refused = reason
+			n.warn(fmt.Sprintf("the rollouts of round %d were not taken: %v", batch.Round, err))
+		}
+		n.back(bounded, batch.Round)
+		return nil
+	}
+	n.way.keep(batch)
+	return n.away(batch.Round, err)
+}
+
+// keep keeps a batch for when the swarm is reached again.
+func (w *way) keep(batch exchange.Batch) {
+	w.unsent = append(w.unsent, batch)
+	w.unsent = w.unsent[max(0, len(w.unsent)-maxUnsent):]
+}
+
+// refusalOf is what a refusal is about, whatever round it names.
+func refusalOf(err error) string {
+	var refusal *membership.Refusal
+	if errors.As(err, &refusal) {
+		return refusal.Code
+	}
+	return err.Error()
+}
+
+// away takes note that a round goes on without the swarm. Its error is that of a node that is not welcome any more.
+func (n *Node) away(round int, err error) error {
+	if final := turnedAway(err); final != nil {
+		return final
+	}
+	n.way.last = round
+	if n.way.cut {
+		n.Logger.Debug("still alone", "round", round, "error", err)
+		return nil
+	}
+	n.way.cut, n.way.since = true, round
+	n.warn(fmt.Sprintf("the swarm can't be reached in round %d: %v; the node trains on alone and tries again every round. "+
+		"Try: check the network between this host and the coordinator", round, err))
+	return nil
+}
+
+// back takes note that the swarm is reached in a round, and shares what was kept.
+func (n *Node) back(ctx context.Context, round int) {
+	if n.way.cut {
+		n.warn(fmt.Sprintf("the swarm is reached again in round %d: rounds %d to %d were trained alone", round, n.way.since, n.way.last))
+		n.way.cut = false
+	}
+	for len(n.way.unsent) > 0 {
+		err := n.Swarm.Publish(ctx, n.way.unsent[0])
+		if err != nil && !errors.Is(err, exchange.ErrRefused) {
+			n.Logger.Debug("kept rollouts not shared yet", "round", n.way.unsent[0].Round, "error", err)
+			return
+		}
+		n.way.unsent = n.way.unsent[1:]
+	}
+}
+
+// turnedAway is the failure of a node that the coordinator will not have any more; nil where err says nothing of the kind.
+func turnedAway(err error) error {
+	final := errors.Is(err, exchange.ErrClosed)
+	var refusal *membership.Refusal
+	if errors.As(err, &refusal) {
+		switch refusal.Code {
+		case membership.CodeToken, membership.CodeRevoked, membership.CodeBanned, membership.CodeVersion:
+			final = true
+		}
+	}
+	if final {
+		return &Failure{event.CauseExchange, err}
+	}
+	return nil
+}
+
+// warn tells the log and whoever listens.
+func (n *Node) warn(message string) {
+	n.Logger.Warn(message)
+	if n.Warn != nil {
+		n.Warn(message)
+	}
+}

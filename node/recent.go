@@ -1,0 +1,89 @@
+package node
+
+import (
+	"context"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/journal"
+)
+
+// recent is what an async node learns from: whatever arrived since it shared its round max_staleness rounds ago, of whatever rounds. It waits for
+// nobody, so nobody is late. Errors are for stopped to judge.
+func (n *Node) recent(ctx context.Context, round int, report *event.Round) ([]*exchange.Received, error) {
+	members, _ := n.Host.Members()
+	peers := n.roster(round, members).present
+	for _, peer := range peers {
+		report.Peers = append(report.Peers, event.Peer{Node: peer})
+	}
+	if len(peers) == 0 || n.way.lost(round) {
+		return nil, nil
+	}
+	bounded, expire := context.WithTimeoutCause(ctx, n.patience(), errBusSilent)
+	defer expire()
+	received, err := n.Swarm.Recent(bounded, exchange.Window{
+		Round: round, Staleness: n.Config.MaxStaleness, Peers: peers, Limit: n.Config.MaxStaleness + 1,
+	})
+	if err != nil && n.Remote && ctx.Err() == nil {
+		return nil, n.away(round, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	index := indexPeers(report.Peers)
+	for _, r := range received {
+		p := &report.Peers[index[r.Node]]
+		p.Available += len(r.Rollouts)
+		if r.Rejected != "" {
+			p.Rejected, p.Reason = p.Rejected+1, r.Rejected
+		}
+	}
+	return received, nil
+}
+
+// lately is what an async node remembers of its peers' rollouts, for as long as they can come again.
+type lately struct {
+	drawn  map[journal.External]int // rollouts it has trained on, and in which of its rounds
+	judged map[journal.External]verdict
+}
+
+// fresh leaves out what the node has trained on in a former round.
+func (l *lately) fresh(groups []group) []group {
+	var list []group
+	for _, g := range groups {
+		if _, known := l.drawn[g.origin]; !known {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// draw takes note of what a round trains on. Without a memory, which only an async node has, it does nothing.
+func (l *lately) draw(round int, groups []group) {
+	if l.drawn == nil {
+		return
+	}
+	for _, g := range groups {
+		l.drawn[g.origin] = round
+	}
+}
+
+// begin forgets what can't come again in a round.
+func (l *lately) begin(round, staleness int) {
+	if l.drawn == nil {
+		l.drawn = map[journal.External]int{}
+	}
+	for origin, drawn := range l.drawn {
+		if drawn < round-staleness-1 {
+			delete(l.drawn, origin)
+		}
+	}
+}
+
+// Remember tells an async node what a former life of it trained on, in a round that it does not do again.
+func (n *Node) Remember(round int, externals []journal.External) {
+	n.lately.begin(round, n.Config.MaxStaleness)
+	for _, origin := range externals {
+		n.lately.drawn[origin] = round
+	}
+}

@@ -1,0 +1,90 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// Nobody waits for itself, for a member before its first round or for an absent one, nor for more than max_peers.
+func TestRosterWaitsForWhoTakesPart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := &Node{ID: "node_3", Config: configs.Config{Seed: 1, MaxPeers: rapid.IntRange(0, 12).Draw(t, "max_peers")}}
+		round := rapid.IntRange(0, 5).Draw(t, "round")
+		var members []event.Member
+		var waited, absent []string
+		for i := range rapid.IntRange(0, 20).Draw(t, "members") {
+			m := event.Member{Node: fmt.Sprintf("node_%d", i), From: rapid.IntRange(0, 6).Draw(t, "from"), Absent: rapid.Bool().Draw(t, "absent")}
+			members = append(members, m)
+			switch {
+			case i == 3 || m.From > round:
+			case m.Absent:
+				absent = append(absent, m.Node)
+			default:
+				waited = append(waited, m.Node)
+			}
+		}
+		got := n.roster(round, members)
+		room := n.Config.MaxPeers
+		if room == 0 {
+			room = len(members)
+		}
+		if len(got.present) != min(room, len(waited)) || len(got.absent) != min(room-len(got.present), len(absent)) {
+			t.Fatalf("%d waited for, %d absent: %+v", len(waited), len(absent), got)
+		}
+		for _, peer := range got.present {
+			if !slices.Contains(waited, peer) {
+				t.Fatalf("%s is waited for", peer)
+			}
+		}
+		for _, peer := range got.absent {
+			if !slices.Contains(absent, peer) {
+				t.Fatalf("%s is looked up", peer)
+			}
+		}
+		if again := n.roster(round, members); !slices.Equal(again.present, got.present) || !slices.Equal(again.absent, got.absent) {
+			t.Fatal("the same round draws others")
+		}
+	})
+}
+
+// Members that come, go and fall silent while a node waits interrupt it only where it waits for others than before.
+func TestBarrierFollowsTheRoster(t *testing.T) {
+	s := newStage(t, nil)
+	s.share("node_2", useful(draw(t, s.node.Tasks, 1)))
+	member := func(node string) event.Member { return event.Member{Node: node, Trust: event.TrustKey} }
+	late, silent := member("node_9"), member("node_1")
+	late.From, silent.Absent = 100, true
+	go func() {
+		s.host.await(event.StateBarrier)
+		s.host.setMembers(member("node_0"), member("node_1"), member("node_2"), late)
+		s.host.setMembers(member("node_0"), silent, member("node_2"), late)
+	}()
+	report, err := s.round()
+	require.NoError(t, err)
+	require.Equal(t, []event.Peer{{Node: "node_2", Available: 1, Used: 1}}, report.Peers)
+	require.False(t, report.Late)
+}
+
+// What an absent member has shared counts if it is there; nobody waits for it, and it is not late.
+func TestAbsentMembersCountIfTheyHaveShared(t *testing.T) {
+	s := newStage(t, func(c *configs.Config) { c.NumTransplantTrees = 8; c.SwarmSize = 8 })
+	members := event.Members("node_0", "node_1", "node_2", "node_3")
+	for i := range members {
+		members[i].Trust, members[i].Absent = event.TrustKey, i > 1
+	}
+	s.host.setMembers(members...)
+	s.share("node_1", useful(draw(t, s.node.Tasks, 1)))
+	s.share("node_2", useful(draw(t, s.node.Tasks, 2)))
+	report, err := s.round()
+	require.NoError(t, err)
+	require.Equal(t, []event.Peer{{Node: "node_1", Available: 1, Used: 1}, {Node: "node_2", Available: 1, Used: 1}}, report.Peers)
+	require.False(t, report.Late)
+	require.Less(t, report.BarrierTime, 5.0)
+}

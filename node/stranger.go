@@ -1,0 +1,151 @@
+package node
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"reflect"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/journal"
+	"github.com/sapo-swarm/swarm/node/task"
+)
+
+// Why a rollout is no honest answer to a question of its sender's stream.
+var (
+	errForeignQuestion = errors.New("its question is none of its sender's stream")
+	errForeignAnswer   = errors.New("its answer key is not its question's")
+	errForeignMetadata = errors.New("its metadata are not its question's")
+	errForeignIndex    = errors.New("more questions than num_train_samples")
+)
+
+// verdict is what came of one batch.
+type verdict struct {
+	node     string
+	groups   []group // scored here
+	rejected int     // rollouts
+	reason   string  // of the last of them
+}
+
+// judge holds what arrived against its senders' streams, encodes and scores it. Of an async node, a batch that comes again is not judged again,
+// and what the node has trained on is left out.
+func (n *Node) judge(round int, received []*exchange.Received) []verdict {
+	byKey := map[string]bool{}
+	members, _ := n.Host.Members()
+	for _, m := range members {
+		if m.Trust == event.TrustKey {
+			byKey[m.Node] = true
+		}
+	}
+	async := n.Config.Async()
+	if async {
+		n.lately.begin(round, n.Config.MaxStaleness)
+	}
+	known := map[journal.External]verdict{}
+	var list []verdict
+	for _, r := range received {
+		if r == nil {
+			continue
+		}
+		batch := journal.External{Node: r.Node, Round: r.Round}
+		found, again := n.lately.judged[batch]
+		if !again {
+			found = n.judgeBatch(r, byKey[r.Node])
+		}
+		if async {
+			known[batch] = found
+			found.groups = n.lately.fresh(found.groups)
+			for i := range found.groups {
+				found.groups[i].age = r.Age
+			}
+		}
+		list = append(list, found)
+	}
+	if async {
+		n.lately.judged = known
+	}
+	return list
+}
+
+// judgeBatch judges one batch. Whoever has forged one rollout of it is not believed for those that follow: looking for their questions costs.
+func (n *Node) judgeBatch(r *exchange.Received, byKey bool) verdict {
+	found := verdict{node: r.Node}
+	var forged error
+	for i, rollout := range r.Rollouts {
+		item, err := task.Item{Question: rollout.Question, Answer: rollout.Answer, Metadata: rollout.Metadata}, forged
+		if err == nil && !byKey {
+			item, err = n.regenerate(r.Node, r.Round, i, rollout)
+			forged = err
+		}
+		var g group
+		if err == nil {
+			g, err = n.external(item, rollout)
+		}
+		if err != nil {
+			n.Logger.Debug("rollout refused", "round", r.Round, "peer", r.Node, "index", i, "reason", err)
+			found.rejected, found.reason = found.rejected+1, err.Error()
+			continue
+		}
+		g.origin = journal.External{Node: r.Node, Round: r.Round, Index: i}
+		n.reward(&g)
+		found.groups = append(found.groups, g)
+	}
+	return found
+}
+
+// regenerate returns the question that a rollout claims to answer, drawn again from its sender's stream, or why it is none of it. Which try it
+// was is the sender's affair: its model's context and its held-out set decide what it leaves out. So a lie costs as many draws as there are
+// tries, and the truth one, or as many as the sender needed.
+func (n *Node) regenerate(node string, round, index int, r exchange.Rollout) (task.Item, error) {
+	if index >= n.Config.NumTrainSamples {
+		return task.Item{}, errForeignIndex
+	}
+	reason := errForeignQuestion
+	for try := range redraws {
+		item, err := n.question(node, round, index, try)
+		switch {
+		case err != nil:
+			return task.Item{}, err
+		case item.Question != r.Question:
+		case !sameAnswer(item.Answer, r.Answer):
+			reason = errForeignAnswer
+		case !sameObject(item.Metadata, r.Metadata):
+			reason = errForeignMetadata
+		default:
+			return item, nil
+		}
+	}
+	return task.Item{}, reason
+}
+
+func sameAnswer(a, b *string) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
+}
+
+// sameObject tells whether two JSON objects say the same, whatever their spaces, escapes and order of keys.
+func sameObject(a, b json.RawMessage) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	first, err := decodeObject(a)
+	if err != nil {
+		return false
+	}
+	second, err := decodeObject(b)
+	return err == nil && reflect.DeepEqual(first, second)
+}
+
+func decodeObject(data json.RawMessage) (map[string]any, error) {
+	if len(data) == 0 {
+		return map[string]any{}, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	object := map[string]any{}
+	err := decoder.Decode(&object)
+	return object, err
+}
