@@ -5,7 +5,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 UP       ?= --nodes auto --config 4loc4ext --rounds 40
 SOURCES  := $(shell find cmd configs launcher metrics node -type f 2>/dev/null | grep -v -e __pycache__ -e '\.pytest_cache')
 
-.PHONY: help setup build up test test-go test-python lint bench chaos soak gpu-check clean
+.PHONY: help setup build up test test-go test-python lint bench chaos soak net-test fuzz gpu-check clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -37,6 +37,12 @@ chaos: setup build ## a storm of faults over a real run, which must end as a cal
 
 soak: setup build ## a run without an end, watched for what grows: MINUTES=15
 	@MINUTES="$(MINUTES)" .ci/soak
+
+net-test: setup build ## partitions, a hostile worker, a thousand simulated nodes, fuzzing: ONLY=partition,hostile,scale,fuzz CUT=60s MESSAGES=100000
+	@ONLY="$(ONLY)" .ci/net_test
+
+fuzz: ## every fuzz target for SECONDS_EACH=10 seconds: TARGETS=REGEXP limits them
+	@SECONDS_EACH="$(SECONDS_EACH)" TARGETS="$(TARGETS)" .ci/fuzz
 
 gpu-check: ## everything measured on a CUDA GPU, against its targets; needs bin/swarm, no Go: GPU_CHECK="--quick" or "--only swarm.mps"
 	@"$$(.ci/python || echo python3)" .ci/gpu_check $(GPU_CHECK)

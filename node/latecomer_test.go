@@ -96,8 +96,8 @@ func TestLatecomerIsKilledAtEveryPoint(t *testing.T) {
 	require.Positive(t, got.replayed)
 }
 
-// A node that only generates shares every round and trains in none: it takes no lease to update, and writes no checkpoint; after a kill it goes on with
-// the round it was at. It never runs further ahead than the barrier allows.
+// A node that only generates shares every round and trains in none: it takes no lease to update, and writes no checkpoint; after a kill it goes on
+// with the round it was at.
 func TestANodeThatOnlyGenerates(t *testing.T) {
 	first, generator := latecomers(t, "generator")
 	generator.From, generator.Recorded, generator.GenerateOnly = 0, 0, true

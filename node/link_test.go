@@ -218,7 +218,7 @@ func TestAssignmentErrors(t *testing.T) {
 		{"no JSON\n", "decode line"},
 		{`{"type":"stop"}` + "\n", `first command is "stop", not "start"`},
 		{`{"type":"start"}` + "\n", "with no assignment"},
-		{`{"type":"start","start":{"protocol":99}}` + "\n", "launcher speaks protocol 99, this program 3"},
+		{`{"type":"start","start":{"protocol":99}}` + "\n", "launcher speaks protocol 99, this program 4"},
 	}
 	for _, c := range cases {
 		var out bytes.Buffer

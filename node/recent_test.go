@@ -177,3 +177,52 @@ func (d *draws) Trained(_ int, r journal.Trained) error {
 	d.externals = append(d.externals, r.Externals...)
 	return nil
 }
+
+// Over the real bus, nodes that never wait learn from each other although one is rounds ahead, and from no rollout twice.
+func TestAsyncNodesLearnFromEachOther(t *testing.T) {
+	c := testConfig(t)
+	c.Sync, c.MaxStaleness, c.MaxCompletionLength, c.NumTransplantTrees = configs.SyncAsync, 2, 48, 8
+	c.SwarmSize = 5
+	server := broker(t, "async")
+	ids := []string{"node_0", "node_1"}
+	var nodes []*Node
+	var logs []*draws
+	for _, id := range ids {
+		items := map[int]string{}
+		p := &scripted{answer: func(i, g int) string { return items[10*i+g] }}
+		n := newNode(t, c, id, p, join(t, server, "async", id), newHost(ids...))
+		log := &draws{}
+		p.generate = func(context.Context) error { // even completions are right
+			groups, err := n.sampleBatch(len(p.generated) - 1)
+			for i, g := range groups {
+				for k := range c.NumGenerations {
+					items[10*i+k] = say(g.item, k%2 == 0)
+				}
+			}
+			return err
+		}
+		n.Journal = log
+		nodes, logs = append(nodes, n), append(logs, log)
+	}
+	for round := range 3 { // node_0 is alone
+		report, err := nodes[0].Round(t.Context(), round)
+		require.NoError(t, err)
+		require.Zero(t, report.TrainedExternal)
+	}
+	for round := range 6 {
+		report, err := nodes[1].Round(t.Context(), round)
+		require.NoError(t, err)
+		require.False(t, report.Late)
+		_, err = nodes[0].Round(t.Context(), 3+round)
+		require.NoError(t, err)
+	}
+	for i, log := range logs {
+		seen := map[journal.External]bool{}
+		for _, origin := range log.externals {
+			require.False(t, seen[origin], "%+v twice", origin)
+			require.NotEqual(t, ids[i], origin.Node)
+			seen[origin] = true
+		}
+		require.Greater(t, len(seen), 6)
+	}
+}

@@ -433,7 +433,8 @@ func TestDescribePeers(t *testing.T) {
 	}, &report)
 	require.True(t, report.Late)
 	require.Equal(t, []event.Peer{
-		{Node: "a", Rejected: 1, Reason: "invalid batch: invalid character 'j' looking for beginning of value"}, {Node: "b", Late: true}, {Node: "c", Available: 3},
+		{Node: "a", Rejected: 1, Reason: "invalid batch: invalid character 'j' looking for beginning of value"},
+		{Node: "b", Late: true}, {Node: "c", Available: 3},
 	}, report.Peers)
 }
 

@@ -189,7 +189,10 @@ func TestCostOfStreams(t *testing.T) {
 	mixture, err := configs.TaskSet("paper")
 	require.NoError(t, err)
 	c.Tasks.Mixture = mixture
-	n := &Node{ID: "node_0", Config: c, Tasks: openTasks(t, c), Tokens: bytesTokenizer(t), Host: newHost("node_0"), Context: 1 << 20, Logger: slog.New(slog.DiscardHandler)}
+	n := &Node{
+		ID: "node_0", Config: c, Tasks: openTasks(t, c), Tokens: bytesTokenizer(t), Host: newHost("node_0"), Context: 1 << 20,
+		Logger: slog.New(slog.DiscardHandler),
+	}
 	n.Config.MaxPromptLength = 1 << 20
 	const rounds = 50
 	began := time.Now()

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/launcher/jobs"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
 // generateOptions are those of generate, for all targets.
@@ -22,9 +23,6 @@ type generateOptions struct {
 	out             string
 	force           bool
 }
-
-// invitationOfHome is where swarm up --listen leaves its invitation while it runs, for whoever may read its home.
-func (g *globals) invitationOfHome() string { return filepath.Join(g.workersDir(), "invitation") }
 
 func newGenerateCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
@@ -43,6 +41,8 @@ func newGenerateCommand(g *globals) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
+		// An unknown target is told as such, whatever flags come with it.
+		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 	}
 	cmd.AddCommand(
 		newGenerateTarget(g, jobs.Slurm, "Write a job array for sbatch", (*generateOptions).addSlurm),
@@ -75,7 +75,7 @@ func newGenerateTarget(g *globals, target, short string, more func(*generateOpti
 	f := cmd.Flags()
 	f.IntVar(&o.spec.Workers, "workers", 0, "`number` of workers, each another host's worth of nodes")
 	f.StringVar(&o.spec.Name, "name", "swarm", "the workers are called `NAME`-0, NAME-1 …")
-	f.StringVar(&o.url, "url", "", "the `invitation` (default: of the swarm up --listen that runs in this home)")
+	f.StringVar(&o.url, "url", "", "the `invitation` (default: the one that swarm up --listen last handed out in this home)")
 	f.StringVar(&o.urlFile, "url-file", "", "`file` with the invitation ($"+joinVariable+")")
 	f.StringVar(&o.spec.Nodes, "nodes", "auto", "`number` of nodes of each worker; auto: what fits there")
 	f.IntVar(&o.spec.GPUs, "gpus-per-worker", 1, "`number` of GPUs of each worker; 0: train on the CPU")
@@ -133,7 +133,8 @@ func checkJoin(g *globals, args []string) error {
 	}
 	for _, name := range []string{"url-file", "name", "nodes", "device", "detach", "node-id"} {
 		if join.Flags().Changed(name) {
-			return &usageError{fmt.Errorf("--%s after -- is set for each worker by the files", name), "--url-file, --name, --nodes or --gpus-per-worker before the --"}
+			return &usageError{fmt.Errorf("--%s after -- is set for each worker by the files", name),
+				"--url-file, --name, --nodes or --gpus-per-worker before the --"}
 		}
 	}
 	return nil
@@ -183,14 +184,11 @@ func throughFolder(args []string) bool { return names(args, "shared") }
 // invitation is the one given, or that of the coordinator of this home.
 func (o *generateOptions) invitation(g *globals) (string, error) {
 	given := joinOptions{url: o.url, urlFile: o.urlFile}
+	read := given.invitation
 	if o.url == "" && o.urlFile == "" && os.Getenv(joinVariable) == "" {
-		given.urlFile = g.invitationOfHome()
-		if _, err := os.Stat(given.urlFile); errors.Is(err, fs.ErrNotExist) {
-			return "", &usageError{fmt.Errorf("no invitation: no coordinator listens in %s", g.home),
-				"swarm up --listen :4222 first, or --url with the line that it printed elsewhere"}
-		}
+		read = func() (membership.Invitation, error) { return readInvitation(g) }
 	}
-	invitation, err := given.invitation()
+	invitation, err := read()
 	if err != nil {
 		return "", err
 	}

@@ -250,7 +250,7 @@ func (f *company) receive(ctx context.Context, c *coordinator, events *recorder,
 			evaluated, err := c.reader.Evaluated(ctx, c.run)
 			return recorded, evaluated, err
 		},
-		Tell: events.take, Expel: f.expel, Silence: f.silence(), Now: time.Now, Logger: logger,
+		Tell: events.take, Expel: f.expel, Now: time.Now, Logger: logger,
 	}, before)
 	if err != nil {
 		return err
@@ -269,16 +269,6 @@ func (f *company) expel(worker string) {
 	if bus, ok := f.way.(*busWay); ok {
 		bus.server.Disconnect(worker)
 	}
-}
-
-// folderSilence is how long nothing may be heard of a worker through a folder, which somebody's program keeps in step when it sees fit.
-const folderSilence = 2 * time.Minute
-
-func (f *company) silence() time.Duration {
-	if f.flags.shared != "" {
-		return folderSilence
-	}
-	return 0 // membership's own
 }
 
 // serve answers workers until ctx ends.
@@ -315,15 +305,18 @@ func (f *company) book(ctx context.Context, c *coordinator, logger *slog.Logger)
 }
 
 func (f *company) bookOnce(ctx context.Context, c *coordinator, logger *slog.Logger) {
+	var workers []store.Worker
 	for _, w := range f.reception.Workers() {
-		err := c.store.SaveWorker(ctx, c.run, store.Worker{
+		workers = append(workers, store.Worker{
 			Worker: w.Worker, Host: w.Host, Device: w.Device, Version: w.Version, State: w.State, LastSeen: w.LastSeen, Nodes: len(w.Nodes),
 			Offered: w.Offered, Refused: w.Refused, Bytes: w.Bytes, Reason: w.Reason,
 		})
-		if err != nil {
-			logger.Warn("a worker's state was not recorded", "worker", w.Worker, "error", err)
-			return
-		}
+	}
+	if workers == nil {
+		return
+	}
+	if err := c.store.SaveWorker(ctx, c.run, workers...); err != nil {
+		logger.Warn("workers' states were not recorded", "error", err)
 	}
 }
 

@@ -228,6 +228,9 @@ func (c *coordinator) next() []string {
 		}
 		next = append(next, same+"   (it goes on where this ended)")
 	}
+	if c.joined != nil { // what it means beside others is the coordinator's to say
+		return append(next, program+" status "+c.run, program+" eval "+c.run)
+	}
 	next = append(next, program+" status "+c.run, program+" compare")
 	if cfg := c.p.config; cfg.NumTransplantTrees > 0 {
 		baseline := fmt.Sprintf("%s up --config 8loc0ext --rounds %d", program, cfg.Rounds)

@@ -24,7 +24,9 @@ func generate(t *testing.T, home, dir string, args ...string) outcome {
 
 func TestGenerateWritesFilesWithTheInvitationApart(t *testing.T) {
 	t.Parallel()
-	for target, secret := range map[string]string{"slurm": "invitation", "compose": "invitation", "skypilot": "invitation", "kubernetes": "secret.yaml"} {
+	for target, secret := range map[string]string{
+		"slurm": "invitation", "compose": "invitation", "skypilot": "invitation", "kubernetes": "secret.yaml",
+	} {
 		home, dir := t.TempDir(), t.TempDir()
 		args := []string{target, "--workers", "2", "--url", anInvitation, "--gpu-type", "A100"}
 		if target == "kubernetes" {
@@ -60,13 +62,13 @@ func TestGenerateWritesFilesWithTheInvitationApart(t *testing.T) {
 	}
 }
 
-// The invitation of the swarm up that runs in this home is taken, and a secret that others could read is made anew.
+// The invitation that swarm up handed out in this home is taken, and a secret that others could read is made anew.
 func TestGenerateTakesTheInvitationOfItsHome(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), t.TempDir()
 	g := &globals{home: home}
 	require.NoError(t, os.Mkdir(g.workersDir(), 0o700))
-	require.NoError(t, os.WriteFile(g.invitationOfHome(), []byte(anInvitation+"\n"), 0o600))
+	require.NoError(t, os.WriteFile(invitationPath(g), []byte(anInvitation+"\n"), 0o600))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "swarm-slurm"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "swarm-slurm", "invitation"), nil, 0o644))
 	o := generate(t, home, dir, "slurm", "--workers", "1", "--force")
@@ -91,7 +93,7 @@ func TestGenerateRefusesInOneLine(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ args, want string }{
 		{"pbs --workers 2", "Error: unknown target \"pbs\"\nTry: slurm, kubernetes, skypilot or compose\n"},
-		{"slurm --workers 2", "\nTry: swarm up --listen :4222 first, or --url with the line that it printed elsewhere\n"},
+		{"slurm --workers 2", "\nTry: swarm up --listen :"},
 		{"slurm --url " + anInvitation, "Error: bad workers \"0\": allowed: 1 to 1024\n"},
 		{"slurm --workers 2 --url tls://h:1", "has no token"},
 		{"slurm --workers 2 --url http://h:1#x", "is no invitation"},

@@ -135,3 +135,28 @@ func TestAWorkerJoinsARunThatGoesOn(t *testing.T) {
 	}
 	require.Positive(t, used, "nobody learnt from the worker")
 }
+
+// Two hosts train through a folder: the predecessor's way, by the predecessor's variables.
+func TestTwoHostsShareAFolder(t *testing.T) {
+	t.Parallel()
+	home, ben, shared := t.TempDir(), t.TempDir(), t.TempDir()
+	const rounds = 40
+	up := start(t, home, "--shared", shared, "--nodes", "1", "--rounds", "40", "--set", "barrier_deadline=120")
+	up.awaitRound("node_0", 1)
+	worker := command(t, ben, "join", "--model", tinyModel(), "--tasks-file", items(), "--device", "cpu", "--nodes", "1")
+	worker.Env = append(worker.Env, "GDRIVE_PATH="+shared, "EXPERIMENT_NAME=e", "NODE_ID=node_1", marker(ben))
+	done := finish(t, worker)
+	require.Equal(t, exitDone, done.code, done.stderr)
+	require.Equal(t, exitDone, up.wait(), up.stderr)
+	got := workedRounds(t, home, "e-1")
+	require.Equal(t, upTo(0, rounds), got["node_0"])
+	require.NotEmpty(t, got["node_1"])
+	require.Equal(t, upTo(got["node_1"][0], rounds), got["node_1"])
+	copies, err := filepath.Glob(filepath.Join(shared, "experiments", "e", "swarm", "*", "snapshots", "*"))
+	require.NoError(t, err)
+	if len(copies) == 0 {
+		copies, err = filepath.Glob(filepath.Join(shared, "experiments", "e", "swarm", "snapshots", "*"))
+		require.NoError(t, err)
+	}
+	require.NotEmpty(t, copies, "no copy of the database")
+}

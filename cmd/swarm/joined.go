@@ -114,7 +114,7 @@ func (j *joined) take(ctx context.Context, c *coordinator) ([]string, error) {
 	j.progress = map[string]membership.Progress{}
 	for _, s := range j.seats {
 		j.order = append(j.order, s.Node)
-		j.progress[s.Node] = membership.Progress{Node: s.Node, Round: s.From + s.Recorded, State: event.StateQueued}
+		j.progress[s.Node] = membership.Progress{Node: s.Node, Round: max(s.From, s.Recorded), State: event.StateQueued}
 	}
 	return j.order, nil
 }
@@ -145,7 +145,7 @@ func (j *joined) members() ([]event.Member, <-chan struct{}) {
 // enter tells the local database where the nodes begin.
 func (j *joined) enter(take func(event.Event)) {
 	for _, s := range j.seats {
-		take(event.Event{Type: event.TypeJoin, Time: event.Now(), Node: s.Node, Worker: j.credentials.Worker, RoundIndex: s.From,
+		take(event.Event{Type: event.TypeJoin, Time: event.Now(), Node: s.Node, RoundIndex: s.From,
 			Message: "in run " + j.welcome.Run})
 	}
 }

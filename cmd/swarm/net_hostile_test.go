@@ -40,9 +40,9 @@ var (
 
 const hostileDeadline = 4 // seconds: barrier_deadline
 
-// A worker with good credentials sends everything that it should not, while two honest nodes train beside: the coordinator stays up and its
-// memory flat; the honest nodes' rewards, losses and weights are to the last bit those of a run without it; and the database has nothing of it but
-// what its own nodes might say.
+// Two workers with good credentials do what they should not, one loudly and of every kind, one quietly, while two honest nodes train beside: the coordinator stays up and its
+// memory flat; the honest nodes' rewards, losses and weights are to the last bit those of a run without them; and the database has nothing of theirs
+// but what their own nodes might say.
 func TestHostileWorker(t *testing.T) {
 	t.Parallel()
 	args := func(rounds int) []string {
@@ -51,7 +51,11 @@ func TestHostileWorker(t *testing.T) {
 	}
 	home := t.TempDir()
 	r := startCommand(t, home, args(1000000)...)
-	a := newAttacker(t, invitationOf(t, r))
+	invitation := invitationOf(t, r)
+	a, quiet := newAttacker(t, invitation, "mallory"), newAttacker(t, invitation, "eve")
+	poisoning, stop := context.WithCancel(t.Context())
+	var poisoned sync.WaitGroup
+	poisoned.Go(func() { quiet.poison(poisoning) })
 	memory := &memorySeries{pid: r.cmd.Process.Pid}
 	began := time.Now()
 	a.run(t, *hostileMessages, memory)
@@ -66,9 +70,13 @@ func TestHostileWorker(t *testing.T) {
 		_, err = fmt.Sscanf(rows[0], "r=%d", &rounds)
 		return rounds >= 8, err
 	}))
+	stop()
+	poisoned.Wait()
+	quiet.close()
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, 128+int(syscall.SIGTERM), waitFor(t, r.cmd), r.stderr)
 	t.Logf("%d messages in %.1f s, beside %d rounds of honest nodes\n%s", *hostileMessages, took.Seconds(), rounds, a.table())
+	t.Logf("within its rates, in time:\n%s", quiet.table())
 	t.Log(memory.String())
 	require.Less(t, memory.growth(), *hostileGrowth*1e6, "the coordinator's memory")
 
@@ -84,48 +92,52 @@ ORDER BY round, node, peer`,
 		query = strings.Replace(query, "WHERE run = 'e-1'", fmt.Sprintf("WHERE run = 'e-1' AND node IN ('node_0', 'node_1') AND round < %d", rounds), 1)
 		require.NoError(t, sameRows(what, query, calm, home))
 	}
-	a.left(t, home)
+	left(t, home)
 }
 
-// left checks what the database has of the attacker.
-func (a *attacker) left(t *testing.T, home string) {
+// left checks what the database has of the attackers.
+func left(t *testing.T, home string) {
 	t.Helper()
 	rows, err := tableRows(home, `SELECT node FROM nodes WHERE run = 'e-1' AND worker = '' ORDER BY node`)
 	require.NoError(t, err)
 	require.Equal(t, []string{"node=node_0 ", "node=node_1 "}, rows)
 	rows, err = tableRows(home, `SELECT DISTINCT worker AS w FROM nodes WHERE worker != '' UNION SELECT DISTINCT worker FROM workers`)
 	require.NoError(t, err)
-	require.Equal(t, []string{"w=" + a.credentials.Worker + " "}, rows)
+	require.Equal(t, []string{"w=eve ", "w=mallory "}, rows)
 	rows, err = tableRows(home, `SELECT count(*) AS c FROM rounds WHERE reward < 0 OR reward > 1 OR round < 0 OR round > 1000000`)
 	require.NoError(t, err)
 	require.Equal(t, []string{"c=0 "}, rows)
 	rows, err = tableRows(home, `SELECT used FROM peers JOIN nodes ON nodes.run = peers.run AND nodes.node = peers.peer
 WHERE nodes.worker != '' AND used > 0 AND peers.node IN ('node_0', 'node_1')`)
 	require.NoError(t, err)
-	require.Empty(t, rows, "an honest node learnt from the attacker")
+	require.Empty(t, rows, "an honest node learnt from an attacker")
+	rows, err = tableRows(home, `SELECT reason, count(*) AS batches FROM peers JOIN nodes ON nodes.run = peers.run AND nodes.node = peers.peer
+WHERE nodes.worker = 'eve' AND rejected > 0 AND peers.node IN ('node_0', 'node_1') GROUP BY reason ORDER BY reason`)
+	require.NoError(t, err)
+	require.NotEmpty(t, rows, "nothing poisonous reached an honest node")
+	t.Logf("what the honest nodes refused:\n%s", strings.Join(rows, "\n"))
 }
 
 // attacker is a hostile worker: honest up to its seats, then no more.
 type attacker struct {
 	*simWorker
 	raw   *nats.Conn
-	items map[string]*task.Set
+	tasks *task.Set
 	dice  *rand.Rand
 
 	mu       sync.Mutex
 	outcomes map[string]map[string]int // by kind and by what became of it
 }
 
-func newAttacker(t *testing.T, invitation string) *attacker {
+func newAttacker(t *testing.T, invitation, name string) *attacker {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	w, err := joinSimulated(ctx, invitation, "mallory", t.TempDir(), 2)
+	w, err := joinSimulated(ctx, invitation, name, t.TempDir(), 2)
 	require.NoError(t, err)
 	a := &attacker{simWorker: w, outcomes: map[string]map[string]int{}, dice: rand.New(rand.NewPCG(*hostileSeed, 2))}
-	tasks, err := task.Open(w.config.Tasks)
+	a.tasks, err = task.Open(w.config.Tasks)
 	require.NoError(t, err)
-	a.items = map[string]*task.Set{"": tasks}
 	a.raw = a.connect(t, w.credentials.Worker, w.credentials.Secret)
 	return a
 }
@@ -227,7 +239,20 @@ func (a *attacker) kinds() map[string]attack {
 		"others' subjects": a.others, "JetStream's API": a.api, "listening": a.listen, "wants": a.wants, "noise as requests": a.noise,
 		"wrong secrets": a.intrude, "reads": a.reads,
 	}
-	for name, change := range map[string]func(*rand.Rand, *exchange.Batch, *membership.Offer){
+	for name, change := range tampers() {
+		kinds["offer: "+name] = func(ctx context.Context, dice *rand.Rand) error {
+			seat := a.seats[dice.IntN(len(a.seats))]
+			return a.offer(ctx, dice, seat.Node, seat.From+dice.IntN(40), change)
+		}
+	}
+	return kinds
+}
+
+// tamper changes a plausible batch before it is offered; nil: its encoding is.
+type tamper func(*rand.Rand, *exchange.Batch, *membership.Offer)
+
+func tampers() map[string]tamper {
+	return map[string]tamper{
 		"giant":         func(dice *rand.Rand, _ *exchange.Batch, o *membership.Offer) { o.Data = make([]byte, dice.IntN(1<<20)) },
 		"cut short":     nil,
 		"forged sender": func(_ *rand.Rand, b *exchange.Batch, o *membership.Offer) { b.Node, o.Node = "node_0", "node_0" },
@@ -265,17 +290,45 @@ func (a *attacker) kinds() map[string]attack {
 			}
 		},
 		"all wrong": func(*rand.Rand, *exchange.Batch, *membership.Offer) {}, // may be taken, and teaches nothing
-	} {
-		kinds["offer: "+name] = func(ctx context.Context, dice *rand.Rand) error { return a.offer(ctx, dice, change) }
 	}
-	return kinds
+}
+
+// poison does what the rules allow: it beats, and offers what it should not in time and within its rates, so that the coordinator can't tell
+// and the nodes have to.
+func (a *attacker) poison(ctx context.Context) {
+	all := tampers()
+	kinds := []string{"wrong answer key", "lying metadata", "other questions", "all wrong"}
+	offered := 0
+	for ctx.Err() == nil {
+		var nodes []membership.Progress
+		for _, s := range a.seats {
+			nodes = append(nodes, membership.Progress{Node: s.Node, Round: max(s.From, offered), State: event.StateGenerating})
+		}
+		roster, err := a.uplink.Beat(ctx, membership.Beat{
+			Protocol: membership.Protocol, Run: a.welcome.Run, Process: a.name, Time: event.Now(), Nodes: nodes,
+		})
+		if err != nil {
+			a.note("beat", fateOf(err))
+		}
+		for round := max(offered+1, roster.Round, a.seats[0].From); err == nil && round <= roster.Round+1; round++ {
+			for i, seat := range a.seats {
+				kind := kinds[(round+i)%len(kinds)]
+				a.note("offer: "+kind, fateOf(a.offer(ctx, a.dice, seat.Node, round, all[kind])))
+			}
+			offered = round
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(300 * time.Millisecond):
+		}
+	}
 }
 
 // plausible is a batch as an honest node of the attacker's would share it, but that all its answers are wrong: it has no advantage.
 func (a *attacker) plausible(node string, round int) (exchange.Batch, error) {
 	b := exchange.Batch{Version: exchange.Version, Node: node, Round: round}
 	for i := range a.config.NumTrainSamples {
-		item, err := a.items[""].Draw(sapo.Seed(a.config.Seed, node, round, sapo.PurposeQuestion, i))
+		item, err := a.tasks.Draw(sapo.Seed(a.config.Seed, node, round, sapo.PurposeQuestion, i))
 		if err != nil {
 			return b, err
 		}
@@ -288,14 +341,13 @@ func (a *attacker) plausible(node string, round int) (exchange.Batch, error) {
 	return b, nil
 }
 
-// offer offers a plausible batch that was tampered with; nil: its encoding was.
-func (a *attacker) offer(ctx context.Context, dice *rand.Rand, change func(*rand.Rand, *exchange.Batch, *membership.Offer)) error {
-	seat := a.seats[dice.IntN(len(a.seats))]
-	batch, err := a.plausible(seat.Node, seat.From+dice.IntN(40))
+// offer offers a plausible batch that was tampered with.
+func (a *attacker) offer(ctx context.Context, dice *rand.Rand, node string, round int, change tamper) error {
+	batch, err := a.plausible(node, round)
 	if err != nil {
 		return err
 	}
-	o := membership.Offer{Node: seat.Node, Round: batch.Round}
+	o := membership.Offer{Node: node, Round: round}
 	if change != nil {
 		change(dice, &batch, &o)
 	}

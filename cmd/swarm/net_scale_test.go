@@ -79,7 +79,7 @@ func scaleOnce(t *testing.T, count int) scaleFigures {
 	reporting, stop := context.WithCancel(t.Context())
 	var couriers sync.WaitGroup
 	for _, w := range swarm.workers {
-		couriers.Go(func() { _ = w.report(reporting) }) // ends with its context
+		couriers.Go(func() { _ = w.courier.Serve(reporting) }) // ends with its context
 	}
 	newest := 0
 	for _, w := range swarm.workers {
@@ -96,10 +96,13 @@ func scaleOnce(t *testing.T, count int) scaleFigures {
 	require.NoError(t, watched.until(ctx, first), "the swarm's first rounds")
 	before = scaleUseOf(t, home, pid)
 	require.NoError(t, group.Wait())
+	for _, w := range swarm.workers {
+		require.NoError(t, w.courier.Drain(t.Context()))
+	}
+	require.NoError(t, swarm.recorded(t, home, first))
 	after = scaleUseOf(t, home, pid)
 	stop()
 	couriers.Wait()
-	require.NoError(t, swarm.recorded(t, home, first))
 	for _, w := range swarm.workers {
 		_ = w.close()
 	}

@@ -42,6 +42,7 @@ type simWorker struct {
 	welcome     membership.Welcome
 	config      configs.Config
 	seats       []membership.Seat
+	courier     *membership.Courier
 
 	mu       sync.Mutex
 	roster   []event.Member
@@ -84,15 +85,18 @@ func joinSimulated(ctx context.Context, invitation, name, dir string, nodes int)
 	for _, s := range w.seats {
 		w.progress = append(w.progress, membership.Progress{Node: s.Node, Round: s.From, State: event.StateQueued})
 	}
-	w.outbox, err = membership.OpenOutbox(dir, quietly())
-	return w, err
+	if w.outbox, err = membership.OpenOutbox(dir, quietly()); err != nil {
+		return nil, err
+	}
+	w.courier = w.newCourier()
+	return w, nil
 }
 
 func quietly() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// report beats and delivers until ctx ends.
-func (w *simWorker) report(ctx context.Context) error {
-	courier := &membership.Courier{
+// newCourier makes who beats and delivers.
+func (w *simWorker) newCourier() *membership.Courier {
+	return &membership.Courier{
 		Uplink: w.uplink, Outbox: w.outbox, Run: w.welcome.Run, Process: w.name, Logger: quietly(),
 		Progress: func() []membership.Progress {
 			w.mu.Lock()
@@ -109,7 +113,6 @@ func (w *simWorker) report(ctx context.Context) error {
 		Ended:   func(string, string) {},
 		Trouble: func(error) {},
 	}
-	return courier.Serve(ctx)
 }
 
 func (w *simWorker) close() error { return errors.Join(w.outbox.Close(), w.uplink.Close()) }

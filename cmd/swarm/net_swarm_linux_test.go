@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -20,7 +21,6 @@ import (
 const (
 	netHub  = "hub" // the coordinator's host
 	netPort = "4222"
-
 )
 
 // netPatience bounds every wait of these tests that nothing is measured by.
@@ -46,10 +46,11 @@ func newNetSwarm(t *testing.T, seed uint64, workers ...string) *netSwarm {
 		s.homes[host] = t.TempDir()
 	}
 	t.Cleanup(func() {
-		for host, p := range s.running {
-			if t.Failed() {
+		if t.Failed() {
+			for host, p := range s.running {
 				p.explain(t, host)
 			}
+			s.explain()
 		}
 	})
 	return s
@@ -77,6 +78,15 @@ func (p *netProcess) explain(t *testing.T, host string) {
 	text := p.log.String()
 	stacks := filepath.Join(os.TempDir(), "swarm-net-"+host+".stacks")
 	t.Logf("%s said:\n%s\nits goroutines: %s (%v)", host, lastOf(text[:said], 6000), stacks, os.WriteFile(stacks, []byte(text[said:]), 0o600))
+}
+
+// explain keeps the rounds of all nodes as the coordinator has them, in the order of time.
+func (s *netSwarm) explain() {
+	rows, err := tableRows(s.homes[netHub], `SELECT printf('%.2f', time) AS t, node, round, printf('%.2f', step_time) AS step, printf('%.2f', barrier_time) AS barrier,
+late, trained_external, (SELECT group_concat(peer || ':' || available || '/' || rejected || CASE late WHEN 1 THEN ' late' ELSE '' END || reason, ', ') FROM peers
+WHERE peers.run = rounds.run AND peers.node = rounds.node AND peers.round = rounds.round) AS peers FROM rounds WHERE run = 'e-1' ORDER BY time`)
+	path := filepath.Join(os.TempDir(), "swarm-net.rounds")
+	s.t.Logf("its rounds: %s (%v)", path, errors.Join(err, os.WriteFile(path, []byte(strings.Join(rows, "\n")), 0o600)))
 }
 
 // start types a host's command.

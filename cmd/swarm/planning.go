@@ -117,7 +117,9 @@ func (p *planFlags) resolve(ctx context.Context, g *globals) (planned, error) {
 	if err != nil {
 		return out, err
 	}
-	out.warnings = append(out.warnings, fewPeers(out.config, out.plan.Nodes)...)
+	if !p.hosts && p.base == nil { // others may bring more
+		out.warnings = append(out.warnings, fewPeers(out.config, out.plan.Nodes)...)
+	}
 	out.warnings = append(out.warnings, p.idle(out)...)
 	return out, nil
 }

@@ -16,7 +16,8 @@ const token = "c2VjcmV0LXRva2Vu"
 func example(target string) Spec {
 	return Spec{
 		Target: target, Name: "swarm", Workers: 3, Args: []string{"--model", "gpt2", "--yes"}, Nodes: "auto", GPUs: 1, GPUType: "a100", CPUs: 8,
-		Memory: 32 << 30, Invitation: "tls://203.0.113.7:4222?fp=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA#" + token, Dir: "/home/anna/jobs", Program: "/opt/swarm",
+		Memory: 32 << 30, Invitation: "tls://203.0.113.7:4222?fp=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA#" + token,
+		Dir: "/home/anna/jobs", Program: "/opt/swarm",
 		Time: "24:00:00", Partition: "gpu", Account: "lab-7", Image: "registry.example.com/swarm:1", Namespace: "default", Storage: 20 << 30,
 		StorageClass: "fast", Spot: true, Infra: "aws/us-east-1",
 	}

@@ -85,7 +85,8 @@ func TestSlurmHandsOnArgumentsAsTheyWere(t *testing.T) {
 	require.NoError(t, cmd.Run(), cmd.Stderr)
 	args := strings.Split(strings.TrimSuffix(beside(s, "args"), "\x00"), "\x00")
 	require.True(t, strings.HasPrefix(args[1], s.Scratch+"/"), args[1])
-	want := append([]string{"--home", args[1], "join", "--url-file", s.Dir + "/invitation", "--name", "swarm-1", "--nodes", "auto", "--device", "cpu"}, hostile...)
+	want := append([]string{"--home", args[1], "join", "--url-file", s.Dir + "/invitation", "--name", "swarm-1",
+		"--nodes", "auto", "--device", "cpu"}, hostile...)
 	require.Equal(t, append(want, "--model", "two words"), args)
 	require.NoFileExists(t, filepath.Join(cmd.Dir, "pwned"))
 	require.Empty(t, beside(s, "requeued"))

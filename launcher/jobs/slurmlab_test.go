@@ -84,8 +84,7 @@ func slurmLab(t *testing.T) {
 	daemon(t, dir, "slurmctld", "-D")
 	daemon(t, dir, "slurmd", "-D")
 	require.Eventually(t, func() bool {
-		out, err := exec.Command("sinfo", "-h", "-o", "%T").Output()
-		return err == nil && strings.HasPrefix(string(out), "idle")
+		return strings.HasPrefix(answer("sinfo", "-h", "-o", "%T"), "idle")
 	}, patience, 50*time.Millisecond)
 }
 
@@ -122,6 +121,15 @@ func slurm(t *testing.T, program string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// answer is what a command printed; empty while it fails, as for a condition that is polled.
+func answer(program string, args ...string) string {
+	out, err := exec.Command(program, args...).Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
 // A real Slurm takes the job, gives each worker a card and runs it; near its time limit a task alone is queued again and goes on with its home; one
 // with more right to the machine takes it away and the worker goes on later; scancel ends it all.
 func TestSlurmRunsTheJob(t *testing.T) {
@@ -133,18 +141,18 @@ func TestSlurmRunsTheJob(t *testing.T) {
 	life := func(n int) {
 		t.Helper()
 		require.Eventually(t, func() bool {
-			if n > 0 { // what is queued again would wait for two minutes; while it still ends it can't be told
-				_ = exec.Command("scontrol", "update", "jobid="+id, "StartTime=now").Run()
+			// What is queued again would wait for two minutes.
+			if answer("squeue", "-h", "-r", "-j", id, "-o", "%r") == "BeginTime" {
+				_ = exec.Command("scontrol", "update", "jobid="+id+"_0", "StartTime=now").Run()
 			}
 			found, _ := filepath.Glob(filepath.Join(filepath.Dir(s.Program), fmt.Sprintf("running.swarm-*-0-%s-%d", id, n)))
 			return len(found) == 1
-		}, patience, 200*time.Millisecond, "life %d: %s", n, slurm(t, "squeue"))
+		}, patience, time.Second, "life %d: %s", n, slurm(t, "squeue"))
 	}
 	queued := func(n int) {
 		t.Helper()
 		require.Eventually(t, func() bool {
-			out := slurm(t, "squeue", "-h", "-r", "-j", id, "-o", "%T")
-			return out == "PENDING"
+			return answer("squeue", "-h", "-r", "-j", id, "-o", "%T") == "PENDING"
 		}, patience, 20*time.Millisecond)
 		starts, err := os.ReadFile(filepath.Join(s.Dir, "homes", "swarm-0", "starts"))
 		require.NoError(t, err)
@@ -160,7 +168,10 @@ func TestSlurmRunsTheJob(t *testing.T) {
 	queued(2)
 	life(2)
 	slurm(t, "scancel", id)
-	require.Eventually(t, func() bool { return slurm(t, "squeue", "-h") == "" }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool {
+		out, err := exec.Command("squeue", "-h").Output()
+		return err == nil && len(out) == 0
+	}, patience, 20*time.Millisecond)
 	saved, err := os.ReadFile(filepath.Join(s.Dir, "homes", "swarm-0", "saved"))
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, strings.Count(string(saved), "saved\n"), 3)

@@ -31,8 +31,8 @@ func (d Delivery) last() int64 { return d.First + int64(len(d.Events)) - 1 }
 // is in the database (as Flush means it) up to which number the outbox's events are. Events that are here already are skipped: any
 // overlap and any repetition leaves the same rows. Its error is ErrGap, wrapped and with the number, for a delivery that doesn't join on.
 //
-// An event that can't be stored, or is another's node's, is told to Options.Warn, once a delivery, and counts as delivered: no repetition would mend it.
-// A node without a row gets one, as this worker's.
+// An event that can't be stored, or is another's node's, is told to Options.Warn, once a delivery, and counts as delivered: no repetition
+// would mend it. A node without a row gets one, as this worker's.
 func (s *Store) Deliver(ctx context.Context, d Delivery) (acked int64, err error) {
 	if d.Worker == "" || d.Outbox == "" || d.First < 1 {
 		return 0, fmt.Errorf("deliver: it needs a worker, an outbox and a first number from 1: %q, %q, %d", d.Worker, d.Outbox, d.First)

@@ -217,7 +217,8 @@ func edgeEvals(ctx context.Context, tx rowsQuerier, run string, shared bool) ([]
 // Of several sets of a round the last counts, as in newestEvalsSQL.
 func edgeEvalsSQL(shared bool) string {
 	return `SELECT round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
-FROM runs CROSS JOIN evals ON evals.run = runs.run AND round IN ((SELECT min(round) FROM evals AS e WHERE e.run = runs.run), ` + newestEvalSQL(shared) + `)
+FROM runs CROSS JOIN evals ON evals.run = runs.run AND round IN (
+  (SELECT min(round) FROM evals AS e WHERE e.run = runs.run), ` + newestEvalSQL(shared) + `)
 WHERE runs.run = ?1
 GROUP BY round, question_set, generations ORDER BY round, nodes, question_set, generations`
 }

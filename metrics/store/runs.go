@@ -20,7 +20,7 @@ type Totals struct {
 	Run
 	NodesSeen        int // nodes that did a round
 	NodeRounds       int // rounds recorded, over all nodes
-	RoundsDone       int // rounds that the slowest of them has recorded, of other hosts' nodes by the round they have come to, and only of those still there
+	RoundsDone       int // rounds that the slowest of them has recorded; of other hosts' nodes those still there count, by the round they have come to
 	CumulativeReward float64
 	Restarts         int
 	ReplayedRounds   int     // updates applied again from journals
@@ -36,8 +36,8 @@ func (r *Reader) Runs(ctx context.Context, f Filter) ([]Totals, error) {
 	if err != nil {
 		return nil, err
 	}
-	slowest, worker := "coalesce(min(from_round + rounds_done) FILTER (WHERE rounds_done > 0 AND absent = ''), min(rounds_done) FILTER (WHERE rounds_done > 0))",
-		"nullif(worker, '')"
+	slowest, worker := `coalesce(min(from_round + rounds_done) FILTER (WHERE rounds_done > 0 AND absent = ''),
+      min(rounds_done) FILTER (WHERE rounds_done > 0))`, "nullif(worker, '')"
 	if !shared {
 		slowest, worker = "min(rounds_done) FILTER (WHERE rounds_done > 0)", "NULL"
 	}

@@ -198,7 +198,8 @@ WHERE nodes.run = ?1 AND last_round >= ?2 AND last_round - i < ?3 AND last_round
 
 // roundRewards returns the rewards of the rounds from one to another.
 func roundRewards(ctx context.Context, db rowsQuerier, run string, from, to int) ([]RoundReward, error) {
-	return scanRewards(ctx, db, `SELECT round, node, time, reward FROM rounds WHERE run = ?1 AND round BETWEEN ?2 AND ?3 ORDER BY round, node`, run, from, to)
+	return scanRewards(ctx, db, `SELECT round, node, time, reward FROM rounds
+WHERE run = ?1 AND round BETWEEN ?2 AND ?3 ORDER BY round, node`, run, from, to)
 }
 
 func scanRewards(ctx context.Context, db rowsQuerier, q string, args ...any) ([]RoundReward, error) {

@@ -157,7 +157,8 @@ func TestDrawPeersIsStable(t *testing.T) {
 	})
 }
 
-// Over rounds every peer is drawn about as often, and every pair of neighbours too: chi-square below its 99.99 % quantile (199 degrees of freedom: 284).
+// Over rounds every peer is drawn about as often, and every pair of neighbours too: chi-square stays below its 99.99 % quantile (199 degrees of
+// freedom: 284).
 func TestDrawPeersIsUniform(t *testing.T) {
 	peers := crew(200)
 	count, pairs := map[string]float64{}, make([]float64, 200)

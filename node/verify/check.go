@@ -75,7 +75,7 @@ func (c *check) run(ctx context.Context) error {
 	}
 	if c.report.Partial > 0 {
 		c.report.Notes = append(c.report.Notes, fmt.Sprintf(
-			"%d of %d rounds were checked as far as this host's data go: what others' nodes shared then is not here, so their part of the training set is the journal's",
+			"%d of %d rounds were checked as far as this host's data go: what others shared then is not here, so their part of the training set is the journal's",
 			c.report.Partial, c.report.Rounds))
 	}
 	if c.others > 0 {

@@ -79,7 +79,9 @@ func TestAsyncRunIsVerifiedInPart(t *testing.T) {
 // A node that came late is checked from its first round on.
 func TestLatecomerIsVerified(t *testing.T) {
 	lab.Options(t)
-	f := &finished{t.TempDir(), testConfig(t), []string{"node_0", "node_1"}, map[string][]event.Round{}, map[string]map[int]string{}, map[string]int{"node_1": 1}}
+	f := &finished{
+		t.TempDir(), testConfig(t), []string{"node_0", "node_1"}, map[string][]event.Round{}, map[string]map[int]string{}, map[string]int{"node_1": 1},
+	}
 	trainNodes(t, f)
 	report := f.verify(t, nil)
 	require.True(t, report.Verified, "%+v", report)

@@ -62,9 +62,10 @@ var (
 )
 
 var (
-	workerUp       = gauge("swarm_worker_up", "1 for a worker that is connected, else 0.", "worker")
-	workerNodes    = gauge("swarm_worker_nodes", "Nodes that the worker brought.", "worker")
-	workerOffered  = counter("swarm_worker_batches_offered_total", "Batches of rollouts that the worker offered, since the coordinator's newest start.", "worker")
+	workerUp      = gauge("swarm_worker_up", "1 for a worker that is connected, else 0.", "worker")
+	workerNodes   = gauge("swarm_worker_nodes", "Nodes that the worker brought.", "worker")
+	workerOffered = counter("swarm_worker_batches_offered_total",
+		"Batches of rollouts that the worker offered, since the coordinator's newest start.", "worker")
 	workerRefused  = counter("swarm_worker_batches_refused_total", "Batches of these that the coordinator refused.", "worker")
 	workerReceived = counter("swarm_worker_received_bytes_total", "Bytes that the worker sent, since the coordinator's newest start.", "worker")
 	workerLastSeen = gauge("swarm_worker_last_seen_timestamp_seconds", "When the worker was last heard of, Unix time.", "worker")

@@ -150,7 +150,8 @@ func (x examiner) round(r *event.Round) error {
 			return fmt.Errorf("round %d: %v is outside 0 to 1", r.Round, ratio)
 		}
 	}
-	if r.Completions > x.cfg.NumTrainSamples*x.cfg.NumGenerations || r.TrainedOwn > x.cfg.NumTrainSamples || r.TrainedExternal > x.cfg.NumTransplantTrees {
+	c := x.cfg
+	if r.Completions > c.NumTrainSamples*c.NumGenerations || r.TrainedOwn > c.NumTrainSamples || r.TrainedExternal > c.NumTransplantTrees {
 		return fmt.Errorf("round %d: more completions or groups than the experiment has", r.Round)
 	}
 	for _, n := range []int{r.Completions, r.Steps, r.TrainedOwn, r.TrainedExternal} {
@@ -158,7 +159,9 @@ func (x examiner) round(r *event.Round) error {
 			return fmt.Errorf("round %d: a count of %d", r.Round, n)
 		}
 	}
-	for _, seconds := range []float64{r.MeanLength, r.StepTime, r.GenerateTime, r.UpdateTime, r.ScoreTime, r.LeaseTime, r.BarrierTime, r.JournalTime, r.Staleness} {
+	for _, seconds := range []float64{
+		r.MeanLength, r.StepTime, r.GenerateTime, r.UpdateTime, r.ScoreTime, r.LeaseTime, r.BarrierTime, r.JournalTime, r.Staleness,
+	} {
 		if seconds < 0 {
 			return fmt.Errorf("round %d: a duration or length of %v", r.Round, seconds)
 		}

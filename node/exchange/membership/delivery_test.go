@@ -37,7 +37,9 @@ func honest() []event.Event {
 			NonFinite: map[string]string{"kl": "NaN"}, Tasks: []event.TaskReward{{Task: "bf", Completions: 8, RewardSum: 4}},
 			Peers: []event.Peer{{Node: "node_0", Available: 2, Reason: "old"}},
 		}},
-		{Type: event.TypeEval, Time: 5, Node: "w_0", Eval: &event.Eval{Round: 100, Set: "s", Generations: 4, Questions: []event.EvalQuestion{{Task: "bf", Correct: 4, RewardSum: 4}}}},
+		{Type: event.TypeEval, Time: 5, Node: "w_0", Eval: &event.Eval{
+			Round: 100, Set: "s", Generations: 4, Questions: []event.EvalQuestion{{Task: "bf", Correct: 4, RewardSum: 4}},
+		}},
 		{Type: event.TypeExit, Time: 5, Node: "w_0", Cause: event.CauseOutOfMemory, ExitCode: &code},
 		{Type: event.TypeWarning, Time: 5, Message: "the host's own"},
 		{Type: event.TypeDevice, Time: 5, Device: &event.Device{UUID: "GPU-1", Index: 0, PowerWatts: -1}},
@@ -65,7 +67,8 @@ func TestWhatMeansNothingHereIsRemoved(t *testing.T) {
 	e, err = x.take([]byte(`{"type":"checkpoint","time":1,"node":"w_0","checkpoint":{"round":1,"path":"/etc/shadow","bytes":1}}`))
 	require.NoError(t, err)
 	require.Empty(t, e.Checkpoint.Path)
-	e, err = x.take([]byte(`{"type":"loaded","time":1,"node":"w_0","loaded":{"model":"m\u001b[31m\u202e` + strings.Repeat("x", 5000) + `","engine_pid":1}}`))
+	e, err = x.take([]byte(`{"type":"loaded","time":1,"node":"w_0","loaded":{"engine_pid":1,"model":"m\u001b[31m\u202e` +
+		strings.Repeat("x", 5000) + `"}}`))
 	require.NoError(t, err)
 	require.Zero(t, e.Loaded.EnginePID)
 	require.Equal(t, "m[31m", e.Loaded.Model[:5])

@@ -76,7 +76,8 @@ func (r *Reception) double(s *session, host string) *Refusal {
 	}
 	r.warn(s, CodeName, "worker "+s.worker+" is connected from "+s.host+", and another process"+host+
 		" uses its credentials. Try: one invitation or --name for each, or swarm workers revoke "+s.worker)
-	return Refuse(CodeName, "worker %s is already connected from %s. Try: a name or a home of its own for each process (--name, --home)", s.worker, s.host)
+	return Refuse(CodeName, "worker %s is already connected from %s. Try: a name or a home of its own for each process (--name, --home)",
+		s.worker, s.host)
 }
 
 // Beat takes a sign of life and answers with the roster.
@@ -104,7 +105,8 @@ func (r *Reception) Beat(_ context.Context, worker string, beat Beat) (Roster, e
 			return Roster{}, Refuse(CodeMalformed, "a node in no known state")
 		}
 		if s.owns(p.Node) == nil {
-			return Roster{}, Refuse(CodeRun, "the coordinator does not know node %.40q of worker %s. Try: the same command again, to join anew", p.Node, worker)
+			return Roster{}, Refuse(CodeRun, "the coordinator does not know node %.40q of worker %s. Try: the same command again, to join anew",
+				p.Node, worker)
 		}
 	}
 	if s.state == event.WorkerLeft { // a beat that was late: it doesn't bring the worker back
@@ -136,8 +138,14 @@ func (r *Reception) whereabouts(seat *seat, p Progress) {
 		seat.state = p.State
 		return
 	}
-	if r.lineup.progress(seat, p.Round, p.State) {
-		r.moved = r.o.Now()
+	r.lineup.progress(seat, p.Round, p.State)
+	r.advanced(seat)
+}
+
+// advanced notes that a node got on. Going to and fro is not getting on: nobody is waited for at the run's end because of it.
+func (r *Reception) advanced(seat *seat) {
+	if seat.round > seat.best {
+		seat.best, r.moved = seat.round, r.o.Now()
 	}
 }
 
@@ -166,7 +174,7 @@ func (r *Reception) Offer(ctx context.Context, worker string, offer Offer) error
 	defer r.flush()
 	r.lineup.share(seat, offer.Round)
 	r.sessions[worker].accept(len(offer.Data))
-	r.moved = r.o.Now()
+	r.advanced(seat)
 	return nil
 }
 
@@ -320,7 +328,8 @@ func speaks(protocol int, here, there string) *Refusal {
 	if there = tidy(there, 40); there == "" {
 		there = "another version"
 	}
-	return Refuse(CodeVersion, "the coordinator (swarm %s) speaks protocol %d, the worker (%s) %d. Try: the same version of swarm on both", here, Protocol, there, protocol)
+	return Refuse(CodeVersion, "the coordinator (swarm %s) speaks protocol %d, the worker (%s) %d. Try: the same version of swarm on both",
+		here, Protocol, there, protocol)
 }
 
 // runs refuses messages for another run.

@@ -93,10 +93,12 @@ type Joined struct {
 
 // Seat is a node's place in the swarm.
 type Seat struct {
-	Node      string `json:"node"`
-	From      int    `json:"from"`      // round to begin with; of a node with a former life, the same as then
-	Recorded  int    `json:"recorded"`  // the coordinator's database has all rounds from From up to this one, excluded: from this number on it must be told (again); From at least
-	Evaluated []int  `json:"evaluated"` // rounds whose evaluation it has
+	Node string `json:"node"`
+	From int    `json:"from"` // round to begin with; of a node with a former life, the same as then
+
+	// The coordinator's database has all rounds from From up to Recorded, excluded: from this number on it must be told (again). From at least.
+	Recorded  int   `json:"recorded"`
+	Evaluated []int `json:"evaluated"` // rounds whose evaluation it has
 }
 
 // Beat is a worker's sign of life.

@@ -28,8 +28,8 @@ const (
 
 // Outbox is a worker's events on disk until the coordinator has them. It survives kill -9 with every event that Append took, and a power cut with
 // those before the last Sync; what was served by Next is always on disk. It is bounded: above a GiB, measurements go first, then
-// the oldest of what was never served (rounds are in the nodes' journals as well, and are told again at the next joining); both are counted. Safe for concurrent
-// use within one process, and refuses a second one.
+// the oldest of what was never served (rounds are in the nodes' journals as well, and are told again at the next joining); both are
+// counted. Safe for concurrent use within one process, and refuses a second one.
 //
 // Events are numbered from 1 on in the order they were appended, under the outbox's name. Where the coordinator knows more of the outbox
 // than is there, or less than was left out already, one of them has lost its disk: the outbox then begins again under another name.

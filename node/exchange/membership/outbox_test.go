@@ -129,8 +129,8 @@ func TestDeliveredSegmentsAreDeleted(t *testing.T) {
 	dir := memory(t)
 	o := outbox(t, dir)
 	e := told(2)
-	e.Message = strings.Repeat("x", 1000)
-	for range 5 << 10 {
+	e.Message = strings.Repeat("x", 10_000)
+	for range 5 << 7 {
 		require.NoError(t, o.Append(e))
 	}
 	count := func() int {
@@ -139,11 +139,11 @@ func TestDeliveredSegmentsAreDeleted(t *testing.T) {
 		return len(files)
 	}
 	require.Greater(t, count(), 4)
-	require.Len(t, empty(t, o), 5<<10)
+	require.Len(t, empty(t, o), 5<<7)
 	require.Equal(t, 1, count())
 	d, err := o.Next(1, deliverBytes)
 	require.NoError(t, err)
-	require.Equal(t, int64(5<<10+1), d.First)
+	require.Equal(t, int64(5<<7+1), d.First)
 	require.NoError(t, o.Close())
 }
 
@@ -248,20 +248,20 @@ func TestAFullOutboxLeavesOutMeasurementsFirst(t *testing.T) {
 	dir := memory(t)
 	o := outbox(t, dir)
 	defer o.Close()
-	o.limit = 3 * segmentBytes
+	o.limit = 8 * segmentBytes
 	fill(t, o, 1, 2)
 	first, err := o.Next(2, deliverBytes) // served: this segment must stay as it is
 	require.NoError(t, err)
 	others := 0
 	for n := 3; ; n++ {
 		e := told(n)
-		e.Message = strings.Repeat("m", 1000)
+		e.Message = strings.Repeat("m", 10_000)
 		require.NoError(t, o.Append(e))
 		require.LessOrEqual(t, o.bytes, o.limit+segmentBytes)
 		if e.Type == event.TypeWarning {
 			others++
 		}
-		if measurements, lost := o.Dropped(); measurements > 500 {
+		if measurements, lost := o.Dropped(); measurements > 100 {
 			require.Zero(t, lost, "nothing else is lost while there are measurements")
 			break
 		}
@@ -283,7 +283,7 @@ func TestAFullOutboxLeavesOutMeasurementsFirst(t *testing.T) {
 
 	for n := 0; ; n++ { // no measurements any more
 		e := told(3 * n)
-		e.Message = strings.Repeat("m", 1000)
+		e.Message = strings.Repeat("m", 10_000)
 		require.NoError(t, o.Append(e))
 		if _, others := o.Dropped(); others > 0 {
 			break

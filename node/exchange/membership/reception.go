@@ -279,7 +279,10 @@ func (r *Reception) flush() {
 
 // happened is the event of a change.
 func (r *Reception) happened(c change) event.Event {
-	e := event.Event{Type: event.TypeJoin, Time: unix(r.o.Now()), Run: r.o.Run, Node: c.seat.Node, Worker: c.seat.worker, RoundIndex: c.seat.From, Message: c.seat.brings}
+	e := event.Event{
+		Type: event.TypeJoin, Time: unix(r.o.Now()), Run: r.o.Run, Node: c.seat.Node, Worker: c.seat.worker,
+		RoundIndex: c.seat.From, Message: c.seat.brings,
+	}
 	if c.absent {
 		e.Type, e.RoundIndex, e.Message, e.Cause = event.TypeLeave, 0, c.why, c.seat.cause
 	}

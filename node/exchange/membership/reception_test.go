@@ -123,7 +123,9 @@ func (d *desk) beat(worker string, nodes ...Progress) (Roster, error) {
 func (d *desk) batch(node string, round, rollouts, completions int) Offer {
 	b := exchange.Batch{Node: node, Round: round}
 	for range rollouts {
-		b.Rollouts = append(b.Rollouts, exchange.Rollout{Question: "q", Metadata: json.RawMessage(`{}`), Completions: make([]exchange.Completion, completions)})
+		b.Rollouts = append(b.Rollouts, exchange.Rollout{
+			Question: "q", Metadata: json.RawMessage(`{}`), Completions: make([]exchange.Completion, completions),
+		})
 	}
 	data, err := exchange.Encode(b)
 	require.NoError(d.t, err)
@@ -149,13 +151,16 @@ func TestAWorkerJoinsTrainsFallsSilentComesBackAndLeaves(t *testing.T) {
 	require.NoError(t, d.hello("w", "desk", "p1"))
 	joined, err := d.join("w", NodeInfo{Model: "nano"}, NodeInfo{Name: "star", Model: "nano"})
 	require.NoError(t, err)
-	require.Equal(t, []Seat{{Node: "w_0", From: 9, Recorded: 9, Evaluated: []int{}}, {Node: "star", From: 9, Recorded: 9, Evaluated: []int{}}}, joined.Seats)
+	require.Equal(t, []Seat{
+		{Node: "w_0", From: 9, Recorded: 9, Evaluated: []int{}}, {Node: "star", From: 9, Recorded: 9, Evaluated: []int{}},
+	}, joined.Seats)
 	require.Equal(t, []string{"node_0", "node_1", "w_0", "star"}, event.Names(joined.Roster.Members))
 	require.Equal(t, []string{"connected w", "join w w_0", "join w star"}, d.said())
 
 	members, changed := d.Members()
 	require.Equal(t, joined.Roster.Members, members)
-	roster, err := d.Beat(t.Context(), "w", Beat{Protocol: Protocol, Run: "run", Roster: joined.Roster.Version, Process: "p1", Nodes: []Progress{at("w_0", 9), at("star", 9)}})
+	beat := Beat{Protocol: Protocol, Run: "run", Roster: joined.Roster.Version, Process: "p1", Nodes: []Progress{at("w_0", 9), at("star", 9)}}
+	roster, err := d.Beat(t.Context(), "w", beat)
 	require.NoError(t, err)
 	require.Nil(t, roster.Members, "it knows them")
 	require.Equal(t, 7, roster.Round)
@@ -395,7 +400,8 @@ func TestDeliveriesAreTakenOnceAndInOrder(t *testing.T) {
 	deliver := func(first int64, numbers ...int) Receipt {
 		delivery := Delivery{Protocol: Protocol, Run: "run", Outbox: "o", First: first}
 		for _, n := range numbers {
-			delivery.Events = append(delivery.Events, json.RawMessage(fmt.Sprintf(`{"type":"warning","node":"w_0","time":%d,"message":"%d"}`, 1_000_000+3600-100+n, n)))
+			raw := fmt.Sprintf(`{"type":"warning","node":"w_0","time":%d,"message":"%d"}`, 1_000_000+3600-100+n, n)
+			delivery.Events = append(delivery.Events, json.RawMessage(raw))
 		}
 		receipt, err := d.Deliver(t.Context(), "w", delivery)
 		require.NoError(t, err)
@@ -424,20 +430,21 @@ func TestDeliveriesAreTakenOnceAndInOrder(t *testing.T) {
 	require.Equal(t, int64(1), d.Workers()[0].Dropped, "a tombstone is no lie")
 
 	d.broken = errors.New("disk full")
-	_, err = d.Deliver(t.Context(), "w", Delivery{Protocol: Protocol, Run: "run", Outbox: "o", First: 9, Events: list2()})
+	_, err = d.Deliver(t.Context(), "w", Delivery{Protocol: Protocol, Run: "run", Outbox: "o", First: 9, Events: oneEvent()})
 	require.Equal(t, CodeInternal, code(t, err))
 	d.broken = nil
-	receipt, err = d.Deliver(t.Context(), "w", Delivery{Protocol: Protocol, Run: "run", Outbox: "o", First: 9, Events: list2()})
+	receipt, err = d.Deliver(t.Context(), "w", Delivery{Protocol: Protocol, Run: "run", Outbox: "o", First: 9, Events: oneEvent()})
 	require.NoError(t, err)
 	require.Equal(t, int64(9), receipt.Acked)
-	for _, bad := range []Delivery{{Outbox: "o"}, {Outbox: "../o", First: 1}, {First: 1}, {Outbox: "o", First: 1, Events: make([]json.RawMessage, MaxDeliveryEvents+1)}} {
+	many := make([]json.RawMessage, MaxDeliveryEvents+1)
+	for _, bad := range []Delivery{{Outbox: "o"}, {Outbox: "../o", First: 1}, {First: 1}, {Outbox: "o", First: 1, Events: many}} {
 		bad.Protocol, bad.Run = Protocol, "run"
 		_, err = d.Deliver(t.Context(), "w", bad)
 		require.Equal(t, CodeMalformed, code(t, err))
 	}
 }
 
-func list2() []json.RawMessage {
+func oneEvent() []json.RawMessage {
 	return []json.RawMessage{json.RawMessage(`{"type":"warning","time":1}`)}
 }
 
@@ -494,6 +501,13 @@ func TestSettledWaitsForWhoIsStillAtIt(t *testing.T) {
 	require.NoError(t, d.Settled(ctx, time.Hour))
 	d.End("done", "all of it")
 	require.False(t, d.settled(d.sessions["w"]), "it has not taken leave")
+	d.later(time.Second)
+	moved := d.moved
+	for _, round := range []int{3, 100, 4, 100} {
+		_, err = d.beat("w", at("w_0", round))
+		require.NoError(t, err)
+	}
+	require.Equal(t, moved, d.moved, "to and fro is not getting on")
 	roster, err := d.beat("w", Progress{Node: "w_0", Round: 100, State: event.StateDone})
 	require.NoError(t, err)
 	require.Equal(t, []string{"done", "all of it"}, []string{roster.Ended, roster.Message})
@@ -521,12 +535,15 @@ func TestAThousandWorkersAndNoMore(t *testing.T) {
 	d := newDesk(t, nil)
 	for w := range MaxWorkers {
 		worker := fmt.Sprintf("w%d", w)
-		joined, err := d.join(worker, make([]NodeInfo, 10)...)
+		joined, err := d.join(worker, make([]NodeInfo, 2)...)
 		require.NoError(t, err)
-		require.Len(t, joined.Seats, 10)
+		require.Len(t, joined.Seats, 2)
 	}
 	members, _ := d.Members()
-	require.Len(t, members, 2+10*MaxWorkers)
+	require.Len(t, members, 2+2*MaxWorkers)
+	for len(members) < 10_000 {
+		members = append(members, event.Member{Node: "worker-of-some-1000_12", From: 1000, Absent: true})
+	}
 	data, err := json.Marshal(Roster{Members: members})
 	require.NoError(t, err)
 	require.Less(t, len(data), MaxMessageBytes, "the roster fits a message")

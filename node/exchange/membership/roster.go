@@ -20,7 +20,8 @@ type lineup struct {
 	barrier bool // nodes wait for each other
 	rounds  int  // of the experiment
 	version int64
-	newest  int // the round that the swarm works on: never falls
+	own     bool // there are nodes of the coordinator's own host
+	newest  int  // the round that the swarm works on: never falls
 	seats   []*seat
 	byNode  map[string]*seat // by node in lower case: a folder may not tell cases apart
 	list    []event.Member   // what members returns; nil: to be made
@@ -33,6 +34,7 @@ type seat struct {
 	worker  string
 	round   int // that it works on; From at least
 	offered int // newest round that it shared; -1: none
+	best    int // newest round it ever worked on
 	heard   bool
 	state   event.State
 	silent  bool
@@ -85,7 +87,7 @@ func (l *lineup) join(node, worker string, from, round int, brings string) *seat
 	s.heard, s.silent, s.gone, s.cause, s.Absent = false, false, "", "", false
 	l.changed()
 	l.changes = append(l.changes, change{seat: s})
-	l.look()
+	l.judge(s) // one that has not worked yet moves nobody else
 	return s
 }
 
@@ -114,7 +116,7 @@ func (l *lineup) progress(s *seat, round int, state event.State) (moved bool) {
 	}
 	before := s.round
 	s.round, s.state, s.heard = round, state, true
-	if round > l.newest {
+	if round > l.newest && (s.worker == "" || !l.own) {
 		l.look()
 	} else if round != before {
 		l.judge(s)
@@ -154,13 +156,13 @@ func (l *lineup) look() {
 // advance finds the swarm's round: the newest of the coordinator's own nodes, whose word can be trusted, and where it has none the newest that
 // more than half of the workers' nodes have got to.
 func (l *lineup) advance() {
-	own := false
+	l.own = false
 	for _, s := range l.seats {
 		if s.worker == "" && s.gone == "" && s.Trust == event.TrustStream {
-			own, l.newest = true, max(l.newest, s.round)
+			l.own, l.newest = true, max(l.newest, s.round)
 		}
 	}
-	for !own && l.newest < l.rounds && l.reached(l.newest+1) {
+	for !l.own && l.newest < l.rounds && l.reached(l.newest+1) {
 		l.newest++
 	}
 }

@@ -112,7 +112,8 @@ func (r *Reception) names(s *session, nodes []NodeInfo) ([]string, *Refusal) {
 		}
 	}
 	if len(s.seats)+fresh > maxEverSeats || len(r.lineup.seats)+fresh > maxMembers {
-		return nil, Refuse(CodeFull, "%d nodes of worker %s have taken part and %d in all, and no more may. Try: the names of before", len(s.seats), s.worker, len(r.lineup.seats))
+		return nil, Refuse(CodeFull, "%d nodes of worker %s have taken part and %d in all, and no more may. Try: the names of before",
+			len(s.seats), s.worker, len(r.lineup.seats))
 	}
 	return names, nil
 }

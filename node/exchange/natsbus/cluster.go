@@ -22,19 +22,23 @@ const (
 
 // cluster is a NATS cluster that others run. It must have JetStream, take messages of 9 MB (max_payload) and let the coordinator's user do:
 //
-//	publish    $JS.API.>  swarm.>  _INBOX.>  _INBOX_*.>
+//	publish    $JS.API.>  swarm.>  _INBOX.>  _INBOX_w.>  _INBOX_e.>
 //	subscribe  swarm.>  _INBOX.>
 //
 // and a worker's user, named W in the subjects, with everything that isn't a letter, digit, _ or - written as = and two hexadecimal digits:
 //
 //	publish    swarm.w.W.>  swarm.*.want.*.*
-//	subscribe  swarm.*.shared.>  _INBOX_W.>
+//	subscribe  swarm.*.shared.>  _INBOX_w.W.>
 //
 // A worker must not get $JS.API.>, reading included: whoever may ask JetStream may have it answer to any subject. One coordinator serves an account at a time.
 //
-// A leaf node (leafnodes { remotes [{ url: "nats-leaf://hub:7422" }] }) carries a host's nodes: they dial the leaf, and it carries all of this
-// to the hub. It needs the same max_payload as the hub; where the leaf has a JetStream of its own, it must have a domain, and its nodes must be
-// a worker's, which don't ask JetStream.
+// A leaf node is a server near a worker's nodes that carries their requests to the cluster:
+//
+//	max_payload: 9MB
+//	leafnodes { remotes [ { url: "nats-leaf://user:password@hub:7422" } ] }
+//
+// The cluster listens for it (leafnodes { listen: "0.0.0.0:7422" }), and its user there has a worker's rights. Nodes dial the leaf as they would dial
+// the cluster. Only a worker's do: JetStream's own requests, which the coordinator's nodes make, do not pass a leaf.
 type cluster struct {
 	url string
 }

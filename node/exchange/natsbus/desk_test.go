@@ -169,6 +169,7 @@ func (o *office) uplink(t testing.TB, worker string) membership.Uplink {
 
 // A worker's node, over TLS and by offers, keeps all that an exchange promises.
 func TestConformanceOfWorkers(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t, ServerOptions{})
 	exchangetest.Run(t, func(t *testing.T) exchangetest.Swarm {
 		createRun(t, o.server, t.Name())
@@ -248,6 +249,7 @@ func TestWorkerTurnedAway(t *testing.T) {
 
 // A worker that is banned while it waits at a barrier, offers or beats is told so, everywhere.
 func TestBannedWhileConnected(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t, ServerOptions{})
 	b, u := o.bus(t, "ada", "a"), o.uplink(t, "ada")
 	publish(t, b, batch("a", 0, "before"))
@@ -351,6 +353,7 @@ func TestSlowDeskHoldsUpNobodyElse(t *testing.T) {
 
 // A coordinator that restarts on its port, with workers connected, finds them again by themselves.
 func TestRestartWithWorkers(t *testing.T) {
+	t.Parallel()
 	dir, certificates := t.TempDir(), t.TempDir()
 	o := newOffice("run")
 	start := func(listen string) *Server {

@@ -176,6 +176,9 @@ type TLSOptions struct {
 // *membership.Refusal.
 func Enrol(ctx context.Context, i membership.Invitation, name string, o TLSOptions) (membership.Credentials, error) {
 	d := dialer{address: addressOf(i), caFile: o.CAFile, credentials: o.Credentials, logger: slog.New(slog.DiscardHandler)}
+	if _, err := d.address.security(d.caFile, d.credentials); err != nil {
+		return membership.Credentials{}, fmt.Errorf("enrol at %s: %w", d.address, err)
+	}
 	question := membership.Enrol{Protocol: membership.Protocol, Token: i.Token, Name: name}
 	var credentials membership.Credentials
 	err := retry(ctx, func() (bool, error) {
@@ -202,6 +205,5 @@ func again(err error) bool {
 	if errors.As(err, &refusal) {
 		return refusal.Code == membership.CodeInternal || refusal.Code == membership.CodeRate
 	}
-	var pin *pinError
-	return untrusted(err) == nil && !errors.As(err, &pin) && !errors.Is(err, nats.ErrAuthorization)
+	return untrusted(err) == nil && !errors.Is(err, nats.ErrAuthorization)
 }

@@ -53,8 +53,8 @@ func untrusted(err error) error {
 	}
 	var verification *tls.CertificateVerificationError
 	if errors.As(err, &verification) {
-		return fmt.Errorf("the server's certificate is not trusted here: %w. "+
-			"Try: use the whole invitation, with its fingerprint (fp=), or name the authority's certificate", verification.Err)
+		return &pinError{fmt.Sprintf("the server's certificate is not trusted here: %v. "+
+			"Try: use the whole invitation, with its fingerprint (fp=), or name the authority's certificate", verification.Err)}
 	}
 	return nil
 }

@@ -41,8 +41,8 @@ const (
 	refusedHeader  = "Swarm-Refused"
 )
 
-func inboxOf(workerToken string) string { return "_INBOX_" + workerToken }
-func enrolInbox(nonce string) string    { return "_INBOX_=enrol_" + nonce } // = begins no worker's token that two letters don't follow as digits
+func inboxOf(workerToken string) string { return "_INBOX_w." + workerToken }
+func enrolInbox(nonce string) string    { return "_INBOX_e." + nonce }
 
 // caller makes a worker's requests over a connection.
 type caller struct {

@@ -224,6 +224,7 @@ func TestFullDisk(t *testing.T) {
 
 // A stream that holds as much as it may drops its older half, which the journals have.
 func TestFullStreamIsTrimmed(t *testing.T) {
+	t.Parallel()
 	server := startServer(t, ServerOptions{Dir: t.TempDir()})
 	createRun(t, server, "run")
 	var j journals

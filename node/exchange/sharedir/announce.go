@@ -16,7 +16,8 @@ import (
 // descriptionStem begins the names of an experiment's descriptions; the newest has the highest number.
 const descriptionStem = "experiment"
 
-// Announce makes a folder that of an experiment and writes what is trained there, so that join finds it. The folder that is shared must be there; another
+// Announce makes a folder that of an experiment and writes what is trained there, so that join finds it. The folder that is shared must be
+// there; another
 // experiment's is refused.
 func Announce(dir string, w membership.Welcome) error {
 	shared := filepath.Dir(filepath.Dir(dir))

@@ -21,7 +21,8 @@ const (
 	maxSeen  = 4096 // rounds of a node
 )
 
-// arrivals is the order in which batches were first seen here, and where the node's own rounds fall in it: an exchange of files has no order of arrival
+// arrivals is the order in which batches were first seen here, and where the node's own rounds fall in it: an exchange of files has no
+// order of arrival
 // but each reader's own. It is kept in a local file, if there is one, so that a restart doesn't take everything for new.
 type arrivals struct {
 	mu     sync.Mutex
@@ -80,7 +81,8 @@ func (a *arrivals) loadLine(line string) bool {
 	var node, kind string
 	var round int
 	var at int64
-	if n, err := fmt.Sscanf(line, "%s %s %d %d", &kind, &node, &round, &at); err != nil || n != 4 || round < 0 || round > maxRounds || at < 0 || len(node) > maxName {
+	if n, err := fmt.Sscanf(line, "%s %s %d %d", &kind, &node, &round, &at); err != nil || n != 4 ||
+		round < 0 || round > maxRounds || at < 0 || len(node) > maxName {
 		return false
 	}
 	switch kind {

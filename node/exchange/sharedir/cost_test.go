@@ -34,7 +34,8 @@ func fillRounds(t *testing.T, dir string, rounds int) {
 	}
 }
 
-// What a round costs at a barrier is the same in round 2000 as in round 0: one listing of at most a block's names to publish, and to gather one a look and one read a peer.
+// What a round costs at a barrier is the same in round 2000 as in round 0: one listing of at most a block's names to publish, and to gather
+// one a look and one read a peer.
 func TestCostOfARound(t *testing.T) {
 	dir := folderIn(t, quickDir(t))
 	fillRounds(t, dir, 2000)

@@ -28,11 +28,14 @@ type book struct {
 	version int64
 	ended   string
 	banned  map[string]bool
-	hellos  int
+	hosts   map[string]string // that a worker is connected from
 }
 
 func newBook() *book {
-	return &book{acked: map[string]int64{}, beats: map[string]int{}, left: map[string]bool{}, banned: map[string]bool{}, members: event.Members("node_0"), version: 1}
+	return &book{
+		acked: map[string]int64{}, beats: map[string]int{}, left: map[string]bool{}, banned: map[string]bool{},
+		hosts: map[string]string{}, members: event.Members("node_0"), version: 1,
+	}
 }
 
 func (b *book) Enrol(context.Context, membership.Enrol) (membership.Credentials, error) {
@@ -42,7 +45,10 @@ func (b *book) Enrol(context.Context, membership.Enrol) (membership.Credentials,
 func (b *book) Hello(_ context.Context, worker string, hello membership.Hello) (membership.Welcome, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.hellos++
+	if host := b.hosts[worker]; host != "" && host != hello.Host {
+		return membership.Welcome{}, membership.Refuse(membership.CodeName, "worker %s is already connected from %s", worker, host)
+	}
+	b.hosts[worker] = hello.Host
 	if b.banned[worker] {
 		return membership.Welcome{}, membership.Refuse(membership.CodeBanned, "worker %s is banned", worker)
 	}
@@ -135,7 +141,8 @@ func sharedOf(dir string) string { return filepath.Dir(filepath.Dir(dir)) }
 func deliverAll(t *testing.T, u membership.Uplink, outbox string, from, to int64) {
 	t.Helper()
 	for n := from; n <= to; n++ {
-		d := membership.Delivery{Protocol: membership.Protocol, Run: testRun, Outbox: outbox, First: n, Events: []json.RawMessage{json.RawMessage(fmt.Sprintf(`{"n":%d}`, n))}}
+		d := membership.Delivery{Protocol: membership.Protocol, Run: testRun, Outbox: outbox, First: n,
+			Events: []json.RawMessage{json.RawMessage(fmt.Sprintf(`{"n":%d}`, n))}}
 		for range 1 + n%2 {
 			r, err := u.Deliver(t.Context(), d)
 			require.NoError(t, err)
@@ -287,6 +294,36 @@ func TestSilentWorker(t *testing.T) {
 	u.silence = 0
 	_, err = u.Beat(t.Context(), membership.Beat{Protocol: membership.Protocol, Run: testRun})
 	require.ErrorContains(t, err, "nothing new of the coordinator")
+}
+
+// A second process of a worker is refused, and the first goes on; once the first is silent, the second has its place.
+func TestTwoProcessesOfOneWorker(t *testing.T) {
+	dir := newFolder(t)
+	desk := newBook()
+	serveDesk(t, dir, desk, ServeOptions{Silence: 6 * time.Second})
+	first := dial(t, sharedOf(dir), "dan", "")
+	hello := membership.Hello{Protocol: membership.Protocol, Host: "one"}
+	_, err := first.Hello(t.Context(), hello)
+	require.NoError(t, err)
+	beat := membership.Beat{Protocol: membership.Protocol, Run: testRun}
+	_, err = first.Beat(t.Context(), beat)
+	require.NoError(t, err)
+	second := dial(t, sharedOf(dir), "dan", t.TempDir())
+	hello.Host = "two"
+	var refusal *membership.Refusal
+	for n := range int64(3) {
+		_, err = second.Hello(t.Context(), hello)
+		require.ErrorAs(t, err, &refusal)
+		require.Equal(t, membership.CodeName, refusal.Code)
+		_, err = first.Beat(t.Context(), beat)
+		require.NoError(t, err)
+		deliverAll(t, first, "o", n+1, n+1)
+	}
+	desk.set(func() { desk.hosts["dan"] = "" }) // it fell silent
+	_, err = second.Hello(t.Context(), hello)
+	require.NoError(t, err)
+	deliverAll(t, second, "o", 4, 5)
+	requireEvents(t, desk, 5)
 }
 
 // Joining what isn't there says what is.

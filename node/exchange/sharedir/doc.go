@@ -1,5 +1,6 @@
 // Package sharedir carries a swarm through a folder that Google Drive, Dropbox, Syncthing, NFS or a walk with a USB stick keeps in sync: rollouts
-// (Dir is an exchange.Exchange), the messages of membership (DialUplink, ServeDesk), snapshots of the database, and what the predecessor's nodes read and
+// (Dir is an exchange.Exchange), the messages of membership (DialUplink, ServeDesk), snapshots of the database, and what the predecessor's
+// nodes read and
 // write. docs/SHARED.md describes the files.
 //
 // It counts on nothing but that a file comes over whole some day. There are no locks and no renames; listings may be late, reordered or
@@ -8,7 +9,8 @@
 // later at what doesn't.
 //
 // Whoever can write the folder can write anything into it: its own access list is the admission. What is read is bounded, checked and
-// never followed out of the folder. A worker's nodes write their batches straight into the folder, as the coordinator's do: an offer that the coordinator passes
+// never followed out of the folder. A worker's nodes write their batches straight into the folder, as the coordinator's do: an offer that
+// the coordinator passes
 // on would take two journeys through the sync instead of one, and protect nothing that the folder doesn't leave open anyway.
 //
 // It imports exchange, membership and zstd, nothing else of ours.

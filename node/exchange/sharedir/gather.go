@@ -71,7 +71,8 @@ func (d *Dir) look(ctx context.Context, round int, collector *exchange.Collector
 	return err
 }
 
-// readBatch reads the first of the files that is whole. What is whole and no batch is there all the same: the swarm is to see that its sender is wrong.
+// readBatch reads the first of the files that is whole. What is whole and no batch is there all the same: the swarm is to see that its
+// sender is wrong.
 func (d *Dir) readBatch(dir string, files []rolloutFile) (data []byte, there bool) {
 	for _, f := range files {
 		packed, err := d.base.take(dir, f.entry, maxPacked)

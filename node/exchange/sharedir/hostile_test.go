@@ -21,7 +21,8 @@ import (
 func TestHostileFiles(t *testing.T) {
 	dir := newFolder(t)
 	var log logLines
-	honest, reader := open(t, Options{Dir: dir, Run: testRun, Node: "honest"}), open(t, Options{Dir: dir, Run: testRun, Node: "reader", Logger: log.logger()})
+	honest := open(t, Options{Dir: dir, Run: testRun, Node: "honest"})
+	reader := open(t, Options{Dir: dir, Run: testRun, Node: "reader", Logger: log.logger()})
 	share(t, honest, 0)
 	folder := filepath.Join(dir, base, blockPath(testRun, 0))
 	secret := filepath.Join(t.TempDir(), "secret")

@@ -31,7 +31,8 @@ func Folder(shared, experiment string) (string, error) {
 		return "", fmt.Errorf("no shared folder was named. Try: --shared DIR")
 	}
 	if !plain(experiment, 64) {
-		return "", fmt.Errorf("experiment %.70q can't be a folder: letters, digits, '.', '_' and '-' are allowed, 64 at most. Try: another --experiment NAME", experiment)
+		return "", fmt.Errorf("experiment %.70q can't be a folder: letters, digits, '.', '_' and '-' are allowed, 64 at most. "+
+			"Try: another --experiment NAME", experiment)
 	}
 	return filepath.Join(shared, "experiments", experiment), nil
 }

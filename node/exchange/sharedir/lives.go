@@ -13,7 +13,8 @@ import (
 // livesEvery is how often a life looks for another one of its node.
 const livesEvery = 30 * time.Second
 
-// lives finds out when two processes share as one node. Each opening of the folder is a life and leaves a file. A life that sees another one begin after itself
+// lives finds out when two processes share as one node. Each opening of the folder is a life and leaves a file. A life that sees another
+// one begin after itself
 // tells it so, by a file that names both, and goes on: it was there first, and it lives. The one that finds itself told of stops.
 // Where both began unseen by the other and both tell, the smaller life goes on.
 type lives struct {
@@ -109,7 +110,8 @@ func (l *lives) check(tell *teller) error {
 			continue
 		}
 		if by := stem[lifeLength+1:]; l.former[by] || by < l.life {
-			l.stopped = &finalError{fmt.Sprintf("another process shares as node %s%s. Try: another --node-id, or stop one of the two", l.o.Node, l.host(name))}
+			l.stopped = &finalError{fmt.Sprintf("another process shares as node %s%s. Try: another --node-id, or stop one of the two",
+				l.o.Node, l.host(name))}
 			return l.stopped
 		}
 	}
@@ -127,7 +129,8 @@ func (l *lives) tellOf(life, name string, tell *teller) {
 		return // again at the next look
 	}
 	l.told[life] = true
-	tell.warn("twin "+life, fmt.Sprintf("another process began to share as node %s%s and was told to stop. Try: another --node-id there", l.o.Node, l.host(name)))
+	tell.warn("twin "+life, fmt.Sprintf("another process began to share as node %s%s and was told to stop. Try: another --node-id there",
+		l.o.Node, l.host(name)))
 }
 
 // host reads where the writer of a note lives, " (on HOST)", if it is there.

@@ -27,7 +27,8 @@ const (
 // maxEnvelope bounds a message unpacked; a packed one is never longer.
 const maxEnvelope = membership.MaxMessageBytes + 4<<10
 
-// letter is a message, by what its name says: of which verb, in which session of the worker, and which one there. Both numbers only grow, so that their order
+// letter is a message, by what its name says: of which verb, in which session of the worker, and which one there. Both numbers only grow,
+// so that their order
 // needs no clocks.
 type letter struct {
 	entry

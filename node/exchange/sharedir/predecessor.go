@@ -139,7 +139,8 @@ func foreignRound(round int) string {
 	return path.Join(foreignRollouts, fmt.Sprintf("round_%d", round), "stage_0")
 }
 
-// Foreign lists the predecessor's nodes that take part in an experiment through its folder: those that registered to train, and those that shared rollouts
+// Foreign lists the predecessor's nodes that take part in an experiment through its folder: those that registered to train, and those that
+// shared rollouts
 // in the newest two rounds; none of ours. They are members to be trusted by key (event.TrustKey).
 func Foreign(dir, run string) ([]string, error) {
 	p := newPredecessor(dir, nil)

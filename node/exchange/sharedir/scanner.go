@@ -9,7 +9,8 @@ import (
 // joinBlocks is how many of the newest blocks are looked into at the beginning.
 const joinBlocks = 4
 
-// scanner finds what is new in the run's folder at a cost that doesn't grow with the run: the list of blocks, and the blocks in which something may happen.
+// scanner finds what is new in the run's folder at a cost that doesn't grow with the run: the list of blocks, and the blocks in which
+// something may happen.
 // These are where each node was last seen, what follows that, the two newest, and in turn one of the rest, for what comes very late.
 type scanner struct {
 	dir *Dir

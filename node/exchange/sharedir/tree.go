@@ -139,7 +139,8 @@ func (t *tree) size(name string) int64 {
 	return info.Size()
 }
 
-// put writes a file for good: when it returns nil, a crash of this machine loses nothing. It does nothing where the file is there. It returns the name.
+// put writes a file for good: when it returns nil, a crash of this machine loses nothing. It does nothing where the file is there. It
+// returns the name.
 func (t *tree) put(dir, stem, extension string, data []byte) (string, error) {
 	name := nameOf(stem, extension, data)
 	root, err := t.open()

@@ -85,7 +85,8 @@ func DialUplink(ctx context.Context, o UplinkOptions) (membership.Uplink, error)
 
 func newUplink(o UplinkOptions) (*uplink, error) {
 	if !plain(o.Worker, membership.MaxNameBytes) {
-		return nil, fmt.Errorf("worker %.40q is no name: letters, digits, '.', '_' and '-' are allowed, %d at most. Try: another --name", o.Worker, membership.MaxNameBytes)
+		return nil, fmt.Errorf("worker %.40q is no name: letters, digits, '.', '_' and '-' are allowed, %d at most. "+
+			"Try: another --name", o.Worker, membership.MaxNameBytes)
 	}
 	dir, err := Folder(o.Dir, o.Experiment)
 	if err != nil {
@@ -112,19 +113,23 @@ func (u *uplink) findExperiment(ctx context.Context) (membership.Welcome, error)
 		w, _, err := description(baseOf(u.dir))
 		switch {
 		case err == nil && w != nil && w.Experiment != u.o.Experiment:
-			return membership.Welcome{}, fmt.Errorf("the folder %s is of experiment %s, not of %s. Try: --experiment %s", u.dir, w.Experiment, u.o.Experiment, w.Experiment)
+			return membership.Welcome{}, fmt.Errorf("the folder %s is of experiment %s, not of %s. Try: --experiment %s",
+				u.dir, w.Experiment, u.o.Experiment, w.Experiment)
 		case err == nil && w != nil && w.Protocol != membership.Protocol:
 			return membership.Welcome{}, membership.Refuse(membership.CodeVersion,
-				"the coordinator (swarm %s) speaks protocol %d, this program %d. Try: the same version of swarm on both", w.Version, w.Protocol, membership.Protocol)
+				"the coordinator (swarm %s) speaks protocol %d, this program %d. Try: the same version of swarm on both",
+				w.Version, w.Protocol, membership.Protocol)
 		case err == nil && w != nil && w.Run != "" && len(w.Run) <= 128:
 			return *w, nil
 		}
 		if time.Since(said) >= sayWaiting {
 			said = time.Now()
-			u.logger.Info("waiting for the experiment in the shared folder", "experiment", u.o.Experiment, "folder", u.o.Dir, "there", u.experiments())
+			u.logger.Info("waiting for the experiment in the shared folder", "experiment", u.o.Experiment, "folder", u.o.Dir,
+				"there", u.experiments())
 		}
 		if cause := sleep(ctx, u.pause(time.Since(start))); cause != nil {
-			return membership.Welcome{}, fmt.Errorf("experiment %s isn't in %s%s: %w. Try: see that the coordinator runs with --shared, and that the folder syncs",
+			return membership.Welcome{}, fmt.Errorf("experiment %s isn't in %s%s: %w. "+
+				"Try: see that the coordinator runs with --shared, and that the folder syncs",
 				u.o.Experiment, u.o.Dir, u.others(), cause)
 		}
 	}

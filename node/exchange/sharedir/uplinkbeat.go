@@ -9,7 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// Beat writes the worker's beat, if it is time for one or the last, and returns the coordinator's newest: a beat needs no answer of its own. It waits for the
+// Beat writes the worker's beat, if it is time for one or the last, and returns the coordinator's newest: a beat needs no answer of its
+// own. It waits for the
 // first one of a session. Once nothing new came for SilentAfter, that is an error.
 func (u *uplink) Beat(ctx context.Context, beat membership.Beat) (membership.Roster, error) {
 	u.beating.Lock()
@@ -28,7 +29,8 @@ func (u *uplink) Beat(ctx context.Context, beat membership.Beat) (membership.Ros
 		case u.seen > 0 && failure != nil:
 			return membership.Roster{}, fmt.Errorf("beat through the shared folder: %w", explain(u.dir, failure))
 		case u.seen > 0 && time.Since(u.heard) > u.silence:
-			return membership.Roster{}, fmt.Errorf("nothing new of the coordinator in the shared folder for %v. Try: see that it runs, and that the folder syncs",
+			return membership.Roster{}, fmt.Errorf("nothing new of the coordinator in the shared folder for %v. "+
+				"Try: see that it runs, and that the folder syncs",
 				time.Since(u.heard).Round(time.Second))
 		case u.seen > 0:
 			return u.current(beat.Roster), nil

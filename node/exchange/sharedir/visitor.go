@@ -23,6 +23,7 @@ type visitor struct {
 	attended int
 	session  int              // the newest
 	served   bool             // a request of this session was answered by this process
+	rival    bool             // another process of the worker was refused while this session lives
 	answered map[string]int64 // by verb: the highest number of the session
 	replies  map[string]letter
 
@@ -110,11 +111,15 @@ func (v *visitor) meet() error {
 	return nil
 }
 
-// receive takes a message that is new: of the newest session, and above what was answered of its verb. What was deleted may come back; it is old then.
+// receive takes a message that is new: of the newest session, and above what was answered of its verb. What was deleted may come back; it
+// is old then.
 func (v *visitor) receive(ctx context.Context, l letter) error {
 	switch {
 	case l.session < v.session, l.session == v.session && l.verb != verbBeat && l.number <= v.answered[l.verb],
 		l.session == v.session && l.verb == verbBeat && l.number <= v.beatSeen:
+		return nil
+	}
+	if _, answered := v.replies[l.stem]; answered {
 		return nil
 	}
 	e, err := v.in.open(l)
@@ -125,26 +130,49 @@ func (v *visitor) receive(ctx context.Context, l letter) error {
 		v.clerk.tell.warn("worker "+v.worker, fmt.Sprintf("skipping a message of worker %s in the shared folder: %v", v.worker, err))
 		return nil
 	}
-	if l.session > v.session {
-		v.session, v.served, v.left, v.beatSeen, v.beatAt = l.session, false, false, 0, time.Time{}
-		v.roster, v.rosterAt, v.refused = membership.Roster{}, time.Time{}, ""
-		clear(v.answered)
+	if l.session > v.session && l.verb != verbHello && v.alive() {
+		return nil // of a process that the desk hasn't let in; its hello comes
 	}
 	if l.verb == verbBeat {
+		v.turnTo(l.session)
 		return v.takeBeat(l, e)
 	}
 	body, refusal := v.serve(ctx, e)
 	if ctx.Err() != nil {
 		return nil // the next coordinator answers
 	}
+	if refusal != nil && refusal.Code == membership.CodeName && l.session > v.session && l.verb == verbHello {
+		v.rival = true // the older process goes on, as long as it gives signs of life
+	} else {
+		v.turnTo(l.session)
+		v.answered[l.verb], v.served = l.number, true
+	}
 	e.Refusal, e.Body = refusal, nil
 	name, err := v.out.post(e, body)
 	if err != nil {
 		return err
 	}
-	v.answered[l.verb], v.served = l.number, true
 	v.replies[e.stem()] = letter{entry: entry{name: name, stem: e.stem()}, verb: e.Verb, session: e.Session, number: e.Number}
 	return nil
+}
+
+// turnTo begins with a newer session of the worker.
+func (v *visitor) turnTo(session int) {
+	if session <= v.session {
+		return
+	}
+	v.session, v.served, v.rival, v.left, v.beatSeen, v.beatAt = session, false, false, false, 0, time.Time{}
+	v.roster, v.rosterAt, v.refused = membership.Roster{}, time.Time{}, ""
+	clear(v.answered)
+}
+
+// alive tells whether the session's beats still come. Where another process waits for its place, it has less time to show that it lives.
+func (v *visitor) alive() bool {
+	silence := v.clerk.o.Silence
+	if v.rival {
+		silence /= 3
+	}
+	return !v.beatAt.IsZero() && time.Since(v.beatAt) <= silence
 }
 
 // serve asks the desk.
@@ -190,7 +218,7 @@ func (v *visitor) takeBeat(l letter, e envelope) error {
 
 // answerBeat beats for a worker that isn't silent, and writes the roster when it is another, or old.
 func (v *visitor) answerBeat(ctx context.Context) error {
-	if v.beatSeen == 0 || v.left || v.beatAt.IsZero() || time.Since(v.beatAt) > v.clerk.o.Silence {
+	if v.beatSeen == 0 || v.left || !v.alive() {
 		return nil
 	}
 	beat := v.beat
@@ -247,7 +275,7 @@ const keepReplies = 16
 // clear deletes answers whose requests are gone: the worker has them.
 func (v *visitor) clear(waiting map[string]bool) error {
 	for stem, reply := range v.replies {
-		if waiting[stem] && reply.number > v.answered[reply.verb]-keepReplies {
+		if waiting[stem] && (reply.session > v.session || reply.number > v.answered[reply.verb]-keepReplies) {
 			continue
 		}
 		if err := v.out.remove(reply.name); err != nil {

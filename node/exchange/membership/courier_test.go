@@ -1,0 +1,273 @@
+package membership
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// badWay is an Uplink into a desk that loses requests and answers, delays them, and makes requests twice or again much later. It is seeded.
+type badWay struct {
+	desk   *desk
+	worker string
+
+	mu   sync.Mutex
+	rng  *rand.Rand
+	old  []func() // requests to be made again
+	loss float64
+	down bool
+	late sync.WaitGroup
+}
+
+var errWay = errors.New("the way is down")
+
+// carry makes a request as the way is today.
+func carry[Q, A any](ctx context.Context, w *badWay, request Q, call func(context.Context, string, Q) (A, error)) (A, error) {
+	var none A
+	data, err := json.Marshal(request)
+	if err != nil {
+		return none, err
+	}
+	once := func() (A, error) {
+		var copied Q
+		if err := json.Unmarshal(data, &copied); err != nil {
+			return none, err
+		}
+		return call(context.WithoutCancel(ctx), w.worker, copied)
+	}
+	w.mu.Lock()
+	lost, unanswered, twice := w.down || w.rng.Float64() < w.loss, w.rng.Float64() < w.loss, w.rng.Float64() < w.loss
+	var again func()
+	if len(w.old) > 0 && twice {
+		again = w.old[w.rng.IntN(len(w.old))]
+	}
+	w.old = append(w.old, func() { _, _ = once() })
+	w.old = w.old[max(0, len(w.old)-20):]
+	w.mu.Unlock()
+	if again != nil {
+		w.late.Go(again) // at once with this one: reordered
+	}
+	if lost {
+		return none, errWay
+	}
+	answer, err := once()
+	if unanswered {
+		return none, errWay
+	}
+	return answer, err
+}
+
+func (w *badWay) Hello(ctx context.Context, m Hello) (Welcome, error) {
+	return carry(ctx, w, m, w.desk.Hello)
+}
+func (w *badWay) Join(ctx context.Context, m Join) (Joined, error) {
+	return carry(ctx, w, m, w.desk.Join)
+}
+func (w *badWay) Beat(ctx context.Context, m Beat) (Roster, error) {
+	return carry(ctx, w, m, w.desk.Beat)
+}
+func (w *badWay) Close() error { return nil }
+func (w *badWay) Deliver(ctx context.Context, m Delivery) (Receipt, error) {
+	return carry(ctx, w, m, w.desk.Deliver)
+}
+
+func (w *badWay) set(down bool, loss float64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down, w.loss = down, loss
+}
+
+// Whatever the way does to requests and answers, every event is in the database once and in order at the end.
+func TestEveryEventArrivesOnceOverABadWay(t *testing.T) {
+	for seed := range uint64(4) {
+		d := newDesk(t, func(o *ReceptionOptions) { o.Trusted = true })
+		_, err := d.join("w", NodeInfo{})
+		require.NoError(t, err)
+		way := &badWay{desk: d, worker: "w", rng: rand.New(rand.NewPCG(seed, 1)), loss: 0.3}
+		dir := memory(t)
+		o := outbox(t, dir)
+		next := 1
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		for life := range 4 { // the worker's process, one after the other
+			c := &Courier{Uplink: way, Outbox: o, Run: "run", Logger: quiet()}
+			for range 30 {
+				for range 1 + int(seed)*7%40 {
+					require.NoError(t, o.Append(event.Event{Type: event.TypeWarning, Time: 1000 + float64(next), Node: "w_0", Message: fmt.Sprint(next)}))
+					next++
+				}
+				_, _, _ = c.deliver(ctx) // as it comes
+			}
+			if life < 3 {
+				require.NoError(t, o.Close())
+				o = outbox(t, dir)
+				continue
+			}
+			for range 20 {
+				_, _, _ = c.deliver(ctx)
+			}
+			way.set(false, 0)
+			require.NoError(t, c.Drain(ctx))
+		}
+		cancel()
+		way.late.Wait()
+		events, _ := o.Pending()
+		require.Zero(t, events)
+		require.NoError(t, o.Close())
+		var got []string
+		for key, list := range d.events {
+			require.True(t, strings.HasPrefix(key, "w/"))
+			for _, e := range list {
+				got = append(got, e.Message)
+			}
+		}
+		require.Len(t, d.events, 1, "one outbox, whose name stays")
+		require.Len(t, got, next-1)
+		for i, message := range got {
+			require.Equal(t, fmt.Sprint(i+1), message)
+		}
+	}
+}
+
+// collector notes what a courier tells.
+type collector struct {
+	mu      sync.Mutex
+	members [][]event.Member
+	ended   []string
+	trouble []error
+}
+
+func (c *collector) courier(way Uplink, o *Outbox) *Courier {
+	return &Courier{
+		Uplink: way, Outbox: o, Run: "run", Logger: quiet(), Interval: 5 * time.Millisecond, Silence: 50 * time.Millisecond,
+		Progress: func() []Progress { return []Progress{at("w_0", 2)} },
+		Members:  func(m []event.Member) { c.mu.Lock(); defer c.mu.Unlock(); c.members = append(c.members, m) },
+		Ended:    func(s, m string) { c.mu.Lock(); defer c.mu.Unlock(); c.ended = append(c.ended, s+" "+m) },
+		Trouble:  func(err error) { c.mu.Lock(); defer c.mu.Unlock(); c.trouble = append(c.trouble, err) },
+	}
+}
+
+func (c *collector) seen() (members, ended, trouble int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.members), len(c.ended), len(c.trouble)
+}
+
+func TestACourierPassesOnTheSwarmItsEndAndTrouble(t *testing.T) {
+	d := newDesk(t, func(o *ReceptionOptions) { o.Trusted = true })
+	_, err := d.join("w", NodeInfo{})
+	require.NoError(t, err)
+	way := &badWay{desk: d, worker: "w", rng: rand.New(rand.NewPCG(1, 1))}
+	o := outbox(t, memory(t))
+	defer o.Close()
+	var c collector
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- c.courier(way, o).Serve(ctx) }()
+	until := func(what string, done func(members, ended, trouble int) bool) {
+		require.Eventually(t, func() bool { return done(c.seen()) }, 20*time.Second, time.Millisecond, what)
+	}
+	until("the swarm", func(m, _, _ int) bool { return m == 1 })
+	d.Lost("node_1")
+	until("who was lost", func(m, _, _ int) bool { return m == 2 })
+	require.Equal(t, []string{"node_0", "w_0"}, event.Names(c.members[1]))
+
+	way.set(true, 0)
+	fill(t, o, 1, 5)
+	until("silence", func(_, _, trouble int) bool { return trouble == 1 })
+	require.ErrorContains(t, c.trouble[0], "5 events wait")
+	way.set(false, 0)
+	require.Eventually(t, func() bool { events, _ := o.Pending(); return events == 0 }, 20*time.Second, time.Millisecond)
+	d.End("done", "well")
+	until("the end", func(_, ended, _ int) bool { return ended == 1 })
+	cancel()
+	require.NoError(t, <-served)
+	require.Equal(t, event.WorkerLeft, d.Workers()[0].State, "it took leave")
+	_, ended, trouble := c.seen()
+	require.Equal(t, []int{1, 1}, []int{ended, trouble}, "once each")
+}
+
+func TestAFinalRefusalEndsTheCourier(t *testing.T) {
+	for _, final := range []string{CodeBanned, CodeRevoked, CodeRun, CodeVersion, CodeName} {
+		o := outbox(t, memory(t))
+		var c collector
+		err := c.courier(refusing{code: final}, o).Serve(t.Context())
+		require.Equal(t, final, code(t, err))
+		require.Equal(t, final, code(t, (&Courier{Uplink: refusing{code: final}, Outbox: filled(t, o), Run: "run", Logger: quiet()}).Drain(t.Context())))
+		require.NoError(t, o.Close())
+	}
+}
+
+func filled(t testing.TB, o *Outbox) *Outbox { fill(t, o, 1, 1); return o }
+
+func TestOtherRefusalsAreToldOnceAndTriedAgain(t *testing.T) {
+	o := outbox(t, memory(t))
+	defer o.Close()
+	var c collector
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error)
+	courier := c.courier(refusing{code: CodeFull}, o)
+	courier.Silence = time.Hour
+	go func() { served <- courier.Serve(ctx) }()
+	require.Eventually(t, func() bool { _, _, trouble := c.seen(); return trouble > 0 }, 20*time.Second, time.Millisecond)
+	cancel()
+	require.NoError(t, <-served)
+	_, _, trouble := c.seen()
+	require.Equal(t, 1, trouble)
+	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := (&Courier{Uplink: refusing{code: CodeInternal}, Outbox: filled(t, o), Run: "run", Logger: quiet()}).Drain(ctx)
+	require.ErrorContains(t, err, "1 events wait")
+}
+
+// refusing is a coordinator that says no to everything.
+type refusing struct{ code string }
+
+func (r refusing) Hello(context.Context, Hello) (Welcome, error) {
+	return Welcome{}, Refuse(r.code, "no")
+}
+func (r refusing) Join(context.Context, Join) (Joined, error) { return Joined{}, Refuse(r.code, "no") }
+func (r refusing) Beat(context.Context, Beat) (Roster, error) {
+	return Roster{}, fmt.Errorf("beat: %w", Refuse(r.code, "no"))
+}
+func (r refusing) Deliver(context.Context, Delivery) (Receipt, error) {
+	return Receipt{}, Refuse(r.code, "no")
+}
+func (r refusing) Close() error { return nil }
+
+// A coordinator that answers nonsense gets the worker neither to spin nor to lose events.
+func TestACourierOutlivesNonsense(t *testing.T) {
+	o := outbox(t, memory(t))
+	defer o.Close()
+	fill(t, o, 1, 3)
+	way := &nonsense{acked: []int64{99, -5, 1 << 60, 0, 2}}
+	c := &Courier{Uplink: way, Outbox: o, Run: "run", Logger: quiet()}
+	for range way.acked[:4] {
+		empty, wait, err := c.deliver(t.Context())
+		require.NoError(t, err)
+		require.False(t, empty)
+		require.True(t, wait > 0 || way.calls == 1)
+	}
+	events, _ := o.Pending()
+	require.Positive(t, events)
+}
+
+type nonsense struct {
+	refusing
+	acked []int64
+	calls int
+}
+
+func (n *nonsense) Deliver(context.Context, Delivery) (Receipt, error) {
+	n.calls++
+	return Receipt{Acked: n.acked[(n.calls-1)%len(n.acked)]}, nil
+}
