@@ -342,5 +342,5 @@ func (j *joined) deliverRest(ctx context.Context, g *globals, r *resume) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
 	defer cancel()
-	return (&membership.Courier{Uplink: j.uplink, Outbox: outbox, Run: j.welcome.Run, Logger: g.logger}).Drain(ctx)
+	return (&membership.Courier{Uplink: j.uplink, Outbox: outbox, Run: j.welcome.Run, Process: j.process, Logger: g.logger}).Drain(ctx)
 }

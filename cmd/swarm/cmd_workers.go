@@ -47,7 +47,11 @@ func newWorkersCommand(g *globals) *cobra.Command {
 	invite.Flags().BoolVar(&once, "once", false, "the line lets in one worker, once")
 	var reason string
 	ban := workerCommand(g, "ban", "Shut a worker out: its connections end, and what it offers is refused", func(r *membership.Registry, name string) error {
-		return r.Ban(name, reason)
+		if err := r.Ban(name, reason); err != nil {
+			return err
+		}
+		fmt.Fprintf(g.stderr, "%s may still have the invitation that swarm up prints: swarm workers revoke %s ends that, too\n", name, standingInvitation)
+		return nil
 	})
 	ban.Flags().StringVar(&reason, "reason", "", "what the worker is told")
 	cmd.AddCommand(
@@ -77,6 +81,9 @@ func workerCommand(g *globals, verb, short string, do func(*membership.Registry,
 		},
 	}
 }
+
+// standingInvitation is what the registry calls the line of swarm up.
+const standingInvitation = "invitation"
 
 // registry is the home's list of workers, where there is one.
 func (g *globals) registry() (*membership.Registry, error) {

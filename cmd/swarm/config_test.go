@@ -177,7 +177,7 @@ func TestConfigRefuses(t *testing.T) {
 		{"--max-completion-length 128", "", `bad max_prompt_length "192" (model nano): allowed: with max_completion_length (128) at most the context of nano, 256 tokens`},
 		{"--config 4loc4ext --swarm-size 1", "", `bad num_transplant_trees "4" (preset 4loc4ext): allowed: 0 when swarm_size is 1: there is nobody to take rollouts from`},
 		{"", "SEED=now", `bad seed "now" (SEED): allowed: a whole number from 0 to 9007199254740991`},
-		{"", "SWARM_SYNC=async", `bad sync "async" (SWARM_SYNC): allowed: barrier`},
+		{"", "SWARM_SYNC=never", `bad sync "never" (SWARM_SYNC): allowed: barrier, async`},
 		{"", "MODEL_NAME=Gensyn/Qwen2.5-0.5B-Instruct", `unknown model "Gensyn/Qwen2.5-0.5B-Instruct" (MODEL_NAME): allowed: gpt2, gpt2-medium, nano, qwen2.5-0.5b-instruct, or a folder that holds config.json and *.safetensors`},
 	}
 	for _, test := range tests {

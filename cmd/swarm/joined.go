@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -31,11 +32,12 @@ type joined struct {
 	to           event.Exchange
 	nodeName     string // wished for by --node-id
 	generateOnly bool
+	process      string // names this process to the coordinator
 
 	outbox *membership.Outbox
 	seats  []membership.Seat
 	models string
-	fail   func(error) // stops the run in order
+	deaf   bool // the outbox took nothing of late
 	logger *slog.Logger
 
 	mu       sync.Mutex
@@ -152,10 +154,10 @@ func (j *joined) enter(take func(event.Event)) {
 
 // serve begins to report and to follow the roster. settle ends it.
 func (j *joined) serve(ctx context.Context, events *recorder, logger *slog.Logger) {
-	j.logger, j.fail = logger, events.fail
+	j.logger = logger
 	j.enter(events.take)
 	j.courier = &membership.Courier{
-		Uplink: j.uplink, Outbox: j.outbox, Run: j.welcome.Run, Logger: logger,
+		Uplink: j.uplink, Outbox: j.outbox, Run: j.welcome.Run, Process: j.process, Logger: logger,
 		Progress: j.whereabouts,
 		Members: func(members []event.Member) {
 			j.mu.Lock()
@@ -172,6 +174,9 @@ func (j *joined) serve(ctx context.Context, events *recorder, logger *slog.Logge
 			events.fail(over)
 		},
 		Trouble: func(err error) { events.warn(err.Error()) },
+	}
+	if j.to.Kind == event.ExchangeDir {
+		j.courier.Interval, j.courier.Silence = sharedir.BeatEvery, sharedir.SilentAfter
 	}
 	// The nodes' last words are delivered after ctx has ended.
 	ctx, j.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -223,8 +228,12 @@ func (j *joined) see(e event.Event) {
 		return // this host's own affair
 	}
 	e.Run, e.Worker = j.welcome.Run, j.credentials.Worker
-	if err := j.outbox.Append(e); err != nil {
-		j.fail(fmt.Errorf("what happens here can't be kept for the coordinator: %w", err))
+	if err := j.outbox.Append(e); err != nil && !j.deaf {
+		// Rounds are told again out of the journals when the run goes on.
+		j.deaf = true
+		j.logger.Warn("what happens here can't be kept for the coordinator", "error", err)
+	} else if err == nil {
+		j.deaf = false
 	}
 }
 
@@ -309,7 +318,7 @@ func (o *joinOptions) enrol(ctx context.Context, g *globals, invitation membersh
 
 // reach opens the way to the coordinator and asks what is trained.
 func (o *joinOptions) reach(ctx context.Context, g *globals) (*joined, error) {
-	j := &joined{nodeName: o.nodeID, generateOnly: o.generateOnly}
+	j := &joined{nodeName: o.nodeID, generateOnly: o.generateOnly, process: rand.Text()}
 	var err error
 	if o.shared != "" {
 		j.credentials.Worker = o.worker()
@@ -341,12 +350,32 @@ func (o *joinOptions) reach(ctx context.Context, g *globals) (*joined, error) {
 	if err != nil {
 		return nil, err
 	}
-	host, _ := os.Hostname()
-	j.welcome, err = j.uplink.Hello(ctx, membership.Hello{Protocol: membership.Protocol, Version: version, Host: host, Time: event.Now()})
-	if err != nil {
+	if err := j.hello(ctx, g); err != nil {
 		return nil, errors.Join(err, j.uplink.Close())
 	}
 	return j, nil
+}
+
+// hello asks what is trained. A former process of this worker, which was killed, counts as alive for a while.
+func (j *joined) hello(ctx context.Context, g *globals) error {
+	host, _ := os.Hostname()
+	for again := false; ; again = true {
+		var err error
+		j.welcome, err = j.uplink.Hello(ctx, membership.Hello{
+			Protocol: membership.Protocol, Version: version, Host: host, Time: event.Now(), Process: j.process,
+		})
+		var no *membership.Refusal
+		if again || !errors.As(err, &no) || no.Code != membership.CodeName || no.RetryAfter <= 0 {
+			return err
+		}
+		wait := time.Duration(no.RetryAfter * float64(time.Second))
+		g.logger.Info("another process of this worker is there, or was until just now: waiting to see", "seconds", no.RetryAfter)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(wait):
+		}
+	}
 }
 
 // config is the coordinator's, checked: it comes from another host.

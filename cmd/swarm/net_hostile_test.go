@@ -35,6 +35,7 @@ import (
 var (
 	hostileMessages = flag.Int("hostile.messages", 5000, "messages of the hostile worker")
 	hostileSeed     = flag.Uint64("hostile.seed", 1, "seed of the hostile worker")
+	hostileRounds   = flag.Int("hostile.rounds", 60, "rounds of the honest nodes that are compared, at most")
 	hostileGrowth   = flag.Float64("hostile.growth", 24, "megabytes by which the coordinator may grow in the second half of the attack")
 )
 
@@ -50,7 +51,7 @@ func TestHostileWorker(t *testing.T) {
 			"--checkpoint-every", "5", "--set", fmt.Sprintf("barrier_deadline=%d", hostileDeadline))...)
 	}
 	home := t.TempDir()
-	r := startCommand(t, home, args(1000000)...)
+	r := startProgram(t, home, args(1000000)...)
 	invitation := invitationOf(t, r)
 	a, quiet := newAttacker(t, invitation, "mallory"), newAttacker(t, invitation, "eve")
 	poisoning, stop := context.WithCancel(t.Context())
@@ -80,6 +81,7 @@ func TestHostileWorker(t *testing.T) {
 	t.Log(memory.String())
 	require.Less(t, memory.growth(), *hostileGrowth*1e6, "the coordinator's memory")
 
+	rounds = min(rounds, *hostileRounds)
 	calm := t.TempDir()
 	require.Zero(t, finish(t, command(t, calm, args(rounds)...)).code)
 	for what, query := range map[string]string{

@@ -68,7 +68,7 @@ func TestScale(t *testing.T) {
 func scaleOnce(t *testing.T, count int) scaleFigures {
 	t.Helper()
 	home := t.TempDir()
-	r := startCommand(t, home, append([]string{"up", "--name", "e", "-o", "json", "--listen", "127.0.0.1:0"}, tinyRun(
+	r := startProgram(t, home, append([]string{"up", "--name", "e", "-o", "json", "--listen", "127.0.0.1:0"}, tinyRun(
 		"--nodes", "1", "--rounds", "1000000", "--num-train-samples", "8", "--num-transplant-trees", "4", "--num-generations", "8",
 		"--set", "barrier_deadline=600", "--set", fmt.Sprintf("max_peers=%d", *scalePeers))...)...)
 	invitation := invitationOf(t, r)

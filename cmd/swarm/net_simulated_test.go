@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -90,6 +92,20 @@ func joinSimulated(ctx context.Context, invitation, name, dir string, nodes int)
 	}
 	w.courier = w.newCourier()
 	return w, nil
+}
+
+// startProgram starts the program as it is built for users, where SWARM_PROGRAM names it, without an eye on its stdout.
+func startProgram(t *testing.T, home string, args ...string) *running {
+	t.Helper()
+	r := &running{t: t, home: home, cmd: exec.Command(stormProgram(), append([]string{"--home", home}, args...)...), stderr: &lockedBuffer{}}
+	r.cmd.Env, r.cmd.Stderr, r.cmd.WaitDelay = stormEnviron(t, home), r.stderr, 10*time.Second
+	require.NoError(t, r.cmd.Start())
+	t.Cleanup(func() {
+		for _, pid := range processes(home) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	})
+	return r
 }
 
 func quietly() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -93,6 +93,9 @@ func (r *recorder) deliver(ctx context.Context, worker string, d membership.Deli
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range list {
+		if e.Type == event.TypeRelease { // stands for one that was not taken
+			continue
+		}
 		r.c.company.hear(e)
 		r.feed.Add(e)
 		r.chronicle(e)

@@ -29,9 +29,14 @@ func verifyRun(ctx context.Context, g *globals, reader *store.Reader, s store.Sn
 	if err := v.prepare(ctx); err != nil {
 		return verify.Report{}, err
 	}
-	total, nodes := 0, make([]string, len(s.Nodes))
-	for i, n := range s.Nodes {
-		nodes[i] = n.Node
+	total, nodes, foreign, from := 0, []string(nil), []string(nil), map[string]int{}
+	for _, n := range s.Nodes {
+		if n.Worker != "" {
+			foreign = append(foreign, n.Node)
+			continue
+		}
+		nodes = append(nodes, n.Node)
+		from[n.Node] = n.From
 		total += n.RoundsDone
 	}
 	scratch, err := os.MkdirTemp("", "swarm-verify-")
@@ -50,7 +55,7 @@ func verifyRun(ctx context.Context, g *globals, reader *store.Reader, s store.Sn
 	progress := newVerifyProgress(g.stderr, total)
 	defer progress.line.end()
 	report, err := verify.Run(ctx, verify.Options{
-		Dir: v.dir, Nodes: nodes, Config: v.config, Tokens: tokens, Records: recordedRun{reader, s.Run.Run}, Start: v.start,
+		Dir: v.dir, Nodes: nodes, Foreign: foreign, From: from, Config: v.config, Tokens: tokens, Records: recordedRun{reader, s.Run.Run}, Start: v.start,
 		Exact: engineDevice(v.plan) == fit.DeviceCPU, Generate: generate, Jobs: jobs, Scratch: scratch, Logger: g.logger, Progress: progress.tell,
 	})
 	if err != nil {

@@ -73,7 +73,7 @@ def test_the_papers_four_configurations_run_and_are_compared(small):
 
 def test_two_friends_train_one_swarm_through_a_folder(small):
     """One coordinates and the other joins, at the same time and each under a home of its own; the two have nothing but the folder in common. Once each
-    has learnt from the other the coordinator's run is stopped, from outside, and both notebooks come to their ends."""
+    has had rollouts of the other the coordinator's run is stopped, from outside, and both notebooks come to their ends."""
     folder, homes = small.parent / "drive", {"coordinator": small.parent / "first", "worker": small.parent / "second"}
     folder.mkdir()
     changes = {"GDRIVE_PATH": str(folder), "MODEL_NAME": "nano", "SYNC": "barrier", "MAX_ROUNDS": 5000, "NUM_TRAIN_SAMPLES": 2,
@@ -86,7 +86,7 @@ def test_two_friends_train_one_swarm_through_a_folder(small):
     with futures.ThreadPoolExecutor(2) as pool:
         jobs = {role: pool.submit(friend, role, node) for role, node in (("coordinator", "node_0"), ("worker", "node_1"))}
         try:
-            until(lambda: learners(homes["coordinator"]) == {"node_0", "node_1"} or any(job.done() for job in jobs.values()))
+            until(lambda: receivers(homes["coordinator"]) == {"node_0", "node_1"} or any(job.done() for job in jobs.values()))
         finally:
             for run in [run for role in jobs for run in swarm_bridge.runs(home=homes[role])]:
                 run.stop()
@@ -102,9 +102,9 @@ def test_two_friends_train_one_swarm_through_a_folder(small):
     assert all(len(outputs(n, "image/png")) == 1 for n in notebooks.values())
 
 
-def learners(home):
-    """The nodes that trained on others' rollouts."""
-    return {row["node"] for run in swarm_bridge.runs(home=home) for row in run.rows("rounds") if row["trained_external"]}
+def receivers(home):
+    """The nodes that had rollouts of others."""
+    return {row["node"] for run in swarm_bridge.runs(home=home) for row in run.rows("peers") if row["available"]}
 
 
 def until(met, seconds=120):

@@ -13,7 +13,6 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	t.Parallel()
 	server := startServer(t, ServerOptions{Dir: t.TempDir()})
 	exchangetest.Run(t, func(t *testing.T) exchangetest.Swarm {
 		createRun(t, server, t.Name())
@@ -23,7 +22,6 @@ func TestConformance(t *testing.T) {
 
 // The server's care for its store, with journals that have nothing, changes nothing of what the exchange promises.
 func TestConformanceTended(t *testing.T) {
-	t.Parallel()
 	server := startServer(t, ServerOptions{Dir: t.TempDir()})
 	exchangetest.Run(t, func(t *testing.T) exchangetest.Swarm {
 		createRun(t, server, t.Name())

@@ -30,7 +30,8 @@ const (
 //	publish    swarm.w.W.>  swarm.*.want.*.*
 //	subscribe  swarm.*.shared.>  _INBOX_w.W.>
 //
-// A worker must not get $JS.API.>, reading included: whoever may ask JetStream may have it answer to any subject. One coordinator serves an account at a time.
+// A worker must not get $JS.API.>, reading included: whoever may ask JetStream may have it answer to any subject. One
+// coordinator serves an account at a time.
 //
 // A leaf node is a server near a worker's nodes that carries their requests to the cluster:
 //

@@ -65,7 +65,6 @@ func as(broker *natsserver.Server, user string) string {
 
 // The suite on a cluster that others run: the coordinator's own nodes, and a worker's with a worker's rights only.
 func TestConformanceOnExternalServer(t *testing.T) {
-	t.Parallel()
 	hub := natsServer(t, hubConfig(t, ""))
 	o := newOffice("")
 	server := startExternal(t, o, as(hub, "coordinator:c"))
@@ -82,7 +81,6 @@ func TestConformanceOnExternalServer(t *testing.T) {
 
 // A worker's nodes over a leaf node: a server near them, without JetStream, that carries their requests to the hub.
 func TestConformanceOverLeaf(t *testing.T) {
-	t.Parallel()
 	hub := natsServer(t, hubConfig(t, `leafnodes { listen: "127.0.0.1:-1" }`))
 	info, err := hub.Varz(nil)
 	if err != nil {

@@ -58,7 +58,8 @@ type counter struct {
 	lanes  *lanes
 }
 
-// worker takes a worker's request. The subject says which worker: the gate, or the cluster's permissions, let no other one publish there, and the secret says it again.
+// worker takes a worker's request. The subject says which worker: the gate, or the cluster's permissions, let no other one publish there, and
+// the secret says it again.
 func (d *counter) worker(m *nats.Msg) {
 	workerToken, verb, _ := strings.Cut(strings.TrimPrefix(m.Subject, workerPrefix), ".")
 	name, ok := untoken(workerToken)

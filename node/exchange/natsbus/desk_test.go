@@ -169,7 +169,6 @@ func (o *office) uplink(t testing.TB, worker string) membership.Uplink {
 
 // A worker's node, over TLS and by offers, keeps all that an exchange promises.
 func TestConformanceOfWorkers(t *testing.T) {
-	t.Parallel()
 	o := openOffice(t, ServerOptions{})
 	exchangetest.Run(t, func(t *testing.T) exchangetest.Swarm {
 		createRun(t, o.server, t.Name())

@@ -16,9 +16,10 @@ def main():
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--store", type=int, default=-1)
     arguments = parser.parse_args()
-    # Ctrl-C goes to the whole process group; the parent decides when the engine stops.
+    # Ctrl-C goes to the whole process group, and a batch system's TERM to every process of a job: the parent, which needs the engine for a last
+    # checkpoint, decides when it stops.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     environment.prepare(os.environ)
     answers = pipe.take_stdout()
 
