@@ -23,7 +23,8 @@ func (l *lifetime) join(ctx context.Context) (exchange.Exchange, error) {
 		ctx, cancel := context.WithTimeoutCause(ctx, dialDeadline, fmt.Errorf("no answer within %s", dialDeadline))
 		defer cancel()
 		return natsbus.Dial(ctx, natsbus.Options{
-			URL: way.URL, Token: way.Token, Run: start.Run, Node: start.Node, Worker: way.Worker, Credentials: way.Credentials, Logger: l.logger,
+			URL: way.URL, Token: way.Token, Run: start.Run, Node: start.Node, Worker: way.Worker, CAFile: way.CAFile,
+			Credentials: way.Credentials, Logger: l.logger,
 		})
 	}
 	return nil, fmt.Errorf("the assignment names no way to the swarm that this program knows: %q, allowed: %s, %s",

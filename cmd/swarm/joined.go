@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -17,9 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
-	"github.com/sapo-swarm/swarm/node/atomicfile"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
-	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
 	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
 )
 
@@ -272,110 +268,6 @@ func (e *overError) verdict() error {
 		return nil
 	}
 	return &hintError{e, "the same command again, once the coordinator goes on"}
-}
-
-// credentialsPath is where a home keeps what an invitation gave it.
-func credentialsPath(home string, invitation membership.Invitation) string {
-	sum := sha256.Sum256([]byte(invitation.Fingerprint + "\x00" + invitation.Token))
-	return filepath.Join(home, "joined", hex.EncodeToString(sum[:8])+".json")
-}
-
-// enrol returns this home's credentials with a coordinator: those that it has, or new ones.
-func (o *joinOptions) enrol(ctx context.Context, g *globals, invitation membership.Invitation) (membership.Credentials, error) {
-	path := credentialsPath(g.home, invitation)
-	var c membership.Credentials
-	data, err := os.ReadFile(path)
-	if err == nil {
-		if err = json.Unmarshal(data, &c); err == nil && c.Worker != "" && c.Secret != "" && (o.name == "" || o.name == c.Worker) {
-			return c, nil
-		}
-		g.logger.Debug("credentials not used", "file", path, "error", err)
-	}
-	name := o.name
-	if name == "" {
-		if name, err = os.Hostname(); err != nil {
-			return c, fmt.Errorf("host name: %w", err)
-		}
-		name = workerName(name)
-	}
-	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
-	defer cancel()
-	if c, err = natsbus.Enrol(ctx, invitation, name, natsbus.TLSOptions{CAFile: o.caFile, Credentials: o.credentials}); err != nil {
-		return c, err
-	}
-	data, err = json.Marshal(c)
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(path), 0o700)
-	}
-	if err == nil {
-		err = atomicfile.Write(path, data)
-	}
-	if err != nil {
-		return c, homeError(g.home, err)
-	}
-	return c, nil
-}
-
-// reach opens the way to the coordinator and asks what is trained.
-func (o *joinOptions) reach(ctx context.Context, g *globals) (*joined, error) {
-	j := &joined{nodeName: o.nodeID, generateOnly: o.generateOnly, process: rand.Text()}
-	var err error
-	if o.shared != "" {
-		j.credentials.Worker = o.worker()
-		folder, err := sharedir.Folder(o.shared, o.experiment)
-		if err != nil {
-			return nil, &configs.Error{Key: "experiment", Value: o.experiment, Allowed: "the name of an experiment", Source: "--experiment"}
-		}
-		j.to = event.Exchange{Kind: event.ExchangeDir, Dir: folder, Worker: j.credentials.Worker, Compat: o.compat}
-		j.uplink, err = sharedir.DialUplink(ctx, sharedir.UplinkOptions{
-			Dir: o.shared, Experiment: o.experiment, Worker: j.credentials.Worker, Logger: g.logger,
-			State: filepath.Join(g.home, "joined", j.credentials.Worker+"-"+o.experiment),
-		})
-	} else {
-		var invitation membership.Invitation
-		if invitation, err = o.invitation(); err != nil {
-			return nil, err
-		}
-		if j.credentials, err = o.enrol(ctx, g, invitation); err != nil {
-			return nil, err
-		}
-		j.to = event.Exchange{
-			Kind: event.ExchangeNATS, URL: invitation.URL(), Token: j.credentials.Secret, Worker: j.credentials.Worker,
-			Credentials: o.credentials, CAFile: o.caFile,
-		}
-		j.uplink, err = natsbus.DialUplink(ctx, natsbus.UplinkOptions{
-			Invitation: invitation, Credentials: j.credentials, CAFile: o.caFile, NATSCredentials: o.credentials, Logger: g.logger,
-		})
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := j.hello(ctx, g); err != nil {
-		return nil, errors.Join(err, j.uplink.Close())
-	}
-	return j, nil
-}
-
-// hello asks what is trained. A former process of this worker, which was killed, counts as alive for a while.
-func (j *joined) hello(ctx context.Context, g *globals) error {
-	host, _ := os.Hostname()
-	for again := false; ; again = true {
-		var err error
-		j.welcome, err = j.uplink.Hello(ctx, membership.Hello{
-			Protocol: membership.Protocol, Version: version, Host: host, Time: event.Now(), Process: j.process,
-		})
-		var no *membership.Refusal
-		if again || !errors.As(err, &no) || no.Code != membership.CodeName || no.RetryAfter <= 0 {
-			return err
-		}
-		wait := time.Duration(no.RetryAfter * float64(time.Second))
-		g.logger.Info("another process of this worker is there, or was until just now: waiting to see", "seconds", no.RetryAfter)
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(wait):
-		}
-	}
 }
 
 // config is the coordinator's, checked: it comes from another host.

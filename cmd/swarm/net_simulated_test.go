@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -101,6 +103,12 @@ func startProgram(t *testing.T, home string, args ...string) *running {
 	r.cmd.Env, r.cmd.Stderr, r.cmd.WaitDelay = stormEnviron(t, home), r.stderr, 10*time.Second
 	require.NoError(t, r.cmd.Start())
 	t.Cleanup(func() {
+		if t.Failed() {
+			_ = r.cmd.Process.Signal(syscall.SIGQUIT) // what its goroutines do
+			_ = r.cmd.Wait()
+			said := filepath.Join(os.TempDir(), "swarm-net-program.stderr")
+			t.Logf("what the program said: %s (%v)", said, os.WriteFile(said, []byte(r.stderr.String()), 0o600))
+		}
 		for _, pid := range processes(home) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}

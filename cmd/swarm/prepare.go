@@ -303,9 +303,6 @@ func (c *coordinator) assign(ctx context.Context, e equipment) error {
 			TrimAfter: trimAfter(c.p.plan),
 			Exchange:  c.way.exchange(),
 		})
-		if c.starts[i].Exchange.Kind == event.ExchangeDir {
-			c.starts[i].Exchange.State = filepath.Join(c.starts[i].Dir, "seen")
-		}
 		if c.p.plan.Device == fit.DeviceCUDA {
 			// What torch's allocator may take: the CUDA context comes on top.
 			c.starts[i].BudgetBytes = max(1, c.p.plan.PerNode.Budget-c.p.plan.PerNode.Context)

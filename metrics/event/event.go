@@ -362,6 +362,5 @@ type Exchange struct {
 	Credentials string `json:"credentials,omitempty"` // file, of an external cluster
 	CAFile      string `json:"ca_file,omitempty"`     // of a certificate that is verified by name
 	Dir         string `json:"dir,omitempty"`         // the shared folder
-	State       string `json:"state,omitempty"`       // with a folder: where the node keeps what it has seen there
 	Compat      bool   `json:"compat,omitempty"`      // with a folder: write the predecessor's files, too
 }

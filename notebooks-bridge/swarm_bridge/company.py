@@ -6,6 +6,7 @@ from . import page, program, run
 from .errors import USAGE, SwarmError
 
 COLUMNS = ("worker", "state", "nodes", "rounds", "device", "host", "useful", "drawn", "refused", "reason")
+_CONNECTED = re.compile(r"worker (\S+) is already connected")
 _INVITATION = re.compile(r"(?:tls|nats)://[^\s'\"]+")
 
 
@@ -14,17 +15,36 @@ def join(invitation=None, shared=None, experiment=None, node_id=None, home=None,
     this host trains, recorded here as well as at the coordinator.
 
     invitation is what the coordinator handed out, the whole line or what join takes; else $SWARM_JOIN. It is never among the arguments of a
-    process. With shared and experiment the swarm is one that a synced folder carries: this waits for the experiment to appear there, says so, and
-    may be interrupted. flags are those of `swarm join`: nodes=1, name="anna", model="gpt2", generate_only=True … attach: where this host's part runs
-    already, return it. Raises SwarmError with the program's exit code, cause and remedy.
+    process. With shared and experiment the swarm is one that a synced folder carries: this waits for the experiment to appear there, says so,
+    and may be interrupted. flags are those of `swarm join`: nodes=1, name="anna", model="gpt2", generate_only=True … attach: where this
+    host's part runs already, return it. Raises SwarmError with the program's exit code, cause and remedy.
     """
     if invitation and shared:
         raise SwarmError("an invitation and shared= are two ways into two swarms", USAGE, "one of them")
     home, environment = program.home_folder(home), {}
     if invitation:
         environment = {"SWARM_JOIN": bare(invitation), "GDRIVE_PATH": ""}  # the predecessor's folder would come first
+    found = _here(home, experiment, flags.get("name") or node_id) if attach else None
+    if found:
+        return found
     args = ["join"] + program.arguments(dict(shared=shared, experiment=experiment, node_id=node_id, **flags)) + ["--detach"]
-    return run.started(args, home, attach, extra=environment, told=print)
+    try:
+        return run.started(args, home, attach, extra=environment, told=print)
+    except SwarmError as error:
+        connected = _CONNECTED.search(error.message)
+        found = _here(home, experiment, connected.group(1)) if attach and connected else None
+        if found is None:
+            raise
+        return found
+
+
+def _here(home, experiment, worker):
+    """The Run under this home that is that worker's part in a swarm and goes on now; None where there is none, or several."""
+    if not worker:
+        return None
+    parts = [r for r in run.runs(home=home) if r.experiment.endswith("." + worker) and r.experiment.startswith(experiment + "-" if experiment else "")]
+    going = [r for r in parts if r.status()["state"] == run.RUNNING]
+    return going[0] if len(going) == 1 else None
 
 
 def bare(text):
@@ -66,7 +86,8 @@ class Workers(list):
 def _cells(row):
     useful = row["useful_ratio"]
     return (row["worker"], row["state"], str(row["nodes"]), str(row["rounds"]), row["device"], row["host"],
-            "–" if useful is None else "{:.0f} %".format(100 * useful), str(row["rollouts_used"]), str(row["refused"]), " ".join(row["reason"].split()))
+            "–" if useful is None else "{:.0f} %".format(100 * useful), str(row["rollouts_used"]), str(row["refused"]),
+            " ".join(row["reason"].split()))
 
 
 def workers(name=None, home=None):

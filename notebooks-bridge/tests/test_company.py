@@ -35,10 +35,20 @@ def test_a_host_that_joined_has_a_run_of_its_own(friends):
     assert (first.name, second.name) == ("4loc4ext-1", "4loc4ext-1.anna-1") and second.invitation is None
     assert [n["id"] for n in second.status()["nodes"]] == ["anna_0"] and second.status()["rounds"] == 5000
     assert swarm_bridge.attach(home=second.home).name == second.name
-    with pytest.raises(swarm_bridge.SwarmError, match="4loc4ext-1.anna is running already") as refused:
-        swarm_bridge.join(first.invitation, home=second.home, name="anna", **SMALL)
-    assert refused.value.code == 1
+
+
+def test_a_part_that_goes_on_is_found_again(friends, tmp_path, monkeypatch, program):
+    first, second = friends
     assert swarm_bridge.join(first.invitation, home=second.home, name="anna", attach=True, **SMALL).name == second.name
+    script = tmp_path / "swarm"  # the program, which refuses a worker that is there already after a while
+    refusal = "Error: hello: worker anna is already connected from vm. Try: another name"
+    script.write_text("#!/bin/sh\ncase $3 in join) echo '{}' >&2; exit 2;; esac\nexec {} \"$@\"\n".format(refusal, program))
+    script.chmod(0o755)
+    monkeypatch.setenv("SWARM_PROGRAM", str(script))
+    assert swarm_bridge.join(first.invitation, home=second.home, attach=True, **SMALL).name == second.name
+    for elsewhere in ({"home": second.home}, {"home": tmp_path / "other", "attach": True}):
+        with pytest.raises(swarm_bridge.SwarmError, match="already connected"):
+            swarm_bridge.join(first.invitation, **dict(SMALL, **elsewhere))
 
 
 def test_the_coordinator_knows_who_joined(friends):

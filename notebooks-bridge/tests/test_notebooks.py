@@ -72,8 +72,8 @@ def test_the_papers_four_configurations_run_and_are_compared(small):
 
 
 def test_two_friends_train_one_swarm_through_a_folder(small):
-    """One coordinates and the other joins, at the same time and each under a home of its own; the two have nothing but the folder in common. Once each
-    has had rollouts of the other the coordinator's run is stopped, from outside, and both notebooks come to their ends."""
+    """One coordinates and the other joins, at the same time and each under a home of its own; the two have nothing but the folder in common. Once
+    each has had rollouts of the other the coordinator's run is stopped, from outside, and both notebooks come to their ends."""
     folder, homes = small.parent / "drive", {"coordinator": small.parent / "first", "worker": small.parent / "second"}
     folder.mkdir()
     changes = {"GDRIVE_PATH": str(folder), "MODEL_NAME": "nano", "SYNC": "barrier", "MAX_ROUNDS": 5000, "NUM_TRAIN_SAMPLES": 2,
