@@ -127,16 +127,20 @@ func (s *swarm) emit(node string, e event.Event) {
 func (s *swarm) members() (members []event.Member, changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	own := map[string]bool{}
+	own := map[string]int{} // place among members, -1: given up
 	for _, n := range s.nodes {
-		own[n.start.Node] = true
+		own[n.start.Node] = -1
 		if !s.givenUp[n.start.Node] {
+			own[n.start.Node] = len(members)
 			members = append(members, event.Member{Node: n.start.Node, From: n.start.From})
 		}
 	}
 	for _, m := range s.others {
-		if !own[m.Node] {
+		switch at, ours := own[m.Node]; {
+		case !ours:
 			members = append(members, m)
+		case at >= 0:
+			members[at].Absent = m.Absent
 		}
 	}
 	return members, len(s.givenUp) > 0 || s.others != nil

@@ -226,7 +226,7 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// Nodes are told of those on other hosts as they come and go; a name of this host's own among them is passed over.
+// Nodes are told of those on other hosts as they come and go; one of this host's own among them is no new one.
 func TestOthersJoin(t *testing.T) {
 	st := newSwarmTest(t, 2, "waits for peers")
 	var mu sync.Mutex

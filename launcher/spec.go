@@ -44,8 +44,8 @@ type Spec struct {
 	Stop         supervise.Ladder // all in all at most 22 s by default, also with a Sharer
 	CPUFallback  bool             // a node that its GPU can't hold goes on, on the CPU, instead of leaving the swarm
 
-	// Others are the swarm's nodes on other hosts, and a channel that is closed when that changes; names of this host's nodes among them are passed
-	// over. nil: there are none.
+	// Others are the swarm's nodes on other hosts, and a channel that is closed when that changes; of this host's own nodes
+	// among them only Absent counts. nil: there are none.
 	Others func() (members []event.Member, changed <-chan struct{})
 
 	Sharer       Sharer          // nil: GPUs are shared by the driver alone

@@ -12,12 +12,15 @@ type roster struct {
 }
 
 // roster sorts the members for a round. Those that are waited for go first: who is absent has the places that they leave. Of an async node
-// all are present, for it waits for nobody.
+// all are present, for it waits for nobody. A remote node that is itself absent is far behind, where others have been long since and what they
+// shared may be gone: it waits for nobody either, or it would never catch up.
 func (n *Node) roster(round int, members []event.Member) roster {
 	var r roster
+	behind := false
 	for _, m := range members {
 		switch {
 		case m.Node == n.ID:
+			behind = n.Remote && m.Absent
 		case n.Config.Async():
 			r.present = append(r.present, m.Node)
 		case m.From > round:
@@ -26,6 +29,9 @@ func (n *Node) roster(round int, members []event.Member) roster {
 		default:
 			r.present = append(r.present, m.Node)
 		}
+	}
+	if behind && !n.Config.Async() {
+		r.present, r.absent = nil, append(r.present, r.absent...)
 	}
 	most := n.Config.MaxPeers
 	if most == 0 {

@@ -134,7 +134,7 @@ func runWorkers(ctx context.Context, g *globals, name, output string) error {
 		return err
 	}
 	document := workersDocument{Workers: []stats.WorkerRow{}, Listed: []listedDocument{}}
-	reader, err := store.OpenReader(ctx, g.database())
+	reader, err := g.openReader(ctx)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func runWorkers(ctx context.Context, g *globals, name, output string) error {
 	switch {
 	case errors.Is(err, store.ErrNotFound) && name == "":
 	case err != nil:
-		return err
+		return notFound(err, name)
 	default:
 		document.Run = snapshot.Run.Run
 		if document.Workers, err = query.Workers(ctx, reader, document.Run); err != nil {

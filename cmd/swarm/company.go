@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,7 @@ type company struct {
 	registry   *membership.Registry // nil with a folder, whose own access decides
 	reception  *membership.Reception
 	way        hostWay
+	local      []string    // this host's nodes
 	invitation string      // the command to type elsewhere
 	done       atomic.Bool // a worker's node has done all its rounds
 }
@@ -35,6 +37,7 @@ func (f *company) receive(ctx context.Context, c *coordinator, events *recorder,
 			before = append(before, membership.KnownMember{Node: m.Node, Worker: m.Worker, From: m.From})
 		}
 	}
+	f.local = c.nodeIDs
 	f.reception, err = membership.NewReception(membership.ReceptionOptions{
 		Run: c.run, Experiment: c.p.config.Experiment, Version: version, Config: c.config, Cfg: c.p.config, Inputs: c.inputs,
 		Local: event.Members(c.nodeIDs...), Rounds: c.p.config.Rounds, Registry: f.registry, Trusted: f.registry == nil,
@@ -87,6 +90,12 @@ func (f *company) serve(ctx context.Context, c *coordinator, events *recorder, l
 		events.group.Go(func() { f.snapshots(ctx, c, folder, logger) })
 		events.group.Go(func() { f.foreigners(ctx, folder, logger) })
 	}
+}
+
+// others are the workers' nodes. This host's own are waited for by each other whatever the reception thinks of them: equal seeds give equal results.
+func (f *company) others() ([]event.Member, <-chan struct{}) {
+	members, changed := f.reception.Members()
+	return slices.DeleteFunc(slices.Clone(members), func(m event.Member) bool { return slices.Contains(f.local, m.Node) }), changed
 }
 
 // hear follows what workers deliver.

@@ -102,7 +102,7 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupts, feed *
 	}
 	switch {
 	case c.company != nil:
-		spec.Others = c.company.reception.Members
+		spec.Others = c.company.others
 	case c.joined != nil:
 		spec.Others = c.joined.members
 	}

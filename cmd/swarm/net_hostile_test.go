@@ -149,7 +149,7 @@ func newAttacker(t *testing.T, invitation, name string) *attacker {
 func (a *attacker) connect(t *testing.T, user, password string) *nats.Conn {
 	t.Helper()
 	conn, err := nats.Connect("tls://"+a.invitation.Hosts[0], nats.Secure(&tls.Config{InsecureSkipVerify: true}), nats.TLSHandshakeFirst(),
-		nats.UserInfo(user, password), nats.CustomInboxPrefix("_INBOX_"+user), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
+		nats.UserInfo(user, password), nats.CustomInboxPrefix("_INBOX_w."+user), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { a.note("permissions", fateOf(err)) }))
 	require.NoError(t, err)
 	return conn
@@ -488,7 +488,7 @@ func (a *attacker) greetings(ctx context.Context, dice *rand.Rand) error {
 // others publishes where others do: the broker must not let it.
 func (a *attacker) others(_ context.Context, dice *rand.Rand) error {
 	subject := []string{
-		"swarm.e-1.rollouts.3.node_0", "swarm.e-1.shared.3.node_0", "swarm.w.anna.offer", "swarm.enrol", "swarm.e-1.trouble", "_INBOX_anna.x", "$SYS.REQ.SERVER.PING",
+		"swarm.e-1.rollouts.3.node_0", "swarm.e-1.shared.3.node_0", "swarm.w.anna.offer", "swarm.enrol", "swarm.e-1.trouble", "_INBOX_w.anna.x", "$SYS.REQ.SERVER.PING",
 	}[dice.IntN(7)]
 	if err := a.raw.Publish(subject, []byte(`{"version":1}`)); err != nil {
 		return err
@@ -508,7 +508,7 @@ func (a *attacker) api(ctx context.Context, dice *rand.Rand) error {
 }
 
 func (a *attacker) listen(_ context.Context, dice *rand.Rand) error {
-	subscription, err := a.raw.SubscribeSync([]string{">", "_INBOX_anna.>", "swarm.w.>", "$SYS.>", "swarm.e-1.rollouts.>"}[dice.IntN(5)])
+	subscription, err := a.raw.SubscribeSync([]string{">", "_INBOX_w.anna.>", "swarm.w.>", "$SYS.>", "swarm.e-1.rollouts.>"}[dice.IntN(5)])
 	if err != nil {
 		return err
 	}

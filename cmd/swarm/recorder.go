@@ -48,8 +48,15 @@ func newRecorder(ctx context.Context, c *coordinator, feed *terminal.Feed, lines
 	return r
 }
 
-// take is the launcher's sink.
+// take is the launcher's sink, and everybody's who has something to tell.
 func (r *recorder) take(e event.Event) {
+	r.record(e)
+	if r.c.company != nil {
+		r.c.company.see(e) // which may have something to tell itself
+	}
+}
+
+func (r *recorder) record(e event.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.Run = r.c.run
@@ -58,9 +65,6 @@ func (r *recorder) take(e event.Event) {
 		r.keep.see(e)
 		r.devices.see(e)
 		r.seen.see(e)
-	}
-	if r.c.company != nil {
-		r.c.company.see(e)
 	}
 	if r.c.joined != nil {
 		r.c.joined.see(e)

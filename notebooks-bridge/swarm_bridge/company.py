@@ -42,7 +42,8 @@ def _here(home, experiment, worker):
     """The Run under this home that is that worker's part in a swarm and goes on now; None where there is none, or several."""
     if not worker:
         return None
-    parts = [r for r in run.runs(home=home) if r.experiment.endswith("." + worker) and r.experiment.startswith(experiment + "-" if experiment else "")]
+    begins, ends = experiment + "-" if experiment else "", "." + worker
+    parts = [r for r in run.runs(home=home) if r.experiment.startswith(begins) and r.experiment.endswith(ends)]
     going = [r for r in parts if r.status()["state"] == run.RUNNING]
     return going[0] if len(going) == 1 else None
 

@@ -6,7 +6,8 @@ import time
 import pytest
 
 import swarm_bridge
-from swarm_bridge import company, page, program
+from swarm_bridge import company, page
+from swarm_bridge import program as calling
 
 SMALL = {"nodes": 1, "model": "nano", "device": "cpu"}
 SWARM = dict(SMALL, rounds=5000, eval_questions=0, num_generations=2, max_completion_length=8)
@@ -127,10 +128,10 @@ def test_what_the_program_says_meanwhile_is_told_but_not_its_error(tmp_path, mon
     script.chmod(0o755)
     monkeypatch.setenv("SWARM_PROGRAM", str(script))
     said = []
-    assert len(program.call(["x"], str(tmp_path), extra={"CODE": "0"}, told=said.append)) == 300000
+    assert len(calling.call(["x"], str(tmp_path), extra={"CODE": "0"}, told=said.append)) == 300000
     assert said == ["waiting"]
     with pytest.raises(swarm_bridge.SwarmError, match="^gone. Try: again$") as refused:
-        program.call(["x"], str(tmp_path), extra={"CODE": "3"})
+        calling.call(["x"], str(tmp_path), extra={"CODE": "3"})
     assert refused.value.code == 3
 
 

@@ -38,7 +38,7 @@ def executed(path, changes=None, env=None):
         assert len(cells) == 1, name
         cells[0].source = re.sub(r"(?m)^{} = .*$".format(name), lambda _: "{} = {!r}".format(name, value), cells[0].source)
     client = nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}})
-    return client.execute(env=env)
+    return client.execute(env=env or dict(os.environ))
 
 
 def outputs(notebook, mime):
