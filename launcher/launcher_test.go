@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -497,4 +499,35 @@ func TestStoppedLauncherFindsItsNodesWell(t *testing.T) {
 	launcher.Process.Kill()
 	for range news { // to its end
 	}
+}
+
+// What others say of this host's nodes counts as far as Absent; who was given up stays out, and where a node begins its assignment says.
+func TestMembersTakeOverWhoIsAbsent(t *testing.T) {
+	own := func(name string, from int) *node {
+		return &node{start: event.Start{Node: name, From: from}}
+	}
+	s := &swarm{nodes: []*node{own("w_0", 3), own("w_1", 3), own("w_2", 7)}, givenUp: map[string]bool{}}
+	members, changed := s.members()
+	require.False(t, changed)
+	require.Equal(t, []event.Member{{Node: "w_0", From: 3}, {Node: "w_1", From: 3}, {Node: "w_2", From: 7}}, members)
+
+	s.givenUp["w_1"] = true
+	s.others = []event.Member{
+		{Node: "node_0"}, {Node: "w_0", From: 99, Absent: true, Trust: event.TrustKey}, {Node: "w_1", Absent: true}, {Node: "w_2", From: 7},
+		{Node: "old", Absent: true, Trust: event.TrustKey},
+	}
+	want := []event.Member{
+		{Node: "w_0", From: 3, Absent: true}, {Node: "w_2", From: 7}, {Node: "node_0"}, {Node: "old", Absent: true, Trust: event.TrustKey},
+	}
+	members, changed = s.members()
+	require.True(t, changed)
+	require.Equal(t, want, members)
+
+	s.others = []event.Member{{Node: "w_0"}}
+	members, _ = s.members()
+	require.Equal(t, []event.Member{{Node: "w_0", From: 3}, {Node: "w_2", From: 7}}, members, "it is there again")
+
+	s.others = []event.Member{}
+	_, changed = s.members()
+	require.True(t, changed, "nobody else is another swarm than the one before")
 }

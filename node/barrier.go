@@ -98,24 +98,18 @@ func (n *Node) gatherWhile(
 	return received, err
 }
 
-// look returns what members that nobody waits for have shared of a round, without those that have not. What can't be looked up counts as not
-// shared.
+// look returns the newest that members whom nobody waits for have shared, of whatever round of theirs, since the node's last one: they may be far
+// behind for good, or this node may, and still learn from each other. What can't be looked up counts as not shared.
 func (n *Node) look(ctx context.Context, round int, absent []string) []*exchange.Received {
 	if len(absent) == 0 {
 		return nil
 	}
-	received, err := n.Swarm.Gather(ctx, round, absent, exchange.Barrier{})
+	received, err := n.Swarm.Recent(ctx, exchange.Window{Round: round, Staleness: absentStaleness, Peers: absent, Limit: 1})
 	if err != nil {
 		n.Logger.Debug("absent members not looked up", "round", round, "error", err)
 		return nil
 	}
-	var there []*exchange.Received
-	for _, r := range received {
-		if r != nil {
-			there = append(there, r)
-		}
-	}
-	return there
+	return received
 }
 
 // describePeers counts what each peer offered.

@@ -41,7 +41,18 @@ func (n *Node) recent(ctx context.Context, round int, report *event.Round) ([]*e
 	return received, nil
 }
 
-// lately is what an async node remembers of its peers' rollouts, for as long as they can come again.
+// absentStaleness is the staleness of what members share that nobody waits for, at a barrier.
+const absentStaleness = 1
+
+// staleness is for how many of its rounds a batch may come to the node again.
+func (n *Node) staleness() int {
+	if n.Config.Async() {
+		return n.Config.MaxStaleness
+	}
+	return absentStaleness
+}
+
+// lately is what a node remembers of its peers' rollouts, for as long as they can come again.
 type lately struct {
 	drawn  map[journal.External]int // rollouts it has trained on, and in which of its rounds
 	judged map[journal.External]verdict
@@ -58,11 +69,8 @@ func (l *lately) fresh(groups []group) []group {
 	return list
 }
 
-// draw takes note of what a round trains on. Without a memory, which only an async node has, it does nothing.
+// draw takes note of what a round trains on.
 func (l *lately) draw(round int, groups []group) {
-	if l.drawn == nil {
-		return
-	}
 	for _, g := range groups {
 		l.drawn[g.origin] = round
 	}
@@ -80,9 +88,9 @@ func (l *lately) begin(round, staleness int) {
 	}
 }
 
-// Remember tells an async node what a former life of it trained on, in a round that it does not do again.
+// Remember tells a node what a former life of it trained on, in a round that it does not do again.
 func (n *Node) Remember(round int, externals []journal.External) {
-	n.lately.begin(round, n.Config.MaxStaleness)
+	n.lately.begin(round, n.staleness())
 	for _, origin := range externals {
 		n.lately.drawn[origin] = round
 	}

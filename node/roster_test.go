@@ -88,3 +88,37 @@ func TestAbsentMembersCountIfTheyHaveShared(t *testing.T) {
 	require.False(t, report.Late)
 	require.Less(t, report.BarrierTime, 5.0)
 }
+
+// A remote node that is itself absent waits for nobody: whom it would wait for it looks up, as if they were absent. A node of the coordinator's
+// own host, and an async one, take no notice of what is said of themselves.
+func TestAnAbsentRemoteNodeWaitsForNobody(t *testing.T) {
+	members := event.Members("node_0", "node_1", "node_2", "node_3", "node_4")
+	members[2].Absent, members[3].From = true, 9
+	for _, c := range []struct {
+		name             string
+		remote, absent   bool
+		sync             string
+		maxPeers         int
+		waited, lookedUp []string
+	}{
+		{"remote and there", true, false, "barrier", 0, []string{"node_0", "node_1"}, []string{"node_2"}},
+		{"remote and absent", true, true, "barrier", 0, nil, []string{"node_2", "node_0", "node_1"}},
+		{"remote and absent, of few peers", true, true, "barrier", 2, nil, nil},
+		{"of the coordinator's host", false, true, "barrier", 0, []string{"node_0", "node_1"}, []string{"node_2"}},
+		{"async", true, true, "async", 0, []string{"node_0", "node_1", "node_2", "node_3"}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			members := slices.Clone(members)
+			members[4].Absent = c.absent
+			n := &Node{ID: "node_4", Remote: c.remote, Config: configs.Config{Seed: 1, Sync: c.sync, MaxPeers: c.maxPeers}}
+			got := n.roster(5, members)
+			require.ElementsMatch(t, c.waited, got.present)
+			if c.maxPeers > 0 {
+				require.Len(t, got.absent, c.maxPeers)
+				require.Subset(t, []string{"node_0", "node_1", "node_2"}, got.absent)
+				return
+			}
+			require.ElementsMatch(t, c.lookedUp, got.absent)
+		})
+	}
+}

@@ -28,8 +28,8 @@ type verdict struct {
 	reason   string  // of the last of them
 }
 
-// judge holds what arrived against its senders' streams, encodes and scores it. Of an async node, a batch that comes again is not judged again,
-// and what the node has trained on is left out.
+// judge holds what arrived against its senders' streams, encodes and scores it. What the node has trained on is left out. Of an async node, a batch
+// that comes again is not judged again.
 func (n *Node) judge(round int, received []*exchange.Received) []verdict {
 	byKey := map[string]bool{}
 	members, _ := n.Host.Members()
@@ -39,9 +39,7 @@ func (n *Node) judge(round int, received []*exchange.Received) []verdict {
 		}
 	}
 	async := n.Config.Async()
-	if async {
-		n.lately.begin(round, n.Config.MaxStaleness)
-	}
+	n.lately.begin(round, n.staleness())
 	known := map[journal.External]verdict{}
 	var list []verdict
 	for _, r := range received {
@@ -55,10 +53,10 @@ func (n *Node) judge(round int, received []*exchange.Received) []verdict {
 		}
 		if async {
 			known[batch] = found
-			found.groups = n.lately.fresh(found.groups)
-			for i := range found.groups {
-				found.groups[i].age = r.Age
-			}
+		}
+		found.groups = n.lately.fresh(found.groups)
+		for i := range found.groups {
+			found.groups[i].age = r.Age
 		}
 		list = append(list, found)
 	}

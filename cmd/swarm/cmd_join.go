@@ -340,7 +340,8 @@ func (j *joined) deliverRest(ctx context.Context, g *globals, r *resume) error {
 	if events, _ := outbox.Pending(); events == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+	ctx, cancel := context.WithTimeout(ctx, j.patience(joinTimeout))
 	defer cancel()
-	return (&membership.Courier{Uplink: j.uplink, Outbox: outbox, Run: j.welcome.Run, Process: j.process, Logger: g.logger}).Drain(ctx)
+	courier := membership.Courier{Uplink: j.uplink, Outbox: outbox, Run: j.welcome.Run, Process: j.process, Silence: j.patience(0), Logger: g.logger}
+	return courier.Drain(ctx)
 }

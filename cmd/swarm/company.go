@@ -61,6 +61,15 @@ func (f *company) receive(ctx context.Context, c *coordinator, events *recorder,
 	if err != nil {
 		return err
 	}
+	recorded, err := c.reader.Recorded(ctx, c.run)
+	if err != nil {
+		return err
+	}
+	for _, m := range before {
+		if recorded[m.Node] >= c.p.config.Rounds {
+			f.done.Store(true)
+		}
+	}
 	if folder, ok := f.way.(*folderWay); ok {
 		return sharedir.Announce(folder.dir, membership.Welcome{
 			Protocol: membership.Protocol, Run: c.run, Experiment: c.p.config.Experiment, Config: c.config, Inputs: c.inputs,
@@ -118,19 +127,48 @@ func (f *company) see(e event.Event) {
 	}
 }
 
-// farewell is how long workers get to hear of the end and to deliver the rest of what they have.
+// farewell is how long workers get to hear of the end and to deliver the rest of what they have, over a network.
 const farewell = 30 * time.Second
 
-// settle waits for the workers' nodes after this host's own are done. At the barrier they are at most about a round behind. Without one they may
-// be far behind, and nobody pays for a GPU that waits for them: they are told to stop.
+// settle waits for the workers' nodes after this host's own are done: for those that are in step with them, about a round behind, at a barrier. Others
+// may be far behind, and nobody pays for a GPU that waits for them: they are told to stop.
 func (f *company) settle(ctx context.Context, config configs.Config) error {
-	if config.Sync == "barrier" {
-		patience := time.Duration(config.BarrierDeadline * float64(time.Second))
-		if err := f.reception.Settled(ctx, patience); err != nil {
-			return err
+	if config.Async() {
+		return nil
+	}
+	ticker := time.NewTicker(settleInterval)
+	defer ticker.Stop()
+	for patience := time.Now().Add(time.Duration(config.BarrierDeadline * float64(time.Second))); f.inStep() && time.Now().Before(patience); {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("run stopped: %w", context.Cause(ctx))
+		case <-ticker.C:
 		}
 	}
 	return nil
+}
+
+// settleInterval is how often a run that is done here looks whether its workers are.
+const settleInterval = 200 * time.Millisecond
+
+// inStep tells whether a worker's node that is waited for has rounds to do. One that is not is far behind.
+func (f *company) inStep() bool {
+	for _, w := range f.reception.Workers() {
+		for _, n := range w.Nodes {
+			if w.State == event.WorkerConnected && !n.Absent && n.State != event.StateDone && n.State != event.StateGivenUp {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// silence is how long a worker may say nothing and still be there.
+func (f *company) silence() time.Duration {
+	if _, folder := f.way.(*folderWay); folder {
+		return sharedir.SilentAfter
+	}
+	return membership.SilentAfter
 }
 
 // hostInterval is how often a host without nodes looks whether the others' are done.
@@ -140,8 +178,12 @@ const hostInterval = time.Second
 func (f *company) host(ctx context.Context) error {
 	ticker := time.NewTicker(hostInterval)
 	defer ticker.Stop()
+	busyUntil := time.Now()
+	if f.done.Load() { // by what is recorded: others may be at it that this process has not heard of yet
+		busyUntil = busyUntil.Add(f.silence())
+	}
 	for {
-		busy := false
+		busy := time.Now().Before(busyUntil)
 		for _, w := range f.reception.Workers() {
 			for _, n := range w.Nodes {
 				busy = busy || w.State == event.WorkerConnected && n.State != event.StateDone && n.State != event.StateGivenUp
@@ -158,12 +200,20 @@ func (f *company) host(ctx context.Context) error {
 	}
 }
 
-// dismiss tells workers how the run ended, and waits until they have taken leave.
-func (f *company) dismiss(ctx context.Context, state, message string, logger *slog.Logger) {
+// dismiss tells workers how the run ended, and waits until they have taken leave, or now is closed.
+func (f *company) dismiss(ctx context.Context, now <-chan struct{}, state, message string, logger *slog.Logger) {
 	f.reception.End(state, message)
-	ctx, cancel := context.WithTimeout(ctx, farewell)
+	patience := max(farewell, f.silence())
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := f.reception.Settled(ctx, farewell); err != nil {
+	go func() {
+		select {
+		case <-now:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	if err := f.reception.Settled(ctx, patience); err != nil {
 		logger.Warn("some workers didn't take leave: what they have not delivered they keep, and deliver when the run goes on", "error", err)
 	}
 }

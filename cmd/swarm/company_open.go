@@ -74,7 +74,7 @@ func (f *company) openFolder(c *coordinator) (way, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.way = &folderWay{dir: dir, run: c.run, compat: f.flags.compat}
+	f.way = &folderWay{dir: dir, run: c.run, compat: f.flags.compat, logger: c.g.logger}
 	f.invitation = fmt.Sprintf("swarm join --shared DIR --experiment %s   (DIR: where that host has %s)", c.p.config.Experiment, f.flags.shared)
 	return f.way, nil
 }

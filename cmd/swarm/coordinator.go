@@ -27,11 +27,18 @@ import (
 // memoryLimit makes the collector give back what JetStream's block caches leave behind: the host's memory belongs to the nodes.
 const memoryLimit = 48 << 20
 
+// companyMemory is what others' nodes may take of this process's memory beside that: their batches, on the way through it. It is a limit to the
+// collector's thrift, not a need: a few workers take a few MB.
+const companyMemory = 512 << 20
+
 // train runs the nodes until the rounds are done or somebody stops it, shows it meanwhile, and sums it up.
 func (c *coordinator) train(ctx context.Context, interrupts *interrupts, asJSON bool) error {
 	limit := int64(memoryLimit)
 	if c.page != nil {
 		limit += pageMemory
+	}
+	if c.company != nil {
+		limit += companyMemory
 	}
 	debug.SetMemoryLimit(limit)
 	interactive := !asJSON && c.g.interactive()
@@ -84,6 +91,9 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupts, feed *
 	defer events.close()
 	defer stop()
 	events.take(event.Event{Type: event.TypeRunStarted, Run: c.run, Time: c.clock.now()})
+	if c.joined != nil {
+		c.joined.now = interrupts.now
+	}
 	if err := c.meet(background, events, logger); err != nil {
 		return launcher.Result{}, err
 	}
@@ -117,7 +127,7 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupts, feed *
 	}
 	if c.company != nil {
 		state, message := final(result, err)
-		c.company.dismiss(background, state, message, logger)
+		c.company.dismiss(background, interrupts.now, state, message, logger)
 	}
 	return result, err
 }

@@ -68,8 +68,8 @@ func (o *joinOptions) reach(ctx context.Context, g *globals) (*joined, error) {
 	var err error
 	if o.shared != "" {
 		j.credentials.Worker = o.worker()
-		folder, err := sharedir.Folder(o.shared, o.experiment)
-		if err != nil {
+		folder, wrong := sharedir.Folder(o.shared, o.experiment)
+		if wrong != nil {
 			return nil, &configs.Error{Key: "experiment", Value: o.experiment, Allowed: "the name of an experiment", Source: "--experiment"}
 		}
 		j.to = event.Exchange{Kind: event.ExchangeDir, Dir: folder, Worker: j.credentials.Worker, Compat: o.compat}

@@ -32,8 +32,8 @@ type joined struct {
 
 	outbox *membership.Outbox
 	seats  []membership.Seat
-	models string
-	deaf   bool // the outbox took nothing of late
+	deaf   bool            // the outbox took nothing of late
+	now    <-chan struct{} // closed when the process is to end at once; nil: never
 	logger *slog.Logger
 
 	mu       sync.Mutex
@@ -79,21 +79,21 @@ func (j *joined) open(_ context.Context, c *coordinator) (way, error) {
 // take asks for this host's seats.
 func (j *joined) take(ctx context.Context, c *coordinator) ([]string, error) {
 	join := membership.Join{Protocol: membership.Protocol, Run: j.welcome.Run, Device: deviceName(c.p)}
-	var held []string
+	var held []store.Node
 	if c.resume.run != nil {
 		snapshot, err := c.reader.Snapshot(ctx, c.run)
 		if err != nil {
 			return nil, err
 		}
 		for _, n := range snapshot.Nodes {
-			held = append(held, n.Node)
+			held = append(held, n)
 		}
 	}
 	for i := range c.p.plan.Nodes {
 		info := membership.NodeInfo{Model: c.p.model.Name, GenerateOnly: j.generateOnly}
 		switch {
 		case i < len(held):
-			info.Name, info.Rounds = held[i], max(1, c.resume.done(store.Node{Node: held[i], LastRound: -1}, c.p.config.Rounds))
+			info.Name, info.Rounds = held[i].Node, max(1, c.resume.done(held[i], 0))
 		case j.nodeName != "" && c.p.plan.Nodes == 1:
 			info.Name = j.nodeName
 		case j.nodeName != "":
@@ -236,13 +236,28 @@ func (j *joined) see(e event.Event) {
 // lastWords is how long the end of a run may be held up by the way to the coordinator.
 const lastWords = 20 * time.Second
 
+// patience is how long to wait for the coordinator: what goes through a folder takes as long as that takes to be synced.
+func (j *joined) patience(network time.Duration) time.Duration {
+	if j.to.Kind == event.ExchangeDir {
+		return max(network, sharedir.SilentAfter)
+	}
+	return network
+}
+
 // settle delivers what is left, as far as the coordinator can be reached, and takes leave.
 func (j *joined) settle() {
 	if j.courier == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	ctx, cancel := context.WithTimeout(context.Background(), j.patience(lastWords))
 	defer cancel()
+	go func() {
+		select {
+		case <-j.now:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	if err := j.courier.Drain(ctx); err != nil {
 		events, _ := j.outbox.Pending()
 		j.logger.Warn("not all is delivered: it is kept, and goes out when the same command goes on", "events", events, "error", err)

@@ -100,7 +100,7 @@ func checkJoinService(g *globals, args []string) ([]string, error) {
 		return nil, err
 	}
 	if o.shared != "" {
-		return args, nil
+		return append(slices.Clone(args), "--shared", o.shared, "--experiment", o.experiment), nil
 	}
 	if o.urlFile == "" {
 		return nil, &usageError{errors.New("a unit keeps no secrets"), "the invitation in a file, and join --url-file FILE"}

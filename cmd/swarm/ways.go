@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"path/filepath"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -83,6 +84,7 @@ type folderWay struct {
 	dir    string // of the experiment
 	run    string
 	compat bool
+	logger *slog.Logger
 }
 
 func (w *folderWay) exchange() event.Exchange {
@@ -100,7 +102,7 @@ func (w *folderWay) tend(ctx context.Context, _ []string, _ natsbus.Find) error 
 }
 
 func (w *folderWay) serve(ctx context.Context, desk membership.Desk) error {
-	return sharedir.ServeDesk(ctx, w.dir, w.run, desk, sharedir.ServeOptions{})
+	return sharedir.ServeDesk(ctx, w.dir, w.run, desk, sharedir.ServeOptions{Logger: w.logger})
 }
 
 func (w *folderWay) store(ctx context.Context, offer membership.Offer) error {

@@ -16,7 +16,7 @@ var variables = []string{
 }
 
 // secretName finds variables that a file which others may read should not hold.
-var secretName = regexp.MustCompile(`(?i)token|secret|password|passwd|credential|webhook|(^|_)key($|_)`)
+var secretName = regexp.MustCompile(`(?i)token|secret|password|passwd|credential|webhook|(^|_)key($|_)|^SWARM_JOIN$`) // SWARM_JOIN: an invitation
 
 // Environment chooses what a unit keeps of environ, os.Environ's form. left are the names it leaves out though swarm would look at them.
 func Environment(environ []string) (kept, left []string) {

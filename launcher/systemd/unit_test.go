@@ -146,9 +146,9 @@ func TestUnitsAreVerified(t *testing.T) {
 func TestUnitKeepsNoSecrets(t *testing.T) {
 	t.Parallel()
 	kept, left := Environment([]string{
-		"PATH=/bin", "HOME=/root", "SWARM_PYTHON=/py", "SWARM_WEBHOOK=https://x/secret", "SWARM_API_KEY=k", "SWARM_NATS_TOKEN=t", "HF_TOKEN=h",
+		"PATH=/bin", "HOME=/root", "SWARM_PYTHON=/py", "SWARM_WEBHOOK=https://x/secret", "SWARM_JOIN=tls://h:1#t", "SWARM_API_KEY=k", "SWARM_NATS_TOKEN=t", "HF_TOKEN=h",
 		"HF_HOME=/hf", "MAX_ROUNDS=3", "OTHER=1", "SWARM_MONKEY=1",
 	})
 	require.Equal(t, []string{"HF_HOME=/hf", "MAX_ROUNDS=3", "PATH=/bin", "SWARM_MONKEY=1", "SWARM_PYTHON=/py"}, kept)
-	require.Equal(t, []string{"HF_TOKEN", "SWARM_API_KEY", "SWARM_NATS_TOKEN", "SWARM_WEBHOOK"}, left)
+	require.Equal(t, []string{"HF_TOKEN", "SWARM_API_KEY", "SWARM_JOIN", "SWARM_NATS_TOKEN", "SWARM_WEBHOOK"}, left)
 }

@@ -37,11 +37,12 @@ func (b *bucket) resize(rate, burst float64) {
 }
 
 // rates are one worker's.
-type rates struct{ requests, offers, events, bytes bucket }
+type rates struct{ requests, visits, offers, events, bytes bucket }
 
 // What a worker may send, a second and at once.
 const (
 	requestRate, requestBurst = 20, 100
+	visitRate, visitBurst     = 0.2, 20   // what is told to everybody and recorded: that it is there, its nodes' seats
 	offerRate, offerBurst     = 4, 16     // a node
 	eventRate, eventBurst     = 200, 20e3 // a healed cut delivers what has waited
 	nodeEventRate             = 50        // a node, where that is more
@@ -50,7 +51,7 @@ const (
 
 func newRates() *rates {
 	return &rates{
-		requests: newBucket(requestRate, requestBurst), offers: newBucket(offerRate, offerBurst),
+		requests: newBucket(requestRate, requestBurst), visits: newBucket(visitRate, visitBurst), offers: newBucket(offerRate, offerBurst),
 		events: newBucket(eventRate, eventBurst), bytes: newBucket(byteRate, byteBurst),
 	}
 }

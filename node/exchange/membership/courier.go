@@ -31,7 +31,7 @@ type Courier struct {
 	Members  func([]event.Member)        // the swarm has changed
 	Ended    func(state, message string) // the run has, at the coordinator: called once
 	Trouble  func(error)                 // refusals and long silence, once until it is over
-	Silence  time.Duration               // after which silence is trouble; 0: SilentAfter
+	Silence  time.Duration               // after which silence is trouble, and a delivery is given up; 0: SilentAfter
 	Interval time.Duration               // between beats; 0: BeatInterval
 	Logger   *slog.Logger
 
@@ -256,7 +256,7 @@ func (c *Courier) deliver(ctx context.Context) (empty bool, wait time.Duration, 
 }
 
 func (c *Courier) hand(ctx context.Context, d Delivery) (Receipt, error) {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	ctx, cancel := context.WithTimeout(ctx, max(callLimit, c.Silence)) // an answer through a synced folder takes minutes
 	defer cancel()
 	return c.Uplink.Deliver(ctx, d)
 }

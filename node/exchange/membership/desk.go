@@ -57,6 +57,11 @@ func (r *Reception) Hello(_ context.Context, worker string, hello Hello) (Welcom
 		return Welcome{}, refusal
 	}
 	again := s.state == event.WorkerConnected && !other
+	if !again {
+		if refusal := r.rated(s, &s.rates.visits, 1); refusal != nil {
+			return Welcome{}, refusal
+		}
+	}
 	s.host, s.process, s.version = host, hello.Process, tidy(hello.Version, MaxTextBytes)
 	r.clock(s, hello.Time)
 	r.alive(s)

@@ -125,6 +125,7 @@ func NewReception(o ReceptionOptions, known []KnownMember) (*Reception, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the reception: %w", err)
 	}
+	l.offers = !o.Trusted
 	ahead := 2
 	if o.Cfg.Async() {
 		ahead += o.Cfg.MaxStaleness

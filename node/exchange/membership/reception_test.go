@@ -201,6 +201,9 @@ func TestAWorkerComesBackToItsPlace(t *testing.T) {
 	_, err := d.beat("w", at("w_0", 20))
 	require.NoError(t, err, "its process has outlived the coordinator")
 	members, _ = d.Members()
+	require.Equal(t, []string{"w_0"}, absent(members), "it says that it is in step, and has shared nothing")
+	require.NoError(t, d.Offer(t.Context(), "w", d.batch("w_0", 20, 2, 4)))
+	members, _ = d.Members()
 	require.Empty(t, absent(members))
 
 	joined, err := d.join("w", NodeInfo{Name: "w_0", Rounds: 15})
@@ -386,6 +389,37 @@ func TestNobodySendsMoreThanItMay(t *testing.T) {
 	}
 	require.Equal(t, CodeRate, code(t, err))
 	require.NoError(t, d.hello("other", "", ""), "others are not held up")
+}
+
+// What a worker says of itself at its coming and going is told to everybody and recorded: it can't go on about it, nor make the database be read.
+func TestNobodyComesAndGoesAllTheTime(t *testing.T) {
+	d := newDesk(t, nil)
+	reads := 0
+	recorded := d.o.Recorded
+	d.o.Recorded = func(ctx context.Context) (map[string]int, map[string][]int, error) {
+		reads++
+		return recorded(ctx)
+	}
+	var err error
+	joined := 0
+	for range 3 * visitBurst {
+		if _, err = d.join("w", NodeInfo{}, NodeInfo{}); err == nil {
+			joined++
+		}
+	}
+	require.Equal(t, CodeRate, code(t, err))
+	require.Equal(t, visitBurst, joined)
+	require.Equal(t, visitBurst, reads)
+	require.NoError(t, func() error { _, err := d.beat("w"); return err }(), "it still beats")
+	d.said()
+	for range 100 {
+		d.later(time.Second)
+		if d.hello("v", "host", "") == nil {
+			_, _ = d.Beat(t.Context(), "v", Beat{Protocol: Protocol, Run: "run", Left: true})
+		}
+	}
+	said := d.said()
+	require.LessOrEqual(t, len(said), 2*(visitBurst+100/5+1), "%v", said)
 }
 
 func TestDeliveriesAreTakenOnceAndInOrder(t *testing.T) {

@@ -18,6 +18,7 @@ const (
 // lineup is the swarm's members: who takes part from when, who is waited for. It is pure: no clock, no I/O, not safe for concurrent use.
 type lineup struct {
 	barrier bool // nodes wait for each other
+	offers  bool // workers' batches pass through here
 	rounds  int  // of the experiment
 	version int64
 	own     bool // there are nodes of the coordinator's own host
@@ -127,7 +128,9 @@ func (l *lineup) progress(s *seat, round int, state event.State) (moved bool) {
 // share notes that the node's rollouts of a round are there.
 func (l *lineup) share(s *seat, round int) {
 	s.offered = max(s.offered, round)
-	l.progress(s, max(s.round, round), s.state)
+	if !l.progress(s, max(s.round, round), s.state) {
+		l.judge(s) // for what it has shared
+	}
 }
 
 // silence says whether anything is heard of a worker.
@@ -196,13 +199,17 @@ func (l *lineup) judge(s *seat) {
 
 // missing says why a worker's node is not waited for; empty: it is.
 func (l *lineup) missing(s *seat) string {
+	round := s.round
+	if l.offers { // what it says is believed as far as it has shared: nobody waits, round after round, for one that only claims to get on
+		round = min(round, max(s.offered+1, s.From))
+	}
 	switch {
 	case s.silent:
 		return "nothing is heard of its worker"
 	case !l.barrier:
 		return ""
-	case s.round < l.newest-maxBehind:
-		return fmt.Sprintf("it is in round %d, the swarm in %d: it is waited for again when it has caught up", s.round, l.newest)
+	case round < l.newest-maxBehind:
+		return fmt.Sprintf("it is in round %d, the swarm in %d: it is waited for again when it has caught up", round, l.newest)
 	case s.round > l.newest+maxAhead:
 		return fmt.Sprintf("it is in round %d already, the swarm in %d: it was cut off", s.round, l.newest)
 	}

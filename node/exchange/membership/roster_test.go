@@ -197,3 +197,22 @@ func BenchmarkBeatOfTenThousand(b *testing.B) {
 		work(l, "n77", 2+round)
 	}
 }
+
+// Where rollouts pass through the coordinator, a node that claims to get on and shares nothing is not waited for round after round.
+func TestWhoOnlyClaimsIsNotWaitedFor(t *testing.T) {
+	l := lineupOf(t, 1, true)
+	l.offers = true
+	liar, honest := l.join("liar", "w", 2, 0, ""), l.join("honest", "h", 2, 0, "")
+	for round := 1; round <= 6; round++ {
+		l.progress(l.seat("node_0"), round, event.StateGenerating)
+		l.progress(liar, round, event.StateGenerating)
+		l.progress(honest, round, event.StateGenerating)
+		if round >= 2 {
+			l.share(honest, round)
+		}
+	}
+	require.True(t, liar.Absent)
+	require.False(t, honest.Absent)
+	l.share(liar, 6)
+	require.False(t, liar.Absent, "it has shared")
+}

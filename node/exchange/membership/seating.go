@@ -13,17 +13,17 @@ func (r *Reception) Join(ctx context.Context, worker string, join Join) (Joined,
 	if refusal := checkJoin(join); refusal != nil {
 		return Joined{}, refusal
 	}
+	if refusal := r.asks(worker, join); refusal != nil {
+		return Joined{}, refusal
+	}
 	recorded, evaluated, err := r.o.Recorded(ctx)
 	if err != nil {
 		return Joined{}, r.logged("join", internal(err))
 	}
 	r.mu.Lock()
 	defer r.flush()
-	s, refusal := r.request(worker)
+	s, refusal := r.admit(worker)
 	if refusal != nil {
-		return Joined{}, refusal
-	}
-	if refusal := r.joinable(s, join); refusal != nil {
 		return Joined{}, refusal
 	}
 	names, refusal := r.names(s, join.Nodes)
@@ -43,6 +43,20 @@ func (r *Reception) Join(ctx context.Context, worker string, join Join) (Joined,
 	}
 	r.seat(s, join, seats)
 	return Joined{Seats: seats, Roster: r.roster(-1)}, nil
+}
+
+// asks does with a join what needs no look into the database.
+func (r *Reception) asks(worker string, join Join) *Refusal {
+	r.mu.Lock()
+	defer r.flush()
+	s, refusal := r.request(worker)
+	if refusal == nil {
+		refusal = r.joinable(s, join)
+	}
+	if refusal == nil {
+		refusal = r.rated(s, &s.rates.visits, 1)
+	}
+	return refusal
 }
 
 func checkJoin(join Join) *Refusal {

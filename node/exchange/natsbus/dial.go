@@ -46,8 +46,13 @@ func (d dialer) dial(ctx context.Context) (*nats.Conn, error) {
 		return nil, err
 	}
 	var conn *nats.Conn
+	told := false
 	err = retry(ctx, func() (bool, error) {
 		conn, err = nats.Connect(d.address.servers(), options...)
+		if err != nil && !told && d.worker != "" {
+			told = true
+			d.logger.Info("the coordinator can't be reached yet, trying on", "at", d.address.String(), "error", err)
+		}
 		if line := untrusted(err); line != nil {
 			return false, line
 		}
@@ -181,7 +186,9 @@ func Enrol(ctx context.Context, i membership.Invitation, name string, o TLSOptio
 	}
 	question := membership.Enrol{Protocol: membership.Protocol, Token: i.Token, Name: name}
 	var credentials membership.Credentials
-	err := retry(ctx, func() (bool, error) {
+	var last error
+	err := retry(ctx, func() (_ bool, err error) {
+		defer func() { last = err }()
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		data, err := d.ask(ctx, enrolSubject, question)
@@ -193,6 +200,10 @@ func Enrol(ctx context.Context, i membership.Invitation, name string, o TLSOptio
 		}
 		return false, nil
 	})
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return membership.Credentials{}, fmt.Errorf("enrol at %s: nobody answers there: %w. "+
+			"Try: see that swarm up runs there, and that its port can be reached from here (firewall, port forwarding, swarm up --advertise)", d.address, last)
+	}
 	if err != nil {
 		return membership.Credentials{}, fmt.Errorf("enrol at %s: %w", d.address, err)
 	}

@@ -25,6 +25,7 @@ func (b *Bus) Gather(ctx context.Context, round int, peers []string, barrier exc
 	g := &gathering{
 		bus:       b,
 		round:     round,
+		deadline:  barrier.Deadline,
 		collector: exchange.NewCollector(round, b.node, peers, barrier),
 		byShared:  make(map[string]string, len(peers)),
 		byStored:  make(map[string]string, len(peers)),
@@ -51,6 +52,7 @@ const (
 type gathering struct {
 	bus       *Bus
 	round     int
+	deadline  time.Duration // the barrier's
 	collector *exchange.Collector
 	byShared  map[string]string // peers by their announcements' subject
 	byStored  map[string]string // and by their batches'
@@ -106,14 +108,14 @@ func (g *gathering) wait(ctx context.Context, start time.Time) error {
 	asking := wants{at: start.Add(firstWant), next: secondWant}
 	for {
 		reconnect := g.bus.link.next()
-		failure := g.look(ctx, all)
+		failure := g.lookInTime(ctx, all, start)
 		if all && asking.due(time.Now()) {
 			g.ask()
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		looked = looked || all && failure == nil
+		looked = looked || all && (failure == nil || g.bus.worker != "") // from far away, what can't be read in time isn't there
 		elapsed := time.Since(start)
 		if done, err := g.collector.Done(elapsed, looked); done {
 			if err == nil {
@@ -155,6 +157,20 @@ func (g *gathering) wait(ctx context.Context, start time.Time) error {
 		}
 	}
 }
+
+// lookInTime is look. A worker's way may be cut: what it can't read before the barrier's deadline it does without.
+func (g *gathering) lookInTime(ctx context.Context, all bool, start time.Time) error {
+	if g.bus.worker == "" {
+		return g.look(ctx, all)
+	}
+	left := max(g.deadline-time.Since(start), leastLook)
+	ctx, cancel := context.WithTimeout(ctx, left)
+	defer cancel()
+	return g.look(ctx, all)
+}
+
+// leastLook is what one look may take though the deadline has passed: a round trip to the other side of the world, and some.
+const leastLook = time.Second
 
 // lost returns why a Gather can't go on: the connection won't come back, or the worker was shut out.
 func (g *gathering) lost(failure error) error {

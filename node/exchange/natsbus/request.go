@@ -71,7 +71,13 @@ func (c caller) call(ctx context.Context, m *nats.Msg) ([]byte, error) {
 	return read(answer, err)
 }
 
+// errNoConnection is what the client calls an exceeded buffer: it keeps nothing to send later.
+var errNoConnection = errors.New("there is no connection to the coordinator")
+
 func read(answer *nats.Msg, err error) ([]byte, error) {
+	if errors.Is(err, nats.ErrReconnectBufExceeded) {
+		return nil, errNoConnection
+	}
 	if err != nil {
 		return nil, err
 	}
