@@ -140,7 +140,7 @@ func (s *swarm) members() (members []event.Member, changed bool) {
 		case !ours:
 			members = append(members, m)
 		case at >= 0:
-			members[at].Absent = m.Absent
+			members[at].Absent, members[at].Ahead = m.Absent, m.Ahead
 		}
 	}
 	return members, len(s.givenUp) > 0 || s.others != nil

@@ -17,6 +17,9 @@ var errPeersChanged = errors.New("the swarm's members changed")
 // barrierLimit is how many deadlines a node waits for its quorum before it gives the swarm up for lost.
 const barrierLimit = 10
 
+// leastLook is how long a look at what is there may take though the deadline has passed.
+const leastLook = time.Second
+
 // barrier waits for the round's rollouts of the members that take part in it, and takes what absent ones have shared. Errors are for stopped to
 // judge.
 func (n *Node) barrier(ctx context.Context, round int, report *event.Round) ([]*exchange.Received, error) {
@@ -45,7 +48,7 @@ func (n *Node) barrier(ctx context.Context, round int, report *event.Round) ([]*
 			return nil, err
 		}
 		describePeers(swarm.present, received, report)
-		there := n.look(ctx, round, swarm.absent)
+		there := n.look(ctx, round, swarm.absent, began)
 		for _, r := range there {
 			describePeers([]string{r.Node}, []*exchange.Received{r}, report)
 		}
@@ -99,11 +102,13 @@ func (n *Node) gatherWhile(
 }
 
 // look returns the newest that members whom nobody waits for have shared, of whatever round of theirs, since the node's last one: they may be far
-// behind for good, or this node may, and still learn from each other. What can't be looked up counts as not shared.
-func (n *Node) look(ctx context.Context, round int, absent []string) []*exchange.Received {
+// behind for good, or this node may, and still learn from each other. What can't be looked up, in what is left of the deadline, counts as not shared.
+func (n *Node) look(ctx context.Context, round int, absent []string, began time.Time) []*exchange.Received {
 	if len(absent) == 0 {
 		return nil
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, max(n.patience()-time.Since(began), leastLook), errBusSilent)
+	defer cancel()
 	received, err := n.Swarm.Recent(ctx, exchange.Window{Round: round, Staleness: absentStaleness, Peers: absent, Limit: 1})
 	if err != nil {
 		n.Logger.Debug("absent members not looked up", "round", round, "error", err)

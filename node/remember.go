@@ -6,14 +6,12 @@ import (
 	"github.com/sapo-swarm/swarm/node/journal"
 )
 
-// remember reads of the journal what the next rounds must know of those before round first: what an async node has drawn of others' rollouts, and
-// what a remote node may not have been able to share. What can't be read may be drawn again, or is missed by its peers.
+// remember reads of the journal what the next rounds must know of those before round first: what the node has drawn of others' rollouts that may
+// come again, and what a remote node may not have been able to share. What can't be read may be drawn again, or is missed by its peers.
 func (n *Node) remember(start event.Start, first int) {
-	if n.Config.Async() {
-		for round := max(start.From, first-n.Config.MaxStaleness-1); round < first; round++ {
-			if logged := n.logged(start.Dir, round); logged.Trained != nil {
-				n.Remember(round, logged.Trained.Externals)
-			}
+	for round := max(start.From, first-n.staleness()-1); round < first; round++ {
+		if logged := n.logged(start.Dir, round); logged.Trained != nil {
+			n.Remember(round, logged.Trained.Externals)
 		}
 	}
 	if !n.Remote {

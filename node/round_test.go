@@ -141,7 +141,7 @@ func TestExternals(t *testing.T) {
 			used := report.Peers[0].Used + report.Peers[1].Used
 			require.Equal(t, min(j, 5), used)
 			report.Peers[0].Used, report.Peers[1].Used = 0, 0
-			require.Equal(t, []event.Peer{{Node: "node_1", Available: 5, Filtered: 2}, {Node: "node_2", Available: 6, Rejected: 4}}, report.Peers)
+			require.Equal(t, []event.Peer{{Node: "node_1", Available: 5, Filtered: 2}, {Node: "node_2", Available: 6, Rejected: 4, Reason: "an empty completion"}}, report.Peers)
 		})
 	}
 }

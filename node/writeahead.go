@@ -57,8 +57,8 @@ func (n *Node) logTrained(round int, training policy.UpdateParams, external []gr
 	}
 	began := time.Now()
 	record := journal.Trained{Update: training, Report: *report}
-	if n.Config.Async() {
-		for _, g := range external {
+	for _, g := range external {
+		if n.Config.Async() || g.origin.Round != round { // it may come again
 			record.Externals = append(record.Externals, g.origin)
 		}
 	}

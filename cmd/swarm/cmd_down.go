@@ -232,9 +232,9 @@ func (d downRun) print(b *strings.Builder) {
 	switch {
 	case d.State == store.RunDone:
 	case d.CheckpointRound == 0:
-		fmt.Fprintf(b, "Not every node has a checkpoint yet; the same swarm up goes on by the journals, at round %d.\n", d.Round)
+		fmt.Fprintf(b, "Not every node has a checkpoint yet; the same command goes on by the journals, at round %d.\n", d.Round)
 	default:
-		fmt.Fprintf(b, "Every node has a checkpoint of round %d; the same swarm up goes on at round %d.\n", d.CheckpointRound, d.Round)
+		fmt.Fprintf(b, "Every node has a checkpoint of round %d; the same command goes on at round %d.\n", d.CheckpointRound, d.Round)
 	}
 	if d.service != "" {
 		fmt.Fprintf(b, "%s is a service that may start it again: swarm service remove, or systemctl stop %s.\n", d.service, d.service)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,6 +78,9 @@ func newJoinCommand(g *globals) *cobra.Command {
 			if len(args) == 1 {
 				o.url = args[0]
 			}
+			if o.nodeID != "" && !cmd.Flags().Changed("nodes") {
+				o.plan.nodes = "1" // what the predecessor's variables mean
+			}
 			return runJoin(cmd.Context(), g, &o)
 		},
 	}
@@ -90,7 +94,7 @@ func newJoinCommand(g *globals) *cobra.Command {
 	f.StringVar(&o.credentials, "nats-creds", "", "credentials `file` for a swarm on a NATS cluster")
 	f.StringVar(&o.shared, "shared", os.Getenv("GDRIVE_PATH"), "the synced `folder` of a swarm that up --shared coordinates (GDRIVE_PATH)")
 	f.StringVar(&o.experiment, "experiment", os.Getenv("EXPERIMENT_NAME"), "with --shared: `name` of the experiment (EXPERIMENT_NAME)")
-	f.StringVar(&o.nodeID, "node-id", os.Getenv("NODE_ID"), "`name` of this host's node in the swarm (NODE_ID); of several, what their names begin with")
+	f.StringVar(&o.nodeID, "node-id", os.Getenv("NODE_ID"), "`name` of this host's node in the swarm (NODE_ID); of several, what their names begin with; one, if --nodes doesn't say otherwise")
 	f.BoolVar(&o.compat, "compat", false, "with --shared: also write the files that the predecessor's nodes read")
 	f.BoolVar(&o.generateOnly, "generate-only", false, "share rollouts and train nothing: for a host that can run the model but not its optimizer")
 	f.BoolVar(&o.fresh, "fresh", false, "begin anew here, even if this host has had a part in the run")
@@ -218,6 +222,9 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 	defer j.close()
 	o.plan.resume = &resume{g: g, fresh: o.fresh}
 	o.plan.base = j.base
+	if err := j.needsFiles(&o.plan.config); err != nil {
+		return err
+	}
 	p, err := o.plan.resolve(ctx, g)
 	finished := errors.Is(err, errFinished)
 	if err != nil && !finished {
@@ -240,6 +247,10 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 	}
 	defer c.close()
 	c.page = page
+	if err := j.sameFiles(c.inputs); err != nil {
+		page.close()
+		return err
+	}
 	for _, line := range j.differences(c) {
 		g.logger.Info(line)
 	}
@@ -304,6 +315,35 @@ func (j *joined) base() (layer, error) {
 		}
 	}
 	return l, nil
+}
+
+// questionFiles are what a worker has a copy of where the coordinator has it: which questions are a node's follows from their content.
+var questionFiles = []string{"tasks.file", "tasks.words"}
+
+// needsFiles tells which copy isn't given.
+func (j *joined) needsFiles(flags *configFlags) error {
+	given, err := flags.layer()
+	if err != nil {
+		return err
+	}
+	for _, key := range questionFiles {
+		if j.welcome.Inputs[key] != "" && given.values[key] == nil {
+			flag := "--" + strings.ReplaceAll(key, ".", "-")
+			return &usageError{fmt.Errorf("the swarm's questions need a file that this host has to have, too: there is no %s", flag), flag + " FILE, a copy of the coordinator's"}
+		}
+	}
+	return nil
+}
+
+// sameFiles refuses another content: every rollout would be refused.
+func (j *joined) sameFiles(inputs map[string]string) error {
+	for _, key := range questionFiles {
+		if is, there := inputs[key], j.welcome.Inputs[key]; is != there {
+			return &usageError{fmt.Errorf("%s has another content here than at the coordinator (sha256 %.12s, there %.12s)", key, cmp.Or(is, "none"), cmp.Or(there, "none")),
+				"a copy of the coordinator's file, or none where it has none"}
+		}
+	}
+	return nil
 }
 
 // differences are what is otherwise here than in the rest of the swarm, a line each.

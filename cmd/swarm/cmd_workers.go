@@ -50,14 +50,14 @@ func newWorkersCommand(g *globals) *cobra.Command {
 		if err := r.Ban(name, reason); err != nil {
 			return err
 		}
-		fmt.Fprintf(g.stderr, "%s may still have the invitation that swarm up prints: swarm workers revoke %s ends that, too\n", name, standingInvitation)
+		g.stillInvited(name)
 		return nil
 	})
 	ban.Flags().StringVar(&reason, "reason", "", "what the worker is told")
 	cmd.AddCommand(
 		invite, ban,
 		workerCommand(g, "unban", "Let a banned worker in again", (*membership.Registry).Unban),
-		workerCommand(g, "revoke", "Take a worker's credentials back, or an invitation (invitation: that of swarm up)", (*membership.Registry).Revoke),
+		workerCommand(g, "revoke", "Take a worker's credentials back, or an invitation (invitation: that of swarm up)", g.revoke),
 	)
 	return cmd
 }
@@ -84,6 +84,19 @@ func workerCommand(g *globals, verb, short string, do func(*membership.Registry,
 
 // standingInvitation is what the registry calls the line of swarm up.
 const standingInvitation = "invitation"
+
+func (g *globals) revoke(r *membership.Registry, name string) error {
+	err := r.Revoke(name)
+	if err == nil && name != standingInvitation {
+		g.stillInvited(name)
+	}
+	return err
+}
+
+// stillInvited says that who is shut out under one name may come back under another.
+func (g *globals) stillInvited(name string) {
+	fmt.Fprintf(g.stderr, "%s may still have the invitation that swarm up prints: swarm workers revoke %s ends that, too\n", name, standingInvitation)
+}
 
 // registry is the home's list of workers, where there is one.
 func (g *globals) registry() (*membership.Registry, error) {
@@ -171,11 +184,11 @@ func runWorkers(ctx context.Context, g *globals, name, output string) error {
 
 func printWorkers(g *globals, d workersDocument) error {
 	if len(d.Workers) == 0 {
-		run := "no run"
-		if d.Run != "" {
-			run = "run " + d.Run
+		if d.Run == "" {
+			fmt.Fprintln(g.stdout, "No run is recorded.")
+		} else {
+			fmt.Fprintf(g.stdout, "Nobody has joined run %s.\n", d.Run)
 		}
-		fmt.Fprintf(g.stdout, "Nobody has joined %s.\n", run)
 	} else {
 		fmt.Fprintf(g.stdout, "Workers of %s\n", d.Run)
 		w := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
@@ -197,6 +210,7 @@ func printWorkers(g *globals, d workersDocument) error {
 	}
 	fmt.Fprintln(g.stdout, "\nWho may join")
 	w := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tKIND\tSTATE\tSEEN")
 	for _, e := range d.Listed {
 		state := "may join"
 		switch {
@@ -207,7 +221,11 @@ func printWorkers(g *globals, d workersDocument) error {
 		case e.Once && e.Used:
 			state = "used"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", printable(e.Name), e.Kind, state, ago(e.LastSeen))
+		seen := ago(e.LastSeen)
+		if e.Kind == "invitation" { // of its use the workers tell
+			seen = ""
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", printable(e.Name), e.Kind, state, seen)
 	}
 	return w.Flush()
 }

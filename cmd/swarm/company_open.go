@@ -62,7 +62,7 @@ func (f *company) open(ctx context.Context, c *coordinator) (way, error) {
 	if f.flags.credentials != "" {
 		f.invitation += " --nats-creds FILE"
 	}
-	if err := atomicfile.Write(invitationPath(c.g), []byte(invitation.String()+"\n")); err != nil {
+	if err := atomicfile.WriteSecret(invitationPath(c.g), []byte(invitation.String()+"\n")); err != nil {
 		bus.close()
 		return nil, homeError(c.g.home, err)
 	}
@@ -160,9 +160,21 @@ func advertised(listen, told string) []string {
 	return hosts
 }
 
-// tell says how others join.
+// hint says in a few words how others join: a live view is no place for a secret, nor wide enough for it.
+func (f *company) hint(c *coordinator) string {
+	if f.registry == nil {
+		return f.invitation
+	}
+	return c.g.invocation() + " workers invite prints the line for it"
+}
+
+// tell says how others join. In the background what is said is logged, where others may read it: the secret is then said by up alone.
 func (f *company) tell(c *coordinator, to io.Writer) {
-	fmt.Fprintf(to, "Others join with:\n  %s\n", f.invitation)
+	if f.registry != nil && c.g.console != nil {
+		fmt.Fprintf(to, "Others join with the line in %s\n", invitationPath(c.g))
+	} else {
+		fmt.Fprintf(to, "Others join with:\n  %s\n", f.invitation)
+	}
 	if f.registry != nil {
 		fmt.Fprintf(to, "Who has joined, and who may not any more: %s workers\n", c.g.invocation())
 	}

@@ -158,6 +158,9 @@ func (c *coordinator) show(ctx context.Context, feed *terminal.Feed, interactive
 	if c.page != nil {
 		view.Page = c.page.url
 	}
+	if c.company != nil {
+		view.Join = c.company.hint(c)
+	}
 	if interactive {
 		if err := terminal.Live(ctx, view); err == nil {
 			return

@@ -20,19 +20,19 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
 )
 
-// credentialsPath is where a home keeps what an invitation gave it.
-func credentialsPath(home string, invitation membership.Invitation) string {
-	sum := sha256.Sum256([]byte(invitation.Fingerprint + "\x00" + invitation.Token))
+// credentialsPath is where a home keeps what an invitation gave it under a name that was asked for: the name that it got may have a number after it.
+func credentialsPath(home string, invitation membership.Invitation, name string) string {
+	sum := sha256.Sum256([]byte(invitation.Fingerprint + "\x00" + invitation.Token + "\x00" + name))
 	return filepath.Join(home, "joined", hex.EncodeToString(sum[:8])+".json")
 }
 
 // enrol returns this home's credentials with a coordinator: those that it has, or new ones.
 func (o *joinOptions) enrol(ctx context.Context, g *globals, invitation membership.Invitation) (membership.Credentials, error) {
-	path := credentialsPath(g.home, invitation)
+	path := credentialsPath(g.home, invitation, o.name)
 	var c membership.Credentials
 	data, err := os.ReadFile(path)
 	if err == nil {
-		if err = json.Unmarshal(data, &c); err == nil && c.Worker != "" && c.Secret != "" && (o.name == "" || o.name == c.Worker) {
+		if err = json.Unmarshal(data, &c); err == nil && c.Worker != "" && c.Secret != "" {
 			return c, nil
 		}
 		g.logger.Debug("credentials not used", "file", path, "error", err)
@@ -54,7 +54,7 @@ func (o *joinOptions) enrol(ctx context.Context, g *globals, invitation membersh
 		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
 	if err == nil {
-		err = atomicfile.Write(path, data)
+		err = atomicfile.WriteSecret(path, data)
 	}
 	if err != nil {
 		return c, homeError(g.home, err)

@@ -85,9 +85,7 @@ func (j *joined) take(ctx context.Context, c *coordinator) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, n := range snapshot.Nodes {
-			held = append(held, n)
-		}
+		held = snapshot.Nodes
 	}
 	for i := range c.p.plan.Nodes {
 		info := membership.NodeInfo{Model: c.p.model.Name, GenerateOnly: j.generateOnly}
@@ -266,6 +264,9 @@ func (j *joined) settle() {
 	j.serving.Wait()
 }
 
+// briefly is how long a command that failed tries to take leave.
+const briefly = 2 * time.Second
+
 func (j *joined) close() {
 	if j.outbox != nil {
 		if err := j.outbox.Close(); err != nil {
@@ -273,6 +274,11 @@ func (j *joined) close() {
 		}
 	}
 	if j.uplink != nil {
+		if j.courier == nil { // its hello took a place, which is free at once rather than after a silence
+			ctx, cancel := context.WithTimeout(context.Background(), briefly)
+			defer cancel()
+			_, _ = j.uplink.Beat(ctx, membership.Beat{Protocol: membership.Protocol, Run: j.welcome.Run, Process: j.process, Time: event.Now(), Left: true})
+		}
 		_ = j.uplink.Close() // the process ends
 	}
 }

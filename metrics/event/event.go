@@ -28,7 +28,7 @@ const (
 	TypeExit       Type = "exit"        // Cause, Message, ExitCode set: a node's process ended
 	TypeRestart    Type = "restart"     // Message, Seconds set: it will be started again after Seconds
 	TypeGiveUp     Type = "giveup"      // Cause, Message set: it will not
-	TypeJoin       Type = "join"        // Worker, RoundIndex set: a worker's node takes part from that round on; Message: model and device
+	TypeJoin       Type = "join"        // Worker, RoundIndex set: a worker's node takes part from that round on; Message: model and device, or empty: it was away and is back
 	TypeLeave      Type = "leave"       // Worker, Message set: a worker's node is no longer waited for; Cause empty: it may come back
 	TypeWorker     Type = "worker"      // Worker, State, Message set: a worker connected, fell silent, came back, left, was revoked or banned
 	TypeRunStarted Type = "run_started"
@@ -337,7 +337,8 @@ type Transient struct {
 type Member struct {
 	Node   string `json:"node"`
 	From   int    `json:"from,omitempty"`   // the first round that it shares
-	Absent bool   `json:"absent,omitempty"` // silent, or far behind: not waited for; what it shares counts all the same
+	Absent bool   `json:"absent,omitempty"` // silent, or out of step: not waited for; what it shares counts all the same
+	Ahead  bool   `json:"ahead,omitempty"`  // with Absent: out of step because it is ahead
 	Trust  string `json:"trust,omitempty"`  // how its rollouts are checked; empty: by TrustStream
 }
 

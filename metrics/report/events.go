@@ -26,7 +26,11 @@ func eventText(e event.Event) string {
 	}
 	switch e.Type {
 	case event.TypeJoin:
-		add(fmt.Sprintf("joins at round %d", e.RoundIndex))
+		if e.Message == "" {
+			add("is back")
+		} else {
+			add(fmt.Sprintf("joins at round %d", e.RoundIndex))
+		}
 	case event.TypeLeave:
 		add(left(e))
 	case event.TypeWorker:

@@ -43,7 +43,8 @@ type Member struct {
 const (
 	saveWorkerSQL = `INSERT INTO workers (run, worker, host, device, version, state, state_time, first_seen, last_seen, nodes, offered, refused,
   bytes, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
-ON CONFLICT DO UPDATE SET host = ?3, device = ?4, version = ?5, nodes = ?10, offered = ?11, refused = ?12, bytes = ?13, reason = ?14,
+ON CONFLICT DO UPDATE SET host = coalesce(nullif(?3, ''), host), device = coalesce(nullif(?4, ''), device),
+  version = coalesce(nullif(?5, ''), version), nodes = ?10, offered = ?11, refused = ?12, bytes = ?13, reason = ?14,
   state_time = CASE WHEN state = ?6 THEN state_time ELSE ?7 END, state = ?6,
   first_seen = CASE WHEN first_seen = 0 THEN ?8 ELSE min(first_seen, ?8) END, last_seen = max(last_seen, ?9)`
 
@@ -59,8 +60,8 @@ WHERE run = ?1 AND node = ?2 AND absent_time < ?3`
 WHERE run = ?1 AND node = ?2 AND (absent_time, length(absent), absent) < (?3, length(?4), ?4)`
 )
 
-// SaveWorker writes what is known of a run's workers, in one transaction and at once, in place of what was there. Without a StateTime a state
-// that is another one than before is of now; without a FirstSeen it is LastSeen.
+// SaveWorker writes what is known of a run's workers, in one transaction and at once, in place of what was there. An empty host, device or version
+// is not known, as after a restart of the coordinator, and leaves the one before. Without a StateTime a state that is another one than before is of now; without a FirstSeen it is LastSeen.
 func (s *Store) SaveWorker(ctx context.Context, run string, workers ...Worker) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {

@@ -27,6 +27,7 @@ type Config struct {
 	// Live only.
 	In   io.Reader
 	Page string // where the run is shown in a browser; empty: nowhere
+	Join string // how others can join, as long as nobody has; empty: they can't
 
 	// Interrupt asks for an orderly stop when ctrl+c is first pressed, or q and then s, and with now set for an immediate one when
 	// ctrl+c is pressed again. It must not block. Where it is nil, q and ctrl+c leave the view and the run goes on.
@@ -157,6 +158,9 @@ func describe(e event.Event) string {
 	case event.TypeGiveUp:
 		return join(subject(e, "given up"), e.Cause, e.Message)
 	case event.TypeJoin:
+		if e.Message == "" {
+			return subject(e, "is back")
+		}
 		return join(subject(e, fmt.Sprintf("joins at round %d", e.RoundIndex)), e.Message)
 	case event.TypeLeave:
 		if e.Cause == "" {

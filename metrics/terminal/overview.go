@@ -9,7 +9,7 @@ type overview struct{}
 
 func (overview) body(m *model, width, height int) []string {
 	m.screen.width, m.screen.height = width, height
-	m.screen.lines, m.screen.page = m.events.last(shownLines), m.cfg.Page
+	m.screen.lines, m.screen.page, m.screen.join = m.events.last(shownLines), m.cfg.Page, m.cfg.Join
 	return m.screen.render(m.styles)
 }
 

@@ -52,7 +52,11 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 	if s.ReplayedRounds > 0 {
 		fact("replayed", count(s.ReplayedRounds, "update")+" from the nodes' journals")
 	}
-	fact("workers", workers(s.Status))
+	if s.WorkersConnected > 0 {
+		fact("workers", workers(s.Status))
+	} else if s.Workers > 0 {
+		fact("workers", fmt.Sprint(s.Workers))
+	}
 	if lost := inState(s.Nodes, event.StateGivenUp); lost > 0 {
 		fact("given up", count(lost, "node"))
 	}
@@ -99,10 +103,10 @@ func summaryColumns(shared bool) []column {
 		{"PEAK MEMORY", 11, false, 0, func(n stats.NodeStatus) string { return gigabytes(n.PeakMemoryBytes) }},
 		{"RESTARTS", 8, false, 0, func(n stats.NodeStatus) string { return fmt.Sprint(n.Restarts) }},
 		{" NOTE", 30, true, 0, func(n stats.NodeStatus) string {
-			if n.Cause == "" {
-				return ""
+			if cause := trouble(n); cause != "" {
+				return " " + cause
 			}
-			return " " + n.Cause
+			return ""
 		}},
 	}
 	if shared {

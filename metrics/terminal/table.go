@@ -58,6 +58,14 @@ func roundOf(n stats.NodeStatus) string {
 	return at
 }
 
+// trouble is why a node ended. That it was stopped its state says, or it was done before.
+func trouble(n stats.NodeStatus) string {
+	if n.Cause == event.CauseStopped {
+		return ""
+	}
+	return n.Cause
+}
+
 // minNote is the narrowest column for a node's trouble.
 const minNote = 20
 
@@ -73,7 +81,7 @@ func fit(columns []column, width int) []column {
 		}
 		if left := width - total - 2; left >= minNote {
 			return append(columns, column{" NOTE", left + 1, true, 0, func(n stats.NodeStatus) string {
-				if note := join(n.Cause, n.Message); note != "" {
+				if note := join(trouble(n), n.Message); note != "" {
 					return " " + note
 				}
 				return ""

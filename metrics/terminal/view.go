@@ -35,6 +35,7 @@ type screen struct {
 	known  bool     // status was polled at least once
 	lines  []string // events, newest last
 	page   string   // where a browser shows the run; empty: nowhere
+	join   string   // how others can join, as long as nobody has; empty: they can't
 
 	cursor int // the node chosen; none: nobody chooses
 	top    int // the first node shown
@@ -132,6 +133,9 @@ func (s *screen) header(st styles) []string {
 	out = append(out, result+"  "+st.good.Render(trend))
 	if s.page != "" {
 		out = append(out, "dashboard "+s.page)
+	}
+	if s.join != "" && x.Workers == 0 {
+		out = append(out, "others can join: "+s.join)
 	}
 	return out
 }

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -59,4 +60,28 @@ func TestASummaryCountsOnlyThoseWhoGaveUp(t *testing.T) {
 	require.NotContains(t, b.String(), "given up", "who is away has not")
 	require.Contains(t, b.String(), "1/2 workers")
 	require.Contains(t, b.String(), "WORKER")
+}
+
+// As long as nobody has joined, the live view says how: what was printed before it is hidden.
+func TestTheLiveViewSaysHowToJoinUntilSomebodyHas(t *testing.T) {
+	for _, workers := range []int{0, 1} {
+		config := testConfig(aStatus(2))
+		config.Join = "swarm workers invite"
+		config.Poll = func(context.Context) (stats.Status, error) {
+			s := aStatus(2)
+			s.Workers = workers
+			return s, nil
+		}
+		m := newModel(t.Context(), config)
+		m.Update(tea.WindowSizeMsg{Width: 100, Height: 24})
+		m.Update(m.poll())
+		require.Equal(t, workers == 0, strings.Contains(ansi.Strip(m.View().Content), "others can join: swarm workers invite"))
+	}
+}
+
+func TestAReturnIsNoSecondJoin(t *testing.T) {
+	e := event.Event{Type: event.TypeJoin, Node: "anna_0", Worker: "anna", RoundIndex: 7}
+	require.Equal(t, "anna_0 is back", EventLine(e))
+	e.Message = "gpt2 on cpu"
+	require.Equal(t, "anna_0 joins at round 7: gpt2 on cpu", EventLine(e))
 }

@@ -10,7 +10,12 @@ import (
 )
 
 // Write makes the file at path hold data, through a synced temporary file beside it. On an error the file is as it was.
-func Write(path string, data []byte) (err error) {
+func Write(path string, data []byte) error { return write(path, data, 0o644) }
+
+// WriteSecret is Write of a file that only its owner may read.
+func WriteSecret(path string, data []byte) error { return write(path, data, 0o600) }
+
+func write(path string, data []byte, mode os.FileMode) (err error) {
 	dir := filepath.Dir(path)
 	temporary, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-*.tmp")
 	if err != nil {
@@ -22,7 +27,7 @@ func Write(path string, data []byte) (err error) {
 		}
 	}()
 	_, err = temporary.Write(data)
-	if err := errors.Join(err, temporary.Chmod(0o644), temporary.Sync(), temporary.Close()); err != nil {
+	if err := errors.Join(err, temporary.Chmod(mode), temporary.Sync(), temporary.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(temporary.Name(), path); err != nil {

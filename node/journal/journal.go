@@ -49,7 +49,7 @@ type Trained struct {
 	Update policy.UpdateParams `json:"update"`
 	Report event.Round         `json:"report"` // without the update's results
 
-	// Externals are the others' rollouts in it, in order; of an async node only, which must not draw one twice.
+	// Externals are the others' rollouts in it that may come to the node again, in order: none of them is to be drawn twice.
 	Externals []External `json:"externals,omitempty"`
 }
 

@@ -20,7 +20,7 @@ func (b *bucket) take(now time.Time, n float64) (wait time.Duration) {
 	}
 	b.at = now
 	if need := min(n, b.burst); b.tokens < need {
-		return time.Duration((need - b.tokens) / b.rate * float64(time.Second))
+		return max(1, time.Duration((need-b.tokens)/b.rate*float64(time.Second))) // less than a nanosecond is not yet, either
 	}
 	b.tokens -= n
 	return 0

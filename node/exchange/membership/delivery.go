@@ -169,9 +169,12 @@ func (x examiner) round(r *event.Round) error {
 	total := 0
 	for _, t := range r.Tasks {
 		total += max(t.Completions, 0)
-		if t.Completions < 0 || total > r.Completions || t.RewardSum < 0 || t.RewardSum > float64(t.Completions)+1e-6 {
+		if t.Completions < 1 || total > r.Completions || t.RewardSum < 0 || t.RewardSum > float64(t.Completions)+1e-6 {
 			return fmt.Errorf("round %d: task %.40q has a reward of %v for %d completions", r.Round, t.Task, t.RewardSum, t.Completions)
 		}
+	}
+	if most := c.MaxPeers; most > 0 && len(r.Peers) > most { // each is a row of the database
+		return fmt.Errorf("round %d: %d peers, and max_peers is %d", r.Round, len(r.Peers), most)
 	}
 	for _, p := range r.Peers {
 		if err := natural(p); err != nil {
@@ -184,6 +187,9 @@ func (x examiner) round(r *event.Round) error {
 func (x examiner) eval(e *event.Eval) error {
 	if e.Round < 0 || e.Round > x.rounds || e.Generations < 1 || e.Generations > maxSamples || e.FormatRate < 0 || e.FormatRate > 1 {
 		return fmt.Errorf("an evaluation at round %d of %d answers a question can't be", e.Round, e.Generations)
+	}
+	if len(e.Questions) > x.cfg.EvalQuestions {
+		return fmt.Errorf("an evaluation with %d questions of %d", len(e.Questions), x.cfg.EvalQuestions)
 	}
 	for _, q := range e.Questions {
 		if q.Correct < 0 || q.Correct > e.Generations || q.RewardSum < 0 || q.RewardSum > float64(e.Generations)+1e-6 {

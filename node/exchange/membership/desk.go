@@ -222,6 +222,9 @@ func (r *Reception) turnDown(worker string, refusal *Refusal) *Refusal {
 }
 
 func (r *Reception) refuse(s *session, refusal *Refusal) *Refusal {
+	if refusal.Code == CodeRate {
+		return refusal // it is offered again, and counts then
+	}
 	if warning := s.refuse(refusal.Message); warning != "" {
 		r.warn(s, CodeRollouts, warning)
 	}
@@ -246,7 +249,7 @@ func (r *Reception) admit(worker string) (*session, *Refusal) {
 		if len(r.sessions) >= MaxWorkers {
 			return nil, Refuse(CodeFull, "%d workers have taken part in this run, and no more may. Try: another run", MaxWorkers)
 		}
-		s = newSession(worker, r.o.Now(), r.silence)
+		s = newSession(worker, r.o.Now(), r.slack())
 		r.sessions[worker] = s
 	}
 	if s.state == event.WorkerBanned || s.state == event.WorkerRevoked { // and not any more

@@ -19,8 +19,20 @@ type drift struct {
 	offset    float64 // the coordinator's clock minus the worker's, applied
 }
 
-func newDrift(silence time.Duration) drift {
-	return drift{tolerance: max(minTolerance, silence/3).Seconds()}
+// folderSlack is how long a message through a synced folder may be under way without anybody's clock being wrong.
+const folderSlack = 3 * time.Minute
+
+// slack is how long messages may be under way. A folder's are under way for as long as its service likes.
+func (r *Reception) slack() time.Duration {
+	if r.o.Registry == nil {
+		return folderSlack
+	}
+	return r.silence / 3
+}
+
+// newDrift is of messages that are under way for at most about slack.
+func newDrift(slack time.Duration) drift {
+	return drift{tolerance: max(minTolerance, slack).Seconds()}
 }
 
 // sample takes the worker's time in a message that has just arrived, in Unix seconds; 0: it said none. It returns true when the correction changed.

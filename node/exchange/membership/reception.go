@@ -164,7 +164,7 @@ func (r *Reception) recall(m KnownMember, recorded int) error {
 	}
 	s := r.sessions[m.Worker]
 	if s == nil {
-		s = newSession(m.Worker, r.o.Now(), r.silence)
+		s = newSession(m.Worker, r.o.Now(), r.slack())
 		r.sessions[m.Worker] = s
 	}
 	round := max(recorded, m.From)
@@ -283,6 +283,9 @@ func (r *Reception) happened(c change) event.Event {
 	e := event.Event{
 		Type: event.TypeJoin, Time: unix(r.o.Now()), Run: r.o.Run, Node: c.seat.Node, Worker: c.seat.worker,
 		RoundIndex: c.seat.From, Message: c.seat.brings,
+	}
+	if c.back {
+		e.Message = ""
 	}
 	if c.absent {
 		e.Type, e.RoundIndex, e.Message, e.Cause = event.TypeLeave, 0, c.why, c.seat.cause

@@ -48,6 +48,7 @@ type seat struct {
 type change struct {
 	seat   *seat
 	absent bool
+	back   bool // it was absent
 	why    string
 }
 
@@ -85,7 +86,7 @@ func (l *lineup) join(node, worker string, from, round int, brings string) *seat
 		s.offered = min(s.offered, from-1)
 	}
 	s.worker, s.brings, s.From, s.round, s.state = worker, brings, from, l.clamp(max(from, round)), event.StateQueued
-	s.heard, s.silent, s.gone, s.cause, s.Absent = false, false, "", "", false
+	s.heard, s.silent, s.gone, s.cause, s.Absent, s.Ahead = false, false, "", "", false, false
 	l.changed()
 	l.changes = append(l.changes, change{seat: s})
 	l.judge(s) // one that has not worked yet moves nobody else
@@ -100,7 +101,7 @@ func (l *lineup) leave(s *seat, cause, why string) {
 	s.gone, s.cause = why, cause
 	l.changed()
 	if s.worker != "" {
-		l.changes = append(l.changes, change{s, true, why})
+		l.changes = append(l.changes, change{seat: s, absent: true, why: why})
 	}
 	l.look()
 }
@@ -189,31 +190,36 @@ func (l *lineup) judge(s *seat) {
 	if s.worker == "" || s.gone != "" {
 		return
 	}
-	why := l.missing(s)
-	if absent := why != ""; absent != s.Absent {
+	why, ahead := l.missing(s)
+	absent := why != ""
+	if ahead != s.Ahead {
+		s.Ahead = ahead
+		l.changed()
+	}
+	if absent != s.Absent {
 		s.Absent = absent
 		l.changed()
-		l.changes = append(l.changes, change{s, absent, why})
+		l.changes = append(l.changes, change{seat: s, absent: absent, back: !absent, why: why})
 	}
 }
 
-// missing says why a worker's node is not waited for; empty: it is.
-func (l *lineup) missing(s *seat) string {
+// missing says why a worker's node is not waited for, empty: it is, and whether that is for being ahead.
+func (l *lineup) missing(s *seat) (why string, ahead bool) {
 	round := s.round
 	if l.offers { // what it says is believed as far as it has shared: nobody waits, round after round, for one that only claims to get on
 		round = min(round, max(s.offered+1, s.From))
 	}
 	switch {
 	case s.silent:
-		return "nothing is heard of its worker"
+		return "nothing is heard of its worker", false
 	case !l.barrier:
-		return ""
-	case round < l.newest-maxBehind:
-		return fmt.Sprintf("it is in round %d, the swarm in %d: it is waited for again when it has caught up", round, l.newest)
+		return "", false
 	case s.round > l.newest+maxAhead:
-		return fmt.Sprintf("it is in round %d already, the swarm in %d: it was cut off", s.round, l.newest)
+		return fmt.Sprintf("it is in round %d already, the swarm in %d", s.round, l.newest), true
+	case round < l.newest-maxBehind:
+		return fmt.Sprintf("it is in round %d, the swarm in %d: it is waited for again when it has caught up", round, l.newest), false
 	}
-	return ""
+	return "", false
 }
 
 // members are all that belong to the swarm now, in the order they came. The slice is not changed later.

@@ -36,9 +36,10 @@ type session struct {
 	warnings map[string]time.Time
 }
 
-func newSession(worker string, now time.Time, silence time.Duration) *session {
+// newSession is of a worker whose messages are under way for at most about slack.
+func newSession(worker string, now time.Time, slack time.Duration) *session {
 	return &session{
-		worker: worker, heard: now, drift: newDrift(silence), rates: newRates(), acked: map[string]int64{},
+		worker: worker, heard: now, drift: newDrift(slack), rates: newRates(), acked: map[string]int64{},
 		busy: make(chan struct{}, 1), warnings: map[string]time.Time{},
 	}
 }

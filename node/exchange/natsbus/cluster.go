@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -58,7 +59,13 @@ func connectCluster(options ServerOptions) (*Server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	d := dialer{address: where, name: "coordinator", caFile: options.CAFile, credentials: options.Credentials, logger: options.Logger}
-	if s.conn, err = d.dial(ctx); err != nil {
+	s.conn, err = d.dial(ctx)
+	switch {
+	case errors.Is(err, nats.ErrAuthorization):
+		return nil, fmt.Errorf("the NATS cluster at %s doesn't take these credentials. Try: --nats-creds FILE, or a user and a password in the URL", where)
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, fmt.Errorf("the NATS cluster at %s can't be reached: %w. Try: see that its servers run, and listen for clients there", where, err)
+	case err != nil:
 		return nil, fmt.Errorf("use the NATS cluster at %s: %w", where, err)
 	}
 	if s.js, err = jetstream.New(s.conn); err == nil {

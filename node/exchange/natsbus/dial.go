@@ -204,6 +204,10 @@ func Enrol(ctx context.Context, i membership.Invitation, name string, o TLSOptio
 		return membership.Credentials{}, fmt.Errorf("enrol at %s: nobody answers there: %w. "+
 			"Try: see that swarm up runs there, and that its port can be reached from here (firewall, port forwarding, swarm up --advertise)", d.address, last)
 	}
+	if errors.Is(err, nats.ErrAuthorization) && d.address.scheme != schemeTLS {
+		return membership.Credentials{}, fmt.Errorf("enrol at %s: the cluster wants an account: %w. "+
+			"Try: --nats-creds FILE, from whoever runs the cluster", d.address, err)
+	}
 	if err != nil {
 		return membership.Credentials{}, fmt.Errorf("enrol at %s: %w", d.address, err)
 	}

@@ -128,7 +128,11 @@ func Start(options ServerOptions) (*Server, error) {
 	}
 	if err := server.begin(); err != nil {
 		server.Shutdown()
-		return nil, fmt.Errorf("start the message bus on %s: %w", net.JoinHostPort(host, strconv.Itoa(max(port, 0))), err)
+		where := net.JoinHostPort(host, strconv.Itoa(max(port, 0)))
+		if options.TLS != nil {
+			return nil, fmt.Errorf("listen on %s: %w. Try: an address of this host and a port that is free (--listen :PORT)", where, err)
+		}
+		return nil, fmt.Errorf("start the message bus on %s: %w", where, err)
 	}
 	return server, nil
 }
