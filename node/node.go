@@ -64,7 +64,7 @@ type Node struct {
 	Remote       bool // of another host than the coordinator: it goes on alone while it can't reach the swarm
 
 	way    way    // to the swarm, of a remote node
-	lately lately // what an async node remembers of its peers' rollouts
+	lately lately // what it remembers of its peers' rollouts
 }
 
 // Round is Algorithm 1 of the paper for one round. It returns the round's report, or ErrStopped, or what failed; on an error no

@@ -140,8 +140,8 @@ func TestAWorkerJoinsARunThatGoesOn(t *testing.T) {
 func TestTwoHostsShareAFolder(t *testing.T) {
 	t.Parallel()
 	home, ben, shared := t.TempDir(), t.TempDir(), t.TempDir()
-	const rounds = 150
-	up := start(t, home, "--shared", shared, "--nodes", "1", "--rounds", "150", "--set", "barrier_deadline=120")
+	const rounds = 100
+	up := start(t, home, "--shared", shared, "--nodes", "1", "--rounds", "100", "--set", "barrier_deadline=120")
 	up.awaitRound("node_0", 1)
 	worker := command(t, ben, "join", "--model", tinyModel(), "--tasks-file", items(), "--device", "cpu", "--nodes", "1")
 	worker.Env = append(worker.Env, "GDRIVE_PATH="+shared, "EXPERIMENT_NAME=e", "NODE_ID=node_1", marker(ben))

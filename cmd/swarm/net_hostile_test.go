@@ -16,9 +16,9 @@ import (
 
 // What make net-test sets. The defaults are for every test run.
 var (
-	hostileMessages = flag.Int("hostile.messages", 5000, "messages of the hostile worker")
+	hostileMessages = flag.Int("hostile.messages", 3000, "messages of the hostile worker")
 	hostileSeed     = flag.Uint64("hostile.seed", 1, "seed of the hostile worker")
-	hostileRounds   = flag.Int("hostile.rounds", 60, "rounds of the honest nodes that are compared, at most")
+	hostileRounds   = flag.Int("hostile.rounds", 40, "rounds of the honest nodes that are compared, at most")
 	hostileGrowth   = flag.Float64("hostile.growth", 24, "megabytes by which the coordinator may grow in the second half of the attack")
 )
 

@@ -29,7 +29,7 @@ import (
 var (
 	scaleNodes  = flag.String("scale", "12", "numbers of simulated nodes, with commas")
 	scaleEach   = flag.Int("scale.each", 8, "nodes of a simulated worker")
-	scaleRounds = flag.Int("scale.rounds", 4, "measured rounds")
+	scaleRounds = flag.Int("scale.rounds", 2, "measured rounds")
 	scaleSleep  = flag.Duration("scale.sleep", 500*time.Millisecond, "what a simulated node's policy takes")
 	scaleSpread = flag.Float64("scale.spread", 0.1, "how far apart nodes' policies are, as a share of that")
 	scalePeers  = flag.Int("scale.max-peers", 16, "max_peers")
