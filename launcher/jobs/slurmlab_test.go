@@ -88,6 +88,9 @@ func slurmLab(t *testing.T) {
 	}, patience, 50*time.Millisecond)
 }
 
+// requeued is what a job that is queued again may wait for, where the update that lets it start at once comes while it still ends.
+const requeued = 3 * time.Minute
+
 func freePort(t *testing.T) int {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -147,7 +150,7 @@ func TestSlurmRunsTheJob(t *testing.T) {
 			}
 			found, _ := filepath.Glob(filepath.Join(filepath.Dir(s.Program), fmt.Sprintf("running.swarm-*-0-%s-%d", id, n)))
 			return len(found) == 1
-		}, patience, time.Second, "life %d: %s", n, slurm(t, "squeue"))
+		}, requeued, time.Second, "life %d: %s", n, slurm(t, "squeue"))
 	}
 	queued := func(n int) {
 		t.Helper()
