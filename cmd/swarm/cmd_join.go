@@ -132,15 +132,9 @@ func (o *joinOptions) check() error {
 	if o.shared == "" {
 		return nil
 	}
-	dir, err := filepath.Abs(o.shared)
-	if err != nil {
-		return fmt.Errorf("--shared: %w", err)
-	}
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return &configs.Error{Key: "shared", Value: o.shared, Source: "--shared", Allowed: "a folder that is there: mount it first"}
-	}
-	o.shared = dir
-	return nil
+	var err error
+	o.shared, err = sharedFolder(o.shared)
+	return err
 }
 
 // invitation is what was handed out, from wherever it was given.
@@ -211,7 +205,7 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 		}
 	}
 	if o.detach && !inBackground(g) {
-		return detachJoin(g, o)
+		return inTheBackground(g, o.output)
 	}
 	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping after a checkpoint. Again to stop now.")
 	defer interrupts.close()
@@ -285,18 +279,6 @@ func refused(err error) error {
 		return &hintError{err, "the same command again, once the coordinator runs it"}
 	}
 	return err
-}
-
-// detachJoin is join --detach as the user sees it.
-func detachJoin(g *globals, o *joinOptions) error {
-	a, err := background()
-	if a == nil || err != nil {
-		return err
-	}
-	if o.output == "json" {
-		return writeJSON(g.stdout, a)
-	}
-	return printDetached(g, a)
 }
 
 // base is the coordinator's configuration as this host begins with it.

@@ -61,13 +61,15 @@ func (f *company) receive(ctx context.Context, c *coordinator, events *recorder,
 	if err != nil {
 		return err
 	}
-	recorded, err := c.reader.Recorded(ctx, c.run)
-	if err != nil {
-		return err
-	}
-	for _, m := range before {
-		if recorded[m.Node] >= c.p.config.Rounds {
-			f.done.Store(true)
+	if len(f.local) == 0 { // it is the workers' nodes whose end is waited for
+		recorded, err := c.reader.Recorded(ctx, c.run)
+		if err != nil {
+			return err
+		}
+		for _, m := range before {
+			if recorded[m.Node] >= c.p.config.Rounds {
+				f.done.Store(true)
+			}
 		}
 	}
 	if folder, ok := f.way.(*folderWay); ok {
@@ -138,7 +140,7 @@ func (f *company) settle(ctx context.Context, config configs.Config) error {
 	}
 	ticker := time.NewTicker(settleInterval)
 	defer ticker.Stop()
-	for patience := time.Now().Add(time.Duration(config.BarrierDeadline * float64(time.Second))); f.inStep() && time.Now().Before(patience); {
+	for patience := time.Now().Add(time.Duration(config.BarrierDeadline * float64(time.Second))); f.busy(false) && time.Now().Before(patience); {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("run stopped: %w", context.Cause(ctx))
@@ -151,11 +153,12 @@ func (f *company) settle(ctx context.Context, config configs.Config) error {
 // settleInterval is how often a run that is done here looks whether its workers are.
 const settleInterval = 200 * time.Millisecond
 
-// inStep tells whether a worker's node that is waited for has rounds to do. One that is not is far behind.
-func (f *company) inStep() bool {
+// busy tells whether a node of a worker that is here has rounds to do: of those that are waited for, or of all. One that is not waited for is far
+// behind.
+func (f *company) busy(all bool) bool {
 	for _, w := range f.reception.Workers() {
 		for _, n := range w.Nodes {
-			if w.State == event.WorkerConnected && !n.Absent && n.State != event.StateDone && n.State != event.StateGivenUp {
+			if w.State == event.WorkerConnected && (all || !n.Absent) && n.State != event.StateDone && n.State != event.StateGivenUp {
 				return true
 			}
 		}
@@ -183,13 +186,7 @@ func (f *company) host(ctx context.Context) error {
 		busyUntil = busyUntil.Add(f.silence())
 	}
 	for {
-		busy := time.Now().Before(busyUntil)
-		for _, w := range f.reception.Workers() {
-			for _, n := range w.Nodes {
-				busy = busy || w.State == event.WorkerConnected && n.State != event.StateDone && n.State != event.StateGivenUp
-			}
-		}
-		if f.done.Load() && !busy {
+		if f.done.Load() && !time.Now().Before(busyUntil) && !f.busy(true) {
 			return nil
 		}
 		select {
@@ -204,15 +201,8 @@ func (f *company) host(ctx context.Context) error {
 func (f *company) dismiss(ctx context.Context, now <-chan struct{}, state, message string, logger *slog.Logger) {
 	f.reception.End(state, message)
 	patience := max(farewell, f.silence())
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	go func() {
-		select {
-		case <-now:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	ctx, end := unlessHurried(ctx, patience, now)
+	defer end()
 	if err := f.reception.Settled(ctx, patience); err != nil {
 		logger.Warn("some workers didn't take leave: what they have not delivered they keep, and deliver when the run goes on", "error", err)
 	}

@@ -37,7 +37,7 @@ func (f *companyFlags) add(fs *pflag.FlagSet) {
 // natsPort is where NATS listens by convention.
 const natsPort = "4222"
 
-// check refuses what can't go together. It is nil, nil where nobody is let in.
+// company is what the flags ask for, and refuses what can't go together. It is nil, nil where nobody is let in.
 func (f *companyFlags) company() (*company, error) {
 	given := slices.DeleteFunc([]string{f.listen, f.nats, f.shared}, func(s string) bool { return s == "" })
 	switch {
@@ -67,14 +67,22 @@ func (f *companyFlags) company() (*company, error) {
 		f.listen = net.JoinHostPort(host, port)
 	}
 	if f.shared != "" {
-		dir, err := filepath.Abs(f.shared)
-		if err != nil {
-			return nil, fmt.Errorf("--shared: %w", err)
+		var err error
+		if f.shared, err = sharedFolder(f.shared); err != nil {
+			return nil, err
 		}
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return nil, &configs.Error{Key: "shared", Value: f.shared, Source: "--shared", Allowed: "a folder that is there: mount it first"}
-		}
-		f.shared = dir
 	}
 	return &company{flags: *f}, nil
+}
+
+// sharedFolder is the absolute path of what --shared names, which is never made here: an empty mount point would be filled.
+func sharedFolder(text string) (string, error) {
+	dir, err := filepath.Abs(text)
+	if err != nil {
+		return text, fmt.Errorf("--shared: %w", err)
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return text, &configs.Error{Key: "shared", Value: text, Source: "--shared", Allowed: "a folder that is there: mount it first"}
+	}
+	return dir, nil
 }

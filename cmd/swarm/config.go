@@ -113,10 +113,7 @@ func resolveConfig(f *configFlags, environ []string, hasCUDA bool) (configs.Conf
 	if err != nil {
 		return fail(err)
 	}
-	c.Model = model.Name
-	if model.Folder() {
-		c.Model = model.Weights
-	}
+	c.Model = modelKey(model)
 	if c.Preset = above.text("preset"); c.Preset == "" {
 		c.Preset = document.text("preset")
 	}
@@ -126,10 +123,7 @@ func resolveConfig(f *configFlags, environ []string, hasCUDA bool) (configs.Conf
 	if err := resolveTasks(&c, layers); err != nil {
 		return fail(locate(err, layers))
 	}
-	if err := configs.Validate(c); err != nil {
-		return fail(locate(err, layers))
-	}
-	if err := configs.ValidateModel(c, model); err != nil {
+	if err := validate(c, model); err != nil {
 		return fail(locate(err, layers))
 	}
 	return c, model, warnings, nil
@@ -156,10 +150,7 @@ func resolveJoined(f *configFlags, base func() (layer, error)) (configs.Config, 
 	if err != nil {
 		return fail(err)
 	}
-	c.Model = model.Name
-	if model.Folder() {
-		c.Model = model.Weights
-	}
+	c.Model = modelKey(model)
 	c.Tasks.Mixture = theirs.mixture
 	if err := absolute("tasks.file", &c.Tasks.File); err != nil {
 		return fail(err)
@@ -167,13 +158,26 @@ func resolveJoined(f *configFlags, base func() (layer, error)) (configs.Config, 
 	if err := absolute("tasks.words", &c.Tasks.Words); err != nil {
 		return fail(err)
 	}
-	if err := configs.Validate(c); err != nil {
-		return fail(locate(err, layers))
-	}
-	if err := configs.ValidateModel(c, model); err != nil {
+	if err := validate(c, model); err != nil {
 		return fail(locate(err, layers))
 	}
 	return c, model, nil
+}
+
+// validate checks what was put together.
+func validate(c configs.Config, model configs.Model) error {
+	if err := configs.Validate(c); err != nil {
+		return err
+	}
+	return configs.ValidateModel(c, model)
+}
+
+// modelKey is the model as a configuration names it: a preset, or a folder.
+func modelKey(model configs.Model) string {
+	if model.Folder() {
+		return model.Weights
+	}
+	return model.Name
 }
 
 // merge stacks the layers in viper, the first lowest, and decodes the result. Values already have their keys' types, so nothing is converted.

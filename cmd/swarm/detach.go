@@ -173,11 +173,16 @@ func detachUp(ctx context.Context, g *globals, o *upOptions) error {
 			return err
 		}
 	}
+	return inTheBackground(g, o.output)
+}
+
+// inTheBackground does the same command again there, and says what it announces.
+func inTheBackground(g *globals, output string) error {
 	a, err := background()
 	if a == nil || err != nil {
 		return err
 	}
-	if o.output == "json" {
+	if output == "json" {
 		return writeJSON(g.stdout, a)
 	}
 	return printDetached(g, a)

@@ -87,6 +87,20 @@ func (i *interrupts) close() {
 	})
 }
 
+// unlessHurried is ctx with a limit, ended also when now is closed. The function that it returns must be called.
+func unlessHurried(ctx context.Context, limit time.Duration, now <-chan struct{}) (context.Context, func()) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-now:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() { cancel(); watching.Wait() }
+}
+
 // stoppedBy is the error of what a signal may have ended: then it is the signal's exit code.
 func stoppedBy(ctx context.Context, err error) error {
 	var stopped *signalError

@@ -41,7 +41,6 @@ type joined struct {
 	changed  chan struct{}
 	progress map[string]membership.Progress
 	order    []string
-	over     *overError
 	stop     context.CancelFunc
 	serving  sync.WaitGroup
 	courier  *membership.Courier
@@ -151,7 +150,7 @@ func (j *joined) serve(ctx context.Context, events *recorder, logger *slog.Logge
 	j.logger = logger
 	j.enter(events.take)
 	j.courier = &membership.Courier{
-		Uplink: j.uplink, Outbox: j.outbox, Run: j.welcome.Run, Process: j.process, Logger: logger,
+		Uplink: j.uplink, Outbox: j.outbox, Run: j.welcome.Run, Process: j.process, Silence: j.patience(0), Logger: logger,
 		Progress: j.whereabouts,
 		Members: func(members []event.Member) {
 			j.mu.Lock()
@@ -161,16 +160,12 @@ func (j *joined) serve(ctx context.Context, events *recorder, logger *slog.Logge
 			j.changed = make(chan struct{})
 		},
 		Ended: func(state, message string) {
-			j.mu.Lock()
-			over := &overError{state, message}
-			j.over = over
-			j.mu.Unlock()
-			events.fail(over)
+			events.fail(&overError{state, message})
 		},
 		Trouble: func(err error) { events.warn(err.Error()) },
 	}
 	if j.to.Kind == event.ExchangeDir {
-		j.courier.Interval, j.courier.Silence = sharedir.BeatEvery, sharedir.SilentAfter
+		j.courier.Interval = sharedir.BeatEvery
 	}
 	// The nodes' last words are delivered after ctx has ended.
 	ctx, j.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -247,15 +242,8 @@ func (j *joined) settle() {
 	if j.courier == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), j.patience(lastWords))
-	defer cancel()
-	go func() {
-		select {
-		case <-j.now:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	ctx, end := unlessHurried(context.Background(), j.patience(lastWords), j.now)
+	defer end()
 	if err := j.courier.Drain(ctx); err != nil {
 		events, _ := j.outbox.Pending()
 		j.logger.Warn("not all is delivered: it is kept, and goes out when the same command goes on", "events", events, "error", err)
@@ -291,7 +279,7 @@ func (e *overError) verdict() error {
 	return &hintError{e, "the same command again, once the coordinator goes on"}
 }
 
-// config is the coordinator's, checked: it comes from another host.
+// config is the coordinator's as it came; what a worker makes of it is checked like any (resolveJoined).
 func (j *joined) config() (configs.Config, error) {
 	c := configs.Default()
 	if err := json.Unmarshal(j.welcome.Config, &c); err != nil {

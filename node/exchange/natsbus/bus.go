@@ -51,12 +51,10 @@ type Bus struct {
 	oneByOne atomic.Bool   // the server is older than queries of several batches
 	arrivals arrivals
 
+	calls exchange.Calls
+
 	mu         sync.Mutex
-	closed     bool
 	complained time.Time // when the last trouble was told
-	nextCall   int
-	calls      map[int]context.CancelCauseFunc // in progress
-	running    sync.WaitGroup
 }
 
 var _ exchange.Exchange = (*Bus)(nil)
@@ -100,7 +98,6 @@ func newBus(options Options, s subjects, where address) *Bus {
 		patience: requestTimeout,
 		arrivals: newArrivals(),
 		link:     newLink(),
-		calls:    make(map[int]context.CancelCauseFunc),
 	}
 	b.dialer = dialer{
 		address: where, name: options.Node, worker: options.Worker, caFile: options.CAFile, credentials: options.Credentials,
@@ -145,7 +142,7 @@ func (b *Bus) Publish(ctx context.Context, batch exchange.Batch) error {
 	if err != nil {
 		return err
 	}
-	ctx, end, err := b.begin(ctx)
+	ctx, end, err := b.calls.Begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -213,36 +210,9 @@ func (b *Bus) complain(err error) {
 
 // Close ends calls in progress with ErrClosed, waits for them, and disconnects. It can be called again.
 func (b *Bus) Close() error {
-	b.mu.Lock()
-	b.closed = true
-	for _, cancel := range b.calls {
-		cancel(exchange.ErrClosed)
-	}
-	b.mu.Unlock()
-	b.running.Wait()
+	b.calls.Close()
 	b.conn.Close()
 	return nil
-}
-
-// begin registers a call, so that Close can end it. end must be called.
-func (b *Bus) begin(ctx context.Context) (_ context.Context, end func(), _ error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil, nil, exchange.ErrClosed
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	id := b.nextCall
-	b.nextCall++
-	b.calls[id] = cancel
-	b.running.Add(1)
-	return ctx, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.calls, id)
-		cancel(nil)
-		b.running.Done()
-	}, nil
 }
 
 // reachable is false once the connection won't come back by itself, which is when a server that restarted refuses the token.

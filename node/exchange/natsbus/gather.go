@@ -17,7 +17,7 @@ import (
 // it from its owner's journal. The server keeps no state for it, and its cost grows with the peers asked for, not with the swarm.
 func (b *Bus) Gather(ctx context.Context, round int, peers []string, barrier exchange.Barrier) ([]*exchange.Received, error) {
 	start := time.Now()
-	ctx, end, err := b.begin(ctx)
+	ctx, end, err := b.calls.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}

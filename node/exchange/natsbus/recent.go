@@ -26,7 +26,7 @@ const (
 // Recent returns what peers shared lately; see Exchange. The stream's sequences tell what came before what: a batch's age is how many own
 // batches came after it. A peer's batches that an earlier call fetched are not fetched again.
 func (b *Bus) Recent(ctx context.Context, window exchange.Window) ([]*exchange.Received, error) {
-	ctx, end, err := b.begin(ctx)
+	ctx, end, err := b.calls.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -41,11 +41,7 @@ type Dir struct {
 	lives *lives
 	past  *predecessor
 
-	mu       sync.Mutex // of what follows
-	closed   bool
-	nextCall int
-	calls    map[int]context.CancelCauseFunc
-	running  sync.WaitGroup
+	calls exchange.Calls
 
 	publishing sync.Mutex // one Publish looks for an earlier one at a time
 	arrivals   *arrivals
@@ -69,8 +65,7 @@ func Open(o Options) (*Dir, error) {
 	}
 	d := &Dir{
 		o: o, life: newLife(), base: baseOf(o.Dir), local: isLocal(o.Dir),
-		tell:  &teller{logger: logger.With("run", o.Run, "node", o.Node)},
-		calls: make(map[int]context.CancelCauseFunc),
+		tell: &teller{logger: logger.With("run", o.Run, "node", o.Node)},
 	}
 	d.past = newPredecessor(o.Dir, d.tell)
 	d.lives = newLives(d.base, o, d.life)
@@ -117,35 +112,8 @@ func (o Options) check() error {
 
 // Close ends calls in progress with ErrClosed and waits for them. It can be called again.
 func (d *Dir) Close() error {
-	d.mu.Lock()
-	d.closed = true
-	for _, cancel := range d.calls {
-		cancel(exchange.ErrClosed)
-	}
-	d.mu.Unlock()
-	d.running.Wait()
+	d.calls.Close()
 	return d.arrivals.close()
-}
-
-// begin registers a call, so that Close can end it. end must be called.
-func (d *Dir) begin(ctx context.Context) (_ context.Context, end func(), _ error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return nil, nil, exchange.ErrClosed
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	id := d.nextCall
-	d.nextCall++
-	d.calls[id] = cancel
-	d.running.Add(1)
-	return ctx, func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		delete(d.calls, id)
-		cancel(nil)
-		d.running.Done()
-	}, nil
 }
 
 // pause is how long to wait before the next look, waited after the first one.

@@ -15,7 +15,7 @@ import (
 // shared yet.
 func (d *Dir) Gather(ctx context.Context, round int, peers []string, barrier exchange.Barrier) ([]*exchange.Received, error) {
 	start := time.Now()
-	ctx, end, err := d.begin(ctx)
+	ctx, end, err := d.calls.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}

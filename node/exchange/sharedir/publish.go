@@ -27,7 +27,7 @@ func (d *Dir) Publish(ctx context.Context, batch exchange.Batch) error {
 	if batch.Round > maxRounds {
 		return fmt.Errorf("%w: round %d", exchange.ErrInvalid, batch.Round)
 	}
-	ctx, end, err := d.begin(ctx)
+	ctx, end, err := d.calls.Begin(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,51 @@
+package exchange
+
+import (
+	"context"
+	"sync"
+)
+
+// Calls are the calls of an Exchange that are in progress, so that its Close can end them. The zero value is ready; it is safe for concurrent
+// use.
+type Calls struct {
+	mu      sync.Mutex
+	closed  bool
+	next    int
+	cancel  map[int]context.CancelCauseFunc
+	running sync.WaitGroup
+}
+
+// Begin registers a call: the context ends with ErrClosed as its cause at Close. end must be called. The error is ErrClosed.
+func (c *Calls) Begin(ctx context.Context) (_ context.Context, end func(), _ error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, nil, ErrClosed
+	}
+	if c.cancel == nil {
+		c.cancel = map[int]context.CancelCauseFunc{}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	id := c.next
+	c.next++
+	c.cancel[id] = cancel
+	c.running.Add(1)
+	return ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.cancel, id)
+		cancel(nil)
+		c.running.Done()
+	}, nil
+}
+
+// Close ends the calls in progress, waits for them, and lets no other begin. It can be called again.
+func (c *Calls) Close() {
+	c.mu.Lock()
+	c.closed = true
+	for _, cancel := range c.cancel {
+		cancel(ErrClosed)
+	}
+	c.mu.Unlock()
+	c.running.Wait()
+}
