@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"unicode/utf8"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // maxNodeBytes bounds a node's name.
@@ -43,7 +46,7 @@ func Decode(data []byte, wantNode string, wantRound int) (Batch, error) {
 		return Batch{}, err
 	}
 	var batch Batch
-	if err := json.Unmarshal(data, &batch); err != nil {
+	if err := jsonv2.Unmarshal(data, &batch, jsontext.AllowInvalidUTF8(true)); err != nil {
 		return Batch{}, invalidf("%.200s", err) // the reason may quote a number of any length
 	}
 	switch {

@@ -98,7 +98,7 @@ func TestDecodeRefuses(t *testing.T) {
 		return `{"version":1,"node":"a","round":7,"rollouts":` + rollouts + `}`
 	}
 	for _, test := range []struct{ name, data, want string }{
-		{"empty", "", "unexpected end"},
+		{"empty", "", "unexpected EOF"},
 		{"null", "null", "version 0"},
 		{"list", "[]", "cannot unmarshal"},
 		{"not UTF-8", "\"\xff\"", "not UTF-8"},

@@ -75,6 +75,7 @@ func (d dialer) options() ([]nats.Option, error) {
 		nats.MaxReconnects(-1),
 		nats.ReconnectBufSize(-1), // requests fail while there is no connection; the callers' loops ask again
 		nats.IgnoreDiscoveredServers(),
+		nats.SyncQueueLen(2*max(readSubjects, readBatches)), // an answer's messages at most, and some; the client's own 65,536 are half a megabyte a question
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				d.logger.Warn("message bus lost, dialling again", "error", err)
