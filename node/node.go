@@ -255,6 +255,11 @@ func (n *Node) batch(round int, groups []group) exchange.Batch {
 
 // share publishes the node's rollouts.
 func (n *Node) share(ctx context.Context, round int, batch exchange.Batch) error {
+	if n.way.rests() {
+		n.way.keep(batch)
+		n.way.last = round
+		return nil
+	}
 	n.Host.State(event.StateSharing, round)
 	ctx, cancel := n.untilStop(ctx)
 	defer cancel()

@@ -15,8 +15,11 @@ const (
 	// maxUnsent is how many rounds' rollouts a node that can't reach the swarm keeps for it.
 	maxUnsent = 64
 
-	// A node that is cut off tries again every round, for a tenth of the barrier's deadline, but not for less than this.
+	// A node that is cut off tries again in later rounds, for a tenth of the barrier's deadline, but not for less than this.
 	shortPatience = 5 * time.Second
+
+	// In between it trains alone for so many times as long as it has tried: it is paid for training.
+	restPerTry = 4
 )
 
 // errBusSilent ends a call of the exchange that got no answer.
@@ -28,9 +31,13 @@ type way struct {
 	last    int              // newest such round
 	cut     bool             // it has not been reached since
 	asked   time.Time        // when the round's batch was offered
+	rest    time.Time        // up to when nothing is offered, after a try that failed
 	unsent  []exchange.Batch // of those rounds, the newest maxUnsent
 	refused string           // why the last batch was not taken, if it wasn't: refusalOf
 }
+
+// rests tells whether a node trains on alone without trying to reach the swarm.
+func (w *way) rests() bool { return w.cut && time.Now().Before(w.rest) }
 
 // lost tells whether the swarm could not be reached in a round.
 func (w *way) lost(round int) bool { return w.cut && w.last == round }
@@ -93,12 +100,13 @@ func (n *Node) away(round int, err error) error {
 		return final
 	}
 	n.way.last = round
+	n.way.rest = time.Now().Add(restPerTry * time.Since(n.way.asked))
 	if n.way.cut {
 		n.Logger.Debug("still alone", "round", round, "error", err)
 		return nil
 	}
 	n.way.cut, n.way.since = true, round
-	n.warn(fmt.Sprintf("the swarm can't be reached in round %d: %v; the node trains on alone and tries again every round. "+
+	n.warn(fmt.Sprintf("the swarm can't be reached in round %d: %v; the node trains on alone and tries again now and then. "+
 		"Try: check the network between this host and the coordinator", round, err))
 	return nil
 }

@@ -22,10 +22,12 @@ type wire struct {
 	cut     bool
 	refusal error // of Publish
 	shared  []int
+	tries   int // to share, while it was cut
 }
 
 func (w *wire) Publish(ctx context.Context, batch exchange.Batch) error {
 	if w.cut {
+		w.tries++
 		<-ctx.Done()
 		return fmt.Errorf("share round %d: %w", batch.Round, context.Cause(ctx))
 	}
@@ -73,9 +75,15 @@ func TestARemoteNodeGoesOnAlone(t *testing.T) {
 	}
 	round(0)
 	w.cut = true
-	for r := 1; r < 4; r++ {
-		round(r)
-	}
+	round(1)
+	n.way.rest = time.Now().Add(time.Hour)
+	tries := w.tries
+	round(2)
+	require.Equal(t, tries, w.tries, "after a try it trains for a while")
+	n.way.rest = time.Time{}
+	round(3)
+	require.Greater(t, w.tries, tries)
+	n.way.rest = time.Time{}
 	require.Len(t, *warnings, 1)
 	require.Contains(t, (*warnings)[0], "can't be reached in round 1")
 	require.Contains(t, (*warnings)[0], ". Try: ")
@@ -131,7 +139,7 @@ func TestAStopEndsAnOutage(t *testing.T) {
 	}
 	require.Len(t, n.way.unsent, maxUnsent)
 	require.Equal(t, 3, n.way.unsent[0].Round)
-	n.Config.BarrierDeadline = soon.Seconds()
+	n.Config.BarrierDeadline, n.way.rest = soon.Seconds(), time.Time{}
 	go func() {
 		n.Host.(*host).await(event.StateSharing)
 		close(n.Host.(*host).stop)

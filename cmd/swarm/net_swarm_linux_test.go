@@ -243,10 +243,17 @@ func (s *netSwarm) local(worker string) string {
 	return strings.TrimSpace(strings.TrimPrefix(rows[0], "r="))
 }
 
-// moments are when each node finished its rounds, by the coordinator's database.
+// moments are when a node finished its rounds, by its own host's database: what a cut kept back arrives at the coordinator's later.
 func (s *netSwarm) moments(node string) []time.Time {
 	s.t.Helper()
-	rows, err := tableRows(s.homes[netHub], fmt.Sprintf(`SELECT printf('%%.6f', time) AS t FROM rounds WHERE run = 'e-1' AND node = '%s' ORDER BY time`, node))
+	host, _, _ := strings.Cut(node, "_")
+	run := "e-1"
+	if s.homes[host] == "" {
+		host = netHub
+	} else {
+		run = s.local(host)
+	}
+	rows, err := tableRows(s.homes[host], fmt.Sprintf(`SELECT printf('%%.6f', time) AS t FROM rounds WHERE run = '%s' AND node = '%s' ORDER BY time`, run, node))
 	require.NoError(s.t, err)
 	var list []time.Time
 	for _, row := range rows {

@@ -11,8 +11,8 @@ type bucket struct {
 
 func newBucket(rate, burst float64) bucket { return bucket{rate: rate, burst: burst} }
 
-// take takes n tokens, or says how long it is until there are as many. What is above the burst is taken once the bucket is full.
-func (b *bucket) take(now time.Time, n float64) (wait time.Duration) {
+// wait is how long it is until there are n tokens. What is above the burst is given once the bucket is full.
+func (b *bucket) wait(now time.Time, n float64) time.Duration {
 	if b.at.IsZero() {
 		b.tokens = b.burst
 	} else if elapsed := now.Sub(b.at); elapsed > 0 { // a clock that was put back fills nothing
@@ -22,8 +22,15 @@ func (b *bucket) take(now time.Time, n float64) (wait time.Duration) {
 	if need := min(n, b.burst); b.tokens < need {
 		return max(1, time.Duration((need-b.tokens)/b.rate*float64(time.Second))) // less than a nanosecond is not yet, either
 	}
-	b.tokens -= n
 	return 0
+}
+
+// take takes n tokens, or says how long it is until there are as many.
+func (b *bucket) take(now time.Time, n float64) (wait time.Duration) {
+	if wait = b.wait(now, n); wait == 0 {
+		b.tokens -= n
+	}
+	return wait
 }
 
 // resize changes the rate and the burst.
@@ -37,7 +44,7 @@ func (b *bucket) resize(rate, burst float64) {
 }
 
 // rates are one worker's.
-type rates struct{ requests, visits, offers, events, bytes bucket }
+type rates struct{ requests, visits, offers, events, bytes, kept bucket }
 
 // What a worker may send, a second and at once.
 const (
@@ -49,10 +56,16 @@ const (
 	byteRate, byteBurst       = 4 << 20, 32 << 20
 )
 
+// keptRate is how many bytes a second of events, which the database keeps for good, a worker may deliver in the long run: 5.7 GB a day, where the
+// other rates alone would let a stranger fill a disk. An honest node's round is about 10 kB. What a worker doesn't use in an hour stays its
+// own: so long an outage is delivered as fast as the other rates let it.
+const keptRate, keptBurst = 64 << 10, 3600 * keptRate
+
 func newRates() *rates {
 	return &rates{
 		requests: newBucket(requestRate, requestBurst), visits: newBucket(visitRate, visitBurst), offers: newBucket(offerRate, offerBurst),
 		events: newBucket(eventRate, eventBurst), bytes: newBucket(byteRate, byteBurst),
+		kept: newBucket(keptRate, keptBurst),
 	}
 }
 

@@ -11,27 +11,24 @@ import (
 const enrolRate, enrolBurst = 50, 500
 
 // Enrol makes a worker of who has an invitation.
-func (r *Reception) Enrol(_ context.Context, enrol Enrol) (Credentials, error) {
+func (r *Reception) Enrol(_ context.Context, enrol Enrol) (Enrolled, error) {
 	if r.o.Registry == nil {
-		return Credentials{}, Refuse(CodeToken, "there are no invitations to this swarm: its folder decides who may join. Try: swarm join --shared DIR")
+		return Enrolled{}, Refuse(CodeToken, "there are no invitations to this swarm: its folder decides who may join. Try: swarm join --shared DIR")
 	}
 	r.mu.Lock()
 	wait := r.enrolled.take(r.o.Now(), 1)
 	r.mu.Unlock()
 	if wait > 0 {
-		return Credentials{}, slower(wait)
+		return Enrolled{}, slower(wait)
 	}
 	if refusal := speaks(enrol.Protocol, r.o.Version, ""); refusal != nil {
-		return Credentials{}, refusal
+		return Enrolled{}, refusal
 	}
-	if len(enrol.Token) > maxTokenBytes {
-		return Credentials{}, Refuse(CodeMalformed, "a token of %d bytes", len(enrol.Token))
-	}
-	made, err := r.o.Registry.Enrol(enrol.Token, enrol.Name)
+	answer, err := r.o.Registry.Enrol(enrol)
 	if err != nil {
-		return Credentials{}, r.logged("enrol", err)
+		return Enrolled{}, r.logged("enrol", err)
 	}
-	return made, nil
+	return answer, nil
 }
 
 // Hello introduces a worker's process.

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
 // Kinds of an Entry.
@@ -47,6 +49,7 @@ type book struct {
 	Workers     []registered `json:"workers"`
 
 	byName map[string]int // index in Workers by the name in lower case: a folder may not tell cases apart
+	byHash map[string]int // index in Workers by the hash of the secret
 }
 
 // invited is an invitation. Its token is kept as it is, for it is printed again.
@@ -59,10 +62,10 @@ type invited struct {
 	Revoked bool    `json:"revoked,omitempty"`
 }
 
-// registered is a worker. Its secret has 256 random bits, so that a plain hash of it is enough.
+// registered is a worker.
 type registered struct {
 	Name    string  `json:"name"`
-	Hash    string  `json:"hash"` // sha256 of the secret, hex
+	Hash    string  `json:"hash"` // hashOf its secret
 	Created float64 `json:"created"`
 	Revoked bool    `json:"revoked,omitempty"`
 	Banned  string  `json:"banned,omitempty"`
@@ -87,7 +90,7 @@ func decodeBook(data []byte) (*book, error) {
 		}
 	}
 	for _, w := range b.Workers {
-		if sum, err := hex.DecodeString(w.Hash); err != nil || len(sum) != sha256.Size || checkWorker(w.Name) != nil {
+		if sum, err := hex.DecodeString(w.Hash); err != nil || len(sum) != sha256.Size || checkName("worker", w.Name, maxWorkerBytes) != nil {
 			return nil, fmt.Errorf("worker %.40q is broken", w.Name)
 		}
 	}
@@ -95,13 +98,13 @@ func decodeBook(data []byte) (*book, error) {
 }
 
 func (b *book) index() error {
-	b.byName = make(map[string]int, len(b.Workers))
+	b.byName, b.byHash = make(map[string]int, len(b.Workers)), make(map[string]int, len(b.Workers))
 	for i, w := range b.Workers {
 		key := strings.ToLower(w.Name)
 		if _, twice := b.byName[key]; twice {
 			return errors.New("worker " + w.Name + " is there twice")
 		}
-		b.byName[key] = i
+		b.byName[key], b.byHash[w.Hash] = i, i
 	}
 	return nil
 }
@@ -120,17 +123,56 @@ func (b *book) worker(name string) *registered {
 	return nil
 }
 
-// invitation returns the one with that token, nil if there is none. It compares with all of them, each in constant time.
-func (b *book) invitation(token string) *invited {
+// invitation returns the one whose token the question proves, nil if there is none. It compares with all of them, each in constant time.
+func (b *book) invitation(e Enrol) *invited {
 	var found *invited
-	given := sha256.Sum256([]byte(token))
 	for i := range b.Invitations {
-		stored := sha256.Sum256([]byte(b.Invitations[i].Token))
-		if subtle.ConstantTimeCompare(stored[:], given[:]) == 1 {
+		if e.proves(b.Invitations[i].Token) {
 			found = &b.Invitations[i]
 		}
 	}
 	return found
+}
+
+// enrolled returns the worker that was made of the same question before, nil if there is none.
+func (b *book) enrolled(e Enrol) *registered {
+	if i, ok := b.byHash[e.Hash]; ok {
+		return &b.Workers[i]
+	}
+	return nil
+}
+
+// open is the refusal of an invitation that lets nobody in any more, or nil.
+func (i *invited) open() *Refusal {
+	switch {
+	case i.Revoked:
+		return Refuse(CodeToken, "the invitation was revoked. Try: ask for a new one (swarm workers invite)")
+	case i.Once && i.Used:
+		return Refuse(CodeToken, "the invitation was for one worker and has been used. Try: ask for a new one (swarm workers invite)")
+	}
+	return nil
+}
+
+// register makes a worker of who asks with that invitation, and returns its name.
+func (b *book) register(e Enrol, i *invited) (worker string, refusal *Refusal) {
+	name := e.Name
+	switch {
+	case name != "":
+	case i.Name != standing:
+		name = i.Name
+	default:
+		name = "worker"
+	}
+	if refusal := checkWorker(name); refusal != nil {
+		return "", refusal
+	}
+	if active(b) >= MaxWorkers || len(b.Workers) >= maxEntries {
+		return "", Refuse(CodeFull, "%d workers may belong to this swarm, and it has them. Try: swarm workers revoke NAME, on the coordinator", MaxWorkers)
+	}
+	worker = numbered(name, func(n string) bool { _, taken := b.byName[strings.ToLower(n)]; return taken })
+	b.Workers = append(b.Workers, registered{Name: worker, Hash: e.Hash, Created: event.Now()})
+	i.Used = true
+	return worker, nil
 }
 
 // proves tells in constant time whether secret is the worker's; of nil it takes as long and is false.

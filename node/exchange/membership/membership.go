@@ -16,7 +16,7 @@ import (
 )
 
 // Protocol is the version of these messages. It is on every one of them; another one is refused with CodeVersion.
-const Protocol = 1
+const Protocol = 2
 
 // Bounds of what a worker may send; what is above them is refused unread.
 const (
@@ -34,19 +34,6 @@ const (
 	BeatInterval = 2 * time.Second
 	SilentAfter  = 15 * time.Second // without a beat, a worker's nodes are not waited for
 )
-
-// Enrol asks for credentials in exchange for an invitation's token.
-type Enrol struct {
-	Protocol int    `json:"protocol"`
-	Token    string `json:"token"`
-	Name     string `json:"name"` // wished for; another worker's gets a number after it
-}
-
-// Credentials are a worker's own. Secret is shown to the worker once; the registry keeps its hash.
-type Credentials struct {
-	Worker string `json:"worker"`
-	Secret string `json:"secret"`
-}
 
 // Hello introduces a worker's process.
 type Hello struct {
@@ -164,7 +151,7 @@ type Uplink interface {
 
 // Desk is the coordinator's side: what a carrier calls once it knows which worker speaks. Its errors are *Refusal. Safe for concurrent use.
 type Desk interface {
-	Enrol(ctx context.Context, enrol Enrol) (Credentials, error)
+	Enrol(ctx context.Context, enrol Enrol) (Enrolled, error)
 	Hello(ctx context.Context, worker string, hello Hello) (Welcome, error)
 	Join(ctx context.Context, worker string, join Join) (Joined, error)
 	Beat(ctx context.Context, worker string, beat Beat) (Roster, error)

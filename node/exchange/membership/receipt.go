@@ -119,11 +119,19 @@ func (r *Reception) afford(s *session, events, size int) time.Duration {
 	if r.o.Trusted {
 		return 0
 	}
-	now := r.o.Now()
-	if wait := s.rates.bytes.take(now, float64(size)); wait > 0 {
+	now, bytes := r.o.Now(), float64(size)
+	long := s.rates.kept.wait(now, bytes)
+	if long > 0 {
+		s.reason = fmt.Sprintf("it has delivered more than %d KiB a second in the long run, and is told to wait", keptRate>>10)
+		r.warn(s, "kept", "worker "+s.worker+": "+s.reason+". Try: swarm workers ban "+s.worker+", if that is not its nodes' doing")
+	}
+	if wait := max(long, s.rates.bytes.wait(now, bytes), s.rates.events.wait(now, float64(events))); wait > 0 {
 		return wait
 	}
-	return s.rates.events.take(now, float64(events))
+	s.rates.kept.take(now, bytes)
+	s.rates.bytes.take(now, bytes)
+	s.rates.events.take(now, float64(events))
+	return 0
 }
 
 // examine makes of the delivery what is recorded of it: as many events, in order, those that say what can't be replaced by nothing.

@@ -142,9 +142,7 @@ func NewReception(o ReceptionOptions, known []KnownMember) (*Reception, error) {
 		return nil, fmt.Errorf("open the reception: %w", err)
 	}
 	for _, m := range known {
-		if err := r.recall(m, recorded[m.Node]); err != nil {
-			return nil, err
-		}
+		r.recall(m, recorded[m.Node])
 	}
 	for _, m := range o.Local {
 		l.progress(l.seat(m.Node), recorded[m.Node], "")
@@ -154,13 +152,16 @@ func NewReception(o ReceptionOptions, known []KnownMember) (*Reception, error) {
 	return r, nil
 }
 
-// recall seats a node of an earlier attempt. Its worker counts as heard of now: it may have gone on all the while.
-func (r *Reception) recall(m KnownMember, recorded int) error {
+// recall seats a node of an earlier attempt. Its worker counts as heard of now: it may have gone on all the while. Where the name is another
+// node's now, as when this host has more nodes than before, that one keeps it.
+func (r *Reception) recall(m KnownMember, recorded int) {
 	if m.Worker == "" {
-		return nil
+		return
 	}
 	if r.lineup.seat(m.Node) != nil {
-		return fmt.Errorf("open the reception: node %s is there twice", m.Node)
+		r.warn(nil, "", fmt.Sprintf("node %s of worker %s has the name of another node: it can't go on under it. "+
+			"Try: on %[2]s, the same swarm join with --fresh --node-id OTHER", m.Node, m.Worker))
+		return
 	}
 	s := r.sessions[m.Worker]
 	if s == nil {
@@ -173,7 +174,6 @@ func (r *Reception) recall(m KnownMember, recorded int) error {
 	seat.silent = true
 	s.seats = append(s.seats, seat)
 	s.rates.seats(len(s.seats))
-	return nil
 }
 
 // Progress says which round a node of the coordinator's own host works on.

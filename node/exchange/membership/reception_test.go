@@ -271,13 +271,13 @@ func TestTwoProcessesWithOneWorkersCredentials(t *testing.T) {
 func TestOtherVersionsAndRunsAreRefusedOnBothSides(t *testing.T) {
 	d := newDesk(t, nil)
 	for range 3 {
-		_, err := d.Hello(t.Context(), "w", Hello{Protocol: 2, Version: "v9"})
+		_, err := d.Hello(t.Context(), "w", Hello{Protocol: 1, Version: "v9"})
 		require.Equal(t, CodeVersion, code(t, err))
-		require.ErrorContains(t, err, "the coordinator (swarm v1) speaks protocol 1, the worker (v9) 2. Try: ")
+		require.ErrorContains(t, err, "the coordinator (swarm v1) speaks protocol 2, the worker (v9) 1. Try: ")
 	}
 	require.Equal(t, []string{"warning w"}, d.said())
 	d.later(warnEvery)
-	_, err := d.Beat(t.Context(), "w", Beat{Protocol: 2})
+	_, err := d.Beat(t.Context(), "w", Beat{Protocol: 1})
 	require.Equal(t, CodeVersion, code(t, err))
 	require.Equal(t, []string{"warning w"}, d.said())
 	_, err = d.Beat(t.Context(), "w", Beat{Protocol: Protocol, Run: "other"})
@@ -502,11 +502,16 @@ func TestABannedWorkerIsOutAtOnce(t *testing.T) {
 	d := newDesk(t, func(o *ReceptionOptions) { o.Registry = r })
 	token, err := r.Invite("", false)
 	require.NoError(t, err)
-	c, err := d.Enrol(t.Context(), Enrol{Protocol: Protocol, Token: token, Name: "w"})
+	application := Apply(token, "w")
+	answer, err := d.Enrol(t.Context(), application.Enrol)
 	require.NoError(t, err)
-	_, err = d.Enrol(t.Context(), Enrol{Protocol: 9, Token: token})
+	c, err := application.Take(answer)
+	require.NoError(t, err)
+	old := application.Enrol
+	old.Protocol = 1
+	_, err = d.Enrol(t.Context(), old)
 	require.Equal(t, CodeVersion, code(t, err))
-	_, err = d.Enrol(t.Context(), Enrol{Protocol: Protocol, Token: "x"})
+	_, err = d.Enrol(t.Context(), Apply("x", "w").Enrol)
 	require.Equal(t, CodeToken, code(t, err))
 	_, err = d.beat("nobody")
 	require.Equal(t, CodeRevoked, code(t, err))
@@ -612,14 +617,32 @@ func TestAnotherProgramsNodeIsNotWaitedFor(t *testing.T) {
 	require.Equal(t, []string{"node_0", "old_1"}, event.Names(members))
 }
 
+// A name that is another node's by now doesn't keep the coordinator from starting.
+func TestAWorkersNodeWithTheNameOfAnotherIsLeftOut(t *testing.T) {
+	d := newDesk(t, nil, KnownMember{Node: "Node_1", Worker: "w", From: 3}, KnownMember{Node: "w_1", Worker: "w", From: 3}, KnownMember{Node: "w_1", Worker: "x", From: 3})
+	d.sweep()
+	d.mu.Lock()
+	for i, line := range []string{"node Node_1 of worker w has the name of another node", "node w_1 of worker x has the name of another node"} {
+		require.Contains(t, d.told[i].Message, line)
+		require.Contains(t, d.told[i].Message, ". Try: on "+[]string{"w", "x"}[i]+", the same swarm join with --fresh --node-id OTHER")
+	}
+	d.mu.Unlock()
+	members, _ := d.Members()
+	require.Equal(t, []string{"node_0", "node_1", "w_1"}, event.Names(members))
+	_, err := d.join("w", NodeInfo{Name: "Node_1", Rounds: 5})
+	require.Equal(t, CodeName, code(t, err))
+	_, err = d.join("w", NodeInfo{Name: "other"}, NodeInfo{Name: "w_1", Rounds: 5})
+	require.NoError(t, err)
+}
+
 // FuzzMessages sends a stranger's messages to a desk: each is answered or refused.
 func FuzzMessages(f *testing.F) {
-	f.Add(0, []byte(`{"protocol":1,"version":"v","host":"h","time":1}`))
-	f.Add(1, []byte(`{"protocol":1,"run":"run","device":"cpu","nodes":[{"model":"m"},{"name":"w_7","rounds":5}]}`))
-	f.Add(2, []byte(`{"protocol":1,"run":"run","nodes":[{"node":"w_0","round":5,"state":"done"}],"left":true}`))
-	f.Add(3, []byte(`{"protocol":1,"run":"run","outbox":"o","first":1,"events":[{"type":"warning","time":1},null,7]}`))
+	f.Add(0, []byte(`{"protocol":2,"version":"v","host":"h","time":1}`))
+	f.Add(1, []byte(`{"protocol":2,"run":"run","device":"cpu","nodes":[{"model":"m"},{"name":"w_7","rounds":5}]}`))
+	f.Add(2, []byte(`{"protocol":2,"run":"run","nodes":[{"node":"w_0","round":5,"state":"done"}],"left":true}`))
+	f.Add(3, []byte(`{"protocol":2,"run":"run","outbox":"o","first":1,"events":[{"type":"warning","time":1},null,7]}`))
 	f.Add(4, []byte(`{"version":1,"node":"w_0","round":2,"rollouts":[]}`))
-	f.Add(5, []byte(`{"protocol":1,"token":"t","name":"n"}`))
+	f.Add(5, []byte(`{"protocol":2,"name":"n","hash":"00","proof":"00"}`))
 	f.Fuzz(func(t *testing.T, kind int, data []byte) {
 		d := newDesk(t, nil)
 		_, err := d.join("w", NodeInfo{})
@@ -636,7 +659,7 @@ func FuzzMessages(f *testing.F) {
 		case 4:
 			err = d.Offer(ctx, "w", Offer{Node: "w_0", Round: 2, Data: data})
 		case 5:
-			err = ask(ctx, data, func(ctx context.Context, _ string, e Enrol) (Credentials, error) { return d.Enrol(ctx, e) })
+			err = ask(ctx, data, func(ctx context.Context, _ string, e Enrol) (Enrolled, error) { return d.Enrol(ctx, e) })
 		}
 		code(t, err)
 		members, _ := d.Members()

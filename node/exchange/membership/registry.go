@@ -3,9 +3,7 @@ package membership
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,45 +96,47 @@ func spent(all []invited) []invited {
 	return kept
 }
 
-// Enrol makes a worker of who has an invitation's token. Its errors are *Refusal.
-func (r *Registry) Enrol(token, name string) (Credentials, error) {
-	var made Credentials
+// Enrol makes a worker of who proves that it has an invitation's token. Of the same question as before it makes no other one, whoever asks. Its
+// errors are *Refusal.
+func (r *Registry) Enrol(e Enrol) (Enrolled, error) {
+	if refusal := e.check(); refusal != nil {
+		return Enrolled{}, refusal
+	}
+	var answer Enrolled
 	err := r.edit(func(b *book) error {
-		i := b.invitation(token)
-		switch {
-		case i == nil:
+		i := b.invitation(e)
+		if i == nil {
 			return Refuse(CodeToken, "there is no such invitation here. Try: copy the whole line of swarm up, in quotes, or ask for a new one")
-		case i.Revoked:
-			return Refuse(CodeToken, "the invitation was revoked. Try: ask for a new one (swarm workers invite)")
-		case i.Once && i.Used:
-			return Refuse(CodeToken, "the invitation was for one worker and has been used. Try: ask for a new one (swarm workers invite)")
 		}
-		if name == "" && i.Name != standing {
-			name = i.Name
-		} else if name == "" {
-			name = "worker"
+		if w := b.enrolled(e); w != nil {
+			if refusal := w.standing(); refusal != nil {
+				return refusal
+			}
+			answer = e.accept(i.Token, w.Name)
+			return errSame
 		}
-		if refusal := checkWorker(name); refusal != nil {
+		if refusal := i.open(); refusal != nil {
 			return refusal
 		}
-		if active(b) >= MaxWorkers || len(b.Workers) >= maxEntries {
-			return Refuse(CodeFull, "%d workers may belong to this swarm, and it has them. Try: swarm workers revoke NAME, on the coordinator", MaxWorkers)
+		worker, refusal := b.register(e, i)
+		if refusal != nil {
+			return refusal
 		}
-		made = Credentials{Worker: numbered(name, func(n string) bool { _, taken := b.byName[strings.ToLower(n)]; return taken }), Secret: secret(32)}
-		hash := sha256.Sum256([]byte(made.Secret))
-		b.Workers = append(b.Workers, registered{Name: made.Worker, Hash: hex.EncodeToString(hash[:]), Created: event.Now()})
-		i.Used = true
+		answer = e.accept(i.Token, worker)
 		return nil
 	})
 	var refusal *Refusal
 	switch {
+	case err == nil || errors.Is(err, errSame):
+		return answer, nil
 	case errors.As(err, &refusal):
-		return Credentials{}, refusal
-	case err != nil:
-		return Credentials{}, internal(err)
+		return Enrolled{}, refusal
 	}
-	return made, nil
+	return Enrolled{}, internal(err)
 }
+
+// errSame says that a change is none: the file stays as it is.
+var errSame = errors.New("nothing changes")
 
 func active(b *book) int {
 	n := 0

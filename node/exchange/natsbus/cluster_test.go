@@ -66,7 +66,7 @@ func as(broker *natsserver.Server, user string) string {
 // The suite on a cluster that others run: the coordinator's own nodes, and a worker's with a worker's rights only.
 func TestConformanceOnExternalServer(t *testing.T) {
 	hub := natsServer(t, hubConfig(t, ""))
-	o := newOffice("")
+	o := newOffice(t, "")
 	server := startExternal(t, o, as(hub, "coordinator:c"))
 	if server.Addr() != nil || server.Token() != "" {
 		t.Errorf("an external server has address %v and token %q", server.Addr(), server.Token())
@@ -91,7 +91,7 @@ func TestConformanceOverLeaf(t *testing.T) {
 		max_payload: 9MB
 		leafnodes { remotes [ { url: "nats-leaf://leaf:l@%s" } ] }`, net.JoinHostPort("127.0.0.1", fmt.Sprint(info.LeafNode.Port))))
 	await(t, "the leaf's connection", func() bool { return leaf.NumLeafNodes() == 1 && hub.NumLeafNodes() == 1 })
-	o := newOffice("")
+	o := newOffice(t, "")
 	serveDesk(t, startExternal(t, o, as(hub, "coordinator:c")), o)
 	exchangetest.Run(t, func(t *testing.T) exchangetest.Swarm { return o.swarm(t, "nats://"+leaf.Addr().String(), true) })
 }
@@ -137,7 +137,7 @@ func (s *remoteSwarm) Plant(t *testing.T, round int, node string, data []byte) {
 // A stream that somebody deletes on the cluster is made anew, and what it lost is served again from the journals.
 func TestExternalStreamIsHealed(t *testing.T) {
 	hub := natsServer(t, hubConfig(t, ""))
-	o := newOffice("run")
+	o := newOffice(t, "run")
 	server := startExternal(t, o, as(hub, "coordinator:c"))
 	createRun(t, server, "run")
 	stored := &journals{}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,6 +23,7 @@ const (
 	deskPendingCalls = 16 << 10
 	handleTimeout    = 30 * time.Second // of one request at the Desk
 	maxInboxBytes    = 256
+	mismatchEvery    = time.Minute
 )
 
 // ServeDesk answers the workers' requests at the desk until ctx ends, and requests in progress with it. A worker's requests wait for
@@ -56,6 +58,24 @@ type counter struct {
 	server *Server
 	desk   membership.Desk
 	lanes  *lanes
+
+	mu         sync.Mutex
+	mismatched time.Time // when the last one was told
+}
+
+// mismatch refuses a request of another protocol, and says so here, too: once in a while, for anybody may send such ones.
+func (d *counter) mismatch(m *nats.Msg, who string, refusal error) {
+	d.refuse(m, refusal)
+	now := time.Now()
+	d.mu.Lock()
+	again := now.Sub(d.mismatched) < mismatchEvery
+	if !again {
+		d.mismatched = now
+	}
+	d.mu.Unlock()
+	if !again {
+		d.server.logger.Warn(who+" was refused", "reason", refusal)
+	}
 }
 
 // worker takes a worker's request. The subject says which worker: the gate, or the cluster's permissions, let no other one publish there, and
@@ -71,7 +91,7 @@ func (d *counter) worker(m *nats.Msg) {
 		return
 	}
 	if refusal := checkProtocol(m); refusal != nil {
-		d.refuse(m, refusal)
+		d.mismatch(m, "worker "+name, refusal)
 		return
 	}
 	lane := workerToken + ".talk"
@@ -94,7 +114,7 @@ func (d *counter) enrol(m *nats.Msg) {
 		return
 	}
 	if refusal := checkProtocol(m); refusal != nil {
-		d.refuse(m, refusal)
+		d.mismatch(m, "somebody who wants to join", refusal)
 		return
 	}
 	d.queue(enrolSubject, m, func(ctx context.Context) (any, error) {

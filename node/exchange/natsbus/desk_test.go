@@ -20,22 +20,33 @@ type office struct {
 	server *Server
 	run    string
 
-	mu      sync.Mutex
-	refuse  map[string]*membership.Refusal // by worker
-	offers  func(worker string, offer membership.Offer) error
-	block   chan struct{} // while open, beats hang
-	beats   int
-	secrets map[string]string
+	mu     sync.Mutex
+	refuse map[string]*membership.Refusal // by worker
+	offers func(worker string, offer membership.Offer) error
+	block  chan struct{} // while open, beats hang
+	beats  int
+
+	registry *membership.Registry // whose workers are taken beside those with the secrets that tests guess
+	token    string
 }
 
-func newOffice(run string) *office {
-	return &office{run: run, refuse: map[string]*membership.Refusal{}, secrets: map[string]string{}}
+func newOffice(t testing.TB, run string) *office {
+	t.Helper()
+	registry, err := membership.OpenRegistry(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := registry.Invite("", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &office{run: run, refuse: map[string]*membership.Refusal{}, registry: registry, token: token}
 }
 
 func (o *office) admit(worker, secret string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if secret != "secret of "+worker {
+	if secret != "secret of "+worker && o.registry.Check(worker, secret) != nil {
 		return membership.Refuse(membership.CodeToken, "worker %s: wrong secret. Try: swarm join again with an invitation", worker)
 	}
 	if refusal := o.refuse[worker]; refusal != nil {
@@ -51,11 +62,8 @@ func (o *office) shutOut(worker, code, line string) {
 	o.server.Disconnect(worker)
 }
 
-func (o *office) Enrol(_ context.Context, enrol membership.Enrol) (membership.Credentials, error) {
-	if enrol.Token != "invited" {
-		return membership.Credentials{}, membership.Refuse(membership.CodeToken, "no such invitation. Try: swarm workers invite")
-	}
-	return membership.Credentials{Worker: enrol.Name, Secret: "secret of " + enrol.Name}, nil
+func (o *office) Enrol(_ context.Context, enrol membership.Enrol) (membership.Enrolled, error) {
+	return o.registry.Enrol(enrol)
 }
 
 func (o *office) Hello(context.Context, string, membership.Hello) (membership.Welcome, error) {
@@ -99,7 +107,7 @@ func (o *office) Offer(ctx context.Context, worker string, offer membership.Offe
 // openOffice starts a server with TLS and serves a desk on it.
 func openOffice(t testing.TB, options ServerOptions) *office {
 	t.Helper()
-	o := newOffice("run")
+	o := newOffice(t, "run")
 	certificate, _, err := Certificate(t.TempDir(), []string{"127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +138,7 @@ func serveDesk(t testing.TB, server *Server, desk membership.Desk) {
 
 func (o *office) invitation(t testing.TB) membership.Invitation {
 	t.Helper()
-	i, err := membership.ParseInvitation(o.server.URL() + "#invited")
+	i, err := membership.ParseInvitation(o.server.URL() + "#" + o.token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +199,7 @@ func TestUplinkCarriesRequests(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	credentials, err := Enrol(ctx, o.invitation(t), "ada", TLSOptions{})
-	if err != nil || credentials.Worker != "ada" || credentials.Secret != "secret of ada" {
+	if err != nil || credentials.Worker != "ada" || o.registry.Check("ada", credentials.Secret) != nil {
 		t.Fatalf("enrol: %+v, %v", credentials, err)
 	}
 	u := o.uplink(t, "ada")
@@ -354,7 +362,7 @@ func TestSlowDeskHoldsUpNobodyElse(t *testing.T) {
 func TestRestartWithWorkers(t *testing.T) {
 	t.Parallel()
 	dir, certificates := t.TempDir(), t.TempDir()
-	o := newOffice("run")
+	o := newOffice(t, "run")
 	start := func(listen string) *Server {
 		certificate, _, err := Certificate(certificates, []string{"127.0.0.1"})
 		if err != nil {

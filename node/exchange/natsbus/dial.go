@@ -185,21 +185,23 @@ func Enrol(ctx context.Context, i membership.Invitation, name string, o TLSOptio
 	if _, err := d.address.security(d.caFile, d.credentials); err != nil {
 		return membership.Credentials{}, fmt.Errorf("enrol at %s: %w", d.address, err)
 	}
-	question := membership.Enrol{Protocol: membership.Protocol, Token: i.Token, Name: name}
+	application := membership.Apply(i.Token, name) // the same one at every attempt: the answer to an earlier one may have been lost
 	var credentials membership.Credentials
 	var last error
 	err := retry(ctx, func() (_ bool, err error) {
 		defer func() { last = err }()
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		data, err := d.ask(ctx, enrolSubject, question)
+		data, err := d.ask(ctx, enrolSubject, application.Enrol)
 		if err != nil {
 			return again(err), err
 		}
-		if err := json.Unmarshal(data, &credentials); err != nil || len(data) > membership.MaxMessageBytes {
-			return false, errors.New("the coordinator's answer can't be read. Try: install the same version of swarm on both machines")
+		answer, err := decodeEnrolled(data)
+		if err != nil {
+			return false, err
 		}
-		return false, nil
+		credentials, err = application.Take(answer)
+		return false, err
 	})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return membership.Credentials{}, fmt.Errorf("enrol at %s: nobody answers there: %w. "+
@@ -213,6 +215,13 @@ func Enrol(ctx context.Context, i membership.Invitation, name string, o TLSOptio
 		return membership.Credentials{}, fmt.Errorf("enrol at %s: %w", d.address, err)
 	}
 	return credentials, nil
+}
+
+func decodeEnrolled(data []byte) (answer membership.Enrolled, err error) {
+	if len(data) > membership.MaxMessageBytes || json.Unmarshal(data, &answer) != nil {
+		return answer, errors.New("the coordinator's answer can't be read. Try: install the same version of swarm on both machines")
+	}
+	return answer, nil
 }
 
 // again tells whether a request that failed could succeed when it is made again.

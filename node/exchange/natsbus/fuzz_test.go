@@ -93,11 +93,11 @@ func FuzzAddress(f *testing.F) {
 
 // FuzzRequests sends anything to a desk's verbs: a refusal or an answer comes back, and never a panic.
 func FuzzRequests(f *testing.F) {
-	f.Add("beat", []byte(`{"protocol":1}`), "a", "1")
+	f.Add("beat", []byte(`{"protocol":2}`), "a", "1")
 	f.Add("offer", []byte(`{"version":1,"node":"a","round":1}`), "a", "1")
 	f.Add("deliver", []byte(`{"events":[1]}`), "", "x")
 	f.Add("join", bytes.Repeat([]byte("["), 100), "", "")
-	o := newOffice("run")
+	o := newOffice(f, "run")
 	o.offers = func(string, membership.Offer) error { return membership.Refuse(membership.CodeRollouts, "no") }
 	d := &counter{desk: o}
 	f.Fuzz(func(t *testing.T, verb string, data []byte, node, round string) {

@@ -16,7 +16,7 @@ import (
 // Requests of workers, and the answers, which go to the asker's own inbox:
 //
 //	swarm.w.<worker>.<verb>   hello join beat deliver offer read
-//	swarm.enrol               membership.Enrol -> membership.Credentials
+//	swarm.enrol               membership.Enrol -> membership.Enrolled
 //	swarm.why                 membership.Credentials -> why they are not taken
 //
 // A request carries the worker's secret and the protocol as headers; an answer is JSON, and a membership.Refusal where it has the header

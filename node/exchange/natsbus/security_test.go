@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -155,9 +156,13 @@ func TestEnrolUserMayDoNothingElse(t *testing.T) {
 		}
 	}
 	// An enrolment answered to another's inbox would be one for it.
+	question, err := json.Marshal(membership.Apply(o.token, "eve").Enrol)
+	if err != nil {
+		t.Fatal(err)
+	}
 	m := nats.NewMsg(enrolSubject)
-	m.Header.Set(protocolHeader, "1")
-	m.Reply, m.Data = "swarm.run.rollouts.3.x", []byte(`{"token":"invited","name":"eve"}`)
+	m.Header.Set(protocolHeader, strconv.Itoa(membership.Protocol))
+	m.Reply, m.Data = "swarm.run.rollouts.3.x", question
 	if err := conn.PublishMsg(m); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +205,7 @@ func TestDeskRefusesMalformedRequests(t *testing.T) {
 		"garbage":        {c.message(verbBeat, []byte("\x00{")), membership.CodeMalformed},
 		"too long":       {c.message(verbBeat, make([]byte, membership.MaxMessageBytes+1)), membership.CodeMalformed},
 		"no such verb":   {c.message("shutdown", []byte("{}")), membership.CodeMalformed},
-		"other protocol": {header(c.message(verbBeat, []byte("{}")), protocolHeader, "2"), membership.CodeVersion},
+		"other protocol": {header(c.message(verbBeat, []byte("{}")), protocolHeader, "1"), membership.CodeVersion},
 		"wrong secret":   {header(c.message(verbBeat, []byte("{}")), secretHeader, "x"), membership.CodeToken},
 		"no node":        {header(c.message(verbOffer, nil), roundHeader, "1"), membership.CodeMalformed},
 		"no round":       {header(c.message(verbOffer, nil), nodeHeader, "a", roundHeader, "-1"), membership.CodeMalformed},

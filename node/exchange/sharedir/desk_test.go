@@ -38,8 +38,8 @@ func newBook() *book {
 	}
 }
 
-func (b *book) Enrol(context.Context, membership.Enrol) (membership.Credentials, error) {
-	return membership.Credentials{}, membership.Refuse(membership.CodeToken, "a folder needs no enrolment")
+func (b *book) Enrol(context.Context, membership.Enrol) (membership.Enrolled, error) {
+	return membership.Enrolled{}, membership.Refuse(membership.CodeToken, "a folder needs no enrolment")
 }
 
 func (b *book) Hello(_ context.Context, worker string, hello membership.Hello) (membership.Welcome, error) {
