@@ -7,11 +7,12 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 )
 
-//go:embed experiments/*.yaml models/*.yaml tasks/*.yaml gpus.yaml
+//go:embed experiments/*.yaml models/*.yaml tasks/*.yaml workloads/*.yaml gpus.yaml
 var presetFiles embed.FS
 
 // presetNames lists one folder's presets in alphabetical order.
@@ -44,18 +45,24 @@ func decodePreset(file string, out any) error {
 
 // Experiments names the experiment presets, the one with the most own samples (I) first: the paper's baseline.
 func Experiments() []string {
-	names := presetNames("experiments")
-	own := func(name string) int {
-		values, err := Experiment(name)
-		if err != nil {
-			return 0
+	listOnce.Do(func() {
+		listed = presetNames("experiments")
+		own := map[string]int{}
+		for _, name := range listed {
+			if values, err := Experiment(name); err == nil {
+				own[name], _ = values["num_train_samples"].(int)
+			}
 		}
-		i, _ := values["num_train_samples"].(int)
-		return i
-	}
-	slices.SortStableFunc(names, func(a, b string) int { return own(b) - own(a) })
-	return names
+		slices.SortStableFunc(listed, func(a, b string) int { return own[b] - own[a] })
+	})
+	return slices.Clone(listed)
 }
+
+// The presets are read once: the flags of every command name them.
+var (
+	listOnce sync.Once
+	listed   []string
+)
 
 // Experiment is a preset's values by Config key. An unknown name is an *Error.
 func Experiment(name string) (map[string]any, error) {

@@ -39,7 +39,7 @@ type compareOptions struct {
 func newCompareCommand(g *globals) *cobra.Command {
 	var o compareOptions
 	cmd := &cobra.Command{
-		Use:   "compare [EXPERIMENT...]",
+		Use:   "compare [EXPERIMENT... or JOB...]",
 		Short: "Compare experiments: which is better, by how much, and whether that can be believed",
 		Long: "compare shows the recorded experiments (all, or those named) with their cumulative reward, their improvement over the\n" +
 			"baseline, beside the paper's figures for the same I/J (8 nodes, 2000 rounds, Qwen2.5-0.5B), and a verdict each: better,\n" +
@@ -49,6 +49,7 @@ func newCompareCommand(g *globals) *cobra.Command {
 			"over runs, of which those that never did count as later than any that did.\n\n" +
 			"--gate is for scripts: with exactly two experiments the exit code is 0 where the other is better than the baseline, 5 where\n" +
 			"it is worse, 6 where that is undecided, 2 where there aren't two, 1 on failure.\n\n" +
+			"Named jobs of swarm run are put beside each other instead: attempts, batch size, peaks of memory, time.\n\n" +
 			"Columns: " + columnList() + ".",
 		Example: "  swarm compare\n  swarm compare 8loc0ext 4loc4ext --baseline 8loc0ext --gate\n  swarm compare --by config --measure eval\n" +
 			"  swarm compare --target 0.3 --top 3 --csv compare.csv",
@@ -84,6 +85,13 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 		return err
 	}
 	defer reader.Close()
+	jobs, err := jobsToCompare(ctx, reader, names)
+	if err != nil {
+		return err
+	}
+	if len(jobs) > 0 {
+		return o.compareJobs(g.stdout, jobs, flags)
+	}
 	comparison, err := query.Compare(ctx, reader, o.CompareOptions)
 	var unknown *query.UnknownError
 	if errors.As(err, &unknown) {

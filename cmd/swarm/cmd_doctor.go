@@ -26,16 +26,33 @@ type finding struct {
 }
 
 func newDoctorCommand(g *globals) *cobra.Command {
-	var output string
+	var o oomOptions
 	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "Look at what swarm needs on this machine: what is found, what is missing, what to do",
-		Args:  noArgs,
+		Use:   "doctor [--oom LOG [--workload NAME or FILE]]",
+		Short: "Look at what swarm needs on this machine, or into a log of a training that ran out of memory",
+		Long: "doctor says what swarm needs on this machine: what is found, what is missing, what to do.\n\n" +
+			"doctor --oom LOG reads any training's log: that memory ran out, in numbers (asked, free, held by whom), and what to do about it in which\n" +
+			"order, with the exact edits for a workload profile (swarm tune --list). LOG may be a folder, for the newest log in it, or - for stdin.\n" +
+			"It exits with 0 where memory had run out, with 1 where the log tells of no shortage.",
+		Example: "  swarm doctor\n  swarm doctor --oom logs/slurm-123.err\n  swarm doctor --oom logs --workload verl-grpo --dir ~/grpo",
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runDoctor(cmd.Context(), g, output)
+			if cmd.Flags().Changed("oom") {
+				return runDoctorOOM(g, &o)
+			}
+			for _, name := range []string{"workload", "dir"} {
+				if cmd.Flags().Changed(name) {
+					return &usageError{fmt.Errorf("--%s goes with --oom", name), "swarm doctor --oom LOG --" + name + " ..."}
+				}
+			}
+			return runDoctor(cmd.Context(), g, o.output)
 		},
 	}
-	addOutputFlag(cmd.Flags(), &output)
+	f := cmd.Flags()
+	f.StringVar(&o.log, "oom", "", "explain the `log` of a training that ran out of memory: a file, a folder, or - for stdin")
+	f.StringVar(&o.workload, "workload", "", "with --oom: profile's `name`, or its YAML file (default: guessed from the log)")
+	f.StringVar(&o.dir, "dir", ".", "with --oom: `folder` of the training, where its configuration files are")
+	addOutputFlag(f, &o.output)
 	return cmd
 }
 

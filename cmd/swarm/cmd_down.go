@@ -29,11 +29,12 @@ type downOptions struct {
 func newDownCommand(g *globals) *cobra.Command {
 	var o downOptions
 	cmd := &cobra.Command{
-		Use:   "down [EXPERIMENT or RUN]",
-		Short: "Stop a run in order, after a checkpoint",
+		Use:   "down [EXPERIMENT, RUN or JOB]",
+		Short: "Stop a run in order, after a checkpoint, or a job of swarm run",
 		Long: "down stops the coordinator of a run, which has its nodes finish their step and checkpoint, and waits until it has ended; then the\n" +
 			"same swarm up goes on with it. A coordinator that has not ended in time is killed, and what it leaves is ended too. Without a name\n" +
-			"it stops the one run that goes on; where nothing runs there is nothing to do, which is no error.",
+			"it stops the one run that goes on; where nothing runs there is nothing to do, which is no error. A job of swarm run is stopped by its\n" +
+			"name only: its command gets SIGTERM.",
 		Example: `  swarm down
   swarm down 4loc4ext --now
   swarm down --all`,
@@ -60,6 +61,7 @@ const (
 // downDocument is what swarm down -o json prints.
 type downDocument struct {
 	Runs []downRun `json:"runs"`
+	Jobs []jobDown `json:"jobs,omitempty"`
 }
 
 type downRun struct {
@@ -95,6 +97,13 @@ func runDown(ctx context.Context, g *globals, name string, o *downOptions) error
 		return err
 	}
 	defer reader.Close()
+	job, ok, err := jobNamed(ctx, reader, name)
+	if err != nil {
+		return err
+	}
+	if ok {
+		return downJob(ctx, g, reader, job, o)
+	}
 	targets, idle, err := downTargets(ctx, reader, name, o.all)
 	if err != nil {
 		return err
@@ -201,7 +210,7 @@ func (d *downRun) read(ctx context.Context, reader *store.Reader) error {
 
 func tellDown(g *globals, o *downOptions, results []downRun) error {
 	if o.output == "json" {
-		return writeJSON(g.stdout, downDocument{append([]downRun{}, results...)})
+		return writeJSON(g.stdout, downDocument{Runs: append([]downRun{}, results...)})
 	}
 	var b strings.Builder
 	for _, r := range results {

@@ -38,10 +38,10 @@ type exportDocument struct {
 func newExportCommand(g *globals) *cobra.Command {
 	var o exportOptions
 	cmd := &cobra.Command{
-		Use:   "export [EXPERIMENT or RUN...]",
+		Use:   "export [EXPERIMENT, RUN or JOB...]",
 		Short: "Write what is recorded as CSV, JSON lines or TensorBoard event files",
-		Long: "export writes the recorded runs (all, or those named) for other programs. csv and jsonl write one file for each table, with the columns\n" +
-			"and units of docs/METRICS.md and every digit:\n" + strings.Join(store.Tables(), ", ") + ".\n" +
+		Long: "export writes the recorded runs and jobs (all, or those named) for other programs. csv and jsonl write one file for each table, with\n" +
+			"the columns and units of docs/METRICS.md and every digit:\n" + strings.Join(store.Tables(), ", ") + ".\n" +
 			"What isn't a number is an empty cell, or null. In csv, text that begins with = + - @ ' a tab or CR has one ' before it, for spreadsheets\n" +
 			"would run it as a formula; take that ' away to have the text itself. tensorboard writes a log folder for each node, RUN/NODE, and\n" +
 			"RUN/swarm for the mean over nodes and the held-out evaluations; steps are rounds, tags are TRL's where it has them. Runs may be going on.",
@@ -121,21 +121,24 @@ func runExport(ctx context.Context, g *globals, names []string, o *exportOptions
 		return err
 	}
 	defer reader.Close()
-	runs, err := chosenRuns(ctx, reader, names)
+	runs, jobs, err := chosenRuns(ctx, reader, names)
 	if err != nil {
 		return err
+	}
+	if o.format == export.FormatTensorBoard && len(runs) == 0 {
+		return &usageError{errors.New("event files hold runs' curves, and these are jobs"), "swarm export --format csv"}
 	}
 	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
 	defer interrupts.close()
 	if o.out == "-" {
-		_, err := export.Table(ctx, reader, g.stdout, o.format, o.tables[0], runs)
+		_, err := export.Table(ctx, reader, g.stdout, o.format, o.tables[0], runs, jobs...)
 		return stoppedBy(ctx, err)
 	}
 	var files []export.File
 	if toFile {
-		files, err = export.TableFile(ctx, reader, o.out, o.format, o.tables[0], runs)
+		files, err = export.TableFile(ctx, reader, o.out, o.format, o.tables[0], runs, jobs...)
 	} else {
-		files, err = export.Folder(ctx, reader, o.out, export.Options{Format: o.format, Runs: runs, Tables: o.tables, Force: o.force})
+		files, err = export.Folder(ctx, reader, o.out, export.Options{Format: o.format, Runs: runs, Jobs: jobs, Tables: o.tables, Force: o.force})
 	}
 	var foreign *export.ForeignError
 	var reason *fs.PathError
@@ -150,27 +153,35 @@ func runExport(ctx context.Context, g *globals, names []string, o *exportOptions
 	return tellExport(g.stdout, o, files, len(runs))
 }
 
-// chosenRuns are the runs of those names, experiments' or their own, oldest first; of no name all.
-func chosenRuns(ctx context.Context, reader *store.Reader, names []string) ([]store.Run, error) {
+// chosenRuns are the runs of those names, experiments' or their own, and the keys of the jobs of those names, oldest first; of no name all.
+func chosenRuns(ctx context.Context, reader *store.Reader, names []string) (runs []store.Run, jobs []string, err error) {
 	all, err := reader.Runs(ctx, store.Filter{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	allJobs, err := reader.Jobs(ctx, store.JobFilter{Names: names})
+	if err != nil {
+		return nil, nil, err
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(all, func(t store.Totals) bool { return name == t.Run.Run || name == t.Experiment }) {
-			return nil, notFound(store.ErrNotFound, name)
+		isRun := slices.ContainsFunc(all, func(t store.Totals) bool { return name == t.Run.Run || name == t.Experiment })
+		isJob := slices.ContainsFunc(allJobs, func(j store.Job) bool { return name == j.Job || name == j.Name })
+		if !isRun && !isJob {
+			return nil, nil, notFound(store.ErrNotFound, name)
 		}
 	}
-	if len(all) == 0 {
-		return nil, notFound(store.ErrNotFound, "")
+	if len(all) == 0 && len(allJobs) == 0 {
+		return nil, nil, notFound(store.ErrNotFound, "")
 	}
-	var runs []store.Run
 	for _, t := range all {
 		if len(names) == 0 || slices.Contains(names, t.Run.Run) || slices.Contains(names, t.Experiment) {
 			runs = append(runs, t.Run)
 		}
 	}
-	return runs, nil
+	for _, j := range slices.Backward(allJobs) {
+		jobs = append(jobs, j.Job)
+	}
+	return runs, jobs, nil
 }
 
 func tellExport(w io.Writer, o *exportOptions, files []export.File, runs int) error {

@@ -139,7 +139,7 @@ func TestGPUTrouble(t *testing.T) {
 			t.Parallel()
 			home := t.TempDir()
 			run := func(args ...string) outcome {
-				cmd := command(t, home, args...)
+				cmd := swarmCommand(t, home, args...)
 				cmd.Env = append(cmd.Env, "SWARM_NVML_LIBRARY="+fakeNVML(t), "FAKE_NVML="+tt.gpus)
 				cmd.Env = append(cmd.Env, tt.env...)
 				return finish(t, cmd)
@@ -164,7 +164,7 @@ func TestAnOldDriver(t *testing.T) {
 	require.NoError(t, err)
 	home := t.TempDir()
 	run := func(args ...string) outcome {
-		cmd := command(t, home, args...)
+		cmd := swarmCommand(t, home, args...)
 		cmd.Env = append(cmd.Env, "SWARM_NVML_LIBRARY="+library,
 			"FAKE_NVML="+v100+":util=40,clocks=4,limit=300,power=250,proc=12/100,retired=pending,xid=13")
 		return finish(t, cmd)
@@ -181,7 +181,7 @@ func TestAnOldDriver(t *testing.T) {
 func TestPlanOnAMIGInstance(t *testing.T) {
 	t.Parallel()
 	const instance = "MIG-b0000000-0000-4000-8000-000000000001"
-	cmd := command(t, t.TempDir(), "plan", "-o", "json")
+	cmd := swarmCommand(t, t.TempDir(), "plan", "-o", "json")
 	cmd.Env = append(cmd.Env, "SWARM_NVML_LIBRARY="+fakeNVML(t), "CUDA_VISIBLE_DEVICES="+instance,
 		"FAKE_NVML="+a100x80+":mig,forbidden,inst=1g.10gb/9728/9700,inst=3g.40gb/40192/40000")
 	o := finish(t, cmd)
@@ -346,7 +346,7 @@ func TestGPULiveView(t *testing.T) {
 			}
 			write(t4 + ":temp=41")
 			ours, theirs := openTerminal(t)
-			cmd := command(t, t.TempDir(), "gpu", "--interval", "100ms")
+			cmd := swarmCommand(t, t.TempDir(), "gpu", "--interval", "100ms")
 			cmd.Env = append(cmd.Env, "SWARM_NVML_LIBRARY="+fakeNVML(t), "FAKE_NVML_FILE="+file, "TERM=xterm", "NO_COLOR=1")
 			cmd.Stdin, cmd.Stdout = theirs, theirs
 			cmd.Stderr = theirs

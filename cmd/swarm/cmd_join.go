@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -35,6 +34,8 @@ type joinOptions struct {
 	caFile       string
 	credentials  string // file, of a NATS cluster
 	shared       string
+	sharedTyped  bool // --shared, though it may be empty
+	predecessor  bool // shared is GDRIVE_PATH's
 	experiment   string
 	nodeID       string
 	compat       bool
@@ -63,8 +64,8 @@ func newJoinCommand(g *globals) *cobra.Command {
 			"Rounds, memory and rewards are reported there; through an outage they wait on this disk. The same command goes on where an earlier one was stopped or\n" +
 			"killed. swarm status, attach, logs and down work here as for any run.\n\n" +
 			"The invitation is a secret. In a script give it as $SWARM_JOIN or --url-file rather than as an argument.\n\n" +
-			"With --shared the swarm is carried by a folder that Google Drive or the like keeps in step; the predecessor's EXPERIMENT_NAME, NODE_ID and\n" +
-			"GDRIVE_PATH are understood.",
+			"With --shared the swarm is carried by a folder that Google Drive or the like keeps in step; the predecessor's EXPERIMENT_NAME, NODE_ID and,\n" +
+			"with NODE_ROLE=worker, GDRIVE_PATH are understood.",
 		Example: `  swarm join 'tls://203.0.113.7:4222?fp=…#token'
   swarm join --url-file invitation.txt --nodes 2 --model gpt2 --name anna
   swarm join --shared /content/drive/MyDrive/swarm --experiment 4loc4ext --node-id node_1`,
@@ -78,6 +79,7 @@ func newJoinCommand(g *globals) *cobra.Command {
 			if len(args) == 1 {
 				o.url = args[0]
 			}
+			o.sharedTyped = cmd.Flags().Changed("shared")
 			if o.nodeID != "" && !cmd.Flags().Changed("nodes") {
 				o.plan.nodes = "1" // what the predecessor's variables mean
 			}
@@ -92,7 +94,7 @@ func newJoinCommand(g *globals) *cobra.Command {
 	f.StringVar(&o.name, "name", "", "this worker's `name` in the swarm (default: the host's); taken: with a number after it")
 	f.StringVar(&o.caFile, "ca-file", "", "`file` of the authority of a coordinator's own certificate (default: the system's)")
 	f.StringVar(&o.credentials, "nats-creds", "", "credentials `file` for a swarm on a NATS cluster")
-	f.StringVar(&o.shared, "shared", os.Getenv("GDRIVE_PATH"), "the synced `folder` of a swarm that up --shared coordinates (GDRIVE_PATH)")
+	f.StringVar(&o.shared, "shared", "", "the synced `folder` of a swarm that up --shared coordinates (with NODE_ROLE=worker: GDRIVE_PATH)")
 	f.StringVar(&o.experiment, "experiment", os.Getenv("EXPERIMENT_NAME"), "with --shared: `name` of the experiment (EXPERIMENT_NAME)")
 	f.StringVar(&o.nodeID, "node-id", os.Getenv("NODE_ID"), "`name` of this host's node in the swarm (NODE_ID); of several, what their names begin with; one, if --nodes doesn't say otherwise")
 	f.BoolVar(&o.compat, "compat", false, "with --shared: also write the files that the predecessor's nodes read")
@@ -117,13 +119,16 @@ func (p *planFlags) addHost(f *pflag.FlagSet) {
 	p.wait.add(f)
 }
 
+// check refuses what can't go together. What the predecessor's variables say counts where nothing else does.
 func (o *joinOptions) check() error {
+	invited := o.url != "" || o.urlFile != ""
+	if !invited && !o.sharedTyped && os.Getenv(joinVariable) == "" {
+		o.shared = predecessorsFolder(roleWorker)
+		o.predecessor = o.shared != ""
+	}
 	switch {
-	case o.shared != "" && (o.url != "" || o.urlFile != ""):
-		if o.shared != os.Getenv("GDRIVE_PATH") {
-			return &usageError{errors.New("an invitation and --shared are two ways into two swarms"), "one of them"}
-		}
-		o.shared = ""
+	case o.shared != "" && invited:
+		return &usageError{errors.New("an invitation and --shared are two ways into two swarms"), "one of them"}
 	case o.shared == "" && o.compat:
 		return &usageError{errors.New("--compat is for --shared"), "--shared DIR"}
 	case o.shared != "" && o.experiment == "":
@@ -133,7 +138,7 @@ func (o *joinOptions) check() error {
 		return nil
 	}
 	var err error
-	o.shared, err = sharedFolder(o.shared)
+	o.shared, err = sharedFolder(o.shared, o.predecessor)
 	return err
 }
 
@@ -153,7 +158,11 @@ func (o *joinOptions) invitation() (membership.Invitation, error) {
 	}
 	text = strings.TrimSpace(text)
 	if text == "" {
-		return membership.Invitation{}, &usageError{errors.New("join what? There is no invitation"), "the line that `swarm up --listen` prints, or --shared DIR"}
+		try := "the line that `swarm up --listen` prints, or --shared DIR"
+		if os.Getenv(folderVariable) != "" && !o.sharedTyped {
+			try += ", or " + roleVariable + "=" + roleWorker + ", with which " + folderVariable + " counts"
+		}
+		return membership.Invitation{}, &usageError{errors.New("join what? There is no invitation"), try}
 	}
 	invitation, err := membership.ParseInvitation(text)
 	if err != nil {
@@ -203,6 +212,8 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 		if _, err := o.invitation(); err != nil {
 			return err
 		}
+	} else if o.predecessor {
+		tellFolder(g.logger, o.shared, roleWorker)
 	}
 	if o.detach && !inBackground(g) {
 		return inTheBackground(g, o.output)
@@ -215,7 +226,7 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 	}
 	defer j.close()
 	o.plan.resume = &resume{g: g, fresh: o.fresh}
-	o.plan.base = j.base
+	o.plan.base, o.plan.onlyGenerate = j.base, o.generateOnly
 	if err := j.needsFiles(&o.plan.config); err != nil {
 		return err
 	}
@@ -252,33 +263,6 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 		return err
 	}
 	return c.train(ctx, interrupts, o.output == "json" && g.console == nil)
-}
-
-// refused gives a coordinator's no its remedy and its exit code: what is wrong with the invitation, the version or a name is the user's to mend.
-func refused(err error) error {
-	var no *membership.Refusal
-	if !errors.As(err, &no) {
-		return err
-	}
-	if _, try := splitRemedy(err.Error()); try != "" {
-		if no.Code == membership.CodeInternal || no.Code == membership.CodeFull || no.Code == membership.CodeRate || no.Code == membership.CodeEnded {
-			return err
-		}
-		return &usageError{err, ""}
-	}
-	switch no.Code {
-	case membership.CodeToken, membership.CodeRevoked:
-		return &usageError{err, "a new invitation from the coordinator (there: swarm workers invite)"}
-	case membership.CodeBanned:
-		return &hintError{err, "the coordinator's owner, who may lift it (there: swarm workers unban)"}
-	case membership.CodeVersion:
-		return &usageError{err, "the same version of swarm on both hosts"}
-	case membership.CodeName:
-		return &usageError{err, "--name OTHER, or --node-id OTHER"}
-	case membership.CodeRun, membership.CodeEnded:
-		return &hintError{err, "the same command again, once the coordinator runs it"}
-	}
-	return err
 }
 
 // base is the coordinator's configuration as this host begins with it.
@@ -354,7 +338,7 @@ func (j *joined) differences(c *coordinator) (lines []string) {
 
 // deliverRest reports what a run that is done here has not delivered yet.
 func (j *joined) deliverRest(ctx context.Context, g *globals, r *resume) error {
-	outbox, err := membership.OpenOutbox(filepath.Join(r.dir(), "outbox"), g.logger)
+	outbox, err := membership.OpenOutbox(outboxDir(r.dir()), g.logger)
 	if err != nil {
 		return err
 	}

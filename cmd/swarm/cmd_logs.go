@@ -54,10 +54,10 @@ func (l *linesFlag) Type() string { return "number" }
 func newLogsCommand(g *globals) *cobra.Command {
 	var o logsOptions
 	cmd := &cobra.Command{
-		Use:   "logs [EXPERIMENT or RUN] [NODE...]",
+		Use:   "logs [EXPERIMENT or RUN] [NODE...] | JOB",
 		Short: "Print the logs of a run's coordinator and nodes, one beside the other",
 		Long: "logs prints the coordinator's log and every node's, put together by time, or those of the nodes named; without a run those of the\n" +
-			"newest. Each line begins with whose it is. -f goes on until the run ends.",
+			"newest. Each line begins with whose it is. -f goes on until the run ends. Of a job of swarm run it prints what its command printed.",
 		Example: `  swarm logs -f
   swarm logs node_3 -n 50
   swarm logs 4loc4ext-1 coordinator`,
@@ -80,6 +80,13 @@ func runLogs(ctx context.Context, g *globals, args []string, o *logsOptions) err
 		return err
 	}
 	defer reader.Close()
+	job, ok, err := jobNamed(ctx, reader, nameIn(args))
+	if err != nil {
+		return err
+	}
+	if ok {
+		return jobLogs(ctx, g, reader, job, args[1:], o)
+	}
 	snapshot, nodes, err := logsOf(ctx, reader, args)
 	if err != nil {
 		return err
@@ -90,12 +97,7 @@ func runLogs(ctx context.Context, g *globals, args []string, o *logsOptions) err
 	}
 	out := bufio.NewWriter(g.stdout)
 	m := &runlog.Merge{Dir: dir, Logs: nodes, Last: -1, Follow: o.follow}
-	switch {
-	case o.lines.text != "":
-		m.Last = o.lines.n
-	case o.follow:
-		m.Last = followedLines
-	}
+	o.begin(m)
 	printer := &logPrinter{out: out, merge: m, asJSON: o.output == "json", flush: o.follow}
 	m.Emit = printer.print
 	err = m.Run(ctx, func(ctx context.Context) (bool, error) { return hasEnded(ctx, reader, snapshot.Run.Run) })
@@ -104,6 +106,16 @@ func runLogs(ctx context.Context, g *globals, args []string, o *logsOptions) err
 	}
 	_, err = fmt.Fprintf(g.stderr, "The logs of %s are empty.\n", snapshot.Run.Run)
 	return err
+}
+
+// begin says with which lines of the past to begin.
+func (o *logsOptions) begin(m *runlog.Merge) {
+	switch {
+	case o.lines.text != "":
+		m.Last = o.lines.n
+	case o.follow:
+		m.Last = followedLines
+	}
 }
 
 // logsOf parts the arguments into a run and names of nodes. A first name that is no run's is a node's of the newest run.
@@ -168,6 +180,7 @@ type logPrinter struct {
 	merge  *runlog.Merge
 	asJSON bool
 	flush  bool // after every line
+	alone  bool // there is one log: whose a line is need not be said
 	lines  int  // printed
 }
 
@@ -196,6 +209,10 @@ func (p *logPrinter) write(line runlog.Line) error {
 			Time *float64 `json:"time"` // Unix seconds; null: not told
 			Line string   `json:"line"`
 		}{line.Log, at, line.Text})
+	}
+	if p.alone {
+		_, err := io.WriteString(p.out, printable(overwritten(line.Text))+"\n")
+		return err
 	}
 	_, err := fmt.Fprintf(p.out, "%-*s | ", p.merge.Width(), line.Log)
 	if err == nil {

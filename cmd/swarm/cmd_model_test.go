@@ -34,7 +34,7 @@ func tinyFiles(t testing.TB) map[string][]byte {
 // withHub runs the program against a hub on this machine.
 func withHub(t testing.TB, hub *hubtest.Hub, home string, args ...string) outcome {
 	t.Helper()
-	cmd := command(t, home, args...)
+	cmd := swarmCommand(t, home, args...)
 	cmd.Env = append(cmd.Env, "HF_ENDPOINT="+hub.URL, "HF_HOME="+filepath.Join(home, "hf"), "HF_TOKEN=hf_secret", "HF_HUB_CACHE=", "HF_HUB_OFFLINE=")
 	return finish(t, cmd)
 }

@@ -19,9 +19,11 @@ type statusOptions struct {
 func newStatusCommand(g *globals) *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
-		Use:   "status [EXPERIMENT or RUN]",
-		Short: "Show a run: rounds, rewards, memory, restarts, time left (the newest run by default)",
-		Args:  atMostOneName,
+		Use:   "status [EXPERIMENT, RUN or JOB]",
+		Short: "Show a run: rounds, rewards, memory, restarts, time left (the newest run by default), or a job of swarm run",
+		Long: "status shows a run of that name or experiment. Without a name it shows the newest run and, beneath it, the jobs of swarm run that\n" +
+			"go on or ended in the last days. With a job's name it shows each attempt: its settings, its memory, and how it ended.",
+		Args: atMostOneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runStatus(cmd.Context(), g, nameIn(args), &o)
 		},
@@ -56,12 +58,22 @@ func runStatus(ctx context.Context, g *globals, name string, o *statusOptions) e
 		return err
 	}
 	defer reader.Close()
+	job, ok, err := jobNamed(ctx, reader, name)
+	if err != nil {
+		return err
+	}
+	if ok {
+		return showJob(g, job, o)
+	}
 	if o.watch {
 		w, err := newWatch(ctx, g, reader, name)
 		if err != nil {
 			return err
 		}
 		return w.show(ctx, o.interval, o.output == "json")
+	}
+	if name == "" {
+		return showOverview(ctx, g, reader, o)
 	}
 	status, err := readStatus(ctx, reader, name)
 	if err != nil {

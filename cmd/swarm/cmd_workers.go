@@ -14,7 +14,6 @@ import (
 
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
-	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
@@ -23,7 +22,8 @@ func newWorkersCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "workers [RUN]",
 		Short: "Who has joined this host's swarms, how they fare, and who may",
-		Long: "workers lists the hosts that joined a run (the newest, if none is named): their nodes, what of their rollouts was of use to the others, and what was\n" +
+		Long: "workers lists the hosts that joined a run (the newest that this home coordinates, if none is named): their nodes,\n" +
+			"what of their rollouts was of use to the others, and what was\n" +
 			"refused. invite prints a line that lets others in; revoke, ban and unban decide about those who have it. They take effect at once, also\n" +
 			"while a run goes on.",
 		Example: `  swarm workers
@@ -124,7 +124,8 @@ func runInvite(g *globals, name string, once bool) error {
 
 // workersDocument is what workers -o json prints.
 type workersDocument struct {
-	Run     string            `json:"run"`
+	Run     string            `json:"run"`    // that this home coordinates; empty: none
+	Joined  string            `json:"joined"` // this home's newest part in another host's run; empty: none
 	Workers []stats.WorkerRow `json:"workers"`
 	Listed  []listedDocument  `json:"listed"`
 }
@@ -152,13 +153,10 @@ func runWorkers(ctx context.Context, g *globals, name, output string) error {
 		return err
 	}
 	defer reader.Close()
-	snapshot, err := reader.Snapshot(ctx, name)
-	switch {
-	case errors.Is(err, store.ErrNotFound) && name == "":
-	case err != nil:
-		return notFound(err, name)
-	default:
-		document.Run = snapshot.Run.Run
+	if document.Run, document.Joined, err = workersRun(ctx, g, reader, name); err != nil {
+		return err
+	}
+	if document.Run != "" {
 		if document.Workers, err = query.Workers(ctx, reader, document.Run); err != nil {
 			return err
 		}
@@ -184,10 +182,13 @@ func runWorkers(ctx context.Context, g *globals, name, output string) error {
 
 func printWorkers(g *globals, d workersDocument) error {
 	if len(d.Workers) == 0 {
-		if d.Run == "" {
-			fmt.Fprintln(g.stdout, "No run is recorded.")
-		} else {
+		switch {
+		case d.Run != "":
 			fmt.Fprintf(g.stdout, "Nobody has joined run %s.\n", d.Run)
+		case d.Joined != "":
+			fmt.Fprintf(g.stdout, "This host coordinates no run: it has joined another host's (%s), where swarm workers lists who takes part.\n", d.Joined)
+		default:
+			fmt.Fprintln(g.stdout, "No run is recorded.")
 		}
 	} else {
 		fmt.Fprintf(g.stdout, "Workers of %s\n", d.Run)

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,8 +20,12 @@ type companyFlags struct {
 	listen, advertise string
 	cert, key         string
 	nats, credentials string
+	natsFile          string
 	shared            string
 	compat            bool
+
+	typed       func(flag string) bool
+	predecessor bool // shared is GDRIVE_PATH's
 }
 
 func (f *companyFlags) add(fs *pflag.FlagSet) {
@@ -29,9 +34,28 @@ func (f *companyFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.cert, "tls-cert", "", "`file` of a certificate of one's own for --listen (default: a self-signed one, pinned by its fingerprint)")
 	fs.StringVar(&f.key, "tls-key", "", "`file` of its private key")
 	fs.StringVar(&f.nats, "nats", "", "carry the swarm over a NATS cluster instead of an own server: `URL`s with commas")
+	fs.StringVar(&f.natsFile, "nats-file", "", "`file` of mode 0600 with what --nats takes: where the URLs hold a password")
 	fs.StringVar(&f.credentials, "nats-creds", "", "credentials `file` for --nats")
-	fs.StringVar(&f.shared, "shared", os.Getenv("GDRIVE_PATH"), "carry the swarm through a synced `folder` such as a mounted Google Drive (GDRIVE_PATH)")
+	fs.StringVar(&f.shared, "shared", "", "carry the swarm through a synced `folder` such as a mounted Google Drive (with NODE_ROLE=coordinator: GDRIVE_PATH)")
 	fs.BoolVar(&f.compat, "compat", false, "with --shared: also write the files that the predecessor's nodes read")
+	f.typed = fs.Changed
+}
+
+// The predecessor's variables for a shared folder, and what its role is called in each command. Many have GDRIVE_PATH set for other reasons: without
+// the role it doesn't count.
+const (
+	folderVariable  = "GDRIVE_PATH"
+	roleVariable    = "NODE_ROLE"
+	roleCoordinator = "coordinator"
+	roleWorker      = "worker"
+)
+
+// predecessorsFolder is the folder that the predecessor's variables name for a role; empty: none.
+func predecessorsFolder(role string) string {
+	if os.Getenv(roleVariable) != role {
+		return ""
+	}
+	return os.Getenv(folderVariable)
 }
 
 // natsPort is where NATS listens by convention.
@@ -39,6 +63,13 @@ const natsPort = "4222"
 
 // company is what the flags ask for, and refuses what can't go together. It is nil, nil where nobody is let in.
 func (f *companyFlags) company() (*company, error) {
+	if err := f.readNATS(); err != nil {
+		return nil, err
+	}
+	if f.listen == "" && f.nats == "" && !f.typed("shared") {
+		f.shared = predecessorsFolder(roleCoordinator)
+		f.predecessor = f.shared != ""
+	}
 	given := slices.DeleteFunc([]string{f.listen, f.nats, f.shared}, func(s string) bool { return s == "" })
 	switch {
 	case len(given) > 1:
@@ -54,35 +85,74 @@ func (f *companyFlags) company() (*company, error) {
 	case len(given) == 0:
 		return nil, nil
 	}
+	var err error
 	if f.listen != "" {
-		host, port, err := net.SplitHostPort(f.listen)
-		if err != nil {
-			host, port = strings.Trim(f.listen, "[]"), natsPort
-		}
-		if number, err := net.LookupPort("tcp", port); err != nil || strings.ContainsAny(host, "/ ") || strings.Contains(host, ":") && net.ParseIP(host) == nil {
-			return nil, &configs.Error{Key: "listen", Value: f.listen, Source: "--listen", Allowed: "host:port, :port or host"}
-		} else if number == 0 {
-			port = "0"
-		}
-		f.listen = net.JoinHostPort(host, port)
+		f.listen, err = listenAddress(f.listen)
 	}
 	if f.shared != "" {
-		var err error
-		if f.shared, err = sharedFolder(f.shared); err != nil {
-			return nil, err
-		}
+		f.shared, err = sharedFolder(f.shared, f.predecessor)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return &company{flags: *f}, nil
 }
 
-// sharedFolder is the absolute path of what --shared names, which is never made here: an empty mount point would be filled.
-func sharedFolder(text string) (string, error) {
+// listenAddress is host:port of what --listen names.
+func listenAddress(text string) (string, error) {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		host, port = strings.Trim(text, "[]"), natsPort
+	}
+	number, err := net.LookupPort("tcp", port)
+	if err != nil || strings.ContainsAny(host, "/ ") || strings.Contains(host, ":") && net.ParseIP(host) == nil {
+		return "", &configs.Error{Key: "listen", Value: text, Source: "--listen", Allowed: "host:port, :port or host"}
+	}
+	if number == 0 {
+		port = "0"
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// readNATS takes the cluster's URLs from the file that --nats-file names: others see a process's arguments, and a unit's.
+func (f *companyFlags) readNATS() error {
+	if f.natsFile == "" {
+		return nil
+	}
+	if f.nats != "" {
+		return &usageError{errors.New("--nats and --nats-file at once"), "one of them"}
+	}
+	info, err := os.Stat(f.natsFile)
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		return &usageError{fmt.Errorf("--nats-file %s can be read by others", f.natsFile), "chmod 600 " + f.natsFile}
+	}
+	data, err := readBounded(f.natsFile)
+	if err != nil {
+		return &usageError{fmt.Errorf("--nats-file: %w", err), "a file with nats://user:password@host:4222, several with commas or in lines"}
+	}
+	if f.nats = strings.Join(strings.Fields(string(data)), ","); f.nats == "" {
+		return &usageError{fmt.Errorf("--nats-file %s is empty", f.natsFile), "nats://user:password@host:4222 in it, several with commas or in lines"}
+	}
+	return nil
+}
+
+// sharedFolder is the absolute path of what --shared names, or GDRIVE_PATH. It is never made here: an empty mount point would be filled.
+func sharedFolder(text string, predecessor bool) (string, error) {
+	source := "--shared"
+	if predecessor {
+		source = folderVariable
+	}
 	dir, err := filepath.Abs(text)
 	if err != nil {
-		return text, fmt.Errorf("--shared: %w", err)
+		return text, fmt.Errorf("%s: %w", source, err)
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return text, &configs.Error{Key: "shared", Value: text, Source: "--shared", Allowed: "a folder that is there: mount it first"}
+		return text, &configs.Error{Key: "shared", Value: text, Source: source, Allowed: "a folder that is there: mount it first"}
 	}
 	return dir, nil
+}
+
+// tellFolder says that nobody typed the folder, and how to do without.
+func tellFolder(logger *slog.Logger, folder, role string) {
+	logger.Info("the swarm is carried through "+folderVariable+", since "+roleVariable+" is "+role+"; --shared '' leaves it alone", "folder", folder)
 }

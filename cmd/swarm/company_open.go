@@ -70,6 +70,9 @@ func (f *company) open(ctx context.Context, c *coordinator) (way, error) {
 }
 
 func (f *company) openFolder(c *coordinator) (way, error) {
+	if f.flags.predecessor {
+		tellFolder(c.g.logger, f.flags.shared, roleCoordinator)
+	}
 	dir, err := sharedir.Folder(f.flags.shared, c.p.config.Experiment)
 	if err != nil {
 		return nil, err

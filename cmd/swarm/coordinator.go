@@ -239,7 +239,11 @@ func (c *coordinator) next() []string {
 		if c.resume != nil && c.resume.fresh {
 			same += " without --fresh"
 		}
-		next = append(next, same+"   (it goes on where this ended)")
+		same += "   (it goes on where this ended)"
+		if remedy := c.joined.remedy(); remedy != "" {
+			same = remedy
+		}
+		next = append(next, same)
 	}
 	if c.joined != nil { // what it means beside others is the coordinator's to say
 		return append(next, program+" status "+c.run, program+" eval "+c.run)

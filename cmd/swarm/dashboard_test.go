@@ -42,7 +42,7 @@ type dashboardProcess struct {
 
 func startDashboard(t *testing.T, home string, args ...string) dashboardProcess {
 	t.Helper()
-	cmd := command(t, home, append([]string{"dashboard", "--listen", "127.0.0.1:0"}, args...)...)
+	cmd := swarmCommand(t, home, append([]string{"dashboard", "--listen", "127.0.0.1:0"}, args...)...)
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

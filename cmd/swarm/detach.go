@@ -25,8 +25,9 @@ const announceFD = 3
 
 // announcement is what up --detach -o json prints, and what the copy in the background tells its starter in one line.
 type announcement struct {
-	Experiment string `json:"experiment"`
-	Run        string `json:"run"`
+	Experiment string `json:"experiment,omitempty"`
+	Run        string `json:"run,omitempty"`
+	Job        string `json:"job,omitempty"` // of swarm run, which has no experiment
 	PID        int    `json:"pid"`
 	Log        string `json:"log"` // path; it is rotated to .1
 	Dashboard  string `json:"dashboard,omitempty"`
@@ -191,9 +192,13 @@ func inTheBackground(g *globals, output string) error {
 func printDetached(g *globals, a *announcement) error {
 	program := g.invocation()
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s runs in the background, process %d.\n", a.Run, a.PID)
-	for _, line := range [][2]string{{"watch", "attach "}, {"logs", "logs -f "}, {"stop", "down "}} {
-		fmt.Fprintf(&b, "%-6s %s %s%s\n", line[0], program, line[1], a.Run)
+	name, watch := a.Run, "attach "
+	if a.Job != "" {
+		name, watch = a.Job, "status "
+	}
+	fmt.Fprintf(&b, "%s runs in the background, process %d.\n", name, a.PID)
+	for _, line := range [][2]string{{"watch", watch}, {"logs", "logs -f "}, {"stop", "down "}} {
+		fmt.Fprintf(&b, "%-6s %s %s%s\n", line[0], program, line[1], name)
 	}
 	if a.Dashboard != "" {
 		fmt.Fprintf(&b, "page   %s\n", a.Dashboard)

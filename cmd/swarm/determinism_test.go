@@ -25,7 +25,7 @@ func TestScheduleDoesNotShow(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			home := t.TempDir()
-			cmd := command(t, home, append(append([]string{"up", "--name", "e"}, tinyRun(longRun()...)...), tt.flags...)...)
+			cmd := swarmCommand(t, home, append(append([]string{"up", "--name", "e"}, tinyRun(longRun()...)...), tt.flags...)...)
 			if tt.cores != "" {
 				taskset, err := exec.LookPath("taskset")
 				if err != nil {

@@ -119,7 +119,7 @@ func TestDownTwiceIsNoSecondSignal(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
 	cmd := pretend(t, home, map[string]string{"a": twice})["a"]
-	first := command(t, home, "down", "--timeout", "1m")
+	first := swarmCommand(t, home, "down", "--timeout", "1m")
 	require.NoError(t, first.Start())
 	asked := filepath.Join(home, "runs", "a-1", askedFile)
 	require.Eventually(t, func() bool { _, err := os.Stat(asked); return err == nil }, patience, 10*time.Millisecond)
@@ -127,7 +127,7 @@ func TestDownTwiceIsNoSecondSignal(t *testing.T) {
 	require.Equal(t, 137, waitFor(t, first))
 	id, err := supervise.Identify(cmd.Process.Pid)
 	require.NoError(t, err)
-	second := command(t, home, "down", "--timeout", "1m")
+	second := swarmCommand(t, home, "down", "--timeout", "1m")
 	var stderr lockedBuffer
 	second.Stderr = &stderr
 	require.NoError(t, second.Start())

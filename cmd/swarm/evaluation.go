@@ -160,7 +160,7 @@ func (x *examinee) place(ctx context.Context, g *globals, m configs.Model) error
 		return err
 	}
 	request := launcher.Describe(host, fit.Request{
-		Device: x.config.Device, Shm: sharedMemory(), Model: m, Settings: settings(x.config), Table: table, Nodes: "1", Share: "auto",
+		Device: x.config.Device, Shm: sharedMemory(), Model: m, Settings: fitSettings(x.config), Table: table, Nodes: "1", Share: "auto",
 		SwarmSize: 1, GPUsPerNode: 1,
 	})
 	if request.Measured, err = measured(ctx, g, planned{config: x.config, model: m, host: host}); err != nil {

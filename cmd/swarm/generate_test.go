@@ -16,7 +16,7 @@ const anInvitation = "tls://203.0.113.7:4222?fp=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
 // generate runs swarm generate in a folder of its own, without an invitation in the environment.
 func generate(t *testing.T, home, dir string, args ...string) outcome {
 	t.Helper()
-	cmd := command(t, home, append([]string{"generate"}, args...)...)
+	cmd := swarmCommand(t, home, append([]string{"generate"}, args...)...)
 	cmd.Dir = dir
 	cmd.Env = append(cmd.Env, "SWARM_JOIN=")
 	return finish(t, cmd)

@@ -23,7 +23,7 @@ const (
 // onGPUs runs swarm on a machine with those GPUs, as far as NVML can tell.
 func onGPUs(t *testing.T, home, gpus string, args ...string) outcome {
 	t.Helper()
-	cmd := command(t, home, args...)
+	cmd := swarmCommand(t, home, args...)
 	cmd.Env = append(cmd.Env, "SWARM_NVML_LIBRARY="+fakeNVML(t), "FAKE_NVML="+gpus, marker(home))
 	return finish(t, cmd)
 }
@@ -149,7 +149,7 @@ func TestDoctor(t *testing.T) {
 	require.Equal(t, false, checks["python"]["ok"])
 	require.Contains(t, checks["python"]["found"], "built without CUDA")
 
-	cmd := command(t, home, "doctor")
+	cmd := swarmCommand(t, home, "doctor")
 	cmd.Env = append(cmd.Env, "SWARM_NVML_LIBRARY=/nonexistent/libnvidia-ml.so.1")
 	o = finish(t, cmd)
 	require.Equal(t, 0, o.code, "no GPU is no fault")

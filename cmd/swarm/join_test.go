@@ -143,8 +143,8 @@ func TestTwoHostsShareAFolder(t *testing.T) {
 	const rounds = 100
 	up := start(t, home, "--shared", shared, "--nodes", "1", "--rounds", "100", "--set", "barrier_deadline=120")
 	up.awaitRound("node_0", 1)
-	worker := command(t, ben, "join", "--model", tinyModel(), "--tasks-file", items(), "--device", "cpu", "--nodes", "1")
-	worker.Env = append(worker.Env, "GDRIVE_PATH="+shared, "EXPERIMENT_NAME=e", "NODE_ID=node_1", marker(ben))
+	worker := swarmCommand(t, ben, "join", "--model", tinyModel(), "--tasks-file", items(), "--device", "cpu", "--nodes", "1")
+	worker.Env = append(worker.Env, "GDRIVE_PATH="+shared, "EXPERIMENT_NAME=e", "NODE_ID=node_1", "NODE_ROLE=worker", marker(ben))
 	done := finish(t, worker)
 	require.Equal(t, exitDone, done.code, done.stderr)
 	require.Equal(t, exitDone, up.wait(), up.stderr)

@@ -42,18 +42,9 @@ type joined struct {
 	progress map[string]membership.Progress
 	order    []string
 	stop     context.CancelFunc
+	no       *membership.Refusal // why the coordinator won't have this host any more; nil: it does
 	serving  sync.WaitGroup
 	courier  *membership.Courier
-}
-
-// overError says that the coordinator has ended the run, and how.
-type overError struct{ state, message string }
-
-func (e *overError) Error() string {
-	if e.message != "" {
-		return fmt.Sprintf("the coordinator ended the run: %s (%s)", e.state, e.message)
-	}
-	return "the coordinator ended the run: " + e.state
 }
 
 // localName names this host's part of a run in its own database: experiment and run there must not be those of the coordinator, which may have
@@ -67,11 +58,14 @@ func (j *joined) localName() string {
 	return name
 }
 
+// outboxDir is where, in the folder of a run, a worker keeps what it has to report.
+func outboxDir(run string) string { return filepath.Join(run, "outbox") }
+
 // open opens the outbox, in the run's folder.
 func (j *joined) open(_ context.Context, c *coordinator) (way, error) {
 	var err error
 	j.logger = c.g.logger
-	j.outbox, err = membership.OpenOutbox(filepath.Join(c.dir, "outbox"), c.g.logger)
+	j.outbox, err = membership.OpenOutbox(outboxDir(c.dir), c.g.logger)
 	return &workersWay{j.to}, err
 }
 
@@ -172,6 +166,9 @@ func (j *joined) serve(ctx context.Context, events *recorder, logger *slog.Logge
 	j.serving.Go(func() {
 		var refusal *membership.Refusal
 		if err := j.courier.Serve(ctx); errors.As(err, &refusal) {
+			j.mu.Lock()
+			j.no = refusal
+			j.mu.Unlock()
 			events.fail(err)
 		} else if err != nil && ctx.Err() == nil {
 			events.warn("nothing is reported to the coordinator any more: " + err.Error())
@@ -269,14 +266,6 @@ func (j *joined) close() {
 		}
 		_ = j.uplink.Close() // the process ends
 	}
-}
-
-// verdict is how the command ends when the coordinator has ended the run.
-func (e *overError) verdict() error {
-	if e.state == store.RunDone {
-		return nil
-	}
-	return &hintError{e, "the same command again, once the coordinator goes on"}
 }
 
 // config is the coordinator's as it came; what a worker makes of it is checked like any (resolveJoined).

@@ -24,7 +24,7 @@ const pollEvery = 100 * time.Millisecond
 // detached starts a tiny run of experiment e in the background.
 func detached(t *testing.T, home string, more ...string) announcement {
 	t.Helper()
-	cmd := command(t, home, append([]string{"up", "--detach", "-o", "json", "--name", "e"}, tinyRun(more...)...)...)
+	cmd := swarmCommand(t, home, append([]string{"up", "--detach", "-o", "json", "--name", "e"}, tinyRun(more...)...)...)
 	cmd.Env = append(cmd.Env, marker(home))
 	t.Cleanup(func() {
 		for _, pid := range processes(home) {
@@ -54,7 +54,7 @@ func TestDetachedRun(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
 	a := detached(t, home, "--rounds", "100000", "--checkpoint-every", "5")
-	require.Equal(t, announcement{"e", "e-1", a.PID, runlog.Path(filepath.Join(home, "runs", "e-1"), runlog.Coordinator), "", ""}, a)
+	require.Equal(t, announcement{Experiment: "e", Run: "e-1", PID: a.PID, Log: runlog.Path(filepath.Join(home, "runs", "e-1"), runlog.Coordinator)}, a)
 	session, err := unix.Getsid(a.PID)
 	require.NoError(t, err)
 	require.Equal(t, a.PID, session)
@@ -65,15 +65,15 @@ func TestDetachedRun(t *testing.T) {
 	}
 	require.NoError(t, syscall.Kill(a.PID, syscall.SIGHUP)) // a terminal that goes is nothing to it
 
-	follower := command(t, home, "logs", "-f", "e", "-n", "all")
+	follower := swarmCommand(t, home, "logs", "-f", "e", "-n", "all")
 	var followed lockedBuffer
 	follower.Stdout = &followed
 	require.NoError(t, follower.Start())
-	watcher := command(t, home, "attach", "--interval", "100ms")
+	watcher := swarmCommand(t, home, "attach", "--interval", "100ms")
 	var watched, watcherErr lockedBuffer
 	watcher.Stdout, watcher.Stderr = &watched, &watcherErr
 	require.NoError(t, watcher.Start())
-	lines := command(t, home, "status", "--watch", "-o", "json", "--interval", "100ms")
+	lines := swarmCommand(t, home, "status", "--watch", "-o", "json", "--interval", "100ms")
 	var statuses lockedBuffer
 	lines.Stdout = &statuses
 	require.NoError(t, lines.Start())
@@ -123,7 +123,7 @@ func TestDetachTellsWhatIsWrong(t *testing.T) {
 		{append([]string{"up", "--detach", "--name", "e"}, tinyRun("--device", "cuda")...), exitNoRoom, "Error: "},
 		{append([]string{"up", "--detach", "--python", "/bin/false", "--name", "e"}, tinyRun()...), exitFailed, "Error: "},
 	} {
-		cmd := command(t, home, tt.args...)
+		cmd := swarmCommand(t, home, tt.args...)
 		cmd.Env = append(cmd.Env, marker(home))
 		o := finish(t, cmd)
 		require.Equal(t, tt.code, o.code, "%v: %s", tt.args, o.stderr)
@@ -156,7 +156,7 @@ func TestInterruptedDetach(t *testing.T) {
 	home, dir := t.TempDir(), t.TempDir()
 	slow := filepath.Join(dir, "python3")
 	require.NoError(t, os.WriteFile(slow, []byte("#!/bin/sh\ntouch "+dir+"/asked\nexec sleep 1000\n"), 0o755))
-	cmd := command(t, home, append([]string{"up", "--detach", "--python", slow, "--name", "e"}, tinyRun()...)...)
+	cmd := swarmCommand(t, home, append([]string{"up", "--detach", "--python", slow, "--name", "e"}, tinyRun()...)...)
 	cmd.Env = append(cmd.Env, marker(home))
 	require.NoError(t, cmd.Start())
 	require.Eventually(t, func() bool { _, err := os.Stat(dir + "/asked"); return err == nil }, patience, pollEvery)

@@ -232,6 +232,8 @@ func newRootCommand(g *globals) *cobra.Command {
 		newWorkersCommand(g),
 		newSweepCommand(g),
 		newPlanCommand(g),
+		newTuneCommand(g),
+		newRunCommand(g),
 		newProfileCommand(g),
 		newStatusCommand(g),
 		newAttachCommand(g),

@@ -129,8 +129,8 @@ func tinyRun(more ...string) []string {
 	}, more...)
 }
 
-// command is a swarm process that is not yet started.
-func command(t testing.TB, home string, args ...string) *exec.Cmd {
+// swarmCommand is a swarm process that is not yet started.
+func swarmCommand(t testing.TB, home string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("swarm", append([]string{"--home", home}, args...)...)
 	for _, v := range os.Environ() {
@@ -179,5 +179,5 @@ func waitFor(t testing.TB, cmd *exec.Cmd) int {
 // swarm runs the program.
 func swarm(t testing.TB, home string, args ...string) outcome {
 	t.Helper()
-	return finish(t, command(t, home, args...))
+	return finish(t, swarmCommand(t, home, args...))
 }

@@ -67,7 +67,7 @@ func TestHostileWorker(t *testing.T) {
 
 	rounds = min(rounds, *hostileRounds)
 	calm := t.TempDir()
-	require.Zero(t, finish(t, command(t, calm, args(rounds)...)).code)
+	require.Zero(t, finish(t, swarmCommand(t, calm, args(rounds)...)).code)
 	for what, query := range map[string]string{
 		"rounds":       strings.Replace(roundsQuery, "late, ", "", 1), // the deadline may pass without the attacker's
 		"task rewards": `SELECT node, round, task, completions, reward_sum FROM task_rewards WHERE run = 'e-1' ORDER BY round, node, task`,

@@ -29,9 +29,10 @@ type planFlags struct {
 	wait         waitFlags
 	trainer      trainer // up
 
-	resume *resume               // up: which run goes on; nil elsewhere
-	base   func() (layer, error) // join: another host's configuration, to which the flags add
-	hosts  bool                  // up: other hosts bring the nodes, where --nodes is 0
+	resume       *resume               // up: which run goes on; nil elsewhere
+	base         func() (layer, error) // join: another host's configuration, to which the flags add
+	onlyGenerate bool                  // join: nodes that train nothing
+	hosts        bool                  // up: other hosts bring the nodes, where --nodes is 0
 }
 
 // sizeFlag holds the text of a size in bytes. Like a keyFlag it is read when all flags are known; given empty, it is a mistake.
@@ -163,9 +164,10 @@ func (p *planFlags) look(g *globals) (look, error) {
 		}
 		request := launcher.Describe(host, fit.Request{
 			Device: c.Device, GPUMemory: sizes[0], GPULimit: sizes[1], MinGPUMemory: sizes[2], Shm: sharedMemory(),
-			Model: out.model, Settings: settings(c), Table: table,
+			Model: out.model, Settings: fitSettings(c), Table: table,
 			Nodes: nodes, Share: c.Share, SwarmSize: p.most(c, nodes), GPUsPerNode: c.GPUsPerNode, CPUFallback: c.CPUFallback,
 		})
+		request.Settings.GenerateOnly = p.onlyGenerate
 		if index, ok := strings.CutPrefix(c.Device, "cuda:"); ok {
 			request.Device = fit.DeviceCUDA
 			request.GPUs, err = oneGPU(request.GPUs, index)
@@ -177,7 +179,7 @@ func (p *planFlags) look(g *globals) (look, error) {
 		switch {
 		case p.trainer.command != "":
 			request.Model.Name, request.Measured = trainerModel, p.trainer.footprint()
-		case request.GPUMemory == 0: // of a card that isn't there nothing was measured
+		case request.GPUMemory == 0 && !p.onlyGenerate: // of a card that isn't there nothing was measured, and a profile is of nodes that train
 			request.Measured, err = measured(ctx, g, out)
 		}
 		return out, request, err
@@ -192,8 +194,8 @@ func (p *planFlags) most(c configs.Config, asked string) int {
 	return c.SwarmSize
 }
 
-// settings are the configuration's keys that decide what a node takes.
-func settings(c configs.Config) fit.Settings {
+// fitSettings are the configuration's keys that decide what a node takes.
+func fitSettings(c configs.Config) fit.Settings {
 	return fit.Settings{
 		Precision: c.Precision, GradientCheckpointing: c.GradientCheckpointing, OptimizerOffload: c.OptimizerOffload, ParamOffload: c.ParamOffload,
 		CUDAGraphs: c.CUDAGraphs, Beta: c.Beta, NumIterations: c.NumIterations, SortedSampling: c.TopK > 0 || c.TopP < 1,

@@ -45,7 +45,7 @@ func start(t *testing.T, home string, more ...string) *running {
 // startCommand starts a command that prints events.
 func startCommand(t *testing.T, home string, args ...string) *running {
 	t.Helper()
-	r := &running{t: t, home: home, cmd: command(t, home, args...), stderr: &lockedBuffer{}, more: make(chan struct{}), read: make(chan struct{})}
+	r := &running{t: t, home: home, cmd: swarmCommand(t, home, args...), stderr: &lockedBuffer{}, more: make(chan struct{}), read: make(chan struct{})}
 	r.cmd.Env = append(r.cmd.Env, marker(home))
 	r.cmd.Stderr = r.stderr
 	stdout, write, err := os.Pipe()

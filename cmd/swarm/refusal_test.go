@@ -107,7 +107,7 @@ func TestRefusals(t *testing.T) {
 				// A flag given again wins.
 				args = append([]string{"up", "--model", tinyModel(), "--device", "cpu"}, args[1:]...)
 			}
-			cmd := command(t, home, args...)
+			cmd := swarmCommand(t, home, args...)
 			cmd.Env = append(cmd.Env, marker(home))
 			if tt.environ != "" {
 				cmd.Env = append(cmd.Env, tt.environ)

@@ -19,7 +19,7 @@ func service(t *testing.T, config, home string, args ...string) outcome {
 	if _, err := exec.LookPath("systemctl"); err != nil {
 		t.Skip("no systemd")
 	}
-	cmd := command(t, home, append([]string{"service", "--user"}, args...)...)
+	cmd := swarmCommand(t, home, append([]string{"service", "--user"}, args...)...)
 	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+config, "XDG_RUNTIME_DIR="+config, "HF_TOKEN=hidden", "CUDA_VISIBLE_DEVICES=")
 	return finish(t, cmd)
 }
@@ -95,17 +95,31 @@ func TestServiceRefusesBadArguments(t *testing.T) {
 		{[]string{"install", "a", "b", "--"}, "Error: service takes one name, not 2\n"},
 		{[]string{"install", "../x", "--"}, "Error: bad name"},
 		{[]string{"install", "--system", "--"}, "Error: --system and --user at once\n"},
+		{append([]string{"install", "--", "--nats", "nats://u:hidden@h:4222"}, tinyRun()...), "Error: a password in --nats would stand in a unit that everybody can read\nTry: the URLs in a file of mode 0600, and --nats-file FILE; or --nats-creds FILE\n"},
 		{append([]string{"install", "--", "--set", "tasks.file=/nowhere"}, tinyRun()[4:]...), "tasks.file"},
 	} {
 		o := service(t, config, home, tt.args...)
 		require.Equal(t, exitUsage, o.code, "%v: %s", tt.args, o.stderr)
 		require.Contains(t, o.stderr, tt.text, tt.args)
+		require.NotContains(t, o.stderr, "hidden")
 		require.Empty(t, o.stdout)
 	}
 	require.NoDirExists(t, filepath.Join(config, "systemd"))
 }
 
-// Only files of swarm's own are replaced or removed.
+// A cluster's password stays in its file, of which the unit knows the name.
+func TestServiceOnACluster(t *testing.T) {
+	t.Parallel()
+	config, home, file := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "nats")
+	require.NoError(t, os.WriteFile(file, []byte("nats://u:hidden@127.0.0.1:4222\n"), 0o600))
+	o := service(t, config, home, append([]string{"install", "c", "--", "--nats-file", file}, tinyRun()...)...)
+	require.Equal(t, 0, o.code, o.stderr)
+	text, err := os.ReadFile(filepath.Join(config, "systemd", "user", "swarm-c.service"))
+	require.NoError(t, err)
+	require.Contains(t, execStart(t, string(text)), file)
+	require.NotContains(t, string(text), "hidden")
+}
+
 // A worker's unit names the file of its invitation, whose text it does not hold.
 func TestServiceOfAWorker(t *testing.T) {
 	t.Parallel()
@@ -126,6 +140,7 @@ func TestServiceOfAWorker(t *testing.T) {
 	}
 }
 
+// Only files of swarm's own are replaced or removed.
 func TestServiceSparesOthersUnits(t *testing.T) {
 	t.Parallel()
 	config, home := t.TempDir(), t.TempDir()
@@ -143,7 +158,7 @@ func TestServiceSparesOthersUnits(t *testing.T) {
 
 func TestServiceWithoutSystemd(t *testing.T) {
 	t.Parallel()
-	cmd := command(t, t.TempDir(), "service", "show")
+	cmd := swarmCommand(t, t.TempDir(), "service", "show")
 	cmd.Env = append(cmd.Env, "PATH="+t.TempDir())
 	o := finish(t, cmd)
 	require.Equal(t, exitFailed, o.code)

@@ -91,6 +91,7 @@ func checkJoinService(g *globals, args []string) ([]string, error) {
 	for name, into := range map[string]*string{"url-file": &o.urlFile, "shared": &o.shared, "experiment": &o.experiment} {
 		*into = join.Flags().Lookup(name).Value.String()
 	}
+	o.sharedTyped = join.Flags().Changed("shared")
 	for name, why := range map[string]string{"detach": "a service is in the background already", "fresh": "a service with --fresh would begin anew at each of its starts"} {
 		if join.Flags().Changed(name) {
 			return nil, &usageError{errors.New(why), "without --" + name}
@@ -132,6 +133,12 @@ func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err er
 		return false, &usageError{
 			errors.New("a service with --fresh would begin a new run at each of its starts"),
 			"swarm up --fresh --detach once, then the service without it",
+		}
+	}
+	if strings.Contains(up.Flags().Lookup("nats").Value.String(), "@") {
+		return false, &usageError{
+			errors.New("a password in --nats would stand in a unit that everybody can read"),
+			"the URLs in a file of mode 0600, and --nats-file FILE; or --nats-creds FILE",
 		}
 	}
 	var p planFlags

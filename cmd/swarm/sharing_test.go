@@ -17,7 +17,7 @@ import (
 func trainOnGPUs(t *testing.T, home, gpus string, more ...string) (stats.Summary, fit.Plan, *store.Reader) {
 	t.Helper()
 	args := append([]string{"up", "-o", "json", "--rounds", "3"}, tinyRun(append([]string{"--device", "cuda"}, more...)...)...)
-	cmd := command(t, home, args...)
+	cmd := swarmCommand(t, home, args...)
 	cmd.Env = append(cmd.Env, "SWARM_NVML_LIBRARY="+fakeNVML(t), "FAKE_NVML="+gpus, enginesOnCPU+"=1")
 	o := finish(t, cmd)
 	require.Equal(t, 0, o.code, o.stderr)
@@ -36,7 +36,7 @@ func trainOnGPUs(t *testing.T, home, gpus string, more ...string) (stats.Summary
 // However nodes share a GPU, the rewards are those of the same nodes on the CPU.
 func TestSharingAGPUChangesNoReward(t *testing.T) {
 	t.Parallel()
-	onCPU := finish(t, command(t, t.TempDir(), append([]string{"up", "-o", "json", "--rounds", "3"}, tinyRun()...)...))
+	onCPU := finish(t, swarmCommand(t, t.TempDir(), append([]string{"up", "-o", "json", "--rounds", "3"}, tinyRun()...)...))
 	require.Equal(t, 0, onCPU.code, onCPU.stderr)
 	var want stats.Summary
 	require.NoError(t, json.Unmarshal([]byte(lastLine(onCPU.stdout)), &want))
@@ -79,7 +79,7 @@ func TestSharingAGPUChangesNoReward(t *testing.T) {
 // A GPU that falls off its bus ends a run with one clear error, not with restarts.
 func TestAGPULostMidRunIsOneClearError(t *testing.T) {
 	t.Parallel()
-	cmd := command(t, t.TempDir(), append([]string{"up", "--rounds", "100000"}, tinyRun("--device", "cuda")...)...)
+	cmd := swarmCommand(t, t.TempDir(), append([]string{"up", "--rounds", "100000"}, tinyRun("--device", "cuda")...)...)
 	cmd.Env = append(cmd.Env, "SWARM_NVML_LIBRARY="+fakeNVML(t), "FAKE_NVML="+t4+":lost=60", enginesOnCPU+"=1")
 	o := finish(t, cmd)
 	require.Equal(t, exitFailed, o.code, o.stderr)
@@ -134,7 +134,7 @@ func TestAGPULostInMidRun(t *testing.T) {
 	t.Parallel()
 	lost := t4 + ":xid=79"
 	run := func(more ...string) outcome {
-		cmd := command(t, t.TempDir(), append([]string{"up", "-o", "json", "--rounds", "400"}, tinyRun(append([]string{"--device", "cuda"}, more...)...)...)...)
+		cmd := swarmCommand(t, t.TempDir(), append([]string{"up", "-o", "json", "--rounds", "400"}, tinyRun(append([]string{"--device", "cuda"}, more...)...)...)...)
 		cmd.Env = append(cmd.Env, "SWARM_NVML_LIBRARY="+fakeNVML(t), "FAKE_NVML="+lost, enginesOnCPU+"=1")
 		return finish(t, cmd)
 	}

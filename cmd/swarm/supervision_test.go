@@ -221,7 +221,7 @@ func TestClosedStdout(t *testing.T) {
 		t.Run(output, func(t *testing.T) {
 			t.Parallel()
 			home := t.TempDir()
-			cmd := command(t, home, append([]string{"up", "--name", "e", "--rounds", "20", "-o", output}, tinyRun("--nodes", "1")...)...)
+			cmd := swarmCommand(t, home, append([]string{"up", "--name", "e", "--rounds", "20", "-o", output}, tinyRun("--nodes", "1")...)...)
 			read, write, err := os.Pipe()
 			require.NoError(t, err)
 			var stderr lockedBuffer

@@ -77,7 +77,7 @@ func similarPace(item *sweepItem, runs []store.Totals) *float64 {
 		if t.RoundsDone < 2 || t.ActiveSeconds <= 0 || json.Unmarshal(t.Config, &c) != nil {
 			continue
 		}
-		if t.Device == item.p.plan.Device && t.Run.Nodes == item.p.plan.Nodes && workload(c) == workload(item.p.config) {
+		if t.Device == item.p.plan.Device && t.Run.Nodes == item.p.plan.Nodes && workOf(c) == workOf(item.p.config) {
 			pace := t.ActiveSeconds / float64(t.RoundsDone)
 			return &pace
 		}
@@ -85,8 +85,8 @@ func similarPace(item *sweepItem, runs []store.Totals) *float64 {
 	return nil
 }
 
-// workload is what decides how long a round takes, by the experiment's configuration.
-func workload(c configs.Config) any {
+// workOf is what decides how long a round takes, by the experiment's configuration.
+func workOf(c configs.Config) any {
 	return [...]any{
 		c.Model, c.NumTrainSamples, c.NumTransplantTrees, c.NumGenerations, c.MaxPromptLength, c.MaxCompletionLength, c.NumIterations, c.Precision,
 		c.GradientCheckpointing, c.OptimizerOffload, c.ParamOffload, c.Share,

@@ -14,7 +14,7 @@ import (
 func onTerminal(t *testing.T, home string, live bool, args []string) (*sweeping, *os.File, *watcher) {
 	t.Helper()
 	ours, theirs := openTerminal(t)
-	s := &sweeping{cmd: command(t, home, args...), stderr: &lockedBuffer{}}
+	s := &sweeping{cmd: swarmCommand(t, home, args...), stderr: &lockedBuffer{}}
 	s.cmd.Env = append(s.cmd.Env, marker(home), "TERM=xterm", "NO_COLOR=1")
 	s.cmd.Stdin, s.cmd.Stderr = theirs, s.stderr
 	if live {

@@ -285,7 +285,7 @@ type sweeping struct {
 
 func startSweep(t *testing.T, home string, args []string) *sweeping {
 	t.Helper()
-	s := &sweeping{cmd: command(t, home, args...), stdout: make(chan string, 1), stderr: &lockedBuffer{}}
+	s := &sweeping{cmd: swarmCommand(t, home, args...), stdout: make(chan string, 1), stderr: &lockedBuffer{}}
 	s.cmd.Env = append(s.cmd.Env, marker(home))
 	s.cmd.Stderr = s.stderr
 	read, write, err := os.Pipe()
@@ -432,7 +432,7 @@ func TestThePaceOfARunLikeIt(t *testing.T) {
 func TestADetachedSweepIsStoppedByDown(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
-	cmd := command(t, home, sweepArgs([]string{"8loc0ext", "4loc4ext"}, "--rounds", "2000", "--detach", "-o", "json")...)
+	cmd := swarmCommand(t, home, sweepArgs([]string{"8loc0ext", "4loc4ext"}, "--rounds", "2000", "--detach", "-o", "json")...)
 	cmd.Env = append(cmd.Env, marker(home))
 	t.Cleanup(func() {
 		for _, pid := range processes(home) {

@@ -94,7 +94,7 @@ func TestTheLiveViewsPages(t *testing.T) {
 			require.NoError(t, os.MkdirAll(filepath.Dir(log), 0o755))
 			require.NoError(t, os.WriteFile(log, []byte("\x1b]0;owned\x07unheard-of\nsecond\n"), 0o644))
 			ours, theirs := openTerminal(t)
-			cmd := command(t, home, "attach", "--interval", "100ms")
+			cmd := swarmCommand(t, home, "attach", "--interval", "100ms")
 			cmd.Env = append(cmd.Env, "TERM=xterm", "NO_COLOR=1", "LC_ALL="+locale)
 			cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
 			require.NoError(t, cmd.Start())
@@ -148,7 +148,7 @@ func TestADumbTerminalGetsLines(t *testing.T) {
 	home := t.TempDir()
 	s := ongoing(t, home)
 	ours, theirs := openTerminal(t)
-	cmd := command(t, home, "attach", "--interval", "100ms")
+	cmd := swarmCommand(t, home, "attach", "--interval", "100ms")
 	cmd.Env = append(cmd.Env, "TERM=dumb")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
 	require.NoError(t, cmd.Start())

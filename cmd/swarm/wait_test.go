@@ -39,7 +39,7 @@ func (c *sharedCard) set(freeMiB string) {
 
 // plan is a swarm plan that waits for the card.
 func (c *sharedCard) plan(args ...string) *exec.Cmd {
-	cmd := command(c.t, c.t.TempDir(), append([]string{"plan", "--model", "gpt2", "-o", "json", "--gpu-check-interval", "50ms"}, args...)...)
+	cmd := swarmCommand(c.t, c.t.TempDir(), append([]string{"plan", "--model", "gpt2", "-o", "json", "--gpu-check-interval", "50ms"}, args...)...)
 	cmd.Env = append(cmd.Env, "SWARM_NVML_LIBRARY="+fakeNVML(c.t), "FAKE_NVML_FILE="+c.file, "TMPDIR="+c.tmp)
 	return cmd
 }
@@ -172,7 +172,7 @@ func TestWaitFlagsRefuse(t *testing.T) {
 		"--min-gpu-memory lots":        `bad min-gpu-memory "lots": allowed: a size such as 40GB, 24576MiB or 512MB`,
 		"--gpu-memory 40GB --nodes -1": `bad request: nodes "-1": auto, max or a number from 1`,
 	} {
-		o := finish(t, command(t, t.TempDir(), append([]string{"plan"}, strings.Fields(args)...)...))
+		o := finish(t, swarmCommand(t, t.TempDir(), append([]string{"plan"}, strings.Fields(args)...)...))
 		require.Equal(t, 2, o.code)
 		require.Contains(t, o.stderr, err)
 	}

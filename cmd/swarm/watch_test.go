@@ -71,7 +71,7 @@ func TestAttachOnATerminal(t *testing.T) {
 			}
 			happens(event.Event{Type: event.TypeWarning, Node: "node_0", Message: "before the attach"})
 			ours, theirs := openTerminal(t)
-			cmd := command(t, home, "status", "--watch", "--interval", "100ms")
+			cmd := swarmCommand(t, home, "status", "--watch", "--interval", "100ms")
 			cmd.Env = append(cmd.Env, "TERM=xterm", "NO_COLOR=1")
 			cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
 			require.NoError(t, cmd.Start())

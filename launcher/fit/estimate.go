@@ -28,6 +28,9 @@ func Estimate(m configs.Model, device string, s Settings, at Sizes) []Component 
 	at.Update = max(1, at.Update)
 	parts := e.resident()
 	parts = append(parts, e.generate(int64(at.Generate))...)
+	if s.GenerateOnly { // the engine makes gradients and moments at the first update
+		return parts
+	}
 	return append(parts, e.update(int64(at.Update))...)
 }
 
@@ -103,6 +106,8 @@ func (e *estimate) resident() []Component {
 		add("weights", 4*p, "4 B x parameters")
 	}
 	switch {
+	case e.s.GenerateOnly:
+		return parts
 	case e.cuda && (e.s.OptimizerOffload || e.s.ParamOffload):
 		add("Adam's moments", 0, "on the host")
 	default:

@@ -89,6 +89,9 @@ func New(r Request) (Plan, error) {
 		return Plan{}, err
 	}
 	p, err := r.plan(asked)
+	if err == nil && r.Settings.GenerateOnly {
+		p.Why += " The nodes only generate: they take no gradients and no optimizer's state."
+	}
 	if err == nil && !r.alternative {
 		p.Changes = r.changes(p)
 	}

@@ -80,6 +80,7 @@ type Settings struct {
 	Beta                  float64 // above 0 a copy of the first weights is kept
 	NumIterations         int     // above 1 an update keeps a copy of weights and moments
 	SortedSampling        bool    // top_k or top_p
+	GenerateOnly          bool    // no updates: no gradients, moments or reference
 
 	Prompts      int // the paper's I
 	Generations  int // G

@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/workload"
 )
 
 // Note is one line of advice.
@@ -42,13 +46,9 @@ type DeviceUse struct {
 	Busy    float64  // mean utilisation of the session, -1: not told
 }
 
-// Bounds of the advice. Guide 4 warns above 70 GB of 80 and finds 50 to 60 GB stable; guide 0 computes a batch size from 2 GB of overhead,
-// a model of 1.5 GB and 2.5 times that a sequence.
+// Bounds of the advice. Guide 4 warns above 70 GB of 80 and finds 50 to 60 GB stable.
 const (
 	likelyToRunOut = 70.0 / 80
-	guideOverhead  = 2e9
-	guideModel     = 1.5e9
-	guideFactor    = 2.5
 
 	trendSpan   = 600       // seconds that a trend needs
 	trendRise   = 0.02      // part of the card that it must have added meanwhile
@@ -60,12 +60,24 @@ const (
 	strangerMin = 1e9       // bytes
 )
 
-// RecommendedBatch is guide 0's batch size for a card: (total - 2 GB) / (1.5 GB x 2.5), at least 1; 0 where the total isn't known.
+// guide0 is the profile with guide 0's formula.
+var guide0 = sync.OnceValues(func() (configs.Workload, error) { return configs.LoadWorkload("rl-swarm") })
+
+// RecommendedBatch is guide 0's batch size for a card: (total - 2 GB) / (1.5 GB x 2.5), at least 1; 0 where the total isn't known. swarm tune
+// --workload rl-swarm computes the same.
 func RecommendedBatch(total int64) int {
 	if total <= 0 {
 		return 0
 	}
-	return max(1, int((float64(total)-guideOverhead)/(guideModel*guideFactor)))
+	profile, err := guide0()
+	if err != nil {
+		return 0 // it is part of the program and tested
+	}
+	r, err := workload.Recommend(profile, workload.Request{GPUMemory: total})
+	if err != nil {
+		return 0
+	}
+	return r.Batch
 }
 
 // Advise returns what is wrong or about to go wrong, and what could be better.

@@ -20,6 +20,8 @@ type Merge struct {
 	Follow bool     // go on with what is written
 	Emit   func(Line) error
 
+	PathOf func(name string) string // where a log of Logs is; nil: as Path has it
+
 	open []*logFile
 }
 
@@ -42,7 +44,11 @@ func (m *Merge) openNew(last int) error {
 		if slices.ContainsFunc(m.open, func(l *logFile) bool { return l.name == name }) {
 			continue
 		}
-		l, err := openLog(name, Path(m.Dir, name), last, m.Follow)
+		path := Path(m.Dir, name)
+		if m.PathOf != nil {
+			path = m.PathOf(name)
+		}
+		l, err := openLog(name, path, last, m.Follow)
 		if err != nil {
 			return err
 		}

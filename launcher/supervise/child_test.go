@@ -211,7 +211,7 @@ func TestBeforeKill(t *testing.T) {
 					mu.Lock()
 					defer mu.Unlock()
 					calls = append(calls, pids)
-					stat, err := readStat(pids[0])
+					stat, err := ReadStat(pids[0])
 					alive = append(alive, err == nil && stat.State != 'Z')
 				},
 			}, func(event.Event) {})
@@ -283,7 +283,7 @@ func TestGrandchildrenDieWithTheChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the grandchild is gone", func() bool {
-		stat, err := readStat(pid)
+		stat, err := ReadStat(pid)
 		return err != nil || stat.State == 'Z'
 	})
 }
@@ -362,7 +362,7 @@ func groupRuns(t *testing.T, group int) bool {
 		if err != nil {
 			continue
 		}
-		if stat, err := readStat(pid); err == nil && stat.Group == group && stat.State != 'Z' {
+		if stat, err := ReadStat(pid); err == nil && stat.Group == group && stat.State != 'Z' {
 			return true
 		}
 	}

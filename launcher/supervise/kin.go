@@ -60,7 +60,7 @@ func (k *kin) has(id Identity) bool {
 func (k *kin) adopt(of, pid int) error {
 	var found []Identity
 	for _, p := range family(pid) {
-		stat, err := readStat(p)
+		stat, err := ReadStat(p)
 		if err != nil || stat.Group == of {
 			continue // it has ended; or it is ended with the group
 		}
@@ -98,7 +98,7 @@ func (k *kin) end(announce func()) []Identity {
 	announce()
 	for _, id := range left {
 		id.kill(syscall.SIGKILL) // which ends a stopped process too
-		id.killAlone(syscall.SIGKILL)
+		id.Signal(syscall.SIGKILL)
 	}
 	return goneBy(limit.Add(time.Since(began)), left)
 }

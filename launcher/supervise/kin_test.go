@@ -150,7 +150,7 @@ func TestPIDFileForgetsTheDead(t *testing.T) {
 	h.known(t, h.rank)
 	h.signal(t, h.rank, syscall.SIGKILL)
 	eventually(t, "the rank is gone", func() bool {
-		stat, err := readStat(h.rank)
+		stat, err := ReadStat(h.rank)
 		return err != nil || stat.State == 'Z'
 	})
 	if err := h.child.Adopt(h.engine); err != nil {
@@ -180,7 +180,7 @@ func TestStrangersAreNotAdopted(t *testing.T) {
 	h.signal(t, h.child.PID(), syscall.SIGKILL)
 	syscall.Kill(-h.engine, syscall.SIGKILL)
 	ended(t, h.child)
-	if stat, err := readStat(stranger.Process.Pid); err != nil || stat.State == 'Z' {
+	if stat, err := ReadStat(stranger.Process.Pid); err != nil || stat.State == 'Z' {
 		t.Errorf("the stranger is gone: %v", err)
 	}
 }

@@ -10,22 +10,23 @@ import (
 // remembered is how many looks a kill may lie before the end of the process that it met: a process with much memory takes its time to end.
 const remembered = 15
 
-// killMeter tells whether the kernel's out-of-memory killer has struck of late.
-type killMeter struct {
+// KillMeter tells whether the kernel's out-of-memory killer has struck of late.
+type KillMeter struct {
 	read func() int64
 
 	mu   sync.Mutex
 	seen []int64 // counts at the last looks, the oldest first
 }
 
-func newKillMeter() *killMeter {
-	k := &killMeter{read: oomKills}
-	k.look()
+// NewKillMeter has looked once.
+func NewKillMeter() *KillMeter {
+	k := &KillMeter{read: oomKills}
+	k.Look()
 	return k
 }
 
-// look notes the count as it is now.
-func (k *killMeter) look() {
+// Look notes the count as it is now.
+func (k *KillMeter) Look() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.seen) == remembered {
@@ -34,8 +35,8 @@ func (k *killMeter) look() {
 	k.seen = append(k.seen, k.read())
 }
 
-// rise is how many kills there have been since the oldest look; -1 where the kernel doesn't tell.
-func (k *killMeter) rise() int64 {
+// Rise is how many kills there have been since the oldest look; -1 where the kernel doesn't tell.
+func (k *KillMeter) Rise() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.read()

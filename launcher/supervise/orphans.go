@@ -108,7 +108,7 @@ func end(ctx context.Context, id Identity, term time.Duration) error {
 		}
 	}
 	id.kill(syscall.SIGKILL)
-	id.killAlone(syscall.SIGKILL)
+	id.Signal(syscall.SIGKILL)
 	return awaitGone(ctx, id, 5*time.Second)
 }
 

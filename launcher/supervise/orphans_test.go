@@ -203,7 +203,7 @@ func TestSweepOfBadFilesAndMissingFolders(t *testing.T) {
 func TestParseStat(t *testing.T) {
 	line := "4242 (a (strange) name) S 1 4200 4100 0 -1 4194560 100 0 0 0 1 2 0 0 20 0 1 0 987654 1000 1 18446744073709551615 1"
 	got, err := parseStat([]byte(line))
-	if want := (procStat{State: 'S', Parent: 1, Group: 4200, Start: 987654}); err != nil || got != want {
+	if want := (Stat{State: 'S', Parent: 1, Group: 4200, Session: 4100, Start: 987654, Resident: int64(os.Getpagesize())}); err != nil || got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 	for _, bad := range []string{"", "1 (x", "1 (x) S 1 2", strings.Replace(line, "987654", "soon", 1), strings.Replace(line, "4200", "-", 1)} {

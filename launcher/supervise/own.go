@@ -13,13 +13,13 @@ import (
 
 // own is the owner's goroutine: both pipes are drained, then the process is reaped.
 func (c *Child) own(stdout, stderr *os.File) {
-	kills := newKillMeter()
+	kills := NewKillMeter()
 	var readers sync.WaitGroup
 	readers.Go(func() { c.readEvents(stdout) })
 	readers.Go(func() { c.log.drain(stderr) })
 	readers.Go(func() { c.watch(kills) })
 	c.awaitEnd()
-	kernelKills := kills.rise()
+	kernelKills := kills.Rise()
 	close(c.ended)
 	// The zombie still holds the group's number, so that the signal can only meet what the child left behind.
 	c.signal(syscall.SIGKILL)

@@ -11,45 +11,55 @@ import (
 	"syscall"
 )
 
-// procStat is the part of /proc/PID/stat that tells who a process is.
-type procStat struct {
-	State  byte // Z: zombie
-	Parent int
-	Group  int    // process group
-	Start  uint64 // clock ticks after boot; with the pid it names one process for as long as the machine runs
+// Stat is the part of /proc/PID/stat that tells who a process is, and how large.
+type Stat struct {
+	State    byte // Z: zombie
+	Parent   int
+	Group    int    // process group
+	Session  int    // that it belongs to
+	Start    uint64 // clock ticks after boot; with the pid it names one process for as long as the machine runs
+	Resident int64  // bytes, shared ones included
 }
 
-// readStat reads a process; os.ErrNotExist when there is none.
-func readStat(pid int) (procStat, error) {
+// ReadStat reads a process; os.ErrNotExist when there is none.
+func ReadStat(pid int) (Stat, error) {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
-		return procStat{}, fmt.Errorf("look at process %d: %w", pid, err)
+		return Stat{}, fmt.Errorf("look at process %d: %w", pid, err)
 	}
 	return parseStat(data)
 }
 
 // parseStat parses proc_pid_stat(5). The command's name may hold blanks and brackets, so that fields count from its last bracket.
-func parseStat(data []byte) (procStat, error) {
+func parseStat(data []byte) (Stat, error) {
 	at := bytes.LastIndexByte(data, ')')
 	if at < 0 {
-		return procStat{}, fmt.Errorf("no command in %.80q", data)
+		return Stat{}, fmt.Errorf("no command in %.80q", data)
 	}
 	fields := strings.Fields(string(data[at+1:]))
-	const state, parent, group, start = 0, 1, 2, 19
-	if len(fields) <= start || fields[state] == "" {
-		return procStat{}, fmt.Errorf("%d fields in %.80q", len(fields), data)
+	const state, parent, group, session, start, resident = 0, 1, 2, 3, 19, 21
+	if len(fields) <= resident || fields[state] == "" {
+		return Stat{}, fmt.Errorf("%d fields in %.80q", len(fields), data)
 	}
-	s := procStat{State: fields[state][0]}
+	s := Stat{State: fields[state][0]}
 	var err error
 	if s.Parent, err = strconv.Atoi(fields[parent]); err != nil {
-		return procStat{}, fmt.Errorf("parent: %w", err)
+		return Stat{}, fmt.Errorf("parent: %w", err)
 	}
 	if s.Group, err = strconv.Atoi(fields[group]); err != nil {
-		return procStat{}, fmt.Errorf("process group: %w", err)
+		return Stat{}, fmt.Errorf("process group: %w", err)
 	}
 	if s.Start, err = strconv.ParseUint(fields[start], 10, 64); err != nil {
-		return procStat{}, fmt.Errorf("start time: %w", err)
+		return Stat{}, fmt.Errorf("start time: %w", err)
 	}
+	if s.Session, err = strconv.Atoi(fields[session]); err != nil {
+		return Stat{}, fmt.Errorf("session: %w", err)
+	}
+	pages, err := strconv.ParseInt(fields[resident], 10, 64)
+	if err != nil {
+		return Stat{}, fmt.Errorf("resident set: %w", err)
+	}
+	s.Resident = max(0, pages) * int64(os.Getpagesize())
 	return s, nil
 }
 
@@ -65,7 +75,7 @@ func family(pid int) []int {
 		if err != nil {
 			continue
 		}
-		if stat, err := readStat(child); err == nil {
+		if stat, err := ReadStat(child); err == nil {
 			children[stat.Parent] = append(children[stat.Parent], child)
 		}
 	}
@@ -100,7 +110,7 @@ func children(pid int) []int {
 // descends tells whether a process was started by another one, directly or not, as far as all in between still run.
 func descends(pid, from int) bool {
 	for range 32 { // generations
-		stat, err := readStat(pid)
+		stat, err := ReadStat(pid)
 		if err != nil || stat.Parent <= 1 {
 			return false
 		}
@@ -130,7 +140,7 @@ type Identity struct {
 
 // Identify returns the identity of a running process.
 func Identify(pid int) (Identity, error) {
-	stat, err := readStat(pid)
+	stat, err := ReadStat(pid)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -146,7 +156,7 @@ func (id Identity) Alive() bool {
 	if id.PID <= 0 {
 		return false
 	}
-	stat, err := readStat(id.PID)
+	stat, err := ReadStat(id.PID)
 	if err != nil || stat.State == 'Z' || stat.Start != id.Start {
 		return false
 	}
@@ -161,9 +171,9 @@ func (id Identity) kill(s syscall.Signal) {
 	}
 }
 
-// killAlone sends a signal to the process alone. The handle is taken before the identity is checked, so that the pid can't change hands in
+// Signal sends a signal to the process alone. The handle is taken before the identity is checked, so that the pid can't change hands in
 // between.
-func (id Identity) killAlone(s syscall.Signal) {
+func (id Identity) Signal(s syscall.Signal) {
 	if id.PID <= 1 {
 		return
 	}

@@ -16,7 +16,7 @@ const (
 // watch looks at the process until it ends: what it starts in other groups must not outlive it; what the kernel's out-of-memory killer does
 // meanwhile tells how it died; and while it is stopped it can neither work nor notice that it should end. A stopped process is
 // continued, and condemned where that doesn't help. Time is counted in looks, of which there are none while this program itself is stopped.
-func (c *Child) watch(kills *killMeter) {
+func (c *Child) watch(kills *KillMeter) {
 	tick := min(watchTick, max(minTick, c.stopLimit/5))
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -27,9 +27,9 @@ func (c *Child) watch(kills *killMeter) {
 			return
 		case <-ticker.C:
 		}
-		kills.look()
+		kills.Look()
 		c.kin.look(c.PID())
-		stat, err := readStat(c.PID())
+		stat, err := ReadStat(c.PID())
 		if err != nil || stat.State != 'T' && stat.State != 't' {
 			stopped = 0
 			continue

@@ -60,21 +60,21 @@ func TestProcessThatStaysStoppedIsCondemned(t *testing.T) {
 
 func TestKillMeter(t *testing.T) {
 	count := int64(7)
-	k := &killMeter{read: func() int64 { return count }}
-	k.look()
-	if n := k.rise(); n != 0 {
+	k := &KillMeter{read: func() int64 { return count }}
+	k.Look()
+	if n := k.Rise(); n != 0 {
 		t.Errorf("rise %d before any kill", n)
 	}
 	count = 9
 	for range remembered - 1 {
-		if k.look(); k.rise() != 2 {
-			t.Fatalf("rise %d, want 2", k.rise())
+		if k.Look(); k.Rise() != 2 {
+			t.Fatalf("rise %d, want 2", k.Rise())
 		}
 	}
-	if k.look(); k.rise() != 0 {
-		t.Errorf("rise %d for a kill long ago", k.rise())
+	if k.Look(); k.Rise() != 0 {
+		t.Errorf("rise %d for a kill long ago", k.Rise())
 	}
-	if count = -1; k.rise() != -1 {
+	if count = -1; k.Rise() != -1 {
 		t.Error("known where the kernel does not tell")
 	}
 }

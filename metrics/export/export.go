@@ -60,6 +60,7 @@ type File struct {
 type Options struct {
 	Format string
 	Runs   []store.Run // in this order
+	Jobs   []string    // keys, in this order; none are in event files
 	Tables []string    // of csv and jsonl, as Tables returns them
 	Force  bool        // write into a folder that is no export, beside what it holds
 }
@@ -79,16 +80,12 @@ func Folder(ctx context.Context, reader *store.Reader, dir string, o Options) (f
 	if err != nil {
 		return nil, err
 	}
-	runs := make([]string, len(o.Runs))
-	for i, r := range o.Runs {
-		runs[i] = r.Run
-	}
-	return f.files, f.finish(o.Format, runs)
+	return f.files, f.finish(o.Format, runKeys(o.Runs))
 }
 
 func writeTables(ctx context.Context, reader *store.Reader, f *folder, o Options) error {
 	for _, table := range o.Tables {
-		err := f.write(table+"."+o.Format, func(w io.Writer) (int, error) { return Table(ctx, reader, w, o.Format, table, o.Runs) })
+		err := f.write(table+"."+o.Format, func(w io.Writer) (int, error) { return Table(ctx, reader, w, o.Format, table, o.Runs, o.Jobs...) })
 		if err != nil {
 			return err
 		}
@@ -97,13 +94,13 @@ func writeTables(ctx context.Context, reader *store.Reader, f *folder, o Options
 }
 
 // TableFile writes one table to the file at path, which it replaces, whole or not at all.
-func TableFile(ctx context.Context, reader *store.Reader, path, format, table string, runs []store.Run) ([]File, error) {
+func TableFile(ctx context.Context, reader *store.Reader, path, format, table string, runs []store.Run, jobs ...string) ([]File, error) {
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return nil, fmt.Errorf("export: %w", err)
 	}
 	defer root.Close()
 	f := &folder{root: root}
-	err = f.write(filepath.Base(path), func(w io.Writer) (int, error) { return Table(ctx, reader, w, format, table, runs) })
+	err = f.write(filepath.Base(path), func(w io.Writer) (int, error) { return Table(ctx, reader, w, format, table, runs, jobs...) })
 	return f.files, err
 }

@@ -21,8 +21,9 @@ type rowWriter interface {
 	flush() error
 }
 
-// Table streams a table of runs to w, and returns how many rows it has. Columns have the names and units that docs/METRICS.md gives.
-func Table(ctx context.Context, reader *store.Reader, w io.Writer, format, table string, runs []store.Run) (rows int, err error) {
+// Table streams a table of runs, or of jobs by their keys, to w, and returns how many rows it has. Columns have the names and units that
+// docs/METRICS.md gives.
+func Table(ctx context.Context, reader *store.Reader, w io.Writer, format, table string, runs []store.Run, jobs ...string) (rows int, err error) {
 	columns, err := reader.Columns(ctx, table)
 	if err != nil {
 		return 0, err
@@ -39,8 +40,12 @@ func Table(ctx context.Context, reader *store.Reader, w io.Writer, format, table
 	if err != nil {
 		return 0, err
 	}
-	for _, run := range runs {
-		err := reader.Dump(ctx, table, run.Run, "", func(values []any) error {
+	keys := jobs
+	if !store.OfJobs(table) {
+		keys = runKeys(runs)
+	}
+	for _, key := range keys {
+		err := reader.Dump(ctx, table, key, "", func(values []any) error {
 			rows++
 			return out.row(values)
 		})
@@ -49,6 +54,14 @@ func Table(ctx context.Context, reader *store.Reader, w io.Writer, format, table
 		}
 	}
 	return rows, out.flush()
+}
+
+func runKeys(runs []store.Run) []string {
+	keys := make([]string, len(runs))
+	for i, r := range runs {
+		keys[i] = r.Run
+	}
+	return keys
 }
 
 // csvWriter writes RFC 4180 with a header and with lines that end in LF. NULL is an empty cell.

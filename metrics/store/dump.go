@@ -23,9 +23,16 @@ var dumped = []struct{ table, order string }{
 	{"checkpoints", "node, round"}, {"evals", "round, node"}, {"eval_questions", "round, node, question"}, {"events", "id"},
 	{"workers", "length(worker), worker"}, {"deliveries", "worker, outbox"},
 	{"imports", "run"}, {"imported_rounds", "round, node"},
+	{"jobs", "started, job"}, {"job_attempts", "job, attempt"},
 }
 
-// Tables names the tables that belong to runs, as docs/METRICS.md has them.
+// jobTables belong to jobs: their rows have a job for a key, and no run.
+var jobTables = []string{"jobs", "job_attempts"}
+
+// OfJobs tells whether a table belongs to jobs rather than to runs.
+func OfJobs(table string) bool { return slices.Contains(jobTables, table) }
+
+// Tables names the tables that belong to runs, and after them those of jobs, as docs/METRICS.md has them.
 func Tables() []string {
 	names := make([]string, len(dumped))
 	for i, d := range dumped {
@@ -35,7 +42,8 @@ func Tables() []string {
 }
 
 // jsonColumns hold JSON documents.
-var jsonColumns = []string{"runs.config", "runs.plan", "runs.versions", "events.detail", "imports.notes"}
+var jsonColumns = []string{"runs.config", "runs.plan", "runs.versions", "events.detail", "imports.notes",
+	"jobs.command", "job_attempts.settings"}
 
 // Columns returns the columns of a table. A table that the database's schema doesn't have yet has none; the error is ErrNotFound,
 // wrapped, for one that no schema has.
@@ -55,7 +63,7 @@ func (r *Reader) Columns(ctx context.Context, table string) ([]Column, error) {
 }
 
 // Dump hands every row of one run in a table to row, in the order of the table's key, one at a time; with a node only that node's, of a table
-// with nodes. A value is nil, int64, float64 or string, by Columns; the slice is used again.
+// with nodes. Of a table of jobs the run is a job's key. A value is nil, int64, float64 or string, by Columns; the slice is used again.
 func (r *Reader) Dump(ctx context.Context, table, run, node string, row func([]any) error) error {
 	columns, err := r.Columns(ctx, table)
 	if err != nil || len(columns) == 0 {
@@ -68,6 +76,9 @@ func (r *Reader) Dump(ctx context.Context, table, run, node string, row func([]a
 	}
 	order := dumped[slices.Index(Tables(), table)].order
 	where, args := "run = ?", []any{run}
+	if OfJobs(table) {
+		where = "job = ?"
+	}
 	if node != "" {
 		where, args = where+" AND node = ?", append(args, node)
 	}

@@ -25,6 +25,7 @@ const oldestReadable = 3
 const (
 	schemaEvals   = 4
 	schemaWorkers = 6
+	schemaJobs    = 7
 )
 
 // has tells whether the database is of that schema or a newer one.

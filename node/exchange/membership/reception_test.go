@@ -619,7 +619,8 @@ func TestAnotherProgramsNodeIsNotWaitedFor(t *testing.T) {
 
 // A name that is another node's by now doesn't keep the coordinator from starting.
 func TestAWorkersNodeWithTheNameOfAnotherIsLeftOut(t *testing.T) {
-	d := newDesk(t, nil, KnownMember{Node: "Node_1", Worker: "w", From: 3}, KnownMember{Node: "w_1", Worker: "w", From: 3}, KnownMember{Node: "w_1", Worker: "x", From: 3})
+	d := newDesk(t, nil, KnownMember{Node: "Node_1", Worker: "w", From: 3}, KnownMember{Node: "w_1", Worker: "w", From: 3},
+		KnownMember{Node: "w_1", Worker: "x", From: 3})
 	d.sweep()
 	d.mu.Lock()
 	for i, line := range []string{"node Node_1 of worker w has the name of another node", "node w_1 of worker x has the name of another node"} {

@@ -28,10 +28,11 @@ const (
 //
 // and a worker's user, named W in the subjects, with everything that isn't a letter, digit, _ or - written as = and two hexadecimal digits:
 //
-//	publish    swarm.w.W.>  swarm.*.want.*.*
-//	subscribe  swarm.*.shared.>  _INBOX_w.W.>
+//	publish    swarm.enrol  swarm.w.W.>  swarm.*.want.*.*
+//	subscribe  swarm.*.shared.>  _INBOX_w.W.>  _INBOX_e.>
 //
-// A worker must not get $JS.API.>, reading included: whoever may ask JetStream may have it answer to any subject. One
+// All workers hear the answers to enrolments, which is why nothing secret is in them. A worker
+// must not get $JS.API.>, reading included: whoever may ask JetStream may have it answer to any subject. One
 // coordinator serves an account at a time.
 //
 // A leaf node is a server near a worker's nodes that carries their requests to the cluster:

@@ -21,7 +21,9 @@ func sharedCluster(t *testing.T, rights bool) string {
 		if !rights {
 			return ""
 		}
-		return fmt.Sprintf(`permissions { publish: ["swarm.enrol", "swarm.w.%[1]s.>", "swarm.*.want.*.*"], subscribe: ["swarm.*.shared.>", "_INBOX_w.%[1]s.>", "_INBOX_e.>"] }`, worker)
+		return fmt.Sprintf(`permissions {
+			publish: ["swarm.enrol", "swarm.w.%[1]s.>", "swarm.*.want.*.*"]
+			subscribe: ["swarm.*.shared.>", "_INBOX_w.%[1]s.>", "_INBOX_e.>"] }`, worker)
 	}
 	return fmt.Sprintf(`
 		listen: "127.0.0.1:-1"
@@ -50,7 +52,9 @@ func listen(t *testing.T, url string) *ear {
 	}
 	t.Cleanup(conn.Close)
 	e.conn = conn
-	for _, subject := range []string{">", "_INBOX_e.>", "swarm.*.shared.>", "swarm.enrol", "swarm.>", "swarm.w.ada.>", "_INBOX_w.ada.>", "_INBOX_w.>", "$JS.>"} {
+	for _, subject := range []string{
+		">", "_INBOX_e.>", "swarm.*.shared.>", "swarm.enrol", "swarm.>", "swarm.w.ada.>", "_INBOX_w.ada.>", "_INBOX_w.>", "$JS.>",
+	} {
 		if _, err := conn.Subscribe(subject, e.hear); err != nil {
 			t.Fatal(err)
 		}

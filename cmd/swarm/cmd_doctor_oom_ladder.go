@@ -1,0 +1,163 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/launcher/settings"
+	"github.com/sapo-swarm/swarm/launcher/shortage"
+	"github.com/sapo-swarm/swarm/launcher/workload"
+)
+
+// oomStep is a remedy with what to type.
+type oomStep struct {
+	workload.Step
+	Lines   []int  `json:"lines"`             // of each edit in its file; 0: the file isn't there, or has no such key
+	Options string `json:"options,omitempty"` // the edits as overrides on the training's command line
+	Command string `json:"command,omitempty"` // to paste
+}
+
+func remedyStep(title, why, tradeOff, command string) oomStep {
+	return oomStep{Step: workload.Step{Title: title, Why: why, TradeOff: tradeOff, Edits: []workload.Edit{}}, Lines: []int{}, Command: command}
+}
+
+// oomEdits adds to a profile's step where its edits are in the files of dir, and how they are written on a command line.
+func oomEdits(s workload.Step, dir string) oomStep {
+	out := oomStep{Step: s, Lines: []int{}}
+	var options []string
+	seen := map[string]bool{}
+	for _, e := range s.Edits {
+		line := 0
+		p, err := settings.ParsePlace(e.Place)
+		if err == nil {
+			p.Within = true
+			if got, err := settings.Get(dir, p); err == nil {
+				line = got.Line
+			}
+			if !strings.ContainsAny(p.Key, "# []") && !seen[p.Key] {
+				seen[p.Key] = true
+				options = append(options, p.Key+"="+e.To)
+			}
+		}
+		out.Lines = append(out.Lines, line)
+	}
+	out.Options = strings.Join(options, " ")
+	return out
+}
+
+// oomBefore is what comes before any ladder: what the figures show to be the cause itself.
+func oomBefore(r shortage.Report) []oomStep {
+	var list []oomStep
+	if r.Crowded() {
+		list = append(list, remedyStep("Use a GPU that nobody else holds", oomNeighbours(r)+"; a smaller batch helps little against that",
+			"the job may have to wait", oomWait(r)))
+	}
+	if r.Kind == shortage.Torch && r.Fragmented() {
+		list = append(list, remedyStep("Let PyTorch's allocator use what it holds",
+			fmt.Sprintf("%s are reserved and in no tensor: the free pieces are too small (fragmentation)", shortage.GiB(r.Reserved)),
+			"none known; PyTorch before 2.1 has max_split_size_mb:512 instead", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"))
+	}
+	return list
+}
+
+// oomWait is the command that waits for a GPU with room for what this process had and asked for.
+func oomWait(r shortage.Report) string {
+	least := ""
+	if need := r.Need(); need > 0 {
+		least = fmt.Sprintf(" --min-gpu-memory %dGiB", (need+1<<30-1)>>30)
+	}
+	return "swarm run --wait-for-gpu" + least + " -- COMMAND"
+}
+
+// oomOther is the step to another GPU, or where none of that size would do, to more of them.
+func oomOther(r shortage.Report) oomStep {
+	if r.Total > 0 && r.Need() > r.Total {
+		return remedyStep("More GPUs, or a larger one", fmt.Sprintf("at this batch it had and asked for %s, and this GPU has %s: "+
+			"parameters and optimizer can be shared out over several (FSDP, ZeRO)", shortage.GiB(r.Need()), shortage.GiB(r.Total)),
+			"more GPUs are paid for", "")
+	}
+	return remedyStep("Another GPU, or more of them", "one with more free memory, or parameters and optimizer shared out over several",
+		"the job may have to wait", oomWait(r))
+}
+
+// oomGeneral is the ladder of swarm run, for a training that no profile describes.
+func oomGeneral(r shortage.Report, c *oomClues) []oomStep {
+	list := []oomStep{}
+	switch r.Kind {
+	case shortage.JAX:
+		list = append(list, remedyStep("Let JAX allocate as it goes",
+			"JAX takes three quarters of the GPU at its start, and so does every other process of it",
+			"more fragmentation, a little slower", "export XLA_PYTHON_CLIENT_PREALLOCATE=false"))
+	case shortage.TensorFlow:
+		list = append(list, remedyStep("Let TensorFlow allocate as it goes", "TensorFlow takes the whole GPU at its start",
+			"more fragmentation", "export TF_FORCE_GPU_ALLOW_GROWTH=true TF_GPU_ALLOCATOR=cuda_malloc_async"))
+	}
+	list = append(list, oomHalve(c))
+	list = append(list,
+		remedyStep("Gradient checkpointing", "activations are computed again in the backward pass and not kept: mostly the largest part goes",
+			"about a third more computing", "model.gradient_checkpointing_enable(), or gradient_checkpointing=true in the configuration"),
+		remedyStep("Half precision", "bfloat16 or float16 halves activations and, where they are kept in it, weights",
+			"float16 needs loss scaling; not advised for SAPO's float32 training", "bf16=true, or torch.autocast"),
+		remedyStep("Offload optimizer and parameters to the host", "Adam's state alone is twice the weights in float32",
+			"transfers: 30 to 50 % slower; the host needs that memory",
+			"optimizer_offload=True param_offload=True (FSDP, verl), or DeepSpeed's offload_optimizer"),
+		oomOther(r),
+		remedyStep("The CPU", "host memory is larger", "very slow", "swarm run --cpu fallback -- COMMAND"))
+	return list
+}
+
+// oomHalve is the first step, with the values that the log has.
+func oomHalve(c *oomClues) oomStep {
+	s := remedyStep("Halve the batch and double the accumulation",
+		"activations grow with the batch; batch x accumulation, and so the training, stays the same",
+		"more steps for the same samples", "swarm run -- python train.py batch_size={batch_size} gradient_accumulation_steps={accumulate}")
+	var options []string
+	edit := func(keys []string, change func(int) int) {
+		for _, key := range keys {
+			clue, ok := c.found.Found(key)
+			n, err := strconv.Atoi(clue.Value)
+			if !ok || err != nil || n < 1 || n > 1<<30 || change(n) == n {
+				continue
+			}
+			s.Edits = append(s.Edits, workload.Edit{Value: key, From: clue.Value, To: strconv.Itoa(change(n))})
+			s.Lines = append(s.Lines, 0)
+			options = append(options, key+"="+strconv.Itoa(change(n)))
+			return
+		}
+	}
+	edit(commonBatch, func(n int) int { return max(1, n/2) })
+	if len(options) > 0 {
+		edit(commonAccumulate, func(n int) int { return 2 * n })
+	}
+	s.Options = strings.Join(options, " ")
+	return s
+}
+
+// oomHost is the ladder for the host's memory.
+func oomHost(r shortage.Report) []oomStep {
+	list := []oomStep{
+		remedyStep("Fewer processes that load data", "each holds batches, and a copy of what the dataset keeps in Python", "data may come slower",
+			"num_workers=2, then 0"),
+	}
+	if strings.Contains(r.Line, "shared memory") {
+		list = append([]oomStep{remedyStep("A larger /dev/shm", "data loaders hand batches over in it, and a container has 64 MB of it", "none",
+			"docker run --shm-size=8g, or torch.multiprocessing.set_sharing_strategy('file_system')")}, list...)
+	}
+	if r.Kind == shortage.HostKilled {
+		list = append(list, remedyStep("Ask for more memory", "whoever killed the process enforces a limit: Slurm's, the container's, the host's own",
+			"the job may have to wait", "#SBATCH --mem=64G, docker run --memory 64g; dmesg -T | grep -i oom tells who was killed"))
+		if strings.Contains(r.Line, "node running low") || strings.Contains(r.Line, "memory pressure") {
+			list = append(list, remedyStep("Ray: fewer tasks at once", "Ray kills tasks when the node is 95 % full", "less runs in parallel",
+				"@ray.remote(memory=...), num_cpus of the tasks; RAY_memory_usage_threshold=0.98 only moves the line"))
+		}
+	}
+	return append(list,
+		remedyStep("Keep on the GPU what was offloaded", "optimizer_offload and param_offload take host memory", "more GPU memory",
+			"optimizer_offload=False param_offload=False"),
+		remedyStep("Halve the batch", "the batches, and on the CPU the activations, take half",
+			"more steps for the same samples; double the accumulation",
+			"swarm run -- python train.py batch_size={batch_size} gradient_accumulation_steps={accumulate}"),
+		remedyStep("Read the data piece by piece", "a memory-mapped or streamed dataset is not held as a whole", "more reading",
+			"numpy.load(path, mmap_mode='r'), datasets.load_dataset(..., streaming=True)"))
+}

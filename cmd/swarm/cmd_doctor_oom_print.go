@@ -1,0 +1,187 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/sapo-swarm/swarm/launcher/shortage"
+)
+
+// oomKinds name who ran out.
+var oomKinds = map[shortage.Kind]string{
+	shortage.Torch: "PyTorch", shortage.JAX: "JAX", shortage.TensorFlow: "TensorFlow", shortage.CUDA: "CUDA or a library over it",
+	shortage.HostAllocation: "an allocation on the host", shortage.HostKilled: "a process was killed for it",
+}
+
+// oomMeans is what the figures say.
+func oomMeans(r shortage.Report) []string {
+	list := []string{}
+	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	if r.Asked > 0 && r.Free > 0 && r.Free < r.Asked {
+		add("%s more was asked for than was free", shortage.GiB(r.Asked-r.Free))
+	}
+	if text := oomNeighbours(r); text != "" && r.Others() > 0 {
+		add("%s", text)
+	}
+	if r.Fragmented() {
+		add("%s are reserved by the framework and in no tensor: as much as was asked for, or a good part of the GPU, is lost to fragmentation",
+			shortage.GiB(r.Reserved))
+	}
+	if r.Kind == shortage.CUDA && strings.Contains(r.Line, "cache blocks") {
+		add("vLLM's share of the GPU (gpu_memory_utilization) has no room for its KV cache beside the weights; where a trainer shares the GPU, " +
+			"it is the trainer that must take less")
+	}
+	if r.Asked == 0 && r.Total == 0 && r.InUse == 0 {
+		add("the message tells no figures")
+	}
+	return list
+}
+
+// oomNeighbours names who else holds the GPU.
+func oomNeighbours(r shortage.Report) string {
+	others := r.Neighbours()
+	if len(others) == 0 {
+		if r.Others() < 1<<30 {
+			return ""
+		}
+		return fmt.Sprintf("%s are neither free nor this process's: other processes hold them, or its own CUDA context and libraries",
+			shortage.GiB(r.Others()))
+	}
+	var list []string
+	for i, h := range others {
+		if i == 5 {
+			list = append(list, fmt.Sprintf("%d more", len(others)-5))
+			break
+		}
+		list = append(list, fmt.Sprintf("process %d (%s)", h.PID, shortage.GiB(h.Bytes)))
+	}
+	return fmt.Sprintf("%s are held by others: %s", shortage.GiB(r.Others()), strings.Join(list, ", "))
+}
+
+func (d *oomDocument) print(g *globals, output string) error {
+	if output == "json" {
+		return writeJSON(g.stdout, d)
+	}
+	var b strings.Builder
+	if d.Shortage == nil {
+		fmt.Fprintf(&b, "No shortage of memory in the %d lines of %s", d.Lines, d.Log)
+		if d.Fault != nil {
+			fmt.Fprintf(&b, "; the last failure (%s) is in line %d:\n  %s\n", d.Fault.Kind, d.Fault.LineNumber, d.Fault.Line)
+		} else {
+			fmt.Fprintln(&b, ", and no failure that is known.")
+		}
+		if d.Fault != nil && d.Fault.Kind == shortage.Signal {
+			fmt.Fprintln(&b, "A process that is killed without a word is often the kernel's, out of host memory: dmesg -T | grep -i oom tells.")
+		}
+	} else {
+		d.printShortage(&b, *d.Shortage)
+		d.printWorkload(&b)
+		d.printLadder(&b)
+	}
+	_, err := io.WriteString(g.stdout, b.String())
+	return err
+}
+
+func (d *oomDocument) printShortage(w io.Writer, r shortage.Report) {
+	what := "GPU memory"
+	switch {
+	case r.OnHost:
+		what = "Host memory"
+	case r.GPU >= 0:
+		what = fmt.Sprintf("The memory of GPU %d", r.GPU)
+	}
+	fmt.Fprintf(w, "%s ran out (%s): line %d of %s", what, oomKinds[r.Kind], r.LineNumber, d.Log)
+	if r.Where != "" {
+		fmt.Fprintf(w, ", in %s", r.Where)
+	}
+	fmt.Fprintf(w, "\n  %s\n\n", r.Line)
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	for _, row := range []struct {
+		name  string
+		bytes int64
+	}{
+		{"asked for", r.Asked}, {"free", r.Free}, {"there is", r.Total}, {"in tensors", r.Allocated}, {"reserved besides", r.Reserved},
+		{"this process", r.InUse}, {"others", r.Others()},
+	} {
+		if row.bytes > 0 {
+			fmt.Fprintf(table, "  %s\t%s\t(%s)\n", row.name, shortage.GiB(row.bytes), gb(row.bytes))
+		}
+	}
+	_ = table.Flush() // into memory
+	if r.Times > 1 {
+		fmt.Fprintf(w, "\n- The log says %d times that memory ran out; this is the latest.", r.Times)
+	}
+	for _, text := range d.Means {
+		fmt.Fprintf(w, "\n- %s.", text)
+	}
+	for _, text := range d.Doubts {
+		fmt.Fprintf(w, "\n- Odd: %s.", text)
+	}
+	if !d.LastFailure && d.Fault != nil {
+		fmt.Fprintf(w, "\n- It is not the last failure: line %d (%s) is: %s", d.Fault.LineNumber, d.Fault.Kind, d.Fault.Line)
+	}
+	fmt.Fprintln(w)
+}
+
+func (d *oomDocument) printWorkload(w io.Writer) {
+	if d.Workload == nil {
+		fmt.Fprintln(w, "\nThe log does not tell which workload it is: this is the general ladder. --workload NAME takes a profile's (swarm tune --list).")
+		return
+	}
+	fmt.Fprintf(w, "\nWorkload %s", d.Workload.Name)
+	if d.Workload.Guessed {
+		fmt.Fprintf(w, ": a guess, from %s", strings.Join(d.Workload.From, ", "))
+	}
+	fmt.Fprintln(w)
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	for _, v := range d.Values {
+		from := v.From
+		if v.Note != "" {
+			from += "; " + v.Note
+		}
+		fmt.Fprintf(table, "  %s\t%s\t%s\n", v.Name, v.Value, from)
+	}
+	_ = table.Flush() // into memory
+}
+
+func (d *oomDocument) printLadder(w io.Writer) {
+	fmt.Fprintln(w, "\nWhat to do, in this order:")
+	for i, s := range d.Ladder {
+		fmt.Fprintf(w, "  %d. %s", i+1, s.Title)
+		if s.Expected != "" {
+			fmt.Fprintf(w, " (%s)", s.Expected)
+		}
+		fmt.Fprintln(w)
+		for j, e := range s.Edits {
+			from := e.From
+			if from == "" {
+				from = "?"
+			}
+			place := e.Place
+			if s.Lines[j] > 0 {
+				place += fmt.Sprintf(" (line %d)", s.Lines[j])
+			}
+			fmt.Fprintf(w, "       %s: %s -> %s  %s\n", e.Value, from, e.To, place)
+		}
+		if s.Options != "" {
+			fmt.Fprintf(w, "       or as Hydra overrides: %s\n", s.Options)
+		}
+		if s.Command != "" {
+			fmt.Fprintf(w, "       %s\n", s.Command)
+		}
+		if s.Why != "" {
+			fmt.Fprintf(w, "     why: %s\n", s.Why)
+		}
+		if s.TradeOff != "" {
+			fmt.Fprintf(w, "     trade-off: %s\n", s.TradeOff)
+		}
+	}
+	if len(d.Ladder) == 0 {
+		fmt.Fprintln(w, "  Nothing is left on the ladder: every value is at its least.")
+	}
+	if len(d.Advice) > 0 {
+		fmt.Fprintf(w, "\nGood to know:\n  %s\n", strings.Join(d.Advice, "\n  "))
+	}
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/settings"
+	"github.com/sapo-swarm/swarm/launcher/shortage"
+)
+
+// oomWorkload says which profile the ladder is from.
+type oomWorkload struct {
+	Name    string   `json:"name"`
+	Guessed bool     `json:"guessed"`
+	From    []string `json:"from"` // what the guess is made from
+}
+
+// oomValue is a value of the training as it was.
+type oomValue struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	From  string `json:"from"` // where it was read: "line 3 of the log", "run_grpo.sh:12", "presumed: the profile's start"
+	Note  string `json:"note,omitempty"`
+}
+
+// oomProfiles are the profiles that may be the log's: the named one, or all.
+func oomProfiles(named string) ([]configs.Workload, error) {
+	if named != "" {
+		w, err := loadWorkload(named)
+		return []configs.Workload{w}, err
+	}
+	var list []configs.Workload
+	for _, name := range configs.Workloads() {
+		w, err := configs.LoadWorkload(name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, w)
+	}
+	return list, nil
+}
+
+// commonBatch and commonAccumulate are what trainings call these where no profile says it, the most telling first.
+var (
+	commonBatch = []string{"per_device_train_batch_size", "micro_batch_size", "train_micro_batch_size_per_gpu", "train_batch_size",
+		"training.batch_size", "batch_size"}
+	commonAccumulate = []string{"gradient_accumulation_steps", "accumulate_grad_batches", "grad_accum_steps", "accumulation_steps"}
+)
+
+// oomClues is what the log says of the training's settings.
+type oomClues struct {
+	profiles []configs.Workload
+	found    *shortage.Clues
+	owners   map[string]int // how many profiles a key is of
+}
+
+func newOOMClues(profiles []configs.Workload) *oomClues {
+	c := &oomClues{profiles: profiles, owners: map[string]int{}}
+	keys := slices.Concat(commonBatch, commonAccumulate)
+	var words []string
+	for _, w := range profiles {
+		words = append(words, oomWords(w)...)
+		for key := range oomKeys(w) {
+			c.owners[key]++
+			keys = append(keys, key)
+		}
+	}
+	c.found = shortage.NewClues(keys, words)
+	return c
+}
+
+// oomWords are the parts of paths that speak for a profile: its name, and the name's first word where that is long enough to be one.
+func oomWords(w configs.Workload) []string {
+	first, _, _ := strings.Cut(w.Name, "-")
+	if len(first) < 4 {
+		return []string{w.Name}
+	}
+	return []string{w.Name, first}
+}
+
+// oomKeys are the names under which a profile's values may be in a log, each with its value's.
+func oomKeys(w configs.Workload) map[string]string {
+	keys := map[string]string{}
+	for _, v := range w.Values {
+		keys[v.Name] = v.Name
+		for _, key := range placeKeys(v) {
+			keys[key] = v.Name
+			keys[key[strings.LastIndexByte(key, '.')+1:]] = v.Name
+		}
+	}
+	return keys
+}
+
+// placeKeys are the keys of a value's places, those that a log could have.
+func placeKeys(v configs.WorkloadValue) []string {
+	var keys []string
+	for _, text := range v.Places {
+		if p, err := settings.ParsePlace(text); err == nil && !strings.ContainsAny(p.Key, "# []") {
+			keys = append(keys, p.Key)
+		}
+	}
+	return keys
+}
+
+// workload is the named profile, or the one that the log speaks for: keys that no other profile has, and paths. nil: none, or two alike.
+func (c *oomClues) workload(named string) (configs.Workload, *oomWorkload) {
+	if named != "" {
+		return c.profiles[0], &oomWorkload{Name: c.profiles[0].Name, From: []string{}}
+	}
+	best, second, at := 0, 0, -1
+	var because []string
+	for i, w := range c.profiles {
+		score, from := c.score(w)
+		if score > best {
+			best, second, at, because = score, best, i, from
+		} else if score > second {
+			second = score
+		}
+	}
+	if best < 2 || best == second {
+		return configs.Workload{}, nil
+	}
+	return c.profiles[at], &oomWorkload{Name: c.profiles[at].Name, Guessed: true, From: because}
+}
+
+// score is how much the log speaks for a profile: 2 for a whole key such as data.train_batch_size or a path, 1 for a bare name.
+func (c *oomClues) score(w configs.Workload) (score int, from []string) {
+	counted := map[string]bool{}
+	keys := oomKeys(w)
+	names := make([]string, 0, len(keys))
+	for key := range keys {
+		names = append(names, key)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return len(b) - len(a) + 1000*strings.Count(b, ".") - 1000*strings.Count(a, ".")
+	})
+	for _, key := range names {
+		clue, ok := c.found.Found(key)
+		if !ok || c.owners[key] > 1 || counted[keys[key]] {
+			continue
+		}
+		counted[keys[key]] = true
+		score++
+		if strings.Contains(key, ".") {
+			score++
+		}
+		from = append(from, fmt.Sprintf("%s=%s in line %d", key, clue.Value, clue.Line))
+	}
+	slices.Sort(from)
+	for _, word := range oomWords(w) {
+		if path := c.found.Path(word); path != "" {
+			score += 2
+			from = append(from, "the path "+path)
+			break
+		}
+	}
+	return score, from
+}
+
+// values are those of the training that ran out, as far as the log, the training's files in dir, or else the profile tell them.
+func (c *oomClues) values(w configs.Workload, dir string) []oomValue {
+	list := []oomValue{}
+	for _, v := range w.Values {
+		value := oomValue{Name: v.Name, Value: v.Start, From: "presumed: the profile's start"}
+		inFile, where, known := fileValue(v, dir)
+		if known {
+			value.Value, value.From = inFile, where
+		}
+		for _, key := range append(placeKeys(v), oomNames(w, v.Name)...) {
+			if clue, ok := c.found.Found(key); ok {
+				value.Value, value.From = clue.Value, fmt.Sprintf("line %d of the log", clue.Line)
+				if known && inFile != clue.Value {
+					value.Note = fmt.Sprintf("%s has %s now", where, inFile)
+				}
+				break
+			}
+		}
+		if value.Value != "" {
+			list = append(list, value)
+		}
+	}
+	return list
+}
+
+// oomNames are the bare names of one value, in a fixed order.
+func oomNames(w configs.Workload, name string) []string {
+	var names []string
+	for key, of := range oomKeys(w) {
+		if of == name && !strings.Contains(key, ".") {
+			names = append(names, key)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// fileValue reads a value from the first of its places that is a file with that key.
+func fileValue(v configs.WorkloadValue, dir string) (value, where string, ok bool) {
+	for _, text := range v.Places {
+		p, err := settings.ParsePlace(text)
+		if err != nil {
+			continue
+		}
+		p.Within = true
+		if got, err := settings.Get(dir, p); err == nil {
+			return got.Text, fmt.Sprintf("%s:%d", p.File, got.Line), true
+		}
+	}
+	return "", "", false
+}

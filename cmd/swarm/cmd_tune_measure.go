@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/sapo-swarm/swarm/launcher/command"
+)
+
+// measuring is the runs of one profile.
+type measuring struct {
+	t        *tuning
+	g        *globals
+	template command.Template
+	rooms    *rooms // nil: the process tree's host memory counts
+}
+
+// walk measures the sizes, and smaller ones where too few of them fit for a line.
+func (m *measuring) walk(ctx context.Context, sizes []int) error {
+	fitted := 0
+	least := sizes[0]
+	for i := 0; i < profileRuns && len(sizes) > 0; i++ {
+		batch := sizes[0]
+		sizes = sizes[1:]
+		point, err := m.run(ctx, batch)
+		if err != nil {
+			return err
+		}
+		m.t.profile.Points = append(m.t.profile.Points, point)
+		if point.Fits {
+			fitted++
+		} else {
+			sizes = nil
+		}
+		if len(sizes) == 0 && fitted < 2 {
+			if least /= 2; least < 1 {
+				break
+			}
+			sizes = []int{least}
+		}
+	}
+	slices.SortFunc(m.t.profile.Points, func(a, b tunePoint) int { return a.Batch - b.Batch })
+	return nil
+}
+
+// run measures one batch size: to the command's end, until its peak has long stopped growing, or until its time is up.
+func (m *measuring) run(ctx context.Context, batch int) (tunePoint, error) {
+	point := tunePoint{Batch: batch, Estimate: m.t.expected(batch)}
+	spec, err := m.spec(batch)
+	if err != nil {
+		return point, err
+	}
+	peak := &peakWatch{growing: time.Now()}
+	spec.Sampled = func(u command.Usage) { peak.see(m.bytes(u)) }
+	spec.Warn = func(line string) { fmt.Fprintln(m.g.stderr, "Warning:", line) }
+	if m.rooms != nil {
+		before, err := m.inUse(ctx)
+		if err != nil {
+			return point, err
+		}
+		spec.GPUMemory = func(pids []int) (int64, bool) { return m.gpuMemory(before, pids) }
+	}
+	fmt.Fprintf(m.g.stderr, "Measuring with a batch of %d.\n", batch)
+	p, err := command.Start(spec)
+	if err != nil {
+		return point, err
+	}
+	limit := time.Duration(m.t.o.seconds) * time.Second
+	err = awaitPeak(ctx, p, peak, limit)
+	outcome := p.Wait()
+	point.Seconds = outcome.Seconds
+	if err != nil {
+		return point, err
+	}
+	peak.see(m.bytes(outcome.Peak))
+	switch {
+	case outcome.Shortage != nil || outcome.OOMKilled:
+		return point, nil
+	case !outcome.Stopped && outcome.Status() != 0:
+		return point, fmt.Errorf("the command failed with a batch of %d: exit code %d. Try: run it by hand; its output is above", batch, outcome.Status())
+	case peak.most <= 0:
+		return point, fmt.Errorf("no memory of the command could be measured with a batch of %d in %.1f s. Try: a longer run, on the GPU",
+			batch, outcome.Seconds)
+	}
+	point.Bytes, point.Fits = peak.most, true
+	return point, nil
+}
+
+func (m *measuring) spec(batch int) (command.Spec, error) {
+	steps, target := 1, m.t.target()
+	if target > 0 {
+		steps = max(1, target/(batch*m.t.o.devices))
+	}
+	device := command.Device{CPU: true, Index: -1}
+	values := map[string]string{
+		command.BatchSize: strconv.Itoa(batch), command.Accumulate: strconv.Itoa(steps),
+		command.EffectiveBatch: strconv.Itoa(batch * steps * m.t.o.devices), command.GradientCheckpointing: "", command.Offload: "",
+		command.DevicePlace: "cuda:0", command.GPUPlace: "0", // the one that CUDA_VISIBLE_DEVICES shows
+	}
+	if card := m.t.meter; card != nil {
+		device = command.Device{Index: card.Index, UUID: card.UUID}
+	} else {
+		values[command.DevicePlace], values[command.GPUPlace] = "cpu", ""
+	}
+	args, err := m.template.Expand(values)
+	if err != nil {
+		return command.Spec{}, err
+	}
+	program, err := findProgram(args[0])
+	if err != nil {
+		return command.Spec{}, err
+	}
+	dir, err := filepath.Abs(m.t.o.dir)
+	return command.Spec{
+		Path: program, Args: args[1:], Env: command.Unbuffered(command.Environment(os.Environ(), device)), Dir: dir,
+		Stdout: m.g.stderr, Stderr: m.g.stderr, Interval: profileInterval,
+	}, err
+}
+
+func (m *measuring) bytes(u command.Usage) int64 {
+	if m.rooms != nil {
+		return u.GPUBytes
+	}
+	return u.HostBytes
+}
+
+// inUse is what the card holds for anybody.
+func (m *measuring) inUse(ctx context.Context) (int64, error) {
+	list, err := m.rooms.look(ctx)
+	for _, room := range list {
+		if room.GPU == m.t.meter.UUID {
+			return room.Total - room.Free, nil
+		}
+	}
+	if err == nil {
+		err = &noRoomError{fmt.Sprintf("GPU %d can't be used any more. Try: swarm gpu --once", m.t.meter.Index)}
+	}
+	return 0, err
+}
+
+// gpuMemory is what the command's processes hold, or where the driver tells of none what the card holds more than before it began.
+func (m *measuring) gpuMemory(before int64, pids []int) (int64, bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), sampleLimit)
+	defer cancel()
+	if bytes, told := m.rooms.used(ctx, m.t.meter.UUID, pids); told {
+		return bytes, true
+	}
+	now, err := m.inUse(ctx)
+	return max(0, now-before), err == nil
+}
+
+// peakWatch keeps the largest memory seen, and when it last grew.
+type peakWatch struct {
+	mu      sync.Mutex
+	most    int64
+	growing time.Time
+}
+
+func (p *peakWatch) see(bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if float64(bytes) > (1+profileGrowth)*float64(p.most) {
+		p.growing = time.Now()
+	}
+	p.most = max(p.most, bytes)
+}
+
+func (p *peakWatch) quiet() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.most == 0 {
+		return 0
+	}
+	return time.Since(p.growing)
+}
+
+// awaitPeak returns when the command has ended. It stops it when its time is up, when its peak hasn't grown for half of that, and with ctx.
+func awaitPeak(ctx context.Context, p *command.Process, peak *peakWatch, limit time.Duration) error {
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	ticker := time.NewTicker(profileInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-p.Done():
+			return nil
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), p.Stop())
+		case <-deadline.C:
+			return p.Stop()
+		case <-ticker.C:
+			if peak.quiet() > limit/2 {
+				return p.Stop()
+			}
+		}
+	}
+}

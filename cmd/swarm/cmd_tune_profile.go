@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/command"
+	"github.com/sapo-swarm/swarm/launcher/workload"
+)
+
+const (
+	profileRuns     = 8    // at most, with those that don't fit
+	profileGrowth   = 0.01 // of a peak; less is none
+	profileInterval = 200 * time.Millisecond
+	measuredMargin  = 0.85 // of what was measured, where a profile's formula has its margin within
+)
+
+// tuneProfile is what --profile measured.
+type tuneProfile struct {
+	Where  string        `json:"where"` // gpu, or host: memory of the process tree
+	Points []tunePoint   `json:"points"`
+	Line   workload.Line `json:"line"`
+	// LargestDifference is the largest of |measured - estimate| / measured; null where the profile has no estimate.
+	LargestDifference *float64 `json:"largest_difference"`
+}
+
+type tunePoint struct {
+	Batch    int     `json:"batch_size"`
+	Bytes    int64   `json:"bytes"` // 0 where it doesn't fit
+	Fits     bool    `json:"fits"`
+	Seconds  float64 `json:"seconds"`
+	Estimate int64   `json:"estimate_bytes"` // the profile's; 0: none
+}
+
+// measure runs the training at ever larger batch sizes and takes the line through the peaks in place of the estimate.
+func (t *tuning) measure(ctx context.Context, g *globals) error {
+	template, err := command.Parse(t.o.command)
+	if err != nil {
+		return &usageError{err, ""}
+	}
+	if !template.Has(command.BatchSize) {
+		return &usageError{errors.New("the command has no place for the batch size"), "--batch-size {batch_size}, wherever it takes it"}
+	}
+	sizes, err := t.sizes()
+	if err != nil {
+		return err
+	}
+	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping: nothing is kept.")
+	defer interrupts.close()
+	m := &measuring{t: t, g: g, template: template}
+	if t.meter != nil {
+		m.rooms, err = openRooms(ctx, &runOptions{gpu: t.meter.UUID})
+		if err != nil {
+			return stoppedBy(ctx, err)
+		}
+		defer m.rooms.close()
+	}
+	t.profile = &tuneProfile{Where: "host", Points: []tunePoint{}}
+	if m.rooms != nil {
+		t.profile.Where = "gpu"
+	}
+	if err := m.walk(ctx, sizes); err != nil {
+		return stoppedBy(ctx, err)
+	}
+	return t.conclude()
+}
+
+// sizes are three batch sizes up to the one that the estimate recommends, or the profile's start where there is no estimate.
+func (t *tuning) sizes() ([]int, error) {
+	r, err := workload.Recommend(t.w, t.request)
+	if err != nil {
+		return nil, &usageError{err, "swarm tune --help"}
+	}
+	batch, _ := t.w.ByRole(configs.RoleBatch)
+	least := max(1, int(batch.Min))
+	sizes := []int{max(least, r.Batch/4), max(least, r.Batch/2), max(least, r.Batch)}
+	if sizes = slices.Compact(sizes); len(sizes) < 2 {
+		sizes = append(sizes, 2*sizes[0])
+	}
+	return sizes, nil
+}
+
+// expected is the profile's own estimate for a batch, 0 where it has none.
+func (t *tuning) expected(batch int) int64 {
+	v, _ := t.w.ByRole(configs.RoleBatch)
+	request := t.request
+	request.Fixed = map[string]float64{}
+	for name, n := range t.request.Fixed {
+		request.Fixed[name] = n
+	}
+	request.Fixed[v.Name] = float64(batch)
+	if len(t.w.Memory) == 0 && request.Fitted == nil {
+		return 0
+	}
+	r, err := workload.Recommend(t.w, request)
+	if err != nil {
+		return 0 // the same request was answered for another batch
+	}
+	return r.ExpectedBytes
+}
+
+// conclude fits the line and takes it, and what didn't fit, for the recommendation.
+func (t *tuning) conclude() error {
+	var points []workload.Point
+	least := math.MaxInt
+	for _, p := range t.profile.Points {
+		if !p.Fits {
+			least = min(least, p.Batch)
+			continue
+		}
+		points = append(points, workload.Point{Batch: p.Batch, Bytes: p.Bytes})
+		if p.Estimate > 0 {
+			d := math.Abs(float64(p.Bytes-p.Estimate)) / float64(p.Bytes)
+			if t.profile.LargestDifference == nil || d > *t.profile.LargestDifference {
+				t.profile.LargestDifference = &d
+			}
+		}
+	}
+	if len(points) == 0 {
+		return &noRoomError{fmt.Sprintf("not even a batch of %d fits. Try: swarm doctor --oom on its output, or a larger GPU", least)}
+	}
+	line, err := workload.FitLine(points)
+	if err != nil {
+		return fmt.Errorf("the peaks give no line: %w. Try: a longer --profile-seconds, so that training is under way", err)
+	}
+	t.profile.Line, t.request.Fitted = line, &line
+	if t.request.SafetyMargin == 0 {
+		t.request.SafetyMargin = min(t.w.SafetyMargin, measuredMargin)
+	}
+	t.w.Values = slices.Clone(t.w.Values)
+	for i := range t.w.Values {
+		if v := &t.w.Values[i]; v.Role == configs.RoleBatch && least != math.MaxInt {
+			v.Max = float64(max(1, least-1))
+			v.Min = min(v.Min, v.Max)
+		}
+	}
+	return nil
+}
+
+func (t *tuning) printProfile(w io.Writer) {
+	if t.profile == nil {
+		return
+	}
+	fmt.Fprintf(w, "\nMeasured (%s memory):\n", t.profile.Where)
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "batch\tmeasured\tline\testimate\tseconds\t")
+	for _, p := range t.profile.Points {
+		measured, estimate := "does not fit", "-"
+		if p.Fits {
+			measured = t.size(p.Bytes)
+		}
+		if p.Estimate > 0 {
+			estimate = t.size(p.Estimate)
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%.1f\t\n", p.Batch, measured, t.size(t.profile.Line.At(p.Batch)), estimate, p.Seconds)
+	}
+	_ = table.Flush() // into memory
+	fmt.Fprintf(w, "  the points lie at most %.1f %% off the line\n", 100*t.profile.Line.Residual)
+	if d := t.profile.LargestDifference; d != nil {
+		fmt.Fprintf(w, "  the estimate is at most %.0f %% off what was measured\n", 100**d)
+	}
+}

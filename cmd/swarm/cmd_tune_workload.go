@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+)
+
+// load finds the profile; how says why it is that one where nobody named it.
+func (o *tuneOptions) load() (w configs.Workload, how string, err error) {
+	name := o.workload
+	if name == "" {
+		name, how = guessWorkload(o.dir)
+	}
+	w, err = loadWorkload(name)
+	return w, how, err
+}
+
+// guessWorkload is the built-in profile most of whose files are in the folder.
+func guessWorkload(dir string) (name, how string) {
+	best := 0
+	for _, candidate := range configs.Workloads() {
+		w, err := configs.LoadWorkload(candidate)
+		if err != nil {
+			continue // they are part of the program and tested
+		}
+		files := map[string]bool{}
+		for _, v := range w.Values {
+			for _, p := range v.Places {
+				file, _, _ := strings.Cut(p, ":")
+				if info, err := os.Stat(filepath.Join(dir, file)); err == nil && info.Mode().IsRegular() {
+					files[file] = true
+				}
+			}
+		}
+		if len(files) > best {
+			best, name = len(files), candidate
+			how = "found in the folder: " + strings.Join(slices.Sorted(maps.Keys(files)), ", ")
+		}
+	}
+	if name == "" {
+		return ownWorkload, "no profile's files are in the folder; --workload names another (swarm tune --list)"
+	}
+	return name, how
+}
+
+// loadWorkload is the built-in profile of that name, or the one in the YAML file at that path.
+func loadWorkload(nameOrPath string) (configs.Workload, error) {
+	extension := strings.ToLower(filepath.Ext(nameOrPath))
+	isPath := extension == ".yaml" || extension == ".yml" || strings.ContainsRune(nameOrPath, filepath.Separator)
+	if !isPath || slices.Contains(configs.Workloads(), nameOrPath) {
+		return configs.LoadWorkload(nameOrPath)
+	}
+	refuse := func(why string) error {
+		return &configs.Error{Problem: "can't read the profile " + strconv.Quote(nameOrPath), Remedy: why}
+	}
+	info, err := os.Stat(nameOrPath)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return configs.Workload{}, refuse("there is no such file; built in are " + strings.Join(configs.Workloads(), ", "))
+	case err != nil:
+		return configs.Workload{}, refuse(err.Error())
+	case !info.Mode().IsRegular():
+		return configs.Workload{}, refuse("it is not a regular file")
+	}
+	file, err := os.Open(nameOrPath)
+	if err != nil {
+		return configs.Workload{}, refuse(err.Error())
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, configs.MaxDocument+1)) // more is refused by its length
+	if err != nil {
+		return configs.Workload{}, refuse(err.Error())
+	}
+	return configs.ParseWorkload(nameOrPath, data)
+}
+
+// maxCard is the most that a number without a unit may be: nvidia-smi's are MiB, and larger.
+const maxCard = 4096
+
+// cardMemory reads --gpu-memory. A number alone, and GB, are what the profile's author calls GB; other units are what they are.
+func cardMemory(text, unit string) (int64, error) {
+	lower := strings.ToLower(strings.TrimSpace(text))
+	for _, suffix := range []string{"gb", "g", ""} {
+		number, found := strings.CutSuffix(lower, suffix)
+		n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if found && err == nil && n > 0 && n <= maxCard {
+			return parseBytes("gpu-memory", number+unit)
+		}
+	}
+	bytes, err := parseBytes("gpu-memory", text)
+	if err != nil {
+		return 0, &configs.Error{Key: "gpu-memory", Value: text, Allowed: "a size such as 24, 24GB or 24576MiB"}
+	}
+	return bytes, nil
+}

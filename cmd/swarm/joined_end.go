@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+)
+
+// overError says that the coordinator has ended the run, and how.
+type overError struct{ state, message string }
+
+func (e *overError) Error() string {
+	if e.message != "" {
+		return fmt.Sprintf("the coordinator ended the run: %s (%s)", e.state, e.message)
+	}
+	return "the coordinator ended the run: " + e.state
+}
+
+// verdict is how the command ends when the coordinator has ended the run.
+func (e *overError) verdict() error {
+	if e.state == store.RunDone {
+		return nil
+	}
+	return &hintError{e, "the same command again, once the coordinator goes on"}
+}
+
+// refused gives a coordinator's no its remedy and its exit code: what is wrong with the invitation, the version or a name is the user's to mend.
+func refused(err error) error {
+	var no *membership.Refusal
+	if !errors.As(err, &no) {
+		return err
+	}
+	if _, try := splitRemedy(err.Error()); try != "" {
+		if no.Code == membership.CodeInternal || no.Code == membership.CodeFull || no.Code == membership.CodeRate || no.Code == membership.CodeEnded {
+			return err
+		}
+		return &usageError{err, ""}
+	}
+	switch no.Code {
+	case membership.CodeToken, membership.CodeRevoked:
+		return &usageError{err, "a new invitation from the coordinator (there: swarm workers invite)"}
+	case membership.CodeBanned:
+		return &hintError{err, "the coordinator's owner, who may lift it (there: swarm workers unban)"}
+	case membership.CodeVersion:
+		return &usageError{err, "the same version of swarm on both hosts"}
+	case membership.CodeName:
+		return &usageError{err, "--name OTHER, or --node-id OTHER"}
+	case membership.CodeRun, membership.CodeEnded:
+		return &hintError{err, "the same command again, once the coordinator runs it"}
+	}
+	return err
+}
+
+// remedy says what to do where the coordinator has shut this host out, so that the same command would be refused, too; empty elsewhere.
+func (j *joined) remedy() string {
+	if j == nil {
+		return ""
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.no == nil {
+		return ""
+	}
+	worker := j.credentials.Worker
+	switch j.no.Code {
+	case membership.CodeBanned:
+		return fmt.Sprintf("the coordinator banned worker %s: ask whoever runs it, who may lift that (there: swarm workers unban %[1]s)", worker)
+	case membership.CodeRevoked, membership.CodeToken:
+		return fmt.Sprintf("the coordinator took worker %s's credentials back: ask whoever runs it for a new invitation (there: swarm workers invite)", worker)
+	}
+	return ""
+}

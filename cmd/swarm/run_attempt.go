@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sapo-swarm/swarm/launcher/command"
+	"github.com/sapo-swarm/swarm/launcher/retry"
+	"github.com/sapo-swarm/swarm/launcher/shortage"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// attempt starts the command once and waits for its end.
+func (j *job) attempt(ctx context.Context, setting retry.Setting, why string) (command.Outcome, error) {
+	values := j.places.values(setting, j.claim.Index)
+	args, err := j.places.command.Expand(values)
+	if err != nil {
+		return command.Outcome{}, err
+	}
+	env, err := j.places.env.Expand(values)
+	if err != nil {
+		return command.Outcome{}, err
+	}
+	if j.loan != nil {
+		changes, err := j.places.changes(values)
+		if err != nil {
+			return command.Outcome{}, err
+		}
+		if err := j.loan.Set(changes); err != nil {
+			return command.Outcome{}, err
+		}
+	}
+	row := j.newAttempt(ctx, setting, why, values)
+	said := why
+	if row.Attempt > 1 {
+		said = "" // with the shortage before it
+	}
+	j.say("attempt %d on %s%s", row.Attempt, j.roomText(), settingText(setting, said))
+	spec := command.Spec{
+		Path: j.places.program, Args: args, Dir: j.dir, Stdin: j.input(),
+		Env:    command.Unbuffered(command.Environment(os.Environ(), command.Device{CPU: setting.OnCPU, Index: j.claim.Index, UUID: setting.GPU}, env...)),
+		Stdout: j.g.stdout, Stderr: j.g.stderr, Grace: j.o.grace,
+		Sampled: func(u command.Usage) { j.sampled(u) }, Warn: func(line string) { j.say("%s", line) },
+	}
+	if j.o.output == "json" {
+		spec.Stdout = j.g.stderr
+	}
+	if j.log != nil {
+		spec.Log = j.log
+	}
+	if !setting.OnCPU {
+		spec.GPUMemory = j.gpuMemory
+	}
+	p, err := command.Start(spec)
+	if err != nil {
+		j.finish(row, command.Outcome{ExitCode: exitFailed}, err.Error())
+		return command.Outcome{}, err
+	}
+	j.row.State = store.JobRunning
+	j.saveJob()
+	j.saveAttempt(row)
+	if err := j.await(ctx, p); err != nil {
+		j.finish(row, command.Outcome{ExitCode: exitFailed, Stopped: true}, err.Error())
+		return command.Outcome{}, err
+	}
+	outcome := p.Wait()
+	j.finish(row, outcome, "")
+	return outcome, nil
+}
+
+// await returns when the command has ended, and ends it where the user wants that. Its error is that of a process that can't be ended.
+func (j *job) await(ctx context.Context, p *command.Process) error {
+	select {
+	case <-p.Done():
+		return nil
+	case <-ctx.Done():
+	}
+	var stopped *signalError
+	if errors.As(context.Cause(ctx), &stopped) {
+		_ = p.Signal(stopped.signal) // it may just have ended
+	} else {
+		_ = p.Signal(syscall.SIGTERM)
+	}
+	timer := time.NewTimer(j.o.grace)
+	defer timer.Stop()
+	select {
+	case <-p.Done():
+		return nil
+	case <-j.interrupts.now:
+		j.say("ending the command at once")
+	case <-timer.C:
+		j.say("the command has not ended within %s: it is killed", j.o.grace)
+	}
+	return p.Kill()
+}
+
+// gpuMemory is what the command's processes hold of its GPU.
+func (j *job) gpuMemory(pids []int) (int64, bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), sampleLimit)
+	defer cancel()
+	j.pids = pids
+	return j.rooms.used(ctx, j.claim.GPU, pids)
+}
+
+// sampled tells the others of the queue what of the claim is in use.
+func (j *job) sampled(u command.Usage) {
+	if j.onCPU() {
+		return
+	}
+	bytes := j.claim.Bytes
+	if !j.claim.Exclusive {
+		bytes = max(bytes, u.GPUBytes)
+	}
+	if err := j.ticket.Adjust(bytes, j.pids); err != nil {
+		j.g.logger.Debug("queue", "error", err)
+	}
+}
+
+// newAttempt is the row of an attempt that is about to begin.
+func (j *job) newAttempt(ctx context.Context, s retry.Setting, why string, values map[string]string) store.JobAttempt {
+	j.attempts++
+	text, err := json.Marshal(values)
+	if err != nil {
+		panic(fmt.Sprintf("values of an attempt: %v", err)) // strings always encode
+	}
+	row := store.JobAttempt{
+		Job: j.row.Job, Attempt: j.attempts, Started: event.Now(), Device: "cuda", GPU: s.GPU, GPUName: j.claim.Name,
+		GradientCheckpointing: s.GradientCheckpointing, Offload: s.Offload, Settings: text, Step: why,
+	}
+	if j.places.has(command.BatchSize) {
+		row.BatchSize, row.Accumulate = s.BatchSize, max(1, s.Accumulate)
+	}
+	j.free = 0
+	if s.OnCPU {
+		row.Device, row.GPU, row.GPUName = "cpu", "", ""
+		return row
+	}
+	list, _ := j.rooms.look(ctx) // what can't be read isn't recorded
+	for _, room := range list {
+		if room.GPU == s.GPU {
+			row.GPUTotal, j.free = room.Total, room.Free
+		}
+	}
+	return row
+}
+
+// finish writes what became of an attempt.
+func (j *job) finish(row store.JobAttempt, o command.Outcome, message string) {
+	row.Ended, row.Message = event.Now(), message
+	row.PeakGPU, row.PeakHost = o.Peak.GPUBytes, o.Peak.HostBytes
+	if o.Signal != 0 {
+		row.Signal = unix.SignalName(o.Signal)
+	} else {
+		row.ExitCode = &o.ExitCode
+	}
+	switch {
+	case o.Shortage != nil:
+		s := o.Shortage
+		row.Cause, row.Message = string(s.Kind), s.Line
+		row.Asked, row.Free, row.Allocated = s.Asked, s.Free, s.Allocated
+	case o.Stopped:
+		row.Cause = store.CauseStopped
+	case o.Status() == 0:
+		row.Cause = store.CauseSucceeded
+	default:
+		row.Cause = store.CauseFailed
+		if o.Fault != nil {
+			row.Message = o.Fault.Line
+		}
+	}
+	j.saveAttempt(row)
+}
+
+func (j *job) saveAttempt(row store.JobAttempt) {
+	j.record(func(ctx context.Context) error { return j.store.SaveAttempt(ctx, row) })
+}
+
+// shortageText is a shortage in numbers.
+func shortageText(s shortage.Report) string {
+	where := "the GPU's"
+	if s.OnHost {
+		where = "the host's"
+	}
+	parts := []string{where + ", says " + string(s.Kind)}
+	if s.Kind == shortage.HostKilled {
+		parts[0] = "the host's: its processes were killed"
+	}
+	for _, n := range []struct {
+		what  string
+		bytes int64
+	}{{"asked for", s.Asked}, {"free", s.Free}, {"of", s.Total}} {
+		if n.bytes > 0 {
+			parts = append(parts, n.what+" "+gb(n.bytes))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,320 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/sapo-swarm/swarm/launcher/command"
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/queue"
+	"github.com/sapo-swarm/swarm/launcher/retry"
+	"github.com/sapo-swarm/swarm/launcher/settings"
+	"github.com/sapo-swarm/swarm/launcher/supervise"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// job is one swarm run: a command, tried until it fits.
+type job struct {
+	g          *globals
+	o          *runOptions
+	dir        string
+	places     *places
+	interrupts *interrupts
+
+	store  *store.Store
+	row    store.Job
+	log    *supervise.Log // nil in the background: there everything printed is the log
+	rooms  *rooms
+	queue  *queue.Queue
+	ticket *queue.Ticket
+	claim  queue.Claim
+	free   int64          // bytes of its GPU just before the attempt; 0: not told
+	loan   *settings.Loan // nil: no file is changed
+
+	attempts int
+	history  []retry.Outcome // those that ran out of memory
+	pids     []int           // of the attempt, as sampled last
+}
+
+func (g *globals) jobsDir() string { return filepath.Join(g.home, "jobs") }
+
+// run does the job. Its error carries the command's exit code.
+func (j *job) run(ctx context.Context) (err error) {
+	if err := recoverLoans(j.g); err != nil {
+		return err
+	}
+	if j.store, err = store.Open(ctx, j.g.database(), store.Options{RetryFor: saveLimit, Warn: func(err error) { j.say("%v", err) }}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, j.store.Close()) }()
+	if err := j.begin(ctx); err != nil {
+		return err
+	}
+	code, err := j.work(ctx)
+	if err != nil {
+		err = stoppedBy(ctx, err)
+		j.end(exitCode(err), oneLine(err.Error()))
+		return err
+	}
+	var stopped *signalError
+	if errors.As(context.Cause(ctx), &stopped) {
+		code = exitSignal + int(stopped.signal)
+	}
+	j.end(code, "")
+	if j.o.output == "json" {
+		if err := j.document(ctx); err != nil {
+			return err
+		}
+	}
+	if code != 0 {
+		return &silentError{code}
+	}
+	return nil
+}
+
+// begin gives the job its name, its row and its log.
+func (j *job) begin(ctx context.Context) error {
+	self, err := supervise.Identify(os.Getpid())
+	if err != nil {
+		return err
+	}
+	host, _ := os.Hostname() // a host without a name is nobody else's
+	name := j.o.name
+	if name == "" {
+		name = jobName(j.places.argv)
+	}
+	j.row = store.Job{
+		Name: name, Key: j.places.key, Command: j.places.argv, Dir: j.dir, Host: host,
+		PID: self.PID, StartTicks: int64(self.Start), BootID: self.Boot, State: store.JobWaiting, Started: event.Now(),
+	}
+	if j.row.Job, err = j.store.StartJob(ctx, j.row); err != nil {
+		return err
+	}
+	j.row.Log = filepath.Join(j.g.jobsDir(), j.row.Job, "log")
+	if err := j.store.SaveJob(ctx, j.row); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(j.row.Log), 0o755); err != nil {
+		return err
+	}
+	if j.g.console != nil {
+		return j.g.console.announce(announcement{Job: j.row.Job, PID: os.Getpid(), Log: j.row.Log})
+	}
+	j.log, err = supervise.OpenLog(j.row.Log, 0)
+	return err
+}
+
+// jobName is the command's script, else its program: train of python -u train.py --lr 1.
+func jobName(argv []string) string {
+	name := argv[0]
+	for _, arg := range argv[1:] {
+		if strings.HasSuffix(arg, ".py") || strings.HasSuffix(arg, ".sh") {
+			name = arg
+			break
+		}
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(filepath.Base(name), ".py"), ".sh")
+}
+
+// work tries the command until it succeeds, fails for another reason than memory, or nothing is left to try. The code is the command's.
+func (j *job) work(ctx context.Context) (code int, err error) {
+	defer func() { err = errors.Join(err, j.leave()) }()
+	if len(j.places.files) > 0 {
+		if j.loan, err = settings.Lend(j.g.loanState(), j.dir, j.row.Job, j.places.files); err != nil {
+			return exitFailed, err
+		}
+	}
+	if j.rooms, err = openRooms(ctx, j.o); err != nil {
+		return exitFailed, err
+	}
+	if j.queue, err = queue.Open(filepath.Join(j.g.jobsDir(), "queue")); err != nil {
+		return exitFailed, err
+	}
+	j.queue.Log = j.g.logger
+	if err := j.first(ctx); err != nil {
+		return exitFailed, err
+	}
+	setting, why, err := j.start(ctx)
+	if err != nil {
+		return exitFailed, err
+	}
+	for {
+		outcome, err := j.attempt(ctx, setting, why)
+		if err != nil {
+			return exitFailed, err
+		}
+		if outcome.Shortage == nil || outcome.Stopped || ctx.Err() != nil {
+			j.tell(outcome)
+			return outcome.Status(), nil
+		}
+		next, reason, err := j.next(ctx, setting, outcome)
+		if errors.Is(err, retry.ErrNoMore) || errors.Is(err, fit.ErrDoesNotFit) {
+			j.say("memory ran out (%s): %v", shortageText(*outcome.Shortage), err)
+			return outcome.Status(), nil
+		}
+		if err != nil {
+			return exitFailed, err
+		}
+		j.say("memory ran out (%s): %s", shortageText(*outcome.Shortage), reason)
+		setting, why = next, reason
+	}
+}
+
+// first takes the first room: a GPU, or the CPU where that is allowed and no GPU is to be had.
+func (j *job) first(ctx context.Context) error {
+	switch {
+	case j.o.cpu == cpuOnly:
+		return j.take(ctx, true, "", nil)
+	case j.rooms.gpus != nil:
+		err := j.take(ctx, false, "", nil)
+		if !errors.Is(err, fit.ErrDoesNotFit) || j.o.cpu != cpuFallback {
+			return err
+		}
+		j.say("on the CPU: %v", err)
+	case j.o.cpu != cpuFallback:
+		what, _ := splitRemedy(j.rooms.reason)
+		return fmt.Errorf("%w: there is no GPU: %s. Try: --cpu fallback to train on the CPU; swarm doctor tells more", fit.ErrDoesNotFit, what)
+	default:
+		what, _ := splitRemedy(j.rooms.reason)
+		j.say("on the CPU, for there is no GPU: %s", what)
+	}
+	return j.take(ctx, true, "", nil)
+}
+
+// start is what the first attempt is made with.
+func (j *job) start(ctx context.Context) (setting retry.Setting, why string, err error) {
+	asked := j.places.asked
+	asked.OnCPU, asked.GPU = j.onCPU(), ""
+	if !asked.OnCPU {
+		asked.GPU = j.claim.GPU
+	}
+	var remembered *retry.Setting
+	err = j.reading(ctx, func(r *store.Reader) error {
+		kind := j.claim.Name
+		if asked.OnCPU {
+			kind = ""
+		}
+		found, ok, err := r.Fitted(ctx, j.places.key, kind)
+		if ok {
+			remembered = &retry.Setting{
+				BatchSize: found.BatchSize, Accumulate: found.Accumulate, GradientCheckpointing: found.GradientCheckpointing,
+				Offload: found.Offload, OnCPU: asked.OnCPU, GPU: asked.GPU,
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return asked, "", err
+	}
+	setting, why = j.places.policy(j.o).Start(remembered, asked)
+	setting.OnCPU, setting.GPU = asked.OnCPU, asked.GPU
+	return setting, why, nil
+}
+
+func (j *job) onCPU() bool { return j.claim.GPU == queue.CPU }
+
+// next is what to try after memory ran out, with a room for it.
+func (j *job) next(ctx context.Context, setting retry.Setting, outcome command.Outcome) (retry.Setting, string, error) {
+	others, err := j.moveTo(ctx)
+	if err != nil {
+		return setting, "", err
+	}
+	var gpus []retry.GPU
+	for _, room := range others {
+		gpus = append(gpus, retry.GPU{UUID: room.GPU, Free: room.Free})
+	}
+	j.history = append(j.history, retry.Outcome{Setting: setting, Shortage: *outcome.Shortage, Free: j.free})
+	next, why, err := j.places.policy(j.o).Next(j.history, gpus)
+	if err != nil {
+		return setting, "", err
+	}
+	if next.OnCPU != setting.OnCPU || next.GPU != setting.GPU {
+		err = j.take(ctx, next.OnCPU, next.GPU, nil)
+	}
+	return next, why, err
+}
+
+// leave gives everything back that the job has taken.
+func (j *job) leave() error {
+	var errs []error
+	if j.loan != nil {
+		errs = append(errs, j.loan.Revert())
+	}
+	if j.ticket != nil {
+		errs = append(errs, j.ticket.Leave())
+	}
+	if j.rooms != nil {
+		j.rooms.close()
+	}
+	return errors.Join(errs...)
+}
+
+// end writes how the job ended and closes its log.
+func (j *job) end(code int, reason string) {
+	j.row.Ended, j.row.ExitCode, j.row.Reason = event.Now(), &code, reason
+	switch {
+	case code == 0:
+		j.row.State = store.JobDone
+	case code == exitSignal+int(syscall.SIGINT), code == exitSignal+int(syscall.SIGTERM), code == exitSignal+int(syscall.SIGHUP):
+		j.row.State = store.JobStopped
+	default:
+		j.row.State = store.JobFailed
+	}
+	j.saveJob()
+	if j.log != nil {
+		_ = j.log.Close() // it is a record, and the command has ended
+	}
+}
+
+// say tells the user, and the log, about the job itself.
+func (j *job) say(format string, args ...any) {
+	line := "swarm run: " + oneLine(fmt.Sprintf(format, args...)) + "\n"
+	_, _ = fmt.Fprint(j.g.stderr, line)
+	if j.log != nil {
+		_, _ = j.log.Write([]byte(line)) // never fails
+	}
+}
+
+// input is what the command reads: a pipe or a file that was given, never the terminal, whose session it is not part of.
+func (j *job) input() *os.File {
+	file, ok := j.g.stdin.(*os.File)
+	if !ok || j.g.console != nil || term.IsTerminal(int(file.Fd())) {
+		return nil
+	}
+	return file
+}
+
+// saveLimit is how long a job waits for its record to be written.
+const saveLimit = 10 * time.Second
+
+// record writes something about the job. A database that can't be written must not end a training: it is told.
+func (j *job) record(write func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), saveLimit)
+	defer cancel()
+	if err := write(ctx); err != nil {
+		j.say("this is not recorded: %v", err)
+	}
+}
+
+func (j *job) saveJob() {
+	j.record(func(ctx context.Context) error { return j.store.SaveJob(ctx, j.row) })
+}
+
+// reading asks the database.
+func (j *job) reading(ctx context.Context, ask func(*store.Reader) error) error {
+	reader, err := store.OpenReader(ctx, j.g.database())
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	return ask(reader)
+}

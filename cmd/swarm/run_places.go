@@ -1,0 +1,203 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/command"
+	"github.com/sapo-swarm/swarm/launcher/retry"
+	"github.com/sapo-swarm/swarm/launcher/settings"
+)
+
+// places is a command with its places for values, wherever they are.
+type places struct {
+	argv    []string // as typed
+	program string   // its path
+	command command.Template
+	env     command.Template // NAME=text
+	files   []settings.Place
+	texts   []command.Template // one for each of files
+
+	asked               retry.Setting
+	checkpoint, offload onOff
+	key                 string // names the command: equal keys are the same training
+}
+
+// onOff is what a place becomes while a step of the ladder is taken, and before.
+type onOff struct{ on, off string }
+
+func parseOnOff(text string) onOff {
+	on, off, _ := strings.Cut(text, "|")
+	return onOff{on, off}
+}
+
+func (o onOff) of(taken bool) string {
+	if taken {
+		return o.on
+	}
+	return o.off
+}
+
+// parsePlaces reads the command line and finds what the command begins with.
+func parsePlaces(dir string, o *runOptions, argv []string) (*places, error) {
+	p := &places{argv: argv, checkpoint: parseOnOff(o.checkpoint), offload: parseOnOff(o.offload)}
+	var err error
+	if p.program, err = findProgram(argv[0]); err != nil {
+		return nil, err
+	}
+	if p.command, err = command.Parse(argv[1:]); err != nil {
+		return nil, err
+	}
+	for _, entry := range o.env {
+		if name, _, ok := strings.Cut(entry, "="); !ok || name == "" {
+			return nil, &configs.Error{Key: "env", Value: entry, Source: "--env", Allowed: "NAME=text, such as BATCH={batch_size}"}
+		}
+	}
+	if p.env, err = command.Parse(o.env); err != nil {
+		return nil, &usageError{fmt.Errorf("--env: %w", err), ""}
+	}
+	var texts []string
+	for _, entry := range o.set {
+		place, text, err := settings.ParseSetting(entry)
+		if err != nil {
+			return nil, err
+		}
+		parsed, err := command.Parse([]string{text})
+		if err != nil {
+			return nil, &usageError{fmt.Errorf("--set: %w", err), ""}
+		}
+		p.files, p.texts, texts = append(p.files, place), append(p.texts, parsed), append(texts, text)
+	}
+	if err := p.begin(dir, o, texts); err != nil {
+		return nil, err
+	}
+	p.key, err = p.identity(dir, o)
+	return p, err
+}
+
+// findProgram is the command's path, as a shell would find it.
+func findProgram(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if errors.Is(err, exec.ErrDot) {
+		err = nil
+	}
+	if err != nil {
+		return "", &usageError{fmt.Errorf("the command %q can't be run: %w", name, errors.Unwrap(err)), "its path, or check its spelling and that it is executable"}
+	}
+	return filepath.Abs(path)
+}
+
+// begin finds the first batch size and accumulation: what was typed, else what a file has at a place that is nothing else.
+func (p *places) begin(dir string, o *runOptions, texts []string) error {
+	p.asked = retry.Setting{BatchSize: o.batchSize, Accumulate: o.accumulate}
+	for i, text := range texts {
+		found, err := p.present(dir, i)
+		if err != nil {
+			return err
+		}
+		var number *int
+		switch {
+		case text == "{"+command.BatchSize+"}" && !o.chosen["batch-size"]:
+			number = &p.asked.BatchSize
+		case text == "{"+command.Accumulate+"}" && !o.chosen["accumulate"]:
+			number = &p.asked.Accumulate
+		default:
+			continue
+		}
+		if *number, err = strconv.Atoi(found.Text); err != nil || *number < 1 {
+			return &configs.Error{Key: p.files[i].String(), Value: found.Text, Source: "--set", Allowed: "a whole number from 1 to begin with"}
+		}
+	}
+	hasBatch := p.has(command.BatchSize)
+	switch {
+	case p.asked.BatchSize == 0 && (hasBatch || p.has(command.EffectiveBatch)):
+		return &usageError{errors.New("the command has a place for {batch_size}, and nothing says what to begin with"), "--batch-size 32"}
+	case !hasBatch && (o.chosen["batch-size"] || o.chosen["min-batch-size"]):
+		return &usageError{errors.New("the command has no place for {batch_size}"),
+			"training.batch_size={batch_size} in its arguments, --env NAME={batch_size}, or --set FILE:KEY={batch_size}"}
+	case o.chosen["accumulate"] && !p.has(command.Accumulate):
+		return &usageError{errors.New("the command has no place for {accumulate}"), "{accumulate} in its arguments, --env or --set"}
+	case hasBatch && p.asked.BatchSize < o.minBatchSize && o.chosen["min-batch-size"]:
+		return &configs.Error{Key: "min-batch-size", Value: fmt.Sprint(o.minBatchSize), Source: "--min-batch-size",
+			Allowed: fmt.Sprintf("at most the batch size to begin with, %d", p.asked.BatchSize)}
+	}
+	return nil
+}
+
+// present is what stands at a place now, at the first of them where it names several. All must be there.
+func (p *places) present(dir string, i int) (first settings.Value, err error) {
+	expanded, err := settings.Expand(dir, p.files[i])
+	if err != nil {
+		return first, err
+	}
+	for k, place := range expanded {
+		found, err := settings.Get(dir, place)
+		if err != nil {
+			return first, err
+		}
+		if k == 0 {
+			first = found
+		}
+	}
+	return first, nil
+}
+
+// has tells whether there is a place for a value.
+func (p *places) has(value string) bool {
+	return p.command.Has(value) || p.env.Has(value) ||
+		slices.ContainsFunc(p.texts, func(t command.Template) bool { return t.Has(value) })
+}
+
+// policy is what may be tried when memory runs out.
+func (p *places) policy(o *runOptions) retry.Policy {
+	return retry.Policy{
+		MinBatchSize: o.minBatchSize, MaxRetries: o.maxRetries,
+		CanBatch: p.has(command.BatchSize), CanAccumulate: p.has(command.Accumulate), CanCheckpoint: p.has(command.GradientCheckpointing), CanOffload: p.has(command.Offload),
+		OtherGPU: o.gpu == "" && o.cpu != cpuOnly, CPU: o.cpu == cpuFallback,
+	}
+}
+
+// identity names the command by all that is typed of it and where it runs; the values to begin with are not part of it.
+func (p *places) identity(dir string, o *runOptions) (string, error) {
+	text, err := json.Marshal([]any{p.argv, o.env, o.set, dir})
+	if err != nil {
+		return "", fmt.Errorf("name the command: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16]), nil
+}
+
+// values are what the places become in an attempt.
+func (p *places) values(s retry.Setting, index int) map[string]string {
+	values := map[string]string{
+		command.BatchSize: strconv.Itoa(s.BatchSize), command.Accumulate: strconv.Itoa(max(1, s.Accumulate)), command.EffectiveBatch: strconv.Itoa(s.Effective()),
+		command.GradientCheckpointing: p.checkpoint.of(s.GradientCheckpointing), command.Offload: p.offload.of(s.Offload),
+		command.DevicePlace: "cuda", command.GPUPlace: strconv.Itoa(index),
+	}
+	if s.OnCPU {
+		values[command.DevicePlace], values[command.GPUPlace] = "cpu", ""
+	}
+	return values
+}
+
+// changes are what the files' places become.
+func (p *places) changes(values map[string]string) ([]settings.Change, error) {
+	var list []settings.Change
+	for i, place := range p.files {
+		text, err := p.texts[i].Expand(values)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, settings.Change{Place: place, To: strings.Join(text, "")}) // none of it is left where all is optional
+	}
+	return list, nil
+}

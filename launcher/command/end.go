@@ -1,0 +1,133 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/sapo-swarm/swarm/launcher/supervise"
+)
+
+const (
+	settle     = 500 * time.Millisecond // for workers to end by themselves once the command has
+	termLimit  = 2 * time.Second        // from SIGTERM to SIGKILL, for what was left behind
+	killLimit  = 5 * time.Second        // for the kernel to end what was killed
+	drainLimit = 2 * time.Second
+)
+
+// Signal passes a signal on to the command's whole group. One that asks it to end makes the attempt a stopped one.
+func (p *Process) Signal(s os.Signal) error {
+	number, ok := s.(syscall.Signal)
+	if !ok {
+		return fmt.Errorf("signal %v: not one of this system", s)
+	}
+	if slices.Contains([]syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGKILL}, number) {
+		p.stop()
+	}
+	return p.group(number)
+}
+
+// Stop ends the command: SIGTERM to its group and, after Grace, SIGKILL to whatever of it is left. It returns when all of it is gone and
+// its output passed on, or supervise.ErrUnkillable: that it hangs in the kernel.
+func (p *Process) Stop() error {
+	p.stop()
+	p.asked()
+	_ = p.group(syscall.SIGTERM) // fails where it is gone
+	_ = p.group(syscall.SIGCONT) // a stopped process would keep the other one pending
+	if p.doneWithin(p.grace) {
+		return nil
+	}
+	return p.Kill()
+}
+
+// Kill ends the command and whatever it started at once; see Stop.
+func (p *Process) Kill() error {
+	p.stop()
+	p.asked()
+	p.hurry()
+	p.tree.look() // once it is gone nobody can tell what it had started
+	_ = p.group(syscall.SIGKILL)
+	signalAll(p.tree.others(), syscall.SIGKILL)
+	if p.doneWithin(killLimit + killLimit + drainLimit) {
+		return nil
+	}
+	return fmt.Errorf("process %d: %w", p.PID(), supervise.ErrUnkillable)
+}
+
+func (p *Process) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.ended: // by itself
+	default:
+		p.out.Stopped = true
+	}
+}
+
+// group sends to the command's group, never to a number that may have been given to someone else.
+func (p *Process) group(s syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped {
+		return fmt.Errorf("signal %s: %w", s, os.ErrProcessDone)
+	}
+	if err := syscall.Kill(-p.PID(), s); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("signal %s: %w", s, err)
+	}
+	return nil
+}
+
+func (p *Process) doneWithin(limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		return true
+	case <-timer.C:
+	}
+	return false
+}
+
+// endLeft sees to it that nothing which the command started outlives it for long, and returns the pids of those that had to be ended.
+func (p *Process) endLeft() (ended []int) {
+	left := p.tree.goneBy(time.Now().Add(settle), p.rush)
+	if len(left) == 0 {
+		return nil
+	}
+	if !p.wasAsked() {
+		p.warn(fmt.Sprintf("the command has ended but left %s, which may keep memory; ended in %s. Try: run it in the foreground",
+			names(left), p.grace))
+		left = p.tree.goneBy(time.Now().Add(p.grace), p.asks)
+	}
+	if len(left) > 0 {
+		ended = pids(left)
+		signalAll(left, syscall.SIGTERM)
+		signalAll(left, syscall.SIGCONT)
+		left = p.tree.goneBy(time.Now().Add(termLimit), p.rush)
+	}
+	for limit := time.Now().Add(killLimit); len(left) > 0 && time.Now().Before(limit); {
+		for _, pid := range pids(left) { // what a dying one started meanwhile too
+			if !slices.Contains(ended, pid) {
+				ended = append(ended, pid)
+			}
+		}
+		signalAll(left, syscall.SIGKILL)
+		left = p.tree.goneBy(time.Now().Add(5*poll), nil)
+	}
+	if len(left) > 0 {
+		p.warn(fmt.Sprintf("%s can't be killed and keeps its memory", names(left)))
+	}
+	return ended
+}
+
+func (p *Process) wasAsked() bool {
+	select {
+	case <-p.asks:
+		return true
+	default:
+		return false
+	}
+}

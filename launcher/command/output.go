@@ -1,0 +1,112 @@
+package command
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sapo-swarm/swarm/launcher/shortage"
+)
+
+const (
+	chunk      = 64 << 10
+	heldBack   = 16 << 10 // of a line whose end has not come
+	drainPause = 200 * time.Millisecond
+	drainMost  = 1 << 20 // a pipe holds no more
+)
+
+// sink is where both streams go besides their writers: the log, and the scanner.
+type sink struct {
+	mu      sync.Mutex
+	log     io.Writer // nil: none
+	scanner *shortage.Scanner
+}
+
+// stream is one of the command's two.
+type stream struct {
+	name string
+	from *os.File
+	to   io.Writer // nil: nobody, or nobody any more
+	sink *sink
+	warn func(string)
+	line []byte // held back for the scanner, so that the streams don't meet within a line
+}
+
+// pump passes everything on until the stream's end.
+func (s *stream) pump() {
+	buffer := make([]byte, chunk)
+	for rest, draining := drainMost, false; rest > 0; {
+		n, err := s.from.Read(buffer)
+		s.pass(buffer[:n])
+		if draining {
+			rest -= n
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			// All of the command is gone, so that only a stranger can hold the pipe open; what is in it is read.
+			if draining && n == 0 {
+				break
+			}
+			draining = true
+			s.from.SetReadDeadline(time.Now().Add(poll))
+			continue
+		}
+		if err != nil {
+			break
+		}
+		if draining {
+			s.from.SetReadDeadline(time.Now().Add(poll))
+		}
+	}
+	s.from.Close()
+	s.scan(s.line)
+}
+
+// drain bounds the rest of the stream; for when nobody who should write is left.
+func (s *stream) drain() { s.from.SetReadDeadline(time.Now().Add(drainPause)) }
+
+// pass hands bytes on: to the log and the scanner first, which never wait.
+func (s *stream) pass(p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	s.record(p)
+	if s.to == nil {
+		return
+	}
+	if _, err := s.to.Write(p); err != nil {
+		s.to = nil
+		if errors.Is(err, syscall.EPIPE) {
+			s.warn("nobody reads the command's " + s.name + " any more; it goes on")
+		} else {
+			s.warn("the command's " + s.name + " can't be passed on any more; it goes on: " + err.Error())
+		}
+	}
+}
+
+func (s *stream) record(p []byte) {
+	s.sink.mu.Lock()
+	defer s.sink.mu.Unlock()
+	if s.sink.log != nil {
+		_, _ = s.sink.log.Write(p)
+	}
+	end := bytes.LastIndexAny(p, "\n\r") + 1
+	if end == 0 && len(s.line)+len(p) > heldBack {
+		end = len(p)
+	}
+	if end > 0 {
+		_, _ = s.sink.scanner.Write(s.line)
+		_, _ = s.sink.scanner.Write(p[:end])
+		s.line = s.line[:0]
+	}
+	s.line = append(s.line, p[end:]...)
+}
+
+func (s *stream) scan(p []byte) {
+	s.sink.mu.Lock()
+	defer s.sink.mu.Unlock()
+	_, _ = s.sink.scanner.Write(p)
+}

@@ -1,0 +1,40 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+)
+
+// startError says what is wrong with a command that could not be started, and what to do.
+func startError(spec Spec, err error) error {
+	try := ""
+	_, missing := os.Stat(filepath.Join(spec.Dir, spec.Path))
+	switch {
+	case spec.Dir != "" && !isDir(spec.Dir):
+		return fmt.Errorf("start %s: there is no folder %s", spec.Path, spec.Dir)
+	case errors.Is(err, syscall.ENOEXEC):
+		try = "name the interpreter: sh " + spec.Path
+	case errors.Is(err, exec.ErrNotFound) && missing == nil:
+		try = "./" + spec.Path
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		try = "the path of a program that is there"
+	case errors.Is(err, fs.ErrPermission):
+		try = "name the interpreter, or chmod +x " + spec.Path
+	case errors.Is(err, syscall.E2BIG):
+		try = "fewer or shorter arguments"
+	}
+	if try != "" {
+		return fmt.Errorf("start %s: %w. Try: %s", spec.Path, err, try)
+	}
+	return fmt.Errorf("start %s: %w", spec.Path, err)
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

@@ -1,0 +1,143 @@
+package command
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+)
+
+// Places that a template may have. The values of the Optional ones are texts that may be empty, or several words.
+const (
+	BatchSize             = "batch_size"
+	Accumulate            = "accumulate"
+	EffectiveBatch        = "effective_batch"
+	GradientCheckpointing = "gradient_checkpointing"
+	Offload               = "offload"
+	DevicePlace           = "device"
+	GPUPlace              = "gpu"
+)
+
+var (
+	places   = []string{BatchSize, Accumulate, EffectiveBatch, GradientCheckpointing, Offload, DevicePlace, GPUPlace}
+	optional = []string{GradientCheckpointing, Offload}
+	// meant are other names that people have for a place.
+	meant = map[string]string{
+		"batch": BatchSize, "bs": BatchSize, "micro_batch_size": BatchSize, "accumulation": Accumulate, "accumulation_steps": Accumulate,
+		"gradient_accumulation": Accumulate, "gradient_accumulation_steps": Accumulate, "grad_accum": Accumulate, "grad_accumulation": Accumulate,
+		"effective_batch_size": EffectiveBatch, "checkpointing": GradientCheckpointing, "grad_checkpointing": GradientCheckpointing,
+		"gpu_id": GPUPlace, "gpu_index": GPUPlace,
+	}
+)
+
+// braced is a name in braces, in as many as there are, and the dollar sign in front of them, which makes it somebody else's.
+var braced = regexp.MustCompile(`(\$?)(\{+)([A-Za-z][A-Za-z0-9_-]{0,63})(\}+)`)
+
+// Template is argv, or any other texts, with places for values.
+//
+// {batch_size} is a place, {{batch_size}} the text {batch_size}, {{{batch_size}}} the value in braces, and so on. Braces around anything else
+// stay what they are, as do ${batch_size} and its like, so that JSON, shells, Hydra and the format strings of others need no care.
+type Template struct {
+	args []string
+	used map[string]bool
+}
+
+// Parse finds the places in args. A name that is nearly one of ours is a *configs.Error.
+func Parse(args []string) (Template, error) {
+	t := Template{args: slices.Clone(args), used: map[string]bool{}}
+	for _, arg := range args {
+		for _, m := range braced.FindAllStringSubmatch(arg, -1) {
+			name, braces := m[3], min(len(m[2]), len(m[4]))
+			switch near := nearest(name); {
+			case m[1] != "":
+			case slices.Contains(places, name):
+				t.used[name] = t.used[name] || braces%2 == 1
+			case near != "" && braces%2 == 1:
+				return Template{}, &configs.Error{
+					Key: "template", Value: "{" + name + "}", Problem: fmt.Sprintf("there is no place {%s} for a value", name),
+					Allowed: "{" + strings.Join(places, "} {") + "}",
+					Remedy:  fmt.Sprintf("Try: {%s}, or {{%s}} for the text {%s} itself", near, name, name),
+				}
+			}
+		}
+	}
+	return t, nil
+}
+
+// Has tells whether there is a place for a value.
+func (t Template) Has(name string) bool { return t.used[name] }
+
+// Expand puts the values in their places. An argument that is an optional place alone becomes as many arguments as its text has words, which
+// may be none.
+func (t Template) Expand(values map[string]string) ([]string, error) {
+	for name := range t.used {
+		if _, ok := values[name]; t.used[name] && !ok {
+			return nil, fmt.Errorf("expand {%s}: it has no value", name)
+		}
+	}
+	args := make([]string, 0, len(t.args))
+	for _, arg := range t.args {
+		if name := strings.TrimSuffix(strings.TrimPrefix(arg, "{"), "}"); arg == "{"+name+"}" && slices.Contains(optional, name) {
+			args = append(args, strings.Fields(values[name])...)
+			continue
+		}
+		args = append(args, braced.ReplaceAllStringFunc(arg, func(text string) string { return expand(text, values) }))
+	}
+	return args, nil
+}
+
+// expand is what becomes of a name in braces. Pairs of braces stand for one, from the name outwards; what has no partner stays.
+func expand(text string, values map[string]string) string {
+	m := braced.FindStringSubmatch(text)
+	open, name, closing := m[2], m[3], m[4]
+	if m[1] != "" || !slices.Contains(places, name) && nearest(name) == "" {
+		return text
+	}
+	pairs := min(len(open), len(closing))
+	if pairs%2 == 1 {
+		name = values[name]
+	}
+	return open[pairs:] + strings.Repeat("{", pairs/2) + name + strings.Repeat("}", pairs/2) + closing[pairs:]
+}
+
+// nearest is the place that a name is a slip for; empty where it is one, or none.
+func nearest(name string) string {
+	if slices.Contains(places, name) {
+		return ""
+	}
+	plain := strings.ReplaceAll(strings.ToLower(name), "-", "_")
+	if place, ok := meant[plain]; ok {
+		return place
+	}
+	plain = strings.ReplaceAll(plain, "_", "")
+	for _, place := range places {
+		bare := strings.ReplaceAll(place, "_", "")
+		if plain == bare || len(bare) >= 6 && slips(plain, bare) <= 1 || len(bare) >= 9 && slips(plain, bare) <= 2 {
+			return place
+		}
+	}
+	return ""
+}
+
+// slips is how many letters are to be put in, left out or replaced to make b of a.
+func slips(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		corner := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := corner
+			if a[i] != b[j] {
+				change++
+			}
+			corner = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,190 @@
+package command
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sapo-swarm/swarm/launcher/supervise"
+)
+
+const (
+	defaultInterval = time.Second
+	firstSample     = 50 * time.Millisecond // the next ones follow at twice the distance each, up to the interval
+	killLooks       = time.Second
+	// Sampling takes at most one part in so many of a core; the proportional part of it, which walks the page tables of processes, half of that.
+	sampleShare       = 200
+	proportionalShare = 400
+)
+
+// meter samples what a tree uses.
+type meter struct {
+	tree     *tree
+	kills    *supervise.KillMeter
+	interval time.Duration
+	gpu      func([]int) (int64, bool)
+	sampled  func(Usage)
+
+	killsAt, exactAt time.Time // of the last look for kills; from when on the next proportional pass may be
+
+	mu   sync.Mutex
+	peak Usage
+}
+
+func newMeter(spec Spec, t *tree, kills *supervise.KillMeter) *meter {
+	m := &meter{tree: t, kills: kills, interval: spec.Interval, gpu: spec.GPUMemory, sampled: spec.Sampled}
+	if m.interval <= 0 {
+		m.interval = defaultInterval
+	}
+	return m
+}
+
+// run samples until gone is closed. It keeps its thread, whose clock says what that costs.
+func (m *meter) run(gone <-chan struct{}) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	pause := min(firstSample, m.interval)
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for {
+		select {
+		case <-gone:
+			return
+		case <-timer.C:
+		}
+		began := threadTime()
+		m.sample(time.Now())
+		pause = min(2*pause, m.interval)
+		timer.Reset(max(pause, sampleShare*(threadTime()-began)))
+	}
+}
+
+func (m *meter) sample(now time.Time) {
+	if now.Sub(m.killsAt) >= killLooks {
+		m.kills.Look()
+		m.killsAt = now
+	}
+	m.tree.look()
+	exact := false
+	if !now.Before(m.exactAt) {
+		began := threadTime()
+		m.tree.measure()
+		m.exactAt = now.Add(proportionalShare * (threadTime() - began))
+		exact = true
+	}
+	u := Usage{Time: now, Proportional: true}
+	members := m.tree.running()
+	for _, member := range members {
+		u.Processes++
+		if member.share > 0 {
+			u.HostBytes += int64(float64(member.Resident) * member.share)
+			continue
+		}
+		u.HostBytes += member.Resident
+		u.Proportional = u.Proportional && member.Resident == 0
+	}
+	if m.gpu != nil && len(members) > 0 {
+		if bytes, ok := m.gpu(pids(members)); ok {
+			u.GPUBytes = bytes
+		}
+	}
+	m.raise(u, exact)
+	if m.sampled != nil {
+		m.sampled(u)
+	}
+}
+
+// raise takes in a sample. The host's memory counts only where it was measured as a whole: a process that was just forked has all its
+// parent's pages resident.
+func (m *meter) raise(u Usage, exact bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.peak.Processes = max(m.peak.Processes, u.Processes)
+	if exact && u.HostBytes > m.peak.HostBytes {
+		m.peak.HostBytes, m.peak.Proportional, m.peak.Time = u.HostBytes, u.Proportional, u.Time
+	}
+	m.peak.GPUBytes = max(m.peak.GPUBytes, u.GPUBytes)
+}
+
+// atMost is the largest of each. The kernel's own record of the largest process counts where it is above all samples, as for a command that
+// ran shorter than an interval. It begins with what we ourselves held when the command was forked.
+func (m *meter) atMost(usage any) Usage {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	theirs, ok := usage.(*syscall.Rusage)
+	var ours syscall.Rusage
+	if !ok || syscall.Getrusage(syscall.RUSAGE_SELF, &ours) != nil || theirs.Maxrss <= ours.Maxrss {
+		return m.peak
+	}
+	if largest := theirs.Maxrss << 10; largest > m.peak.HostBytes {
+		m.peak.HostBytes, m.peak.Proportional = largest, false
+	}
+	return m.peak
+}
+
+// measure finds what share of its resident memory is each member's own.
+func (t *tree) measure() {
+	for _, m := range t.running() {
+		share, resident := 0.0, m.Resident
+		switch bytes, err := proportional(m.id.PID); {
+		case err == nil && resident > 0:
+			share = min(1, float64(bytes)/float64(resident))
+		case err != nil && toldProportions() && !errors.Is(err, fs.ErrPermission):
+			resident = 0 // it is ending
+		}
+		t.mu.Lock()
+		if now, ok := t.members[m.id.PID]; ok && now.Start == m.Start {
+			now.share, now.Resident = share, resident
+			t.members[m.id.PID] = now
+		}
+		t.mu.Unlock()
+	}
+}
+
+// proportional is a process's share of the memory it has resident, in bytes, where we may know it (Linux 4.14).
+func proportional(pid int) (int64, error) {
+	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "smaps_rollup"))
+	if err != nil {
+		return 0, err
+	}
+	bytes, ok := parseProportional(data)
+	if !ok {
+		return 0, fmt.Errorf("no proportional share in %.80q", data)
+	}
+	return bytes, nil
+}
+
+// toldProportions says whether this kernel tells what processes share.
+var toldProportions = sync.OnceValue(func() bool {
+	_, err := proportional(os.Getpid())
+	return err == nil
+})
+
+func parseProportional(rollup []byte) (int64, bool) {
+	for line := range bytes.Lines(rollup) {
+		if value, ok := bytes.CutPrefix(line, []byte("Pss:")); ok {
+			kib, err := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(value), []byte("kB")))), 10, 64)
+			return kib << 10, err == nil && kib >= 0
+		}
+	}
+	return 0, false
+}
+
+// threadTime is the processor time that the calling thread has taken.
+func threadTime() time.Duration {
+	var now unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now) != nil {
+		return 0
+	}
+	return time.Duration(now.Nano())
+}

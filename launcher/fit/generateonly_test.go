@@ -1,0 +1,41 @@
+package fit
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// A node that trains nothing is planned without what training takes, so that a smaller host holds it.
+func TestANodeThatOnlyGeneratesNeedsNoOptimizer(t *testing.T) {
+	for name, r := range map[string]Request{"GPU": request(gpt2), "CPU": request(gpt2)} {
+		r.Nodes = "1"
+		if name == "CPU" {
+			r.Device = DeviceCPU
+		} else {
+			r.GPUMemory = 16e9
+		}
+		trains := plan(t, r)
+		r.Settings.GenerateOnly, r.Settings.Beta = true, 0.1
+		generates := plan(t, r)
+		if saved := trains.PerNode.Resident - generates.PerNode.Resident; saved != 8*gpt2.Shape.Parameters {
+			t.Errorf("%s: %d bytes less resident, want Adam's moments, %d", name, saved, 8*gpt2.Shape.Parameters)
+		}
+		if generates.PerNode.Update != 0 || generates.PerNode.Generate == 0 || generates.PerNode.Transient != generates.PerNode.Generate {
+			t.Errorf("%s: takes %+v", name, generates.PerNode)
+		}
+		if !strings.Contains(generates.Why, "only generate") || strings.Contains(trains.Why, "only generate") {
+			t.Errorf("%s: why: %q and %q", name, trains.Why, generates.Why)
+		}
+	}
+}
+
+func TestAHostTooSmallToTrainMayGenerate(t *testing.T) {
+	r := request(gpt2)
+	r.Nodes, r.GPUMemory = "1", 2e9
+	if p, err := New(r); !errors.Is(err, ErrDoesNotFit) {
+		t.Fatalf("trains on 2 GB: %+v, %v", p.PerNode, err)
+	}
+	r.Settings.GenerateOnly = true
+	plan(t, r)
+}

@@ -1,0 +1,162 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	lockName  = "lock"
+	lockLimit = 10 * time.Second // somebody may have been stopped in the middle of a change
+	lockPoll  = 2 * time.Millisecond
+
+	// counterWidth is the bytes of each of the two numbers in the lock file, which are overwritten in place: neither a full disk nor a crash
+	// can cut them.
+	counterWidth = 20
+)
+
+// locked is the right to change the folder.
+type locked struct {
+	file    *os.File
+	next    uint64 // the number that the next ticket gets, at least
+	changes uint64 // how often something changed that those who wait may want to know
+}
+
+// lock takes the folder's lock. It waits at most lockLimit.
+func (q *Queue) lock() (*locked, error) {
+	q.mu.Lock()
+	l, err := q.lockFile()
+	if err != nil {
+		q.mu.Unlock()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (q *Queue) lockFile() (*locked, error) {
+	path := filepath.Join(q.dir, lockName)
+	for began := time.Now(); ; {
+		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o644)
+		if errors.Is(err, fs.ErrNotExist) { // or somebody removed it just now
+			if err := os.MkdirAll(q.dir, 0o755); err != nil {
+				return nil, q.trouble(err)
+			}
+			file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o644)
+		}
+		if err != nil {
+			return nil, q.trouble(err)
+		}
+		err = flock(file, syscall.LOCK_EX)
+		if err == nil && same(file, path) {
+			l := &locked{file: file}
+			if l.next, l.changes = l.counters(); l.next == 0 {
+				// Nobody was here before, or the file was lost. No number may be given twice, and there were fewer than microseconds.
+				l.next = uint64(max(1, q.now().Microseconds()))
+			}
+			return l, nil
+		}
+		file.Close()
+		if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, q.trouble(err)
+		}
+		if time.Since(began) > lockLimit {
+			return nil, fmt.Errorf("queue: %s has been locked for %s, by a swarm that is stopped? Try: fuser -v %s", path, lockLimit, path)
+		}
+		time.Sleep(lockPoll)
+	}
+}
+
+// flock takes a lock without waiting.
+func flock(file *os.File, how int) error {
+	for {
+		if err := syscall.Flock(int(file.Fd()), how|syscall.LOCK_NB); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
+
+// flockSoon takes a lock for good that others hold for an instant at most, to see whether it is held.
+func flockSoon(file *os.File) error {
+	for began := time.Now(); ; time.Sleep(lockPoll) {
+		err := flock(file, syscall.LOCK_EX)
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Since(began) > lockLimit {
+			return err
+		}
+	}
+}
+
+// same says whether a path still names an open file: a lock on a file that was removed keeps nobody out.
+func same(file *os.File, path string) bool {
+	a, errA := file.Stat()
+	b, errB := os.Lstat(path)
+	return errA == nil && errB == nil && os.SameFile(a, b)
+}
+
+// unlock lets the next one in.
+func (q *Queue) unlock(l *locked) {
+	_ = syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN) // closing alone leaves it to a child that is just being forked
+	l.file.Close()
+	q.mu.Unlock()
+}
+
+// counters reads the numbers; 0 for what can't be read.
+func (l *locked) counters() (next, changes uint64) {
+	data := make([]byte, 2*counterWidth)
+	n, _ := l.file.ReadAt(data, 0)
+	return parseCounters(data[:n])
+}
+
+func parseCounters(data []byte) (next, changes uint64) {
+	if len(data) != 2*counterWidth {
+		return 0, 0
+	}
+	next, errNext := strconv.ParseUint(strings.TrimSpace(string(data[:counterWidth])), 10, 64)
+	changes, errChanges := strconv.ParseUint(strings.TrimSpace(string(data[counterWidth:])), 10, 64)
+	if errNext != nil || errChanges != nil || next > numberLimit {
+		return 0, 0 // the tickets' names tell the number
+	}
+	return next, changes
+}
+
+// save writes the numbers.
+func (l *locked) save() error {
+	_, err := l.file.WriteAt(fmt.Appendf(nil, "%*d%*d", counterWidth, l.next, counterWidth, l.changes), 0)
+	return err
+}
+
+// changed tells those who wait to look again. Where it can't, they look at their interval.
+func (l *locked) changed() {
+	l.changes++
+	_ = l.save()
+}
+
+// watch returns the count of changes, without the lock.
+func (q *Queue) watch() uint64 {
+	data, err := os.ReadFile(filepath.Join(q.dir, lockName))
+	if err != nil {
+		return 0
+	}
+	_, changes := parseCounters(data[:min(len(data), 2*counterWidth)])
+	return changes
+}
+
+// trouble is what a person can do about a folder that can't be used.
+func (q *Queue) trouble(err error) error {
+	try := "another --home, or mend the folder's permissions"
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		try = "free some space, or put --home on another disk"
+	case errors.Is(err, syscall.EROFS):
+		try = "--home on a disk that can be written to"
+	case errors.Is(err, syscall.ENOLCK), errors.Is(err, syscall.EOPNOTSUPP), errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.EINVAL):
+		return fmt.Errorf("queue: %s: this file system has no locks (%w). Try: --home on a local disk", q.dir, err)
+	}
+	return fmt.Errorf("queue: %w. Try: %s", err, try)
+}

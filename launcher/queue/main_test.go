@@ -1,0 +1,144 @@
+package queue
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// roleVariable makes the test's binary one of the processes that use a queue; the queue's folder is its argument.
+const roleVariable = "SWARM_QUEUE_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleVariable) {
+	case "":
+		os.Exit(m.Run())
+	case "holder":
+		os.Exit(holder(os.Args[1]))
+	case "worker":
+		os.Exit(worker(os.Args[1]))
+	}
+	os.Exit(2)
+}
+
+// card is the one GPU of the test processes. The driver tells nothing of processes, and the free memory is what strangers leave.
+func card() []Room { return []Room{{GPU: "GPU-0", Name: "Test", Total: 10, Free: 10}} }
+
+// holder takes 6 of 10 bytes, tells so, and holds them until its stdin ends. Its argument names a pid to report as a process of its attempt.
+func holder(dir string) int {
+	q, err := Open(dir)
+	if err != nil {
+		return fail(err)
+	}
+	t, err := q.Enter("holder", Need{Bytes: 6})
+	if err != nil {
+		return fail(err)
+	}
+	_, verdict, err := t.Try(card())
+	if err != nil {
+		return fail(err)
+	}
+	if len(os.Args) > 2 {
+		pid, _ := strconv.Atoi(os.Args[2])
+		if err := t.Adjust(6, []int{pid}); err != nil {
+			return fail(err)
+		}
+	}
+	fmt.Println(verdict.Granted)
+	io.Copy(io.Discard, os.Stdin)
+	return 0 // without leaving
+}
+
+// worker enters, waits, holds, releases, tries again and leaves, until it is killed or has done so 12 times. While it has a room, it has
+// a file in the folder's "in use" that is named for its bytes and pid.
+func worker(dir string) int {
+	q, err := Open(dir)
+	if err != nil {
+		return fail(err)
+	}
+	for i := range 12 {
+		if err := work(q, dir, int64(i%5)+2); err != nil {
+			return fail(err)
+		}
+	}
+	return 0
+}
+
+func fail(err error) int {
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// process is a running role.
+type process struct {
+	*exec.Cmd
+	stdin io.WriteCloser
+	out   *bufio.Reader
+}
+
+func start(t *testing.T, role string, args ...string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self, args...)
+	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	cmd.Stderr = os.Stderr
+	p := &process{Cmd: cmd}
+	p.stdin, err = cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	p.out = bufio.NewReader(out)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	return p
+}
+
+// line is the next one of what the process says.
+func (p *process) line(t *testing.T) string {
+	t.Helper()
+	text, err := p.out.ReadString('\n')
+	require.NoError(t, err)
+	return strings.TrimSpace(text)
+}
+
+// eventually polls.
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(what)
+		}
+	}
+}
+
+func open(t testing.TB, dir string) *Queue {
+	t.Helper()
+	q, err := Open(dir)
+	require.NoError(t, err)
+	return q
+}
+
+func enter(t testing.TB, q *Queue, name string, need Need) *Ticket {
+	t.Helper()
+	ticket, err := q.Enter(name, need)
+	require.NoError(t, err)
+	t.Cleanup(func() { ticket.Leave() })
+	return ticket
+}
+
+// granted tries.
+func granted(t *testing.T, ticket *Ticket, rooms []Room) bool {
+	t.Helper()
+	_, verdict, err := ticket.Try(rooms)
+	require.NoError(t, err)
+	return verdict.Granted
+}

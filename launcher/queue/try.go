@@ -1,0 +1,90 @@
+package queue
+
+import (
+	"slices"
+	"time"
+)
+
+// Try takes a room if one of rooms fits and is not kept for somebody in front; Verdict.Granted tells whether it did. rooms are those that
+// the ticket could use, looked at just now. A ticket that has a room gets the same one again.
+func (t *Ticket) Try(rooms []Room) (Claim, Verdict, error) { return t.try(rooms, 0) }
+
+// try is Try by somebody who looks at an interval.
+func (t *Ticket) try(rooms []Room, interval time.Duration) (claim Claim, verdict Verdict, err error) {
+	err = t.change(func(l *locked) error {
+		if t.entry.Claim != nil {
+			claim, verdict = *t.entry.Claim, Verdict{Granted: true, Position: 1, Need: t.entry.Need}
+			return nil
+		}
+		entries, err := t.q.entries(l)
+		if err != nil {
+			return err
+		}
+		news := t.look(rooms, interval)
+		all := t.among(entries)
+		news = news || len(all) > len(entries) // its files are gone
+		claim, verdict = decide(all, t.entry.Number, t.q.trusted(rooms), t.q.now())
+		if !verdict.Granted && !news {
+			return nil
+		}
+		if verdict.Granted {
+			t.entry.Claim = &claim
+		}
+		if err := t.save(); err != nil {
+			t.entry.Claim, verdict.Granted = nil, false
+			return err
+		}
+		return nil
+	})
+	return claim, verdict, err
+}
+
+// freshness is how old the record of a ticket's last look gets at most while it looks.
+const freshness = 10 * time.Second
+
+// look notes what the ticket sees, and whether others need to know.
+func (t *Ticket) look(rooms []Room, interval time.Duration) (news bool) {
+	var sees []string
+	for _, r := range rooms[:min(len(rooms), gpuLimit)] {
+		sees = append(sees, r.GPU)
+	}
+	now := t.q.now()
+	recorded := t.entry.Looked
+	news = now-recorded >= freshness || t.entry.Interval != interval || !slices.Equal(t.entry.Sees, sees)
+	t.entry.Looked, t.entry.Interval, t.entry.Sees = now, interval, sees
+	if !news {
+		t.entry.Looked = recorded // as the file has it
+	}
+	return news
+}
+
+// among puts the ticket as it is among the entries that were read.
+func (t *Ticket) among(entries []Entry) []Entry {
+	at, found := slices.BinarySearchFunc(entries, t.entry.Number, func(e Entry, number uint64) int {
+		if e.Number < number {
+			return -1
+		}
+		return int(min(1, e.Number-number))
+	})
+	if !found {
+		return slices.Insert(entries, at, t.entry)
+	}
+	entries[at] = t.entry
+	return entries
+}
+
+// trusted are the rooms without what the driver tells of processes, unless its pids are ours: it numbers them as the machine's first pid
+// namespace does.
+func (q *Queue) trusted(rooms []Room) []Room {
+	if q.pids == firstPIDs {
+		return rooms
+	}
+	rooms = slices.Clone(rooms)
+	for i := range rooms {
+		rooms[i].Processes = nil
+	}
+	return rooms
+}
+
+// firstPIDs is the pid namespace that the kernel starts with (include/linux/proc_ns.h: PROC_PID_INIT_INO).
+const firstPIDs = "pid:[4026531836]"

@@ -1,0 +1,133 @@
+package queue
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Verdict is the answer to a ticket that tried.
+type Verdict struct {
+	Granted  bool
+	Position int      // in the queue, from 1; tickets whose owner doesn't look any more, and those that wait for strangers alone, don't count
+	InFront  []string // names of the first few before it
+	Need     Need
+	Rooms    []Shortfall // of the GPUs that it may use; none: there is no such GPU
+	Never    bool        // none of them is large enough, even empty
+}
+
+// Shortfall says why a GPU is not given. Memory is in bytes.
+type Shortfall struct {
+	GPU     string
+	Index   int
+	Name    string
+	Total   int64
+	Free    int64  // by the driver
+	Unused  int64  // of Free: claimed by tickets that don't use it yet
+	Missing int64  // for the need; 0: enough is free
+	KeptFor string // name of the ticket in front that is to have it, where that is the reason
+	Alone   bool   // a ticket has it alone, or this one wants to and others have claims there
+}
+
+// namesShown is how many of those in front a verdict names.
+const namesShown = 3
+
+// pass counts a ticket in front.
+func (v *Verdict) pass(e *Entry) {
+	v.Position++
+	if len(v.InFront) < namesShown {
+		v.InFront = append(v.InFront, e.Name)
+	}
+}
+
+// describe fills in what is missing where.
+func (v *Verdict) describe(e *Entry, open []*seat) {
+	v.Never = len(open) > 0
+	for _, s := range open {
+		v.Never = v.Never && s.Total < e.Need.amount()
+		f := Shortfall{
+			GPU: s.GPU, Index: s.Index, Name: s.Name, Total: s.Total, Free: s.Free, Unused: min(s.Free, max(0, s.Free-s.free)),
+			Missing: max(0, e.Need.amount()-max(0, s.free)),
+			Alone:   s.exclusive || e.Need.Exclusive && s.taken,
+		}
+		if f.Missing == 0 && !f.Alone && s.keptFor != nil {
+			f.KeptFor = s.keptFor.Name
+		}
+		v.Rooms = append(v.Rooms, f)
+	}
+	slices.SortFunc(v.Rooms, func(a, b Shortfall) int { return a.Index - b.Index })
+}
+
+// String is one line for a person: what it waits for, and what is missing where.
+func (v Verdict) String() string {
+	if v.Granted {
+		return "has its turn"
+	}
+	var b strings.Builder
+	b.WriteString("waits for " + v.Need.String())
+	if v.Position > 1 {
+		fmt.Fprintf(&b, ", number %d in the queue behind %s", v.Position, strings.Join(v.InFront, ", "))
+		if more := v.Position - 1 - len(v.InFront); more > 0 {
+			fmt.Fprintf(&b, " and %d more", more)
+		}
+	}
+	const most = 8
+	separator := ": "
+	for i, r := range v.Rooms {
+		b.WriteString(separator)
+		if separator = "; "; i == most {
+			fmt.Fprintf(&b, "%d more", len(v.Rooms)-most)
+			break
+		}
+		b.WriteString(r.String())
+	}
+	if len(v.Rooms) == 0 {
+		b.WriteString(": there is none")
+	}
+	return b.String()
+}
+
+// String is the need as a person would say it.
+func (n Need) String() string {
+	device := "a GPU"
+	switch {
+	case n.GPU == CPU:
+		device = "the host"
+	case n.GPU != "":
+		device = "GPU " + n.GPU
+	}
+	if n.Exclusive {
+		device += " alone"
+	}
+	if n.amount() == 1 {
+		return device
+	}
+	return fmt.Sprintf("%s with %s free", device, size(n.amount()))
+}
+
+// String is the reason as a person would say it.
+func (f Shortfall) String() string {
+	where := fmt.Sprintf("GPU %d", f.Index)
+	if f.GPU == CPU {
+		where = "the host"
+	}
+	text := fmt.Sprintf("%s has %s free of %s", where, size(f.Free), size(f.Total))
+	if f.Unused > 0 {
+		text += fmt.Sprintf(", %s of it claimed", size(f.Unused))
+	}
+	switch {
+	case f.KeptFor != "":
+		text += ", kept for " + f.KeptFor
+	case f.Alone:
+		text += ", not shared"
+	}
+	return text
+}
+
+// size is a number of bytes for a person.
+func size(n int64) string {
+	if n < 1e9 {
+		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
+}

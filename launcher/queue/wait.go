@@ -1,0 +1,71 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+const (
+	wakePoll  = 200 * time.Millisecond // how often to see whether somebody gave something back
+	wakeFirst = 16                     // tickets that a change wakes; those behind look at their interval
+)
+
+// Wait tries at every interval, and soon after another ticket has given something back, until a room is taken. tell, which may be nil, gets
+// the first verdict, and each whose line differs from the one before; look describes the GPUs. After timeout it tries once more and returns
+// ErrTimeout, with the last verdict in the text; a timeout of 0 tries once. A need that no GPU could meet is ErrTimeout at once. When
+// ctx ends it returns its cause. An error of look ends the wait.
+func (t *Ticket) Wait(
+	ctx context.Context, interval, timeout time.Duration, look func(context.Context) ([]Room, error), tell func(Verdict),
+) (Claim, error) {
+	interval = min(max(interval, wakePoll), intervalLimit)
+	until := time.Now().Add(timeout)
+	for told := ""; ; {
+		if ctx.Err() != nil {
+			return Claim{}, context.Cause(ctx)
+		}
+		seen := t.q.watch() // before the look: what changes from now on wakes
+		last := !time.Now().Before(until)
+		rooms, err := look(ctx)
+		if err != nil {
+			return Claim{}, err
+		}
+		claim, verdict, err := t.try(rooms, interval)
+		if err != nil || verdict.Granted {
+			return claim, err
+		}
+		switch {
+		case verdict.Never:
+			return Claim{}, fmt.Errorf("%w: none is large enough: it %s. Try: a smaller --memory or --min-gpu-memory, or --cpu fallback",
+				ErrTimeout, verdict)
+		case last && timeout <= 0:
+			return Claim{}, fmt.Errorf("%w: it %s. Try: --wait-for-gpu 60m, a smaller --memory or --min-gpu-memory, or --cpu fallback", ErrTimeout, verdict)
+		case last:
+			return Claim{}, fmt.Errorf("%w: after %s it still %s. Try: a longer --wait-for-gpu, or --cpu fallback", ErrTimeout, timeout, verdict)
+		}
+		if line := verdict.String(); line != told && tell != nil {
+			told = line
+			tell(verdict)
+		}
+		t.q.pause(ctx, min(interval, time.Until(until)), seen, verdict.Position <= wakeFirst)
+	}
+}
+
+// pause waits for so long, or until ctx ends, or until the count of changes is no longer as seen, where that is to wake.
+func (q *Queue) pause(ctx context.Context, long time.Duration, seen uint64, wake bool) {
+	timer, tick := time.NewTimer(max(0, long)), time.NewTicker(wakePoll)
+	defer timer.Stop()
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-tick.C:
+			if wake && q.watch() != seen {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,75 @@
+// Package retry decides what a training command is started with: at first, and again after memory ran out. It knows nothing of
+// commands or GPUs but the numbers that it is given. It is pure: no I/O, no clock, no goroutine. It imports launcher/shortage only.
+package retry
+
+import (
+	"errors"
+
+	"github.com/sapo-swarm/swarm/launcher/shortage"
+)
+
+// Setting is what one attempt is started with.
+type Setting struct {
+	BatchSize             int    `json:"batch_size"` // 0: the command has no place for it
+	Accumulate            int    `json:"accumulate"` // batches to an optimizer step; 0 is 1
+	GradientCheckpointing bool   `json:"gradient_checkpointing"`
+	Offload               bool   `json:"offload"`
+	OnCPU                 bool   `json:"on_cpu"`
+	GPU                   string `json:"gpu,omitempty"` // UUID; empty on the CPU
+}
+
+// Effective is the number of samples to an optimizer step; 0 without a batch size.
+func (s Setting) Effective() int { return s.BatchSize * max(1, s.Accumulate) }
+
+// Outcome is an attempt that ran out of memory.
+type Outcome struct {
+	Setting  Setting
+	Shortage shortage.Report
+	Free     int64 // bytes, of its GPU just before it began; 0: unknown
+}
+
+// GPU is one that an attempt may be moved to.
+type GPU struct {
+	UUID string
+	Free int64 // bytes, now
+}
+
+// Policy is what may be tried. The Can fields say that the command has a place for the value.
+type Policy struct {
+	MinBatchSize int // at least 1
+	MaxRetries   int // over all steps
+
+	CanBatch, CanAccumulate, CanCheckpoint, CanOffload bool
+
+	OtherGPU bool // another GPU may be taken
+	CPU      bool // the CPU may be, in the end
+}
+
+// ErrNoMore is returned by Next when nothing is left to try.
+var ErrNoMore = errors.New("nothing is left to try")
+
+// Steps of the ladder, in its order, as Changed names them.
+const (
+	StepBatch         = "batch"
+	StepCheckpointing = "gradient_checkpointing"
+	StepOffload       = "offload"
+	StepGPU           = "gpu"
+	StepCPU           = "cpu"
+)
+
+// Changed names the step that leads from one setting to the next; empty where they are equal.
+func Changed(before, after Setting) string {
+	switch {
+	case after.OnCPU && !before.OnCPU:
+		return StepCPU
+	case after.GPU != before.GPU:
+		return StepGPU
+	case after.Offload && !before.Offload:
+		return StepOffload
+	case after.GradientCheckpointing && !before.GradientCheckpointing:
+		return StepCheckpointing
+	case after.BatchSize != before.BatchSize || after.Accumulate != before.Accumulate:
+		return StepBatch
+	}
+	return ""
+}

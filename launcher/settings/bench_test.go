@@ -1,0 +1,31 @@
+package settings
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// BenchmarkLoan is what --set costs a job: two attempts, then all as it was.
+func BenchmarkLoan(b *testing.B) {
+	dir, state := copyOf(b), b.TempDir()
+	p := Place{File: "conf/config.yaml", Key: "data_loader.batch_size"}
+	for b.Loop() {
+		l, err := Lend(state, dir, "job", []Place{p})
+		require.NoError(b, err)
+		require.NoError(b, l.Set([]Change{{p, "22"}}))
+		require.NoError(b, l.Set([]Change{{p, "11"}}))
+		require.NoError(b, l.Revert())
+	}
+}
+
+// BenchmarkPrepare is what swarm tune --dry-run costs with six files.
+func BenchmarkPrepare(b *testing.B) {
+	dir := copyOf(b)
+	changes := append(negatives("8"), Change{Place{File: "conf/config.yaml", Key: "data_loader.batch_size"}, "22"})
+	for b.Loop() {
+		e, err := Prepare(dir, changes)
+		require.NoError(b, err)
+		require.NotEmpty(b, e.Diff())
+	}
+}

@@ -1,0 +1,227 @@
+package settings
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ErrInUse is what an error wraps when another process changes the same file.
+var ErrInUse = errors.New("in use")
+
+// The state folder:
+//
+//	lock               held for milliseconds by whoever reads or writes the rest
+//	open/7/journal.json  a change that is being made, or a loan; written before any of its files is touched
+//	open/7/alive       locked as long as its process lives
+//	open/7/0.kept      what the first file of a loan was
+//	undo/8.json        the journal of an Apply that is done
+const (
+	lockName    = "lock"
+	openName    = "open"
+	undoName    = "undo"
+	aliveName   = "alive"
+	journalName = "journal.json"
+
+	lockWait = 10 * time.Second
+	maxUndo  = 256 // older ones are forgotten; their backups stay
+)
+
+// journal is what must be known to put files back.
+type journal struct {
+	Owner string   `json:"owner"`
+	PID   int      `json:"pid"`
+	Dir   string   `json:"dir,omitempty"` // of an Apply
+	Files []record `json:"files"`
+}
+
+// record is one file of a journal.
+type record struct {
+	Name      string   `json:"name"` // as the user gave it
+	Path      string   `json:"path"`
+	Before    string   `json:"before"`              // SHA-256 of the content to put back
+	Kept      string   `json:"kept,omitempty"`      // where that content is
+	Wrote     []string `json:"wrote,omitempty"`     // SHA-256 of what we wrote, or were about to write
+	Temporary string   `json:"temporary,omitempty"` // may have been left behind
+	Edits     []Edit   `json:"edits,omitempty"`
+
+	replaced bool // by this process
+}
+
+// lockState waits for its turn to read and write the state folder.
+func lockState(state string) (*os.File, error) {
+	for _, folder := range []string{openName, undoName} {
+		if err := os.MkdirAll(filepath.Join(state, folder), 0o700); err != nil {
+			return nil, stateError(state, err)
+		}
+	}
+	lock, err := os.OpenFile(filepath.Join(state, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, stateError(state, err)
+	}
+	for deadline := time.Now().Add(lockWait); ; time.Sleep(5 * time.Millisecond) {
+		err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return lock, nil
+		}
+		if busy := errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR); !busy || time.Now().After(deadline) {
+			lock.Close()
+			return nil, stateError(state, fmt.Errorf("lock: %w", err))
+		}
+	}
+}
+
+// stateError says what to do about a state folder that can't be used.
+func stateError(state string, err error) error {
+	try := "mend the folder's permissions, or another --home"
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		try = "free some space"
+	case errors.Is(err, syscall.ENOLCK), errors.Is(err, syscall.EOPNOTSUPP):
+		try = "--home on a local disk: this one has no file locks"
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		try = "again in a moment"
+	}
+	return fmt.Errorf("cannot keep what files were in %s: %w. Try: %s", state, err, try)
+}
+
+// transaction is a journal whose process is this one.
+type transaction struct {
+	journal
+	state  string
+	number int
+	alive  *os.File
+}
+
+func (t *transaction) folder() string { return openFolder(t.state, t.number) }
+
+func openFolder(state string, number int) string {
+	return filepath.Join(state, openName, strconv.Itoa(number))
+}
+
+func undoFile(state string, number int) string {
+	return filepath.Join(state, undoName, strconv.Itoa(number)+".json")
+}
+
+// begin notes that this process is about to change files. Others that hold one of them are an error; what dead ones left is put back first.
+func begin(state string, j journal) (*transaction, error) {
+	state, err := filepath.Abs(state)
+	if err != nil {
+		return nil, stateError(state, err)
+	}
+	lock, err := lockState(state)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	live, _, err := sweep(state)
+	if err != nil {
+		return nil, err
+	}
+	if err := inUse(live, j.Files); err != nil {
+		return nil, err
+	}
+	numbers := slices.Concat(entries(state, openName), entries(state, undoName), []int{0})
+	t := &transaction{journal: j, state: state, number: slices.Max(numbers) + 1}
+	t.PID = os.Getpid()
+	if err := os.Mkdir(t.folder(), 0o700); err != nil {
+		return nil, stateError(state, err)
+	}
+	if t.alive, err = os.Create(filepath.Join(t.folder(), aliveName)); err == nil {
+		err = errors.Join(syscall.Flock(int(t.alive.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), t.save())
+	}
+	if err != nil {
+		t.end()
+		return nil, stateError(state, err)
+	}
+	reached("begun", 0)
+	return t, nil
+}
+
+// inUse is the error of a file that a living process holds.
+func inUse(live []journal, files []record) error {
+	for _, j := range live {
+		for _, theirs := range j.Files {
+			for _, f := range files {
+				if theirs.Path == f.Path {
+					return fmt.Errorf("%s is %w: %s (process %d) has changed it and will put it back. "+
+						"Try: again when that has ended, or values that don't stand in a file",
+						f.Name, ErrInUse, j.Owner, j.PID)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (t *transaction) save() error {
+	return saveJournal(filepath.Join(t.folder(), journalName), t.journal)
+}
+
+func saveJournal(path string, j journal) error {
+	data, err := json.MarshalIndent(j, "", " ")
+	if err != nil {
+		return err
+	}
+	temporary := path + ".new" // one process writes it at a time
+	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(append(data, '\n'))
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		os.Remove(temporary)
+		return err
+	}
+	return swap(temporary, path)
+}
+
+func loadJournal(path string) (journal, error) {
+	var j journal
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(data, &j)
+	}
+	return j, err
+}
+
+// end forgets the transaction and lets its files go.
+func (t *transaction) end() {
+	_ = forget(t.folder()) // what is left of it says nothing
+	t.alive.Close()
+}
+
+// forget removes a transaction's folder, the journal first: without it nobody takes the rest for something to be put back.
+func forget(folder string) error {
+	if err := os.Remove(filepath.Join(folder, journalName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(folder)
+}
+
+// entries are the numbers in a folder of the state, lowest first.
+func entries(state, name string) []int {
+	var numbers []int
+	found, _ := os.ReadDir(filepath.Join(state, name)) // lockState made it
+	for _, entry := range found {
+		if n, err := strconv.Atoi(strings.TrimSuffix(entry.Name(), ".json")); err == nil && n > 0 {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers
+}
+
+// exists says that a name is taken.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}

@@ -1,0 +1,114 @@
+package settings
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+)
+
+// spot is a value that was found, with its bytes.
+type spot struct {
+	key     string
+	node    *node
+	leaf    leaf
+	follows []int
+}
+
+// find gives the one value that a key leads to.
+func (s *source) find(key string) (spot, error) {
+	hits := find(s.documents, key)
+	if s.format == textFormat && len(hits) == 0 {
+		hits = s.shortened(key)
+	}
+	if len(hits) == 0 {
+		return spot{}, s.missing(key)
+	}
+	way := hits[0]
+	n := way.node
+	switch {
+	case len(hits) > 1:
+		var lines []int
+		for _, h := range hits {
+			lines = append(lines, h.node.line)
+		}
+		return spot{}, s.bad(lines[0], key+" is given "+fmt.Sprint(len(hits))+" times", list(lines)+": keep one of them")
+	case len(way.twice) > 0:
+		return spot{}, s.bad(way.twice[0], "a key on the way to "+key+" is given twice", list(way.twice)+": keep one of them")
+	case n.shape == alias:
+		return spot{}, s.elsewhere(key, n.line, n.target, n.target)
+	case way.via != nil:
+		return spot{}, s.elsewhere(key, way.via.line, way.via.target, n)
+	case n.shape == mapping || n.shape == sequence:
+		return spot{}, s.bad(n.line, key+" is not one value", "name one below it"+some(below(n, key)))
+	}
+	l := n.leaf
+	if s.format == yamlFormat {
+		locateYAML(bytes.TrimPrefix(s.data, []byte(byteOrderMark)), n.line, &l)
+	}
+	if bytes.HasPrefix(s.data, []byte(byteOrderMark)) {
+		l.start, l.end = l.start+len(byteOrderMark), l.end+len(byteOrderMark)
+	}
+	return spot{key, n, l, followers(s.documents, way)}, nil
+}
+
+// shortened finds the one key that ends with this one: ppo_mini_batch_size for actor_rollout_ref.actor.ppo_mini_batch_size.
+func (s *source) shortened(key string) []hit {
+	var hits []hit
+	for _, v := range values(s.documents) {
+		if strings.HasSuffix(v.key, "."+key) {
+			hits = append(hits, hit{node: v.node})
+		}
+	}
+	return hits
+}
+
+func (s *source) bad(line int, problem, remedy string) error {
+	return &configs.Error{Problem: problem, Source: fmt.Sprintf("%s:%d", s.name, line), Remedy: remedy}
+}
+
+func (s *source) missing(key string) error {
+	remedy := "there is no such key, nor one that is written alike"
+	if near := nearest(s.documents, key); len(near) > 0 {
+		remedy = "did you mean " + strings.Join(near, ", ") + "?"
+	}
+	return &configs.Error{Problem: "unknown key " + key, Source: s.name, Remedy: remedy}
+}
+
+// elsewhere refuses a value that stands behind an alias.
+func (s *source) elsewhere(key string, line int, anchored, at *node) error {
+	remedy := "give it a value of its own there"
+	if origin := keyOf(s.documents, at); origin != "" {
+		remedy = fmt.Sprintf("change %s (line %d), or %s", origin, at.line, remedy)
+	}
+	return s.bad(line, fmt.Sprintf("%s comes from the anchor &%s (line %d)", key, anchored.anchor, anchored.line), remedy)
+}
+
+// below are the keys of the values below a node.
+func below(n *node, key string) []string {
+	var keys []string
+	for _, v := range values([]*node{n}) {
+		if v.key != "" {
+			keys = append(keys, strings.Replace(key+"."+v.key, ".[", "[", 1))
+		}
+	}
+	return keys
+}
+
+func some(keys []string) string {
+	if len(keys) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(keys[:min(3, len(keys))], ", ")
+}
+
+func list(lines []int) string {
+	lines = slices.Compact(slices.Sorted(slices.Values(lines)))
+	shown := strings.Trim(fmt.Sprint(lines[:min(10, len(lines))]), "[]")
+	if len(lines) == 1 {
+		return "line " + shown
+	}
+	return "lines " + strings.ReplaceAll(shown, " ", ", ")
+}

@@ -1,0 +1,115 @@
+package settings
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// reached is called between the steps of a change. A test ends the process there.
+var reached = func(step string, file int) {}
+
+// stage writes data to a new file and onto the disk, with the mode and the owner of another, and its times if asked.
+func stage(path string, data []byte, like fs.FileInfo, times bool) (err error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(path)
+		}
+	}()
+	_, err = file.Write(data)
+	err = errors.Join(err, keepOwner(file, like))
+	err = errors.Join(err, file.Chmod(like.Mode()&(fs.ModePerm|fs.ModeSetgid|fs.ModeSetuid|fs.ModeSticky)), file.Sync(), file.Close())
+	if err == nil && times {
+		err = os.Chtimes(path, time.Time{}, like.ModTime())
+	}
+	return err
+}
+
+// keepOwner gives the file the owner and the group of another. Who isn't root can only do that for the groups that they are in.
+func keepOwner(file *os.File, like fs.FileInfo) error {
+	was, ok := like.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if is, ok := info.Sys().(*syscall.Stat_t); ok && is.Uid == was.Uid && is.Gid == was.Gid {
+		return nil
+	}
+	if err := file.Chown(int(was.Uid), int(was.Gid)); err != nil {
+		return fmt.Errorf("it would not keep its owner (user %d, group %d): %w. Try: as that user", was.Uid, was.Gid, err)
+	}
+	return nil
+}
+
+// swap puts a staged file in the place of another, at once.
+func swap(staged, path string) error {
+	if err := os.Rename(staged, path); err != nil {
+		return err
+	}
+	syncFolder(filepath.Dir(path))
+	return nil
+}
+
+// syncFolder brings names onto the disk. A file system that can't do so keeps them in its own way.
+func syncFolder(folder string) {
+	if f, err := os.Open(folder); err == nil {
+		_ = f.Sync()
+		f.Close()
+	}
+}
+
+// temporaryName is a new name beside a file.
+func temporaryName(path string) string {
+	random := make([]byte, 8)
+	_, _ = rand.Read(random) // never fails
+	return filepath.Join(filepath.Dir(path), ".swarm-"+hex.EncodeToString(random)+".tmp")
+}
+
+// backupName is the first of FILE.backup, FILE.backup.1, … that isn't there.
+func backupName(path string) string {
+	name := path + ".backup"
+	for i := 1; ; i++ {
+		if _, err := os.Lstat(name); err != nil {
+			return name
+		}
+		name = path + ".backup." + strconv.Itoa(i)
+	}
+}
+
+// contentOf is the SHA-256 of a file's content; empty when there is no such file, or none that could be ours.
+func contentOf(path string) string {
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	data, _, err := readFile(path, path)
+	if err != nil {
+		return ""
+	}
+	return sum(data)
+}
+
+// beginsLike says that one file holds the beginning of another, or all of it.
+func beginsLike(part, whole string) bool {
+	a, _, err := readFile(part, part)
+	if err != nil {
+		return false
+	}
+	b, _, err := readFile(whole, whole)
+	return err == nil && bytes.HasPrefix(b, a)
+}

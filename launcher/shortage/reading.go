@@ -1,0 +1,101 @@
+package shortage
+
+import "fmt"
+
+// Neighbours are the other processes that were said to hold the GPU's memory. Inside a container PyTorch does not find itself by its PID, and
+// names itself among them; the one whose memory fits best what it says of its own is left out then.
+func (r Report) Neighbours() []Holder {
+	if r.Kind != Torch {
+		return nil
+	}
+	own := -1
+	if r.InUse == 0 {
+		least := r.Allocated + r.Reserved
+		for i, h := range r.Holders {
+			// 0.98: the figures are rounded to two places.
+			if float64(h.Bytes) >= 0.98*float64(least) && (own < 0 || h.Bytes < r.Holders[own].Bytes) {
+				own = i
+			}
+		}
+	}
+	var others []Holder
+	for i, h := range r.Holders {
+		if i != own {
+			others = append(others, h)
+		}
+	}
+	return others
+}
+
+// Others is the GPU's memory that neither is free nor belongs to this process, as far as the figures tell: what neighbours hold, and in
+// PyTorch before 2.1 this process's CUDA context too. 0: none, or not told.
+func (r Report) Others() int64 {
+	if others := r.Neighbours(); len(others) > 0 {
+		var sum int64
+		for _, h := range others {
+			sum += h.Bytes
+		}
+		return sum
+	}
+	own := max(r.InUse, r.Allocated+r.Reserved)
+	if r.OnHost || r.Total == 0 || own == 0 || len(r.Holders) > 0 {
+		return 0
+	}
+	return max(0, r.Total-r.Free-own)
+}
+
+// Crowded is whether neighbours hold more of the GPU than this process does: a smaller batch helps little then.
+func (r Report) Crowded() bool {
+	own := max(r.InUse, r.Allocated+r.Reserved)
+	short := r.Asked == 0 || r.Free < r.Asked
+	return short && r.Total > 0 && own <= r.Total && r.Others() > own && r.Others() > r.Total/4
+}
+
+// Need is the GPU memory that the process would have had with what it asked for; 0: not told. It may have asked for more after that.
+func (r Report) Need() int64 {
+	own := max(r.InUse, r.Allocated+r.Reserved)
+	if own > r.Total && r.Total > 0 {
+		own = max(0, r.Total-r.Free)
+	}
+	return own + r.Asked
+}
+
+// Fragmented is whether the framework holds as much unused memory as was asked for, or a tenth of the GPU, in pieces that are too small.
+func (r Report) Fragmented() bool {
+	if r.OnHost || r.Reserved == 0 {
+		return false
+	}
+	return (r.Asked > 0 && r.Reserved >= r.Asked) || (r.Total > 0 && r.Reserved >= r.Total/10)
+}
+
+// Doubts are what is odd in the figures, one sentence each: they are shown as they were said, and not believed.
+func (r Report) Doubts() []string {
+	var list []string
+	if r.Total > 0 && r.Allocated > r.Total {
+		list = append(list, fmt.Sprintf("%s allocated is more than the %s that the GPU has: it counts all that was allocated, on other devices or "+
+			"swapped out too, or the message is misquoted; total and free are the driver's own figures", GiB(r.Allocated), GiB(r.Total)))
+	}
+	if r.Total > 0 && r.Free > r.Total {
+		list = append(list, fmt.Sprintf("%s free is more than the %s that the GPU has: the message is misquoted", GiB(r.Free), GiB(r.Total)))
+	}
+	if r.Asked > 0 && r.Free >= r.Asked {
+		list = append(list, fmt.Sprintf("%s were free and only %s asked for: the process has a limit of its own (set_per_process_memory_fraction, MPS), "+
+			"or there was no single piece of that size", GiB(r.Free), GiB(r.Asked)))
+	}
+	if r.Total > 0 && r.Asked > r.Total {
+		list = append(list, fmt.Sprintf("the one allocation of %s is more than the whole %s: no neighbour and no cache is to blame",
+			GiB(r.Asked), GiB(r.Total)))
+	}
+	return list
+}
+
+// GiB prints bytes in the unit of PyTorch's messages, so that a reader finds the figure again in the log.
+func GiB(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.2f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

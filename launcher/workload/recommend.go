@@ -1,0 +1,237 @@
+package workload
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+)
+
+// maxBatch is the greatest batch where the profile has no limit.
+const maxBatch = 1 << 16
+
+// wellBelow is how far below its target an effective batch may lie without a word: guide 2's rows lie at 88 % and more.
+const wellBelow = 0.88
+
+// computed takes the greatest batch whose memory stays within the margin.
+func (q question) computed() (Recommendation, error) {
+	least, most := q.limits()
+	room := int64(q.margin * float64(q.r.GPUMemory))
+	// Memory grows with the batch, so that halving the range finds the last that fits. Where a formula doesn't grow, what is found fits all the
+	// same.
+	best := 0
+	for low, high := least, most; low <= high; {
+		middle := low + (high-low)/2
+		_, bytes, err := q.need(middle)
+		if err != nil {
+			return Recommendation{}, err
+		}
+		if bytes <= room {
+			best, low = middle, middle+1
+		} else {
+			high = middle - 1
+		}
+	}
+	fits := best > 0
+	out, err := q.answer(max(best, least), nil)
+	if err != nil {
+		return out, err
+	}
+	out.Fits = fits
+	if !fits {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s %d, the least, is expected to take %s: more than %s of %s (margin %g)",
+			q.batch.Name, out.Batch, q.size(out.ExpectedBytes), q.size(room), q.size(q.r.GPUMemory), q.margin))
+	}
+	even := q.target / ((out.Accumulate + 1) * q.devices)
+	if float64(out.EffectiveBatch) < wellBelow*float64(q.target) && even >= least && even < out.Batch {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("the effective batch is %d of %d; %s %d with %s %d comes to %d", out.EffectiveBatch, q.target,
+			q.batch.Name, even, q.accumulate.Name, out.Accumulate+1, even*(out.Accumulate+1)*q.devices))
+	}
+	return out, nil
+}
+
+// limits are the least and the greatest batch. One that alone passes the effective batch is more than was asked for.
+func (q question) limits() (least, most int) {
+	if n, fixed := q.r.Fixed[q.batch.Name]; fixed {
+		return int(n), int(n)
+	}
+	least, most = max(1, int(q.batch.Min)), int(q.batch.Max)
+	if most == 0 {
+		most = maxBatch
+	}
+	if q.target > 0 {
+		steps := q.devices
+		if n, fixed := q.r.Fixed[q.accumulate.Name]; fixed {
+			steps *= int(n)
+		}
+		most = min(most, max(1, q.target/steps))
+	}
+	return least, max(least, most)
+}
+
+// steps is the accumulation that comes nearest to the effective batch from below.
+func (q question) steps(batch int) int {
+	if q.accumulate.Name == "" {
+		return 1
+	}
+	if n, fixed := q.r.Fixed[q.accumulate.Name]; fixed {
+		return int(n)
+	}
+	if q.target == 0 {
+		start, _ := configs.Number(q.accumulate.Start)
+		return max(1, int(start))
+	}
+	return max(1, int(clamp(float64(q.target/(batch*q.devices)), q.accumulate.Min, q.accumulate.Max)))
+}
+
+// published answers with a row of the profile's.
+func (q question) published(row configs.KnownRow) (Recommendation, error) {
+	given := map[string]string{}
+	for _, e := range row.Values {
+		given[e.Value] = e.To
+	}
+	batch, _ := configs.Number(given[q.batch.Name])
+	out, err := q.answer(int(batch), given)
+	if err != nil {
+		return out, err
+	}
+	out.Published, out.PublishedFor, out.Fits = true, row.Name, true
+	if row.Note != "" {
+		out.Warnings = append(out.Warnings, row.Note)
+	}
+	if row.Expected == 0 {
+		return out, nil
+	}
+	formula := out.ExpectedBytes
+	for i := range out.Stages {
+		if out.Stages[i].ExpectedBytes == formula {
+			out.Stages[i].ExpectedBytes = row.Expected
+		}
+	}
+	out.ExpectedBytes = row.Expected
+	out.Utilisation = float64(row.Expected) / float64(q.r.GPUMemory)
+	if formula > 0 && math.Abs(float64(formula-row.Expected)) > 0.01*float64(row.Expected) {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("the source states %s for these values, its formula gives %s",
+			q.size(row.Expected), q.size(formula)))
+	}
+	return out, nil
+}
+
+// unknown answers where neither a formula nor a measurement is there: with the nearest published row, or with the profile's starts.
+func (q question) unknown(row configs.KnownRow, found bool) (Recommendation, error) {
+	if !found {
+		start, _ := configs.Number(q.batch.Start)
+		if n, fixed := q.r.Fixed[q.batch.Name]; fixed {
+			start = n
+		}
+		out, err := q.answer(int(start), nil)
+		out.Warnings = append(out.Warnings, fmt.Sprintf("profile %s knows nothing of memory: these are its starting values. "+
+			"Try: --profile -- CMD, which measures", q.w.Name))
+		return out, err
+	}
+	out, err := q.published(row)
+	if err != nil {
+		return out, err
+	}
+	out.Published = q.rowMatches(row) // where it doesn't, it is for another GPU
+	out.Fits = out.ExpectedBytes <= int64(q.margin*float64(q.r.GPUMemory)) || out.Published
+	out.Warnings = append(out.Warnings, fmt.Sprintf("profile %s has no formula, only figures for %s (%s). Try: --profile -- CMD, which measures",
+		q.w.Name, row.Name, q.size(row.GPUMemory)))
+	return out, nil
+}
+
+// answer fills a recommendation in for a batch. given are a published row's values.
+func (q question) answer(batch int, given map[string]string) (Recommendation, error) {
+	steps := q.steps(batch)
+	if text, found := given[q.accumulate.Name]; found {
+		n, _ := configs.Number(text)
+		steps = int(n)
+	}
+	out := Recommendation{
+		Batch: batch, Accumulate: steps, EffectiveBatch: batch * steps * q.devices, SafetyMargin: q.margin,
+		Components: []Component{}, Stages: []Stage{}, Warnings: []string{},
+	}
+	at, err := q.numbers(batch, configs.Stage{})
+	if err != nil {
+		return out, err
+	}
+	for _, v := range q.w.Values {
+		out.Values = append(out.Values, q.value(v, out, at, given))
+	}
+	if q.r.Fitted != nil || len(q.w.Memory) > 0 {
+		if out.Components, out.ExpectedBytes, err = q.need(batch); err != nil {
+			return out, err
+		}
+		out.Utilisation = float64(out.ExpectedBytes) / float64(q.r.GPUMemory)
+	}
+	for _, s := range q.w.Stages {
+		stage, err := q.stage(batch, s)
+		if err != nil {
+			return out, err
+		}
+		out.Stages = append(out.Stages, stage)
+	}
+	return out, nil
+}
+
+// value is what one value becomes, and whether that was decided here.
+func (q question) value(v configs.WorkloadValue, out Recommendation, at map[string]float64, given map[string]string) Value {
+	value := Value{Name: v.Name, Value: v.Start, Places: places(v.Places)}
+	fixed, isFixed := q.r.Fixed[v.Name]
+	published, isPublished := given[v.Name]
+	switch {
+	case v.Role == configs.RoleBatch:
+		value.Value, value.Decided = strconv.Itoa(out.Batch), true
+	case v.Role == configs.RoleAccumulate:
+		value.Value, value.Decided = strconv.Itoa(out.Accumulate), true
+	case isFixed:
+		value.Value, value.Decided = number(fixed, v.Start), true
+	case isPublished:
+		value.Value, value.Decided = published, true
+	case v.Recommended != "":
+		value.Value, value.Decided = v.Recommended, true
+	case !v.Rule.Empty():
+		value.Value = number(at[v.Name], v.Start)
+		value.Decided = value.Value != v.Start
+	}
+	return value
+}
+
+func (q question) stage(batch int, s configs.Stage) (Stage, error) {
+	out := Stage{Name: s.Name, Values: []Value{}}
+	for _, v := range s.Values {
+		value := Value{Name: v.Name, Value: v.Value, Decided: true, Places: places(v.Places)}
+		known, _ := q.w.Value(v.Name)
+		if len(value.Places) == 0 {
+			value.Places = places(known.Places)
+		}
+		if n, fixed := q.r.Fixed[v.Name]; fixed {
+			value.Value = number(n, known.Start)
+		}
+		out.Values = append(out.Values, value)
+	}
+	if q.r.Fitted != nil || len(q.w.Memory) == 0 { // a line was measured in whatever stage it was
+		return out, nil
+	}
+	_, bytes, err := q.components(batch, s)
+	out.ExpectedBytes = bytes
+	return out, err
+}
+
+// number writes n as its file would: true and false where the start is one of them, in its capitals.
+func number(n float64, like string) string {
+	switch strings.ToLower(like) {
+	case "true", "false":
+		text := strconv.FormatBool(n != 0)
+		if like[0] < 'a' {
+			text = strings.ToUpper(text[:1]) + text[1:]
+		}
+		return text
+	}
+	return strconv.FormatFloat(n, 'f', -1, 64)
+}
+
+// places never is nil: null is no list.
+func places(from []string) []string { return append([]string{}, from...) }

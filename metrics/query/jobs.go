@@ -1,0 +1,40 @@
+package query
+
+import (
+	"context"
+
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// JobOptions say how jobs are looked at.
+type JobOptions struct {
+	Now   float64              // Unix seconds
+	Alive func(store.Job) bool // whether the process of a job without an end still runs, as far as can be seen from here
+}
+
+func (o JobOptions) describe(j store.Job) stats.Job {
+	return stats.NewJob(j, o.Now, j.Ended > 0 || o.Alive(j))
+}
+
+// RecentJobs reads the jobs that go on and those that ended, or were last heard of, after since, Unix seconds, of these the newest
+// limit. The newest come first.
+func RecentJobs(ctx context.Context, reader *store.Reader, since float64, limit int, o JobOptions) ([]stats.Job, error) {
+	found, err := reader.Jobs(ctx, store.JobFilter{Since: since})
+	if err != nil {
+		return nil, err
+	}
+	var jobs []stats.Job
+	ended := 0
+	for _, j := range found {
+		described := o.describe(j)
+		if goesOn := j.Ended == 0 && described.State != stats.JobLost; !goesOn {
+			if ended >= limit || stats.LastHeard(j) <= since {
+				continue
+			}
+			ended++
+		}
+		jobs = append(jobs, described)
+	}
+	return jobs, nil
+}

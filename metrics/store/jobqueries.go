@@ -1,0 +1,197 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// JobFilter chooses jobs; its zero value is all of them.
+type JobFilter struct {
+	Names []string // keys or names
+	Since float64  // Unix seconds: those that ended after it, and those without an end
+	Limit int      // the newest; 0: all
+}
+
+const (
+	jobColumns = `job, name, key, command, dir, host, pid, start_ticks, boot_id, state, started, coalesce(ended, 0.0), exit_code, reason, log`
+
+	attemptColumns = `job, attempt, started, coalesce(ended, 0.0), device, gpu, gpu_name, coalesce(gpu_total_bytes, 0),
+  coalesce(batch_size, 0), coalesce(accumulate, 0), gradient_checkpointing, offload, settings, step, exit_code, signal, cause,
+  coalesce(asked_bytes, 0), coalesce(free_bytes, 0), coalesce(allocated_bytes, 0), coalesce(peak_gpu_bytes, 0), coalesce(peak_host_bytes, 0),
+  message`
+)
+
+// Jobs returns the jobs that f chooses with their attempts, the newest first. A database from before jobs has none.
+func (r *Reader) Jobs(ctx context.Context, f JobFilter) ([]Job, error) {
+	if ok, err := r.has(ctx, schemaJobs); err != nil || !ok {
+		return nil, err
+	}
+	jobs, err := r.jobs(ctx, f)
+	return jobs, explain(r.path, err)
+}
+
+func (r *Reader) jobs(ctx context.Context, f JobFilter) ([]Job, error) {
+	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true}) // one moment's view for both queries
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback() //nolint:errcheck // nothing to undo
+	where, args := f.sql()
+	var jobs []Job
+	at := map[string]int{}
+	err = query(ctx, tx, func(rows *sql.Rows) error {
+		j, err := scanJob(rows)
+		at[j.Job] = len(jobs)
+		jobs = append(jobs, j)
+		return err
+	}, "SELECT "+jobColumns+" FROM jobs "+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	err = query(ctx, tx, func(rows *sql.Rows) error {
+		a, err := scanAttempt(rows)
+		if i, ok := at[a.Job]; ok {
+			jobs[i].Attempts = append(jobs[i].Attempts, a)
+		}
+		return err
+	}, "SELECT "+attemptColumns+" FROM job_attempts WHERE job IN (SELECT job FROM jobs "+where+") ORDER BY job, attempt", args...)
+	return jobs, err
+}
+
+func (f JobFilter) sql() (string, []any) {
+	var terms []string
+	var args []any
+	if len(f.Names) > 0 {
+		list := "(?" + strings.Repeat(", ?", len(f.Names)-1) + ")"
+		terms = append(terms, "(job IN "+list+" OR name IN "+list+")")
+		for range 2 {
+			for _, name := range f.Names {
+				args = append(args, name)
+			}
+		}
+	}
+	if f.Since > 0 {
+		terms, args = append(terms, "(ended IS NULL OR ended > ?)"), append(args, f.Since)
+	}
+	limit := f.Limit
+	if limit <= 0 {
+		limit = -1
+	}
+	text := "ORDER BY started DESC, job DESC LIMIT ?"
+	if terms != nil {
+		text = "WHERE " + strings.Join(terms, " AND ") + " " + text
+	}
+	return text, append(args, limit)
+}
+
+// Job returns the job of that key, else the newest of that name. The error is ErrNotFound, wrapped, where there is none.
+func (r *Reader) Job(ctx context.Context, name string) (Job, error) {
+	jobs, err := r.Jobs(ctx, JobFilter{Names: []string{name}})
+	if err != nil {
+		return Job{}, err
+	}
+	if len(jobs) == 0 {
+		return Job{}, fmt.Errorf("job %q: %w", name, ErrNotFound)
+	}
+	if i := slices.IndexFunc(jobs, func(j Job) bool { return j.Job == name }); i >= 0 {
+		return jobs[i], nil
+	}
+	return jobs[0], nil
+}
+
+// Of the attempts of a key on a GPU's kind, which is empty for those on the CPU: ?1, ?2.
+const (
+	attemptsOfKey = `FROM job_attempts WHERE job IN (SELECT job FROM jobs WHERE key = ?1) AND gpu_name = ?2 AND ended IS NOT NULL`
+
+	isShortage = `cause NOT IN ('', 'failed', 'stopped')`
+
+	// One that was stopped proves as much as one that succeeded once it has outlived what didn't fit. Where everything fits there is no such
+	// measure: a stop may have come before the memory was needed.
+	isFit = `(cause = '' AND exit_code = 0 OR cause = 'stopped' AND ended - started >
+  (SELECT max(ended - started) ` + attemptsOfKey + ` AND ` + isShortage + `))`
+)
+
+// learnedFrom is how many of the newest attempts LearnedBytes asks: what a command needed long ago says little once its code has changed.
+const learnedFrom = 10
+
+// Fitted returns the newest attempt of a command on a kind of GPU whose memory sufficed: one that ended with exit code 0, or was stopped after it
+// had run for longer than any there that ran out of memory. An empty gpuName asks for those on the CPU. False: there is none.
+func (r *Reader) Fitted(ctx context.Context, key, gpuName string) (JobAttempt, bool, error) {
+	found, err := r.attempts(ctx, key, gpuName, isFit, 1)
+	if err != nil || len(found) == 0 {
+		return JobAttempt{}, false, err
+	}
+	return found[0], true, nil
+}
+
+// Shortages returns the newest 100 attempts of a command on a kind of GPU that ran out of memory, the newest first.
+func (r *Reader) Shortages(ctx context.Context, key, gpuName string) ([]JobAttempt, error) {
+	return r.attempts(ctx, key, gpuName, isShortage, 100)
+}
+
+// LearnedBytes returns what a command needs on a kind of GPU with the settings that Fitted returns: the highest measured peak of the newest
+// attempts that fitted with these, of GPU memory, on the CPU of host memory. False: none was measured.
+func (r *Reader) LearnedBytes(ctx context.Context, key, gpuName string) (int64, bool, error) {
+	fitted, err := r.attempts(ctx, key, gpuName, isFit, learnedFrom)
+	if err != nil || len(fitted) == 0 {
+		return 0, false, err
+	}
+	var most int64
+	for _, a := range fitted {
+		if !a.sameMemory(fitted[0]) {
+			continue
+		}
+		peak := a.PeakGPU
+		if gpuName == "" {
+			peak = a.PeakHost
+		}
+		most = max(most, peak)
+	}
+	return most, most > 0, nil
+}
+
+// sameMemory tells whether two attempts had the settings that memory depends on.
+func (a JobAttempt) sameMemory(b JobAttempt) bool {
+	return a.BatchSize == b.BatchSize && a.GradientCheckpointing == b.GradientCheckpointing && a.Offload == b.Offload
+}
+
+// attempts returns attempts of a key that ended, the newest first.
+func (r *Reader) attempts(ctx context.Context, key, gpuName, which string, limit int) ([]JobAttempt, error) {
+	if ok, err := r.has(ctx, schemaJobs); err != nil || !ok {
+		return nil, err
+	}
+	var found []JobAttempt
+	err := query(ctx, r.db, func(rows *sql.Rows) error {
+		a, err := scanAttempt(rows)
+		found = append(found, a)
+		return err
+	}, "SELECT "+attemptColumns+" "+attemptsOfKey+" AND "+which+" ORDER BY ended DESC, job DESC, attempt DESC LIMIT ?3", key, gpuName, limit)
+	return found, explain(r.path, err)
+}
+
+func scanJob(rows *sql.Rows) (Job, error) {
+	var j Job
+	var command []byte
+	err := rows.Scan(&j.Job, &j.Name, &j.Key, &command, &j.Dir, &j.Host, &j.PID, &j.StartTicks, &j.BootID, &j.State, &j.Started, &j.Ended,
+		&j.ExitCode, &j.Reason, &j.Log)
+	if err != nil {
+		return j, err
+	}
+	if err := json.Unmarshal(command, &j.Command); err != nil {
+		return j, errors.Join(fmt.Errorf("command of job %s", j.Job), err)
+	}
+	return j, nil
+}
+
+func scanAttempt(rows *sql.Rows) (JobAttempt, error) {
+	var a JobAttempt
+	err := rows.Scan(&a.Job, &a.Attempt, &a.Started, &a.Ended, &a.Device, &a.GPU, &a.GPUName, &a.GPUTotal, &a.BatchSize, &a.Accumulate,
+		&a.GradientCheckpointing, &a.Offload, (*[]byte)(&a.Settings), &a.Step, &a.ExitCode, &a.Signal, &a.Cause, &a.Asked, &a.Free, &a.Allocated,
+		&a.PeakGPU, &a.PeakHost, &a.Message)
+	return a, err
+}

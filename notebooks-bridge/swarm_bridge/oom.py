@@ -1,0 +1,259 @@
+"""Going on after memory ran out, in the trainer itself: guide 3's retry_on_oom, OOMHandler and adaptive_batch_training, guide 0's handle_cuda_oom.
+
+Every exception that isn't about memory passes at once, as does KeyboardInterrupt. Before a retry the failed attempt's frames are emptied: they
+hold its tensors. `swarm run` does the same from outside, for any command: a process that starts anew leaves nothing behind, and no context that
+has died.
+"""
+
+import functools
+import inspect
+import logging
+import operator
+import sys
+import threading
+import time
+
+from .cards import cards
+from .errors import USAGE, SwarmError
+from .gpumemory import clear_gpu_cache, memory_summary
+from .shortage import DEVICE, HOST, forget, in_group, out_of_memory
+
+logger = logging.getLogger("swarm_bridge")
+
+_ACCUMULATE = ("accumulate", "gradient_accumulation_steps")  # what a training function may call it
+
+
+def retry_on_oom(max_retries=3, wait_seconds=5):
+    """Decorates a function so that it is called again where memory ran out, up to max_retries times, wait_seconds after what the attempt held was
+    given back. The arguments are the same each time: it helps where a neighbour's need was passing; adaptive_batch_training makes it smaller.
+
+    The last error is raised, with a line on what was tried. Also @retry_on_oom alone. Raises TypeError for a generator or an async function,
+    whose calls don't compute. In a group of processes (torch.distributed) nothing is retried: the others would wait for ever.
+    """
+    if callable(max_retries):
+        return retry_on_oom()(max_retries)
+    max_retries = _whole("max_retries", max_retries, 0)
+    if not wait_seconds >= 0:
+        raise SwarmError("wait_seconds={!r} must be a number from 0".format(wait_seconds), USAGE)
+
+    def decorate(function):
+        _check(function, "retry_on_oom")
+
+        @functools.wraps(function)
+        def wrapper(*args, **kwargs):
+            left = iter(range(max_retries))
+
+            def again(error):
+                if next(left, None) is None:
+                    return None
+                return "the same again after {:g} s".format(wait_seconds), wait_seconds
+
+            return _attempts(lambda: function(*args, **kwargs), again)
+        return wrapper
+    return decorate
+
+
+def adaptive_batch_training(train_fn, initial_batch_size, min_batch_size=4, accumulate=1):
+    """What train_fn(batch_size) returns with the first batch size that memory is enough for: initial_batch_size, then ever half, down to
+    min_batch_size. A train_fn that has a parameter `accumulate` or `gradient_accumulation_steps` gets that too, doubled as the batch halves: the
+    effective batch stays. The error of the smallest batch is raised, with a line on what was tried. Each call begins anew: train_fn builds its
+    model, optimizer and loader within. TypeError and groups of processes as with retry_on_oom."""
+    _check(train_fn, "adaptive_batch_training")
+    keyword = _accumulates(train_fn)
+    handler = OOMHandler(initial_batch_size, min_batch_size, max_retries=None, accumulate=accumulate, keep_effective=keyword is not None)
+
+    def train():
+        return train_fn(handler.batch_size, **({keyword: handler.accumulate} if keyword else {}))
+
+    def smaller(error):
+        before = handler.batch_size
+        handler.reduce_batch_size()
+        return ("batch {} x {}".format(handler.batch_size, handler.accumulate), 0) if handler.batch_size < before else None
+
+    return _attempts(train, smaller, "batch {} x {}".format(handler.batch_size, handler.accumulate))
+
+
+class OOMHandler:
+    """What a training loop does next after memory ran out: batch_size, and accumulate, so that batch_size x accumulate stays effective_batch.
+
+        oom = OOMHandler(initial_batch_size=128, min_batch_size=4)
+        while True:
+            try:
+                return train(oom.batch_size, oom.accumulate, device)
+            except RuntimeError:
+                retry, _, device = oom.handle_oom(device)
+                if not retry:
+                    raise
+
+    max_retries None: as many as halving needs. keep_effective False: only batch_size changes. Threads may share one.
+    """
+
+    def __init__(self, initial_batch_size, min_batch_size=4, max_retries=3, accumulate=1, keep_effective=True):
+        self.initial_batch_size = self.current_batch_size = _whole("initial_batch_size", initial_batch_size, 1)
+        self.min_batch_size = min(_whole("min_batch_size", min_batch_size, 1), self.initial_batch_size)
+        self.max_retries = None if max_retries is None else _whole("max_retries", max_retries, 0)
+        self.accumulate = self._begun = _whole("accumulate", accumulate, 1)
+        self.effective_batch, self.keep_effective = self.initial_batch_size * self.accumulate, keep_effective
+        self.retry_count, self._failed, self._lock = 0, set(), threading.RLock()
+
+    @property
+    def batch_size(self):
+        """The batch size to train with now (the guide's current_batch_size)."""
+        return self.current_batch_size
+
+    def reduce_batch_size(self):
+        """Halves the batch, not below min_batch_size, doubles the accumulation, and returns the batch size. Where half of the batch doesn't divide
+        the effective batch, the largest smaller one that does is taken (45 x 5: 15 x 15); where none does, the effective batch gets near."""
+        with self._lock:
+            half = max(self.min_batch_size, self.current_batch_size // 2)
+            if self.keep_effective:
+                dividing = [b for b in range(half, self.min_batch_size - 1, -1) if self.effective_batch % b == 0]
+                half = dividing[0] if dividing else half
+                self.accumulate = max(1, round(self.effective_batch / half))
+            self.current_batch_size = half
+            return half
+
+    def should_retry(self):
+        """Whether a further retry is allowed."""
+        return self.max_retries is None or self.retry_count < self.max_retries
+
+    def handle_oom(self, device="cpu", error=None):
+        """(True, batch size, device) to try next, or (False, None, None): first ever smaller batches, then the GPU with most free memory of those
+        that haven't failed, then the CPU, on both with the batch that this began with. error is the exception that is being handled, if not
+        given: what its frames hold is given back. (False, None, None) where it isn't about memory; where it is about the host's, no other
+        device is tried."""
+        device, error = "cuda:0" if str(device) == "cuda" else str(device), error or sys.exc_info()[1]
+        kind = DEVICE if error is None else out_of_memory(error)
+        if kind is None or in_group():
+            return False, None, None
+        with self._lock:
+            if not self.should_retry():
+                return False, None, None
+            smaller = self.current_batch_size > self.min_batch_size
+            other = device if smaller else self._elsewhere(device, kind)
+            if other is None:
+                return False, None, None
+            self.retry_count += 1
+            if smaller:
+                self.reduce_batch_size()
+            else:
+                self.current_batch_size, self.accumulate = self.initial_batch_size, self._begun
+            logger.warning("out of memory on %s: retry %d with batch %d x %d on %s", device, self.retry_count, self.current_batch_size,
+                           self.accumulate, other)
+            batch_size = self.current_batch_size
+        if error is not None:
+            forget(error, contexts=False)
+        _give_back()
+        return True, batch_size, other
+
+    def _elsewhere(self, device, kind):
+        if kind == HOST or device == "cpu":
+            return None
+        self._failed.add(device)
+        others = [c for c in cards()[0] if "cuda:{}".format(c.index) not in self._failed]
+        return "cuda:{}".format(max(others, key=lambda c: (c.free, -c.index)).index) if others else "cpu"
+
+
+def handle_cuda_oom(function):
+    """Guide 0's decorator: where memory runs out it gives caches back, logs what the GPU holds, and raises a RuntimeError that begins with the
+    error's own text, as out_of_memory still knows it, and ends with what to do. Nothing is retried."""
+    _check(function, "handle_cuda_oom")
+
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            kind, said = out_of_memory(error), str(error).rstrip(".")
+            if kind is None:
+                raise
+            logger.error("out of memory; %s", memory_summary())
+            _give_back()
+            if out_of_memory(RuntimeError(said)) != kind:  # MemoryError's text alone doesn't say it
+                said = "{} memory: {}{}".format("not enough" if kind == HOST else "out of", type(error).__name__, ": " + said if said else "")
+            raise RuntimeError(said + ". Try: a smaller batch with more accumulation, gradient checkpointing, or swarm doctor --oom LOG") from error
+    return wrapper
+
+
+def _attempts(call, again, begun="as called"):
+    """What call() returns. Where memory ran out, again(error) tells what it changed for the next attempt and how many seconds to wait before it;
+    None: the error is raised, with a line on what was tried."""
+    outside, tried = sys.exc_info()[1], [begun]
+    while True:
+        try:
+            return call()
+        except Exception as error:
+            kind = out_of_memory(error)
+            if kind is None:
+                raise
+            step = None if in_group() else again(error)
+            if step is None:
+                _note(error, tried)
+                raise
+            change, wait = step
+            logger.warning("out of memory (%s: %s); next: %s", type(error).__name__, _first_line(error), change)
+            tried.append(change)
+            forget(error, outside)
+        # Here the exception is gone: what was only in its frames can be given back.
+        _give_back()
+        if wait > 0:
+            time.sleep(wait)
+
+
+def _give_back():
+    try:
+        clear_gpu_cache()
+    except RuntimeError as error:  # a CUDA context that has died: the next attempt says so
+        logger.warning("torch's cache can't be emptied: %s", _first_line(error))
+
+
+def _note(error, tried):
+    """Adds to an error what was tried, where its text can take it; its first line stays."""
+    line = "tried before: {}".format(", ".join(tried)) if len(tried) > 1 else "not retried"
+    if in_group():
+        line = "not retried: this is one of several processes (torch.distributed), which must begin again together (swarm run does that)"
+    line = "swarm_bridge: " + line
+    if not error.args:
+        error.args = (line,)
+    elif isinstance(error.args[0], str) and len(error.args) == 1:
+        error.args = (error.args[0] + "\n" + line,)
+    elif hasattr(error, "add_note"):
+        error.add_note(line)
+
+
+def _first_line(error):
+    return (str(error).splitlines() or [""])[0][:300]
+
+
+def _check(function, what):
+    """Raises TypeError for what can't be called again."""
+    if not callable(function):
+        raise TypeError("{} takes a function, not {!r}".format(what, function))
+    while isinstance(function, functools.partial):
+        function = function.func
+    for one in (function, getattr(type(function), "__call__", None)):
+        if inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) or inspect.isgeneratorfunction(one):
+            raise TypeError("{} can't call {} again: a generator's or an async function's call only begins it".format(
+                what, getattr(function, "__qualname__", type(function).__name__)))
+
+
+def _accumulates(function):
+    """The name of a function's parameter for accumulation, None where it has none."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return None
+    for name in _ACCUMULATE:
+        if name in parameters and parameters[name].kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY):
+            return name
+    return None
+
+
+def _whole(name, value, least):
+    """The value as an int, numpy's too."""
+    try:
+        if not isinstance(value, bool) and operator.index(value) >= least:
+            return operator.index(value)
+    except TypeError:
+        pass
+    raise SwarmError("{}={!r} must be a whole number from {}".format(name, value, least), USAGE)
