@@ -26,6 +26,10 @@ var pure = map[string][]string{
 	"node/sapo":     {"os", "net", "time", "os/exec", "database/sql", "sync"},
 	"metrics/stats": {"os", "net", "os/exec", "sync"},
 	"configs":       {"os", "net", "os/exec"},
+
+	"launcher/retry":    {"os", "net", "time", "os/exec", "database/sql", "sync"},
+	"launcher/shortage": {"os", "net", "time", "os/exec", "database/sql"},
+	"launcher/workload": {"os", "net", "time", "os/exec", "database/sql", "sync"},
 }
 
 func TestImportArrows(t *testing.T) {

@@ -369,9 +369,31 @@ func BenchmarkRun(b *testing.B) {
 		began := time.Now()
 		require.NoError(b, exec.Command("true").Run())
 		alone += time.Since(began)
+		cmd := runIn(b, home, dir, "--cpu", "only", "--", "true")
+		cmd.Path = stormProgram() // as it is built for users: a test binary begins slowly
 		began = time.Now()
-		require.Zero(b, finish(b, runIn(b, home, dir, "--cpu", "only", "--", "true")).code)
+		require.Zero(b, finish(b, cmd).code)
 		with += time.Since(began)
 	}
 	b.ReportMetric(float64((with-alone).Milliseconds())/float64(b.N), "ms-added/op")
+}
+
+// BenchmarkTune is what a recommendation for the GPU of this host takes, beside the program's bare start.
+func BenchmarkTune(b *testing.B) {
+	home, library := b.TempDir(), fakeNVML(b)
+	took := func(args ...string) time.Duration {
+		cmd := withGPUs(b, swarmCommand(b, home, args...), "Quadro RTX 6000:24576:24000")
+		cmd.Path, cmd.Env = stormProgram(), append(cmd.Env, "SWARM_NVML_LIBRARY="+library)
+		began := time.Now()
+		got := finish(b, cmd)
+		require.Zero(b, got.code, got.stderr)
+		return time.Since(began)
+	}
+	var bare, with time.Duration
+	for b.Loop() {
+		bare += took("--version")
+		with += took("tune", "--auto", "--workload", "naics-embedder")
+	}
+	b.ReportMetric(float64(with.Milliseconds())/float64(b.N), "ms/op")
+	b.ReportMetric(float64(bare.Milliseconds())/float64(b.N), "ms-start/op")
 }
