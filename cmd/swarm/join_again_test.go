@@ -38,6 +38,33 @@ func TestTheSameCommandIsTheSameWorkerAlsoWhereItsNameWasTaken(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "credentials are for their owner alone")
 }
 
+// What a crash took from a worker's own database, the coordinator's having it, its node tells again from its journal: both then have every round.
+func TestAWorkersOwnDatabaseIsMadeWhole(t *testing.T) {
+	t.Parallel()
+	home, anna := t.TempDir(), t.TempDir()
+	up := start(t, home, "--listen", "127.0.0.1:0", "--nodes", "0", "--rounds", "100000")
+	invitation := invitationOf(t, up)
+	var last int
+	for again := range 2 {
+		worker := joinTiny(t, anna, invitation, "--name", "anna")
+		worker.await("some rounds", func(e event.Event) bool { return e.Type == event.TypeRound && !e.Replayed && e.Round.Round >= last+4 })
+		require.NoError(t, worker.cmd.Process.Signal(os.Interrupt))
+		worker.wait()
+		got := workedRounds(t, anna, "e-1.anna-1")
+		require.Len(t, got, 1)
+		for node, rounds := range got {
+			require.Equal(t, upTo(rounds[0], rounds[len(rounds)-1]+1), rounds, "life %d of %s", again, node)
+			last = rounds[len(rounds)-1]
+		}
+		if again == 0 {
+			alter(t, anna, fmt.Sprintf("DELETE FROM rounds WHERE run = 'e-1.anna-1' AND round = %d", last))
+		}
+	}
+	require.NoError(t, up.cmd.Process.Signal(os.Interrupt))
+	up.wait()
+	require.Equal(t, workedRounds(t, anna, "e-1.anna-1"), workedRounds(t, home, "e-1"))
+}
+
 // Who was shut out is told so and whom to ask: the same command would be refused. And a home that only joined says where its swarm's workers are listed.
 func TestAWorkerThatIsShutOutIsToldWhomToAsk(t *testing.T) {
 	t.Parallel()

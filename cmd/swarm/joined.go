@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -116,10 +117,12 @@ func deviceName(p planned) string {
 	return p.plan.Device
 }
 
-// seat makes an assignment one in the other host's run.
+// seat makes an assignment one in the other host's run. The node tells again what either database lacks: each may have lost the last half second
+// before a crash.
 func (j *joined) seat(start *event.Start) {
 	s := j.seats[start.Index]
-	start.Run, start.From, start.Recorded, start.Evaluated = j.welcome.Run, s.From, s.Recorded, s.Evaluated
+	start.Run, start.From, start.Recorded = j.welcome.Run, s.From, min(start.Recorded, s.Recorded)
+	start.Evaluated = slices.DeleteFunc(start.Evaluated, func(round int) bool { return !slices.Contains(s.Evaluated, round) })
 	start.GenerateOnly = j.generateOnly
 	start.Members, _ = j.members()
 }
