@@ -68,15 +68,15 @@ func nearest(name string, known []string) string {
 	}
 	lower := strings.ToLower(strings.ReplaceAll(name, "-", "_"))
 	for _, k := range known {
-		if d := editDistance(lower, k); d < least {
+		if d := EditDistance(lower, k); d < least {
 			best, least = k, d
 		}
 	}
 	return best
 }
 
-// editDistance is Levenshtein's, in bytes.
-func editDistance(a, b string) int {
+// EditDistance is Levenshtein's, in bytes: how many are to be put in, left out or replaced to make b of a.
+func EditDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

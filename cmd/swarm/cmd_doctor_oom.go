@@ -135,11 +135,11 @@ func openOOMLog(g *globals, name string) (*oomLog, error) {
 	}
 	info, err := os.Stat(name)
 	if err == nil && info.IsDir() {
-		folder := name
-		if name, err = newestLog(folder); err != nil {
+		newest, err := newestLog(name)
+		if err != nil {
 			return nil, refuse(err.Error())
 		}
-		info, err = os.Stat(name)
+		return openOOMLog(g, newest)
 	}
 	if err != nil {
 		return nil, refuse(plainPathError(err))

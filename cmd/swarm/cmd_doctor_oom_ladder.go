@@ -67,7 +67,7 @@ func oomWait(r shortage.Report) string {
 	if need := r.Need(); need > 0 {
 		least = fmt.Sprintf(" --min-gpu-memory %dGiB", (need+1<<30-1)>>30)
 	}
-	return "swarm run --wait-for-gpu" + least + " -- COMMAND"
+	return "swarm run --wait-for-gpu 60m" + least + " -- COMMAND"
 }
 
 // oomOther is the step to another GPU, or where none of that size would do, to more of them.
@@ -111,7 +111,7 @@ func oomGeneral(r shortage.Report, c *oomClues) []oomStep {
 func oomHalve(c *oomClues) oomStep {
 	s := remedyStep("Halve the batch and double the accumulation",
 		"activations grow with the batch; batch x accumulation, and so the training, stays the same",
-		"more steps for the same samples", "swarm run -- python train.py batch_size={batch_size} gradient_accumulation_steps={accumulate}")
+		"more steps for the same samples", "swarm run --batch-size N -- python train.py batch_size={batch_size} gradient_accumulation_steps={accumulate}")
 	var options []string
 	edit := func(keys []string, change func(int) int) {
 		for _, key := range keys {
@@ -157,7 +157,7 @@ func oomHost(r shortage.Report) []oomStep {
 			"optimizer_offload=False param_offload=False"),
 		remedyStep("Halve the batch", "the batches, and on the CPU the activations, take half",
 			"more steps for the same samples; double the accumulation",
-			"swarm run -- python train.py batch_size={batch_size} gradient_accumulation_steps={accumulate}"),
+			"swarm run --batch-size N -- python train.py batch_size={batch_size} gradient_accumulation_steps={accumulate}"),
 		remedyStep("Read the data piece by piece", "a memory-mapped or streamed dataset is not held as a whole", "more reading",
 			"numpy.load(path, mmap_mode='r'), datasets.load_dataset(..., streaming=True)"))
 }

@@ -96,8 +96,8 @@ func (d *oomDocument) printShortage(w io.Writer, r shortage.Report) {
 	if r.Where != "" {
 		fmt.Fprintf(w, ", in %s", r.Where)
 	}
-	fmt.Fprintf(w, "\n  %s\n\n", r.Line)
-	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(w, "\n  %s\n", r.Line)
+	table, figures := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0), false
 	for _, row := range []struct {
 		name  string
 		bytes int64
@@ -106,23 +106,30 @@ func (d *oomDocument) printShortage(w io.Writer, r shortage.Report) {
 		{"this process", r.InUse}, {"others", r.Others()},
 	} {
 		if row.bytes > 0 {
+			if !figures {
+				fmt.Fprintln(w)
+			}
+			figures = true
 			fmt.Fprintf(table, "  %s\t%s\t(%s)\n", row.name, shortage.GiB(row.bytes), gb(row.bytes))
 		}
 	}
 	_ = table.Flush() // into memory
+	var notes []string
 	if r.Times > 1 {
-		fmt.Fprintf(w, "\n- The log says %d times that memory ran out; this is the latest.", r.Times)
+		notes = append(notes, fmt.Sprintf("- The log says %d times that memory ran out; this is the latest.", r.Times))
 	}
 	for _, text := range d.Means {
-		fmt.Fprintf(w, "\n- %s.", text)
+		notes = append(notes, "- "+text+".")
 	}
 	for _, text := range d.Doubts {
-		fmt.Fprintf(w, "\n- Odd: %s.", text)
+		notes = append(notes, "- Odd: "+text+".")
 	}
 	if !d.LastFailure && d.Fault != nil {
-		fmt.Fprintf(w, "\n- It is not the last failure: line %d (%s) is: %s", d.Fault.LineNumber, d.Fault.Kind, d.Fault.Line)
+		notes = append(notes, fmt.Sprintf("- It is not the last failure: line %d (%s) is: %s", d.Fault.LineNumber, d.Fault.Kind, d.Fault.Line))
 	}
-	fmt.Fprintln(w)
+	if len(notes) > 0 {
+		fmt.Fprintf(w, "\n%s\n", strings.Join(notes, "\n"))
+	}
 }
 
 func (d *oomDocument) printWorkload(w io.Writer) {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
@@ -169,7 +170,7 @@ func (c *oomClues) values(w configs.Workload, dir string) []oomValue {
 			value.Value, value.From = inFile, where
 		}
 		for _, key := range append(placeKeys(v), oomNames(w, v.Name)...) {
-			if clue, ok := c.found.Found(key); ok {
+			if clue, ok := c.found.Found(key); ok && alike(clue.Value, v.Start) {
 				value.Value, value.From = clue.Value, fmt.Sprintf("line %d of the log", clue.Line)
 				if known && inFile != clue.Value {
 					value.Note = fmt.Sprintf("%s has %s now", where, inFile)
@@ -182,6 +183,13 @@ func (c *oomClues) values(w configs.Workload, dir string) []oomValue {
 		}
 	}
 	return list
+}
+
+// alike tells whether a word of a log can be a value: not where a number is expected and the log has prose, "batch_size = faster training".
+func alike(found, start string) bool {
+	_, err := strconv.ParseFloat(start, 64)
+	_, foundErr := strconv.ParseFloat(found, 64)
+	return err != nil || foundErr == nil
 }
 
 // oomNames are the bare names of one value, in a fixed order.

@@ -86,6 +86,7 @@ func newRunCommand(g *globals) *cobra.Command {
 	f.StringVar(&o.gpu, "gpu", "", "this GPU alone: its `index` as swarm gpu shows it, or its UUID")
 	f.StringVar(&o.cpu, "cpu", cpuNever, "never, fallback (where no GPU is left to try) or only: `whether` the CPU will do")
 	o.wait.add(f)
+	f.Lookup("wait-for-gpu").Usage = "wait up to this `time`, such as 60m, until a GPU has room for the command"
 	f.IntVar(&o.batchSize, "batch-size", 0, "{batch_size} to begin with (default: what stands at a --set place that is {batch_size} alone)")
 	f.IntVar(&o.accumulate, "accumulate", 1, "{accumulate} to begin with: batches to an optimizer step")
 	f.IntVar(&o.minBatchSize, "min-batch-size", 4, "never a smaller batch than this")
@@ -148,6 +149,7 @@ func runRun(ctx context.Context, g *globals, o *runOptions, argv []string) error
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Ignore(syscall.SIGPIPE) // as for every command
 	j := &job{g: g, o: o, dir: dir, places: places}
+	j.stdout, j.stderr = outputLines(g)
 	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping the command. Again to stop it at once.")
 	defer interrupts.close()
 	j.interrupts = interrupts

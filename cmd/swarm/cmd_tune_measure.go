@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/launcher/command"
+	"github.com/sapo-swarm/swarm/launcher/queue"
 )
 
 // measuring is the runs of one profile.
@@ -20,6 +21,32 @@ type measuring struct {
 	g        *globals
 	template command.Template
 	rooms    *rooms // nil: the process tree's host memory counts
+}
+
+// claim takes the GPU for the time of the measuring: beside jobs of swarm run neither would have what it counts on.
+func (m *measuring) claim(ctx context.Context) (release func(), err error) {
+	q, err := queue.Open(m.g.queueDir())
+	if err != nil {
+		return nil, err
+	}
+	ticket, err := q.Enter("swarm tune", queue.Need{GPU: m.t.meter.UUID, Exclusive: true})
+	if err != nil {
+		return nil, err
+	}
+	release = func() {
+		if err := ticket.Leave(); err != nil {
+			m.g.logger.Debug("queue", "error", err) // it ends with this process
+		}
+	}
+	_, err = ticket.Wait(ctx, time.Second, 0, m.rooms.look, nil)
+	if errors.Is(err, queue.ErrTimeout) {
+		err = &noRoomError{fmt.Sprintf("GPU %d can't be measured on beside others. Try: when they have ended, as swarm status tells", m.t.meter.Index)}
+	}
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
 }
 
 // walk measures the sizes, and smaller ones where too few of them fit for a line.
@@ -73,12 +100,11 @@ func (m *measuring) run(ctx context.Context, batch int) (tunePoint, error) {
 		return point, err
 	}
 	limit := time.Duration(m.t.o.seconds) * time.Second
-	err = awaitPeak(ctx, p, peak, limit)
-	outcome := p.Wait()
-	point.Seconds = outcome.Seconds
-	if err != nil {
+	if err := awaitPeak(ctx, p, peak, limit); err != nil { // it was stopped, or can't be: neither is to be waited for
 		return point, err
 	}
+	outcome := p.Wait()
+	point.Seconds = outcome.Seconds
 	peak.see(m.bytes(outcome.Peak))
 	switch {
 	case outcome.Shortage != nil || outcome.OOMKilled:
@@ -149,11 +175,7 @@ func (m *measuring) inUse(ctx context.Context) (int64, error) {
 func (m *measuring) gpuMemory(before int64, pids []int) (int64, bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), sampleLimit)
 	defer cancel()
-	if bytes, told := m.rooms.used(ctx, m.t.meter.UUID, pids); told {
-		return bytes, true
-	}
-	now, err := m.inUse(ctx)
-	return max(0, now-before), err == nil
+	return m.rooms.used(ctx, m.t.meter.UUID, pids, before, true)
 }
 
 // peakWatch keeps the largest memory seen, and when it last grew.

@@ -61,6 +61,11 @@ func (t *tuning) measure(ctx context.Context, g *globals) error {
 			return stoppedBy(ctx, err)
 		}
 		defer m.rooms.close()
+		release, err := m.claim(ctx)
+		if err != nil {
+			return stoppedBy(ctx, err)
+		}
+		defer release()
 	}
 	t.profile = &tuneProfile{Where: "host", Points: []tunePoint{}}
 	if m.rooms != nil {

@@ -149,7 +149,7 @@ func TestWithoutAWorkloadThereIsAGeneralLadder(t *testing.T) {
 		"Including non-PyTorch memory, this process has 222.00 MiB memory in use.\n")
 	require.Nil(t, d.Workload)
 	require.Equal(t, "Use a GPU that nobody else holds", d.Ladder[0].Title)
-	require.Equal(t, "swarm run --wait-for-gpu --min-gpu-memory 8GiB -- COMMAND", d.Ladder[0].Command)
+	require.Equal(t, "swarm run --wait-for-gpu 60m --min-gpu-memory 8GiB -- COMMAND", d.Ladder[0].Command)
 	require.Contains(t, strings.Join(d.Means, "; "), "7.77 GiB are held by others: process 28800 (15.53 MiB), process 54776 (7.75 GiB)")
 	require.Equal(t, []string{"batch_size: 32 -> 16"}, edits(d.Ladder[1]))
 
@@ -233,4 +233,13 @@ func TestWhatIsNoLogIsRefused(t *testing.T) {
 		require.Empty(t, out, c.name)
 		require.Contains(t, errs, c.says, c.name)
 	}
+}
+
+// "Larger batch_size = faster training" is prose: the batch is what the training's file has.
+func TestWordsOfALogAreNoNumbers(t *testing.T) {
+	t.Parallel()
+	require.True(t, alike("64", "45"))
+	require.True(t, alike("1e-4", "0.1"))
+	require.True(t, alike("True", "False"))
+	require.False(t, alike("faster", "45"))
 }

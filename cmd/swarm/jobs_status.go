@@ -129,7 +129,9 @@ func jobFacts(j stats.Job) []string {
 	if j.ExitCode != nil && j.State != store.JobDone {
 		facts = append(facts, "exit "+strconv.Itoa(*j.ExitCode))
 	}
-	facts = append(facts, timeText(j.ElapsedSeconds))
+	if j.State != stats.JobLost || j.ElapsedSeconds >= 1 { // else nobody knows how long it ran
+		facts = append(facts, timeText(j.ElapsedSeconds))
+	}
 	if j.AttemptCount > 0 {
 		facts = append(facts, some(j.AttemptCount, "attempt"))
 	}

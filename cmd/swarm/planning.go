@@ -176,6 +176,11 @@ func (p *planFlags) look(g *globals) (look, error) {
 			}
 			out.host.GPUs = slices.DeleteFunc(out.host.GPUs, func(d gpu.GPU) bool { return d.Index != request.GPUs[0].Index })
 		}
+		if request.GPUMemory == 0 && request.Device != fit.DeviceCPU {
+			var notes []string
+			request.GPUs, notes = withoutJobs(g, request.GPUs)
+			out.warnings = append(out.warnings, notes...)
+		}
 		switch {
 		case p.trainer.command != "":
 			request.Model.Name, request.Measured = trainerModel, p.trainer.footprint()

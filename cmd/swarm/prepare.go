@@ -45,6 +45,7 @@ type coordinator struct {
 	reader  *store.Reader
 	way     way
 	company *company          // with --listen, --nats or --shared: other hosts' nodes
+	claims  *gpuClaims        // of the GPUs that it trains on
 	joined  *joined           // swarm join: the swarm is another host's
 	mps     *mps.Host         // with share mps
 	page    *dashboardService // with --dashboard
@@ -111,6 +112,7 @@ func prepare(ctx context.Context, c *coordinator, yes bool) (_ *coordinator, err
 	if err := c.assign(ctx, e); err != nil {
 		return nil, err
 	}
+	c.claims = claimGPUs(g, c.run, p.plan, p.host.GPUs)
 	if p.plan.Share == fit.ShareMPS {
 		if c.mps, err = openMPS(ctx, c); err != nil {
 			return nil, err
@@ -377,4 +379,5 @@ func (c *coordinator) close() {
 		c.lock.release()
 	}
 	c.p.turn.release()
+	c.claims.release()
 }

@@ -138,6 +138,9 @@ func (r *recorder) chronicle(e event.Event) {
 }
 
 func (r *recorder) loaded(e event.Event) {
+	if r.ctx.Err() == nil && slices.Contains(r.c.nodeIDs, e.Node) {
+		r.group.Go(func() { r.c.claims.loaded(e.Node, e.Loaded.EnginePID) })
+	}
 	if delete(r.loading, e.Node); len(r.loading) == 0 {
 		r.c.p.turn.release() // the GPUs show now what the nodes take
 	}

@@ -48,14 +48,14 @@ func (j *job) attempt(ctx context.Context, setting retry.Setting, why string) (c
 	spec := command.Spec{
 		Path: j.places.program, Args: args, Dir: j.dir, Stdin: j.input(),
 		Env:    command.Unbuffered(command.Environment(os.Environ(), command.Device{CPU: setting.OnCPU, Index: j.claim.Index, UUID: setting.GPU}, env...)),
-		Stdout: j.g.stdout, Stderr: j.g.stderr, Grace: j.o.grace,
+		Stdout: j.stdout, Stderr: j.stderr, Grace: j.o.grace,
 		Sampled: func(u command.Usage) { j.sampled(u) }, Warn: func(line string) { j.say("%s", line) },
 	}
 	if j.o.output == "json" {
-		spec.Stdout = j.g.stderr
+		spec.Stdout = j.stderr
 	}
 	if j.log != nil {
-		spec.Log = j.log
+		spec.Log = j.logged
 	}
 	if !setting.OnCPU {
 		spec.GPUMemory = j.gpuMemory
@@ -66,8 +66,8 @@ func (j *job) attempt(ctx context.Context, setting retry.Setting, why string) (c
 		return command.Outcome{}, err
 	}
 	j.row.State = store.JobRunning
-	j.saveJob()
-	j.saveAttempt(row)
+	j.saveJob(ctx) // with ctx: a database that is held up must not keep a Ctrl-C from the command
+	j.saveAttempt(ctx, row)
 	if err := j.await(ctx, p); err != nil {
 		j.finish(row, command.Outcome{ExitCode: exitFailed, Stopped: true}, err.Error())
 		return command.Outcome{}, err
@@ -108,7 +108,7 @@ func (j *job) gpuMemory(pids []int) (int64, bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), sampleLimit)
 	defer cancel()
 	j.pids = pids
-	return j.rooms.used(ctx, j.claim.GPU, pids)
+	return j.rooms.used(ctx, j.claim.GPU, pids, j.before, j.claim.Exclusive)
 }
 
 // sampled tells the others of the queue what of the claim is in use.
@@ -139,7 +139,7 @@ func (j *job) newAttempt(ctx context.Context, s retry.Setting, why string, value
 	if j.places.has(command.BatchSize) {
 		row.BatchSize, row.Accumulate = s.BatchSize, max(1, s.Accumulate)
 	}
-	j.free = 0
+	j.free, j.before = 0, 0
 	if s.OnCPU {
 		row.Device, row.GPU, row.GPUName = "cpu", "", ""
 		return row
@@ -147,7 +147,7 @@ func (j *job) newAttempt(ctx context.Context, s retry.Setting, why string, value
 	list, _ := j.rooms.look(ctx) // what can't be read isn't recorded
 	for _, room := range list {
 		if room.GPU == s.GPU {
-			row.GPUTotal, j.free = room.Total, room.Free
+			row.GPUTotal, j.free, j.before = room.Total, room.Free, room.Total-room.Free
 		}
 	}
 	return row
@@ -177,22 +177,30 @@ func (j *job) finish(row store.JobAttempt, o command.Outcome, message string) {
 			row.Message = o.Fault.Line
 		}
 	}
-	j.saveAttempt(row)
+	j.saveAttempt(context.Background(), row)
 }
 
-func (j *job) saveAttempt(row store.JobAttempt) {
-	j.record(func(ctx context.Context) error { return j.store.SaveAttempt(ctx, row) })
+func (j *job) saveAttempt(ctx context.Context, row store.JobAttempt) {
+	if j.record(ctx, func(ctx context.Context) error { return j.store.SaveAttempt(ctx, row) }) {
+		delete(j.unsaved, row.Attempt)
+		return
+	}
+	if j.unsaved == nil {
+		j.unsaved = map[int]store.JobAttempt{}
+	}
+	j.unsaved[row.Attempt] = row
 }
 
 // shortageText is a shortage in numbers.
 func shortageText(s shortage.Report) string {
-	where := "the GPU's"
-	if s.OnHost {
-		where = "the host's"
-	}
-	parts := []string{where + ", says " + string(s.Kind)}
-	if s.Kind == shortage.HostKilled {
+	parts := []string{"the GPU's, says " + string(s.Kind)}
+	switch {
+	case s.Kind == shortage.HostKilled:
 		parts[0] = "the host's: its processes were killed"
+	case s.Kind == shortage.HostAllocation:
+		parts[0] = "the host's"
+	case s.OnHost:
+		parts[0] = "the host's, says " + string(s.Kind)
 	}
 	for _, n := range []struct {
 		what  string

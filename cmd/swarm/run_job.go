@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -30,19 +31,24 @@ type job struct {
 	places     *places
 	interrupts *interrupts
 
+	stdout, stderr *liner
+
 	store  *store.Store
 	row    store.Job
 	log    *supervise.Log // nil in the background: there everything printed is the log
+	logged *liner         // the same
 	rooms  *rooms
 	queue  *queue.Queue
 	ticket *queue.Ticket
 	claim  queue.Claim
 	free   int64          // bytes of its GPU just before the attempt; 0: not told
+	before int64          // bytes that others held there
 	loan   *settings.Loan // nil: no file is changed
 
 	attempts int
-	history  []retry.Outcome // those that ran out of memory
-	pids     []int           // of the attempt, as sampled last
+	unsaved  map[int]store.JobAttempt // that could not be written
+	history  []retry.Outcome          // those that ran out of memory
+	pids     []int                    // of the attempt, as sampled last
 }
 
 func (g *globals) jobsDir() string { return filepath.Join(g.home, "jobs") }
@@ -50,13 +56,24 @@ func (g *globals) jobsDir() string { return filepath.Join(g.home, "jobs") }
 // run does the job. Its error carries the command's exit code.
 func (j *job) run(ctx context.Context) (err error) {
 	if err := recoverLoans(j.g); err != nil {
-		return err
+		if len(j.places.files) > 0 {
+			return err
+		}
+		j.say("%v", err) // other jobs' files: no reason not to run this one
 	}
 	if j.store, err = store.Open(ctx, j.g.database(), store.Options{RetryFor: saveLimit, Warn: func(err error) { j.say("%v", err) }}); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, j.store.Close()) }()
+	defer func() {
+		if err := j.store.Close(); err != nil { // the command's end stays what it was
+			j.say("the database was not closed in order: %v", err)
+		}
+	}()
+	if j.rooms, err = openRooms(ctx, j.o); err != nil { // before there is a job: a --gpu that isn't there makes none
+		return stoppedBy(ctx, err)
+	}
 	if err := j.begin(ctx); err != nil {
+		j.rooms.close()
 		return err
 	}
 	code, err := j.work(ctx)
@@ -71,14 +88,15 @@ func (j *job) run(ctx context.Context) (err error) {
 	}
 	j.end(code, "")
 	if j.o.output == "json" {
-		if err := j.document(ctx); err != nil {
-			return err
-		}
+		err = j.document(ctx)
 	}
-	if code != 0 {
-		return &silentError{code}
+	if code == 0 {
+		return err
 	}
-	return nil
+	if err != nil {
+		j.say("%v", err)
+	}
+	return &silentError{code}
 }
 
 // begin gives the job its name, its row and its log.
@@ -99,6 +117,15 @@ func (j *job) begin(ctx context.Context) error {
 	if j.row.Job, err = j.store.StartJob(ctx, j.row); err != nil {
 		return err
 	}
+	if err := j.openLog(ctx); err != nil {
+		j.end(exitFailed, oneLine(err.Error()))
+		return err
+	}
+	return nil
+}
+
+// openLog makes the job's log and tells its starter of it where that has left.
+func (j *job) openLog(ctx context.Context) (err error) {
 	j.row.Log = filepath.Join(j.g.jobsDir(), j.row.Job, "log")
 	if err := j.store.SaveJob(ctx, j.row); err != nil {
 		return err
@@ -109,8 +136,11 @@ func (j *job) begin(ctx context.Context) error {
 	if j.g.console != nil {
 		return j.g.console.announce(announcement{Job: j.row.Job, PID: os.Getpid(), Log: j.row.Log})
 	}
-	j.log, err = supervise.OpenLog(j.row.Log, 0)
-	return err
+	if j.log, err = supervise.OpenLog(j.row.Log, 0); err != nil {
+		return err
+	}
+	j.logged = newLiner(j.log)
+	return nil
 }
 
 // jobName is the command's script, else its program: train of python -u train.py --lr 1.
@@ -127,26 +157,20 @@ func jobName(argv []string) string {
 
 // work tries the command until it succeeds, fails for another reason than memory, or nothing is left to try. The code is the command's.
 func (j *job) work(ctx context.Context) (code int, err error) {
-	defer func() { err = errors.Join(err, j.leave()) }()
+	defer j.leave()
 	if len(j.places.files) > 0 {
 		if j.loan, err = settings.Lend(j.g.loanState(), j.dir, j.row.Job, j.places.files); err != nil {
 			return exitFailed, err
 		}
 	}
-	if j.rooms, err = openRooms(ctx, j.o); err != nil {
-		return exitFailed, err
-	}
-	if j.queue, err = queue.Open(filepath.Join(j.g.jobsDir(), "queue")); err != nil {
+	if j.queue, err = queue.Open(j.g.queueDir()); err != nil {
 		return exitFailed, err
 	}
 	j.queue.Log = j.g.logger
 	if err := j.first(ctx); err != nil {
 		return exitFailed, err
 	}
-	setting, why, err := j.start(ctx)
-	if err != nil {
-		return exitFailed, err
-	}
+	setting, why := j.start(ctx)
 	for {
 		outcome, err := j.attempt(ctx, setting, why)
 		if err != nil {
@@ -157,12 +181,13 @@ func (j *job) work(ctx context.Context) (code int, err error) {
 			return outcome.Status(), nil
 		}
 		next, reason, err := j.next(ctx, setting, outcome)
-		if errors.Is(err, retry.ErrNoMore) || errors.Is(err, fit.ErrDoesNotFit) {
-			j.say("memory ran out (%s): %v", shortageText(*outcome.Shortage), err)
-			return outcome.Status(), nil
+		if err != nil && ctx.Err() != nil {
+			return exitFailed, err
 		}
 		if err != nil {
-			return exitFailed, err
+			j.row.Reason = oneLine(err.Error())
+			j.say("memory ran out (%s): %v", shortageText(*outcome.Shortage), err)
+			return outcome.Status(), nil
 		}
 		j.say("memory ran out (%s): %s", shortageText(*outcome.Shortage), reason)
 		setting, why = next, reason
@@ -179,10 +204,11 @@ func (j *job) first(ctx context.Context) error {
 		if !errors.Is(err, fit.ErrDoesNotFit) || j.o.cpu != cpuFallback {
 			return err
 		}
-		j.say("on the CPU: %v", err)
+		what, _ := splitRemedy(err.Error())
+		j.say("on the CPU: %s", what)
 	case j.o.cpu != cpuFallback:
 		what, _ := splitRemedy(j.rooms.reason)
-		return fmt.Errorf("%w: there is no GPU: %s. Try: --cpu fallback to train on the CPU; swarm doctor tells more", fit.ErrDoesNotFit, what)
+		return &noRoom{fmt.Errorf("there is no GPU: %s. Try: --cpu fallback to train on the CPU; swarm doctor tells more", what)}
 	default:
 		what, _ := splitRemedy(j.rooms.reason)
 		j.say("on the CPU, for there is no GPU: %s", what)
@@ -191,76 +217,67 @@ func (j *job) first(ctx context.Context) error {
 }
 
 // start is what the first attempt is made with.
-func (j *job) start(ctx context.Context) (setting retry.Setting, why string, err error) {
+func (j *job) start(ctx context.Context) (setting retry.Setting, why string) {
 	asked := j.places.asked
 	asked.OnCPU, asked.GPU = j.onCPU(), ""
+	kind := ""
 	if !asked.OnCPU {
-		asked.GPU = j.claim.GPU
+		asked.GPU, kind = j.claim.GPU, j.claim.Name
 	}
-	var remembered *retry.Setting
-	err = j.reading(ctx, func(r *store.Reader) error {
-		kind := j.claim.Name
-		if asked.OnCPU {
-			kind = ""
-		}
-		found, ok, err := r.Fitted(ctx, j.places.key, kind)
-		if ok {
-			remembered = &retry.Setting{
-				BatchSize: found.BatchSize, Accumulate: found.Accumulate, GradientCheckpointing: found.GradientCheckpointing,
-				Offload: found.Offload, OnCPU: asked.OnCPU, GPU: asked.GPU,
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return asked, "", err
-	}
-	setting, why = j.places.policy(j.o).Start(remembered, asked)
-	setting.OnCPU, setting.GPU = asked.OnCPU, asked.GPU
-	return setting, why, nil
+	e := j.experience(ctx, kind)
+	return j.places.policy(j.o).Start(e.fitted, e.short, asked)
 }
 
 func (j *job) onCPU() bool { return j.claim.GPU == queue.CPU }
 
-// next is what to try after memory ran out, with a room for it.
+// next is what to try after memory ran out, with a room for it. A GPU that can't be had in time is left out.
 func (j *job) next(ctx context.Context, setting retry.Setting, outcome command.Outcome) (retry.Setting, string, error) {
+	j.history = append(j.history, retry.Outcome{Setting: setting, Shortage: *outcome.Shortage, Free: j.free})
 	others, err := j.moveTo(ctx)
-	if err != nil {
-		return setting, "", err
+	if err != nil { // the GPU at hand may do with less
+		j.say("other GPUs can't be looked at: %v", err)
 	}
 	var gpus []retry.GPU
 	for _, room := range others {
-		gpus = append(gpus, retry.GPU{UUID: room.GPU, Free: room.Free})
+		gpus = append(gpus, retry.GPU{UUID: room.GPU, Name: fmt.Sprintf("GPU %d", room.Index), Free: room.Free})
 	}
-	j.history = append(j.history, retry.Outcome{Setting: setting, Shortage: *outcome.Shortage, Free: j.free})
-	next, why, err := j.places.policy(j.o).Next(j.history, gpus)
-	if err != nil {
-		return setting, "", err
+	for {
+		next, why, err := j.places.policy(j.o).Next(j.history, gpus)
+		if err != nil || next.OnCPU == setting.OnCPU && next.GPU == setting.GPU {
+			return next, why, err
+		}
+		err = j.take(ctx, next.OnCPU, next.GPU, &next)
+		if err == nil || next.OnCPU || ctx.Err() != nil {
+			return next, why, err
+		}
+		what, _ := splitRemedy(err.Error())
+		j.say("not on GPU %s: %s", next.GPU, what)
+		gpus = slices.DeleteFunc(gpus, func(g retry.GPU) bool { return g.UUID == next.GPU })
 	}
-	if next.OnCPU != setting.OnCPU || next.GPU != setting.GPU {
-		err = j.take(ctx, next.OnCPU, next.GPU, nil)
-	}
-	return next, why, err
 }
 
-// leave gives everything back that the job has taken.
-func (j *job) leave() error {
-	var errs []error
+// leave gives everything back that the job has taken. What can't be given back is told: the command's exit code is passed on all the same.
+func (j *job) leave() {
 	if j.loan != nil {
-		errs = append(errs, j.loan.Revert())
+		if err := j.loan.Revert(); err != nil {
+			j.row.Reason = oneLine(err.Error())
+			j.say("%v", err)
+		}
 	}
-	if j.ticket != nil {
-		errs = append(errs, j.ticket.Leave())
+	if err := j.ticket.Leave(); err != nil {
+		j.say("%v", err) // the place in the queue ends with this process
 	}
 	if j.rooms != nil {
 		j.rooms.close()
 	}
-	return errors.Join(errs...)
 }
 
 // end writes how the job ended and closes its log.
 func (j *job) end(code int, reason string) {
-	j.row.Ended, j.row.ExitCode, j.row.Reason = event.Now(), &code, reason
+	j.row.Ended, j.row.ExitCode = event.Now(), &code
+	if reason != "" {
+		j.row.Reason = reason
+	}
 	switch {
 	case code == 0:
 		j.row.State = store.JobDone
@@ -269,18 +286,22 @@ func (j *job) end(code int, reason string) {
 	default:
 		j.row.State = store.JobFailed
 	}
-	j.saveJob()
+	for _, row := range j.unsaved { // the database may have come back
+		j.saveAttempt(context.Background(), row)
+	}
+	j.saveJob(context.Background())
 	if j.log != nil {
 		_ = j.log.Close() // it is a record, and the command has ended
+		j.log = nil
 	}
 }
 
 // say tells the user, and the log, about the job itself.
 func (j *job) say(format string, args ...any) {
 	line := "swarm run: " + oneLine(fmt.Sprintf(format, args...)) + "\n"
-	_, _ = fmt.Fprint(j.g.stderr, line)
+	j.stderr.say(line)
 	if j.log != nil {
-		_, _ = j.log.Write([]byte(line)) // never fails
+		j.logged.say(line)
 	}
 }
 
@@ -296,17 +317,23 @@ func (j *job) input() *os.File {
 // saveLimit is how long a job waits for its record to be written.
 const saveLimit = 10 * time.Second
 
-// record writes something about the job. A database that can't be written must not end a training: it is told.
-func (j *job) record(write func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.Background(), saveLimit)
+// record writes something about the job, and gives up when ctx ends. A database that can't be written must not end a training: it is told.
+func (j *job) record(ctx context.Context, write func(context.Context) error) bool {
+	limit := saveLimit
+	if len(j.unsaved) > 0 { // it has been waited for
+		limit = saveLimit / 10
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if err := write(ctx); err != nil {
+	err := write(ctx)
+	if err != nil {
 		j.say("this is not recorded: %v", err)
 	}
+	return err == nil
 }
 
-func (j *job) saveJob() {
-	j.record(func(ctx context.Context) error { return j.store.SaveJob(ctx, j.row) })
+func (j *job) saveJob(ctx context.Context) {
+	j.record(ctx, func(ctx context.Context) error { return j.store.SaveJob(ctx, j.row) })
 }
 
 // reading asks the database.

@@ -186,6 +186,11 @@ func (p *places) values(s retry.Setting, index int) map[string]string {
 	if s.OnCPU {
 		values[command.DevicePlace], values[command.GPUPlace] = "cpu", ""
 	}
+	for name := range values {
+		if !p.has(name) {
+			delete(values, name) // nothing that the command didn't get is recorded
+		}
+	}
 	return values
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/launcher/queue"
+	"github.com/sapo-swarm/swarm/launcher/retry"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -39,7 +41,7 @@ func openRooms(ctx context.Context, o *runOptions) (*rooms, error) {
 		}
 		r.gpus, r.reason = nil, err.Error()
 		if o.gpu != "" {
-			return nil, fmt.Errorf("%w: --gpu %s: %w", fit.ErrDoesNotFit, o.gpu, err)
+			return nil, &noRoom{fmt.Errorf("--gpu %s: %w", o.gpu, err)}
 		}
 		return r, nil
 	}
@@ -86,7 +88,7 @@ func (r *rooms) look(ctx context.Context) ([]queue.Room, error) {
 			continue
 		}
 		room := queue.Room{GPU: d.UUID, Index: d.Index, Name: d.Name, Total: d.MemoryTotal, Free: d.MemoryFree}
-		if d.Processes != nil {
+		if d.Processes != nil && queue.SeesDriversPIDs() {
 			room.Processes = map[int]int64{}
 		}
 		for _, p := range d.Processes {
@@ -106,29 +108,31 @@ func (*rooms) host(ctx context.Context) ([]queue.Room, error) {
 	return []queue.Room{{GPU: queue.CPU, Name: queue.CPU, Total: total, Free: available}}, nil
 }
 
-// used is what processes hold of a GPU; false where the driver doesn't tell.
-func (r *rooms) used(ctx context.Context, uuid string, pids []int) (bytes int64, ok bool) {
+// used is what processes hold of a GPU. Where the driver doesn't tell, and alone says that nobody else is on the GPU, it is what the GPU holds
+// more than before. False: nobody can tell.
+func (r *rooms) used(ctx context.Context, uuid string, pids []int, before int64, alone bool) (bytes int64, ok bool) {
 	list, err := r.look(ctx)
-	if err != nil {
+	at := slices.IndexFunc(list, func(room queue.Room) bool { return room.GPU == uuid })
+	if err != nil || at < 0 {
 		return 0, false
 	}
-	for _, room := range list {
-		if room.GPU != uuid || room.Processes == nil {
-			continue
-		}
-		for _, pid := range pids {
-			n, there := room.Processes[pid]
-			if n < 0 {
-				return 0, false
-			}
-			bytes, ok = bytes+n, ok || there
-		}
+	room := list[at]
+	told := room.Processes != nil
+	for _, pid := range pids {
+		n, there := room.Processes[pid]
+		bytes, ok, told = bytes+n, ok || there, told && n >= 0
 	}
-	return bytes, ok
+	switch {
+	case told:
+		return bytes, ok
+	case alone:
+		return max(0, room.Total-room.Free-before), true
+	}
+	return 0, false
 }
 
-// need is what the job waits for on GPUs, or on the CPU.
-func (j *job) need(ctx context.Context, onCPU bool) (queue.Need, error) {
+// need is what the job waits for on GPUs, or on the CPU, for a setting; nil: for whatever it would begin with there.
+func (j *job) need(ctx context.Context, onCPU bool, next *retry.Setting) (queue.Need, error) {
 	declared, err := j.o.memory.bytes("memory")
 	if err != nil {
 		return queue.Need{}, err
@@ -139,10 +143,7 @@ func (j *job) need(ctx context.Context, onCPU bool) (queue.Need, error) {
 	}
 	bytes := declared
 	if bytes == 0 {
-		bytes, err = j.learned(ctx, onCPU)
-		if err != nil {
-			return queue.Need{}, err
-		}
+		bytes = j.learned(ctx, onCPU, next)
 	}
 	if onCPU { // swap and the kernel's killer stand behind it: what isn't known doesn't keep others away
 		return queue.Need{GPU: queue.CPU, Bytes: bytes}, nil
@@ -154,45 +155,89 @@ func (j *job) need(ctx context.Context, onCPU bool) (queue.Need, error) {
 	return n, nil
 }
 
-// learned is what the command was seen to need before, on any kind of GPU that is here; 0 where it never ran.
-func (j *job) learned(ctx context.Context, onCPU bool) (int64, error) {
-	kinds := map[string]bool{"": true}
-	if !onCPU {
-		list, err := j.rooms.look(ctx)
-		if err != nil {
-			return 0, err
+// learned is what the command was seen to need before, on any kind of GPU that is here; 0 where it never ran with so much.
+func (j *job) learned(ctx context.Context, onCPU bool, next *retry.Setting) (most int64) {
+	look := j.rooms.look
+	if onCPU {
+		look = j.rooms.host
+	}
+	list, err := look(ctx)
+	if err != nil {
+		j.g.logger.Debug("what the command needs is taken for unknown", "error", err)
+	}
+	seen := map[string]bool{}
+	for _, room := range list {
+		kind := room.Name
+		if onCPU {
+			kind = ""
 		}
-		delete(kinds, "")
-		for _, room := range list {
-			kinds[room.Name] = true
+		if seen[kind] {
+			continue
+		}
+		seen[kind] = true
+		e := j.experience(ctx, kind)
+		setting, _ := j.places.policy(j.o).Start(e.fitted, e.short, j.places.asked)
+		if next != nil {
+			setting = *next
+		}
+		if e.fitted != nil && setting.Within(*e.fitted) {
+			most = max(most, withHeadroom(e.bytes, room.Total))
 		}
 	}
-	var most int64
-	err := j.reading(ctx, func(r *store.Reader) error {
-		for kind := range kinds {
-			bytes, ok, err := r.LearnedBytes(ctx, j.places.key, kind)
-			if err != nil {
-				return err
-			}
-			if ok {
-				most = max(most, int64(headroom*float64(bytes)))
-			}
-		}
-		return nil
-	})
-	return most, err
+	return most
 }
 
-// take takes a room for the next attempt, or waits for it. It says which.
-func (j *job) take(ctx context.Context, onCPU bool, gpu string, avoid []string) error {
-	need, err := j.need(ctx, onCPU)
+// withHeadroom is what to claim for a peak that was seen where there is so much memory. It leaves what the driver keeps for itself: a command that
+// took nearly all of a GPU must not be said to need more than there is.
+func withHeadroom(peak, total int64) int64 {
+	return max(peak, min(int64(headroom*float64(peak)), total-total/20))
+}
+
+// experience is what earlier jobs of the same command met with on a kind of GPU, empty for the CPU.
+type experience struct {
+	fitted *retry.Setting  // the last that did; nil: none
+	short  []retry.Setting // that ran out of memory
+	bytes  int64           // peak of those like fitted; 0: not measured
+}
+
+// experience asks the database. One that can't be read has nothing to tell, which is no reason not to train.
+func (j *job) experience(ctx context.Context, kind string) (e experience) {
+	err := j.reading(ctx, func(r *store.Reader) error {
+		fitted, ok, err := r.Fitted(ctx, j.places.key, kind)
+		if err != nil || !ok {
+			return err
+		}
+		setting := settingOf(fitted)
+		short, err := r.Shortages(ctx, j.places.key, kind)
+		if err != nil {
+			return err
+		}
+		bytes, _, err := r.LearnedBytes(ctx, j.places.key, kind)
+		e = experience{fitted: &setting, bytes: bytes}
+		for _, a := range short {
+			e.short = append(e.short, settingOf(a))
+		}
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		j.say("what fitted before isn't known: %v", err)
+	}
+	return e
+}
+
+func settingOf(a store.JobAttempt) retry.Setting {
+	return retry.Setting{BatchSize: a.BatchSize, Accumulate: a.Accumulate, GradientCheckpointing: a.GradientCheckpointing, Offload: a.Offload}
+}
+
+// take takes a room for the next attempt, or waits for it; a gpu that is named is the only one that will do. It says what it waits for.
+func (j *job) take(ctx context.Context, onCPU bool, gpu string, next *retry.Setting) error {
+	need, err := j.need(ctx, onCPU, next)
 	if err != nil {
 		return err
 	}
 	if gpu != "" {
 		need.GPU = gpu
 	}
-	need.Avoid = avoid
 	if j.ticket == nil {
 		if j.ticket, err = j.queue.Enter(j.row.Job, need); err != nil {
 			return err
@@ -204,11 +249,27 @@ func (j *job) take(ctx context.Context, onCPU bool, gpu string, avoid []string) 
 	if onCPU {
 		look = j.rooms.host
 	}
-	j.claim, err = j.ticket.Wait(ctx, j.o.wait.interval, j.o.wait.limit, look, func(v queue.Verdict) { j.say("%s", v) })
+	j.claim, err = j.ticket.Wait(ctx, j.o.wait.interval, j.o.wait.limit, look, j.waits)
 	if errors.Is(err, queue.ErrTimeout) {
-		return fmt.Errorf("%w: %w", fit.ErrDoesNotFit, err)
+		return &noRoom{err}
 	}
 	return err
+}
+
+// noRoom is fit.ErrDoesNotFit, and so its exit code, without its words: nothing was tried that could fit or not.
+type noRoom struct{ err error }
+
+func (e *noRoom) Error() string        { return e.err.Error() }
+func (e *noRoom) Unwrap() error        { return e.err }
+func (e *noRoom) Is(target error) bool { return target == fit.ErrDoesNotFit }
+
+// waits tells what the job waits for.
+func (j *job) waits(v queue.Verdict) {
+	j.say("%s", v)
+	if j.row.State != store.JobWaiting {
+		j.row.State = store.JobWaiting
+		j.saveJob(context.Background())
+	}
 }
 
 // moveTo are the GPUs that the job could be moved to.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sapo-swarm/swarm/launcher/command"
@@ -51,11 +52,15 @@ func (j *job) tell(o command.Outcome) {
 		text, reason = fmt.Sprintf("failed with exit code %d", o.ExitCode), ", not for want of memory"
 	}
 	text += " after " + (time.Duration(o.Seconds * float64(time.Second))).Round(time.Second/10).String() + reason
+	var peaks []string
 	if o.Peak.GPUBytes > 0 {
-		text += ", at most " + gb(o.Peak.GPUBytes) + " of GPU memory"
+		peaks = append(peaks, gb(o.Peak.GPUBytes)+" of GPU memory")
 	}
-	if o.Peak.HostBytes > 0 {
-		text += ", " + gb(o.Peak.HostBytes) + " of the host's"
+	if o.Peak.HostBytes >= 1e6 {
+		peaks = append(peaks, gb(o.Peak.HostBytes)+" of host memory")
+	}
+	if len(peaks) > 0 {
+		text += "; at most " + strings.Join(peaks, " and ")
 	}
 	if len(j.history) > 0 && o.Status() == 0 {
 		text += "; the next time it begins with this"

@@ -24,10 +24,15 @@ func (p *Process) Signal(s os.Signal) error {
 	if !ok {
 		return fmt.Errorf("signal %v: not one of this system", s)
 	}
-	if slices.Contains([]syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGKILL}, number) {
+	asksToEnd := slices.Contains([]syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGKILL}, number)
+	if asksToEnd {
 		p.stop()
 	}
-	return p.group(number)
+	err := p.group(number)
+	if err == nil && asksToEnd && number != syscall.SIGKILL {
+		err = p.group(syscall.SIGCONT) // a stopped process would keep the other one pending
+	}
+	return err
 }
 
 // Stop ends the command: SIGTERM to its group and, after Grace, SIGKILL to whatever of it is left. It returns when all of it is gone and

@@ -58,7 +58,7 @@ func Parse(args []string) (Template, error) {
 				return Template{}, &configs.Error{
 					Key: "template", Value: "{" + name + "}", Problem: fmt.Sprintf("there is no place {%s} for a value", name),
 					Allowed: "{" + strings.Join(places, "} {") + "}",
-					Remedy:  fmt.Sprintf("Try: {%s}, or {{%s}} for the text {%s} itself", near, name, name),
+					Remedy:  fmt.Sprintf("did you mean {%s}? {{%s}} is the text {%s} itself", near, name, name),
 				}
 			}
 		}
@@ -114,30 +114,9 @@ func nearest(name string) string {
 	plain = strings.ReplaceAll(plain, "_", "")
 	for _, place := range places {
 		bare := strings.ReplaceAll(place, "_", "")
-		if plain == bare || len(bare) >= 6 && slips(plain, bare) <= 1 || len(bare) >= 9 && slips(plain, bare) <= 2 {
+		if plain == bare || len(bare) >= 6 && configs.EditDistance(plain, bare) <= 1 || len(bare) >= 9 && configs.EditDistance(plain, bare) <= 2 {
 			return place
 		}
 	}
 	return ""
-}
-
-// slips is how many letters are to be put in, left out or replaced to make b of a.
-func slips(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := corner
-			if a[i] != b[j] {
-				change++
-			}
-			corner = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

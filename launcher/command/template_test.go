@@ -69,7 +69,7 @@ func TestASlipInAPlaceIsNamed(t *testing.T) {
 		switch {
 		case want == "" && err != nil:
 			t.Errorf("%s: %v; it is somebody else's", slip, err)
-		case want != "" && (!errors.As(err, &bad) || !strings.Contains(err.Error(), "Try: "+want)):
+		case want != "" && (!errors.As(err, &bad) || !strings.Contains(err.Error(), "mean "+want)):
 			t.Errorf("%s: %v; want %s proposed", slip, err, want)
 		}
 	}

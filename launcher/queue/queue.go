@@ -1,4 +1,5 @@
-// Package queue shares the GPUs of one host among several `swarm run`: who may take how much of which GPU, and when. Its state is a folder,
+// Package queue shares the GPUs of one host among several `swarm run`, and the nodes of `swarm up`, which don't wait in it but claim what they are
+// planned to take: who may take how much of which GPU, and when. Its state is a folder,
 // so that nobody has to serve it and it outlives whoever is in it. It takes what the GPUs look like (Room) from its caller, owns no
 // process, and must not import node or metrics/store.
 //
@@ -109,7 +110,7 @@ func Open(dir string) (*Queue, error) {
 		return nil, fmt.Errorf("queue: %w. Try: a system with /proc", err)
 	}
 	host, _ := os.Hostname() // without a name, entries from before a reboot stay
-	pids, _ := os.Readlink("/proc/self/ns/pid")
+	pids, _ := os.Readlink(pidNamespace)
 	return &Queue{dir: dir, host: host, boot: self.Boot, pids: pids, now: monotonic, warned: map[string]bool{}}, nil
 }
 

@@ -30,6 +30,7 @@ type seat struct {
 // share is what a ticket has of a seat: the larger of its claim and what it uses.
 type share struct {
 	number uint64
+	name   string
 	bytes  int64
 }
 
@@ -54,7 +55,7 @@ func newSeat(r Room, entries []Entry) *seat {
 		}
 		s.taken = true
 		s.exclusive = s.exclusive || c.Exclusive
-		s.held = append(s.held, share{entries[i].Number, max(c.of(r), uses)})
+		s.held = append(s.held, share{entries[i].Number, entries[i].Name, max(c.of(r), uses)})
 		claimed += c.of(r)
 		used += uses
 		most = max(most, c.Strangers)

@@ -130,12 +130,17 @@ func TestAVerdictSaysInNumbersWhatIsMissing(t *testing.T) {
 	require.Equal(t, 2, verdict.Position)
 	require.Equal(t, []string{"large"}, verdict.InFront)
 	require.Equal(t, []Shortfall{
-		{GPU: "GPU-0", Index: 0, Name: "Test", Total: 24e9, Free: 9e9, Unused: 5e9, Missing: 8e9},
+		{GPU: "GPU-0", Index: 0, Name: "Test", Total: 24e9, Free: 9e9, Unused: 5e9, Missing: 8e9, Holders: []string{"job"}},
 		{GPU: "GPU-1", Index: 1, Name: "Test", Total: 16e9, Free: 12e9, KeptFor: "large"},
 	}, verdict.Rooms)
 	require.Equal(t, "waits for a GPU with 12.0 GB free, number 2 in the queue behind large: GPU 0 has 9.0 GB free of 24.0 GB, "+
-		"5.0 GB of it claimed; GPU 1 has 12.0 GB free of 16.0 GB, kept for large", verdict.String())
+		"5.0 GB of it claimed by job; GPU 1 has 12.0 GB free of 16.0 GB, kept for large", verdict.String())
 	require.False(t, verdict.Never)
+
+	alone := on("GPU-1", 1, 0)
+	alone.Name, alone.Claim.Exclusive = "first", true
+	_, verdict = decide([]Entry{alone, waits(2, Need{Bytes: 1e9, GPU: "GPU-1"})}, 2, rooms, 0)
+	require.Equal(t, "waits for GPU 1 with 1.0 GB free: GPU 1 has 12.0 GB free of 16.0 GB, in use by first", verdict.String())
 
 	_, verdict = decide([]Entry{waits(1, Need{Bytes: 25e9})}, 1, rooms, 0)
 	require.True(t, verdict.Never)

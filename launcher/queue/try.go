@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"os"
 	"slices"
 	"time"
 )
@@ -85,6 +86,14 @@ func (q *Queue) trusted(rooms []Room) []Room {
 	}
 	return rooms
 }
+
+// SeesDriversPIDs tells whether the driver's pids are those that this process sees.
+func SeesDriversPIDs() bool {
+	pids, _ := os.Readlink(pidNamespace)
+	return pids == firstPIDs
+}
+
+const pidNamespace = "/proc/self/ns/pid"
 
 // firstPIDs is the pid namespace that the kernel starts with (include/linux/proc_ns.h: PROC_PID_INIT_INO).
 const firstPIDs = "pid:[4026531836]"

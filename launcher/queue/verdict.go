@@ -3,6 +3,7 @@ package queue
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -13,6 +14,7 @@ type Verdict struct {
 	InFront  []string // names of the first few before it
 	Need     Need
 	Rooms    []Shortfall // of the GPUs that it may use; none: there is no such GPU
+	Blind    error       // the GPUs could not be looked at; nil: they could
 	Never    bool        // none of them is large enough, even empty
 }
 
@@ -22,11 +24,12 @@ type Shortfall struct {
 	Index   int
 	Name    string
 	Total   int64
-	Free    int64  // by the driver
-	Unused  int64  // of Free: claimed by tickets that don't use it yet
-	Missing int64  // for the need; 0: enough is free
-	KeptFor string // name of the ticket in front that is to have it, where that is the reason
-	Alone   bool   // a ticket has it alone, or this one wants to and others have claims there
+	Free    int64    // by the driver
+	Unused  int64    // of Free: claimed by tickets that don't use it yet
+	Missing int64    // for the need; 0: enough is free
+	KeptFor string   // name of the ticket in front that is to have it, where that is the reason
+	Alone   bool     // a ticket has it alone, or this one wants to and others have claims there
+	Holders []string // names of the first few with claims there
 }
 
 // namesShown is how many of those in front a verdict names.
@@ -50,6 +53,11 @@ func (v *Verdict) describe(e *Entry, open []*seat) {
 			Missing: max(0, e.Need.amount()-max(0, s.free)),
 			Alone:   s.exclusive || e.Need.Exclusive && s.taken,
 		}
+		for _, h := range s.held {
+			if h.name != "" && len(f.Holders) < namesShown {
+				f.Holders = append(f.Holders, h.name)
+			}
+		}
 		if f.Missing == 0 && !f.Alone && s.keptFor != nil {
 			f.KeptFor = s.keptFor.Name
 		}
@@ -64,7 +72,15 @@ func (v Verdict) String() string {
 		return "has its turn"
 	}
 	var b strings.Builder
-	b.WriteString("waits for " + v.Need.String())
+	need := v.Need.String()
+	if v.Need.GPU != "" && v.Need.GPU != CPU && len(v.Rooms) == 1 {
+		need = strings.Replace(need, v.Need.GPU, strconv.Itoa(v.Rooms[0].Index), 1) // as people know it
+	}
+	b.WriteString("waits for " + need)
+	if v.Blind != nil {
+		what, _, _ := strings.Cut(v.Blind.Error(), ". Try: ")
+		return b.String() + ": " + what
+	}
 	if v.Position > 1 {
 		fmt.Fprintf(&b, ", number %d in the queue behind %s", v.Position, strings.Join(v.InFront, ", "))
 		if more := v.Position - 1 - len(v.InFront); more > 0 {
@@ -85,6 +101,17 @@ func (v Verdict) String() string {
 		b.WriteString(": there is none")
 	}
 	return b.String()
+}
+
+// needs is String for one that doesn't wait.
+func (v Verdict) needs() string { return strings.Replace(v.String(), "waits for", "needs", 1) }
+
+// less is what a person could ask for instead.
+func (v Verdict) less() string {
+	if v.Need.Exclusive && slices.ContainsFunc(v.Rooms, func(f Shortfall) bool { return f.Alone }) {
+		return "--memory SIZE for each, with which they share a GPU"
+	}
+	return "a smaller --memory or --min-gpu-memory"
 }
 
 // String is the need as a person would say it.
@@ -112,12 +139,18 @@ func (f Shortfall) String() string {
 		where = "the host"
 	}
 	text := fmt.Sprintf("%s has %s free of %s", where, size(f.Free), size(f.Total))
-	if f.Unused > 0 {
+	holders := strings.Join(f.Holders, ", ")
+	if f.Unused > 0 && !f.Alone {
 		text += fmt.Sprintf(", %s of it claimed", size(f.Unused))
+		if holders != "" {
+			text += " by " + holders
+		}
 	}
 	switch {
 	case f.KeptFor != "":
 		text += ", kept for " + f.KeptFor
+	case f.Alone && holders != "":
+		text += ", in use by " + holders
 	case f.Alone:
 		text += ", not shared"
 	}

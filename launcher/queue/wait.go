@@ -14,7 +14,7 @@ const (
 // Wait tries at every interval, and soon after another ticket has given something back, until a room is taken. tell, which may be nil, gets
 // the first verdict, and each whose line differs from the one before; look describes the GPUs. After timeout it tries once more and returns
 // ErrTimeout, with the last verdict in the text; a timeout of 0 tries once. A need that no GPU could meet is ErrTimeout at once. When
-// ctx ends it returns its cause. An error of look ends the wait.
+// ctx ends it returns its cause. An error of look, as of a driver that does not answer now, is waited out like want of room, and returned at last.
 func (t *Ticket) Wait(
 	ctx context.Context, interval, timeout time.Duration, look func(context.Context) ([]Room, error), tell func(Verdict),
 ) (Claim, error) {
@@ -28,7 +28,15 @@ func (t *Ticket) Wait(
 		last := !time.Now().Before(until)
 		rooms, err := look(ctx)
 		if err != nil {
-			return Claim{}, err
+			if ctx.Err() != nil {
+				return Claim{}, context.Cause(ctx)
+			}
+			if last {
+				return Claim{}, err
+			}
+			told = tellOnce(Verdict{Need: t.Need(), Blind: err}, told, tell)
+			t.q.pause(ctx, min(interval, time.Until(until)), seen, false)
+			continue
 		}
 		claim, verdict, err := t.try(rooms, interval)
 		if err != nil || verdict.Granted {
@@ -36,19 +44,25 @@ func (t *Ticket) Wait(
 		}
 		switch {
 		case verdict.Never:
-			return Claim{}, fmt.Errorf("%w: none is large enough: it %s. Try: a smaller --memory or --min-gpu-memory, or --cpu fallback",
-				ErrTimeout, verdict)
+			return Claim{}, fmt.Errorf("%w, none is large enough: it %s. Try: a smaller --memory or --min-gpu-memory, or --cpu fallback",
+				ErrTimeout, verdict.needs())
 		case last && timeout <= 0:
-			return Claim{}, fmt.Errorf("%w: it %s. Try: --wait-for-gpu 60m, a smaller --memory or --min-gpu-memory, or --cpu fallback", ErrTimeout, verdict)
+			return Claim{}, fmt.Errorf("%w: it %s. Try: --wait-for-gpu 60m, %s, or --cpu fallback", ErrTimeout, verdict.needs(), verdict.less())
 		case last:
 			return Claim{}, fmt.Errorf("%w: after %s it still %s. Try: a longer --wait-for-gpu, or --cpu fallback", ErrTimeout, timeout, verdict)
 		}
-		if line := verdict.String(); line != told && tell != nil {
-			told = line
-			tell(verdict)
-		}
+		told = tellOnce(verdict, told, tell)
 		t.q.pause(ctx, min(interval, time.Until(until)), seen, verdict.Position <= wakeFirst)
 	}
+}
+
+// tellOnce tells a verdict unless its line was told before, and returns the line.
+func tellOnce(v Verdict, told string, to func(Verdict)) string {
+	line := v.String()
+	if line != told && to != nil {
+		to(v)
+	}
+	return line
 }
 
 // pause waits for so long, or until ctx ends, or until the count of changes is no longer as seen, where that is to wake.

@@ -83,8 +83,29 @@ func TestAWaitIsBounded(t *testing.T) {
 	stopped := errors.New("stopped")
 	_, err = second.Wait(ctx, time.Hour, time.Hour, lookAt(card()), func(Verdict) { cancel(stopped) })
 	require.ErrorIs(t, err, stopped)
+}
 
-	broken := errors.New("broken")
-	_, err = second.Wait(t.Context(), time.Hour, time.Hour, func(context.Context) ([]Room, error) { return nil, broken }, nil)
+func TestADriverThatDoesNotAnswerIsWaitedFor(t *testing.T) {
+	ticket := enter(t, open(t, t.TempDir()), "job", Need{Bytes: 6})
+	broken := errors.New("no answer. Try: dmesg")
+	looks := 0
+	look := func(context.Context) ([]Room, error) {
+		if looks++; looks < 3 {
+			return nil, broken
+		}
+		return card(), nil
+	}
+	var told []string
+	tell := func(v Verdict) { told = append(told, v.String()) }
+	claim, err := ticket.Wait(t.Context(), wakePoll, time.Minute, look, tell)
+	require.NoError(t, err)
+	require.Equal(t, "GPU-0", claim.GPU)
+	require.Equal(t, []string{"waits for a GPU with 0 MB free: no answer"}, told)
+
+	require.NoError(t, ticket.Release())
+	never := func(context.Context) ([]Room, error) { return nil, broken }
+	_, err = ticket.Wait(t.Context(), wakePoll, 300*time.Millisecond, never, nil)
+	require.ErrorIs(t, err, broken, "when time is up")
+	_, err = ticket.Wait(t.Context(), time.Hour, 0, never, nil)
 	require.ErrorIs(t, err, broken)
 }

@@ -28,7 +28,9 @@ func (p Policy) Next(history []Outcome, others []GPU) (Setting, string, error) {
 		if ok {
 			return to, why, nil
 		}
-		reasons = append(reasons, why)
+		if why != "" {
+			reasons = append(reasons, why)
+		}
 	}
 	return Setting{}, "", fmt.Errorf("%w: %s. Try: %s", ErrNoMore, strings.Join(reasons, "; "), p.remedy(last))
 }
@@ -44,7 +46,7 @@ func (p Policy) batch(_ []Outcome, last Outcome, _ []GPU) (Setting, string, bool
 	}
 	to, why := p.withBatch(s, s.Effective(), max(s.BatchSize/2, least))
 	if r := last.Shortage; r.Total > 0 && r.Asked/2 > r.Total {
-		why += fmt.Sprintf("; it asked for %s at once of a memory of %s, so that a smaller batch may not be enough", gib(r.Asked), gib(r.Total))
+		why += fmt.Sprintf("; it asked for %s at once of a memory of %s, so that a smaller batch may not be enough", gb(r.Asked), gb(r.Total))
 	}
 	return to, why, true
 }
@@ -95,7 +97,7 @@ func (p Policy) otherGPU(history []Outcome, last Outcome, others []GPU) (Setting
 	s := from.Setting
 	switch {
 	case s.OnCPU:
-		return s, "it ran on the CPU", false
+		return s, "", false // said once, by cpu
 	case !p.OtherGPU:
 		return s, "another GPU is not allowed", false
 	case from.Shortage.OnHost:
@@ -117,12 +119,12 @@ func (p Policy) otherGPU(history []Outcome, last Outcome, others []GPU) (Setting
 		return s, "no other GPU has clearly more free memory", false
 	}
 	s.GPU = best.UUID
-	why := fmt.Sprintf("GPU %s, which has %s free", best.UUID, gib(best.Free))
+	why := fmt.Sprintf("%s, which has %s free", best.name(), gb(best.Free))
 	if known {
-		why += fmt.Sprintf("; %s had %s", from.Setting.GPU, gib(had))
+		why += fmt.Sprintf("; the one before had %s", gb(had))
 	}
 	if neighbour > 0 {
-		why += fmt.Sprintf(", and other processes held %s there", gib(neighbour))
+		why += fmt.Sprintf(", and other processes held %s there", gb(neighbour))
 	}
 	return s, why, true
 }
@@ -188,4 +190,5 @@ func tried(history []Outcome, gpu string) bool {
 	return false
 }
 
-func gib(bytes int64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }
+// gb is bytes as everything of swarm run shows them.
+func gb(bytes int64) string { return fmt.Sprintf("%.1f GB", float64(bytes)/1e9) }

@@ -41,7 +41,7 @@ func follow(p retry.Policy, s retry.Setting, r shortage.Report, others []retry.G
 
 func TestTheLadderGoesDownStepByStepAndKeepsTheEffectiveBatch(t *testing.T) {
 	steps, settings, end := follow(whole(), retry.Setting{BatchSize: 32, Accumulate: 2, GPU: "a"}, onGPU,
-		[]retry.GPU{{"b", 22 * gib}, {"c", 70 * gib}, {"d", 30 * gib}})
+		[]retry.GPU{{UUID: "b", Free: 22 * gib}, {UUID: "c", Free: 70 * gib}, {UUID: "d", Free: 30 * gib}})
 	want := []string{"batch", "batch", "batch", "gradient_checkpointing", "offload", "gpu", "gpu", "cpu"}
 	if !slices.Equal(steps, want) {
 		t.Errorf("steps %q, want %q", steps, want)
@@ -66,7 +66,7 @@ func TestTheLadderGoesDownStepByStepAndKeepsTheEffectiveBatch(t *testing.T) {
 }
 
 func TestHostMemoryIsNotMendedByWhatTakesMoreOfIt(t *testing.T) {
-	steps, _, end := follow(whole(), retry.Setting{BatchSize: 16, GPU: "a"}, onHost, []retry.GPU{{"b", 70 * gib}})
+	steps, _, end := follow(whole(), retry.Setting{BatchSize: 16, GPU: "a"}, onHost, []retry.GPU{{UUID: "b", Free: 70 * gib}})
 	if want := []string{"batch", "batch", "gradient_checkpointing"}; !slices.Equal(steps, want) || !errors.Is(end, retry.ErrNoMore) {
 		t.Errorf("steps %q, want %q; %v", steps, want, end)
 	}
@@ -77,7 +77,7 @@ func TestWhatOffloadBroughtAboutIsNoShortageOfTheHosts(t *testing.T) {
 	off := base
 	off.Offload = true
 	history := []retry.Outcome{{Setting: base, Shortage: onGPU}, {Setting: off, Shortage: onHost}}
-	got, why, err := whole().Next(history, []retry.GPU{{"b", 70 * gib}})
+	got, why, err := whole().Next(history, []retry.GPU{{UUID: "b", Free: 70 * gib}})
 	if base.GPU = "b"; err != nil || got != base {
 		t.Errorf("%+v, %s, %v; want the other GPU, without offload", got, why, err)
 	}
@@ -114,12 +114,13 @@ func TestNext(t *testing.T) {
 		{"without a place for the accumulation the effective batch changes", row(func(p *retry.Policy) { p.CanAccumulate = false }),
 			retry.Setting{BatchSize: 9}, onGPU, nil, retry.Setting{BatchSize: 4}, "changes from 9 to 4, for the command has no place for {accumulate}"},
 		{"a request beyond all memory is named", whole(), retry.Setting{BatchSize: 8}, absurd, nil,
-			retry.Setting{BatchSize: 4, Accumulate: 2}, "asked for 100.0 GiB at once of a memory of 24.0 GiB"},
+			retry.Setting{BatchSize: 4, Accumulate: 2}, "asked for 107.4 GB at once of a memory of 25.8 GB"},
 		{"a neighbour's memory makes any GPU with more the better one", row(func(p *retry.Policy) { p.CanCheckpoint, p.CanOffload = false, false }),
-			retry.Setting{BatchSize: 4, GPU: "a"}, crowded, []retry.GPU{{"b", 21*gib + 1}},
-			retry.Setting{BatchSize: 4, GPU: "b"}, "other processes held 10.0 GiB there"},
+			retry.Setting{BatchSize: 4, GPU: "a"}, crowded, []retry.GPU{{UUID: "b", Free: 21*gib + 1}},
+			retry.Setting{BatchSize: 4, GPU: "b"}, "other processes held 10.7 GB there"},
 		{"without one it takes more", row(func(p *retry.Policy) { p.CanCheckpoint, p.CanOffload, p.CPU = false, false, false }),
-			retry.Setting{BatchSize: 4, GPU: "a"}, onGPU, []retry.GPU{{"b", 21*gib + 1}}, retry.Setting{}, "no other GPU has clearly more free memory"},
+			retry.Setting{BatchSize: 4, GPU: "a"}, onGPU, []retry.GPU{{UUID: "b", Free: 21*gib + 1}}, retry.Setting{},
+			"no other GPU has clearly more free memory"},
 		{"retries are counted", row(func(p *retry.Policy) { p.MaxRetries = 0 }), retry.Setting{BatchSize: 8}, onGPU, nil,
 			retry.Setting{}, "0 of 0 retries are used up. Try: --max-retries 1"},
 		{"without a place for anything the reasons are told", retry.Policy{MaxRetries: 3}, retry.Setting{}, onGPU, nil,
@@ -152,7 +153,7 @@ func TestEveryLadderEndsAndEachStepOfItIsSmaller(t *testing.T) {
 		}
 		from := retry.Setting{BatchSize: rapid.IntRange(0, 3000).Draw(t, "size"), Accumulate: rapid.IntRange(0, 20).Draw(t, "times"), GPU: "a"}
 		report := rapid.SampledFrom([]shortage.Report{onGPU, onHost, {GPU: -1}}).Draw(t, "report")
-		_, settings, err := follow(p, from, report, []retry.GPU{{"b", 70 * gib}})
+		_, settings, err := follow(p, from, report, []retry.GPU{{UUID: "b", Free: 70 * gib}})
 		if !errors.Is(err, retry.ErrNoMore) || len(settings) > p.MaxRetries {
 			t.Fatalf("%d steps, %v", len(settings), err)
 		}
@@ -194,22 +195,30 @@ func upTo(from, to int) (all []int) {
 
 func TestAJobBeginsWithWhatFittedButNotAboveWhatWasAsked(t *testing.T) {
 	asked := retry.Setting{BatchSize: 64, Accumulate: 2, GPU: "a"}
+	ran := []retry.Setting{{BatchSize: 64, Accumulate: 4, GPU: "b"}}
 	for _, c := range []struct {
 		name       string
 		remembered *retry.Setting
+		short      []retry.Setting
 		want       retry.Setting
 		why        string
 	}{
-		{"nothing is known", nil, asked, ""},
-		{"a smaller one fitted", &retry.Setting{BatchSize: 16, GPU: "z"},
+		{"nothing is known", nil, ran, asked, ""},
+		{"a smaller one fitted", &retry.Setting{BatchSize: 16, GPU: "z"}, ran,
 			retry.Setting{BatchSize: 16, Accumulate: 8, GPU: "a"}, "as it fitted last time: batch size 64 → 16"},
-		{"one that does not divide", &retry.Setting{BatchSize: 50}, retry.Setting{BatchSize: 32, Accumulate: 4, GPU: "a"}, "stays 128"},
-		{"a larger one fitted", &retry.Setting{BatchSize: 256}, asked, ""},
-		{"only with checkpointing and offload", &retry.Setting{BatchSize: 64, GradientCheckpointing: true, Offload: true},
+		{"one that does not divide", &retry.Setting{BatchSize: 50}, ran, retry.Setting{BatchSize: 32, Accumulate: 4, GPU: "a"}, "stays 128"},
+		{"a larger one fitted", &retry.Setting{BatchSize: 256}, ran, asked, ""},
+		{"only with checkpointing and offload", &retry.Setting{BatchSize: 64, GradientCheckpointing: true, Offload: true}, ran,
 			retry.Setting{BatchSize: 64, Accumulate: 2, GPU: "a", GradientCheckpointing: true, Offload: true}, "gradient checkpointing; offload"},
-		{"without a batch", &retry.Setting{}, asked, ""},
+		{"without a batch", &retry.Setting{}, ran, asked, ""},
+		{"a smaller one was asked for, and nothing ran out", &retry.Setting{BatchSize: 16}, nil, asked, ""},
+		{"only larger ones ran out", &retry.Setting{BatchSize: 16}, []retry.Setting{{BatchSize: 65}}, asked, ""},
+		{"even a smaller one ran out", &retry.Setting{BatchSize: 16}, []retry.Setting{{BatchSize: 65}, {BatchSize: 32}},
+			retry.Setting{BatchSize: 16, Accumulate: 8, GPU: "a"}, "batch size 64 → 16"},
+		{"even with checkpointing it ran out", &retry.Setting{BatchSize: 64, Offload: true}, []retry.Setting{{BatchSize: 64, GradientCheckpointing: true}},
+			retry.Setting{BatchSize: 64, Accumulate: 2, GPU: "a", Offload: true}, "offload"},
 	} {
-		got, why := whole().Start(c.remembered, asked)
+		got, why := whole().Start(c.remembered, c.short, asked)
 		if got != c.want || !strings.Contains(why, c.why) || (why == "") != (c.why == "") {
 			t.Errorf("%s: %+v, %q; want %+v, %q", c.name, got, why, c.want, c.why)
 		}

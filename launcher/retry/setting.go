@@ -21,6 +21,11 @@ type Setting struct {
 // Effective is the number of samples to an optimizer step; 0 without a batch size.
 func (s Setting) Effective() int { return s.BatchSize * max(1, s.Accumulate) }
 
+// Within tells whether s takes no more of a device's memory than other would.
+func (s Setting) Within(other Setting) bool {
+	return s.BatchSize <= other.BatchSize && (s.GradientCheckpointing || !other.GradientCheckpointing) && (s.Offload || !other.Offload)
+}
+
 // Outcome is an attempt that ran out of memory.
 type Outcome struct {
 	Setting  Setting
@@ -31,7 +36,15 @@ type Outcome struct {
 // GPU is one that an attempt may be moved to.
 type GPU struct {
 	UUID string
-	Free int64 // bytes, now
+	Name string // what the user calls it, "GPU 1"; empty: by its UUID
+	Free int64  // bytes, now
+}
+
+func (g GPU) name() string {
+	if g.Name == "" {
+		return "GPU " + g.UUID
+	}
+	return g.Name
 }
 
 // Policy is what may be tried. The Can fields say that the command has a place for the value.

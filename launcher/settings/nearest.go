@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
 )
 
 // named is a value and the key that leads to it.
@@ -80,24 +82,7 @@ func nearest(documents []*node, key string) []string {
 	return keys
 }
 
-// distance is Levenshtein's, in bytes, of at most the first 100 of each.
+// distance is how far two keys are apart, by at most the first 100 bytes of each.
 func distance(a, b string) int {
-	a, b = a[:min(len(a), 100)], b[:min(len(b), 100)]
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
+	return configs.EditDistance(a[:min(len(a), 100)], b[:min(len(b), 100)])
 }

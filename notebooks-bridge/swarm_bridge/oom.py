@@ -107,8 +107,7 @@ class OOMHandler:
         with self._lock:
             half = max(self.min_batch_size, self.current_batch_size // 2)
             if self.keep_effective:
-                dividing = [b for b in range(half, self.min_batch_size - 1, -1) if self.effective_batch % b == 0]
-                half = dividing[0] if dividing else half
+                half = next((b for b in range(half, self.min_batch_size - 1, -1) if self.effective_batch % b == 0), half)
                 self.accumulate = max(1, round(self.effective_batch / half))
             self.current_batch_size = half
             return half

@@ -90,7 +90,9 @@ def main():
 
 def train(torch, s, options, folder, share, mini, micro, length):
     model, more = policy(torch), switches.Steps(options)
-    model(torch.zeros(1, 2, dtype=torch.long)).sum().backward()  # what torch takes once is there before the limit is
+    # What torch takes once is there before the limit is. Large enough for a BLAS that has other ways for small matrices: OpenBLAS, refused its buffer
+    # later on, asks again for ever.
+    model(torch.zeros(64, 64, dtype=torch.long)).sum().backward()
     model.zero_grad(set_to_none=True)
     limit = memory.wanted(options.memory)
     memory.limit(limit)

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/launcher/queue"
+)
+
+// Nodes and the jobs of swarm run share GPUs by the jobs' queue: what jobs have claimed is not planned for nodes, and what nodes are planned to
+// take is claimed for as long as their run goes on.
+
+func (g *globals) queueDir() string { return filepath.Join(g.jobsDir(), "queue") }
+
+// withoutJobs takes off GPUs what jobs have claimed and don't use yet, and says whose that is. A queue that can't be read keeps nobody away.
+func withoutJobs(g *globals, gpus []fit.GPU) (left []fit.GPU, notes []string) {
+	q, err := queue.Open(g.queueDir())
+	if err != nil {
+		return gpus, nil
+	}
+	entries, err := q.List()
+	if err != nil || len(entries) == 0 {
+		return gpus, nil
+	}
+	var rooms []queue.Room
+	for _, d := range gpus {
+		rooms = append(rooms, queue.Room{GPU: d.UUID, Index: d.Index, Name: d.Name, Total: d.MemoryTotal, Free: d.MemoryFree})
+	}
+	free, claimants := queue.Unclaimed(entries, rooms)
+	left = slices.Clone(gpus)
+	for i, d := range gpus {
+		if n := free[d.UUID]; n < d.MemoryFree {
+			left[i].MemoryFree = n
+			notes = append(notes, fmt.Sprintf("GPU %d: %s of its free %s are claimed by %s", d.Index, gb(d.MemoryFree-n), gb(d.MemoryFree),
+				strings.Join(claimants[d.UUID], ", ")))
+		}
+	}
+	return left, notes
+}
+
+// gpuClaims are what a run's nodes have of the host's GPUs, for the jobs of swarm run to see.
+type gpuClaims struct {
+	log     *slog.Logger
+	bytes   int64 // of each GPU
+	tickets []*queue.Ticket
+
+	mu      sync.Mutex
+	engines map[string]int // pids, by node
+}
+
+// claimGPUs claims what a plan takes of its GPUs. What can't be claimed is logged: the nodes do without.
+func claimGPUs(g *globals, run string, plan fit.Plan, gpus []gpu.GPU) *gpuClaims {
+	c := &gpuClaims{log: g.logger, bytes: plan.Expected, engines: map[string]int{}}
+	used := map[int]bool{}
+	for _, at := range plan.Placement {
+		for _, index := range at.Cards() {
+			used[index] = true
+		}
+	}
+	if len(used) == 0 {
+		return c
+	}
+	q, err := queue.Open(g.queueDir())
+	if err != nil {
+		g.logger.Warn("jobs of swarm run don't see this run", "error", err)
+		return c
+	}
+	q.Log = g.logger
+	for _, d := range gpus {
+		if used[d.Index] && d.UUID != "" {
+			c.claim(q, run, d)
+		}
+	}
+	return c
+}
+
+func (c *gpuClaims) claim(q *queue.Queue, run string, d gpu.GPU) {
+	t, err := q.Enter(run, queue.Need{GPU: d.UUID, Bytes: min(c.bytes, d.MemoryTotal)})
+	if err == nil {
+		var verdict queue.Verdict
+		_, verdict, err = t.Try([]queue.Room{{GPU: d.UUID, Index: d.Index, Name: d.Name, Total: d.MemoryTotal, Free: d.MemoryFree}})
+		if err == nil && verdict.Granted {
+			c.tickets = append(c.tickets, t)
+			return
+		}
+		if err == nil {
+			err = fmt.Errorf("the queue %s", verdict)
+		}
+		_ = t.Leave() // it ends with this process
+	}
+	c.log.Warn("jobs of swarm run don't see what this run takes", "gpu", d.Index, "error", err)
+}
+
+// loaded notes the process of a node's engine on this host, whose memory is part of the claim. On nil it does nothing. It may wait for the
+// queue's lock.
+func (c *gpuClaims) loaded(node string, pid int) {
+	if c == nil || len(c.tickets) == 0 || pid <= 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.engines[node] = pid
+	for _, t := range c.tickets {
+		if err := t.Adjust(c.bytes, slices.Collect(maps.Values(c.engines))); err != nil {
+			c.log.Debug("queue", "error", err)
+		}
+	}
+}
+
+// release gives everything back. It can be called again, and on nil.
+func (c *gpuClaims) release() {
+	if c == nil {
+		return
+	}
+	for _, t := range c.tickets {
+		if err := t.Leave(); err != nil {
+			c.log.Debug("queue", "error", err)
+		}
+	}
+	c.tickets = nil
+}

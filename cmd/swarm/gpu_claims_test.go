@@ -1,0 +1,69 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/launcher/fit"
+)
+
+// What a job of swarm run has claimed and doesn't use yet is not planned for nodes.
+func TestNodesAreNotPlannedIntoWhatJobsHaveClaimed(t *testing.T) {
+	t.Parallel()
+	home, dir := t.TempDir(), project(t)
+	plan := func() outcome { return onGPUs(t, home, t4, "plan", "--model", "gpt2", "--nodes", "1", "-o", "json") }
+	free := func() int64 {
+		got := plan()
+		require.Zero(t, got.code, got.stderr)
+		var p fit.Plan
+		require.NoError(t, json.Unmarshal([]byte(got.stdout), &p))
+		return p.GPUs[0].MemoryFree
+	}
+	all := free()
+	hold := func(flags ...string) (end func()) {
+		job := withGPUs(t, runIn(t, home, dir, append(flags, "--name", "holder", "--", "sh", "-c", "touch holds; sleep 1000")...), t4)
+		require.NoError(t, job.Start())
+		require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(dir, "holds")); return err == nil }, patience, pollEvery)
+		return func() {
+			require.Zero(t, swarm(t, home, "down", "holder", "--now").code)
+			_ = waitFor(t, job)
+			require.NoError(t, os.Remove(filepath.Join(dir, "holds")))
+		}
+	}
+	end := hold("--memory", "9GB")
+	require.Equal(t, all-9_000_000_000, free())
+	end()
+	end = hold()
+	got := plan()
+	require.Equal(t, exitNoRoom, got.code, "it has the GPU to itself: %s", got.stdout)
+	got = onGPUs(t, home, t4, "tune", "--auto", "--workload", "lora-classifier", "--profile", "--", "true", "{batch_size}")
+	require.Equal(t, exitNoRoom, got.code, got.stderr)
+	require.Contains(t, got.stderr, "can't be measured on beside others")
+	end()
+	require.Equal(t, all, free())
+}
+
+// What a run's nodes are planned to take is kept from jobs for as long as the run goes on.
+func TestJobsKeepOffWhatNodesAreToTake(t *testing.T) {
+	t.Parallel()
+	home, dir := t.TempDir(), project(t)
+	up := withGPUs(t, swarmCommand(t, home, append([]string{"up", "--rounds", "100000"}, tinyRun("--device", "cuda")...)...), t4)
+	up.Env = append(up.Env, enginesOnCPU+"=1")
+	require.NoError(t, up.Start())
+	status := awaitRounds(t, home, 1)
+	job := func(flags ...string) outcome {
+		return finish(t, withGPUs(t, runIn(t, home, dir, append(flags, "--", "true")...), t4))
+	}
+	got := job()
+	require.Equal(t, exitNoRoom, got.code, "it would have the GPU to itself: %s", got.stderr)
+	got = job("--memory", "1GB")
+	require.Zero(t, got.code, got.stderr)
+	require.Zero(t, swarm(t, home, "down", status.Run).code)
+	_ = waitFor(t, up)
+	got = job()
+	require.Zero(t, got.code, got.stderr)
+}

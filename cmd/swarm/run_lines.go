@@ -1,0 +1,51 @@
+package main
+
+import (
+	"io"
+	"os"
+	"sync/atomic"
+)
+
+// liner is a writer that knows whether what it wrote last has ended its line: a progress bar has not.
+type liner struct {
+	to   io.Writer
+	open *atomic.Bool // shared by those that write to one file
+}
+
+func newLiner(to io.Writer) *liner { return &liner{to, new(atomic.Bool)} }
+
+func (l *liner) Write(p []byte) (int, error) {
+	n, err := l.to.Write(p)
+	if n > 0 {
+		l.open.Store(p[n-1] != '\n')
+	}
+	return n, err
+}
+
+// say writes a line that begins at a line's begin.
+func (l *liner) say(line string) {
+	if l.open.Swap(false) {
+		line = "\n" + line
+	}
+	_, _ = l.to.Write([]byte(line)) // whoever read it may be gone
+}
+
+// outputLines are stdout and stderr, which may be one terminal or one file.
+func outputLines(g *globals) (stdout, stderr *liner) {
+	stdout, stderr = newLiner(g.stdout), newLiner(g.stderr)
+	if g.console != nil || sameFile(g.stdout, g.stderr) { // in the background both are the log
+		stdout.open = stderr.open
+	}
+	return stdout, stderr
+}
+
+func sameFile(a, b io.Writer) bool {
+	one, ok := a.(*os.File)
+	other, also := b.(*os.File)
+	if !ok || !also {
+		return false
+	}
+	first, err := one.Stat()
+	second, otherErr := other.Stat()
+	return err == nil && otherErr == nil && os.SameFile(first, second)
+}
