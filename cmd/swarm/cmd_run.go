@@ -42,6 +42,7 @@ type runOptions struct {
 	checkpoint   string
 	offload      string
 	grace        time.Duration
+	forget       bool
 	detach       bool
 	output       string
 
@@ -96,6 +97,7 @@ func newRunCommand(g *globals) *cobra.Command {
 	f.StringVar(&o.checkpoint, "gradient-checkpointing", "true|false", "`ON|OFF`: what {gradient_checkpointing} becomes; ON alone: nothing while it is off")
 	f.StringVar(&o.offload, "offload", "true|false", "`ON|OFF`: what {offload} becomes")
 	f.DurationVar(&o.grace, "grace", 30*time.Second, "how long the command may take to end after Ctrl-C or swarm down, a `time`")
+	f.BoolVar(&o.forget, "forget", false, "begin as asked, whatever fitted or ran out before: the command has changed")
 	f.BoolVar(&o.detach, "detach", false, "return at once: the command goes on in the background")
 	addOutputFlag(f, &o.output)
 	return cmd
@@ -149,7 +151,7 @@ func runRun(ctx context.Context, g *globals, o *runOptions, argv []string) error
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Ignore(syscall.SIGPIPE) // as for every command
 	j := &job{g: g, o: o, dir: dir, places: places}
-	j.stdout, j.stderr = outputLines(g)
+	j.stdout, j.stderr, j.together = outputLines(g)
 	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping the command. Again to stop it at once.")
 	defer interrupts.close()
 	j.interrupts = interrupts

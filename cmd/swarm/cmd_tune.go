@@ -121,7 +121,7 @@ func runTune(ctx context.Context, g *globals, o *tuneOptions) error {
 		return err
 	}
 	if r := t.result; !r.Fits && r.ExpectedBytes > 0 {
-		return &noRoomError{fmt.Sprintf("%s is expected to take %s with a batch of %d, and %.0f %% of %s may be used. Try: %s", w.Name,
+		return &noRoom{fmt.Errorf("%s is expected to take %s with a batch of %d, and %.0f %% of %s may be used. Try: %s", w.Name,
 			t.size(r.ExpectedBytes), r.Batch, 100*r.SafetyMargin, t.size(t.request.GPUMemory), t.smaller())}
 	}
 	return nil

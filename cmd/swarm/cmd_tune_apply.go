@@ -35,7 +35,7 @@ func (g *globals) tuneState() string { return filepath.Join(g.home, "tune") }
 // edit writes the recommended values, or says what it would write.
 func (t *tuning) edit(g *globals) error {
 	if !t.result.Fits && t.o.apply {
-		return &noRoomError{fmt.Sprintf("nothing is written: nothing says that a batch of %d of %s fits. Try: swarm tune without --apply tells more, "+
+		return &noRoom{fmt.Errorf("nothing is written: nothing says that a batch of %d of %s fits. Try: swarm tune without --apply tells more, "+
 			"--profile -- COMMAND measures", t.result.Batch, t.w.Name)}
 	}
 	changes, err := t.changes()

@@ -26,12 +26,6 @@ const (
 // ownWorkload is the profile of our own nodes.
 const ownWorkload = "sapo"
 
-// noRoomError is exit code 3 in words of its own.
-type noRoomError struct{ text string }
-
-func (e *noRoomError) Error() string { return e.text }
-func (e *noRoomError) Unwrap() error { return fit.ErrDoesNotFit }
-
 // tuning is one answer of swarm tune on its way.
 type tuning struct {
 	o        *tuneOptions
@@ -74,7 +68,7 @@ func (t *tuning) findGPU(ctx context.Context) (err error) {
 			return nil
 		}
 		reason, _ := splitRemedy(host.Reason)
-		return &noRoomError{fmt.Sprintf("--auto finds no GPU: %s. Try: --gpu-memory 24, or whatever the one you will train on has; swarm doctor tells more",
+		return &noRoom{fmt.Errorf("--auto finds no GPU: %s. Try: --gpu-memory 24, or whatever the one you will train on has; swarm doctor tells more",
 			reason)}
 	}
 	t.card, err = t.choose(host.GPUs)
@@ -91,7 +85,7 @@ func (t *tuning) choose(list []gpu.GPU) (*gpu.GPU, error) {
 	if t.o.given["gpu"] {
 		at := slices.IndexFunc(list, func(g gpu.GPU) bool { return g.Index == t.o.gpu })
 		if at < 0 {
-			return nil, &noRoomError{fmt.Sprintf("there is no GPU %d among the %d found. Try: swarm gpu --once", t.o.gpu, len(list))}
+			return nil, &usageError{fmt.Errorf("there is no GPU %d among the %d found", t.o.gpu, len(list)), "swarm gpu --once"}
 		}
 		return &list[at], nil
 	}

@@ -40,7 +40,7 @@ func (m *measuring) claim(ctx context.Context) (release func(), err error) {
 	}
 	_, err = ticket.Wait(ctx, time.Second, 0, m.rooms.look, nil)
 	if errors.Is(err, queue.ErrTimeout) {
-		err = &noRoomError{fmt.Sprintf("GPU %d can't be measured on beside others. Try: when they have ended, as swarm status tells", m.t.meter.Index)}
+		err = &noRoom{fmt.Errorf("GPU %d can't be measured on beside others. Try: when they have ended, as swarm status tells", m.t.meter.Index)}
 	}
 	if err != nil {
 		release()
@@ -166,7 +166,7 @@ func (m *measuring) inUse(ctx context.Context) (int64, error) {
 		}
 	}
 	if err == nil {
-		err = &noRoomError{fmt.Sprintf("GPU %d can't be used any more. Try: swarm gpu --once", m.t.meter.Index)}
+		err = &noRoom{fmt.Errorf("GPU %d can't be used any more. Try: swarm gpu --once", m.t.meter.Index)}
 	}
 	return 0, err
 }

@@ -129,7 +129,7 @@ func (t *tuning) conclude() error {
 		}
 	}
 	if len(points) == 0 {
-		return &noRoomError{fmt.Sprintf("not even a batch of %d fits. Try: swarm doctor --oom on its output, or a larger GPU", least)}
+		return &noRoom{fmt.Errorf("not even a batch of %d fits. Try: swarm doctor --oom on its output, or a larger GPU", least)}
 	}
 	line, err := workload.FitLine(points)
 	if err != nil {

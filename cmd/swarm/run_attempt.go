@@ -51,8 +51,9 @@ func (j *job) attempt(ctx context.Context, setting retry.Setting, why string) (c
 		Stdout: j.stdout, Stderr: j.stderr, Grace: j.o.grace,
 		Sampled: func(u command.Usage) { j.sampled(u) }, Warn: func(line string) { j.say("%s", line) },
 	}
+	spec.Together = j.together
 	if j.o.output == "json" {
-		spec.Stdout = j.stderr
+		spec.Stdout, spec.Together = j.stderr, true
 	}
 	if j.log != nil {
 		spec.Log = j.logged

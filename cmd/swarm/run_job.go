@@ -32,6 +32,7 @@ type job struct {
 	interrupts *interrupts
 
 	stdout, stderr *liner
+	together       bool // they are one terminal or one file
 
 	store  *store.Store
 	row    store.Job
@@ -61,7 +62,7 @@ func (j *job) run(ctx context.Context) (err error) {
 		}
 		j.say("%v", err) // other jobs' files: no reason not to run this one
 	}
-	if j.store, err = store.Open(ctx, j.g.database(), store.Options{RetryFor: saveLimit, Warn: func(err error) { j.say("%v", err) }}); err != nil {
+	if j.store, err = store.Open(ctx, j.g.database(), store.Options{RetryFor: saveLimit * 4 / 5, Warn: func(err error) { j.say("%v", err) }}); err != nil {
 		return err
 	}
 	defer func() {
@@ -159,7 +160,7 @@ func jobName(argv []string) string {
 func (j *job) work(ctx context.Context) (code int, err error) {
 	defer j.leave()
 	if len(j.places.files) > 0 {
-		if j.loan, err = settings.Lend(j.g.loanState(), j.dir, j.row.Job, j.places.files); err != nil {
+		if err := j.lend(ctx); err != nil {
 			return exitFailed, err
 		}
 	}
@@ -191,6 +192,27 @@ func (j *job) work(ctx context.Context) (code int, err error) {
 		}
 		j.say("memory ran out (%s): %s", shortageText(*outcome.Shortage), reason)
 		setting, why = next, reason
+	}
+}
+
+// lend takes the files that --set names. Where another job has them it waits as it does for a GPU.
+func (j *job) lend(ctx context.Context) (err error) {
+	until := time.Now().Add(j.o.wait.limit)
+	for told := false; ; told = true {
+		j.loan, err = settings.Lend(j.g.loanState(), j.dir, j.row.Job, j.places.files)
+		left := time.Until(until)
+		if !errors.Is(err, settings.ErrInUse) || left <= 0 {
+			return err
+		}
+		if !told {
+			what, _ := splitRemedy(err.Error())
+			j.say("waits: %s", what)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(min(left, j.o.wait.interval, time.Second)):
+		}
 	}
 }
 

@@ -30,13 +30,13 @@ func (l *liner) say(line string) {
 	_, _ = l.to.Write([]byte(line)) // whoever read it may be gone
 }
 
-// outputLines are stdout and stderr, which may be one terminal or one file.
-func outputLines(g *globals) (stdout, stderr *liner) {
+// outputLines are stdout and stderr, and whether these are one terminal or one file.
+func outputLines(g *globals) (stdout, stderr *liner, together bool) {
 	stdout, stderr = newLiner(g.stdout), newLiner(g.stderr)
-	if g.console != nil || sameFile(g.stdout, g.stderr) { // in the background both are the log
+	if together = g.console != nil || sameFile(g.stdout, g.stderr); together { // in the background both are the log
 		stdout.open = stderr.open
 	}
-	return stdout, stderr
+	return stdout, stderr, together
 }
 
 func sameFile(a, b io.Writer) bool {

@@ -202,6 +202,9 @@ type experience struct {
 
 // experience asks the database. One that can't be read has nothing to tell, which is no reason not to train.
 func (j *job) experience(ctx context.Context, kind string) (e experience) {
+	if j.o.forget {
+		return e
+	}
 	err := j.reading(ctx, func(r *store.Reader) error {
 		fitted, ok, err := r.Fitted(ctx, j.places.key, kind)
 		if err != nil || !ok {

@@ -66,9 +66,9 @@ func jobDocument(t testing.TB, home, name string) stats.Job {
 func TestRunHalvesTheBatchUntilItFits(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), project(t)
-	train := func() outcome {
-		cmd := runIn(t, home, dir, "--cpu", "only", "--batch-size", "256", "--", torchPython(t), "train.py", "training.batch_size={batch_size}",
-			"training.gradient_accumulation_steps={accumulate}")
+	train := func(flags ...string) outcome {
+		cmd := runIn(t, home, dir, append(flags, "--cpu", "only", "--batch-size", "256", "--", torchPython(t), "train.py",
+			"training.batch_size={batch_size}", "training.gradient_accumulation_steps={accumulate}")...)
 		cmd.Env = append(cmd.Env, "TRAIN_MEMORY_MB=200")
 		return finish(t, cmd)
 	}
@@ -92,6 +92,7 @@ func TestRunHalvesTheBatchUntilItFits(t *testing.T) {
 	require.Zero(t, second.code, second.stderr)
 	require.Len(t, jobDocument(t, home, "train-2").Attempts, 1)
 	require.Contains(t, second.stderr, "batch size 128 × 2 = 256")
+	require.Contains(t, train("--forget", "--max-retries", "0").stderr, "batch size 256", "what was learnt is left aside")
 }
 
 // Guide 2: the values stand in files. They are changed for as long as the command runs, and as they were afterwards.
@@ -119,11 +120,18 @@ func TestRunChangesFilesForTheTimeOfTheJob(t *testing.T) {
 	other := finish(t, runIn(t, home, dir, "--cpu", "only", "--set", "conf/config.yaml:data_loader.batch_size={batch_size}", "--batch-size", "8", "--", "true"))
 	require.Equal(t, exitFailed, other.code)
 	require.Contains(t, other.stderr, "sleep-1", "the job that has the file is named")
+	waiting := runIn(t, home, dir, "--cpu", "only", "--wait-for-gpu", "10m", "--gpu-check-interval", "50ms",
+		"--set", "conf/config.yaml:data_loader.batch_size={batch_size}", "--batch-size", "8", "--", "cat", "conf/config.yaml")
+	var seen, said lockedBuffer
+	waiting.Stdout, waiting.Stderr = &seen, &said
+	require.NoError(t, waiting.Start())
+	require.Eventually(t, func() bool { return strings.Contains(said.String(), "waits: ") }, patience, pollEvery)
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
+	require.Zero(t, waitFor(t, waiting), said.String())
+	require.Contains(t, seen.String(), "batch_size: 8")
 	got = finish(t, runIn(t, home, dir, "--cpu", "only", "--", "true"))
 	require.Zero(t, got.code, got.stderr)
-	require.Contains(t, got.stderr, "as it was before")
 	after, err = os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, string(before), string(after))

@@ -118,7 +118,7 @@ func TestTuneOnAGPU(t *testing.T) {
 	require.Zero(t, o.code, o.stderr)
 	require.Contains(t, o.stderr, "Warning: GPU 0 has 35.1 GiB in use already")
 	o = onGPUs(t, t.TempDir(), t4, "tune", "--auto", "--gpu", "3")
-	require.Equal(t, outcome{3, "", "Error: there is no GPU 3 among the 1 found\nTry: swarm gpu --once\n"}, o)
+	require.Equal(t, outcome{2, "", "Error: there is no GPU 3 among the 1 found\nTry: swarm gpu --once\n"}, o)
 }
 
 func TestTuneRefuses(t *testing.T) {

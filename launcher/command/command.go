@@ -24,6 +24,8 @@ type Spec struct {
 	// Stdout and Stderr get the command's bytes as they come. A writer that blocks makes the command wait as it would in a pipe; one that
 	// fails gets nothing more.
 	Stdout, Stderr io.Writer
+	// Together sends both to Stdout, through one pipe: in the order in which they were written.
+	Together bool
 	// Log gets both streams as they come, one Write at a time; nil: none. What it can't write is missing in it.
 	Log io.Writer
 

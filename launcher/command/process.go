@@ -27,7 +27,7 @@ type Process struct {
 	tree    *tree
 	meter   *meter
 	sink    *sink
-	streams [2]*stream
+	streams []*stream // one or two
 	kills   *supervise.KillMeter
 	warn    func(string)
 
@@ -73,25 +73,27 @@ func Start(spec Spec) (*Process, error) {
 	}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGTERM}
 
-	var theirs [2]*os.File
+	var theirs []*os.File
 	closeAll := func() {
-		for i := range theirs {
-			theirs[i].Close() // no harm to nil
-			if s := p.streams[i]; s != nil {
-				s.from.Close()
-			}
+		for i, file := range theirs {
+			file.Close()
+			p.streams[i].from.Close()
 		}
 	}
-	for i := range theirs {
+	outputs := []stream{{name: "output", to: spec.Stdout}, {name: "error output", to: spec.Stderr}}
+	if spec.Together {
+		outputs = outputs[:1]
+	}
+	for _, s := range outputs {
 		r, w, err := os.Pipe()
 		if err != nil {
 			closeAll()
 			return nil, fmt.Errorf("start %s: %w", spec.Path, err)
 		}
-		theirs[i], p.streams[i] = w, &stream{name: "output", from: r, to: spec.Stdout, sink: p.sink, warn: warn}
+		s.from, s.sink, s.warn = r, p.sink, warn
+		theirs, p.streams = append(theirs, w), append(p.streams, &s)
 	}
-	p.streams[1].name, p.streams[1].to = "error output", spec.Stderr
-	p.cmd.Stdout, p.cmd.Stderr = theirs[0], theirs[1]
+	p.cmd.Stdout, p.cmd.Stderr = theirs[0], theirs[len(theirs)-1]
 
 	started := make(chan error)
 	go p.own(spec, mark, started)
