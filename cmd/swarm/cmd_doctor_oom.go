@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -96,7 +97,7 @@ func (d *oomDocument) explain(r shortage.Report, clues *oomClues, o *oomOptions)
 	}
 	switch {
 	case r.OnHost:
-		steps = append(steps, oomHost(r)...)
+		steps = append(steps, oomHost(r, d.offloads())...)
 		if named != nil && len(w.Ladder) > 0 {
 			d.Advice = append(d.Advice, "the ladder of "+w.Name+" is about GPU memory and does not help here: what it offloads comes on top")
 		}
@@ -113,6 +114,21 @@ func (d *oomDocument) explain(r shortage.Report, clues *oomClues, o *oomOptions)
 		steps = append(steps, oomGeneral(r, clues)...)
 	}
 	d.Ladder = append(d.Ladder, steps...)
+}
+
+// offloads tells whether the training may hold parts of a GPU's memory on the host: unless all values that would say so say no.
+func (d *oomDocument) offloads() bool {
+	known := false
+	for _, v := range d.Values {
+		if !strings.Contains(v.Name, "offload") || strings.HasPrefix(v.From, presumed) {
+			continue
+		}
+		known = true
+		if on, err := strconv.ParseBool(v.Value); err != nil || on {
+			return true
+		}
+	}
+	return !known
 }
 
 // oomLog is the log that is read.

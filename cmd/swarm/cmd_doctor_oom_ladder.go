@@ -134,8 +134,8 @@ func oomHalve(c *oomClues) oomStep {
 	return s
 }
 
-// oomHost is the ladder for the host's memory.
-func oomHost(r shortage.Report) []oomStep {
+// oomHost is the ladder for the host's memory, of a training that may have offloaded something to it or has not.
+func oomHost(r shortage.Report, offloads bool) []oomStep {
 	list := []oomStep{
 		remedyStep("Fewer processes that load data", "each holds batches, and a copy of what the dataset keeps in Python", "data may come slower",
 			"num_workers=2, then 0"),
@@ -152,9 +152,11 @@ func oomHost(r shortage.Report) []oomStep {
 				"@ray.remote(memory=...), num_cpus of the tasks; RAY_memory_usage_threshold=0.98 only moves the line"))
 		}
 	}
+	if offloads {
+		list = append(list, remedyStep("Keep on the GPU what was offloaded", "optimizer_offload and param_offload take host memory",
+			"more GPU memory", "optimizer_offload=False param_offload=False"))
+	}
 	return append(list,
-		remedyStep("Keep on the GPU what was offloaded", "optimizer_offload and param_offload take host memory", "more GPU memory",
-			"optimizer_offload=False param_offload=False"),
 		remedyStep("Halve the batch", "the batches, and on the CPU the activations, take half",
 			"more steps for the same samples; double the accumulation",
 			"swarm run --batch-size N -- python train.py batch_size={batch_size} gradient_accumulation_steps={accumulate}"),

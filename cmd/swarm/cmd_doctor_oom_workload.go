@@ -57,6 +57,9 @@ type oomClues struct {
 	owners   map[string]int // how many profiles a key is of
 }
 
+// presumed begins where a value is from when neither the log nor a file has it.
+const presumed = "presumed"
+
 func newOOMClues(profiles []configs.Workload) *oomClues {
 	c := &oomClues{profiles: profiles, owners: map[string]int{}}
 	keys := slices.Concat(commonBatch, commonAccumulate)
@@ -164,7 +167,7 @@ func (c *oomClues) score(w configs.Workload) (score int, from []string) {
 func (c *oomClues) values(w configs.Workload, dir string) []oomValue {
 	list := []oomValue{}
 	for _, v := range w.Values {
-		value := oomValue{Name: v.Name, Value: v.Start, From: "presumed: the profile's start"}
+		value := oomValue{Name: v.Name, Value: v.Start, From: presumed + ": the profile's start"}
 		inFile, where, known := fileValue(v, dir)
 		if known {
 			value.Value, value.From = inFile, where

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
+	"github.com/sapo-swarm/swarm/launcher/queue"
+	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -42,12 +45,68 @@ func downJob(ctx context.Context, g *globals, reader *store.Reader, job store.Jo
 			result.Outcome = outcomeLeft
 		}
 	}
+	if failure == nil {
+		began := time.Now()
+		left, err := endOrphans(ctx, g, job, o)
+		if left > 0 {
+			result.Outcome, result.Seconds = outcomeStopped, result.Seconds+time.Since(began).Seconds()
+		}
+		if failure = err; err != nil {
+			result.Outcome = outcomeLeft
+		}
+	}
 	now, err := reader.Job(ctx, job.Job)
 	if err != nil {
 		return errors.Join(failure, err)
 	}
 	result.State = describeJob(now).State
 	return errors.Join(tellJobDown(g, o, result), failure)
+}
+
+// endOrphans ends what is left of a job's command whose swarm run was killed: the queue knows its processes. They get half of the limit to end in
+// order. left is how many there were.
+func endOrphans(ctx context.Context, g *globals, job store.Job, o *downOptions) (left int, err error) {
+	waiting, err := queue.Open(g.queueDir())
+	if err != nil {
+		return 0, err
+	}
+	entries, err := waiting.List()
+	if err != nil {
+		return 0, err
+	}
+	var processes []supervise.Identity
+	for _, e := range entries {
+		if e.Orphaned && e.Name == job.Job {
+			processes = e.Processes
+		}
+	}
+	alive := func() []supervise.Identity {
+		return slices.DeleteFunc(slices.Clone(processes), func(id supervise.Identity) bool { return !id.Alive() })
+	}
+	left = len(alive())
+	signal := syscall.SIGTERM
+	if o.now {
+		signal = syscall.SIGKILL
+	}
+	for _, limit := range []time.Duration{o.limit / 2, o.limit / 2} {
+		until := time.Now().Add(limit)
+		for _, id := range alive() {
+			id.SignalGroup(signal) // of the command itself; others are in a group of somebody else's name
+			id.Signal(signal)
+		}
+		for len(alive()) > 0 && time.Now().Before(until) {
+			select {
+			case <-time.After(downPoll):
+			case <-ctx.Done():
+				return left, context.Cause(ctx)
+			}
+		}
+		signal = syscall.SIGKILL
+	}
+	if rest := alive(); len(rest) > 0 {
+		return left, &hintError{fmt.Errorf("process %d of %s does not end", rest[0].PID, job.Job), "the same again; as that user, or as root"}
+	}
+	return left, nil
 }
 
 // endJob signals the job's process and waits until it is gone, at most for the limit.

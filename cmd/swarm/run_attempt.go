@@ -66,6 +66,9 @@ func (j *job) attempt(ctx context.Context, setting retry.Setting, why string) (c
 		j.finish(row, command.Outcome{ExitCode: exitFailed}, err.Error())
 		return command.Outcome{}, err
 	}
+	if err := j.ticket.Adjust(j.claim.Bytes, []int{p.PID()}); err != nil { // should we be killed, it is found by this
+		j.g.logger.Debug("queue", "error", err)
+	}
 	j.row.State = store.JobRunning
 	j.saveJob(ctx) // with ctx: a database that is held up must not keep a Ctrl-C from the command
 	j.saveAttempt(ctx, row)
@@ -114,7 +117,7 @@ func (j *job) gpuMemory(pids []int) (int64, bool) {
 
 // sampled tells the others of the queue what of the claim is in use.
 func (j *job) sampled(u command.Usage) {
-	if j.onCPU() {
+	if j.onCPU() || len(j.pids) == 0 {
 		return
 	}
 	bytes := j.claim.Bytes

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -304,6 +306,30 @@ func TestRunEndsWhatACommandLeavesBehind(t *testing.T) {
 	require.NoError(t, err)
 	require.NoFileExists(t, filepath.Join("/proc", strings.TrimSpace(string(text)), "stat"))
 	require.Contains(t, got.stderr, "swarm run: ")
+}
+
+// Who kills swarm run itself finds the command, deaf as it may be, by swarm down.
+func TestDownEndsWhatAKilledRunLeft(t *testing.T) {
+	t.Parallel()
+	home, dir := t.TempDir(), project(t)
+	cmd := runIn(t, home, dir, "--cpu", "only", "--name", "n", "--", "sh", "-c", "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done")
+	require.NoError(t, cmd.Start())
+	var text []byte
+	require.Eventually(t, func() bool {
+		text, _ = os.ReadFile(filepath.Join(dir, "pid"))
+		return bytes.HasSuffix(text, []byte("\n")) && jobDocument(t, home, "n").State == "running"
+	}, patience, pollEvery)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	require.NoError(t, err)
+	left, err := supervise.Identify(pid)
+	require.NoError(t, err)
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	require.True(t, left.Alive())
+	require.Equal(t, "lost", jobDocument(t, home, "n").State)
+	got := swarm(t, home, "down", "n", "--timeout", "1s")
+	require.Zero(t, got.code, got.stderr)
+	require.False(t, left.Alive())
 }
 
 // One line and exit code 2 for what can't be meant.

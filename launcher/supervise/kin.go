@@ -97,7 +97,7 @@ func (k *kin) end(announce func()) []Identity {
 	began := time.Now()
 	announce()
 	for _, id := range left {
-		id.kill(syscall.SIGKILL) // which ends a stopped process too
+		id.SignalGroup(syscall.SIGKILL) // which ends a stopped process too
 		id.Signal(syscall.SIGKILL)
 	}
 	return goneBy(limit.Add(time.Since(began)), left)

@@ -101,13 +101,13 @@ func (f found) sweep(ctx context.Context, term time.Duration) ([]Orphan, error) 
 // end ends a process that is no child of ours and can't be waited for: SIGTERM, unless it is given no time to obey, and SIGKILL.
 func end(ctx context.Context, id Identity, term time.Duration) error {
 	if term > 0 {
-		id.kill(syscall.SIGTERM)
-		id.kill(syscall.SIGCONT)
+		id.SignalGroup(syscall.SIGTERM)
+		id.SignalGroup(syscall.SIGCONT)
 		if err := awaitGone(ctx, id, term); err == nil || ctx.Err() != nil {
 			return err
 		}
 	}
-	id.kill(syscall.SIGKILL)
+	id.SignalGroup(syscall.SIGKILL)
 	id.Signal(syscall.SIGKILL)
 	return awaitGone(ctx, id, 5*time.Second)
 }

@@ -164,8 +164,8 @@ func (id Identity) Alive() bool {
 	return err == nil && now == id
 }
 
-// kill sends a signal to the process's group if the process still is what the identity says.
-func (id Identity) kill(s syscall.Signal) {
+// SignalGroup sends a signal to the process's group if the process still is what the identity says.
+func (id Identity) SignalGroup(s syscall.Signal) {
 	if id.Alive() {
 		syscall.Kill(-id.PID, s)
 	}
