@@ -64,7 +64,9 @@ def test_the_coordinator_knows_who_joined(friends):
     assert {n["id"]: n["worker"] for n in first.status()["nodes"]} == {"node_0": "", "anna_0": "anna"}
     assert [row.split()[-1] for row in page.text(first.status()).splitlines()[1:]] == ["worker", "0", "anna"]
     assert [w["worker"] for w in first.rows("workers")] == ["anna"]
-    assert second.workers() == []
+    with pytest.raises(swarm_bridge.SwarmError, match="another host coordinates") as refused:
+        second.workers()
+    assert refused.value.code == 2 and refused.value.remedy
 
 
 def test_the_invitation_is_in_no_processs_arguments(friends):
