@@ -81,7 +81,7 @@ func (e *Entry) check() error {
 		return fmt.Errorf("no number")
 	case e.Looked < 0 || e.Interval < 0 || e.Interval > intervalLimit:
 		return fmt.Errorf("looks every %s, last at %s", e.Interval, e.Looked)
-	case len(e.Name) > nameLimit, len(e.Processes) > pidLimit, len(e.Sees) > gpuLimit, len(e.Need.Avoid) > gpuLimit:
+	case len(e.Name) > nameLimit, len(e.Processes) > pidLimit, len(e.Sees) > gpuLimit:
 		return fmt.Errorf("more than a ticket can have")
 	case e.Claim != nil && e.Claim.GPU == "":
 		return fmt.Errorf("a claim without a GPU")

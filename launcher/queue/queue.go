@@ -39,7 +39,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -61,11 +60,10 @@ var (
 
 // Need is what a ticket waits for. A GPU fits when its room is at least both Bytes and MinFree.
 type Need struct {
-	Bytes     int64    `json:"bytes"`               // what it claims
-	MinFree   int64    `json:"min_free,omitempty"`  // a GPU must have so much free
-	GPU       string   `json:"gpu,omitempty"`       // UUID, or CPU; "": any GPU, never the CPU
-	Avoid     []string `json:"avoid,omitempty"`     // UUIDs that just failed it: taken when no other fits
-	Exclusive bool     `json:"exclusive,omitempty"` // no other claim beside it
+	Bytes     int64  `json:"bytes"`               // what it claims
+	MinFree   int64  `json:"min_free,omitempty"`  // a GPU must have so much free
+	GPU       string `json:"gpu,omitempty"`       // UUID, or CPU; "": any GPU, never the CPU
+	Exclusive bool   `json:"exclusive,omitempty"` // no other claim beside it
 }
 
 // amount is how much room a GPU must have. Nothing counts as a byte, so that it can be in somebody's way.
@@ -172,7 +170,6 @@ func (n Need) checked() (Need, error) {
 	if n.Bytes < 0 || n.MinFree < 0 || n.amount() > bytesLimit {
 		return n, fmt.Errorf("queue: a need of %d bytes, %d free: allowed: 0 to %d", n.Bytes, n.MinFree, int64(bytesLimit))
 	}
-	n.Avoid = slices.Clone(n.Avoid[max(0, len(n.Avoid)-gpuLimit):])
 	return n, nil
 }
 

@@ -74,8 +74,6 @@ func TestWhichGPU(t *testing.T) {
 	}{
 		"most free":                           {busy, []Entry{waits(1, Need{Bytes: 4})}, "GPU-2"},
 		"equal ones by index":                 {gpus(8, 8), []Entry{waits(1, Need{Bytes: 4})}, "GPU-0"},
-		"the failed one last":                 {busy, []Entry{waits(1, Need{Bytes: 4, Avoid: []string{"GPU-2"}})}, "GPU-1"},
-		"the failed one if no other":          {busy, []Entry{waits(1, Need{Bytes: 14, Avoid: []string{"GPU-2"}})}, "GPU-2"},
 		"the one asked for":                   {busy, []Entry{waits(1, Need{Bytes: 4, GPU: "GPU-0"})}, "GPU-0"},
 		"one asked for that is not there":     {busy, []Entry{waits(1, Need{Bytes: 4, GPU: "GPU-9"})}, ""},
 		"never the host unasked":              {[]Room{{GPU: CPU, Total: 50, Free: 50}}, []Entry{waits(1, Need{Bytes: 4})}, ""},

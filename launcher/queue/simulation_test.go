@@ -189,9 +189,6 @@ func (h *host) arrive() {
 		all = append(all, r.GPU)
 	}
 	sees := rapid.SliceOfNDistinct(rapid.SampledFrom(all), 1, len(all), rapid.ID).Draw(t, "sees")
-	if rapid.Bool().Draw(t, "avoids") {
-		need.Avoid = []string{rapid.SampledFrom(all).Draw(t, "avoid")}
-	}
 	retries := rapid.IntRange(0, 2).Draw(t, "retries")
 	if need.MinFree > need.Bytes {
 		retries = 0 // what a second attempt needs beyond its claim, later tickets may have taken

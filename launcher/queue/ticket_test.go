@@ -205,7 +205,7 @@ func TestTroubleIsOneLineWithARemedy(t *testing.T) {
 
 func FuzzDecodeEntry(f *testing.F) {
 	e := Entry{
-		Number: 3, Name: "job", Need: Need{Bytes: 4, Avoid: []string{"GPU-1"}}, Claim: &Claim{GPU: "GPU-0"}, Looked: time.Second,
+		Number: 3, Name: "job", Need: Need{Bytes: 4}, Claim: &Claim{GPU: "GPU-0"}, Looked: time.Second,
 	}
 	e.Owner.PID, e.Owner.Boot = 1, "boot"
 	data, err := e.encode()

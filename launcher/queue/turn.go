@@ -2,7 +2,6 @@ package queue
 
 import (
 	"cmp"
-	"slices"
 	"time"
 )
 
@@ -62,11 +61,11 @@ func openTo(e *Entry, seats []*seat) []*seat {
 	return open
 }
 
-// choose is the seat for a need: the one with most room, those to avoid last; nil where none fits.
+// choose is the seat for a need: the one with most room; nil where none fits.
 func choose(n Need, open []*seat) *seat {
 	var best *seat
 	for _, s := range open {
-		if s.fits(n) && (best == nil || preferred(n, s, best, s.free, best.free)) {
+		if s.fits(n) && (best == nil || preferred(s, best, s.free, best.free)) {
 			best = s
 		}
 	}
@@ -74,10 +73,7 @@ func choose(n Need, open []*seat) *seat {
 }
 
 // preferred says whether a is better than b, by what each of them has, most first.
-func preferred(n Need, a, b *seat, has, had int64) bool {
-	if avoidA, avoidB := slices.Contains(n.Avoid, a.GPU), slices.Contains(n.Avoid, b.GPU); avoidA != avoidB {
-		return avoidB
-	}
+func preferred(a, b *seat, has, had int64) bool {
 	return cmp.Or(-cmp.Compare(has, had), cmp.Compare(a.Index, b.Index)) < 0
 }
 
@@ -100,7 +96,7 @@ func keeping(e *Entry, open []*seat) *seat {
 			if clear {
 				best = s
 			}
-		} else if preferred(e.Need, s, best, s.hope, best.hope) {
+		} else if preferred(s, best, s.hope, best.hope) {
 			best = s
 		}
 	}
