@@ -20,7 +20,7 @@ import (
 
 // What make chaos sets. The defaults are the short storm of every test run.
 var (
-	stormFaults   = flag.Int("storm.faults", 14, "faults of the storm")
+	stormFaults   = flag.Int("storm.faults", 10, "faults of the storm")
 	stormSeed     = flag.Uint64("storm.seed", 3, "seed of the storm")
 	stormStep     = flag.Int("storm.step", 4, "rounds between two faults")
 	stormOnly     = flag.String("storm.only", "", "kinds of faults, separated by commas, whose name holds one of these; all")
