@@ -433,7 +433,7 @@ func TestDescribePeers(t *testing.T) {
 	}, &report)
 	require.True(t, report.Late)
 	require.Equal(t, []event.Peer{
-		{Node: "a", Rejected: 1, Reason: "invalid batch: invalid character 'j' looking for beginning of value"},
+		{Node: "a", Rejected: 1, Reason: "invalid batch: invalid character 'j' at start of value"},
 		{Node: "b", Late: true}, {Node: "c", Available: 3},
 	}, report.Peers)
 }

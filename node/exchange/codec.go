@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -47,7 +48,8 @@ func Decode(data []byte, wantNode string, wantRound int) (Batch, error) {
 	}
 	var batch Batch
 	if err := jsonv2.Unmarshal(data, &batch, jsontext.AllowInvalidUTF8(true)); err != nil {
-		return Batch{}, invalidf("%.200s", err) // the reason may quote a number of any length
+		reason := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "jsontext: "), "json: ")
+		return Batch{}, invalidf("%.200s", reason) // which may quote a number of any length
 	}
 	switch {
 	case batch.Version != Version:
