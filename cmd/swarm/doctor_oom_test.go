@@ -17,7 +17,7 @@ import (
 // guide1 is guide 1's log: its job's overrides, the path of verl, and the guide's own message.
 const guide1 = `Error executing job with overrides: ['data.train_batch_size=1024', 'data.max_response_length=1024']
 Traceback (most recent call last):
-  File "/work/verl/trainer/main_ppo.py", line 64, in main
+  File "/srv/verl/trainer/main_ppo.py", line 64, in main
     run_ppo(config)
 torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 17.66 GiB.
 GPU 0 has a total capacity of 79.18 GiB of which 4.97 GiB is free.
@@ -29,7 +29,7 @@ const (
 	guide2 = `data_loader.batch_size: 45
 training.trainer.accumulate_grad_batches: 5
 n_negatives: 24
-  File "/work/naics_embedder/cli.py", line 12, in train
+  File "/srv/naics_embedder/cli.py", line 12, in train
 RuntimeError: CUDA out of memory. Tried to allocate X.XX GiB
 `
 	guide3 = `+ python train.py training.batch_size=128 training.gradient_accumulation_steps=1 model.lora_r=8

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"syscall"
 	"time"
 
@@ -80,31 +79,26 @@ func endOrphans(ctx context.Context, g *globals, job store.Job, o *downOptions) 
 			processes = e.Processes
 		}
 	}
-	alive := func() []supervise.Identity {
-		return slices.DeleteFunc(slices.Clone(processes), func(id supervise.Identity) bool { return !id.Alive() })
+	leader := func(id supervise.Identity) bool {
+		group, err := syscall.Getpgid(id.PID)
+		return err == nil && group == id.PID
 	}
-	left = len(alive())
-	signal := syscall.SIGTERM
+	term := o.limit / 2
 	if o.now {
-		signal = syscall.SIGKILL
+		term = 0
 	}
-	for _, limit := range []time.Duration{o.limit / 2, o.limit / 2} {
-		until := time.Now().Add(limit)
-		for _, id := range alive() {
-			id.SignalGroup(signal) // of the command itself; others are in a group of somebody else's name
-			id.Signal(signal)
-		}
-		for len(alive()) > 0 && time.Now().Before(until) {
-			select {
-			case <-time.After(downPoll):
-			case <-ctx.Done():
-				return left, context.Cause(ctx)
+	// First those whose group is theirs, which hears it too; what is left then had its time.
+	for _, first := range []bool{true, false} {
+		for _, id := range processes {
+			if !id.Alive() || leader(id) != first {
+				continue
+			}
+			left++
+			if err := supervise.End(ctx, id, term); err != nil {
+				return left, &hintError{fmt.Errorf("%s: %w", job.Job, err), "the same again; as that user, or as root"}
 			}
 		}
-		signal = syscall.SIGKILL
-	}
-	if rest := alive(); len(rest) > 0 {
-		return left, &hintError{fmt.Errorf("process %d of %s does not end", rest[0].PID, job.Job), "the same again; as that user, or as root"}
+		term = 0
 	}
 	return left, nil
 }

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,8 +9,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/sapo-swarm/swarm/launcher/shortage"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
@@ -138,7 +135,7 @@ func (p *Process) own(spec Spec, mark string, started chan<- error) {
 		pumps.Go(s.pump)
 	}
 	sampling.Go(func() { p.meter.run(gone) })
-	p.awaitEnd()
+	supervise.AwaitEnd(p.PID())
 	killed := p.kills.Rise()
 	close(p.ended)
 	left := p.endLeft()
@@ -147,16 +144,6 @@ func (p *Process) own(spec Spec, mark string, started chan<- error) {
 	sampling.Wait()
 	p.finish(left, killed)
 	close(p.done)
-}
-
-// awaitEnd returns when the command has ended, and leaves it to be reaped, so that its number stays its own.
-func (p *Process) awaitEnd() {
-	for {
-		err := unix.Waitid(unix.P_PID, p.PID(), nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, syscall.EINTR) {
-			return
-		}
-	}
 }
 
 // awaitOutput waits until everything written has been passed on: as long as it takes, unless the command was told to end.

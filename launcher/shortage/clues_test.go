@@ -47,9 +47,9 @@ func TestOptionsAreFoundWithDashes(t *testing.T) {
 
 func TestWordsAreFoundInThePathsOfTracebacks(t *testing.T) {
 	c := NewClues(nil, []string{"verl", "naics", "swarm"})
-	c.Write([]byte("  File \"/work/verl/trainer/main_ppo.py\", line 64, in main\n  File \"/work/naics_embedder/cli.py\", line 1\nverl swarm /swarm/\n" +
-		"  File \"/work/verlag/swarming.py\", line 1\n"))
-	if c.Path("verl") != "/work/verl/trainer/main_ppo.py" || c.Path("naics") != "/work/naics_embedder/cli.py" || c.Path("swarm") != "" {
+	c.Write([]byte("  File \"/srv/verl/trainer/main_ppo.py\", line 64, in main\n  File \"/srv/naics_embedder/cli.py\", line 1\nverl swarm /swarm/\n" +
+		"  File \"/srv/verlag/swarming.py\", line 1\n"))
+	if c.Path("verl") != "/srv/verl/trainer/main_ppo.py" || c.Path("naics") != "/srv/naics_embedder/cli.py" || c.Path("swarm") != "" {
 		t.Errorf("%v", c.words)
 	}
 }

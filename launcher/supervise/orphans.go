@@ -81,12 +81,12 @@ func (f found) sweep(ctx context.Context, term time.Duration) ([]Orphan, error) 
 	var failures []error
 	if node := f.record.Process; node.Alive() {
 		orphans = append(orphans, Orphan{node.PID, dir})
-		failures = append(failures, end(ctx, node, term))
+		failures = append(failures, End(ctx, node, term))
 	}
 	for _, id := range f.record.Also {
 		if id.Alive() {
 			orphans = append(orphans, Orphan{id.PID, dir})
-			failures = append(failures, end(ctx, id, 0))
+			failures = append(failures, End(ctx, id, 0))
 		}
 	}
 	if err := errors.Join(failures...); err != nil {
@@ -98,8 +98,8 @@ func (f found) sweep(ctx context.Context, term time.Duration) ([]Orphan, error) 
 	return orphans, nil
 }
 
-// end ends a process that is no child of ours and can't be waited for: SIGTERM, unless it is given no time to obey, and SIGKILL.
-func end(ctx context.Context, id Identity, term time.Duration) error {
+// End ends a process that is no child of ours and can't be waited for: SIGTERM to its group, unless it is given no time to obey, and SIGKILL.
+func End(ctx context.Context, id Identity, term time.Duration) error {
 	if term > 0 {
 		id.SignalGroup(syscall.SIGTERM)
 		id.SignalGroup(syscall.SIGCONT)

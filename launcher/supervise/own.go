@@ -18,7 +18,7 @@ func (c *Child) own(stdout, stderr *os.File) {
 	readers.Go(func() { c.readEvents(stdout) })
 	readers.Go(func() { c.log.drain(stderr) })
 	readers.Go(func() { c.watch(kills) })
-	c.awaitEnd()
+	AwaitEnd(c.PID())
 	kernelKills := kills.Rise()
 	close(c.ended)
 	// The zombie still holds the group's number, so that the signal can only meet what the child left behind.
@@ -50,10 +50,10 @@ func (c *Child) own(stdout, stderr *os.File) {
 	close(c.done)
 }
 
-// awaitEnd returns when the process has ended, and leaves it to be reaped.
-func (c *Child) awaitEnd() {
+// AwaitEnd returns when a child of this process has ended, and leaves it to be reaped, so that its number stays its own.
+func AwaitEnd(pid int) {
 	for {
-		err := unix.Waitid(unix.P_PID, c.PID(), nil, unix.WEXITED|unix.WNOWAIT, nil)
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if !errors.Is(err, syscall.EINTR) {
 			return
 		}

@@ -30,32 +30,16 @@ package fakenvml
 
 import (
 	_ "embed"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"testing"
 )
 
 //go:embed testdata/nvml.c
 var source []byte
 
-// Build compiles the library and returns its path, for $SWARM_NVML_LIBRARY. The test is skipped where there is no C
-// compiler.
-func Build(t testing.TB) string {
-	t.Helper()
-	path, err := BuildIn(t.TempDir())
-	if errors.Is(err, exec.ErrNotFound) {
-		t.Skip("no C compiler")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// BuildIn compiles the library into dir and returns its path; for a TestMain, which has no testing.TB. The error wraps
+// BuildIn compiles the library into dir and returns its path, for $SWARM_NVML_LIBRARY. The error wraps
 // exec.ErrNotFound where there is no C compiler.
 func BuildIn(dir string) (string, error) { return build(dir) }
 
