@@ -100,14 +100,14 @@ func TestDecodeRefuses(t *testing.T) {
 	for _, test := range []struct{ name, data, want string }{
 		{"empty", "", "unexpected EOF"},
 		{"null", "null", "version 0"},
-		{"list", "[]", "cannot unmarshal"},
+		{"list", "[]", "unmarshal"},
 		{"not UTF-8", "\"\xff\"", "not UTF-8"},
 		{"two documents", wrap("[]") + "{}", "after top-level value"},
 		{"version", `{"version":2,"node":"a","round":7}`, "version 2"},
 		{"node", `{"version":1,"node":"b","round":7}`, `node "b"`},
 		{"round", `{"version":1,"node":"a","round":8}`, "round 8"},
-		{"half a round", `{"version":1,"node":"a","round":7.5}`, "cannot unmarshal"},
-		{"rollouts are no list", wrap(`{"question":1}`), "cannot unmarshal"},
+		{"half a round", `{"version":1,"node":"a","round":7.5}`, "unmarshal"},
+		{"rollouts are no list", wrap(`{"question":1}`), "unmarshal"},
 		{"empty rollout", wrap(`[{}]`), "metadata"},
 		{"null rollout", wrap(`[null]`), "metadata"},
 		{"null metadata", wrap(`[{"question":"q","metadata":null}]`), "metadata"},
@@ -116,7 +116,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"too many rollouts", wrap("[" + strings.Repeat(rollout+",", MaxRollouts) + rollout + "]"), "more than 256 rollouts"},
 		{"too many completions", wrap(`[{"metadata":{},"completions":[` + strings.Repeat(`{"text":"],{"},`, MaxCompletions) + `{}]}]`), "more than 256 completions"},
 		{"deep", strings.Repeat(`{"a":[`, 1<<18), "invalid batch"},
-		{"long number", `{"round":` + strings.Repeat("9", 1<<20) + `}`, "cannot unmarshal"},
+		{"long number", `{"round":` + strings.Repeat("9", 1<<20) + `}`, "unmarshal"},
 		{"too large", strings.Repeat(" ", MaxBatchBytes+1), "more than"},
 	} {
 		_, err := Decode([]byte(test.data), "a", 7)
