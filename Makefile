@@ -5,7 +5,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 UP       ?= --nodes auto --config 4loc4ext --rounds 40
 SOURCES  := $(shell find cmd configs launcher metrics node -type f 2>/dev/null | grep -v -e __pycache__ -e '\.pytest_cache')
 
-.PHONY: help setup build up test test-go test-python lint bench chaos soak net-test fuzz gpu-check clean
+.PHONY: help setup build up test test-go test-python lint bench chaos soak net-test fuzz gpu-check figures clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -46,6 +46,9 @@ fuzz: ## every fuzz target for SECONDS_EACH=10 seconds: TARGETS=REGEXP limits th
 
 gpu-check: ## everything measured on a CUDA GPU, against its targets; needs bin/swarm, no Go: GPU_CHECK="--quick" or "--only swarm.mps"
 	@"$$(.ci/python || echo python3)" .ci/gpu_check $(GPU_CHECK)
+
+figures: build ## the studies' figures, docs/figures, from their exports, docs/study/*.db.gz
+	@.ci/figures
 
 clean: ## remove what the build made
 	rm -rf bin

@@ -3,7 +3,10 @@
 // and reads no file, flag or environment variable itself (cmd/swarm does, through viper).
 package configs
 
-import "path/filepath"
+import (
+	"encoding/json"
+	"path/filepath"
+)
 
 // Config is one experiment, resolved. Keys are the field's standard (TRL's GRPO) names; the same keys serve YAML files,
 // SWARM_… environment variables and flags. It is stored with every run.
@@ -19,10 +22,12 @@ type Config struct {
 	NumTransplantTrees int `mapstructure:"num_transplant_trees" yaml:"num_transplant_trees" json:"num_transplant_trees"`
 	NumGenerations     int `mapstructure:"num_generations" yaml:"num_generations" json:"num_generations"`
 
-	Model     string `mapstructure:"model" yaml:"model" json:"model"`             // a model preset's name or a Hugging Face directory
-	Device    string `mapstructure:"device" yaml:"device" json:"device"`          // auto, cpu, cuda
-	Precision string `mapstructure:"precision" yaml:"precision" json:"precision"` // auto (tf32 on CUDA, fp32 on CPU), fp32, tf32, bf16, fp16
-	Tasks     Tasks  `mapstructure:"tasks" yaml:"tasks" json:"tasks"`
+	Model     string   `mapstructure:"model" yaml:"model" json:"model"`                        // a model preset's name or a Hugging Face directory
+	Models    string   `mapstructure:"models" yaml:"models,omitempty" json:"models,omitempty"` // a swarm of different models, nano=4,micro=4; empty: all nodes have model
+	Members   []Member `mapstructure:"-" yaml:"-" json:"members,omitempty"`                    // Models, resolved: not a key
+	Device    string   `mapstructure:"device" yaml:"device" json:"device"`                     // auto, cpu, cuda
+	Precision string   `mapstructure:"precision" yaml:"precision" json:"precision"`            // auto (tf32 on CUDA, fp32 on CPU), fp32, tf32, bf16, fp16
+	Tasks     Tasks    `mapstructure:"tasks" yaml:"tasks" json:"tasks"`
 
 	// Sampling.
 	Temperature         float64 `mapstructure:"temperature" yaml:"temperature" json:"temperature"`
@@ -62,10 +67,19 @@ type Config struct {
 	MaxStaleness     int     `mapstructure:"max_staleness" yaml:"max_staleness" json:"max_staleness"`             // with async: rollouts that arrived in so many of the node's rounds before this one count
 	MaxPeers         int     `mapstructure:"max_peers" yaml:"max_peers" json:"max_peers"`                         // peers a node gathers from in a round; of more it draws so many. 0: all
 	ExternalSampling string  `mapstructure:"external_sampling" yaml:"external_sampling" json:"external_sampling"` // one of Sampling*
-	EvalEvery        int     `mapstructure:"eval_every" yaml:"eval_every" json:"eval_every"`                      // rounds between held-out evaluations; 0: only at the end
-	EvalQuestions    int     `mapstructure:"eval_questions" yaml:"eval_questions" json:"eval_questions"`          // held-out questions; 0: no evaluation
-	EvalGenerations  int     `mapstructure:"eval_generations" yaml:"eval_generations" json:"eval_generations"`    // completions a question
-	CheckpointEvery  int     `mapstructure:"checkpoint_every" yaml:"checkpoint_every" json:"checkpoint_every"`    // rounds
+
+	// What the paper leaves open, each an ablation or a policy of its own.
+	ZeroAdvantageFilter bool    `mapstructure:"zero_advantage_filter" yaml:"zero_advantage_filter" json:"zero_advantage_filter"` // externals whose rewards are all equal are dropped before the draw
+	ExternalLag         int     `mapstructure:"external_lag" yaml:"external_lag" json:"external_lag"`                            // at the barrier: rounds that the others' rollouts are old
+	Split               string  `mapstructure:"split" yaml:"split" json:"split"`                                                 // one of Split*: who decides a round's I and J; their sum is I+J above
+	SplitAlpha          float64 `mapstructure:"split_alpha" yaml:"split_alpha" json:"split_alpha"`                               // of SplitRewardEMA: what a reward of 1 above the average adds to J
+	SplitEMA            float64 `mapstructure:"split_ema" yaml:"split_ema" json:"split_ema"`                                     // of SplitRewardEMA: decay of the average, a round
+	SplitEvery          int     `mapstructure:"split_every" yaml:"split_every" json:"split_every"`                               // of SplitBandit: rounds a node keeps a split before it judges it
+
+	EvalEvery       int `mapstructure:"eval_every" yaml:"eval_every" json:"eval_every"`                   // rounds between held-out evaluations; 0: only at the end
+	EvalQuestions   int `mapstructure:"eval_questions" yaml:"eval_questions" json:"eval_questions"`       // held-out questions; 0: no evaluation
+	EvalGenerations int `mapstructure:"eval_generations" yaml:"eval_generations" json:"eval_generations"` // completions a question
+	CheckpointEvery int `mapstructure:"checkpoint_every" yaml:"checkpoint_every" json:"checkpoint_every"` // rounds
 
 	// The host.
 	Share       string `mapstructure:"share" yaml:"share" json:"share"`                         // auto, static, lease, mps: how nodes share a GPU
@@ -85,14 +99,58 @@ const (
 	SamplingAuto    = "auto"    // uniform at the barrier, as in the paper; fair when async
 	SamplingUniform = "uniform" // every rollout is as likely
 	SamplingFair    = "fair"    // every peer is as likely, however much it shares
+	SamplingReward  = "reward"  // a rollout is as likely as its mean reward is high, as the receiver scores it
 )
+
+// Values of Config.Split.
+const (
+	SplitFixed     = "fixed"      // every round's I and J are the configured ones
+	SplitRewardEMA = "reward-ema" // the predecessor's rule: J follows the round's reward against its average
+	SplitBandit    = "bandit"     // J by what held-out reward a split gained for its cost
+)
+
+// Adaptive tells whether a round's I and J are decided round by round.
+func (c Config) Adaptive() bool { return c.Split == SplitRewardEMA || c.Split == SplitBandit }
+
+// Budget is how many groups a round trains on at most: I+J, whatever the split.
+func (c Config) Budget() int { return c.NumTrainSamples + c.NumTransplantTrees }
+
+// MostOwn is the most own questions that a round may have: I, or all of I+J where the split is decided round by round.
+func (c Config) MostOwn() int {
+	if c.Adaptive() {
+		return c.Budget()
+	}
+	return c.NumTrainSamples
+}
+
+// MostExternal is the most rollouts that a round may take from others: J, or all of I+J but one.
+func (c Config) MostExternal() int {
+	if c.Adaptive() {
+		return c.Budget() - 1
+	}
+	return c.NumTransplantTrees
+}
+
+// UnmarshalJSON reads a configuration that a run was stored with. Keys that its program did not have yet are what they were in effect then: as
+// by default.
+func (c *Config) UnmarshalJSON(data []byte) error {
+	type plain Config
+	stored, d := plain(*c), Default()
+	stored.ZeroAdvantageFilter, stored.ExternalLag, stored.Split = d.ZeroAdvantageFilter, d.ExternalLag, d.Split
+	stored.SplitAlpha, stored.SplitEMA, stored.SplitEvery = d.SplitAlpha, d.SplitEMA, d.SplitEvery
+	if err := json.Unmarshal(data, &stored); err != nil {
+		return err
+	}
+	*c = Config(stored)
+	return nil
+}
 
 // Async tells whether nobody waits for anybody.
 func (c Config) Async() bool { return c.Sync == SyncAsync }
 
 // Fair tells whether others' rollouts are drawn by peer.
 func (c Config) Fair() bool {
-	return c.ExternalSampling == SamplingFair || c.ExternalSampling != SamplingUniform && c.Async()
+	return c.ExternalSampling == SamplingFair || c.ExternalSampling == SamplingAuto && c.Async()
 }
 
 // ResolvedPrecision is what Precision means on a CUDA device, or on a CPU.
@@ -131,7 +189,8 @@ type Model struct {
 	Tokenizer     string         `yaml:"tokenizer" json:"tokenizer"`                     // bytes, gpt2, or huggingface: the tokenizer.json beside the weights
 	Shape         Shape          `yaml:"shape" json:"shape"`
 	GuideMemory   GuideMemory    `yaml:"guide_memory" json:"guide_memory"`
-	Defaults      map[string]any `yaml:"defaults" json:"defaults"` // Config keys
+	Defaults      map[string]any `yaml:"defaults" json:"defaults"`           // Config keys
+	Pretrain      *Recipe        `yaml:"pretrain" json:"pretrain,omitempty"` // how swarm pretrain makes its weights; nil: it doesn't say
 }
 
 // Folder tells whether the weights are in a folder of the user's rather than a preset's.

@@ -43,6 +43,7 @@ func Changes(before, after Config) []Change {
 			list = append(list, Change{key, show(old[key]), show(now[key])})
 		}
 	}
+	list = append(list, memberChanges(before.Members, after.Members)...)
 	if !sameMixture(before.Tasks.Mixture, after.Tasks.Mixture) {
 		list = append(list, Change{MixtureKey, mixtureNames(before.Tasks), mixtureNames(after.Tasks)})
 	}

@@ -98,3 +98,39 @@ func TestAnotherMixtureIsAnotherExperiment(t *testing.T) {
 		}
 	}
 }
+
+// A configuration that was stored before a key was there has what was in effect then.
+func TestAnOlderConfigurationHasNotChanged(t *testing.T) {
+	c := experiment(t)
+	data, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"zero_advantage_filter", "external_lag", "split", "split_alpha", "split_ema", "split_every"} {
+		if _, known := fields[key]; !known {
+			t.Fatalf("no key %s", key)
+		}
+		delete(fields, key)
+	}
+	if data, err = json.Marshal(fields); err != nil {
+		t.Fatal(err)
+	}
+	var old Config
+	if err := json.Unmarshal(data, &old); err != nil {
+		t.Fatal(err)
+	}
+	if got := Changes(old, c); got != nil {
+		t.Errorf("changes %v", got)
+	}
+	c.ZeroAdvantageFilter = false
+	if got := Changes(old, c); len(got) != 1 {
+		t.Errorf("changes %v", got)
+	}
+	if back := stored(t, c); back.ZeroAdvantageFilter {
+		t.Error("what is stored doesn't count")
+	}
+}

@@ -53,10 +53,17 @@ func Default() Config {
 		MaxStaleness:     4,
 		MaxPeers:         64,
 		ExternalSampling: SamplingAuto,
-		EvalEvery:        100,
-		EvalQuestions:    54, // six a task of the paper's nine
-		EvalGenerations:  4,
-		CheckpointEvery:  10,
+
+		ZeroAdvantageFilter: true, // the paper's, section 4
+		Split:               SplitFixed,
+		SplitAlpha:          0.1,  // the predecessor's
+		SplitEMA:            0.95, // the predecessor's
+		SplitEvery:          10,
+
+		EvalEvery:       100,
+		EvalQuestions:   54, // six a task of the paper's nine
+		EvalGenerations: 4,
+		CheckpointEvery: 10,
 
 		Share:       "auto",
 		GPUsPerNode: 1,

@@ -11,6 +11,9 @@ import (
 // MixtureKey is the one key that isn't a scalar: it can only be given in a YAML file.
 const MixtureKey = "tasks.mixture"
 
+// notAKey is the mapstructure tag of what is resolved, and can't be given.
+const notAKey = "-"
+
 // Key is one configuration key.
 type Key struct {
 	Name string       // as in YAML, nested ones with a dot: tasks.set
@@ -25,6 +28,9 @@ func AllKeys() []Key {
 		for i := range t.NumField() {
 			field := t.Field(i)
 			name := prefix + field.Tag.Get("mapstructure")
+			if name == notAKey {
+				continue
+			}
 			if field.Type.Kind() == reflect.Struct {
 				walk(field.Type, name+".")
 				continue
@@ -107,6 +113,9 @@ func Values(c Config) map[string]any {
 	walk = func(v reflect.Value, prefix string) {
 		for i := range v.NumField() {
 			name := prefix + v.Type().Field(i).Tag.Get("mapstructure")
+			if name == notAKey {
+				continue
+			}
 			switch field := v.Field(i); field.Kind() {
 			case reflect.Struct:
 				walk(field, name+".")
@@ -168,6 +177,7 @@ func usages() map[string]string {
 		"num_transplant_trees":        "J: rollouts a node takes from others each round",
 		"num_generations":             "G: completions of a question",
 		"model":                       "`model`: " + strings.Join(Models(), ", ") + ", or a folder with config.json and *.safetensors",
+		"models":                      "different `models` for the nodes, in turn: nano,micro, or with counts nano=4,micro=4",
 		"device":                      "`device`: auto, cpu, cuda, cuda:N",
 		"precision":                   "`precision`: auto (tf32 on CUDA, fp32 on CPU), fp32, tf32, bf16, fp16",
 		"tasks.set":                   "task `set`: " + strings.Join(TaskSets(), ", "),
@@ -206,7 +216,13 @@ func usages() map[string]string {
 		"sync":                        "how nodes `wait` for each other: barrier, or async (nobody waits)",
 		"max_staleness":               "with sync async: a node draws from what arrived in so many of its rounds before this one",
 		"max_peers":                   "peers a node takes rollouts from in a round, drawn anew each round; 0: all",
-		"external_sampling":           "how a node draws others' `rollouts`: auto (uniform, or fair when async), uniform, fair (over peers)",
+		"external_sampling":           "how a node draws others' `rollouts`: auto (uniform, or fair when async), uniform, fair (over peers), reward (the better the likelier)",
+		"zero_advantage_filter":       "drop others' rollouts whose rewards are all equal before the draw",
+		"external_lag":                "at the barrier: rounds that others' rollouts are old when they are drawn, 0: of the same round",
+		"split":                       "who decides a round's I and J, of equal sum: fixed, reward-ema (the predecessor's `rule`), bandit",
+		"split_alpha":                 "with split reward-ema: what a reward of 1 above its average adds to J",
+		"split_ema":                   "with split reward-ema: decay of that average, a round",
+		"split_every":                 "with split bandit: rounds a node keeps a split before it is judged",
 		"barrier_deadline":            "`seconds` a node waits for its peers' rollouts",
 		"barrier_quorum":              "share of nodes that must have shared for a round to count as whole at the deadline",
 		"eval_every":                  "rounds between held-out evaluations of a node, 0: only at the end",

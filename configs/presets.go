@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-//go:embed experiments/*.yaml models/*.yaml tasks/*.yaml workloads/*.yaml gpus.yaml
+//go:embed experiments/*.yaml models/*.yaml studies/*.yaml tasks/*.yaml workloads/*.yaml gpus.yaml
 var presetFiles embed.FS
 
 // presetNames lists one folder's presets in alphabetical order.
@@ -43,17 +43,26 @@ func decodePreset(file string, out any) error {
 	return nil
 }
 
-// Experiments names the experiment presets, the one with the most own samples (I) first: the paper's baseline.
+// Experiments names the experiment presets: those of a fixed split first, and the one with the most own samples (I) before: the paper's baseline.
 func Experiments() []string {
 	listOnce.Do(func() {
 		listed = presetNames("experiments")
-		own := map[string]int{}
+		own, adaptive := map[string]int{}, map[string]bool{}
 		for _, name := range listed {
 			if values, err := Experiment(name); err == nil {
 				own[name], _ = values["num_train_samples"].(int)
+				_, adaptive[name] = values["split"]
 			}
 		}
-		slices.SortStableFunc(listed, func(a, b string) int { return own[b] - own[a] })
+		slices.SortStableFunc(listed, func(a, b string) int {
+			switch {
+			case adaptive[a] == adaptive[b]:
+				return own[b] - own[a]
+			case adaptive[a]:
+				return 1
+			}
+			return -1
+		})
 	})
 	return slices.Clone(listed)
 }

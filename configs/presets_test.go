@@ -8,7 +8,7 @@ import (
 )
 
 func TestExperiments(t *testing.T) {
-	require.Equal(t, []string{"8loc0ext", "6loc2ext", "4loc4ext", "2loc6ext"}, Experiments())
+	require.Equal(t, []string{"8loc0ext", "6loc2ext", "4loc4ext", "2loc6ext", "adaptive", "adaptive-ema"}, Experiments())
 	for _, name := range Experiments() {
 		preset, err := Experiment(name)
 		require.NoError(t, err)
@@ -19,11 +19,11 @@ func TestExperiments(t *testing.T) {
 		require.Equal(t, 8, values["num_generations"])
 	}
 	_, err := Experiment("4loc5ext")
-	require.EqualError(t, err, `unknown config "4loc5ext": allowed: 8loc0ext, 6loc2ext, 4loc4ext, 2loc6ext`)
+	require.EqualError(t, err, `unknown config "4loc5ext": allowed: 8loc0ext, 6loc2ext, 4loc4ext, 2loc6ext, adaptive, adaptive-ema`)
 }
 
 func TestModels(t *testing.T) {
-	require.Equal(t, []string{"gpt2", "gpt2-medium", "nano", "qwen2.5-0.5b-instruct"}, Models())
+	require.Equal(t, []string{"gpt2", "gpt2-medium", "micro", "nano", "qwen2.5-0.5b-instruct"}, Models())
 	for _, name := range Models() {
 		m, err := LoadModel(name)
 		require.NoError(t, err)
@@ -37,7 +37,7 @@ func TestModels(t *testing.T) {
 	require.Equal(t, "gpt2", byID.Name)
 	require.EqualValues(t, 6_500_000_000, byID.GuideMemory.Total()) // guide 4
 	_, err = LoadModel("embedded")
-	require.EqualError(t, err, `unknown model "embedded": allowed: gpt2, gpt2-medium, nano, qwen2.5-0.5b-instruct, or a folder that holds config.json and *.safetensors`)
+	require.EqualError(t, err, `unknown model "embedded": allowed: gpt2, gpt2-medium, micro, nano, qwen2.5-0.5b-instruct, or a folder that holds config.json and *.safetensors`)
 }
 
 func TestTaskSets(t *testing.T) {

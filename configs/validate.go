@@ -60,11 +60,11 @@ func checks(c Config) []check {
 		whole("seed", c.Seed, 0, MaxSeed),
 		whole("rounds", int64(c.Rounds), 1, 10_000_000),
 		whole("swarm_size", int64(c.SwarmSize), 1, 1000),
-		// 256: what one message of the exchange carries.
-		whole("num_train_samples", int64(c.NumTrainSamples), 1, 256),
+		whole("num_train_samples", int64(c.NumTrainSamples), 1, maxShared),
 		whole("num_transplant_trees", int64(c.NumTransplantTrees), 0, 1024),
 		whole("num_generations", int64(c.NumGenerations), 2, 256),
 		{"model", c.Model, c.Model != "" && !strings.ContainsFunc(c.Model, isControl), "a model's name or folder"},
+		{"models", c.Models, c.Models == "" || parses(c.Models), modelsAllowed},
 		{"device", c.Device, deviceName.MatchString(c.Device), "auto, cpu, cuda, cuda:N"},
 		oneOf("precision", c.Precision, []string{"auto", "fp32", "tf32", "bf16", "fp16"}),
 		oneOf("tasks.set", c.Tasks.Set, TaskSets()),
@@ -96,7 +96,12 @@ func checks(c Config) []check {
 		real("barrier_quorum", c.BarrierQuorum, 0, 1, false, true),
 		whole("max_staleness", int64(c.MaxStaleness), 0, 1000),
 		whole("max_peers", int64(c.MaxPeers), 0, 10_000),
-		oneOf("external_sampling", c.ExternalSampling, []string{SamplingAuto, SamplingUniform, SamplingFair}),
+		oneOf("external_sampling", c.ExternalSampling, []string{SamplingAuto, SamplingUniform, SamplingFair, SamplingReward}),
+		whole("external_lag", int64(c.ExternalLag), 0, maxExternalLag),
+		oneOf("split", c.Split, []string{SplitFixed, SplitRewardEMA, SplitBandit}),
+		real("split_alpha", c.SplitAlpha, 0, 1000, true, true),
+		real("split_ema", c.SplitEMA, 0, 1, true, false),
+		whole("split_every", int64(c.SplitEvery), 1, 10_000_000),
 		whole("eval_every", int64(c.EvalEvery), 0, 10_000_000),
 		whole("eval_questions", int64(c.EvalQuestions), 0, 10_000),
 		whole("eval_generations", int64(c.EvalGenerations), 1, 256),
@@ -107,14 +112,25 @@ func checks(c Config) []check {
 	}
 }
 
+// maxExternalLag is the oldest that others' rollouts may be: as many rounds are kept for nodes that come back to the swarm.
+const maxExternalLag = 64
+
+// maxShared is how many questions one message of the exchange carries.
+const maxShared = 256
+
 // relations are the rules between keys. A round's pool holds I rollouts of each of the other nodes.
 func relations(c Config) []check {
 	pool := c.NumTrainSamples * (c.SwarmSize - 1)
 	j := strconv.Itoa(c.NumTransplantTrees)
 	return []check{
 		{"num_transplant_trees", j, c.NumTransplantTrees == 0 || c.SwarmSize >= 2, "0 when swarm_size is 1: there is nobody to take rollouts from"},
-		{"num_transplant_trees", j, c.NumTransplantTrees <= pool, fmt.Sprintf(
+		{"num_transplant_trees", j, c.Adaptive() || c.NumTransplantTrees <= pool, fmt.Sprintf(
 			"a whole number from 0 to %d, what the others share in a round: num_train_samples (%d) x (swarm_size (%d) - 1)", pool, c.NumTrainSamples, c.SwarmSize)},
+		{"external_lag", strconv.Itoa(c.ExternalLag), c.ExternalLag == 0 || !c.Async(), "0 with sync async: what arrived lately is drawn from (max_staleness)"},
+		{"split", c.Split, !c.Adaptive() || c.SwarmSize >= 2, SplitFixed + " when swarm_size is 1: there is nobody to take rollouts from"},
+		{"split", c.Split, !c.Adaptive() || 2 <= c.Budget() && c.Budget() <= maxShared, fmt.Sprintf(
+			"%s, or num_train_samples (%d) + num_transplant_trees (%d) from 2 to %d: a node may have to share as many", SplitFixed, c.NumTrainSamples,
+			c.NumTransplantTrees, maxShared)},
 	}
 }
 

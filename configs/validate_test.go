@@ -28,7 +28,7 @@ func TestValidateRefuses(t *testing.T) {
 		{func(c *Config) { c.Experiment = "" }, `bad experiment "": allowed: 1 to 64 of A-Z a-z 0-9 . _ - that start with a letter or digit`},
 		{func(c *Config) { c.Experiment = "../x" }, `bad experiment "../x": allowed: 1 to 64 of A-Z a-z 0-9 . _ - that start with a letter or digit`},
 		{func(c *Config) { c.Experiment = "a\n" }, `bad experiment "a\n": allowed: 1 to 64 of A-Z a-z 0-9 . _ - that start with a letter or digit`},
-		{func(c *Config) { c.Preset = "8loc1ext" }, `bad preset "8loc1ext": allowed: 8loc0ext, 6loc2ext, 4loc4ext, 2loc6ext`},
+		{func(c *Config) { c.Preset = "8loc1ext" }, `bad preset "8loc1ext": allowed: 8loc0ext, 6loc2ext, 4loc4ext, 2loc6ext, adaptive, adaptive-ema`},
 		{func(c *Config) { c.Seed = -1 }, `bad seed "-1": allowed: a whole number from 0 to 9007199254740991`},
 		{func(c *Config) { c.Seed = MaxSeed + 1 }, `bad seed "9007199254740992": allowed: a whole number from 0 to 9007199254740991`},
 		{func(c *Config) { c.Rounds = 0 }, `bad rounds "0": allowed: a whole number from 1 to 10000000`},
@@ -69,7 +69,16 @@ func TestValidateRefuses(t *testing.T) {
 		{func(c *Config) { c.Sync = "never" }, `bad sync "never": allowed: barrier, async`},
 		{func(c *Config) { c.MaxStaleness = -1 }, `bad max_staleness "-1": allowed: a whole number from 0 to 1000`},
 		{func(c *Config) { c.MaxPeers = 10_001 }, `bad max_peers "10001": allowed: a whole number from 0 to 10000`},
-		{func(c *Config) { c.ExternalSampling = "" }, `bad external_sampling "": allowed: auto, uniform, fair`},
+		{func(c *Config) { c.ExternalSampling = "" }, `bad external_sampling "": allowed: auto, uniform, fair, reward`},
+		{func(c *Config) { c.ExternalLag = 65 }, `bad external_lag "65": allowed: a whole number from 0 to 64`},
+		{func(c *Config) { c.Sync, c.ExternalLag = SyncAsync, 1 }, `bad external_lag "1": allowed: 0 with sync async: what arrived lately is drawn from (max_staleness)`},
+		{func(c *Config) { c.Split = "" }, `bad split "": allowed: fixed, reward-ema, bandit`},
+		{func(c *Config) { c.SplitAlpha = math.NaN() }, `bad split_alpha "NaN": allowed: a number from 0 to 1000`},
+		{func(c *Config) { c.SplitEMA = 1 }, `bad split_ema "1": allowed: a number from 0 to below 1`},
+		{func(c *Config) { c.SplitEvery = 0 }, `bad split_every "0": allowed: a whole number from 1 to 10000000`},
+		{func(c *Config) { c.Split, c.SwarmSize = SplitBandit, 1 }, `bad split "bandit": allowed: fixed when swarm_size is 1: there is nobody to take rollouts from`},
+		{func(c *Config) { c.Split, c.NumTrainSamples = SplitRewardEMA, 1 }, `bad split "reward-ema": allowed: fixed, or num_train_samples (1) + num_transplant_trees (0) from 2 to 256: a node may have to share as many`},
+		{func(c *Config) { c.Split, c.NumTrainSamples, c.NumTransplantTrees = SplitBandit, 200, 57 }, `bad split "bandit": allowed: fixed, or num_train_samples (200) + num_transplant_trees (57) from 2 to 256: a node may have to share as many`},
 		{func(c *Config) { c.BarrierDeadline = 0 }, `bad barrier_deadline "0": allowed: a number above 0, at most 86400`},
 		{func(c *Config) { c.BarrierQuorum = 0 }, `bad barrier_quorum "0": allowed: a number above 0, at most 1`},
 		{func(c *Config) { c.CheckpointEvery = 0 }, `bad checkpoint_every "0": allowed: a whole number from 1 to 10000000`},
@@ -101,6 +110,8 @@ func TestValidateAccepts(t *testing.T) {
 		"no clipping":      func(c *Config) { c.MaxGradNorm = 0 },
 		"bounds inclusive": func(c *Config) { c.TopP, c.BarrierQuorum, c.Seed = 1, 1, MaxSeed },
 		"nobody waits":     func(c *Config) { c.Sync, c.MaxStaleness, c.MaxPeers, c.ExternalSampling = "async", 0, 0, "uniform" },
+		"old externals":    func(c *Config) { c.NumTransplantTrees, c.ExternalLag = 4, 64 },
+		"a split of 1/7":   func(c *Config) { c.Split, c.NumTrainSamples, c.NumTransplantTrees, c.SwarmSize = SplitBandit, 1, 7, 2 },
 		"a file of items":  func(c *Config) { c.Tasks.File, c.Tasks.Mixture = "q.jsonl", nil },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +124,8 @@ func TestValidateAccepts(t *testing.T) {
 
 // Every scalar key has a rule, or is a flag of two values.
 func TestEveryKeyIsChecked(t *testing.T) {
-	checked := map[string]bool{MixtureKey: true, "gradient_checkpointing": true, "auto_batch_size": true, "optimizer_offload": true, "param_offload": true, "cuda_graphs": true, "cpu_fallback": true}
+	checked := map[string]bool{MixtureKey: true, "gradient_checkpointing": true, "auto_batch_size": true, "optimizer_offload": true, "param_offload": true, "cuda_graphs": true, "cpu_fallback": true,
+		"zero_advantage_filter": true}
 	for _, c := range checks(Config{}) {
 		checked[c.key] = true
 	}

@@ -20,21 +20,21 @@ const barrierLimit = 10
 // leastLook is how long a look at what is there may take though the deadline has passed.
 const leastLook = time.Second
 
-// barrier waits for the round's rollouts of the members that take part in it, and takes what absent ones have shared. Errors are for stopped to
-// judge.
+// barrier waits for the rollouts of a round, which is this one or external_lag before, of the members that take part in that, and takes what absent
+// ones have shared. Errors are for stopped to judge.
 func (n *Node) barrier(ctx context.Context, round int, report *event.Round) ([]*exchange.Received, error) {
-	began := time.Now()
+	began, lag := time.Now(), n.Config.ExternalLag
 	if n.Remote {
 		began = n.way.asked // one deadline for both: nobody trains on meanwhile
 	}
 	for {
 		members, changed := n.Host.Members()
-		swarm := n.roster(round, members)
+		swarm := n.roster(round-lag, members)
 		if n.way.lost(round) {
 			describePeers(swarm.present, make([]*exchange.Received, len(swarm.present)), report)
 			return nil, nil
 		}
-		received, err := n.gatherFrom(ctx, round, swarm.present, changed, began)
+		received, err := n.gatherFrom(ctx, round-lag, swarm.present, changed, began)
 		if errors.Is(err, errPeersChanged) {
 			continue
 		}
@@ -46,6 +46,11 @@ func (n *Node) barrier(ctx context.Context, round int, report *event.Round) ([]*
 		}
 		if err != nil {
 			return nil, err
+		}
+		for _, r := range received {
+			if r != nil {
+				r.Age = lag
+			}
 		}
 		describePeers(swarm.present, received, report)
 		there := n.look(ctx, round, swarm.absent, began)

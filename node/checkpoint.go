@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -33,6 +34,7 @@ type checkpoints struct {
 	dir    string
 	owner  owner
 	logger *slog.Logger
+	split  func() (json.RawMessage, error) // Node.splitState; nil: nothing is kept
 
 	pending *manifest // being written in the background
 	pause   float64   // seconds that it has cost
@@ -55,6 +57,12 @@ func (c *checkpoints) save(ctx context.Context, engine Saver, round int) (event.
 
 func (c *checkpoints) write(ctx context.Context, engine Saver, round int, background bool) (*event.Checkpoint, error) {
 	m := &manifest{Version: manifestVersion, owner: c.owner, Round: round, File: checkpointName(round) + ".safetensors"}
+	if c.split != nil {
+		var err error
+		if m.Split, err = c.split(); err != nil {
+			return nil, fmt.Errorf("checkpoint after round %d: %w", round, err)
+		}
+	}
 	// One of the same name, of a former life, ends here: its manifest is not this file's.
 	if err := os.Remove(c.manifestPath(round)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("checkpoint after round %d: %w", round, err)

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -31,6 +32,19 @@ func (l *lifetime) openHeldOut(n *Node) error {
 	return nil
 }
 
+// openSplit draws what the node's splits are judged by, and takes up how they were decided, as a checkpoint has it.
+func (l *lifetime) openSplit(n *Node, state json.RawMessage) error {
+	var err error
+	if n.Validation, err = OpenValidation(n.Config, n.Tasks, n.Tokens, n.Context, n.HeldOut); err == nil {
+		err = n.recallSplits(state)
+	}
+	if err != nil {
+		return &Failure{event.CauseConfig, err}
+	}
+	l.saves.split = n.splitState
+	return nil
+}
+
 // evaluate answers the held-out questions with the node's weights, which hold so many rounds, where that is due and has not been done; of a
 // node that only generates they are always the first. It keeps what came of it before it tells. It returns ErrStopped when the node is to stop, after one call of the engine at most; nothing is kept then.
 func (l *lifetime) evaluate(ctx context.Context, n *Node, rounds int) error {
@@ -53,7 +67,11 @@ func (l *lifetime) evaluate(ctx context.Context, n *Node, rounds int) error {
 // Evaluate answers the held-out questions, of which there are some, with the node's weights, which hold so many rounds. Every call has a lease
 // of its own, so that other nodes compute in between. The error is ErrStopped when the node is to stop.
 func (n *Node) Evaluate(ctx context.Context, rounds int) (event.Eval, error) {
-	return n.HeldOut.Evaluate(ctx, rounds, func(ctx context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {
+	return n.answer(ctx, n.HeldOut, rounds)
+}
+
+func (n *Node) answer(ctx context.Context, questions *HeldOut, rounds int) (event.Eval, error) {
+	return questions.Evaluate(ctx, rounds, func(ctx context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {
 		n.Host.State(event.StateWaiting, rounds)
 		release, err := n.Host.Lease(ctx, phaseGenerate)
 		if err != nil {

@@ -18,7 +18,7 @@ func (n *Node) external(item task.Item, r exchange.Rollout) (group, error) {
 	if len(r.Completions) < 2 {
 		return g, errors.New("fewer than two completions")
 	}
-	if task.HeldOut(g.item) || n.HeldOut.Holds(r.Question) { // metadata may say otherwise than the text asks
+	if task.HeldOut(g.item) || n.heldOut(r.Question) { // metadata may say otherwise than the text asks
 		return g, errors.New("its question belongs to the held-out set")
 	}
 	if g.prompt = n.prompt(r.Question); !n.fits(g.prompt) {

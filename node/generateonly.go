@@ -11,11 +11,12 @@ import (
 	"github.com/sapo-swarm/swarm/node/sapo"
 )
 
-// keepPace holds a node that only generates back to the swarm's pace, for it would run ahead of those that train: it begins a round when all that
+// keepPace holds a node back to the swarm's pace that would run ahead, for it only generates, or took nothing of others in the round before while
+// they may want something of each other: it begins a round when all that
 // are waited for have shared the round before, or, where nobody waits, when most have shared the one max_staleness rounds ago. After the
 // barrier's deadline it goes on.
 func (n *Node) keepPace(ctx context.Context, round int, report *event.Round) error {
-	if !n.GenerateOnly {
+	if !n.GenerateOnly && !n.ahead(round) {
 		return nil
 	}
 	began := time.Now()

@@ -35,14 +35,43 @@ type HeldOut struct {
 // OpenHeldOut draws the eval_questions held-out questions of a configuration whose prompts fit a model of that context length; fewer, even
 // none, where its tasks have no more.
 func OpenHeldOut(c configs.Config, tasks *task.Set, tokens tokenizer.Tokenizer, contextLength int) (*HeldOut, error) {
+	return drawHeldOut(c, tasks, tokens, contextLength, sapo.PurposeHeldOut, nil)
+}
+
+// A validation set's questions, three of each of the paper's nine tasks, and their completions: a measurement samples as much as two rounds do.
+const (
+	validationQuestions   = 27
+	validationGenerations = 4
+)
+
+// OpenValidation draws the held-out questions that a configuration's splits are judged by, or none where it has another split. None of them, by its
+// text, is one of the evaluation's, which is to judge the run.
+func OpenValidation(c configs.Config, tasks *task.Set, tokens tokenizer.Tokenizer, contextLength int, evaluation *HeldOut) (*HeldOut, error) {
+	if c.Split != configs.SplitBandit {
+		return nil, nil
+	}
+	c.EvalQuestions, c.EvalGenerations = validationQuestions, validationGenerations
+	h, err := drawHeldOut(c, tasks, tokens, contextLength, sapo.PurposeValidate, evaluation)
+	if err == nil && h.Len() == 0 {
+		err = &configs.Error{Key: "split", Value: c.Split, Remedy: "the tasks have no held-out question left to judge splits by. " +
+			"Try: fewer eval_questions, or split " + configs.SplitRewardEMA}
+	}
+	return h, err
+}
+
+func drawHeldOut(
+	c configs.Config, tasks *task.Set, tokens tokenizer.Tokenizer, contextLength int, purpose sapo.Purpose, but *HeldOut,
+) (*HeldOut, error) {
 	asks := asking{c, tokens, contextLength}
 	h := &HeldOut{tasks: tasks, tokens: tokens, questions: map[string]bool{}, options: policy.GenerateParams{
 		NumGenerations: c.EvalGenerations, MaxNewTokens: c.MaxCompletionLength, Temperature: c.Temperature, TopK: c.TopK, TopP: c.TopP,
 		EOSTokenID: tokens.EOS(),
-		MicroBatch: c.NumTrainSamples * c.NumGenerations, // a round's: memory is planned for it
+		MicroBatch: c.MostOwn() * c.NumGenerations, // a round's: memory is planned for it
 	}}
-	seed := func(name string, index int) uint64 { return sapo.Seed(0, name, 0, sapo.PurposeHeldOut, index) }
-	h.items = tasks.HeldOutItems(c.EvalQuestions, seed, func(item task.Item) bool { return asks.fits(asks.prompt(item.Question)) })
+	seed := func(name string, index int) uint64 { return sapo.Seed(0, name, 0, purpose, index) }
+	h.items = tasks.HeldOutItems(c.EvalQuestions, seed, func(item task.Item) bool {
+		return asks.fits(asks.prompt(item.Question)) && !but.Holds(item.Question)
+	})
 	for _, item := range h.items {
 		h.prompts = append(h.prompts, asks.prompt(item.Question))
 		h.questions[item.Question] = true

@@ -101,7 +101,7 @@ func TestHeldOutQuestionsAreNeverTrainedOn(t *testing.T) {
 	n.HeldOut = openHeldOut(t, c)
 	rapid.Check(t, func(t *rapid.T) {
 		n.Config.Seed, n.ID = rapid.Int64().Draw(t, "seed"), rapid.StringMatching(`node_[0-9]`).Draw(t, "node")
-		groups, err := n.sampleBatch(rapid.IntRange(0, 1<<20).Draw(t, "round"))
+		groups, err := n.sampleBatch(rapid.IntRange(0, 1<<20).Draw(t, "round"), n.Config.NumTrainSamples)
 		if err != nil {
 			t.Fatal(err)
 		}

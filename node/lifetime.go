@@ -80,6 +80,9 @@ func (l *lifetime) live(ctx context.Context, tasks *task.Set) error {
 	if err := l.openHeldOut(n); err != nil {
 		return err
 	}
+	if err := l.openSplit(n, former.split); err != nil {
+		return err
+	}
 	reached, err := former.replay(ctx, n, l.saved)
 	if err != nil {
 		return l.orStopped(err, reached.first)

@@ -37,7 +37,10 @@ type manifest struct {
 	Bytes      int64   `json:"bytes"`
 	Seconds    float64 `json:"seconds"`
 	Pause      float64 `json:"pause"`
-	Sum        string  `json:"sum,omitempty"` // CRC-32C of the file with this sum as zeros, in hexadecimal
+
+	Split json.RawMessage `json:"split,omitempty"` // Node.splitState; of a node that decides its I and J itself
+
+	Sum string `json:"sum,omitempty"` // CRC-32C of the file with this sum as zeros, in hexadecimal
 }
 
 // noSum is a manifest's last field while it is summed.

@@ -213,7 +213,7 @@ func TestAddressSpaceRunsOut(t *testing.T) {
 	again := beginSlow(t, start)
 	again.ends(ExitDone)
 	for _, step := range again.memorySteps() {
-		require.LessOrEqual(t, step.MicroBatch, least)
+		require.True(t, step.Phase != phaseUpdate || step.MicroBatch <= least, "%+v", step)
 	}
 	require.Less(t, len(again.memorySteps()), len(steps))
 	rewards, _ = again.rounds()

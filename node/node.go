@@ -60,11 +60,15 @@ type Node struct {
 	Former  *FormerRound // what a former life of the node generated in the round it died in; nil: nothing
 	Warn    func(string) // tells the user; nil: nobody listens
 
+	Validation *HeldOut                   // what a bandit judges splits by; nil where there is none
+	Decided    func(round int) sapo.Split // a round's I and J, where they have been decided and are adaptive; nil: the node decides
+
 	GenerateOnly bool // it shares its rollouts and learns from nobody's
 	Remote       bool // of another host than the coordinator: it goes on alone while it can't reach the swarm
 
 	way    way    // to the swarm, of a remote node
 	lately lately // what it remembers of its peers' rollouts
+	splits *splits
 }
 
 // Round is Algorithm 1 of the paper for one round. It returns the round's report, or ErrStopped, or what failed; on an error no
@@ -76,7 +80,11 @@ func (n *Node) Round(ctx context.Context, round int) (event.Round, error) {
 	if err := n.keepPace(ctx, round, &report); err != nil {
 		return report, err
 	}
-	questions, err := n.sampleBatch(round)
+	split, err := n.split(ctx, round, &report)
+	if err != nil {
+		return report, err
+	}
+	questions, err := n.sampleBatch(round, split.Own)
 	if err != nil {
 		return report, err
 	}
@@ -95,11 +103,11 @@ func (n *Node) Round(ctx context.Context, round int) (event.Round, error) {
 	if n.GenerateOnly {
 		return n.untrained(round, report, began)
 	}
-	shared, err := n.gather(ctx, round, &report)
+	shared, err := n.gather(ctx, round, split.External, &report)
 	if err != nil {
 		return report, err
 	}
-	external := n.sampleExternal(round, shared, &report)
+	external := n.sampleExternal(round, split.External, shared, &report)
 	training, err := n.trainingSet(own, external, &report)
 	if err != nil {
 		return report, err
@@ -111,6 +119,7 @@ func (n *Node) Round(ctx context.Context, round int) (event.Round, error) {
 	if err := n.update(ctx, round, training, event.StateUpdating, &report); err != nil {
 		return report, err
 	}
+	n.observe(training, report)
 	report.StepTime = time.Since(began).Seconds()
 	return report, nil
 }
@@ -131,9 +140,9 @@ type group struct {
 // redraws bounds the search for a question that fits the context.
 const redraws = 64
 
-// sampleBatch draws the node's I questions of a round, fresh ones, from its own seeded stream.
-func (n *Node) sampleBatch(round int) ([]group, error) {
-	groups := make([]group, n.Config.NumTrainSamples)
+// sampleBatch draws a round's own questions, of which there are so many, fresh ones, from the node's seeded stream.
+func (n *Node) sampleBatch(round, own int) ([]group, error) {
+	groups := make([]group, own)
 	for i := range groups {
 		found := false
 		for try := 0; try < redraws && !found; try++ {
@@ -142,7 +151,7 @@ func (n *Node) sampleBatch(round int) ([]group, error) {
 				return nil, fmt.Errorf("draw a question: %w", err)
 			}
 			groups[i] = group{item: item, prompt: n.prompt(item.Question)}
-			found = n.fits(groups[i].prompt) && !n.HeldOut.Holds(item.Question)
+			found = n.fits(groups[i].prompt) && !n.heldOut(item.Question)
 		}
 		if !found {
 			return nil, fmt.Errorf("no question of %d fits max_prompt_length %d", redraws, n.Config.MaxPromptLength)
@@ -151,9 +160,15 @@ func (n *Node) sampleBatch(round int) ([]group, error) {
 	return groups, nil
 }
 
-// question is what a node's seeded stream gives for slot i of its round, at a try: slots whose question doesn't fit are drawn again.
+// question is what a node's seeded stream gives for slot i of its round, at a try: slots whose question doesn't fit are drawn again. It depends on
+// no round's split: whoever checks it doesn't know that.
 func (n *Node) question(node string, round, i, try int) (task.Item, error) {
-	return n.Tasks.Draw(sapo.Seed(n.Config.Seed, node, round, sapo.PurposeQuestion, i+try*n.Config.NumTrainSamples))
+	return n.Tasks.Draw(sapo.Seed(n.Config.Seed, node, round, sapo.PurposeQuestion, i+try*n.Config.MostOwn()))
+}
+
+// heldOut tells whether a question is one that the node is evaluated, or its splits are judged, by.
+func (n *Node) heldOut(question string) bool {
+	return n.HeldOut.Holds(question) || n.Validation.Holds(question)
 }
 
 // generate makes G completions of every question, all in one batch.
@@ -166,6 +181,9 @@ func (n *Node) generate(ctx context.Context, round int, groups []group, report *
 		TopP:           n.Config.TopP,
 		EOSTokenID:     n.Tokens.EOS(),
 		Seed:           n.generateSeed(round),
+	}
+	if n.Config.Adaptive() { // memory is planned for the largest round
+		params.MicroBatch = n.Config.MostOwn() * n.Config.NumGenerations
 	}
 	for _, g := range groups {
 		params.Prompts = append(params.Prompts, g.prompt)
@@ -277,14 +295,15 @@ func (n *Node) share(ctx context.Context, round int, batch exchange.Batch) error
 	return nil
 }
 
-// gather collects the rollouts of the others: all of this round, for which it waits at the barrier, or what arrived lately.
-func (n *Node) gather(ctx context.Context, round int, report *event.Round) ([]*exchange.Received, error) {
-	if n.Config.NumTransplantTrees == 0 {
+// gather collects the rollouts of the others, where any are wanted: all of this round, or of the one external_lag before, for which it waits at the
+// barrier, or what arrived lately.
+func (n *Node) gather(ctx context.Context, round, wanted int, report *event.Round) ([]*exchange.Received, error) {
+	if wanted == 0 || round < n.Config.ExternalLag {
 		return nil, nil // plain RL fine-tuning: nobody waits for anybody
 	}
 	n.Host.State(event.StateBarrier, round)
 	began := time.Now()
-	defer func() { report.BarrierTime = time.Since(began).Seconds() }()
+	defer func() { report.BarrierTime += time.Since(began).Seconds() }()
 	ctx, cancel := n.untilStop(ctx)
 	defer cancel()
 	collect := n.barrier
@@ -298,9 +317,9 @@ func (n *Node) gather(ctx context.Context, round int, report *event.Round) ([]*e
 	return received, nil
 }
 
-// sampleExternal re-scores what the others shared, drops what can't teach (zero advantage) and draws J of the rest,
-// uniformly or fair over peers.
-func (n *Node) sampleExternal(round int, received []*exchange.Received, report *event.Round) []group {
+// sampleExternal re-scores what the others shared, drops what can't teach (zero advantage) and draws as many of the rest as are wanted,
+// uniformly, fair over peers, or the better the likelier.
+func (n *Node) sampleExternal(round, wanted int, received []*exchange.Received, report *event.Round) []group {
 	began := time.Now()
 	var pool []sapo.Group
 	var groups []group
@@ -312,20 +331,26 @@ func (n *Node) sampleExternal(round int, received []*exchange.Received, report *
 			report.Peers[p].Reason = found.reason
 		}
 		for _, g := range found.groups {
-			if sapo.AllEqual(g.rewards) {
+			if n.Config.ZeroAdvantageFilter && sapo.AllEqual(g.rewards) {
 				report.Peers[p].Filtered++
 			}
 			pool = append(pool, sapo.Group{Peer: p, Rollout: len(groups), Rewards: g.rewards})
 			groups = append(groups, g)
 		}
 	}
+	if n.Config.ZeroAdvantageFilter {
+		pool = sapo.Filter(pool)
+	}
 	draw := sapo.DrawExternals
-	if n.Config.Fair() {
+	switch {
+	case n.Config.Fair():
 		draw = sapo.DrawFair
+	case n.Config.ExternalSampling == configs.SamplingReward:
+		draw = sapo.DrawWeighted
 	}
 	var drawn []group
 	seed := sapo.Seed(n.Config.Seed, n.ID, round, sapo.PurposeExternals, 0)
-	for _, g := range draw(sapo.Filter(pool), n.Config.NumTransplantTrees, seed) {
+	for _, g := range draw(pool, wanted, seed) {
 		drawn = append(drawn, groups[g.Rollout])
 		report.Peers[g.Peer].Used++
 		report.Staleness += float64(groups[g.Rollout].age)
@@ -401,7 +426,7 @@ func (n *Node) update(ctx context.Context, round int, params policy.UpdateParams
 // gradient_accumulation_steps passes, counted before the engine leaves out sequences without an advantage. The whole batch is one as
 // far as its size is this node's choice: peers choose how many completions their groups have.
 func (n *Node) microBatch(sequences int) int {
-	size := (n.Config.NumTrainSamples + n.Config.NumTransplantTrees) * n.Config.NumGenerations
+	size := n.Config.Budget() * n.Config.NumGenerations
 	if steps := n.Config.GradientAccumulationSteps; steps > 1 {
 		size = (min(size, sequences) + steps - 1) / steps
 	}

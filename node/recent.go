@@ -49,7 +49,7 @@ func (n *Node) staleness() int {
 	if n.Config.Async() {
 		return n.Config.MaxStaleness
 	}
-	return absentStaleness
+	return absentStaleness + n.Config.ExternalLag
 }
 
 // lately is what a node remembers of its peers' rollouts, for as long as they can come again.

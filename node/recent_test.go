@@ -193,7 +193,7 @@ func TestAsyncNodesLearnFromEachOther(t *testing.T) {
 		n := newNode(t, c, id, p, join(t, server, "async", id), newHost(ids...))
 		log := &draws{}
 		p.generate = func(context.Context) error { // even completions are right
-			groups, err := n.sampleBatch(len(p.generated) - 1)
+			groups, err := n.sampleBatch(len(p.generated)-1, n.Config.NumTrainSamples)
 			for i, g := range groups {
 				for k := range c.NumGenerations {
 					items[10*i+k] = say(g.item, k%2 == 0)

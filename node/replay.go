@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -21,6 +22,9 @@ func (n *Node) Replay(ctx context.Context, round int, logged journal.Trained) (e
 	began := time.Now()
 	err := n.update(ctx, round, logged.Update, event.StateReplaying, &report)
 	report.StepTime += time.Since(began).Seconds()
+	if err == nil {
+		n.observe(logged.Update, report)
+	}
 	return report, err
 }
 
@@ -34,6 +38,7 @@ type past struct {
 	journal  *journal.Journal
 	model    *governed
 	emit     func(event.Event)
+	split    json.RawMessage                         // saved with the checkpoint that was restored: Node.splitState
 	evaluate func(context.Context, *Node, int) error // the weights, which hold so many rounds, where that is due and has not been done
 }
 
@@ -71,6 +76,7 @@ func (p *past) restore(ctx context.Context) (int, error) {
 		p.warn(fmt.Sprintf("%s not used: %s; %s", what, why, instead))
 	}
 	p.saves.dropAbove(choice.round)
+	p.split = choice.newest.Split
 	if choice.round > 0 { // a life that ended as soon as it was written may not have told of it
 		p.emit(event.Event{Type: event.TypeCheckpoint, Checkpoint: choice.newest.event(p.dir)})
 	}
@@ -150,6 +156,11 @@ func (p *past) apply(ctx context.Context, n *Node, r journal.Round, out *resumed
 			"the journal in %s is of another node, seed or run: round %d was sampled from seed %d, not %d. "+
 				"Try: continue the run as it was begun, or begin another with --fresh",
 			p.dir, r.Round, g.Seed, n.generateSeed(r.Round))}
+	}
+	if r.Generated != nil {
+		if err := n.recallSplits(r.Generated.Split); err != nil {
+			return false, &Failure{event.CauseConfig, fmt.Errorf("journal in %s, round %d: %w", p.dir, r.Round, err)}
+		}
 	}
 	if r.Trained == nil {
 		if r.Generated != nil {

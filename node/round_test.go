@@ -45,7 +45,7 @@ func newStage(t *testing.T, change func(*configs.Config)) *stage {
 	s.record = &recorder{Policy: s.script}
 	server := broker(t, "run")
 	s.node = newNode(t, c, "node_0", s.record, join(t, server, "run", "node_0"), s.host)
-	groups, err := s.node.sampleBatch(0)
+	groups, err := s.node.sampleBatch(0, s.node.Config.NumTrainSamples)
 	require.NoError(t, err)
 	for _, g := range groups {
 		s.items = append(s.items, g.item)

@@ -17,7 +17,7 @@ var (
 	errForeignQuestion = errors.New("its question is none of its sender's stream")
 	errForeignAnswer   = errors.New("its answer key is not its question's")
 	errForeignMetadata = errors.New("its metadata are not its question's")
-	errForeignIndex    = errors.New("more questions than num_train_samples")
+	errForeignIndex    = errors.New("more questions than a round may have")
 )
 
 // verdict is what came of one batch.
@@ -96,7 +96,7 @@ func (n *Node) judgeBatch(r *exchange.Received, byKey bool) verdict {
 // was is the sender's affair: its model's context and its held-out set decide what it leaves out. So a lie costs as many draws as there are
 // tries, and the truth one, or as many as the sender needed.
 func (n *Node) regenerate(node string, round, index int, r exchange.Rollout) (task.Item, error) {
-	if index >= n.Config.NumTrainSamples {
+	if index >= n.Config.MostOwn() {
 		return task.Item{}, errForeignIndex
 	}
 	reason := errForeignQuestion

@@ -21,7 +21,7 @@ func answers(t testing.TB, n *Node, id string, round int) exchange.Batch {
 	t.Helper()
 	sender := *n
 	sender.ID = id
-	groups, err := sender.sampleBatch(round)
+	groups, err := sender.sampleBatch(round, sender.Config.NumTrainSamples)
 	require.NoError(t, err)
 	batch := exchange.Batch{Version: exchange.Version, Node: id, Round: round}
 	for _, g := range groups {
@@ -171,7 +171,7 @@ func TestQuestionsOfAFileAreRegenerated(t *testing.T) {
 	var err error
 	n.Tasks, err = task.NewFileSet(items)
 	require.NoError(t, err)
-	groups, err := n.sampleBatch(3)
+	groups, err := n.sampleBatch(3, n.Config.NumTrainSamples)
 	require.NoError(t, err)
 	for i := range groups {
 		groups[i].texts, groups[i].terminated = []string{"<answer>1</answer>", "2"}, []bool{true, true}

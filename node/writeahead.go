@@ -38,6 +38,9 @@ func (n *Node) logGenerated(round int, groups []group, report *event.Round) (exc
 		return batch, fmt.Errorf("round %d: %w", round, err)
 	}
 	record := journal.Generated{Seed: n.generateSeed(round), Entropy: report.Entropy, Seconds: report.GenerateTime, Batch: data}
+	if record.Split, err = n.splitState(); err != nil {
+		return batch, fmt.Errorf("round %d: %w", round, err)
+	}
 	for _, g := range groups {
 		record.Completions = append(record.Completions, g.completions...)
 		record.Terminated = append(record.Terminated, g.terminated...)

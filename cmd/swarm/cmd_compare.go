@@ -27,6 +27,7 @@ const (
 
 type compareOptions struct {
 	query.CompareOptions
+	study   studyFlags
 	target  float64
 	window  int
 	min     string
@@ -49,10 +50,12 @@ func newCompareCommand(g *globals) *cobra.Command {
 			"over runs, of which those that never did count as later than any that did.\n\n" +
 			"--gate is for scripts: with exactly two experiments the exit code is 0 where the other is better than the baseline, 5 where\n" +
 			"it is worse, 6 where that is undecided, 2 where there aren't two, 1 on failure.\n\n" +
+			"--study shows the runs of a study, each against each: first its verdict (which is best, by how much, how sure that is), by held-out\n" +
+			"pass@1 where the study doesn't say else, and the failed, unfinished and missing runs, which count in nothing.\n\n" +
 			"Named jobs of swarm run are put beside each other instead: attempts, batch size, peaks of memory, time.\n\n" +
 			"Columns: " + columnList() + ".",
 		Example: "  swarm compare\n  swarm compare 8loc0ext 4loc4ext --baseline 8loc0ext --gate\n  swarm compare --by config --measure eval\n" +
-			"  swarm compare --target 0.3 --top 3 --csv compare.csv",
+			"  swarm compare --study paper\n  swarm compare --target 0.3 --top 3 --csv compare.csv",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runCompare(cmd.Context(), g, args, &o, cmd.Flags())
 		},
@@ -60,7 +63,8 @@ func newCompareCommand(g *globals) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Baseline, "baseline", "", "`experiment` to compare with (default: the first without externals)")
 	f.StringVar(&o.By, "by", stats.ByExperiment, "what makes one row: experiment, or config: runs of equal configuration but seed and name")
-	f.StringVar(&o.Measure, "measure", stats.MeasureReward, "what decides: reward (while training), or eval (held-out questions, newest evaluation)")
+	f.StringVar(&o.Measure, "measure", stats.MeasureReward, measureHelp)
+	o.study.add(f)
 	f.Float64Var(&o.target, "target", 0, "a `reward` of a node-round: how many rounds, hours, money and energy it took to reach it")
 	f.IntVar(&o.window, "window", stats.PaperWindow, "`rounds` of the moving average that has to reach --target")
 	f.StringVar(&o.min, "min", "", "leave out rows with less `improvement` over the baseline: 0.1 or 10%")
@@ -70,12 +74,19 @@ func newCompareCommand(g *globals) *cobra.Command {
 	f.StringSliceVar(&o.columns, "columns", nil, "`names` of the columns to show, or to write")
 	f.StringVar(&o.csv, "csv", "", "write the rows as CSV to a `file`, - for stdout, all columns unless --columns chooses")
 	f.BoolVar(&o.gate, "gate", false, "exit with the verdict on two experiments: 0 better, 5 worse, 6 undecided")
+	addDatabaseFlag(f, g)
 	addOutputFlag(f, &o.output)
 	return cmd
 }
 
+// measureHelp tells of --measure.
+const measureHelp = "what decides: reward (while training), eval or pass (held-out questions, newest evaluation: mean reward, or pass@1)"
+
 func runCompare(ctx context.Context, g *globals, names []string, o *compareOptions, flags *pflag.FlagSet) error {
 	if err := o.check(flags); err != nil {
+		return err
+	}
+	if err := o.study.apply(&o.CompareOptions.CompareOptions, names, flags, "swarm compare"); err != nil {
 		return err
 	}
 	o.Names, o.Key = names, configKey
@@ -98,6 +109,9 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 		return unknownExperiment(ctx, reader, unknown.Name)
 	}
 	if err != nil {
+		return err
+	}
+	if err := o.study.nothingOf(comparison.Study); err != nil {
 		return err
 	}
 	if o.gate && len(comparison.Rows) != 2 {
@@ -132,8 +146,8 @@ func (o *compareOptions) check(flags *pflag.FlagSet) error {
 	if !slices.Contains([]string{stats.ByExperiment, stats.ByConfig}, o.By) {
 		return &configs.Error{Key: "by", Value: o.By, Allowed: "experiment or config"}
 	}
-	if !slices.Contains([]string{stats.MeasureReward, stats.MeasureEval}, o.Measure) {
-		return &configs.Error{Key: "measure", Value: o.Measure, Allowed: "reward or eval"}
+	if !slices.Contains(stats.Measures(), o.Measure) {
+		return &configs.Error{Key: "measure", Value: o.Measure, Allowed: "reward, eval or pass"}
 	}
 	if flags.Changed("target") && !(o.target > 0 && o.target <= math.MaxFloat32) {
 		return &configs.Error{Key: "target", Value: fmt.Sprint(o.target), Allowed: "a reward above 0"}

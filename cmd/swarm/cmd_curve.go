@@ -40,6 +40,7 @@ func newCurveCommand(g *globals) *cobra.Command {
 	f.StringVar(&o.metric, "metric", "reward", "`metric` of a round: reward, training_reward, step_time, loss, entropy …")
 	f.IntVar(&o.Window, "window", stats.PaperWindow, "`rounds` of the trailing moving average, 1: none")
 	f.IntVar(&o.Points, "points", 0, "thin a series out to about so many points, extremes kept; 0: all")
+	addDatabaseFlag(f, g)
 	addOutputFlag(f, &o.output)
 	return cmd
 }

@@ -13,19 +13,25 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/export"
+	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 type exportOptions struct {
+	study  studyFlags
 	format string
 	out    string
 	tables []string
 	force  bool
 	output string
 }
+
+// defaultExport is the folder that tables are written to; a database's name ends in .db.
+const defaultExport = "swarm-export"
 
 // exportDocument is `export -o json`.
 type exportDocument struct {
@@ -39,31 +45,35 @@ func newExportCommand(g *globals) *cobra.Command {
 	var o exportOptions
 	cmd := &cobra.Command{
 		Use:   "export [EXPERIMENT, RUN or JOB...]",
-		Short: "Write what is recorded as CSV, JSON lines or TensorBoard event files",
+		Short: "Write what is recorded as CSV, JSON lines, TensorBoard event files or a small database",
 		Long: "export writes the recorded runs and jobs (all, or those named) for other programs. csv and jsonl write one file for each table, with\n" +
 			"the columns and units of docs/METRICS.md and every digit:\n" + strings.Join(store.Tables(), ", ") + ".\n" +
 			"What isn't a number is an empty cell, or null. In csv, text that begins with = + - @ ' a tab or CR has one ' before it, for spreadsheets\n" +
 			"would run it as a formula; take that ' away to have the text itself. tensorboard writes a log folder for each node, RUN/NODE, and\n" +
-			"RUN/swarm for the mean over nodes and the held-out evaluations; steps are rounds, tags are TRL's where it has them. Runs may be going on.",
+			"RUN/swarm for the mean over nodes and the held-out evaluations; steps are rounds, tags are TRL's where it has them. sqlite writes one file,\n" +
+			"compressed where its name ends in .gz: a database with what statistics and figures of the runs need, which report, compare and curve\n" +
+			"read with --database. Runs may be going on.",
 		Example: "  swarm export --out results\n" +
 			"  swarm export 4loc4ext --format jsonl --table rounds --out - | jq .reward\n" +
-			"  swarm export --format tensorboard --out tb && tensorboard --logdir tb",
+			"  swarm export --format tensorboard --out tb && tensorboard --logdir tb\n" +
+			"  swarm export 8loc0ext 4loc4ext --format sqlite --out sharing.db.gz && swarm report --database sharing.db.gz",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runExport(cmd.Context(), g, args, &o)
+			return runExport(cmd.Context(), g, args, &o, cmd.Flags())
 		},
 	}
 	f := cmd.Flags()
+	o.study.add(f)
 	f.StringVar(&o.format, "format", export.FormatCSV, strings.Join(export.Formats(), ", "))
-	f.StringVar(&o.out, "out", "swarm-export", "`folder` to write to; of one table also a file that ends like its format, or - for stdout")
+	f.StringVar(&o.out, "out", defaultExport, "`folder` to write to; of one table also a file that ends like its format, or - for stdout; of sqlite a file")
 	f.StringSliceVar(&o.tables, "table", nil, "`tables` to write (default: all), such as rounds,tasks,evals")
-	f.BoolVar(&o.force, "force", false, "write into a folder that isn't empty and no export; what it holds stays, but for files of the same names")
+	f.BoolVar(&o.force, "force", false, "write into a folder that isn't empty and no export; what it holds stays, but for files of the same names; of sqlite replace the file")
 	addOutputFlag(f, &o.output)
 	return cmd
 }
 
 // toFile tells whether --out names a file rather than a folder.
 func (o *exportOptions) toFile() bool {
-	if len(o.tables) != 1 || o.format == export.FormatTensorBoard {
+	if len(o.tables) != 1 || o.format != export.FormatCSV && o.format != export.FormatJSONL {
 		return false
 	}
 	return o.out == "-" || strings.EqualFold(filepath.Ext(o.out), "."+o.format)
@@ -71,7 +81,7 @@ func (o *exportOptions) toFile() bool {
 
 // namesFile tells whether --out looks like a file where only a folder can be written: nobody wants a folder named rounds.csv.
 func (o *exportOptions) namesFile() bool {
-	if o.toFile() {
+	if o.toFile() || o.format == export.FormatSQLite {
 		return false
 	}
 	if info, err := os.Stat(o.out); err == nil && info.IsDir() {
@@ -89,6 +99,8 @@ func (o *exportOptions) check() error {
 		return &configs.Error{Key: "format", Value: o.format, Allowed: strings.Join(export.Formats(), ", ")}
 	case o.out == "":
 		return &configs.Error{Key: "out", Value: "", Allowed: "a folder, a file's path, or - for stdout"}
+	case o.format == export.FormatSQLite && len(o.tables) > 0:
+		return &usageError{errors.New("--table is for csv and jsonl: a database has the tables that statistics need"), "swarm export --format sqlite without it"}
 	case o.format == export.FormatTensorBoard && len(o.tables) > 0:
 		return &usageError{errors.New("--table is for csv and jsonl: event files hold curves"), "swarm export --format tensorboard without it"}
 	case o.out == "-" && !o.toFile():
@@ -106,7 +118,11 @@ func (o *exportOptions) check() error {
 	return nil
 }
 
-func runExport(ctx context.Context, g *globals, names []string, o *exportOptions) error {
+func runExport(ctx context.Context, g *globals, names []string, o *exportOptions, flags *pflag.FlagSet) error {
+	var study stats.CompareOptions
+	if err := o.study.apply(&study, names, flags, "swarm export"); err != nil {
+		return err
+	}
 	toFile := o.toFile()
 	asked := o.tables
 	if err := o.check(); err != nil {
@@ -116,17 +132,28 @@ func runExport(ctx context.Context, g *globals, names []string, o *exportOptions
 		}
 		return err
 	}
+	if o.format == export.FormatSQLite && o.out == defaultExport {
+		o.out += ".db"
+	}
 	reader, err := g.openReader(ctx)
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
+	if study.Study != nil {
+		if names, err = recorded(ctx, reader, study.Study.Experiments()); err != nil {
+			return err
+		}
+		if len(names) == 0 {
+			return o.study.none()
+		}
+	}
 	runs, jobs, err := chosenRuns(ctx, reader, names)
 	if err != nil {
 		return err
 	}
-	if o.format == export.FormatTensorBoard && len(runs) == 0 {
-		return &usageError{errors.New("event files hold runs' curves, and these are jobs"), "swarm export --format csv"}
+	if (o.format == export.FormatTensorBoard || o.format == export.FormatSQLite) && len(runs) == 0 {
+		return &usageError{fmt.Errorf("%s holds runs, and these are jobs", o.format), "swarm export --format csv"}
 	}
 	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
 	defer interrupts.close()
@@ -135,14 +162,19 @@ func runExport(ctx context.Context, g *globals, names []string, o *exportOptions
 		return stoppedBy(ctx, err)
 	}
 	var files []export.File
-	if toFile {
+	switch {
+	case toFile:
 		files, err = export.TableFile(ctx, reader, o.out, o.format, o.tables[0], runs, jobs...)
-	} else {
+	case o.format == export.FormatSQLite:
+		files, err = export.Database(ctx, reader, o.out, runs, o.force)
+	default:
 		files, err = export.Folder(ctx, reader, o.out, export.Options{Format: o.format, Runs: runs, Jobs: jobs, Tables: o.tables, Force: o.force})
 	}
 	var foreign *export.ForeignError
 	var reason *fs.PathError
 	switch {
+	case errors.As(err, &foreign) && foreign.File != "":
+		return &hintError{err, "another --out, or --force to replace it; the database that is read is never replaced"}
 	case errors.As(err, &foreign):
 		return &hintError{err, "another --out, or --force to write beside what is there"}
 	case errors.As(err, &reason):
@@ -151,6 +183,14 @@ func runExport(ctx context.Context, g *globals, names []string, o *exportOptions
 		return stoppedBy(ctx, err)
 	}
 	return tellExport(g.stdout, o, files, len(runs))
+}
+
+// recorded are those of the experiments that have a run.
+func recorded(ctx context.Context, reader *store.Reader, experiments []string) ([]string, error) {
+	runs, err := reader.Runs(ctx, store.Filter{Experiments: experiments})
+	return slices.DeleteFunc(slices.Clone(experiments), func(name string) bool {
+		return !slices.ContainsFunc(runs, func(t store.Totals) bool { return t.Experiment == name })
+	}), err
 }
 
 // chosenRuns are the runs of those names, experiments' or their own, and the keys of the jobs of those names, oldest first; of no name all.

@@ -272,6 +272,7 @@ func (j *joined) base() (layer, error) {
 		return layer{}, err
 	}
 	c.Experiment, c.Device, c.MicroBatch = j.localName(), "auto", 0
+	c.Models, c.Members = "", nil        // a worker's nodes have one model, by default the coordinator's first
 	c.Tasks.File, c.Tasks.Words = "", "" // paths of another host
 	l := layer{values: configs.Values(c), sources: map[string]string{}, mixture: c.Tasks.Mixture}
 	for key, value := range l.values {

@@ -129,7 +129,7 @@ func saveModel(ctx context.Context, g *globals, run store.Run, nodeName, dir str
 	if err := json.Unmarshal(run.Config, &config); err != nil {
 		return savedModel{}, fmt.Errorf("configuration of run %s: %w", run.Run, err)
 	}
-	base, err := findModel(config.Model)
+	base, err := findModel(config.ModelOf(nodeIndex(nodeName)))
 	if err != nil {
 		return savedModel{}, err
 	}

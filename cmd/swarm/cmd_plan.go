@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -9,39 +10,63 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
+type planOptions struct {
+	plan   planFlags
+	study  string
+	seeds  string
+	price  priceFlag
+	output string
+
+	seedsGiven, nodesGiven bool
+}
+
 func newPlanCommand(g *globals) *cobra.Command {
-	var p planFlags
-	var output string
+	var o planOptions
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Say how many nodes fit, where, and why",
 		Long: "plan looks at the GPUs, or at the host where nodes train on the CPU, and says how many nodes fit and how they share it; what one\n" +
-			"node takes, item by item; which rule decided, and what would change the answer. Nothing is started.",
+			"node takes, item by item; which rule decided, and what would change the answer. Nothing is started.\n\n" +
+			"With --study it says what a whole study takes: nodes, runs, time and, with --price, money, and where each figure comes from: rounds\n" +
+			"of such a swarm that this home has recorded, else a swarm profile, else what the card must compute and move at least.",
 		Example: `  swarm plan --config 4loc4ext
   swarm plan --model gpt2 --gpu-memory 40GB -o json
-  swarm plan --nodes max --share lease --swarm-size 24`,
+  swarm plan --nodes max --share lease --swarm-size 24
+  swarm plan --study paper --model gpt2 --gpu-memory 80GB --price 1.29/h`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runPlan(cmd.Context(), g, &p, output)
+			o.seedsGiven, o.nodesGiven = cmd.Flags().Changed("seeds"), cmd.Flags().Changed("nodes")
+			return runPlan(cmd.Context(), g, &o)
 		},
 	}
-	p.add(cmd.Flags())
-	cmd.Flags().Var(&p.gpuMemory, "gpu-memory", "plan for a GPU of this `size` that isn't there, such as 40GB")
-	addOutputFlag(cmd.Flags(), &output)
+	o.plan.add(cmd.Flags())
+	o.price.add(cmd.Flags())
+	cmd.Flags().Var(&o.plan.gpuMemory, "gpu-memory", "plan for a GPU of this `size` that isn't there, such as 40GB")
+	cmd.Flags().StringVar(&o.study, "study", "", "what a whole `study` takes: "+strings.Join(configs.Studies(), ", "))
+	cmd.Flags().StringVar(&o.seeds, "seeds", "", "with --study: how many `seeds` (default: the study's), or a list")
+	addOutputFlag(cmd.Flags(), &o.output)
 	return cmd
 }
 
-func runPlan(ctx context.Context, g *globals, p *planFlags, output string) error {
-	if err := checkOutput(output); err != nil {
+func runPlan(ctx context.Context, g *globals, o *planOptions) error {
+	p := &o.plan
+	if err := checkOutput(o.output); err != nil {
 		return err
 	}
 	if p.wait.limit > 0 {
 		stoppable, interrupts := watchSignals(ctx, g.stderr, "Stopped waiting.")
 		defer interrupts.close()
 		ctx = stoppable
+	}
+	if o.study != "" {
+		return runStudyPlan(ctx, g, o)
+	}
+	if o.seedsGiven {
+		return &usageError{errors.New("--seeds is for a study"), "swarm plan --study paper --seeds 3"}
 	}
 	planned, err := p.resolve(ctx, g)
 	if err != nil {
@@ -51,7 +76,7 @@ func runPlan(ctx context.Context, g *globals, p *planFlags, output string) error
 	for _, w := range planned.warnings {
 		fmt.Fprintln(g.stderr, "Warning:", w)
 	}
-	if output == "json" {
+	if o.output == "json" {
 		return writeJSON(g.stdout, planned.plan)
 	}
 	var text strings.Builder
@@ -63,7 +88,16 @@ func runPlan(ctx context.Context, g *globals, p *planFlags, output string) error
 func printPlan(w *strings.Builder, p planned) {
 	plan := p.plan
 	printDevices(w, p)
-	fmt.Fprintf(w, "model     %s, %s parameters\n", p.model.Name, group(p.model.Shape.Parameters))
+	for i, m := range p.all() {
+		what := "model    "
+		if i > 0 {
+			what = "         "
+		}
+		fmt.Fprintf(w, "%s %s, %s parameters\n", what, m.Name, group(m.Shape.Parameters))
+	}
+	if p.config.Models != "" {
+		fmt.Fprintf(w, "          in turn: %s\n", p.config.Models)
+	}
 	fmt.Fprintf(w, "nodes     %d of %d\n", plan.Nodes, p.config.SwarmSize)
 	fmt.Fprintf(w, "why       %s\n", plan.Why)
 	fmt.Fprintf(w, "rule      %s\n", plan.Rule)

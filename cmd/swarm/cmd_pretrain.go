@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,8 +23,10 @@ import (
 
 type pretrainOptions struct {
 	model, set, out, output string
-	steps, batch, evalItems int
-	rate, tagShare          float64
+	recipe                  configs.Recipe // what flags say; of the others the preset's
+	weights                 map[string]string
+	given                   func(flag string) bool
+	curveItems, evalItems   int
 	seed                    int64
 	threads                 int
 }
@@ -34,76 +38,84 @@ func newPretrainCommand(g *globals) *cobra.Command {
 		Short: "Train a small base model from scratch on a task set's questions and answers",
 		Long: "pretrain trains a model of a preset's shape, from random weights, on fresh questions with their answers in mixed\n" +
 			"phrasings, of which --tag-share use the <answer> tags. It writes a Hugging Face directory (config.json and\n" +
-			"model.safetensors, float16) that --model takes. Held-out questions are never trained on; they make the closing table.",
-		Example: "  swarm pretrain --model nano --tasks nano --out ./nano",
-		Args:    noArgs,
+			"model.safetensors, float16) that --model takes. Held-out questions are never trained on; they make the tables.\n" +
+			"The preset's recipe gives what flags leave open: with one thread on one machine the same command makes the same file.",
+		Example: "  swarm pretrain --model nano --threads 1 --out ./nano\n" +
+			"  swarm pretrain --model micro --steps 500 --weights bf=3,arc_1d=2 --out ./micro",
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			o.given = cmd.Flags().Changed
 			return runPretrain(cmd.Context(), g, o)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.model, "model", "nano", "model preset whose shape and tokenizer to use")
-	f.StringVar(&o.set, "tasks", "nano", "task set to learn")
+	f.StringVar(&o.model, "model", "nano", "model preset whose shape, tokenizer and recipe to use")
+	f.StringVar(&o.set, "tasks", "", "task set to learn (default: the preset's)")
 	f.StringVar(&o.out, "out", "", "folder to write (required)")
-	f.IntVar(&o.steps, "steps", 2200, "optimizer steps")
-	f.IntVar(&o.batch, "batch", 64, "questions a step")
-	f.Float64Var(&o.rate, "learning-rate", 3e-3, "peak learning rate")
-	f.Float64Var(&o.tagShare, "tag-share", 0.12, "share of answers in <answer> tags, 0-1")
+	f.IntVar(&o.recipe.Steps, "steps", 0, "optimizer steps (default: the recipe's, as below)")
+	f.IntVar(&o.recipe.Batch, "batch", 0, "questions a step")
+	f.Float64Var(&o.recipe.LearningRate, "learning-rate", 0, "peak learning rate")
+	f.Float64Var(&o.recipe.TagShare, "tag-share", 0, "share of answers in <answer> tags, of every task, 0-1")
+	f.StringToStringVar(&o.weights, "weights", nil, "how often to draw tasks, relative to 1 of those not named: `bf=3,arc_1d=2`")
 	f.Int64Var(&o.seed, "seed", 1, "seed of weights and questions")
 	f.IntVar(&o.threads, "threads", runtime.GOMAXPROCS(0), "CPU threads")
-	f.IntVar(&o.evalItems, "eval-items", 1024, "held-out questions of the closing table")
+	f.IntVar(&o.curveItems, "curve-items", 108, "held-out questions asked after each tenth of the steps; 0: none")
+	f.IntVar(&o.evalItems, "eval-items", 900, "held-out questions of the closing table, at most")
 	addOutputFlag(f, &o.output)
 	return cmd
 }
 
-func (o *pretrainOptions) validate() error {
+// validate also completes the recipe with the preset's.
+func (o *pretrainOptions) validate(model configs.Model) error {
 	switch {
 	case o.out == "":
 		return &usageError{errors.New("--out is missing: the folder to write the model to"), "swarm pretrain --out ./nano"}
-	case o.steps < 1 || o.batch < 1 || o.threads < 1 || o.evalItems < 0:
-		return &usageError{errors.New("--steps, --batch and --threads must be at least 1, --eval-items at least 0"), "swarm pretrain --help"}
-	case !(o.rate > 0 && o.rate < 1):
-		return &configs.Error{Key: "learning-rate", Value: fmt.Sprint(o.rate), Allowed: "a number between 0 and 1"}
-	case !(o.tagShare >= 0 && o.tagShare <= 1):
-		return &configs.Error{Key: "tag-share", Value: fmt.Sprint(o.tagShare), Allowed: "a number from 0 to 1"}
+	case o.threads < 1 || o.curveItems < 0 || o.evalItems < 0:
+		return &usageError{errors.New("--threads must be at least 1, --curve-items and --eval-items at least 0"), "swarm pretrain --help"}
 	}
-	return checkOutput(o.output)
+	if err := checkOutput(o.output); err != nil {
+		return err
+	}
+	flags, recipe := o.recipe, configs.DefaultRecipe()
+	if model.Pretrain != nil {
+		recipe = *model.Pretrain
+	}
+	o.recipe = recipe
+	for flag, take := range map[string]func(){
+		"steps":         func() { o.recipe.Steps = flags.Steps },
+		"batch":         func() { o.recipe.Batch = flags.Batch },
+		"learning-rate": func() { o.recipe.LearningRate = flags.LearningRate },
+		"tag-share":     func() { o.recipe.TagShare, o.recipe.TagShares = flags.TagShare, nil },
+	} {
+		if o.given(flag) {
+			take()
+		}
+	}
+	if o.given("weights") {
+		o.recipe.Weights = map[string]float64{}
+		for name, text := range o.weights {
+			weight, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				return &configs.Error{Key: "weights." + name, Value: text, Allowed: "a number above 0"}
+			}
+			o.recipe.Weights[name] = weight
+		}
+	}
+	return o.recipe.Validate()
 }
 
 func runPretrain(ctx context.Context, g *globals, o pretrainOptions) error {
-	if err := o.validate(); err != nil {
-		return err
-	}
 	model, err := configs.LoadModel(o.model)
 	if err != nil {
 		return err
 	}
-	mixture, err := configs.TaskSet(o.set)
+	if err := o.validate(model); err != nil {
+		return err
+	}
+	opts, err := o.resolve(model)
 	if err != nil {
 		return err
 	}
-	tasks, err := task.Open(configs.Tasks{Mixture: mixture})
-	if err != nil {
-		return err
-	}
-	tokens, err := tokenizer.New(model.Tokenizer)
-	if err != nil {
-		return err
-	}
-	prompt := "none"
-	if tasks, ok := model.Defaults["tasks"].(map[string]any); ok {
-		if name, ok := tasks["system_prompt"].(string); ok {
-			prompt = name
-		}
-	}
-	system, _ := task.SystemPrompt(prompt)
-
-	// Relative to here: the engine, which writes it, runs in another folder.
-	out, err := filepath.Abs(o.out)
-	if err != nil {
-		return fmt.Errorf("--out: %w", err)
-	}
-
 	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
 	defer interrupts.close()
 	engine, err := startEngine(ctx, g, o.threads)
@@ -111,30 +123,79 @@ func runPretrain(ctx context.Context, g *globals, o pretrainOptions) error {
 		return stoppedBy(ctx, err)
 	}
 	defer engine.Close()
-	result, err := pretrain.Run(ctx, engine, pretrain.Options{
-		Shape: model.Shape, Tokens: tokens, Tasks: tasks, SystemPrompt: system,
-		Steps: o.steps, Batch: o.batch, LearningRate: o.rate, TagShare: o.tagShare, Seed: o.seed,
-		Threads: o.threads, EvalItems: o.evalItems, MaxNewTokens: 48, Out: out,
-	}, func(p pretrain.Progress) {
-		left := time.Duration(float64(p.Elapsed) / float64(p.Step) * float64(p.Steps-p.Step))
-		fmt.Fprintf(g.stderr, "step %d/%d · loss %.4f nats a token · %.0f tokens/s · left %s\n",
-			p.Step, p.Steps, p.Loss, float64(p.Tokens)/p.Elapsed.Seconds(), left.Round(time.Second))
-	})
+	result, err := pretrain.Run(ctx, engine, opts, func(p pretrain.Progress) { printProgress(g.stderr, p) })
 	if err != nil {
 		return stoppedBy(ctx, err)
 	}
 	if o.output == "json" {
 		return writeJSON(g.stdout, result)
 	}
-	fmt.Fprintf(g.stdout, "%-26s %6s %8s %8s\n", "held-out questions of", "items", "reward", "knows")
-	for _, t := range result.Tasks {
-		fmt.Fprintf(g.stdout, "%-26s %6d %8.3f %8.3f\n", t.Task, t.Items, t.Reward, t.Knows)
-	}
-	fmt.Fprintf(g.stdout, "%-26s %6d %8.3f %8.3f\n", "all", o.evalItems, result.Reward, result.Knows)
-	fmt.Fprintf(g.stdout, "\n%s parameters, %.2f MB in %s, %.1f %% of completions in tags, %s\n",
-		group(result.Parameters), float64(result.Bytes)/1e6, o.out, 100*result.FormatRate, time.Duration(result.Seconds*float64(time.Second)).Round(time.Second))
-	fmt.Fprintf(g.stdout, "Next: swarm up --model %s --config 4loc4ext --device cpu\n", o.out)
+	printPretrained(g.stdout, o, result)
 	return nil
+}
+
+// resolve opens what the options name.
+func (o *pretrainOptions) resolve(model configs.Model) (pretrain.Options, error) {
+	set, prompt := o.set, "none"
+	if tasks, ok := model.Defaults["tasks"].(map[string]any); ok {
+		if name, ok := tasks["set"].(string); ok && set == "" {
+			set = name
+		}
+		if name, ok := tasks["system_prompt"].(string); ok {
+			prompt = name
+		}
+	}
+	mixture, err := configs.TaskSet(set)
+	if err != nil {
+		return pretrain.Options{}, err
+	}
+	tasks, err := task.Open(configs.Tasks{Mixture: o.recipe.Weigh(mixture)})
+	if err != nil {
+		return pretrain.Options{}, err
+	}
+	tokens, err := tokenizer.New(model.Tokenizer)
+	if err != nil {
+		return pretrain.Options{}, err
+	}
+	system, _ := task.SystemPrompt(prompt)
+	// Relative to here: the engine, which writes it, runs in another folder.
+	out, err := filepath.Abs(o.out)
+	if err != nil {
+		return pretrain.Options{}, fmt.Errorf("--out: %w", err)
+	}
+	return pretrain.Options{
+		Shape: model.Shape, Tokens: tokens, Tasks: tasks, SystemPrompt: system, Recipe: o.recipe, Seed: o.seed,
+		Threads: o.threads, CurveItems: o.curveItems, EvalItems: o.evalItems, MaxNewTokens: 48, Out: out,
+	}, nil
+}
+
+func printProgress(w io.Writer, p pretrain.Progress) {
+	left := time.Duration(float64(p.Elapsed) / float64(p.Step) * float64(p.Steps-p.Step))
+	fmt.Fprintf(w, "step %d/%d · loss %.4f nats a token · %.0f tokens/s · left %s\n",
+		p.Step, p.Steps, p.Loss, float64(p.Tokens)/p.Elapsed.Seconds(), left.Round(time.Second))
+	if p.Evaluation == nil {
+		return
+	}
+	var parts []string
+	for _, t := range p.Evaluation.Tasks {
+		parts = append(parts, fmt.Sprintf("%s %.2f/%.2f", t.Task, t.Reward, t.Knows))
+	}
+	fmt.Fprintf(w, "step %d/%d · held out, reward/knows: %.3f/%.3f · %s\n",
+		p.Step, p.Steps, p.Evaluation.Reward, p.Evaluation.Knows, strings.Join(parts, " · "))
+}
+
+func printPretrained(w io.Writer, o pretrainOptions, result pretrain.Result) {
+	fmt.Fprintf(w, "%-26s %6s %8s %8s\n", "held-out questions of", "items", "reward", "knows")
+	var items int
+	for _, t := range result.Tasks {
+		fmt.Fprintf(w, "%-26s %6d %8.3f %8.3f\n", t.Task, t.Items, t.Reward, t.Knows)
+		items += t.Items
+	}
+	fmt.Fprintf(w, "%-26s %6d %8.3f %8.3f\n", "all", items, result.Reward, result.Knows)
+	fmt.Fprintf(w, "\n%s parameters, %.2f MB in %s, %.1f %% of completions in tags, %s, sha256 %s\n",
+		group(result.Parameters), float64(result.Bytes)/1e6, o.out, 100*result.FormatRate,
+		time.Duration(result.Seconds*float64(time.Second)).Round(time.Second), result.SHA256)
+	fmt.Fprintf(w, "Next: swarm up --model %s --config 4loc4ext --device cpu\n", o.out)
 }
 
 // startEngine finds Python and starts an engine outside of a node, with more in its environment.

@@ -82,6 +82,9 @@ func runProfile(ctx context.Context, g *globals, o *profileOptions) error {
 	if err != nil {
 		return stoppedBy(ctx, err)
 	}
+	if p.config.Models != "" {
+		return &usageError{fmt.Errorf("one model is measured at a time, not %s", p.config.Models), "--model " + p.config.Model + ", then each of the others"}
+	}
 	if err := checkSizes(o.sizes, sizes, p.config); err != nil {
 		return err
 	}
@@ -119,7 +122,7 @@ func checkSizes(text string, sizes []int, c configs.Config) error {
 	if sizes == nil {
 		return nil
 	}
-	completions, sequences := c.NumTrainSamples*c.NumGenerations, (c.NumTrainSamples+c.NumTransplantTrees)*c.NumGenerations
+	completions, sequences := c.MostOwn()*c.NumGenerations, c.Budget()*c.NumGenerations
 	different := map[int]bool{}
 	for _, n := range sizes {
 		if n <= completions {
@@ -179,9 +182,9 @@ func measure(ctx context.Context, g *globals, p planned, sizes []int) (profiled,
 	defer progress.end()
 	measuring := time.Now()
 	result, err := profile.Run(ctx, engine, profile.Options{
-		PromptTokens: c.MaxPromptLength, CompletionTokens: c.MaxCompletionLength, Prompts: c.NumTrainSamples, Generations: c.NumGenerations,
-		Sequences: (c.NumTrainSamples + c.NumTransplantTrees) * c.NumGenerations, Vocabulary: loaded.VocabSize, Sizes: sizes,
-		Rows: fit.RowsAtOnce(device != fit.DeviceCPU, p.model.Shape.Width, c.MaxPromptLength+c.MaxCompletionLength),
+		PromptTokens: c.MaxPromptLength, CompletionTokens: c.MaxCompletionLength, Prompts: c.MostOwn(), Generations: c.NumGenerations,
+		Sequences: c.Budget() * c.NumGenerations, Vocabulary: loaded.VocabSize, Sizes: sizes,
+		Rows: fit.RowsAtOnce(device != fit.DeviceCPU, c.MaxPromptLength+c.MaxCompletionLength),
 		Update: policy.UpdateParams{
 			Temperature: max(c.Temperature, 0.1), Epsilon: c.Epsilon, EpsilonHigh: c.EpsilonHigh, Beta: c.Beta, NumIterations: c.NumIterations,
 			LossType: c.LossType, MaxCompletionLength: c.MaxCompletionLength, MaxGradNorm: c.MaxGradNorm,

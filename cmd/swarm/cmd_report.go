@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -23,8 +24,10 @@ import (
 
 type reportOptions struct {
 	htmlreport.Options
-	out    string
-	output string
+	study   studyFlags
+	out     string
+	figures string // folder; empty: none are drawn
+	output  string
 }
 
 func newReportCommand(g *globals) *cobra.Command {
@@ -35,12 +38,13 @@ func newReportCommand(g *globals) *cobra.Command {
 		Long: "report writes a self-contained HTML file about the recorded experiments (all, or those named): the verdict, the comparison with the\n" +
 			"paper's figures, rewards of every node, held-out evaluation, memory against the card, round times, out-of-memory and other events,\n" +
 			"the I/J path, what the configurations differ in, who learnt from whom, time, money and energy, and how the numbers are made. The file\n" +
-			"opens without a network, asks nothing of one, and can be printed. Runs may be going on: it says as of when it is.",
+			"opens without a network, asks nothing of one, and can be printed. Runs may be going on: it says as of when it is.\n\n" +
+			"--study reports on the runs of a study and prints its verdict: which experiment is best, by how much, and how sure that is.",
 		Example: "  swarm report\n  swarm report 8loc0ext 4loc4ext --baseline 8loc0ext --title 'Does sharing help?' --out sharing.html\n" +
-			"  swarm report --measure eval --out - > report.html",
+			"  swarm report --study paper\n  swarm report --measure eval --out - > report.html",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Names = args
-			return runReport(cmd.Context(), g, &o)
+			return runReport(cmd.Context(), g, &o, cmd.Flags())
 		},
 	}
 	f := cmd.Flags()
@@ -48,8 +52,11 @@ func newReportCommand(g *globals) *cobra.Command {
 	f.StringVar(&o.Title, "title", "", "the report's `title` (default: the experiments' names)")
 	f.StringVar(&o.Baseline, "baseline", "", "`experiment` to compare with (default: the first without externals)")
 	f.StringVar(&o.By, "by", stats.ByExperiment, "what makes one row: experiment, or config: runs of equal configuration but seed and name")
-	f.StringVar(&o.Measure, "measure", stats.MeasureReward, "what decides: reward (while training), or eval (held-out questions, newest evaluation)")
+	f.StringVar(&o.Measure, "measure", stats.MeasureReward, measureHelp)
+	o.study.add(f)
 	f.IntVar(&o.Options.Window, "window", stats.PaperWindow, "`rounds` of the moving average of smoothed curves")
+	f.StringVar(&o.figures, "figures", "", "draw the paper's figures of these runs as SVG files into this `folder`; the HTML file is then written only with --out")
+	addDatabaseFlag(f, g)
 	addOutputFlag(f, &o.output)
 	return cmd
 }
@@ -60,6 +67,9 @@ type reportDocument struct {
 	Bytes       int      `json:"bytes"`
 	Experiments []string `json:"experiments"`
 	Runs        int      `json:"runs"`
+
+	Study   *stats.Study `json:"study,omitempty"`   // with --study
+	Figures []figureFile `json:"figures,omitempty"` // with --figures
 }
 
 func (o *reportOptions) check() error {
@@ -73,16 +83,19 @@ func (o *reportOptions) check() error {
 		return &usageError{errors.New("--out - and -o json both want stdout"), "swarm report --out report.html -o json"}
 	case !slices.Contains([]string{stats.ByExperiment, stats.ByConfig}, o.By):
 		return &configs.Error{Key: "by", Value: o.By, Allowed: "experiment or config"}
-	case !slices.Contains([]string{stats.MeasureReward, stats.MeasureEval}, o.Measure):
-		return &configs.Error{Key: "measure", Value: o.Measure, Allowed: "reward or eval"}
+	case !slices.Contains(stats.Measures(), o.Measure):
+		return &configs.Error{Key: "measure", Value: o.Measure, Allowed: "reward, eval or pass"}
 	case o.Options.Window < 1 || o.Options.Window > 1_000_000:
 		return &configs.Error{Key: "window", Value: fmt.Sprint(o.Options.Window), Allowed: "a whole number from 1 to 1000000"}
 	}
 	return nil
 }
 
-func runReport(ctx context.Context, g *globals, o *reportOptions) error {
+func runReport(ctx context.Context, g *globals, o *reportOptions, flags *pflag.FlagSet) error {
 	if err := o.check(); err != nil {
+		return err
+	}
+	if err := o.study.apply(&o.CompareOptions.CompareOptions, o.Names, flags, "swarm report"); err != nil {
 		return err
 	}
 	reader, err := g.openReader(ctx)
@@ -90,16 +103,19 @@ func runReport(ctx context.Context, g *globals, o *reportOptions) error {
 		return err
 	}
 	defer reader.Close()
+	var drawn []figureFile
+	if o.figures != "" {
+		if drawn, err = writeFigures(ctx, reader, o); err != nil {
+			return err
+		}
+		if !flags.Changed("out") {
+			return tellFigures(g.stdout, drawn, o.output)
+		}
+	}
 	o.Now, o.Alive, o.Version, o.Key = event.Now(), coordinatorAlive, version, configKey
 	made, err := htmlreport.Read(ctx, reader, o.Options)
-	var unknown *query.UnknownError
-	switch {
-	case errors.As(err, &unknown):
-		return unknownExperiment(ctx, reader, unknown.Name)
-	case errors.Is(err, store.ErrNotFound):
-		return notFound(err, "")
-	case err != nil:
-		return err
+	if err != nil {
+		return o.unreadable(ctx, reader, err)
 	}
 	var page bytes.Buffer
 	if err := made.Write(&page); err != nil {
@@ -117,9 +133,29 @@ func runReport(ctx context.Context, g *globals, o *reportOptions) error {
 		if err != nil {
 			return fmt.Errorf("report: %w", err)
 		}
-		return writeJSON(g.stdout, reportDocument{path, page.Len(), made.Experiments(), len(made.Runs)})
+		return writeJSON(g.stdout, reportDocument{path, page.Len(), made.Experiments(), len(made.Runs), made.Comparison.Study, drawn})
+	}
+	if err := tellFigures(g.stdout, drawn, o.output); err != nil {
+		return err
+	}
+	if err := printStudy(g.stdout, made.Comparison.Study); err != nil {
+		return err
 	}
 	_, err = fmt.Fprintf(g.stdout, "wrote %s: runs %d, %d kB\n", o.out, len(made.Runs), (page.Len()+500)/1000)
+	return err
+}
+
+// unreadable says what is wrong with the names of the runs that were asked for.
+func (o *reportOptions) unreadable(ctx context.Context, reader *store.Reader, err error) error {
+	var unknown *query.UnknownError
+	switch {
+	case errors.As(err, &unknown):
+		return unknownExperiment(ctx, reader, unknown.Name)
+	case errors.Is(err, store.ErrNotFound) && o.study.name != "":
+		return o.study.none()
+	case errors.Is(err, store.ErrNotFound):
+		return notFound(err, "")
+	}
 	return err
 }
 

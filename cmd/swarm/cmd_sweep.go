@@ -2,16 +2,17 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -19,39 +20,44 @@ type sweepOptions struct {
 	plan       planFlags
 	price      priceFlag
 	completion completion
+	study      string
 	seeds      string
 	yes        bool
 	dryRun     bool
 	detach     bool
 	output     string
 
-	passed []string // of its flags, those for swarm up
+	passed     []string // of its flags, those for swarm up
+	seedsGiven bool
+	nodesGiven bool
 }
 
 func newSweepCommand(g *globals) *cobra.Command {
 	var o sweepOptions
 	cmd := &cobra.Command{
-		Use:   "sweep CONFIG...",
-		Short: "Run several experiments, with several seeds, one after the other",
+		Use:   "sweep [CONFIG...]",
+		Short: "Run several experiments or a study, with several seeds, one after the other",
 		Long: "sweep runs swarm up for every configuration, a preset or a YAML file, and every seed: first all configurations with the first\n" +
 			"seed, then all with the second, so that early on each has a result. Its other flags are those of up. Everything is checked before\n" +
 			"the first run starts. A run that fails is noted, the others go on, and at the end it is tried once more.\n\n" +
+			"--study runs the experiments of a study (" + strings.Join(configs.Studies(), ", ") + ")\n" +
+			"with its seeds, rounds and keys; your flags win over these. --model chooses its model (default " + configs.NanoModel + ").\n\n" +
 			"The same command goes on with an interrupted sweep: the database says which runs are done. Of a sweep that was killed (kill -9) the\n" +
 			"run goes on by itself; the next sweep waits for it. --on-complete and --webhook are for the end of the whole sweep.",
-		Example: `  swarm sweep 8loc0ext 6loc2ext 4loc4ext 2loc6ext --seeds 3 --price 1.29/h
+		Example: `  swarm sweep --study paper
+  swarm sweep --study paper --model gpt2 --price 1.29/h --dry-run
+  swarm sweep 8loc0ext 6loc2ext 4loc4ext 2loc6ext --seeds 3 --price 1.29/h
   swarm sweep 8loc0ext mine.yaml --seeds 1,5,9 --rounds 200 --on-complete 'sudo shutdown -h now'
   swarm sweep 8loc0ext 4loc4ext --seeds 2 --dry-run`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return &usageError{errors.New("sweep needs at least one configuration"), "swarm sweep 8loc0ext 4loc4ext --seeds 3"}
-			}
-			return nil
+			return studyOrNames(o.study, args, "swarm sweep")
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := refuseFixed(cmd.Flags()); err != nil {
 				return err
 			}
 			o.passed = passedOn(cmd.Flags())
+			o.seedsGiven, o.nodesGiven = cmd.Flags().Changed("seeds"), cmd.Flags().Changed("nodes")
 			return runSweep(cmd.Context(), g, &o, args)
 		},
 	}
@@ -61,7 +67,9 @@ func newSweepCommand(g *globals) *cobra.Command {
 	o.completion.add(f)
 	f.Var(&o.plan.gpuLimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15GB")
 	f.BoolVarP(&o.yes, "yes", "y", false, "download the models' weights without a question where they are missing")
-	f.StringVar(&o.seeds, "seeds", "1", "how many `seeds`, from the configuration's own (--seed) on; or a list such as 1,5,9")
+	f.StringVar(&o.study, "study", "", "run a `study`: "+strings.Join(configs.Studies(), ", "))
+	f.StringVar(&o.seeds, "seeds", "1",
+		"how many `seeds` (of a study by default its own), from the configuration's own (--seed) on; or a list such as 1,5,9")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show the runs, and what is known of their time and price; start nothing")
 	f.BoolVar(&o.detach, "detach", false, "sweep in the background, beyond the end of this session")
 	addLinesFlag(f, &o.output, "one event")
@@ -102,11 +110,15 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 	defer stopSignals()
 	stoppable, interrupts := watchSignals(ctx, g.stderr, "Stopping the sweep after a checkpoint of its run. Again to stop now.")
 	defer interrupts.close()
-	items, err := o.items(stoppable, g, names)
+	sources, study, err := o.sources(names)
+	if err != nil {
+		return err
+	}
+	items, err := o.items(stoppable, g, sources)
 	if err != nil {
 		return stoppedBy(stoppable, err)
 	}
-	s := &sweep{g: g, items: items, price: price, passed: o.passed, signals: signals}
+	s := &sweep{g: g, items: items, study: study, price: price, passed: o.passed, signals: signals}
 	if o.output == "json" && !inBack { // a log is read by people
 		s.lines = &sweepLines{out: g.stdout}
 	}
@@ -131,6 +143,22 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 	interrupts.close() // all is recorded: a signal ends the program at once, should stdout's reader hang
 	stopSignals()
 	return s.end(context.WithoutCancel(ctx), err, &o.completion)
+}
+
+// sources are the configurations of a sweep: those named, or a study's, whose seeds count where none were asked for.
+func (o *sweepOptions) sources(names []string) ([]sweepSource, *sweepStudy, error) {
+	if o.study == "" {
+		return sourcesOf(names), nil, nil
+	}
+	study, err := loadStudy(o.study, &o.plan.config)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !o.seedsGiven {
+		o.seeds = strconv.Itoa(study.With(study.model.Name).Seeds)
+	}
+	sources, err := studySources(study.Study, study.model)
+	return sources, study, err
 }
 
 // open prepares what a sweep needs beside its plan. What it opened, close closes.

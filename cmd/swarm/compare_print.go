@@ -59,6 +59,10 @@ func (o *compareOptions) writeCSV(stdout io.Writer, c stats.Comparison) (err err
 }
 
 func (o *compareOptions) print(out io.Writer, c stats.Comparison) error {
+	if err := printStudy(out, c.Study); err != nil {
+		return err
+	}
+	c = c.Shortened()
 	names := o.columns
 	if len(names) == 0 {
 		names = usualColumns(c)

@@ -27,6 +27,9 @@ type comparedRun struct {
 	reward     float64 // of every node-round
 	rate       float64 // learning rate; 0: 0.001
 	left       int
+	correct    int    // of the 100 held-out completions of each node; 0: no evaluation
+	split      string // of the configuration
+	state      string // that it ended in; empty: done, or stopped
 }
 
 // comparedHome is a home whose database has those runs, of two nodes and 20 rounds.
@@ -42,6 +45,9 @@ func comparedHome(t *testing.T, runs ...comparedRun) string {
 			c.LearningRate = 0.001
 		}
 		c.NumTrainSamples, c.NumTransplantTrees = 8-r.external, r.external
+		if r.split != "" {
+			c.Split = r.split
+		}
 		config, err := json.Marshal(c)
 		require.NoError(t, err)
 		run := store.Run{Run: fmt.Sprintf("%s-%d", r.experiment, i), Experiment: r.experiment, Model: c.Model, Seed: r.seed, Rounds: 20,
@@ -54,9 +60,19 @@ func comparedHome(t *testing.T, runs ...comparedRun) string {
 					Time: run.Started + float64(round), Round: &event.Round{Round: round, Reward: r.reward}}))
 			}
 		}
-		state := event.State(store.RunDone)
-		if r.left > 0 {
+		for _, node := range run.NodeIDs {
+			if r.correct > 0 {
+				require.NoError(t, s.Record(t.Context(), event.Event{Type: event.TypeEval, Run: run.Run, Node: node, Time: run.Started + 40,
+					Eval: &event.Eval{Round: run.Rounds, Set: "s", Generations: 100, Questions: []event.EvalQuestion{{Task: "bf", Correct: r.correct}}}}))
+			}
+		}
+		state := event.State(r.state)
+		switch {
+		case r.state != "":
+		case r.left > 0:
 			state = store.RunStopped
+		default:
+			state = store.RunDone
 		}
 		require.NoError(t, s.Record(t.Context(), event.Event{Type: event.TypeRunEnded, Run: run.Run, Time: run.Started + 50, State: state}))
 	}

@@ -170,8 +170,5 @@ func pairLine(c stats.Comparison, p stats.Pair) string {
 }
 
 func measureName(c stats.Comparison) string {
-	if c.Measure == stats.MeasureEval {
-		return "held-out reward"
-	}
-	return "reward a node-round"
+	return stats.MeasureName(c.Measure)
 }

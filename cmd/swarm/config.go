@@ -76,8 +76,18 @@ func (f *configFlags) addKey(fs *pflag.FlagSet, key configs.Key, name, usage str
 // the environment, flags. A preset that the file itself names lies below the file: the file starts from it. environ is os.Environ's
 // form; hasCUDA tells which model is the default. It also returns warnings, one line each. A user's mistake is a *configs.Error.
 func resolveConfig(f *configFlags, environ []string, hasCUDA bool) (configs.Config, configs.Model, []string, error) {
-	fail := func(err error) (configs.Config, configs.Model, []string, error) {
-		return configs.Config{}, configs.Model{}, nil, err
+	c, models, warnings, err := resolveSwarm(f, environ, hasCUDA)
+	if err != nil {
+		return c, configs.Model{}, nil, err
+	}
+	return c, models[0], warnings, nil
+}
+
+// resolveSwarm is resolveConfig with all models of a swarm of different ones, each once. Defaults are the first one's, but for what
+// configs.Member has.
+func resolveSwarm(f *configFlags, environ []string, hasCUDA bool) (configs.Config, []configs.Model, []string, error) {
+	fail := func(err error) (configs.Config, []configs.Model, []string, error) {
+		return configs.Config{}, nil, nil, err
 	}
 	flags, err := f.layer()
 	if err != nil {
@@ -100,10 +110,11 @@ func resolveConfig(f *configFlags, environ []string, hasCUDA bool) (configs.Conf
 		return fail(err)
 	}
 	given := []layer{below, document, above, env, flags}
-	model, err := resolveModel(given, hasCUDA)
+	models, err := resolveModels(given, hasCUDA)
 	if err != nil {
 		return fail(err)
 	}
+	model := models.list[0]
 	modelLayer, err := presetLayer(model.Defaults, "model "+model.Name)
 	if err != nil {
 		return fail(err)
@@ -113,7 +124,9 @@ func resolveConfig(f *configFlags, environ []string, hasCUDA bool) (configs.Conf
 	if err != nil {
 		return fail(err)
 	}
-	c.Model = modelKey(model)
+	if err := models.settle(&c, given); err != nil {
+		return fail(err)
+	}
 	if c.Preset = above.text("preset"); c.Preset == "" {
 		c.Preset = document.text("preset")
 	}
@@ -123,10 +136,10 @@ func resolveConfig(f *configFlags, environ []string, hasCUDA bool) (configs.Conf
 	if err := resolveTasks(&c, layers); err != nil {
 		return fail(locate(err, layers))
 	}
-	if err := validate(c, model); err != nil {
+	if err := validate(c, models.list...); err != nil {
 		return fail(locate(err, layers))
 	}
-	return c, model, warnings, nil
+	return c, models.list, warnings, nil
 }
 
 // resolveJoined puts together what a worker trains with: another host's configuration, what the model of this host needs, and flags.
@@ -165,11 +178,16 @@ func resolveJoined(f *configFlags, base func() (layer, error)) (configs.Config, 
 }
 
 // validate checks what was put together.
-func validate(c configs.Config, model configs.Model) error {
+func validate(c configs.Config, models ...configs.Model) error {
 	if err := configs.Validate(c); err != nil {
 		return err
 	}
-	return configs.ValidateModel(c, model)
+	for _, m := range models {
+		if err := configs.ValidateModel(c, m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // modelKey is the model as a configuration names it: a preset, or a folder.

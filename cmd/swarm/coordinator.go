@@ -251,7 +251,9 @@ func (c *coordinator) next() []string {
 	next = append(next, program+" status "+c.run, program+" compare")
 	if cfg := c.p.config; cfg.NumTransplantTrees > 0 {
 		baseline := fmt.Sprintf("%s up --config 8loc0ext --rounds %d", program, cfg.Rounds)
-		if c.p.model.Folder() {
+		if cfg.Models != "" {
+			baseline += " --models " + cfg.Models
+		} else if c.p.model.Folder() {
 			baseline += " --model " + cfg.Model
 		}
 		next = append(next, baseline+"   (the baseline to compare with)")
@@ -316,7 +318,7 @@ func printStart(c *coordinator) {
 	if c.resume.run != nil {
 		goesOn = " goes on"
 	}
-	trained, sizes := c.p.model.Name, fmt.Sprintf(" I/J/G %d/%d/%d,", cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations)
+	trained, sizes := c.p.trains(), fmt.Sprintf(" I/J/G %d/%d/%d,", cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations)
 	if command := c.p.trainer.command; command != "" {
 		trained, sizes = command, ""
 	}

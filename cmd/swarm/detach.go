@@ -170,7 +170,7 @@ func detachUp(ctx context.Context, g *globals, o *upOptions) error {
 		return err
 	case p.trainer.command != "", o.plan.hosts && o.plan.nodes == noNodes: // no model of this program's is trained here
 	default:
-		if _, err := ensureModel(ctx, g, p.model, o.yes); err != nil {
+		if _, err := ensureModels(ctx, g, p, o.yes); err != nil {
 			return err
 		}
 	}

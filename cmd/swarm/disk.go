@@ -25,7 +25,13 @@ const (
 )
 
 // checkpointBytes is what one checkpoint of every node takes: weights and two moments, 4 bytes each.
-func checkpointBytes(p planned) int64 { return 12 * p.model.Shape.Parameters * int64(p.plan.Nodes) }
+func checkpointBytes(p planned) int64 {
+	var parameters int64
+	for i := range p.plan.Nodes {
+		parameters += p.of(p.config.ModelOf(i)).Shape.Parameters
+	}
+	return 12 * parameters
+}
 
 // checkDisk refuses a run whose checkpoints don't fit: each node keeps two and writes a third, if its rounds are enough for that. Those that
 // are in dir, the run's folder if it goes on, are there already.
@@ -38,7 +44,7 @@ func checkDisk(home, dir string, p planned) error {
 	need := minFreeDisk + int64(copies)*checkpointBytes(p) - node.CheckpointBytes(dir)
 	if int64(usage.Free) < need {
 		return &hintError{
-			fmt.Errorf("%s has %s free; %d nodes of %s need %s for checkpoints, journals and logs", home, gb(int64(usage.Free)), p.plan.Nodes, p.model.Name, gb(need)),
+			fmt.Errorf("%s has %s free; %d nodes of %s need %s for checkpoints, journals and logs", home, gb(int64(usage.Free)), p.plan.Nodes, p.trains(), gb(need)),
 			"free some space, or --home on a larger disk",
 		}
 	}

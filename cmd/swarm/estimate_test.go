@@ -31,7 +31,7 @@ type sample struct {
 	rows, prompt, next int
 }
 
-// grid has micro-batches and lengths; where rows × length pass the 256 or 512 positions of a forward pass, the engine splits them.
+// grid has micro-batches and lengths; where rows × length pass the 448 positions of a forward pass, the engine splits them.
 func grid(model string) []sample {
 	small := []sample{
 		{fit.PhaseUpdate, 1, 192, 48}, {fit.PhaseUpdate, 4, 192, 48}, {fit.PhaseUpdate, 8, 64, 32}, {fit.PhaseUpdate, 16, 192, 48},
@@ -203,11 +203,11 @@ func (e measuredEngine) run(t *testing.T, s sample) {
 		return
 	}
 	p := policy.UpdateParams{
-		Prompts: e.tokens(1, s.prompt), LearningRate: 1e-6, Temperature: 1, Epsilon: 0.2, EpsilonHigh: 0.28, NumIterations: 1,
+		Prompts: e.tokens(s.rows, s.prompt), LearningRate: 1e-6, Temperature: 1, Epsilon: 0.2, EpsilonHigh: 0.28, NumIterations: 1,
 		LossType: "bnpo", MaxGradNorm: 1, MicroBatch: s.rows,
 	}
 	for i, completion := range e.tokens(s.rows, s.next) {
-		p.Sequences = append(p.Sequences, policy.Sequence{Completion: completion, Advantage: float64(i%2)*2 - 1})
+		p.Sequences = append(p.Sequences, policy.Sequence{Prompt: i, Completion: completion, Advantage: float64(i%2)*2 - 1})
 	}
 	_, err := e.engine.Update(t.Context(), p)
 	require.NoError(t, err)

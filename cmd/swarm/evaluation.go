@@ -64,6 +64,7 @@ func (o *evalOptions) checkpoint(ctx context.Context, g *globals, name string) (
 		return nil, err
 	}
 	x.dir = filepath.Join(g.home, "runs", run.Run, x.node)
+	x.config = x.config.OfNode(nodeIndex(x.node))
 	base, err := findModel(x.config.Model)
 	if err != nil {
 		return nil, err

@@ -110,14 +110,17 @@ func (c *coordinator) freshen(ctx context.Context, seen peaks) {
 	if c.p.plan.Source != fit.SourceMeasured || seen.resident == 0 || c.p.trainer.command != "" {
 		return
 	}
+	if len(c.p.all()) > 1 { // the peaks are of nodes with different models
+		return
+	}
 	key := footprintKey(c.p)
 	key.Torch = c.python.Torch
-	generations := int64(c.p.config.NumTrainSamples * c.p.config.NumGenerations)
+	generations := int64(c.p.config.MostOwn() * c.p.config.NumGenerations)
 	if batch := int64(c.p.plan.GenerateBatch); batch > 0 {
 		generations = min(generations, batch)
 	}
 	tokens := c.p.config.MaxPromptLength + c.p.config.MaxCompletionLength
-	rows := min(seen.microBatch, fit.RowsAtOnce(c.p.plan.Device == fit.DeviceCUDA, c.p.model.Shape.Width, tokens))
+	rows := min(seen.microBatch, fit.RowsAtOnce(c.p.plan.Device == fit.DeviceCUDA, tokens))
 	raised, err := c.store.RaiseFootprint(ctx, key, seen.resident, seen.generate, generations, seen.update, int64(rows), event.Now())
 	if err != nil {
 		c.g.logger.Error("the measured footprint was not renewed", "error", err)

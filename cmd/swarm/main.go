@@ -56,6 +56,8 @@ type globals struct {
 	logger  *slog.Logger
 	torch   policy.Probe // the interpreter that findPython found; Path is empty before
 	console *console     // of a command in the background; nil in the foreground
+
+	databaseFile string // what openReader reads in place of the home's database, by --database; empty: nothing
 }
 
 func (g *globals) logLevel() slog.Level {

@@ -72,6 +72,7 @@ const noNodes = "0"
 type planned struct {
 	config   configs.Config
 	model    configs.Model
+	models   []configs.Model // of a swarm of different ones each once, model first
 	host     gpu.Host
 	plan     fit.Plan
 	warnings []string
@@ -118,10 +119,13 @@ func (p *planFlags) resolve(ctx context.Context, g *globals) (planned, error) {
 	if err != nil {
 		return out, err
 	}
+	if err := out.config.CheckNodes(out.plan.Nodes); err != nil {
+		return out, err
+	}
 	if !p.hosts && p.base == nil { // others may bring more
 		out.warnings = append(out.warnings, fewPeers(out.config, out.plan.Nodes)...)
 	}
-	out.warnings = append(out.warnings, p.idle(out)...)
+	out.warnings = append(out.warnings, slices.Concat(out.unlike(), p.idle(out))...)
 	return out, nil
 }
 
@@ -150,13 +154,21 @@ func (p *planFlags) look(g *globals) (look, error) {
 		if p.base != nil {
 			out.config, out.model, err = resolveJoined(&p.config, p.base)
 		} else {
-			out.config, out.model, out.warnings, err = resolveConfig(&p.config, os.Environ(), host.Device == gpu.CUDA || sizes[0] > 0)
+			out.config, out.models, out.warnings, err = resolveSwarm(&p.config, os.Environ(), host.Device == gpu.CUDA || sizes[0] > 0)
 		}
 		if err != nil {
 			return planned{}, fit.Request{}, err
 		}
+		if len(out.models) > 0 {
+			out.model = out.models[0]
+		}
 		c := out.config
 		nodes := p.nodes
+		if asked, notNumber := strconv.Atoi(nodes); notNumber == nil {
+			if err := c.CheckNodes(asked); err != nil {
+				return planned{}, fit.Request{}, err
+			}
+		}
 		if p.resume != nil {
 			if nodes, err = p.resume.take(ctx, c, p.nodes); err != nil {
 				return out, fit.Request{}, err
@@ -181,11 +193,16 @@ func (p *planFlags) look(g *globals) (look, error) {
 			request.GPUs, notes = withoutJobs(g, request.GPUs)
 			out.warnings = append(out.warnings, notes...)
 		}
-		switch {
-		case p.trainer.command != "":
+		if p.trainer.command != "" {
 			request.Model.Name, request.Measured = trainerModel, p.trainer.footprint()
-		case request.GPUMemory == 0 && !p.onlyGenerate: // of a card that isn't there nothing was measured, and a profile is of nodes that train
-			request.Measured, err = measured(ctx, g, out)
+			return out, request, nil
+		}
+		footprint := func(planned) (*fit.Measured, error) { return nil, nil }
+		if request.GPUMemory == 0 && !p.onlyGenerate { // of a card that isn't there nothing was measured, and a profile is of nodes that train
+			footprint = func(p planned) (*fit.Measured, error) { return measured(ctx, g, p) }
+		}
+		if request.Measured, err = footprint(out); err == nil {
+			request.Companions, err = companions(out, footprint)
 		}
 		return out, request, err
 	}, nil
@@ -204,9 +221,9 @@ func fitSettings(c configs.Config) fit.Settings {
 	return fit.Settings{
 		Precision: c.Precision, GradientCheckpointing: c.GradientCheckpointing, OptimizerOffload: c.OptimizerOffload, ParamOffload: c.ParamOffload,
 		CUDAGraphs: c.CUDAGraphs, Beta: c.Beta, NumIterations: c.NumIterations, SortedSampling: c.TopK > 0 || c.TopP < 1,
-		Prompts: c.NumTrainSamples, Generations: c.NumGenerations, Sequences: (c.NumTrainSamples + c.NumTransplantTrees) * c.NumGenerations,
+		Prompts: c.MostOwn(), Generations: c.NumGenerations, Sequences: c.Budget() * c.NumGenerations,
 		PromptTokens: c.MaxPromptLength, NewTokens: c.MaxCompletionLength,
-		MicroBatch: c.MicroBatch, AutoBatchSize: c.AutoBatchSize, GradientAccumulationSteps: c.GradientAccumulationSteps,
+		MicroBatch: c.LargestMicroBatch(), AutoBatchSize: c.AutoBatchSize, GradientAccumulationSteps: c.GradientAccumulationSteps,
 	}
 }
 

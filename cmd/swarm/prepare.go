@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -123,7 +124,8 @@ func prepare(ctx context.Context, c *coordinator, yes bool) (_ *coordinator, err
 
 // equipment is what this program's nodes need beside their configuration; a trainer of somebody's own needs none.
 type equipment struct {
-	modelDir, engineDir string
+	modelDirs map[string]string // by the model's key
+	engineDir string
 }
 
 // equip brings the model's weights and the engine into place, and refuses a run to go on with others than it was begun with.
@@ -137,10 +139,10 @@ func (c *coordinator) equip(ctx context.Context, yes bool) (e equipment, err err
 		c.inputs, err = inputHashes(ctx, "", p.config.Tasks)
 		return e, err
 	}
-	if e.modelDir, err = ensureModel(ctx, g, p.model, yes); err != nil {
+	if e.modelDirs, err = ensureModels(ctx, g, p, yes); err != nil {
 		return e, err
 	}
-	if c.inputs, err = inputHashes(ctx, e.modelDir, p.config.Tasks); err != nil {
+	if c.inputs, err = inputsOf(ctx, p, e.modelDirs); err != nil {
 		return e, err
 	}
 	if err := c.resume.same(c.inputs); err != nil {
@@ -280,7 +282,7 @@ func (c *coordinator) assign(ctx context.Context, e equipment) error {
 		return err
 	}
 	if c.p.plan.MicroBatch > 0 { // 0: the whole batch fits
-		c.p.config.MicroBatch = c.p.plan.MicroBatch
+		c.p.config = c.p.config.LimitMicroBatch(c.p.plan.MicroBatch)
 	}
 	if c.config, err = json.Marshal(c.p.config); err != nil {
 		return fmt.Errorf("encode the configuration: %w", err)
@@ -295,10 +297,15 @@ func (c *coordinator) assign(ctx context.Context, e equipment) error {
 	}
 	members := event.Members(c.nodeIDs...)
 	for i, id := range c.nodeIDs {
+		key := c.p.config.ModelOf(i)
+		config, err := json.Marshal(c.p.config.OfNode(i))
+		if err != nil {
+			return fmt.Errorf("encode the configuration: %w", err)
+		}
 		c.starts = append(c.starts, event.Start{
-			Protocol: event.Protocol, Run: c.run, Node: id, Index: i, Members: members, Dir: filepath.Join(c.dir, id), Config: c.config,
+			Protocol: event.Protocol, Run: c.run, Node: id, Index: i, Members: members, Dir: filepath.Join(c.dir, id), Config: config,
 			Recorded: recorded[id], Evaluated: evaluated[id],
-			Python: c.python.Path, EngineDir: e.engineDir, Tokenizer: c.p.model.Tokenizer, ModelDir: e.modelDir,
+			Python: c.python.Path, EngineDir: e.engineDir, Tokenizer: c.p.of(key).Tokenizer, ModelDir: e.modelDirs[key],
 			Device: engineDevice(c.p.plan), Threads: c.p.plan.Threads, Leased: c.p.plan.Share == fit.ShareLease,
 			GenerateBatch: c.p.plan.GenerateBatch, Ranks: c.p.plan.Ranks(), OthersBytes: c.p.plan.Others(i),
 			Transient: event.Transient{GenerateBytes: c.p.plan.PerNode.Generate, UpdateBytes: c.p.plan.PerNode.Update},
@@ -342,7 +349,7 @@ func (c *coordinator) record() error {
 	if err != nil {
 		return fmt.Errorf("own process: %w", err)
 	}
-	cfg, model := c.p.config, c.p.config.Model
+	cfg, model := c.p.config, cmp.Or(c.p.config.Models, c.p.config.Model)
 	if c.p.trainer.command != "" { // what it trains, and on whose rollouts, is its own affair
 		model, cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations = trainerModel, 0, 0, 0
 	}

@@ -39,7 +39,7 @@ type recorder struct {
 func newRecorder(ctx context.Context, c *coordinator, feed *terminal.Feed, lines *printer, logger, chronicle *slog.Logger, fail func(error)) *recorder {
 	r := &recorder{
 		ctx: ctx, c: c, feed: feed, lines: lines, logger: logger, past: chronicle, fail: fail, loading: map[string]bool{},
-		keep: newRetention(context.WithoutCancel(ctx), c.way, c.nodeIDs, logger),
+		keep: newRetention(context.WithoutCancel(ctx), c.way, c.nodeIDs, c.p.config.ExternalLag, logger),
 	}
 	for _, id := range c.nodeIDs {
 		r.loading[id] = true

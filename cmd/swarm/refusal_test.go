@@ -45,7 +45,7 @@ func TestRefusals(t *testing.T) {
 		err, try   string
 		environ    string
 	}{
-		{name: "preset", args: "up --config 5loc5ext", code: 2, err: `unknown config "5loc5ext": allowed: 8loc0ext, 6loc2ext, 4loc4ext, 2loc6ext, or a YAML file`},
+		{name: "preset", args: "up --config 5loc5ext", code: 2, err: `unknown config "5loc5ext": allowed: 8loc0ext, 6loc2ext, 4loc4ext, 2loc6ext, adaptive, adaptive-ema, or a YAML file`},
 		{name: "flag", args: "up --frobnicate", code: 2, err: "unknown flag: --frobnicate", try: "swarm up --help"},
 		{name: "command", args: "frobnicate", code: 2, err: `unknown command "frobnicate"`, try: "swarm --help"},
 		{name: "argument", args: "up 4loc4ext", code: 2, err: `swarm up takes no argument "4loc4ext"`, try: "swarm up --help"},
@@ -75,7 +75,7 @@ func TestRefusals(t *testing.T) {
 		{name: "no GPU of that number", args: "up --device cuda:1", code: 3, err: "does not fit: there is no GPU 1 among the 0 found", try: "swarm doctor", environ: nowhere},
 		{name: "a model that needs one", args: "up --model gpt2 --device auto", code: 3, err: "does not fit: gpt2 needs a GPU (" + noDriver + ")", try: "install the NVIDIA driver, --model nano, or --device cpu if it may take very long", environ: nowhere},
 		{name: "json errors are text too", args: "up -o json --rounds many", code: 2, err: `bad rounds "many" (--rounds): allowed: a whole number from 1 to 10000000`},
-		{name: "model folder missing", args: "up --model FOLDER/none", code: 2, err: `unknown model "FOLDER/none" (--model): allowed: gpt2, gpt2-medium, nano, qwen2.5-0.5b-instruct, or a folder that holds config.json and *.safetensors`},
+		{name: "model folder missing", args: "up --model FOLDER/none", code: 2, err: `unknown model "FOLDER/none" (--model): allowed: gpt2, gpt2-medium, micro, nano, qwen2.5-0.5b-instruct, or a folder that holds config.json and *.safetensors`},
 		{name: "weights missing", args: "up --model FOLDER/bare", code: 1, err: "model: FOLDER/bare has no model.safetensors", try: modelTry},
 		{name: "weights cut off", args: "up --model FOLDER/short", code: 1, err: "model: FOLDER/short/model.safetensors: cut off: the tensors take 142976 bytes, the file has 50000", try: modelTry},
 		{name: "weights beyond the end", args: "up --model FOLDER/beyond", code: 1, err: "model: FOLDER/beyond/model.safetensors: cut off: the tensors take 200 bytes, the file has 20", try: modelTry},

@@ -12,9 +12,10 @@ import (
 )
 
 // retention drops shared rollouts that no node can need again: those before every node's second newest checkpoint (the newest may
-// turn out damaged).
+// turn out damaged), less the rounds that others' rollouts are old when they are drawn.
 type retention struct {
 	way    way
+	lag    int // external_lag
 	logger *slog.Logger
 
 	checkpoints map[string][2]int // node -> rounds of its second newest and newest checkpoint
@@ -23,8 +24,8 @@ type retention struct {
 	done        sync.WaitGroup
 }
 
-func newRetention(ctx context.Context, way way, nodes []string, logger *slog.Logger) *retention {
-	r := &retention{way: way, logger: logger, checkpoints: map[string][2]int{}, work: make(chan int, 1)}
+func newRetention(ctx context.Context, way way, nodes []string, lag int, logger *slog.Logger) *retention {
+	r := &retention{way: way, lag: lag, logger: logger, checkpoints: map[string][2]int{}, work: make(chan int, 1)}
 	for _, n := range nodes {
 		r.checkpoints[n] = [2]int{}
 	}
@@ -57,7 +58,7 @@ func (r *retention) see(e event.Event) {
 			oldest, first = c[0], false
 		}
 	}
-	if oldest > r.purged {
+	if oldest -= r.lag; oldest > r.purged {
 		select {
 		case r.work <- oldest:
 			r.purged = oldest

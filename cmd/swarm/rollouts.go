@@ -32,14 +32,16 @@ type runText struct {
 // textsKept is of how many runs a runText is kept. Runs of one model share its tokenizer, which takes some megabytes.
 const textsKept = 4
 
-// text returns the runText of a run. What it needs may have gone since: files of questions, the model's folder.
-func (f *runFolders) text(run store.Run) (*runText, error) {
-	if t := f.texts[run.Run]; t != nil {
-		return t, nil
-	}
+// text returns the runText of a run's node. What it needs may have gone since: files of questions, the model's folder.
+func (f *runFolders) text(run store.Run, node string) (*runText, error) {
 	t := &runText{config: configs.Default()}
 	if err := json.Unmarshal(run.Config, &t.config); err != nil {
 		return nil, fmt.Errorf("the configuration of %s: %w", run.Run, err)
+	}
+	t.config = t.config.OfNode(nodeIndex(node))
+	key := run.Run + " " + t.config.Model // nodes of a run may have different models
+	if known := f.texts[key]; known != nil {
+		return known, nil
 	}
 	var err error
 	if t.tasks, err = task.Open(t.config.Tasks); err != nil {
@@ -57,7 +59,7 @@ func (f *runFolders) text(run store.Run) (*runText, error) {
 		f.texts = map[string]*runText{}
 	}
 	if len(t.notes) == 0 { // what is missing may come back
-		f.texts[run.Run] = t
+		f.texts[key] = t
 	}
 	return t, nil
 }
@@ -105,7 +107,7 @@ func (f *runFolders) rollouts(ctx context.Context, q dashboard.RolloutQuery) (da
 	case err != nil:
 		return out, err
 	}
-	text, err := f.text(snapshot.Run)
+	text, err := f.text(snapshot.Run, q.Node)
 	if err != nil {
 		return out, err
 	}

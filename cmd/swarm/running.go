@@ -137,8 +137,11 @@ func codeOf(s stats.Status) int {
 	return exitFailed
 }
 
-// openReader opens the database for reading.
+// openReader opens the database for reading: the home's, or the one that --database names.
 func (g *globals) openReader(ctx context.Context) (*store.Reader, error) {
+	if g.databaseFile != "" {
+		return openDatabaseFile(ctx, g.databaseFile)
+	}
 	reader, err := store.OpenReader(ctx, g.database())
 	if errors.Is(err, store.ErrNoDatabase) {
 		return nil, &hintError{fmt.Errorf("nothing has run under %s yet", g.home), "swarm up --config 4loc4ext, or another --home"}

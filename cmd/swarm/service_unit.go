@@ -165,7 +165,7 @@ func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err er
 		return false, err
 	}
 	if !yes {
-		if _, err := ensureModel(ctx, g, planned.model, false); err != nil {
+		if _, err := ensureModels(ctx, g, planned, false); err != nil {
 			return false, err
 		}
 	}

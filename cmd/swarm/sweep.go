@@ -19,6 +19,7 @@ import (
 type sweep struct {
 	g       *globals
 	items   []*sweepItem
+	study   *sweepStudy // nil: of configurations that were named
 	price   price
 	passed  []string // flags for swarm up
 	signals <-chan os.Signal
@@ -151,7 +152,7 @@ func (s *sweep) end(ctx context.Context, err error, c *completion) error {
 	case status.Done < status.Runs:
 		state, code = store.RunLost, exitLost
 	}
-	summary := sweepSummary{Type: event.TypeSummary, Time: event.Now(), State: state, ExitCode: code, SweepStatus: status}
+	summary := sweepSummary{Type: event.TypeSummary, Time: event.Now(), State: state, ExitCode: code, SweepStatus: status, Study: s.verdict(ctx)}
 	shown := s.tellSummary(summary)
 	if errors.Is(shown, syscall.EPIPE) {
 		shown = nil // swarm sweep | head

@@ -25,7 +25,7 @@ const (
 
 // ownSweepFlags are those of sweep that swarm up doesn't have, or gets from the sweep.
 var ownSweepFlags = map[string]bool{
-	"seeds": true, "seed": true, "dry-run": true, "detach": true, "on-complete": true, "webhook": true, "output": true, "home": true,
+	"study": true, "seeds": true, "seed": true, "dry-run": true, "detach": true, "on-complete": true, "webhook": true, "output": true, "home": true,
 }
 
 // passedOn are the given flags as swarm up's arguments.
@@ -50,7 +50,8 @@ func passedOn(f *pflag.FlagSet) []string {
 func upArguments(home string, item *sweepItem, passed []string, asJSON bool) []string {
 	// --config takes a list in CSV, in which quotes make one value of a name with commas.
 	config := `"` + strings.ReplaceAll(item.config, `"`, `""`) + `"`
-	args := append([]string{"up", "--home=" + home, "--config=" + config, "--seed=" + strconv.FormatInt(item.seed(), 10)}, passed...)
+	args := append([]string{"up", "--home=" + home, "--config=" + config, "--seed=" + strconv.FormatInt(item.seed(), 10)}, item.flags()...)
+	args = append(args, passed...) // later ones win
 	if asJSON {
 		args = append(args, "--output=json")
 	}

@@ -15,13 +15,13 @@ import (
 
 // sweepItem is one run of a sweep: a configuration with a seed.
 type sweepItem struct {
-	config string  // preset or file, as it was named
-	p      planned // its configuration has the seed; without a plan where done
-	dir    string  // of the run that goes on; empty: none does
-	done   bool    // nothing was left to do when the sweep began
-	tried  int     // times that this sweep ran it
-	code   int     // exit code of the last
-	why    string  // of a process that was killed
+	sweepSource
+	p     planned // its configuration has the seed; without a plan where done
+	dir   string  // of the run that goes on; empty: none does
+	done  bool    // nothing was left to do when the sweep began
+	tried int     // times that this sweep ran it
+	code  int     // exit code of the last
+	why   string  // of a process that was killed
 }
 
 func (i *sweepItem) experiment() string { return i.p.config.Experiment }
@@ -32,28 +32,21 @@ func (i *sweepItem) String() string { return fmt.Sprintf("%s seed %d", i.experim
 
 // sweepConfig is one of the configurations, resolved and checked as far as all seeds share it.
 type sweepConfig struct {
-	name    string
+	sweepSource
 	p       planned
 	request fit.Request
 	inputs  map[string]string
 	busy    bool // the experiment is being run by somebody
 }
 
-// with is the flags for one configuration.
-func (p planFlags) with(config string) planFlags {
-	p.config.config = []string{config}
-	p.resume = nil
-	return p
-}
-
 // items resolves and checks every run of the sweep, in their order: all configurations with their first seed, then with the second, so that
 // after a third of three seeds' time every configuration has a result. What is wrong with any of them is wrong now, and not in twenty hours.
-func (o *sweepOptions) items(ctx context.Context, g *globals, names []string) ([]*sweepItem, error) {
+func (o *sweepOptions) items(ctx context.Context, g *globals, sources []sweepSource) ([]*sweepItem, error) {
 	seeds, err := parseSeeds(o.seeds)
 	if err != nil {
 		return nil, err
 	}
-	list, err := o.configs(ctx, g, names)
+	list, err := o.configs(ctx, g, sources)
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +67,8 @@ func (o *sweepOptions) items(ctx context.Context, g *globals, names []string) ([
 	return items, nil
 }
 
-// configs resolves what the arguments name.
-func (o *sweepOptions) configs(ctx context.Context, g *globals, names []string) ([]*sweepConfig, error) {
+// configs resolves the sources.
+func (o *sweepOptions) configs(ctx context.Context, g *globals, sources []sweepSource) ([]*sweepConfig, error) {
 	if o.plan.nodes == "" {
 		return nil, &configs.Error{Key: "nodes", Value: "", Source: "--nodes", Allowed: "auto, max or a whole number from 1"}
 	}
@@ -84,15 +77,15 @@ func (o *sweepOptions) configs(ctx context.Context, g *globals, names []string) 
 	}
 	var list []*sweepConfig
 	warned := map[string]bool{}
-	for _, name := range names {
-		c, err := o.resolveConfig(ctx, g, name)
+	for _, source := range sources {
+		c, err := o.resolveConfig(ctx, g, source)
 		if err != nil {
 			return nil, err
 		}
 		for _, other := range list {
 			if other.p.config.Experiment == c.p.config.Experiment {
 				return nil, &usageError{
-					fmt.Errorf("%s and %s are both the experiment %q", other.name, name, c.p.config.Experiment),
+					fmt.Errorf("%s and %s are both the experiment %q", other.name, c.name, c.p.config.Experiment),
 					"each once, and an experiment: NAME of its own in each file",
 				}
 			}
@@ -108,24 +101,24 @@ func (o *sweepOptions) configs(ctx context.Context, g *globals, names []string) 
 	return list, nil
 }
 
-func (o *sweepOptions) resolveConfig(ctx context.Context, g *globals, name string) (*sweepConfig, error) {
-	flags := o.plan.with(name)
+func (o *sweepOptions) resolveConfig(ctx context.Context, g *globals, source sweepSource) (*sweepConfig, error) {
+	flags := o.plan.with(source, o.nodesGiven)
 	look, err := flags.look(g)
 	if err != nil {
 		return nil, err
 	}
-	c := &sweepConfig{name: name}
+	c := &sweepConfig{sweepSource: source}
 	if c.p, c.request, err = look(ctx); err != nil {
 		return nil, err
 	}
 	if err := checkTasks(c.p.config.Tasks); err != nil {
 		return nil, err
 	}
-	dir, err := ensureModel(ctx, g, c.p.model, o.yes)
+	dirs, err := ensureModels(ctx, g, c.p, o.yes)
 	if err != nil {
 		return nil, err
 	}
-	if c.inputs, err = inputHashes(ctx, dir, c.p.config.Tasks); err != nil {
+	if c.inputs, err = inputsOf(ctx, c.p, dirs); err != nil {
 		return nil, err
 	}
 	c.busy = alreadyRunning(g.home, c.p.config.Experiment) != nil
@@ -134,7 +127,7 @@ func (o *sweepOptions) resolveConfig(ctx context.Context, g *globals, name strin
 
 // item checks one seed of a configuration as swarm up will. busy says that a run of the sweep holds memory now that will be free by then.
 func (o *sweepOptions) item(ctx context.Context, g *globals, c *sweepConfig, seed int64, busy bool) (*sweepItem, error) {
-	item := &sweepItem{config: c.name, p: c.p}
+	item := &sweepItem{sweepSource: c.sweepSource, p: c.p}
 	item.p.config.Seed = seed
 	if err := configs.Validate(item.p.config); err != nil {
 		return nil, withSource(err, "--seeds")
@@ -145,7 +138,10 @@ func (o *sweepOptions) item(ctx context.Context, g *globals, c *sweepConfig, see
 	}
 	r := &resume{g: g}
 	if !c.busy { // whoever runs it has checked it
-		nodes, err := r.take(ctx, item.p.config, o.plan.nodes)
+		nodes, err := r.take(ctx, item.p.config, request.Nodes)
+		if other := item.otherwise(r, err); other != nil {
+			return nil, other
+		}
 		if errors.Is(err, errFinished) {
 			item.done = true
 			return item, nil

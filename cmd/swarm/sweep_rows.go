@@ -27,6 +27,9 @@ func (s *sweep) rows(ctx context.Context) ([]stats.SweepRow, error) {
 		}
 		rows = append(rows, row)
 	}
+	if s.study != nil {
+		return rows, s.predict(ctx, rows)
+	}
 	if !slices.ContainsFunc(rows, func(r stats.SweepRow) bool { return r.SecondsPerRound != nil || r.State == store.RunDone }) {
 		for i, item := range s.items {
 			rows[i].SecondsPerRound = similarPace(item, runs)
@@ -35,10 +38,37 @@ func (s *sweep) rows(ctx context.Context) ([]stats.SweepRow, error) {
 	return rows, nil
 }
 
+// predict gives the rows of a study that have no pace of their own that of rounds measured here, made up for their split and evaluations.
+func (s *sweep) predict(ctx context.Context, rows []stats.SweepRow) error {
+	if s.reader == nil {
+		return nil
+	}
+	known := map[string]*float64{} // by experiment
+	for i, item := range s.items {
+		if rows[i].State == store.RunDone || rows[i].SecondsPerRound != nil || item.done {
+			continue
+		}
+		pace, ok := known[item.name]
+		if !ok {
+			cost, err := costOfRun(ctx, s.reader, item.p)
+			if err != nil {
+				return err
+			}
+			if cost.Seconds != nil && cost.Source == rateMeasured {
+				each := *cost.Seconds / float64(cost.Rounds)
+				pace = &each
+			}
+			known[item.name] = pace
+		}
+		rows[i].SecondsPerRound = pace
+	}
+	return nil
+}
+
 // row is one item's. Its state is that of the sweep: a run that failed before this sweep is left, like one that was stopped.
 func (s *sweep) row(ctx context.Context, item *sweepItem, runs []store.Totals) (stats.SweepRow, error) {
 	row := stats.SweepRow{
-		Experiment: item.experiment(), Config: item.config, Seed: item.seed(), State: stats.SweepPending, Rounds: item.p.config.Rounds,
+		Experiment: item.experiment(), Config: item.name, Seed: item.seed(), State: stats.SweepPending, Rounds: item.p.config.Rounds,
 	}
 	if s.reader == nil {
 		return row, nil
@@ -88,7 +118,7 @@ func similarPace(item *sweepItem, runs []store.Totals) *float64 {
 // workOf is what decides how long a round takes, by the experiment's configuration.
 func workOf(c configs.Config) any {
 	return [...]any{
-		c.Model, c.NumTrainSamples, c.NumTransplantTrees, c.NumGenerations, c.MaxPromptLength, c.MaxCompletionLength, c.NumIterations, c.Precision,
-		c.GradientCheckpointing, c.OptimizerOffload, c.ParamOffload, c.Share,
+		c.Model, c.Models, c.NumTrainSamples, c.NumTransplantTrees, c.Split, c.NumGenerations, c.MaxPromptLength, c.MaxCompletionLength, c.NumIterations,
+		c.Precision, c.GradientCheckpointing, c.OptimizerOffload, c.ParamOffload, c.Share,
 	}
 }

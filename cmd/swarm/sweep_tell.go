@@ -86,6 +86,7 @@ type sweepSummary struct {
 	State    string     `json:"state"` // done, stopped, lost (some runs are not done), failed (none is)
 	ExitCode int        `json:"exit_code"`
 	stats.SweepStatus
+	Study *stats.Study `json:"study,omitempty"` // what a study's runs say
 }
 
 func (s *sweep) tellSummary(x sweepSummary) error {
@@ -104,10 +105,23 @@ func (s *sweep) tellSummary(x sweepSummary) error {
 		fmt.Fprintf(&b, "\nThe same command tries again what is not done; %s logs RUN says why.\n", s.g.invocation())
 	}
 	if x.Done > 0 {
-		fmt.Fprintf(&b, "\n%s compare %s\n", s.g.invocation(), strings.Join(s.comparison(), " "))
+		b.WriteString("\n" + s.outcome(x.Study))
 	}
 	_, err := io.WriteString(s.g.stdout, b.String())
 	return err
+}
+
+// outcome says what the runs say, as far as that is known, and how to see more.
+func (s *sweep) outcome(verdict *stats.Study) string {
+	if s.study == nil {
+		return fmt.Sprintf("%s compare %s\n", s.g.invocation(), strings.Join(s.comparison(), " "))
+	}
+	text := ""
+	if verdict != nil {
+		text = printable(verdict.Verdict) + "\n\n"
+	}
+	return text + fmt.Sprintf("%[1]s compare %[2]s   what that rests on\n%[1]s report %[2]s    the same with every figure\n",
+		s.g.invocation(), s.study.flags())
 }
 
 // comparison are the arguments of swarm compare for the sweep: against the first experiment without externals.

@@ -54,7 +54,7 @@ func TestUpTakesWhatSweepHandsOn(t *testing.T) {
 	}
 	sweepFlags := newSweepCommand(&globals{}).Flags()
 	require.NoError(t, sweepFlags.Parse(given))
-	item := &sweepItem{config: `a "b",c.yaml`}
+	item := &sweepItem{sweepSource: sweepSource{config: `a "b",c.yaml`}}
 	item.p.config.Seed = 6
 	args := upArguments("/h", item, passedOn(sweepFlags), true)
 	require.Equal(t, []string{"up", "--home=/h"}, args[:2])
@@ -81,7 +81,7 @@ func TestAnyNameOfAConfigurationReachesUp(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.StringMatching(`[a-zA-Z0-9 ,"'\\.=é-]{1,30}`).Draw(t, "name")
-		args := upArguments("/h", &sweepItem{config: name}, nil, false)
+		args := upArguments("/h", &sweepItem{sweepSource: sweepSource{config: name}}, nil, false)
 		f := pflag.NewFlagSet("up", pflag.ContinueOnError)
 		config := f.StringSlice("config", nil, "")
 		f.String("home", "", "")
@@ -383,7 +383,7 @@ func TestAKilledSweepsRunIsWaitedFor(t *testing.T) {
 func TestASweepsComparisonHasItsBaseline(t *testing.T) {
 	t.Parallel()
 	item := func(name string, seed int64, externals int) *sweepItem {
-		i := &sweepItem{config: name}
+		i := &sweepItem{sweepSource: sweepSource{config: name}}
 		i.p.config = configs.Config{Experiment: name, Seed: seed, NumTransplantTrees: externals}
 		return i
 	}

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -44,19 +43,19 @@ func verifyRun(ctx context.Context, g *globals, reader *store.Reader, s store.Sn
 		return verify.Report{}, fmt.Errorf("verify: %w", err)
 	}
 	defer os.RemoveAll(scratch)
-	tokens, err := tokenizer.Open(v.model.Tokenizer, v.modelDir)
+	own, err := v.settings(nodes)
 	if err != nil {
 		return verify.Report{}, err
 	}
 	jobs := 1 // a GPU has room for one for certain
-	if engineDevice(v.plan) == fit.DeviceCPU {
-		jobs = max(1, runtime.GOMAXPROCS(0)/max(1, v.plan.Threads))
+	if engineDevice(v.p.plan) == fit.DeviceCPU {
+		jobs = max(1, runtime.GOMAXPROCS(0)/max(1, v.p.plan.Threads))
 	}
 	progress := newVerifyProgress(g.stderr, total)
 	defer progress.line.end()
 	report, err := verify.Run(ctx, verify.Options{
-		Dir: v.dir, Nodes: nodes, Foreign: foreign, From: from, Config: v.config, Tokens: tokens, Records: recordedRun{reader, s.Run.Run}, Start: v.start,
-		Exact: engineDevice(v.plan) == fit.DeviceCPU, Generate: generate, Jobs: jobs, Scratch: scratch, Logger: g.logger, Progress: progress.tell,
+		Dir: v.dir, Nodes: nodes, Foreign: foreign, From: from, Config: v.p.config, Own: own, Records: recordedRun{reader, s.Run.Run}, Start: v.start,
+		Exact: engineDevice(v.p.plan) == fit.DeviceCPU, Generate: generate, Jobs: jobs, Scratch: scratch, Logger: g.logger, Progress: progress.tell,
 	})
 	if err != nil {
 		return report, err
@@ -99,10 +98,8 @@ type verification struct {
 	run store.Run
 	dir string
 
-	config    configs.Config
-	plan      fit.Plan
-	model     configs.Model
-	modelDir  string
+	p         planned           // configuration, models and plan
+	modelDirs map[string]string // by the models' keys
 	engineDir string
 	python    policy.Probe
 }
@@ -112,15 +109,18 @@ func (v *verification) prepare(ctx context.Context) error {
 		return &hintError{fmt.Errorf("the folder of run %s: %w", v.run.Run, err), "--home where the run was made"}
 	}
 	var made versions
-	err := errors.Join(json.Unmarshal(v.run.Config, &v.config), json.Unmarshal(v.run.Plan, &v.plan), json.Unmarshal(v.run.Versions, &made))
+	err := errors.Join(json.Unmarshal(v.run.Config, &v.p.config), json.Unmarshal(v.run.Plan, &v.p.plan), json.Unmarshal(v.run.Versions, &made))
 	if err != nil {
 		return fmt.Errorf("what the database has of run %s: %w", v.run.Run, err)
 	}
-	if v.model, err = findModel(v.config.Model); err != nil {
+	if v.p.models, err = modelsOf(v.p.config); err != nil {
 		return err
 	}
-	if v.modelDir, err = model.Resolve(v.model, v.g.home); err != nil {
-		return err
+	v.p.model, v.modelDirs = v.p.models[0], map[string]string{}
+	for _, m := range v.p.models {
+		if v.modelDirs[modelKey(m)], err = model.Resolve(m, v.g.home); err != nil {
+			return err
+		}
 	}
 	if err := v.sameInputs(ctx, made); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (v *verification) prepare(ctx context.Context) error {
 	if v.python, err = v.g.findPython(ctx); err != nil {
 		return err
 	}
-	if engineDevice(v.plan) != fit.DeviceCPU && !v.python.CUDA {
+	if engineDevice(v.p.plan) != fit.DeviceCPU && !v.python.CUDA {
 		return noCUDA(v.python, "run "+v.run.Run+" was made on a GPU")
 	}
 	if made.Torch != "" && made.Torch != v.python.Torch {
@@ -140,7 +140,7 @@ func (v *verification) prepare(ctx context.Context) error {
 
 // sameInputs refuses first weights, or files of questions, that are no longer those of the run.
 func (v *verification) sameInputs(ctx context.Context, made versions) error {
-	inputs, err := inputHashes(ctx, v.modelDir, v.config.Tasks)
+	inputs, err := inputsOf(ctx, v.p, v.modelDirs)
 	if err != nil {
 		return err
 	}
@@ -155,20 +155,35 @@ func (v *verification) sameInputs(ctx context.Context, made versions) error {
 	return nil
 }
 
+// modelDir is the folder of a model's weights.
+func (v *verification) modelDir(key string) string { return v.modelDirs[modelKey(v.p.of(key))] }
+
+// settings are what each node has of its model's.
+func (v *verification) settings(nodes []string) (map[string]verify.Setting, error) {
+	tokens, own := map[string]tokenizer.Tokenizer{}, map[string]verify.Setting{}
+	for _, node := range nodes {
+		config := v.p.config.OfNode(nodeIndex(node))
+		if tokens[config.Model] == nil {
+			var err error
+			if tokens[config.Model], err = tokenizer.Open(v.p.of(config.Model).Tokenizer, v.modelDir(config.Model)); err != nil {
+				return nil, err
+			}
+		}
+		own[node] = verify.Setting{Config: config, Tokens: tokens[config.Model]}
+	}
+	return own, nil
+}
+
 // start starts the engine of a node.
 func (v *verification) start(ctx context.Context, node string) (verify.Engine, int, error) {
-	index := 0
-	for i := range v.plan.Nodes {
-		if fit.NodeName(i) == node {
-			index = i
-		}
-	}
+	index := nodeIndex(node)
+	config := v.p.config.OfNode(index)
 	assignment := event.Start{
-		Node: node, Python: v.python.Path, EngineDir: v.engineDir, ModelDir: v.modelDir, Device: engineDevice(v.plan), Threads: v.plan.Threads,
-		Ranks: v.plan.Ranks(),
+		Node: node, Python: v.python.Path, EngineDir: v.engineDir, ModelDir: v.modelDir(config.Model), Device: engineDevice(v.p.plan), Threads: v.p.plan.Threads,
+		Ranks: v.p.plan.Ranks(),
 	}
-	environ := slices.Concat(os.Environ(), v.plan.Environment(index))
-	engine, length, err := verify.StartEngine(ctx, assignment, v.config, environ, v.g.stderr)
+	environ := slices.Concat(os.Environ(), v.p.plan.Environment(index))
+	engine, length, err := verify.StartEngine(ctx, assignment, config, environ, v.g.stderr)
 	if err != nil {
 		return nil, 0, err
 	}

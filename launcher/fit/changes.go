@@ -8,7 +8,7 @@ func (r *Request) with(change func(*Request)) (Plan, error) {
 	other.alternative = true
 	change(&other)
 	if other.Settings != r.Settings {
-		other.Measured = nil
+		other.estimateOnly()
 	}
 	if r.GPUMemory > 0 {
 		other.GPUs = nil

@@ -62,7 +62,7 @@ func (r *Request) planCPU(asked int) (Plan, error) {
 	}
 	p.Why = fmt.Sprintf("%s of %s on the CPU: a node takes %s and %s more while it computes; %s of memory is available, and %s at a time "+
 		"on %s with %s each.",
-		count(nodes, "node"), r.Model.Name, bytes(p.PerNode.Resident), bytes(p.PerNode.Transient), bytes(r.Memory),
+		count(nodes, "node"), r.name(), bytes(p.PerNode.Resident), bytes(p.PerNode.Transient), bytes(r.Memory),
 		computes(p.Slots), count(r.Cores, "core"), count(p.Threads, "thread"))
 	if nodes < r.SwarmSize {
 		p.Why += fmt.Sprintf(" The experiment's swarm has %d; this is decided by: %s.", r.SwarmSize, p.Limit)
@@ -80,5 +80,5 @@ func (r *Request) hostTooSmall(nodes, room int, need Footprint, memory int64) er
 		remedy = fmt.Sprintf("--nodes auto, or --nodes %d", room)
 	}
 	return fmt.Errorf("%w: %s of %s on this CPU take %s, but %s of host memory is available and %s of it may be used. Try: %s",
-		ErrDoesNotFit, count(nodes, "node"), r.Model.Name, bytes(int64(nodes)*need.Resident+transient), bytes(r.Memory), bytes(memory), remedy)
+		ErrDoesNotFit, count(nodes, "node"), r.name(), bytes(int64(nodes)*need.Resident+transient), bytes(r.Memory), bytes(memory), remedy)
 }

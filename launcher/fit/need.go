@@ -1,6 +1,10 @@
 package fit
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/sapo-swarm/swarm/configs"
+)
 
 // Where a plan's bytes come from.
 const (
@@ -48,11 +52,19 @@ func (n need) at(sizes Sizes) Footprint { return Sum(n.parts(sizes)) }
 
 // parts are the components of at.
 func (n need) parts(sizes Sizes) []Component {
-	m := n.request.Measured
-	if m == nil {
-		return Estimate(n.request.Model, n.device, n.request.Settings, sizes)
+	parts := n.partsOf(n.request.Model, n.request.Measured, sizes)
+	for _, c := range n.request.Companions {
+		parts = largest(parts, n.partsOf(c.Model, c.Measured, sizes))
 	}
-	e := newEstimate(n.request.Model.Shape, n.request.Settings, n.device == DeviceCUDA)
+	return parts
+}
+
+// partsOf are the components of a node with that model.
+func (n need) partsOf(model configs.Model, m *Measured, sizes Sizes) []Component {
+	if m == nil {
+		return Estimate(model, n.device, n.request.Settings, sizes)
+	}
+	e := newEstimate(model.Shape, n.request.Settings, n.device == DeviceCUDA)
 	var parts []Component
 	if m.Origin != OriginTold {
 		parts = e.resident()[:1] // the context

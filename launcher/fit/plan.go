@@ -92,6 +92,9 @@ func New(r Request) (Plan, error) {
 	if err == nil && r.Settings.GenerateOnly {
 		p.Why += " The nodes only generate: they take no gradients and no optimizer's state."
 	}
+	if err == nil && len(r.Companions) > 0 {
+		p.Why += " Nodes have different models: each is planned for as if it took the most of any of them."
+	}
 	if err == nil && !r.alternative {
 		p.Changes = r.changes(p)
 	}
@@ -125,7 +128,7 @@ func (r *Request) plan(asked int) (Plan, error) {
 		try = strings.ReplaceAll(strings.TrimSuffix(try, ", or --device cpu"), ", or ", ", ") + ", "
 	}
 	return Plan{}, fmt.Errorf("%w: %s needs a GPU (%s). Try: %s--model nano, or --device cpu if it may take very long",
-		ErrDoesNotFit, r.Model.Name, reason, try)
+		ErrDoesNotFit, r.name(), reason, try)
 }
 
 // fallBack plans for the CPU where no GPU holds the nodes. When that doesn't fit either, the GPU's error tells more.

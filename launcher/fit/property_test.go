@@ -53,6 +53,9 @@ func anyRequest(t *rapid.T) Request {
 	s.Sequences = rapid.IntRange(0, 200).Draw(t, "sequences")
 	s.MicroBatch = rapid.IntRange(0, 16).Draw(t, "micro batch")
 	s.GradientAccumulationSteps = rapid.IntRange(0, 9).Draw(t, "accumulation")
+	if rapid.Bool().Draw(t, "companion") {
+		r.Companions = []Companion{{Model: rapid.SampledFrom([]configs.Model{gpt2, nano, qwen}).Draw(t, "companion model")}}
+	}
 	if rapid.Bool().Draw(t, "measured") {
 		r.Measured = &Measured{
 			Resident:     between(t, 1e8, 4e9, "resident"),

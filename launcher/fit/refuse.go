@@ -26,9 +26,9 @@ func rungs() []rung {
 func (r *Request) tooSmall(n need, largest card, gpus []GPU) error {
 	now := n.at(n.least())
 	text := fmt.Sprintf("a %s node takes at least %s and %s, %s of it kept in reserve",
-		r.Model.Name, bytes(now.Resident+now.Transient), describe(gpus), bytes(reserve(largest.MemoryTotal)))
+		r.name(), bytes(now.Resident+now.Transient), describe(gpus), bytes(reserve(largest.MemoryTotal)))
 	smaller, found := *r, false
-	smaller.Measured = nil // it is of these settings
+	smaller.estimateOnly() // what was measured is of these settings
 	var steps, flags, remedy []string
 	if r.Nodes != "" && r.Nodes != NodesAuto && r.Nodes != NodesMax && r.Nodes != "1" {
 		flags = append(flags, "--nodes auto") // that one node fits doesn't say that as many do as were asked for
@@ -90,7 +90,7 @@ func (r *Request) tooMany(n need, asked, holds int, host hostRoom, gpus []GPU) e
 		remedy = append(remedy, "--param-offload")
 	}
 	return fmt.Errorf("%w: %s of %s have %s resident and take %s more while they compute, but %s. Try: %s",
-		ErrDoesNotFit, count(asked, "node"), r.Model.Name, bytes(resident), bytes(transient), text,
+		ErrDoesNotFit, count(asked, "node"), r.name(), bytes(resident), bytes(transient), text,
 		strings.Join(remedy[:len(remedy)-1], ", ")+orLast(remedy))
 }
 

@@ -56,10 +56,11 @@ type Request struct {
 	GPULimit     int64 // > 0: use each GPU as if it were a card of at most this size
 	MinGPUMemory int64 // GPUs with less free memory are left out
 
-	Model    configs.Model
-	Settings Settings
-	Measured *Measured     // nil: nothing was measured
-	Table    []configs.GPU // guide 4's table
+	Model      configs.Model
+	Settings   Settings
+	Measured   *Measured     // nil: nothing was measured
+	Companions []Companion   // the swarm's other models: every node is planned for as if it took the most of any
+	Table      []configs.GPU // guide 4's table
 
 	Nodes       string // auto, max or a number
 	Share       string // auto, static, lease or mps
@@ -120,10 +121,13 @@ func (r *Request) check() (int, error) {
 	if r.SwarmSize < 1 {
 		return 0, fmt.Errorf("%w: swarm_size %d: at least 1", ErrRequest, r.SwarmSize)
 	}
-	s := r.Model.Shape
-	if s.Parameters <= 0 || s.Layers <= 0 || s.Width <= 0 || s.Vocabulary <= 0 {
+	if !known(r.Model.Shape) {
 		return 0, fmt.Errorf("%w: model %q: its shape is unknown", ErrRequest, r.Model.Name)
 	}
+	if err := r.checkCompanions(); err != nil {
+		return 0, err
+	}
+	s := r.Model.Shape
 	if r.GPUMemory < 0 || r.GPULimit < 0 || r.MinGPUMemory < 0 {
 		return 0, fmt.Errorf("%w: GPU memory %d: bytes above 0, such as 40GB", ErrRequest, min(r.GPUMemory, r.GPULimit, r.MinGPUMemory))
 	}

@@ -5,15 +5,15 @@ import "fmt"
 // What node/policy/engine takes at a time: positions of a forward pass (batch.py), logits and the part of them worked on (head.py),
 // elements of moments that are staged, twice (adam.py).
 const (
-	cpuPositions, cudaPositions = 256, 8192
-	narrow                      = 256 // width above which a CPU takes twice as many
+	cpuPositions, cudaPositions = 448, 8192
 
 	cpuChunk, cpuBlock   = 1 << 24, 1 << 18
 	cudaChunk, cudaBlock = 1 << 26, 1 << 24
 	cudaStage            = 1 << 23
 )
 
-// update is what a forward and backward pass of b rows takes, and the step after it. Letters: N positions of the pass, T of a row, M
+// update is what a forward and backward pass of b rows takes, and the step after it, where each has a prompt of its own: rows that share one
+// take less, but how many do depends on their rewards. Letters: N positions of the pass, T of a row, M
 // completion tokens, d width. At the peak all layers' activations are there, or with gradient checkpointing their inputs
 // and one layer's activations; and on top the logits of a chunk, before the backward pass, or the gradients of one layer within it.
 func (e *estimate) update(b int64) []Component {
@@ -62,17 +62,14 @@ func (e *estimate) update(b int64) []Component {
 func (e *estimate) length() int64 { return int64(e.s.PromptTokens + e.s.NewTokens - 1) }
 
 // most is how many rows of t positions one forward pass takes at most.
-func (e *estimate) most(t int64) int64 { return int64(RowsAtOnce(e.cuda, int(e.d), int(t)+1)) }
+func (e *estimate) most(t int64) int64 { return int64(RowsAtOnce(e.cuda, int(t)+1)) }
 
-// RowsAtOnce is how many sequences of so many tokens the engine takes in one forward pass of a model so wide at most, whatever the
-// micro-batch, which on a CPU it doesn't look at.
-func RowsAtOnce(cuda bool, width, tokens int) int {
+// RowsAtOnce is how many sequences of so many tokens the engine takes in one forward pass at most, whatever the micro-batch, which on a
+// CPU it doesn't look at. Completions of one prompt share its positions, so that of those there may be more.
+func RowsAtOnce(cuda bool, tokens int) int {
 	most := cpuPositions
-	switch {
-	case cuda:
+	if cuda {
 		most = cudaPositions
-	case width > narrow:
-		most *= 2
 	}
 	return max(1, most/max(1, tokens-1)) // the last token predicts nothing
 }

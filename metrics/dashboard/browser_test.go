@@ -42,6 +42,21 @@ func TestAPageFollowsARunFromNothing(t *testing.T) {
 	until(t, ctx, `document.querySelector("#view").textContent.includes("a new warning")`)
 	s.record("a-1", event.Event{Type: event.TypeRunEnded, State: store.RunDone})
 	until(t, ctx, `document.querySelector("#view").textContent.toLowerCase().includes("done")`)
+
+	const split = `[...document.querySelectorAll(".part")].find((p) => p.querySelector("h2").textContent === "I and J")`
+	inPage[string](t, ctx, `location.hash = "#/runs/a-1/charts"`)
+	until(t, ctx, `document.querySelectorAll(".part canvas").length >= 5`)
+	require.False(t, inPage[bool](t, ctx, split+`.checkVisibility()`), "a fixed split has no path")
+	s.start("b-1", "b", 2, 9)
+	for round := range 4 {
+		for node := range 2 {
+			s.record("b-1", event.Event{Type: event.TypeRound, Node: fmt.Sprint("node_", node),
+				Round: &event.Round{Round: round, Completions: 32, SplitOwn: 8 - 2*round, SplitExternal: 2 * round}})
+		}
+	}
+	s.wait("b-1", 8)
+	inPage[string](t, ctx, `location.hash = "#/runs/b-1/charts"`)
+	until(t, ctx, split+`?.querySelector("canvas")?.checkVisibility()`)
 	require.True(t, inPage[bool](t, ctx, `window.sameDocument === true`))
 	require.Empty(t, said.all())
 }

@@ -155,6 +155,10 @@ type Round struct {
 	TrainedOwn      int `json:"trained_own"`      // own groups in the training set
 	TrainedExternal int `json:"trained_external"` // others' groups in the training set
 
+	// The round's I and J where they are decided round by round; both 0 where they are the configured ones.
+	SplitOwn      int `json:"split_own,omitempty"`
+	SplitExternal int `json:"split_external,omitempty"`
+
 	StepTime     float64 `json:"step_time"`     // whole round, wall seconds
 	GenerateTime float64 `json:"generate_time"` // inside the engine's generate call
 	UpdateTime   float64 `json:"update_time"`   // inside the engine's update call

@@ -1,4 +1,5 @@
-// Package export writes recorded runs for other programs: tables as CSV or JSON lines, and curves as TensorBoard event files. It writes what
+// Package export writes recorded runs for other programs: tables as CSV or JSON lines, curves as TensorBoard event files, or a small database
+// that every command which shows runs can read. It writes what
 // metrics/store has recorded and what metrics/query makes of it, and computes nothing itself. Rows are streamed: no table is ever held
 // in memory. Everything is written below one folder that is marked as an export; another folder is left alone unless told otherwise.
 package export
@@ -23,7 +24,7 @@ const (
 )
 
 // Formats names what can be written.
-func Formats() []string { return []string{FormatCSV, FormatJSONL, FormatTensorBoard} }
+func Formats() []string { return []string{FormatCSV, FormatJSONL, FormatTensorBoard, FormatSQLite} }
 
 // aliases are short names of tables.
 var aliases = map[string]string{"tasks": "task_rewards", "questions": "eval_questions"}

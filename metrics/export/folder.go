@@ -25,10 +25,13 @@ type manifest struct {
 
 const manifestKind = "swarm export"
 
-// ForeignError is a folder with something in it that is no export.
-type ForeignError struct{ Dir string }
+// ForeignError is a folder with something in it that is no export, or a file that is none.
+type ForeignError struct{ Dir, File string }
 
 func (e *ForeignError) Error() string {
+	if e.File != "" {
+		return fmt.Sprintf("%s is there and no export of this program's", e.File)
+	}
 	return fmt.Sprintf("%s isn't empty and no export of this program's", e.Dir)
 }
 
@@ -61,7 +64,7 @@ func openFolder(dir string, force bool) (*folder, error) {
 	}
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err == nil && len(entries) > 0 {
-		err = &ForeignError{dir}
+		err = &ForeignError{Dir: dir}
 	}
 	if err != nil {
 		return nil, errors.Join(err, root.Close())

@@ -85,11 +85,11 @@ func (b *book) rounds(s *settings) []store.ImportedRound {
 	for _, node := range slices.Sorted(maps.Keys(b.nodes)) {
 		entries := b.nodes[node]
 		grew := growth(entries)
-		transplants := s.transplants
+		transplants, adaptive := s.transplants, false
 		for _, round := range slices.Sorted(maps.Keys(entries)) {
 			e := entries[round]
 			if j, ok := e.said[source{kind: kindAdaptive}]; ok {
-				transplants = int(j.value) // it stays until it changes
+				transplants, adaptive = int(j.value), true // it stays until it changes
 			}
 			sum, ok := e.sum(b.report)
 			if !ok {
@@ -99,7 +99,11 @@ func (b *book) rounds(s *settings) []store.ImportedRound {
 				b.report.FromSums++
 				e.records++
 			}
-			out = append(out, b.round(s, sum, e, transplants))
+			x := b.round(s, sum, e, transplants)
+			if adaptive { // only J changes in its code, whatever I it logs
+				x.SplitOwn, x.SplitExternal = s.trainSamples, transplants
+			}
+			out = append(out, x)
 		}
 	}
 	slices.SortFunc(out, func(a, b store.ImportedRound) int {

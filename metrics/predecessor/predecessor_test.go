@@ -113,11 +113,14 @@ func TestAdaptiveJIsOfTheRoundsAfterIt(t *testing.T) {
 	x := example(t)
 	x.adaptive = true
 	got, _ := read(t, x.write(t), Options{})
-	var path []int
+	var path, split []int
 	for round := range 5 {
-		path = append(path, roundOf(t, got, "node_2", round).TrainedExternal)
+		r := roundOf(t, got, "node_2", round)
+		path, split = append(path, r.TrainedExternal), append(split, r.SplitExternal)
 	}
 	require.Equal(t, []int{4, 0, 1, 2, 0}, path)
+	require.Equal(t, []int{0, 0, 1, 2, 0}, split)
+	require.Equal(t, []int{0, 4}, []int{roundOf(t, got, "node_2", 0).SplitOwn, roundOf(t, got, "node_2", 4).SplitOwn}, "none before the first record of it")
 }
 
 func TestDamageIsNamedAndSkipped(t *testing.T) {

@@ -18,28 +18,49 @@ type CompareOptions struct {
 	Alive func(store.Snapshot) bool
 }
 
+// experiments are the names of the runs that are asked for; none: all.
+func (o CompareOptions) experiments() []string {
+	switch {
+	case o.Study != nil:
+		return o.Study.Experiments()
+	case o.Baseline != "" && len(o.Names) > 0:
+		return append(slices.Clone(o.Names), o.Baseline)
+	}
+	return o.Names
+}
+
+// Runs reads the runs that are asked for, by start; of a study its arms' only, whatever Names are.
+func (o CompareOptions) Runs(ctx context.Context, reader *store.Reader) ([]store.Totals, error) {
+	return reader.Runs(ctx, store.Filter{Experiments: o.experiments()})
+}
+
 // Compare compares experiments (`swarm compare`). It reads sums that the store keeps: its cost grows with runs and nodes, and only with
 // Target or Tasks with rounds. The error is an *UnknownError for a name without runs.
 func Compare(ctx context.Context, reader *store.Reader, o CompareOptions) (stats.Comparison, error) {
-	filter := store.Filter{Experiments: o.Names}
-	if o.Baseline != "" && len(o.Names) > 0 {
-		filter.Experiments = append(slices.Clone(o.Names), o.Baseline)
-	}
 	var runs stats.Runs
 	var err error
-	if runs.Totals, err = reader.Runs(ctx, filter); err != nil {
+	if runs.Totals, err = o.Runs(ctx, reader); err != nil {
 		return stats.Comparison{}, err
 	}
 	if err := markCrashed(ctx, reader, runs.Totals, o.Alive); err != nil {
 		return stats.Comparison{}, err
 	}
-	for _, name := range o.Names { // with groups by configuration the baseline may be a group's name
+	names := o.Names
+	if o.Study != nil {
+		names = nil // what is missing, its verdict tells
+	}
+	for _, name := range names { // with groups by configuration the baseline may be a group's name
 		if !slices.ContainsFunc(runs.Totals, func(r store.Totals) bool { return r.Experiment == name }) {
 			return stats.Comparison{}, &UnknownError{name}
 		}
 	}
 	if runs.Evals, err = reader.NewestEvals(ctx); err != nil {
 		return stats.Comparison{}, err
+	}
+	if o.Study != nil {
+		if runs.ModelEvals, err = reader.NewestEvalsByModel(ctx); err != nil {
+			return stats.Comparison{}, err
+		}
 	}
 	if err := addPerRun(ctx, reader, &runs, o.CompareOptions); err != nil {
 		return stats.Comparison{}, err

@@ -16,6 +16,9 @@ func (r *Report) charts() map[string]chart {
 	if evaluations := r.evaluations(); len(evaluations.Options.Series) > 0 {
 		out["evaluations"] = evaluations
 	}
+	if splits := r.splits(); len(splits.Curves) > 0 {
+		out["splits"] = splits
+	}
 	highest := 0.0
 	for _, run := range r.Drawn() {
 		for _, v := range run.Raw.High {
@@ -50,9 +53,9 @@ func (r *Report) smoothed() chart {
 		if c.Rounds == 0 {
 			continue
 		}
-		out.Options.Colors[c.Experiment] = run.Color
+		out.Options.Colors[run.Name] = run.Color
 		out.Curves = append(out.Curves, curveToDraw{
-			c.Run, c.Experiment, c.Seed, c.Metric, c.Round, plotted(c.Mean), plotted(c.Low), plotted(c.High),
+			c.Run, run.Name, c.Seed, c.Metric, c.Round, plotted(c.Mean), plotted(c.Low), plotted(c.High),
 		})
 	}
 	return out
@@ -100,6 +103,11 @@ func (run *Run) path() chart {
 	o.Series = []series{
 		{Label: "own (I)", Values: plotted(run.Own.Mean), Low: plotted(run.Own.Low), High: plotted(run.Own.High), Color: 0},
 		{Label: "others' (J)", Values: plotted(run.Others.Mean), Low: plotted(run.Others.Low), High: plotted(run.Others.High), Color: 1, Dash: 1},
+	}
+	if s := run.Split; s != nil {
+		o.Series = append(o.Series,
+			series{Label: "I chosen", Values: plotted(s.Own.Mean), Color: 2, Dash: 2, Width: 1},
+			series{Label: "J chosen", Values: plotted(s.External.Mean), Color: 3, Dash: 3, Width: 1})
 	}
 	return chart{Kind: "lines", Options: o}
 }

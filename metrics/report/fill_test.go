@@ -30,6 +30,7 @@ type synthetic struct {
 	nodeName      string // prefix, default node_
 	message       string // of its warnings
 	config        string // more members of its configuration
+	adaptive      bool   // its split rises from I to J over the rounds
 }
 
 // database makes one with runs, and opens it for reading.
@@ -101,6 +102,10 @@ func (x synthetic) round(random *rand.Rand, round, node int, names []string) *ev
 		TrainedOwn: x.own, TrainedExternal: x.external, StepTime: 20, GenerateTime: 9 + random.Float64(), UpdateTime: 5, ScoreTime: 0.1,
 		LeaseTime: 2 + 2*random.Float64(), BarrierTime: 2, JournalTime: 0.02,
 		Tasks: []event.TaskReward{{Task: "bf", Completions: 4 * x.own, RewardSum: 4 * reward}, {Task: "arc_1d", Completions: 4 * x.own, RewardSum: 3 * reward}},
+	}
+	if x.adaptive {
+		r.SplitExternal = round * x.external / x.rounds
+		r.SplitOwn = x.own + x.external - r.SplitExternal
 	}
 	if x.external > 0 && round%50 == 3 {
 		r.TrainedExternal = x.external - 1

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -50,7 +51,8 @@ type Report struct {
 
 // Run is one run.
 type Run struct {
-	Label string // its experiment, with seed and run where that is not enough
+	Name  string // its experiment's, of a study the short one
+	Label string // its name, with seed and run where that is not enough
 	Color int    // of its experiment
 	Drawn bool   // has charts of its own
 
@@ -61,6 +63,7 @@ type Run struct {
 	Smooth, Raw stats.Curve
 	Parts       []stats.Curve // of stats.TimeMetrics
 	Own, Others stats.Curve   // groups trained on
+	Split       *Split        // nil: fixed
 	Times       stats.RoundTimes
 	Evaluations stats.Evaluations
 	Peers       []store.PeerTotal
@@ -84,11 +87,7 @@ func Read(ctx context.Context, reader *store.Reader, o Options) (*Report, error)
 	if err != nil {
 		return nil, err
 	}
-	names := slices.Clone(o.Names)
-	if len(names) > 0 && o.Baseline != "" {
-		names = append(names, o.Baseline)
-	}
-	totals, err := reader.Runs(ctx, store.Filter{Experiments: names})
+	totals, err := o.Runs(ctx, reader)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +100,7 @@ func Read(ctx context.Context, reader *store.Reader, o Options) (*Report, error)
 	}
 	out := &Report{Title: o.Title, Made: o.Now, Version: o.Version, Window: o.Window, Comparison: comparison}
 	for i, t := range totals {
-		run := &Run{Totals: t, Drawn: drawn(totals, i)}
+		run := &Run{Totals: t, Name: comparison.ShortName(t.Experiment), Drawn: drawn(totals, i)}
 		if err := run.read(ctx, reader, o, evals[t.Run.Run]); err != nil {
 			return nil, err
 		}
@@ -135,7 +134,7 @@ func drawn(totals []store.Totals, i int) bool {
 func (r *Report) name() {
 	experiments := []string{}
 	runs, seeds := map[string]int{}, map[string]int{}
-	seed := func(run *Run) string { return fmt.Sprintf("%s · seed %d", run.Totals.Experiment, run.Totals.Seed) }
+	seed := func(run *Run) string { return fmt.Sprintf("%s · seed %d", run.Name, run.Totals.Seed) }
 	for _, run := range r.Runs {
 		runs[run.Totals.Experiment]++
 		seeds[seed(run)]++
@@ -147,12 +146,15 @@ func (r *Report) name() {
 		run.Color = slices.Index(experiments, run.Totals.Experiment)
 		switch {
 		case runs[run.Totals.Experiment] == 1:
-			run.Label = run.Totals.Experiment
+			run.Label = run.Name
 		case seeds[seed(run)] == 1:
 			run.Label = seed(run)
 		default:
 			run.Label = seed(run) + " · " + run.Totals.Run.Run
 		}
+	}
+	if s := r.Comparison.Study; r.Title == "" && s != nil {
+		r.Title = strings.TrimSpace(fmt.Sprintf("Study %s %s", s.Name, s.Model))
 	}
 	if r.Title == "" && len(experiments) <= 4 {
 		r.Title = "Swarm report: " + list(experiments)

@@ -70,6 +70,9 @@ func (run *Run) readCharts(ctx context.Context, reader *store.Reader, window int
 		*into = stretches(groups, window)
 	}
 	var err error
+	if run.Split, err = readSplit(ctx, reader, row, window); err != nil {
+		return err
+	}
 	if run.Peers, err = reader.PeerTotals(ctx, row.Run); err != nil {
 		return err
 	}

@@ -186,5 +186,14 @@ func (r *Report) Experiments() []string {
 	return names
 }
 
+// Names are those of Experiments as people read them: of a study the short ones.
+func (r *Report) Names() []string {
+	names := r.Experiments()
+	for i, name := range names {
+		names[i] = r.Comparison.ShortName(name)
+	}
+	return names
+}
+
 // Configuration is all of a run's, by key.
 func (run *Run) Configuration() map[string]string { return flatten(run.Totals.Config) }

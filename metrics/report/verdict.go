@@ -18,6 +18,9 @@ type Verdict struct {
 
 // verdict puts a comparison into words. It decides nothing: outcomes are the comparison's.
 func verdict(c stats.Comparison) Verdict {
+	if c.Study != nil {
+		return studyVerdict(*c.Study)
+	}
 	best := bestRow(c.Rows)
 	switch {
 	case best == nil:
@@ -42,11 +45,24 @@ func verdict(c stats.Comparison) Verdict {
 	return v
 }
 
-func nothing(c stats.Comparison) string {
-	if c.Measure == stats.MeasureEval {
-		return "no run has a held-out evaluation"
+// studyVerdict is a study's, whose words are its own.
+func studyVerdict(s stats.Study) Verdict {
+	v := Verdict{Tone: "good", Lead: s.Verdict, Lines: s.Lines[1:]}
+	if s.Outcome == stats.StudyUndecided {
+		v.Tone = "warn"
 	}
-	return "no run has done a round"
+	if s.Question != "" {
+		v.Rest = "The question was: " + s.Question
+	}
+	v.Foot = "Intervals are 95 % ones over seeds and not corrected; verdicts rest on p-values of Welch's test, corrected by Holm's method for all pairs."
+	return v
+}
+
+func nothing(c stats.Comparison) string {
+	if c.Measure == stats.MeasureReward {
+		return "no run has done a round"
+	}
+	return "no run has a held-out evaluation"
 }
 
 // against tells of the best row and the baseline, of at least two rows.
@@ -167,9 +183,4 @@ func baselineOf(c stats.Comparison) stats.Row {
 // name is 4loc4ext (4/4).
 func name(row stats.Row) string { return fmt.Sprintf("%s (%s)", row.Experiment, row.Config) }
 
-func measure(c stats.Comparison) string {
-	if c.Measure == stats.MeasureEval {
-		return "held-out reward"
-	}
-	return "reward a node-round"
-}
+func measure(c stats.Comparison) string { return stats.MeasureName(c.Measure) }

@@ -25,6 +25,7 @@ var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"interval": interval, "tone": tone, "guide": guide, "list": list,
 	"numbers":  func(low, high *float64) string { return interval(low, high, number) },
 	"percents": func(low, high *float64) string { return interval(low, high, percent) },
+	"measure":  stats.MeasureName,
 	"one":      func(v float64) *float64 { return &v },
 	"ratio":    func(v stats.Value) string { return share((*float64)(&v)) },
 }).ParseFS(pages, "page/*.html"))
@@ -32,12 +33,13 @@ var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
 // view is what the template sees.
 type view struct {
 	*Report
-	Verdict   Verdict
-	Policy    string
-	Style     template.CSS
-	Script    template.JS
-	Charts    template.JS // JSON
-	Documents template.JS // JSON
+	Comparison stats.Comparison // with a study's short names
+	Verdict    Verdict
+	Policy     string
+	Style      template.CSS
+	Script     template.JS
+	Charts     template.JS // JSON
+	Documents  template.JS // JSON
 }
 
 // document is one run in the file's documents: for programs that read reports.
@@ -52,7 +54,8 @@ type document struct {
 
 // Write writes the file.
 func (r *Report) Write(w io.Writer) error {
-	v := view{Report: r, Verdict: verdict(r.Comparison)}
+	v := view{Report: r, Comparison: r.Comparison.Shortened()}
+	v.Verdict = verdict(v.Comparison)
 	v.Style, v.Script = template.CSS(style()), template.JS(script()) //nolint:gosec // ours, not a database's
 	v.Policy = fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'",
 		hash(string(v.Style)), hash(string(v.Script)))

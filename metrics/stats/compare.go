@@ -14,6 +14,7 @@ const (
 	BasisCumulative   = "cumulative_reward"     // all runs have the same node-rounds: both bases give the same number
 	BasisPerNodeRound = "reward_per_node_round" // they differ, so that sums can't be compared
 	BasisEval         = "eval_reward"           // held-out evaluation
+	BasisPass         = "eval_pass_1"           // its share of right completions
 )
 
 // Comparison is the document of `swarm compare -o json`. Fields are only ever added.
@@ -28,6 +29,8 @@ type Comparison struct {
 	Pairs   []Pair           `json:"pairs"`    // rows against the baseline, or every pair; in the order of rows
 	Tasks   []TaskComparison `json:"tasks,omitempty"`
 	Notes   []string         `json:"notes"` // what a reader must know before he believes a number
+
+	Study *Study `json:"study,omitempty"` // with CompareOptions.Study
 }
 
 // Runs are what Compare compares: a database's runs, by start, and what the options ask for of each, by run.
@@ -36,6 +39,8 @@ type Runs struct {
 	Evals   map[string]store.EvalTotal
 	Reaches map[string]Reach             // with CompareOptions.Target
 	Tasks   map[string][]store.TaskTotal // with CompareOptions.Tasks
+
+	ModelEvals map[string]map[string]store.EvalTotal // with CompareOptions.Study: of Evals, by model
 }
 
 // Compare groups runs by experiment or configuration and compares each with the baseline; with an empty name that is the first without
@@ -44,6 +49,13 @@ type Runs struct {
 // nodes: nodes of a swarm train on each other's rollouts, and runs of one seed repeat each other.
 // The error is store.ErrNotFound for a baseline without runs.
 func Compare(runs Runs, o CompareOptions) (Comparison, error) {
+	if o.Study != nil {
+		return compareStudy(runs, o)
+	}
+	return compare(runs, o)
+}
+
+func compare(runs Runs, o CompareOptions) (Comparison, error) {
 	o.By, o.Measure = cmp.Or(o.By, ByExperiment), cmp.Or(o.Measure, MeasureReward)
 	groups := groupRuns(runs.Totals, o)
 	c := Comparison{Basis: BasisCumulative, By: o.By, Measure: o.Measure, Rows: []Row{}, Pairs: []Pair{}, Notes: []string{}}
@@ -78,8 +90,11 @@ func Compare(runs Runs, o CompareOptions) (Comparison, error) {
 }
 
 func basis(groups []group, o CompareOptions) string {
-	if o.Measure == MeasureEval {
+	switch o.Measure {
+	case MeasureEval:
 		return BasisEval
+	case MeasurePass:
+		return BasisPass
 	}
 	for _, g := range groups {
 		for _, r := range g.runs {
@@ -119,10 +134,10 @@ func (c *Comparison) addPairs(groups []group, samples map[string]sample, o Compa
 		}
 	}
 	missing := "no rounds yet"
-	if o.Measure == MeasureEval {
+	if heldOut(o.Measure) {
 		missing = "no held-out evaluation"
 	}
-	decide(c.Pairs, samples, missing)
+	decide(c.Pairs, samples, missing, max(2, o.least))
 	for _, p := range c.Pairs {
 		if p.B != c.Baseline {
 			continue

@@ -2,7 +2,6 @@ package stats
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 
@@ -47,7 +46,7 @@ type NodeSeries struct {
 // NewCurve makes the curve of a metric of a run from the values of its nodes' rounds, in any order.
 func NewCurve(run store.Run, metric string, values []store.RoundValue, o CurveOptions) Curve {
 	c := Curve{
-		Run: run.Run, Experiment: run.Experiment, Config: configOf(run), Seed: run.Seed, Metric: metric, Window: max(1, o.Window),
+		Run: run.Run, Experiment: run.Experiment, Config: ConfigName(run), Seed: run.Seed, Metric: metric, Window: max(1, o.Window),
 		Round: []int{}, Nodes: []NodeSeries{},
 	}
 	done := c.addNodes(values, run.Started)
@@ -58,10 +57,6 @@ func NewCurve(run store.Run, metric string, values []store.RoundValue, o CurveOp
 	c.addBand()
 	c.thin(o.Points)
 	return c
-}
-
-func configOf(run store.Run) string {
-	return fmt.Sprintf("%d/%d", run.NumTrainSamples, run.NumTransplantTrees)
 }
 
 // addNodes lays out the rounds that any node did, and each node's raw values. It returns by node and round whether it was done.

@@ -54,7 +54,7 @@ type TaskEvaluation struct {
 // evaluation without questions or completions is left out.
 func NewEvaluations(run store.Run, evals []store.NodeEval, ks ...int) Evaluations {
 	out := Evaluations{
-		Run: run.Run, Experiment: run.Experiment, Config: configOf(run), Seed: run.Seed, Rows: []EvaluationRow{}, Tasks: []TaskEvaluation{},
+		Run: run.Run, Experiment: run.Experiment, Config: ConfigName(run), Seed: run.Seed, Rows: []EvaluationRow{}, Tasks: []TaskEvaluation{},
 	}
 	groups := map[evalKey][]store.NodeEval{}
 	for _, e := range evals {

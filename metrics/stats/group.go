@@ -2,6 +2,7 @@ package stats
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -73,18 +74,22 @@ func (g *group) countDone() {
 
 // perSeed returns the value of each seed, ascending: the mean over its runs that have any.
 func (g group) perSeed(value func(store.Totals) (float64, bool)) []float64 {
-	bySeed := map[int64][]float64{}
+	return slices.Sorted(maps.Values(g.bySeed(value)))
+}
+
+// bySeed returns the same by seed.
+func (g group) bySeed(value func(store.Totals) (float64, bool)) map[int64]float64 {
+	values := map[int64][]float64{}
 	for _, r := range g.runs {
 		if v, ok := value(r); ok && finite(v) {
-			bySeed[r.Seed] = append(bySeed[r.Seed], v)
+			values[r.Seed] = append(values[r.Seed], v)
 		}
 	}
-	means := make([]float64, 0, len(bySeed))
-	for _, values := range bySeed {
-		slices.Sort(values) // a sum's last digit depends on the order
-		means = append(means, Mean(values))
+	means := make(map[int64]float64, len(values))
+	for seed, list := range values {
+		slices.Sort(list) // a sum's last digit depends on the order
+		means[seed] = Mean(list)
 	}
-	slices.Sort(means)
 	return means
 }
 

@@ -25,7 +25,7 @@ func (c *Comparison) addNotes(groups []group, runs Runs, o CompareOptions) {
 			c.noteWindow(g, o)
 		}
 	}
-	if o.Measure == MeasureEval {
+	if heldOut(o.Measure) {
 		c.noteEvalRounds()
 	}
 }

@@ -11,14 +11,32 @@ const (
 // Measures that a Comparison decides by.
 const (
 	MeasureReward = "reward" // rewards while training: a node-round's, or the cumulative sum where all runs are equally long
-	MeasureEval   = "eval"   // the newest held-out evaluation
+	MeasureEval   = "eval"   // the newest held-out evaluation's reward, partial credit counted
+	MeasurePass   = "pass"   // the newest held-out evaluation's pass@1: the share of right completions
 )
+
+// Measures names all of them.
+func Measures() []string { return []string{MeasureReward, MeasureEval, MeasurePass} }
+
+// MeasureName is a measure as people read it.
+func MeasureName(measure string) string {
+	switch measure {
+	case MeasureEval:
+		return "held-out reward"
+	case MeasurePass:
+		return "held-out pass@1"
+	}
+	return "reward a node-round"
+}
+
+// heldOut tells whether a measure is of held-out evaluations.
+func heldOut(measure string) bool { return measure == MeasureEval || measure == MeasurePass }
 
 // CompareOptions choose how runs are compared. The zero value groups by experiment and decides by reward.
 type CompareOptions struct {
 	Baseline string  // experiment (or group); empty: the first without externals, else the first
 	By       string  // ByExperiment, ByConfig
-	Measure  string  // MeasureReward, MeasureEval
+	Measure  string  // one of Measures()
 	Target   float64 // reward that time, GPU-hours, money and energy to reward are for; 0: none
 	Window   int     // rounds of the moving average that has to reach Target; 0: PaperWindow
 	Min      float64 // with HasMin: least improvement over the baseline of a row; rows below, or without any, are left out
@@ -26,6 +44,12 @@ type CompareOptions struct {
 	Top      int  // so many best rows, best first, beside the baseline; 0: all
 	Pairs    bool // a verdict on every pair, not only on each row against the baseline
 	Tasks    bool // rewards by task
+
+	// Study makes the comparison one of that study's arms, of all pairs and of runs that are done alone, and adds its verdict. Baseline, By, Pairs,
+	// Min and Top are then ignored, and an empty Measure is MeasurePass.
+	Study *StudyDesign
+
+	least int // seeds a side that a verdict needs; below 2: 2
 
 	// Key returns what of a run's configuration decides what is learnt, without seed and name: equal for runs of one group in ByConfig. In
 	// ByExperiment it serves to say that an experiment mixes configurations. nil: I/J, G, model and the nodes planned.

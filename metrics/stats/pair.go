@@ -8,6 +8,9 @@ import (
 // significance is the p-value below which a verdict is given.
 const significance = 1 - Confidence
 
+// enoughSeeds is the fewest a side to ask for: two give an interval, but a hopelessly wide one.
+const enoughSeeds = 3
+
 // Outcomes of a Pair.
 const (
 	OutcomeBetter    = "better"
@@ -58,8 +61,9 @@ func newPair(a, b sample) Pair {
 	return p
 }
 
-// decide gives every pair its corrected p-value and its verdict. missing says what a side without values has none of.
-func decide(pairs []Pair, samples map[string]sample, missing string) {
+// decide gives every pair its corrected p-value and its verdict, for which each side needs the least number of seeds. missing says what a side
+// without values has none of.
+func decide(pairs []Pair, samples map[string]sample, missing string, least int) {
 	ps := make([]float64, len(pairs))
 	tests := 0
 	for i, p := range pairs {
@@ -72,22 +76,21 @@ func decide(pairs []Pair, samples map[string]sample, missing string) {
 	for i, corrected := range Holm(ps) {
 		p := &pairs[i]
 		p.PValueHolm = optional(corrected)
-		p.decide(samples[p.A].values, samples[p.B].values, tests, missing)
+		p.decide(samples[p.A].values, samples[p.B].values, tests, missing, least)
 	}
 }
 
-func (p *Pair) decide(a, b []float64, tests int, missing string) {
-	const needed = 3 // two give an interval, but a hopelessly wide one
+func (p *Pair) decide(a, b []float64, tests int, missing string, least int) {
 	p.Outcome = OutcomeUndecided
 	switch {
 	case len(a) == 0 || len(b) == 0:
 		p.Verdict = "undecided: " + missing
-	case len(a) < 2:
-		p.Verdict = fmt.Sprintf("undecided: 1 seed, at least %d more needed", needed-1)
-		p.need(needed - 1)
-	case len(b) < 2:
-		p.Verdict = fmt.Sprintf("undecided: %s has 1 seed, at least %d more needed", p.B, needed-1)
-		p.need(needed - 1)
+	case len(a) < least:
+		p.Verdict = fmt.Sprintf("undecided: %d %s, at least %d more needed", len(a), plural(len(a), "seed"), enoughSeeds-len(a))
+		p.need(enoughSeeds - len(a))
+	case len(b) < least:
+		p.Verdict = fmt.Sprintf("undecided: %s has %d %s, at least %d more needed", p.B, len(b), plural(len(b), "seed"), enoughSeeds-len(b))
+		p.need(enoughSeeds - len(b))
 	case p.PValue == nil:
 		p.Verdict = "undecided: the runs don't vary"
 	case *p.PValueHolm >= significance:

@@ -1,5 +1,7 @@
 package stats
 
+import "github.com/sapo-swarm/swarm/metrics/store"
+
 // paperReward returns the total reward that the paper reports for 8 nodes and 2000 rounds (arXiv:2509.08721, section 5),
 // by I and J; one run each. ok tells whether it has that configuration.
 func paperReward(own, external int) (reward float64, ok bool) {
@@ -37,7 +39,12 @@ func guideEstimate(own, external int) *Guide {
 	return nil
 }
 
-func (row *Row) addPaper(own, external int) {
+// addPaper sets the row's I and J beside the paper's and the guide's. A run that differs from theirs in more has no place there.
+func (row *Row) addPaper(run store.Run) {
+	if !settingOf(run).plain() {
+		return
+	}
+	own, external := run.NumTrainSamples, run.NumTransplantTrees
 	row.Guide = guideEstimate(own, external)
 	reward, ok := paperReward(own, external)
 	if !ok {

@@ -10,7 +10,7 @@ import (
 // Row is one experiment, or one configuration: means over its runs. Where it has a run that is done, the others aren't counted.
 type Row struct {
 	Experiment       string   `json:"experiment"`
-	Config           string   `json:"config"` // I/J
+	Config           string   `json:"config"` // I/J, or adaptive, adaptive-ema
 	Runs             int      `json:"runs"`
 	Nodes            int      `json:"nodes"`             // most of any run
 	Rounds           int      `json:"rounds"`            // done, fewest of any run
@@ -32,7 +32,7 @@ type Row struct {
 	Experiments              []string   `json:"experiments"`
 	Model                    string     `json:"model"`   // of its first run
 	Skipped                  int        `json:"skipped"` // runs that aren't done and don't count
-	Value                    *float64   `json:"value"`   // what is compared: reward_per_node_round, or eval_reward
+	Value                    *float64   `json:"value"`   // what is compared: reward_per_node_round, eval_reward or eval_pass_1
 	ValueLow                 *float64   `json:"value_ci_low"`
 	ValueHigh                *float64   `json:"value_ci_high"` // its 95 % interval by Student's t
 	EvalRound                *int       `json:"eval_round"`    // fewest rounds of an evaluation counted
@@ -49,7 +49,7 @@ func (g group) row(runs Runs, set string) Row {
 	first := g.runs[0]
 	perNodeRound := g.perSeed(RewardPerNodeRound)
 	row := Row{
-		Experiment: g.name, Config: configOf(first.Run), Runs: len(g.runs), Experiments: g.experiments, Model: first.Model,
+		Experiment: g.name, Config: ConfigName(first.Run), Runs: len(g.runs), Experiments: g.experiments, Model: first.Model,
 		Rounds: slices.MinFunc(g.runs, func(a, b store.Totals) int { return cmp.Compare(a.RoundsDone, b.RoundsDone) }).RoundsDone,
 		Seeds:  len(perNodeRound), RewardPerNodeRound: optional(Mean(perNodeRound)), Skipped: len(g.skipped),
 	}
@@ -69,12 +69,8 @@ func (g group) row(runs Runs, set string) Row {
 		row.CumulativeReward = mean
 	}
 	row.EvalReward = optional(Mean(g.perSeed(evalValue(runs.Evals, set))))
-	row.EvalPass1 = optional(Mean(g.perSeed(func(r store.Totals) (float64, bool) {
-		e, ok := runs.Evals[r.Run.Run]
-		completions := e.Questions * e.Generations
-		return float64(e.Correct) / float64(completions), ok && e.Set == set && completions > 0
-	})))
-	row.addPaper(first.NumTrainSamples, first.NumTransplantTrees)
+	row.EvalPass1 = optional(Mean(g.perSeed(passValue(runs.Evals, set))))
+	row.addPaper(first.Run)
 	return row
 }
 
@@ -88,13 +84,32 @@ func evalValue(evals map[string]store.EvalTotal, set string) func(store.Totals) 
 	}
 }
 
+// passValue is a run's pass@1: the share of right completions, which is the mean over nodes and questions of equally many completions.
+func passValue(evals map[string]store.EvalTotal, set string) func(store.Totals) (float64, bool) {
+	return func(r store.Totals) (float64, bool) {
+		e, ok := evals[r.Run.Run]
+		completions := e.Questions * e.Generations
+		if !ok || e.Set != set || completions <= 0 {
+			return 0, false
+		}
+		return float64(e.Correct) / float64(completions), true
+	}
+}
+
+// measured returns what a run is compared by.
+func (o CompareOptions) measured(evals map[string]store.EvalTotal, set string) func(store.Totals) (float64, bool) {
+	switch o.Measure {
+	case MeasureEval:
+		return evalValue(evals, set)
+	case MeasurePass:
+		return passValue(evals, set)
+	}
+	return RewardPerNodeRound
+}
+
 // addValue adds what is compared, and returns it by seed.
 func (row *Row) addValue(g group, o CompareOptions, evals map[string]store.EvalTotal, set string) []float64 {
-	value := RewardPerNodeRound
-	if o.Measure == MeasureEval {
-		value = evalValue(evals, set)
-	}
-	values := g.perSeed(value)
+	values := g.perSeed(o.measured(evals, set))
 	row.Seeds = len(values)
 	mean, low, high := MeanInterval(values)
 	row.Value, row.ValueLow, row.ValueHigh = optional(mean), optional(low), optional(high)

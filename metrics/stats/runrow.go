@@ -35,7 +35,7 @@ type RunRow struct {
 // NewRunRow describes a run by its sums, its status at the same moment, and its newest held-out evaluation, the zero value for none.
 func NewRunRow(t store.Totals, s Status, e store.EvalTotal) RunRow {
 	row := RunRow{
-		Run: s.Run, Experiment: s.Experiment, Config: configOf(t.Run), NumGenerations: t.NumGenerations, Model: s.Model, Device: s.Device,
+		Run: s.Run, Experiment: s.Experiment, Config: ConfigName(t.Run), NumGenerations: t.NumGenerations, Model: s.Model, Device: s.Device,
 		Seed: t.Seed, State: s.State, Message: s.Message, Round: s.Round, Rounds: s.Rounds, Nodes: s.NodesPlanned, Workers: s.Workers,
 		CumulativeReward: s.CumulativeReward, ETASeconds: s.ETASeconds, Started: s.Started, ActiveSeconds: s.ActiveSeconds,
 		Restarts: s.Restarts, Attempts: s.Attempts, Cost: s.Cost, PriceCurrency: s.PriceCurrency,

@@ -80,9 +80,10 @@ type NodeStatus struct {
 	Cause           string   `json:"cause,omitempty"` // of its newest failure
 	Message         string   `json:"message,omitempty"`
 
-	Worker       string `json:"worker"`        // who brought it; empty: of the coordinator's own host
-	From         int    `json:"from"`          // the first round that is its
-	GenerateOnly bool   `json:"generate_only"` // it shares and never trains
+	Model        string `json:"model,omitempty"` // that it loaded, where the run's nodes have different ones
+	Worker       string `json:"worker"`          // who brought it; empty: of the coordinator's own host
+	From         int    `json:"from"`            // the first round that is its
+	GenerateOnly bool   `json:"generate_only"`   // it shares and never trains
 }
 
 // NewStatus describes a snapshot at the time now, Unix seconds. coordinatorAlive says whether the run's coordinator still runs
@@ -126,6 +127,7 @@ func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
 			out.Device = n.Device
 		}
 	}
+	nameModels(out.Nodes, s.Nodes)
 	out.Round = store.RoundsDone(s.Nodes)
 	out.addWorkers(s.Workers)
 	out.addPace(s, now)
@@ -217,6 +219,22 @@ func newNodeStatus(n store.Node, recent []float64) NodeStatus {
 		out.MemoryBytes, out.PeakMemoryBytes = out.DeviceBytes, out.DevicePeakBytes
 	}
 	return out
+}
+
+// nameModels tells each node's model where they have different ones.
+func nameModels(rows []NodeStatus, nodes []store.Node) {
+	known := map[string]bool{}
+	for _, n := range nodes {
+		if n.Model != "" {
+			known[n.Model] = true
+		}
+	}
+	if len(known) < 2 {
+		return
+	}
+	for i, n := range nodes {
+		rows[i].Model = n.Model
+	}
 }
 
 // gone notes that the node has no process.

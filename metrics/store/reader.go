@@ -16,6 +16,8 @@ import (
 type Reader struct {
 	path string
 	db   *sql.DB
+
+	unpacked string // a temporary folder that holds the database; empty: none
 }
 
 // oldestReadable is the oldest schema whose tables hold all that a Reader asks for; what is newer it asks for only where it is.
@@ -26,6 +28,7 @@ const (
 	schemaEvals   = 4
 	schemaWorkers = 6
 	schemaJobs    = 7
+	schemaSplit   = 8
 )
 
 // has tells whether the database is of that schema or a newer one.
@@ -72,7 +75,13 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 }
 
 // Close closes the database.
-func (r *Reader) Close() error { return explain(r.path, r.db.Close()) }
+func (r *Reader) Close() error {
+	err := explain(r.path, r.db.Close())
+	if r.unpacked != "" {
+		err = errors.Join(err, os.RemoveAll(r.unpacked))
+	}
+	return err
+}
 
 // query runs q and hands each row to scan.
 func query(ctx context.Context, db rowsQuerier, scan func(*sql.Rows) error, q string, args ...any) error {

@@ -57,6 +57,8 @@ var roundColumns = []roundColumn{
 	{"steps", func(r *event.Round) any { return r.Steps }},
 	{"trained_own", func(r *event.Round) any { return r.TrainedOwn }},
 	{"trained_external", func(r *event.Round) any { return r.TrainedExternal }},
+	{"split_own", func(r *event.Round) any { return ofSplit(r, r.SplitOwn) }},
+	{"split_external", func(r *event.Round) any { return ofSplit(r, r.SplitExternal) }},
 	{"step_time", func(r *event.Round) any { return r.StepTime }},
 	{"generate_time", func(r *event.Round) any { return r.GenerateTime }},
 	{"update_time", func(r *event.Round) any { return r.UpdateTime }},
@@ -67,6 +69,14 @@ var roundColumns = []roundColumn{
 	{"late", func(r *event.Round) any { return r.Late }},
 	{"staleness", func(r *event.Round) any { return r.Staleness }},
 	{"generate_only", func(r *event.Round) any { return r.GenerateOnly }},
+}
+
+// ofSplit is a part of the round's split, NULL where the split is fixed.
+func ofSplit(r *event.Round, groups int) any {
+	if r.SplitOwn == 0 && r.SplitExternal == 0 {
+		return nil
+	}
+	return groups
 }
 
 var insertRoundSQL = func() string {

@@ -34,22 +34,23 @@ func RoundMetrics() []string {
 	return names
 }
 
-// sharedMetrics are columns that came with schemaWorkers.
-var sharedMetrics = []string{"staleness", "generate_only"}
+// metricSince is the schema that brought a column which the oldest readable one hasn't.
+var metricSince = map[string]int{
+	"staleness": schemaWorkers, "generate_only": schemaWorkers, "split_own": schemaSplit, "split_external": schemaSplit,
+}
 
-// metricSQL puts a metric's column into a query; shared says that the schema knows of other hosts' nodes. Only what roundColumns has ever
-// becomes part of one.
-func metricSQL(format, metric string, shared bool) (string, error) {
-	for _, c := range roundColumns {
-		switch {
-		case c.name != metric:
-		case !shared && slices.Contains(sharedMetrics, metric):
-			return fmt.Sprintf(format, "NULL"), nil
-		default:
-			return fmt.Sprintf(format, c.name), nil
-		}
+// metricSQL puts a metric's column into a query, NULL where the database's schema hasn't it. Only what roundColumns has ever becomes part of one.
+func (r *Reader) metricSQL(ctx context.Context, format, metric string) (string, error) {
+	if !slices.ContainsFunc(roundColumns, func(c roundColumn) bool { return c.name == metric }) {
+		return "", fmt.Errorf("%w: no metric %q", ErrNotFound, metric)
 	}
-	return "", fmt.Errorf("%w: no metric %q", ErrNotFound, metric)
+	column := metric
+	if ok, err := r.has(ctx, metricSince[metric]); err != nil {
+		return "", err
+	} else if !ok {
+		column = "NULL"
+	}
+	return fmt.Sprintf(format, column), nil
 }
 
 const (
@@ -61,11 +62,7 @@ GROUP BY round ORDER BY round`
 // RoundValues returns a metric of a run's rounds from a round on, by round and, as text, node: node_10 before node_2. The error is
 // ErrNotFound for an unknown metric.
 func (r *Reader) RoundValues(ctx context.Context, run, metric string, from int) ([]RoundValue, error) {
-	shared, err := r.has(ctx, schemaWorkers)
-	if err != nil {
-		return nil, err
-	}
-	q, err := metricSQL(roundValuesSQL, metric, shared)
+	q, err := r.metricSQL(ctx, roundValuesSQL, metric)
 	if err != nil {
 		return nil, err
 	}
@@ -81,11 +78,7 @@ func (r *Reader) RoundValues(ctx context.Context, run, metric string, from int) 
 
 // RoundBands returns a metric of a run's rounds from a round on, over nodes, by round. The error is ErrNotFound for an unknown metric.
 func (r *Reader) RoundBands(ctx context.Context, run, metric string, from int) ([]RoundBand, error) {
-	shared, err := r.has(ctx, schemaWorkers)
-	if err != nil {
-		return nil, err
-	}
-	q, err := metricSQL(roundBandsSQL, metric, shared)
+	q, err := r.metricSQL(ctx, roundBandsSQL, metric)
 	if err != nil {
 		return nil, err
 	}

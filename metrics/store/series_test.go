@@ -151,9 +151,9 @@ func TestMemoryBySlots(t *testing.T) {
 // What is asked of a run must not read the rounds of others, and by round not even the earlier ones.
 func TestQueriesUseTheKey(t *testing.T) {
 	r := seriesStore(t)
-	values, err := metricSQL(roundValuesSQL, "reward", true)
+	values, err := r.metricSQL(t.Context(), roundValuesSQL, "reward")
 	require.NoError(t, err)
-	bands, err := metricSQL(roundBandsSQL, "reward", true)
+	bands, err := r.metricSQL(t.Context(), roundBandsSQL, "reward")
 	require.NoError(t, err)
 	for _, c := range []struct {
 		query string

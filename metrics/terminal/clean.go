@@ -61,7 +61,7 @@ func cleanStatus(x stats.Status) stats.Status {
 	x.Nodes = slices.Clone(x.Nodes)
 	for i := range x.Nodes {
 		n := &x.Nodes[i]
-		for _, text := range []*string{&n.ID, &n.State, &n.Device, &n.Cause, &n.Message, &n.Worker} {
+		for _, text := range []*string{&n.ID, &n.State, &n.Device, &n.Cause, &n.Message, &n.Worker, &n.Model} {
 			*text = clean(*text)
 		}
 	}

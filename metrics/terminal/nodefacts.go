@@ -49,7 +49,7 @@ func (p *nodePage) facts(st styles, x stats.Status, n stats.NodeStatus, width in
 		st.title.Render(n.ID) + "  " + state.Render(n.State) + "  " + round,
 		dotted("reward "+reward(n.Reward), "last 10 "+reward(n.RecentReward), fmt.Sprintf("cumulative %.2f", n.CumulativeReward)),
 		memoryFacts(st, n, width),
-		dotted(n.Device, process, batch, count(n.Restarts, "restart"), replayed, from, generates),
+		dotted(modelName(n), n.Device, process, batch, count(n.Restarts, "restart"), replayed, from, generates),
 	}
 	if held := heldOut(p.history.HeldOut); held != "" {
 		out = slices.Insert(out, 2, held)

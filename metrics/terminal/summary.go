@@ -61,7 +61,7 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 		fact("given up", count(lost, "node"))
 	}
 	fmt.Fprintln(&b)
-	columns := summaryColumns(s.Workers > 0)
+	columns := withModels(summaryColumns(s.Workers > 0), s.Nodes)
 	fmt.Fprintln(&b, row(columns, nil))
 	for _, n := range s.Nodes {
 		fmt.Fprintln(&b, row(columns, &n))

@@ -46,6 +46,19 @@ func nodeColumns(shared bool) []column {
 	return columns
 }
 
+// withModels adds a column of models where nodes have different ones.
+func withModels(columns []column, nodes []stats.NodeStatus) []column {
+	if !slices.ContainsFunc(nodes, func(n stats.NodeStatus) bool { return n.Model != "" }) {
+		return columns
+	}
+	return slices.Insert(columns, 1, column{"MODEL", 8, true, 6, modelName})
+}
+
+// modelName is a preset's name, or what a folder is called.
+func modelName(n stats.NodeStatus) string {
+	return n.Model[strings.LastIndexByte(n.Model, '/')+1:]
+}
+
 // roundOf tells how many rounds a node has done, and of one that applies logged updates again how far it is with them: 12/17.
 func roundOf(n stats.NodeStatus) string {
 	if event.State(n.State) != event.StateReplaying {

@@ -180,7 +180,7 @@ func (s *screen) table(st styles, room int) []string {
 	if s.cursor != none {
 		gutter = 2
 	}
-	columns := nodeColumns(s.status.Workers > 0)
+	columns := withModels(nodeColumns(s.status.Workers > 0), s.status.Nodes)
 	columns[0].width = s.nameWidth(columns[0].width)
 	columns = fit(columns, s.width-gutter)
 	out := []string{st.faint.Render(strings.Repeat(" ", gutter) + row(columns, nil))}

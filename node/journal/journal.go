@@ -35,6 +35,9 @@ type Generated struct {
 	Entropy     float64         `json:"entropy"`
 	Seconds     float64         `json:"seconds"` // inside the generate call
 	Batch       json.RawMessage `json:"batch"`   // exchange.Batch as published
+
+	// Split is the state of what decides the rounds' I and J, as of this round's; the node's own affair. Nothing where they are the configured ones.
+	Split json.RawMessage `json:"split,omitempty"`
 }
 
 // External names one of the others' rollouts: whose, of which of its rounds, and its place in that batch.

@@ -16,7 +16,7 @@ import (
 
 // embeddedModels holds a folder for each model that is part of the program.
 //
-//go:embed nano
+//go:embed nano micro
 var embeddedModels embed.FS
 
 // resolveEmbedded writes an embedded model's files to <home>/models/<name>-<hash> unless they are there, and returns that

@@ -104,19 +104,32 @@ func TestResolveEmbeddedRefuses(t *testing.T) {
 	}
 }
 
-// TestEmbeddedNano holds whatever is built in to the checks that other models get.
-func TestEmbeddedNano(t *testing.T) {
-	dir, err := Resolve(configs.Model{Name: "nano", Weights: Embedded}, t.TempDir())
-	if _, missing := fs.Stat(embeddedModels, "nano/model.safetensors"); errors.Is(missing, fs.ErrNotExist) {
-		if err == nil || !strings.Contains(err.Error(), "Try: swarm pretrain") {
-			t.Errorf("built without weights: %v", err)
+// TestEmbeddedModels holds whatever is built in to the checks that other models get, and to what its preset says of it.
+func TestEmbeddedModels(t *testing.T) {
+	for _, name := range configs.Models() {
+		preset, err := configs.LoadModel(name)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Inspect(dir); err != nil {
-		t.Error(err)
+		if preset.Weights != Embedded {
+			continue
+		}
+		dir, err := Resolve(preset, t.TempDir())
+		if _, missing := fs.Stat(embeddedModels, name+"/model.safetensors"); errors.Is(missing, fs.ErrNotExist) {
+			if err == nil || !strings.Contains(err.Error(), "Try: swarm pretrain") {
+				t.Errorf("%s, built without weights: %v", name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if shape, err := Inspect(dir); err != nil || shape != preset.Shape {
+			t.Errorf("%s: shape %+v, %v; the preset says %+v", name, shape, err, preset.Shape)
+		}
+		if info, err := os.Stat(filepath.Join(dir, "model.safetensors")); err != nil || info.Size() > 10e6 {
+			t.Errorf("%s: %v, %v: more than 10 MB in the program", name, info, err)
+		}
 	}
 }

@@ -16,13 +16,13 @@ import (
 // phrasing is a way to state an answer without tags.
 type phrasing struct{ before, after string }
 
-// phrasings are what untagged answers draw from, uniformly.
+// phrasings are what untagged answers draw from, uniformly. Each has as many bytes before the answer as the opening tag: the answer stands in one place,
+// however it is put, so that what is learnt about it in one phrasing holds in all.
 var phrasings = []phrasing{
-	{"", ""},
-	{"The answer is ", "."},
 	{"Answer: ", ""},
-	{"It is ", "."},
-	{"= ", ""},
+	{"Result: ", "."},
+	{"I think ", "."},
+	{"This is ", "."},
 }
 
 // phrase states an answer, with tags in tagShare of the cases.

@@ -10,87 +10,99 @@ import (
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// evalBatch is how many held-out questions are asked in one call.
-const evalBatch = 64
+// Sizes of an evaluation.
+const (
+	samples    = 4  // completions of a question for its reward
+	callOfEval = 32 // questions asked in one call
+)
 
-// redraws bounds the search for a question that fits the context.
-const redraws = 100
+// Evaluation is what a model does on held-out questions, each asked twice: sampled as SAPO will, and greedily with the
+// opening tag given.
+type Evaluation struct {
+	Reward     float64 `json:"reward"`      // sampled at temperature 1, mean over tasks: what SAPO starts from
+	FormatRate float64 `json:"format_rate"` // share of those completions in tags
+	Knows      float64 `json:"knows"`       // reward when the opening tag is given, greedy, mean over tasks: what the model knows
+	Tasks      []Score `json:"tasks"`
+}
 
-// evaluate asks held-out questions twice: sampled as SAPO will, and greedily with the opening tag given.
-func evaluate(ctx context.Context, engine *policy.Engine, opts Options, contextLength int, result *Result) error {
-	opening := opts.Tokens.Encode("<answer>")
-	byTask := map[string]*Score{}
-	var order []string
+// Score is a task's part in an evaluation.
+type Score struct {
+	Task   string  `json:"task"`
+	Items  int     `json:"items"` // different questions
+	Reward float64 `json:"reward"`
+	Knows  float64 `json:"knows"`
+}
+
+// heldOut draws up to n different held-out questions with prompts of at most limit tokens, the tasks' shares as equal as can be.
+func heldOut(opts Options, n, limit int) ([]task.Item, error) {
+	seed := func(name string, index int) uint64 { return sapo.Seed(opts.Seed, name, 0, sapo.PurposeHeldOut, index) }
+	items := opts.Tasks.HeldOutItems(n, seed, func(item task.Item) bool { return len(prompt(opts, item)) <= limit })
+	if len(items) == 0 && n > 0 {
+		return nil, fmt.Errorf("no held-out question fits the model's context")
+	}
+	return items, nil
+}
+
+func evaluate(ctx context.Context, engine *policy.Engine, opts Options, items []task.Item) (Evaluation, error) {
+	var result Evaluation
 	var formatted int
-	for lo := 0; lo < opts.EvalItems; lo += evalBatch {
-		items := make([]task.Item, min(evalBatch, opts.EvalItems-lo))
-		var plain, opened [][]int
-		for i := range items {
-			item, prompt, err := heldOut(opts, lo+i, contextLength-len(opening)-1)
-			if err != nil {
-				return err
-			}
-			items[i] = item
-			plain = append(plain, prompt)
-			opened = append(opened, slices.Concat(prompt, opening))
-		}
-		sampled, err := ask(ctx, engine, opts, plain, 1, lo)
+	for call := range slices.Chunk(items, callOfEval) {
+		sampled, greedy, err := answers(ctx, engine, opts, call)
 		if err != nil {
-			return err
+			return Evaluation{}, err
 		}
-		greedy, err := ask(ctx, engine, opts, opened, 0, lo)
-		if err != nil {
-			return err
-		}
-		for i, item := range items {
-			name := item.Task()
-			s := byTask[name]
-			if s == nil {
-				s = &Score{Task: name}
-				byTask[name] = s
-				order = append(order, name)
-			}
+		for i, item := range call {
+			s := result.score(item.Task())
 			s.Items++
-			s.Reward += opts.Tasks.Score(item, sampled[i])
 			s.Knows += opts.Tasks.Score(item, "<answer>"+greedy[i])
-			if task.ExtractAnswer(sampled[i]) != nil {
-				formatted++
+			for _, completion := range sampled[i*samples : (i+1)*samples] {
+				s.Reward += opts.Tasks.Score(item, completion) / samples
+				if task.ExtractAnswer(completion) != nil {
+					formatted++
+				}
 			}
 		}
 	}
-	for _, name := range order {
-		s := byTask[name]
-		result.Reward += s.Reward / float64(opts.EvalItems)
-		result.Knows += s.Knows / float64(opts.EvalItems)
+	for i := range result.Tasks {
+		s := &result.Tasks[i]
 		s.Reward /= float64(s.Items)
 		s.Knows /= float64(s.Items)
-		result.Tasks = append(result.Tasks, *s)
+		result.Reward += s.Reward / float64(len(result.Tasks))
+		result.Knows += s.Knows / float64(len(result.Tasks))
 	}
-	if opts.EvalItems > 0 {
-		result.FormatRate = float64(formatted) / float64(opts.EvalItems)
-	}
-	return nil
+	result.FormatRate = float64(formatted) / float64(max(1, len(items)*samples))
+	return result, nil
 }
 
-// heldOut draws the index-th held-out question with a prompt of at most limit tokens.
-func heldOut(opts Options, index, limit int) (task.Item, []int, error) {
-	for try := range redraws {
-		item, err := opts.Tasks.DrawHeldOut(sapo.Seed(opts.Seed, "", 0, sapo.PurposeHeldOut, index+try*opts.EvalItems))
-		if err != nil {
-			return task.Item{}, nil, fmt.Errorf("draw a held-out question: %w", err)
-		}
-		prompt := opts.Tokens.Encode(task.Prompt(opts.SystemPrompt, item.Question))
-		if len(prompt) <= limit {
-			return item, prompt, nil
-		}
+// score is the part of a task, added where it is missing.
+func (e *Evaluation) score(name string) *Score {
+	i := slices.IndexFunc(e.Tasks, func(s Score) bool { return s.Task == name })
+	if i < 0 {
+		i = len(e.Tasks)
+		e.Tasks = append(e.Tasks, Score{Task: name})
 	}
-	return task.Item{}, nil, fmt.Errorf("no held-out question of %d fits the model's context", redraws)
+	return &e.Tasks[i]
 }
 
-func ask(ctx context.Context, engine *policy.Engine, opts Options, prompts [][]int, temperature float64, seed int) ([]string, error) {
+// answers are the sampled completions, so many a question, and the greedy ones after an opening tag.
+func answers(ctx context.Context, engine *policy.Engine, opts Options, items []task.Item) (sampled, greedy []string, err error) {
+	opening := opts.Tokens.Encode("<answer>")
+	var plain, opened [][]int
+	for _, item := range items {
+		p := prompt(opts, item)
+		plain, opened = append(plain, p), append(opened, slices.Concat(p, opening))
+	}
+	if sampled, err = ask(ctx, engine, opts, plain, samples, 1); err != nil {
+		return nil, nil, err
+	}
+	greedy, err = ask(ctx, engine, opts, opened, 1, 0)
+	return sampled, greedy, err
+}
+
+func ask(ctx context.Context, engine *policy.Engine, opts Options, prompts [][]int, each int, temperature float64) ([]string, error) {
 	out, err := engine.Generate(ctx, policy.GenerateParams{
-		Prompts: prompts, NumGenerations: 1, MaxNewTokens: opts.MaxNewTokens, Temperature: temperature, TopP: 1,
-		EOSTokenID: opts.Tokens.EOS(), Seed: int64(seed),
+		Prompts: prompts, NumGenerations: each, MaxNewTokens: opts.MaxNewTokens, Temperature: temperature, TopP: 1,
+		EOSTokenID: opts.Tokens.EOS(), Seed: opts.Seed,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("evaluate: %w", err)

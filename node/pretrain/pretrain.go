@@ -25,46 +25,46 @@ const microBatch = 16
 type Options struct {
 	Shape        configs.Shape
 	Tokens       tokenizer.Tokenizer
-	Tasks        *task.Set
-	SystemPrompt string // its text
-	Steps        int
-	Batch        int     // sequences a step
-	LearningRate float64 // peak; 5 % of the steps warm up to it, then a cosine falls to a tenth
-	TagShare     float64 // share of answers in <answer> tags, 0-1
+	Tasks        *task.Set // what to draw questions from, with the recipe's weights
+	SystemPrompt string    // its text
+	Recipe       configs.Recipe
 	Seed         int64
 	Threads      int
-	EvalItems    int // held-out questions of the closing evaluation
+	CurveItems   int // held-out questions of an evaluation after each tenth of the steps; 0: none
+	EvalItems    int // of the closing one
 	MaxNewTokens int
 	Out          string // folder to write; it must not hold a model yet
 }
 
+// curvePoints is how many evaluations there are, the closing one counted.
+const curvePoints = 10
+
 // Progress is one report on the way.
 type Progress struct {
 	Step, Steps int
-	Loss        float64 // nats a completion token
+	Loss        float64 // nats a completion token, mean of the last 100 steps
 	Tokens      int64   // so far
 	Elapsed     time.Duration
+	Evaluation  *Evaluation // after a tenth of the steps; otherwise nil
+}
+
+// Point is a point of the curve.
+type Point struct {
+	Step int     `json:"step"`
+	Loss float64 `json:"loss"`
+	Evaluation
 }
 
 // Result tells what came out.
 type Result struct {
-	Parameters int64   `json:"parameters"`
-	Loss       float64 `json:"loss"`        // nats a completion token, mean of the last 100 steps
-	Reward     float64 `json:"reward"`      // sampled at temperature 1 on held-out questions: what SAPO starts from
-	FormatRate float64 `json:"format_rate"` // share of those completions in tags
-	Knows      float64 `json:"knows"`       // reward when the opening tag is given, greedy: what the model knows
-	Tasks      []Score `json:"tasks"`
-	Bytes      int64   `json:"bytes"`
-	SHA256     string  `json:"sha256"`
-	Seconds    float64 `json:"seconds"`
-}
-
-// Score is a task's part in the closing evaluation.
-type Score struct {
-	Task   string  `json:"task"`
-	Items  int     `json:"items"`
-	Reward float64 `json:"reward"`
-	Knows  float64 `json:"knows"`
+	Parameters int64          `json:"parameters"`
+	Recipe     configs.Recipe `json:"recipe"`
+	Loss       float64        `json:"loss"` // nats a completion token, mean of the last 100 steps
+	Evaluation
+	Curve   []Point `json:"curve"` // of smaller evaluations on the way
+	Bytes   int64   `json:"bytes"`
+	SHA256  string  `json:"sha256"`
+	Seconds float64 `json:"seconds"`
 }
 
 // ConfigJSON is the model's config.json in Hugging Face's layout of GPT-2.
@@ -77,7 +77,8 @@ func ConfigJSON(s configs.Shape, eos int) ([]byte, error) {
 	}, "", "  ")
 }
 
-// Run trains and writes the model as a Hugging Face directory in float16. report is called about every second.
+// Run trains and writes the model as a Hugging Face directory in float16. report is called about every second. The weights are
+// a function of recipe, tasks, shape and seed on one machine and thread count; evaluations don't touch them.
 func Run(ctx context.Context, engine *policy.Engine, opts Options, report func(Progress)) (Result, error) {
 	if _, err := os.Stat(filepath.Join(opts.Out, "model.safetensors")); err == nil {
 		return Result{}, fmt.Errorf("%s holds a model already", opts.Out)
@@ -86,42 +87,91 @@ func Run(ctx context.Context, engine *policy.Engine, opts Options, report func(P
 	if err != nil {
 		return Result{}, err
 	}
-	began := time.Now()
-	result := Result{Parameters: loaded.Parameters}
-	var tokens int64
-	var last time.Time
-	var recent []float64
-	for step := range opts.Steps {
-		params, err := batch(opts, step, loaded.ContextLength)
-		if err != nil {
-			return Result{}, err
-		}
-		update, err := engine.Update(ctx, params)
-		if err != nil {
-			return Result{}, fmt.Errorf("step %d: %w", step, err)
-		}
-		loss := -update.MeanLogprob
-		if math.IsNaN(loss) || math.IsInf(loss, 0) {
-			return Result{}, fmt.Errorf("step %d: the loss is %v; a smaller learning rate may help", step, loss)
-		}
-		recent = append(recent[max(0, len(recent)-99):], loss)
-		tokens += update.Tokens
-		if now := time.Now(); report != nil && (now.Sub(last) > time.Second || step == opts.Steps-1) {
-			last = now
-			report(Progress{Step: step + 1, Steps: opts.Steps, Loss: sapo.Mean(recent), Tokens: tokens, Elapsed: now.Sub(began)})
-		}
+	t := trainer{engine: engine, opts: opts, context: loaded.ContextLength, began: time.Now(), report: report}
+	result := Result{Parameters: loaded.Parameters, Recipe: opts.Recipe}
+	if result.Curve, err = t.train(ctx); err != nil {
+		return Result{}, err
 	}
-	result.Loss = sapo.Mean(recent)
+	result.Loss = sapo.Mean(t.recent)
 	// Before the evaluation, so that whatever happens to that does not cost the training.
 	saved, err := engine.Save(ctx, policy.SaveParams{Path: opts.Out, Format: "huggingface", DType: "float16"})
 	if err != nil {
 		return Result{}, fmt.Errorf("write %s: %w", opts.Out, err)
 	}
-	if err := evaluate(ctx, engine, opts, loaded.ContextLength, &result); err != nil {
+	if result.Evaluation, err = t.evaluate(ctx, opts.EvalItems); err != nil {
 		return Result{}, fmt.Errorf("%s is written, but: %w", opts.Out, err)
 	}
-	result.Bytes, result.SHA256, result.Seconds = saved.Bytes, saved.SHA256, time.Since(began).Seconds()
+	result.Bytes, result.SHA256, result.Seconds = saved.Bytes, saved.SHA256, time.Since(t.began).Seconds()
 	return result, nil
+}
+
+// trainer is one run under way.
+type trainer struct {
+	engine  *policy.Engine
+	opts    Options
+	context int // the model's context length
+	began   time.Time
+	report  func(Progress)
+	told    time.Time
+	recent  []float64 // losses of the last 100 steps
+	tokens  int64
+}
+
+func (t *trainer) train(ctx context.Context) ([]Point, error) {
+	var curve []Point
+	steps := t.opts.Recipe.Steps
+	for step := range steps {
+		if err := t.step(ctx, step); err != nil {
+			return nil, err
+		}
+		tenth, before := (step+1)*curvePoints/steps, step*curvePoints/steps
+		if tenth > before && step+1 < steps && t.opts.CurveItems > 0 {
+			e, err := t.evaluate(ctx, t.opts.CurveItems)
+			if err != nil {
+				return nil, err
+			}
+			curve = append(curve, Point{Step: step + 1, Loss: sapo.Mean(t.recent), Evaluation: e})
+			t.tell(step+1, &e)
+		} else if time.Since(t.told) > time.Second || step+1 == steps {
+			t.tell(step+1, nil)
+		}
+	}
+	return curve, nil
+}
+
+func (t *trainer) step(ctx context.Context, step int) error {
+	params, err := batch(t.opts, step, t.context)
+	if err != nil {
+		return err
+	}
+	update, err := t.engine.Update(ctx, params)
+	if err != nil {
+		return fmt.Errorf("step %d: %w", step, err)
+	}
+	loss := -update.MeanLogprob
+	if math.IsNaN(loss) || math.IsInf(loss, 0) {
+		return fmt.Errorf("step %d: the loss is %v; a smaller learning rate may help", step, loss)
+	}
+	t.recent = append(t.recent[max(0, len(t.recent)-99):], loss)
+	t.tokens += update.Tokens
+	return nil
+}
+
+func (t *trainer) tell(step int, e *Evaluation) {
+	t.told = time.Now()
+	if t.report != nil {
+		t.report(Progress{
+			Step: step, Steps: t.opts.Recipe.Steps, Loss: sapo.Mean(t.recent), Tokens: t.tokens, Elapsed: t.told.Sub(t.began), Evaluation: e,
+		})
+	}
+}
+
+func (t *trainer) evaluate(ctx context.Context, n int) (Evaluation, error) {
+	items, err := heldOut(t.opts, n, t.context-len(t.opts.Tokens.Encode("<answer>"))-1)
+	if err != nil {
+		return Evaluation{}, err
+	}
+	return evaluate(ctx, t.engine, t.opts, items)
 }
 
 func initialise(ctx context.Context, engine *policy.Engine, opts Options) (policy.LoadResult, error) {
@@ -130,16 +180,12 @@ func initialise(ctx context.Context, engine *policy.Engine, opts Options) (polic
 		return policy.LoadResult{}, err
 	}
 	defer os.RemoveAll(dir)
-	config, err := ConfigJSON(opts.Shape, opts.Tokens.EOS())
-	if err != nil {
-		return policy.LoadResult{}, err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644); err != nil {
+	if err := writeInitial(dir, opts.Shape, opts.Tokens.EOS(), opts.Seed); err != nil {
 		return policy.LoadResult{}, err
 	}
 	return engine.Load(ctx, policy.LoadParams{
-		ModelDir: dir, RandomInit: true, Seed: opts.Seed, Device: "cpu", Precision: "fp32", Threads: opts.Threads,
-		AdamBeta1: 0.9, AdamBeta2: 0.98, AdamEpsilon: 1e-8, WeightDecay: 0.01,
+		ModelDir: dir, Seed: opts.Seed, Device: "cpu", Precision: "fp32", Threads: opts.Threads,
+		AdamBeta1: 0.9, AdamBeta2: 0.98, AdamEpsilon: 1e-8, WeightDecay: 0.1,
 	})
 }
 
@@ -147,11 +193,11 @@ func initialise(ctx context.Context, engine *policy.Engine, opts Options) (polic
 func batch(opts Options, step, contextLength int) (policy.UpdateParams, error) {
 	rng := rand.New(rand.NewPCG(sapo.Seed(opts.Seed, "", step, sapo.PurposePretrain, 0), 1))
 	params := policy.UpdateParams{
-		LearningRate: rate(opts, step), Temperature: 1, Epsilon: 0.2, EpsilonHigh: 0.2, NumIterations: 1,
+		LearningRate: rate(opts.Recipe, step), Temperature: 1, Epsilon: 0.2, EpsilonHigh: 0.2, NumIterations: 1,
 		LossType: "bnpo", MaxGradNorm: 1, MicroBatch: microBatch,
 	}
-	for tries := 0; len(params.Sequences) < opts.Batch; tries++ {
-		if tries > 100*opts.Batch {
+	for tries := 0; len(params.Sequences) < opts.Recipe.Batch; tries++ {
+		if tries > 100*opts.Recipe.Batch {
 			return params, errors.New("the task set's questions do not fit the model's context")
 		}
 		item, err := opts.Tasks.Draw(rng.Uint64())
@@ -162,23 +208,36 @@ func batch(opts Options, step, contextLength int) (policy.UpdateParams, error) {
 		if !ok {
 			continue
 		}
-		prompt := opts.Tokens.Encode(task.Prompt(opts.SystemPrompt, item.Question))
-		completion := append(opts.Tokens.Encode(phrase(rng, answer, opts.TagShare)), opts.Tokens.EOS())
-		if len(prompt)+len(completion) > contextLength {
+		question := prompt(opts, item)
+		completion := append(opts.Tokens.Encode(phrase(rng, answer, opts.Recipe.TagShareOf(item.Task()))), opts.Tokens.EOS())
+		if len(question)+len(completion) > contextLength {
 			continue
 		}
 		params.Sequences = append(params.Sequences, policy.Sequence{Prompt: len(params.Prompts), Completion: completion, Advantage: 1})
-		params.Prompts = append(params.Prompts, prompt)
+		params.Prompts = append(params.Prompts, question)
 	}
 	return params, nil
 }
 
-// rate is the learning rate of a step: linear warm-up over 5 %, then a cosine to a tenth.
-func rate(opts Options, step int) float64 {
-	warm := max(1, opts.Steps/20)
-	if step < warm {
-		return opts.LearningRate * float64(step+1) / float64(warm)
+func prompt(opts Options, item task.Item) []int {
+	return opts.Tokens.Encode(task.Prompt(opts.SystemPrompt, item.Question))
+}
+
+// Of the steps, rateWarmUp at the start (at most a twentieth) and decayShare at the end change the learning rate.
+const (
+	rateWarmUp = 100
+	decayShare = 0.5
+	rateFloor  = 0.05 // of the peak, at the end
+)
+
+// rate is the learning rate of a step: it warms up, stays, and falls in a line (the "trapezoid" of Hägele et al., arXiv:2405.18392). Up to the fall it
+// doesn't depend on the number of steps, so that one can look at a long run and decide where to end it.
+func rate(recipe configs.Recipe, step int) float64 {
+	warm := max(1, min(rateWarmUp, recipe.Steps/20))
+	decay := max(1, int(decayShare*float64(recipe.Steps)))
+	share := min(1, float64(step+1)/float64(warm))
+	if left := recipe.Steps - step; left < decay {
+		share = min(share, rateFloor+(1-rateFloor)*float64(left)/float64(decay))
 	}
-	progress := float64(step-warm) / float64(max(1, opts.Steps-warm))
-	return opts.LearningRate * (0.1 + 0.9*0.5*(1+math.Cos(math.Pi*progress)))
+	return recipe.LearningRate * share
 }

@@ -2,7 +2,6 @@ package pretrain
 
 import (
 	"context"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -16,7 +15,6 @@ import (
 	"github.com/sapo-swarm/swarm/node/model"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/policy/policytest"
-	"github.com/sapo-swarm/swarm/node/sapo"
 	"github.com/sapo-swarm/swarm/node/task"
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
@@ -44,8 +42,8 @@ func options(t *testing.T) Options {
 	require.NoError(t, err)
 	return Options{
 		Shape:  configs.Shape{Layers: 2, Heads: 2, Width: 16, Context: 256, Vocabulary: 257},
-		Tokens: tokens, Tasks: tasks(t), Steps: 30, Batch: 8, LearningRate: 1e-2, TagShare: 0.3, Seed: 1, Threads: 1,
-		EvalItems: 6, MaxNewTokens: 8, Out: filepath.Join(t.TempDir(), "model"),
+		Tokens: tokens, Tasks: tasks(t), Recipe: configs.Recipe{Steps: 30, Batch: 8, LearningRate: 1e-2, TagShare: 0.3}, Seed: 1, Threads: 1,
+		EvalItems: 18, MaxNewTokens: 8, Out: filepath.Join(t.TempDir(), "model"),
 	}
 }
 
@@ -66,6 +64,7 @@ func TestRun(t *testing.T) {
 	require.Positive(t, last.Tokens)
 	require.Greater(t, steps[0].Loss, 5.0, "random weights: ln 257 is 5.55")
 	require.Less(t, first.Loss, steps[0].Loss-0.5)
+	require.Equal(t, options(t).Recipe, first.Recipe)
 	require.Equal(t, last.Loss, first.Loss)
 
 	shape, err := model.Inspect(out)
@@ -76,18 +75,50 @@ func TestRun(t *testing.T) {
 	require.Equal(t, first.Bytes, info.Size())
 	policytest.Load(t, engine, out, 0)
 
-	var items int
+	require.Len(t, first.Tasks, 9)
 	for _, s := range first.Tasks {
-		items += s.Items
+		require.Equal(t, 2, s.Items, s.Task)
 	}
-	require.Equal(t, 6, items)
+	require.Empty(t, first.Curve)
 
 	again, _, _ := run(func(*Options) {})
 	require.Equal(t, first.SHA256, again.SHA256)
 	require.Equal(t, first.Loss, again.Loss)
 	require.Equal(t, first.Tasks, again.Tasks)
-	other, _, _ := run(func(o *Options) { o.Seed, o.Steps = 2, 3 })
+	other, _, _ := run(func(o *Options) { o.Seed, o.Recipe.Steps = 2, 3 })
 	require.NotEqual(t, first.SHA256, other.SHA256)
+}
+
+// Evaluations on the way are reported after each tenth but the last, and leave the weights as they would be without.
+func TestRunDrawsItsCurve(t *testing.T) {
+	engine := lab.Engines(t, 1)[0]
+	run := func(items int) (Result, []int) {
+		opts := options(t)
+		opts.Recipe.Steps, opts.EvalItems, opts.CurveItems = 10, 0, items
+		var told []int
+		result, err := Run(t.Context(), engine, opts, func(p Progress) {
+			if p.Evaluation != nil {
+				require.Len(t, p.Evaluation.Tasks, 9)
+				told = append(told, p.Step)
+			}
+		})
+		require.NoError(t, err)
+		return result, told
+	}
+	curved, told := run(9)
+	tenths := []int{1, 2, 3, 4, 5, 6, 7, 8, 9}
+	require.Equal(t, tenths, told)
+	var drawn []int
+	for _, point := range curved.Curve {
+		drawn = append(drawn, point.Step)
+		require.Len(t, point.Tasks, 9)
+		require.Positive(t, point.Loss)
+	}
+	require.Equal(t, tenths, drawn)
+	plain, told := run(0)
+	require.Empty(t, told)
+	require.Empty(t, plain.Tasks)
+	require.Equal(t, plain.SHA256, curved.SHA256)
 }
 
 func TestRunRefusesAFolderWithAModel(t *testing.T) {
@@ -104,7 +135,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	defer engine.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	opts := options(t)
-	opts.Steps = 1 << 20
+	opts.Recipe.Steps = 1 << 20
 	_, err = Run(ctx, engine, opts, func(Progress) { cancel() })
 	require.ErrorIs(t, err, context.Canceled)
 	require.NoDirExists(t, opts.Out)
@@ -113,7 +144,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 // Training never sees a held-out question, and every sequence fits.
 func TestBatch(t *testing.T) {
 	opts := options(t)
-	opts.Batch = 80
+	opts.Recipe.Batch = 80
 	questions := map[string]int{}
 	for step := range 3 {
 		params, err := batch(opts, step, 256)
@@ -130,34 +161,46 @@ func TestBatch(t *testing.T) {
 		require.Equal(t, params, again)
 	}
 	require.Greater(t, len(questions), 100)
-	for i := range 100 {
-		item, _, err := heldOut(opts, i, 256)
-		require.NoError(t, err)
+	held, err := heldOut(opts, 100, 256)
+	require.NoError(t, err)
+	require.Len(t, held, 100)
+	for _, item := range held {
 		require.True(t, task.HeldOut(item))
 		require.NotContains(t, questions, item.Question)
 	}
-	_, err := batch(opts, 0, 10)
+	_, err = batch(opts, 0, 10)
 	require.ErrorContains(t, err, "do not fit")
 }
 
+// Questions of an evaluation differ, fit, and are as many a task as there are, whatever the recipe's weights.
 func TestHeldOutFits(t *testing.T) {
 	opts := options(t)
-	short := 0
-	for i := range 50 {
-		item, err := opts.Tasks.DrawHeldOut(sapo.Seed(opts.Seed, "", 0, sapo.PurposeHeldOut, i))
-		require.NoError(t, err)
-		got, prompt, err := heldOut(opts, i, 60)
-		require.NoError(t, err)
-		require.LessOrEqual(t, len(prompt), 60)
-		if len(item.Question) <= 60 {
-			require.Equal(t, item, got, "what fits is not drawn again")
-			short++
-		}
+	mixture, err := configs.TaskSet("nano")
+	require.NoError(t, err)
+	opts.Tasks, err = task.Open(configs.Tasks{Mixture: configs.Recipe{Weights: map[string]float64{"bf": 50}}.Weigh(mixture)})
+	require.NoError(t, err)
+	all, err := heldOut(opts, 9*12, 192)
+	require.NoError(t, err)
+	count, seen := map[string]int{}, map[string]bool{}
+	for _, item := range all {
+		require.False(t, seen[item.Question], item.Question)
+		seen[item.Question] = true
+		count[item.Task()]++
 	}
-	require.Positive(t, short)
-	require.Less(t, short, 50)
-	_, _, err := heldOut(opts, 0, 3)
-	require.ErrorContains(t, err, "no held-out question of 100 fits")
+	require.Len(t, count, 9)
+	for name, n := range count {
+		require.Equal(t, 12, n, "%s: the task set's own evaluation takes 12 a task", name)
+	}
+	opts.Tasks, err = task.Open(configs.Tasks{Mixture: mixture[:2]})
+	require.NoError(t, err)
+	short, err := heldOut(opts, 5, 60)
+	require.NoError(t, err)
+	require.Len(t, short, 5)
+	for _, item := range short {
+		require.Equal(t, "basic_arithmetic", item.Task(), "arc_1d's are longer")
+	}
+	_, err = heldOut(opts, 5, 3)
+	require.ErrorContains(t, err, "no held-out question fits")
 }
 
 func TestPhraseShares(t *testing.T) {
@@ -205,13 +248,24 @@ func TestKey(t *testing.T) {
 	}
 }
 
+// The rate warms up, stays and falls; until it falls, it is the same in a longer run.
 func TestRate(t *testing.T) {
-	opts := Options{Steps: 100, LearningRate: 0.01}
-	require.InDelta(t, 0.002, rate(opts, 0), 1e-12)
-	require.InDelta(t, 0.01, rate(opts, 4), 1e-12)
-	for step := 5; step < 99; step++ {
-		require.GreaterOrEqual(t, rate(opts, step), rate(opts, step+1))
+	short, long := configs.Recipe{Steps: 4000, LearningRate: 0.01}, configs.Recipe{Steps: 8000, LearningRate: 0.01}
+	require.InDelta(t, 0.0001, rate(short, 0), 1e-12)
+	require.InDelta(t, 0.01, rate(short, 99), 1e-12)
+	for step := range 2000 {
+		require.Equal(t, rate(short, step), rate(long, step))
 	}
-	require.InDelta(t, 0.001, rate(opts, 99), 1e-5)
-	require.False(t, math.IsNaN(rate(Options{Steps: 1, LearningRate: 1}, 0)))
+	require.InDelta(t, 0.01, rate(short, 1999), 1e-12)
+	for step := 1999; step < 3999; step++ {
+		require.GreaterOrEqual(t, rate(short, step), rate(short, step+1))
+	}
+	require.InDelta(t, 0.0005, rate(short, 3999), 1e-4)
+	for _, steps := range []int{1, 2, 3, 20} {
+		for step := range steps {
+			got := rate(configs.Recipe{Steps: steps, LearningRate: 1}, step)
+			require.Greater(t, got, 0.0)
+			require.LessOrEqual(t, got, 1.0)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package sapo
 import (
 	"cmp"
 	"hash/fnv"
+	"math"
 	"math/rand/v2"
 	"slices"
 )
@@ -99,4 +100,35 @@ func mix(z uint64) uint64 {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31
+}
+
+// DrawWeighted draws j groups without replacement, each with a weight of the mean of its rewards: the first is a group with that share of all weights,
+// the next with its share of what is left, and so on. Groups of weight zero come last, in random order, where the others don't suffice. The result
+// is a function of the pool's order and the seed, in the order drawn.
+func DrawWeighted(pool []Group, j int, seed uint64) []Group {
+	if j <= 0 || len(pool) == 0 {
+		return nil
+	}
+	// The smallest of exponential variables with these rates (Efraimidis and Spirakis, Information Processing Letters 97, 2006).
+	type ticket struct {
+		group      int
+		time, luck float64
+	}
+	rng := rand.New(rand.NewPCG(seed, 0x5357_4152_4d03))
+	tickets := make([]ticket, len(pool))
+	for i, g := range pool {
+		luck, weight := rng.ExpFloat64(), Mean(g.Rewards)
+		tickets[i] = ticket{i, math.Inf(1), luck}
+		if weight > 0 {
+			tickets[i].time = luck / weight
+		}
+	}
+	slices.SortStableFunc(tickets, func(a, b ticket) int {
+		return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.luck, b.luck))
+	})
+	drawn := make([]Group, min(j, len(pool)))
+	for i := range drawn {
+		drawn[i] = pool[tickets[i].group]
+	}
+	return drawn
 }

@@ -17,6 +17,8 @@ const (
 	PurposePeers     Purpose = "peers"     // which of many peers a node gathers from
 	PurposeHeldOut   Purpose = "held_out"  // held-out questions; round is not part of it, and in an evaluation the experiment is not either
 	PurposeEvaluate  Purpose = "evaluate"  // sampling of their completions; experiment, node and round are not part of it
+	PurposeValidate  Purpose = "validate"  // held-out questions that a split is judged by; experiment, node and round are not part of it
+	PurposeSplit     Purpose = "split"     // which split of I and J is tried
 	PurposePretrain  Purpose = "pretrain"
 )
 

@@ -55,12 +55,15 @@ func (c *check) run(ctx context.Context) error {
 	replay := &replay{check: c}
 	agent := &node.Node{
 		ID: c.report.Node, Config: c.options.Config, Policy: replay, Tasks: c.tasks, Tokens: c.options.Tokens, Swarm: replay, Host: replay,
-		Logger: c.options.Logger, Context: length,
+		Logger: c.options.Logger, Context: length, Decided: replay.split,
 	}
 	if c.options.Config.EvalQuestions > 0 {
 		if agent.HeldOut, err = node.OpenHeldOut(agent.Config, agent.Tasks, agent.Tokens, agent.Context); err != nil {
 			return err
 		}
+	}
+	if agent.Validation, err = node.OpenValidation(agent.Config, agent.Tasks, agent.Tokens, agent.Context, agent.HeldOut); err != nil {
+		return err
 	}
 	err = c.rounds(ctx, agent, replay)
 	var broken *damage

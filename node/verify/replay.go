@@ -12,6 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 	"github.com/sapo-swarm/swarm/node/journal"
 	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/sapo"
 )
 
 // replay is the world of a node whose rounds are made again: its policy answers with what it once generated, its exchange with what its
@@ -33,6 +34,12 @@ var (
 
 // take sets the round that comes.
 func (r *replay) take(logged journal.Round) { r.logged, r.partial = logged, false }
+
+// split is the I and J of the round as the journal has them: what decided them, measurements of the weights among it, is not made again.
+func (r *replay) split(int) sapo.Split {
+	report := r.logged.Trained.Report
+	return sapo.Split{Own: report.SplitOwn, External: report.SplitExternal}
+}
 
 func (r *replay) differs(what string, expected, found any) error {
 	return r.check.differs(r.logged.Round, what, Journal, fmt.Sprint(expected), fmt.Sprint(found))
@@ -94,7 +101,8 @@ func (r *replay) sameCompletions(again policy.GenerateResult) error {
 func (r *replay) Update(ctx context.Context, p policy.UpdateParams) (policy.UpdateResult, error) {
 	logged := r.logged.Trained.Update
 	if r.partial {
-		p, logged = ownPart(p, r.check.options.Config.NumTrainSamples), ownPart(logged, r.check.options.Config.NumTrainSamples)
+		own := r.logged.Trained.Report.TrainedOwn
+		p, logged = ownPart(p, own), ownPart(logged, own)
 	}
 	if what, expected, found := unequalUpdates(p, logged); what != "" {
 		return policy.UpdateResult{}, r.differs(what, expected, found)

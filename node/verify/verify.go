@@ -46,6 +46,7 @@ type Options struct {
 	From    map[string]int // round that a node began with; none: 0
 	Config  configs.Config
 	Tokens  tokenizer.Tokenizer
+	Own     map[string]Setting // of nodes whose model is another than Config's
 	Records Records
 	// Start starts an engine, in the precision and with the threads that the run had, and tells the model's context length in tokens. It is
 	// called once a node; the engine is closed here.
@@ -57,6 +58,20 @@ type Options struct {
 	Scratch  string // folder for the weights of one checkpoint a job
 	Logger   *slog.Logger
 	Progress func(node string, rounds int) // told after each round, from several goroutines; may be nil
+}
+
+// Setting is what a node has in place of Options.Config and Tokens; tasks and what nodes share are the same.
+type Setting struct {
+	Config configs.Config
+	Tokens tokenizer.Tokenizer
+}
+
+// of are the options of a node.
+func (o Options) of(node string) Options {
+	if own, ok := o.Own[node]; ok {
+		o.Config, o.Tokens = own.Config, own.Tokens
+	}
+	return o
 }
 
 // Report is what came of it.
@@ -130,7 +145,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 			if err != nil {
 				return err
 			}
-			check := &check{options: o, tasks: tasks, report: NodeReport{Node: id, Differences: []Difference{}}}
+			check := &check{options: o.of(id), tasks: tasks, report: NodeReport{Node: id, Differences: []Difference{}}}
 			if err := check.run(ctx); err != nil {
 				return fmt.Errorf("%s: %w", id, err)
 			}

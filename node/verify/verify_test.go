@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -416,7 +417,7 @@ func TestTamperingIsNamed(t *testing.T) {
 		},
 		{
 			"gradient norm and steps in the database", func(_ *testing.T, f *finished) {
-				f.told["node_1"][2].GradNorm *= 1 + 1e-15
+				f.told["node_1"][2].GradNorm = math.Nextafter(f.told["node_1"][2].GradNorm, 2)
 				f.told["node_1"][2].Steps++
 			}, nil, 2, "steps", Database, 2,
 		},

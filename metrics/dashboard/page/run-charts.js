@@ -24,6 +24,10 @@ const groups = [
   ["Policy", "number", [["entropy", "entropy"], ["grad_norm", "gradient norm"], ["kl", "KL"]], null],
 ];
 
+// split is shown where the run's isn't fixed.
+const split = ["I and J", "number", [["split_external", "J, others'"], ["split_own", "I, own"]],
+  "What the run's rule chose, round by round. Their sum stays."];
+
 // RunCurve draws one metric of a run: each node thin, their mean, the band. Its chooser can change the metric.
 export class RunCurve {
   constructor(route, { metric, chooser }) {
@@ -73,13 +77,13 @@ export class RunCurve {
   }
 }
 
-// align puts means with rounds of their own on common ones: undefined where a series has no point, so that its line goes on.
-export function align(curves) {
+// align puts means (or another key) with rounds of their own on common ones: undefined where a series has no point, so that its line goes on.
+export function align(curves, key = "mean") {
   const x = [...new Set(curves.flatMap((c) => c.round))].sort((a, b) => a - b);
   const at = new Map(x.map((round, i) => [round, i]));
   return { x, values: curves.map((c) => {
     const out = new Array(x.length).fill(undefined);
-    c.round.forEach((round, i) => { out[at.get(round)] = c.mean[i]; });
+    c.round.forEach((round, i) => { out[at.get(round)] = c[key][i]; });
     return out;
   }) };
 }
@@ -93,11 +97,11 @@ class Group {
     this.part.body.append(this.place);
     this.chart = chartIn(this.place);
     this.el = this.part.el;
-    this.load = loader(this.part.problem, (signal) => this.#fetch(signal), 8000);
+    this.load = loader(this.part.problem, (signal) => this.draw(signal), 8000);
     this.load.now();
   }
 
-  async #fetch(signal) {
+  async draw(signal) {
     const names = (await metrics()).map((m) => m.name);
     const wanted = this.series.filter(([name]) => names.includes(name));
     const curves = await Promise.all(wanted.map(([metric]) => get(of(this.run, "curve"), { metric, window: this.options.window || 10, points: 300 },
@@ -118,12 +122,36 @@ class Group {
   }
 }
 
+// Split draws how a run's rule chose I and J: means over nodes, with the band from the lowest to the highest. Of a fixed split it shows nothing.
+class Split extends Group {
+  constructor(run) {
+    super(run, split);
+    this.el.hidden = true;
+  }
+
+  async draw(signal) {
+    if (this.fixed) return;
+    const curves = [];
+    for (const [metric] of this.series) {
+      curves.push(await get(of(this.run, "curve"), { metric, window: 1, points: 300 }, signal));
+      if (!curves[0].mean.some((v) => v !== null)) {
+        this.fixed = curves[0].round.length > 0;
+        return;
+      }
+    }
+    this.el.hidden = false;
+    const { x, values } = align(curves), low = align(curves, "low").values, high = align(curves, "high").values;
+    this.chart.draw("lines", { title: "Means over nodes, bands from the lowest to the highest", x, xLabel: "round", unit: this.unit, height: 220,
+      sync: "run", yMin: 0, series: this.series.map(([, label], i) => ({ label, values: values[i], low: low[i], high: high[i], color: i, dash: i, width: 1.5 })) });
+  }
+}
+
 // Charts is the section of all of them.
 export class Charts {
   constructor(route) {
     this.curve = new RunCurve(route, { metric: "reward", chooser: true });
     const time = ["Time of a round", "seconds", times, null];
-    this.groups = [time, ...groups].map((g) => new Group(route.run, g));
+    this.groups = [...[time, ...groups].map((g) => new Group(route.run, g)), new Split(route.run)];
     this.el = h("div", null, this.curve.el, h("div", { class: "two" }, this.groups.map((g) => g.el)));
   }
 

@@ -1,7 +1,6 @@
 package prometheus
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -32,7 +31,7 @@ type current struct {
 func (p *page) addRun(c current) {
 	s := series{p, c.run.Run, c.run.Experiment}
 	st := c.status
-	s.add(runInfo, 1, fmt.Sprintf("%d/%d", c.run.NumTrainSamples, c.run.NumTransplantTrees), c.run.Preset, st.Model, st.Device,
+	s.add(runInfo, 1, stats.ConfigName(c.run), c.run.Preset, st.Model, st.Device,
 		strconv.FormatInt(c.run.Seed, 10))
 	s.add(runState, 1, oneOf(st.State, runStates))
 	s.add(runRounds, float64(st.Round))

@@ -151,10 +151,10 @@ func (x examiner) round(r *event.Round) error {
 		}
 	}
 	c := x.cfg
-	if r.Completions > c.NumTrainSamples*c.NumGenerations || r.TrainedOwn > c.NumTrainSamples || r.TrainedExternal > c.NumTransplantTrees {
+	if r.Completions > c.MostOwn()*c.NumGenerations || r.TrainedOwn > c.MostOwn() || r.TrainedExternal > c.MostExternal() {
 		return fmt.Errorf("round %d: more completions or groups than the experiment has", r.Round)
 	}
-	for _, n := range []int{r.Completions, r.Steps, r.TrainedOwn, r.TrainedExternal} {
+	for _, n := range []int{r.Completions, r.Steps, r.TrainedOwn, r.TrainedExternal, r.SplitOwn, r.SplitExternal} {
 		if n < 0 {
 			return fmt.Errorf("round %d: a count of %d", r.Round, n)
 		}

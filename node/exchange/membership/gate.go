@@ -10,7 +10,7 @@ const offerWindow = 64
 // gate is what the experiment lets a node share. It is pure.
 type gate struct {
 	rounds      int // of the experiment
-	rollouts    int // I, at most
+	rollouts    int // of a round, at most
 	completions int // G, at most
 	ahead       int // rounds before the swarm
 	async       bool

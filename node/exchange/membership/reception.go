@@ -132,7 +132,7 @@ func NewReception(o ReceptionOptions, known []KnownMember) (*Reception, error) {
 	}
 	r := &Reception{
 		o: o, silence: o.Silence, lineup: l, sessions: map[string]*session{}, changed: make(chan struct{}), moved: o.Now(), version: l.version,
-		gate:     gate{rounds: o.Rounds, rollouts: o.Cfg.NumTrainSamples, completions: o.Cfg.NumGenerations, ahead: ahead, async: o.Cfg.Async()},
+		gate:     gate{rounds: o.Rounds, rollouts: o.Cfg.MostOwn(), completions: o.Cfg.NumGenerations, ahead: ahead, async: o.Cfg.Async()},
 		enrolled: newBucket(enrolRate, enrolBurst),
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), recordedLimit)

@@ -1,6 +1,6 @@
-"""Micro-batches: the rows of a request, sorted by length, padded and cut into forward passes.
+"""Micro-batches: the rows of a request, gathered by prompt and cut into forward passes.
 
-Takes a parsed request; returns tensors of token ids and places. Every mask here comes from lengths, never from token
+Takes a parsed request; returns tensors of token ids and their layout. Every mask comes from lengths, never from token
 values.
 """
 
@@ -9,72 +9,103 @@ from typing import List
 
 import torch
 
-# Most positions, padding included, of one forward pass: more doesn't make the device faster, and takes memory. On a CPU that is all
+from .layout import Layout
+from .model import causal_mask
+
+# Most positions of one forward pass: more doesn't make the device faster, and takes memory. On a CPU that is all
 # that decides on passes: micro_batch doesn't, so that the sums over positions, and with them the bits of an update, are the same
-# whatever memory allowed. For models up to NARROW wide 256 are as fast as more are, and within one block of OpenBLAS's sums, which
-# another number of threads cuts at other places; wider ones, whose gradients fit no cache, take twice as many, or would be a sixth
-# slower. On CUDA matrices of 8192 rows keep every multiprocessor of the largest cards busy even where the width is GPT-2's 768; a
+# whatever memory allowed. 448 are one block of OpenBLAS's sums (AVX-512), which another number of threads cuts at other places. On CUDA
+# matrices of 8192 rows keep every multiprocessor of the largest cards busy even where the width is GPT-2's 768; a
 # single row may be longer. Without gradient checkpointing GPT-2's activations are then some 5 GiB.
-POSITIONS = {"cpu": 256, "cuda": 8192}
-NARROW = 256
+POSITIONS = {"cpu": 448, "cuda": 8192}
 
 
 @dataclass
 class MicroBatch:
     rows: List[int]  # indices into the request's sequences
     lengths: List[int]  # completion tokens of each
-    ids: torch.Tensor  # [b, T]
-    select: torch.Tensor  # [N] places in the flattened [b·T] whose logits predict completion tokens
-    targets: torch.Tensor  # [N]
-    tokens: int  # positions without padding
-
-
-def positions(model):
-    """Most positions of one forward pass of model."""
-    most = POSITIONS[model.device.type]
-    return 2 * most if model.device.type == "cpu" and model.config.width > NARROW else most
+    ids: torch.Tensor  # [N]
+    layout: Layout  # its own tokens predict the completions', row after row
+    targets: torch.Tensor  # [M]
 
 
 def micro_batches(request, rows, model):
-    """Splits the chosen rows, longest first, so that little is padded. Independent of everything but the request; and on a CPU of its
+    """Splits the chosen rows: a prompt's stay together where they fit. Independent of everything but the request; and on a CPU of its
     micro_batch."""
-    device, room = model.device, positions(model)
-    most = len(rows) if device.type == "cpu" else request.micro_batch or len(rows)
-    length = {row: row_length(request, row) for row in rows}
-    batches, batch = [], []
-    for row in sorted(rows, key=lambda row: (-length[row], row)):
-        if batch and (len(batch) >= most or (len(batch) + 1) * length[batch[0]] > room):
-            batches.append(batch)
-            batch = []
-        batch.append(row)
-    if batch:
-        batches.append(batch)
-    return [_micro_batch(request, batch, device) for batch in batches]
+    room = POSITIONS[model.device.type]
+    most = len(rows) if model.device.type == "cpu" else request.micro_batch or len(rows)
+    parts = []
+    for group in _by_prompt(request, rows):
+        parts.extend(_cut(request, group, room, most))
+    mask = causal_mask(max((row_length(request, row) for row in rows), default=0), model.flat)
+    return [_micro_batch(request, chosen, mask) for chosen in _packed(request, parts, room, most)]
 
 
 def row_length(request, row):
-    """Positions of a row: prompt and completion, without the last token, which predicts nothing."""
+    """Positions of a row alone: prompt and completion, without the last token, which predicts nothing."""
     sequence = request.sequences[row]
     return len(request.prompts[sequence.prompt]) + len(sequence.completion) - 1
 
 
-def _micro_batch(request, rows, device):
-    inputs, select, targets, lengths = [], [], [], []
+def _own(request, row):
+    return len(request.sequences[row].completion)
+
+
+def _cost(request, rows):
+    """Positions of rows of one prompt: all of it but its last token once."""
+    return len(request.prompts[request.sequences[rows[0]].prompt]) - 1 + sum(_own(request, row) for row in rows)
+
+
+def _by_prompt(request, rows):
+    """The rows of each prompt, longest first: their lengths are alike where a group is cut."""
+    groups = {}
     for row in rows:
-        sequence = request.sequences[row]
-        prompt = request.prompts[sequence.prompt]
-        inputs.append(prompt + sequence.completion[:-1])
-        targets.extend(sequence.completion)
-        lengths.append(len(sequence.completion))
-    longest = max(map(len, inputs))
-    for place, length in enumerate(lengths):
-        first = place * longest + len(inputs[place]) - length
-        select.extend(range(first, first + length))
+        groups.setdefault(request.sequences[row].prompt, []).append(row)
+    return [sorted(group, key=lambda row: (-_own(request, row), row)) for group in groups.values()]
+
+
+def _cut(request, rows, room, most):
+    """Cuts rows of one prompt into as few parts as keep to room and most, of about as many rows each; one row may be longer than room."""
+    count = 1
+    while True:
+        size = -(-len(rows) // count)
+        parts = [rows[i : i + size] for i in range(0, len(rows), size)]
+        if size == 1 or (size <= most and all(_cost(request, part) <= room for part in parts)):
+            return parts
+        count += 1
+
+
+def _packed(request, parts, room, most):
+    """Passes: lists of parts, each put into the first that has room for it, the dearest first."""
+    passes = []
+    for part in sorted(parts, key=lambda part: (-_cost(request, part), part)):
+        cost = _cost(request, part)
+        for chosen in passes:
+            if chosen["cost"] + cost <= room and chosen["rows"] + len(part) <= most:
+                break
+        else:
+            chosen = {"cost": 0, "rows": 0, "parts": []}
+            passes.append(chosen)
+        chosen["cost"] += cost
+        chosen["rows"] += len(part)
+        chosen["parts"].append(part)
+    return [chosen["parts"] for chosen in passes]
+
+
+def _micro_batch(request, parts, mask):
+    ids, groups, targets = [], [], []
+    for part in parts:
+        prompt = request.prompts[request.sequences[part[0]].prompt]
+        completions = [request.sequences[row].completion for row in part]
+        groups.append((len(prompt) - 1, [len(completion) for completion in completions]))
+        ids.extend(prompt[:-1])
+        for completion in completions:
+            ids.extend(prompt[-1:] + completion[:-1])
+            targets.extend(completion)
     return MicroBatch(
-        rows=rows,
-        lengths=lengths,
-        ids=torch.tensor([ids + [0] * (longest - len(ids)) for ids in inputs], device=device),
-        select=torch.tensor(select, device=device),
-        targets=torch.tensor(targets, device=device),
-        tokens=sum(map(len, inputs)),
+        rows=[row for part in parts for row in part],
+        lengths=[length for _, lengths in groups for length in lengths],
+        ids=torch.tensor(ids, device=mask.device),
+        layout=Layout(groups, mask),
+        targets=torch.tensor(targets, device=mask.device),
     )

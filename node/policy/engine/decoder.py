@@ -11,7 +11,7 @@ K key/value heads, n = H/K, h head size.
 import torch
 import torch.nn.functional as F
 
-from .model import by_row, causal_attention, causal_mask, merge_heads
+from .model import HAS_SDPA, by_row, causal_attention, causal_mask, merge_heads
 
 # On a CPU a completion's numbers must not depend on how many others are decoded with it, but kernels are chosen, and so sums are rounded,
 # by sizes. What follows was found by experiment with torch 1.13 and OpenBLAS 0.3 on AVX-512 (tests/test_bits.py).
@@ -87,7 +87,7 @@ class Decoder:
         # What stands behind the prompts is thrown away; its positions must exist.
         positions = torch.arange(longest, device=model.device).clamp(max=model.config.context_length - 1).repeat(count)
         x = model.embed(ids.view(-1), positions)
-        mask = causal_mask(longest, x)
+        mask = None if HAS_SDPA else causal_mask(longest, x)
 
         def attend(q, k, v):
             q, k, v = by_row(q, count), by_row(k, count), by_row(v, count)
@@ -95,10 +95,11 @@ class Decoder:
             self.prompt_values.append(v.contiguous())
             return merge_heads(causal_attention(q, k, v, mask))
 
-        for layer in model.layers:
-            x = model.block(layer, x, positions, attend)
         last = torch.arange(count, device=model.device) * longest + self.lengths - 1
-        return self._logits(x.index_select(0, last)).repeat_interleave(len(self.row_list) // count, 0)
+        for layer in model.layers[:-1]:
+            x = model.block(layer, x, positions, attend)
+        x = model.block(model.layers[-1], x, positions, lambda q, k, v: attend(q, k, v).index_select(0, last), last)
+        return self._logits(x).repeat_interleave(len(self.row_list) // count, 0)
 
     def allocate(self):
         """Makes the buffers of own keys and values, after `prefill` and before the first step."""
@@ -231,4 +232,6 @@ def mix_of(weights, values):
         return torch.bmm(weights.reshape(-1, shared_by, t), own).view(rows, kv_heads, shared_by, size)
     product = (weights.permute(3, 0, 1, 2).contiguous() * values).view(t, -1)
     columns = product.shape[1]
-    return F.pad(product, (0, -columns % VECTORS)).sum(0)[:columns].view(rows, kv_heads, 1, size)
+    if columns % VECTORS:
+        product = F.pad(product, (0, -columns % VECTORS))
+    return product.sum(0)[:columns].view(rows, kv_heads, 1, size)

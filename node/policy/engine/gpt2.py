@@ -130,16 +130,16 @@ class GPT2(Model):
     def embed(self, ids, positions):
         return F.embedding(ids, self.embedding) + F.embedding(positions, self.positions)
 
-    def embed_backward(self, ids, gradient):
-        super().embed_backward(ids, gradient)
-        rows, length = ids.shape
-        self.positions.grad[:length].add_(gradient.view(rows, length, -1).sum(0))
+    def embed_backward(self, ids, positions, gradient):
+        super().embed_backward(ids, positions, gradient)
+        self.positions.grad.index_add_(0, positions, gradient)
 
-    def block(self, layer, x, positions, attend):
+    def block(self, layer, x, positions, attend, kept=None):
         config = self.config
         y = layer_norm(x, layer.norm1_weight, layer.norm1_bias, config.norm_epsilon)
         qkv = torch.addmm(layer.qkv_bias, y, layer.qkv_weight)
         y = attend(*qkv.view(len(x), 3, config.heads, -1).unbind(1))
+        x = x if kept is None else x.index_select(0, kept)
         x = x + torch.addmm(layer.attention_bias, y, layer.attention_weight)
         y = layer_norm(x, layer.norm2_weight, layer.norm2_bias, config.norm_epsilon)
         y = F.gelu(torch.addmm(layer.up_bias, y, layer.up_weight), approximate=config.gelu)

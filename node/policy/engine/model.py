@@ -87,18 +87,19 @@ class Model:
         """Token ids and positions [N] -> the residual stream [N, d]."""
         raise NotImplementedError
 
-    def embed_backward(self, ids, gradient):
-        """Adds the gradient [B·T, d] of `embed`'s result to the embeddings'; ids [B, T], positions from 0 in each row.
+    def embed_backward(self, ids, positions, gradient):
+        """Adds the gradient [N, d] of `embed`'s result to the embeddings'.
 
         By hand, since autograd's way makes a dense [V, d] tensor each time.
         """
-        self.embedding.grad.index_add_(0, ids.reshape(-1), gradient)
+        self.embedding.grad.index_add_(0, ids, gradient)
 
-    def block(self, layer, x, positions, attend):
+    def block(self, layer, x, positions, attend, kept=None):
         """One transformer block on the residual stream x [N, d] of tokens at positions [N].
 
         attend takes queries [N, H, h], keys and values [N, K, h], with positions worked in where the architecture
-        does so, and returns [N, H·h]. Query head i looks at key/value head i // (H / K).
+        does so, and returns [N, H·h]. Query head i looks at key/value head i // (H / K). With kept, places [M], only
+        those tokens go on: attend returns [M, H·h], and so does the block.
         """
         raise NotImplementedError
 
@@ -106,23 +107,17 @@ class Model:
         """The norm after the last block, on any rows of the residual stream; logits are `norm(x) @ head.T`."""
         raise NotImplementedError
 
-    def hidden(self, x, rows, gradient_checkpointing=False):
-        """All blocks over full sequences: x [rows·T, d], right-padded, -> [rows·T, d] before the last norm.
+    def hidden(self, x, layout, gradient_checkpointing=False):
+        """All blocks over full sequences: x [N, d] of a layout.Layout's tokens -> [M, d] of its own ones, before the last norm.
 
-        Positions attend to those before them only, so padding on the right reaches no token's result.
+        Of a prefix the last block makes keys and values only: nothing else of it is looked at.
         """
-        length = len(x) // rows
-        positions = torch.arange(length, device=x.device).repeat(rows)
-        mask = causal_mask(length, x)
-
-        def attend(q, k, v):
-            return merge_heads(causal_attention(by_row(q, rows), by_row(k, rows), by_row(v, rows), mask))
-
-        for layer in self.layers:
+        arguments = [(layer, layout.attend, None) for layer in self.layers[:-1]] + [(self.layers[-1], layout.attend_own, layout.own)]
+        for layer, attend, kept in arguments:
             if gradient_checkpointing and torch.is_grad_enabled():
-                x = checkpoint(self.block, layer, x, positions, attend, use_reentrant=False, preserve_rng_state=False)
+                x = checkpoint(self.block, layer, x, layout.positions, attend, kept, use_reentrant=False, preserve_rng_state=False)
             else:
-                x = self.block(layer, x, positions, attend)
+                x = self.block(layer, x, layout.positions, attend, kept)
         return x
 
 
@@ -173,9 +168,8 @@ def layer_norm(x, weight, bias, epsilon):
 
 
 def causal_mask(length, like):
-    """What `causal_attention` needs: an additive mask [T, T], -inf where a position may not look; None with SDPA."""
-    if HAS_SDPA:
-        return None
+    """An additive mask, -inf where a position may not look, of `length` positions at least: SDPA wants aligned rows."""
+    length = -(-length // 16) * 16
     return torch.full((length, length), -math.inf, dtype=like.dtype, device=like.device).triu_(1)
 
 
@@ -191,14 +185,18 @@ def merge_heads(y):
 
 
 def causal_attention(q, k, v, mask):
-    """softmax(q kᵀ / sqrt(h) + mask) v: queries [rows, H, T, h], keys and values [rows, K, T, h] -> [rows, H, T, h]."""
+    """softmax(q kᵀ / sqrt(h) + mask) v: queries [rows, H, T, h] of the last T of S positions, keys and values
+    [rows, K, S, h] of all -> [rows, H, T, h]. mask is causal_mask's; SDPA needs none where T is S."""
     rows, heads, length, size = q.shape
+    positions = k.shape[2]
     if k.shape[1] != heads:
         # Not SDPA's enable_gqa (torch 2.5): with it float32 on CUDA falls back to the kernel that holds all scores.
         k, v = (x.repeat_interleave(heads // x.shape[1], 1) for x in (k, v))
-    if HAS_SDPA:
+    if HAS_SDPA and length == positions:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    flat = (rows * heads, length, size)
-    q, k, v = q.reshape(flat), k.reshape(flat), v.reshape(flat)
-    scores = torch.baddbmm(mask.to(q.dtype).expand(flat[0], length, length), q, k.transpose(1, 2), alpha=size**-0.5)
+    mask = mask[positions - length : positions, :positions].to(q.dtype)
+    if HAS_SDPA:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    q, k, v = (x.reshape(rows * heads, -1, size) for x in (q, k, v))
+    scores = torch.baddbmm(mask.expand(len(q), length, positions), q, k.transpose(1, 2), alpha=size**-0.5)
     return torch.bmm(scores.softmax(-1), v).view(rows, heads, length, size)

@@ -159,13 +159,14 @@ class Qwen2(Model):
     def embed(self, ids, positions):
         return F.embedding(ids, self.embedding)
 
-    def block(self, layer, x, positions, attend):
+    def block(self, layer, x, positions, attend, kept=None):
         config = self.config
         heads, kv_heads = config.heads, config.kv_heads
         y = rms_norm(x, layer.norm1, config.norm_epsilon)
         qkv = F.linear(y, layer.qkv_weight, layer.qkv_bias).view(len(x), heads + 2 * kv_heads, config.head_size)
         qk, v = qkv.split((heads + kv_heads, kv_heads), 1)
         q, k = rotate(qk, self.rotary.index_select(0, positions)).split((heads, kv_heads), 1)
+        x = x if kept is None else x.index_select(0, kept)
         x = x + F.linear(attend(q, k, v), layer.attention_weight)
         y = rms_norm(x, layer.norm2, config.norm_epsilon)
         gate, up = F.linear(y, layer.gate_up_weight).chunk(2, -1)

@@ -17,8 +17,7 @@ def sample(logits, uniform, request):
     logits = logits if logits.dtype == torch.float64 else logits.float()
     if request.temperature not in (0, 1):
         logits = logits / request.temperature
-    normaliser = logits.logsumexp(-1, keepdim=True)
-    logp = logits - normaliser
+    logp = logits.log_softmax(-1)
     probs = logp.exp()
     entropy = -(probs * logp).sum(-1)
     if request.temperature == 0:

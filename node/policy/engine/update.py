@@ -3,7 +3,7 @@
 Takes a model, an Adam and parsed requests; returns numbers. Nothing is changed before every micro-batch has passed,
 so a failure (out of memory, say) leaves weights and optimizer as they were.
 
-Letters in shapes: b rows of a micro-batch, T positions (padded), N completion tokens of the micro-batch, d width.
+Letters in shapes: N completion tokens of a micro-batch, d width.
 """
 
 import math
@@ -72,8 +72,8 @@ class Trainer:
         result = [None] * len(request.sequences)
         for batch in micro_batches(request, rows, model):
             with self.precision():
-                x = self._embed(model, batch)
-                h = model.norm(model.hidden(x, len(batch.rows)).index_select(0, batch.select))
+                x = model.embed(batch.ids, batch.layout.positions)
+                h = model.norm(model.hidden(x, batch.layout))
                 logp, _, _ = score_targets(model, h, batch.targets, request.temperature)
             for row, part in zip(batch.rows, logp.split(batch.lengths)):
                 result[row] = part
@@ -154,10 +154,9 @@ class Trainer:
         model = self.model
         with self.precision():
             with torch.no_grad():
-                x = self._embed(model, batch)
+                x = model.embed(batch.ids, batch.layout.positions)
             x.requires_grad_(True)
-            h = model.hidden(x, len(batch.rows), self.gradient_checkpointing)
-            h = model.norm(h.index_select(0, batch.select))
+            h = model.norm(model.hidden(x, batch.layout, self.gradient_checkpointing))
             with torch.no_grad():
                 terms = objective.terms(batch)
                 derivative = lambda low, high, logp: terms.derivative(low, high, logp) * self.scale  # noqa: E731
@@ -166,13 +165,7 @@ class Trainer:
                 )
                 objective.add(batch, logp, entropy, terms)
         h.backward(gradient)
-        model.embed_backward(batch.ids, x.grad)
-
-    @staticmethod
-    def _embed(model, batch):
-        rows, length = batch.ids.shape
-        positions = torch.arange(length, device=model.device).repeat(rows)
-        return model.embed(batch.ids.view(-1), positions)
+        model.embed_backward(batch.ids, batch.layout.positions, x.grad)
 
     def _snapshot(self):
         adam = self.adam

@@ -7,6 +7,8 @@ import pytest
 import reference
 import torch
 from engine.architecture import parse_config, read_config
+from engine.layout import Layout
+from engine.model import causal_mask
 from engine.protocol import EngineError
 
 RAW = dict(model_type="gpt2", n_embd=32, n_layer=2, n_head=4, n_positions=24, vocab_size=29, eos_token_id=13)
@@ -20,8 +22,9 @@ def test_logits_equal_the_reference_in_a_padded_batch(make_model, dtype, toleran
     longest = max(map(len, sequences))
     ids = torch.tensor([s + [13] * (longest - len(s)) for s in sequences])
     with torch.no_grad():
-        x = model.embed(ids.view(-1), torch.arange(longest).repeat(len(sequences)))
-        logits = (model.norm(model.hidden(x, len(sequences))) @ model.head.t()).view(len(sequences), longest, -1)
+        layout = Layout([(0, [longest] * len(sequences))], causal_mask(longest, model.flat))
+        x = model.embed(ids.view(-1), layout.positions)
+        logits = (model.norm(model.hidden(x, layout)) @ model.head.t()).view(len(sequences), longest, -1)
     for row, sequence in enumerate(sequences):
         expected = reference.forward(weights, model.config, sequence)
         assert (logits[row, : len(sequence)] - expected).abs().max() < tolerance

@@ -11,6 +11,8 @@ from engine import checkpoint, protocol, qwen2, weights
 from engine.adam import Adam
 from engine.architecture import parse_config, read_config
 from engine.generate import generate
+from engine.layout import Layout
+from engine.model import causal_mask
 from engine.protocol import EngineError
 from engine.update import Trainer
 from test_update import batch, make_request, run_engine
@@ -57,8 +59,9 @@ def test_logits_equal_the_reference_in_a_padded_batch(make_model, config, dtype,
     longest = max(map(len, sequences))
     ids = torch.tensor([s + [13] * (longest - len(s)) for s in sequences])
     with torch.no_grad():
-        x = model.embed(ids.view(-1), torch.arange(longest).repeat(len(sequences)))
-        logits = (model.norm(model.hidden(x, len(sequences))) @ model.head.t()).view(len(sequences), longest, -1)
+        layout = Layout([(0, [longest] * len(sequences))], causal_mask(longest, model.flat))
+        x = model.embed(ids.view(-1), layout.positions)
+        logits = (model.norm(model.hidden(x, layout)) @ model.head.t()).view(len(sequences), longest, -1)
     for row, sequence in enumerate(sequences):
         assert (logits[row, : len(sequence)] - reference.forward(held, config, sequence)).abs().max() < tolerance
 
@@ -92,12 +95,12 @@ def test_completions_have_the_reference_s_log_probabilities(make_model, config):
 
 def test_views_follow_a_rebase(make_model, config):
     model = make_model(torch.float64, config)
-    ids, positions = torch.tensor([3, 5]), torch.arange(2)
-    before = model.norm(model.hidden(model.embed(ids, positions), 1)).detach()
+    ids, layout = torch.tensor([3, 5]), Layout([(0, [2])], causal_mask(2, model.flat))
+    before = model.norm(model.hidden(model.embed(ids, layout.positions), layout)).detach()
     held, layer, old = dict(model.tensors), model.layers[0], model.flat
     model.rebase(old.clone())
     old.fill_(float("nan"))
-    assert torch.equal(model.norm(model.hidden(model.embed(ids, positions), 1)).detach(), before)
+    assert torch.equal(model.norm(model.hidden(model.embed(ids, layout.positions), layout)).detach(), before)
     assert all(model.tensors[name] is tensor for name, tensor in held.items()) and model.layers[0] is layer
     model.flat.zero_()
     assert not layer.qkv_weight.any() and not held["model.norm.weight"].any()

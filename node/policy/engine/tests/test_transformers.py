@@ -4,6 +4,8 @@ import pytest
 import torch
 from engine import architecture, checkpoint, protocol, weights
 from engine.generate import generate
+from engine.layout import Layout
+from engine.model import causal_mask
 from test_update import run_engine
 
 transformers = pytest.importorskip("transformers")
@@ -54,8 +56,9 @@ def read(directory):
 
 def logits_of(model, ids):
     with torch.no_grad():
-        x = model.embed(ids, torch.arange(len(ids)))
-        return model.norm(model.hidden(x, 1)) @ model.head.t()
+        layout = Layout([(0, [len(ids)])], causal_mask(len(ids), model.flat))
+        x = model.embed(ids, layout.positions)
+        return model.norm(model.hidden(x, layout)) @ model.head.t()
 
 
 @pytest.mark.parametrize("shard_size", ["5GB", "40KB"])

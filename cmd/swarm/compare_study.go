@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+// studyFlags choose a study whose runs are shown.
+type studyFlags struct {
+	name, model string
+}
+
+func (s *studyFlags) add(f *pflag.FlagSet) {
+	f.StringVar(&s.name, "study", "", "a `study`'s runs and its verdict: "+strings.Join(configs.Studies(), ", "))
+	f.StringVar(&s.model, "model", "", "with --study, the `model` that it was run with (default "+configs.NanoModel+")")
+}
+
+// ofExperiments are flags that compare what one names; a study says itself what is compared with what.
+var ofExperiments = []string{"baseline", "by", "pairs", "min", "top", "gate"}
+
+// apply makes o the study's, where one was chosen.
+func (s *studyFlags) apply(o *stats.CompareOptions, names []string, flags *pflag.FlagSet, command string) error {
+	if s.name == "" {
+		if s.model != "" {
+			return &usageError{errors.New("--model chooses between a study's runs: there is no --study"), command + " --study paper --model " + s.model}
+		}
+		return nil
+	}
+	again := command + " --study " + s.name
+	if len(names) > 0 {
+		return &usageError{fmt.Errorf("--study %s and %q: a study has its own experiments", s.name, names[0]), again}
+	}
+	for _, flag := range ofExperiments {
+		if flags.Changed(flag) {
+			return &usageError{fmt.Errorf("--study %s and --%s: a study compares each of its experiments with each, by experiment", s.name, flag), again}
+		}
+	}
+	study, err := configs.LoadStudy(s.name)
+	if err != nil {
+		return err
+	}
+	if s.model != "" && study.FixesModels() {
+		return &configs.Error{Key: "model", Value: s.model, Allowed: "none: the experiments of study " + s.name + " name theirs"}
+	}
+	o.Study = studyDesign(study, s.model)
+	if !flags.Changed("measure") {
+		o.Measure = stats.MeasurePass
+		if study.Measure == configs.MeasureReward {
+			o.Measure = stats.MeasureReward
+		}
+	}
+	return nil
+}
+
+// studyDesign is a study as it is run with a model, empty for nano.
+func studyDesign(study configs.Study, model string) *stats.StudyDesign {
+	d := &stats.StudyDesign{Name: study.Name, Question: study.Question, Baseline: study.Baseline}
+	if !study.FixesModels() {
+		d.Model = strings.TrimSuffix(strings.TrimPrefix(study.Prefix(model), study.Name+"-"), "-")
+		if d.Model == "" {
+			d.Model = configs.NanoModel
+		}
+	}
+	for _, e := range study.Experiments {
+		d.Arms = append(d.Arms, stats.StudyArm{Name: e.Name, Experiment: study.ExperimentName(model, e.Name)})
+	}
+	return d
+}
+
+// nothingOf is the error of a study without any run.
+func (s *studyFlags) nothingOf(study *stats.Study) error {
+	if study == nil || len(study.Failed)+len(study.Unfinished) > 0 {
+		return nil
+	}
+	for _, arm := range study.Arms {
+		if arm.Runs > 0 {
+			return nil
+		}
+	}
+	return s.none()
+}
+
+func (s *studyFlags) none() error {
+	try := "swarm sweep --study " + s.name
+	if s.model != "" {
+		try += " --model " + s.model
+	}
+	return &hintError{fmt.Errorf("no run of study %s is recorded", strings.TrimSpace(s.name+" "+s.model)), try}
+}
+
+// printStudy prints a study's verdict and what it rests on.
+func printStudy(out io.Writer, study *stats.Study) error {
+	if study == nil {
+		return nil
+	}
+	var b strings.Builder
+	for _, line := range study.Lines {
+		b.WriteString(printable(line) + "\n")
+	}
+	b.WriteByte('\n')
+	if _, err := io.WriteString(out, b.String()); err != nil {
+		return fmt.Errorf("write the verdict: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// studied are three runs of an experiment with so many right completions in a hundred.
+func studied(experiment string, external int, correct ...int) []comparedRun {
+	var runs []comparedRun
+	for i, n := range correct {
+		runs = append(runs, comparedRun{experiment: experiment, seed: int64(42 + i), external: external, reward: float64(n) / 1000, correct: n})
+	}
+	return runs
+}
+
+// paperHome is a home with the paper's study, of which one run was lost.
+func paperHome(t *testing.T) string {
+	t.Helper()
+	runs := append(studied("paper-8loc0ext", 0, 10, 11, 10), studied("paper-6loc2ext", 2, 20, 21, 20)...)
+	runs = append(append(runs, studied("paper-4loc4ext", 4, 40, 41, 40)...), studied("paper-2loc6ext", 6, 30, 31, 30)...)
+	lost := comparedRun{experiment: "paper-4loc4ext", seed: 45, external: 4, reward: 0.9, correct: 99, state: store.RunLost}
+	return comparedHome(t, append(append(runs, lost), threeSeeds("other", 4, 0.5, 0.6)...)...)
+}
+
+const paperLead = "4loc4ext (4/4) is best: held-out pass@1 0.4033, 290.3 % above the baseline 8loc0ext (8/0) (0.1033), 33.0 % above the next best " +
+	"2loc6ext (2/6) (0.3033)."
+
+func TestCompareOfAStudyAnswersItsQuestionFirst(t *testing.T) {
+	t.Parallel()
+	home := paperHome(t)
+	o := swarm(t, home, "compare", "--study", "paper")
+	require.Zero(t, o.code, o.stderr)
+	lines := strings.Split(o.stdout, "\n")
+	require.Equal(t, paperLead, lines[0])
+	require.Regexp(t, `^Over the baseline 8loc0ext \(8/0\): \+0\.3000, \+290\.3 % \(95 % interval .*`+
+		`corrected for 6 comparisons; 3 seeds against 3\): better\.$`, lines[1])
+	require.Contains(t, o.stdout, "Failed, and in no mean: 4loc4ext seed 45 (lost).")
+	require.Contains(t, o.stdout, "\n8loc0ext    8/0")
+	require.NotContains(t, o.stdout, "paper-")
+	require.NotContains(t, o.stdout, "other")
+
+	o = swarm(t, home, "compare", "--study", "paper", "-o", "json")
+	require.Zero(t, o.code, o.stderr)
+	var c stats.Comparison
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &c))
+	require.Equal(t, []any{stats.StudyBest, "4loc4ext", "paper-4loc4ext", stats.BasisPass, 1},
+		[]any{c.Study.Outcome, c.Study.Best, c.Rows[2].Experiment, c.Basis, len(c.Study.Failed)})
+}
+
+func TestReportOfAStudyAnswersItsQuestionFirst(t *testing.T) {
+	t.Parallel()
+	home, out := paperHome(t), filepath.Join(t.TempDir(), "r.html")
+	o := swarm(t, home, "report", "--study", "paper", "--out", out)
+	require.Zero(t, o.code, o.stderr)
+	require.True(t, strings.HasPrefix(o.stdout, paperLead+"\nOver the baseline"), o.stdout)
+	page, err := os.ReadFile(out)
+	require.NoError(t, err)
+	text := strings.ReplaceAll(string(page), "&#43;", "+")
+	require.Contains(t, text, `<p class="lead">`+paperLead+`</p>`)
+	require.Contains(t, text, `<th scope="row">8loc0ext</th>`)
+	require.Contains(t, text, "<h1>Study paper nano</h1>")
+	require.Contains(t, text, "by held-out pass@1 6 confirmed, 0 contradicted, 0 open")
+
+	o = swarm(t, home, "report", "--study", "paper", "--out", out, "-o", "json")
+	require.Zero(t, o.code, o.stderr)
+	var doc reportDocument
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &doc))
+	require.Equal(t, []any{paperLead, 13}, []any{doc.Study.Verdict, doc.Runs})
+}
+
+func TestAStudyIsRefusedBesideWhatItDecidesItself(t *testing.T) {
+	t.Parallel()
+	home := paperHome(t)
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"unknown study":           {[]string{"compare", "--study", "nosuch"}, exitUsage, "nosuch"},
+		"experiments beside it":   {[]string{"compare", "--study", "paper", "other"}, exitUsage, "a study has its own experiments"},
+		"a baseline beside it":    {[]string{"report", "--study", "paper", "--baseline", "other"}, exitUsage, "--study paper and --baseline"},
+		"a gate":                  {[]string{"compare", "--study", "paper", "--gate"}, exitUsage, "--study paper and --gate"},
+		"a model without a study": {[]string{"compare", "--model", "gpt2"}, exitUsage, "there is no --study"},
+		"a model of a study with its own": {[]string{"compare", "--study", "mixed-models", "--model", "gpt2"}, exitUsage,
+			"the experiments of study mixed-models name theirs"},
+		"a study without runs": {[]string{"compare", "--study", "filter"}, exitFailed,
+			"no run of study filter is recorded\nTry: swarm sweep --study filter"},
+		"a study without runs of it": {[]string{"compare", "--study", "paper", "--model", "gpt2"}, exitFailed,
+			"Try: swarm sweep --study paper --model gpt2"},
+		"a report of none": {[]string{"report", "--study", "filter", "--out", filepath.Join(home, "r.html")}, exitFailed,
+			"no run of study filter"},
+		"a measure that there isn't":     {[]string{"compare", "--study", "paper", "--measure", "luck"}, exitUsage, "reward, eval or pass"},
+		"a report's model without study": {[]string{"report", "--model", "gpt2"}, exitUsage, "there is no --study"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := swarm(t, home, c.args...)
+			require.Equal(t, c.code, o.code, o.stderr)
+			require.Contains(t, o.stderr, c.want)
+			require.Empty(t, o.stdout)
+		})
+	}
+}
+
+func TestCompareNamesARunWhoseSplitIsNotFixed(t *testing.T) {
+	t.Parallel()
+	runs := append(studied("8loc0ext", 0, 10, 11, 10), studied("adaptive", 4, 20, 21, 20)...)
+	for i := range runs[3:] {
+		runs[3+i].split = configs.SplitBandit
+	}
+	o := swarm(t, comparedHome(t, runs...), "compare", "--measure", "pass", "-o", "json")
+	require.Zero(t, o.code, o.stderr)
+	var c stats.Comparison
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &c))
+	require.Equal(t, []any{"adaptive", stats.OutcomeBetter}, []any{c.Rows[1].Config, c.Rows[1].Outcome})
+	require.Nil(t, c.Rows[1].PaperImprovement)
+	require.NotNil(t, c.Rows[0].PaperReward)
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// addDatabaseFlag adds --database to a command that only shows what is recorded.
+func addDatabaseFlag(f *pflag.FlagSet, g *globals) {
+	f.StringVar(&g.databaseFile, "database", "", "`file` to read in place of the home's database: an export of format sqlite, also compressed (.gz)")
+}
+
+// openDatabaseFile opens the database that --database names. One that isn't ours is a mistake of whoever named it.
+func openDatabaseFile(ctx context.Context, path string) (*store.Reader, error) {
+	reader, err := store.OpenFile(ctx, path)
+	var bad *store.Error
+	var reason *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, &configs.Error{Key: "database", Value: path, Problem: fmt.Sprintf("there is no database %q", path), Allowed: "a database's file"}
+	case errors.As(err, &bad):
+		return nil, &configs.Error{Key: "database", Value: path, Problem: bad.Error(),
+			Allowed: "what swarm export --format sqlite wrote, or another home's swarm.db"}
+	case errors.As(err, &reason):
+		return nil, &configs.Error{Key: "database", Value: path, Problem: fmt.Sprintf("can't read %s: %v", path, reason.Err), Allowed: "a database's file"}
+	}
+	return reader, err
+}

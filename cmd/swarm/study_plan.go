@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// studyPlan is what a study takes on this host, or on a card that isn't there: what plan --study prints.
+type studyPlan struct {
+	Study       string      `json:"study"`
+	Question    string      `json:"question"`
+	Model       string      `json:"model"` // empty: the experiments' own
+	Device      string      `json:"device"`
+	GPUs        []fit.GPU   `json:"gpus"`
+	Seeds       int         `json:"seeds"`
+	Runs        int         `json:"runs"`
+	Experiments []studyCost `json:"experiments"`
+
+	Seconds       *float64 `json:"seconds"` // of all runs, one after the other; null: not known
+	PricePerHour  *float64 `json:"price_per_hour"`
+	PriceCurrency string   `json:"price_currency"`
+	Cost          *float64 `json:"cost"` // null: no price, or no time
+}
+
+// studyCost is what a run of one experiment takes. Seconds are null where nothing tells.
+type studyCost struct {
+	Experiment     string    `json:"experiment"`
+	Config         string    `json:"config"` // I/J, of an adaptive one the first round's
+	Nodes          int       `json:"nodes"`
+	Rule           string    `json:"rule"` // as in Plan
+	Why            string    `json:"why"`
+	Rounds         int       `json:"rounds"`
+	Evaluations    int       `json:"evaluations"`
+	Round          *fit.Pace `json:"round"`
+	RoundSeconds   *float64  `json:"seconds_per_round"`
+	EvalSeconds    *float64  `json:"seconds_per_evaluation"`
+	LoadingSeconds *float64  `json:"loading_seconds"` // null: not known, and not counted
+	Seconds        *float64  `json:"seconds"`         // of a run
+	Source         string    `json:"source"`          // measured, profile, first principles; empty: nothing tells
+	From           string    `json:"from"`            // for a person: where the figures come from, and what they assume
+	Adaptive       bool      `json:"adaptive,omitempty"`
+}
+
+// newStudyPlan plans every experiment of a study as its runs would be, and predicts their time.
+func newStudyPlan(ctx context.Context, g *globals, s *sweepStudy, p *planFlags, nodesGiven bool, seeds int, cost price) (studyPlan, error) {
+	out := studyPlan{Study: s.Name, Question: s.Question, Seeds: seeds, GPUs: []fit.GPU{}}
+	if !s.FixesModels() {
+		out.Model = s.model.Name
+	}
+	sources, err := studySources(s.Study, s.model)
+	if err != nil {
+		return out, err
+	}
+	reader, err := store.OpenReader(ctx, g.database())
+	if err != nil {
+		g.logger.Debug("no measured rates", "reason", err) // none yet, or what a run says before it begins
+		reader = nil
+	} else {
+		defer reader.Close()
+	}
+	total, known := 0.0, true
+	var warned []string
+	for _, source := range sources {
+		flags := p.with(source, nodesGiven)
+		planned, err := flags.resolve(ctx, g)
+		if err != nil {
+			return out, fmt.Errorf("%s: %w", source.name, err)
+		}
+		planned.turn.release()
+		for _, w := range planned.warnings {
+			if !slices.Contains(warned, w) {
+				warned = append(warned, w)
+				fmt.Fprintln(g.stderr, "Warning:", w)
+			}
+		}
+		out.Device, out.GPUs = planned.plan.Device, planned.plan.GPUs
+		x, err := costOfRun(ctx, reader, planned)
+		if err != nil {
+			return out, err
+		}
+		if x.Seconds == nil {
+			known = false
+		} else {
+			total += float64(seeds) * *x.Seconds
+		}
+		out.Experiments = append(out.Experiments, x)
+	}
+	out.Runs = seeds * len(out.Experiments)
+	if known {
+		out.Seconds = &total
+	}
+	if cost.PerHour > 0 {
+		out.PricePerHour, out.PriceCurrency = &cost.PerHour, cost.Currency
+		out.Cost = costOf(out.Seconds, out.PricePerHour)
+	}
+	return out, nil
+}
+
+// costOfRun predicts one run.
+func costOfRun(ctx context.Context, reader *store.Reader, p planned) (studyCost, error) {
+	c := p.config
+	out := studyCost{
+		Experiment: c.Experiment, Config: fmt.Sprintf("%d/%d", c.NumTrainSamples, c.NumTransplantTrees), Nodes: p.plan.Nodes, Rule: p.plan.Rule,
+		Why: p.plan.Why, Rounds: c.Rounds, Evaluations: evaluationCount(c),
+		From:     "not known: nothing like it was measured here, and the device's peaks aren't known",
+		Adaptive: c.Adaptive(),
+	}
+	r, err := rateOfModels(ctx, reader, p)
+	if err != nil || r == nil {
+		return out, err
+	}
+	nodes := fullest(p.plan)
+	work := roundWork(c, p.plan.Nodes)
+	pace := r.pace.For(r.work, work, r.nodes, nodes)
+	round := pace.Seconds()
+	completions := c.EvalQuestions * c.EvalGenerations
+	evaluation := r.completion * float64(completions) * float64(nodes) / float64(max(1, r.nodes))
+	if r.completion == 0 {
+		evaluation = pace.Evaluation(work, completions)
+	}
+	loading := r.loading * float64(nodes) / float64(max(1, r.nodes))
+	seconds := loading + round*float64(c.Rounds) + evaluation*float64(out.Evaluations)
+	out.Source, out.From, out.Round = r.source, r.from, &pace
+	out.RoundSeconds, out.EvalSeconds, out.Seconds = &round, &evaluation, &seconds
+	if r.loading > 0 {
+		out.LoadingSeconds = &loading
+	}
+	if r.source == rateMeasured && (work != r.work || nodes != r.nodes) {
+		out.From += "; scaled from it by I, J, G and nodes"
+	}
+	if c.Adaptive() {
+		out.From += "; the split is taken to stay at the first round's, and what deciding takes isn't counted"
+	}
+	return out, nil
+}
+
+// evaluationCount is how often a node is evaluated: before the first round, every eval_every rounds, after the last.
+func evaluationCount(c configs.Config) int {
+	if c.EvalQuestions == 0 {
+		return 0
+	}
+	n := 2
+	if c.EvalEvery > 0 {
+		n += (c.Rounds - 1) / c.EvalEvery
+	}
+	return n
+}
+
+// rateOfModels is rateOf, of a swarm of different models their mean by how many nodes each has; nil where one isn't known.
+func rateOfModels(ctx context.Context, reader *store.Reader, p planned) (*rate, error) {
+	if len(p.config.Members) == 0 {
+		return rateOf(ctx, reader, p)
+	}
+	nodes := map[string]int{}
+	for k := range p.plan.Nodes {
+		nodes[p.config.ModelOf(k)]++
+	}
+	out := rate{work: roundWork(p.config, p.plan.Nodes), nodes: fullest(p.plan)}
+	var paces []fit.Pace
+	var shares []float64
+	var from []string
+	for k := range p.plan.Nodes {
+		of := p
+		of.config = p.config.OfNode(k)
+		if nodes[of.config.Model] == 0 {
+			continue
+		}
+		share := float64(nodes[of.config.Model]) / float64(p.plan.Nodes)
+		nodes[of.config.Model] = 0
+		for _, m := range p.models {
+			if modelKey(m) == of.config.Model {
+				of.model = m
+			}
+		}
+		r, err := rateOf(ctx, reader, of)
+		if err != nil || r == nil {
+			return nil, err
+		}
+		paces, shares = append(paces, r.pace.For(r.work, out.work, r.nodes, out.nodes)), append(shares, share)
+		out.loading += share * r.loading * float64(out.nodes) / float64(max(1, r.nodes))
+		from = append(from, of.config.Model+" "+r.from)
+		if rateRank(r.source) > rateRank(out.source) {
+			out.source = r.source // the least certain
+		}
+	}
+	out.pace, out.from = fit.Mean(paces, shares), strings.Join(from, "; ")
+	return &out, nil
+}
+
+func rateRank(source string) int {
+	return slices.Index([]string{"", rateMeasured, rateProfile, rateAssumed}, source)
+}
+
+// runStudyPlan is plan --study.
+func runStudyPlan(ctx context.Context, g *globals, o *planOptions) error {
+	cost, err := o.price.price(os.Getenv)
+	if err != nil {
+		return err
+	}
+	if len(o.plan.config.config) > 0 {
+		return &usageError{errors.New("--study and --config: a study has its own configurations"), "swarm plan --study " + o.study}
+	}
+	s, err := loadStudy(o.study, &o.plan.config)
+	if err != nil {
+		return err
+	}
+	seeds := s.With(s.model.Name).Seeds
+	if o.seedsGiven {
+		parsed, err := parseSeeds(o.seeds)
+		if err != nil {
+			return err
+		}
+		seeds = parsed.len()
+	}
+	x, err := newStudyPlan(ctx, g, s, &o.plan, o.nodesGiven, seeds, cost)
+	if err != nil {
+		return stoppedBy(ctx, err)
+	}
+	if o.output == "json" {
+		return writeJSON(g.stdout, x)
+	}
+	return printStudyPlan(g, s, x)
+}

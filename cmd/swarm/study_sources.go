@@ -1,0 +1,170 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/sapo-swarm/swarm/configs"
+)
+
+// sweepSource is one of a sweep's configurations before it is resolved.
+type sweepSource struct {
+	name   string         // as messages and tables call it: preset or file, or an experiment of a study
+	config string         // for --config: preset or file
+	values map[string]any // by key: a study's, above the preset and below the user's flags
+	nodes  int            // a study's; 0: the user's
+}
+
+// sourcesOf are those of a sweep's arguments.
+func sourcesOf(names []string) []sweepSource {
+	var out []sweepSource
+	for _, name := range names {
+		out = append(out, sweepSource{name: name, config: name})
+	}
+	return out
+}
+
+// studySources are the study's experiments, as they are run with a model.
+func studySources(s configs.Study, model configs.Model) ([]sweepSource, error) {
+	var out []sweepSource
+	for _, e := range s.Experiments {
+		of := model
+		if len(e.Models) > 0 {
+			var err error
+			if of, err = configs.LoadModel(e.Models[0]); err != nil {
+				return nil, err
+			}
+		}
+		values, err := s.Settings(of, e)
+		if err != nil {
+			return nil, err
+		}
+		for key := range values {
+			if _, err := configs.FindKey(key); err != nil {
+				return nil, err
+			}
+		}
+		name, _ := values["experiment"].(string)
+		out = append(out, sweepSource{name: name, config: e.Config, values: values, nodes: e.Nodes})
+	}
+	return out, nil
+}
+
+// flags are the source's values as arguments of swarm up. The user's own come after them and win.
+func (s sweepSource) flags() []string {
+	var args []string
+	for _, key := range configs.AllKeys() {
+		if value, ok := s.values[key.Name]; ok {
+			args = append(args, fmt.Sprintf("--%s=%v", key.FlagName(), value))
+		}
+	}
+	if s.nodes > 0 {
+		args = append(args, "--nodes="+strconv.Itoa(s.nodes))
+	}
+	return args
+}
+
+// with is the flags for one configuration: the source's values count where the user gave none. nodesGiven: the user said how many.
+func (p planFlags) with(s sweepSource, nodesGiven bool) planFlags {
+	p.resume = nil
+	p.config.config = []string{s.config}
+	p.config.keys = slices.Clone(p.config.keys)
+	for i, key := range p.config.keys {
+		if value, ok := s.values[key.key.Name]; ok && !key.given {
+			p.config.keys[i] = &keyFlag{key: key.key, source: s.name, text: fmt.Sprint(value), given: true}
+		}
+	}
+	if s.nodes > 0 && !nodesGiven {
+		p.nodes = strconv.Itoa(s.nodes)
+	}
+	return p
+}
+
+// sweepStudy is a study with the model it is run with.
+type sweepStudy struct {
+	configs.Study
+	model configs.Model
+	named string // the model as --model names it; empty: the study's own
+}
+
+// loadStudy finds a study, and its model among the flags.
+func loadStudy(name string, flags *configFlags) (*sweepStudy, error) {
+	study, err := configs.LoadStudy(name)
+	if err != nil {
+		return nil, withSource(err, "--study")
+	}
+	l, err := flags.layer()
+	if err != nil {
+		return nil, err
+	}
+	s := &sweepStudy{Study: study, named: l.text("model")}
+	switch {
+	case l.text("models") != "":
+		return nil, &configs.Error{
+			Problem: "a study decides itself which models its nodes have", Source: l.sources["models"], Remedy: "--model NAME, or the study mixed-models",
+		}
+	case s.named == "":
+		s.model, err = configs.LoadModel(configs.NanoModel) // the one that any machine can train
+	case study.FixesModels():
+		return nil, &configs.Error{
+			Problem: fmt.Sprintf("study %s has no choice of a model: its experiments name theirs", name), Source: l.sources["model"],
+			Remedy: "leave it out",
+		}
+	default:
+		s.model, err = findModel(s.named)
+	}
+	return s, withSource(err, l.sources["model"])
+}
+
+// flags are those that name the study on a command line.
+func (s *sweepStudy) flags() string {
+	if s.named == "" {
+		return "--study " + s.Name
+	}
+	return "--study " + s.Name + " --model " + s.named
+}
+
+// studyOrNames refuses a study beside named configurations, and neither.
+func studyOrNames(study string, names []string, command string) error {
+	switch {
+	case study != "" && len(names) > 0:
+		return &usageError{fmt.Errorf("--study %s and %q: a study has its own configurations", study, names[0]), command + " --study " + study}
+	case study == "" && len(names) == 0:
+		return &usageError{errors.New("sweep needs at least one configuration, or a study"),
+			command + " --study paper, or " + command + " 8loc0ext 4loc4ext --seeds 3"}
+	}
+	return nil
+}
+
+// measuredKeys are the keys that a run may change while it goes on, but a study's may not: they decide what is compared.
+var measuredKeys = []string{"eval_questions", "eval_generations"}
+
+// otherwise refuses to go on with, or to count, a run of the study that was made otherwise than the study says now. err is take's.
+func (i *sweepItem) otherwise(r *resume, err error) error {
+	if i.values == nil {
+		return nil
+	}
+	var refused *usageError
+	if err == nil || errors.Is(err, errFinished) {
+		if r.run == nil {
+			return nil
+		}
+		was, now := configs.Values(r.fixed), configs.Values(i.p.config)
+		for _, key := range measuredKeys {
+			if was[key] != now[key] {
+				change := configs.Change{Key: key, Before: fmt.Sprint(was[key]), After: fmt.Sprint(now[key])}
+				errors.As(r.refuse(change), &refused)
+				break
+			}
+		}
+	} else {
+		errors.As(err, &refused)
+	}
+	if refused == nil {
+		return nil
+	}
+	return &usageError{fmt.Errorf("%s seed %d: %w", i.name, i.seed(), refused.err),
+		"the former values as flags, or another --home for the changed study"}
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"encoding/json"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/configs"
+)
+
+// flagsOf are planFlags after a command line.
+func flagsOf(t *testing.T, args ...string) (planFlags, *pflag.FlagSet) {
+	t.Helper()
+	var p planFlags
+	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	p.add(f)
+	require.NoError(t, f.Parse(args))
+	return p, f
+}
+
+// Every experiment of every study is a configuration that can be run, and swarm up, started by the sweep, comes to the same one.
+func TestEveryStudyCanBeRun(t *testing.T) {
+	t.Parallel()
+	for _, name := range configs.Studies() {
+		for _, model := range []string{"", "gpt2"} {
+			t.Run(name+"/"+model, func(t *testing.T) {
+				t.Parallel()
+				given := []string{"--eval-questions", "27"}
+				if model != "" {
+					given = append(given, "--model", model)
+				}
+				user, _ := flagsOf(t, given...)
+				design, err := configs.LoadStudy(name)
+				require.NoError(t, err)
+				study, err := loadStudy(name, &user.config)
+				if model != "" && design.FixesModels() {
+					require.Error(t, err)
+					return
+				}
+				require.NoError(t, err)
+				sources, err := studySources(study.Study, study.model)
+				require.NoError(t, err)
+				for _, source := range sources {
+					here := user.with(source, false)
+					c, _, _, err := resolveConfig(&here.config, nil, true)
+					require.NoError(t, err, source.name)
+					require.Equal(t, source.name, c.Experiment)
+					require.Equal(t, 27, c.EvalQuestions, "the user's flags win")
+
+					item := &sweepItem{sweepSource: source}
+					item.p.config.Seed = c.Seed
+					args := upArguments("/h", item, given, false)
+					there, _ := flagsOf(t, args[2:]...)
+					child, _, _, err := resolveConfig(&there.config, nil, true)
+					require.NoError(t, err)
+					require.Equal(t, c, child, source.name)
+					require.Equal(t, here.nodes, there.nodes)
+				}
+			})
+		}
+	}
+}
+
+func TestFlagsWinOverAStudy(t *testing.T) {
+	t.Parallel()
+	study, err := configs.LoadStudy("swarm-size")
+	require.NoError(t, err)
+	nano, err := configs.LoadModel("nano")
+	require.NoError(t, err)
+	sources, err := studySources(study, nano)
+	require.NoError(t, err)
+	user, _ := flagsOf(t, "--rounds", "7", "--set", "num_iterations=2")
+	flags := user.with(sources[0], false)
+	c, _, _, err := resolveConfig(&flags.config, []string{"SWARM_EVAL_EVERY=9", "SWARM_SWARM_SIZE=9"}, true)
+	require.NoError(t, err)
+	require.Equal(t, []int{7, 2, 50, 2}, []int{c.Rounds, c.NumIterations, c.EvalEvery, c.SwarmSize}, "and a study over the environment")
+	require.Equal(t, "2", flags.nodes)
+	require.Equal(t, "auto", user.with(sources[0], true).nodes, "the user asked for --nodes auto")
+	require.False(t, user.config.keys[0].given, "the user's flags stay as they were")
+}
+
+func TestAStudyIsRefusedBesideWhatItDecides(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	for want, args := range map[string][]string{
+		`--study paper and "8loc0ext"`:                       {"sweep", "8loc0ext", "--study", "paper"},
+		"sweep needs at least one configuration, or a study": {"sweep"},
+		`unknown study "papers" (--study)`:                   {"sweep", "--study", "papers"},
+		"a study decides itself which models":                {"sweep", "--study", "paper", "--models", "nano,gpt2"},
+		"study mixed-models has no choice of a model":        {"sweep", "--study", "mixed-models", "--model", "nano"},
+		"sweep takes no --experiment":                        {"sweep", "--study", "paper", "--experiment", "mine"},
+		`bad seeds "none"`:                                   {"sweep", "--study", "paper", "--seeds", "none"},
+		"--study and --config":                               {"plan", "--study", "paper", "--config", "8loc0ext"},
+		"--seeds is for a study":                             {"plan", "--seeds", "3"},
+		`bad price "much"`:                                   {"plan", "--study", "paper", "--price", "much"},
+	} {
+		o := swarm(t, home, args...)
+		require.Equal(t, 2, o.code, "%v: %s", args, o.stderr)
+		require.Contains(t, o.stderr, want)
+	}
+}
+
+// The study for GPT-2 on a card that isn't there: time and money, said to be no measurement.
+func TestAPlanOfAStudySaysWhereItsFiguresAreFrom(t *testing.T) {
+	t.Parallel()
+	var x studyPlan
+	plan := func(args ...string) {
+		o := swarm(t, t.TempDir(), append([]string{"plan", "--study", "paper", "-o", "json"}, args...)...)
+		require.Equal(t, 0, o.code, o.stderr)
+		x = studyPlan{}
+		require.NoError(t, json.Unmarshal([]byte(o.stdout), &x))
+	}
+	plan("--model", "gpt2", "--gpu-memory", "80GB", "--price", "$2/h")
+	require.Equal(t, 12, x.Runs)
+	require.Len(t, x.Experiments, 4)
+	total := 0.0
+	for _, e := range x.Experiments {
+		require.Equal(t, []int{8, 2000, 21}, []int{e.Nodes, e.Rounds, e.Evaluations}, e.Experiment)
+		require.Equal(t, "first principles", e.Source)
+		require.Contains(t, e.From, "not measured")
+		require.InDelta(t, *e.LoadingSeconds+2000**e.RoundSeconds+21**e.EvalSeconds, *e.Seconds, 1e-6)
+		total += 3 * *e.Seconds
+	}
+	require.InDelta(t, total, *x.Seconds, 1e-6)
+	require.InDelta(t, 2*total/3600, *x.Cost, 1e-6)
+	first, last := x.Experiments[0], x.Experiments[3] // 8/0 and 2/6
+	require.InEpsilon(t, first.Round.Update, last.Round.Update, 1e-9, "all splits train on as much")
+	require.Greater(t, first.Round.Generate, 1.5*last.Round.Generate, "and decode what is their own")
+
+	plan("--model", "nano", "--device", "cpu", "--seeds", "5")
+	require.Equal(t, 20, x.Runs)
+	require.Nil(t, x.Seconds)
+	require.Nil(t, x.Cost)
+	for _, e := range x.Experiments {
+		require.Nil(t, e.RoundSeconds)
+		require.Contains(t, e.From, "not known")
+	}
+}
+
+// A study that is interrupted goes on by the same command, as each experiment's own name; one that has changed since is not mixed with it.
+func TestAStudyIsInterruptedAndGoesOn(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	args := func(rounds int, more ...string) []string {
+		list := append([]string{"sweep", "--study", "filter", "--seeds", "1"}, tinyRun("--rounds", strconv.Itoa(rounds))...)
+		return append(list, more...)
+	}
+	prefix := configs.Study{Name: "filter"}.Prefix(tinyModel())
+	s := startSweep(t, home, args(1000, "-o", "json"))
+	awaitRounds(t, home, 1)
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, 143, waitFor(t, s.cmd), s.stderr.String())
+	require.Len(t, parseSweep(t, <-s.stdout).order(), 1)
+	rounds := status(t, home).Round + 6
+
+	again := swarm(t, home, args(rounds, "-o", "json")...)
+	require.Equal(t, 0, again.code, again.stderr)
+	out := parseSweep(t, again.stdout)
+	require.Equal(t, 2, out.summary.Done)
+	require.Len(t, out.order(), 2)
+	require.Equal(t, []string{prefix + "filtered", prefix + "unfiltered"}, []string{out.summary.Rows[0].Experiment, out.summary.Rows[1].Experiment})
+
+	done := swarm(t, home, args(rounds)...)
+	require.Equal(t, 0, done.code, done.stderr)
+	require.NotContains(t, done.stdout, "sweep: run")
+	require.Contains(t, done.stdout, "ndecided") // nothing was evaluated
+	require.Contains(t, done.stdout, " report --study filter --model "+tinyModel())
+	for want, changed := range map[string][]string{
+		"temperature 1 → 0.5":                {"--temperature", "0.5"},
+		"zero_advantage_filter false → true": {"--zero-advantage-filter=true"},
+		"eval_generations 4 → 2":             {"--eval-generations", "2"},
+	} {
+		o := swarm(t, home, args(rounds, changed...)...)
+		require.Equal(t, 2, o.code, o.stdout)
+		require.Contains(t, o.stderr, want)
+		require.Contains(t, o.stderr, "or another --home for the changed study")
+	}
+
+	o := swarm(t, home, append([]string{"plan", "--study", "filter", "-o", "json"}, tinyRun("--rounds", "1000")...)...)
+	require.Equal(t, 0, o.code, o.stderr)
+	var x studyPlan
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &x))
+	for _, e := range x.Experiments {
+		require.Equal(t, "measured", e.Source, e.From)
+		require.Positive(t, *e.RoundSeconds)
+		require.GreaterOrEqual(t, *e.Seconds, 1000**e.RoundSeconds)
+	}
+	require.NotNil(t, x.Seconds)
+}

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/query"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// verdict is what the runs of a study say at the end of its sweep; nil of a sweep of none, and where it can't be read: that is no reason to
+// call the sweep failed.
+func (s *sweep) verdict(ctx context.Context) *stats.Study {
+	if s.study == nil || s.reader == nil {
+		return nil
+	}
+	o := query.CompareOptions{Alive: func(x store.Snapshot) bool { return coordinatorAlive(x, event.Now()) }}
+	o.Key, o.Measure, o.Study = configKey, stats.MeasurePass, studyDesign(s.study.Study, s.study.named)
+	if s.study.Measure == configs.MeasureReward {
+		o.Measure = stats.MeasureReward
+	}
+	comparison, err := query.Compare(ctx, s.reader, o)
+	if err != nil {
+		s.g.logger.Warn("the study's verdict can't be told", "error", err)
+		return nil
+	}
+	return comparison.Study
+}

@@ -1,0 +1,146 @@
+package configs
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Member is one model of a swarm of different ones, with what its nodes have of their own: Adam's rate and the size of a forward pass go with a
+// model. All else is the experiment's, and by default the first model's.
+type Member struct {
+	Model        string  `json:"model"` // as Config.Model
+	Nodes        int     `json:"nodes"` // that have it, one after the other, until the next model's turn
+	LearningRate float64 `json:"learning_rate"`
+	MicroBatch   int     `json:"micro_batch"`
+}
+
+const (
+	modelsAllowed = "models in turn, such as nano,micro, or with how many nodes each has, nano=4,micro=4"
+	maxMembers    = 64
+)
+
+// ParseMembers reads Config.Models: names or folders with commas between them, each with "=" and a number of nodes or without, which is 1. A
+// folder whose path has a comma or ends in "=" and digits can't be named. A mistake is an *Error. Rates and micro-batches are left open.
+func ParseMembers(text string) ([]Member, error) {
+	refuse := &Error{Key: "models", Value: text, Allowed: modelsAllowed}
+	var list []Member
+	for item := range strings.SplitSeq(text, ",") {
+		m := Member{Model: strings.TrimSpace(item), Nodes: 1}
+		if at := strings.LastIndexByte(item, '='); at >= 0 {
+			var err error
+			m.Model = strings.TrimSpace(item[:at])
+			if m.Nodes, err = strconv.Atoi(strings.TrimSpace(item[at+1:])); err != nil || m.Nodes < 1 || m.Nodes > 1000 {
+				return nil, refuse
+			}
+		}
+		if m.Model == "" || strings.ContainsFunc(m.Model, isControl) || len(list) == maxMembers {
+			return nil, refuse
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}
+
+func parses(models string) bool {
+	_, err := ParseMembers(models)
+	return err == nil
+}
+
+// MembersText is Config.Models of members, with the counts where text has any.
+func MembersText(text string, members []Member) string {
+	var items []string
+	for _, m := range members {
+		item := m.Model
+		if strings.Contains(text, "=") {
+			item += "=" + strconv.Itoa(m.Nodes)
+		}
+		items = append(items, item)
+	}
+	return strings.Join(items, ",")
+}
+
+// member is the one whose model the node with an index from 0 has: the models take their turns, each as many nodes as it has, and begin again
+// where there are more nodes.
+func (c Config) member(node int) Member {
+	turn := 0
+	for _, m := range c.Members {
+		turn += m.Nodes
+	}
+	if turn == 0 {
+		return Member{c.Model, 1, c.LearningRate, c.MicroBatch}
+	}
+	at := node % turn
+	for _, m := range c.Members {
+		if at < m.Nodes {
+			return m
+		}
+		at -= m.Nodes
+	}
+	return c.Members[0] // at is below the sum of the members' nodes
+}
+
+// ModelOf is the model of the node with an index from 0, of however many nodes: a name or folder, as Config.Model.
+func (c Config) ModelOf(node int) string { return c.member(node).Model }
+
+// OfNode is the configuration as the node with an index from 0 has it: with one model, and that model's own keys.
+func (c Config) OfNode(node int) Config {
+	if len(c.Members) == 0 {
+		return c
+	}
+	m := c.member(node)
+	c.Model, c.LearningRate, c.MicroBatch = m.Model, m.LearningRate, m.MicroBatch
+	c.Models, c.Members = "", nil
+	return c
+}
+
+// LargestMicroBatch is the most sequences of a forward pass that any node may have, 0 for all: what memory is planned for.
+func (c Config) LargestMicroBatch() int {
+	most := c.MicroBatch
+	for i, m := range c.Members {
+		if i == 0 || m.MicroBatch == 0 || most > 0 && m.MicroBatch > most {
+			most = m.MicroBatch
+		}
+	}
+	return most
+}
+
+// LimitMicroBatch lets no node have more sequences in a forward pass than most.
+func (c Config) LimitMicroBatch(most int) Config {
+	limit := func(n int) int {
+		if n == 0 {
+			return most
+		}
+		return min(n, most)
+	}
+	c.MicroBatch, c.Members = limit(c.MicroBatch), slices.Clone(c.Members)
+	for i := range c.Members {
+		c.Members[i].MicroBatch = limit(c.Members[i].MicroBatch)
+	}
+	return c
+}
+
+// CheckNodes refuses a number of nodes that counts given for the models don't come to: it must be their sum, or a multiple of it.
+func (c Config) CheckNodes(nodes int) error {
+	turn := 0
+	for _, m := range c.Members {
+		turn += m.Nodes
+	}
+	if turn == 0 || !strings.Contains(c.Models, "=") || nodes%turn == 0 {
+		return nil
+	}
+	return &Error{Key: "models", Value: c.Models, Remedy: fmt.Sprintf("its counts come to %d, and there are %d nodes. Try: --nodes %d, or other counts",
+		turn, nodes, turn)}
+}
+
+// memberChanges are the models' own keys that differ; what the models are is a key of its own.
+func memberChanges(before, after []Member) (list []Change) {
+	for i := range min(len(before), len(after)) {
+		a, b := before[i], after[i]
+		if a.Model == b.Model && a.LearningRate != b.LearningRate {
+			list = append(list, Change{"learning_rate of " + b.Model, show(a.LearningRate), show(b.LearningRate)})
+		}
+	}
+	return list
+}

@@ -1,0 +1,108 @@
+package configs
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ownByStudy are the keys that a study decides by other means than its sets.
+var ownByStudy = []string{"experiment", "preset", "seed", "rounds", "model", "models"}
+
+// check finds what is wrong with a study, as an *Error.
+func (s Study) check() error {
+	if strings.TrimSpace(s.Question) == "" {
+		return s.refuse("question", "", "the question it answers")
+	}
+	if s.Measure != MeasureEval && s.Measure != MeasureReward {
+		return s.refuse("measure", s.Measure, MeasureEval+", "+MeasureReward)
+	}
+	if s.Seeds < 1 || s.Seeds > 1000 {
+		return s.refuse("seeds", strconv.Itoa(s.Seeds), "1 to 1000")
+	}
+	if s.Rounds < 1 {
+		return s.refuse("rounds", strconv.Itoa(s.Rounds), "at least 1")
+	}
+	if err := s.checkSet("set", s.Set); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Models)) {
+		if err := s.checkModel(name, s.Models[name]); err != nil {
+			return err
+		}
+	}
+	if len(s.Experiments) == 0 {
+		return s.refuse("experiments", "", "at least one")
+	}
+	seen := map[string]bool{}
+	for _, e := range s.Experiments {
+		if seen[e.Name] {
+			return s.refuse("experiments", e.Name, "each name once")
+		}
+		seen[e.Name] = true
+		if err := s.checkExperiment(e); err != nil {
+			return err
+		}
+	}
+	if _, err := s.Experiment(s.Baseline); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (s Study) checkModel(name string, m StudyModel) error {
+	if !slices.Contains(Models(), name) {
+		return s.refuse("models", name, strings.Join(Models(), ", "))
+	}
+	if m.Seeds < 0 || m.Seeds > 1000 {
+		return s.refuse("models."+name+".seeds", strconv.Itoa(m.Seeds), "1 to 1000")
+	}
+	if m.Rounds < 0 {
+		return s.refuse("models."+name+".rounds", strconv.Itoa(m.Rounds), "at least 1")
+	}
+	return s.checkSet("models."+name+".set", m.Set)
+}
+
+func (s Study) checkExperiment(e StudyExperiment) error {
+	if full := s.ExperimentName("", e.Name); !experimentName.MatchString(e.Name) || !experimentName.MatchString(full) {
+		return s.refuse("experiments", e.Name, "a name of A-Z a-z 0-9 . _ - that starts with a letter or digit")
+	}
+	if _, err := Experiment(e.Config); err != nil {
+		return err
+	}
+	if e.Nodes < 0 || e.Nodes > 1000 {
+		return s.refuse(e.Name+".nodes", strconv.Itoa(e.Nodes), "0 (as many as fit) to 1000")
+	}
+	if e.LearningRateFactor < 0 || e.LearningRateFactor > 1e6 {
+		return s.refuse(e.Name+".learning_rate_factor", fmt.Sprint(e.LearningRateFactor), "a number above 0")
+	}
+	if e.LearningRateFactor > 0 && len(e.Models) > 1 {
+		return s.refuse(e.Name+".learning_rate_factor", fmt.Sprint(e.LearningRateFactor), "with one model: each has a rate of its own")
+	}
+	for _, model := range e.Models {
+		if _, err := LoadModel(model); err != nil {
+			return err
+		}
+	}
+	return s.checkSet(e.Name+".set", e.Set)
+}
+
+// checkSet checks keys and their values' types. Whether the values go together, the resolved configuration tells.
+func (s Study) checkSet(where string, set map[string]any) error {
+	values, err := PresetValues(set)
+	if err != nil {
+		return err
+	}
+	for _, key := range ownByStudy {
+		if _, ok := values[key]; ok {
+			return s.refuse(where, key, "keys of an experiment but "+strings.Join(ownByStudy, ", "))
+		}
+	}
+	return nil
+}
+
+func (s Study) refuse(key, value, allowed string) *Error {
+	return &Error{Key: key, Value: value, Allowed: allowed, Source: "study " + s.Name}
+}

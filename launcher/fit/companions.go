@@ -1,0 +1,77 @@
+package fit
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/configs"
+)
+
+// Companion is another model of a swarm whose nodes have different ones.
+type Companion struct {
+	Model    configs.Model
+	Measured *Measured // nil: nothing was measured
+}
+
+// checkCompanions puts the model with most parameters first: the guides' counts are asked for that. Where not all are measured none counts as
+// measured, for a node's bytes come from one source.
+func (r *Request) checkCompanions() error {
+	if len(r.Companions) == 0 {
+		return nil
+	}
+	r.Companions = slices.Clone(r.Companions)
+	measured := r.Measured != nil
+	for i := range r.Companions {
+		c := &r.Companions[i]
+		if !known(c.Model.Shape) {
+			return fmt.Errorf("%w: model %q: its shape is unknown", ErrRequest, c.Model.Name)
+		}
+		measured = measured && c.Measured != nil
+		if c.Model.Shape.Parameters > r.Model.Shape.Parameters {
+			r.Model, r.Measured, c.Model, c.Measured = c.Model, c.Measured, r.Model, r.Measured
+		}
+	}
+	if !measured {
+		r.estimateOnly()
+	}
+	return nil
+}
+
+// known tells whether a shape says enough to estimate with.
+func known(s configs.Shape) bool {
+	return s.Parameters > 0 && s.Layers > 0 && s.Width > 0 && s.Vocabulary > 0
+}
+
+// estimateOnly forgets what was measured.
+func (r *Request) estimateOnly() {
+	r.Measured, r.Companions = nil, slices.Clone(r.Companions)
+	for i := range r.Companions {
+		r.Companions[i].Measured = nil
+	}
+}
+
+// name is that of the model, or of all of them.
+func (r *Request) name() string {
+	names := []string{r.Model.Name}
+	for _, c := range r.Companions {
+		names = append(names, c.Model.Name)
+	}
+	return list(names, "and")
+}
+
+// largest takes of two nodes, phase by phase, what the one has that takes more: what holds either.
+func largest(a, b []Component) []Component {
+	var parts []Component
+	for _, phase := range []string{PhaseResident, PhaseGenerate, PhaseUpdate} {
+		one, other := of(a, phase), of(b, phase)
+		if total(other) > total(one) {
+			one = other
+		}
+		parts = append(parts, one...)
+	}
+	return parts
+}
+
+func of(parts []Component, phase string) []Component {
+	return slices.DeleteFunc(slices.Clone(parts), func(c Component) bool { return c.Phase != phase })
+}

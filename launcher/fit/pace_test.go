@@ -1,0 +1,86 @@
+package fit
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/sapo-swarm/swarm/configs"
+)
+
+// A round of eight GPT-2 nodes with I = J = 4, G = 8 and 256 + 256 tokens, as the first-principles figures that we measure against have it.
+func TestFirstPrinciplesGiveThePublishedFigures(t *testing.T) {
+	t.Parallel()
+	gpt2, err := configs.LoadModel("gpt2")
+	require.NoError(t, err)
+	work := Work{Own: 4, External: 4, Generations: 8, PromptTokens: 256, NewTokens: 256, Iterations: 1}
+	for _, x := range []struct {
+		card, precision          string
+		leastDecode, mostDecode  float64
+		update                   float64
+		withoutDecodeOfPrecision bool
+	}{
+		{card: "NVIDIA A100-SXM4-80GB", precision: "tf32", leastDecode: 1.7, mostDecode: 2.1, update: 4.2},
+		{card: "NVIDIA A100-SXM4-80GB", precision: "bf16", update: 1.2, withoutDecodeOfPrecision: true},
+		{card: "NVIDIA H100 80GB HBM3", precision: "tf32", leastDecode: 1.1, mostDecode: 1.1, update: 1.7},
+		{card: "NVIDIA H100 80GB HBM3", precision: "bf16", update: 0.45, withoutDecodeOfPrecision: true},
+	} {
+		card, ok := CardNamed(x.card)
+		require.True(t, ok, x.card)
+		pace := FirstPrinciples(gpt2.Shape, x.precision, card, work, 8, 0)
+		require.InEpsilon(t, x.update, pace.Update, 0.05, "update on %s at %s", x.card, x.precision)
+		if x.withoutDecodeOfPrecision {
+			continue // the published decode is that of 32 bits
+		}
+		require.GreaterOrEqual(t, pace.Generate, 0.93*x.leastDecode, "decoding on %s", x.card)
+		require.LessOrEqual(t, pace.Generate, 1.07*x.mostDecode, "decoding on %s", x.card)
+	}
+}
+
+func TestCardsAreKnownByNameAndSize(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"NVIDIA A100-SXM4-40GB": "A100 40GB", "Tesla T4": "T4 15GB", "NVIDIA L4": "L4 24GB", "NVIDIA H200": "H200", "NVIDIA H100 PCIe": "H100 PCIe",
+		"NVIDIA L40S": "", "NVIDIA GeForce RTX 4090": "", "": "",
+	} {
+		card, ok := CardNamed(name)
+		require.Equal(t, want, card.Name, name)
+		require.Equal(t, want != "", ok, name)
+	}
+	for size, want := range map[int64]string{
+		80e9: "A100 80GB", 85_899_345_920: "A100 80GB", 40e9: "A100 40GB", 15e9: "T4 15GB", 24e9: "L4 24GB", 60e9: "", 1e9: "",
+	} {
+		card, _ := CardOfSize(size)
+		require.Equal(t, want, card.Name, "%d", size)
+	}
+	for _, c := range peaks {
+		for _, precision := range []string{"fp32", "tf32", "bf16", "fp16"} {
+			require.Positive(t, c.Peak(precision), "%s %s", c.Name, precision)
+		}
+	}
+}
+
+// Generation grows with I, the update with I + J: 2/6 decodes a quarter of what 8/0 does, and trains on as much.
+func TestAPaceFollowsTheSplit(t *testing.T) {
+	t.Parallel()
+	known := Work{Own: 8, Generations: 8, Iterations: 1}
+	pace := Pace{Generate: 4, Update: 2, Rest: 1}
+	require.Equal(t, Pace{Generate: 1, Update: 2, Rest: 1}, pace.For(known, Work{Own: 2, External: 6, Generations: 8, Iterations: 1}, 8, 8))
+	require.Equal(t, Pace{Generate: 2, Update: 2, Rest: 0.5}, pace.For(known, Work{Own: 8, Generations: 8, Iterations: 2}, 8, 4))
+	require.InDelta(t, 4.0*432/64, pace.Evaluation(known, 432), 1e-12)
+	require.Equal(t, Pace{Generate: 3, Update: 2.5, Rest: 0.5}, Mean([]Pace{{4, 2, 1}, {2, 3, 0}}, []float64{0.5, 0.5}))
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func(name string) Work {
+			return Work{
+				Own: rapid.IntRange(1, 16).Draw(t, name+" I"), External: rapid.IntRange(0, 16).Draw(t, name+" J"),
+				Generations: rapid.IntRange(2, 16).Draw(t, name+" G"), Iterations: rapid.IntRange(1, 4).Draw(t, name+" steps"),
+			}
+		}
+		a, b := draw("a"), draw("b")
+		n, m := rapid.IntRange(1, 32).Draw(t, "nodes"), rapid.IntRange(1, 32).Draw(t, "other nodes")
+		there := pace.For(a, b, n, m)
+		back := there.For(b, a, m, n)
+		require.InEpsilon(t, pace.Seconds(), back.Seconds(), 1e-9, "there and back")
+	})
+}

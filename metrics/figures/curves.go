@@ -1,0 +1,139 @@
+package figures
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+// Bounds on points, so that no figure is larger than 300 kB however long and many the runs are. Extremes stay.
+const (
+	figurePoints = 14000 // of all lines of a figure
+	linePoints   = 400   // of one
+	fewestPoints = 8
+)
+
+// limitOf is how many points each of so many lines may have.
+func limitOf(lines int) int { return max(fewestPoints, min(linePoints, figurePoints/max(1, lines))) }
+
+// over is what several runs have over rounds.
+type over struct {
+	round           []float64
+	mean, low, high []float64
+}
+
+// meanOver averages runs round by round: their means over nodes, and their lowest and highest nodes. It has the rounds that all of them have.
+func meanOver(curves []stats.Curve) over {
+	var out over
+	if len(curves) == 0 {
+		return out
+	}
+	at := make([]map[int]int, len(curves))
+	for i, c := range curves {
+		at[i] = map[int]int{}
+		for k, round := range c.Round {
+			at[i][round] = k
+		}
+	}
+	for _, round := range curves[0].Round {
+		var mean, low, high []float64
+		for i, c := range curves {
+			if k, ok := at[i][round]; ok {
+				mean, low, high = append(mean, c.Mean[k]), append(low, c.Low[k]), append(high, c.High[k])
+			}
+		}
+		if len(mean) == len(curves) {
+			out.round = append(out.round, float64(round))
+			out.mean, out.low, out.high = append(out.mean, stats.Mean(mean)), append(out.low, stats.Mean(low)), append(out.high, stats.Mean(high))
+		}
+	}
+	return out
+}
+
+// thinned leaves points out, at the same rounds of all three.
+func (o over) thinned(points int) over {
+	kept := stats.KeepExtremes([][]float64{o.mean, o.low, o.high}, points)
+	return over{pick(o.round, kept), pick(o.mean, kept), pick(o.low, kept), pick(o.high, kept)}
+}
+
+func pick(values []float64, at []int) []float64 {
+	out := make([]float64, len(at))
+	for i, k := range at {
+		out[i] = values[k]
+	}
+	return out
+}
+
+// points pairs rounds with values.
+func points(x, y []float64) []xy {
+	out := make([]xy, len(x))
+	for i := range x {
+		out[i] = xy{x[i], y[i]}
+	}
+	return out
+}
+
+// line is a curve's mean over its rounds, thinned.
+func line(c stats.Curve, values stats.Values, limit int) []xy {
+	kept := stats.KeepExtremes([][]float64{values}, limit)
+	out := make([]xy, len(kept))
+	for i, k := range kept {
+		out[i] = xy{float64(c.Round[k]), values[k]}
+	}
+	return out
+}
+
+// perSeed is a value of each seed, by seed: the mean over its runs that have any. Runs of one seed repeat each other.
+func (c Config) perSeed(value func(Seed) (float64, bool)) []float64 {
+	var out []float64
+	for _, group := range chunked(c.Seeds) {
+		var values []float64
+		for _, s := range group {
+			if v, ok := value(s); ok {
+				values = append(values, v)
+			}
+		}
+		if mean := stats.Mean(values); finite(mean) {
+			out = append(out, mean)
+		}
+	}
+	return out
+}
+
+// chunked groups runs, which are by seed, by seed.
+func chunked(runs []Seed) (out [][]Seed) {
+	for i, s := range runs {
+		if i == 0 || s.Seed != runs[i-1].Seed {
+			out = append(out, nil)
+		}
+		out[len(out)-1] = append(out[len(out)-1], s)
+	}
+	return out
+}
+
+// withRewards tells whether any run did a round.
+func (d *Data) withRewards() bool {
+	return slices.ContainsFunc(d.Configs, func(c Config) bool {
+		return slices.ContainsFunc(c.Seeds, func(s Seed) bool { return len(s.Raw.Round) > 0 })
+	})
+}
+
+// seedsText says how many seeds the configurations have: "3 seeds", "2 to 3 seeds".
+func (d *Data) seedsText() string {
+	low, high := 0, 0
+	for i, c := range d.Configs {
+		n := len(chunked(c.Seeds))
+		if i == 0 || n < low {
+			low = n
+		}
+		high = max(high, n)
+	}
+	switch {
+	case high == 1:
+		return "1 seed"
+	case low == high:
+		return count(high, "seed")
+	}
+	return fmt.Sprintf("%d to %d seeds", low, high)
+}

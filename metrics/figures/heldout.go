@@ -1,0 +1,177 @@
+package figures
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+// evalSet is the questions that are compared: those of the first configuration that answered any, at the end. Others' answers to other
+// questions are left out.
+func (d *Data) evalSet() string {
+	for _, c := range d.Configs {
+		for _, s := range c.Seeds {
+			if rows := s.Evaluations.Rows; len(rows) > 0 {
+				return rows[len(rows)-1].Set
+			}
+		}
+	}
+	return ""
+}
+
+// passOf is pass@1 of an evaluation.
+func passOf(passes []stats.Pass) (float64, bool) {
+	for _, p := range passes {
+		if p.K == 1 {
+			return p.Value, true
+		}
+	}
+	return 0, false
+}
+
+// finalPass is a run's pass@1 in its last evaluation, where that is of the set.
+func finalPass(set string) func(Seed) (float64, bool) {
+	return func(s Seed) (float64, bool) {
+		rows := s.Evaluations.Rows
+		if len(rows) == 0 || rows[len(rows)-1].Set != set {
+			return 0, false
+		}
+		return passOf(rows[len(rows)-1].Pass)
+	}
+}
+
+// passAt is a run's pass@1 after so many rounds.
+func passAt(set string, round int) func(Seed) (float64, bool) {
+	return func(s Seed) (float64, bool) {
+		for _, row := range slices.Backward(s.Evaluations.Rows) {
+			if row.Round == round && row.Set == set {
+				return passOf(row.Pass)
+			}
+		}
+		return 0, false
+	}
+}
+
+// intervalText says what intervals are over, and that there are none.
+func (d *Data) intervalText() string {
+	if text := d.seedsText(); text != "1 seed" {
+		return "95 % interval over seeds, by Student's t (" + text + ")"
+	}
+	return "one seed: no interval"
+}
+
+// heldOutOverRounds draws pass@1 by the rounds that the weights hold.
+func (d *Data) heldOutOverRounds() []byte {
+	set := d.evalSet()
+	if set == "" {
+		return nil
+	}
+	p := newPlot("", "round", "held-out pass@1")
+	p.Add(rules{})
+	var legend []entry
+	var bands, lines []plot.Plotter
+	high := 0.0
+	for i, c := range d.Configs {
+		look := lookOf(i)
+		legend = append(legend, entry{label: c.Label, look: look})
+		rounds := map[int]bool{}
+		for _, s := range c.Seeds {
+			for _, row := range s.Evaluations.Rows {
+				rounds[row.Round] = true
+			}
+		}
+		var x, mean, low, high2 []float64
+		for _, round := range slices.Sorted(maps.Keys(rounds)) {
+			values := c.perSeed(passAt(set, round))
+			if len(values) < len(chunked(c.Seeds)) { // of other seeds than the rounds beside it
+				continue
+			}
+			m, l, h := stats.MeanInterval(values)
+			x, mean, low, high2 = append(x, float64(round)), append(mean, m), append(low, max(0, l)), append(high2, min(1, h))
+			for _, v := range append(values, h) {
+				if finite(v) {
+					high = max(high, min(1, v))
+				}
+			}
+		}
+		bands = append(bands, newBand(x, low, high2, faint(look.color, 0x1C)))
+		lines = append(lines, lineOf{points(x, mean), look.line(1.5)})
+		var at []mark
+		for k := range x {
+			at = append(at, mark{xy{x[k], mean[k]}, math.NaN(), math.NaN()})
+		}
+		lines = append(lines, marks{points: at, style: look.point(2.2)})
+	}
+	p.Add(bands...)
+	p.Add(lines...)
+	settle(p)
+	p.X.Min = 0
+	fromZero(&p.Y, high)
+	caption := "Share of right completions of held-out questions, mean over nodes and seeds. Band: " + d.intervalText() + "."
+	s := newSheet(width, 330, "Held-out pass@1 over rounds", caption, legend)
+	p.Draw(s.free)
+	return s.svg()
+}
+
+// rowHeight is the room of one configuration in heldOutFinal.
+const rowHeight = vg.Length(26)
+
+// heldOutFinal draws pass@1 of the last evaluation: every seed a dot, and the mean with its interval.
+func (d *Data) heldOutFinal() []byte {
+	set := d.evalSet()
+	if set == "" {
+		return nil
+	}
+	p := newPlot("", "held-out pass@1 of the last evaluation", "")
+	p.Add(rules{x: true})
+	high := 0.0
+	var names []string
+	for i, c := range d.Configs {
+		look, y := lookOf(i), float64(len(d.Configs)-1-i)
+		values := c.perSeed(finalPass(set))
+		var dots []mark
+		for _, v := range values {
+			dots = append(dots, mark{xy{v, y - 0.18}, math.NaN(), math.NaN()})
+			high = max(high, v)
+		}
+		mean, low, upper := stats.MeanInterval(values)
+		low, upper = max(0, low), min(1, upper)
+		if finite(upper) {
+			high = max(high, upper)
+		}
+		p.Add(marks{points: dots, style: draw.GlyphStyle{Color: faint(look.color, 0xB0), Radius: 2.2, Shape: draw.CircleGlyph{}}})
+		p.Add(marks{points: []mark{{xy{mean, y + 0.12}, low, upper}}, style: draw.GlyphStyle{Color: look.color, Radius: 3, Shape: draw.BoxGlyph{}},
+			line: draw.LineStyle{Color: look.color, Width: 1.4}, across: true})
+		name := fmt.Sprintf("%s (%s)", c.Label, count(len(values), "seed"))
+		if len(values) == 0 {
+			name = c.Label + " (none)"
+		}
+		names = append(names, name)
+	}
+	slices.Reverse(names)
+	settle(p)
+	nominalY(p, names)
+	fromZero(&p.X, high)
+	caption := "Share of right completions of held-out questions, mean over nodes. Square: mean over seeds, with its " + d.intervalText() +
+		"; dots: each seed."
+	s := newSheet(width, 100+rowHeight*vg.Length(len(d.Configs)), "Held-out pass@1 at the end", caption, nil)
+	p.Draw(s.free)
+	return s.svg()
+}
+
+// nominalY labels y = 0, 1, 2 … with names.
+func nominalY(p *plot.Plot, names []string) {
+	ticks := make(plot.ConstantTicks, len(names))
+	for i, name := range names {
+		ticks[i] = plot.Tick{Value: float64(i), Label: name}
+	}
+	p.Y.Tick.Marker, p.Y.Tick.Length, p.Y.LineStyle.Width = ticks, 0, 0
+	p.Y.Min, p.Y.Max = -0.6, float64(len(names))-0.4
+}

@@ -1,0 +1,171 @@
+package figures
+
+import (
+	"image/color"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// xy is a point of a plot; a y that is no number is a gap.
+type xy struct{ x, y float64 }
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// lineOf joins points, but for gaps. It isn't clipped: axes have room for all that is drawn.
+type lineOf struct {
+	points []xy
+	style  draw.LineStyle
+}
+
+// Plot implements plot.Plotter.
+func (l lineOf) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	for _, run := range runs(l.points) {
+		var path []vg.Point
+		for _, q := range run {
+			path = append(path, vg.Point{X: x(q.x), Y: y(q.y)})
+		}
+		c.StrokeLines(l.style, path)
+	}
+}
+
+// DataRange implements plot.DataRanger.
+func (l lineOf) DataRange() (xmin, xmax, ymin, ymax float64) { return rangeOf(l.points) }
+
+// bandOf fills the area between two lines over the same x.
+type bandOf struct {
+	low, high []xy
+	fill      color.Color
+}
+
+// Plot implements plot.Plotter.
+func (b bandOf) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	high := runs(b.high)
+	for i, low := range runs(b.low) {
+		var path []vg.Point
+		for _, q := range low {
+			path = append(path, vg.Point{X: x(q.x), Y: y(q.y)})
+		}
+		for k := len(high[i]) - 1; k >= 0; k-- {
+			path = append(path, vg.Point{X: x(high[i][k].x), Y: y(high[i][k].y)})
+		}
+		c.FillPolygon(b.fill, path)
+	}
+}
+
+// DataRange implements plot.DataRanger.
+func (b bandOf) DataRange() (xmin, xmax, ymin, ymax float64) {
+	return rangeOf(append(append([]xy{}, b.low...), b.high...))
+}
+
+// newBand is the area between values over the same x; where one of two isn't a number there is none.
+func newBand(x, low, high []float64, fill color.Color) bandOf {
+	b := bandOf{fill: fill}
+	for i := range x {
+		l, h := low[i], high[i]
+		if !finite(l) || !finite(h) {
+			l, h = math.NaN(), math.NaN()
+		}
+		b.low, b.high = append(b.low, xy{x[i], l}), append(b.high, xy{x[i], h})
+	}
+	return b
+}
+
+// marks are points, each with an interval where it has one.
+type marks struct {
+	points []mark
+	style  draw.GlyphStyle
+	line   draw.LineStyle // of intervals
+	across bool           // intervals are of x, not of y
+}
+
+type mark struct {
+	xy
+	low, high float64 // NaN: no interval
+}
+
+// Plot implements plot.Plotter.
+func (m marks) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	for _, q := range m.points {
+		if !finite(q.x) || !finite(q.y) {
+			continue
+		}
+		switch {
+		case finite(q.low) && finite(q.high) && m.across:
+			c.StrokeLine2(m.line, x(q.low), y(q.y), x(q.high), y(q.y))
+		case finite(q.low) && finite(q.high):
+			c.StrokeLine2(m.line, x(q.x), y(q.low), x(q.x), y(q.high))
+		}
+		c.DrawGlyphNoClip(m.style, vg.Point{X: x(q.x), Y: y(q.y)})
+	}
+}
+
+// DataRange implements plot.DataRanger.
+func (m marks) DataRange() (xmin, xmax, ymin, ymax float64) {
+	var all []xy
+	for _, q := range m.points {
+		all = append(all, q.xy)
+		for _, end := range []float64{q.low, q.high} {
+			switch {
+			case !finite(end):
+			case m.across:
+				all = append(all, xy{end, q.y})
+			default:
+				all = append(all, xy{q.x, end})
+			}
+		}
+	}
+	return rangeOf(all)
+}
+
+// rules are thin lines across a plot at its labelled ticks: of y, and of x where asked for.
+type rules struct{ x bool }
+
+// Plot implements plot.Plotter.
+func (r rules) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	style := draw.LineStyle{Color: hair, Width: 0.5}
+	if r.x {
+		for _, t := range p.X.Tick.Marker.Ticks(p.X.Min, p.X.Max) {
+			if !t.IsMinor() {
+				c.StrokeLine2(style, x(t.Value), c.Min.Y, x(t.Value), c.Max.Y)
+			}
+		}
+		return
+	}
+	for _, t := range p.Y.Tick.Marker.Ticks(p.Y.Min, p.Y.Max) {
+		if !t.IsMinor() {
+			c.StrokeLine2(style, c.Min.X, y(t.Value), c.Max.X, y(t.Value))
+		}
+	}
+}
+
+// runs parts points at gaps.
+func runs(points []xy) (out [][]xy) {
+	from := 0
+	for i := range len(points) + 1 {
+		if i < len(points) && finite(points[i].y) {
+			continue
+		}
+		if i > from {
+			out = append(out, points[from:i])
+		}
+		from = i + 1
+	}
+	return out
+}
+
+func rangeOf(points []xy) (xmin, xmax, ymin, ymax float64) {
+	xmin, xmax, ymin, ymax = math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
+	for _, q := range points {
+		if finite(q.x) && finite(q.y) {
+			xmin, xmax, ymin, ymax = min(xmin, q.x), max(xmax, q.x), min(ymin, q.y), max(ymax, q.y)
+		}
+	}
+	return xmin, xmax, ymin, ymax
+}

@@ -1,0 +1,106 @@
+package figures
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/metrics/query"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// Seed is one run of a Config.
+type Seed struct {
+	Seed        int64
+	Raw, Smooth stats.Curve       // reward, every round
+	Evaluations stats.Evaluations // with pass@1
+	Split       stats.Curve       // J by round; no rounds where it was fixed
+}
+
+// splitMetric is J of a round where a run's split isn't fixed.
+const splitMetric = "split_external"
+
+// Read reads the runs that o asks for: experiments in the order of their names, a study's in its order, or all by start. Runs count as in
+// stats.Compare: of a study only those that are done, else an experiment's others where none is. A window below 1 is the paper's. The error
+// is a *query.UnknownError for a name without runs, and a store.ErrNotFound, wrapped, where nothing counts.
+func Read(ctx context.Context, reader *store.Reader, o query.CompareOptions, window int) (*Data, error) {
+	if window < 1 {
+		window = stats.PaperWindow
+	}
+	totals, err := o.Runs(ctx, reader)
+	if err != nil {
+		return nil, err
+	}
+	names, labels := chosen(o, totals)
+	d := &Data{Window: window}
+	counted := stats.Counted(totals, stats.CompareOptions{})
+	for i, name := range names {
+		c := Config{Experiment: name, Label: labels[i]}
+		for _, t := range counted {
+			if t.Experiment != name || o.Study != nil && t.State != store.RunDone {
+				continue
+			}
+			seed, err := readSeed(ctx, reader, t.Run, window)
+			if err != nil {
+				return nil, err
+			}
+			c.Seeds = append(c.Seeds, seed)
+		}
+		if len(c.Seeds) == 0 {
+			if o.Study == nil {
+				return nil, &query.UnknownError{Name: name}
+			}
+			continue
+		}
+		slices.SortStableFunc(c.Seeds, func(a, b Seed) int { return cmp.Compare(a.Seed, b.Seed) })
+		d.Configs = append(d.Configs, c)
+	}
+	if len(d.Configs) == 0 {
+		return nil, fmt.Errorf("figures: %w", store.ErrNotFound)
+	}
+	return d, nil
+}
+
+// chosen are the experiments that are drawn, each once, and what they are called.
+func chosen(o query.CompareOptions, totals []store.Totals) (names, labels []string) {
+	asked := o.Names
+	switch {
+	case o.Study != nil:
+		asked = o.Study.Experiments()
+	case len(asked) == 0:
+		for _, t := range totals {
+			asked = append(asked, t.Experiment)
+		}
+	}
+	for _, name := range asked {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if o.Study == nil {
+		return names, shortNames(names)
+	}
+	for _, name := range names {
+		labels = append(labels, splitLabel(o.Study.ShortName(name)))
+	}
+	return names, labels
+}
+
+func readSeed(ctx context.Context, reader *store.Reader, run store.Run, window int) (Seed, error) {
+	s := Seed{Seed: run.Seed}
+	rewards, err := query.ReadRounds(ctx, reader, run, "reward")
+	if err != nil {
+		return s, err
+	}
+	s.Raw, s.Smooth = rewards.Curve(stats.CurveOptions{}), rewards.Curve(stats.CurveOptions{Window: window})
+	if s.Evaluations, err = query.Evaluations(ctx, reader, run, 1); err != nil {
+		return s, err
+	}
+	if !slices.Contains(store.RoundMetrics(), splitMetric) {
+		return s, nil
+	}
+	s.Split, err = query.Curve(ctx, reader, run, splitMetric, stats.CurveOptions{})
+	return s, err
+}

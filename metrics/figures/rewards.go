@@ -1,0 +1,156 @@
+package figures
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+const (
+	width       = vg.Length(540)
+	panelHeight = vg.Length(150)
+)
+
+// rewardsByNode draws the raw reward of each node by round, a panel for each configuration, of its first seed: the paper's first figure.
+func (d *Data) rewardsByNode() []byte {
+	if !d.withRewards() {
+		return nil
+	}
+	lines := 0
+	for _, c := range d.Configs {
+		lines += 1 + len(c.Seeds[0].Raw.Nodes)
+	}
+	limit := limitOf(lines)
+	var panels []*plot.Plot
+	for _, c := range d.Configs {
+		raw := c.Seeds[0].Raw
+		p := newPlot(fmt.Sprintf("%s (seed %d)", c.Label, c.Seeds[0].Seed), "round", "reward")
+		p.Add(rules{})
+		for i, n := range raw.Nodes {
+			style := draw.LineStyle{Color: faint(lookOf(i).color, 0xB0), Width: 0.5}
+			p.Add(lineOf{line(raw, n.Values, limit), style})
+		}
+		p.Add(lineOf{line(raw, raw.Mean, limit), draw.LineStyle{Color: ink, Width: 0.9}})
+		panels = append(panels, p)
+	}
+	caption := "Raw reward of a round: each node a coloured line, the mean over nodes black. The same scale in every panel."
+	return grid(panels, "Reward of each node by round", caption, nil)
+}
+
+// rewardsSmoothed draws the swarm's smoothed reward, a line for each configuration: the paper's second figure.
+func (d *Data) rewardsSmoothed() []byte {
+	if !d.withRewards() {
+		return nil
+	}
+	p := newPlot("", "round", "reward")
+	p.Add(rules{})
+	var legend []entry
+	var bands, faints, means []plot.Plotter
+	several := false
+	high, limit := 0.0, limitOf(d.smoothLines())
+	for i, c := range d.Configs {
+		look := lookOf(i)
+		legend = append(legend, entry{label: c.Label, look: look})
+		var curves []stats.Curve
+		for _, s := range c.Seeds {
+			if len(s.Smooth.Round) > 0 {
+				curves = append(curves, s.Smooth)
+			}
+		}
+		mean := meanOver(curves).thinned(limit)
+		band := newBand(mean.round, mean.low, mean.high, faint(look.color, 0x20))
+		bands = append(bands, band)
+		means = append(means, lineOf{points(mean.round, mean.mean), look.line(1.5)})
+		if len(curves) > 1 {
+			several = true
+			for _, s := range curves {
+				faints = append(faints, lineOf{line(s, s.Mean, limit), draw.LineStyle{Color: faint(look.color, 0x90), Width: 0.4}})
+			}
+		}
+		_, _, _, top := band.DataRange()
+		high = max(high, top)
+	}
+	p.Add(bands...)
+	p.Add(faints...)
+	p.Add(means...)
+	settle(p)
+	fromZero(&p.Y, high)
+	caption := fmt.Sprintf("Reward averaged over nodes, moving average over %s. Band: from the lowest to the highest node.", count(d.Window, "round"))
+	if several {
+		caption += fmt.Sprintf(" Thick line and band: mean over seeds (%s); thin lines: each seed.", d.seedsText())
+	} else {
+		caption += " One seed: how much of this is chance can't be seen."
+	}
+	s := newSheet(width, 330, "Average reward of the swarm, smoothed", caption, legend)
+	p.Draw(s.free)
+	return s.svg()
+}
+
+// smoothLines is how many lines there are of means, their bands' edges and seeds.
+func (d *Data) smoothLines() int {
+	lines := 0
+	for _, c := range d.Configs {
+		lines += 3 + len(c.Seeds)
+	}
+	return lines
+}
+
+// settle gives axes their ticks, and a range where there is nothing to show.
+func settle(p *plot.Plot) {
+	p.X.Tick.Marker, p.Y.Tick.Marker = fewTicks(6), fewTicks(5)
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		if math.IsInf(a.Min, 0) || math.IsInf(a.Max, 0) {
+			a.Min, a.Max = 0, 1
+		}
+	}
+}
+
+// grid draws panels side by side, at most three in a row, on one scale.
+func grid(panels []*plot.Plot, title, caption string, legend []entry) []byte {
+	columns := min(len(panels), 2)
+	if len(panels) > 4 {
+		columns = 3
+	}
+	rows := (len(panels) + columns - 1) / columns
+	right, low, high := 0.0, 0.0, 0.0
+	for _, p := range panels {
+		settle(p)
+		right, low, high = max(right, p.X.Max), min(low, p.Y.Min), max(high, p.Y.Max)
+	}
+	cells := make([][]*plot.Plot, rows)
+	for i := range cells {
+		cells[i] = make([]*plot.Plot, columns)
+	}
+	for i, p := range panels {
+		p.X.Tick.Marker, p.Y.Tick.Marker = fewTicks(4), fewTicks(4)
+		p.X.Min, p.X.Max, p.Y.Min = 0, right, low
+		fromZero(&p.Y, high)
+		if i%columns > 0 {
+			p.Y.Label.Text = ""
+		}
+		if i+columns < len(panels) {
+			p.X.Label.Text = ""
+		}
+		cells[i/columns][i%columns] = p
+	}
+	s := newSheet(width, 90+panelHeight*vg.Length(rows), title, caption, legend)
+	tiles := draw.Tiles{Rows: rows, Cols: columns, PadX: 12, PadY: 10}
+	canvases := plot.Align(cells, tiles, s.free)
+	for i, p := range panels {
+		p.Draw(canvases[i/columns][i%columns])
+	}
+	return s.svg()
+}
+
+// count is "1 round", "3 rounds".
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}

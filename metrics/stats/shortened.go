@@ -1,0 +1,57 @@
+package stats
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Shortened is the comparison with a study's short names for its experiments, for people; without a study it is the comparison itself.
+func (c Comparison) Shortened() Comparison {
+	if c.Study == nil {
+		return c
+	}
+	short := c.Study.shorten()
+	c.Baseline = short.Replace(c.Baseline)
+	c.Rows, c.Pairs, c.Tasks, c.Notes = slices.Clone(c.Rows), slices.Clone(c.Pairs), slices.Clone(c.Tasks), slices.Clone(c.Notes)
+	for i := range c.Rows {
+		c.Rows[i].Experiment, c.Rows[i].Verdict = short.Replace(c.Rows[i].Experiment), short.Replace(c.Rows[i].Verdict)
+	}
+	for i := range c.Pairs {
+		p := &c.Pairs[i]
+		p.A, p.B, p.Verdict = short.Replace(p.A), short.Replace(p.B), short.Replace(p.Verdict)
+	}
+	for i := range c.Tasks {
+		c.Tasks[i].Rewards = slices.Clone(c.Tasks[i].Rewards)
+		for k := range c.Tasks[i].Rewards {
+			c.Tasks[i].Rewards[k].Experiment = short.Replace(c.Tasks[i].Rewards[k].Experiment)
+		}
+	}
+	for i, note := range c.Notes {
+		c.Notes[i] = short.Replace(note)
+	}
+	return c
+}
+
+// shorten replaces the recorded names of the study's experiments; of two the longer first, for it may begin with the other.
+func (s *Study) shorten() *strings.Replacer {
+	arms := slices.Clone(s.Arms)
+	slices.SortFunc(arms, func(a, b StudyRow) int { return cmp.Compare(len(b.Experiment), len(a.Experiment)) })
+	var pairs []string
+	for _, a := range arms {
+		pairs = append(pairs, a.Experiment, a.Name)
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// ShortName is the short name of one of the study's experiments; of any other, and of a comparison without a study, the name itself.
+func (c Comparison) ShortName(experiment string) string {
+	if c.Study != nil {
+		for _, a := range c.Study.Arms {
+			if a.Experiment == experiment {
+				return a.Name
+			}
+		}
+	}
+	return experiment
+}

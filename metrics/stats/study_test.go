@@ -1,0 +1,380 @@
+package stats
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+const evalCompletions = 1000 // of an evaluation in these tests
+
+// paperDesign is the paper's study, as it is run with nano.
+func paperDesign() *StudyDesign {
+	d := &StudyDesign{Name: "paper", Model: "nano", Question: "How many of others'?", Baseline: "8loc0ext"}
+	for _, j := range []int{0, 2, 4, 6} {
+		name := fmt.Sprintf("%dloc%dext", 8-j, j)
+		d.Arms = append(d.Arms, StudyArm{name, "paper-" + name})
+	}
+	return d
+}
+
+// arm makes done runs of an arm of paperDesign, of seeds 1, 2 …, that end with those shares of right completions; each node-round's reward
+// is a tenth of it.
+func (r *Runs) arm(external int, passes ...float64) {
+	name := fmt.Sprintf("paper-%dloc%dext", 8-external, external)
+	for i, pass := range passes {
+		x := experiment(name, external, 80*pass/10)[0]
+		x.Run.Run, x.Seed = fmt.Sprintf("%s-%d", name, i+1), int64(i+1)
+		r.Totals = append(r.Totals, x)
+		r.evaluate(x.Run.Run, pass)
+	}
+}
+
+func (r *Runs) evaluate(run string, pass float64) {
+	if r.Evals == nil {
+		r.Evals = map[string]store.EvalTotal{}
+	}
+	r.Evals[run] = store.EvalTotal{Run: run, Set: "s", Round: 10, Generations: 4, Nodes: 8, Questions: evalCompletions / 4,
+		Correct: int(math.Round(evalCompletions * pass)), RewardSum: evalCompletions * pass * 1.1}
+}
+
+// set changes a run.
+func (r *Runs) set(run string, change func(*store.Totals)) {
+	i := slices.IndexFunc(r.Totals, func(x store.Totals) bool { return x.Run.Run == run })
+	change(&r.Totals[i])
+}
+
+func studyOf(t require.TestingT, runs Runs, d *StudyDesign) (Study, Comparison) {
+	c, err := Compare(runs, CompareOptions{Study: d})
+	require.NoError(t, err)
+	_, err = json.Marshal(c)
+	require.NoError(t, err)
+	require.NotNil(t, c.Study)
+	require.Equal(t, c.Study.Verdict, c.Study.Lines[0])
+	return *c.Study, c
+}
+
+func TestStudyWithAClearBest(t *testing.T) {
+	var runs Runs
+	runs.arm(0, 0.100, 0.102, 0.098)
+	runs.arm(2, 0.152, 0.149, 0.151)
+	runs.arm(4, 0.200, 0.203, 0.199)
+	runs.arm(6, 0.170, 0.171, 0.173)
+	s, c := studyOf(t, runs, paperDesign())
+	require.Equal(t, []any{StudyBest, "4loc4ext", "2loc6ext", 3, MeasurePass}, []any{s.Outcome, s.Best, s.RunnerUp, s.Seeds, s.Measure})
+	require.Equal(t, "4loc4ext (4/4) is best: held-out pass@1 0.2007, 100.7 % above the baseline 8loc0ext (8/0) (0.1000), "+
+		"17.1 % above the next best 2loc6ext (2/6) (0.1713).", s.Verdict)
+	require.InDelta(t, 0.1007, *s.Gain, 1e-4)
+	require.InDelta(t, 0.0293, *s.OverRunnerUp.Gain, 1e-4)
+	require.Less(t, *s.PValueHolm, 0.001)
+	require.Greater(t, *s.PValueHolm, *s.PValue, "corrected for six")
+	require.Less(t, *s.CILow, *s.Gain)
+	require.Nil(t, s.MoreSeeds)
+	require.Regexp(t, `^Over the baseline 8loc0ext \(8/0\): \+0\.1007, \+100\.7 % \(95 % interval \+0\.\d+ to \+0\.\d+; `+
+		`p = \S+( 0\.0001)?, \S+( 0\.0001)? corrected for 6 comparisons; `+
+		`3 seeds against 3\): better\.$`, s.Lines[1])
+	require.Equal(t, []string{"4loc4ext", "2loc6ext", "6loc2ext", "8loc0ext"}, s.Paper.Order)
+	for _, p := range s.Paper.Pairs {
+		require.Equal(t, []string{PaperConfirmed, PaperConfirmed}, []string{p.Outcome, p.ByReward}, "%+v", p)
+	}
+	require.True(t, *s.Beside.Agrees)
+	require.Len(t, s.Pairs, 6)
+	require.Equal(t, BasisPass, c.Basis)
+	require.Equal(t, "paper-8loc0ext", c.Rows[0].Experiment)
+	require.Equal(t, []string{"8loc0ext", "6loc2ext", "8loc0ext"},
+		[]string{c.Shortened().Rows[0].Experiment, c.Shortened().Pairs[0].A, c.Shortened().Baseline})
+	require.Equal(t, "paper-8loc0ext", c.Rows[0].Experiment, "shortening leaves the comparison")
+	require.Contains(t, strings.Join(s.Lines, "\n"), "The paper's order is 4loc4ext > 2loc6ext > 6loc2ext > 8loc0ext. Of its 6 pairs, "+
+		"by held-out pass@1 6 confirmed, 0 contradicted, 0 open; by own reward 6, 0, 0.")
+}
+
+func TestStudyVerdicts(t *testing.T) {
+	for name, c := range map[string]struct {
+		runs    func(*Runs)
+		outcome string
+		best    string
+		more    int // 0: null
+		lead    string
+		paper   [3]int // confirmed, contradicted, open
+	}{
+		"better than the baseline, a tie with another": {
+			func(r *Runs) {
+				r.arm(0, 0.100, 0.102, 0.098)
+				r.arm(2, 0.120, 0.121, 0.119)
+				r.arm(4, 0.200, 0.190, 0.210)
+				r.arm(6, 0.198, 0.189, 0.209)
+			},
+			StudyBetter, "4loc4ext", 0,
+			"4loc4ext (4/4) is better than the baseline 8loc0ext (8/0), but not told apart from 2loc6ext (2/6): held-out pass@1 0.2000, " +
+				"100.0 % above the baseline 8loc0ext (8/0) (0.1000).",
+			[3]int{5, 0, 1},
+		},
+		"two seeds are too few however far apart": {
+			func(r *Runs) {
+				r.arm(0, 0.100, 0.101)
+				r.arm(2, 0.300, 0.301)
+				r.arm(4, 0.500, 0.501)
+				r.arm(6, 0.400, 0.401)
+			},
+			StudyUndecided, "4loc4ext", 1,
+			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5005), but not told apart from the baseline 8loc0ext (8/0): " +
+				"2 seeds, at least 1 more needed.",
+			[3]int{0, 0, 6},
+		},
+		"the baseline is best": {
+			func(r *Runs) {
+				r.arm(0, 0.200, 0.203, 0.199)
+				r.arm(2, 0.152, 0.149, 0.151)
+				r.arm(4, 0.100, 0.102, 0.098)
+				r.arm(6, 0.070, 0.071, 0.073)
+			},
+			StudyBest, "8loc0ext", 0,
+			"The baseline 8loc0ext (8/0) is best: held-out pass@1 0.2007, 33.2 % above the next best 6loc2ext (6/2) (0.1507).",
+			[3]int{1, 5, 0},
+		},
+		"the baseline is highest by chance": {
+			func(r *Runs) {
+				r.arm(0, 0.200, 0.150, 0.220)
+				r.arm(2, 0.152, 0.199, 0.151)
+				r.arm(4, 0.100, 0.210, 0.140)
+				r.arm(6, 0.170, 0.171, 0.173)
+			},
+			StudyUndecided, "8loc0ext", -1,
+			"Undecided which is best: the baseline 8loc0ext (8/0) is highest (held-out pass@1 0.1900), but not told apart from ",
+			[3]int{0, 0, 6},
+		},
+		"an arm without a finished run": {
+			func(r *Runs) {
+				r.arm(0, 0.100, 0.102, 0.098)
+				r.arm(2, 0.152, 0.149, 0.151)
+				r.arm(4, 0.200, 0.203, 0.199)
+			},
+			StudyBetter, "4loc4ext", 3,
+			"4loc4ext (4/4) is better than the baseline 8loc0ext (8/0), but not told apart from 2loc6ext: ",
+			[3]int{3, 0, 0},
+		},
+		"no baseline": {
+			func(r *Runs) {
+				r.arm(2, 0.152, 0.149, 0.151)
+				r.arm(4, 0.200, 0.203, 0.199)
+				r.arm(6, 0.170, 0.171, 0.173)
+			},
+			StudyUndecided, "4loc4ext", 3,
+			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.2007), but not told apart from the baseline 8loc0ext: " +
+				"8loc0ext has no finished run, at least 3 seeds needed.",
+			[3]int{3, 0, 0},
+		},
+		"one experiment only": {
+			func(r *Runs) { r.arm(4, 0.200, 0.203, 0.199) },
+			StudyUndecided, "4loc4ext", 3,
+			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.2007), but not told apart from the baseline 8loc0ext: ",
+			[3]int{},
+		},
+		"nothing": {func(*Runs) {}, StudyUndecided, "", 0, "Undecided which is best: no finished run has a held-out evaluation.", [3]int{}},
+		"seeds that don't vary": {
+			func(r *Runs) {
+				r.arm(0, 0.1, 0.1, 0.1)
+				r.arm(4, 0.1, 0.1, 0.1)
+			},
+			StudyUndecided, "8loc0ext", 0, "Undecided which is best: the baseline 8loc0ext (8/0) is highest", [3]int{0, 0, 1},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var runs Runs
+			c.runs(&runs)
+			s, _ := studyOf(t, runs, paperDesign())
+			require.Equal(t, []string{c.outcome, c.best}, []string{s.Outcome, s.Best})
+			require.True(t, strings.HasPrefix(s.Verdict, c.lead), s.Verdict)
+			switch {
+			case c.more > 0:
+				require.Equal(t, c.more, *s.MoreSeeds)
+			case c.more < 0:
+				require.Positive(t, *s.MoreSeeds)
+			}
+			if c.paper == [3]int{} {
+				require.Nil(t, s.Paper)
+				return
+			}
+			for i, outcome := range []string{PaperConfirmed, PaperContradicted, PaperOpen} {
+				n, _ := s.Paper.count(outcome)
+				require.Equal(t, c.paper[i], n, outcome)
+			}
+		})
+	}
+}
+
+func TestStudyListsWhatDoesNotCount(t *testing.T) {
+	var runs Runs
+	runs.arm(0, 0.100, 0.102, 0.098)
+	runs.arm(4, 0.200, 0.203, 0.199, 0.9)
+	runs.arm(6, 0.170, 0.171)
+	runs.set("paper-4loc4ext-4", func(r *store.Totals) { r.State, r.Message = store.RunLost, "2 nodes gave up" })
+	runs.set("paper-2loc6ext-2", func(r *store.Totals) { r.State = store.RunStopped })
+	runs.set("paper-8loc0ext-3", func(r *store.Totals) { r.State = store.RunFailed })
+	again := experiment("paper-8loc0ext", 0, 8)[0]
+	again.Run.Run, again.Seed = "paper-8loc0ext-again", 3
+	runs.Totals = append(runs.Totals, again, experiment("unrelated", 0, 8)[0])
+	runs.evaluate("paper-8loc0ext-again", 0.099)
+	s, c := studyOf(t, runs, paperDesign())
+	require.Equal(t, []StudyRun{
+		{"8loc0ext", "paper-8loc0ext", 3, "paper-8loc0ext-3", store.RunFailed, "", true},
+		{"4loc4ext", "paper-4loc4ext", 4, "paper-4loc4ext-4", store.RunLost, "2 nodes gave up", false},
+	}, s.Failed)
+	require.Equal(t, []StudyRun{{"2loc6ext", "paper-2loc6ext", 2, "paper-2loc6ext-2", store.RunStopped, "", false}}, s.Unfinished)
+	require.Len(t, s.Missing, 4+1+2, "6/2 has no run, 8/0 not the fourth seed, 2/6 not the third and fourth")
+	require.InDelta(t, 0.2007, *s.Arms[2].Value, 1e-4, "the lost run is in no mean")
+	require.Equal(t, []int{3, 0, 3, 1}, []int{s.Arms[0].Seeds, s.Arms[1].Seeds, s.Arms[2].Seeds, s.Arms[3].Seeds})
+	require.Len(t, c.Rows, 3)
+	text := strings.Join(s.Lines, "\n")
+	require.Contains(t, text, "Failed, and in no mean: 8loc0ext seed 3 (failed; run again since), 4loc4ext seed 4 (lost: 2 nodes gave up).")
+	require.Contains(t, text, "Unfinished, and in no mean: 2loc6ext seed 2 (stopped).")
+	require.Contains(t, text, "Not begun: 8loc0ext seed 4, 6loc2ext seed 1, ")
+}
+
+func TestStudySaysWhereTheMeasuresDisagree(t *testing.T) {
+	var runs Runs
+	runs.arm(0, 0.100, 0.102, 0.098)
+	runs.arm(4, 0.200, 0.203, 0.199)
+	for i := range 3 {
+		runs.set(fmt.Sprintf("paper-8loc0ext-%d", i+1), func(r *store.Totals) { r.CumulativeReward = 40 + float64(i) })
+	}
+	d := paperDesign()
+	d.Arms = []StudyArm{d.Arms[0], d.Arms[2]}
+	s, _ := studyOf(t, runs, d)
+	require.Equal(t, StudyBest, s.Outcome)
+	require.Equal(t, []any{MeasureReward, StudyBest, "8loc0ext", false}, []any{s.Beside.Measure, s.Beside.Outcome, s.Beside.Best, *s.Beside.Agrees})
+	require.Equal(t, []StudyPaperPair{{"4loc4ext", "8loc0ext", PaperConfirmed, PaperContradicted, s.Paper.Pairs[0].Difference}}, s.Paper.Pairs)
+	require.Contains(t, strings.Join(s.Lines, "\n"), "The measures disagree: by held-out pass@1 it is 4loc4ext.")
+
+	c, err := Compare(runs, CompareOptions{Study: d, Measure: MeasureReward})
+	require.NoError(t, err)
+	require.Equal(t, []any{"8loc0ext", MeasurePass}, []any{c.Study.Best, c.Study.Beside.Measure})
+	require.Equal(t, PaperContradicted, c.Study.Paper.Pairs[0].ByReward)
+}
+
+func TestStudyRowsOfAnotherSettingHaveNoPaper(t *testing.T) {
+	var runs Runs
+	runs.arm(0, 0.100, 0.102, 0.098)
+	runs.arm(4, 0.200, 0.203, 0.199)
+	for _, c := range []struct {
+		config, name string
+		plain        bool
+	}{
+		{`{"learning_rate": 0.1, "split": "fixed", "zero_advantage_filter": true, "external_sampling": "auto", "num_iterations": 1}`, "4/4", true},
+		{`{"split": "bandit"}`, "adaptive", false},
+		{`{"split": "reward-ema"}`, "adaptive-ema", false},
+		{`{"zero_advantage_filter": false}`, "4/4", false},
+		{`{"external_sampling": "reward"}`, "4/4", false},
+		{`{"external_lag": 2}`, "4/4", false},
+		{`{"models": "nano,micro"}`, "4/4", false},
+		{`{"scale_rewards": "none"}`, "4/4", false},
+		{`[]`, "4/4", true},
+	} {
+		for i := range 3 {
+			runs.set(fmt.Sprintf("paper-4loc4ext-%d", i+1), func(r *store.Totals) { r.Config = json.RawMessage(c.config) })
+		}
+		s, compared := studyOf(t, runs, paperDesign())
+		require.Equal(t, c.name, compared.Rows[1].Config)
+		require.Equal(t, c.plain, compared.Rows[1].PaperImprovement != nil, c.config)
+		require.Equal(t, c.plain, s.Paper != nil, c.config)
+	}
+}
+
+func TestStudiesNeverClaimWithFewSeedsAndDoNotDependOnOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var runs Runs
+		seeds := map[string]int{}
+		for _, j := range []int{0, 2, 4, 6} {
+			share := rapid.OneOf(rapid.Float64Range(0, 1), rapid.SampledFrom([]float64{0, 0.5, 1}))
+			values := rapid.SliceOfN(share, 0, 5).Draw(t, "values")
+			runs.arm(j, values...)
+			seeds[fmt.Sprintf("%dloc%dext", 8-j, j)] = len(values)
+		}
+		for i := range runs.Totals {
+			states := rapid.SampledFrom([]string{store.RunDone, store.RunDone, store.RunDone, store.RunFailed, store.RunRunning})
+			if state := states.Draw(t, "state"); state != store.RunDone {
+				runs.Totals[i].State = state
+				seeds[paperDesign().ShortName(runs.Totals[i].Experiment)]--
+			}
+		}
+		s, _ := studyOf(t, runs, paperDesign())
+		fewest := slices.Min([]int{seeds["8loc0ext"], seeds["6loc2ext"], seeds["4loc4ext"], seeds["2loc6ext"]})
+		require.Equal(t, fewest, s.Seeds)
+		switch s.Outcome {
+		case StudyBest:
+			require.GreaterOrEqual(t, fewest, 3)
+		case StudyBetter:
+			require.GreaterOrEqual(t, min(seeds[s.Best], seeds["8loc0ext"]), 3)
+			require.Positive(t, *s.Gain)
+			require.Less(t, *s.PValueHolm, 0.05)
+		default:
+			require.True(t, strings.HasPrefix(s.Verdict, "Undecided"), s.Verdict)
+		}
+		for _, p := range s.Pairs {
+			if min(p.SeedsA, p.SeedsB) < 3 {
+				require.Equal(t, OutcomeUndecided, p.Outcome)
+				require.NotNil(t, p.MoreSeeds)
+			}
+		}
+		runs.Totals = rapid.Permutation(runs.Totals).Draw(t, "shuffled")
+		again, _ := studyOf(t, runs, paperDesign())
+		require.Equal(t, s, again)
+	})
+}
+
+// Student's one-sample test of 0.1, 0.2, 0.3 and 0.2: mean 0.2, standard error 0.04082, t = 4.899 with three degrees of freedom.
+func TestPairedIsStudentsTestOfTheDifferences(t *testing.T) {
+	p := Paired(map[int64]float64{1: 1.1, 2: 1.2, 3: 1.3, 4: 2.2, 9: 7}, map[int64]float64{1: 1, 2: 1, 3: 1, 4: 2, 8: 5})
+	require.Equal(t, 4, p.Seeds)
+	require.InDelta(t, 0.2, *p.Difference, 1e-12)
+	require.InDelta(t, 0.2-3.182446*0.0408248, *p.CILow, 1e-6)
+	require.InDelta(t, 0.2+3.182446*0.0408248, *p.CIHigh, 1e-6)
+	require.InDelta(t, 0.0163, *p.PValue, 1e-4)
+	require.Nil(t, Paired(map[int64]float64{1: 1, 2: 2}, map[int64]float64{2: 1, 3: 1}))
+	same := Paired(map[int64]float64{1: 1, 2: 2}, map[int64]float64{1: 0, 2: 1})
+	require.Nil(t, same.PValue)
+	require.InDelta(t, 1, *same.Difference, 0)
+}
+
+func TestStudyOfSeveralModelsComparesEachWithItsOwn(t *testing.T) {
+	var runs Runs
+	d := &StudyDesign{Name: "mixed", Baseline: "nano"}
+	runs.ModelEvals = map[string]map[string]store.EvalTotal{}
+	arm := func(name string, byModel map[string][]float64) {
+		d.Arms = append(d.Arms, StudyArm{name, "mixed-" + name})
+		for i := range 3 {
+			x := experiment("mixed-"+name, 4, 8)[0]
+			x.Run.Run, x.Seed = fmt.Sprint("mixed-", name, i), int64(i)
+			runs.Totals = append(runs.Totals, x)
+			sum, of := 0.0, map[string]store.EvalTotal{}
+			for model, passes := range byModel {
+				runs.evaluate(model, passes[i])
+				of[model] = runs.Evals[model]
+				delete(runs.Evals, model)
+				sum += passes[i] / float64(len(byModel))
+			}
+			runs.ModelEvals[x.Run.Run] = of
+			runs.evaluate(x.Run.Run, sum)
+		}
+	}
+	arm("nano", map[string][]float64{"nano": {0.10, 0.11, 0.10}})
+	arm("micro", map[string][]float64{"micro": {0.30, 0.31, 0.30}})
+	arm("both", map[string][]float64{"nano": {0.20, 0.21, 0.20}, "micro": {0.30, 0.29, 0.31}})
+	s, _ := studyOf(t, runs, d)
+	require.Equal(t, "micro", s.Best)
+	require.Len(t, s.Models, 2)
+	micro, nano := s.Models[0], s.Models[1]
+	require.Equal(t, []string{"micro", "both", "micro", OutcomeUndecided},
+		[]string{micro.Model, micro.Mixed, micro.Alone, micro.Pair.Outcome})
+	require.Equal(t, []string{"nano", "both", "nano", OutcomeBetter}, []string{nano.Model, nano.Mixed, nano.Alone, nano.Pair.Outcome})
+	require.InDelta(t, 0.1, *nano.Pair.Difference, 1e-9)
+	require.Contains(t, strings.Join(s.Lines, "\n"), "Nodes with model nano: held-out pass@1 0.2033 in both against 0.1033 in nano (+0.1000, 95 % interval ")
+}

@@ -1,0 +1,97 @@
+package stats
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// stateMissing is the state of a StudyRun that has not begun.
+const stateMissing = "missing"
+
+// studyRuns are a study's runs, sorted out.
+type studyRuns struct {
+	counted                     []store.Totals // done, by arm
+	failed, unfinished, missing []StudyRun
+}
+
+// sortOut takes the study's runs from all: what isn't done counts in nothing, and is listed.
+func (d StudyDesign) sortOut(all []store.Totals) studyRuns {
+	type place struct {
+		arm  int
+		seed int64
+	}
+	var out studyRuns
+	var own []store.Totals
+	begun, done := map[place]bool{}, map[place]bool{}
+	var seeds []int64
+	at := func(r store.Totals) place { return place{d.arm(r.Experiment), r.Seed} }
+	for _, r := range all {
+		if d.arm(r.Experiment) < 0 {
+			continue
+		}
+		own = append(own, r)
+		begun[at(r)] = true
+		done[at(r)] = done[at(r)] || r.State == store.RunDone
+		if !slices.Contains(seeds, r.Seed) {
+			seeds = append(seeds, r.Seed)
+		}
+	}
+	slices.SortStableFunc(own, func(a, b store.Totals) int {
+		return cmp.Or(cmp.Compare(at(a).arm, at(b).arm), cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Run.Run, b.Run.Run))
+	})
+	slices.Sort(seeds)
+	for _, r := range own {
+		left := StudyRun{d.Arms[at(r).arm].Name, r.Experiment, r.Seed, r.Run.Run, r.State, r.Message, done[at(r)]}
+		switch r.State {
+		case store.RunDone:
+			out.counted = append(out.counted, r)
+		case store.RunFailed, store.RunLost:
+			out.failed = append(out.failed, left)
+		default:
+			out.unfinished = append(out.unfinished, left)
+		}
+	}
+	for i, arm := range d.Arms {
+		for _, seed := range seeds {
+			if !begun[place{i, seed}] {
+				out.missing = append(out.missing, StudyRun{Name: arm.Name, Experiment: arm.Experiment, Seed: seed, State: stateMissing})
+			}
+		}
+	}
+	return out
+}
+
+// arm is the place of the arm that an experiment's runs are of, -1: none.
+func (d StudyDesign) arm(experiment string) int {
+	return slices.IndexFunc(d.Arms, func(a StudyArm) bool { return a.Experiment == experiment })
+}
+
+// ShortName is the arm's name of an experiment, the experiment's own where it is none of the study's.
+func (d StudyDesign) ShortName(experiment string) string {
+	if i := d.arm(experiment); i >= 0 {
+		return d.Arms[i].Name
+	}
+	return experiment
+}
+
+// Experiments are the names that the study's runs are recorded under, in its order.
+func (d StudyDesign) Experiments() []string {
+	names := make([]string, len(d.Arms))
+	for i, a := range d.Arms {
+		names[i] = a.Experiment
+	}
+	return names
+}
+
+// baseline is the experiment that gains are over: the arm of that name, else the first.
+func (d StudyDesign) baseline() StudyArm {
+	if i := slices.IndexFunc(d.Arms, func(a StudyArm) bool { return a.Name == d.Baseline }); i >= 0 {
+		return d.Arms[i]
+	}
+	if len(d.Arms) > 0 {
+		return d.Arms[0]
+	}
+	return StudyArm{Name: d.Baseline}
+}

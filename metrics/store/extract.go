@@ -1,0 +1,190 @@
+package store
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// extracted says what Extract takes of a run, table by table: rows that where leaves, of all of them for none. What isn't here it leaves out:
+// who learnt from whom, memory samples, checkpoints, deliveries and jobs.
+var extracted = []struct{ table, where string }{
+	{"runs", ""}, {"attempts", ""}, {"nodes", ""}, {"rounds", ""}, {"devices", ""}, {"evals", ""}, {"eval_questions", ""},
+	{"events", "type != 'spawn'"}, {"workers", ""}, {"imports", ""}, {"imported_rounds", ""},
+}
+
+// taskStretch is over how many rounds Extract adds up a node's rewards by task.
+const taskStretch = 25
+
+// Extract writes these runs to a database of their own at path, which must not be there, as they are at one moment, while others go on writing.
+// It holds what statistics of runs need and is small: of rounds the reward is whole, times are multiples of 1/1024 s and the other measurements
+// of 1/16384, rewards by task are sums over stretches of 25 rounds, and some tables are empty (see extracted). Equal runs make equal bytes. It
+// returns how many rows were taken. Where it fails it leaves no file.
+func (r *Reader) Extract(ctx context.Context, path string, runs []string) (rows int, err error) {
+	if path, err = filepath.Abs(path); err != nil {
+		return 0, fmt.Errorf("extract: %w", err)
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return 0, fmt.Errorf("extract: %w", err)
+	}
+	if err = file.Close(); err == nil {
+		rows, err = r.extract(ctx, path, runs)
+	}
+	if err != nil {
+		return 0, errors.Join(explain(r.path, err), os.Remove(path))
+	}
+	return rows, nil
+}
+
+func (r *Reader) extract(ctx context.Context, path string, runs []string) (rows int, err error) {
+	version, err := inspect(ctx, r.path)
+	if err != nil {
+		return 0, err
+	}
+	steps, err := loadMigrations()
+	if err != nil {
+		return 0, err
+	}
+	// Nobody else knows of the file, and a crash leaves one that is thrown away: no journal. What was moved is overwritten with zeros, which take
+	// no room once compressed.
+	db, err := sql.Open("sqlite3", dsn(path, url.Values{"_journal_mode": {"OFF"}, "_synchronous": {"OFF"}, "_secure_delete": {"true"}}))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(1) // what is attached belongs to a connection
+	// Rows are taken over into the schema that they have, and brought up to date with it.
+	for done := false; !done; {
+		if done, err = migrateOne(ctx, db, path, steps[:version]); err != nil {
+			return 0, err
+		}
+	}
+	if rows, err = r.takeRows(ctx, db, runs); err != nil {
+		return 0, err
+	}
+	if err := migrate(ctx, db, path); err != nil {
+		return 0, err
+	}
+	_, err = db.ExecContext(ctx, "VACUUM")
+	return rows, err
+}
+
+// takeRows copies the runs' rows into a database of the same schema.
+func (r *Reader) takeRows(ctx context.Context, db *sql.DB, runs []string) (rows int, err error) {
+	if _, err := db.ExecContext(ctx, "ATTACH ? AS source", dsn(r.path, url.Values{"mode": {"ro"}})); err != nil {
+		return 0, err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer tx.Rollback() //nolint:errcheck // no effect after a commit
+	if _, err := tx.ExecContext(ctx, "CREATE TEMP TABLE chosen (run TEXT PRIMARY KEY)"); err != nil {
+		return 0, err
+	}
+	for _, run := range runs {
+		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO chosen VALUES (?)", run); err != nil {
+			return 0, err
+		}
+	}
+	for _, x := range extracted {
+		n, err := takeTable(ctx, tx, x.table, x.where)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", x.table, err)
+		}
+		rows += n
+	}
+	n, err := takeTasks(ctx, tx)
+	if err != nil {
+		return 0, fmt.Errorf("task_rewards: %w", err)
+	}
+	if err := tx.Commit(); err != nil {
+		return 0, err
+	}
+	_, err = db.ExecContext(ctx, "DROP TABLE chosen; DETACH source")
+	return rows + n, err
+}
+
+// takeTable copies a table's rows of the chosen runs; a table that the schema doesn't have has none.
+func takeTable(ctx context.Context, tx *sql.Tx, table, where string) (rows int, err error) {
+	var names, values []string
+	err = query(ctx, tx, func(rows *sql.Rows) error {
+		var name, kind string
+		err := rows.Scan(&name, &kind)
+		names, values = append(names, name), append(values, shortened(table, name, kind))
+		return err
+	}, "SELECT name, type FROM pragma_table_info(?) ORDER BY cid", table)
+	if err != nil || len(names) == 0 {
+		return 0, err
+	}
+	if where == "" {
+		where = "true"
+	}
+	result, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO main.%s (%s) SELECT %s FROM source.%[1]s WHERE run IN (SELECT run FROM chosen) AND %[4]s",
+		table, strings.Join(names, ", "), strings.Join(values, ", "), where))
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.RowsAffected()
+	return int(n), err
+}
+
+// shortened is the SQL of a column's value with no more digits than its use needs: random last ones are what can't be compressed.
+func shortened(table, column, kind string) string {
+	switch {
+	case table != "rounds" || kind != "REAL" || column == "reward":
+		return column
+	case column == "time" || strings.HasSuffix(column, "_time"):
+		return fmt.Sprintf("round(%s * 1024.0) / 1024.0", column)
+	}
+	return fmt.Sprintf("round(%s * 16384.0) / 16384.0", column)
+}
+
+// takeTasks copies rewards by task: a node's of each stretch of rounds, with the stretch's last round that it did. A sum with one that wasn't
+// finite isn't either.
+func takeTasks(ctx context.Context, tx *sql.Tx) (rows int, err error) {
+	result, err := tx.ExecContext(ctx, `INSERT INTO main.task_rewards (run, round, node, task, completions, reward_sum)
+SELECT run, max(round), node, task, sum(completions), CASE WHEN count(*) = count(reward_sum) THEN sum(reward_sum) END
+FROM source.task_rewards WHERE run IN (SELECT run FROM chosen) GROUP BY run, round / ?, node, task`, taskStretch)
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.RowsAffected()
+	return int(n), err
+}
+
+// IsExtract tells whether a file is what Extract wrote, plain or compressed, by its first bytes: a database of ours that isn't made for
+// writers. Those that runs are recorded in keep a log beside them (WAL), which the header says.
+func IsExtract(path string) bool {
+	const (
+		logged = 18 // places in SQLite's header (https://www.sqlite.org/fileformat.html): 2 with a log
+		id     = 68
+	)
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	in := bufio.NewReader(file)
+	header := make([]byte, 100)
+	var from io.Reader = in
+	if magic, err := in.Peek(len(gzipMagic)); err == nil && string(magic) == gzipMagic {
+		if from, err = gzip.NewReader(in); err != nil {
+			return false
+		}
+	}
+	if _, err := io.ReadFull(from, header); err != nil {
+		return false
+	}
+	return string(header[:16]) == "SQLite format 3\x00" && header[logged] == 1 && binary.BigEndian.Uint32(header[id:]) == applicationID
+}

@@ -1,0 +1,33 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+)
+
+// NewestEvalsByModel returns the evaluations of NewestEvals, by run, for the nodes of each model alone, by the model's name. The sums of a run's
+// models are those of its evaluation.
+func (r *Reader) NewestEvalsByModel(ctx context.Context) (map[string]map[string]EvalTotal, error) {
+	newest := map[string]map[string]EvalTotal{}
+	shared, err := r.has(ctx, schemaWorkers)
+	if err != nil {
+		return newest, err
+	}
+	if ok, err := r.has(ctx, schemaEvals); err != nil || !ok {
+		return newest, err
+	}
+	err = query(ctx, r.db, func(rows *sql.Rows) error {
+		var x EvalTotal
+		var model string
+		err := rows.Scan(&x.Run, &model, &x.Round, &x.Set, &x.Generations, &x.Nodes, &x.Questions, &x.Correct, &x.RewardSum)
+		if newest[x.Run] == nil {
+			newest[x.Run] = map[string]EvalTotal{}
+		}
+		newest[x.Run][model] = x // of several sets that of the most nodes comes last
+		return err
+	}, `SELECT runs.run, own.model, round, question_set, generations, count(*) AS made, sum(questions), sum(correct), sum(reward_sum)
+FROM runs CROSS JOIN evals ON evals.run = runs.run AND round = `+newestEvalSQL(shared)+`
+JOIN nodes AS own ON own.run = evals.run AND own.node = evals.node
+GROUP BY runs.run, own.model, question_set, generations ORDER BY made, question_set, generations`)
+	return newest, explain(r.path, err)
+}

@@ -1,0 +1,134 @@
+package node
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/journal"
+)
+
+// trainedLog keeps what rounds trained on.
+type trainedLog struct {
+	mu      sync.Mutex
+	trained map[int]journal.Trained
+}
+
+func (l *trainedLog) Generated(int, journal.Generated) error { return nil }
+
+func (l *trainedLog) Trained(round int, record journal.Trained) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.trained[round] = record
+	return nil
+}
+
+// swarmOfThree does all rounds of three nodes whose policies all answer 1 or 0 in turn, and returns the last one's reports and log.
+func swarmOfThree(t *testing.T, run string, change func(*configs.Config)) ([]event.Round, map[int]journal.Trained) {
+	t.Helper()
+	c := testConfig(t)
+	c.Rounds, c.NumTransplantTrees = 6, 3
+	change(&c)
+	require.NoError(t, configs.Validate(c))
+	server, ids := broker(t, run), []string{"node_0", "node_1", "node_2"}
+	log := &trainedLog{trained: map[int]journal.Trained{}}
+	var reports []event.Round
+	group, ctx := errgroup.WithContext(t.Context())
+	for _, id := range ids {
+		n := newNode(t, c, id, &scripted{answer: func(_, g int) string { return "<answer>" + []string{"1", "0"}[g%2] + "</answer>" }}, join(t, server, run, id), newHost(ids...))
+		last := id == "node_2"
+		if last {
+			n.Journal = log
+		}
+		group.Go(func() error {
+			for round := range c.Rounds {
+				report, err := n.Round(ctx, round)
+				if err != nil {
+					return err
+				}
+				if last {
+					reports = append(reports, report)
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, group.Wait())
+	return reports, log.trained
+}
+
+// With a lag of two rounds others' rollouts are those of the round two before, judged by their senders' streams of that round; there are none before.
+func TestExternalsLag(t *testing.T) {
+	reports, trained := swarmOfThree(t, "lag", func(c *configs.Config) { c.ExternalLag, c.ZeroAdvantageFilter = 2, false })
+	for round, report := range reports {
+		if round < 2 {
+			require.Empty(t, report.Peers)
+			require.Zero(t, report.TrainedExternal)
+			continue
+		}
+		require.Len(t, report.Peers, 2)
+		require.False(t, report.Late)
+		for _, p := range report.Peers {
+			require.Zero(t, p.Rejected, p.Reason)
+			require.Equal(t, 2, p.Available)
+		}
+		require.Equal(t, 3, report.TrainedExternal)
+		require.InDelta(t, 2, report.Staleness, 1e-12)
+		require.Len(t, trained[round].Externals, 3)
+		for _, origin := range trained[round].Externals {
+			require.Equal(t, round-2, origin.Round)
+			require.NotEqual(t, "node_2", origin.Node)
+		}
+	}
+}
+
+// Without the filter groups of equal rewards are drawn as any, and nothing is learnt of them; with it they are not.
+func TestWithoutTheFilterFlatGroupsAreDrawn(t *testing.T) {
+	for _, filter := range []bool{true, false} {
+		reports, trained := swarmOfThree(t, map[bool]string{true: "with", false: "without"}[filter], func(c *configs.Config) { c.ZeroAdvantageFilter = filter })
+		filtered, flat := 0, 0
+		for round, report := range reports {
+			for _, p := range report.Peers {
+				filtered += p.Filtered
+			}
+			update, advantages := trained[round].Update, map[int]float64{}
+			for _, s := range update.Sequences {
+				advantages[s.Prompt] += s.Advantage * s.Advantage
+			}
+			for i := report.TrainedOwn; i < len(update.Prompts); i++ {
+				if advantages[i] == 0 {
+					flat++
+				}
+			}
+			if !filter {
+				require.Equal(t, 3, report.TrainedExternal)
+			}
+		}
+		require.Equal(t, filter, filtered > 0, "%d filtered", filtered)
+		require.Equal(t, filter, flat == 0, "%d drawn", flat)
+	}
+}
+
+// Drawing by reward prefers what this node scores high, and with the filter off takes what has no reward only where the rest doesn't suffice.
+func TestExternalsByReward(t *testing.T) {
+	drawn := map[bool]int{}
+	for seed := range int64(8) {
+		s := newStage(t, func(c *configs.Config) {
+			c.NumTransplantTrees, c.SwarmSize, c.Seed = 2, 8, seed
+			c.ExternalSampling, c.ZeroAdvantageFilter = configs.SamplingReward, false
+		})
+		good := useful(draw(t, s.node.Tasks, 100))
+		s.share("node_1", good, flat(draw(t, s.node.Tasks, 101)), flat(draw(t, s.node.Tasks, 102)))
+		s.share("node_2", flat(draw(t, s.node.Tasks, 103)))
+		_, err := s.round()
+		require.NoError(t, err)
+		questions := s.drawn()
+		require.Len(t, questions, 2)
+		drawn[questions[0] == good.Question]++
+	}
+	require.GreaterOrEqual(t, drawn[true], 6, "of 8; what is wrong has a little reward in some tasks")
+}

@@ -1,0 +1,78 @@
+"""Where the tokens of a forward pass stand and what they look at: a prompt once, all its completions behind it.
+
+The G completions of a question look at the same keys and values of the prompt, so a pass computes those once instead of
+G times; that changes no number but its rounding, gradients included, since attention is all that one position has of
+another. The last token of a prompt, whose logits differ in nothing between completions either, stands in each of
+them, so that own tokens, and they alone, are those that predict. Nothing is padded but within attention.
+
+Letters in shapes: N tokens, M of them own, R rows of a group, p tokens of its prefix, T of its longest row; H, K, h as in model.py.
+"""
+
+import torch
+
+from .model import by_row, causal_attention, merge_heads
+
+
+class Group:
+    """`prefix` tokens, the first at place `begin`, then rows with these own lengths, one after another."""
+
+    def __init__(self, begin, prefix, lengths, device):
+        self.prefix, self.rows = prefix, len(lengths)
+        self.own, self.end = begin + prefix, begin + prefix + sum(lengths)
+        self._place = self._back = None  # of padded own tokens among the group's, and the way back
+        longest = max(lengths)
+        if min(lengths) < longest:
+            starts = [sum(lengths[:i]) for i in range(len(lengths))]
+            place = [start + min(t, n - 1) for start, n in zip(starts, lengths) for t in range(longest)]
+            back = [row * longest + t for row, n in enumerate(lengths) for t in range(n)]
+            self._place, self._back = (torch.tensor(index, device=device) for index in (place, back))
+
+    def attend_prefix(self, q, k, v, mask):
+        """The prefix's own attention: q [p, H, h], k and v [p, K, h] -> [p, H·h]."""
+        return merge_heads(causal_attention(by_row(q, 1), by_row(k, 1), by_row(v, 1), mask))
+
+    def attend_own(self, q, k, v, prefix_k, prefix_v, mask):
+        """Rows look at the prefix and at what stands before them in their row: q [m, H, h] -> [m, H·h]."""
+        if self._place is not None:
+            q, k, v = (x.index_select(0, self._place) for x in (q, k, v))
+        q, k, v = (by_row(x, self.rows) for x in (q, k, v))
+        if self.prefix:
+            k, v = (torch.cat((by_row(x, 1).expand(self.rows, -1, -1, -1), own), 2) for x, own in ((prefix_k, k), (prefix_v, v)))
+        y = merge_heads(causal_attention(q, k, v, mask))
+        return y if self._back is None else y.index_select(0, self._back)
+
+
+class Layout:
+    """The tokens of one pass. `positions` [N] in their sequences, `own` [M] the places of those that predict."""
+
+    def __init__(self, groups, mask):
+        """groups holds (prefix, [own lengths]) in the order of their tokens; mask is model.causal_mask's for the longest sequence."""
+        positions, own, self._groups, self._mask = [], [], [], mask
+        for prefix, lengths in groups:
+            group = Group(len(positions), prefix, lengths, mask.device)
+            self._groups.append(group)
+            positions.extend(range(prefix))
+            for length in lengths:
+                positions.extend(range(prefix, prefix + length))
+            own.extend(range(group.own, group.end))
+        self.positions = torch.tensor(positions, device=mask.device)
+        self.own = torch.tensor(own, device=mask.device)
+
+    def attend(self, q, k, v):
+        """Queries [N, H, h], keys and values [N, K, h] -> [N, H·h]."""
+        return self._attend(q, k, v, True)
+
+    def attend_own(self, q, k, v):
+        """The same for own tokens alone: [M, H·h]."""
+        return self._attend(q, k, v, False)
+
+    def _attend(self, q, k, v, prefixes):
+        sizes = [size for group in self._groups for size in (group.prefix, group.end - group.own)]
+        q, k, v = (x.split(sizes) for x in (q, k, v))  # not slices: autograd would fill up and add each one's gradient
+        parts = []
+        for i, group in enumerate(self._groups):
+            before, own = 2 * i, 2 * i + 1
+            if group.prefix and prefixes:
+                parts.append(group.attend_prefix(q[before], k[before], v[before], self._mask))
+            parts.append(group.attend_own(q[own], k[own], v[own], k[before], v[before], self._mask))
+        return torch.cat(parts)
