@@ -7,3 +7,9 @@ func Impatient(o Options, every time.Duration) Options {
 	o.every, o.pipeGrace = every, 5*every
 	return o
 }
+
+// Used is the processor time that a process has taken.
+func Used(pid int) time.Duration {
+	p, _ := readProcess(pid)
+	return p.used
+}

@@ -31,9 +31,10 @@ type watch struct {
 	wake    func()       // sends the group SIGCONT
 	trouble func(string) // what was done about a stop
 
-	seen      time.Time // the last look
-	stopped   time.Time // since when one of them is stopped, or was continued for it in vain; zero: none is
-	continued bool
+	seen      time.Time     // the last look
+	stopped   time.Time     // since when one of them is stopped, or was continued for it; zero: none is
+	continued bool          // for this stop: one more means that it was in vain, unless they worked in between
+	wokenAt   time.Duration // what they had used when they were continued
 	worked    time.Time     // since when they have used less than leastWork
 	used      time.Duration // what they had used then
 }
@@ -55,11 +56,15 @@ func (w *watch) look(now time.Time) error {
 }
 
 func (w *watch) lookForStop(processes []process, now time.Time) error {
+	used := totalUsed(processes)
 	var found *process
 	for i, p := range processes {
 		if p.state == 'T' || p.state == 't' {
 			found = &processes[i]
 		}
+	}
+	if w.continued && used > w.wokenAt+clockTick {
+		w.stopped, w.continued = time.Time{}, false // it woke; if it is stopped now, that is another stop
 	}
 	switch {
 	case found == nil:
@@ -71,8 +76,8 @@ func (w *watch) lookForStop(processes []process, now time.Time) error {
 		return fmt.Errorf("%w: its process %d is stopped, and SIGCONT doesn't wake it", ErrEngineStalled, found.pid)
 	default:
 		w.trouble(fmt.Sprintf("the engine's process %d was stopped by somebody: continued after %s", found.pid, w.patienceForStop()))
+		w.stopped, w.continued, w.wokenAt = now, true, used
 		w.wake()
-		w.stopped, w.continued = now, true
 	}
 	return nil
 }
@@ -80,10 +85,9 @@ func (w *watch) lookForStop(processes []process, now time.Time) error {
 func (w *watch) patienceForStop() time.Duration { return min(stopPatience, 5*w.every) }
 
 func (w *watch) lookForWork(processes []process, now time.Time) error {
-	var used time.Duration
+	used := totalUsed(processes)
 	waits := w.patient
 	for _, p := range processes {
-		used += p.used
 		waits = waits || p.state == 'D' // in the kernel, for a disk or a device
 	}
 	if waits || used < w.used || used-w.used >= leastWork {
@@ -102,6 +106,13 @@ type process struct {
 	group int
 	state byte
 	used  time.Duration // processor time, in user mode and in the kernel
+}
+
+func totalUsed(processes []process) (used time.Duration) {
+	for _, p := range processes {
+		used += p.used
+	}
+	return used
 }
 
 // group reads the engine's process and its children, as far as they are in its group: the ranks of an engine with several.

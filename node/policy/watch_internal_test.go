@@ -55,6 +55,30 @@ func TestLookForWork(t *testing.T) {
 	}
 }
 
+// A stop that comes right after another was ended is a stop of its own if the engine has worked in between, and the same one if it hasn't.
+func TestWatchTellsTwoStopsFromOne(t *testing.T) {
+	began := time.Now()
+	for _, works := range []bool{true, false} {
+		woken := 0
+		w := &watch{every: time.Second, wake: func() { woken++ }, trouble: func(string) {}}
+		look := func(seconds float64, used time.Duration) error {
+			return w.lookForStop([]process{{state: 'T', used: used}}, began.Add(time.Duration(seconds*float64(time.Second))))
+		}
+		require.NoError(t, look(0, time.Second))
+		require.NoError(t, look(5, time.Second))
+		require.Equal(t, 1, woken)
+		if !works {
+			require.ErrorIs(t, look(10, time.Second+clockTick), ErrEngineStalled)
+			continue
+		}
+		require.NoError(t, look(10, 2*time.Second))
+		require.NoError(t, look(14, 2*time.Second), "its patience begins anew")
+		require.NoError(t, look(15, 2*time.Second))
+		require.Equal(t, 2, woken)
+		require.ErrorIs(t, look(20, 2*time.Second), ErrEngineStalled)
+	}
+}
+
 // After nobody has looked for long (we were stopped too, or the machine slept), an engine gets its whole time again.
 func TestWatchThatDidNotLookHoldsNothingAgainstTheEngine(t *testing.T) {
 	began := time.Now()

@@ -105,16 +105,17 @@ func TestStopChangesNoResult(t *testing.T) {
 		stormy, err = engine.Generate(t.Context(), params)
 		ended <- err
 	}()
-	stops := 0
+	stops, used := 0, policy.Used(engine.PID())
 	for running := true; running; {
 		select {
 		case err := <-ended:
 			require.NoError(t, err)
 			running = false
-		case <-time.After(50 * time.Millisecond):
-			if stops < 2 && troubles.Load() == int64(stops) {
+		case <-time.After(10 * time.Millisecond):
+			// It has worked since it was continued: a stop before that can't be told from one that SIGCONT doesn't end.
+			if now := policy.Used(engine.PID()); stops < 2 && troubles.Load() == int64(stops) && now >= used+50*time.Millisecond {
 				require.NoError(t, syscall.Kill(engine.PID(), syscall.SIGSTOP))
-				stops++
+				stops, used = stops+1, now
 			}
 		}
 	}
