@@ -2,20 +2,18 @@ package configs
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"path"
-	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// Values of Study.Measure.
+// Values of Study.Measure, as compare --measure has them.
 const (
-	MeasureEval   = "eval"   // held-out pass@1 of the last evaluation
+	MeasurePass   = "pass"   // held-out pass@1 of the last evaluation
 	MeasureReward = "reward" // cumulative own reward, the paper's
 )
 
@@ -27,9 +25,10 @@ type Study struct {
 	Name        string                `yaml:"-"`        // the file's
 	Question    string                `yaml:"question"` // that it answers
 	Baseline    string                `yaml:"baseline"` // the experiment that the others are compared with
-	Measure     string                `yaml:"measure"`  // what decides: MeasureEval or MeasureReward
+	Measure     string                `yaml:"measure"`  // what decides: MeasurePass or MeasureReward
 	Seeds       int                   `yaml:"seeds"`
 	Rounds      int                   `yaml:"rounds"`
+	Nodes       int                   `yaml:"nodes"`  // of experiments that don't say otherwise; 0: as many as fit
 	Set         map[string]any        `yaml:"set"`    // Config keys of all experiments
 	Models      map[string]StudyModel `yaml:"models"` // what is otherwise with a model, by its preset
 	Experiments []StudyExperiment     `yaml:"experiments"`
@@ -47,7 +46,7 @@ type StudyExperiment struct {
 	Name               string         `yaml:"name"`
 	Config             string         `yaml:"config"` // experiment preset
 	Set                map[string]any `yaml:"set"`
-	Nodes              int            `yaml:"nodes"`                // 0: as many as fit
+	Nodes              int            `yaml:"nodes"`                // 0: the study's
 	Models             []string       `yaml:"models"`               // of the nodes, turn by turn, in place of the study's model
 	LearningRateFactor float64        `yaml:"learning_rate_factor"` // times the model's own rate; 0: 1
 }
@@ -102,32 +101,9 @@ func (s Study) Experiment(name string) (StudyExperiment, error) {
 	return StudyExperiment{}, unknown("experiment of study "+s.Name, name, names)
 }
 
-// ExperimentNames are the names that the study's experiments are recorded under when they are run with a model (a preset, its Hugging
-// Face id, or a folder; "" is nano), in the study's order.
-func (s Study) ExperimentNames(model string) []string {
-	var names []string
-	for _, e := range s.Experiments {
-		names = append(names, s.ExperimentName(model, e.Name))
-	}
-	return names
-}
-
-// ExperimentName is the name that one of the study's experiments is recorded under: paper-8loc0ext, paper-gpt2-8loc0ext.
-func (s Study) ExperimentName(model, experiment string) string {
-	return s.Prefix(model) + experiment
-}
-
-// Prefix is what the names of ExperimentNames begin with.
-func (s Study) Prefix(model string) string {
-	if model = modelName(model); model == NanoModel {
-		return s.Name + "-"
-	}
-	return s.Name + "-" + model + "-"
-}
-
-// With is the study as it is run with a model: that model's seeds, rounds and keys in the places of the study's own.
+// With is the study as it is run with a model, by any name of it: that model's seeds, rounds and keys in the places of the study's own.
 func (s Study) With(model string) Study {
-	own, ok := s.Models[modelName(model)]
+	own, ok := s.Models[ModelName(model)]
 	if !ok {
 		return s
 	}
@@ -146,65 +122,10 @@ func (s Study) With(model string) Study {
 	return s
 }
 
+// NodesOf is how many nodes an experiment of the study has; 0: as many as fit.
+func (s Study) NodesOf(e StudyExperiment) int { return cmp.Or(e.Nodes, s.Nodes) }
+
 // FixesModels tells whether the study's experiments name their models, so that it has no choice of one.
 func (s Study) FixesModels() bool {
 	return slices.ContainsFunc(s.Experiments, func(e StudyExperiment) bool { return len(e.Models) > 0 })
-}
-
-// Settings are the values by key that an experiment of the study has above its preset and the model's defaults: its name, rounds and
-// model among them. m is the model it is run with: the first of its Models, where it has any.
-func (s Study) Settings(m Model, e StudyExperiment) (map[string]any, error) {
-	of := s.With(m.Name)
-	values := map[string]any{"experiment": s.ExperimentName(m.Name, e.Name), "rounds": of.Rounds, "model": m.Name}
-	if m.Folder() {
-		values["model"] = m.Weights
-	}
-	if s.FixesModels() {
-		values["experiment"] = s.ExperimentName("", e.Name)
-	}
-	if len(e.Models) > 1 {
-		values["models"] = strings.Join(e.Models, ",")
-	}
-	defaults, err := PresetValues(m.Defaults)
-	if err != nil {
-		return nil, err
-	}
-	if e.LearningRateFactor > 0 {
-		rate, ok := defaults["learning_rate"].(float64)
-		if !ok {
-			rate = Default().LearningRate
-		}
-		values["learning_rate"] = round6(rate * e.LearningRateFactor)
-	}
-	for _, set := range []map[string]any{of.Set, e.Set} {
-		typed, err := PresetValues(set)
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(values, typed)
-	}
-	return values, nil
-}
-
-var notInModelName = regexp.MustCompile(`[^A-Za-z0-9._]+`)
-
-// modelName is a model as experiments' names have it: its preset's, or its folder's.
-func modelName(model string) string {
-	if model == "" {
-		return NanoModel
-	}
-	if m, err := LoadModel(model); err == nil {
-		return m.Name
-	}
-	name := strings.Trim(notInModelName.ReplaceAllString(filepath.Base(filepath.Clean(model)), "-"), "-._")
-	return name[:min(len(name), 24)]
-}
-
-// round6 keeps six significant digits: a rate times a factor, as people write it.
-func round6(x float64) float64 {
-	y, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 6, 64), 64)
-	if err != nil {
-		return x
-	}
-	return y
 }

@@ -16,14 +16,17 @@ func (s Study) check() error {
 	if strings.TrimSpace(s.Question) == "" {
 		return s.refuse("question", "", "the question it answers")
 	}
-	if s.Measure != MeasureEval && s.Measure != MeasureReward {
-		return s.refuse("measure", s.Measure, MeasureEval+", "+MeasureReward)
+	if s.Measure != MeasurePass && s.Measure != MeasureReward {
+		return s.refuse("measure", s.Measure, MeasurePass+", "+MeasureReward)
 	}
 	if s.Seeds < 1 || s.Seeds > 1000 {
 		return s.refuse("seeds", strconv.Itoa(s.Seeds), "1 to 1000")
 	}
 	if s.Rounds < 1 {
 		return s.refuse("rounds", strconv.Itoa(s.Rounds), "at least 1")
+	}
+	if s.Nodes < 0 || s.Nodes > 1000 {
+		return s.refuse("nodes", strconv.Itoa(s.Nodes), "0 (as many as fit) to 1000")
 	}
 	if err := s.checkSet("set", s.Set); err != nil {
 		return err
@@ -73,7 +76,7 @@ func (s Study) checkExperiment(e StudyExperiment) error {
 		return err
 	}
 	if e.Nodes < 0 || e.Nodes > 1000 {
-		return s.refuse(e.Name+".nodes", strconv.Itoa(e.Nodes), "0 (as many as fit) to 1000")
+		return s.refuse(e.Name+".nodes", strconv.Itoa(e.Nodes), "0 (the study's) to 1000")
 	}
 	if e.LearningRateFactor < 0 || e.LearningRateFactor > 1e6 {
 		return s.refuse(e.Name+".learning_rate_factor", fmt.Sprint(e.LearningRateFactor), "a number above 0")

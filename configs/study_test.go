@@ -73,7 +73,7 @@ func TestAStudysSettings(t *testing.T) {
 
 const goodStudy = `question: why?
 baseline: a
-measure: eval
+measure: pass
 seeds: 3
 rounds: 10
 set: {eval_every: 5}
@@ -92,7 +92,7 @@ func TestABadStudyIsRefused(t *testing.T) {
 	for change, want := range map[string]string{
 		"rounds: 10 => round: 10":                                 "field round not found",
 		"question: why? => question: ' '":                         "bad question",
-		"measure: eval => measure: vibes":                         "allowed: eval, reward",
+		"measure: pass => measure: vibes":                         "allowed: pass, reward",
 		"seeds: 3 => seeds: 0":                                    "allowed: 1 to 1000",
 		"rounds: 10 => rounds: 0":                                 "allowed: at least 1",
 		"eval_every: 5 => eval_evry: 5":                           `did you mean "eval_every"?`,
@@ -137,7 +137,7 @@ func TestAStudysExperimentsDiffer(t *testing.T) {
 			if len(e.Models) > 0 {
 				values["models"] = strings.Join(e.Models, ",")
 			}
-			values["preset"], values["nodes"] = e.Config, e.Nodes
+			values["preset"], values["nodes"] = e.Config, s.NodesOf(e)
 			text := show(values)
 			require.False(t, slices.Contains(seen, text), "%s: %s is another's twin", name, e.Name)
 			seen = append(seen, text)

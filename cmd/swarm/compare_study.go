@@ -51,10 +51,7 @@ func (s *studyFlags) apply(o *stats.CompareOptions, names []string, flags *pflag
 	}
 	o.Study = studyDesign(study, s.model)
 	if !flags.Changed("measure") {
-		o.Measure = stats.MeasurePass
-		if study.Measure == configs.MeasureReward {
-			o.Measure = stats.MeasureReward
-		}
+		o.Measure = study.Measure
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func studySources(s configs.Study, model configs.Model) ([]sweepSource, error) {
 			}
 		}
 		name, _ := values["experiment"].(string)
-		out = append(out, sweepSource{name: name, config: e.Config, values: values, nodes: e.Nodes})
+		out = append(out, sweepSource{name: name, config: e.Config, values: values, nodes: s.NodesOf(e)})
 	}
 	return out, nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 
-	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -17,10 +16,7 @@ func (s *sweep) verdict(ctx context.Context) *stats.Study {
 		return nil
 	}
 	o := query.CompareOptions{Alive: func(x store.Snapshot) bool { return coordinatorAlive(x, event.Now()) }}
-	o.Key, o.Measure, o.Study = configKey, stats.MeasurePass, studyDesign(s.study.Study, s.study.named)
-	if s.study.Measure == configs.MeasureReward {
-		o.Measure = stats.MeasureReward
-	}
+	o.Key, o.Measure, o.Study = configKey, s.study.Measure, studyDesign(s.study.Study, s.study.named)
 	comparison, err := query.Compare(ctx, s.reader, o)
 	if err != nil {
 		s.g.logger.Warn("the study's verdict can't be told", "error", err)

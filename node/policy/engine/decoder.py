@@ -96,10 +96,11 @@ class Decoder:
             return merge_heads(causal_attention(q, k, v, mask))
 
         last = torch.arange(count, device=model.device) * longest + self.lengths - 1
+        last = F.pad(last, (0, max(0, self._least - count)))
         for layer in model.layers[:-1]:
             x = model.block(layer, x, positions, attend)
         x = model.block(model.layers[-1], x, positions, lambda q, k, v: attend(q, k, v).index_select(0, last), last)
-        return self._logits(x).repeat_interleave(len(self.row_list) // count, 0)
+        return self._logits(x)[:count].repeat_interleave(len(self.row_list) // count, 0)
 
     def allocate(self):
         """Makes the buffers of own keys and values, after `prefill` and before the first step."""

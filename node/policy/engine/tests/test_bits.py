@@ -19,7 +19,13 @@ from engine.update import Trainer
 # Widths below and above a vector's multiple; in the second the feed-forward layer sums over more than one block of OpenBLAS's.
 NARROW = replace(CONFIG, vocab_size=257, context_length=256)
 WIDE = replace(NARROW, width=128, inner=512)
-SHAPES = {"narrow": NARROW, "odd": replace(NARROW, width=48, inner=192), "wide": WIDE, "qwen2": replace(QWEN2, vocab_size=257, context_length=256)}
+SHAPES = {
+    "narrow": NARROW,
+    "odd": replace(NARROW, width=48, inner=192),
+    "wide": WIDE,
+    "wider": replace(NARROW, width=192, inner=768),
+    "qwen2": replace(QWEN2, vocab_size=257, context_length=256),
+}
 
 
 def prompts(count, rng):
@@ -70,6 +76,15 @@ def test_completions_have_the_same_bits_however_many_are_decoded_at_a_time(make_
     for size in (1, 2, 5, 6, 13, 24):
         parts = generate(model, generate_request(model, micro_batch=size))
         assert (parts.tokens, parts.logprobs, parts.entropy) == (whole.tokens, whole.logprobs, whole.entropy), size
+
+
+@pytest.mark.parametrize("shape, count, sizes", [("wide", 20, (15, 8, 4)), ("wider", 8, (6, 3))])
+def test_completions_have_the_same_bits_however_many_prompts_are_decoded_at_a_time(make_model, shape, count, sizes):
+    model = make_model(torch.float32, SHAPES[shape])
+    request = Generate(prompts(count, random.Random(6)), 1, 3, temperature=0.9, seed=3)
+    whole = generate(model, request)
+    for size in sizes:
+        assert generate(model, replace(request, micro_batch=size)) == whole, size
 
 
 def test_completions_have_the_same_bits_whether_rows_that_ended_are_dropped(make_model, monkeypatch):

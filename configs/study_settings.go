@@ -1,0 +1,107 @@
+package configs
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// namingKeys are keys of Settings that say what an experiment is and what it is run with.
+var namingKeys = []string{"experiment", "model", "models"}
+
+// Settings are the values by key that each experiment of the study has above the model's defaults, in the study's order: its name, rounds and
+// model, its preset's values, the study's and its own. A key that any of the experiments has, all have, at its default where nothing else says
+// it: so nothing that lies below these values makes an experiment another than it is. named is what the user calls the model, "" is nano, and m
+// what that is; both don't count for an experiment that names its models.
+func (s Study) Settings(named string, m Model) ([]map[string]any, error) {
+	of := s.With(named)
+	var all, defaults []map[string]any
+	keys := map[string]bool{}
+	for _, e := range s.Experiments {
+		below, values, err := of.settings(m, e)
+		if err != nil {
+			return nil, err
+		}
+		values["experiment"] = s.ExperimentName(named, e.Name)
+		if s.FixesModels() {
+			values["experiment"] = s.ExperimentName("", e.Name)
+		}
+		for key := range values {
+			keys[key] = true
+		}
+		all, defaults = append(all, values), append(defaults, below)
+	}
+	delete(keys, "models") // without it there is one model, which is given
+	for i, values := range all {
+		for key := range keys {
+			if _, ok := values[key]; !ok {
+				values[key] = defaults[i][key]
+			}
+		}
+	}
+	return all, nil
+}
+
+// settings are an experiment's values with what they lie upon: the program's defaults and its model's.
+func (s Study) settings(m Model, e StudyExperiment) (below, values map[string]any, err error) {
+	if len(e.Models) > 0 {
+		if m, err = LoadModel(e.Models[0]); err != nil {
+			return nil, nil, err
+		}
+	}
+	preset, err := Experiment(e.Config)
+	if err != nil {
+		return nil, nil, err
+	}
+	below, values = Values(Default()), map[string]any{}
+	own := map[string]any{"rounds": s.Rounds, "model": m.Name}
+	if m.Folder() {
+		own["model"] = m.Weights
+	}
+	if len(e.Models) > 1 {
+		own["models"] = strings.Join(e.Models, ",")
+	}
+	for _, layer := range []struct {
+		into map[string]any
+		set  map[string]any
+	}{{below, m.Defaults}, {values, preset}, {values, own}, {values, s.Set}, {values, e.Set}} {
+		typed, err := PresetValues(layer.set)
+		if err != nil {
+			return nil, nil, err
+		}
+		maps.Copy(layer.into, typed)
+	}
+	if rate, ok := below["learning_rate"].(float64); ok && e.LearningRateFactor > 0 {
+		values["learning_rate"] = round6(rate * e.LearningRateFactor)
+	}
+	return below, values, nil
+}
+
+// Compared are the keys whose values the study compares: those that differ between its experiments as Settings has them, in alphabetical order.
+func Compared(settings []map[string]any) []string {
+	var keys []string
+	for _, values := range settings {
+		for key, value := range values {
+			if first, ok := settings[0][key]; (!ok || first != value) && !slices.Contains(namingKeys, key) && !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// ComparesNodes tells whether the study's experiments differ in how many nodes they have.
+func (s Study) ComparesNodes() bool {
+	return slices.ContainsFunc(s.Experiments, func(e StudyExperiment) bool { return s.NodesOf(e) != s.NodesOf(s.Experiments[0]) })
+}
+
+// round6 keeps six significant digits: a rate times a factor, as people write it.
+func round6(x float64) float64 {
+	y, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 6, 64), 64)
+	if err != nil {
+		return x
+	}
+	return y
+}
