@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -48,7 +49,7 @@ func ModelName(model string) string {
 	}
 	base := filepath.Base(filepath.Clean(model))
 	name := cmp.Or(strings.Trim(notInModelName.ReplaceAllString(base, "-"), "-._"), "folder")
-	if _, err := LoadModel(name); err == nil {
+	if slices.ContainsFunc(Models(), func(preset string) bool { return strings.EqualFold(preset, name) }) {
 		name = "folder-" + name
 	}
 	if len(name) <= longestModelName {

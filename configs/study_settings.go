@@ -54,7 +54,6 @@ func (s Study) settings(m Model, e StudyExperiment) (below, values map[string]an
 	if err != nil {
 		return nil, nil, err
 	}
-	below, values = Values(Default()), map[string]any{}
 	own := map[string]any{"rounds": s.Rounds, "model": m.Name}
 	if m.Folder() {
 		own["model"] = m.Weights
@@ -62,20 +61,26 @@ func (s Study) settings(m Model, e StudyExperiment) (below, values map[string]an
 	if len(e.Models) > 1 {
 		own["models"] = strings.Join(e.Models, ",")
 	}
-	for _, layer := range []struct {
-		into map[string]any
-		set  map[string]any
-	}{{below, m.Defaults}, {values, preset}, {values, own}, {values, s.Set}, {values, e.Set}} {
-		typed, err := PresetValues(layer.set)
-		if err != nil {
-			return nil, nil, err
-		}
-		maps.Copy(layer.into, typed)
+	if below, err = stack(Values(Default()), m.Defaults); err != nil {
+		return nil, nil, err
 	}
 	if rate, ok := below["learning_rate"].(float64); ok && e.LearningRateFactor > 0 {
-		values["learning_rate"] = round6(rate * e.LearningRateFactor)
+		own["learning_rate"] = round6(rate * e.LearningRateFactor)
 	}
-	return below, values, nil
+	values, err = stack(map[string]any{}, preset, own, s.Set, e.Set)
+	return below, values, err
+}
+
+// stack puts presets onto values, which it changes; later ones win.
+func stack(values map[string]any, presets ...map[string]any) (map[string]any, error) {
+	for _, preset := range presets {
+		typed, err := PresetValues(preset)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(values, typed)
+	}
+	return values, nil
 }
 
 // Compared are the keys whose values the study compares: those that differ between its experiments as Settings has them, in alphabetical order.

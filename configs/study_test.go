@@ -1,6 +1,8 @@
 package configs
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -36,39 +38,114 @@ func TestAStudysExperimentsAreNamedByModel(t *testing.T) {
 	for model, want := range map[string]string{
 		"": "paper-8loc0ext", "nano": "paper-8loc0ext", "gpt2": "paper-gpt2-8loc0ext", "openai-community/gpt2": "paper-gpt2-8loc0ext",
 		"Qwen/Qwen2.5-0.5B-Instruct": "paper-qwen2.5-0.5b-instruct-8loc0ext", "/models/mine": "paper-mine-8loc0ext",
-		"owner/other model": "paper-other-model-8loc0ext", "./a/b/": "paper-b-8loc0ext",
+		"owner/other model": "paper-other-model-8loc0ext", "./a/b/": "paper-b-8loc0ext", "owner/id@rev": "paper-id-rev-8loc0ext",
+		"./mine/nano": "paper-folder-nano-8loc0ext", "/x/GPT2": "paper-folder-GPT2-8loc0ext", "/": "paper-folder-8loc0ext",
+		"/x/Qwen2.5-0.5B-Instruct":         "paper-folder-Qwen2.5-0-" + hashed("Qwen2.5-0.5B-Instruct") + "-8loc0ext",
+		"a-name-of-four-and-twenty":        "paper-a-name-of-four-an-" + hashed("a-name-of-four-and-twenty") + "-8loc0ext",
+		"/x/a-name-of-four-and-twentyfive": "paper-a-name-of-four-an-" + hashed("a-name-of-four-and-twentyfive") + "-8loc0ext",
 	} {
 		require.Equal(t, want, paper.ExperimentNames(model)[0], model)
 	}
 }
+
+func hashed(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:6] }
 
 func TestAStudysSettings(t *testing.T) {
 	gpt2, err := LoadModel("gpt2")
 	require.NoError(t, err)
 	paper, err := LoadStudy("paper")
 	require.NoError(t, err)
-	values, err := paper.Settings(gpt2, paper.Experiments[1])
+	settings, err := paper.Settings("gpt2", gpt2)
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{
 		"experiment": "paper-gpt2-6loc2ext", "model": "gpt2", "rounds": 2000, "eval_every": 100, "eval_questions": 108, "eval_generations": 4,
-	}, values, "the model's keys over the study's")
+		"num_train_samples": 6, "num_transplant_trees": 2, "num_generations": 8, "swarm_size": 8,
+	}, settings[1], "the preset's keys, the study's over them, the model's over these")
 	require.Equal(t, 50, paper.Set["eval_every"], "the study itself stays as it was")
+	require.Equal(t, []string{"num_train_samples", "num_transplant_trees"}, Compared(settings))
+	require.False(t, paper.ComparesNodes())
 
 	rates, err := LoadStudy("learning-rate")
 	require.NoError(t, err)
-	for name, want := range map[string]any{"8loc0ext": nil, "8loc0ext-third": 3.33333e-6, "4loc4ext-triple": 3e-5} {
-		e, err := rates.Experiment(name)
-		require.NoError(t, err)
-		values, err := rates.Settings(gpt2, e)
-		require.NoError(t, err)
-		require.Equal(t, want, values["learning_rate"], name)
-	}
-
-	mine := Model{Name: "mine", Weights: "/models/mine"}
-	values, err = rates.Settings(mine, rates.Experiments[2])
+	settings, err = rates.Settings("gpt2", gpt2)
 	require.NoError(t, err)
-	require.Equal(t, "/models/mine", values["model"])
-	require.Equal(t, 3e-3, values["learning_rate"], "a folder without a rate of its own has the default's")
+	for i, want := range []float64{1e-5, 3.33333e-6, 3e-5} {
+		require.Equal(t, want, settings[i]["learning_rate"], rates.Experiments[i].Name)
+	}
+	nano, err := LoadModel(NanoModel)
+	require.NoError(t, err)
+	settings, err = rates.Settings("", nano)
+	require.NoError(t, err)
+	require.Equal(t, 3.33333e-05, settings[1]["learning_rate"], "a third of 0.0001, rounded to six digits")
+
+	mine := Model{Name: "gpt2", Weights: "/models/gpt2"}
+	settings, err = rates.Settings("../models/gpt2", mine)
+	require.NoError(t, err)
+	require.Equal(t, []any{"/models/gpt2", "learning-rate-folder-gpt2-8loc0ext-triple", 3e-3},
+		[]any{settings[2]["model"], settings[2]["experiment"], settings[2]["learning_rate"]}, "a folder without a rate of its own has the default's")
+	settings, err = paper.Settings("../models/gpt2", mine)
+	require.NoError(t, err)
+	require.Equal(t, 300, settings[0]["rounds"], "what the study has for the preset isn't for another model of its name")
+	settings, err = paper.Settings("owner/id@rev", Model{Name: "owner/id", Weights: "/hub/snapshots/0a1b"})
+	require.NoError(t, err)
+	require.Equal(t, paper.ExperimentName("owner/id@rev", "8loc0ext"), settings[0]["experiment"], "of two revisions each has its own")
+	require.Equal(t, "/hub/snapshots/0a1b", settings[0]["model"])
+}
+
+// Every experiment has the keys that any has: what lies below a study's values can't make two sides one.
+func TestAStudysExperimentsHaveTheSameKeys(t *testing.T) {
+	for name, compared := range map[string][]string{
+		"adaptive":   {"num_train_samples", "num_transplant_trees", "split", "split_alpha"},
+		"externals":  {"external_sampling"},
+		"filter":     {"zero_advantage_filter"},
+		"objective":  {"epsilon_high", "num_iterations", "scale_rewards"},
+		"own-data":   {"num_train_samples", "num_transplant_trees"},
+		"pool":       {"external_lag"},
+		"swarm-size": {"swarm_size"}, "mixed-models": nil,
+	} {
+		s, err := LoadStudy(name)
+		require.NoError(t, err)
+		nano, err := LoadModel(NanoModel)
+		require.NoError(t, err)
+		settings, err := s.Settings("", nano)
+		require.NoError(t, err)
+		require.Equal(t, compared, Compared(settings), name)
+		require.Equal(t, name == "swarm-size", s.ComparesNodes(), name)
+		for i, values := range settings {
+			for key := range settings[0] {
+				require.Contains(t, values, key, "%s: %s", name, s.Experiments[i].Name)
+			}
+		}
+	}
+}
+
+// A swarm of two has as many externals to draw from as its rounds train on, and some that the filter may drop.
+func TestThePoolOfTheSmallestSwarmIsLargeEnough(t *testing.T) {
+	s, err := LoadStudy("swarm-size")
+	require.NoError(t, err)
+	for _, e := range s.Experiments {
+		preset, err := Experiment(e.Config)
+		require.NoError(t, err)
+		own, external := preset["num_train_samples"].(int), preset["num_transplant_trees"].(int)
+		require.GreaterOrEqual(t, own*(s.NodesOf(e)-1), 3*external, e.Name)
+	}
+}
+
+// Sides that were run with different numbers of nodes would differ in more than the study asks about: a GPU with a neighbour holds fewer.
+func TestAStudySaysHowManyNodes(t *testing.T) {
+	for _, name := range Studies() {
+		s, err := LoadStudy(name)
+		require.NoError(t, err)
+		for _, e := range s.Experiments {
+			require.Positive(t, s.NodesOf(e), "%s: %s", name, e.Name)
+		}
+		if name != "swarm-size" {
+			require.Equal(t, 8, s.NodesOf(s.Experiments[0]), name)
+		}
+	}
+	s, err := parseStudy("good", []byte(goodStudy))
+	require.NoError(t, err)
+	require.Equal(t, []int{2, 4, 2}, []int{s.NodesOf(s.Experiments[0]), s.NodesOf(s.Experiments[1]), s.NodesOf(s.Experiments[2])})
 }
 
 const goodStudy = `question: why?
@@ -76,6 +153,7 @@ baseline: a
 measure: pass
 seeds: 3
 rounds: 10
+nodes: 2
 set: {eval_every: 5}
 models:
   gpt2: {rounds: 20}
@@ -94,6 +172,7 @@ func TestABadStudyIsRefused(t *testing.T) {
 		"question: why? => question: ' '":                         "bad question",
 		"measure: pass => measure: vibes":                         "allowed: pass, reward",
 		"seeds: 3 => seeds: 0":                                    "allowed: 1 to 1000",
+		"nodes: 2 => nodes: -2":                                   `bad nodes "-2"`,
 		"rounds: 10 => rounds: 0":                                 "allowed: at least 1",
 		"eval_every: 5 => eval_evry: 5":                           `did you mean "eval_every"?`,
 		"eval_every: 5 => eval_every: often":                      `bad eval_every "often"`,
@@ -111,7 +190,7 @@ func TestABadStudyIsRefused(t *testing.T) {
 		"[nano, gpt2]} => [nano, gpt2], learning_rate_factor: 3}": "with one model",
 		"baseline: a => baseline: z":                              `unknown experiment of study bad "z": allowed: a, b, c`,
 		goodStudy + " => []":                                      "cannot unmarshal",
-		goodStudy + " => question: why?\nmeasure: eval\nseeds: 1\nrounds: 1\nbaseline: a": "bad experiments",
+		goodStudy + " => question: why?\nmeasure: pass\nseeds: 1\nrounds: 1\nbaseline: a": "bad experiments",
 	} {
 		before, after, _ := strings.Cut(change, " => ")
 		require.Contains(t, goodStudy, before)
@@ -130,14 +209,15 @@ func TestAStudysExperimentsDiffer(t *testing.T) {
 		s, err := LoadStudy(name)
 		require.NoError(t, err)
 		var seen []string
-		for _, e := range s.Experiments {
-			values, err := s.Settings(nano, e)
-			require.NoError(t, err)
+		settings, err := s.Settings("", nano)
+		require.NoError(t, err)
+		for i, e := range s.Experiments {
+			values := settings[i]
 			delete(values, "experiment")
 			if len(e.Models) > 0 {
 				values["models"] = strings.Join(e.Models, ",")
 			}
-			values["preset"], values["nodes"] = e.Config, s.NodesOf(e)
+			values["nodes"] = s.NodesOf(e)
 			text := show(values)
 			require.False(t, slices.Contains(seen, text), "%s: %s is another's twin", name, e.Name)
 			seen = append(seen, text)

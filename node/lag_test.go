@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"sync"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/exchange"
 	"github.com/sapo-swarm/swarm/node/journal"
 )
 
@@ -131,4 +133,52 @@ func TestExternalsByReward(t *testing.T) {
 		drawn[questions[0] == good.Question]++
 	}
 	require.GreaterOrEqual(t, drawn[true], 6, "of 8; what is wrong has a little reward in some tasks")
+}
+
+// ahead is an exchange over which an absent peer is looked up once, as far ahead as it may be, and later waited for.
+type ahead struct {
+	exchange.Exchange
+	newest *exchange.Received // of the peer, while it is absent; nil: nothing new
+	share  func(round int) *exchange.Received
+}
+
+func (a *ahead) Publish(context.Context, exchange.Batch) error { return nil }
+
+func (a *ahead) Gather(_ context.Context, round int, peers []string, _ exchange.Barrier) (list []*exchange.Received, _ error) {
+	for range peers {
+		list = append(list, a.share(round))
+	}
+	return list, nil
+}
+
+func (a *ahead) Recent(context.Context, exchange.Window) ([]*exchange.Received, error) {
+	if a.newest == nil {
+		return nil, nil
+	}
+	return []*exchange.Received{a.newest}, nil
+}
+
+// With a lag of two an absent peer's rollouts that are looked up three rounds ahead come again five rounds later, when it is waited for, and are not
+// trained on twice.
+func TestLaggedRolloutsAreTrainedOnOnce(t *testing.T) {
+	c := testConfig(t)
+	c.Rounds, c.ExternalLag, c.MaxCompletionLength = 20, 2, 48
+	require.NoError(t, configs.Validate(c))
+	n := newNode(t, c, "node_0", &scripted{answer: func(int, int) string { return "<answer>1</answer>" }}, nil, newHost("node_0", "node_1"))
+	way := &ahead{share: func(round int) *exchange.Received { return sent(t, answers(t, n, "node_1", round)) }}
+	n.Swarm = way
+	members := n.Host.(*host)
+	members.setMembers(event.Member{Node: "node_0"}, event.Member{Node: "node_1", Absent: true})
+	for round := 10; round < 16; round++ {
+		way.newest = nil
+		if round == 10 {
+			way.newest = way.share(13)
+		}
+		if round == 15 { // whose pool is round 13's
+			members.setPeers("node_0", "node_1")
+		}
+		report, err := n.Round(t.Context(), round)
+		require.NoError(t, err)
+		require.Equal(t, map[int]int{10: 2}[round], report.TrainedExternal, "round %d", round)
+	}
 }

@@ -49,7 +49,8 @@ func (n *Node) staleness() int {
 	if n.Config.Async() {
 		return n.Config.MaxStaleness
 	}
-	return absentStaleness + n.Config.ExternalLag
+	// A peer may have shared lag + 1 rounds ahead of this node when it is looked up, and its barrier comes to that round lag rounds late.
+	return absentStaleness + 2*n.Config.ExternalLag
 }
 
 // lately is what a node remembers of its peers' rollouts, for as long as they can come again.

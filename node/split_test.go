@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -217,4 +218,48 @@ func TestForeignSplitStatesAreRefused(t *testing.T) {
 	after, err := n.splitState()
 	require.NoError(t, err)
 	require.JSONEq(t, string(before), string(after))
+}
+
+// After a round that took nothing of others the node begins the next only when its peers have shared that round: it may not run away from a swarm that
+// may want something of it.
+func TestANodeThatTakesNothingKeepsTheSwarmsPace(t *testing.T) {
+	n, script := splitNode(t, nil)
+	server := broker(t, "pace")
+	n.Swarm, n.Host = join(t, server, "pace", "node_0"), newHost("node_0", "node_1")
+	peer := join(t, server, "pace", "node_1")
+	for round := range 3 {
+		require.NoError(t, peer.Publish(t.Context(), answers(t, n, "node_1", round)))
+	}
+	bandit := sapo.NewSplitBandit(sapo.Split{Own: 8}, 1)
+	n.splits = &splits{Round: 3, Split: sapo.Split{Own: 8}, Bandit: &bandit, Block: &block{Since: 3, Set: n.Validation.Set}}
+	began := make(chan struct{})
+	script.generate = func(context.Context) error {
+		close(began)
+		return ErrStopped
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := n.Round(t.Context(), 4)
+		done <- err
+	}()
+	waits := make(chan struct{})
+	go func() {
+		n.Host.(*host).await(event.StateBarrier)
+		close(waits)
+	}()
+	select {
+	case <-waits:
+	case <-began:
+	}
+	select {
+	case <-began:
+		t.Fatal("it generates round 4 before its peer has shared round 3")
+	case <-time.After(200 * time.Millisecond):
+	}
+	require.NoError(t, peer.Publish(t.Context(), answers(t, n, "node_1", 3)))
+	require.ErrorIs(t, <-done, ErrStopped)
+	<-began
+	require.False(t, n.ahead(6), "only in the round after it")
+	n.splits.Split.External, n.splits.Round = 2, 4
+	require.False(t, n.ahead(5), "it waits for others anyway")
 }

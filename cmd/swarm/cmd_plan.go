@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/launcher/fit"
@@ -22,6 +23,7 @@ type planOptions struct {
 	output string
 
 	seedsGiven, nodesGiven bool
+	flags                  *pflag.FlagSet
 }
 
 func newPlanCommand(g *globals) *cobra.Command {
@@ -39,6 +41,7 @@ func newPlanCommand(g *globals) *cobra.Command {
   swarm plan --study paper --model gpt2 --gpu-memory 80GB --price 1.29/h`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			o.flags = cmd.Flags()
 			o.seedsGiven, o.nodesGiven = cmd.Flags().Changed("seeds"), cmd.Flags().Changed("nodes")
 			return runPlan(cmd.Context(), g, &o)
 		},

@@ -184,7 +184,7 @@ func measure(ctx context.Context, g *globals, p planned, sizes []int) (profiled,
 	result, err := profile.Run(ctx, engine, profile.Options{
 		PromptTokens: c.MaxPromptLength, CompletionTokens: c.MaxCompletionLength, Prompts: c.MostOwn(), Generations: c.NumGenerations,
 		Sequences: c.Budget() * c.NumGenerations, Vocabulary: loaded.VocabSize, Sizes: sizes,
-		Rows: fit.RowsAtOnce(device != fit.DeviceCPU, c.MaxPromptLength+c.MaxCompletionLength),
+		Rows: fit.RowsAtOnce(device != fit.DeviceCPU, c.MaxPromptLength, c.MaxCompletionLength, c.NumGenerations),
 		Update: policy.UpdateParams{
 			Temperature: max(c.Temperature, 0.1), Epsilon: c.Epsilon, EpsilonHigh: c.EpsilonHigh, Beta: c.Beta, NumIterations: c.NumIterations,
 			LossType: c.LossType, MaxCompletionLength: c.MaxCompletionLength, MaxGradNorm: c.MaxGradNorm,

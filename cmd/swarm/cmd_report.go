@@ -39,7 +39,8 @@ func newReportCommand(g *globals) *cobra.Command {
 			"paper's figures, rewards of every node, held-out evaluation, memory against the card, round times, out-of-memory and other events,\n" +
 			"the I/J path, what the configurations differ in, who learnt from whom, time, money and energy, and how the numbers are made. The file\n" +
 			"opens without a network, asks nothing of one, and can be printed. Runs may be going on: it says as of when it is.\n\n" +
-			"--study reports on the runs of a study and prints its verdict: which experiment is best, by how much, and how sure that is.",
+			"--study reports on the runs of a study and prints its verdict: which experiment is best, by how much, and how sure that is.\n\n" +
+			"--figures draws the paper's figures of these runs; with --study and without --out the verdict is printed all the same.",
 		Example: "  swarm report\n  swarm report 8loc0ext 4loc4ext --baseline 8loc0ext --title 'Does sharing help?' --out sharing.html\n" +
 			"  swarm report --study paper\n  swarm report --measure eval --out - > report.html",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -72,13 +73,15 @@ type reportDocument struct {
 	Figures []figureFile `json:"figures,omitempty"` // with --figures
 }
 
-func (o *reportOptions) check() error {
+func (o *reportOptions) check(flags *pflag.FlagSet) error {
 	if err := checkOutput(o.output); err != nil {
 		return err
 	}
 	switch {
 	case o.out == "":
 		return &configs.Error{Key: "out", Value: "", Allowed: "a file's path, or - for stdout"}
+	case o.figures == "" && flags.Changed("figures"):
+		return &configs.Error{Key: "figures", Value: "", Allowed: "a folder"}
 	case o.out == "-" && o.output == "json":
 		return &usageError{errors.New("--out - and -o json both want stdout"), "swarm report --out report.html -o json"}
 	case !slices.Contains([]string{stats.ByExperiment, stats.ByConfig}, o.By):
@@ -92,7 +95,7 @@ func (o *reportOptions) check() error {
 }
 
 func runReport(ctx context.Context, g *globals, o *reportOptions, flags *pflag.FlagSet) error {
-	if err := o.check(); err != nil {
+	if err := o.check(flags); err != nil {
 		return err
 	}
 	if err := o.study.apply(&o.CompareOptions.CompareOptions, o.Names, flags, "swarm report"); err != nil {
@@ -103,16 +106,17 @@ func runReport(ctx context.Context, g *globals, o *reportOptions, flags *pflag.F
 		return err
 	}
 	defer reader.Close()
+	o.Now, o.Alive, o.Version, o.Key = event.Now(), coordinatorAlive, version, configKey
+	o.CompareOptions.Alive = func(s store.Snapshot) bool { return o.Alive(s, o.Now) }
 	var drawn []figureFile
 	if o.figures != "" {
 		if drawn, err = writeFigures(ctx, reader, o); err != nil {
 			return err
 		}
 		if !flags.Changed("out") {
-			return tellFigures(g.stdout, drawn, o.output)
+			return o.tellFigures(ctx, g.stdout, reader, drawn)
 		}
 	}
-	o.Now, o.Alive, o.Version, o.Key = event.Now(), coordinatorAlive, version, configKey
 	made, err := htmlreport.Read(ctx, reader, o.Options)
 	if err != nil {
 		return o.unreadable(ctx, reader, err)
@@ -135,7 +139,7 @@ func runReport(ctx context.Context, g *globals, o *reportOptions, flags *pflag.F
 		}
 		return writeJSON(g.stdout, reportDocument{path, page.Len(), made.Experiments(), len(made.Runs), made.Comparison.Study, drawn})
 	}
-	if err := tellFigures(g.stdout, drawn, o.output); err != nil {
+	if err := printFigures(g.stdout, drawn); err != nil {
 		return err
 	}
 	if err := printStudy(g.stdout, made.Comparison.Study); err != nil {

@@ -41,7 +41,8 @@ func newSweepCommand(g *globals) *cobra.Command {
 			"seed, then all with the second, so that early on each has a result. Its other flags are those of up. Everything is checked before\n" +
 			"the first run starts. A run that fails is noted, the others go on, and at the end it is tried once more.\n\n" +
 			"--study runs the experiments of a study (" + strings.Join(configs.Studies(), ", ") + ")\n" +
-			"with its seeds, rounds and keys; your flags win over these. --model chooses its model (default " + configs.NanoModel + ").\n\n" +
+			"with its seeds, rounds, nodes and keys; your flags win over these, but for what the study compares. --model chooses its model\n" +
+			"(default " + configs.NanoModel + ").\n\n" +
 			"The same command goes on with an interrupted sweep: the database says which runs are done. Of a sweep that was killed (kill -9) the\n" +
 			"run goes on by itself; the next sweep waits for it. --on-complete and --webhook are for the end of the whole sweep.",
 		Example: `  swarm sweep --study paper
@@ -150,14 +151,14 @@ func (o *sweepOptions) sources(names []string) ([]sweepSource, *sweepStudy, erro
 	if o.study == "" {
 		return sourcesOf(names), nil, nil
 	}
-	study, err := loadStudy(o.study, &o.plan.config)
+	study, err := loadStudy(o.study, &o.plan.config, o.nodesGiven)
 	if err != nil {
 		return nil, nil, err
 	}
 	if !o.seedsGiven {
-		o.seeds = strconv.Itoa(study.With(study.model.Name).Seeds)
+		o.seeds = strconv.Itoa(study.With(study.named).Seeds)
 	}
-	sources, err := studySources(study.Study, study.model)
+	sources, err := study.sources()
 	return sources, study, err
 }
 

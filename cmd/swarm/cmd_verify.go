@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/verify"
@@ -135,6 +136,9 @@ func compared(v verified) string {
 	what := "bit for bit"
 	if !v.Exact {
 		what = "weights and losses for information only: " + v.Device + " does not compute the same bits each time"
+	}
+	if !v.Exact && v.Device == fit.DeviceCPU {
+		what = "weights and losses for information only: " + anotherEngine
 	}
 	if v.Generated {
 		what += ", completions generated again"

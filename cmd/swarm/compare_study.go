@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -60,13 +61,11 @@ func (s *studyFlags) apply(o *stats.CompareOptions, names []string, flags *pflag
 func studyDesign(study configs.Study, model string) *stats.StudyDesign {
 	d := &stats.StudyDesign{Name: study.Name, Question: study.Question, Baseline: study.Baseline}
 	if !study.FixesModels() {
-		d.Model = strings.TrimSuffix(strings.TrimPrefix(study.Prefix(model), study.Name+"-"), "-")
-		if d.Model == "" {
-			d.Model = configs.NanoModel
-		}
+		d.Model = configs.ModelName(model)
 	}
 	for _, e := range study.Experiments {
-		d.Arms = append(d.Arms, stats.StudyArm{Name: e.Name, Experiment: study.ExperimentName(model, e.Name)})
+		d.Arms = append(d.Arms, stats.StudyArm{Name: e.Name, Experiment: study.ExperimentName(model, e.Name), Nodes: e.Nodes,
+			Models: len(slices.Compact(slices.Sorted(slices.Values(e.Models))))})
 	}
 	return d
 }
@@ -87,7 +86,7 @@ func (s *studyFlags) nothingOf(study *stats.Study) error {
 func (s *studyFlags) none() error {
 	try := "swarm sweep --study " + s.name
 	if s.model != "" {
-		try += " --model " + s.model
+		try += " --model " + shellWord(s.model)
 	}
 	return &hintError{fmt.Errorf("no run of study %s is recorded", strings.TrimSpace(s.name+" "+s.model)), try}
 }

@@ -188,7 +188,7 @@ func inputsOf(ctx context.Context, p planned, modelDirs map[string]string) (map[
 		if err != nil {
 			return nil, err
 		}
-		hashes["model "+modelKey(m)] = own["model"]
+		hashes[modelInput(p, m)] = own["model"]
 	}
 	return hashes, nil
 }

@@ -29,16 +29,28 @@ const near = 0.20
 type sample struct {
 	phase              string
 	rows, prompt, next int
+	each               int  // rows of an update that share a prompt; 0: none do
+	ragged             bool // of those all but the first are short
 }
 
-// grid has micro-batches and lengths; where rows × length pass the 448 positions of a forward pass, the engine splits them.
+// grid has micro-batches and lengths; where rows × length pass the 448 positions of a forward pass, the engine splits them. Rows that share a prompt
+// fill a pass where as many of their own would be several.
 func grid(model string) []sample {
+	update := func(rows, prompt, next int) sample {
+		return sample{phase: fit.PhaseUpdate, rows: rows, prompt: prompt, next: next}
+	}
+	shared := func(rows, prompt, next, each int, ragged bool) sample {
+		return sample{fit.PhaseUpdate, rows, prompt, next, each, ragged}
+	}
+	generate := func(rows, prompt, next int) sample {
+		return sample{phase: fit.PhaseGenerate, rows: rows, prompt: prompt, next: next}
+	}
 	small := []sample{
-		{fit.PhaseUpdate, 1, 192, 48}, {fit.PhaseUpdate, 4, 192, 48}, {fit.PhaseUpdate, 8, 64, 32}, {fit.PhaseUpdate, 16, 192, 48},
-		{fit.PhaseGenerate, 64, 192, 48}, {fit.PhaseGenerate, 32, 64, 32},
+		update(1, 192, 48), update(4, 192, 48), update(8, 64, 32), update(16, 192, 48), generate(64, 192, 48), generate(32, 64, 32),
+		shared(5, 192, 48, 5, false), shared(16, 32, 50, 8, false), shared(16, 192, 48, 8, true), shared(48, 64, 32, 8, true),
 	}
 	if model != "nano" {
-		small = []sample{{fit.PhaseUpdate, 1, 96, 32}, {fit.PhaseUpdate, 4, 192, 64}, {fit.PhaseGenerate, 32, 96, 16}}
+		small = []sample{update(1, 96, 32), update(4, 192, 64), generate(32, 96, 16)}
 	}
 	if os.Getenv(largeGrid) == "" {
 		return small
@@ -46,13 +58,14 @@ func grid(model string) []sample {
 	var all []sample
 	for _, rows := range []int{1, 2, 4, 8, 16} {
 		for _, prompt := range []int{32, 64, 192} {
-			all = append(all, sample{fit.PhaseUpdate, rows, prompt, prompt / 4})
+			all = append(all, update(rows, prompt, prompt/4))
 		}
 	}
 	if model == "gpt2" {
-		all = append(all, sample{fit.PhaseUpdate, 1, 768, 256}, sample{fit.PhaseGenerate, 16, 768, 16})
+		all = append(all, update(1, 768, 256), generate(16, 768, 16))
 	}
-	return append(all, sample{fit.PhaseGenerate, 8, 192, 48}, sample{fit.PhaseGenerate, 32, 64, 32}, sample{fit.PhaseGenerate, 64, 128, 32})
+	return append(all, generate(8, 192, 48), generate(32, 64, 32), generate(64, 128, 32), shared(5, 192, 48, 5, false),
+		shared(8, 192, 32, 8, false))
 }
 
 // What the estimate says a node takes on a CPU and what its engine is measured to take lie within a fifth of each other, whatever the
@@ -82,7 +95,7 @@ func TestEstimateOnCPU(t *testing.T) {
 					continue // it is about the update
 				}
 				resident, peak := e.measure(t, s)
-				f := fit.Sum(fit.Estimate(m, fit.DeviceCPU, s.settings(checkpointing), fit.Sizes{Generate: s.rows, Update: s.rows}))
+				f := fit.Sum(fit.Estimate(m, fit.DeviceCPU, s.settings(checkpointing), fit.Sizes{Generate: s.rows, Update: s.counted()}))
 				phase := f.Update
 				if s.phase == fit.PhaseGenerate {
 					phase = f.Generate
@@ -114,6 +127,14 @@ func shaped(name string, s configs.Shape) configs.Model {
 	w := int64(s.Width)
 	s.Parameters = int64(s.Vocabulary+s.Context)*w + int64(s.Layers)*(12*w*w+13*w) + 2*w
 	return configs.Model{Name: name, Shape: s}
+}
+
+// counted is how many rows are at work at most: a plan counts with prompts that are shared, and such as aren't leave a pass's rest empty.
+func (s sample) counted() int {
+	if s.each > 0 {
+		return s.rows
+	}
+	return min(s.rows, fit.RowsAtOnce(false, s.prompt, s.next, 1))
 }
 
 func (s sample) settings(checkpointing bool) fit.Settings {
@@ -156,7 +177,7 @@ func startMeasured(t *testing.T, m configs.Model, checkpointing bool) measuredEn
 	require.NoError(t, err)
 	require.Equal(t, m.Shape.Parameters, loaded.Parameters)
 	e := measuredEngine{engine, m.Shape}
-	e.run(t, sample{fit.PhaseUpdate, 1, 8, 8}) // makes Adam's moments
+	e.run(t, sample{phase: fit.PhaseUpdate, rows: 1, prompt: 8, next: 8}) // makes Adam's moments
 	return e
 }
 
@@ -203,11 +224,14 @@ func (e measuredEngine) run(t *testing.T, s sample) {
 		return
 	}
 	p := policy.UpdateParams{
-		Prompts: e.tokens(s.rows, s.prompt), LearningRate: 1e-6, Temperature: 1, Epsilon: 0.2, EpsilonHigh: 0.28, NumIterations: 1,
+		Prompts: e.tokens((s.rows+max(1, s.each)-1)/max(1, s.each), s.prompt), LearningRate: 1e-6, Temperature: 1, Epsilon: 0.2, EpsilonHigh: 0.28, NumIterations: 1,
 		LossType: "bnpo", MaxGradNorm: 1, MicroBatch: s.rows,
 	}
 	for i, completion := range e.tokens(s.rows, s.next) {
-		p.Sequences = append(p.Sequences, policy.Sequence{Prompt: i, Completion: completion, Advantage: float64(i%2)*2 - 1})
+		if s.ragged && i%s.each > 0 {
+			completion = completion[:s.next/4]
+		}
+		p.Sequences = append(p.Sequences, policy.Sequence{Prompt: i / max(1, s.each), Completion: completion, Advantage: float64(i%2)*2 - 1})
 	}
 	_, err := e.engine.Update(t.Context(), p)
 	require.NoError(t, err)

@@ -119,8 +119,8 @@ func (c *coordinator) freshen(ctx context.Context, seen peaks) {
 	if batch := int64(c.p.plan.GenerateBatch); batch > 0 {
 		generations = min(generations, batch)
 	}
-	tokens := c.p.config.MaxPromptLength + c.p.config.MaxCompletionLength
-	rows := min(seen.microBatch, fit.RowsAtOnce(c.p.plan.Device == fit.DeviceCUDA, tokens))
+	rows := fit.RowsAtOnce(c.p.plan.Device == fit.DeviceCUDA, c.p.config.MaxPromptLength, c.p.config.MaxCompletionLength, c.p.config.NumGenerations)
+	rows = min(seen.microBatch, rows)
 	raised, err := c.store.RaiseFootprint(ctx, key, seen.resident, seen.generate, generations, seen.update, int64(rows), event.Now())
 	if err != nil {
 		c.g.logger.Error("the measured footprint was not renewed", "error", err)

@@ -103,6 +103,7 @@ func (p *planFlags) resolve(ctx context.Context, g *globals) (planned, error) {
 				Device: fit.DeviceCPU, Share: fit.ShareStatic, Rule: "asked for", Limit: "--nodes",
 				Why: "This host trains no nodes of its own (--nodes 0): those who join bring them.",
 			}
+			err = p.checkLag(out)
 		}
 		return out, err
 	case p.wait.limit > 0:
@@ -122,11 +123,22 @@ func (p *planFlags) resolve(ctx context.Context, g *globals) (planned, error) {
 	if err := out.config.CheckNodes(out.plan.Nodes); err != nil {
 		return out, err
 	}
+	if err := p.checkLag(out); err != nil {
+		return out, err
+	}
 	if !p.hosts && p.base == nil { // others may bring more
 		out.warnings = append(out.warnings, fewPeers(out.config, out.plan.Nodes)...)
 	}
 	out.warnings = append(out.warnings, slices.Concat(out.unlike(), p.idle(out))...)
 	return out, nil
+}
+
+// checkLag refuses a lag where others' hosts join: only nodes of one host are waited for, however many rounds apart they are.
+func (p *planFlags) checkLag(out planned) error {
+	if lag := out.config.ExternalLag; p.hosts && lag > 0 {
+		return &configs.Error{Key: "external_lag", Value: strconv.Itoa(lag), Allowed: "0 where others may join (--listen, --nats, --shared)"}
+	}
+	return nil
 }
 
 // look returns what looks at the host and makes a plan's request of it and the flags.

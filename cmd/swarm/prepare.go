@@ -39,6 +39,7 @@ type coordinator struct {
 	dir     string            // runs/<run>; empty until it is made
 	begun   bool              // the run is recorded
 	inputs  map[string]string // hashes of what is read beside the configuration
+	engine  string            // see versions
 	clock   *runClock
 	python  policy.Probe
 	lock    *experimentLock
@@ -145,6 +146,17 @@ func (c *coordinator) equip(ctx context.Context, yes bool) (e equipment, err err
 	if c.inputs, err = inputsOf(ctx, p, e.modelDirs); err != nil {
 		return e, err
 	}
+	before, err := c.resume.made()
+	if err != nil {
+		return e, err
+	}
+	kept, err := former(ctx, g.home, p, e.modelDirs, c.inputs, before.Inputs)
+	if err != nil {
+		return e, err
+	}
+	for _, name := range kept {
+		g.logger.Info("the run goes on from the first weights that it began with, which are an earlier program's", "model", name)
+	}
 	if err := c.resume.same(c.inputs); err != nil {
 		return e, err
 	}
@@ -156,6 +168,9 @@ func (c *coordinator) equip(ctx context.Context, yes bool) (e equipment, err err
 	}
 	if e.engineDir, err = policy.Extract(g.home); err != nil {
 		return e, homeError(g.home, err)
+	}
+	if c.engine = policy.Digest(e.engineDir); c.resume.going() && before.Engine != c.engine {
+		c.engine = "" // two engines made it
 	}
 	return e, nil
 }
@@ -328,7 +343,8 @@ type versions struct {
 	Swarm  string            `json:"swarm"`
 	Torch  string            `json:"torch"`
 	Python string            `json:"python"`
-	Inputs map[string]string `json:"inputs"` // see inputHashes
+	Engine string            `json:"engine,omitempty"` // policy.Digest of the one that made all of it; empty: several did, or nobody knows
+	Inputs map[string]string `json:"inputs"`           // see inputHashes
 }
 
 // record starts the run in the database, or one more attempt at it.
@@ -337,7 +353,7 @@ func (c *coordinator) record() error {
 	if err != nil {
 		return fmt.Errorf("encode the plan: %w", err)
 	}
-	versions, err := json.Marshal(versions{Swarm: version, Torch: c.python.Torch, Python: c.python.Path, Inputs: c.inputs})
+	versions, err := json.Marshal(versions{Swarm: version, Torch: c.python.Torch, Python: c.python.Path, Engine: c.engine, Inputs: c.inputs})
 	if err != nil {
 		return fmt.Errorf("encode versions: %w", err)
 	}

@@ -55,6 +55,8 @@ func TestRefusals(t *testing.T) {
 		{name: "half a certificate", args: "up --listen :0 --tls-cert a", code: 2, err: "--tls-cert and --tls-key go together", try: "both, or neither for a self-signed certificate"},
 		{name: "credentials alone", args: "up --nats-creds a", code: 2, err: "--nats-creds is for --nats", try: "--nats URL"},
 		{name: "compat alone", args: "up --compat", code: 2, err: "--compat is for --shared", try: "--shared DIR"},
+		{name: "a lag among hosts", args: "up --listen :0 --external-lag 2", code: 2, err: `bad external_lag "2": allowed: 0 where others may join (--listen, --nats, --shared)`},
+		{name: "a lag among others' hosts", args: "up --listen :0 --nodes 0 --external-lag 2", code: 2, err: `bad external_lag "2": allowed: 0 where others may join (--listen, --nats, --shared)`},
 		{name: "listen", args: "up --listen a:b:c", code: 2, err: `bad listen "a:b:c" (--listen): allowed: host:port, :port or host`},
 		{name: "shared", args: "up --shared FOLDER/none", code: 2, err: `bad shared "FOLDER/none" (--shared): allowed: a folder that is there: mount it first`},
 		{name: "join what", args: "join", code: 2, err: "join what? There is no invitation", try: "the line that `swarm up --listen` prints, or --shared DIR"},

@@ -3,12 +3,20 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/launcher/supervise"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 func TestAnExportedDatabaseIsReadAsItsHome(t *testing.T) {
@@ -54,9 +62,50 @@ func TestReportDrawsFigures(t *testing.T) {
 	require.Contains(t, o.stdout, "rewards-smoothed.svg")
 }
 
+func TestFiguresOfAStudyComeWithItsVerdict(t *testing.T) {
+	t.Parallel()
+	home, dir := paperHome(t), t.TempDir()
+	o := swarm(t, home, "report", "--study", "paper", "--figures", dir)
+	require.Zero(t, o.code, o.stderr)
+	require.Contains(t, o.stdout, "rewards-smoothed.svg")
+	require.Contains(t, o.stdout, "\n"+paperLead+"\n")
+	o = swarm(t, home, "report", "--study", "paper", "--figures", dir, "-o", "json")
+	require.Zero(t, o.code, o.stderr)
+	var doc figuresDocument
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &doc))
+	require.Equal(t, paperLead, doc.Study.Verdict)
+	require.NotEmpty(t, doc.Figures)
+}
+
+// A run that goes on here is one that ended where its export is read, also on the machine that it was made on.
+func TestAnExportedRunIsNoRunningOne(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	s, err := store.Open(t.Context(), filepath.Join(home, "swarm.db"), store.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	self, err := supervise.Identify(os.Getpid())
+	require.NoError(t, err)
+	require.NoError(t, s.StartRun(t.Context(), store.Run{Run: "x-1", Experiment: "x", Started: event.Now(), NodeIDs: []string{"node_0"}, Rounds: 3,
+		Host: host, PID: self.PID, StartTicks: int64(self.Start), BootID: self.Boot}))
+	require.NoError(t, s.Flush(t.Context()))
+	elsewhere := t.TempDir()
+	o := swarm(t, home, "export", "--format", "sqlite", "--out", filepath.Join(elsewhere, "swarm.db"))
+	require.Zero(t, o.code, o.stderr)
+	for dir, want := range map[string]string{home: "running", elsewhere: "crashed"} {
+		o := swarm(t, dir, "status", "x", "-o", "json")
+		require.Zero(t, o.code, o.stderr)
+		var status struct{ State string }
+		require.NoError(t, json.Unmarshal([]byte(o.stdout), &status))
+		require.Equal(t, want, status.State)
+	}
+}
+
 func TestDatabasesAndFiguresThatAreRefused(t *testing.T) {
 	t.Parallel()
-	home := twoExperiments(t)
+	home := comparedHome(t, append(threeSeeds("own1", 4, 0.40), comparedRun{experiment: "blank", left: 20})...)
 	text := filepath.Join(t.TempDir(), "text")
 	require.NoError(t, os.WriteFile(text, []byte("no database"), 0o600))
 	for name, c := range map[string]struct {
@@ -69,6 +118,8 @@ func TestDatabasesAndFiguresThatAreRefused(t *testing.T) {
 		"a folder":            {[]string{"curve", "--database", filepath.Dir(text)}, exitUsage, filepath.Dir(text)},
 		"unknown experiment":  {[]string{"report", "nobody", "--figures", filepath.Join(filepath.Dir(text), "f")}, exitUsage, "nobody"},
 		"a file for a folder": {[]string{"report", "--figures", text}, exitFailed, "can't write figures"},
+		"no folder":           {[]string{"report", "--figures="}, exitUsage, "figures"},
+		"nothing to draw":     {[]string{"report", "blank", "--figures", filepath.Join(filepath.Dir(text), "f")}, exitFailed, "there is nothing to draw"},
 		"tables of sqlite":    {[]string{"export", "--format", "sqlite", "--table", "rounds"}, exitUsage, "--table"},
 		"a stranger's file":   {[]string{"export", "--format", "sqlite", "--out", text}, exitFailed, "no export of this program's"},
 		"the home's own":      {[]string{"export", "--format", "sqlite", "--force", "--out", filepath.Join(home, "swarm.db")}, exitFailed, "never replaced"},
@@ -79,12 +130,54 @@ func TestDatabasesAndFiguresThatAreRefused(t *testing.T) {
 	}
 }
 
-// The figures in docs are those that `make figures` draws of the exports beside them.
+// What the studies' exports and figures in docs may be: every export has its figures, every figure its export.
 func TestCommittedFiguresAreTheirStudies(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("../../docs/study/*.db.gz")
+	const docs = "../../docs"
+	if info, err := os.Stat(docs + "/study"); err == nil && info.IsDir() {
+		files, err := filepath.Glob(docs + "/study/*.db.gz")
+		require.NoError(t, err)
+		require.NotEmpty(t, files, "docs/study is there for a study's export")
+	}
+	require.NoError(t, figuresOf(t, docs), "make figures")
+}
+
+// The check above finds what it is for.
+func TestFiguresWithoutTheirStudyAreFound(t *testing.T) {
+	t.Parallel()
+	docs := t.TempDir()
+	require.NoError(t, os.MkdirAll(docs+"/study", 0o755))
+	o := swarm(t, paperHome(t), "export", "--study", "paper", "--format", "sqlite", "--out", docs+"/study/paper.db.gz")
+	require.Zero(t, o.code, o.stderr)
+	require.ErrorContains(t, figuresOf(t, docs), "no figures")
+	o = swarm(t, t.TempDir(), "report", "--database", docs+"/study/paper.db.gz", "--study", "paper", "--figures", docs+"/figures/paper")
+	require.Zero(t, o.code, o.stderr)
+	require.NoError(t, figuresOf(t, docs))
+	left := docs + "/figures/paper/former.svg"
+	require.NoError(t, os.WriteFile(left, []byte("<svg/>"), 0o600))
+	require.ErrorContains(t, figuresOf(t, docs), "former.svg")
+	require.NoError(t, os.Rename(left, docs+"/figures/former.svg"))
+	require.ErrorContains(t, figuresOf(t, docs), "former.svg")
+	require.NoError(t, os.Remove(docs+"/figures/former.svg"))
+	require.NoError(t, os.WriteFile(docs+"/figures/paper/rewards-by-node.svg", []byte("<svg/>"), 0o600))
+	if runtime.GOARCH == "amd64" {
+		require.ErrorContains(t, figuresOf(t, docs), "rewards-by-node.svg isn't what")
+	}
+}
+
+// figuresOf compares the figures in docs with what the exports in docs give. Bytes are compared on amd64 alone: elsewhere the compiler may
+// round otherwise.
+func figuresOf(t *testing.T, docs string) error {
+	t.Helper()
+	files, err := filepath.Glob(docs + "/study/*.db.gz")
 	require.NoError(t, err)
+	expected := map[string]bool{}
 	for _, file := range files {
+		info, err := os.Stat(file)
+		require.NoError(t, err)
+		if info.Size() >= 3<<20 {
+			return fmt.Errorf("%s has %d bytes: what is committed stays small", file, info.Size())
+		}
 		name := strings.TrimSuffix(filepath.Base(file), ".db.gz")
 		study, model, _ := strings.Cut(name, ".")
 		args := []string{"report", "--database", file, "--study", study, "--figures", t.TempDir(), "-o", "json"}
@@ -93,18 +186,30 @@ func TestCommittedFiguresAreTheirStudies(t *testing.T) {
 		}
 		o := swarm(t, t.TempDir(), args...)
 		require.Zero(t, o.code, "%s: %s", file, o.stderr)
-		var doc struct{ Figures []figureFile }
+		var doc figuresDocument
 		require.NoError(t, json.Unmarshal([]byte(o.stdout), &doc))
 		require.NotEmpty(t, doc.Figures)
-		info, err := os.Stat(file)
-		require.NoError(t, err)
-		require.Less(t, info.Size(), int64(3<<20), "%s: what is committed stays small", file)
 		for _, f := range doc.Figures {
+			committed := filepath.Join(docs, "figures", name, filepath.Base(f.Path))
+			expected[committed] = true
 			want, err := os.ReadFile(f.Path)
 			require.NoError(t, err)
-			got, err := os.ReadFile(filepath.Join("../../docs/figures", name, filepath.Base(f.Path)))
-			require.NoError(t, err, "make figures")
-			require.True(t, bytes.Equal(want, got), "%s of %s isn't what its export gives: make figures", filepath.Base(f.Path), name)
+			got, err := os.ReadFile(committed)
+			if err != nil {
+				return fmt.Errorf("%s has no figures: %w", file, err)
+			}
+			if runtime.GOARCH == "amd64" && !bytes.Equal(want, got) {
+				return fmt.Errorf("%s isn't what %s gives", committed, file)
+			}
 		}
 	}
+	return filepath.WalkDir(docs+"/figures", func(path string, _ fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err == nil && filepath.Ext(path) == ".svg" && !expected[filepath.Clean(path)]:
+			return fmt.Errorf("%s is of no export in docs/study", path)
+		}
+		return err
+	})
 }

@@ -177,14 +177,28 @@ func (r *resume) done(n store.Node, rounds int) int {
 	return done
 }
 
+// going tells whether there is a run that goes on.
+func (r *resume) going() bool { return r != nil && r.run != nil }
+
+// made is what the run that goes on was made with; nothing where none does.
+func (r *resume) made() (before versions, err error) {
+	if !r.going() {
+		return before, nil
+	}
+	if err := json.Unmarshal(r.run.Versions, &before); err != nil {
+		return before, r.unusable(fmt.Errorf("what it was made with can't be read: %w", err))
+	}
+	return before, nil
+}
+
 // same refuses other weights, files of questions or a trainer than the run began with.
 func (r *resume) same(inputs map[string]string) error {
 	if r.run == nil {
 		return nil
 	}
-	var before versions
-	if err := json.Unmarshal(r.run.Versions, &before); err != nil {
-		return r.unusable(fmt.Errorf("what it was made with can't be read: %w", err))
+	before, err := r.made()
+	if err != nil {
+		return err
 	}
 	if was, now := before.Inputs[trainerInput], inputs[trainerInput]; (was == "") != (now == "") {
 		const own, others = "swarm's own nodes", "those of a --node-command"

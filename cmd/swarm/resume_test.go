@@ -86,7 +86,7 @@ func TestResumeRefusesAnotherExperiment(t *testing.T) {
 	require.Equal(t, 0, first.code, first.stderr)
 	const former = "Try: the former values, --fresh for a new run of this experiment, or --name OTHER for another experiment\n"
 	for want, more := range map[string][]string{
-		"run e-1 can't go on with another configuration: learning_rate 0.0003 → 0.002, temperature 1 → 0.9": {"--learning-rate", "0.002", "--temperature", "0.9"},
+		"run e-1 can't go on with another configuration: learning_rate 0.0001 → 0.002, temperature 1 → 0.9": {"--learning-rate", "0.002", "--temperature", "0.9"},
 		"run e-1 can't go on with another configuration: nodes 2 → 3":                                       {"--nodes", "3", "--rounds", "4"},
 		"run e-1 can't go on with another configuration: num_generations 4 → 8":                             {"--num-generations", "8"},
 	} {
@@ -135,7 +135,17 @@ func TestResumeRefusesOtherInputs(t *testing.T) {
 	require.Equal(t, 2, changed.code)
 	require.Contains(t, changed.stderr, "Error: run e-1 can't go on: what tasks.file names has changed since it began (sha256 ")
 	require.NoError(t, os.WriteFile(questions, text, 0o644))
+	engine := func() (digest string) {
+		db, err := sql.Open("sqlite3", filepath.Join(home, "swarm.db"))
+		require.NoError(t, err)
+		defer db.Close()
+		require.NoError(t, db.QueryRow(`SELECT coalesce(versions ->> '$.engine', '') FROM runs WHERE run = 'e-1'`).Scan(&digest))
+		return digest
+	}
+	require.Len(t, engine(), 16)
+	alter(t, home, `UPDATE runs SET versions = json_set(versions, '$.engine', 'beef') WHERE run = 'e-1'`)
 	require.Equal(t, 0, up(2).code)
+	require.Empty(t, engine(), "two engines made it")
 }
 
 // A trainer of somebody's own and this program's nodes don't go on with one another's runs: rounds of both would be one run's.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -55,7 +54,7 @@ func newStudyPlan(ctx context.Context, g *globals, s *sweepStudy, p *planFlags, 
 	if !s.FixesModels() {
 		out.Model = s.model.Name
 	}
-	sources, err := studySources(s.Study, s.model)
+	sources, err := s.sources()
 	if err != nil {
 		return out, err
 	}
@@ -205,14 +204,16 @@ func runStudyPlan(ctx context.Context, g *globals, o *planOptions) error {
 	if err != nil {
 		return err
 	}
-	if len(o.plan.config.config) > 0 {
-		return &usageError{errors.New("--study and --config: a study has its own configurations"), "swarm plan --study " + o.study}
+	for _, name := range fixedByArguments {
+		if o.flags.Changed(name) {
+			return &usageError{fmt.Errorf("--study and --%s: a study has its own configurations, with names", name), "swarm plan --study " + o.study}
+		}
 	}
-	s, err := loadStudy(o.study, &o.plan.config)
+	s, err := loadStudy(o.study, &o.plan.config, o.nodesGiven)
 	if err != nil {
 		return err
 	}
-	seeds := s.With(s.model.Name).Seeds
+	seeds := s.With(s.named).Seeds
 	if o.seedsGiven {
 		parsed, err := parseSeeds(o.seeds)
 		if err != nil {
@@ -227,5 +228,5 @@ func runStudyPlan(ctx context.Context, g *globals, o *planOptions) error {
 	if o.output == "json" {
 		return writeJSON(g.stdout, x)
 	}
-	return printStudyPlan(g, s, x)
+	return printStudyPlan(g, s, x, againFlags(o.flags))
 }

@@ -3,15 +3,18 @@ package main
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/spf13/pflag"
+
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
-// printStudyPlan writes the plan for people: what is run, what it takes, and where each figure comes from.
-func printStudyPlan(g *globals, s *sweepStudy, x studyPlan) error {
+// printStudyPlan writes the plan for people: what is run, what it takes, and where each figure comes from; and with which flags it is run so.
+func printStudyPlan(g *globals, s *sweepStudy, x studyPlan, again string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "study     %s: %s\n", x.Study, x.Question)
 	if x.Model != "" {
@@ -41,9 +44,37 @@ func printStudyPlan(g *globals, s *sweepStudy, x studyPlan) error {
 	for i, note := range notes {
 		fmt.Fprintf(&b, "[%d] %s\n", i+1, strings.ReplaceAll(note, "; ", ";\n    "))
 	}
-	fmt.Fprintf(&b, "\n%s sweep %s\n", g.invocation(), s.flags())
+	fmt.Fprintf(&b, "\n%s sweep %s%s\n", g.invocation(), s.flags(), again)
 	_, err := io.WriteString(g.stdout, b.String())
 	return err
+}
+
+// againFlags are the flags that plan --study was given, but for those that name the study, for a shell; each begins with a space.
+func againFlags(f *pflag.FlagSet) string {
+	var b strings.Builder
+	f.Visit(func(flag *pflag.Flag) {
+		if slices.Contains([]string{"study", "model", "output", "home"}, flag.Name) {
+			return
+		}
+		values := []string{flag.Value.String()}
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, value := range values {
+			b.WriteString(" " + shellWord("--"+flag.Name+"="+value))
+		}
+	})
+	return b.String()
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
+
+// shellWord quotes a word for a shell, where it needs it.
+func shellWord(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 func deviceOf(x studyPlan) string {

@@ -97,7 +97,8 @@ func measuredRate(ctx context.Context, reader *store.Reader, p planned) (*rate, 
 	return best, nil
 }
 
-// sameRate tells whether runs of two configurations take as long for the same number of sequences.
+// sameRate tells whether runs of b take as long as those of a for the same number of sequences. Of an adaptive run it isn't known how many it had:
+// its rounds did other work than its configuration says.
 func sameRate(a, b configs.Config) bool {
 	of := func(c configs.Config) any {
 		return [...]any{
@@ -105,7 +106,7 @@ func sameRate(a, b configs.Config) bool {
 			c.GPUsPerNode, c.Tasks.Set, c.Tasks.File, c.Tasks.SystemPrompt,
 		}
 	}
-	return of(a) == of(b) && a.Models == ""
+	return of(a) == of(b) && a.Models == "" && !a.Adaptive()
 }
 
 // sameDevice tells whether two plans are for the same kind of card, or both for the CPU. A card that isn't there is any of its size.
@@ -175,10 +176,17 @@ func rateOfRun(ctx context.Context, reader *store.Reader, t store.Totals, c conf
 	if r.completion == 0 && c.EvalQuestions > 0 {
 		evaluation = r.pace.Evaluation(r.work, int(each))
 	}
-	if bands[0].Round == 0 {
-		r.loading = max(0, bands[0].End-t.Run.Started-round-evaluation)
-	}
+	r.loading = loadingOf(t, bands[0], round+evaluation)
 	return r, nil
+}
+
+// loadingOf is how long a run loaded before its first round, which with evaluations took others seconds; 0: not known. One that was stopped and
+// went on may have done so in its first round: how long it lay still is not told from loading.
+func loadingOf(t store.Totals, first store.RoundBand, others float64) float64 {
+	if first.Round != 0 || t.Attempts > 1 {
+		return 0
+	}
+	return max(0, first.End-t.Run.Started-others)
 }
 
 // median is NaN of nothing.

@@ -26,28 +26,16 @@ func sourcesOf(names []string) []sweepSource {
 	return out
 }
 
-// studySources are the study's experiments, as they are run with a model.
-func studySources(s configs.Study, model configs.Model) ([]sweepSource, error) {
+// sources are the study's experiments, as they are run with its model.
+func (s *sweepStudy) sources() ([]sweepSource, error) {
+	settings, err := s.Settings(s.named, s.model)
+	if err != nil {
+		return nil, err
+	}
 	var out []sweepSource
-	for _, e := range s.Experiments {
-		of := model
-		if len(e.Models) > 0 {
-			var err error
-			if of, err = configs.LoadModel(e.Models[0]); err != nil {
-				return nil, err
-			}
-		}
-		values, err := s.Settings(of, e)
-		if err != nil {
-			return nil, err
-		}
-		for key := range values {
-			if _, err := configs.FindKey(key); err != nil {
-				return nil, err
-			}
-		}
-		name, _ := values["experiment"].(string)
-		out = append(out, sweepSource{name: name, config: e.Config, values: values, nodes: s.NodesOf(e)})
+	for i, e := range s.Experiments {
+		name, _ := settings[i]["experiment"].(string)
+		out = append(out, sweepSource{name: name, config: e.Config, values: settings[i], nodes: s.NodesOf(e)})
 	}
 	return out, nil
 }
@@ -89,8 +77,8 @@ type sweepStudy struct {
 	named string // the model as --model names it; empty: the study's own
 }
 
-// loadStudy finds a study, and its model among the flags.
-func loadStudy(name string, flags *configFlags) (*sweepStudy, error) {
+// loadStudy finds a study, and its model among the flags, and refuses flags for what the study itself varies. nodesGiven: --nodes was given.
+func loadStudy(name string, flags *configFlags, nodesGiven bool) (*sweepStudy, error) {
 	study, err := configs.LoadStudy(name)
 	if err != nil {
 		return nil, withSource(err, "--study")
@@ -115,7 +103,29 @@ func loadStudy(name string, flags *configFlags) (*sweepStudy, error) {
 	default:
 		s.model, err = findModel(s.named)
 	}
-	return s, withSource(err, l.sources["model"])
+	if err != nil {
+		return nil, withSource(err, l.sources["model"])
+	}
+	return s, s.checkFlags(l, nodesGiven)
+}
+
+// checkFlags refuses what the study compares as a flag: it would make its experiments the same.
+func (s *sweepStudy) checkFlags(l layer, nodesGiven bool) error {
+	settings, err := s.Settings(s.named, s.model)
+	if err != nil {
+		return err
+	}
+	for _, key := range configs.Compared(settings) {
+		if value, given := l.values[key]; given {
+			return &configs.Error{
+				Key: key, Value: fmt.Sprint(value), Source: l.sources[key], Allowed: "none: study " + s.Name + " compares values of it",
+			}
+		}
+	}
+	if nodesGiven && s.ComparesNodes() {
+		return &configs.Error{Problem: "--nodes beside study " + s.Name, Remedy: "leave it out: the study compares numbers of nodes"}
+	}
+	return nil
 }
 
 // flags are those that name the study on a command line.
@@ -123,7 +133,7 @@ func (s *sweepStudy) flags() string {
 	if s.named == "" {
 		return "--study " + s.Name
 	}
-	return "--study " + s.Name + " --model " + s.named
+	return "--study " + s.Name + " --model " + shellWord(s.named)
 }
 
 // studyOrNames refuses a study beside named configurations, and neither.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"syscall"
 	"testing"
@@ -36,20 +37,31 @@ func TestEveryStudyCanBeRun(t *testing.T) {
 				user, _ := flagsOf(t, given...)
 				design, err := configs.LoadStudy(name)
 				require.NoError(t, err)
-				study, err := loadStudy(name, &user.config)
+				study, err := loadStudy(name, &user.config, false)
 				if model != "" && design.FixesModels() {
 					require.Error(t, err)
 					return
 				}
 				require.NoError(t, err)
-				sources, err := studySources(study.Study, study.model)
+				sources, err := study.sources()
 				require.NoError(t, err)
+				settings, err := study.Settings(study.named, study.model)
+				require.NoError(t, err)
+				environ := []string{"NUM_TRAIN_SAMPLES=3", "NUM_TRANSPLANT_TREES=1", "NUM_GENERATIONS=2", "SWARM_SWARM_SIZE=9"}
+				for _, key := range configs.Compared(settings) { // makes every experiment the last, if it counts
+					found, err := configs.FindKey(key)
+					require.NoError(t, err)
+					environ = append(environ, fmt.Sprintf("%s=%v", found.EnvironmentName(), settings[len(settings)-1][key]))
+				}
 				for _, source := range sources {
 					here := user.with(source, false)
 					c, _, _, err := resolveConfig(&here.config, nil, true)
 					require.NoError(t, err, source.name)
 					require.Equal(t, source.name, c.Experiment)
 					require.Equal(t, 27, c.EvalQuestions, "the user's flags win")
+					same, _, _, err := resolveConfig(&here.config, environ, true)
+					require.NoError(t, err)
+					require.Equal(t, c, same, "%s: an environment doesn't change what is compared", source.name)
 
 					item := &sweepItem{sweepSource: source}
 					item.p.config.Seed = c.Seed
@@ -67,11 +79,10 @@ func TestEveryStudyCanBeRun(t *testing.T) {
 
 func TestFlagsWinOverAStudy(t *testing.T) {
 	t.Parallel()
-	study, err := configs.LoadStudy("swarm-size")
+	var none configFlags
+	study, err := loadStudy("swarm-size", &none, false)
 	require.NoError(t, err)
-	nano, err := configs.LoadModel("nano")
-	require.NoError(t, err)
-	sources, err := studySources(study, nano)
+	sources, err := study.sources()
 	require.NoError(t, err)
 	user, _ := flagsOf(t, "--rounds", "7", "--set", "num_iterations=2")
 	flags := user.with(sources[0], false)
@@ -81,6 +92,21 @@ func TestFlagsWinOverAStudy(t *testing.T) {
 	require.Equal(t, "2", flags.nodes)
 	require.Equal(t, "auto", user.with(sources[0], true).nodes, "the user asked for --nodes auto")
 	require.False(t, user.config.keys[0].given, "the user's flags stay as they were")
+}
+
+func TestTheEnvironmentDoesNotWinOverAStudysPresets(t *testing.T) {
+	t.Parallel()
+	var none configFlags
+	study, err := loadStudy("paper", &none, false)
+	require.NoError(t, err)
+	sources, err := study.sources()
+	require.NoError(t, err)
+	user, _ := flagsOf(t)
+	flags := user.with(sources[0], false)
+	c, _, _, err := resolveConfig(&flags.config, []string{"NUM_TRAIN_SAMPLES=4"}, true)
+	require.NoError(t, err)
+	require.Equal(t, []any{"paper-8loc0ext", 8, 0}, []any{c.Experiment, c.NumTrainSamples, c.NumTransplantTrees})
+	require.Equal(t, "8", flags.nodes)
 }
 
 func TestAStudyIsRefusedBesideWhatItDecides(t *testing.T) {
@@ -97,6 +123,14 @@ func TestAStudyIsRefusedBesideWhatItDecides(t *testing.T) {
 		"--study and --config":                               {"plan", "--study", "paper", "--config", "8loc0ext"},
 		"--seeds is for a study":                             {"plan", "--seeds", "3"},
 		`bad price "much"`:                                   {"plan", "--study", "paper", "--price", "much"},
+		"--study and --name":                                 {"plan", "--study", "paper", "--name", "mine"},
+		`bad learning_rate "0.001" (--learning-rate): allowed: none: study learning-rate compares values of it`: {
+			"sweep", "--study", "learning-rate", "--learning-rate", "0.001"},
+		`bad num_train_samples "4" (--set): allowed: none: study paper compares`: {"sweep", "--study", "paper", "--set", "num_train_samples=4"},
+		`bad num_transplant_trees "4" (--num-transplant-trees)`:                  {"plan", "--study", "own-data", "--num-transplant-trees", "4"},
+		`bad zero_advantage_filter "true" (--zero-advantage-filter)`:             {"plan", "--study", "filter", "--zero-advantage-filter"},
+		"--nodes beside study swarm-size: leave it out":                          {"sweep", "--study", "swarm-size", "--nodes", "4"},
+		"--nodes beside study swarm-size":                                        {"plan", "--study", "swarm-size", "--nodes", "auto"},
 	} {
 		o := swarm(t, home, args...)
 		require.Equal(t, 2, o.code, "%v: %s", args, o.stderr)
@@ -127,6 +161,9 @@ func TestAPlanOfAStudySaysWhereItsFiguresAreFrom(t *testing.T) {
 	}
 	require.InDelta(t, total, *x.Seconds, 1e-6)
 	require.InDelta(t, 2*total/3600, *x.Cost, 1e-6)
+	small := swarm(t, t.TempDir(), "plan", "--study", "paper", "--model", "gpt2", "--gpu-memory", "15GB")
+	require.Equal(t, exitNoRoom, small.code, "not with fewer nodes: "+small.stdout)
+	require.Contains(t, small.stderr, "does not fit: 8 nodes of gpt2")
 	first, last := x.Experiments[0], x.Experiments[3] // 8/0 and 2/6
 	require.InEpsilon(t, first.Round.Update, last.Round.Update, 1e-9, "all splits train on as much")
 	require.Greater(t, first.Round.Generate, 1.5*last.Round.Generate, "and decode what is their own")
@@ -170,9 +207,9 @@ func TestAStudyIsInterruptedAndGoesOn(t *testing.T) {
 	require.Contains(t, done.stdout, "ndecided") // nothing was evaluated
 	require.Contains(t, done.stdout, " report --study filter --model "+tinyModel())
 	for want, changed := range map[string][]string{
-		"temperature 1 → 0.5":                {"--temperature", "0.5"},
-		"zero_advantage_filter false → true": {"--zero-advantage-filter=true"},
-		"eval_generations 4 → 2":             {"--eval-generations", "2"},
+		"temperature 1 → 0.5":    {"--temperature", "0.5"},
+		"beta 0 → 0.1":           {"--beta", "0.1"},
+		"eval_generations 4 → 2": {"--eval-generations", "2"},
 	} {
 		o := swarm(t, home, args(rounds, changed...)...)
 		require.Equal(t, 2, o.code, o.stdout)

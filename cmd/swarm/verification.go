@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,7 +56,7 @@ func verifyRun(ctx context.Context, g *globals, reader *store.Reader, s store.Sn
 	defer progress.line.end()
 	report, err := verify.Run(ctx, verify.Options{
 		Dir: v.dir, Nodes: nodes, Foreign: foreign, From: from, Config: v.p.config, Own: own, Records: recordedRun{reader, s.Run.Run}, Start: v.start,
-		Exact: engineDevice(v.p.plan) == fit.DeviceCPU, Generate: generate, Jobs: jobs, Scratch: scratch, Logger: g.logger, Progress: progress.tell,
+		Exact: v.inexact() == "", Inexact: v.inexact(), Generate: generate, Jobs: jobs, Scratch: scratch, Logger: g.logger, Progress: progress.tell,
 	})
 	if err != nil {
 		return report, err
@@ -102,6 +103,20 @@ type verification struct {
 	modelDirs map[string]string // by the models' keys
 	engineDir string
 	python    policy.Probe
+	same      bool // the engine is the run's
+}
+
+const anotherEngine = "another version of the engine made the run"
+
+// inexact says why other bits may come out than in the run; "" where the same do.
+func (v *verification) inexact() string {
+	switch {
+	case engineDevice(v.p.plan) != fit.DeviceCPU:
+		return "this device does not compute the same bits each time"
+	case !v.same:
+		return anotherEngine
+	}
+	return ""
 }
 
 func (v *verification) prepare(ctx context.Context) error {
@@ -122,7 +137,7 @@ func (v *verification) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := v.sameInputs(ctx, made); err != nil {
+	if err := v.sameInputs(ctx, made.Inputs); err != nil {
 		return err
 	}
 	if v.python, err = v.g.findPython(ctx); err != nil {
@@ -134,21 +149,30 @@ func (v *verification) prepare(ctx context.Context) error {
 	if made.Torch != "" && made.Torch != v.python.Torch {
 		v.g.logger.Warn("another torch than the run's: its sums may come out a little different", "run", made.Torch, "here", v.python.Torch)
 	}
-	v.engineDir, err = policy.Extract(v.g.home)
-	return err
+	if v.engineDir, err = policy.Extract(v.g.home); err != nil {
+		return err
+	}
+	if v.same = made.Engine == policy.Digest(v.engineDir); !v.same {
+		v.g.logger.Warn("another engine than the run's: its sums may come out a little different", "run", cmp.Or(made.Engine, "unknown, or several"),
+			"here", policy.Digest(v.engineDir))
+	}
+	return nil
 }
 
-// sameInputs refuses first weights, or files of questions, that are no longer those of the run.
-func (v *verification) sameInputs(ctx context.Context, made versions) error {
+// sameInputs refuses first weights, or files of questions, that are no longer those of the run. An earlier program's that are still there are taken.
+func (v *verification) sameInputs(ctx context.Context, began map[string]string) error {
 	inputs, err := inputsOf(ctx, v.p, v.modelDirs)
 	if err != nil {
 		return err
 	}
+	if _, err := former(ctx, v.g.home, v.p, v.modelDirs, inputs, began); err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(inputs)) {
-		if was := made.Inputs[name]; was != "" && was != inputs[name] {
+		if was := began[name]; was != "" && was != inputs[name] {
 			return &hintError{
 				fmt.Errorf("run %s can't be verified: what %s names has changed since it began (sha256 %.12s → %.12s)", v.run.Run, name, was, inputs[name]),
-				"the former files",
+				formerFiles(v.p, v.g.home, name),
 			}
 		}
 	}

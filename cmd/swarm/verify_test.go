@@ -118,6 +118,16 @@ func TestVerifyRefuses(t *testing.T) {
 	stopped := swarm(t, home, "verify", "e-1", "-o", "json")
 	require.Equal(t, 0, stopped.code, stopped.stderr+stopped.stdout)
 	require.Positive(t, verifyDocument(t, stopped).Rounds)
+	// Another engine's sums may be others: what comes of them is for information.
+	alter(t, home, `UPDATE rounds SET loss = loss + 0.25 WHERE run = 'e-1' AND node = 'node_1' AND round = 1`)
+	require.Equal(t, 1, swarm(t, home, "verify", "e-1").code)
+	alter(t, home, `UPDATE runs SET versions = json_set(versions, '$.engine', 'beef') WHERE run = 'e-1'`)
+	earlier := swarm(t, home, "verify", "e-1")
+	require.Equal(t, 0, earlier.code, earlier.stderr+earlier.stdout)
+	require.Contains(t, earlier.stderr, "another engine than the run's")
+	require.Contains(t, earlier.stdout, "weights and losses for information only: another version of the engine made the run")
+	require.Contains(t, earlier.stdout, "node_1: loss or gradient norm has other bits in 1 of ")
+
 	alter(t, home, `UPDATE runs SET versions = json_set(versions, '$.inputs.model', 'beef') WHERE run = 'e-1'`)
 	changed := swarm(t, home, "verify", "e-1")
 	require.Equal(t, 1, changed.code)

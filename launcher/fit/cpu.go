@@ -37,7 +37,10 @@ func (r *Request) planCPU(asked int) (Plan, error) {
 		p.Share, busy = ShareStatic, nodes
 	}
 	free := memory - int64(nodes)*least.Resident
-	sizes, _ := n.pick(free / int64(busy))
+	sizes, fits := n.pick(free / int64(busy))
+	for ; !fits && busy > 1; sizes, fits = n.pick(free / int64(busy)) {
+		busy-- // an update takes what it takes
+	}
 	r.setSizes(&p, n, sizes)
 	p.Slots = max(1, min(busy, int(free/max(1, p.PerNode.Transient))))
 	p.Threads = max(1, r.Cores/p.Slots)

@@ -318,7 +318,8 @@ func TestCPU(t *testing.T) {
 		{"eight on two cores", nano, DeviceAuto, NodesAuto, 2, 23e9, 8, 2, 1, false, "experiment's swarm size 8"},
 		{"eight on sixteen cores", nano, DeviceAuto, NodesAuto, 16, 64e9, 8, 8, 2, false, "experiment's swarm size 8"},
 		{"three asked for", nano, DeviceCPU, "3", 8, 64e9, 3, 3, 2, false, "--nodes 3"},
-		{"little memory", nano, DeviceAuto, NodesAuto, 2, 2.98e9, 8, 2, 1, true, "experiment's swarm size 8"},
+		{"little memory", nano, DeviceAuto, NodesAuto, 2, 2.98e9, 8, 1, 2, false, "experiment's swarm size 8"},
+		{"completions in parts", gpt2, DeviceCPU, "2", 2, 8.67e9, 2, 2, 1, true, "--nodes 2"},
 		{"very little memory", nano, DeviceAuto, NodesAuto, 2, 1e9, 2, 2, 1, false, "host memory"},
 		{"gpt2 when it must be", gpt2, DeviceCPU, NodesAuto, 2, 23e9, 8, 2, 1, false, "experiment's swarm size 8"},
 	}
@@ -432,4 +433,72 @@ func TestPlanAsJSON(t *testing.T) {
 			t.Errorf("%s is missing in %s", name, data)
 		}
 	}
+}
+
+// RowsAtOnce is the most rows of greatest length that a pass has room for when as many share a prompt as there are generations: no more fit however
+// they are shared out, and so many do.
+func TestRowsAtOnce(t *testing.T) {
+	for _, x := range []struct {
+		cuda                      bool
+		prompt, next, generations int
+		want                      int
+	}{
+		{false, 192, 48, 8, 5},     // 191 + 5 x 48 = 431 of 448
+		{false, 192, 48, 1, 1},     // 239 each
+		{false, 32, 50, 8, 8},      // 431
+		{false, 16, 16, 4, 22},     // five groups of 79, and a rest of 53 has room for two more
+		{false, 768, 256, 8, 1},    // one row may be longer
+		{true, 768, 256, 1, 8},     // 1023 each
+		{true, 768, 256, 8, 8 + 7}, // a group weighs 4158, 7 of one 3710
+		{true, 1, 1, 2, 8192},
+	} {
+		if got := RowsAtOnce(x.cuda, x.prompt, x.next, x.generations); got != x.want {
+			t.Errorf("%+v: %d rows", x, got)
+		}
+	}
+}
+
+// On a CPU passes don't look at micro_batch, and neither does what an update is counted with, measured or not.
+func TestMicroBatchSavesNothingOnACPU(t *testing.T) {
+	for _, measured := range []*Measured{nil, {Resident: 2e7, UpdateBase: 5e6, UpdatePerSequence: 4e6, GenerateBase: 1e6, GeneratePerSequence: 1e5}} {
+		var updates []int64
+		for _, micro := range []int{1, 4, 0} {
+			r := request(nano)
+			r.Measured = measured
+			r.Settings.PromptTokens, r.Settings.NewTokens, r.Settings.MicroBatch = 192, 48, micro
+			p := plan(t, r)
+			if p.MicroBatch != micro {
+				t.Errorf("micro_batch %d became %d", micro, p.MicroBatch)
+			}
+			updates = append(updates, p.PerNode.Update)
+		}
+		if updates[0] != updates[1] || updates[0] != updates[2] || measured != nil && updates[0] != 5e6+5*4e6 {
+			t.Errorf("updates of %d bytes", updates)
+		}
+	}
+}
+
+// A pass of rows that share prompts is as full as one of single rows; that one of greatest length fits alone counts for no less.
+func TestAnUpdateCountsAFullPass(t *testing.T) {
+	s := request(nano).Settings
+	s.PromptTokens, s.NewTokens = 192, 48
+	at := func(rows int) string {
+		for _, c := range Estimate(nano, DeviceCPU, s, Sizes{Generate: 1, Update: rows}) {
+			if c.Name == "activations" {
+				return bytes(c.Bytes / (12016 * 4)) // positions
+			}
+		}
+		return ""
+	}
+	for rows, want := range map[int]int64{1: 239, 2: 448, 64: 448} {
+		if got := at(rows); got != bytes(want) {
+			t.Errorf("%d rows: %s positions, want %d", rows, got, want)
+		}
+	}
+	for _, c := range Estimate(gpt2, DeviceCUDA, request(gpt2).Settings, Sizes{Generate: 1, Update: 1}) {
+		if c.Name == "causal mask" && c.Bytes == 4*1024*1024 {
+			return
+		}
+	}
+	t.Error("no causal mask of 1023 positions, in rows of 16")
 }

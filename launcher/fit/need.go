@@ -39,12 +39,16 @@ func (n need) wanted() Sizes {
 	return Sizes{Generate: divide(s.Prompts*s.Generations, n.ranks), Update: update}
 }
 
-// least are the smallest sizes allowed.
+// least are the smallest sizes allowed. On a CPU an update's don't change what it takes.
 func (n need) least() Sizes {
+	least := n.wanted()
 	if n.request.Settings.AutoBatchSize {
-		return Sizes{Generate: 1, Update: 1}
+		least.Generate = 1
+		if n.device == DeviceCUDA {
+			least.Update = 1
+		}
 	}
-	return n.wanted()
+	return least
 }
 
 // at is the footprint with so many sequences at work.
@@ -61,6 +65,9 @@ func (n need) parts(sizes Sizes) []Component {
 
 // partsOf are the components of a node with that model.
 func (n need) partsOf(model configs.Model, m *Measured, sizes Sizes) []Component {
+	if n.device == DeviceCPU {
+		sizes.Update = max(sizes.Update, n.request.Settings.Sequences) // its passes don't look at micro_batch
+	}
 	if m == nil {
 		return Estimate(model, n.device, n.request.Settings, sizes)
 	}
@@ -69,7 +76,7 @@ func (n need) partsOf(model configs.Model, m *Measured, sizes Sizes) []Component
 	if m.Origin != OriginTold {
 		parts = e.resident()[:1] // the context
 	}
-	sizes.Update = min(sizes.Update, int(e.most(e.length())))
+	sizes.Update = min(sizes.Update, int(e.most()))
 	note := "measured: " + m.from()
 	parts = append(parts, Component{Name: "between phases", Phase: PhaseResident, Bytes: m.Resident, Note: note})
 	for _, p := range []struct {
@@ -117,8 +124,8 @@ func (n need) source() string {
 	return SourceEstimate
 }
 
-// pick returns the largest sizes, halved from the wanted ones, whose phases each take at most limit; false when not even the
-// least do.
+// pick returns the largest sizes, halved from the wanted ones, whose phases each take at most limit; false, and the least of a phase, where
+// that takes more.
 func (n need) pick(limit int64) (Sizes, bool) {
 	sizes, least := n.wanted(), n.least()
 	for n.at(sizes).Generate > limit {
@@ -129,7 +136,7 @@ func (n need) pick(limit int64) (Sizes, bool) {
 	}
 	for n.at(sizes).Update > limit {
 		if sizes.Update <= least.Update {
-			return least, false
+			return Sizes{Generate: sizes.Generate, Update: least.Update}, false
 		}
 		sizes.Update = divide(sizes.Update, 2)
 	}

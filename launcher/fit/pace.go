@@ -17,6 +17,12 @@ func (w Work) trained() float64 {
 	return float64((w.Own + w.External) * w.Generations * max(1, w.Iterations))
 }
 
+// tokens are those that an update computes, as often as it does.
+func (w Work) tokens() float64 {
+	groups := (w.Own + w.External) * max(1, w.Iterations)
+	return float64(groups * (w.PromptTokens + w.Generations*w.NewTokens))
+}
+
 // Pace is what a round of all nodes of a host takes, in seconds by phase.
 type Pace struct {
 	Generate float64 `json:"generate_seconds"` // grows with I·G
@@ -65,7 +71,8 @@ const (
 //	decoding  bytes of a step = weights + the KV cache of all completions at their mean length; steps = NewTokens; over AssumedBandwidth of the
 //	          card's bandwidth; at most batch completions are decoded together (0: all)
 //	prefill   2 FLOPs a parameter and token of the questions, which share it
-//	update    6 FLOPs a parameter and token (forward 2, backward 4) of all sequences trained on; over the card's use of its peak
+//	update    6 FLOPs a parameter and token (forward 2, backward 4) of all completions trained on, and of each one's prompt once for all of its
+//	          completions; over the card's use of its peak
 //
 // It is a floor for an engine that neither starts kernels too slowly nor waits: scoring, sharing and checkpoints are left out.
 func FirstPrinciples(m configs.Shape, precision string, c Card, w Work, nodes, batch int) Pace {
@@ -83,7 +90,7 @@ func FirstPrinciples(m configs.Shape, precision string, c Card, w Work, nodes, b
 	bytes := calls*float64(w.NewTokens)*float64(m.Parameters*size) + float64(w.NewTokens)*w.completions()*mean*float64(kv)
 	peak := c.Peak(precision)
 	prefill := 2 * float64(m.Parameters) * float64(w.Own*w.PromptTokens) / peak
-	update := 6 * float64(m.Parameters) * w.trained() * float64(w.PromptTokens+w.NewTokens) / peak
+	update := 6 * float64(m.Parameters) * w.tokens() / peak
 	n := float64(nodes)
 	return Pace{Generate: n * (bytes/(AssumedBandwidth*c.Bandwidth) + prefill), Update: n * update}
 }

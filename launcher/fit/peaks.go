@@ -11,7 +11,7 @@ type Card struct {
 	Name      string
 	Bandwidth float64 // of its memory, bytes a second
 
-	match                []string // substrings of NVML's product name
+	match                []string // beginnings of NVML's product name, after NVIDIA and Tesla
 	memory               float64  // bytes; nominal
 	fp32, tf32, half     float64  // FLOP/s; 0: it doesn't have it
 	tf32Share, halfShare float64  // of the peak, that updates reach
@@ -22,7 +22,7 @@ type Card struct {
 var peaks = []Card{
 	{Name: "H200", match: []string{"H200"}, Bandwidth: 4.8e12, memory: 141e9, fp32: 67e12, tf32: 495e12, half: 989e12,
 		tf32Share: 0.23, halfShare: 0.44},
-	{Name: "H100 80GB", match: []string{"H100 80GB HBM3", "H100 SXM", "H100-SXM"}, Bandwidth: 3.35e12, memory: 80e9, fp32: 67e12,
+	{Name: "H100 80GB", match: []string{"H100 80GB HBM3", "H100 SXM5", "H100-SXM5"}, Bandwidth: 3.35e12, memory: 80e9, fp32: 67e12,
 		tf32: 495e12, half: 989e12, tf32Share: 0.23, halfShare: 0.44},
 	{Name: "H100 PCIe", match: []string{"H100 PCIe", "H100-PCIE"}, Bandwidth: 2.0e12, memory: 80e9, fp32: 51e12, tf32: 378e12, half: 756e12,
 		tf32Share: 0.23, halfShare: 0.44},
@@ -31,28 +31,29 @@ var peaks = []Card{
 	{Name: "A100 40GB", match: []string{"A100-SXM4-40GB", "A100-PCIE-40GB", "A100-SXM-40GB"}, Bandwidth: 1.555e12, memory: 40e9, fp32: 19.5e12,
 		tf32: 156e12, half: 312e12, tf32Share: 0.3, halfShare: 0.52},
 	{Name: "V100 32GB", match: []string{"V100"}, Bandwidth: 0.9e12, memory: 32e9, fp32: 15.7e12, half: 125e12, halfShare: 0.3},
-	{Name: "L4 24GB", match: []string{"NVIDIA L4"}, Bandwidth: 0.3e12, memory: 24e9, fp32: 30.3e12, tf32: 60e12, half: 121e12,
+	{Name: "L4 24GB", match: []string{"L4"}, Bandwidth: 0.3e12, memory: 24e9, fp32: 30.3e12, tf32: 60e12, half: 121e12,
 		tf32Share: 0.3, halfShare: 0.52},
-	{Name: "T4 15GB", match: []string{"Tesla T4", "NVIDIA T4"}, Bandwidth: 0.32e12, memory: 16e9, fp32: 8.1e12, half: 65e12, halfShare: 0.3},
+	{Name: "T4 15GB", match: []string{"T4"}, Bandwidth: 0.32e12, memory: 16e9, fp32: 8.1e12, half: 65e12, halfShare: 0.3},
 }
 
 // fp32Share is the part of its FP32 peak that a card reaches, where it has no TF32 or shall not use it.
 const fp32Share = 0.5
 
-// CardNamed is the card of NVML's product name; false: its peaks aren't known here.
+// CardNamed is the card of NVML's product name; false: its peaks aren't known here. A part of a card (MIG, vGPU) is another.
 func CardNamed(name string) (Card, bool) {
+	model := strings.TrimPrefix(strings.TrimPrefix(name, "NVIDIA "), "Tesla ")
+	if strings.Contains(model, "MIG") {
+		return Card{}, false
+	}
 	for _, c := range peaks {
-		for _, part := range c.match {
-			if at := strings.Index(name, part); at >= 0 && !digitAt(name, at+len(part)) {
+		for _, begin := range c.match {
+			if rest, ok := strings.CutPrefix(model, begin); ok && (rest == "" || rest[0] == ' ' || rest[0] == '-') {
 				return c, true
 			}
 		}
 	}
 	return Card{}, false
 }
-
-// digitAt tells an L4 from an L40.
-func digitAt(name string, at int) bool { return at < len(name) && name[at] >= '0' && name[at] <= '9' }
 
 // CardOfSize is guide 4's card of about so much memory, for a card that isn't there; false: it has none.
 func CardOfSize(memory int64) (Card, bool) {

@@ -12,14 +12,16 @@ const (
 	cudaStage            = 1 << 23
 )
 
-// update is what a forward and backward pass of b rows takes, and the step after it, where each has a prompt of its own: rows that share one
-// take less, but how many do depends on their rewards. Letters: N positions of the pass, T of a row, M
-// completion tokens, d width. At the peak all layers' activations are there, or with gradient checkpointing their inputs
-// and one layer's activations; and on top the logits of a chunk, before the backward pass, or the gradients of one layer within it.
+// update is what a forward and backward pass of at most b rows takes, and the step after it. Rows may each have a prompt of their own, and of
+// such few fill a pass, or share one, and then more do: how many depends on their rewards. N is what the pass holds at most either way.
+// Letters: N positions of the pass, T of a row, M completion tokens, d width. At the peak all layers' activations are there, or with gradient
+// checkpointing their inputs and one layer's activations; and on top the logits of a chunk, before the backward pass, or the gradients of one layer within it.
 func (e *estimate) update(b int64) []Component {
 	t := e.length()
-	b = min(b, e.most(t))
-	n, m := b*t, b*int64(e.s.NewTokens)
+	asked := b
+	b = min(b, e.most())
+	n := min(asked*t, max(t, e.positions()))
+	m := min(asked*int64(e.s.NewTokens), n)
 	kept := e.kept(t)
 	parts := e.unparked(PhaseUpdate)
 	add := func(name string, bytes int64, note string) {
@@ -31,6 +33,10 @@ func (e *estimate) update(b int64) []Component {
 	}
 	if e.s.half() && !e.s.GradientCheckpointing {
 		add("weights in 16 bits", 2*e.parameters, "kept for the backward pass")
+	}
+	if e.cuda {
+		side := (t + 15) / 16 * 16
+		add("causal mask", 4*side*side, "4 B x positions x positions, for rows that share a prompt")
 	}
 	flat := len(parts) // those before are single blocks, of which an allocator loses nothing
 	logits, backward := e.logits(m), e.backward(n, t)
@@ -61,17 +67,42 @@ func (e *estimate) update(b int64) []Component {
 // length is how many positions a row has: the last token predicts nothing.
 func (e *estimate) length() int64 { return int64(e.s.PromptTokens + e.s.NewTokens - 1) }
 
-// most is how many rows of t positions one forward pass takes at most.
-func (e *estimate) most(t int64) int64 { return int64(RowsAtOnce(e.cuda, int(t)+1)) }
+// positions are what a forward pass has room for, where no row alone is longer.
+func (e *estimate) positions() int64 { return int64(room(e.cuda)) }
 
-// RowsAtOnce is how many sequences of so many tokens the engine takes in one forward pass at most, whatever the micro-batch, which on a
-// CPU it doesn't look at. Completions of one prompt share its positions, so that of those there may be more.
-func RowsAtOnce(cuda bool, tokens int) int {
-	most := cpuPositions
+// most is how many rows of greatest length one forward pass takes at most.
+func (e *estimate) most() int64 {
+	return int64(RowsAtOnce(e.cuda, e.s.PromptTokens, e.s.NewTokens, e.s.Generations))
+}
+
+func room(cuda bool) int {
 	if cuda {
-		most = cudaPositions
+		return cudaPositions
 	}
-	return max(1, most/max(1, tokens-1)) // the last token predicts nothing
+	return cpuPositions
+}
+
+// RowsAtOnce is how many sequences of so many tokens, prompt and next, the engine takes in one forward pass at most, whatever the micro-batch,
+// which on a CPU it doesn't look at. Of each prompt there are so many generations, which share its positions.
+func RowsAtOnce(cuda bool, prompt, next, generations int) int {
+	left := room(cuda)
+	whole := left / weight(cuda, prompt, next, generations)
+	left -= whole * weight(cuda, prompt, next, generations)
+	part := generations - 1
+	for part > 0 && weight(cuda, prompt, next, part) > left {
+		part--
+	}
+	return max(1, whole*generations+part)
+}
+
+// weight is what rows that share a prompt count for in a pass: batch.py's _cost.
+func weight(cuda bool, prompt, next, rows int) int {
+	prefix := prompt - 1 // its last token is each row's own
+	positions := prefix + rows*next
+	if !cuda {
+		return max(1, positions)
+	}
+	return max(1, (3*positions+rows*(prefix+next)+3)/4)
 }
 
 // kept is what a layer keeps for its backward pass, in bytes a position, when rows have t positions. GPT-2: two inputs of norms, two

@@ -98,9 +98,6 @@ func readSeed(ctx context.Context, reader *store.Reader, run store.Run, window i
 	if s.Evaluations, err = query.Evaluations(ctx, reader, run, 1); err != nil {
 		return s, err
 	}
-	if !slices.Contains(store.RoundMetrics(), splitMetric) {
-		return s, nil
-	}
 	s.Split, err = query.Curve(ctx, reader, run, splitMetric, stats.CurveOptions{})
 	return s, err
 }

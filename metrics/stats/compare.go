@@ -31,6 +31,8 @@ type Comparison struct {
 	Notes   []string         `json:"notes"` // what a reader must know before he believes a number
 
 	Study *Study `json:"study,omitempty"` // with CompareOptions.Study
+
+	planned int // tests, of which some may have no p-value yet
 }
 
 // Runs are what Compare compares: a database's runs, by start, and what the options ask for of each, by run.
@@ -58,7 +60,7 @@ func Compare(runs Runs, o CompareOptions) (Comparison, error) {
 func compare(runs Runs, o CompareOptions) (Comparison, error) {
 	o.By, o.Measure = cmp.Or(o.By, ByExperiment), cmp.Or(o.Measure, MeasureReward)
 	groups := groupRuns(runs.Totals, o)
-	c := Comparison{Basis: BasisCumulative, By: o.By, Measure: o.Measure, Rows: []Row{}, Pairs: []Pair{}, Notes: []string{}}
+	c := Comparison{Basis: BasisCumulative, By: o.By, Measure: o.Measure, Rows: []Row{}, Pairs: []Pair{}, Notes: []string{}, planned: o.planned}
 	if len(groups) == 0 && o.Baseline == "" {
 		return c, nil
 	}
@@ -137,7 +139,7 @@ func (c *Comparison) addPairs(groups []group, samples map[string]sample, o Compa
 	if heldOut(o.Measure) {
 		missing = "no held-out evaluation"
 	}
-	decide(c.Pairs, samples, missing, max(2, o.least))
+	decide(c.Pairs, samples, missing, max(2, o.least), o.planned)
 	for _, p := range c.Pairs {
 		if p.B != c.Baseline {
 			continue

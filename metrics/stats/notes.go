@@ -34,6 +34,7 @@ func (c *Comparison) note(format string, args ...any) {
 	c.Notes = append(c.Notes, fmt.Sprintf(format, args...))
 }
 
+// tests are how many the p-values are corrected for; none where there is no p-value.
 func (c *Comparison) tests() int {
 	n := 0
 	for _, p := range c.Pairs {
@@ -41,7 +42,10 @@ func (c *Comparison) tests() int {
 			n++
 		}
 	}
-	return n
+	if n == 0 {
+		return 0
+	}
+	return max(n, c.planned)
 }
 
 func (c *Comparison) noteStates(g group) {

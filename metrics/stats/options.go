@@ -49,7 +49,8 @@ type CompareOptions struct {
 	// Min and Top are then ignored, and an empty Measure is MeasurePass.
 	Study *StudyDesign
 
-	least int // seeds a side that a verdict needs; below 2: 2
+	least   int // seeds a side that a verdict needs; below 2: 2
+	planned int // tests that verdicts are corrected for, should there be fewer yet
 
 	// Key returns what of a run's configuration decides what is learnt, without seed and name: equal for runs of one group in ByConfig. In
 	// ByExperiment it serves to say that an experiment mixes configurations. nil: I/J, G, model and the nodes planned.

@@ -62,8 +62,9 @@ func newPair(a, b sample) Pair {
 }
 
 // decide gives every pair its corrected p-value and its verdict, for which each side needs the least number of seeds. missing says what a side
-// without values has none of.
-func decide(pairs []Pair, samples map[string]sample, missing string, least int) {
+// without values has none of. It is corrected for as many tests as are planned, should there be fewer yet: those that come later count with
+// p = 1 until then, so that what is decided doesn't turn by a pair's arrival alone.
+func decide(pairs []Pair, samples map[string]sample, missing string, least, planned int) {
 	ps := make([]float64, len(pairs))
 	tests := 0
 	for i, p := range pairs {
@@ -73,7 +74,10 @@ func decide(pairs []Pair, samples map[string]sample, missing string, least int) 
 			tests++
 		}
 	}
-	for i, corrected := range Holm(ps) {
+	for ; tests > 0 && tests < planned; tests++ {
+		ps = append(ps, 1)
+	}
+	for i, corrected := range Holm(ps)[:len(pairs)] {
 		p := &pairs[i]
 		p.PValueHolm = optional(corrected)
 		p.decide(samples[p.A].values, samples[p.B].values, tests, missing, least)
@@ -85,12 +89,8 @@ func (p *Pair) decide(a, b []float64, tests int, missing string, least int) {
 	switch {
 	case len(a) == 0 || len(b) == 0:
 		p.Verdict = "undecided: " + missing
-	case len(a) < least:
-		p.Verdict = fmt.Sprintf("undecided: %d %s, at least %d more needed", len(a), plural(len(a), "seed"), enoughSeeds-len(a))
-		p.need(enoughSeeds - len(a))
-	case len(b) < least:
-		p.Verdict = fmt.Sprintf("undecided: %s has %d %s, at least %d more needed", p.B, len(b), plural(len(b), "seed"), enoughSeeds-len(b))
-		p.need(enoughSeeds - len(b))
+	case min(len(a), len(b)) < least:
+		p.tooFew()
 	case p.PValue == nil:
 		p.Verdict = "undecided: the runs don't vary"
 	case *p.PValueHolm >= significance:
@@ -100,6 +100,16 @@ func (p *Pair) decide(a, b []float64, tests int, missing string, least int) {
 	default:
 		p.Outcome, p.Verdict = OutcomeWorse, OutcomeWorse
 	}
+}
+
+// tooFew is the verdict where a side has too few seeds for any: that side's, of both the poorer's.
+func (p *Pair) tooFew() {
+	n, who := p.SeedsA, ""
+	if p.SeedsB < p.SeedsA {
+		n, who = p.SeedsB, p.B+" has "
+	}
+	p.Verdict = fmt.Sprintf("undecided: %s%d %s, at least %d more needed", who, n, plural(n, "seed"), enoughSeeds-n)
+	p.need(enoughSeeds - n)
 }
 
 func (p *Pair) need(seeds int) { p.MoreSeeds = &seeds }

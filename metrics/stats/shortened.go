@@ -33,15 +33,23 @@ func (c Comparison) Shortened() Comparison {
 	return c
 }
 
-// shorten replaces the recorded names of the study's experiments; of two the longer first, for it may begin with the other.
-func (s *Study) shorten() *strings.Replacer {
-	arms := slices.Clone(s.Arms)
-	slices.SortFunc(arms, func(a, b StudyRow) int { return cmp.Compare(len(b.Experiment), len(a.Experiment)) })
+// shortNames replaces the recorded names of arms; of two the longer first, for it may begin with the other.
+func shortNames(arms []StudyArm) *strings.Replacer {
+	longer := func(a, b StudyArm) int { return cmp.Compare(len(b.Experiment), len(a.Experiment)) }
 	var pairs []string
-	for _, a := range arms {
+	for _, a := range slices.SortedStableFunc(slices.Values(arms), longer) {
 		pairs = append(pairs, a.Experiment, a.Name)
 	}
 	return strings.NewReplacer(pairs...)
+}
+
+// shorten replaces the recorded names of the study's experiments.
+func (s *Study) shorten() *strings.Replacer {
+	var arms []StudyArm
+	for _, a := range s.Arms {
+		arms = append(arms, StudyArm{Name: a.Name, Experiment: a.Experiment})
+	}
+	return shortNames(arms)
 }
 
 // ShortName is the short name of one of the study's experiments; of any other, and of a comparison without a study, the name itself.

@@ -13,24 +13,31 @@ type StudyDesign struct {
 type StudyArm struct {
 	Name       string // short, unique within the study: 4loc4ext
 	Experiment string // that its runs are recorded under: paper-4loc4ext
+	Nodes      int    // that it asks for; 0: as the machine has room
+	Models     int    // different ones that its nodes have; 0: the study's one
 }
 
 // Outcomes of a Study.
 const (
 	StudyBest      = "best"      // one arm is better than each of the others
-	StudyBetter    = "better"    // the highest is better than the baseline, but not than every other arm
+	StudyBetter    = "better"    // the highest is better than the baseline, but not than every other arm; of models: every one gains
 	StudyUndecided = "undecided" // neither
+
+	StudyWorse = "worse" // of models: every one loses
+	StudyMixed = "mixed" // of models: each gains or loses
 )
 
 // Study is what a study's finished runs say: the document under "study" of `compare --study -o json` and `report --study -o json`. What
 // isn't known is null. An outcome other than undecided rests on three seeds a side at least, and on p-values corrected for all pairs of arms.
+// Where an arm's nodes have several models, outcome and verdict are of Models: whether each gains over its own swarm. Best and what follows from
+// it are then by the mean over all nodes, and decide nothing.
 type Study struct {
 	Name      string `json:"name"`
 	Model     string `json:"model"`
 	Question  string `json:"question"`
 	Measure   string `json:"measure"`   // that decides
-	Outcome   string `json:"outcome"`   // best, better, undecided
-	Verdict   string `json:"verdict"`   // one sentence
+	Outcome   string `json:"outcome"`   // best, better, undecided; of models better, worse, mixed, undecided
+	Verdict   string `json:"verdict"`   // one sentence, and another where runs differ in what they should share
 	Best      string `json:"best"`      // the arm with the highest mean, whether told apart or not; empty: none has any
 	RunnerUp  string `json:"runner_up"` // the next
 	Baseline  string `json:"baseline"`  // arm
@@ -94,6 +101,7 @@ type StudyPair struct {
 // StudyBeside is a study's outcome by the measure that doesn't decide it.
 type StudyBeside struct {
 	Measure   string `json:"measure"`
+	Basis     string `json:"basis"` // as a Comparison's: a sum, or a mean where runs differ in nodes or rounds
 	Outcome   string `json:"outcome"`
 	Best      string `json:"best"`
 	RunnerUp  string `json:"runner_up"`

@@ -21,7 +21,7 @@ func paperDesign() *StudyDesign {
 	d := &StudyDesign{Name: "paper", Model: "nano", Question: "How many of others'?", Baseline: "8loc0ext"}
 	for _, j := range []int{0, 2, 4, 6} {
 		name := fmt.Sprintf("%dloc%dext", 8-j, j)
-		d.Arms = append(d.Arms, StudyArm{name, "paper-" + name})
+		d.Arms = append(d.Arms, StudyArm{Name: name, Experiment: "paper-" + name})
 	}
 	return d
 }
@@ -151,6 +151,26 @@ func TestStudyVerdicts(t *testing.T) {
 			"Undecided which is best: the baseline 8loc0ext (8/0) is highest (held-out pass@1 0.1900), but not told apart from ",
 			[3]int{0, 0, 6},
 		},
+		"one seed against two": {
+			func(r *Runs) {
+				r.arm(0, 0.100)
+				r.arm(4, 0.500, 0.501)
+			},
+			StudyUndecided, "4loc4ext", 2,
+			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5005), but not told apart from the baseline 8loc0ext (8/0): " +
+				"8loc0ext has 1 seed, at least 2 more needed.",
+			[3]int{0, 0, 1},
+		},
+		"two seeds against one": {
+			func(r *Runs) {
+				r.arm(0, 0.100, 0.101)
+				r.arm(4, 0.500)
+			},
+			StudyUndecided, "4loc4ext", 2,
+			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5000), but not told apart from the baseline 8loc0ext (8/0): " +
+				"1 seed, at least 2 more needed.",
+			[3]int{0, 0, 1},
+		},
 		"an arm without a finished run": {
 			func(r *Runs) {
 				r.arm(0, 0.100, 0.102, 0.098)
@@ -209,6 +229,64 @@ func TestStudyVerdicts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is decided with two arms stays decided when the others arrive without a difference: their pairs count from the beginning.
+func TestStudyIsCorrectedForThePairsOfArmsThatAreStillToCome(t *testing.T) {
+	var runs Runs
+	runs.arm(0, 0.100, 0.110, 0.105)
+	runs.arm(4, 0.124, 0.114, 0.122)
+	two, c := studyOf(t, runs, paperDesign())
+	require.Less(t, *two.PValue, 0.05)
+	require.InDelta(t, 6**two.PValue, *two.PValueHolm, 1e-12)
+	require.Equal(t, StudyUndecided, two.Outcome)
+	require.Contains(t, two.Lines[1], "corrected for 6 comparisons")
+	require.Contains(t, strings.Join(c.Notes, " "), "corrected for 6 comparisons")
+	require.Contains(t, two.Lines, "P-values hold for a number of seeds that was chosen beforehand: add the number named, then decide once.")
+	needed, _ := SeedsNeeded([]float64{0.124, 0.114, 0.122}, []float64{0.100, 0.110, 0.105}, 0.05/6)
+	require.Equal(t, needed-3, *two.Pairs[0].MoreSeeds, "for the level that six comparisons leave")
+
+	runs = Runs{}
+	runs.arm(0, 0.100, 0.102, 0.098)
+	runs.arm(4, 0.120, 0.122, 0.118)
+	before, _ := studyOf(t, runs, paperDesign())
+	runs.arm(2, 0.100, 0.101, 0.099)
+	runs.arm(6, 0.120, 0.121, 0.119)
+	after, _ := studyOf(t, runs, paperDesign())
+	decided := func(s Study) string {
+		i := slices.IndexFunc(s.Pairs, func(p StudyPair) bool { return p.A == "paper-4loc4ext" && p.B == "paper-8loc0ext" })
+		return s.Pairs[i].Outcome
+	}
+	require.Equal(t, []string{OutcomeBetter, OutcomeBetter}, []string{decided(before), decided(after)})
+	require.NotContains(t, strings.Join(before.Lines, "\n"), "paper-", "arms are called by their short names")
+}
+
+func TestStudySaysWhatItsRunsDifferIn(t *testing.T) {
+	var runs Runs
+	runs.arm(0, 0.100, 0.102, 0.098)
+	runs.arm(4, 0.200, 0.203, 0.199)
+	s, _ := studyOf(t, runs, paperDesign())
+	require.NotContains(t, s.Verdict, "like with like")
+	require.Contains(t, strings.Join(s.Lines, "\n"), "By cumulative own reward, as in the paper: ")
+	require.Equal(t, BasisCumulative, s.Beside.Basis)
+
+	runs.set("paper-8loc0ext-2", func(r *store.Totals) { r.RoundsDone, r.NodeRounds = 5, 40 })
+	for i := range 3 {
+		runs.set(fmt.Sprintf("paper-4loc4ext-%d", i+1), func(r *store.Totals) { r.NodesSeen = 4 })
+	}
+	s, _ = studyOf(t, runs, paperDesign())
+	require.True(t, strings.HasSuffix(s.Verdict, " But this isn't like with like: the runs differ in rounds: 5 (8loc0ext), 10 (8loc0ext, 4loc4ext); "+
+		"in nodes: 4 (4loc4ext), 8 (8loc0ext)."), s.Verdict)
+	require.Equal(t, s.Verdict, s.Lines[0])
+	text := strings.Join(s.Lines, "\n")
+	require.Equal(t, BasisPerNodeRound, s.Beside.Basis)
+	require.Contains(t, text, "By own reward a node-round: ")
+	require.NotContains(t, text, "cumulative")
+
+	d := paperDesign()
+	d.Arms[2].Nodes = 4
+	s, _ = studyOf(t, runs, d)
+	require.NotContains(t, s.Verdict, "in nodes", "the study asks for it")
 }
 
 func TestStudyListsWhatDoesNotCount(t *testing.T) {
@@ -344,13 +422,18 @@ func TestPairedIsStudentsTestOfTheDifferences(t *testing.T) {
 	require.InDelta(t, 1, *same.Difference, 0)
 }
 
-func TestStudyOfSeveralModelsComparesEachWithItsOwn(t *testing.T) {
+// mixedRuns are the three arms of a study of two models, with the shares of right completions of each seed's nodes by model, and its design.
+func mixedRuns(nano, micro, nanoMixed, microMixed []float64) (Runs, *StudyDesign) {
 	var runs Runs
 	d := &StudyDesign{Name: "mixed", Baseline: "nano"}
 	runs.ModelEvals = map[string]map[string]store.EvalTotal{}
 	arm := func(name string, byModel map[string][]float64) {
-		d.Arms = append(d.Arms, StudyArm{name, "mixed-" + name})
-		for i := range 3 {
+		d.Arms = append(d.Arms, StudyArm{Name: name, Experiment: "mixed-" + name, Models: len(byModel)})
+		seeds := 0
+		for _, passes := range byModel {
+			seeds = len(passes)
+		}
+		for i := range seeds {
 			x := experiment("mixed-"+name, 4, 8)[0]
 			x.Run.Run, x.Seed = fmt.Sprint("mixed-", name, i), int64(i)
 			runs.Totals = append(runs.Totals, x)
@@ -365,15 +448,60 @@ func TestStudyOfSeveralModelsComparesEachWithItsOwn(t *testing.T) {
 			runs.evaluate(x.Run.Run, sum)
 		}
 	}
-	arm("nano", map[string][]float64{"nano": {0.10, 0.11, 0.10}})
-	arm("micro", map[string][]float64{"micro": {0.30, 0.31, 0.30}})
-	arm("both", map[string][]float64{"nano": {0.20, 0.21, 0.20}, "micro": {0.30, 0.29, 0.31}})
+	arm("nano", map[string][]float64{"nano": nano})
+	arm("micro", map[string][]float64{"micro": micro})
+	arm("both", map[string][]float64{"nano": nanoMixed, "micro": microMixed})
+	return runs, d
+}
+
+func micro(s Study) StudyModel { return s.Models[0] }
+
+func TestStudyOfSeveralModelsAnswersForEach(t *testing.T) {
+	low, middle, high, none := []float64{0.10, 0.11, 0.10}, []float64{0.20, 0.21, 0.20}, []float64{0.30, 0.31, 0.30}, []float64{}
+	for name, c := range map[string]struct {
+		nano, micro, nanoMixed, microMixed []float64
+		outcome, lead                      string
+	}{
+		"both gain": {low, middle, middle, high, StudyBetter, "Every model gains in a swarm of several over one of its own, by held-out pass@1: " +
+			"micro better (0.3033 against 0.2033), nano better (0.2033 against 0.1033)."},
+		"both lose":                  {middle, high, low, middle, StudyWorse, "Every model loses in a swarm of several"},
+		"one gains, one loses":       {low, high, middle, middle, StudyMixed, "Of 2 models 1 gains and 1 loses in a swarm of several"},
+		"one loses, one is the same": {middle, high, low, high, StudyUndecided, "Not every model gains, and of some it is undecided in a swarm of several"},
+		"one alone isn't done":       {low, none, middle, high, StudyUndecided, "Undecided whether every model gains in a swarm of several"},
+		"the mixed swarm isn't done": {low, high, none, none, StudyUndecided, "Undecided whether every model gains in a swarm of several: it takes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runs, d := mixedRuns(c.nano, c.micro, c.nanoMixed, c.microMixed)
+			s, _ := studyOf(t, runs, d)
+			require.Equal(t, c.outcome, s.Outcome, s.Verdict)
+			require.True(t, strings.HasPrefix(s.Verdict, c.lead), s.Verdict)
+			for _, m := range s.Models {
+				if m.Pair.PValue != nil && *m.Pair.PValue > 0 {
+					require.Greater(t, *m.Pair.PValueHolm, *m.Pair.PValue*(1-1e-9))
+				}
+			}
+		})
+	}
+	runs, d := mixedRuns(low, none, []float64{0.11, 0.125, 0.13}, high)
 	s, _ := studyOf(t, runs, d)
-	require.Equal(t, "micro", s.Best)
+	require.Len(t, s.Models, 1)
+	require.InDelta(t, 2**s.Models[0].Pair.PValue, *s.Models[0].Pair.PValueHolm, 1e-12, "micro's comes later and counts now")
+}
+
+func TestStudyOfSeveralModelsComparesEachWithItsOwn(t *testing.T) {
+	runs, d := mixedRuns([]float64{0.10, 0.11, 0.10}, []float64{0.30, 0.31, 0.30}, []float64{0.20, 0.21, 0.20}, []float64{0.30, 0.29, 0.31})
+	s, _ := studyOf(t, runs, d)
+	require.Equal(t, []any{StudyUndecided, "micro"}, []any{s.Outcome, s.Best}, "best is by mean over all nodes, which the outcome isn't of")
+	require.Equal(t, "Undecided whether every model gains in a swarm of several over one of its own, by held-out pass@1: "+
+		"micro undecided (0.3000 against 0.3033), nano better (0.2033 against 0.1033).", s.Verdict)
+	require.Contains(t, s.Lines[1], "Nodes with model micro: ")
+	require.Contains(t, s.Lines[3], "The experiments by the mean over all nodes, whatever their model, which answers another question: "+
+		"micro (4/4) is best: ")
+	require.Equal(t, micro(s).Pair.MoreSeeds, s.MoreSeeds)
 	require.Len(t, s.Models, 2)
-	micro, nano := s.Models[0], s.Models[1]
+	nano := s.Models[1]
 	require.Equal(t, []string{"micro", "both", "micro", OutcomeUndecided},
-		[]string{micro.Model, micro.Mixed, micro.Alone, micro.Pair.Outcome})
+		[]string{micro(s).Model, micro(s).Mixed, micro(s).Alone, micro(s).Pair.Outcome})
 	require.Equal(t, []string{"nano", "both", "nano", OutcomeBetter}, []string{nano.Model, nano.Mixed, nano.Alone, nano.Pair.Outcome})
 	require.InDelta(t, 0.1, *nano.Pair.Difference, 1e-9)
 	require.Contains(t, strings.Join(s.Lines, "\n"), "Nodes with model nano: held-out pass@1 0.2033 in both against 0.1033 in nano (+0.1000, 95 % interval ")

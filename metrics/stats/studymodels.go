@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -24,12 +25,16 @@ func newStudyModels(j judged, runs Runs) []StudyModel {
 	out := []StudyModel{}
 	samples := map[string]sample{}
 	var pairs []Pair
+	seen := 0 // models in swarms of several, whether there are runs of theirs alone or not
 	groups := groupRuns(runs.Totals, CompareOptions{})
 	for _, mixed := range groups {
 		models := modelsOf(mixed, runs)
 		for _, model := range models {
 			i := slices.IndexFunc(groups, func(g group) bool { return slices.Equal(modelsOf(g, runs), []string{model}) })
-			if len(models) < 2 || i < 0 {
+			if len(models) < 2 {
+				continue
+			}
+			if seen++; i < 0 {
 				continue
 			}
 			x := StudyModel{Model: model, Mixed: j.name(mixed.name), Alone: j.name(groups[i].name)}
@@ -40,7 +45,7 @@ func newStudyModels(j judged, runs Runs) []StudyModel {
 			out, pairs = append(out, x), append(pairs, newPair(a, b))
 		}
 	}
-	decide(pairs, samples, "no held-out evaluation", enoughSeeds)
+	decide(pairs, samples, "no held-out evaluation", enoughSeeds, max(seen, j.d.modelPairs()))
 	for i := range out {
 		out[i].Pair = pairs[i]
 	}
@@ -64,6 +69,98 @@ func (j *judged) ofModel(g group, model string, runs Runs) []float64 {
 		e := runs.ModelEvals[r.Run.Run][model]
 		return passValue(map[string]store.EvalTotal{r.Run.Run: e}, j.c.EvalSet)(r)
 	})
+}
+
+// modelPairs is how many pairs of Models the design comes to.
+func (d StudyDesign) modelPairs() int {
+	n := 0
+	for _, a := range d.Arms {
+		if a.Models > 1 {
+			n += a.Models
+		}
+	}
+	return n
+}
+
+// ofModels tells whether the study asks what swarms of several models do to each of these.
+func (s Study) ofModels(d StudyDesign) bool { return len(s.Models) > 0 || d.modelPairs() > 0 }
+
+// tally counts the models that gain, and those that lose.
+func tally(models []StudyModel) (better, worse int) {
+	for _, m := range models {
+		switch m.Pair.Outcome {
+		case OutcomeBetter:
+			better++
+		case OutcomeWorse:
+			worse++
+		}
+	}
+	return better, worse
+}
+
+// modelsOutcome is the outcome of a study of several models, of which so many pairs are planned: decided where each of them is.
+func modelsOutcome(models []StudyModel, planned int) string {
+	better, worse := tally(models)
+	switch {
+	case better+worse < max(1, len(models), planned):
+		return StudyUndecided
+	case worse == 0:
+		return StudyBetter
+	case better == 0:
+		return StudyWorse
+	}
+	return StudyMixed
+}
+
+// moreSeedsOf is how many more seeds a side at least decide every model; nil: none, or nobody can say.
+func moreSeedsOf(models []StudyModel) *int {
+	var most *int
+	for _, m := range models {
+		if m.Pair.MoreSeeds != nil && (most == nil || *m.Pair.MoreSeeds > *most) {
+			most = m.Pair.MoreSeeds
+		}
+	}
+	if len(models) == 0 {
+		most = new(int)
+		*most = enoughSeeds
+	}
+	return most
+}
+
+// modelsLead is the verdict of a study of several models in one sentence.
+func (s Study) modelsLead() string {
+	if len(s.Models) == 0 {
+		return fmt.Sprintf("Undecided whether every model gains in a swarm of several: it takes finished runs with held-out evaluations of that swarm "+
+			"and of each model alone, at least %d seeds of each.", enoughSeeds)
+	}
+	better, worse := tally(s.Models)
+	text := "Undecided whether every model gains"
+	switch {
+	case s.Outcome == StudyBetter:
+		text = "Every model gains"
+	case s.Outcome == StudyWorse:
+		text = "Every model loses"
+	case s.Outcome == StudyMixed:
+		text = fmt.Sprintf("Of %d models %d %s and %d %s", len(s.Models), better, verb(better, "gain"), worse, verb(worse, "lose"))
+	case worse > 0:
+		text = "Not every model gains, and of some it is undecided"
+	}
+	var parts []string
+	for _, m := range s.Models {
+		part := m.Model + " " + m.Pair.Outcome
+		if m.MixedValue != nil && m.AloneValue != nil {
+			part += fmt.Sprintf(" (%s against %s)", figure(m.MixedValue), figure(m.AloneValue))
+		}
+		parts = append(parts, part)
+	}
+	return text + " in a swarm of several over one of its own, by held-out pass@1: " + strings.Join(parts, ", ") + "."
+}
+
+func verb(n int, infinitive string) string {
+	if n == 1 {
+		return infinitive + "s"
+	}
+	return infinitive
 }
 
 // line puts it into words.

@@ -2,7 +2,10 @@ package stats
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -74,6 +77,36 @@ func (d StudyDesign) ShortName(experiment string) string {
 		return d.Arms[i].Name
 	}
 	return experiment
+}
+
+// unequal says by how much runs differ in what all of a study's should share, empty: not at all. Nodes may differ where the study asks for it.
+func (d StudyDesign) unequal(runs []store.Totals) string {
+	var facts []string
+	add := func(what string, count func(store.Totals) int) {
+		arms := map[int][]string{}
+		for _, r := range runs {
+			n, name := count(r), d.ShortName(r.Experiment)
+			if !slices.Contains(arms[n], name) {
+				arms[n] = append(arms[n], name)
+			}
+		}
+		if len(arms) < 2 {
+			return
+		}
+		var parts []string
+		for _, n := range slices.Sorted(maps.Keys(arms)) {
+			parts = append(parts, fmt.Sprintf("%d (%s)", n, strings.Join(arms[n], ", ")))
+		}
+		facts = append(facts, what+": "+strings.Join(parts, ", "))
+	}
+	add("rounds", func(r store.Totals) int { return r.RoundsDone })
+	if !slices.ContainsFunc(d.Arms, func(a StudyArm) bool { return a.Nodes != d.Arms[0].Nodes }) {
+		add("nodes", func(r store.Totals) int { return r.NodesSeen })
+	}
+	if len(facts) == 0 {
+		return ""
+	}
+	return "But this isn't like with like: the runs differ in " + strings.Join(facts, "; in ") + "."
 }
 
 // Experiments are the names that the study's runs are recorded under, in its order.

@@ -13,7 +13,7 @@ func compareStudy(runs Runs, o CompareOptions) (Comparison, error) {
 	sorted := d.sortOut(runs.Totals)
 	runs.Totals = sorted.counted
 	o.Study, o.Baseline, o.By, o.Pairs, o.HasMin, o.Top, o.least = nil, "", ByExperiment, true, false, 0, enoughSeeds
-	o.Measure = cmp.Or(o.Measure, MeasurePass)
+	o.Measure, o.planned = cmp.Or(o.Measure, MeasurePass), len(d.Arms)*(len(d.Arms)-1)/2
 	if slices.ContainsFunc(runs.Totals, func(r store.Totals) bool { return r.Experiment == base }) {
 		o.Baseline = base
 	}
@@ -99,7 +99,7 @@ func (j *judged) pair(a, b string) (p Pair, ok bool) {
 	return Pair{A: a, B: b, Outcome: OutcomeUndecided}, false
 }
 
-// turned is the pair from the other side. Its verdict's words stay: they tell of both.
+// turned is the pair from the other side. Words that tell of both sides stay.
 func (j *judged) turned(p Pair) Pair {
 	negative := func(v *float64) *float64 {
 		if v == nil {
@@ -117,11 +117,14 @@ func (j *judged) turned(p Pair) Pair {
 	if p.ProbabilityOfImprovement != nil {
 		t.ProbabilityOfImprovement = optional(1 - *p.ProbabilityOfImprovement)
 	}
-	switch p.Outcome {
-	case OutcomeBetter:
+	fewest := min(t.SeedsA, t.SeedsB)
+	switch {
+	case p.Outcome == OutcomeBetter:
 		t.Outcome, t.Verdict = OutcomeWorse, OutcomeWorse
-	case OutcomeWorse:
+	case p.Outcome == OutcomeWorse:
 		t.Outcome, t.Verdict = OutcomeBetter, OutcomeBetter
+	case fewest > 0 && fewest < enoughSeeds:
+		t.tooFew()
 	}
 	return t
 }
@@ -166,8 +169,14 @@ func newStudy(decided, beside judged, runs studyRuns, models []StudyModel) Study
 		s.OverRunnerUp = &gain
 	}
 	s.MoreSeeds = decided.moreSeeds()
+	if s.ofModels(decided.d) {
+		s.Outcome, s.MoreSeeds = modelsOutcome(models, decided.d.modelPairs()), moreSeedsOf(models)
+	}
 	s.Beside = newStudyBeside(decided, beside)
 	s.Lines = decided.lines(s)
+	if text := decided.d.unequal(runs.counted); text != "" {
+		s.Lines[0] += " " + text
+	}
 	s.Verdict = s.Lines[0]
 	return s
 }
@@ -235,7 +244,7 @@ func (j *judged) moreSeeds() *int {
 }
 
 func newStudyBeside(decided, beside judged) *StudyBeside {
-	b := &StudyBeside{Measure: beside.c.Measure, Outcome: beside.outcome, Best: beside.best(), RunnerUp: beside.runnerUp()}
+	b := &StudyBeside{Measure: beside.c.Measure, Basis: beside.c.Basis, Outcome: beside.outcome, Best: beside.best(), RunnerUp: beside.runnerUp()}
 	if b.Best == "" {
 		return b
 	}

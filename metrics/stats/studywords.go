@@ -14,6 +14,13 @@ const listedRuns = 8
 // lines put the verdict, and what it rests on, into words.
 func (j *judged) lines(s Study) []string {
 	lines := []string{j.lead()}
+	if s.ofModels(j.d) {
+		lines = []string{s.modelsLead()}
+		for _, m := range s.Models {
+			lines = append(lines, m.line())
+		}
+		lines = append(lines, "The experiments by the mean over all nodes, whatever their model, which answers another question: "+j.lead())
+	}
 	if len(j.ranked) > 0 {
 		best, base := j.ranked[0].Experiment, j.d.baseline().Experiment
 		if best != base {
@@ -26,8 +33,8 @@ func (j *judged) lines(s Study) []string {
 	if slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "  By pairs") }) {
 		lines = append(lines, "  Welch's test decides: equal seeds share first weights and questions, but their swarms part ways within rounds.")
 	}
-	for _, m := range s.Models {
-		lines = append(lines, m.line())
+	if s.MoreSeeds != nil {
+		lines = append(lines, "P-values hold for a number of seeds that was chosen beforehand: add the number named, then decide once.")
 	}
 	lines = append(lines, j.besideLine(s)...)
 	lines = append(lines, s.Paper.lines(j.c.Measure)...)
@@ -84,7 +91,7 @@ func (j *judged) above(best, other Row, role string) string {
 func (j *judged) why() string {
 	p, _ := j.deciding()
 	if p.SeedsA > 0 && p.SeedsB > 0 {
-		return strings.TrimPrefix(p.Verdict, "undecided: ")
+		return strings.TrimPrefix(j.words(p.Verdict), "undecided: ")
 	}
 	missing := "finished run"
 	if p.SeedsB == 0 && j.ranking(p.B) == nil && heldOut(j.c.Measure) && slices.ContainsFunc(j.c.Rows, func(r Row) bool { return r.Experiment == p.B }) {
@@ -115,7 +122,7 @@ func (j *judged) gainLine(role, a, b string) []string {
 	if p.Improvement != nil {
 		text += fmt.Sprintf(", %+.1f %%", 100**p.Improvement)
 	}
-	text += " (" + strings.Join(facts, "; ") + "): " + p.Verdict + "."
+	text += " (" + strings.Join(facts, "; ") + "): " + j.words(p.Verdict) + "."
 	return append([]string{text}, j.pairedLine(a, b)...)
 }
 
@@ -137,7 +144,10 @@ func (j *judged) besideLine(s Study) []string {
 	}
 	what := MeasureName(b.Measure)
 	if b.Measure == MeasureReward {
-		what = "cumulative own reward, as in the paper"
+		what = "own reward a node-round" // nodes or rounds differ, so that sums don't compare
+		if b.Basis == BasisCumulative {
+			what = "cumulative own reward, as in the paper"
+		}
 	}
 	text := fmt.Sprintf("By %s: %s is highest", what, b.Best)
 	if b.Improvement != nil {
@@ -229,6 +239,9 @@ func runsLine(lead string, runs []StudyRun) []string {
 	}
 	return []string{lead + strings.Join(parts, ", ") + "."}
 }
+
+// words is a verdict with the arms' short names.
+func (j *judged) words(verdict string) string { return shortNames(j.d.Arms).Replace(verdict) }
 
 // label is an arm with its I/J, as far as the name doesn't tell.
 func (j *judged) label(experiment string) string {

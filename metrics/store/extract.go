@@ -1,14 +1,10 @@
 package store
 
 import (
-	"bufio"
-	"compress/gzip"
 	"context"
 	"database/sql"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -27,8 +23,9 @@ const taskStretch = 25
 
 // Extract writes these runs to a database of their own at path, which must not be there, as they are at one moment, while others go on writing.
 // It holds what statistics of runs need and is small: of rounds the reward is whole, times are multiples of 1/1024 s and the other measurements
-// of 1/16384, rewards by task are sums over stretches of 25 rounds, and some tables are empty (see extracted). Equal runs make equal bytes. It
-// returns how many rows were taken. Where it fails it leaves no file.
+// of 1/16384, rewards by task are sums over stretches of 25 rounds, and some tables are empty (see extracted). It is made to be handed on: hosts,
+// processes, folders and GPUs' UUIDs are not in it (see neutralized), names of experiments, nodes and workers are. Equal runs make equal bytes.
+// It returns how many rows were taken. Where it fails it leaves no file.
 func (r *Reader) Extract(ctx context.Context, path string, runs []string) (rows int, err error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return 0, fmt.Errorf("extract: %w", err)
@@ -39,6 +36,9 @@ func (r *Reader) Extract(ctx context.Context, path string, runs []string) (rows 
 	}
 	if err = file.Close(); err == nil {
 		rows, err = r.extract(ctx, path, runs)
+	}
+	if err == nil {
+		err = markExtract(path)
 	}
 	if err != nil {
 		return 0, errors.Join(explain(r.path, err), os.Remove(path))
@@ -63,13 +63,17 @@ func (r *Reader) extract(ctx context.Context, path string, runs []string) (rows 
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	db.SetMaxOpenConns(1) // what is attached belongs to a connection
+	var private privacy
+	if err := private.install(ctx, db); err != nil {
+		return 0, err
+	}
 	// Rows are taken over into the schema that they have, and brought up to date with it.
 	for done := false; !done; {
 		if done, err = migrateOne(ctx, db, path, steps[:version]); err != nil {
 			return 0, err
 		}
 	}
-	if rows, err = r.takeRows(ctx, db, runs); err != nil {
+	if rows, err = r.takeRows(ctx, db, runs, &private); err != nil {
 		return 0, err
 	}
 	if err := migrate(ctx, db, path); err != nil {
@@ -80,7 +84,7 @@ func (r *Reader) extract(ctx context.Context, path string, runs []string) (rows 
 }
 
 // takeRows copies the runs' rows into a database of the same schema.
-func (r *Reader) takeRows(ctx context.Context, db *sql.DB, runs []string) (rows int, err error) {
+func (r *Reader) takeRows(ctx context.Context, db *sql.DB, runs []string, private *privacy) (rows int, err error) {
 	if _, err := db.ExecContext(ctx, "ATTACH ? AS source", dsn(r.path, url.Values{"mode": {"ro"}})); err != nil {
 		return 0, err
 	}
@@ -96,6 +100,9 @@ func (r *Reader) takeRows(ctx context.Context, db *sql.DB, runs []string) (rows 
 		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO chosen VALUES (?)", run); err != nil {
 			return 0, err
 		}
+	}
+	if err := private.learn(ctx, tx); err != nil {
+		return 0, err
 	}
 	for _, x := range extracted {
 		n, err := takeTable(ctx, tx, x.table, x.where)
@@ -130,8 +137,12 @@ func takeTable(ctx context.Context, tx *sql.Tx, table, where string) (rows int, 
 	if where == "" {
 		where = "true"
 	}
-	result, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO main.%s (%s) SELECT %s FROM source.%[1]s WHERE run IN (SELECT run FROM chosen) AND %[4]s",
-		table, strings.Join(names, ", "), strings.Join(values, ", "), where))
+	verb := "INSERT"
+	if table == "events" {
+		verb = "INSERT OR IGNORE" // two of one moment may differ in the folder of a path alone
+	}
+	result, err := tx.ExecContext(ctx, fmt.Sprintf("%s INTO main.%s (%s) SELECT %s FROM source.%[2]s WHERE run IN (SELECT run FROM chosen) AND %[5]s",
+		verb, table, strings.Join(names, ", "), strings.Join(values, ", "), where))
 	if err != nil {
 		return 0, err
 	}
@@ -139,9 +150,13 @@ func takeTable(ctx context.Context, tx *sql.Tx, table, where string) (rows int, 
 	return int(n), err
 }
 
-// shortened is the SQL of a column's value with no more digits than its use needs: random last ones are what can't be compressed.
+// shortened is the SQL of a column's value, without what is private, and with no more digits than its use needs: random last ones are what
+// can't be compressed.
 func shortened(table, column, kind string) string {
+	neutral := neutralized[table+"."+column]
 	switch {
+	case neutral != "":
+		return neutral
 	case table != "rounds" || kind != "REAL" || column == "reward":
 		return column
 	case column == "time" || strings.HasSuffix(column, "_time"):
@@ -161,30 +176,4 @@ FROM source.task_rewards WHERE run IN (SELECT run FROM chosen) GROUP BY run, rou
 	}
 	n, err := result.RowsAffected()
 	return int(n), err
-}
-
-// IsExtract tells whether a file is what Extract wrote, plain or compressed, by its first bytes: a database of ours that isn't made for
-// writers. Those that runs are recorded in keep a log beside them (WAL), which the header says.
-func IsExtract(path string) bool {
-	const (
-		logged = 18 // places in SQLite's header (https://www.sqlite.org/fileformat.html): 2 with a log
-		id     = 68
-	)
-	file, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer file.Close()
-	in := bufio.NewReader(file)
-	header := make([]byte, 100)
-	var from io.Reader = in
-	if magic, err := in.Peek(len(gzipMagic)); err == nil && string(magic) == gzipMagic {
-		if from, err = gzip.NewReader(in); err != nil {
-			return false
-		}
-	}
-	if _, err := io.ReadFull(from, header); err != nil {
-		return false
-	}
-	return string(header[:16]) == "SQLite format 3\x00" && header[logged] == 1 && binary.BigEndian.Uint32(header[id:]) == applicationID
 }

@@ -12,13 +12,20 @@ import (
 	"strings"
 )
 
-// unpackedLimit is how large a database may be that a compressed file holds, in bytes: a small file can hold endless zeros.
-const unpackedLimit = 4 << 30
+// What a compressed file may hold: a small file can hold endless zeros. A database of ours holds about ten times its compressed size.
+const (
+	unpackedLimit  = 4 << 30  // bytes
+	unpackedLeast  = 64 << 20 // bytes that a file of any size may hold
+	unpackedFactor = 200      // bytes more for each byte of it
+)
 
-// gzipMagic is what a gzip file begins with.
-const gzipMagic = "\x1f\x8b"
-
-var errUnpackedSize = errors.New("it holds more than 4 GiB")
+// mostUnpacked is how many bytes a compressed file of that size may hold.
+func mostUnpacked(size int64) int64 {
+	if size > unpackedLimit/unpackedFactor {
+		return unpackedLimit
+	}
+	return min(unpackedLimit, unpackedLeast+unpackedFactor*size)
+}
 
 // OpenFile opens a database for reading that may come from elsewhere, plain or compressed by gzip: one that Extract or CopyTo wrote, or any
 // other. It is unpacked to a temporary file, which Close removes. What isn't a whole database of ours is an *Error.
@@ -29,8 +36,12 @@ func OpenFile(ctx context.Context, path string) (*Reader, error) {
 	}
 	defer file.Close()
 	in := bufio.NewReader(file)
-	if magic, err := in.Peek(len(gzipMagic)); err == nil && string(magic) == gzipMagic {
-		return openPacked(ctx, path, in)
+	if isPacked(in) {
+		info, err := file.Stat()
+		if err != nil {
+			return nil, fmt.Errorf("open database: %w", err)
+		}
+		return openPacked(ctx, path, in, mostUnpacked(info.Size()))
 	}
 	reader, err := OpenReader(ctx, path)
 	if err != nil {
@@ -42,15 +53,23 @@ func OpenFile(ctx context.Context, path string) (*Reader, error) {
 	return reader, nil
 }
 
-// openPacked opens a compressed database.
-func openPacked(ctx context.Context, path string, in io.Reader) (*Reader, error) {
+// openPacked opens a compressed database that holds at most so many bytes. Nothing is written of what doesn't begin as one of ours.
+func openPacked(ctx context.Context, path string, in io.Reader, most int64) (*Reader, error) {
+	stream, err := gzip.NewReader(in)
+	if err != nil {
+		return nil, &Error{Path: path, Reason: "cannot be unpacked", Err: err}
+	}
+	content := bufio.NewReader(stream)
+	if !peekHeader(content).ours() {
+		return nil, &Error{Path: path, Reason: "not a swarm database"}
+	}
 	// A folder of its own: SQLite may put files beside the database.
 	dir, err := os.MkdirTemp("", "swarm-database-")
 	if err != nil {
 		return nil, fmt.Errorf("unpack database %s: %w", path, err)
 	}
 	plain := filepath.Join(dir, "swarm.db")
-	if err := unpack(in, plain); err != nil {
+	if err := unpack(content, plain, most); err != nil {
 		return nil, errors.Join(&Error{Path: path, Reason: "cannot be unpacked", Err: err}, os.RemoveAll(dir))
 	}
 	reader, err := OpenReader(ctx, plain)
@@ -73,40 +92,37 @@ func named(err error, path string) error {
 	return err
 }
 
-// unpack writes what a gzip stream holds to a file.
-func unpack(from io.Reader, path string) error {
-	stream, err := gzip.NewReader(from)
-	if err != nil {
-		return err
-	}
+// unpack writes at most so many bytes to a file; more are an error.
+func unpack(from io.Reader, path string, most int64) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	n, err := io.Copy(file, io.LimitReader(stream, unpackedLimit+1))
-	if err == nil && n > unpackedLimit {
-		err = errUnpackedSize
+	n, err := io.Copy(file, io.LimitReader(from, most+1))
+	if err == nil && n > most {
+		err = fmt.Errorf("it holds more than %d MB, which no database of ours of its size does", most/1e6)
 	}
 	return errors.Join(err, file.Close())
 }
 
-// checkWhole refuses a database that is damaged, or that runs more than tables and indexes: views and triggers of a stranger's.
+// checkWhole refuses a database that is damaged, or that runs more than tables and indexes: views, triggers and virtual tables of a stranger's.
+// These are looked for first: checking a virtual table runs it.
 func (r *Reader) checkWhole(ctx context.Context) error {
+	var strange int
+	err := r.db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema
+WHERE type NOT IN ('table', 'index') OR coalesce(rootpage, 0) = 0`).Scan(&strange)
+	if err != nil {
+		return explain(r.path, err)
+	}
+	if strange > 0 {
+		return &Error{Path: r.path, Reason: "not a swarm database: it has views, triggers or virtual tables"}
+	}
 	var result string
 	if err := r.db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&result); err != nil {
 		return explain(r.path, err)
 	}
 	if result != "ok" {
 		return &Error{Path: r.path, Reason: "damaged", Err: errors.New(strings.Join(strings.Fields(result), " "))}
-	}
-	var strange int
-	err := r.db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema
-WHERE type NOT IN ('table', 'index') OR sql LIKE 'CREATE VIRTUAL%'`).Scan(&strange)
-	if err != nil {
-		return explain(r.path, err)
-	}
-	if strange > 0 {
-		return &Error{Path: r.path, Reason: "not a swarm database: it has views, triggers or virtual tables"}
 	}
 	return nil
 }

@@ -18,9 +18,6 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// microBatch is small because the engine sorts a batch by length: less of a forward pass is padding.
-const microBatch = 16
-
 // Options say what to train and for how long.
 type Options struct {
 	Shape        configs.Shape
@@ -194,7 +191,7 @@ func batch(opts Options, step, contextLength int) (policy.UpdateParams, error) {
 	rng := rand.New(rand.NewPCG(sapo.Seed(opts.Seed, "", step, sapo.PurposePretrain, 0), 1))
 	params := policy.UpdateParams{
 		LearningRate: rate(opts.Recipe, step), Temperature: 1, Epsilon: 0.2, EpsilonHigh: 0.2, NumIterations: 1,
-		LossType: "bnpo", MaxGradNorm: 1, MicroBatch: microBatch,
+		LossType: "bnpo", MaxGradNorm: 1,
 	}
 	for tries := 0; len(params.Sequences) < opts.Recipe.Batch; tries++ {
 		if tries > 100*opts.Recipe.Batch {

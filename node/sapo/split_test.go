@@ -146,6 +146,32 @@ func TestBanditFindsTheBestSplit(t *testing.T) {
 	require.Greater(t, moved, 0.6, "it doesn't follow")
 }
 
+// An arm of half the cost has credits that scatter twice as much, which one deviation for all arms doesn't know: of equally worthy arms it is chosen as
+// often as others, within a twentieth.
+func TestBanditIsFairToCheapArms(t *testing.T) {
+	for _, worth := range []float64{0, 0.5} {
+		cheap, all := 0, 0
+		for seed := range uint64(200) {
+			rng, b := rand.New(rand.NewPCG(seed, 1)), NewSplitBandit(Split{4, 4}, seed)
+			for block := range 120 {
+				external, cost := b.Next(8).External, 2.0
+				if external == 6 {
+					cost = 1
+				}
+				if block >= 60 {
+					all++
+					if external == 6 {
+						cheap++
+					}
+				}
+				b.Credit(worth*cost+0.5*rng.NormFloat64(), cost)
+				b.Choose(Seed(1, "node", block, PurposeSplit, int(seed)))
+			}
+		}
+		require.InDelta(t, 0.25, float64(cheap)/float64(all), 0.05, "worth %v", worth)
+	}
+}
+
 // Scaling all credits changes no choice, and what is no number is no credit.
 func TestBanditIsWithoutUnit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -83,11 +83,11 @@ func (c *check) run(ctx context.Context) error {
 	}
 	if c.others > 0 {
 		c.report.Notes = append(c.report.Notes, fmt.Sprintf(
-			"completions generated again are others in %d of %d rounds: this device does not compute the same bits each time", c.others, c.report.Rounds))
+			"completions generated again are others in %d of %d rounds: %s", c.others, c.report.Rounds, c.options.Inexact))
 	}
 	if c.drifted > 0 {
 		c.report.Notes = append(c.report.Notes, fmt.Sprintf(
-			"loss or gradient norm has other bits in %d of %d rounds: this device does not compute the same bits each time", c.drifted, c.report.Rounds))
+			"loss or gradient norm has other bits in %d of %d rounds: %s", c.drifted, c.report.Rounds, c.options.Inexact))
 	}
 	return nil
 }
@@ -129,6 +129,9 @@ func (c *check) rounds(ctx context.Context, agent *node.Node, replay *replay) er
 // round makes one round again.
 func (c *check) round(ctx context.Context, agent *node.Node, replay *replay, logged journal.Round, known event.Round) error {
 	replay.take(logged)
+	if err := replay.checkSplit(); err != nil {
+		return err
+	}
 	agent.GenerateOnly = logged.Trained.Report.GenerateOnly
 	report, err := agent.Round(ctx, logged.Round)
 	if err != nil {

@@ -31,6 +31,8 @@ var (
 		{"completions_clipped_ratio", func(r *event.Round) float64 { return r.ClippedRatio }},
 		{"entropy", func(r *event.Round) float64 { return r.Entropy }},
 		{"trained_own", func(r *event.Round) float64 { return float64(r.TrainedOwn) }},
+		{"split_own", func(r *event.Round) float64 { return float64(r.SplitOwn) }},
+		{"split_external", func(r *event.Round) float64 { return float64(r.SplitExternal) }},
 	}
 	scored = append(own[:len(own):len(own)], []field{
 		{"training_reward", func(r *event.Round) float64 { return r.TrainingReward }},

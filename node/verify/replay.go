@@ -36,9 +36,23 @@ var (
 func (r *replay) take(logged journal.Round) { r.logged, r.partial = logged, false }
 
 // split is the I and J of the round as the journal has them: what decided them, measurements of the weights among it, is not made again.
+// checkSplit has seen that they can be.
 func (r *replay) split(int) sapo.Split {
 	report := r.logged.Trained.Report
 	return sapo.Split{Own: report.SplitOwn, External: report.SplitExternal}
+}
+
+// checkSplit refuses an I and J that no round of the run can have.
+func (r *replay) checkSplit() error {
+	c, report := r.check.options.Config, r.logged.Trained.Report
+	if !c.Adaptive() || report.GenerateOnly {
+		return nil
+	}
+	if report.SplitOwn < 1 || report.SplitExternal < 0 || report.SplitOwn > c.Budget() || report.SplitOwn+report.SplitExternal != c.Budget() {
+		return r.differs("split", fmt.Sprintf("I and J that sum to %d, I from 1", c.Budget()),
+			fmt.Sprintf("%d and %d", report.SplitOwn, report.SplitExternal))
+	}
+	return nil
 }
 
 func (r *replay) differs(what string, expected, found any) error {

@@ -52,7 +52,8 @@ type Options struct {
 	// called once a node; the engine is closed here.
 	Start func(ctx context.Context, node string) (engine Engine, contextLength int, err error)
 
-	Exact    bool   // the device computes the same bits each time: a CPU does
+	Exact    bool   // the same bits come out as in the run: of a CPU and the run's engine they do
+	Inexact  string // where they don't, why
 	Generate bool   // generate again too, and compare token by token
 	Jobs     int    // nodes at a time
 	Scratch  string // folder for the weights of one checkpoint a job

@@ -150,29 +150,34 @@ func train(t *testing.T) *finished {
 		dir, err := os.MkdirTemp(filepath.Dir(lab.Options(t).Dir), "run-")
 		require.NoError(t, err)
 		trained = finished{dir, testConfig(t), []string{"node_0", "node_1"}, map[string][]event.Round{}, map[string]map[int]string{}, nil}
-		trainNodes(t, &trained)
+		trainNodes(t, &trained, startEngine(t, trained.config))
 	})
 	require.Len(t, trained.told, 2, "the run failed in another test")
-	copied := trained
+	return trained.copy(t)
+}
+
+// copy is the same run, for a test to spoil.
+func (f *finished) copy(t *testing.T) *finished {
+	t.Helper()
+	copied := *f
 	copied.dir = t.TempDir()
-	require.NoError(t, os.CopyFS(copied.dir, os.DirFS(trained.dir)))
+	require.NoError(t, os.CopyFS(copied.dir, os.DirFS(f.dir)))
 	copied.told, copied.hashes = map[string][]event.Round{}, map[string]map[int]string{}
-	for _, id := range trained.nodes {
-		copied.told[id] = append([]event.Round(nil), trained.told[id]...)
+	for _, id := range f.nodes {
+		copied.told[id] = append([]event.Round(nil), f.told[id]...)
 		copied.hashes[id] = map[int]string{}
-		for round, hash := range trained.hashes[id] {
+		for round, hash := range f.hashes[id] {
 			copied.hashes[id][round] = hash
 		}
 	}
 	return &copied
 }
 
-func trainNodes(t *testing.T, f *finished) {
+func trainNodes(t *testing.T, f *finished, start func(context.Context, string) (Engine, int, error)) {
 	server, err := natsbus.Start(natsbus.ServerOptions{Dir: t.TempDir()})
 	require.NoError(t, err)
 	defer server.Shutdown()
 	require.NoError(t, server.CreateStream(t.Context(), "run"))
-	start := startEngine(t, f.config)
 	var mu sync.Mutex
 	var group errgroup.Group
 	for _, id := range f.nodes {
@@ -231,6 +236,9 @@ func trainNode(
 	n := &node.Node{
 		ID: id, Config: f.config, Policy: engine, Tasks: tasks, Tokens: tokens, Swarm: bus, Host: peerless{f.members()},
 		Logger: slog.New(slog.DiscardHandler), Context: length, Journal: log,
+	}
+	if n.Validation, err = node.OpenValidation(f.config, tasks, tokens, length, nil); err != nil {
+		return nil, nil, err
 	}
 	var told []event.Round
 	hashes := map[int]string{}
@@ -477,7 +485,7 @@ func TestGeneratedOtherwise(t *testing.T) {
 	for _, exact := range []bool{true, false} {
 		report := f.verify(t, func(o *Options) {
 			start := o.Start
-			o.Exact, o.Generate = exact, true
+			o.Exact, o.Inexact, o.Generate = exact, "here sums come out otherwise", true
 			o.Start = func(ctx context.Context, node string) (Engine, int, error) {
 				engine, length, err := start(ctx, node)
 				return roundedEngine{engine}, length, err
@@ -492,7 +500,7 @@ func TestGeneratedOtherwise(t *testing.T) {
 			}
 			require.Equal(t, rounds, n.Rounds)
 			require.Equal(t, []string{
-				"completions generated again are others in 3 of 3 rounds: this device does not compute the same bits each time",
+				"completions generated again are others in 3 of 3 rounds: here sums come out otherwise",
 			}, n.Notes)
 		}
 	}

@@ -151,7 +151,8 @@ func (x examiner) round(r *event.Round) error {
 		}
 	}
 	c := x.cfg
-	if r.Completions > c.MostOwn()*c.NumGenerations || r.TrainedOwn > c.MostOwn() || r.TrainedExternal > c.MostExternal() {
+	if r.Completions > c.MostOwn()*c.NumGenerations || r.TrainedOwn > c.MostOwn() || r.TrainedExternal > c.MostExternal() ||
+		r.SplitOwn > c.MostOwn() || r.SplitExternal > c.MostExternal() {
 		return fmt.Errorf("round %d: more completions or groups than the experiment has", r.Round)
 	}
 	for _, n := range []int{r.Completions, r.Steps, r.TrainedOwn, r.TrainedExternal, r.SplitOwn, r.SplitExternal} {

@@ -97,6 +97,8 @@ func TestWhatCannotBeIsNotTaken(t *testing.T) {
 		`{"type":"round","time":1,"node":"w_0","round":{"reward":1.01}}`:                                                               "outside 0 to 1",
 		`{"type":"round","time":1,"node":"w_0","round":{"completions":9}}`:                                                             "more completions",
 		`{"type":"round","time":1,"node":"w_0","round":{"trained_external":3}}`:                                                        "more completions or groups",
+		`{"type":"round","time":1,"node":"w_0","round":{"split_own":99}}`:                                                              "more completions or groups",
+		`{"type":"round","time":1,"node":"w_0","round":{"split_external":3}}`:                                                          "more completions or groups",
 		`{"type":"round","time":1,"node":"w_0","round":{"steps":-1}}`:                                                                  "count of -1",
 		`{"type":"round","time":1,"node":"w_0","round":{"step_time":-1}}`:                                                              "duration",
 		`{"type":"round","time":1,"node":"w_0","round":{"loss":1e200}}`:                                                                "a number of",

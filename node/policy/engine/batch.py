@@ -14,7 +14,8 @@ from .model import causal_mask
 
 # Most positions of one forward pass: more doesn't make the device faster, and takes memory. On a CPU that is all
 # that decides on passes: micro_batch doesn't, so that the sums over positions, and with them the bits of an update, are the same
-# whatever memory allowed. 448 are one block of OpenBLAS's sums (AVX-512), which another number of threads cuts at other places. On CUDA
+# whatever memory allowed. 448 are one block of the sums of OpenBLAS's kernels for AVX-512: up to there the bits are the same on one thread and
+# on two. A row may be longer, and its bits then another number of threads'; kernels for AVX2 differ at every size. On CUDA
 # matrices of 8192 rows keep every multiprocessor of the largest cards busy even where the width is GPT-2's 768; a
 # single row may be longer. Without gradient checkpointing GPT-2's activations are then some 5 GiB.
 POSITIONS = {"cpu": 448, "cuda": 8192}
@@ -29,16 +30,17 @@ class MicroBatch:
     targets: torch.Tensor  # [M]
 
 
-def micro_batches(request, rows, model):
+def micro_batches(request, rows, model, dtype=None):
     """Splits the chosen rows: a prompt's stay together where they fit. Independent of everything but the request; and on a CPU of its
-    micro_batch."""
+    micro_batch. dtype is that of attention's queries, None the weights'."""
+    cuda = model.device.type != "cpu"
     room = POSITIONS[model.device.type]
-    most = len(rows) if model.device.type == "cpu" else request.micro_batch or len(rows)
+    most = (request.micro_batch if cuda else 0) or len(rows)
     parts = []
     for group in _by_prompt(request, rows):
-        parts.extend(_cut(request, group, room, most))
-    mask = causal_mask(max((row_length(request, row) for row in rows), default=0), model.flat)
-    return [_micro_batch(request, chosen, mask) for chosen in _packed(request, parts, room, most)]
+        parts.extend(_cut(request, group, room, most, cuda))
+    mask = causal_mask(max((row_length(request, row) for row in rows), default=0), model.flat, dtype)
+    return [_micro_batch(request, chosen, mask) for chosen in _packed(request, parts, room, most, cuda)]
 
 
 def row_length(request, row):
@@ -51,9 +53,16 @@ def _own(request, row):
     return len(request.sequences[row].completion)
 
 
-def _cost(request, rows):
-    """Positions of rows of one prompt: all of it but its last token once."""
-    return len(request.prompts[request.sequences[rows[0]].prompt]) - 1 + sum(_own(request, row) for row in rows)
+def _cost(request, rows, cuda):
+    """Positions of rows of one prompt: all of it but its last token once.
+
+    On CUDA what counts is memory, and attention gives each row the prompt's keys and values, and queries and results as
+    many as the longest has: a quarter of what a layer keeps of a position. A row alone weighs its positions.
+    """
+    own = [_own(request, row) for row in rows]
+    prefix = len(request.prompts[request.sequences[rows[0]].prompt]) - 1
+    positions = prefix + sum(own)
+    return (3 * positions + len(rows) * (prefix + max(own)) + 3) // 4 if cuda else positions
 
 
 def _by_prompt(request, rows):
@@ -64,22 +73,21 @@ def _by_prompt(request, rows):
     return [sorted(group, key=lambda row: (-_own(request, row), row)) for group in groups.values()]
 
 
-def _cut(request, rows, room, most):
+def _cut(request, rows, room, most, cuda):
     """Cuts rows of one prompt into as few parts as keep to room and most, of about as many rows each; one row may be longer than room."""
     count = 1
     while True:
         size = -(-len(rows) // count)
         parts = [rows[i : i + size] for i in range(0, len(rows), size)]
-        if size == 1 or (size <= most and all(_cost(request, part) <= room for part in parts)):
+        if size == 1 or (size <= most and all(_cost(request, part, cuda) <= room for part in parts)):
             return parts
         count += 1
 
 
-def _packed(request, parts, room, most):
+def _packed(request, parts, room, most, cuda):
     """Passes: lists of parts, each put into the first that has room for it, the dearest first."""
     passes = []
-    for part in sorted(parts, key=lambda part: (-_cost(request, part), part)):
-        cost = _cost(request, part)
+    for cost, part in sorted(((_cost(request, part, cuda), part) for part in parts), key=lambda entry: (-entry[0], entry[1])):
         for chosen in passes:
             if chosen["cost"] + cost <= room and chosen["rows"] + len(part) <= most:
                 break

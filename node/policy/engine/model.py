@@ -167,10 +167,14 @@ def layer_norm(x, weight, bias, epsilon):
     return _LayerNorm.apply(x, weight, bias, epsilon)
 
 
-def causal_mask(length, like):
-    """An additive mask, -inf where a position may not look, of `length` positions at least: SDPA wants aligned rows."""
+def causal_mask(length, like, dtype=None):
+    """An additive mask, -inf where a position may not look, of `length` positions at least: SDPA wants aligned rows.
+
+    In the queries' dtype (None: like's): a mask in another is cast by every call of attention, and each cast kept for the backward pass.
+    """
     length = -(-length // 16) * 16
-    return torch.full((length, length), -math.inf, dtype=like.dtype, device=like.device).triu_(1)
+    mask = torch.full((length, length), -math.inf, dtype=like.dtype, device=like.device).triu_(1)
+    return mask if dtype is None else mask.to(dtype)
 
 
 def by_row(x, rows):

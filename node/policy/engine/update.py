@@ -70,7 +70,7 @@ class Trainer:
         model = model or self.model
         rows = self._share(request, range(len(request.sequences)))
         result = [None] * len(request.sequences)
-        for batch in micro_batches(request, rows, model):
+        for batch in micro_batches(request, rows, model, self.autocast):
             with self.precision():
                 x = model.embed(batch.ids, batch.layout.positions)
                 h = model.norm(model.hidden(x, batch.layout))
@@ -93,7 +93,7 @@ class Trainer:
         if not rows:
             return outcome
         objective = _Objective(request, reference, self.model)
-        batches = micro_batches(request, self._share(request, rows), self.model)
+        batches = micro_batches(request, self._share(request, rows), self.model, self.autocast)
         outcome.tokens = sum(row_length(request, row) for row in rows)
         self.adam.prepare(self.model.flat, self.model.device)
         before = self._snapshot() if request.num_iterations > 1 else None

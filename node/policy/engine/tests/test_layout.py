@@ -43,14 +43,14 @@ def test_passes_hold_every_row_once_and_keep_their_bounds(seed):
     prompts = [[1] * rng.randint(1, 60) for _ in range(rng.randint(1, 6))]
     rows = [Sequence(rng.randrange(len(prompts)), [2] * rng.randint(1, 40)) for _ in range(rng.randint(1, 40))]
     request = Logprobs(prompts, rows)
-    room, most = rng.choice((30, 90, 400)), rng.choice((1, 3, 8, 40))
-    parts = [part for group in batching._by_prompt(request, range(len(rows))) for part in batching._cut(request, group, room, most)]
-    passes = batching._packed(request, parts, room, most)
+    room, most, cuda = rng.choice((30, 90, 400)), rng.choice((1, 3, 8, 40)), rng.random() < 0.5
+    parts = [part for group in batching._by_prompt(request, range(len(rows))) for part in batching._cut(request, group, room, most, cuda)]
+    passes = batching._packed(request, parts, room, most, cuda)
     assert sorted(row for chosen in passes for part in chosen for row in part) == list(range(len(rows)))
     for chosen in passes:
-        positions = sum(batching._cost(request, part) for part in chosen)
+        cost = sum(batching._cost(request, part, cuda) for part in chosen)
         count = sum(map(len, chosen))
-        assert count <= most and (positions <= room or count == 1)
+        assert count <= most and (cost <= room or count == 1)
         assert all(len({rows[row].prompt for row in part}) == 1 for part in chosen)
 
 
@@ -70,9 +70,29 @@ def test_where_a_group_is_cut_changes_no_score(model, monkeypatch, room):
     assert all((a - b).abs().max() < 1e-12 for a, b in zip(whole, cut))
 
 
-def test_on_a_device_micro_batch_bounds_the_rows_of_a_pass(model, monkeypatch):
-    monkeypatch.setattr(batching, "POSITIONS", {"cpu": 4096})
+def on_cuda(model):
+    """The model as passes are made for it on CUDA."""
+    return SimpleNamespace(device=SimpleNamespace(type="cuda"), flat=model.flat)
+
+
+def test_on_a_device_micro_batch_bounds_the_rows_of_a_pass(model):
     request = Logprobs([[2, 7]], [Sequence(0, [1, 2])] * 10, micro_batch=4)
-    gpu = SimpleNamespace(device=SimpleNamespace(type="cuda"), flat=model.flat)
-    monkeypatch.setitem(batching.POSITIONS, "cuda", 4096)
-    assert [len(batch.rows) for batch in batching.micro_batches(request, range(10), gpu)] == [4, 4, 2]
+    assert [len(batch.rows) for batch in batching.micro_batches(request, range(10), on_cuda(model))] == [4, 4, 2]
+
+
+def test_on_a_device_a_pass_weighs_what_attention_pads_and_repeats(model):
+    """32 rows of one long prompt, all but one of a token: by positions they are one pass, whose keys and values are those of 32 long rows."""
+    request = Logprobs([[3] * 768], [Sequence(0, [5] * (256 if row == 0 else 1)) for row in range(32)])
+    passes = batching.micro_batches(request, range(32), on_cuda(model))
+    assert len(passes) == 2
+    for batch in passes:
+        assert 3 * len(batch.ids) + len(batch.rows) * (767 + max(batch.lengths)) <= 4 * batching.POSITIONS["cuda"]
+    assert [batching._cost(request, [row], True) for row in (0, 1)] == [767 + 256, 767 + 1]  # alone a row weighs what it is
+
+
+def test_the_mask_is_cast_once(model):
+    request = Logprobs([[2, 7, 1]], [Sequence(0, [1, 2])] * 3)
+    (batch,) = batching.micro_batches(request, range(3), model, torch.bfloat16)
+    assert batch.layout._mask.dtype == torch.bfloat16
+    (batch,) = batching.micro_batches(request, range(3), model)
+    assert batch.layout._mask.dtype == model.flat.dtype

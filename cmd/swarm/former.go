@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/node/model"
+)
+
+// former puts the weights that a run began with, by the hashes that it was recorded with, in the place of those of the same name that this
+// program has: an earlier program's lie under home still. It tells the models' names; inputs and modelDirs are changed.
+func former(ctx context.Context, home string, p planned, modelDirs, inputs, began map[string]string) ([]string, error) {
+	var found []string
+	for _, m := range p.all() {
+		input := modelInput(p, m)
+		was := began[input]
+		if m.Weights != model.Embedded || was == "" || was == inputs[input] {
+			continue
+		}
+		dir, err := formerFolder(ctx, home, m, was)
+		if err != nil {
+			return nil, err
+		}
+		if dir != "" {
+			modelDirs[modelKey(m)], inputs[input] = dir, was
+			found = append(found, m.Name)
+		}
+	}
+	return found, nil
+}
+
+// formerFolder is the folder under home with an embedded model's weights of that hash, "" where there is none that is whole.
+func formerFolder(ctx context.Context, home string, m configs.Model, hash string) (string, error) {
+	folders, err := filepath.Glob(filepath.Join(escapeGlob(home), "models", m.Name+"-*"))
+	if err != nil {
+		return "", fmt.Errorf("weights of %s under %s: %w", m.Name, home, err)
+	}
+	for _, dir := range folders {
+		hashes, err := inputHashes(ctx, dir, configs.Tasks{})
+		if err == nil && hashes["model"] == hash {
+			_, err = model.Inspect(dir)
+			if err == nil {
+				return dir, nil
+			}
+		}
+		if ctx.Err() != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// escapeGlob makes a path a pattern of itself.
+func escapeGlob(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// formerFiles is what to try where a run's inputs have changed.
+func formerFiles(p planned, home, input string) string {
+	for _, m := range p.all() {
+		if m.Weights == model.Embedded && modelInput(p, m) == input {
+			return "the former files, " + filepath.Join(home, "models", m.Name+"-*") + " of the program that began it"
+		}
+	}
+	return "the former files"
+}
+
+// modelInput is the name of a model's first weights among a run's inputs.
+func modelInput(p planned, m configs.Model) string {
+	if modelKey(m) == modelKey(p.model) {
+		return "model"
+	}
+	return "model " + modelKey(m)
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/node/model"
+)
+
+// A run that began with an earlier program's weights of an embedded model finds them where that program left them, if they are whole; else what is to
+// be done names the place.
+func TestFormerWeightsAreFound(t *testing.T) {
+	t.Parallel()
+	home := filepath.Join(t.TempDir(), "[home]") // no pattern
+	nano := presetModel(t, "nano")
+	dir, err := model.Resolve(nano, home)
+	require.NoError(t, err)
+	old := filepath.Join(home, "models", "nano-0123456789abcdef")
+	require.NoError(t, os.CopyFS(old, os.DirFS(dir)))
+	weights, err := os.ReadFile(filepath.Join(old, "model.safetensors"))
+	require.NoError(t, err)
+	weights[len(weights)-1] ^= 1
+	require.NoError(t, os.WriteFile(filepath.Join(old, "model.safetensors"), weights, 0o644))
+	hashes, err := inputHashes(t.Context(), old, configs.Tasks{})
+	require.NoError(t, err)
+
+	p := planned{model: nano}
+	find := func(p planned, began map[string]string) (dirs, inputs map[string]string, found []string) {
+		dirs = map[string]string{modelKey(nano): dir}
+		inputs, err := inputsOf(t.Context(), p, dirs)
+		require.NoError(t, err)
+		found, err = former(t.Context(), home, p, dirs, inputs, began)
+		require.NoError(t, err)
+		return dirs, inputs, found
+	}
+	dirs, inputs, found := find(p, hashes)
+	require.Equal(t, []string{"nano"}, found)
+	require.Equal(t, old, dirs[modelKey(nano)])
+	require.Equal(t, hashes["model"], inputs["model"])
+
+	for name, began := range map[string]map[string]string{"nothing recorded": {}, "nobody's": {"model": "beef"}} {
+		dirs, _, found = find(p, began)
+		require.Empty(t, found, name)
+		require.Equal(t, dir, dirs[modelKey(nano)], name)
+	}
+	require.Equal(t, "the former files, "+home+"/models/nano-* of the program that began it", formerFiles(p, home, "model"))
+	require.Equal(t, "the former files", formerFiles(p, home, "tasks.file"))
+
+	require.NoError(t, os.Remove(filepath.Join(old, "config.json")))
+	_, _, found = find(p, hashes)
+	require.Empty(t, found, "it is not whole")
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+// What a sweep records and what report looks for is one name, however the model is named.
+func TestASweepAndItsReportNameExperimentsAlike(t *testing.T) {
+	t.Parallel()
+	mine := filepath.Join(t.TempDir(), "nano")
+	require.NoError(t, os.CopyFS(mine, os.DirFS(tinyModel())))
+	for _, model := range []string{"", "nano", "gpt2", "openai-community/gpt2", tinyModel(), mine, mine + "/"} {
+		var args []string
+		if model != "" {
+			args = []string{"--model", model}
+		}
+		user, _ := flagsOf(t, args...)
+		study, err := loadStudy("paper", &user.config, false)
+		require.NoError(t, err)
+		sources, err := study.sources()
+		require.NoError(t, err)
+		design := studyDesign(study.Study, model)
+		for i, source := range sources {
+			require.Equal(t, design.Arms[i].Experiment, source.values["experiment"])
+		}
+		require.Equal(t, study.Prefix(model) == "paper-", design.Model == "nano")
+	}
+	require.Equal(t, "folder-nano", studyDesign(configs.Study{Name: "paper"}, mine).Model)
+}
+
+func TestAStudysMeasureIsOneOfCompares(t *testing.T) {
+	t.Parallel()
+	for _, name := range configs.Studies() {
+		study, err := configs.LoadStudy(name)
+		require.NoError(t, err)
+		require.Contains(t, stats.Measures(), study.Measure)
+	}
+	require.Equal(t, []string{stats.MeasurePass, stats.MeasureReward}, []string{configs.MeasurePass, configs.MeasureReward})
+}
