@@ -143,14 +143,28 @@ func TestSlurmRunsTheJob(t *testing.T) {
 	id := slurm(t, "sbatch", "--parsable", script, "--model", "two words")
 	life := func(n int) {
 		t.Helper()
-		require.Eventually(t, func() bool {
-			// What is queued again would wait for two minutes.
-			if answer("squeue", "-h", "-r", "-j", id, "-o", "%r") == "BeginTime" {
-				_ = exec.Command("scontrol", "update", "jobid="+id+"_0", "StartTime=now").Run()
-			}
+		state := ""
+		for deadline := time.Now().Add(requeued); ; time.Sleep(time.Second) {
 			found, _ := filepath.Glob(filepath.Join(filepath.Dir(s.Program), fmt.Sprintf("running.swarm-*-0-%s-%d", id, n)))
-			return len(found) == 1
-		}, requeued, time.Second, "life %d: %s", n, slurm(t, "squeue"))
+			if len(found) == 1 {
+				return
+			}
+			state = answer("squeue", "-h", "-r", "-j", id, "-o", "%T %r %S")
+			// What is queued again would wait for two minutes. It can't begin in the second in which its former life ended: Slurm
+			// refuses that one's credential.
+			if begin, err := time.ParseInLocation("PENDING BeginTime 2006-01-02T15:04:05", state, time.Local); err == nil && time.Until(begin) > 10*time.Second {
+				_ = exec.Command("scontrol", "update", "jobid="+id+"_0", "StartTime=now+3seconds").Run()
+			}
+			if state == "" || time.Now().After(deadline) {
+				log, _ := os.ReadFile(filepath.Join(filepath.Dir(os.Getenv("SLURM_CONF")), "slurmctld.log"))
+				said, _ := filepath.Glob(filepath.Join(s.Dir, "logs", "*"))
+				for _, path := range said {
+					text, _ := os.ReadFile(path)
+					log = append(append(log, path+":\n"...), text...)
+				}
+				t.Fatalf("life %d: the job is %q\n%s", n, state, log)
+			}
+		}
 	}
 	queued := func(n int) {
 		t.Helper()

@@ -8,7 +8,7 @@ MEASURED = (
     "reward", "reward_std", "training_reward", "frac_reward_zero_std", "format_rate", "completions_mean_length", "completions_clipped_ratio",
     "loss", "kl", "grad_norm", "entropy", "clip_ratio_low", "clip_ratio_high",
 )
-COUNTS = ("completions", "steps", "trained_own", "trained_external")
+COUNTS = ("completions", "steps", "trained_own", "trained_external", "split_own", "split_external")
 SECONDS = ("step_time", "generate_time", "update_time", "score_time", "lease_time", "barrier_time", "journal_time")
 ROUNDS = ("staleness",)  # lengths in rounds
 FLAGS = ("late", "generate_only")

@@ -1,6 +1,7 @@
 """A launcher for tests: starts a Python trainer as the real one does and speaks its end of the protocol."""
 
 import base64
+import contextlib
 import json
 import os
 import subprocess
@@ -51,7 +52,8 @@ class Launcher:
         if event["type"] == "lease":
             self.asked.append(event["lease"])
             if self.grants:
-                self.send("grant", lease=event["lease"])
+                with contextlib.suppress(BrokenPipeError):  # it may have ended since it asked
+                    self.send("grant", lease=event["lease"])
         return event
 
     def until(self, kind):
