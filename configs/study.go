@@ -44,6 +44,7 @@ type StudyModel struct {
 // StudyExperiment is one side of the comparison.
 type StudyExperiment struct {
 	Name               string         `yaml:"name"`
+	As                 string         `yaml:"as"`     // another study's that this one is, paper-4loc4ext: it is run once for both; the rest is that one's
 	Config             string         `yaml:"config"` // experiment preset
 	Set                map[string]any `yaml:"set"`
 	Nodes              int            `yaml:"nodes"`                // 0: the study's
@@ -85,6 +86,9 @@ func parseStudy(name string, text []byte) (Study, error) {
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&s); err != nil {
 		return s, &Error{Problem: "bad study " + quote(name), Remedy: strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "yaml: ")}
+	}
+	if err := s.adopt(); err != nil {
+		return s, err
 	}
 	return s, s.check()
 }

@@ -20,17 +20,16 @@ func (s Study) ExperimentNames(model string) []string {
 	return names
 }
 
-// ExperimentName is the name that one of the study's experiments is recorded under: paper-8loc0ext, paper-gpt2-8loc0ext.
+// ExperimentName is the name that one of the study's experiments is recorded under: paper-8loc0ext, paper-gpt2-8loc0ext. One that is another
+// study's has the name it has there, if both are run alike with the model.
 func (s Study) ExperimentName(model, experiment string) string {
-	return s.Prefix(model) + experiment
-}
-
-// Prefix is what the names of ExperimentNames begin with.
-func (s Study) Prefix(model string) string {
-	if model = ModelName(model); model == NanoModel {
-		return s.Name + "-"
+	if other, name, ok := s.shared(model, experiment); ok {
+		return other.ExperimentName(model, name)
 	}
-	return s.Name + "-" + model + "-"
+	if model = ModelName(model); model == NanoModel {
+		return s.Name + "-" + experiment
+	}
+	return s.Name + "-" + model + "-" + experiment
 }
 
 // longestModelName is how many bytes of a name of 64 a folder's may take beside a study's and an experiment's.

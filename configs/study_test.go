@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"slices"
@@ -24,12 +25,78 @@ func TestStudies(t *testing.T) {
 			require.Len(t, names, len(s.Experiments))
 			for i, full := range names {
 				require.Regexp(t, experimentName, full)
-				require.Equal(t, s.Prefix(model)+s.Experiments[i].Name, full)
+				own := name + "-"
+				if model != "" && model != NanoModel {
+					own += model + "-"
+				}
+				if as := s.Experiments[i].As; as != "" && model != "gpt2" { // paper has other rounds for gpt2
+					require.Equal(t, strings.Replace(as, "paper-", "paper"+strings.TrimPrefix(own, name), 1), full)
+				} else {
+					require.Equal(t, own+s.Experiments[i].Name, full)
+				}
 			}
 		}
 	}
 	_, err := LoadStudy("papers")
 	require.ErrorContains(t, err, `unknown study "papers": allowed: paper, adaptive, `)
+}
+
+// What two studies share is run once: the values that decide what it is are the same in both.
+func TestAnExperimentOfTwoStudiesIsTheSameInBoth(t *testing.T) {
+	for _, name := range Studies() {
+		s, err := LoadStudy(name)
+		require.NoError(t, err)
+		for i, e := range s.Experiments {
+			if e.As == "" {
+				continue
+			}
+			study, theirs, ok := e.other()
+			require.True(t, ok, e.As)
+			other, err := LoadStudy(study)
+			require.NoError(t, err)
+			for _, model := range []string{"", "gpt2", "gpt2-medium"} {
+				m, err := LoadModel(cmp.Or(model, NanoModel))
+				require.NoError(t, err)
+				ours, err := s.Settings(model, m)
+				require.NoError(t, err)
+				if ours[i]["experiment"] != other.ExperimentName(model, theirs) {
+					require.Equal(t, "gpt2", model, "%s %s", name, e.Name)
+					require.NotEqual(t, other.With(model).Rounds, s.With(model).Rounds)
+					continue
+				}
+				adopted, err := other.Settings(model, m)
+				require.NoError(t, err)
+				index := slices.IndexFunc(other.Experiments, func(o StudyExperiment) bool { return o.Name == theirs })
+				all, err := stack(Values(Default()), m.Defaults, adopted[index])
+				require.NoError(t, err)
+				for key, value := range ours[i] {
+					require.Equal(t, all[key], value, "%s of %s %s", key, name, e.Name)
+				}
+				require.Equal(t, other.NodesOf(other.Experiments[index]), s.NodesOf(e))
+			}
+		}
+	}
+}
+
+func TestASharedExperimentIsAnothersAsItIs(t *testing.T) {
+	text := "question: q\nbaseline: a\nmeasure: pass\nseeds: 3\nrounds: 300\nnodes: 8\n" +
+		"set: {eval_every: 50, eval_questions: 108, eval_generations: 4}\nexperiments:\n  - "
+	s, err := parseStudy("mine", []byte(text+"{name: a, as: paper-4loc4ext}"))
+	require.NoError(t, err)
+	require.Equal(t, []StudyExperiment{{Name: "a", As: "paper-4loc4ext", Config: "4loc4ext"}}, s.Experiments)
+	require.Equal(t, []string{"paper-4loc4ext"}, s.ExperimentNames(""))
+	require.Equal(t, []string{"mine-gpt2-a"}, s.ExperimentNames("gpt2"))
+	for experiment, want := range map[string]string{
+		"{name: a, as: paper-4loc4ext, nodes: 4}": "beside name alone",
+		"{name: a, as: mine-a}":                   "another study's experiment",
+		"{name: a, as: paper-5loc3ext}":           "5loc3ext",
+		"{name: a, as: filter-filtered}":          "paper-4loc4ext, which that one is",
+	} {
+		_, err := parseStudy("mine", []byte(text+experiment))
+		require.ErrorContains(t, err, want)
+	}
+	_, err = parseStudy("mine", []byte(strings.Replace(text, "rounds: 300", "rounds: 100", 1)+"{name: a, as: paper-4loc4ext}"))
+	require.ErrorContains(t, err, "this study's rounds and set")
 }
 
 func TestAStudysExperimentsAreNamedByModel(t *testing.T) {

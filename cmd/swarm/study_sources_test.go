@@ -30,7 +30,7 @@ func TestASweepAndItsReportNameExperimentsAlike(t *testing.T) {
 		for i, source := range sources {
 			require.Equal(t, design.Arms[i].Experiment, source.values["experiment"])
 		}
-		require.Equal(t, study.Prefix(model) == "paper-", design.Model == "nano")
+		require.Equal(t, design.Arms[0].Experiment == "paper-8loc0ext", design.Model == "nano")
 	}
 	require.Equal(t, "folder-nano", studyDesign(configs.Study{Name: "paper"}, mine).Model)
 }

@@ -186,7 +186,8 @@ func TestAStudyIsInterruptedAndGoesOn(t *testing.T) {
 		list := append([]string{"sweep", "--study", "filter", "--seeds", "1"}, tinyRun("--rounds", strconv.Itoa(rounds))...)
 		return append(list, more...)
 	}
-	prefix := configs.Study{Name: "filter"}.Prefix(tinyModel())
+	study, err := configs.LoadStudy("filter")
+	require.NoError(t, err)
 	s := startSweep(t, home, args(1000, "-o", "json"))
 	awaitRounds(t, home, 1)
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
@@ -199,7 +200,7 @@ func TestAStudyIsInterruptedAndGoesOn(t *testing.T) {
 	out := parseSweep(t, again.stdout)
 	require.Equal(t, 2, out.summary.Done)
 	require.Len(t, out.order(), 2)
-	require.Equal(t, []string{prefix + "filtered", prefix + "unfiltered"}, []string{out.summary.Rows[0].Experiment, out.summary.Rows[1].Experiment})
+	require.Equal(t, study.ExperimentNames(tinyModel()), []string{out.summary.Rows[0].Experiment, out.summary.Rows[1].Experiment})
 
 	done := swarm(t, home, args(rounds)...)
 	require.Equal(t, 0, done.code, done.stderr)

@@ -1,0 +1,70 @@
+package configs
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// other finds the study and the experiment that As names.
+func (e StudyExperiment) other() (study, experiment string, ok bool) {
+	for _, name := range Studies() {
+		if rest, found := strings.CutPrefix(e.As, name+"-"); found && len(name) > len(study) {
+			study, experiment, ok = name, rest, true
+		}
+	}
+	return study, experiment, ok
+}
+
+// adopt fills in the experiments that are other studies'. Those must be these studies' own, and run as this study runs them with nano.
+func (s Study) adopt() error {
+	for i, e := range s.Experiments {
+		if e.As == "" {
+			continue
+		}
+		if !reflect.DeepEqual(e, StudyExperiment{Name: e.Name, As: e.As}) {
+			return s.refuse(e.Name+".as", e.As, "beside name alone: the rest is that experiment's")
+		}
+		study, name, ok := e.other()
+		if !ok || study == s.Name {
+			return s.refuse(e.Name+".as", e.As, "another study's experiment: paper-4loc4ext")
+		}
+		other, err := LoadStudy(study)
+		if err != nil {
+			return err
+		}
+		adopted, err := other.Experiment(name)
+		if err != nil {
+			return err
+		}
+		if adopted.As != "" {
+			return s.refuse(e.Name+".as", e.As, adopted.As+", which that one is")
+		}
+		adopted.Name, adopted.As = e.Name, e.As
+		if nodes := other.NodesOf(adopted); nodes != s.Nodes {
+			adopted.Nodes = nodes
+		}
+		s.Experiments[i] = adopted
+		if !s.alike("", other) {
+			return s.refuse(e.Name+".as", e.As, "an experiment with this study's rounds and set")
+		}
+	}
+	return nil
+}
+
+// alike tells whether two studies run an experiment for as long, and with the same keys, with a model.
+func (s Study) alike(model string, other Study) bool {
+	ours, theirs := s.With(model), other.With(model)
+	return ours.Rounds == theirs.Rounds && reflect.DeepEqual(ours.Set, theirs.Set)
+}
+
+// shared is the study and the experiment that one of s's is recorded as, where that is another study's.
+func (s Study) shared(model, experiment string) (other Study, name string, ok bool) {
+	i := slices.IndexFunc(s.Experiments, func(e StudyExperiment) bool { return e.Name == experiment && e.As != "" })
+	if i < 0 {
+		return other, "", false
+	}
+	study, name, _ := s.Experiments[i].other()
+	other, err := LoadStudy(study)
+	return other, name, err == nil && s.alike(model, other)
+}
