@@ -32,6 +32,8 @@ type Study struct {
 	Set         map[string]any        `yaml:"set"`    // Config keys of all experiments
 	Models      map[string]StudyModel `yaml:"models"` // what is otherwise with a model, by its preset
 	Experiments []StudyExperiment     `yaml:"experiments"`
+
+	shared map[string]sharedExperiment // by experiment: those that are another study's
 }
 
 // StudyModel is what of a study is otherwise with one model; zero values leave the study's own.

@@ -23,7 +23,7 @@ func (s Study) ExperimentNames(model string) []string {
 // ExperimentName is the name that one of the study's experiments is recorded under: paper-8loc0ext, paper-gpt2-8loc0ext. One that is another
 // study's has the name it has there, if both are run alike with the model.
 func (s Study) ExperimentName(model, experiment string) string {
-	if other, name, ok := s.shared(model, experiment); ok {
+	if other, name, ok := s.recordedAs(model, experiment); ok {
 		return other.ExperimentName(model, name)
 	}
 	if model = ModelName(model); model == NanoModel {

@@ -2,9 +2,14 @@ package configs
 
 import (
 	"reflect"
-	"slices"
 	"strings"
 )
+
+// sharedExperiment is an experiment of another study.
+type sharedExperiment struct {
+	study Study
+	name  string
+}
 
 // other finds the study and the experiment that As names.
 func (e StudyExperiment) other() (study, experiment string, ok bool) {
@@ -17,7 +22,8 @@ func (e StudyExperiment) other() (study, experiment string, ok bool) {
 }
 
 // adopt fills in the experiments that are other studies'. Those must be these studies' own, and run as this study runs them with nano.
-func (s Study) adopt() error {
+func (s *Study) adopt() error {
+	s.shared = map[string]sharedExperiment{}
 	for i, e := range s.Experiments {
 		if e.As == "" {
 			continue
@@ -44,7 +50,7 @@ func (s Study) adopt() error {
 		if nodes := other.NodesOf(adopted); nodes != s.Nodes {
 			adopted.Nodes = nodes
 		}
-		s.Experiments[i] = adopted
+		s.Experiments[i], s.shared[e.Name] = adopted, sharedExperiment{other, name}
 		if !s.alike("", other) {
 			return s.refuse(e.Name+".as", e.As, "an experiment with this study's rounds and set")
 		}
@@ -58,13 +64,8 @@ func (s Study) alike(model string, other Study) bool {
 	return ours.Rounds == theirs.Rounds && reflect.DeepEqual(ours.Set, theirs.Set)
 }
 
-// shared is the study and the experiment that one of s's is recorded as, where that is another study's.
-func (s Study) shared(model, experiment string) (other Study, name string, ok bool) {
-	i := slices.IndexFunc(s.Experiments, func(e StudyExperiment) bool { return e.Name == experiment && e.As != "" })
-	if i < 0 {
-		return other, "", false
-	}
-	study, name, _ := s.Experiments[i].other()
-	other, err := LoadStudy(study)
-	return other, name, err == nil && s.alike(model, other)
+// recordedAs is the study and the experiment that one of s's is recorded as, where that is another study's.
+func (s Study) recordedAs(model, experiment string) (other Study, name string, ok bool) {
+	x, ok := s.shared[experiment]
+	return x.study, x.name, ok && s.alike(model, x.study)
 }

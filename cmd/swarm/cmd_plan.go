@@ -21,9 +21,7 @@ type planOptions struct {
 	seeds  string
 	price  priceFlag
 	output string
-
-	seedsGiven, nodesGiven bool
-	flags                  *pflag.FlagSet
+	flags  *pflag.FlagSet
 }
 
 func newPlanCommand(g *globals) *cobra.Command {
@@ -42,7 +40,6 @@ func newPlanCommand(g *globals) *cobra.Command {
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.flags = cmd.Flags()
-			o.seedsGiven, o.nodesGiven = cmd.Flags().Changed("seeds"), cmd.Flags().Changed("nodes")
 			return runPlan(cmd.Context(), g, &o)
 		},
 	}
@@ -68,7 +65,7 @@ func runPlan(ctx context.Context, g *globals, o *planOptions) error {
 	if o.study != "" {
 		return runStudyPlan(ctx, g, o)
 	}
-	if o.seedsGiven {
+	if o.flags.Changed("seeds") {
 		return &usageError{errors.New("--seeds is for a study"), "swarm plan --study paper --seeds 3"}
 	}
 	planned, err := p.resolve(ctx, g)

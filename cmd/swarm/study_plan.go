@@ -174,11 +174,7 @@ func rateOfModels(ctx context.Context, reader *store.Reader, p planned) (*rate, 
 		}
 		share := float64(nodes[of.config.Model]) / float64(p.plan.Nodes)
 		nodes[of.config.Model] = 0
-		for _, m := range p.models {
-			if modelKey(m) == of.config.Model {
-				of.model = m
-			}
-		}
+		of.model = p.of(of.config.Model)
 		r, err := rateOf(ctx, reader, of)
 		if err != nil || r == nil {
 			return nil, err
@@ -204,24 +200,25 @@ func runStudyPlan(ctx context.Context, g *globals, o *planOptions) error {
 	if err != nil {
 		return err
 	}
+	nodesGiven := o.flags.Changed("nodes")
 	for _, name := range fixedByArguments {
 		if o.flags.Changed(name) {
 			return &usageError{fmt.Errorf("--study and --%s: a study has its own configurations, with names", name), "swarm plan --study " + o.study}
 		}
 	}
-	s, err := loadStudy(o.study, &o.plan.config, o.nodesGiven)
+	s, err := loadStudy(o.study, &o.plan.config, nodesGiven)
 	if err != nil {
 		return err
 	}
 	seeds := s.With(s.named).Seeds
-	if o.seedsGiven {
+	if o.flags.Changed("seeds") {
 		parsed, err := parseSeeds(o.seeds)
 		if err != nil {
 			return err
 		}
 		seeds = parsed.len()
 	}
-	x, err := newStudyPlan(ctx, g, s, &o.plan, o.nodesGiven, seeds, cost)
+	x, err := newStudyPlan(ctx, g, s, &o.plan, nodesGiven, seeds, cost)
 	if err != nil {
 		return stoppedBy(ctx, err)
 	}

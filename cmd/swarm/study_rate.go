@@ -10,6 +10,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -189,7 +190,7 @@ func loadingOf(t store.Totals, first store.RoundBand, others float64) float64 {
 	return max(0, first.End-t.Run.Started-others)
 }
 
-// median is NaN of nothing.
+// median is that of the finite values; NaN of nothing.
 func median(values []float64) float64 {
 	var finite []float64
 	for _, v := range values {
@@ -197,9 +198,5 @@ func median(values []float64) float64 {
 			finite = append(finite, v)
 		}
 	}
-	if len(finite) == 0 {
-		return math.NaN()
-	}
-	slices.Sort(finite)
-	return (finite[(len(finite)-1)/2] + finite[len(finite)/2]) / 2
+	return stats.Median(finite)
 }

@@ -95,11 +95,11 @@ func medianReach(list []Reach, figure func(Reach) *float64) *float64 {
 			values[i] = *v
 		}
 	}
-	return optional(median(values))
+	return optional(Median(values))
 }
 
-// median returns the middle value, the mean of the middle two of an even number; NaN of none.
-func median(values []float64) float64 {
+// Median returns the middle value, the mean of the middle two of an even number; NaN of none.
+func Median(values []float64) float64 {
 	n := len(values)
 	if n == 0 {
 		return math.NaN()

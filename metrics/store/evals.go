@@ -160,11 +160,8 @@ type EvalTotal struct {
 // highest.
 func (r *Reader) NewestEvals(ctx context.Context) (map[string]EvalTotal, error) {
 	newest := map[string]EvalTotal{}
-	shared, err := r.has(ctx, schemaWorkers)
-	if err != nil {
-		return newest, err
-	}
-	if ok, err := r.has(ctx, schemaEvals); err != nil || !ok {
+	there, shared, err := r.evalSchema(ctx)
+	if err != nil || !there {
 		return newest, err
 	}
 	err = query(ctx, r.db, func(rows *sql.Rows) error {
@@ -174,6 +171,14 @@ func (r *Reader) NewestEvals(ctx context.Context) (map[string]EvalTotal, error) 
 		return err
 	}, newestEvalsSQL(shared))
 	return newest, explain(r.path, err)
+}
+
+// evalSchema tells whether the schema has evaluations, and knows of other hosts' nodes.
+func (r *Reader) evalSchema(ctx context.Context) (there, shared bool, err error) {
+	if there, err = r.has(ctx, schemaEvals); err == nil {
+		shared, err = r.has(ctx, schemaWorkers)
+	}
+	return there, shared, err
 }
 
 // Nodes of a run evaluate the same set, unless eval_questions changed while some had evaluated a round: the set of the most nodes comes last and

@@ -9,11 +9,8 @@ import (
 // models are those of its evaluation.
 func (r *Reader) NewestEvalsByModel(ctx context.Context) (map[string]map[string]EvalTotal, error) {
 	newest := map[string]map[string]EvalTotal{}
-	shared, err := r.has(ctx, schemaWorkers)
-	if err != nil {
-		return newest, err
-	}
-	if ok, err := r.has(ctx, schemaEvals); err != nil || !ok {
+	there, shared, err := r.evalSchema(ctx)
+	if err != nil || !there {
 		return newest, err
 	}
 	err = query(ctx, r.db, func(rows *sql.Rows) error {

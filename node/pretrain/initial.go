@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/node/model"
 	"github.com/sapo-swarm/swarm/node/sapo"
 )
 
@@ -35,21 +36,18 @@ func writeInitial(dir string, s configs.Shape, eos int, seed int64) error {
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644); err != nil {
 		return err
 	}
-	type entry struct {
-		DType   string `json:"dtype"`
-		Shape   []int  `json:"shape"`
-		Offsets [2]int `json:"data_offsets"`
-	}
-	shapes, header := gpt2Shapes(s), map[string]entry{}
+	shapes, header := gpt2Shapes(s), map[string]model.Tensor{}
 	rng := rand.New(rand.NewPCG(sapo.Seed(seed, "", 0, sapo.PurposePretrain, 0), 2))
 	var data []byte
 	for _, name := range slices.Sorted(maps.Keys(shapes)) {
-		begin := len(data)
+		tensor := model.Tensor{DType: "F32", Shape: shapes[name]}
+		tensor.DataOffsets[0] = int64(len(data))
 		fill := filling(rng, s, name, shapes[name])
-		for i := range elements(shapes[name]) {
+		for i := range int(tensor.Elements()) {
 			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(fill(i))))
 		}
-		header[name] = entry{"F32", shapes[name], [2]int{begin, len(data)}}
+		tensor.DataOffsets[1] = int64(len(data))
+		header[name] = tensor
 	}
 	text, err := json.Marshal(header)
 	if err != nil {
@@ -60,14 +58,14 @@ func writeInitial(dir string, s configs.Shape, eos int, seed int64) error {
 }
 
 // gpt2Shapes are the tensors of Hugging Face's GPT2Model; linear layers are stored (in, out).
-func gpt2Shapes(s configs.Shape) map[string][]int {
-	width, inner := s.Width, s.InnerWidth()
-	shapes := map[string][]int{
-		"wte.weight": {s.Vocabulary, width}, "wpe.weight": {s.Context, width},
+func gpt2Shapes(s configs.Shape) map[string][]int64 {
+	width, inner := int64(s.Width), int64(s.InnerWidth())
+	shapes := map[string][]int64{
+		"wte.weight": {int64(s.Vocabulary), width}, "wpe.weight": {int64(s.Context), width},
 		"ln_f.weight": {width}, "ln_f.bias": {width},
 	}
 	for layer := range s.Layers {
-		for name, shape := range map[string][]int{
+		for name, shape := range map[string][]int64{
 			"ln_1.weight": {width}, "ln_1.bias": {width}, "ln_2.weight": {width}, "ln_2.bias": {width},
 			"attn.c_attn.weight": {width, 3 * width}, "attn.c_attn.bias": {3 * width},
 			"attn.c_proj.weight": {width, width}, "attn.c_proj.bias": {width},
@@ -80,16 +78,8 @@ func gpt2Shapes(s configs.Shape) map[string][]int {
 	return shapes
 }
 
-func elements(shape []int) int {
-	product := 1
-	for _, n := range shape {
-		product *= n
-	}
-	return product
-}
-
 // filling gives a tensor's elements by index, in ascending order.
-func filling(rng *rand.Rand, s configs.Shape, name string, shape []int) func(i int) float64 {
+func filling(rng *rand.Rand, s configs.Shape, name string, shape []int64) func(i int) float64 {
 	normal := func(std float64) func(int) float64 { return func(int) float64 { return std * rng.NormFloat64() } }
 	constant := func(value float64) func(int) float64 { return func(int) float64 { return value } }
 	matrix := matrixGain / math.Sqrt(float64(shape[0]))

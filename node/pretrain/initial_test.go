@@ -34,15 +34,16 @@ func TestWriteInitial(t *testing.T) {
 // A matrix keeps the scale of its inputs whatever the width, those that add to the residual stream less of it.
 func TestInitialScales(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	for _, width := range []int{64, 256} {
-		s := configs.Shape{Layers: 8, Width: width}
-		deviation := func(name string, shape ...int) float64 {
+	for _, width := range []int64{64, 256} {
+		s := configs.Shape{Layers: 8, Width: int(width)}
+		deviation := func(name string, shape ...int64) float64 {
 			fill, squares := filling(rng, s, name, shape), 0.0
-			for i := range elements(shape) {
+			elements := int(model.Tensor{Shape: shape}.Elements())
+			for i := range elements {
 				x := fill(i)
 				squares += x * x
 			}
-			return math.Sqrt(squares / float64(elements(shape)))
+			return math.Sqrt(squares / float64(elements))
 		}
 		root := math.Sqrt(float64(width))
 		require.InEpsilon(t, 0.7/root, deviation("h.0.attn.c_attn.weight", width, 3*width), 0.03)
