@@ -36,19 +36,24 @@ const importDryRun, importNothing = "dry_run", "nothing"
 func newImportCommand(g *globals) *cobra.Command {
 	var o importOptions
 	cmd := &cobra.Command{
-		Use:   "import DIR",
-		Short: "Take over experiments of rl-swarm, the predecessor, from its folder",
-		Long: "import reads an experiment's folder as rl-swarm left it on Google Drive (rewards/round_R/stage_S/*.json, logs/*/metrics.jsonl and\n" +
+		Use:   "import FILE or DIR",
+		Short: "Take over another home's runs from an export of them, or experiments of rl-swarm, the predecessor, from its folder",
+		Long: "import FILE takes over the runs of another home, by what swarm export --format sqlite wrote there, or its whole swarm.db: report and compare\n" +
+			"then show them beside this home's, a study's verdict rests on both, and a sweep doesn't run again what is done: so several machines, or one\n" +
+			"after the other, do one study. Runs that had not ended are left out. Importing again changes nothing; of a run that has gone on\n" +
+			"there since, the later state counts. Weights and journals don't come along: such a run can't go on here.\n\n" +
+			"import DIR reads an experiment's folder as rl-swarm left it on Google Drive (rewards/round_R/stage_S/*.json, logs/*/metrics.jsonl and\n" +
 			"cumulative_metrics.jsonl, config.yaml, peers, state, progress), or all experiments in DIR or DIR/experiments, and records each as a run\n" +
 			"that compare, report and dashboard show beside this program's own. Rewards that were summed over a node's I·G completions become means;\n" +
 			"the sums are kept. Rows that were logged twice count once. Files that can't be read are named and skipped. Importing again changes nothing;\n" +
 			"a folder that has grown replaces its former import. DIR is only read, and may be on a network.",
-		Example: "  swarm import /content/drive/MyDrive/rl-swarm\n" +
+		Example: "  swarm import paper.db.gz && swarm sweep --study paper\n" +
+			"  swarm import /content/drive/MyDrive/rl-swarm\n" +
 			"  swarm import experiments/sapo_gpt2_config2_4loc4ext --model gpt2 --dry-run\n" +
 			"  swarm import old/baseline --name gpt2-8loc0ext --num-train-samples 8 --num-transplant-trees 0",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return &usageError{fmt.Errorf("import takes one folder, not %d", len(args)), cmd.CommandPath() + " --help"}
+				return &usageError{fmt.Errorf("import takes one file or folder, not %d", len(args)), cmd.CommandPath() + " --help"}
 			}
 			return nil
 		},
@@ -100,6 +105,9 @@ func (o *importOptions) check(flags *pflag.FlagSet) error {
 func runImport(ctx context.Context, g *globals, dir string, o *importOptions, flags *pflag.FlagSet) error {
 	if err := o.check(flags); err != nil {
 		return err
+	}
+	if info, err := os.Stat(dir); err == nil && info.Mode().IsRegular() {
+		return importRuns(ctx, g, dir, o, flags)
 	}
 	folders, err := predecessor.Find(dir)
 	if err != nil {

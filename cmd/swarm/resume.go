@@ -23,8 +23,9 @@ var errFinished = errors.New("the run has done all its rounds")
 
 // resume decides which run `up` goes on with: the newest of the experiment with the same seed. Another seed, or --fresh, is another run.
 type resume struct {
-	g     *globals
-	fresh bool
+	g         *globals
+	fresh     bool
+	elsewhere bool // a run that was done in another home and imported counts, where there is none of this one: for sweeps
 
 	asked bool
 	run   *store.Run // nil: a new one is begun
@@ -74,7 +75,11 @@ func (r *resume) find(ctx context.Context, c configs.Config) error {
 		return err
 	}
 	defer reader.Close()
-	if r.run, err = reader.FindRun(ctx, c.Experiment, c.Seed); err != nil || r.run == nil {
+	r.run, err = reader.FindRun(ctx, c.Experiment, c.Seed)
+	if err == nil && r.run == nil && r.elsewhere {
+		r.run, err = importedRun(ctx, reader, c)
+	}
+	if err != nil || r.run == nil {
 		return err
 	}
 	r.fixed = configs.Default() // of keys that its swarm did not have yet
@@ -85,6 +90,16 @@ func (r *resume) find(ctx context.Context, c configs.Config) error {
 		return r.unusable(fmt.Errorf("its folder is gone: %w", err))
 	}
 	return nil
+}
+
+// importedRun is the run of the experiment and seed that another home has done with as many rounds; nil: there is none. A longer or a shorter one is
+// none, since it can't go on here.
+func importedRun(ctx context.Context, reader *store.Reader, c configs.Config) (*store.Run, error) {
+	run, err := reader.FindImported(ctx, c.Experiment, c.Seed)
+	if err != nil || run == nil || run.Rounds != c.Rounds {
+		return nil, err
+	}
+	return run, nil
 }
 
 func (r *resume) dir() string { return filepath.Join(r.g.home, "runs", r.run.Run) }

@@ -136,7 +136,7 @@ func (o *sweepOptions) item(ctx context.Context, g *globals, c *sweepConfig, see
 	if busy || o.plan.wait.limit > 0 {
 		request = later(request, item.p)
 	}
-	r := &resume{g: g}
+	r := &resume{g: g, elsewhere: true}
 	if !c.busy { // whoever runs it has checked it
 		nodes, err := r.take(ctx, item.p.config, request.Nodes)
 		if other := item.otherwise(r, err); other != nil {
@@ -144,6 +144,9 @@ func (o *sweepOptions) item(ctx context.Context, g *globals, c *sweepConfig, see
 		}
 		if errors.Is(err, errFinished) {
 			item.done = true
+			if r.run.Imported() {
+				return item, r.same(c.inputs) // other weights would make another experiment of it
+			}
 			return item, nil
 		}
 		if err != nil {

@@ -74,6 +74,9 @@ func (s *sweep) row(ctx context.Context, item *sweepItem, runs []store.Totals) (
 		return row, nil
 	}
 	run, err := s.reader.FindRun(ctx, item.experiment(), item.seed())
+	if err == nil && run == nil {
+		run, err = importedRun(ctx, s.reader, item.p.config)
+	}
 	if err != nil {
 		return row, err
 	}
@@ -104,7 +107,7 @@ func (s *sweep) row(ctx context.Context, item *sweepItem, runs []store.Totals) (
 func similarPace(item *sweepItem, runs []store.Totals) *float64 {
 	for _, t := range slices.Backward(runs) {
 		var c configs.Config
-		if t.RoundsDone < 2 || t.ActiveSeconds <= 0 || json.Unmarshal(t.Config, &c) != nil {
+		if t.Imported() || t.RoundsDone < 2 || t.ActiveSeconds <= 0 || json.Unmarshal(t.Config, &c) != nil {
 			continue
 		}
 		if t.Device == item.p.plan.Device && t.Run.Nodes == item.p.plan.Nodes && workOf(c) == workOf(item.p.config) {

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/launcher/fit"
-	"github.com/sapo-swarm/swarm/metrics/predecessor"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -77,7 +76,7 @@ func (t *trainer) inputs() map[string]string {
 
 // foreignNodes refuses a run whose nodes this program can't make again: a --node-command's, and one that was imported.
 func foreignNodes(run store.Run) error {
-	if run.Preset == predecessor.Format {
+	if run.Imported() {
 		return &usageError{fmt.Errorf("run %s was imported: its nodes' weights and journals are not here", run.Run), "swarm status " + run.Run}
 	}
 	var made versions

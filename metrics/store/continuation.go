@@ -8,13 +8,22 @@ import (
 // FindRun returns the newest run of an experiment with that seed that was recorded here, nil where there is none: an imported one can't go on,
 // and doesn't stand for one that a sweep has yet to do.
 func (r *Reader) FindRun(ctx context.Context, experiment string, seed int64) (*Run, error) {
+	return r.newest(ctx, "experiment = ? AND seed = ? AND versions ->> '"+importedKey+"' IS NULL", experiment, seed)
+}
+
+// FindImported returns the newest run of an experiment with that seed that another home of this program recorded and that is done, nil where there
+// is none.
+func (r *Reader) FindImported(ctx context.Context, experiment string, seed int64) (*Run, error) {
+	return r.newest(ctx, "experiment = ? AND seed = ? AND versions ->> '"+importedKey+"' = ? AND state = ?", experiment, seed, FormatSwarm, RunDone)
+}
+
+// newest is the run that where chooses which began last.
+func (r *Reader) newest(ctx context.Context, where string, args ...any) (*Run, error) {
 	var newest *Run
 	err := query(ctx, r.db, func(rows *sql.Rows) error {
 		newest = &Run{}
 		return rows.Scan(newest.fields()...)
-	}, `SELECT `+runColumns+` FROM runs WHERE experiment = ? AND seed = ? AND versions ->> '`+importedKey+`' IS NULL
-ORDER BY resumed DESC, length(run) DESC, run DESC LIMIT 1`,
-		experiment, seed)
+	}, `SELECT `+runColumns+` FROM runs WHERE `+where+` ORDER BY resumed DESC, length(run) DESC, run DESC LIMIT 1`, args...)
 	return newest, explain(r.path, err)
 }
 

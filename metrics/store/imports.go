@@ -44,6 +44,12 @@ var ErrNotImported = errors.New("a run of that name was recorded here")
 // importedKey marks an import in runs.versions, where readers of older schemas see it too.
 const importedKey = "imported"
 
+// Imported tells whether the run was recorded elsewhere: by another program, or in another home.
+func (r Run) Imported() bool {
+	var versions map[string]json.RawMessage
+	return json.Unmarshal(r.Versions, &versions) == nil && versions[importedKey] != nil
+}
+
 // Import writes a run that another program recorded, in one transaction: all of it, or nothing. Importing the same again changes
 // nothing; what differs replaces the older import of that run.
 func (s *Store) Import(ctx context.Context, x Import) (outcome string, err error) {

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// Two machines do one sweep: what the first has done is handed on in a file, and the second does the rest.
+func TestASweepGoesOnInAnotherHome(t *testing.T) {
+	t.Parallel()
+	names := []string{"8loc0ext", "4loc4ext"}
+	first, second := t.TempDir(), t.TempDir()
+	args := func(seeds string) []string { return sweepArgs(names, "--rounds", "2", "--seeds", seeds, "-o", "json") }
+	o := swarm(t, first, args("1,")...)
+	require.Equal(t, 0, o.code, o.stderr)
+	file := filepath.Join(t.TempDir(), "runs.db.gz")
+	o = swarm(t, first, "export", "--format", "sqlite", "--out", file)
+	require.Equal(t, 0, o.code, o.stderr)
+
+	o = swarm(t, second, "import", file, "--dry-run")
+	require.Equal(t, 0, o.code, o.stderr)
+	require.Contains(t, o.stdout, "8loc0ext-1: seed 1, 8 nodes, 2 of 2 rounds, done: would be imported\n")
+	require.Contains(t, o.stdout, "to import 2 of 2 runs\n")
+	require.NoFileExists(t, filepath.Join(second, "swarm.db"))
+
+	o = swarm(t, second, "import", file, "-o", "json")
+	require.Equal(t, 0, o.code, o.stderr)
+	var runs []store.ImportedRun
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &runs))
+	require.Len(t, runs, 2)
+	o = swarm(t, second, "import", file)
+	require.Equal(t, 0, o.code, o.stderr)
+	require.Contains(t, o.stdout, "done: imported before\nimported 0 of 2 runs\n")
+
+	o = swarm(t, second, args("1,2")...)
+	require.Equal(t, 0, o.code, o.stderr)
+	require.Equal(t, []string{"8loc0ext/2", "4loc4ext/2"}, parseSweep(t, o.stdout).order())
+	require.Equal(t, 4, parseSweep(t, o.stdout).summary.Done)
+	whole := swarm(t, second, "compare", "8loc0ext", "4loc4ext", "-o", "json")
+	require.Equal(t, 0, whole.code, whole.stderr)
+	var both struct {
+		Rows []struct {
+			Experiment string
+			Runs       int
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(whole.stdout), &both))
+	require.Len(t, both.Rows, 2)
+	require.Equal(t, 2, both.Rows[0].Runs, "the imported seed and this home's")
+
+	o = swarm(t, second, "verify", "8loc0ext-1")
+	require.Equal(t, 2, o.code)
+	require.Contains(t, o.stderr, "was imported: its nodes' weights and journals are not here")
+	o = swarm(t, second, args("1,")[0:]...)
+	require.Equal(t, 0, o.code, o.stderr)
+	longer := sweepArgs([]string{"8loc0ext"}, "--rounds", "3", "--seeds", "1,", "-o", "json")
+	o = swarm(t, second, longer...)
+	require.Equal(t, 0, o.code, o.stderr)
+	require.Equal(t, []string{"8loc0ext/1"}, parseSweep(t, o.stdout).order(), "a run that can't go on here is run from its beginning")
+	other := swarm(t, second, sweepArgs([]string{"4loc4ext"}, "--rounds", "2", "--seeds", "1,", "--temperature", "0.5")...)
+	require.Equal(t, 2, other.code, other.stdout)
+	require.Contains(t, other.stderr, "temperature 1 → 0.5")
+}
+
+func TestBadFilesToImport(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	dir := t.TempDir()
+	text := filepath.Join(dir, "notes.db")
+	require.NoError(t, os.WriteFile(text, []byte("not a database"), 0o644))
+	for _, x := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"no database", []string{"import", text}, "not a"},
+		{"nothing", []string{"import", filepath.Join(dir, "none.db.gz")}, "no such file"},
+		{"two", []string{"import", text, text}, "takes one file or folder"},
+		{"a folder's flag", []string{"import", text, "--max-rounds", "3"}, "--max-rounds is for the predecessor's folders"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			o := swarm(t, home, x.args...)
+			require.Equal(t, 2, o.code, o.stderr)
+			require.Contains(t, o.stderr, x.want)
+		})
+	}
+}
