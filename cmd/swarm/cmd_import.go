@@ -31,6 +31,9 @@ type importDocument struct {
 	*predecessor.Report
 }
 
+// importable is what import takes.
+const importable = "a file of swarm export --format sqlite, another home's swarm.db, or a folder with rewards/ or logs/ of rl-swarm, such as experiments/NAME"
+
 const importDryRun, importNothing = "dry_run", "nothing"
 
 func newImportCommand(g *globals) *cobra.Command {
@@ -110,8 +113,11 @@ func runImport(ctx context.Context, g *globals, dir string, o *importOptions, fl
 		return importRuns(ctx, g, dir, o, flags)
 	}
 	folders, err := predecessor.Find(dir)
-	if err != nil {
-		return &hintError{err, "a folder with rewards/ or logs/ of rl-swarm, such as experiments/NAME"}
+	switch {
+	case errors.Is(err, predecessor.ErrNothing):
+		return &hintError{err, importable}
+	case err != nil:
+		return &usageError{err, importable}
 	}
 	if len(folders) > 1 && o.Name != "" {
 		return &usageError{fmt.Errorf("--name is for one experiment, and %s has %d", dir, len(folders)), "swarm import " + folders[0] + " --name " + o.Name}
@@ -137,7 +143,7 @@ func runImport(ctx context.Context, g *globals, dir string, o *importOptions, fl
 		}
 	}
 	if recorded == 0 {
-		return &hintError{fmt.Errorf("import %s: %w", dir, predecessor.ErrNothing), "a folder with rewards/ or logs/ of rl-swarm, such as experiments/NAME"}
+		return &hintError{fmt.Errorf("import %s: %w", dir, predecessor.ErrNothing), importable}
 	}
 	return nil
 }

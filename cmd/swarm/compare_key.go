@@ -25,7 +25,8 @@ func configKey(run store.Totals) string {
 	var b strings.Builder
 	for _, change := range configs.Changes(configs.Config{}, c) {
 		if change.Key != configs.MixtureKey {
-			fmt.Fprintf(&b, "%s=%s ", change.Key, change.After)
+			// Where a file lies decides nothing, and isn't known of imported runs: what it holds is below.
+			fmt.Fprintf(&b, "%s=%s ", change.Key, store.WithoutFolders(change.After))
 		}
 	}
 	mixture, err := json.Marshal(c.Tasks.Mixture)

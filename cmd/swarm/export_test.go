@@ -171,9 +171,9 @@ func TestImportNamesWhatItSkipsAndRefuses(t *testing.T) {
 		code int
 		text string
 	}{
-		{[]string{filepath.Join(empty, "nosuch")}, exitFailed, "no such file"},
+		{[]string{filepath.Join(empty, "nosuch")}, exitUsage, "no such file"},
 		{[]string{empty}, exitFailed, "no round is recorded there"},
-		{[]string{}, exitUsage, "one folder"},
+		{[]string{}, exitUsage, "one file or folder"},
 		{[]string{dir, "--name", "a/b"}, exitUsage, `"a/b"`},
 		{[]string{dir, "--num-generations", "0"}, exitUsage, "num-generations"},
 	} {

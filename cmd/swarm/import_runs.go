@@ -30,7 +30,7 @@ func importRuns(ctx context.Context, g *globals, path string, o *importOptions, 
 		if errors.As(err, &reason) {
 			err = fmt.Errorf("can't read %s: %w", path, reason.Err)
 		}
-		return &usageError{err, "a file of swarm export --format sqlite, another home's swarm.db, or a folder of rl-swarm"}
+		return &usageError{err, importable}
 	}
 	defer from.Close()
 	if from.Reads(g.database()) {

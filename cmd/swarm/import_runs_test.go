@@ -25,7 +25,7 @@ func TestASweepGoesOnInAnotherHome(t *testing.T) {
 
 	o = swarm(t, second, "import", file, "--dry-run")
 	require.Equal(t, 0, o.code, o.stderr)
-	require.Contains(t, o.stdout, "8loc0ext-1: seed 1, 8 nodes, 2 of 2 rounds, done: would be imported\n")
+	require.Contains(t, o.stdout, "8loc0ext-1: seed 1, 2 nodes, 2 of 2 rounds, done: would be imported\n")
 	require.Contains(t, o.stdout, "to import 2 of 2 runs\n")
 	require.NoFileExists(t, filepath.Join(second, "swarm.db"))
 

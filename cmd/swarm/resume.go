@@ -51,7 +51,11 @@ func (r *resume) decide(ctx context.Context, c configs.Config) error {
 	if r.run == nil {
 		return nil
 	}
-	if changes := configs.Changes(r.fixed, c); changes != nil {
+	changes := configs.Changes(r.fixed, c)
+	if r.run.Imported() { // its folders were cut; whether the same lies in others, the checksums tell
+		changes = slices.DeleteFunc(changes, func(c configs.Change) bool { return c.Before == store.WithoutFolders(c.After) })
+	}
+	if len(changes) > 0 {
 		return r.refuse(changes...)
 	}
 	return nil

@@ -43,7 +43,7 @@ func (p *privacy) install(ctx context.Context, db *sql.DB) error {
 	defer conn.Close()
 	return conn.Raw(func(driver any) error {
 		c := driver.(*sqlite3.SQLiteConn)
-		return errors.Join(c.RegisterFunc("neutral_name", p.name, true), c.RegisterFunc("neutral_text", p.text, true),
+		return errors.Join(c.RegisterFunc("neutral_name", WithoutFolders, true), c.RegisterFunc("neutral_text", p.text, true),
 			c.RegisterFunc("neutral_gpu", p.gpu, true), c.RegisterFunc("neutral_document", p.document, true))
 	})
 }
@@ -112,8 +112,8 @@ var (
 	word       = regexp.MustCompile(`[\pL\pN_.-]+`)
 )
 
-// name cuts absolute paths, of which there may be several beside other words, to their last part.
-func (p *privacy) name(text string) string {
+// WithoutFolders cuts absolute paths, of which there may be several beside other words, to their last part: as Extract has them.
+func WithoutFolders(text string) string {
 	if !strings.Contains(text, "/") {
 		return text
 	}
@@ -122,7 +122,7 @@ func (p *privacy) name(text string) string {
 
 // text is what a person reads.
 func (p *privacy) text(text string) string {
-	text = p.name(p.uuids.Replace(text))
+	text = WithoutFolders(p.uuids.Replace(text))
 	if len(p.hosts) == 0 {
 		return text
 	}
@@ -161,7 +161,7 @@ func (p *privacy) document(text string) (string, error) {
 func (p *privacy) within(value any, changed *bool) any {
 	switch x := value.(type) {
 	case string:
-		plain := p.name(p.uuids.Replace(x))
+		plain := WithoutFolders(p.uuids.Replace(x))
 		*changed = *changed || plain != x
 		return plain
 	case []any:
