@@ -70,6 +70,7 @@ type Config struct {
 
 	// What the paper leaves open, each an ablation or a policy of its own.
 	ZeroAdvantageFilter bool    `mapstructure:"zero_advantage_filter" yaml:"zero_advantage_filter" json:"zero_advantage_filter"` // externals whose rewards are all equal are dropped before the draw
+	ExternalAdvantage   string  `mapstructure:"external_advantage" yaml:"external_advantage" json:"external_advantage"`          // one of Advantage*: which of others' completions teach
 	ExternalLag         int     `mapstructure:"external_lag" yaml:"external_lag" json:"external_lag"`                            // at the barrier: rounds that the others' rollouts are old
 	Split               string  `mapstructure:"split" yaml:"split" json:"split"`                                                 // one of Split*: who decides a round's I and J; their sum is I+J above
 	SplitAlpha          float64 `mapstructure:"split_alpha" yaml:"split_alpha" json:"split_alpha"`                               // of SplitRewardEMA: what a reward of 1 above the average adds to J
@@ -100,6 +101,12 @@ const (
 	SamplingUniform = "uniform" // every rollout is as likely
 	SamplingFair    = "fair"    // every peer is as likely, however much it shares
 	SamplingReward  = "reward"  // a rollout is as likely as its mean reward is high, as the receiver scores it
+)
+
+// Values of Config.ExternalAdvantage.
+const (
+	AdvantageAll      = "all"      // the better ones are raised, the worse ones lowered, as in the paper
+	AdvantagePositive = "positive" // those better than their group's mean are raised, the others teach nothing
 )
 
 // Values of Config.Split.
@@ -136,7 +143,8 @@ func (c Config) MostExternal() int {
 func (c *Config) UnmarshalJSON(data []byte) error {
 	type plain Config
 	stored, d := plain(*c), Default()
-	stored.ZeroAdvantageFilter, stored.ExternalLag, stored.Split = d.ZeroAdvantageFilter, d.ExternalLag, d.Split
+	stored.ZeroAdvantageFilter, stored.ExternalAdvantage, stored.ExternalLag = d.ZeroAdvantageFilter, d.ExternalAdvantage, d.ExternalLag
+	stored.Split = d.Split
 	stored.SplitAlpha, stored.SplitEMA, stored.SplitEvery = d.SplitAlpha, d.SplitEMA, d.SplitEvery
 	if err := json.Unmarshal(data, &stored); err != nil {
 		return err

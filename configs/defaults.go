@@ -55,6 +55,7 @@ func Default() Config {
 		ExternalSampling: SamplingAuto,
 
 		ZeroAdvantageFilter: true, // the paper's, section 4
+		ExternalAdvantage:   AdvantageAll,
 		Split:               SplitFixed,
 		SplitAlpha:          0.1,  // the predecessor's
 		SplitEMA:            0.95, // the predecessor's

@@ -182,3 +182,30 @@ func TestLaggedRolloutsAreTrainedOnOnce(t *testing.T) {
 		require.Equal(t, map[int]int{10: 2}[round], report.TrainedExternal, "round %d", round)
 	}
 }
+
+// Of others' completions those that aren't better than their group's mean teach nothing, if so configured; one's own all do.
+func TestOthersFailuresTeachNothingIfSoConfigured(t *testing.T) {
+	for _, positive := range []bool{false, true} {
+		_, trained := swarmOfThree(t, map[bool]string{true: "positive", false: "all"}[positive], func(c *configs.Config) {
+			if positive {
+				c.ExternalAdvantage = configs.AdvantagePositive
+			}
+		})
+		raised, lowered := map[bool]int{}, map[bool]int{} // by whether they are others'
+		for _, x := range trained {
+			own := x.Report.TrainedOwn
+			for _, s := range x.Update.Sequences {
+				others := s.Prompt >= own
+				if s.Advantage > 0 {
+					raised[others]++
+				} else if s.Advantage < 0 {
+					lowered[others]++
+				}
+			}
+		}
+		require.Positive(t, raised[false])
+		require.Positive(t, lowered[false])
+		require.Positive(t, raised[true])
+		require.Equal(t, positive, lowered[true] == 0, "%d of others' completions lowered", lowered[true])
+	}
+}

@@ -375,10 +375,13 @@ func (n *Node) trainingSet(own, external []group, report *event.Round) (policy.U
 		MaxGradNorm:         n.Config.MaxGradNorm,
 	}
 	var rewards []float64
-	for _, g := range append(own[:len(own):len(own)], external...) {
+	for k, g := range append(own[:len(own):len(own)], external...) {
 		advantages, err := sapo.Advantages(g.rewards, n.Config.ScaleRewards)
 		if err != nil {
 			return params, err
+		}
+		if k >= len(own) && n.Config.ExternalAdvantage == configs.AdvantagePositive {
+			advantages = sapo.Positive(advantages)
 		}
 		for i, completion := range g.completions {
 			s := policy.Sequence{Prompt: len(params.Prompts), Completion: completion, Advantage: advantages[i]}

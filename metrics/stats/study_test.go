@@ -351,6 +351,7 @@ func TestStudyRowsOfAnotherSettingHaveNoPaper(t *testing.T) {
 		{`{"split": "reward-ema"}`, "adaptive-ema", false},
 		{`{"zero_advantage_filter": false}`, "4/4", false},
 		{`{"external_sampling": "reward"}`, "4/4", false},
+		{`{"external_advantage": "positive"}`, "4/4", false},
 		{`{"external_lag": 2}`, "4/4", false},
 		{`{"models": "nano,micro"}`, "4/4", false},
 		{`{"scale_rewards": "none"}`, "4/4", false},

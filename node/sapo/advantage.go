@@ -70,3 +70,12 @@ func Advantages(rewards []float64, scale string) ([]float64, error) {
 	}
 	return out, nil
 }
+
+// Positive puts zeros in the places of advantages that aren't above zero: what is worse than its group's mean teaches nothing then. It changes its
+// argument, and returns it.
+func Positive(advantages []float64) []float64 {
+	for i, a := range advantages {
+		advantages[i] = max(a, 0)
+	}
+	return advantages
+}
