@@ -76,7 +76,8 @@ type downRun struct {
 	Seconds         float64 `json:"seconds"`          // that stopping took
 	Orphans         int     `json:"orphans"`          // processes it left, ended too
 
-	service string // that will start it again
+	service  string // that will start it again
+	imported bool
 }
 
 func runDown(ctx context.Context, g *globals, name string, o *downOptions) error {
@@ -175,7 +176,7 @@ func downAll(ctx context.Context, g *globals, reader *store.Reader, targets []st
 
 // clean ends what a run that isn't running has left behind, should anything be.
 func clean(ctx context.Context, g *globals, reader *store.Reader, run store.Run) (downRun, error) {
-	result := downRun{Experiment: run.Experiment, Run: run.Run, Outcome: outcomeIdle}
+	result := downRun{Experiment: run.Experiment, Run: run.Run, Outcome: outcomeIdle, imported: run.Imported()}
 	var err error
 	if !elsewhere(run) {
 		result.Orphans, err = sweepRun(ctx, g.runDir(run.Run))
@@ -239,7 +240,7 @@ func (d downRun) print(b *strings.Builder) {
 		fmt.Fprintf(b, "Ended %s that it left behind.\n", some(d.Orphans, "process"))
 	}
 	switch {
-	case d.State == store.RunDone:
+	case d.State == store.RunDone || d.imported:
 	case d.CheckpointRound == 0:
 		fmt.Fprintf(b, "Not every node has a checkpoint yet; the same command goes on by the journals, at round %d.\n", d.Round)
 	default:

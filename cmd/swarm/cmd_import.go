@@ -39,17 +39,17 @@ const importDryRun, importNothing = "dry_run", "nothing"
 func newImportCommand(g *globals) *cobra.Command {
 	var o importOptions
 	cmd := &cobra.Command{
-		Use:   "import FILE or DIR",
+		Use:   "import FILE or FOLDER",
 		Short: "Take over another home's runs from an export of them, or experiments of rl-swarm, the predecessor, from its folder",
 		Long: "import FILE takes over the runs of another home, by what swarm export --format sqlite wrote there, or its whole swarm.db: report and compare\n" +
 			"then show them beside this home's, a study's verdict rests on both, and a sweep doesn't run again what is done: so several machines, or one\n" +
 			"after the other, do one study. Runs that had not ended are left out. Importing again changes nothing; of a run that has gone on\n" +
 			"there since, the later state counts. Weights and journals don't come along: such a run can't go on here.\n\n" +
-			"import DIR reads an experiment's folder as rl-swarm left it on Google Drive (rewards/round_R/stage_S/*.json, logs/*/metrics.jsonl and\n" +
-			"cumulative_metrics.jsonl, config.yaml, peers, state, progress), or all experiments in DIR or DIR/experiments, and records each as a run\n" +
+			"import FOLDER reads an experiment's folder as rl-swarm left it on Google Drive (rewards/round_R/stage_S/*.json, logs/*/metrics.jsonl and\n" +
+			"cumulative_metrics.jsonl, config.yaml, peers, state, progress), or all experiments in FOLDER or FOLDER/experiments, and records each as a run\n" +
 			"that compare, report and dashboard show beside this program's own. Rewards that were summed over a node's I·G completions become means;\n" +
 			"the sums are kept. Rows that were logged twice count once. Files that can't be read are named and skipped. Importing again changes nothing;\n" +
-			"a folder that has grown replaces its former import. DIR is only read, and may be on a network.",
+			"a folder that has grown replaces its former import. FOLDER is only read, and may be on a network.",
 		Example: "  swarm import paper.db.gz && swarm sweep --study paper\n" +
 			"  swarm import /content/drive/MyDrive/rl-swarm\n" +
 			"  swarm import experiments/sapo_gpt2_config2_4loc4ext --model gpt2 --dry-run\n" +
@@ -105,14 +105,14 @@ func (o *importOptions) check(flags *pflag.FlagSet) error {
 	return nil
 }
 
-func runImport(ctx context.Context, g *globals, dir string, o *importOptions, flags *pflag.FlagSet) error {
+func runImport(ctx context.Context, g *globals, path string, o *importOptions, flags *pflag.FlagSet) error {
 	if err := o.check(flags); err != nil {
 		return err
 	}
-	if info, err := os.Stat(dir); err == nil && info.Mode().IsRegular() {
-		return importRuns(ctx, g, dir, o, flags)
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		return importRuns(ctx, g, path, o, flags)
 	}
-	folders, err := predecessor.Find(dir)
+	folders, err := predecessor.Find(path)
 	switch {
 	case errors.Is(err, predecessor.ErrNothing):
 		return &hintError{err, importable}
@@ -120,7 +120,7 @@ func runImport(ctx context.Context, g *globals, dir string, o *importOptions, fl
 		return &usageError{err, importable}
 	}
 	if len(folders) > 1 && o.Name != "" {
-		return &usageError{fmt.Errorf("--name is for one experiment, and %s has %d", dir, len(folders)), "swarm import " + folders[0] + " --name " + o.Name}
+		return &usageError{fmt.Errorf("--name is for one experiment, and %s has %d", path, len(folders)), "swarm import " + folders[0] + " --name " + o.Name}
 	}
 	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
 	defer interrupts.close()
@@ -143,7 +143,7 @@ func runImport(ctx context.Context, g *globals, dir string, o *importOptions, fl
 		}
 	}
 	if recorded == 0 {
-		return &hintError{fmt.Errorf("import %s: %w", dir, predecessor.ErrNothing), importable}
+		return &hintError{fmt.Errorf("import %s: %w", path, predecessor.ErrNothing), importable}
 	}
 	return nil
 }

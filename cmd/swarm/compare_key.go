@@ -16,7 +16,8 @@ import (
 // equal keys are runs of one configuration.
 func configKey(run store.Totals) string {
 	var c configs.Config
-	if err := json.Unmarshal(run.Config, &c); err != nil || c.Model == "" {
+	// Where a file lies decides nothing, and isn't known of imported runs. What it holds is below.
+	if err := json.Unmarshal(store.DocumentWithoutFolders(run.Config), &c); err != nil || c.Model == "" {
 		// Imported, or of another trainer: what the run's own row says.
 		return fmt.Sprintf("%d/%d G %d, %d nodes, %d rounds, %s %s", run.NumTrainSamples, run.NumTransplantTrees, run.NumGenerations,
 			run.Nodes, run.Rounds, run.Model, run.Preset)
@@ -25,8 +26,7 @@ func configKey(run store.Totals) string {
 	var b strings.Builder
 	for _, change := range configs.Changes(configs.Config{}, c) {
 		if change.Key != configs.MixtureKey {
-			// Where a file lies decides nothing, and isn't known of imported runs: what it holds is below.
-			fmt.Fprintf(&b, "%s=%s ", change.Key, store.WithoutFolders(change.After))
+			fmt.Fprintf(&b, "%s=%s ", change.Key, change.After)
 		}
 	}
 	mixture, err := json.Marshal(c.Tasks.Mixture)
@@ -37,7 +37,7 @@ func configKey(run store.Totals) string {
 	var made versions
 	if err := json.Unmarshal(run.Versions, &made); err == nil {
 		for _, name := range slices.Sorted(maps.Keys(made.Inputs)) {
-			fmt.Fprintf(&b, ", %s %s", name, made.Inputs[name])
+			fmt.Fprintf(&b, ", %s %s", store.WithoutFolders(name), made.Inputs[name])
 		}
 	}
 	return b.String()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -20,56 +21,48 @@ var predecessorFlags = []string{"name", "model", "num-train-samples", "num-trans
 func importRuns(ctx context.Context, g *globals, path string, o *importOptions, flags *pflag.FlagSet) error {
 	for _, name := range predecessorFlags {
 		if flags.Changed(name) {
-			return &usageError{fmt.Errorf("--%s is for the predecessor's folders: %s is a database, whose runs say it themselves", name, path),
+			return &usageError{fmt.Errorf("--%s is for the predecessor's folders: %s is a file, whose runs say it themselves", name, path),
 				"swarm import " + shellWord(path)}
 		}
 	}
-	from, err := store.OpenFile(ctx, path)
+	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
+	defer interrupts.close()
+	from, err := openDatabaseFile(ctx, path)
 	if err != nil {
-		var reason *fs.PathError
-		if errors.As(err, &reason) {
-			err = fmt.Errorf("can't read %s: %w", path, reason.Err)
-		}
-		return &usageError{err, importable}
+		return stoppedBy(ctx, err)
 	}
 	defer from.Close()
 	if from.Reads(g.database()) {
 		return &usageError{fmt.Errorf("%s is the database of this home itself", path), "swarm import --help"}
 	}
-	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
-	defer interrupts.close()
 	runs, err := recordRuns(ctx, g, from, o.dryRun)
 	var bad *store.Error
-	switch {
-	case ctx.Err() != nil:
+	if errors.As(err, &bad) && bad.Path == from.Name() { // the file's fault, and not this home's
+		return &usageError{errors.New(bad.Error()), importable}
+	}
+	if err != nil {
 		return stoppedBy(ctx, err)
-	case errors.As(err, &bad):
-		return &usageError{err, "another file"}
-	case err != nil:
-		return err
 	}
 	if o.output == "json" {
-		if err := writeJSON(g.stdout, runs); err != nil {
-			return err
-		}
+		err = writeJSON(g.stdout, append([]store.ImportedRun{}, runs...))
 	} else {
-		fmt.Fprint(g.stdout, importedText(runs, o.dryRun))
+		_, err = fmt.Fprint(g.stdout, importedText(runs, o.dryRun))
 	}
-	if len(runs) == 0 {
+	if err == nil && len(runs) == 0 {
 		return &hintError{fmt.Errorf("import %s: it has no run", path), "swarm export --format sqlite, in the home that has them"}
 	}
-	return nil
+	return err
 }
 
 func recordRuns(ctx context.Context, g *globals, from *store.Reader, dry bool) (runs []store.ImportedRun, err error) {
 	database := g.database()
-	if _, missing := os.Stat(database); dry && errors.Is(missing, fs.ErrNotExist) {
+	if _, missing := os.Stat(database); dry && errors.Is(missing, fs.ErrNotExist) { // a dry run leaves no home behind
 		dir, err := os.MkdirTemp("", "swarm-import-")
 		if err != nil {
 			return nil, fmt.Errorf("import: %w", err)
 		}
 		defer os.RemoveAll(dir)
-		database = dir + "/swarm.db" // a dry run leaves no home behind
+		database = filepath.Join(dir, "swarm.db")
 	}
 	s, err := store.Open(ctx, database, store.Options{Warn: databaseNews(g.logger)})
 	if err != nil {
@@ -79,32 +72,35 @@ func recordRuns(ctx context.Context, g *globals, from *store.Reader, dry bool) (
 	return s.ImportRuns(ctx, from, dry)
 }
 
-// importedText is a line a run, and what to do with them.
+// importOutcomes are words for people.
+var importOutcomes = map[string]string{
+	store.ImportNew: "imported", store.ImportReplaced: "imported anew, for it is not as it was before", store.ImportUnchanged: "imported before",
+	store.ImportOwn: "recorded here", store.ImportOlder: "imported before from a newer file, which stays",
+	store.ImportGoing: "left out: it had not ended",
+}
+
+// importedText is a line a run, and how many were taken.
 func importedText(runs []store.ImportedRun, dry bool) string {
 	var b strings.Builder
-	taken := map[string]int{}
+	taken, would, did := 0, "", "imported"
+	if dry {
+		would, did = "would be ", "would import"
+	}
 	for _, r := range runs {
-		what := map[string]string{
-			store.ImportNew: "imported", store.ImportReplaced: "has gone on since, imported anew", store.ImportUnchanged: "imported before",
-			store.ImportOwn: "recorded here", store.ImportOlder: "imported before from a newer file, which stays",
-			store.ImportGoing: "left out: it had not ended",
-		}[r.Outcome]
-		taken[r.Outcome]++
-		if dry && (r.Outcome == store.ImportNew || r.Outcome == store.ImportReplaced) {
-			what = "would be " + what
+		what := importOutcomes[r.Outcome]
+		if r.Outcome == store.ImportNew || r.Outcome == store.ImportReplaced {
+			what = would + what
+			taken++
 		}
 		name := r.Run
-		if r.Source != r.Run && name != "" {
-			name += " (there " + printable(r.Source) + ")"
-		} else if name == "" {
+		switch {
+		case name == "":
 			name = printable(r.Source)
+		case name != r.Source:
+			name += " (there " + printable(r.Source) + ")"
 		}
 		fmt.Fprintf(&b, "%s: seed %d, %d nodes, %d of %d rounds, %s: %s\n", name, r.Seed, r.Nodes, r.RoundsDone, r.Rounds, r.State, what)
 	}
-	verb := "imported"
-	if dry {
-		verb = "to import"
-	}
-	fmt.Fprintf(&b, "%s %d of %d runs\n", verb, taken[store.ImportNew]+taken[store.ImportReplaced], len(runs))
+	fmt.Fprintf(&b, "%s %d of %d runs\n", did, taken, len(runs))
 	return b.String()
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,7 +27,7 @@ func TestASweepGoesOnInAnotherHome(t *testing.T) {
 	o = swarm(t, second, "import", file, "--dry-run")
 	require.Equal(t, 0, o.code, o.stderr)
 	require.Contains(t, o.stdout, "8loc0ext-1: seed 1, 2 nodes, 2 of 2 rounds, done: would be imported\n")
-	require.Contains(t, o.stdout, "to import 2 of 2 runs\n")
+	require.Contains(t, o.stdout, "would import 2 of 2 runs\n")
 	require.NoFileExists(t, filepath.Join(second, "swarm.db"))
 
 	o = swarm(t, second, "import", file, "-o", "json")
@@ -57,15 +58,59 @@ func TestASweepGoesOnInAnotherHome(t *testing.T) {
 	o = swarm(t, second, "verify", "8loc0ext-1")
 	require.Equal(t, 2, o.code)
 	require.Contains(t, o.stderr, "was imported: its nodes' weights and journals are not here")
-	o = swarm(t, second, args("1,")[0:]...)
+	o = swarm(t, second, args("1,")...)
 	require.Equal(t, 0, o.code, o.stderr)
+	require.Empty(t, parseSweep(t, o.stdout).order())
 	longer := sweepArgs([]string{"8loc0ext"}, "--rounds", "3", "--seeds", "1,", "-o", "json")
 	o = swarm(t, second, longer...)
 	require.Equal(t, 0, o.code, o.stderr)
 	require.Equal(t, []string{"8loc0ext/1"}, parseSweep(t, o.stdout).order(), "a run that can't go on here is run from its beginning")
 	other := swarm(t, second, sweepArgs([]string{"4loc4ext"}, "--rounds", "2", "--seeds", "1,", "--temperature", "0.5")...)
 	require.Equal(t, 2, other.code, other.stdout)
-	require.Contains(t, other.stderr, "temperature 1 → 0.5")
+	require.Contains(t, other.stderr, "which was imported, has another configuration: temperature 1 → 0.5")
+	more := swarm(t, second, sweepArgs([]string{"4loc4ext"}, "--rounds", "2", "--seeds", "1,", "--nodes", "3")...)
+	require.Equal(t, 2, more.code, more.stdout)
+	require.Contains(t, more.stderr, "nodes 2 → 3")
+}
+
+// What is imported must have been made with the same weights and questions, wherever they lay.
+func TestASweepRefusesImportedRunsOfOtherQuestions(t *testing.T) {
+	t.Parallel()
+	first, second := t.TempDir(), t.TempDir()
+	text, err := os.ReadFile(items())
+	require.NoError(t, err)
+	args := func(file string) []string {
+		return sweepArgs([]string{"8loc0ext"}, "--rounds", "1", "--seeds", "1,", "--set", "tasks.file="+file, "-o", "json")
+	}
+	o := swarm(t, first, args(items())...)
+	require.Equal(t, 0, o.code, o.stderr)
+	export := filepath.Join(t.TempDir(), "runs.db")
+	require.Equal(t, 0, swarm(t, first, "export", "--format", "sqlite", "--out", export).code)
+	require.Equal(t, 0, swarm(t, second, "import", export).code)
+
+	moved := filepath.Join(t.TempDir(), strings.Repeat("a-long-name-of-a-folder", 5), filepath.Base(items()))
+	require.NoError(t, os.MkdirAll(filepath.Dir(moved), 0o755))
+	require.NoError(t, os.WriteFile(moved, text, 0o644))
+	o = swarm(t, second, args(moved)...)
+	require.Equal(t, 0, o.code, o.stderr)
+	require.Empty(t, parseSweep(t, o.stdout).order(), "the same questions in another folder")
+
+	require.NoError(t, os.WriteFile(moved, append(text, text...), 0o644))
+	o = swarm(t, second, args(moved)...)
+	require.Equal(t, 2, o.code, o.stderr)
+	require.Contains(t, o.stderr, "which was imported, was made with other contents of tasks.file")
+}
+
+// spoiledExport is an export whose experiment would leave its folder.
+func spoiledExport(t *testing.T, path string) {
+	t.Helper()
+	home := t.TempDir()
+	s, err := store.Open(t.Context(), filepath.Join(home, "swarm.db"), store.Options{})
+	require.NoError(t, err)
+	require.NoError(t, s.StartRun(t.Context(), store.Run{Run: "x-1", Experiment: "../x", Started: 1}))
+	require.NoError(t, s.Close())
+	o := swarm(t, home, "export", "--format", "sqlite", "--out", path)
+	require.Equal(t, 0, o.code, o.stderr)
 }
 
 func TestBadFilesToImport(t *testing.T) {
@@ -74,13 +119,16 @@ func TestBadFilesToImport(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "notes.db")
 	require.NoError(t, os.WriteFile(text, []byte("not a database"), 0o644))
+	hostile := filepath.Join(dir, "hostile.db.gz")
+	spoiledExport(t, hostile)
 	for _, x := range []struct {
 		name string
 		args []string
 		want string
 	}{
-		{"no database", []string{"import", text}, "not a"},
-		{"nothing", []string{"import", filepath.Join(dir, "none.db.gz")}, "no such file"},
+		{"no database", []string{"import", text}, "Error: database " + text + ": not a swarm database"},
+		{"nothing", []string{"import", filepath.Join(dir, "none.db.gz")}, "Error: import " + filepath.Join(dir, "none.db.gz") + ": no such file or directory\nTry: a file of swarm export"},
+		{"hostile", []string{"import", hostile}, "Error: database " + hostile + `: damaged: "../x" is no experiment's name` + "\nTry: a file of swarm export"},
 		{"two", []string{"import", text, text}, "takes one file or folder"},
 		{"a folder's flag", []string{"import", text, "--max-rounds", "3"}, "--max-rounds is for the predecessor's folders"},
 	} {

@@ -261,7 +261,9 @@ func (c *coordinator) name(ctx context.Context) (last float64, err error) {
 	prefix := c.p.config.Experiment + "-"
 	newest := len(earlier)
 	for _, r := range earlier {
-		last = max(last, r.Started, r.Resumed, r.Ended)
+		if !r.Imported() { // by another host's clock
+			last = max(last, r.Started, r.Resumed, r.Ended)
+		}
 		if n, err := strconv.Atoi(strings.TrimPrefix(r.Run.Run, prefix)); err == nil {
 			newest = max(newest, n) // its folder may have been deleted, its rounds are still in the database
 		}

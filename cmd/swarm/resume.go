@@ -23,9 +23,9 @@ var errFinished = errors.New("the run has done all its rounds")
 
 // resume decides which run `up` goes on with: the newest of the experiment with the same seed. Another seed, or --fresh, is another run.
 type resume struct {
-	g         *globals
-	fresh     bool
-	elsewhere bool // a run that was done in another home and imported counts, where there is none of this one: for sweeps
+	g        *globals
+	fresh    bool
+	imported bool // a run that was done in another home and imported counts, where there is none of this one: for sweeps
 
 	asked bool
 	run   *store.Run // nil: a new one is begun
@@ -51,14 +51,25 @@ func (r *resume) decide(ctx context.Context, c configs.Config) error {
 	if r.run == nil {
 		return nil
 	}
-	changes := configs.Changes(r.fixed, c)
-	if r.run.Imported() { // its folders were cut; whether the same lies in others, the checksums tell
-		changes = slices.DeleteFunc(changes, func(c configs.Change) bool { return c.Before == store.WithoutFolders(c.After) })
+	if r.run.Imported() {
+		var err error
+		if c, err = withoutFolders(c); err != nil {
+			return err
+		}
 	}
-	if len(changes) > 0 {
+	if changes := configs.Changes(r.fixed, c); changes != nil {
 		return r.refuse(changes...)
 	}
 	return nil
+}
+
+// withoutFolders is a configuration as another home's runs have it: of paths the last part. Whether the same lies there, the checksums tell.
+func withoutFolders(c configs.Config) (cut configs.Config, err error) {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return c, err
+	}
+	return cut, json.Unmarshal(store.DocumentWithoutFolders(data), &cut)
 }
 
 // find sets the run, where there is one.
@@ -80,8 +91,8 @@ func (r *resume) find(ctx context.Context, c configs.Config) error {
 	}
 	defer reader.Close()
 	r.run, err = reader.FindRun(ctx, c.Experiment, c.Seed)
-	if err == nil && r.run == nil && r.elsewhere {
-		r.run, err = importedRun(ctx, reader, c)
+	if err == nil && r.run == nil && r.imported {
+		r.run, err = reader.FindImported(ctx, c.Experiment, c.Seed, c.Rounds)
 	}
 	if err != nil || r.run == nil {
 		return err
@@ -94,16 +105,6 @@ func (r *resume) find(ctx context.Context, c configs.Config) error {
 		return r.unusable(fmt.Errorf("its folder is gone: %w", err))
 	}
 	return nil
-}
-
-// importedRun is the run of the experiment and seed that another home has done with as many rounds; nil: there is none. A longer or a shorter one is
-// none, since it can't go on here.
-func importedRun(ctx context.Context, reader *store.Reader, c configs.Config) (*store.Run, error) {
-	run, err := reader.FindImported(ctx, c.Experiment, c.Seed)
-	if err != nil || run == nil || run.Rounds != c.Rounds {
-		return nil, err
-	}
-	return run, nil
 }
 
 func (r *resume) dir() string { return filepath.Join(r.g.home, "runs", r.run.Run) }
@@ -119,11 +120,12 @@ func (r *resume) take(ctx context.Context, c configs.Config, asked string) (node
 	if err := r.decide(ctx, c); err != nil || r.run == nil {
 		return asked, err
 	}
-	if r.finished(c) {
+	has := strconv.Itoa(r.run.Nodes)
+	same := asked == fit.NodesAuto || asked == fit.NodesMax || asked == has
+	if r.finished(c) && (same || !r.run.Imported()) {
 		return "", errFinished
 	}
-	has := strconv.Itoa(r.run.Nodes)
-	if asked == fit.NodesAuto || asked == fit.NodesMax || asked == has {
+	if same {
 		return has, nil
 	}
 	return "", r.refuse(configs.Change{Key: "nodes", Before: has, After: asked})
@@ -231,7 +233,17 @@ func (r *resume) same(inputs map[string]string) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(inputs)) {
-		if was := before.Inputs[name]; was != "" && was != inputs[name] {
+		was := before.Inputs[name]
+		if r.run.Imported() {
+			was = before.Inputs[store.WithoutFolders(name)]
+		}
+		if was != "" && was != inputs[name] && r.run.Imported() {
+			return &usageError{
+				fmt.Errorf("run %s, which was imported, was made with other contents of %s (sha256 %.12s → %.12s)", r.run.Run, name, was, inputs[name]),
+				"the same files, or another --home for these",
+			}
+		}
+		if was != "" && was != inputs[name] {
 			return &usageError{
 				fmt.Errorf("run %s can't go on: what %s names has changed since it began (sha256 %.12s → %.12s)", r.run.Run, name, was, inputs[name]),
 				"the former files, --fresh for a new run of this experiment, or --name OTHER for another experiment",
@@ -259,6 +271,12 @@ func (r *resume) refuse(changes ...configs.Change) error {
 	var texts []string
 	for _, c := range changes {
 		texts = append(texts, c.String())
+	}
+	if r.run.Imported() {
+		return &usageError{
+			fmt.Errorf("run %s, which was imported, has another configuration: %s", r.run.Run, strings.Join(texts, ", ")),
+			"the same values, or another --home for these",
+		}
 	}
 	return &usageError{
 		fmt.Errorf("run %s can't go on with another configuration: %s", r.run.Run, strings.Join(texts, ", ")),

@@ -76,7 +76,7 @@ func measuredRate(ctx context.Context, reader *store.Reader, p planned) (*rate, 
 		if t.RoundsDone < 5 || t.Workers > 0 || json.Unmarshal(t.Config, &c) != nil || json.Unmarshal(t.Plan, &plan) != nil {
 			continue
 		}
-		if !sameRate(c, p.config) || !sameDevice(plan, p.plan) || t.Imported() && plan.Device == fit.DeviceCPU { // of another CPU
+		if t.Imported() || !sameRate(c, p.config) || !sameDevice(plan, p.plan) { // what was imported wasn't measured here
 			continue
 		}
 		exact := roundWork(c, t.Run.Nodes) == roundWork(p.config, p.plan.Nodes) && fullest(plan) == fullest(p.plan)

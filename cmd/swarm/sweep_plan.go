@@ -136,7 +136,7 @@ func (o *sweepOptions) item(ctx context.Context, g *globals, c *sweepConfig, see
 	if busy || o.plan.wait.limit > 0 {
 		request = later(request, item.p)
 	}
-	r := &resume{g: g, elsewhere: true}
+	r := &resume{g: g, imported: true}
 	if !c.busy { // whoever runs it has checked it
 		nodes, err := r.take(ctx, item.p.config, request.Nodes)
 		if other := item.otherwise(r, err); other != nil {

@@ -30,7 +30,7 @@ func (s *sweep) rows(ctx context.Context) ([]stats.SweepRow, error) {
 	if s.study != nil {
 		return rows, s.predict(ctx, rows)
 	}
-	if !slices.ContainsFunc(rows, func(r stats.SweepRow) bool { return r.SecondsPerRound != nil || r.State == store.RunDone }) {
+	if !slices.ContainsFunc(rows, func(r stats.SweepRow) bool { return r.SecondsPerRound != nil || r.ActiveSeconds > 0 }) {
 		for i, item := range s.items {
 			rows[i].SecondsPerRound = similarPace(item, runs)
 		}
@@ -75,7 +75,7 @@ func (s *sweep) row(ctx context.Context, item *sweepItem, runs []store.Totals) (
 	}
 	run, err := s.reader.FindRun(ctx, item.experiment(), item.seed())
 	if err == nil && run == nil {
-		run, err = importedRun(ctx, s.reader, item.p.config)
+		run, err = s.reader.FindImported(ctx, item.experiment(), item.seed(), item.p.config.Rounds)
 	}
 	if err != nil {
 		return row, err
@@ -86,7 +86,11 @@ func (s *sweep) row(ctx context.Context, item *sweepItem, runs []store.Totals) (
 			return row, err
 		}
 		row.Run, row.State, row.Round = run.Run, status.State, status.Round
-		row.SecondsPerRound, row.CumulativeReward = status.SecondsPerRound, status.CumulativeReward
+		row.CumulativeReward = status.CumulativeReward
+		if run.Imported() {
+			return row, nil // neither its time nor its money was this machine's
+		}
+		row.SecondsPerRound = status.SecondsPerRound
 		if at := slices.IndexFunc(runs, func(t store.Totals) bool { return t.Run.Run == run.Run }); at >= 0 {
 			row.ActiveSeconds = runs[at].ActiveSeconds
 		}

@@ -22,6 +22,7 @@ func workersRun(ctx context.Context, g *globals, reader *store.Reader, name stri
 	})
 	for _, r := range runs {
 		switch part := g.isPart(r.Run.Run); {
+		case r.Imported():
 		case part && joined == "":
 			joined = r.Run.Run
 		case !part && run == "":

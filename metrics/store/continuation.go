@@ -11,10 +11,11 @@ func (r *Reader) FindRun(ctx context.Context, experiment string, seed int64) (*R
 	return r.newest(ctx, "experiment = ? AND seed = ? AND versions ->> '"+importedKey+"' IS NULL", experiment, seed)
 }
 
-// FindImported returns the newest run of an experiment with that seed that another home of this program recorded and that is done, nil where there
-// is none.
-func (r *Reader) FindImported(ctx context.Context, experiment string, seed int64) (*Run, error) {
-	return r.newest(ctx, "experiment = ? AND seed = ? AND versions ->> '"+importedKey+"' = ? AND state = ?", experiment, seed, FormatSwarm, RunDone)
+// FindImported returns the newest run of an experiment with that seed that another home of this program has done with so many rounds, nil where
+// there is none. A longer or a shorter one is none, since it can't go on here.
+func (r *Reader) FindImported(ctx context.Context, experiment string, seed int64, rounds int) (*Run, error) {
+	return r.newest(ctx, "experiment = ? AND seed = ? AND rounds = ? AND versions ->> '"+importedKey+"' = ? AND state = ?",
+		experiment, seed, rounds, FormatSwarm, RunDone)
 }
 
 // newest is the run that where chooses which began last.

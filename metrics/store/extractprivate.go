@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -135,6 +136,16 @@ func (p *privacy) text(text string) string {
 	})
 }
 
+// DocumentWithoutFolders is a JSON document with WithoutFolders done to each text in it, as Extract has it. What is none stays as it is.
+func DocumentWithoutFolders(text []byte) []byte {
+	p := privacy{uuids: strings.NewReplacer()}
+	plain, err := p.document(string(text))
+	if err != nil {
+		return text
+	}
+	return []byte(plain)
+}
+
 // document is a JSON document; one in which there is nothing to take out stays as it is, byte by byte.
 func (p *privacy) document(text string) (string, error) {
 	if text == "" {
@@ -169,8 +180,14 @@ func (p *privacy) within(value any, changed *bool) any {
 			x[i] = p.within(x[i], changed)
 		}
 	case map[string]any:
-		for key := range x {
-			x[key] = p.within(x[key], changed)
+		for _, key := range slices.Sorted(maps.Keys(x)) {
+			value := p.within(x[key], changed)
+			plain := WithoutFolders(key) // of a run's inputs: model /srv/models/mine
+			if _, taken := x[plain]; plain != key && !taken {
+				delete(x, key)
+				key, *changed = plain, true
+			}
+			x[key] = value
 		}
 	}
 	return value

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
@@ -41,6 +43,9 @@ type ImportedRun struct {
 	Nodes      int    `json:"nodes"`
 	Rounds     int    `json:"rounds"`      // planned
 	RoundsDone int    `json:"rounds_done"` // by the slowest node
+
+	digest string
+	rows   int
 }
 
 // importNotes are the notes of an import of FormatSwarm.
@@ -49,63 +54,84 @@ type importNotes struct {
 	Rows int    `json:"rows"` // of all tables
 }
 
-// Names that a stranger's run may have, by which folders, files and lines of text are named here.
-var (
-	importableName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-	importableNode = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}$`)
-)
+// runName is what an experiment, and a run's key, may be called: it names folders.
+var runName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// longestName is that of nodes and tasks, in bytes.
+const longestName = 128
 
 // ImportRuns takes over the runs of another database that have ended, as Extract has them, all in one transaction. A run is the same as one that
 // is here if experiment, seed and first start are: of these what was recorded here stays, and what was imported is replaced by a later state of
 // it. A run keeps its key where that is free, and gets its experiment's next one otherwise. With dry nothing is written. It returns an entry a
-// run, oldest first; an *Error where from holds what no run of ours has.
+// run, oldest first; an *Error of from's file where that holds what no run of ours has.
 func (s *Store) ImportRuns(ctx context.Context, from *Reader, dry bool) ([]ImportedRun, error) {
-	runs, err := from.Runs(ctx, Filter{})
+	all, err := from.Runs(ctx, Filter{})
 	if err != nil {
 		return nil, err
-	}
-	out := make([]ImportedRun, len(runs))
-	var ended []string
-	latest := event.Now() + 24*3600 // clocks differ, but a time far ahead would pass for the newest for ever
-	for i, r := range runs {
-		out[i] = ImportedRun{"", "", r.Run.Run, r.Experiment, r.Seed, r.State, r.Run.Nodes, r.Run.Rounds, r.RoundsDone}
-		if !importableName.MatchString(r.Experiment) {
-			return nil, &Error{Path: from.path, Reason: fmt.Sprintf("damaged: %.80q is no experiment's name", r.Experiment)}
-		}
-		if most := max(r.Started, r.Resumed, r.Ended); !(most < latest) {
-			return nil, &Error{Path: from.path, Reason: fmt.Sprintf("damaged: run %.80q is of a time to come", r.Run.Run)}
-		}
-		if !slices.Contains([]string{RunDone, RunStopped, RunLost, RunFailed}, r.State) {
-			out[i].Outcome = ImportGoing
-			continue
-		}
-		ended = append(ended, r.Run.Run)
 	}
 	// What is copied is an extract of our own making, with our tables and their checks: of a stranger's file only values come through.
 	dir, err := os.MkdirTemp("", "swarm-import-")
 	if err != nil {
-		return nil, fmt.Errorf("import %s: %w", from.path, err)
+		return nil, fmt.Errorf("import %s: %w", from.Name(), err)
 	}
 	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "swarm.db")
-	if _, err := from.Extract(ctx, path, ended); err != nil {
-		return nil, err
-	}
-	extract, err := OpenReader(ctx, path)
+	extract, err := extractTo(ctx, from, filepath.Join(dir, "all.db"), all)
 	if err != nil {
 		return nil, err
 	}
 	defer extract.Close()
-	if err := extract.checkNodes(ctx); err != nil {
-		return nil, named(err, from.path)
+	taken, err := extract.Runs(ctx, Filter{}) // what is checked is what is copied
+	if err != nil {
+		return nil, named(err, from.Name())
 	}
-	if err := s.importRuns(ctx, extract, out, dry); err != nil {
-		return nil, explain(s.path, fmt.Errorf("import %s: %w", from.path, err))
+	var out []ImportedRun
+	for _, r := range taken {
+		x := ImportedRun{
+			Source: r.Run.Run, Experiment: r.Experiment, Seed: r.Seed, State: r.State, Nodes: r.Run.Nodes, Rounds: r.Run.Rounds, RoundsDone: r.RoundsDone,
+		}
+		if err := checkImported(r); err != nil {
+			return nil, &Error{Path: from.Name(), Reason: "damaged", Err: err}
+		}
+		if x.State == RunRunning {
+			x.Outcome = ImportGoing
+		} else if x.digest, x.rows, err = digestAlone(ctx, from, dir, r); err != nil {
+			return nil, err
+		}
+		out = append(out, x)
+	}
+	if err := s.importRuns(ctx, extract, from.Name(), out, dry); err != nil {
+		return nil, explain(s.path, err)
 	}
 	return out, nil
 }
 
-func (s *Store) importRuns(ctx context.Context, from *Reader, runs []ImportedRun, dry bool) (err error) {
+// extractTo makes an extract of runs for ourselves, and opens it.
+func extractTo(ctx context.Context, from *Reader, path string, runs []Totals) (*Reader, error) {
+	keys := make([]string, len(runs))
+	for i, r := range runs {
+		keys[i] = r.Run.Run
+	}
+	if _, err := from.Extract(ctx, path, keys); err != nil {
+		return nil, named(err, from.Name())
+	}
+	return OpenReader(ctx, path)
+}
+
+// checkImported refuses what would name files or lines of text here and can't, and times that nothing recorded here could come after.
+func checkImported(r Totals) error {
+	latest := event.Now() + 24*3600 // clocks differ
+	switch {
+	case !runName.MatchString(r.Experiment):
+		return fmt.Errorf("%.80q is no experiment's name", r.Experiment)
+	case !slices.Contains([]string{RunRunning, RunDone, RunStopped, RunLost, RunFailed}, r.State):
+		return fmt.Errorf("run %.80q has the state %.80q, which there isn't", r.Run.Run, r.State)
+	case !(max(r.Started, r.Resumed, r.Ended) < latest):
+		return fmt.Errorf("run %.80q is of a time to come", r.Run.Run)
+	}
+	return nil
+}
+
+func (s *Store) importRuns(ctx context.Context, from *Reader, name string, runs []ImportedRun, dry bool) (err error) {
 	conn, err := s.db.Conn(ctx) // what is attached belongs to a connection
 	if err != nil {
 		return err
@@ -123,12 +149,13 @@ func (s *Store) importRuns(ctx context.Context, from *Reader, runs []ImportedRun
 		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // no effect after a commit
+	home := filepath.Dir(s.path)
 	for i := range runs {
 		if runs[i].Outcome == ImportGoing {
 			continue
 		}
-		if err := takeRun(ctx, tx, from, &runs[i]); err != nil {
-			return fmt.Errorf("run %s: %w", runs[i].Source, err)
+		if err := takeRun(ctx, tx, home, &runs[i]); err != nil {
+			return fmt.Errorf("import %s: run %.80q: %w", name, runs[i].Source, err)
 		}
 	}
 	if dry {
@@ -138,86 +165,84 @@ func (s *Store) importRuns(ctx context.Context, from *Reader, runs []ImportedRun
 }
 
 // takeRun copies one run, unless what is here of it is as good.
-func takeRun(ctx context.Context, tx *sql.Tx, from *Reader, r *ImportedRun) error {
-	digest, rows, err := digestRun(ctx, from, r.Source)
-	if err != nil {
+func takeRun(ctx context.Context, tx *sql.Tx, home string, r *ImportedRun) (err error) {
+	if r.Outcome, r.Run, err = placeFor(ctx, tx, home, r); err != nil {
 		return err
 	}
-	if r.Outcome, r.Run, err = placeFor(ctx, tx, r, digest, rows); err != nil || !slices.Contains([]string{ImportNew, ImportReplaced}, r.Outcome) {
-		return err
-	}
-	if r.Outcome == ImportReplaced {
-		if _, err := tx.ExecContext(ctx, "DELETE FROM runs WHERE run = ?", r.Run); err != nil {
+	switch r.Outcome {
+	case ImportNew:
+	case ImportReplaced:
+		if _, err := tx.ExecContext(ctx, "DELETE FROM main.runs WHERE run = ?", r.Run); err != nil {
 			return err
 		}
+	default:
+		return nil
 	}
 	for _, table := range importTables() {
 		if err := copyRun(ctx, tx, table, r); err != nil {
 			return fmt.Errorf("%s: %w", table, err)
 		}
 	}
-	return noteImport(ctx, tx, r, digest, rows)
-}
-
-// checkNodes refuses names of nodes that would be none here.
-func (r *Reader) checkNodes(ctx context.Context) error {
-	var bad error
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
-		var node string
-		err := rows.Scan(&node)
-		if !importableNode.MatchString(node) || strings.Contains(node, "..") {
-			bad = &Error{Path: r.path, Reason: fmt.Sprintf("damaged: %.80q is no node's name", node)}
-		}
-		return err
-	}, "SELECT DISTINCT node FROM nodes")
-	return errors.Join(bad, explain(r.path, err))
+	return noteImport(ctx, tx, r)
 }
 
 // placeFor decides about a run, and under which key it is or comes.
-func placeFor(ctx context.Context, tx *sql.Tx, r *ImportedRun, digest string, rows int) (outcome, key string, err error) {
+func placeFor(ctx context.Context, tx *sql.Tx, home string, r *ImportedRun) (outcome, key string, err error) {
 	var was struct {
 		format, digest sql.NullString
 		rows           sql.NullInt64
 	}
-	err = tx.QueryRowContext(ctx, `SELECT own.run, format, digest, notes ->> 'rows' FROM incoming.runs AS theirs JOIN main.runs AS own USING (experiment, seed, started)
-LEFT JOIN main.imports ON main.imports.run = own.run WHERE theirs.run = ?`, r.Source).Scan(&key, &was.format, &was.digest, &was.rows)
+	err = tx.QueryRowContext(ctx, `SELECT own.run, format, digest, notes ->> 'rows'
+FROM incoming.runs AS theirs JOIN main.runs AS own USING (experiment, seed, started)
+LEFT JOIN main.imports ON main.imports.run = own.run WHERE theirs.run = ? ORDER BY format IS NOT NULL, own.run LIMIT 1`,
+		r.Source).Scan(&key, &was.format, &was.digest, &was.rows)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		key, err = freeKey(ctx, tx, r)
+		key, err = freeKey(ctx, tx, home, r)
 		return ImportNew, key, err
 	case err != nil:
 		return "", "", err
 	case !was.format.Valid:
 		return ImportOwn, key, nil
-	case was.format.String != FormatSwarm || was.digest.String == digest:
+	case was.format.String != FormatSwarm || was.digest.String == r.digest:
 		return ImportUnchanged, key, nil
-	case int64(rows) < was.rows.Int64:
+	case int64(r.rows) < was.rows.Int64:
 		return ImportOlder, key, nil
 	}
 	return ImportReplaced, key, nil
 }
 
-// freeKey is the run's own key, EXPERIMENT-N, or if that is taken, or none, the experiment's next.
-func freeKey(ctx context.Context, tx *sql.Tx, r *ImportedRun) (string, error) {
+// highestNumber bounds the numbers of runs that count.
+const highestNumber = 1_000_000_000
+
+// freeKey is the run's own key, if that is one and free, or else the experiment's next. A key whose folder is there is another run's, which may be
+// about to begin.
+func freeKey(ctx context.Context, tx *sql.Tx, home string, r *ImportedRun) (string, error) {
 	prefix := r.Experiment + "-"
-	number := func(key string) int {
-		n, err := strconv.Atoi(strings.TrimPrefix(key, prefix))
-		if err != nil || !strings.HasPrefix(key, prefix) || n < 1 || prefix+strconv.Itoa(n) != key {
-			return 0
-		}
-		return n
-	}
-	highest, taken := 0, false
+	highest := 0
+	known := map[string]bool{}
 	err := query(ctx, tx, func(rows *sql.Rows) error {
 		var key string
 		err := rows.Scan(&key)
-		highest, taken = max(highest, number(key)), taken || key == r.Source
+		known[key] = true
+		if n, bad := strconv.Atoi(strings.TrimPrefix(key, prefix)); bad == nil && n < highestNumber {
+			highest = max(highest, n)
+		}
 		return err
-	}, "SELECT run FROM main.runs")
-	if err == nil && !taken && number(r.Source) > 0 {
-		return r.Source, nil
+	}, "SELECT run FROM main.runs WHERE experiment = ?", r.Experiment)
+	free := func(key string) bool {
+		_, err := os.Lstat(filepath.Join(home, "runs", key))
+		return !known[key] && errors.Is(err, os.ErrNotExist)
 	}
-	return prefix + strconv.Itoa(highest+1), err
+	key := r.Source
+	if rest, ok := strings.CutPrefix(key, prefix); !ok || rest == "" || !runName.MatchString(key) {
+		key = prefix + strconv.Itoa(highest+1)
+	}
+	for !free(key) {
+		highest++
+		key = prefix + strconv.Itoa(highest)
+	}
+	return key, err
 }
 
 // importTables are the tables that an import fills, a table after those that it refers to.
@@ -234,15 +259,16 @@ func copyRun(ctx context.Context, tx *sql.Tx, table string, r *ImportedRun) erro
 	var names, values []string
 	err := query(ctx, tx, func(rows *sql.Rows) error {
 		var name string
-		if err := rows.Scan(&name); err != nil || name == "id" { // an event's number of its database
+		if err := rows.Scan(&name); err != nil || name == "id" { // an event's number in its database
 			return err
 		}
 		value := name
 		switch table + "." + name {
 		case table + ".run":
 			value = "?1"
-		case "runs.versions":
-			value = fmt.Sprintf("json_set(versions, '$.%s', coalesce(versions ->> '%[1]s', '%s'))", importedKey, FormatSwarm)
+		case "runs.versions": // the mark wants an object
+			value = fmt.Sprintf(`json_set(CASE json_type(versions) WHEN 'object' THEN versions ELSE '{}' END,
+  '$.%s', coalesce(versions ->> '$.%[1]s', '%s'))`, importedKey, FormatSwarm)
 		}
 		names, values = append(names, name), append(values, value)
 		return nil
@@ -263,17 +289,28 @@ func copyRun(ctx context.Context, tx *sql.Tx, table string, r *ImportedRun) erro
 }
 
 // noteImport records where a run is from, unless it was another program's when it was imported first.
-func noteImport(ctx context.Context, tx *sql.Tx, r *ImportedRun, digest string, rows int) error {
-	notes, err := json.Marshal(importNotes{r.Source, rows})
+func noteImport(ctx context.Context, tx *sql.Tx, r *ImportedRun) error {
+	notes, err := json.Marshal(importNotes{r.Source, r.rows})
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT OR IGNORE INTO main.imports (run, format, source, digest, imported, notes) VALUES (?, ?, '', ?, ?, ?)`,
-		r.Run, FormatSwarm, digest, event.Now(), string(notes))
+	_, err = tx.ExecContext(ctx, `INSERT INTO main.imports (run, format, source, digest, imported, notes) VALUES (?, ?, '', ?, ?, ?)
+ON CONFLICT (run) DO NOTHING`, r.Run, FormatSwarm, r.digest, event.Now(), string(notes))
 	return err
 }
 
-// digestRun is a checksum of all that an extract has of a run, whatever key it has there, and how many rows that are.
+// digestAlone is digestRun of an extract of the run alone: the labels of GPUs and hosts don't depend on what else is in the file then.
+func digestAlone(ctx context.Context, from *Reader, dir string, r Totals) (digest string, rows int, err error) {
+	path := filepath.Join(dir, "one.db")
+	alone, err := extractTo(ctx, from, path, []Totals{r})
+	if err != nil {
+		return "", 0, err
+	}
+	digest, rows, err = digestRun(ctx, alone, r.Run.Run)
+	return digest, rows, errors.Join(named(err, from.Name()), alone.Close(), os.Remove(path))
+}
+
+// digestRun is a checksum of all that an extract has of a run, whatever key it has there, and how many rows that are. It refuses names that are none.
 func digestRun(ctx context.Context, from *Reader, run string) (digest string, rows int, err error) {
 	sum := sha256.New()
 	for _, table := range importTables() {
@@ -294,28 +331,58 @@ func digestTable(ctx context.Context, from *Reader, table, run string, sum hash.
 	if err != nil {
 		return 0, err
 	}
-	out := json.NewEncoder(sum)
+	fmt.Fprintf(sum, "%s\n", table)
 	err = from.Dump(ctx, table, run, "", func(row []any) error {
 		rows++
 		for i, c := range columns {
-			switch text, _ := row[i].(string); {
+			value := row[i]
+			text, isText := value.(string)
+			switch column := table + "." + c.Name; {
 			case c.Name == "run" || c.Name == "id":
-				row[i] = nil
-			case table+"."+c.Name == "runs.versions":
-				row[i] = withoutMark(text)
+				continue
+			case column == "runs.versions":
+				value = withoutMark(text)
+			case isText && !freeText[column] && !c.JSON:
+				if err := checkName(text); err != nil {
+					return &Error{Path: from.path, Reason: "damaged", Err: fmt.Errorf("%s: %w", column, err)}
+				}
 			}
+			fmt.Fprintf(sum, "%T %q\n", value, fmt.Sprint(value))
 		}
-		return out.Encode(row)
+		return nil
 	})
 	return rows, err
 }
 
+// freeText are the columns of text that is a person's to read, of any length, and shown as such.
+var freeText = map[string]bool{
+	"runs.message": true, "attempts.message": true, "nodes.message": true, "events.message": true, "workers.reason": true, "rounds.non_finite": true,
+	"evals.non_finite": true, "runs.model": true,
+}
+
+// checkName refuses a name that could do something to a terminal or to a path.
+func checkName(name string) error {
+	switch {
+	case len(name) > longestName:
+		return fmt.Errorf("%.80q… is longer than %d bytes", name, longestName)
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Errorf("%.80q has control characters", name)
+	case slices.Contains(strings.Split(name, "/"), ".."):
+		return fmt.Errorf("%.80q leads out of a folder", name)
+	}
+	return nil
+}
+
 // withoutMark is a document of versions without what says that it was imported.
-func withoutMark(text string) any {
+func withoutMark(text string) string {
 	var versions map[string]any
 	if json.Unmarshal([]byte(text), &versions) != nil {
 		return text
 	}
 	delete(versions, importedKey)
-	return versions
+	data, err := json.Marshal(versions) // sorted by key
+	if err != nil {
+		return text
+	}
+	return string(data)
 }

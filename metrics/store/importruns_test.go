@@ -1,6 +1,7 @@
 package store
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -76,7 +77,7 @@ func TestImportedRunsSayWhatTheySaidAtHome(t *testing.T) {
 	found, err := here.FindRun(t.Context(), want[0].Experiment, want[0].Seed)
 	require.NoError(t, err)
 	require.Nil(t, found, "a run of another home can't go on")
-	found, err = here.FindImported(t.Context(), want[0].Experiment, want[0].Seed)
+	found, err = here.FindImported(t.Context(), want[0].Experiment, want[0].Seed, want[0].Rounds)
 	require.NoError(t, err)
 	require.Equal(t, got[0].Run.Run, found.Run)
 }
@@ -148,12 +149,68 @@ func TestWhatHadNotEndedIsLeftOut(t *testing.T) {
 	require.Equal(t, "other-1 going \nrun-1 new sapo-4-4-1", outcomes(sortedBySource(runs)))
 }
 
+// A key whose folder is there is about to be another run's.
+func TestAKeyWithAFolderIsTaken(t *testing.T) {
+	there, reader := extractable(t)
+	ended(t, there, RunDone, testRun)
+	home := t.TempDir()
+	s := openStore(t, filepath.Join(home, "swarm.db"), Options{})
+	require.NoError(t, os.MkdirAll(filepath.Join(home, "runs", "sapo-4-4-1"), 0o700))
+	require.Equal(t, "run-1 new sapo-4-4-2", outcomes(importInto(t, s, extractOf(t, reader, testRun))))
+}
+
+// What is beside a run in a file, and so the labels of its GPUs there, makes no other run of it.
+func TestARunIsTheSameWhateverItCameWith(t *testing.T) {
+	there, reader := extractable(t)
+	_, err := there.db.Exec(`INSERT INTO devices (run, uuid, time, gpu, name, memory_total_bytes, memory_used_bytes, unattributed_bytes)
+VALUES ('run-1', 'GPU-b', 5, 0, 'H100', 1, 1, 0), ('other-1', 'GPU-a', 5, 0, 'H100', 1, 1, 0)`)
+	require.NoError(t, err)
+	ended(t, there, RunDone, testRun, "other-1")
+	s := openStore(t, filepath.Join(t.TempDir(), "swarm.db"), Options{})
+	require.Equal(t, "run-1 new sapo-4-4-1", outcomes(importInto(t, s, extractOf(t, reader, testRun))))
+	require.Equal(t, "other-1 new other-1\nrun-1 unchanged sapo-4-4-1", outcomes(sortedBySource(importInto(t, s, extractOf(t, reader, testRun, "other-1")))))
+}
+
+// A run of this home's own is the one that is meant by its experiment's name, though an imported one is newer.
+func TestAnOwnRunComesBeforeImportedOnes(t *testing.T) {
+	there, reader := extractable(t)
+	ended(t, there, RunDone, testRun)
+	s := openStore(t, filepath.Join(t.TempDir(), "swarm.db"), Options{})
+	own := aRun()
+	own.Run, own.Started = "sapo-4-4-1", own.Started-50
+	require.NoError(t, s.StartRun(t.Context(), own))
+	record(t, s, event.Event{Type: event.TypeRunEnded, Run: own.Run, Time: own.Started + 1, State: RunStopped})
+	importInto(t, s, extractOf(t, reader, testRun))
+	here := readerOf(t, s)
+	for _, name := range []string{"", own.Experiment} {
+		newest, err := here.Snapshot(t.Context(), name)
+		require.NoError(t, err)
+		require.Equal(t, own.Run, newest.Run.Run)
+	}
+	current, err := here.CurrentRuns(t.Context(), 5)
+	require.NoError(t, err)
+	require.Equal(t, []string{own.Run}, current)
+}
+
+// A document of versions that can't be marked is no run of this home's either.
+func TestEveryImportedRunIsMarked(t *testing.T) {
+	there, reader := extractable(t)
+	ended(t, there, RunDone, testRun)
+	_, err := there.db.Exec(`UPDATE runs SET versions = '[]'`)
+	require.NoError(t, err)
+	s := openStore(t, filepath.Join(t.TempDir(), "swarm.db"), Options{})
+	runs := importInto(t, s, extractOf(t, reader, testRun))
+	require.True(t, snapshotOf(t, s, runs[0].Run).Run.Imported())
+}
+
 // A stranger's file may name anything.
 func TestNamesAndTimesThatCantBeAreRefused(t *testing.T) {
 	for name, spoil := range map[string]string{
 		"experiment": `UPDATE runs SET experiment = '../../etc'`,
 		"time":       `UPDATE runs SET started = 1e300, resumed = 1e300`,
 		"no number":  `UPDATE runs SET ended = 9e999`,
+		"state":      `UPDATE runs SET state = char(27) || '[2J'`,
+		"task":       `UPDATE task_rewards SET task = 'a' || char(27)`,
 		"node":       `INSERT INTO nodes (run, node) SELECT run, '../x' FROM runs`,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -76,7 +76,7 @@ func openPacked(ctx context.Context, path string, in io.Reader, most int64) (*Re
 	if err != nil {
 		return nil, errors.Join(named(err, path), os.RemoveAll(dir))
 	}
-	reader.unpacked = dir
+	reader.unpacked, reader.packed = dir, path
 	if err := reader.checkWhole(ctx); err != nil {
 		return nil, errors.Join(named(err, path), reader.Close())
 	}

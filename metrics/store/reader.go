@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -18,7 +19,11 @@ type Reader struct {
 	db   *sql.DB
 
 	unpacked string // a temporary folder that holds the database; empty: none
+	packed   string // and the file that it was unpacked from
 }
+
+// Name is the file that was asked for, as messages have it.
+func (r *Reader) Name() string { return cmp.Or(r.packed, r.path) }
 
 // oldestReadable is the oldest schema whose tables hold all that a Reader asks for; what is newer it asks for only where it is.
 const oldestReadable = 3

@@ -85,7 +85,7 @@ func (f Filter) sql() (where string, args []any) {
 }
 
 // CurrentRuns returns the keys of at most limit runs that run or counted as running when last heard of, the newest attempt first, and after them
-// of the run that ended last. A run whose coordinator died without a word is among the former.
+// of the run that ended last, of another home's only if there is none of this one. A run whose coordinator died without a word is among the former.
 func (r *Reader) CurrentRuns(ctx context.Context, limit int) ([]string, error) {
 	var runs []string
 	err := query(ctx, r.db, func(rows *sql.Rows) error {
@@ -94,7 +94,8 @@ func (r *Reader) CurrentRuns(ctx context.Context, limit int) ([]string, error) {
 		runs = append(runs, run)
 		return err
 	}, `SELECT run FROM (SELECT run, 0 AS place, resumed AS at FROM runs WHERE state = ?1 ORDER BY resumed DESC, run LIMIT ?2)
-UNION ALL SELECT run FROM (SELECT run FROM runs WHERE state != ?1 AND ended IS NOT NULL ORDER BY ended DESC, run LIMIT 1)`, RunRunning, limit)
+UNION ALL SELECT run FROM (SELECT run FROM runs WHERE state != ?1 AND ended IS NOT NULL
+ORDER BY versions ->> '`+importedKey+`' IS NOT NULL, ended DESC, run LIMIT 1)`, RunRunning, limit)
 	return runs, explain(r.path, err)
 }
 

@@ -129,7 +129,7 @@ func (run *Run) fields() []any {
 func findRun(ctx context.Context, tx *sql.Tx, name string) (Run, error) {
 	var run Run
 	row := tx.QueryRowContext(ctx, `SELECT `+runColumns+` FROM runs WHERE ?1 IN (run, experiment, '')
-ORDER BY run = ?1 DESC, resumed DESC, run DESC LIMIT 1`, name)
+ORDER BY run = ?1 DESC, versions ->> '`+importedKey+`' IS NOT NULL, resumed DESC, run DESC LIMIT 1`, name)
 	err := row.Scan(run.fields()...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return run, fmt.Errorf("%q: %w", name, ErrNotFound)

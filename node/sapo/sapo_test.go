@@ -164,3 +164,10 @@ func TestSeedsDiffer(t *testing.T) {
 		t.Errorf("engine seed %d out of range", s)
 	}
 }
+
+func TestPositiveLeavesWhatIsBetterThanTheMean(t *testing.T) {
+	advantages, err := Advantages([]float64{1, 0, 0, 0.5}, ScaleNone)
+	if want := []float64{0.625, 0, 0, 0.125}; err != nil || !slices.Equal(Positive(advantages), want) {
+		t.Fatalf("got %v, %v; want %v", advantages, err, want)
+	}
+}
