@@ -81,8 +81,8 @@ func (o *importOptions) check(flags *pflag.FlagSet) error {
 	if err := checkOutput(o.output); err != nil {
 		return err
 	}
-	if o.Name != "" && !predecessor.ValidName(o.Name) {
-		return &configs.Error{Key: "name", Value: o.Name, Allowed: predecessor.NameRule}
+	if o.Name != "" && !store.ValidExperiment(o.Name) {
+		return &configs.Error{Key: "name", Value: o.Name, Allowed: store.ExperimentRule}
 	}
 	for _, x := range []struct {
 		flag  string

@@ -237,17 +237,8 @@ func (r *resume) same(inputs map[string]string) error {
 		if r.run.Imported() {
 			was = before.Inputs[store.WithoutFolders(name)]
 		}
-		if was != "" && was != inputs[name] && r.run.Imported() {
-			return &usageError{
-				fmt.Errorf("run %s, which was imported, was made with other contents of %s (sha256 %.12s → %.12s)", r.run.Run, name, was, inputs[name]),
-				"the same files, or another --home for these",
-			}
-		}
 		if was != "" && was != inputs[name] {
-			return &usageError{
-				fmt.Errorf("run %s can't go on: what %s names has changed since it began (sha256 %.12s → %.12s)", r.run.Run, name, was, inputs[name]),
-				"the former files, --fresh for a new run of this experiment, or --name OTHER for another experiment",
-			}
+			return r.differs(fmt.Sprintf("other contents of %s (sha256 %.12s → %.12s)", name, was, inputs[name]), "files")
 		}
 	}
 	return nil
@@ -272,15 +263,20 @@ func (r *resume) refuse(changes ...configs.Change) error {
 	for _, c := range changes {
 		texts = append(texts, c.String())
 	}
+	return r.differs("another configuration: "+strings.Join(texts, ", "), "values")
+}
+
+// differs is the error for a command that isn't the run's: it has that, where the former things are wanted.
+func (r *resume) differs(what, things string) error {
 	if r.run.Imported() {
 		return &usageError{
-			fmt.Errorf("run %s, which was imported, has another configuration: %s", r.run.Run, strings.Join(texts, ", ")),
-			"the same values, or another --home for these",
+			fmt.Errorf("run %s, which was imported, was made otherwise: the command has %s", r.run.Run, what),
+			"the same " + things + ", or another --home for these",
 		}
 	}
 	return &usageError{
-		fmt.Errorf("run %s can't go on with another configuration: %s", r.run.Run, strings.Join(texts, ", ")),
-		"the former values, --fresh for a new run of this experiment, or --name OTHER for another experiment",
+		fmt.Errorf("run %s can't go on with %s", r.run.Run, what),
+		"the former " + things + ", --fresh for a new run of this experiment, or --name OTHER for another experiment",
 	}
 }
 

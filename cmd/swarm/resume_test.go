@@ -133,7 +133,7 @@ func TestResumeRefusesOtherInputs(t *testing.T) {
 	require.NoError(t, os.WriteFile(questions, append(text, text...), 0o644))
 	changed := up(2)
 	require.Equal(t, 2, changed.code)
-	require.Contains(t, changed.stderr, "Error: run e-1 can't go on: what tasks.file names has changed since it began (sha256 ")
+	require.Contains(t, changed.stderr, "Error: run e-1 can't go on with other contents of tasks.file (sha256 ")
 	require.NoError(t, os.WriteFile(questions, text, 0o644))
 	engine := func() (digest string) {
 		db, err := sql.Open("sqlite3", filepath.Join(home, "swarm.db"))
@@ -160,7 +160,7 @@ func TestResumeRefusesAnotherKindOfNodes(t *testing.T) {
 		{own, one.inputs(), "its nodes are swarm's own nodes, not those of a --node-command"},
 		{nil, one.inputs(), "its nodes are swarm's own nodes, not those of a --node-command"},
 		{one.inputs(), own, "its nodes are those of a --node-command, not swarm's own nodes"},
-		{one.inputs(), other.inputs(), "what --node-command names has changed"},
+		{one.inputs(), other.inputs(), "run e-1 can't go on with other contents of --node-command (sha256 "},
 		{one.inputs(), one.inputs(), ""},
 		{own, own, ""},
 		{nil, own, ""}, // begun before inputs were recorded

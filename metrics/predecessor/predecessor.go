@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"time"
 
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -39,15 +38,6 @@ type Options struct {
 
 // ErrNothing is the error for a folder without a single round.
 var ErrNothing = errors.New("no round is recorded there")
-
-// NameRule says what ValidName allows.
-const NameRule = "1 to 64 of A-Z a-z 0-9 . _ - that start with a letter or digit"
-
-// experimentName is what configs allows: names become names of folders.
-var experimentName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-
-// ValidName tells whether an experiment may have that name.
-func ValidName(name string) bool { return experimentName.MatchString(name) }
 
 // Find returns the experiments' folders at dir, by name: dir itself, those in dir/experiments, or those in dir.
 func Find(dir string) ([]string, error) {
@@ -92,8 +82,8 @@ func isExperiment(dir string) bool {
 // Read reads one experiment's folder. The Report tells, also beside an error, what was found; the error is ErrNothing, wrapped, where that
 // is no round at all.
 func Read(ctx context.Context, dir string, o Options) (store.Import, *Report, error) {
-	if o.Name != "" && !ValidName(o.Name) {
-		return store.Import{}, nil, fmt.Errorf("import: %q can't be an experiment's name: %s", o.Name, NameRule)
+	if o.Name != "" && !store.ValidExperiment(o.Name) {
+		return store.Import{}, nil, fmt.Errorf("import: %q can't be an experiment's name: %s", o.Name, store.ExperimentRule)
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {

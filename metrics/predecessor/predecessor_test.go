@@ -159,7 +159,7 @@ func TestDamageIsNamedAndSkipped(t *testing.T) {
 	for _, want := range []string{
 		`"rewards/round_1/stage_0/node_1.json": it is cut off or no JSON`, `"rewards/round_1/stage_0/node_2.json": it is of round 4`,
 		`"rewards/round_1/stage_0/empty.json": it is cut off or no JSON`, `"rewards/round_1/stage_0/nameless.json": it names no node`,
-		`"rewards/round_1/stage_0/evil.json": its node's name has control characters`,
+		`"rewards/round_1/stage_0/evil.json": its node's name: "a\x1b[2J" has control characters`,
 		`"rewards/round_1/stage_0/big.json": it has 1048577 bytes, more than 1048576`,
 		`"rewards/round_x": its name is none of the predecessor's`, `"peers/torn.json": it is cut off or no JSON`, `"config.yaml": it is no YAML`,
 		`"rewards/round_1/stage_0/pipe.json": it is no file`,

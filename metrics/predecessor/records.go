@@ -6,8 +6,8 @@ import (
 	"path"
 	"regexp"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 // Kinds of records, from the most to the least trusted: the log has the reward as a number with all its digits, rewards/ was cut to a whole number by
@@ -183,13 +183,11 @@ func (r *row) key() (record, error) {
 }
 
 func checkNode(name string) error {
-	switch {
-	case name == "":
+	if name == "" {
 		return errors.New("it names no node")
-	case len(name) > 128:
-		return errors.New("its node's name is longer than 128 bytes")
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		return errors.New("its node's name has control characters")
+	}
+	if err := store.CheckName(name); err != nil {
+		return fmt.Errorf("its node's name: %w", err)
 	}
 	return nil
 }

@@ -12,12 +12,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
@@ -53,12 +50,6 @@ type importNotes struct {
 	Run  string `json:"run"`  // key there
 	Rows int    `json:"rows"` // of all tables
 }
-
-// runName is what an experiment, and a run's key, may be called: it names folders.
-var runName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
-
-// longestName is that of nodes and tasks, in bytes.
-const longestName = 128
 
 // ImportRuns takes over the runs of another database that have ended, as Extract has them, all in one transaction. A run is the same as one that
 // is here if experiment, seed and first start are: of these what was recorded here stays, and what was imported is replaced by a later state of
@@ -121,7 +112,7 @@ func extractTo(ctx context.Context, from *Reader, path string, runs []Totals) (*
 func checkImported(r Totals) error {
 	latest := event.Now() + 24*3600 // clocks differ
 	switch {
-	case !runName.MatchString(r.Experiment):
+	case !ValidExperiment(r.Experiment):
 		return fmt.Errorf("%.80q is no experiment's name", r.Experiment)
 	case !slices.Contains([]string{RunRunning, RunDone, RunStopped, RunLost, RunFailed}, r.State):
 		return fmt.Errorf("run %.80q has the state %.80q, which there isn't", r.Run.Run, r.State)
@@ -343,7 +334,7 @@ func digestTable(ctx context.Context, from *Reader, table, run string, sum hash.
 			case column == "runs.versions":
 				value = withoutMark(text)
 			case isText && !freeText[column] && !c.JSON:
-				if err := checkName(text); err != nil {
+				if err := CheckName(text); err != nil {
 					return &Error{Path: from.path, Reason: "damaged", Err: fmt.Errorf("%s: %w", column, err)}
 				}
 			}
@@ -358,19 +349,6 @@ func digestTable(ctx context.Context, from *Reader, table, run string, sum hash.
 var freeText = map[string]bool{
 	"runs.message": true, "attempts.message": true, "nodes.message": true, "events.message": true, "workers.reason": true, "rounds.non_finite": true,
 	"evals.non_finite": true, "runs.model": true,
-}
-
-// checkName refuses a name that could do something to a terminal or to a path.
-func checkName(name string) error {
-	switch {
-	case len(name) > longestName:
-		return fmt.Errorf("%.80q… is longer than %d bytes", name, longestName)
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		return fmt.Errorf("%.80q has control characters", name)
-	case slices.Contains(strings.Split(name, "/"), ".."):
-		return fmt.Errorf("%.80q leads out of a folder", name)
-	}
-	return nil
 }
 
 // withoutMark is a document of versions without what says that it was imported.
