@@ -25,19 +25,12 @@ func (n *Node) external(item task.Item, r exchange.Rollout) (group, error) {
 		return g, errors.New("its question does not fit the context")
 	}
 	for _, c := range r.Completions {
-		ids := n.Tokens.Encode(c.Text)
-		if c.Terminated {
-			ids = append(ids, n.Tokens.EOS())
-		}
+		ids, c, said := c.IDs(n.Tokens, n.Config.MaxCompletionLength) // the reward is for what is learned from, not for an answer beyond it
 		if len(ids) == 0 {
 			return g, errors.New("an empty completion")
 		}
-		if len(ids) > n.Config.MaxCompletionLength {
-			// The reward is for what is learned from, not for an answer beyond it.
-			ids = ids[:n.Config.MaxCompletionLength]
-			c = exchange.Completion{Text: n.Tokens.Decode(ids)}
-		}
 		g.completions = append(g.completions, ids)
+		g.unsaid = append(g.unsaid, !said)
 		g.texts = append(g.texts, c.Text)
 		g.terminated = append(g.terminated, c.Terminated)
 	}

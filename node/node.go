@@ -131,6 +131,7 @@ type group struct {
 	completions [][]int  // token ids, the EOS included where there was one
 	texts       []string // decoded completions
 	terminated  []bool
+	unsaid      []bool      // of an external group: nobody sampled these ids, so that they teach nothing
 	logprobs    [][]float64 // the sampling policy's, nil for externals
 	rewards     []float64
 	origin      journal.External // of an external group
@@ -263,8 +264,8 @@ func (n *Node) batch(round int, groups []group) exchange.Batch {
 		if r.Metadata == nil {
 			r.Metadata = json.RawMessage(`{}`) // a file's questions may have none
 		}
-		for i, text := range g.texts {
-			r.Completions = append(r.Completions, exchange.Completion{Text: text, Terminated: g.terminated[i]})
+		for i, ids := range g.completions {
+			r.Completions = append(r.Completions, exchange.Sampled(n.Tokens, ids, g.terminated[i]))
 		}
 		batch.Rollouts = append(batch.Rollouts, r)
 	}
@@ -385,6 +386,9 @@ func (n *Node) trainingSet(own, external []group, report *event.Round) (policy.U
 		}
 		for i, completion := range g.completions {
 			s := policy.Sequence{Prompt: len(params.Prompts), Completion: completion, Advantage: advantages[i]}
+			if g.unsaid != nil && g.unsaid[i] {
+				s.Advantage = 0
+			}
 			if n.Config.NumIterations > 1 && g.logprobs != nil {
 				s.OldLogprobs = g.logprobs[i]
 			}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -457,4 +458,25 @@ func TestMicroBatch(t *testing.T) {
 		n := Node{Config: config}
 		require.Equal(t, c.want, n.microBatch(c.sequences), "%+v", c)
 	}
+}
+
+// A node whose model says halves of characters is learnt from as it spoke, and what nobody can know is not learnt.
+func TestExternalsAreLearntAsTheyWereSampled(t *testing.T) {
+	s := newStage(t, nil)
+	item := draw(t, s.node.Tasks, 1)
+	right := s.node.Tokens.Encode(say(item, true))
+	half := slices.Concat([]int{0xe2}, right, []int{s.node.Tokens.EOS()})
+	r := rollout(item, say(item, true), say(item, false), "\uFFFD"+say(item, false))
+	r.Completions = append(r.Completions, exchange.Sampled(s.node.Tokens, half, true))
+	s.share("node_1", r)
+	s.share("node_2")
+	_, err := s.round()
+	require.NoError(t, err)
+	learnt := s.record.updates[0].Sequences[s.config.NumTrainSamples*s.config.NumGenerations:]
+	require.Len(t, learnt, 4)
+	require.Equal(t, half, learnt[3].Completion)
+	require.Positive(t, learnt[0].Advantage)
+	require.Negative(t, learnt[1].Advantage)
+	require.Zero(t, learnt[2].Advantage, "nobody has sampled U+FFFD")
+	require.Equal(t, learnt[0].Advantage, learnt[3].Advantage)
 }

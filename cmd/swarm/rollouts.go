@@ -211,14 +211,7 @@ func (t *runText) learnt(from string, r exchange.Rollout) learnt {
 	l := learnt{from: from, rollout: r, prompt: t.prompt(r.Question)}
 	l.rollout.Completions = nil
 	for _, c := range r.Completions {
-		ids := t.tokens.Encode(c.Text)
-		if c.Terminated {
-			ids = append(ids, t.tokens.EOS())
-		}
-		if len(ids) > t.config.MaxCompletionLength {
-			ids = ids[:t.config.MaxCompletionLength]
-			c = exchange.Completion{Text: t.tokens.Decode(ids)}
-		}
+		ids, c, _ := c.IDs(t.tokens, t.config.MaxCompletionLength)
 		l.ids = append(l.ids, ids)
 		l.rollout.Completions = append(l.rollout.Completions, c)
 	}

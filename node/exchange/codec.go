@@ -114,6 +114,9 @@ func checkRollout(r Rollout) error {
 		if err := checkText("completion", completion.Text, MaxCompletionBytes); err != nil {
 			return fmt.Errorf("completion %d: %w", i, err)
 		}
+		if len(completion.Tokens) > MaxTokens {
+			return invalidf("completion %d of %d tokens, more than %d", i, len(completion.Tokens), MaxTokens)
+		}
 	}
 	return nil
 }

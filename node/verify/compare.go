@@ -160,7 +160,7 @@ func unequalBatches(expected, found exchange.Batch) (what, e, f string) {
 		case !sameJSON(r.Metadata, other.Metadata):
 			return "metadata" + of, string(r.Metadata), string(other.Metadata)
 		}
-		if c := firstUnequal(r.Completions, other.Completions); c >= 0 {
+		if c := firstUnequal(documents(r.Completions), documents(other.Completions)); c >= 0 {
 			return fmt.Sprintf("completion %d", c) + of, document(at(r.Completions, c)), document(at(other.Completions, c))
 		}
 	}
@@ -178,6 +178,14 @@ func compact(raw json.RawMessage) []byte {
 		return raw
 	}
 	return text
+}
+
+func documents[T any](list []T) []string {
+	var out []string
+	for _, v := range list {
+		out = append(out, document(v))
+	}
+	return out
 }
 
 func document(v any) string {
