@@ -71,6 +71,7 @@ type Config struct {
 	// What the paper leaves open, each an ablation or a policy of its own.
 	ZeroAdvantageFilter bool    `mapstructure:"zero_advantage_filter" yaml:"zero_advantage_filter" json:"zero_advantage_filter"` // externals whose rewards are all equal are dropped before the draw
 	ExternalAdvantage   string  `mapstructure:"external_advantage" yaml:"external_advantage" json:"external_advantage"`          // one of Advantage*: which of others' completions teach
+	ExternalCorrection  string  `mapstructure:"external_correction" yaml:"external_correction" json:"external_correction"`       // one of Correction*: what makes up for that others' completions are not this policy's
 	ExternalLag         int     `mapstructure:"external_lag" yaml:"external_lag" json:"external_lag"`                            // at the barrier: rounds that the others' rollouts are old
 	Split               string  `mapstructure:"split" yaml:"split" json:"split"`                                                 // one of Split*: who decides a round's I and J; their sum is I+J above
 	SplitAlpha          float64 `mapstructure:"split_alpha" yaml:"split_alpha" json:"split_alpha"`                               // of SplitRewardEMA: what a reward of 1 above the average adds to J
@@ -109,6 +110,18 @@ const (
 	AdvantagePositive = "positive" // those better than their group's mean are raised, the others teach nothing
 )
 
+// Values of Config.ExternalCorrection.
+const (
+	CorrectionNone       = "none"       // others' completions count as one's own, as in the paper
+	CorrectionImportance = "importance" // they are weighted by how likely they are here over how likely they were there
+)
+
+// Corrects tells whether others' completions are weighted by their likelihood, so that nodes tell theirs.
+func (c Config) Corrects() bool { return c.ExternalCorrection == CorrectionImportance }
+
+// KeepsLogprobs tells whether a round needs the log-probabilities of what it sampled.
+func (c Config) KeepsLogprobs() bool { return c.NumIterations > 1 || c.Corrects() }
+
 // Values of Config.Split.
 const (
 	SplitFixed     = "fixed"      // every round's I and J are the configured ones
@@ -144,7 +157,7 @@ func (c *Config) UnmarshalJSON(data []byte) error {
 	type plain Config
 	stored, d := plain(*c), Default()
 	stored.ZeroAdvantageFilter, stored.ExternalAdvantage, stored.ExternalLag = d.ZeroAdvantageFilter, d.ExternalAdvantage, d.ExternalLag
-	stored.Split = d.Split
+	stored.ExternalCorrection, stored.Split = d.ExternalCorrection, d.Split
 	stored.SplitAlpha, stored.SplitEMA, stored.SplitEvery = d.SplitAlpha, d.SplitEMA, d.SplitEvery
 	if err := json.Unmarshal(data, &stored); err != nil {
 		return err

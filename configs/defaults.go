@@ -56,6 +56,7 @@ func Default() Config {
 
 		ZeroAdvantageFilter: true, // the paper's, section 4
 		ExternalAdvantage:   AdvantageAll,
+		ExternalCorrection:  CorrectionNone,
 		Split:               SplitFixed,
 		SplitAlpha:          0.1,  // the predecessor's
 		SplitEMA:            0.95, // the predecessor's

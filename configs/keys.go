@@ -219,6 +219,7 @@ func usages() map[string]string {
 		"external_sampling":           "how a node draws others' `rollouts`: auto (uniform, or fair when async), uniform, fair (over peers), reward (the better the likelier)",
 		"zero_advantage_filter":       "drop others' rollouts whose rewards are all equal before the draw",
 		"external_advantage":          "which of others' `completions` teach: all, or positive (those better than their group's mean)",
+		"external_correction":         "what makes up for others' completions being another policy's: none, or importance (likelihood here over there, clipped)",
 		"external_lag":                "at the barrier: rounds that others' rollouts are old when they are drawn, 0: of the same round",
 		"split":                       "who decides a round's I and J, of equal sum: fixed, reward-ema (the predecessor's `rule`), bandit",
 		"split_alpha":                 "with split reward-ema: what a reward of 1 above its average adds to J",

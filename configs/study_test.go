@@ -13,7 +13,7 @@ import (
 
 func TestStudies(t *testing.T) {
 	require.Equal(t, []string{
-		"paper", "adaptive", "externals", "failures", "filter", "learning-rate", "mixed-models", "objective", "own-data", "pool", "swarm-size",
+		"paper", "adaptive", "externals", "filter", "learning-rate", "mixed-models", "objective", "off-policy", "own-data", "pool", "swarm-size",
 	}, Studies())
 	for _, name := range Studies() {
 		s, err := LoadStudy(name)
@@ -165,8 +165,8 @@ func TestAStudysExperimentsHaveTheSameKeys(t *testing.T) {
 		"adaptive":   {"num_train_samples", "num_transplant_trees", "split", "split_alpha"},
 		"externals":  {"external_sampling"},
 		"filter":     {"zero_advantage_filter"},
-		"failures":   {"external_advantage", "num_train_samples", "num_transplant_trees"},
 		"objective":  {"epsilon_high", "num_iterations", "scale_rewards"},
+		"off-policy": {"external_advantage", "external_correction", "num_train_samples", "num_transplant_trees"},
 		"own-data":   {"num_train_samples", "num_transplant_trees"},
 		"pool":       {"external_lag"},
 		"swarm-size": {"swarm_size"}, "mixed-models": nil,

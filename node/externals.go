@@ -25,14 +25,15 @@ func (n *Node) external(item task.Item, r exchange.Rollout) (group, error) {
 		return g, errors.New("its question does not fit the context")
 	}
 	for _, c := range r.Completions {
-		ids, c, said := c.IDs(n.Tokens, n.Config.MaxCompletionLength) // the reward is for what is learned from, not for an answer beyond it
-		if len(ids) == 0 {
+		heard := c.Hear(n.Tokens, n.Config.MaxCompletionLength) // the reward is for what is learned from, not for an answer beyond it
+		if len(heard.IDs) == 0 {
 			return g, errors.New("an empty completion")
 		}
-		g.completions = append(g.completions, ids)
-		g.unsaid = append(g.unsaid, !said)
-		g.texts = append(g.texts, c.Text)
-		g.terminated = append(g.terminated, c.Terminated)
+		g.completions = append(g.completions, heard.IDs)
+		g.logprobs = append(g.logprobs, heard.Logprobs)
+		g.unsaid = append(g.unsaid, heard.Unsaid)
+		g.texts = append(g.texts, heard.Text)
+		g.terminated = append(g.terminated, heard.Terminated)
 	}
 	return g, nil
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 
@@ -209,4 +210,44 @@ func TestOthersFailuresTeachNothingIfSoConfigured(t *testing.T) {
 		require.Positive(t, raised[true])
 		require.Equal(t, positive, lowered[true] == 0, "%d of others' completions lowered", lowered[true])
 	}
+}
+
+// With the correction others' completions come with the log-probabilities that they were sampled with; one's own need none in a single iteration.
+func TestOthersLogprobsComeAlongIfCorrected(t *testing.T) {
+	for _, iterations := range []int{1, 2} {
+		_, trained := swarmOfThree(t, "corrected", func(c *configs.Config) {
+			c.ExternalCorrection, c.NumIterations = configs.CorrectionImportance, iterations
+		})
+		others := 0
+		for _, x := range trained {
+			require.Equal(t, 4.0, x.Update.Delta)
+			for _, s := range x.Update.Sequences {
+				if s.Prompt < x.Report.TrainedOwn && iterations == 1 {
+					require.Nil(t, s.OldLogprobs)
+					continue
+				}
+				require.Len(t, s.OldLogprobs, len(s.Completion))
+				require.Negative(t, s.OldLogprobs[0])
+				others++
+			}
+		}
+		require.Positive(t, others)
+	}
+}
+
+// Those who tell no log-probabilities, a predecessor's nodes for instance, are learnt from as in the paper.
+func TestOthersWithoutLogprobsAreNotCorrected(t *testing.T) {
+	s := newStage(t, func(c *configs.Config) { c.ExternalCorrection = configs.CorrectionImportance })
+	item := draw(t, s.node.Tasks, 1)
+	told := rollout(item, say(item, true), say(item, false))
+	ids := append(s.node.Tokens.Encode(say(item, true)), s.node.Tokens.EOS())
+	told.Completions = append(told.Completions, exchange.Sampled(s.node.Tokens, ids, true, slices.Repeat([]float64{-0.5}, len(ids))))
+	s.share("node_1", told)
+	s.share("node_2")
+	_, err := s.round()
+	require.NoError(t, err)
+	learnt := s.record.updates[0].Sequences[s.config.NumTrainSamples*s.config.NumGenerations:]
+	require.Nil(t, learnt[0].OldLogprobs)
+	require.Nil(t, learnt[1].OldLogprobs)
+	require.Equal(t, slices.Repeat([]float64{-0.5}, len(ids)), learnt[2].OldLogprobs)
 }

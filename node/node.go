@@ -132,7 +132,7 @@ type group struct {
 	texts       []string // decoded completions
 	terminated  []bool
 	unsaid      []bool      // of an external group: nobody sampled these ids, so that they teach nothing
-	logprobs    [][]float64 // the sampling policy's, nil for externals
+	logprobs    [][]float64 // the sampling policy's, nil where they aren't known or needed
 	rewards     []float64
 	origin      journal.External // of an external group
 	age         int              // and how many of this node's rounds ago it arrived
@@ -265,7 +265,11 @@ func (n *Node) batch(round int, groups []group) exchange.Batch {
 			r.Metadata = json.RawMessage(`{}`) // a file's questions may have none
 		}
 		for i, ids := range g.completions {
-			r.Completions = append(r.Completions, exchange.Sampled(n.Tokens, ids, g.terminated[i]))
+			var logprobs []float64 // where somebody has a use for them
+			if n.Config.Corrects() {
+				logprobs = g.logprobs[i]
+			}
+			r.Completions = append(r.Completions, exchange.Sampled(n.Tokens, ids, g.terminated[i], logprobs))
 		}
 		batch.Rollouts = append(batch.Rollouts, r)
 	}
@@ -362,12 +366,22 @@ func (n *Node) sampleExternal(round, wanted int, received []*exchange.Received, 
 	return drawn
 }
 
+// delta bounds a ratio where the advantage is negative, 0: nothing does. Others' log-probabilities ask for a bound, for a liar's would make of one completion
+// all of an update. 4 is INTELLECT-2's (arXiv:2505.07291); it has to lie above the clip of what is raised.
+func (n *Node) delta() float64 {
+	if !n.Config.Corrects() {
+		return 0
+	}
+	return max(4, 2*(1+n.Config.EpsilonHigh))
+}
+
 // trainingSet is what the round's update learns from: the I own and up to J external groups, each with its advantages.
 func (n *Node) trainingSet(own, external []group, report *event.Round) (policy.UpdateParams, error) {
 	params := policy.UpdateParams{
 		LearningRate:        n.Config.LearningRate,
 		Temperature:         n.Config.Temperature,
 		Epsilon:             n.Config.Epsilon,
+		Delta:               n.delta(),
 		EpsilonHigh:         n.Config.EpsilonHigh,
 		Beta:                n.Config.Beta,
 		NumIterations:       n.Config.NumIterations,
@@ -389,7 +403,7 @@ func (n *Node) trainingSet(own, external []group, report *event.Round) (policy.U
 			if g.unsaid != nil && g.unsaid[i] {
 				s.Advantage = 0
 			}
-			if n.Config.NumIterations > 1 && g.logprobs != nil {
+			if k < len(own) && n.Config.NumIterations > 1 || k >= len(own) && n.Config.Corrects() {
 				s.OldLogprobs = g.logprobs[i]
 			}
 			params.Sequences = append(params.Sequences, s)

@@ -467,7 +467,7 @@ func TestExternalsAreLearntAsTheyWereSampled(t *testing.T) {
 	right := s.node.Tokens.Encode(say(item, true))
 	half := slices.Concat([]int{0xe2}, right, []int{s.node.Tokens.EOS()})
 	r := rollout(item, say(item, true), say(item, false), "\uFFFD"+say(item, false))
-	r.Completions = append(r.Completions, exchange.Sampled(s.node.Tokens, half, true))
+	r.Completions = append(r.Completions, exchange.Sampled(s.node.Tokens, half, true, nil))
 	s.share("node_1", r)
 	s.share("node_2")
 	_, err := s.round()

@@ -44,7 +44,7 @@ func (n *Node) logGenerated(round int, groups []group, report *event.Round) (exc
 	for _, g := range groups {
 		record.Completions = append(record.Completions, g.completions...)
 		record.Terminated = append(record.Terminated, g.terminated...)
-		if n.Config.NumIterations > 1 {
+		if n.Config.KeepsLogprobs() {
 			record.Logprobs = append(record.Logprobs, g.logprobs...)
 		}
 	}
@@ -77,7 +77,7 @@ func (n *Node) recall(round int, params policy.GenerateParams) (result policy.Ge
 	}
 	g := n.Former.Generated
 	want := len(params.Prompts) * params.NumGenerations
-	if g.Seed != params.Seed || len(g.Completions) != want || len(g.Terminated) != want || n.Config.NumIterations > 1 && len(g.Logprobs) != want {
+	if g.Seed != params.Seed || len(g.Completions) != want || len(g.Terminated) != want || n.Config.KeepsLogprobs() && len(g.Logprobs) != want {
 		n.Logger.Warn("logged completions not used", "round", round, "seed", g.Seed, "completions", len(g.Completions), "wanted", want)
 		n.Former = nil
 		return result, 0, false

@@ -211,9 +211,9 @@ func (t *runText) learnt(from string, r exchange.Rollout) learnt {
 	l := learnt{from: from, rollout: r, prompt: t.prompt(r.Question)}
 	l.rollout.Completions = nil
 	for _, c := range r.Completions {
-		ids, c, _ := c.IDs(t.tokens, t.config.MaxCompletionLength)
-		l.ids = append(l.ids, ids)
-		l.rollout.Completions = append(l.rollout.Completions, c)
+		heard := c.Hear(t.tokens, t.config.MaxCompletionLength)
+		l.ids = append(l.ids, heard.IDs)
+		l.rollout.Completions = append(l.rollout.Completions, exchange.Completion{Text: heard.Text, Terminated: heard.Terminated})
 	}
 	return l
 }

@@ -352,6 +352,7 @@ func TestStudyRowsOfAnotherSettingHaveNoPaper(t *testing.T) {
 		{`{"zero_advantage_filter": false}`, "4/4", false},
 		{`{"external_sampling": "reward"}`, "4/4", false},
 		{`{"external_advantage": "positive"}`, "4/4", false},
+		{`{"external_correction": "importance"}`, "4/4", false},
 		{`{"external_lag": 2}`, "4/4", false},
 		{`{"models": "nano,micro"}`, "4/4", false},
 		{`{"scale_rewards": "none"}`, "4/4", false},

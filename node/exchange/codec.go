@@ -11,6 +11,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
+// leastLogprob is a log-probability below any that is sampled.
+const leastLogprob = -1e4
+
 // maxNodeBytes bounds a node's name.
 const maxNodeBytes = 128
 
@@ -85,10 +88,17 @@ func check(batch Batch) error {
 	case len(batch.Rollouts) > MaxRollouts:
 		return invalidf("%d rollouts, more than %d", len(batch.Rollouts), MaxRollouts)
 	}
+	tokens := 0
 	for i, rollout := range batch.Rollouts {
 		if err := checkRollout(rollout); err != nil {
 			return fmt.Errorf("rollout %d: %w", i, err)
 		}
+		for _, c := range rollout.Completions {
+			tokens += len(c.Tokens) + len(c.Logprobs)
+		}
+	}
+	if tokens > MaxTokens {
+		return invalidf("%d tokens, more than %d", tokens, MaxTokens)
 	}
 	return nil
 }
@@ -114,8 +124,10 @@ func checkRollout(r Rollout) error {
 		if err := checkText("completion", completion.Text, MaxCompletionBytes); err != nil {
 			return fmt.Errorf("completion %d: %w", i, err)
 		}
-		if len(completion.Tokens) > MaxTokens {
-			return invalidf("completion %d of %d tokens, more than %d", i, len(completion.Tokens), MaxTokens)
+		for _, p := range completion.Logprobs {
+			if !(p <= 0 && p >= leastLogprob) {
+				return invalidf("completion %d has a log-probability of %g", i, p)
+			}
 		}
 	}
 	return nil

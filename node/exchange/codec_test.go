@@ -172,6 +172,7 @@ func TestDecodeAllocates(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"version":1,"node":"a","round":7,"rollouts":[{"question":"q","answer":"\u0000","metadata":{"x":[1]},"completions":[{"text":"\\","terminated":true}]}]}`))
 	f.Add([]byte(`{"version":1,"node":"a","round":7,"rollouts":[null,{"completions":[null]}]}`))
+	f.Add([]byte(`{"version":1,"node":"a","round":7,"rollouts":[{"metadata":{},"completions":[{"text":"a","tokens":[97],"logprobs":[-0.1,-1e-7]}]}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		batch, err := Decode(data, "a", 7)
 		if err != nil {

@@ -23,14 +23,15 @@ const (
 	MaxQuestionBytes   = 64 << 10
 	MaxMetadataBytes   = 64 << 10
 	MaxCompletionBytes = 64 << 10
-	MaxTokens          = 64 << 10 // of a completion
+	MaxTokens          = 1 << 20 // of a batch, their log-probabilities counted too
 )
 
 // Completion is one answer, as decoded text without special tokens.
 type Completion struct {
-	Text       string `json:"text"`
-	Terminated bool   `json:"terminated"`       // ended by itself rather than at the length limit
-	Tokens     []int  `json:"tokens,omitempty"` // the sender's ids, without the one that ended it, where Text encodes to others
+	Text       string    `json:"text"`
+	Terminated bool      `json:"terminated"`         // ended by itself rather than at the length limit
+	Tokens     []int     `json:"tokens,omitempty"`   // the sender's ids, without the one that ended it, where Text encodes to others
+	Logprobs   []float32 `json:"logprobs,omitempty"` // what the sender gave its ids, and the one that ended it; with Tokens
 }
 
 // Rollout is one question, its answer key and its completions.

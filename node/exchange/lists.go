@@ -7,19 +7,12 @@ const (
 	tokensDepth      = 6
 )
 
-// mostElements is how many elements a list at a depth may have, and of what.
-var mostElements = [tokensDepth + 1]struct {
-	most int
-	of   string
-}{
-	rolloutsDepth: {MaxRollouts, "rollouts"}, completionsDepth: {MaxCompletions, "completions of a question"}, tokensDepth: {MaxTokens, "tokens of a completion"},
-}
-
 // checkLists counts the elements of the rollouts, completions and tokens before anything is allocated for them: eight megabytes of
 // "{}," would otherwise become some hundred megabytes of structs that only then could be counted. Any list at these depths is
 // held to the bound. It reads each byte once, makes no sense of them otherwise and leaves malformed JSON to the decoder.
 func checkLists(data []byte) error {
-	var counts [len(mostElements)]int // commas so far in the list at a depth, -1 in an object
+	tokens := 0                     // of the batch
+	var counts [tokensDepth + 1]int // commas so far in the list at a depth, -1 in an object
 	depth := 0
 	for i := 0; i < len(data); i++ {
 		switch data[i] {
@@ -36,12 +29,21 @@ func checkLists(data []byte) error {
 		case ']', '}':
 			depth = max(depth-1, 0)
 		case ',':
-			if depth >= len(counts) || mostElements[depth].most == 0 || counts[depth] < 0 {
+			if depth != rolloutsDepth && depth != completionsDepth && depth != tokensDepth || counts[depth] < 0 {
 				continue
 			}
 			counts[depth]++
-			if bound := mostElements[depth]; counts[depth] >= bound.most {
-				return invalidf("more than %d %s", bound.most, bound.of)
+			if depth == tokensDepth {
+				tokens++
+			}
+			if depth == rolloutsDepth && counts[depth] >= MaxRollouts {
+				return invalidf("more than %d rollouts", MaxRollouts)
+			}
+			if depth == completionsDepth && counts[depth] >= MaxCompletions {
+				return invalidf("more than %d completions of a question", MaxCompletions)
+			}
+			if tokens >= MaxTokens {
+				return invalidf("more than %d tokens", MaxTokens)
 			}
 		}
 	}

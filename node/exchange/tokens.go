@@ -14,47 +14,65 @@ type Tokenizer interface {
 	VocabSize() int
 }
 
-// Sampled is the completion that a node sampled as ids, which end with EOS if it is terminated. Decoding forgets things: bytes that aren't UTF-8, special
-// tokens, and that a word was said in other pieces than those it is encoded to. Then the ids come along, so that those who have the same tokenizer
-// learn what was said: a model of bytes says halves of characters.
-func Sampled(t Tokenizer, ids []int, terminated bool) Completion {
+// Sampled is the completion that a node sampled as ids, which end with EOS if it is terminated, each with its log-probability if these are to be told.
+// Decoding forgets things: bytes that aren't UTF-8, special tokens, and that a word was said in other pieces than those it is encoded to. Then the
+// ids come along, so that those who have the same tokenizer learn what was said: a model of bytes says halves of characters.
+func Sampled(t Tokenizer, ids []int, terminated bool, logprobs []float64) Completion {
 	c := Completion{Text: t.Decode(ids), Terminated: terminated}
+	for _, p := range logprobs {
+		c.Logprobs = append(c.Logprobs, float32(max(leastLogprob, min(p, 0)))) // rounding may take one beyond
+	}
 	if n := len(ids); n > 0 && ids[n-1] == t.EOS() {
 		ids = ids[:n-1]
 	}
-	if garbled(c.Text) || !slices.Equal(t.Encode(c.Text), ids) {
+	if len(logprobs) > 0 || garbled(c.Text) || !slices.Equal(t.Encode(c.Text), ids) {
 		c.Tokens = slices.Clone(ids)
 	}
 	return c
 }
 
-// IDs is the completion in the ids of t, at most limit of them, EOS at the end if it is terminated and not cut; kept is what is left of it then. The sender's
-// own ids are taken if t decodes them to the text. The text's are, if not; and false is returned if these are none that any node has sampled, because
-// the text has U+FFFD in place of something else.
-func (c Completion) IDs(t Tokenizer, limit int) (ids []int, kept Completion, said bool) {
-	ids, said = slices.Clone(c.Tokens), true
-	if len(ids) == 0 || !c.spelled(t) {
-		ids, said = t.Encode(c.Text), !garbled(c.Text)
+// Heard is a completion as a node learns from it.
+type Heard struct {
+	IDs        []int     // EOS at the end if it is terminated
+	Logprobs   []float64 // the sender's, of IDs; nil: not told, or of other ids
+	Text       string
+	Terminated bool // by itself, and not cut
+	Unsaid     bool // no node has sampled these ids: the text has U+FFFD in place of something else
+}
+
+// Hear is the completion in the ids of t, cut after limit of them. The sender's own are taken if t decodes them to the text, the text's if not.
+func (c Completion) Hear(t Tokenizer, limit int) Heard {
+	h := Heard{Text: c.Text, Terminated: c.Terminated}
+	own := c.spelled(t)
+	if own {
+		h.IDs = slices.Clone(c.Tokens)
+	} else {
+		h.IDs, h.Unsaid = t.Encode(c.Text), garbled(c.Text)
 	}
 	if c.Terminated {
-		ids = append(ids, t.EOS())
+		h.IDs = append(h.IDs, t.EOS())
 	}
-	if len(ids) > limit {
-		ids = ids[:limit]
-		c = Completion{Text: t.Decode(ids)}
+	if own && len(c.Logprobs) == len(h.IDs) {
+		for _, p := range c.Logprobs {
+			h.Logprobs = append(h.Logprobs, float64(p))
+		}
 	}
-	return ids, c, said
+	if len(h.IDs) > limit {
+		h.IDs, h.Logprobs = h.IDs[:limit], h.Logprobs[:min(limit, len(h.Logprobs))]
+		h.Text, h.Terminated = t.Decode(h.IDs), false
+	}
+	return h
 }
 
 // garbled tells whether something in a decoded text was no UTF-8, and is U+FFFD now.
 func garbled(text string) bool { return strings.ContainsRune(text, utf8.RuneError) }
 
-// spelled tells whether the completion's ids spell its text.
+// spelled tells whether the completion's ids, of which there are some, spell its text.
 func (c Completion) spelled(t Tokenizer) bool {
 	for _, id := range c.Tokens {
 		if id < 0 || id >= t.VocabSize() || id == t.EOS() {
 			return false
 		}
 	}
-	return t.Decode(c.Tokens) == c.Text
+	return (len(c.Tokens) > 0 || len(c.Logprobs) > 0) && t.Decode(c.Tokens) == c.Text
 }

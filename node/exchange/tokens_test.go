@@ -29,18 +29,28 @@ func TestSampledIDsArrive(t *testing.T) {
 				if terminated {
 					ids = append(ids, tokens.EOS())
 				}
+				var logprobs []float64
+				if rapid.Bool().Draw(t, "tells") {
+					logprobs = rapid.SliceOfN(rapid.Float64Range(-1e3, 1e-7), len(ids), len(ids)).Draw(t, "logprobs")
+				}
 				sent := exchange.Batch{Node: "a", Rollouts: []exchange.Rollout{{
-					Metadata: []byte(`{}`), Completions: []exchange.Completion{exchange.Sampled(tokens, ids, terminated)},
+					Metadata: []byte(`{}`), Completions: []exchange.Completion{exchange.Sampled(tokens, ids, terminated, logprobs)},
 				}}}
 				data, err := exchange.Encode(sent)
 				require.NoError(t, err)
 				arrived, err := exchange.Decode(data, "a", 0)
 				require.NoError(t, err)
-				got, kept, said := arrived.Rollouts[0].Completions[0].IDs(tokens, len(ids))
-				require.Equal(t, ids, got)
-				require.True(t, said)
-				require.Equal(t, tokens.Decode(ids), kept.Text)
-				require.Equal(t, terminated, kept.Terminated)
+				heard := arrived.Rollouts[0].Completions[0].Hear(tokens, len(ids))
+				require.Equal(t, ids, heard.IDs)
+				require.False(t, heard.Unsaid)
+				require.Equal(t, tokens.Decode(ids), heard.Text)
+				require.Equal(t, terminated, heard.Terminated)
+				require.Len(t, heard.Logprobs, len(logprobs))
+				require.InDeltaSlice(t, logprobs, heard.Logprobs, 1e-4)
+				cut := arrived.Rollouts[0].Completions[0].Hear(tokens, len(ids)-1)
+				require.Equal(t, ids[:len(ids)-1], cut.IDs)
+				require.False(t, cut.Terminated)
+				require.Len(t, cut.Logprobs, max(0, len(logprobs)-1))
 			})
 		})
 	}
@@ -49,16 +59,16 @@ func TestSampledIDsArrive(t *testing.T) {
 // Ids go over the wire only where the text doesn't say them.
 func TestTextAloneWhereItSaysTheIDs(t *testing.T) {
 	tokens := open(t, tokenizer.NameBytes)
-	require.Equal(t, exchange.Completion{Text: "¬R", Terminated: true}, exchange.Sampled(tokens, append(tokens.Encode("¬R"), tokens.EOS()), true))
+	require.Equal(t, exchange.Completion{Text: "¬R", Terminated: true}, exchange.Sampled(tokens, append(tokens.Encode("¬R"), tokens.EOS()), true, nil))
 	half := []int{'R', 0xe2, 'E'}
-	require.Equal(t, exchange.Completion{Text: "R\uFFFDE", Tokens: half}, exchange.Sampled(tokens, half, false))
+	require.Equal(t, exchange.Completion{Text: "R\uFFFDE", Tokens: half}, exchange.Sampled(tokens, half, false, nil))
 	real := tokens.Encode("\uFFFD")
-	require.Equal(t, real, exchange.Sampled(tokens, real, false).Tokens, "one that was said is told from one that stands for something else")
+	require.Equal(t, real, exchange.Sampled(tokens, real, false, nil).Tokens, "one that was said is told from one that stands for something else")
 
 	gpt2 := open(t, tokenizer.NameGPT2)
 	pieces := append(gpt2.Encode("hel"), gpt2.Encode("lo")...)
 	require.NotEqual(t, gpt2.Encode("hello"), pieces)
-	require.Equal(t, exchange.Completion{Text: "hello", Tokens: pieces}, exchange.Sampled(gpt2, pieces, false))
+	require.Equal(t, exchange.Completion{Text: "hello", Tokens: pieces}, exchange.Sampled(gpt2, pieces, false, nil))
 }
 
 // Ids that don't spell the text are another tokenizer's, or a lie: the text counts.
@@ -73,20 +83,16 @@ func TestIDsOfAnotherTokenizer(t *testing.T) {
 		"negative":          {Text: "ab", Tokens: []int{'a', 'b', -1}},
 		"an end in between": {Text: "ab", Tokens: []int{'a', tokens.EOS(), 'b'}},
 	} {
-		ids, _, said := c.IDs(tokens, 48)
-		require.Equal(t, text, ids, name)
-		require.True(t, said, name)
+		c.Logprobs = make([]float32, len(c.Tokens))
+		require.Equal(t, exchange.Heard{IDs: text, Text: "ab"}, c.Hear(tokens, 48), "%s: log-probabilities are of the ids that they came with", name)
 	}
-	_, _, said := exchange.Completion{Text: "a\uFFFD", Tokens: []int{50000, 17}}.IDs(tokens, 48)
-	require.False(t, said, "nobody knows what was there")
-	_, _, said = exchange.Completion{Text: "a\uFFFD"}.IDs(tokens, 48)
-	require.False(t, said)
+	require.True(t, exchange.Completion{Text: "a\uFFFD", Tokens: []int{50000, 17}}.Hear(tokens, 48).Unsaid, "nobody knows what was there")
+	require.True(t, exchange.Completion{Text: "a\uFFFD"}.Hear(tokens, 48).Unsaid)
+	short := exchange.Completion{Text: "ab", Tokens: text, Logprobs: []float32{-1}}
+	require.Equal(t, exchange.Heard{IDs: text, Text: "ab"}, short.Hear(tokens, 48))
 
 	c := exchange.Completion{Text: "a\uFFFDb", Tokens: []int{'a', 0xe2, 'b'}, Terminated: true}
-	ids, kept, said := c.IDs(tokens, 2)
-	require.Equal(t, []int{'a', 0xe2}, ids)
-	require.Equal(t, exchange.Completion{Text: "a\uFFFD"}, kept)
-	require.True(t, said)
+	require.Equal(t, exchange.Heard{IDs: []int{'a', 0xe2}, Text: "a\uFFFD"}, c.Hear(tokens, 2))
 	require.Equal(t, []int{'a', 0xe2, 'b'}, c.Tokens, "what arrived is as it was")
 }
 
@@ -99,12 +105,15 @@ func TestTokensAreBounded(t *testing.T) {
 	_, err = exchange.Decode(data, "a", 0)
 	require.NoError(t, err)
 	_, err = exchange.Decode([]byte(strings.Replace(string(data), "[1,", "[1,1,", 1)), "a", 0)
-	require.ErrorContains(t, err, "more than 65536 tokens of a completion")
+	require.ErrorContains(t, err, "more than 1048576")
 	batch.Rollouts[0].Completions[0].Tokens = append(batch.Rollouts[0].Completions[0].Tokens, 1)
 	_, err = exchange.Encode(batch)
-	require.ErrorContains(t, err, "65537 tokens")
-	for _, tokens := range []string{`[1e99]`, `["x"]`, `7`, `[1.5]`} {
-		_, err = exchange.Decode([]byte(`{"version":1,"node":"a","round":0,"rollouts":[{"metadata":{},"completions":[{"text":"a","tokens":`+tokens+`}]}]}`), "a", 0)
-		require.ErrorIs(t, err, exchange.ErrInvalid, tokens)
+	require.ErrorContains(t, err, "1048577 tokens")
+	for _, fields := range []string{
+		`"tokens":[1e99]`, `"tokens":["x"]`, `"tokens":7`, `"tokens":[1.5]`,
+		`"logprobs":[0.5]`, `"logprobs":[-1e30]`, `"logprobs":[-1e99]`, `"logprobs":["NaN"]`, `"logprobs":[null, 1]`,
+	} {
+		_, err = exchange.Decode([]byte(`{"version":1,"node":"a","round":0,"rollouts":[{"metadata":{},"completions":[{"text":"a",`+fields+`}]}]}`), "a", 0)
+		require.ErrorIs(t, err, exchange.ErrInvalid, fields)
 	}
 }

@@ -153,6 +153,7 @@ type UpdateParams struct {
 	Temperature   float64    `json:"temperature"`  // logits are divided by it, as when sampling
 	Epsilon       float64    `json:"epsilon"`      // clip range below
 	EpsilonHigh   float64    `json:"epsilon_high"` // clip range above
+	Delta         float64    `json:"delta"`        // bound of the ratio where the advantage is negative, above 1 + EpsilonHigh; 0: none
 	Beta          float64    `json:"beta"`         // weight of the KL to the weights as first loaded (k3 estimator); 0: none, no reference kept
 	NumIterations int        `json:"num_iterations"`
 	// LossType is TRL's: "bnpo" (mean over all completion tokens of the batch), "grpo" (mean over sequences of

@@ -35,7 +35,7 @@ func requests() []policy.Request {
 			Prompts: prompts, NumGenerations: 8, MaxNewTokens: 48, Temperature: 0.9, TopK: 50, TopP: 0.95, EOSTokenID: 256, Seed: 12345, MicroBatch: 12,
 		}},
 		{Call: "update", Params: policy.UpdateParams{
-			Prompts: prompts, Sequences: sequences, LearningRate: 1e-5, Temperature: 0.9, Epsilon: 0.2, EpsilonHigh: 0.28, Beta: 0.04,
+			Prompts: prompts, Sequences: sequences, LearningRate: 1e-5, Temperature: 0.9, Epsilon: 0.2, EpsilonHigh: 0.28, Delta: 4, Beta: 0.04,
 			NumIterations: 2, LossType: "dr_grpo", MaxCompletionLength: 48, MaxGradNorm: 1, MicroBatch: 16,
 		}},
 		{Call: "logprobs", Params: policy.LogprobsParams{Prompts: prompts, Sequences: sequences[1:], Temperature: 0.7, MicroBatch: 3}},

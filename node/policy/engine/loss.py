@@ -3,7 +3,8 @@
 Takes and returns tensors; knows nothing of models, batches or devices. The loss is a weighted sum over completion
 tokens, so its gradient with respect to a token's log-probability depends on that token alone; giving it in closed
 form is what lets the update run head, loss and backward chunk by chunk. Sources: DeepSeekMath (arXiv:2402.03300) eq.
-3 and 4, DAPO (arXiv:2503.14476) for epsilon_high, Dr. GRPO (arXiv:2503.20783); names of the loss types as in TRL.
+3 and 4, DAPO (arXiv:2503.14476) for epsilon_high, INTELLECT-2 (arXiv:2505.07291) for delta, Dr. GRPO (arXiv:2503.20783);
+names as in TRL.
 """
 
 import torch
@@ -25,18 +26,23 @@ def token_weights(lengths, loss_type, max_completion_length=0):
     raise ValueError(f"unknown loss type {loss_type!r}")
 
 
-def clipped_surrogate(logp, old, advantage, epsilon, epsilon_high):
-    """-min(r·A, clip(r, 1-epsilon, 1+epsilon_high)·A) with r = exp(logp - old); all tensors [N].
+def clipped_surrogate(logp, old, advantage, epsilon, epsilon_high, delta=0.0):
+    """-min(min(r, delta)·A, clip(r, 1-epsilon, 1+epsilon_high)·A) with r = exp(logp - old); all tensors [N].
 
-    Returns loss, its derivative by logp, and two masks: tokens clipped below (A < 0) and above (A > 0). Where a
-    token is clipped the derivative is 0.
+    delta bounds what a token with A < 0 can weigh that is far likelier than it was; 0: nothing does. Returns loss, its
+    derivative by logp, and two masks: tokens clipped below (A < 0) and above (A > 0). Where a token is clipped, or
+    beyond delta with A < 0, the derivative is 0.
     """
     ratio = torch.exp(logp - old)
     low = (ratio < 1 - epsilon) & (advantage < 0)
     high = (ratio > 1 + epsilon_high) & (advantage > 0)
+    flat = low | high
+    if delta:
+        flat |= (ratio > delta) & (advantage < 0)
+        ratio = ratio.clamp(max=delta)
     clipped = ratio.clamp(1 - epsilon, 1 + epsilon_high)
     loss = -torch.minimum(ratio * advantage, clipped * advantage)
-    derivative = (-ratio * advantage).masked_fill(low | high, 0)
+    derivative = (-ratio * advantage).masked_fill(flat, 0)
     return loss, derivative, low, high
 
 

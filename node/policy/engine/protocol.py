@@ -92,6 +92,7 @@ class Update(Logprobs):
     learning_rate: float = 1e-3
     epsilon: float = 0.2
     epsilon_high: float = 0.28
+    delta: float = 0.0
     beta: float = 0.0
     num_iterations: int = 1
     loss_type: str = "bnpo"
@@ -320,6 +321,7 @@ def parse_update(params):
         learning_rate=fields.number("learning_rate", 1e-3, 0),
         epsilon=fields.number("epsilon", 0.2, 0),
         epsilon_high=fields.number("epsilon_high", 0.28, 0),
+        delta=fields.number("delta", 0.0, 0),
         beta=fields.number("beta", 0.0, 0),
         num_iterations=fields.integer("num_iterations", 1, low=1),
         loss_type=fields.text("loss_type", "bnpo", LOSS_TYPES),
@@ -327,6 +329,8 @@ def parse_update(params):
         max_grad_norm=fields.number("max_grad_norm", 0.0, 0),
     )
     fields.end()
+    if 0 < update.delta <= 1 + update.epsilon_high:
+        raise bad("delta must be above 1 + epsilon_high, or 0: no bound")
     if update.loss_type == "dr_grpo" and update.max_completion_length < 1:
         raise bad("dr_grpo needs max_completion_length")
     return update

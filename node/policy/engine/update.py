@@ -191,7 +191,7 @@ class _Terms:
         objective, part = self.objective, slice(begin, end)
         old = torch.where(self.old[part].isnan(), logp, self.old[part])
         value, slope, low, high = loss.clipped_surrogate(
-            logp, old, self.advantage[part], objective.epsilon, objective.epsilon_high
+            logp, old, self.advantage[part], objective.epsilon, objective.epsilon_high, objective.delta
         )
         if objective.beta:
             kl, kl_slope = loss.kl_k3(logp, self.reference[part])
@@ -208,7 +208,7 @@ class _Objective:
 
     def __init__(self, request, reference, model):
         self.temperature, self.beta = request.temperature, request.beta
-        self.epsilon, self.epsilon_high = request.epsilon, request.epsilon_high
+        self.epsilon, self.epsilon_high, self.delta = request.epsilon, request.epsilon_high, request.delta
         self._sequences, self._reference = request.sequences, reference
         self._dtype, self._device = model.dtype, model.device
         lengths = [len(sequence.completion) for sequence in request.sequences]

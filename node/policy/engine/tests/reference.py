@@ -113,7 +113,8 @@ def batch_loss(weights, config, request, old, reference):
         behaviour = logp.detach() if old[i] is None else old[i]
         ratio = torch.exp(logp - behaviour)
         a = sequence.advantage
-        token_loss = -torch.min(ratio * a, ratio.clamp(1 - request.epsilon, 1 + request.epsilon_high) * a)
+        bounded = ratio.clamp(max=request.delta) if request.delta else ratio
+        token_loss = -torch.min(bounded * a, ratio.clamp(1 - request.epsilon, 1 + request.epsilon_high) * a)
         low += int(((ratio < 1 - request.epsilon) & (a < 0)).sum())
         high += int(((ratio > 1 + request.epsilon_high) & (a > 0)).sum())
         if request.beta:

@@ -5,15 +5,18 @@ import torch
 from engine import loss
 
 
-def test_surrogate_and_its_derivative():
+@pytest.mark.parametrize("delta", [0.0, 1.6])
+def test_surrogate_and_its_derivative(delta):
     generator = torch.Generator().manual_seed(3)
     logp = torch.randn(500, generator=generator, dtype=torch.float64, requires_grad=True)
     old = logp.detach() + 0.4 * torch.randn(500, generator=generator, dtype=torch.float64)
     advantage = torch.randn(500, generator=generator, dtype=torch.float64)
     advantage[::7] = 0
-    value, derivative, low, high = loss.clipped_surrogate(logp.detach(), old, advantage, 0.2, 0.28)
+    value, derivative, low, high = loss.clipped_surrogate(logp.detach(), old, advantage, 0.2, 0.28, delta)
     ratio = torch.exp(logp - old)
-    expected = -torch.min(ratio * advantage, ratio.clamp(0.8, 1.28) * advantage)
+    bounded = ratio.clamp(max=delta) if delta else ratio
+    assert not delta or ((ratio > delta) & (advantage < 0)).any()
+    expected = -torch.min(bounded * advantage, ratio.clamp(0.8, 1.28) * advantage)
     expected.sum().backward()
     assert torch.allclose(value, expected.detach(), atol=1e-14)
     assert torch.allclose(derivative, logp.grad, atol=1e-14)

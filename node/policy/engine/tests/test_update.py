@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 import reference
@@ -60,6 +61,7 @@ CASES = {
     "micro-batch 3": dict(micro_batch=3, loss_type="grpo"),
     "clipped norm": dict(max_grad_norm=0.05),
     "old log-probabilities": dict(old=True),
+    "old log-probabilities, bounded": dict(old=True, delta=1.5, seed=1),
     "iterations": dict(num_iterations=3, learning_rate=0.02),
     "iterations, old": dict(num_iterations=2, old=True, learning_rate=0.02),
     "kl": dict(beta=0.3),
@@ -74,7 +76,7 @@ CASES = {
 @pytest.mark.parametrize("dtype,tolerance", [(torch.float64, 1e-9), (torch.float32, 1e-4)])
 def test_update_equals_the_reference(make_model, case, dtype, tolerance):
     options = dict(CASES[case])
-    sequences = batch(old=options.pop("old", False))
+    sequences = batch(options.pop("seed", 0), old=options.pop("old", False))
     checkpointing = options.pop("checkpointing", False)
     decay = options.pop("weight_decay", 0.0)
     request = make_request(sequences, **options)
@@ -94,6 +96,11 @@ def test_update_equals_the_reference(make_model, case, dtype, tolerance):
     for name, tensor in model.tensors.items():
         assert (ours[name] - gradients[name]).abs().max() < tolerance, name
         assert (tensor - weights[name]).abs().max() < tolerance, name
+    if request.delta:
+        unbounded = reference.update(
+            reference.copy_weights(make_model(dtype)), model.config, replace(request, delta=0.0), optimizer, first_weights
+        )
+        assert abs(unbounded[0] - loss) > 0.01  # else the case says nothing about the bound
     if case.startswith("iterations"):
         assert metrics["low"] + metrics["high"] > 0  # else the case says nothing about clipping
 
