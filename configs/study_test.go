@@ -13,7 +13,7 @@ import (
 
 func TestStudies(t *testing.T) {
 	require.Equal(t, []string{
-		"paper", "adaptive", "externals", "filter", "learning-rate", "mixed-models", "objective", "off-policy", "own-data", "pool", "swarm-size",
+		"paper", "adaptive", "corrected", "externals", "filter", "learning-rate", "mixed-models", "objective", "off-policy", "own-data", "pool", "swarm-size",
 	}, Studies())
 	for _, name := range Studies() {
 		s, err := LoadStudy(name)
@@ -29,8 +29,9 @@ func TestStudies(t *testing.T) {
 				if model != "" && model != NanoModel {
 					own += model + "-"
 				}
-				if as := s.Experiments[i].As; as != "" && model != "gpt2" { // paper has other rounds for gpt2
-					require.Equal(t, strings.Replace(as, "paper-", "paper"+strings.TrimPrefix(own, name), 1), full)
+				other, theirs, shared := s.Experiments[i].other()
+				if shared && (model != "gpt2" || other != "paper") { // which has other rounds for gpt2
+					require.Equal(t, other+strings.TrimPrefix(own, name)+theirs, full)
 				} else {
 					require.Equal(t, own+s.Experiments[i].Name, full)
 				}
@@ -163,6 +164,7 @@ func TestAStudysSettings(t *testing.T) {
 func TestAStudysExperimentsHaveTheSameKeys(t *testing.T) {
 	for name, compared := range map[string][]string{
 		"adaptive":   {"num_train_samples", "num_transplant_trees", "split", "split_alpha"},
+		"corrected":  {"external_correction", "num_train_samples", "num_transplant_trees"},
 		"externals":  {"external_sampling"},
 		"filter":     {"zero_advantage_filter"},
 		"objective":  {"epsilon_high", "num_iterations", "scale_rewards"},
