@@ -267,7 +267,7 @@ func TestStudySaysWhatItsRunsDifferIn(t *testing.T) {
 	runs.arm(4, 0.200, 0.203, 0.199)
 	s, _ := studyOf(t, runs, paperDesign())
 	require.NotContains(t, s.Verdict, "like with like")
-	require.Contains(t, strings.Join(s.Lines, "\n"), "By cumulative own reward, as in the paper: ")
+	require.Contains(t, strings.Join(s.Lines, "\n"), "By cumulative own reward: ")
 	require.Equal(t, BasisCumulative, s.Beside.Basis)
 
 	runs.set("paper-8loc0ext-2", func(r *store.Totals) { r.RoundsDone, r.NodeRounds = 5, 40 })

@@ -146,7 +146,7 @@ func (j *judged) besideLine(s Study) []string {
 	if b.Measure == MeasureReward {
 		what = "own reward a node-round" // nodes or rounds differ, so that sums don't compare
 		if b.Basis == BasisCumulative {
-			what = "cumulative own reward, as in the paper"
+			what = "cumulative own reward"
 		}
 	}
 	text := fmt.Sprintf("By %s: %s is highest", what, b.Best)
