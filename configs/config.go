@@ -116,6 +116,9 @@ const (
 	CorrectionImportance = "importance" // they are weighted by how likely they are here over how likely they were there
 )
 
+// Corrections lists them.
+func Corrections() []string { return []string{CorrectionNone, CorrectionImportance} }
+
 // Corrects tells whether others' completions are weighted by their likelihood, so that nodes tell theirs.
 func (c Config) Corrects() bool { return c.ExternalCorrection == CorrectionImportance }
 

@@ -98,7 +98,7 @@ func checks(c Config) []check {
 		whole("max_peers", int64(c.MaxPeers), 0, 10_000),
 		oneOf("external_sampling", c.ExternalSampling, []string{SamplingAuto, SamplingUniform, SamplingFair, SamplingReward}),
 		oneOf("external_advantage", c.ExternalAdvantage, []string{AdvantageAll, AdvantagePositive}),
-		oneOf("external_correction", c.ExternalCorrection, []string{CorrectionNone, CorrectionImportance}),
+		oneOf("external_correction", c.ExternalCorrection, Corrections()),
 		whole("external_lag", int64(c.ExternalLag), 0, maxExternalLag),
 		oneOf("split", c.Split, []string{SplitFixed, SplitRewardEMA, SplitBandit}),
 		real("split_alpha", c.SplitAlpha, 0, 1000, true, true),

@@ -174,7 +174,7 @@ func TestQuestionsOfAFileAreRegenerated(t *testing.T) {
 	groups, err := n.sampleBatch(3, n.Config.NumTrainSamples)
 	require.NoError(t, err)
 	for i := range groups {
-		groups[i].texts, groups[i].terminated = []string{"<answer>1</answer>", "2"}, []bool{true, true}
+		groups[i].completions, groups[i].terminated = [][]int{n.Tokens.Encode("<answer>1</answer>"), n.Tokens.Encode("2")}, []bool{false, false}
 	}
 	batch := n.batch(3, groups)
 	require.Zero(t, n.judgeBatch(sent(t, batch), false).rejected)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -35,23 +36,28 @@ type sweepOptions struct {
 func newSweepCommand(g *globals) *cobra.Command {
 	var o sweepOptions
 	cmd := &cobra.Command{
-		Use:   "sweep [CONFIG...]",
+		Use:   "sweep [CONFIG... | --study STUDY [EXPERIMENT...]]",
 		Short: "Run several experiments or a study, with several seeds, one after the other",
 		Long: "sweep runs swarm up for every configuration, a preset or a YAML file, and every seed: first all configurations with the first\n" +
 			"seed, then all with the second, so that early on each has a result. Its other flags are those of up. Everything is checked before\n" +
 			"the first run starts. A run that fails is noted, the others go on, and at the end it is tried once more.\n\n" +
 			"--study runs the experiments of a study (" + strings.Join(configs.Studies(), ", ") + ")\n" +
-			"with its seeds, rounds, nodes and keys; your flags win over these, but for what the study compares. --model chooses its model\n" +
-			"(default " + configs.NanoModel + ").\n\n" +
+			"with its seeds, rounds, nodes and keys, or those of them that are named; your flags win over these, but for what the study\n" +
+			"compares. --model chooses its model (default " + configs.NanoModel + ").\n\n" +
 			"The same command goes on with an interrupted sweep: the database says which runs are done. Of a sweep that was killed (kill -9) the\n" +
 			"run goes on by itself; the next sweep waits for it. --on-complete and --webhook are for the end of the whole sweep.",
 		Example: `  swarm sweep --study paper
+  swarm sweep --study off-policy 4loc4ext-importance --seeds 42,
   swarm sweep --study paper --model gpt2 --price 1.29/h --dry-run
   swarm sweep 8loc0ext 6loc2ext 4loc4ext 2loc6ext --seeds 3 --price 1.29/h
   swarm sweep 8loc0ext mine.yaml --seeds 1,5,9 --rounds 200 --on-complete 'sudo shutdown -h now'
   swarm sweep 8loc0ext 4loc4ext --seeds 2 --dry-run`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			return studyOrNames(o.study, args, "swarm sweep")
+			if o.study == "" && len(args) == 0 {
+				return &usageError{errors.New("sweep needs at least one configuration, or a study"),
+					"swarm sweep --study paper, or swarm sweep 8loc0ext 4loc4ext --seeds 3"}
+			}
+			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := refuseFixed(cmd.Flags()); err != nil {
@@ -146,7 +152,7 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 	return s.end(context.WithoutCancel(ctx), err, &o.completion)
 }
 
-// sources are the configurations of a sweep: those named, or a study's, whose seeds count where none were asked for.
+// sources are the configurations of a sweep: those named, or a study's, all or those named, whose seeds count where none were asked for.
 func (o *sweepOptions) sources(names []string) ([]sweepSource, *sweepStudy, error) {
 	if o.study == "" {
 		return sourcesOf(names), nil, nil
@@ -158,7 +164,7 @@ func (o *sweepOptions) sources(names []string) ([]sweepSource, *sweepStudy, erro
 	if !o.seedsGiven {
 		o.seeds = strconv.Itoa(study.With(study.named).Seeds)
 	}
-	sources, err := study.sources()
+	sources, err := study.sources(names...)
 	return sources, study, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
 )
@@ -26,14 +27,26 @@ func sourcesOf(names []string) []sweepSource {
 	return out
 }
 
-// sources are the study's experiments, as they are run with its model.
-func (s *sweepStudy) sources() ([]sweepSource, error) {
+// sources are the study's experiments, or those of them that are named, as they are run with its model.
+func (s *sweepStudy) sources(only ...string) ([]sweepSource, error) {
 	settings, err := s.Settings(s.named, s.model)
 	if err != nil {
 		return nil, err
 	}
+	var all []string
+	for _, e := range s.Experiments {
+		all = append(all, e.Name)
+	}
+	for _, name := range only {
+		if !slices.Contains(all, name) {
+			return nil, &configs.Error{Problem: fmt.Sprintf("study %s has no experiment %.80q", s.Name, name), Remedy: "it has " + strings.Join(all, ", ")}
+		}
+	}
 	var out []sweepSource
 	for i, e := range s.Experiments {
+		if len(only) > 0 && !slices.Contains(only, e.Name) {
+			continue
+		}
 		name, _ := settings[i]["experiment"].(string)
 		out = append(out, sweepSource{name: name, config: e.Config, values: settings[i], nodes: s.NodesOf(e)})
 	}
@@ -134,18 +147,6 @@ func (s *sweepStudy) flags() string {
 		return "--study " + s.Name
 	}
 	return "--study " + s.Name + " --model " + shellWord(s.named)
-}
-
-// studyOrNames refuses a study beside named configurations, and neither.
-func studyOrNames(study string, names []string, command string) error {
-	switch {
-	case study != "" && len(names) > 0:
-		return &usageError{fmt.Errorf("--study %s and %q: a study has its own configurations", study, names[0]), command + " --study " + study}
-	case study == "" && len(names) == 0:
-		return &usageError{errors.New("sweep needs at least one configuration, or a study"),
-			command + " --study paper, or " + command + " 8loc0ext 4loc4ext --seeds 3"}
-	}
-	return nil
 }
 
 // measuredKeys are the keys that a run may change while it goes on, but a study's may not: they decide what is compared.

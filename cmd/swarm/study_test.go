@@ -99,8 +99,10 @@ func TestTheEnvironmentDoesNotWinOverAStudysPresets(t *testing.T) {
 	var none configFlags
 	study, err := loadStudy("paper", &none, false)
 	require.NoError(t, err)
-	sources, err := study.sources()
+	sources, err := study.sources("2loc6ext", "8loc0ext")
 	require.NoError(t, err)
+	require.Equal(t, []string{"paper-8loc0ext", "paper-2loc6ext"}, []string{sources[0].name, sources[1].name}, "those named, in the study's order")
+	require.Len(t, sources, 2)
 	user, _ := flagsOf(t)
 	flags := user.with(sources[0], false)
 	c, _, _, err := resolveConfig(&flags.config, []string{"NUM_TRAIN_SAMPLES=4"}, true)
@@ -113,17 +115,17 @@ func TestAStudyIsRefusedBesideWhatItDecides(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
 	for want, args := range map[string][]string{
-		`--study paper and "8loc0ext"`:                       {"sweep", "8loc0ext", "--study", "paper"},
-		"sweep needs at least one configuration, or a study": {"sweep"},
-		`unknown study "papers" (--study)`:                   {"sweep", "--study", "papers"},
-		"a study decides itself which models":                {"sweep", "--study", "paper", "--models", "nano,gpt2"},
-		"study mixed-models has no choice of a model":        {"sweep", "--study", "mixed-models", "--model", "nano"},
-		"sweep takes no --experiment":                        {"sweep", "--study", "paper", "--experiment", "mine"},
-		`bad seeds "none"`:                                   {"sweep", "--study", "paper", "--seeds", "none"},
-		"--study and --config":                               {"plan", "--study", "paper", "--config", "8loc0ext"},
-		"--seeds is for a study":                             {"plan", "--seeds", "3"},
-		`bad price "much"`:                                   {"plan", "--study", "paper", "--price", "much"},
-		"--study and --name":                                 {"plan", "--study", "paper", "--name", "mine"},
+		`study paper has no experiment "adaptive": it has 8loc0ext, 6loc2ext, 4loc4ext, 2loc6ext`: {"sweep", "8loc0ext", "adaptive", "--study", "paper"},
+		"sweep needs at least one configuration, or a study":                                      {"sweep"},
+		`unknown study "papers" (--study)`:                                                        {"sweep", "--study", "papers"},
+		"a study decides itself which models":                                                     {"sweep", "--study", "paper", "--models", "nano,gpt2"},
+		"study mixed-models has no choice of a model":                                             {"sweep", "--study", "mixed-models", "--model", "nano"},
+		"sweep takes no --experiment":                                                             {"sweep", "--study", "paper", "--experiment", "mine"},
+		`bad seeds "none"`:                                                                        {"sweep", "--study", "paper", "--seeds", "none"},
+		"--study and --config":                                                                    {"plan", "--study", "paper", "--config", "8loc0ext"},
+		"--seeds is for a study":                                                                  {"plan", "--seeds", "3"},
+		`bad price "much"`:                                                                        {"plan", "--study", "paper", "--price", "much"},
+		"--study and --name":                                                                      {"plan", "--study", "paper", "--name", "mine"},
 		`bad learning_rate "0.001" (--learning-rate): allowed: none: study learning-rate compares values of it`: {
 			"sweep", "--study", "learning-rate", "--learning-rate", "0.001"},
 		`bad num_train_samples "4" (--set): allowed: none: study paper compares`: {"sweep", "--study", "paper", "--set", "num_train_samples=4"},

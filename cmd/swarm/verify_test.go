@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/node/journal"
 	"github.com/sapo-swarm/swarm/node/verify"
 )
 
@@ -135,28 +137,51 @@ func TestVerifyRefuses(t *testing.T) {
 	require.True(t, strings.HasSuffix(changed.stderr, "\nTry: the former files\n"), changed.stderr)
 }
 
-// A run that was killed, all of it, and went on comes out as a calm one does: its journals say so too.
+// A run that was killed, all of it, and went on comes out as a calm one does: its journals say so too, also where nodes tell each other what they gave
+// to each of their tokens.
 func TestVerifyAfterKills(t *testing.T) {
 	t.Parallel()
-	home := t.TempDir()
-	flags := []string{"--rounds", "6", "--set", "checkpoint_every=3"}
-	for _, rounds := range []int{1, 4} {
-		r := start(t, home, flags...)
-		r.awaitRound("node_1", rounds)
-		require.NoError(t, r.cmd.Process.Kill())
-		r.wait()
-		cut := swarm(t, home, "verify", "e")
-		require.Equal(t, 2, cut.code, cut.stderr)
-		require.Contains(t, cut.stderr, "was cut off in the middle")
+	for _, correction := range configs.Corrections() {
+		t.Run(correction, func(t *testing.T) {
+			t.Parallel()
+			home := t.TempDir()
+			flags := []string{"--rounds", "6", "--set", "checkpoint_every=3", "--external-correction", correction}
+			for _, rounds := range []int{1, 4} {
+				r := start(t, home, flags...)
+				r.awaitRound("node_1", rounds)
+				require.NoError(t, r.cmd.Process.Kill())
+				r.wait()
+				cut := swarm(t, home, "verify", "e")
+				require.Equal(t, 2, cut.code, cut.stderr)
+				require.Contains(t, cut.stderr, "was cut off in the middle")
+			}
+			last := start(t, home, flags...)
+			require.Equal(t, 0, last.wait(), last.stderr.String())
+			o := swarm(t, home, "verify", "e", "--generate", "-o", "json")
+			require.Equal(t, 0, o.code, o.stderr+o.stdout)
+			v := verifyDocument(t, o)
+			require.Equal(t, "e-1", v.Run)
+			require.Equal(t, 12, v.Rounds)
+			for _, n := range v.Nodes {
+				require.Equal(t, 2, n.EqualHashes)
+			}
+			require.Equal(t, correction == configs.CorrectionImportance, othersLogprobs(t, filepath.Join(home, "runs", "e-1")) > 0)
+		})
 	}
-	last := start(t, home, flags...)
-	require.Equal(t, 0, last.wait(), last.stderr.String())
-	o := swarm(t, home, "verify", "e", "--generate", "-o", "json")
-	require.Equal(t, 0, o.code, o.stderr+o.stdout)
-	v := verifyDocument(t, o)
-	require.Equal(t, "e-1", v.Run)
-	require.Equal(t, 12, v.Rounds)
-	for _, n := range v.Nodes {
-		require.Equal(t, 2, n.EqualHashes)
+}
+
+// othersLogprobs counts the completions of others that a run's nodes have learnt with the log-probabilities of those who sampled them.
+func othersLogprobs(t *testing.T, run string) (n int) {
+	t.Helper()
+	for _, node := range []string{"node_0", "node_1"} {
+		for r, err := range journal.Rounds(filepath.Join(run, node), 0) {
+			require.NoError(t, err)
+			for _, s := range r.Trained.Update.Sequences {
+				if s.Prompt >= r.Trained.Report.TrainedOwn && s.Advantage != 0 && s.OldLogprobs != nil {
+					n++
+				}
+			}
+		}
 	}
+	return n
 }
