@@ -13,7 +13,8 @@ import (
 
 func TestStudies(t *testing.T) {
 	require.Equal(t, []string{
-		"paper", "adaptive", "corrected", "externals", "filter", "learning-rate", "mixed-models", "objective", "off-policy", "own-data", "pool", "swarm-size",
+		"paper", "adaptive", "corrected", "externals", "filter", "learning-rate", "mixed-models", "objective", "off-policy", "own-data", "pool",
+		"sparse", "swarm-size",
 	}, Studies())
 	for _, name := range Studies() {
 		s, err := LoadStudy(name)
@@ -171,6 +172,7 @@ func TestAStudysExperimentsHaveTheSameKeys(t *testing.T) {
 		"off-policy": {"external_advantage", "external_correction", "num_train_samples", "num_transplant_trees"},
 		"own-data":   {"num_train_samples", "num_transplant_trees"},
 		"pool":       {"external_lag"},
+		"sparse":     {"external_correction", "num_train_samples", "num_transplant_trees"},
 		"swarm-size": {"swarm_size"}, "mixed-models": nil,
 	} {
 		s, err := LoadStudy(name)
