@@ -23,7 +23,7 @@ import (
 )
 
 // soon bounds every wait of a test.
-const soon = 30 * time.Second
+const soon = 2 * time.Minute
 
 var (
 	lab      policytest.Lab

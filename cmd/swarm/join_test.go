@@ -18,7 +18,7 @@ import (
 func invitationOf(t *testing.T, r *running) string {
 	t.Helper()
 	path := filepath.Join(r.home, "workers", "invitation")
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		if strings.Contains(r.stderr.String(), "swarm join '") {
 			text, err := os.ReadFile(path)
 			require.NoError(t, err)

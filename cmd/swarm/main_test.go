@@ -24,7 +24,7 @@ import (
 )
 
 // patience bounds every wait of these tests; nothing is measured by it.
-const patience = 3 * time.Minute
+const patience = 10 * time.Minute
 
 // fixtures is a folder with what the tests share: a tiny model, items and a fake NVML. It is removed after the last test.
 var fixtures string

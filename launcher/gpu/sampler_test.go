@@ -15,7 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 func sampler(t *testing.T, devices string) *Sampler {
 	t.Helper()

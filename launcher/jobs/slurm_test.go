@@ -14,7 +14,7 @@ import (
 )
 
 // patience bounds every wait for another process.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // stub is a swarm that writes down its arguments, each with a NUL after it, and how often this home has seen it. It ends with the codes in
 // the file codes beside it, one after the other; where there are no more it runs until SIGTERM, and then saves and ends with 143.

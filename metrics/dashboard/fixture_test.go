@@ -21,7 +21,7 @@ import (
 )
 
 // patience bounds every wait of these tests.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // hostile is what a model, or a stranger, may write.
 const hostile = `</script><script>document.title="owned"</script><img src=x onerror="document.title='owned'">` + "\u2028&amp; {{.}} ${1}"

@@ -192,7 +192,7 @@ func TestCloseGivesUpOnAFullDiskSoon(t *testing.T) {
 		}
 		blocked <- err
 	}()
-	require.Eventually(t, func() bool { return s.Err() != nil && len(s.queue) == cap(s.queue) }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Err() != nil && len(s.queue) == cap(s.queue) }, time.Minute, time.Millisecond)
 	require.ErrorContains(t, s.Close(), "were not recorded")
 	require.Error(t, <-blocked)
 }

@@ -41,7 +41,7 @@ func TestALockedDatabaseIsWaitedFor(t *testing.T) {
 	for i := range rounds {
 		require.NoError(t, s.Record(t.Context(), aRound("node_0", i, float64(200+i), 0.5)))
 	}
-	require.Eventually(t, func() bool { return s.Err() != nil }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Err() != nil }, time.Minute, time.Millisecond)
 	require.ErrorContains(t, s.Err(), "locked by another program")
 	select {
 	case <-s.Failed():

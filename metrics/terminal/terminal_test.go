@@ -158,7 +158,7 @@ func TestLiveFromKeyToEnd(t *testing.T) {
 	cfg.Interrupt = func(now bool) { asked <- now }
 	done := make(chan error, 1)
 	go func() { done <- Live(ctx, cfg) }()
-	require.Eventually(t, func() bool { return strings.Contains(out.String(), "sapo-4-4") }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(out.String(), "sapo-4-4") }, time.Minute, 5*time.Millisecond)
 	_, err := keys.Write([]byte("qs"))
 	require.NoError(t, err)
 	require.False(t, <-asked)
@@ -189,7 +189,7 @@ func TestAnIdleViewWritesNothing(t *testing.T) {
 		from := polls.Load()
 		require.Eventually(t, func() bool { return polls.Load() >= from+n }, time.Minute, 5*time.Millisecond)
 	}
-	require.Eventually(t, func() bool { return strings.Contains(out.String(), "node_7") }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(out.String(), "node_7") }, time.Minute, 5*time.Millisecond)
 	looks(100)
 	before := len(out.String())
 	looks(200)

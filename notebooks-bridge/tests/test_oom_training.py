@@ -20,7 +20,7 @@ def python(code, *arguments):
     """Runs code in a process of its own; returns its exit code, output and errors."""
     env = dict(os.environ, PYTHONPATH="{}:{}".format(FOLDER, TRAINING))
     done = subprocess.run([sys.executable, "-c", code] + list(arguments), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          encoding="utf-8", timeout=60)
+                          encoding="utf-8", timeout=300)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -83,7 +83,7 @@ def train(script, *arguments, memory=0, cwd=TRAINING):
     env = dict(os.environ, TRAIN_MEMORY_MB=str(memory), PYTHON=sys.executable, PYTHONDONTWRITEBYTECODE="1")
     command = ["bash", script] if script.endswith(".sh") else [sys.executable, script]
     done = subprocess.run(command + list(arguments), cwd=str(cwd), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          encoding="utf-8", timeout=60)
+                          encoding="utf-8", timeout=300)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -45,13 +45,13 @@ def test_up_returns_while_the_run_goes_on_and_stop_ends_it(running, capsys):
     assert running.watch(interval=0.1, timeout=0)["state"] == "running"
     assert running.name + " · running · round " in capsys.readouterr().out
     ended = running.stop(now=True)
-    assert ended["outcome"] == "stopped" and running.wait(timeout=10)["state"] == "stopped"
+    assert ended["outcome"] == "stopped" and running.wait(timeout=120)["state"] == "stopped"
     assert running.stop()["outcome"] == "not_running"  # again is no error
 
 
 def test_watch_prints_a_line_a_round_and_returns_at_the_end(tmp_path, capsys):
     run = swarm_bridge.up(home=tmp_path / "home", rounds=2, **NANO)
-    assert run.watch(interval=0.2, timeout=120)["state"] == "done"
+    assert run.watch(interval=0.2, timeout=600)["state"] == "done"
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].startswith("4loc4ext-1 · done · round 2/2 · reward ") and len(lines) == len(set(lines)) >= 2
 
@@ -157,7 +157,7 @@ def test_a_sweep_goes_through_its_experiments(tmp_path, capsys):
     made = swarm_bridge.sweep("8loc0ext", "4loc4ext", home=tmp_path / "home", rounds=2, **NANO)
     again = swarm_bridge.sweep("8loc0ext", "4loc4ext", home=tmp_path / "home", rounds=2, attach=True, **NANO)
     assert made.running() and again.pid == made.pid and again.running()
-    found = made.watch(interval=0.3, timeout=120)
+    found = made.watch(interval=0.3, timeout=600)
     assert not made.running() and [s["state"] for s in found] == ["done", "done"]
     assert "4loc4ext-1 · done" in capsys.readouterr().out
     told = swarm_bridge.compare(home=tmp_path / "home")
@@ -168,7 +168,7 @@ def test_a_sweep_goes_through_its_experiments(tmp_path, capsys):
 
 def test_a_sweep_can_be_stopped(tmp_path):
     made = swarm_bridge.sweep("8loc0ext", "4loc4ext", home=tmp_path / "home", rounds=5000, **NANO)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not made.runs() and time.monotonic() < deadline:
         time.sleep(0.05)
     again = swarm_bridge.sweep("8loc0ext", "4loc4ext", home=tmp_path / "home", rounds=5000, attach=True, **NANO)  # in the middle of a run

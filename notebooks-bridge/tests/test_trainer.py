@@ -26,7 +26,7 @@ def rewards(run):
 def calm(tmp_path_factory, program):
     """The rewards of the example when nothing happens to it."""
     run = up(tmp_path_factory.mktemp("calm") / "home", EXAMPLE)
-    assert run.wait(timeout=60)["state"] == "done"
+    assert run.wait(timeout=300)["state"] == "done"
     return run
 
 
@@ -57,7 +57,7 @@ for r in range(node.start_round, node.rounds):
         os.kill(os.getpid(), signal.SIGKILL)
 """)
     run = up(tmp_path / "home", command, rounds=6, nodes=1)
-    assert run.wait(timeout=60)["state"] == "done"
+    assert run.wait(timeout=300)["state"] == "done"
     status = run.status()
     assert status["restarts"] == 1 and rewards(run) == {("node_0", r): float(r) for r in range(6)}
 
@@ -66,7 +66,7 @@ def test_want_of_memory_is_recorded_as_that(tmp_path):
     command = script(tmp_path, "node.round(0, reward=1)\nraise RuntimeError('CUDA out of memory. Tried to allocate 17.66 GiB')")
     run = up(tmp_path / "home", command, nodes=1, max_restarts=0)
     with pytest.raises(swarm_bridge.SwarmError, match=r"bandit-1 is \w+ at round 1 of 40: .*17.66 GiB.*Try: logs") as lost:
-        run.wait(timeout=90)
+        run.wait(timeout=300)
     assert lost.value.code in (1, 4)
     causes = [e["cause"] for e in run.rows("events") if e["type"] in ("failure", "exit", "giveup")]
     assert causes and set(causes) == {"out_of_memory"}
@@ -75,7 +75,7 @@ def test_want_of_memory_is_recorded_as_that(tmp_path):
 def test_a_stop_is_orderly_and_the_same_up_goes_on(tmp_path, calm):
     home = tmp_path / "home"
     run = up(home, EXAMPLE, rounds=20000)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while run.status()["round"] < 5 and time.monotonic() < deadline:
         time.sleep(0.02)
     assert run.stop()["state"] == "stopped"
@@ -83,14 +83,14 @@ def test_a_stop_is_orderly_and_the_same_up_goes_on(tmp_path, calm):
     assert 5 <= stopped < 20000
     assert {c["round"] for c in run.rows("checkpoints")}
     again = up(home, EXAMPLE, rounds=stopped + 50)
-    assert again.name == run.name and again.wait(timeout=60)["state"] == "done"
+    assert again.name == run.name and again.wait(timeout=300)["state"] == "done"
     got = rewards(again)
     assert len(got) == 2 * (stopped + 50) and {key: got[key] for key in rewards(calm)} == rewards(calm)
 
 
 def test_trainers_end_with_their_coordinator(tmp_path):
     run = up(tmp_path / "home", EXAMPLE, rounds=200000)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while run.status()["round"] < 1 and time.monotonic() < deadline:
         time.sleep(0.02)
     status = run.status()

@@ -71,12 +71,12 @@ func TestHandler(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, body = get()
 		return strings.Contains(body, `swarm_rounds_total{experiment="4loc4ext",node="node_0",run="r1"} 2.0`)
-	}, 10*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	require.NoError(t, r.Close())
 	require.Eventually(t, func() bool {
 		status, body = get()
 		return status == http.StatusInternalServerError
-	}, 10*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	require.Contains(t, body, "database")
 }
 

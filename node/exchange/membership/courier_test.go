@@ -174,7 +174,7 @@ func TestACourierPassesOnTheSwarmItsEndAndTrouble(t *testing.T) {
 	served := make(chan error)
 	go func() { served <- c.courier(way, o).Serve(ctx) }()
 	until := func(what string, done func(members, ended, trouble int) bool) {
-		require.Eventually(t, func() bool { return done(c.seen()) }, 20*time.Second, time.Millisecond, what)
+		require.Eventually(t, func() bool { return done(c.seen()) }, time.Minute, time.Millisecond, what)
 	}
 	until("the swarm", func(m, _, _ int) bool { return m == 1 })
 	d.Lost("node_1")
@@ -186,7 +186,7 @@ func TestACourierPassesOnTheSwarmItsEndAndTrouble(t *testing.T) {
 	until("silence", func(_, _, trouble int) bool { return trouble == 1 })
 	require.ErrorContains(t, c.trouble[0], "5 events wait")
 	way.set(false, 0)
-	require.Eventually(t, func() bool { events, _ := o.Pending(); return events == 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { events, _ := o.Pending(); return events == 0 }, time.Minute, time.Millisecond)
 	d.End("done", "well")
 	until("the end", func(_, ended, _ int) bool { return ended == 1 })
 	cancel()
@@ -218,7 +218,7 @@ func TestOtherRefusalsAreToldOnceAndTriedAgain(t *testing.T) {
 	courier := c.courier(refusing{code: CodeFull}, o)
 	courier.Silence = time.Hour
 	go func() { served <- courier.Serve(ctx) }()
-	require.Eventually(t, func() bool { _, _, trouble := c.seen(); return trouble > 0 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { _, _, trouble := c.seen(); return trouble > 0 }, time.Minute, time.Millisecond)
 	cancel()
 	require.NoError(t, <-served)
 	_, _, trouble := c.seen()

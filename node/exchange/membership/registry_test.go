@@ -144,7 +144,7 @@ func TestWatchTellsOfChanges(t *testing.T) {
 		_, err := tool.Invite("x", true)
 		require.NoError(t, err)
 		return changes.Load() > 0
-	}, 10*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	cancel()
 	<-done
 }

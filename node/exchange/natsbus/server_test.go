@@ -20,7 +20,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-const soon = 20 * time.Second
+const soon = 2 * time.Minute
 
 // batch makes a batch that mark tells from others.
 func batch(node string, round int, mark string) exchange.Batch {
