@@ -234,6 +234,7 @@ func TestForeignCheckpointsAreRefused(t *testing.T) {
 }
 
 func TestRestoreNewest(t *testing.T) {
+	t.Parallel()
 	bad := &policy.Error{Kind: policy.KindCheckpoint, Message: "sha256 differs"}
 	quiet := slog.New(slog.DiscardHandler)
 	c, s := filled(t, 1, 2)
@@ -256,6 +257,7 @@ func TestRestoreNewest(t *testing.T) {
 }
 
 func TestCheckpointInTheBackground(t *testing.T) {
+	t.Parallel()
 	c, s := filled(t, 5)
 	none, err := c.collect(t.Context(), s, true)
 	require.NoError(t, err)

@@ -72,6 +72,7 @@ var evaluationPoints = []point{
 
 // A node that is killed at every point around its evaluations tells each of them once, and what they say is what a calm node's say.
 func TestKilledAroundEvaluations(t *testing.T) {
+	t.Parallel()
 	calmStart := assignment(t, broker(t, "calm"), "calm", t.TempDir(), evaluating)
 	calm := begin(t, calmStart)
 	calm.wait = 2 * soon
@@ -106,6 +107,7 @@ func TestKilledAroundEvaluations(t *testing.T) {
 
 // Rounds, weights and rewards of a run that evaluates are those of one that doesn't; and a longer run evaluates at its new end.
 func TestEvaluationsChangeNothing(t *testing.T) {
+	t.Parallel()
 	plain := begin(t, assignment(t, broker(t, "plain"), "plain", t.TempDir(), func(c *configs.Config) { evaluating(c); c.EvalQuestions = 0 }))
 	plain.ends(ExitDone)
 	want := newLedger(t)
@@ -136,6 +138,7 @@ func TestEvaluationsChangeNothing(t *testing.T) {
 
 // A node that is told to stop in the middle of an evaluation stops, and its next life makes the evaluation.
 func TestStopInAnEvaluation(t *testing.T) {
+	t.Parallel()
 	start := assignment(t, broker(t, "stop"), "stop", t.TempDir(), func(c *configs.Config) { evaluating(c); c.EvalGenerations = 64 })
 	l := begin(t, start)
 	l.await("evaluating", func(e event.Event) bool { return e.State == event.StateEvaluating && e.RoundIndex == 2 })
@@ -158,6 +161,7 @@ func TestStopInAnEvaluation(t *testing.T) {
 
 // Questions that the tasks don't have are told of once.
 func TestFewHeldOutQuestionsAreToldOfOnce(t *testing.T) {
+	t.Parallel()
 	var lines strings.Builder
 	for i := range 100 {
 		fmt.Fprintf(&lines, `{"question": "%d plus 1", "answer": "%d", "metadata": {}}`+"\n", i, i+1)

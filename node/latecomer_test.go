@@ -42,6 +42,7 @@ func (b *ledger) reached() int {
 // A node that comes late begins with the swarm's round and the first weights, and however often it is killed it ends as if it had not been: every
 // round from its first on is told once it is done, those before it never.
 func TestLatecomerIsKilledAtEveryPoint(t *testing.T) {
+	t.Parallel()
 	lives := func(run string, points []point) *ledger {
 		first, late := latecomers(t, run)
 		peer := begin(t, first)
@@ -99,6 +100,7 @@ func TestLatecomerIsKilledAtEveryPoint(t *testing.T) {
 // A node that only generates shares every round and trains in none: it takes no lease to update, and writes no checkpoint; after a kill it goes on
 // with the round it was at.
 func TestANodeThatOnlyGenerates(t *testing.T) {
+	t.Parallel()
 	first, generator := latecomers(t, "generator")
 	generator.From, generator.Recorded, generator.GenerateOnly = 0, 0, true
 	first.Members = event.Members("node_0", "node_1")

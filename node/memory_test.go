@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -123,6 +124,19 @@ func unlimited(t *testing.T, start event.Start) free {
 	return f
 }
 
+var (
+	bareOnce sync.Once
+	bare     free
+)
+
+// unlimitedOnce is the life of the assignment that nothing is changed of, lived once for all tests that compare with it.
+func unlimitedOnce(t *testing.T) free {
+	t.Helper()
+	bareOnce.Do(func() { bare = unlimited(t, memoryAssignment(t, "free", nil)) })
+	require.NotEmpty(t, bare.rewards, "it failed in another test")
+	return bare
+}
+
 func (l *life) memorySteps() []event.MemoryStep {
 	var steps []event.MemoryStep
 	for _, e := range l.events {
@@ -178,7 +192,8 @@ func (f free) sameRun(t *testing.T, rewards map[int]float64, dir string) {
 // An engine with too small an address space meets real failures of its allocator. The node climbs down and ends with the rewards of a
 // run without a limit, and its next life begins where it ended.
 func TestAddressSpaceRunsOut(t *testing.T) {
-	free := unlimited(t, memoryAssignment(t, "free", nil))
+	t.Parallel()
+	free := unlimitedOnce(t)
 	start := memoryAssignment(t, "tight", nil)
 	limit := free.loaded + (free.peak-free.loaded)*9/10
 	start.Python = limited(t, start.Python, fmt.Sprintf("prlimit --pid $$ --as=%d", limit))
@@ -238,6 +253,7 @@ func wide(c *configs.Config) {
 
 // Generating runs out as well: fewer completions at a time, and the same ones.
 func TestAddressSpaceRunsOutGenerating(t *testing.T) {
+	t.Parallel()
 	free := unlimited(t, memoryAssignment(t, "free", wide))
 	start := memoryAssignment(t, "tight", wide)
 	limit := free.loaded + (free.peak-free.loaded)*9/10
@@ -283,7 +299,7 @@ func TestKernelKillsTheEngine(t *testing.T) {
 	if oomKills() < 0 {
 		t.Skip("this kernel doesn't count its kills")
 	}
-	free := unlimited(t, memoryAssignment(t, "free", nil))
+	free := unlimitedOnce(t)
 	start := memoryAssignment(t, "tight", nil)
 	python, limit := start.Python, free.anonymous+free.grown/2 // on a CPU most of an update is gradients and moments: nothing makes it fit
 	start.Python = limited(t, python, "echo $$ >"+memoryGroup(t, limit))
@@ -303,7 +319,8 @@ func TestKernelKillsTheEngine(t *testing.T) {
 
 // Where nothing helps, every rung has been tried, and the node ends with figures and a remedy.
 func TestAddressSpaceIsTooSmall(t *testing.T) {
-	free := unlimited(t, memoryAssignment(t, "free", nil))
+	t.Parallel()
+	free := unlimitedOnce(t)
 	start := memoryAssignment(t, "tiny", nil)
 	limit := free.loaded + (free.peak-free.loaded)/10
 	start.Python = limited(t, start.Python, fmt.Sprintf("prlimit --pid $$ --as=%d", limit))

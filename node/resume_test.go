@@ -83,6 +83,7 @@ var points = []point{
 
 // A node that is killed at every point of a round ends exactly as one that is not, and every round is told.
 func TestKilledAtEveryPoint(t *testing.T) {
+	t.Parallel()
 	config := func(c *configs.Config) { c.NumTransplantTrees, c.Rounds, c.SwarmSize, c.CheckpointEvery = 2, 10, 2, 3 }
 	pair := func(run string) (event.Start, event.Start) {
 		server := broker(t, run)
@@ -161,6 +162,7 @@ func flip(t *testing.T, path string) {
 
 // What is damaged or missing of a node's folder is brought back from the rest, or computed again; nothing is skipped without a word.
 func TestDamageIsMadeGood(t *testing.T) {
+	t.Parallel()
 	server := broker(t, "damage")
 	config := func(c *configs.Config) { c.Rounds, c.CheckpointEvery = 6, 2 }
 	whole := t.TempDir()
@@ -254,6 +256,7 @@ func TestDamageIsMadeGood(t *testing.T) {
 
 // A folder that is another run's, by its journal, is no damage.
 func TestAnotherSeedsJournalIsRefused(t *testing.T) {
+	t.Parallel()
 	server := broker(t, "seed")
 	dir := t.TempDir()
 	l := begin(t, assignment(t, server, "seed", dir, func(c *configs.Config) { c.Rounds, c.CheckpointEvery = 2, 5 }))
@@ -271,6 +274,7 @@ func TestAnotherSeedsJournalIsRefused(t *testing.T) {
 
 // SIGTERM is the launcher's stop: the node checkpoints and goes. A second one ends it at once, whatever it is at.
 func TestSIGTERM(t *testing.T) {
+	t.Parallel()
 	server := broker(t, "term")
 	start := assignment(t, server, "term", t.TempDir(), func(c *configs.Config) { c.Rounds, c.CheckpointEvery = 1000, 1000 })
 	l, cmd := beginMortal(t, start, point{Type: "never"})
@@ -301,6 +305,7 @@ func TestSIGTERM(t *testing.T) {
 
 // A replayed round costs its update, and no generating. What that takes is logged; a bound on seconds would be one on the machine's other work.
 func TestReplayGeneratesNothing(t *testing.T) {
+	t.Parallel()
 	const rounds = 12
 	start := memoryAssignment(t, "cheap", func(c *configs.Config) { c.Rounds, c.CheckpointEvery = rounds, 100 })
 	l, _ := beginMortal(t, start, point{Type: event.TypeRound, Round: rounds - 1})
