@@ -50,6 +50,9 @@ func (o *sweepOptions) items(ctx context.Context, g *globals, sources []sweepSou
 	if err != nil {
 		return nil, err
 	}
+	if doubt := seeds.doubt(list[0].p.config.Seed); doubt != "" {
+		g.logger.Warn(doubt)
+	}
 	busy := false
 	for _, c := range list {
 		busy = busy || c.busy

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +11,9 @@ import (
 
 // maxSweepSeeds bounds a sweep: more is a mistake in typing.
 const maxSweepSeeds = 1000
+
+// manySeeds are more than a count of seeds commonly is: --seeds 42 may mean seed 42.
+const manySeeds = 20
 
 // sweepSeeds are the seeds of --seeds: how many, from the configuration's own on, or a list.
 type sweepSeeds struct {
@@ -37,6 +41,14 @@ func parseSeeds(text string) (sweepSeeds, error) {
 		out.list = append(out.list, seed)
 	}
 	return out, nil
+}
+
+// doubt is what to warn of where a count may be meant as a seed; else empty.
+func (s sweepSeeds) doubt(first int64) string {
+	if s.count <= manySeeds {
+		return ""
+	}
+	return fmt.Sprintf("--seeds %d is %d seeds of each, %d to %d; seed %d alone is --seeds %d,", s.count, s.count, first, s.at(s.count-1, first), s.count, s.count)
 }
 
 // len is how many seeds there are.

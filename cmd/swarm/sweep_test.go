@@ -35,7 +35,11 @@ func TestSeedsAreCountedOrListed(t *testing.T) {
 			got = append(got, seeds.at(i, 42))
 		}
 		require.Equal(t, want, got, text)
+		require.Empty(t, seeds.doubt(42), text)
 	}
+	many, err := parseSeeds("42")
+	require.NoError(t, err)
+	require.Equal(t, "--seeds 42 is 42 seeds of each, 42 to 83; seed 42 alone is --seeds 42,", many.doubt(42))
 	for _, text := range []string{"", "0", "-1", "three", "1001", "1,1", ",", "1,,2", "1;2", "-1,2", "1.5", "9007199254740992,1",
 		"1,1,1,"} {
 		_, err := parseSeeds(text)
