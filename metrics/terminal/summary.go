@@ -21,8 +21,11 @@ type Place struct {
 func Summary(w io.Writer, s stats.Summary, place Place) error {
 	s.Status = cleanStatus(s.Status)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d of %s in %s\n", strings.TrimSpace(s.Experiment+" "+s.State), s.Round, count(s.Rounds, "round"),
-		seconds(s.ElapsedSeconds))
+	took := s.ElapsedSeconds
+	if s.Attempts > 1 { // nobody worked in the pauses between them
+		took = s.ActiveSeconds
+	}
+	fmt.Fprintf(&b, "%s: %d of %s in %s\n", strings.TrimSpace(s.Experiment+" "+s.State), s.Round, count(s.Rounds, "round"), seconds(took))
 	if s.Message != "" {
 		fmt.Fprintln(&b, s.Message)
 	}
@@ -46,7 +49,7 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 			perHour(*s.PricePerHour, s.PriceCurrency)))
 	}
 	if s.Attempts > 1 {
-		fact("attempts", fmt.Sprintf("%d (%s; %s at work)", s.Attempts, resumed(s.Status), seconds(s.ActiveSeconds)))
+		fact("attempts", fmt.Sprintf("%d (%s; %s with the pauses)", s.Attempts, resumed(s.Status), seconds(s.ElapsedSeconds)))
 	}
 	fact("restarts", fmt.Sprint(s.Restarts))
 	if s.ReplayedRounds > 0 {
