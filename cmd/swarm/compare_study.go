@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/jobs"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -86,7 +87,7 @@ func (s *studyFlags) nothingOf(study *stats.Study) error {
 func (s *studyFlags) none() error {
 	try := "swarm sweep --study " + s.name
 	if s.model != "" {
-		try += " --model " + shellWord(s.model)
+		try += " --model " + jobs.ShellWord(s.model)
 	}
 	return &hintError{fmt.Errorf("no run of study %s is recorded", strings.TrimSpace(s.name+" "+s.model)), try}
 }

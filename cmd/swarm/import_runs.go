@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/launcher/jobs"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -22,7 +23,7 @@ func importRuns(ctx context.Context, g *globals, path string, o *importOptions, 
 	for _, name := range predecessorFlags {
 		if flags.Changed(name) {
 			return &usageError{fmt.Errorf("--%s is for the predecessor's folders: %s is a file, whose runs say it themselves", name, path),
-				"swarm import " + shellWord(path)}
+				"swarm import " + jobs.ShellWord(path)}
 		}
 	}
 	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")

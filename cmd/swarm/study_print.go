@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -11,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/jobs"
 )
 
 // printStudyPlan writes the plan for people: what is run, what it takes, and where each figure comes from; and with which flags it is run so.
@@ -61,20 +61,10 @@ func againFlags(f *pflag.FlagSet) string {
 			values = list.GetSlice()
 		}
 		for _, value := range values {
-			b.WriteString(" " + shellWord("--"+flag.Name+"="+value))
+			b.WriteString(" " + jobs.ShellWord("--"+flag.Name+"="+value))
 		}
 	})
 	return b.String()
-}
-
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
-
-// shellWord quotes a word for a shell, where it needs it.
-func shellWord(word string) string {
-	if plainWord.MatchString(word) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 func deviceOf(x studyPlan) string {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/jobs"
 )
 
 // sweepSource is one of a sweep's configurations before it is resolved.
@@ -146,7 +147,7 @@ func (s *sweepStudy) flags() string {
 	if s.named == "" {
 		return "--study " + s.Name
 	}
-	return "--study " + s.Name + " --model " + shellWord(s.named)
+	return "--study " + s.Name + " --model " + jobs.ShellWord(s.named)
 }
 
 // measuredKeys are the keys that a run may change while it goes on, but a study's may not: they decide what is compared.

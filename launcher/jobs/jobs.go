@@ -115,12 +115,12 @@ func (s Spec) files(list ...File) ([]File, error) {
 
 // Next is what to type once the files lie in Dir.
 func (s Spec) Next() string {
-	at := func(name string) string { return shellWord(s.Dir + "/" + name) }
+	at := func(name string) string { return ShellWord(s.Dir + "/" + name) }
 	switch s.Target {
 	case Slurm:
 		return "sbatch " + at("workers.slurm")
 	case Kubernetes:
-		return "kubectl apply -f " + shellWord(s.Dir)
+		return "kubectl apply -f " + ShellWord(s.Dir)
 	case SkyPilot:
 		return at("launch.sh")
 	}

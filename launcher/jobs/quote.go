@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// shellWord quotes one word for bash: what is in it stands for itself, whatever it is. Text with characters that don't print, among them all that
+// ShellWord quotes one word for bash, where it needs it: what is in it stands for itself, whatever it is. Text with characters that don't print, among them all that
 // any language takes for the end of a line, is written in bash's $'…', byte by byte, so that a word never spans lines.
-func shellWord(text string) string {
-	if text != "" && !strings.ContainsFunc(text, func(r rune) bool { return !plainRune(r) }) {
+func ShellWord(text string) string {
+	option := strings.HasPrefix(text, "-") // in which a = assigns nothing
+	if text != "" && !strings.ContainsFunc(text, func(r rune) bool { return !plainRune(r) && !(option && r == '=') }) {
 		return text
 	}
 	if !strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
@@ -41,7 +42,7 @@ func plainRune(r rune) bool {
 func shellWords(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
-		quoted[i] = shellWord(w)
+		quoted[i] = ShellWord(w)
 	}
 	return strings.Join(quoted, " ")
 }

@@ -12,7 +12,7 @@ var sources embed.FS
 
 // quoting is how a value gets into a template: none stands there bare but numbers and what check has held to letters and digits.
 var quoting = template.FuncMap{
-	"sh":        shellWord,
+	"sh":        ShellWord,
 	"words":     shellWords,
 	"yaml":      yamlText,
 	"compose":   composeText,
