@@ -48,6 +48,14 @@ func TestBashReadsQuotedWordsAsTheyWere(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "pwned"))
 }
 
+func TestWordsAreQuotedWhereTheyNeedIt(t *testing.T) {
+	for word, want := range map[string]string{
+		"a/b": "a/b", "it's": `'it'\''s'`, "": "''", "--rounds=3": "--rounds=3", "--price=$2/h": "'--price=$2/h'", "A=b": "'A=b'",
+	} {
+		require.Equal(t, want, ShellWord(word))
+	}
+}
+
 func TestYAMLReadsQuotedTextAsItWas(t *testing.T) {
 	hostile := hostileWords(t)
 	check := func(t require.TestingT, text string) {

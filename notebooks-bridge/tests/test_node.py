@@ -127,7 +127,7 @@ def test_the_launchers_death_ends_it_whatever_it_does(launch, busy):
     trainer.until("round")
     for pipe in (trainer.child.stdout, trainer.child.stderr, trainer.child.stdin):
         pipe.close()
-    assert trainer.child.wait(timeout=120) == 1
+    assert trainer.child.wait(timeout=10) == 1
 
 
 @pytest.mark.parametrize("raises, cause, code", [

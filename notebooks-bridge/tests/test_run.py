@@ -45,7 +45,7 @@ def test_up_returns_while_the_run_goes_on_and_stop_ends_it(running, capsys):
     assert running.watch(interval=0.1, timeout=0)["state"] == "running"
     assert running.name + " · running · round " in capsys.readouterr().out
     ended = running.stop(now=True)
-    assert ended["outcome"] == "stopped" and running.wait(timeout=120)["state"] == "stopped"
+    assert ended["outcome"] == "stopped" and running.wait(timeout=10)["state"] == "stopped"
     assert running.stop()["outcome"] == "not_running"  # again is no error
 
 

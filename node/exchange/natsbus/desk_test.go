@@ -248,7 +248,7 @@ func TestWorkerTurnedAway(t *testing.T) {
 		if !errors.As(err, &refusal) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", test.worker, err)
 		}
-		if waited := time.Since(start); waited > soon {
+		if waited := time.Since(start); waited > promptly {
 			t.Errorf("%s: told after %v", test.worker, waited)
 		}
 	}

@@ -259,7 +259,7 @@ func TestCertificateIsChecked(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: node: %v", name, err)
 		}
-		if waited := time.Since(start); waited > soon {
+		if waited := time.Since(start); waited > promptly {
 			t.Errorf("%s: %v", name, waited)
 		}
 	}
@@ -306,12 +306,12 @@ func TestStrangersOnThePort(t *testing.T) {
 			}
 			defer func() { _ = conn.Close() }()
 			_, _ = conn.Write(opening)
-			if err := conn.SetReadDeadline(time.Now().Add(soon)); err != nil {
+			if err := conn.SetReadDeadline(time.Now().Add(promptly)); err != nil {
 				t.Error(err)
 			}
 			answer, err := io.ReadAll(bufio.NewReader(conn))
 			if errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Errorf("%s: still connected after %v", name, soon)
+				t.Errorf("%s: still connected after %v", name, promptly)
 			}
 			if strings.Contains(string(answer), "INFO") {
 				t.Errorf("%s: the server says %q before the handshake", name, answer)
@@ -325,11 +325,11 @@ func TestStrangersOnThePort(t *testing.T) {
 			return
 		}
 		defer func() { _ = conn.Close() }()
-		if err := conn.SetReadDeadline(time.Now().Add(soon)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(promptly)); err != nil {
 			t.Error(err)
 		}
 		if _, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("a client that says nothing is still connected after %v", soon)
+			t.Errorf("a client that says nothing is still connected after %v", promptly)
 		}
 	})
 	if _, err := o.uplink(t, "ada").Beat(t.Context(), membership.Beat{}); err != nil {

@@ -416,7 +416,7 @@ def test_exits_when_its_parent_dies_though_its_stdin_stays_open():
         json.loads(middle.stdout.readline())
         middle.kill()
         middle.wait(DEADLINE)
-        deadline = time.monotonic() + DEADLINE
+        deadline = time.monotonic() + 20
         while time.monotonic() < deadline and alive(child):
             time.sleep(0.05)
         assert not alive(child)
