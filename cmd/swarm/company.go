@@ -20,9 +20,10 @@ type company struct {
 	registry   *membership.Registry // nil with a folder, whose own access decides
 	reception  *membership.Reception
 	way        hostWay
-	local      []string    // this host's nodes
-	invitation string      // the command to type elsewhere
-	done       atomic.Bool // a worker's node has done all its rounds
+	local      []string     // this host's nodes
+	invitation string       // the command to type elsewhere
+	done       atomic.Bool  // a worker's node has done all its rounds
+	pace       atomic.Int64 // nanoseconds that a round took here last
 }
 
 // receive opens the reception, once the run is recorded and its events are taken.
@@ -124,6 +125,7 @@ func (f *company) see(e event.Event) {
 		f.reception.Progress(e.Node, e.RoundIndex)
 	case e.Type == event.TypeRound && !e.Replayed:
 		f.reception.Progress(e.Node, e.Round.Round+1)
+		f.pace.Store(int64(e.Round.StepTime * float64(time.Second)))
 	case e.Type == event.TypeGiveUp:
 		f.reception.Lost(e.Node)
 	}
@@ -132,15 +134,20 @@ func (f *company) see(e event.Event) {
 // farewell is how long workers get to hear of the end and to deliver the rest of what they have, over a network.
 const farewell = 30 * time.Second
 
-// settle waits for the workers' nodes after this host's own are done: for those that are in step with them, about a round behind, at a barrier. Others
-// may be far behind, and nobody pays for a GPU that waits for them: they are told to stop.
+// settle waits for the workers' nodes after this host's own are done: for those that are in step with them, about a round behind, at a barrier, and
+// for those that need no longer for the rest than a node would wait for them at one. What is heard through a folder is old: a node may be done that is
+// rounds behind by it. Others may be far behind, and nobody pays for a GPU that waits for them: they are told to stop.
 func (f *company) settle(ctx context.Context, config configs.Config) error {
 	if config.Async() {
 		return nil
 	}
+	patience := time.Duration(config.BarrierDeadline * float64(time.Second))
+	soon := func(n membership.NodeStatus) bool {
+		return doneSoon(n, config.Rounds, time.Duration(f.pace.Load()), patience)
+	}
 	ticker := time.NewTicker(settleInterval)
 	defer ticker.Stop()
-	for patience := time.Now().Add(time.Duration(config.BarrierDeadline * float64(time.Second))); f.busy(false) && time.Now().Before(patience); {
+	for end := time.Now().Add(patience); f.busy(soon) && time.Now().Before(end); {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("run stopped: %w", context.Cause(ctx))
@@ -150,15 +157,19 @@ func (f *company) settle(ctx context.Context, config configs.Config) error {
 	return nil
 }
 
+// doneSoon tells whether a node is in step, or has its rounds done within patience if they take as long as the last one here; 0: none is known.
+func doneSoon(n membership.NodeStatus, rounds int, pace, patience time.Duration) bool {
+	return !n.Absent || pace > 0 && float64(rounds-n.Round)*pace.Seconds() <= patience.Seconds()
+}
+
 // settleInterval is how often a run that is done here looks whether its workers are.
 const settleInterval = 200 * time.Millisecond
 
-// busy tells whether a node of a worker that is here has rounds to do: of those that are waited for, or of all. One that is not waited for is far
-// behind.
-func (f *company) busy(all bool) bool {
+// busy tells whether a node of a worker that is here has rounds to do, of those that count.
+func (f *company) busy(counts func(membership.NodeStatus) bool) bool {
 	for _, w := range f.reception.Workers() {
 		for _, n := range w.Nodes {
-			if w.State == event.WorkerConnected && (all || !n.Absent) && n.State != event.StateDone && n.State != event.StateGivenUp {
+			if w.State == event.WorkerConnected && n.State != event.StateDone && n.State != event.StateGivenUp && counts(n) {
 				return true
 			}
 		}
@@ -174,6 +185,8 @@ func (f *company) silence() time.Duration {
 	return membership.SilentAfter
 }
 
+func everyone(membership.NodeStatus) bool { return true }
+
 // hostInterval is how often a host without nodes looks whether the others' are done.
 const hostInterval = time.Second
 
@@ -186,7 +199,7 @@ func (f *company) host(ctx context.Context) error {
 		busyUntil = busyUntil.Add(f.silence())
 	}
 	for {
-		if f.done.Load() && !time.Now().Before(busyUntil) && !f.busy(true) {
+		if f.done.Load() && !time.Now().Before(busyUntil) && !f.busy(everyone) {
 			return nil
 		}
 		select {
