@@ -137,7 +137,7 @@ const farewell = 30 * time.Second
 // settle waits for the workers' nodes after this host's own are done: for those that are in step with them, about a round behind, at a barrier, and
 // for those that need no longer for the rest than a node would wait for them at one. What is heard through a folder is old: a node may be done that is
 // rounds behind by it. Others may be far behind, and nobody pays for a GPU that waits for them: they are told to stop.
-func (f *company) settle(ctx context.Context, config configs.Config) error {
+func (f *company) settle(ctx context.Context, config configs.Config, logger *slog.Logger) error {
 	if config.Async() {
 		return nil
 	}
@@ -145,9 +145,12 @@ func (f *company) settle(ctx context.Context, config configs.Config) error {
 	soon := func(n membership.NodeStatus) bool {
 		return doneSoon(n, config.Rounds, time.Duration(f.pace.Load()), patience)
 	}
+	if nodes := f.working(soon); nodes > 0 {
+		logger.Info("waiting for workers' last rounds", "nodes", nodes, "at_most", patience)
+	}
 	ticker := time.NewTicker(settleInterval)
 	defer ticker.Stop()
-	for end := time.Now().Add(patience); f.busy(soon) && time.Now().Before(end); {
+	for end := time.Now().Add(patience); f.working(soon) > 0 && time.Now().Before(end); {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("run stopped: %w", context.Cause(ctx))
@@ -165,16 +168,16 @@ func doneSoon(n membership.NodeStatus, rounds int, pace, patience time.Duration)
 // settleInterval is how often a run that is done here looks whether its workers are.
 const settleInterval = 200 * time.Millisecond
 
-// busy tells whether a node of a worker that is here has rounds to do, of those that count.
-func (f *company) busy(counts func(membership.NodeStatus) bool) bool {
+// working is how many nodes of workers that are here have rounds to do, of those that count.
+func (f *company) working(counts func(membership.NodeStatus) bool) (nodes int) {
 	for _, w := range f.reception.Workers() {
 		for _, n := range w.Nodes {
 			if w.State == event.WorkerConnected && n.State != event.StateDone && n.State != event.StateGivenUp && counts(n) {
-				return true
+				nodes++
 			}
 		}
 	}
-	return false
+	return nodes
 }
 
 // silence is how long a worker may say nothing and still be there.
@@ -199,7 +202,7 @@ func (f *company) host(ctx context.Context) error {
 		busyUntil = busyUntil.Add(f.silence())
 	}
 	for {
-		if f.done.Load() && !time.Now().Before(busyUntil) && !f.busy(everyone) {
+		if f.done.Load() && !time.Now().Before(busyUntil) && f.working(everyone) == 0 {
 			return nil
 		}
 		select {

@@ -123,7 +123,7 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupts, feed *
 		result, err = launcher.Run(ctx, spec, events.take, logger)
 	}
 	if c.company != nil && err == nil {
-		err = c.company.settle(ctx, c.p.config)
+		err = c.company.settle(ctx, c.p.config, logger)
 	}
 	if c.company != nil {
 		state, message := final(result, err)
