@@ -60,7 +60,7 @@ func (s *studyFlags) apply(o *stats.CompareOptions, names []string, flags *pflag
 
 // studyDesign is a study as it is run with a model, empty for nano.
 func studyDesign(study configs.Study, model string) *stats.StudyDesign {
-	d := &stats.StudyDesign{Name: study.Name, Question: study.Question, Baseline: study.Baseline}
+	d := &stats.StudyDesign{Name: study.Name, Question: study.Question, Baseline: study.Baseline, Seeds: study.With(model).Seeds}
 	if !study.FixesModels() {
 		d.Model = configs.ModelName(model)
 	}

@@ -6,6 +6,7 @@ type StudyDesign struct {
 	Model    string     // of its runs
 	Question string     // that it asks
 	Baseline string     // short name of the arm that gains are over; of none: the first
+	Seeds    int        // an arm that it plans for; 0: nobody said
 	Arms     []StudyArm // in the study's order
 }
 

@@ -231,6 +231,34 @@ func TestStudyVerdicts(t *testing.T) {
 	}
 }
 
+// Who goes on until a p-value is small enough will see one: seeds beyond the plan are told of, whatever is decided by them.
+func TestStudyTellsOfSeedsBeyondItsPlan(t *testing.T) {
+	line := "Up to 5 seeds, where the study plans 3: if some were added after a look at the verdict, count its p-values double."
+	for name, c := range map[string]struct {
+		planned int
+		first   []float64
+		told    bool
+	}{
+		"as planned":  {3, []float64{0.100, 0.102, 0.098}, false},
+		"more":        {3, []float64{0.100, 0.102, 0.098, 0.101, 0.099}, true},
+		"planned so":  {5, []float64{0.100, 0.102, 0.098, 0.101, 0.099}, false},
+		"nobody said": {0, []float64{0.100, 0.102, 0.098, 0.101, 0.099}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var runs Runs
+			for external, shift := range map[int]float64{2: 0, 4: 0.1, 6: 0.2} {
+				runs.arm(external, 0.200+shift, 0.202+shift, 0.198+shift)
+			}
+			runs.arm(0, c.first...)
+			design := paperDesign()
+			design.Seeds = c.planned
+			s, _ := studyOf(t, runs, design)
+			require.Equal(t, StudyBest, s.Outcome)
+			require.Equal(t, c.told, slices.Contains(s.Lines, line), s.Lines)
+		})
+	}
+}
+
 // What is decided with two arms stays decided when the others arrive without a difference: their pairs count from the beginning.
 func TestStudyIsCorrectedForThePairsOfArmsThatAreStillToCome(t *testing.T) {
 	var runs Runs

@@ -36,12 +36,23 @@ func (j *judged) lines(s Study) []string {
 	if s.MoreSeeds != nil {
 		lines = append(lines, "P-values hold for a number of seeds that was chosen beforehand: add the number named, then decide once.")
 	}
+	if most := s.mostSeeds(); j.d.Seeds > 0 && most > j.d.Seeds && len(j.ranked) > 1 {
+		lines = append(lines, fmt.Sprintf("Up to %d seeds, where the study plans %d: if some were added after a look at the verdict, count its p-values double.", most, j.d.Seeds))
+	}
 	lines = append(lines, j.besideLine(s)...)
 	lines = append(lines, s.Paper.lines(j.c.Measure)...)
 	lines = append(lines, j.unvalued()...)
 	lines = append(lines, runsLine("Failed, and in no mean: ", s.Failed)...)
 	lines = append(lines, runsLine("Unfinished, and in no mean: ", s.Unfinished)...)
 	return append(lines, runsLine("Not begun: ", s.Missing)...)
+}
+
+// mostSeeds is that of the arm with the most.
+func (s *Study) mostSeeds() (most int) {
+	for _, a := range s.Arms {
+		most = max(most, a.Seeds)
+	}
+	return most
 }
 
 // lead is the verdict in one sentence.
