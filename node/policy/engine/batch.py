@@ -9,6 +9,7 @@ from typing import List
 
 import torch
 
+from .grid import Grid
 from .layout import Layout
 from .model import causal_mask
 
@@ -33,14 +34,18 @@ class MicroBatch:
 def micro_batches(request, rows, model, dtype=None):
     """Splits the chosen rows: a prompt's stay together where they fit. Independent of everything but the request; and on a CPU of its
     micro_batch. dtype is that of attention's queries, None the weights'."""
-    cuda = model.device.type != "cpu"
-    room = POSITIONS[model.device.type]
+    cuda = model.kind == "cuda"
+    room = POSITIONS[model.kind]
     most = (request.micro_batch if cuda else 0) or len(rows)
     parts = []
     for group in _by_prompt(request, rows):
         parts.extend(_cut(request, group, room, most, cuda))
-    mask = causal_mask(max((row_length(request, row) for row in rows), default=0), model.flat, dtype)
-    return [_micro_batch(request, chosen, mask) for chosen in _packed(request, parts, room, most, cuda)]
+    if cuda:
+        layout = lambda groups: Grid(groups, model, dtype)  # noqa: E731
+    else:
+        mask = causal_mask(max((row_length(request, row) for row in rows), default=0), model.flat, dtype)
+        layout = lambda groups: Layout(groups, model, mask)  # noqa: E731
+    return [_micro_batch(request, chosen, layout, model.device) for chosen in _packed(request, parts, room, most, cuda)]
 
 
 def row_length(request, row):
@@ -53,16 +58,19 @@ def _own(request, row):
     return len(request.sequences[row].completion)
 
 
-def _cost(request, rows, cuda):
-    """Positions of rows of one prompt: all of it but its last token once.
+def _cost(request, parts, cuda):
+    """Positions of a pass over parts, each rows of one prompt: all of a prompt but its last token once.
 
     On CUDA what counts is memory, and attention gives each row the prompt's keys and values, and queries and results as
-    many as the longest has: a quarter of what a layer keeps of a position. A row alone weighs its positions.
+    many as the longest has, in a grid of as many rows for each prompt: a quarter of what a layer keeps of a position. A row
+    alone weighs its positions.
     """
-    own = [_own(request, row) for row in rows]
-    prefix = len(request.prompts[request.sequences[rows[0]].prompt]) - 1
-    positions = prefix + sum(own)
-    return (3 * positions + len(rows) * (prefix + max(own)) + 3) // 4 if cuda else positions
+    prefixes = [len(request.prompts[request.sequences[part[0]].prompt]) - 1 for part in parts]
+    positions = sum(prefixes) + sum(_own(request, row) for part in parts for row in part)
+    if not cuda:
+        return positions
+    rows, longest = max(map(len, parts)), max(_own(request, row) for part in parts for row in part)
+    return (3 * positions + len(parts) * rows * (max(prefixes) + longest) + 3) // 4
 
 
 def _by_prompt(request, rows):
@@ -79,7 +87,7 @@ def _cut(request, rows, room, most, cuda):
     while True:
         size = -(-len(rows) // count)
         parts = [rows[i : i + size] for i in range(0, len(rows), size)]
-        if size == 1 or (size <= most and all(_cost(request, part, cuda) <= room for part in parts)):
+        if size == 1 or (size <= most and all(_cost(request, [part], cuda) <= room for part in parts)):
             return parts
         count += 1
 
@@ -87,20 +95,17 @@ def _cut(request, rows, room, most, cuda):
 def _packed(request, parts, room, most, cuda):
     """Passes: lists of parts, each put into the first that has room for it, the dearest first."""
     passes = []
-    for cost, part in sorted(((_cost(request, part, cuda), part) for part in parts), key=lambda entry: (-entry[0], entry[1])):
+    for _, part in sorted(((_cost(request, [part], cuda), part) for part in parts), key=lambda entry: (-entry[0], entry[1])):
         for chosen in passes:
-            if chosen["cost"] + cost <= room and chosen["rows"] + len(part) <= most:
+            if sum(map(len, chosen)) + len(part) <= most and _cost(request, [*chosen, part], cuda) <= room:
+                chosen.append(part)
                 break
         else:
-            chosen = {"cost": 0, "rows": 0, "parts": []}
-            passes.append(chosen)
-        chosen["cost"] += cost
-        chosen["rows"] += len(part)
-        chosen["parts"].append(part)
-    return [chosen["parts"] for chosen in passes]
+            passes.append([part])
+    return passes
 
 
-def _micro_batch(request, parts, mask):
+def _micro_batch(request, parts, layout, device):
     ids, groups, targets = [], [], []
     for part in parts:
         prompt = request.prompts[request.sequences[part[0]].prompt]
@@ -113,7 +118,7 @@ def _micro_batch(request, parts, mask):
     return MicroBatch(
         rows=[row for part in parts for row in part],
         lengths=[length for _, lengths in groups for length in lengths],
-        ids=torch.tensor(ids, device=mask.device),
-        layout=Layout(groups, mask),
-        targets=torch.tensor(targets, device=mask.device),
+        ids=torch.tensor(ids, device=device),
+        layout=layout(groups),
+        targets=torch.tensor(targets, device=device),
     )

@@ -1,4 +1,4 @@
-"""Keys and values of a batch, and one step of decoding on them.
+"""Keys and values of a batch, and one step of decoding on them: in exact steps, for a CPU (static.py is for a GPU).
 
 Takes a model and prompts; returns logits. Knows neither tokens drawn nor their ends. The keys and values of a prompt are
 held once, those of a completion in a buffer of its own, so that memory is P prompts plus P·G completions. Attention
@@ -23,12 +23,10 @@ TINY = 400  # multiplications below which torch.bmm doesn't call BLAS
 
 
 def padding(prompts, model):
-    """The length to which all prompts of a request are padded, 0 for as little as each batch of them needs.
+    """The length to which all prompts of a request are padded.
 
-    On a CPU it is one for all, since the softmax rounds in another way over another number of scores, and fits BLAS's tiles.
+    It is one for all, since the softmax rounds in another way over another number of scores, and fits BLAS's tiles.
     """
-    if model.device.type != "cpu":
-        return 0
     longest = max(-(-TINY // model.config.head_size), *map(len, prompts))
     return -(-longest // LEAST) * LEAST
 
@@ -44,20 +42,15 @@ class Decoder:
     `compact` may shrink the grid; a prompt with fewer living rows than another is filled up with rows that have ended.
     """
 
-    def __init__(self, model, prompts, generations, first_row, steps, zeroed=False, padded=0):
-        """steps is the most tokens of any completion. zeroed: steps look at own positions that are not yet written.
-
-        padded is the length of a prompt's keys, `padding`'s.
-        """
+    def __init__(self, model, prompts, generations, first_row, steps, padded=0):
+        """steps is the most tokens of any completion; padded the length of a prompt's keys, `padding`'s."""
         self.model = model
         device = model.device
         self.prompts = prompts
         self.steps = steps
         self._padded = padded
-        self._least, self._least_of_head = 1, 1
-        if device.type == "cpu":
-            enough = SMALL // model.head.numel() + 1
-            self._least, self._least_of_head = LEAST, max(LEAST, enough) if enough <= _MOST else LEAST
+        enough = SMALL // model.head.numel() + 1
+        self._least, self._least_of_head = LEAST, max(LEAST, enough) if enough <= _MOST else LEAST
         self.lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
         count = len(prompts) * generations
         self.row_list = list(range(first_row, first_row + count))
@@ -66,7 +59,6 @@ class Decoder:
         self.written = 0  # own positions with keys and values
         self.prompt_keys, self.prompt_values = [], []  # a layer: [P, K, h, S] and [P, K, S, h]
         self.keys, self.values = [], []  # a layer: [steps, R, K, h]; time first, so that unused steps stay untouched
-        self._make = torch.zeros if zeroed else torch.empty
         self.mask = self._prompt_mask()
 
     def _prompt_mask(self):
@@ -89,8 +81,8 @@ class Decoder:
         x = model.embed(ids.view(-1), positions)
         mask = None if HAS_SDPA else causal_mask(longest, x)
 
-        def attend(q, k, v):
-            q, k, v = by_row(q, count), by_row(k, count), by_row(v, count)
+        def attend(qkv):
+            q, k, v = (by_row(part, count) for part in model.split_heads(qkv))
             self.prompt_keys.append(k.transpose(2, 3).contiguous())
             self.prompt_values.append(v.contiguous())
             return merge_heads(causal_attention(q, k, v, mask))
@@ -99,7 +91,7 @@ class Decoder:
         last = F.pad(last, (0, max(0, self._least - count)))
         for layer in model.layers[:-1]:
             x = model.block(layer, x, positions, attend)
-        x = model.block(model.layers[-1], x, positions, lambda q, k, v: attend(q, k, v).index_select(0, last), last)
+        x = model.block(model.layers[-1], x, positions, lambda qkv: attend(qkv).index_select(0, last), last)
         return self._logits(x)[:count].repeat_interleave(len(self.row_list) // count, 0)
 
     def allocate(self):
@@ -108,21 +100,13 @@ class Decoder:
         shape = (self.steps - 1, len(self.row_list), config.kv_heads, config.head_size)
         like = self.prompt_keys[0]
         for _ in self.model.layers:
-            self.keys.append(self._make(shape, dtype=like.dtype, device=like.device))
-            self.values.append(self._make(shape, dtype=like.dtype, device=like.device))
+            self.keys.append(torch.empty(shape, dtype=like.dtype, device=like.device))
+            self.values.append(torch.empty(shape, dtype=like.dtype, device=like.device))
 
     def decode(self, token):
         """Feeds token [R], the last of each row, and returns the logits [R, V] of what follows."""
+        model, slot = self.model, self.written
         self.written += 1
-        return self.step(token, self.written - 1, self.written)
-
-    def step(self, token, slot, window, mask=None):
-        """Feeds token [R] as own position `slot` of its row and returns the logits [R, V] of what follows.
-
-        slot is an int, or a tensor [1] where the host doesn't know it. Rows look at their own first `window` positions, an
-        int above slot; mask [window] is added to the scores there, and hides what is beyond slot.
-        """
-        model = self.model
         # A filler row may be past its own end; its result is thrown away, its position must exist.
         positions = (self.start + slot).clamp(max=model.config.context_length - 1)
         rows, least = len(token), self._least
@@ -130,27 +114,24 @@ class Decoder:
         positions = positions if rows >= least else F.pad(positions, (0, least - rows))
         for index, layer in enumerate(model.layers):
 
-            def attend(q, k, v, index=index):
-                return at_least(self._attend(index, slot, window, mask, q[:rows], k[:rows], v[:rows]), least)
+            def attend(qkv, index=index):
+                return at_least(self._attend(index, slot, *model.split_heads(qkv[:rows])), least)
 
             x = model.block(layer, x, positions, attend)
         return self._logits(x)[:rows]
 
     def _logits(self, x):
         """The residual stream [N, d] -> [N, V]."""
-        return (self.model.norm(at_least(x, self._least_of_head)) @ self.model.head.t())[: len(x)]
+        return self.model.logits(at_least(x, self._least_of_head))[: len(x)]
 
-    def _attend(self, index, slot, window, mask, q, k, v):
+    def _attend(self, index, slot, q, k, v):
         """Query [R, H, h], key and value [R, K, h] of one new token a row -> [R, H·h]; stores key and value."""
         rows, heads, size = q.shape
         kv_heads = k.shape[1]
         shared_by = heads // kv_heads
         keys, values = self.keys[index], self.values[index]
-        if isinstance(slot, int):
-            keys[slot], values[slot] = k, v
-        else:
-            keys.index_copy_(0, slot, k.unsqueeze(0))
-            values.index_copy_(0, slot, v.unsqueeze(0))
+        keys[slot], values[slot] = k, v
+        window = slot + 1
         keys, values = keys[:window], values[:window]
         q = (q * size**-0.5).view(rows, kv_heads, shared_by, size)
 
@@ -163,8 +144,6 @@ class Decoder:
         if self.mask is not None:
             shared.view(count, kv_heads, queries, padded).add_(self.mask)
         own = scores_of(q, keys)  # [R, K, n, t]
-        if mask is not None:
-            own.add_(mask)
         own = own.view(count, each, kv_heads, shared_by, window).transpose(1, 2).reshape(-1, queries, window)
         weights = torch.cat((shared, own), -1).softmax(-1)  # [P·K, G·n, S+t]
 
@@ -208,7 +187,7 @@ class Decoder:
         return index
 
     def _select(self, cache, index):
-        smaller = self._make((cache.shape[0], len(index)) + cache.shape[2:], dtype=cache.dtype, device=cache.device)
+        smaller = torch.empty((cache.shape[0], len(index)) + cache.shape[2:], dtype=cache.dtype, device=cache.device)
         torch.index_select(cache[: self.written], 1, index, out=smaller[: self.written])
         return smaller
 
@@ -217,7 +196,7 @@ def scores_of(q, keys):
     """q [R, K, n, h] against each row's own keys [t, R, K, h] -> [R, K, n, t]."""
     t, rows, kv_heads, size = keys.shape
     shared_by = q.shape[2]
-    if q.is_cuda or shared_by > 1:
+    if shared_by > 1:
         own = keys.reshape(t, -1, size).permute(1, 2, 0)
         return torch.bmm(q.reshape(-1, shared_by, size), own).view(rows, kv_heads, shared_by, t)
     # A batch of products with one vector each: BLAS would be called R·H times.
@@ -228,7 +207,7 @@ def mix_of(weights, values):
     """Sum over t of weights [R, K, n, t] times values [t, R, K, h] -> [R, K, n, h]."""
     t, rows, kv_heads, size = values.shape
     shared_by = weights.shape[2]
-    if weights.is_cuda or shared_by > 1:
+    if shared_by > 1:
         own = values.reshape(t, -1, size).transpose(0, 1)
         return torch.bmm(weights.reshape(-1, shared_by, t), own).view(rows, kv_heads, shared_by, size)
     product = (weights.permute(3, 0, 1, 2).contiguous() * values).view(t, -1)

@@ -1,4 +1,4 @@
-"""CPU settings that torch and OpenBLAS read once, when they are loaded. Must not import torch.
+"""Settings that torch, OpenBLAS and cuBLAS read once, when they are loaded. Must not import torch.
 
 OpenBLAS falls back to its oldest kernels (SSE2, about a fifth of the speed) on a processor newer than itself, and
 torch 1.13 uses AVX2 where it could use AVX-512. Both let the environment name a better choice. OpenMP's threads spin while
@@ -13,8 +13,10 @@ _AVX2 = {"avx2", "fma"}
 
 
 def prepare(environ, cpuinfo="/proc/cpuinfo"):
-    """Sets OMP_WAIT_POLICY, OPENBLAS_CORETYPE and ATEN_CPU_CAPABILITY in environ, where the user has not set them."""
+    """Sets OMP_WAIT_POLICY, OPENBLAS_CORETYPE, ATEN_CPU_CAPABILITY and CUBLAS_WORKSPACE_CONFIG in environ, where the user
+    has not set them."""
     environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # with it cuBLAS gives the same bits on every stream
     flags, vendor = read_flags(cpuinfo)
     if _AVX512 <= flags:
         environ.setdefault("OPENBLAS_CORETYPE", "SkylakeX")

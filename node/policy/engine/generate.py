@@ -11,11 +11,8 @@ from typing import List
 import torch
 
 from .decoder import Decoder, padding
-from .graphs import StaticSteps
 from .sampler import Draws
-
-# Tokens between two looks at which rows have ended: on CUDA each look makes the host wait for the device.
-LOOK = {"cpu": 1, "cuda": 16}
+from .static import StaticDecoder, shape_of
 
 
 @dataclass
@@ -31,20 +28,26 @@ class Completions:
 
 
 @torch.inference_mode()
-def generate(model, request, graphs=None, span=None):
+def generate(model, request, static=None, span=None):
     """Samples request.num_generations completions of each prompt (protocol.Generate) from model.
 
-    With graphs (graphs.Graphs) decoding runs in steps of fixed shape, which CUDA graphs can hold. span is (begin, end)
-    where only those of the completions are wanted.
+    With static (Static) decoding runs in steps of fixed shape, as a GPU wants it; without, in exact steps. span is
+    (begin, end) where only those of the completions are wanted.
     """
     room = [min(request.max_new_tokens, model.config.context_length - len(prompt)) for prompt in request.prompts]
     draws = Draws(request, [n for n in room for _ in range(request.num_generations)], model.device)
     begin, end = span or (0, len(draws.alive))
     padded = padding(request.prompts, model)
+    most = 0
     for first, last, each, row in parts(len(room), request.num_generations, request.micro_batch, begin, end):
-        steps = max(room[first:last])
-        decoder = Decoder(model, request.prompts[first:last], each, row, steps, graphs is not None, padded)
-        run(EagerSteps(decoder, draws) if graphs is None else StaticSteps(decoder, draws, graphs), decoder, draws)
+        prompts = request.prompts[first:last]
+        if static is None:
+            decoder = Decoder(model, prompts, each, row, max(room[first:last]), padded)
+            run(ExactSteps(decoder, draws), decoder, draws)
+        else:
+            most = max(most, last - first)  # the last part may have fewer prompts, and takes the same buffers
+            shape = shape_of(request, most, each, max(room), model.config.context_length)
+            static.run(model, shape, request, prompts, draws, range(row, row + (last - first) * each))
     return completions(request, draws, begin, end)
 
 
@@ -70,28 +73,26 @@ def parts(prompts, generations, micro_batch, begin=0, end=None):
 
 def run(steps, decoder, draws):
     """Draws tokens until all of the decoder's rows have ended."""
-    try:
-        steps.first()
-        looked = 0
-        for step in range(1, decoder.steps + 1):
-            if step % steps.look == 0 or step == decoder.steps:
-                draws.look(looked, step, decoder.rows, decoder.row_list)
-                looked = step
-                if not any(draws.alive[row] for row in decoder.row_list):
-                    return
-                steps.compact(draws.alive)
-            steps.next()
-    finally:
-        steps.close()
+    steps.first()
+    looked = 0
+    for step in range(1, decoder.steps + 1):
+        if step % steps.look == 0 or step == decoder.steps:
+            steps.collect(looked, step)
+            draws.look(looked, step, decoder.rows, decoder.row_list)
+            looked = step
+            if not any(draws.alive[row] for row in decoder.row_list):
+                return
+            steps.compact(draws.alive)
+        steps.next()
 
 
-class EagerSteps:
-    """Steps over exactly the positions decoded so far."""
+class ExactSteps:
+    """Steps over exactly the positions decoded so far, for a CPU, where rows and positions are what takes time."""
 
+    look = 1  # tokens between two looks at which rows have ended
     compact_below = 0.75
 
     def __init__(self, decoder, draws):
-        self.look = LOOK[decoder.model.device.type]
         self._decoder, self._draws = decoder, draws
         self._at = torch.zeros(1, dtype=torch.long, device=decoder.model.device)
 
@@ -106,14 +107,60 @@ class EagerSteps:
         self._at += 1
         self._token = self._draws.draw(logits, self._at, self._decoder.rows)
 
+    def collect(self, begin, end):
+        """What was drawn is in the request's Draws already."""
+
     def compact(self, alive):
         """Drops rows that have ended, where that saves enough."""
         index = self._decoder.compact(alive, self.compact_below)
         if index is not None:
             self._token = self._token.index_select(0, index)
 
-    def close(self):
-        """Gives up what outlives no call."""
+
+class Static:
+    """Decodes in steps of fixed shape (static.StaticDecoder); keeps the buffers, and the graphs over them, for calls of the
+    same shape, until `drop`. With graphs None each step's kernels are launched one by one."""
+
+    def __init__(self, graphs=None):
+        self._graphs = graphs
+        self._decoder = None
+
+    def run(self, model, shape, request, prompts, draws, rows):
+        decoder = self._decoder
+        if decoder is None or decoder.model is not model or decoder.shape != shape:
+            self.drop()
+            decoder = self._decoder = StaticDecoder(model, shape, request)
+        try:
+            decoder.begin(prompts, draws, rows)
+            run(_StaticSteps(decoder, self._graphs), decoder, draws)
+        except BaseException:
+            self.drop()
+            raise
+
+    def drop(self):
+        """Gives up graphs and buffers: before the model's weights move, or for their memory."""
+        self._decoder = None
+        if self._graphs is not None:
+            self._graphs.drop()
+
+
+class _StaticSteps:
+    look = 16  # each look makes the host wait for the device
+
+    def __init__(self, decoder, graphs):
+        self._decoder, self._graphs = decoder, graphs
+        self.first, self.collect = decoder.first, decoder.collect
+
+    def next(self):
+        decoder, window = self._decoder, self._decoder.window()
+        if self._graphs is None:
+            decoder.step(window)
+        else:
+            self._graphs.run(window, lambda: decoder.step(window))
+        decoder.written += 1
+
+    def compact(self, alive):
+        """Rows that have ended go on: they cost little where the number of kernels is what takes time."""
 
 
 def completions(request, draws, begin, end):

@@ -132,18 +132,17 @@ class GPT2(Model):
 
     def embed_backward(self, ids, positions, gradient):
         super().embed_backward(ids, positions, gradient)
-        self.positions.grad.index_add_(0, positions, gradient)
+        self.add_rows(self.positions.grad, positions, gradient)
 
     def block(self, layer, x, positions, attend, kept=None):
         config = self.config
         y = layer_norm(x, layer.norm1_weight, layer.norm1_bias, config.norm_epsilon)
-        qkv = torch.addmm(layer.qkv_bias, y, layer.qkv_weight)
-        y = attend(*qkv.view(len(x), 3, config.heads, -1).unbind(1))
+        y = attend(self.affine(y, layer.qkv_weight, layer.qkv_bias).view(len(x), 3 * config.heads, -1))
         x = x if kept is None else x.index_select(0, kept)
-        x = x + torch.addmm(layer.attention_bias, y, layer.attention_weight)
+        x = x + self.affine(y, layer.attention_weight, layer.attention_bias)
         y = layer_norm(x, layer.norm2_weight, layer.norm2_bias, config.norm_epsilon)
-        y = F.gelu(torch.addmm(layer.up_bias, y, layer.up_weight), approximate=config.gelu)
-        return x + torch.addmm(layer.down_bias, y, layer.down_weight)
+        y = F.gelu(self.affine(y, layer.up_weight, layer.up_bias), approximate=config.gelu)
+        return x + self.affine(y, layer.down_weight, layer.down_bias)
 
     def norm(self, x):
         return layer_norm(x, self.norm_weight, self.norm_bias, self.config.norm_epsilon)

@@ -1,10 +1,7 @@
-"""Decoding in steps of fixed shape, and CUDA graphs to run them: a step of a small model is hundreds of short kernels,
-and launching them one by one takes the host several times longer than the device needs to run them.
+"""CUDA graphs: a step of a small model is hundreds of short kernels, and launching them one by one takes the host several
+times longer than the device needs to run them.
 
-In a static step everything that changes lives on the device: the tokens, the counter of the step, the random numbers.
-Own positions are looked at in a window of a multiple of BUCKET, and those not yet written are masked by the counter. So
-one graph serves up to BUCKET steps; a wider window, or fewer rows, needs another. Sources: CUDA programming guide, CUDA
-graphs; torch's notes on them ("Constraints", "Graph memory management").
+Sources: CUDA programming guide, CUDA graphs; torch's notes on them ("Constraints", "Graph memory management").
 """
 
 import sys
@@ -14,89 +11,50 @@ import torch
 
 from .shortage import is_out_of_memory
 
-BUCKET = 64  # own positions
-LOOK = 16  # steps between two looks at which rows have ended
-
-
-class StaticSteps:
-    """The same steps as generate.EagerSteps, with shapes and addresses that stay while the window and the rows do."""
-
-    look = LOOK
-    compact_below = 0.5  # rows are cheap where reading the weights is what takes time, and a graph is not
-
-    def __init__(self, decoder, draws, graphs):
-        """graphs runs the steps: Graphs, or anything with its `run` and `close`."""
-        self._decoder, self._draws, self._graphs = decoder, draws, graphs
-        self._at = torch.zeros(1, dtype=torch.long, device=decoder.model.device)  # number of the last token drawn
-        self._places = torch.arange(max(1, decoder.steps - 1), device=decoder.model.device)
-
-    def first(self):
-        self._token = self._draws.draw(self._decoder.prefill(), self._at, self._decoder.rows)
-        self._decoder.allocate()
-
-    def next(self):
-        decoder = self._decoder
-        window = min(-(-(decoder.written + 1) // BUCKET) * BUCKET, decoder.steps - 1)
-        self._graphs.run((window, len(decoder.row_list)), lambda: self._step(window))
-        decoder.written += 1
-
-    def _step(self, window):
-        beyond = self._places[:window] > self._at
-        mask = torch.zeros(window, dtype=self._decoder.model.dtype, device=beyond.device).masked_fill_(beyond, float("-inf"))
-        logits = self._decoder.step(self._token, self._at, window, mask)
-        self._at += 1
-        self._token.copy_(self._draws.draw(logits, self._at, self._decoder.rows))
-
-    def compact(self, alive):
-        index = self._decoder.compact(alive, self.compact_below)
-        if index is not None:
-            self._token = self._token.index_select(0, index)
-
-    def close(self):
-        self._graphs.close()
-
 
 class Graphs:
-    """Runs functions from CUDA graphs, one at a time, on one device.
+    """Runs functions from CUDA graphs on one device.
 
     A function of a new kind is first run as it is, on the stream of the capture, so that libraries load their kernels and
-    get their workspaces; the next run captures and replays it, later ones replay. Only one graph is alive at any time, and one stream
-    serves all captures: cuBLAS keeps a workspace for each stream, and some versions of torch take that of all graphs of a
-    stream when one of them goes. Where there can be no capture, that is said once on stderr and functions are run as they
-    are: by all Graphs of the process, since a failed capture leaves torch's allocator in no state for another (memory.trim).
+    get their workspaces; the next run captures and replays it, later ones replay, until `drop`. All graphs share a memory
+    pool, since no tensor of one is used by another, and one stream serves all captures: cuBLAS keeps a workspace for each
+    stream, and some versions of torch take that of all graphs of a stream when one of them goes, so they go together.
+    Where there can be no capture, that is said once on stderr and functions are run as they are: by all Graphs of the
+    process, since a failed capture leaves torch's allocator in no state for another (memory.trim).
     """
 
     _works = True
 
     def __init__(self, device):
         self._device = device
-        self._stream = None
-        self._kind = self._graph = None
+        self._stream = self._pool = None
+        self._graphs = {}  # kind -> graph; None: it was run once
 
     def run(self, kind, function):
-        """Runs function, whose work on the device must be the same each time while kind stays the same."""
+        """Runs function, whose work on the device must be the same each time for this kind, until `drop`."""
         if not self._works:
             function()
-        elif kind != self._kind:
-            self.close()
+        elif kind not in self._graphs:
             if host_waits(lambda: self._warm_up(function)):
                 self._give_up("a step makes the host wait for the device")
-            self._kind = kind
+            self._graphs[kind] = None
         else:
-            if self._graph is None:
-                self._capture(function)
-            if self._graph is None:
+            if self._graphs[kind] is None:
+                self._capture(kind, function)
+            if self._graphs[kind] is None:
                 function()
             else:
-                self._graph.replay()
+                self._graphs[kind].replay()
 
-    def close(self):
-        """Drops the graph and gives its memory back: a graph has a pool of its own, which nothing else can use."""
-        self._kind = None
-        if self._graph is not None:
+    def drop(self):
+        """Drops all graphs and gives their memory back: graphs have a pool of their own, which nothing else can use."""
+        graphs = [graph for graph in self._graphs.values() if graph is not None]
+        self._graphs = {}
+        self._pool = None
+        if graphs:
             torch.cuda.synchronize(self._device)
-            self._graph.reset()
-            self._graph = None
+            for graph in graphs:
+                graph.reset()
             torch.cuda.empty_cache()
 
     def _warm_up(self, function):
@@ -108,9 +66,9 @@ class Graphs:
             function()
         current.wait_stream(self._stream)
 
-    def _capture(self, function):
+    def _capture(self, kind, function):
         try:
-            self._graph = self._captured(function)
+            self._graphs[kind] = self._captured(function)
         except Exception as error:  # noqa: BLE001 - whatever it is, decoding can go on without graphs
             for found in (error, error.__context__):  # the end of a broken capture raises an error of its own
                 if is_out_of_memory(found):
@@ -119,14 +77,15 @@ class Graphs:
 
     def _captured(self, function):
         graph = torch.cuda.CUDAGraph()
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
         torch.cuda.synchronize(self._device)
         torch.cuda.empty_cache()  # a capture can neither use nor free what prefill and warm-up have left in the cache
         with torch.cuda.stream(self._stream):
             try:
                 # Other threads (NCCL's watchdog) may go on using CUDA.
-                graph.capture_begin(capture_error_mode="thread_local")
+                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             except TypeError:  # torch 1.13
-                graph.capture_begin()
+                graph.capture_begin(pool=self._pool)
             try:
                 function()
             finally:

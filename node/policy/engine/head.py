@@ -7,13 +7,13 @@ known as soon as its log-probabilities are: one pass does forward, loss and back
 
 import torch
 
-# Logits held at a time, and the part of them worked on at a time (on a CPU: what its cache holds), in elements.
-# With b bytes an element, at most (CHUNK + 2 · BLOCK) · b are held beside the results: on CUDA in fp32 256 + 128 MiB,
-# with a reduced dtype's logits, which are there twice for a moment, 128 MiB more. The chunk on CUDA is some 1300
-# positions of GPT-2's vocabulary: enough rows for the products to run at full rate, and few passes over the head's
-# gradient, which each chunk reads and writes.
-CHUNK = {"cpu": 1 << 24, "cuda": 1 << 26}
-BLOCK = {"cpu": 1 << 18, "cuda": 1 << 24}
+# Logits held at a time, and the part of them worked on at a time, in elements: on a CPU what its cache holds; on CUDA all,
+# since each part is some forty kernels. With b bytes an element, at most (CHUNK + 2 · BLOCK) · b are held beside the
+# results: on CUDA in fp32 384 MiB, with a reduced dtype's logits, which are there twice for a moment, 64 MiB more. The
+# chunk on CUDA is some 670 positions of GPT-2's vocabulary: enough rows for the products to run at full rate, and few
+# passes over the head's gradient, which each chunk reads and writes.
+CHUNK = {"cpu": 1 << 24, "cuda": 1 << 25}
+BLOCK = {"cpu": 1 << 18, "cuda": 1 << 25}
 
 
 def score_targets(model, h, targets, temperature, derivative=None):
@@ -23,8 +23,7 @@ def score_targets(model, h, targets, temperature, derivative=None):
     to the head's and returns that by h, [N, d]; without it the third result is None.
     """
     count, vocabulary = len(h), len(model.head)
-    kind = h.device.type
-    chunk, block = (max(1, size[kind] // vocabulary) for size in (CHUNK, BLOCK))
+    chunk, block = (max(1, size[model.kind] // vocabulary) for size in (CHUNK, BLOCK))
     weight = model.head.detach()
     logp, entropy = h.new_empty(count, dtype=model.dtype), h.new_empty(count, dtype=model.dtype)
     gradient = torch.empty_like(h) if derivative else None
@@ -48,7 +47,8 @@ def score_targets(model, h, targets, temperature, derivative=None):
             entropy[low:high] = (log_total - exp.mul(z).sum(-1, keepdim=True) / total).squeeze(1)
             if derivative:
                 # d logp_target / d logits = (onehot - softmax) / temperature, written over the logits.
-                slope = derivative(low, high, logp[low:high]).unsqueeze(1) / temperature
+                slope = derivative(low, high, logp[low:high]).unsqueeze(1)
+                slope = slope / temperature if temperature != 1 else slope
                 torch.mul(exp, -slope / total, out=z)
                 z.scatter_add_(1, target, slope)
         if derivative:

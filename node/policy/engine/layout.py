@@ -42,31 +42,43 @@ class Group:
         return y if self._back is None else y.index_select(0, self._back)
 
 
-class Layout:
+class Tokens:
     """The tokens of one pass. `positions` [N] in their sequences, `own` [M] the places of those that predict."""
 
-    def __init__(self, groups, mask):
-        """groups holds (prefix, [own lengths]) in the order of their tokens; mask is model.causal_mask's for the longest sequence."""
-        positions, own, self._groups, self._mask = [], [], [], mask
+    def __init__(self, groups, device):
+        """groups holds (prefix, [own lengths]) in the order of their tokens."""
+        positions, own = [], []
         for prefix, lengths in groups:
-            group = Group(len(positions), prefix, lengths, mask.device)
-            self._groups.append(group)
+            begin = len(positions) + prefix
             positions.extend(range(prefix))
             for length in lengths:
                 positions.extend(range(prefix, prefix + length))
-            own.extend(range(group.own, group.end))
-        self.positions = torch.tensor(positions, device=mask.device)
-        self.own = torch.tensor(own, device=mask.device)
+            own.extend(range(begin, begin + sum(lengths)))
+        self.positions = torch.tensor(positions, device=device)
+        self.own = torch.tensor(own, device=device)
 
-    def attend(self, q, k, v):
-        """Queries [N, H, h], keys and values [N, K, h] -> [N, H·h]."""
-        return self._attend(q, k, v, True)
 
-    def attend_own(self, q, k, v):
+class Layout(Tokens):
+    """As a CPU wants them: group by group, so that the bits of a group don't depend on others."""
+
+    def __init__(self, groups, model, mask):
+        """mask is model.causal_mask's for the longest sequence."""
+        super().__init__(groups, mask.device)
+        self._split_heads, self._mask, self._groups, begin = model.split_heads, mask, [], 0
+        for prefix, lengths in groups:
+            self._groups.append(Group(begin, prefix, lengths, mask.device))
+            begin = self._groups[-1].end
+
+    def attend(self, qkv):
+        """Queries, keys and values [N, H + 2·K, h] -> [N, H·h]."""
+        return self._attend(qkv, True)
+
+    def attend_own(self, qkv):
         """The same for own tokens alone: [M, H·h]."""
-        return self._attend(q, k, v, False)
+        return self._attend(qkv, False)
 
-    def _attend(self, q, k, v, prefixes):
+    def _attend(self, qkv, prefixes):
+        q, k, v = self._split_heads(qkv)
         sizes = [size for group in self._groups for size in (group.prefix, group.end - group.own)]
         q, k, v = (x.split(sizes) for x in (q, k, v))  # not slices: autograd would fill up and add each one's gradient
         parts = []

@@ -8,6 +8,7 @@ the caller's: `block` takes a function, because training, prefill and decoding d
 Letters in shapes: B rows, T positions, N = B·T, d width, H heads, K key/value heads, h head_size, V vocabulary.
 """
 
+import contextlib
 import math
 
 import torch
@@ -26,18 +27,23 @@ class Model:
         self.config = config
         self.device = torch.device(device)
         self.dtype = dtype
+        self.kind = self.device.type  # how work is cut up: for a "cpu" or for "cuda"
         self.shapes = config.shapes()
         self.flat = torch.empty(sum(map(math.prod, self.shapes.values())), dtype=dtype, device=self.device)
         self.flat_grad = None
         self.tensors = self.views(self.flat)
         self._leaf_shapes = config.leaf_shapes()
-        self.leaves = cut(self.flat, self._leaf_shapes)
+        self.leaves = self.cut_leaves(self.flat)
         for leaf in self.leaves:
             leaf.requires_grad_(True)
 
     def views(self, flat):
         """Cuts a buffer shaped like `flat` into tensors by parameter name."""
         return dict(zip(self.shapes, cut(flat, self.shapes.values())))
+
+    def cut_leaves(self, flat):
+        """Cuts a buffer shaped like `flat` as the computation takes it."""
+        return cut(flat, self._leaf_shapes)
 
     def rebase(self, flat):
         """Makes flat, a copy of the weights on any device, the storage of all views, which stay the same objects.
@@ -46,7 +52,7 @@ class Model:
         """
         self.flat = flat
         pairs = list(zip(self.tensors.values(), cut(flat, self.shapes.values())))
-        for tensor, view in pairs + list(zip(self.leaves, cut(flat, self._leaf_shapes))):
+        for tensor, view in pairs + list(zip(self.leaves, self.cut_leaves(flat))):
             tensor.data = view
 
     def make_gradients(self):
@@ -92,13 +98,20 @@ class Model:
 
         By hand, since autograd's way makes a dense [V, d] tensor each time.
         """
-        self.embedding.grad.index_add_(0, ids, gradient)
+        self.add_rows(self.embedding.grad, ids, gradient)
+
+    def add_rows(self, target, index, rows):
+        """Adds rows [N, d] to target [·, d] at index [N]. On CUDA by sorting, for index_add_ adds to one row in any order there."""
+        if self.kind == "cpu":
+            target.index_add_(0, index, rows)
+        else:
+            target.index_put_((index,), rows, accumulate=True)
 
     def block(self, layer, x, positions, attend, kept=None):
         """One transformer block on the residual stream x [N, d] of tokens at positions [N].
 
-        attend takes queries [N, H, h], keys and values [N, K, h], with positions worked in where the architecture
-        does so, and returns [N, H·h]. Query head i looks at key/value head i // (H / K). With kept, places [M], only
+        attend takes [N, H + 2·K, h], queries, keys and values, with positions worked in where the architecture does so,
+        and returns [N, H·h]. Query head i looks at key/value head i // (H / K). With kept, places [M], only
         those tokens go on: attend returns [M, H·h], and so does the block.
         """
         raise NotImplementedError
@@ -106,6 +119,43 @@ class Model:
     def norm(self, x):
         """The norm after the last block, on any rows of the residual stream; logits are `norm(x) @ head.T`."""
         raise NotImplementedError
+
+    def logits(self, x):
+        """The residual stream [N, d] -> [N, V]."""
+        return _operand(self.norm(x), self.head) @ self.head.t()
+
+    def affine(self, x, weight, bias):
+        """x [N, in] times weight [in, out], plus bias [out]."""
+        if self._adds_in_place(weight):
+            return _InPlace.apply(x, weight, bias, False)
+        return torch.addmm(bias, _operand(x, weight), weight)
+
+    def linear(self, x, weight, bias=None):
+        """x [N, in] times weight [out, in] transposed, plus bias [out] if any."""
+        if self._adds_in_place(weight):
+            return _InPlace.apply(x, weight, bias, True)
+        return F.linear(_operand(x, weight), weight, bias)
+
+    def _adds_in_place(self, weight):
+        """Not on a CPU, where the bits of a sum made at once and of one made in two steps differ; not under autocast."""
+        return self.kind != "cpu" and weight.grad is not None and torch.is_grad_enabled() and not torch.is_autocast_enabled()
+
+    def split_heads(self, qkv):
+        """[N, H + 2·K, h] -> queries [N, H, h], keys and values [N, K, h]."""
+        heads, kv_heads = self.config.heads, self.config.kv_heads
+        return qkv.split((heads, kv_heads, kv_heads), 1)
+
+    def backward(self, h, gradient, x):
+        """Runs the backward pass of h, computed from x, from the gradient of the loss by h: adds to the leaves' gradients,
+        and leaves that by x in x.grad."""
+        if self.kind == "cpu":
+            h.backward(gradient)
+            return
+        # Dozens of small additions in one kernel. SDPA's own backward pass adds in any order unless told otherwise.
+        small = [leaf for leaf in self.leaves if leaf.dim() == 1]
+        with repeatable():
+            x.grad, *gradients = torch.autograd.grad(h, [x, *small], gradient)
+        torch._foreach_add_([leaf.grad for leaf in small], gradients)
 
     def hidden(self, x, layout, gradient_checkpointing=False):
         """All blocks over full sequences: x [N, d] of a layout.Layout's tokens -> [M, d] of its own ones, before the last norm.
@@ -119,6 +169,20 @@ class Model:
             else:
                 x = self.block(layer, x, layout.positions, attend, kept)
         return x
+
+
+@contextlib.contextmanager
+def repeatable():
+    """The context in which a backward pass on CUDA has the same bits each time: an update that is repeated after a crash must end with
+    the same weights. Operations without such a form say so in a warning, once."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    if hasattr(torch.utils, "deterministic"):  # torch 2.2: filling what torch.empty gives would be a kernel each
+        torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
 def cut(flat, shapes):
@@ -167,6 +231,34 @@ def layer_norm(x, weight, bias, epsilon):
     return _LayerNorm.apply(x, weight, bias, epsilon)
 
 
+class _InPlace(torch.autograd.Function):
+    """A product with a leaf, whose gradient the backward pass adds to the leaf's in the product's own kernel: autograd would
+    make it first, in as much memory again, and add it then."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, transposed):
+        ctx.save_for_backward(x, weight)
+        ctx.transposed, ctx.biased = transposed, bias is not None
+        if transposed:
+            return F.linear(x, weight, bias)
+        return torch.addmm(bias, x, weight)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, weight = ctx.saved_tensors
+        if ctx.transposed:
+            weight.grad.addmm_(gradient.t(), x)
+        else:
+            weight.grad.addmm_(x.t(), gradient)
+        by_x = torch.mm(gradient, weight if ctx.transposed else weight.t())
+        return by_x, None, gradient.sum(0) if ctx.biased else None, None
+
+
+def _operand(x, weight):
+    """x in the dtype of a reduced weight (precision.Reduced). Other weights take it as it is: autocast casts both."""
+    return x.to(weight.dtype) if weight.dtype in (torch.bfloat16, torch.float16) else x
+
+
 def causal_mask(length, like, dtype=None):
     """An additive mask, -inf where a position may not look, of `length` positions at least: SDPA wants aligned rows.
 
@@ -188,19 +280,37 @@ def merge_heads(y):
     return y.transpose(1, 2).reshape(rows * length, heads * size)
 
 
+def aligned_mask(shape, dtype, device):
+    """A mask of zeros whose rows begin at multiples of 16 elements, as SDPA's kernels want them."""
+    return torch.zeros((*shape[:-1], -(-shape[-1] // 16) * 16), dtype=dtype, device=device)[..., : shape[-1]]
+
+
 def causal_attention(q, k, v, mask):
     """softmax(q kᵀ / sqrt(h) + mask) v: queries [rows, H, T, h] of the last T of S positions, keys and values
     [rows, K, S, h] of all -> [rows, H, T, h]. mask is causal_mask's; SDPA needs none where T is S."""
+    length, positions = q.shape[2], k.shape[2]
+    if HAS_SDPA and length == positions:
+        return F.scaled_dot_product_attention(q, *_repeated(q, k, v), is_causal=True)
+    return masked_attention(q, k, v, mask[positions - length : positions, :positions].to(q.dtype))
+
+
+def masked_attention(q, k, v, mask):
+    """The same with a mask of its own: [T, S], or [rows, 1, T, S], of the queries' dtype."""
+    k, v = _repeated(q, k, v)
+    if HAS_SDPA:
+        # Contiguous: until torch 2.2 the memory-efficient kernel read other queries with a mask (pytorch #112577).
+        return F.scaled_dot_product_attention(q.contiguous(), k.contiguous(), v.contiguous(), attn_mask=mask)
     rows, heads, length, size = q.shape
     positions = k.shape[2]
-    if k.shape[1] != heads:
-        # Not SDPA's enable_gqa (torch 2.5): with it float32 on CUDA falls back to the kernel that holds all scores.
-        k, v = (x.repeat_interleave(heads // x.shape[1], 1) for x in (k, v))
-    if HAS_SDPA and length == positions:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    mask = mask[positions - length : positions, :positions].to(q.dtype)
-    if HAS_SDPA:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     q, k, v = (x.reshape(rows * heads, -1, size) for x in (q, k, v))
-    scores = torch.baddbmm(mask.expand(len(q), length, positions), q, k.transpose(1, 2), alpha=size**-0.5)
+    mask = mask.expand(rows, heads, length, positions).reshape(rows * heads, length, positions) if mask.dim() == 4 else mask
+    scores = torch.baddbmm(mask.expand(rows * heads, length, positions), q, k.transpose(1, 2), alpha=size**-0.5)
     return torch.bmm(scores.softmax(-1), v).view(rows, heads, length, size)
+
+
+def _repeated(q, k, v):
+    """Keys and values for each query head. Not SDPA's enable_gqa (torch 2.5): with it float32 on CUDA falls back to the
+    kernel that holds all scores."""
+    if k.shape[1] == q.shape[1]:
+        return k, v
+    return tuple(x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))

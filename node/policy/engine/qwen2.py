@@ -163,14 +163,14 @@ class Qwen2(Model):
         config = self.config
         heads, kv_heads = config.heads, config.kv_heads
         y = rms_norm(x, layer.norm1, config.norm_epsilon)
-        qkv = F.linear(y, layer.qkv_weight, layer.qkv_bias).view(len(x), heads + 2 * kv_heads, config.head_size)
+        qkv = self.linear(y, layer.qkv_weight, layer.qkv_bias).view(len(x), heads + 2 * kv_heads, config.head_size)
         qk, v = qkv.split((heads + kv_heads, kv_heads), 1)
-        q, k = rotate(qk, self.rotary.index_select(0, positions)).split((heads, kv_heads), 1)
+        y = attend(torch.cat((rotate(qk, self.rotary.index_select(0, positions)), v), 1))
         x = x if kept is None else x.index_select(0, kept)
-        x = x + F.linear(attend(q, k, v), layer.attention_weight)
+        x = x + self.linear(y, layer.attention_weight)
         y = rms_norm(x, layer.norm2, config.norm_epsilon)
-        gate, up = F.linear(y, layer.gate_up_weight).chunk(2, -1)
-        return x + F.linear(F.silu(gate) * up, layer.down_weight)
+        gate, up = self.linear(y, layer.gate_up_weight).chunk(2, -1)
+        return x + self.linear(F.silu(gate) * up, layer.down_weight)
 
     def norm(self, x):
         return rms_norm(x, self.norm_weight, self.config.norm_epsilon)

@@ -5,6 +5,8 @@ Pure and without a look at values from the host, so that it runs inside a CUDA g
 
 import torch
 
+BLOCK = 256  # tokens of a block of the two-level inverse CDF
+
 
 def sample(logits, uniform, request):
     """Draws one token a row from logits [R, V] by inverse CDF of uniform [R].
@@ -14,31 +16,88 @@ def sample(logits, uniform, request):
     k-th logit; top-p keeps the smallest set of largest probabilities that reaches top_p, as Hugging Face's samplers
     do.
     """
-    logits = logits if logits.dtype == torch.float64 else logits.float()
-    if request.temperature not in (0, 1):
-        logits = logits / request.temperature
-    logp = logits.log_softmax(-1)
-    probs = logp.exp()
+    logits, logp, probs = distribution(logits, request)
     entropy = -(probs * logp).sum(-1)
     if request.temperature == 0:
         token = logits.argmax(-1, keepdim=True)
     else:
-        if 0 < request.top_k < logits.shape[1]:
-            smallest = logits.topk(request.top_k).values[:, -1:]
-            probs = probs.masked_fill(logits < smallest, 0)
-        if 0 < request.top_p < 1:
-            ordered, index = probs.sort(-1, descending=True)
-            before = ordered.cumsum(-1) - ordered
-            ordered = ordered.masked_fill(before >= request.top_p * ordered.sum(-1, keepdim=True), 0)
-            probs = torch.zeros_like(probs).scatter_(-1, index, ordered)
-        # A device sums in parallel: in single precision the sum could fall where probabilities are 0, and a token without any be drawn.
-        cdf = probs.cumsum(-1, dtype=torch.float64 if probs.is_cuda else None)
+        cdf = filtered(logits, probs, request).cumsum(-1)
         mass = cdf[:, -1:]
         # Strictly below the whole mass, so that the first entry above it exists and has a probability of its own.
         below = mass.nextafter(torch.zeros_like(mass))
         target = torch.minimum((uniform.unsqueeze(1) * mass.double()).to(cdf.dtype), below)
         token = torch.searchsorted(cdf, target, right=True)
     return token.squeeze(1), logp.gather(1, token).squeeze(1).double(), entropy.double()
+
+
+def distribution(logits, request, out=None):
+    """Logits divided by the temperature, their log-probabilities and probabilities, [R, V] each; the last in out if given."""
+    logits = logits if logits.dtype == torch.float64 else logits.float()
+    if request.temperature not in (0, 1):
+        logits = logits / request.temperature
+    logp = logits.log_softmax(-1)
+    return logits, logp, torch.exp(logp, out=out)
+
+
+def filtered(logits, probs, request):
+    """probs [R, V] with 0 where top-k or top-p leaves a token out."""
+    if 0 < request.top_k < logits.shape[1]:
+        smallest = logits.topk(request.top_k).values[:, -1:]
+        probs = probs.masked_fill(logits < smallest, 0)
+    if 0 < request.top_p < 1:
+        ordered, index = probs.sort(-1, descending=True)
+        before = ordered.cumsum(-1) - ordered
+        ordered = ordered.masked_fill(before >= request.top_p * ordered.sum(-1, keepdim=True), 0)
+        probs = torch.zeros_like(probs).scatter_(-1, index, ordered)
+    return probs
+
+
+class BlockSampler:
+    """Draws as `sample` does, with few kernels and little memory traffic, for a device that computes in parallel.
+
+    A parallel sum over a whole vocabulary needs double precision to be safe, which is 16 bytes an entry. So the
+    inverse CDF has two levels: sums of blocks of BLOCK tokens in double precision, whose running sum tells the block,
+    and the running sum of that block's probabilities, which tells the token. Both running sums grow only where
+    something is added, so no token without a probability of its own is ever drawn.
+    """
+
+    def __init__(self, rows, vocabulary, request, dtype, device):
+        """dtype is that of the log-probabilities: float32, or float64 for a float64 model."""
+        self._request = request
+        self._vocabulary = vocabulary
+        blocks = -(-vocabulary // BLOCK)
+        self._room = torch.zeros(rows, blocks * BLOCK, dtype=dtype, device=device)  # its tail stays 0
+        self._zero = torch.zeros(rows, 1, dtype=torch.float64, device=device)
+        self._before = torch.zeros(rows, blocks + 1, dtype=torch.float64, device=device)  # its first column stays 0
+
+    def draw(self, logits, uniform, token_out, figures_out):
+        """Draws one token a row from logits [R, V] by uniform [R]: into token_out [R, 1], with the log-probability
+        and the entropy in figures_out [2, R]."""
+        request, room = self._request, self._room[:, : self._vocabulary]
+        logits, logp, probs = distribution(logits, request, room)
+        torch.sum(probs * logp, -1, out=figures_out[1])  # the entropy's negative
+        if request.temperature == 0:
+            torch.argmax(logits, -1, keepdim=True, out=token_out)
+        else:
+            kept = filtered(logits, probs, request)
+            if kept is not probs:
+                room.copy_(kept)
+            self._search(uniform.unsqueeze(1), token_out)
+        torch.gather(logp, 1, token_out, out=figures_out[0].unsqueeze(1))
+
+    def _search(self, uniform, token_out):
+        rows = len(self._room)
+        blocks = self._room.view(rows, -1, BLOCK)
+        sums = blocks.sum(-1, dtype=torch.float64)
+        cdf = sums.cumsum(-1)
+        # In double precision a uniform number below 1 times the mass is below the mass: there is a first sum above it.
+        target = uniform * cdf[:, -1:]
+        block = torch.searchsorted(cdf, target, right=True)
+        self._before[:, 1:] = cdf
+        within = blocks.gather(1, block.unsqueeze(2).expand(-1, 1, BLOCK)).squeeze(1).cumsum(-1, dtype=torch.float64)
+        # Rounding may put the rest of the target at or above the block's own sum.
+        rest = torch.minimum(target - self._before.gather(1, block), within[:, -1:].nextafter(self._zero))
+        torch.add(torch.searchsorted(within, rest, right=True), block, alpha=BLOCK, out=token_out)
 
 
 class Draws:
@@ -54,7 +113,7 @@ class Draws:
         self._limits = limits
         shape = (max(limits), len(limits))
         generator = torch.Generator().manual_seed(request.seed % (1 << 63))
-        self._uniform = torch.rand(*shape, generator=generator, dtype=torch.float64).to(device)
+        self.uniform = torch.rand(*shape, generator=generator, dtype=torch.float64).to(device)
         self.tokens = torch.zeros(shape, dtype=torch.long, device=device)
         self.logprobs = torch.zeros(shape, dtype=torch.float64, device=device)
         self.entropies = torch.zeros(shape, dtype=torch.float64, device=device)
@@ -63,7 +122,7 @@ class Draws:
 
     def draw(self, logits, at, rows):
         """Draws token number `at` [1] of these rows [R] from logits [R, V], and keeps it; returns the tokens [R]."""
-        uniform = self._uniform.index_select(0, at).squeeze(0).index_select(0, rows)
+        uniform = self.uniform.index_select(0, at).squeeze(0).index_select(0, rows)
         token, logprob, entropy = sample(logits, uniform, self._request)
         for kept, value in ((self.tokens, token), (self.logprobs, logprob), (self.entropies, entropy)):
             kept.index_put_((at, rows), value)

@@ -13,7 +13,7 @@ import torch
 
 from . import architecture, checkpoint, environment, memory, precision, protocol, shortage, snapshot, weights
 from .adam import Adam
-from .generate import generate
+from .generate import Static, generate
 from .graphs import Graphs
 from .offload import Parking
 from .protocol import BAD_REQUEST, DEVICE, EngineError
@@ -25,13 +25,15 @@ class Session:
         self._start_rss = memory.read_rss()
         self._meter = memory.Meter()
         self._writer = snapshot.Writer()
+        self._static = self._reduced = None
         self._forget()
         self._device = None
         self._cap = 0
 
     def _forget(self):
         """Drops the model and all that came with it."""
-        self._load = self._raw_config = self._trainer = self._weights = self._graphs = None
+        self._drop_buffers()
+        self._load = self._raw_config = self._trainer = self._weights = self._static = None
         self._reference = self._reference_weights = None
         self._param_offload = False
 
@@ -182,6 +184,7 @@ class Session:
 
     def trim(self, _):
         """Gives back what is not needed until the next call: with param_offload that is everything on the device."""
+        self._drop_buffers()
         if self._trainer is not None and self._param_offload:
             self._weights.park()
             if self._reference_weights is not None:
@@ -203,6 +206,7 @@ class Session:
 
     def release(self):
         """Frees what a failed call has left behind."""
+        self._drop_buffers()
         if self._trainer is not None:
             self._trainer.model.drop_gradients()
         memory.trim()
@@ -227,12 +231,23 @@ class Session:
         return self._reference
 
     def _set_graphs(self, wanted):
-        """Graphs are CUDA's: elsewhere decoding takes exact steps, which cost the host nothing extra."""
-        self._graphs = Graphs(self._device) if wanted and self._device.type == "cuda" else None
+        """Steps of fixed shape, and graphs of them, are CUDA's: elsewhere decoding takes exact steps, which cost the host nothing extra."""
+        self._drop_buffers()
+        self._static = Static(Graphs(self._device) if wanted else None) if self._device.type == "cuda" else None
+
+    def _drop_buffers(self):
+        """Gives up what sampling keeps from call to call: it refers to the weights where they are now."""
+        self._reduced = None
+        if self._static is not None:
+            self._static.drop()
 
     def _sample(self, trainer, request, span=None):
-        with trainer.precision():
-            return generate(precision.for_sampling(trainer.model, trainer.autocast), request, self._graphs, span)
+        model = trainer.model
+        if trainer.autocast is not None:
+            if self._reduced is None:
+                self._reduced = precision.Reduced(model, trainer.autocast)
+            model = self._reduced.refresh()
+        return generate(model, request, self._static, span)
 
     def _self_test(self, trainer):
         """Largest difference of log-probabilities between sampling and scoring; 2 unequal random prompts, 2 × 8 tokens."""

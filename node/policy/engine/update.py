@@ -164,7 +164,7 @@ class Trainer:
                     model, h.detach(), batch.targets, objective.temperature, derivative
                 )
                 objective.add(batch, logp, entropy, terms)
-        h.backward(gradient)
+        model.backward(h, gradient, x)
         model.embed_backward(batch.ids, batch.layout.positions, x.grad)
 
     def _snapshot(self):

@@ -11,7 +11,7 @@ import torch
 from conftest import CONFIG, QWEN2
 from engine import session
 from engine.adam import Adam
-from engine.generate import EagerSteps, generate
+from engine.generate import ExactSteps, generate
 from engine.model import layer_norm
 from engine.protocol import Generate, Logprobs, Sequence, Update
 from engine.update import Trainer
@@ -99,7 +99,7 @@ def test_completions_have_the_same_bits_however_many_prompts_are_decoded_at_a_ti
 def test_completions_have_the_same_bits_whether_rows_that_ended_are_dropped(make_model, monkeypatch):
     model, results = make_model(torch.float32, WIDE), []
     for below in (0.0, 1.0):
-        monkeypatch.setattr(EagerSteps, "compact_below", below)
+        monkeypatch.setattr(ExactSteps, "compact_below", below)
         results.append(generate(model, generate_request(model)))
     assert results[0] == results[1]
 

@@ -4,6 +4,7 @@ import pytest
 from engine import environment
 
 AVX2 = "sse2 avx avx2 fma"
+ALWAYS = {"OMP_WAIT_POLICY": "PASSIVE", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 AVX512 = AVX2 + " avx512f avx512dq avx512bw avx512vl avx512cd"
 
 
@@ -21,7 +22,7 @@ def test_settings_follow_the_processor(tmp_path, vendor, flags, expected):
     path.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\nflags\t\t: {flags}\n\nprocessor\t: 1\nflags\t: none\n")
     chosen = {}
     environment.prepare(chosen, str(path))
-    assert chosen == dict(expected, OMP_WAIT_POLICY="PASSIVE")
+    assert chosen == dict(expected, **ALWAYS)
     own = {"OPENBLAS_CORETYPE": "Mine", "OMP_WAIT_POLICY": "ACTIVE"}
     environment.prepare(own, str(path))
     assert own["OPENBLAS_CORETYPE"] == "Mine" and own["OMP_WAIT_POLICY"] == "ACTIVE"
@@ -30,4 +31,4 @@ def test_settings_follow_the_processor(tmp_path, vendor, flags, expected):
 def test_no_cpuinfo_no_settings_of_the_processor(tmp_path):
     chosen = {}
     environment.prepare(chosen, str(tmp_path / "none"))
-    assert chosen == {"OMP_WAIT_POLICY": "PASSIVE"}
+    assert chosen == ALWAYS

@@ -5,9 +5,9 @@ import reference
 import torch
 from conftest import CONFIG, QWEN2
 from engine.decoder import Decoder
-from engine.generate import EagerSteps, generate, parts
+from engine.generate import ExactSteps, generate, parts
 from engine.protocol import Generate
-from engine.sampler import sample
+from engine.sampler import BLOCK, BlockSampler, sample
 
 PROMPTS = [[5, 3, 28], [7], [13, 13, 4, 9, 9, 1, 0, 2], [13]]
 
@@ -67,10 +67,10 @@ def test_dropping_ended_rows_changes_nothing(model, monkeypatch, generations):
         return index
 
     monkeypatch.setattr(Decoder, "compact", watched)
-    monkeypatch.setattr(EagerSteps, "compact_below", 0.0)
+    monkeypatch.setattr(ExactSteps, "compact_below", 0.0)
     plain = generate(model, request(**options))
     assert sum(dropped) == 0
-    monkeypatch.setattr(EagerSteps, "compact_below", 1.0)
+    monkeypatch.setattr(ExactSteps, "compact_below", 1.0)
     compacted = generate(model, request(**options))
     assert sum(dropped) >= generations
     assert compacted.tokens == plain.tokens and compacted.terminated == plain.terminated
@@ -132,6 +132,58 @@ def test_an_extreme_draw_never_takes_an_impossible_token(value):
     logits[0, 0] = logits[0, -1] = -200.0
     token, _, _ = sample(logits, torch.tensor([value], dtype=torch.float64), request(temperature=1.0))
     assert 0 < int(token) < 999
+
+
+def block_draw(logits, uniform, dtype=torch.float32, **options):
+    """BlockSampler's tokens [R], and log-probabilities and entropies' negatives [2, R]."""
+    rows, vocabulary = logits.shape
+    token, figures = torch.zeros(rows, 1, dtype=torch.long), torch.zeros(2, rows, dtype=dtype)
+    sampler = BlockSampler(rows, vocabulary, request(**options), dtype, torch.device("cpu"))
+    sampler.draw(logits, uniform, token, figures)
+    return token.squeeze(1), figures
+
+
+@pytest.mark.parametrize("vocabulary", [2, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 1000])
+@pytest.mark.parametrize("options", [dict(temperature=1.0), dict(temperature=0.7, top_k=5), dict(temperature=0.7, top_p=0.5)], ids=str)
+def test_blocks_draw_by_the_inverse_cdf(vocabulary, options):
+    """The token whose stretch of the exact distribution holds the uniform number; at a stretch's ends rounding may decide."""
+    generator = torch.Generator().manual_seed(vocabulary)
+    logits = 6 * torch.randn(400, vocabulary, generator=generator)
+    logits[:, vocabulary // 3 : vocabulary // 2] = -1e4  # tokens without any probability, whole blocks of them
+    uniform = torch.rand(400, generator=generator, dtype=torch.float64)
+    token, figures = block_draw(logits, uniform, **options)
+    expected_token, logprob, entropy = sample(logits.double(), uniform, request(**options))
+    same = token == expected_token
+    assert same.double().mean() > 0.99
+    assert torch.allclose(figures[0].double()[same], logprob[same], atol=2e-5)
+    assert torch.allclose(-figures[1].double(), entropy, atol=1e-4)
+    if len(options) == 1:
+        probs = logits.double().softmax(-1)
+        high = probs.cumsum(-1).gather(1, token.unsqueeze(1)).squeeze(1)
+        low = high - probs.gather(1, token.unsqueeze(1)).squeeze(1)
+        assert ((uniform >= low - 1e-6) & (uniform < high + 1e-6)).all()
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5, 0.999999999, 1 - 2**-53])
+@pytest.mark.parametrize("possible", [[0], [BLOCK - 1], [BLOCK], [3, 700], [BLOCK - 1, 2 * BLOCK], [999], [0, 999]])
+def test_blocks_never_draw_an_impossible_token(value, possible):
+    logits = torch.full((1, 1000), -1e4)
+    logits[0, possible] = torch.linspace(-3, 3, len(possible))
+    for temperature in (1.0, 0.3):
+        token, figures = block_draw(logits, torch.tensor([value], dtype=torch.float64), temperature=temperature)
+        assert int(token) in possible and torch.isfinite(figures).all()
+
+
+def test_rounding_at_the_end_of_a_block_stays_within_it():
+    """Many draws just below and above the borders of blocks, of numbers that no sum holds exactly."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(1, 4 * BLOCK, generator=generator)
+    logits[0, 100:300] = logits[0, 2 * BLOCK - 3 : 2 * BLOCK + 5] = -1e4
+    borders = logits.softmax(-1).view(-1, BLOCK).sum(-1, dtype=torch.float64).cumsum(0)
+    borders = borders / borders[-1]
+    near = torch.cat([border + torch.arange(-40, 40, dtype=torch.float64) * 2**-54 for border in borders]).clamp(0, 1 - 2**-53)
+    token, _ = block_draw(logits.expand(len(near), -1), near, temperature=1.0)
+    assert (logits[0, token] > -1e3).all()
 
 
 @pytest.mark.parametrize("micro_batch", [1, 2, 3, 4, 7, 11, 12, 100])

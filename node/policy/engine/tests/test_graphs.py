@@ -1,4 +1,5 @@
-"""Steps of fixed shape against the exact ones, without a device: the functions that CUDA graphs capture, run as they are.
+"""Decoding in steps of fixed shape against the exact steps, without a device: the functions that CUDA graphs capture, run
+as they are.
 
 What a graph itself does is only to be seen on CUDA (test_cuda.py): here `Graphs` meets a stand-in for torch's capture.
 """
@@ -8,26 +9,33 @@ import warnings
 import pytest
 import torch
 from conftest import CONFIG, QWEN2
-from engine import graphs, protocol
-from engine.decoder import Decoder
-from engine.generate import generate
-from engine.graphs import Graphs, StaticSteps
+from engine import protocol, static
+from engine.generate import Static, _StaticSteps, generate
+from engine.graphs import Graphs
+from engine.static import StaticDecoder
 
 PROMPTS = [[5, 3, 28], [7], [13, 13, 4, 9, 9, 1, 0, 2], [13]]
+
+
+@pytest.fixture(autouse=True)
+def small_buckets(monkeypatch):
+    monkeypatch.setattr(static, "BUCKET", 8)
+    monkeypatch.setattr(static, "PROMPT_BUCKET", 4)
+    monkeypatch.setattr(_StaticSteps, "look", 4)
 
 
 class Direct:
     """Runs each step as it is, and keeps what kinds there were."""
 
     def __init__(self):
-        self.kinds, self.closed = [], 0
+        self.kinds, self.dropped = [], 0
 
     def run(self, kind, function):
         self.kinds.append(kind)
         function()
 
-    def close(self):
-        self.closed += 1
+    def drop(self):
+        self.dropped += 1
 
 
 def request(**options):
@@ -45,7 +53,7 @@ def assert_same(one, other):
 
 CASES = {
     "unequal prompts, ends at different steps": dict(),
-    "hot: many ends, rows dropped": dict(temperature=2.0, num_generations=16),
+    "hot: many ends": dict(temperature=2.0, num_generations=16),
     "nothing ends": dict(eos_token_id=-1),
     "limits of the context": dict(prompts=[[1] * 23, [2] * 20, [3]], max_new_tokens=100, eos_token_id=-1),
     "one token": dict(max_new_tokens=1),
@@ -54,58 +62,68 @@ CASES = {
     "top-k": dict(top_k=4),
     "top-p": dict(top_p=0.7),
     "top-k and top-p": dict(top_k=9, top_p=0.5, temperature=1.3),
-    "parts of prompts": dict(micro_batch=10),
+    "parts of prompts, the last of them smaller": dict(prompts=[*PROMPTS, [9, 9]], micro_batch=10),
     "parts of a group": dict(micro_batch=2),
+    "one prompt": dict(prompts=[[5, 3]]),
 }
 
 
-@pytest.mark.parametrize("bucket", [3, 64])
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("config", [CONFIG, QWEN2], ids=["gpt2", "qwen2"])
-def test_static_steps_draw_what_exact_steps_draw(make_model, monkeypatch, config, case, bucket):
-    monkeypatch.setattr(graphs, "BUCKET", bucket)
-    monkeypatch.setattr(StaticSteps, "look", 4)
-    monkeypatch.setattr(StaticSteps, "compact_below", 0.9)
+def test_static_steps_draw_what_exact_steps_draw(make_model, config, case):
     model = make_model(config=config)
-    assert_same(generate(model, request(**CASES[case]), Direct()), generate(model, request(**CASES[case])))
+    kept = Static(Direct())
+    for seed in (11, 12):  # the second call finds the buffers of the first
+        asked = request(**dict(CASES[case], seed=seed))
+        assert_same(generate(model, asked, kept), generate(model, asked))
 
 
-def test_windows_are_few_and_rows_shrink(make_model, monkeypatch):
-    monkeypatch.setattr(graphs, "BUCKET", 8)
-    monkeypatch.setattr(StaticSteps, "look", 4)
-    monkeypatch.setattr(StaticSteps, "compact_below", 0.9)
-    direct = Direct()
-    generate(make_model(), request(temperature=2.0, num_generations=16), direct)
-    windows, rows = zip(*direct.kinds)
-    assert list(windows) == sorted(windows) and set(windows) == {8, 16, 19}
-    assert list(rows) == sorted(rows, reverse=True) and rows[0] == 64 > rows[-1]
-    assert direct.closed == 1
+def test_parts_of_a_request_are_drawn_by_the_rows_asked_for(model):
+    whole, part = generate(model, request()), generate(model, request(), Static(), (5, 15))
+    assert part.tokens == whole.tokens[5:15] and part.terminated == whole.terminated[5:15]
 
 
-def test_what_is_not_yet_written_is_never_seen(make_model, monkeypatch):
-    """Own positions beyond the step are zeros; garbage there that is finite must not matter either."""
-    expected = generate(make_model(), request(), Direct())
-    make = Decoder.allocate
+def test_windows_are_few_and_all_parts_and_calls_of_a_shape_share_buffers(model, monkeypatch):
+    made, direct = [], Direct()
+    make = StaticDecoder.__init__
+    monkeypatch.setattr(StaticDecoder, "__init__", lambda self, *args: made.append(args[1]) or make(self, *args))
+    kept = Static(direct)
+    options = dict(prompts=[*PROMPTS, [9, 9]], micro_batch=10, eos_token_id=-1)
+    for seed in (1, 2):
+        generate(model, request(seed=seed, **options), kept)
+    assert len(made) == 1 and made[0].prompts == 2 and made[0].prompt_length == 8
+    assert direct.kinds == ([8] * 8 + [16] * 8 + [19] * 3) * 3 * 2
+    generate(model, request(num_generations=4, **options), kept)
+    assert len(made) == 2 and direct.dropped == 2  # before the first, and before the second
 
-    def dirty(self):
-        make(self)
-        for buffer in self.keys + self.values:
-            buffer.fill_(1e3)
 
-    monkeypatch.setattr(Decoder, "allocate", dirty)
-    assert_same(generate(make_model(), request(), Direct()), expected)
+def test_the_shape_depends_on_the_request_alone():
+    small, large = request(prompts=[[1] * 3] * 4), request(prompts=[[1] * 5] * 4)
+    shapes = [static.shape_of(asked, 2, 5, 20, 24) for asked in (small, large, small)]
+    assert shapes[0] == shapes[2] != shapes[1]
+    assert static.shape_of(request(prompts=[[1] * 23]), 1, 5, 1, 22).prompt_length == 22  # never beyond the context
 
 
-def test_a_call_that_fails_closes_the_graphs(make_model, monkeypatch):
+def test_what_an_earlier_call_left_behind_is_never_seen(model):
+    kept = Static()
+    expected = generate(model, request(), kept)
+    with torch.inference_mode():
+        for buffer in (kept._decoder._caches, kept._decoder._prompt_keys, kept._decoder._prompt_values, kept._decoder._mask):
+            buffer.fill_(float("nan"))
+    assert generate(model, request(), kept) == expected
+
+
+def test_a_call_that_fails_drops_graphs_and_buffers(model, monkeypatch):
     direct = Direct()
 
     def failing(*_):
         raise RuntimeError("CUDA out of memory. Tried to allocate 1 bytes")
 
-    monkeypatch.setattr(StaticSteps, "_step", failing)
+    monkeypatch.setattr(StaticDecoder, "step", failing)
+    kept = Static(direct)
     with pytest.raises(RuntimeError):
-        generate(make_model(), request(), direct)
-    assert direct.closed == 1
+        generate(model, request(), kept)
+    assert direct.dropped == 2 and kept._decoder is None
 
 
 class FakeGraph:
@@ -138,26 +156,28 @@ def fake(monkeypatch):
     return log
 
 
-def test_a_kind_is_warmed_up_then_captured_then_replayed_and_only_one_graph_lives(fake):
+def test_a_kind_is_warmed_up_then_captured_then_replayed_until_all_are_dropped(fake):
     runner, seen = Graphs(torch.device("cpu")), []
-    for kind, value in (("a", 1), ("a", 1), ("a", 1), ("b", 2), ("b", 2)):
+    for kind, value in (("a", 1), ("a", 1), ("a", 1), ("b", 2), ("b", 2), ("a", 1)):
         runner.run(kind, lambda value=value: seen.append(value))
-    runner.close()
-    runner.close()
-    assert seen == [1, 1, 1, 2, 2]
+    runner.drop()
+    runner.drop()
+    assert seen == [1, 1, 1, 2, 2, 1]
     one = ["warm up", "capture", "replay"]
-    assert fake == one + ["replay", "reset", "empty cache"] + one + ["reset", "empty cache"]
+    assert fake == one + ["replay"] + one + ["replay", "reset", "reset", "empty cache"]
 
 
-def test_generation_goes_through_graphs_and_leaves_none(make_model, fake, monkeypatch):
-    monkeypatch.setattr(graphs, "BUCKET", 8)
-    runner = Graphs(torch.device("cpu"))
+def test_graphs_live_from_call_to_call_until_they_are_dropped(model, fake):
+    kept = Static(Graphs(torch.device("cpu")))
     options = dict(micro_batch=10, eos_token_id=-1)
-    assert_same(generate(make_model(), request(**options), runner), generate(make_model(), request(**options)))
-    # Two parts of 19 steps in windows of 8, 16 and 19.
-    assert fake.count("capture") == fake.count("reset") == 6
-    assert fake.count("replay") + fake.count("warm up") == 2 * 19
-    assert fake[-2:] == ["reset", "empty cache"]
+    for seed in (1, 2):
+        asked = request(seed=seed, **options)
+        assert_same(generate(model, asked, kept), generate(model, asked))
+    # Four times two parts of 19 steps, in windows of 8, 16 and 19.
+    assert (fake.count("warm up"), fake.count("capture"), fake.count("reset")) == (3, 3, 0)
+    assert fake.count("replay") == 4 * 19 - 3
+    kept.drop()
+    assert fake[-4:] == ["reset"] * 3 + ["empty cache"]
 
 
 def test_a_capture_that_fails_is_said_once_and_decoding_goes_on(make_model, fake, monkeypatch, capsys):
@@ -166,7 +186,7 @@ def test_a_capture_that_fails_is_said_once_and_decoding_goes_on(make_model, fake
 
     monkeypatch.setattr(Graphs, "_captured", failing)
     for _ in range(2):
-        runner = Graphs(torch.device("cpu"))
+        runner = Static(Graphs(torch.device("cpu")))
         assert_same(generate(make_model(), request(), runner), generate(make_model(), request()))
     assert capsys.readouterr().err.count("operation not permitted") == 1
 
@@ -197,14 +217,15 @@ def test_shortage_within_a_capture_is_told_though_its_end_fails_too(fake, monkey
 
 
 def test_a_step_in_which_the_host_waits_is_never_captured(make_model, fake, monkeypatch, capsys):
-    step = StaticSteps._step
+    step = StaticDecoder.step
 
     def waiting(self, window):
         warnings.warn("called a synchronizing CUDA operation")
         step(self, window)
 
-    monkeypatch.setattr(StaticSteps, "_step", waiting)
+    monkeypatch.setattr(StaticDecoder, "step", waiting)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert_same(generate(make_model(), request(), Graphs(torch.device("cpu"))), generate(make_model(), request()))
+        drawn = generate(make_model(), request(), Static(Graphs(torch.device("cpu"))))
+        assert_same(drawn, generate(make_model(), request()))
     assert "capture" not in fake and capsys.readouterr().err.count("wait for the device") == 1

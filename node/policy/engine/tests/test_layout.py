@@ -1,12 +1,13 @@
 """Prompts shared by their completions in a pass: what is computed, and how rows are gathered into passes."""
 
 import random
-from types import SimpleNamespace
 
 import pytest
 import torch
+from conftest import CONFIG, QWEN2
 from engine import batch as batching
 from engine.adam import Adam
+from engine.grid import Grid
 from engine.layout import Layout
 from engine.model import causal_mask
 from engine.protocol import Logprobs, Sequence
@@ -23,17 +24,17 @@ def test_rows_that_share_a_prefix_are_as_each_is_alone(model, prefix):
     before, rows = [7, 3, 9, 1, 4][:prefix], [[5, 6, 2], [8], [2, 2, 2, 11]]
     mask = causal_mask(16, model.flat)
     lengths = [len(row) for row in rows]
-    together = hidden_of(model, before + sum(rows, []) + [1, 2], Layout([(prefix, lengths), (1, [1])], mask))
+    together = hidden_of(model, before + sum(rows, []) + [1, 2], Layout([(prefix, lengths), (1, [1])], model, mask))
     parts = together.split([*lengths, 1])
     for row, part in zip(rows, parts):
-        alone = hidden_of(model, before + row, Layout([(0, [prefix + len(row)])], mask))
+        alone = hidden_of(model, before + row, Layout([(0, [prefix + len(row)])], model, mask))
         assert (part - alone[prefix:]).abs().max() < 1e-12
 
 
 def test_a_row_is_deaf_to_the_other_rows(model):
     mask, results = causal_mask(16, model.flat), []
     for other in ([5, 6, 7], [1, 2, 3]):
-        results.append(hidden_of(model, [4, 9, 2, 3, *other], Layout([(2, [2, 3])], mask))[:2])
+        results.append(hidden_of(model, [4, 9, 2, 3, *other], Layout([(2, [2, 3])], model, mask))[:2])
     assert torch.equal(*results)
 
 
@@ -48,7 +49,7 @@ def test_passes_hold_every_row_once_and_keep_their_bounds(seed):
     passes = batching._packed(request, parts, room, most, cuda)
     assert sorted(row for chosen in passes for part in chosen for row in part) == list(range(len(rows)))
     for chosen in passes:
-        cost = sum(batching._cost(request, part, cuda) for part in chosen)
+        cost = batching._cost(request, chosen, cuda)
         count = sum(map(len, chosen))
         assert count <= most and (cost <= room or count == 1)
         assert all(len({rows[row].prompt for row in part}) == 1 for part in chosen)
@@ -71,8 +72,36 @@ def test_where_a_group_is_cut_changes_no_score(model, monkeypatch, room):
 
 
 def on_cuda(model):
-    """The model as passes are made for it on CUDA."""
-    return SimpleNamespace(device=SimpleNamespace(type="cuda"), flat=model.flat)
+    """The model, for which passes are made as on CUDA."""
+    model.kind = "cuda"
+    return model
+
+
+@pytest.mark.parametrize("config", [CONFIG, QWEN2], ids=["gpt2", "qwen2"])
+@pytest.mark.parametrize(
+    "groups",
+    [
+        [(0, [3])], [(5, [4])], [(5, [3, 1, 4])], [(5, [2, 2]), (5, [2, 2])], [(0, [2]), (4, [3, 1]), (7, [1])], [(1, [1]), (0, [1])],
+    ],
+)  # fmt: skip
+def test_the_grid_of_a_device_gives_the_numbers_and_gradients_of_the_layout_of_a_cpu(make_model, config, groups):
+    model, other = on_cuda(make_model(config=config)), make_model(config=config)
+    rng = random.Random(3)
+    tokens = sum(prefix + sum(lengths) for prefix, lengths in groups)
+    ids = torch.tensor([rng.randrange(29) for _ in range(tokens)])
+
+    def trained(model, layout):
+        model.make_gradients()
+        x = model.embed(ids, layout.positions).detach().requires_grad_(True)
+        h = model.norm(model.hidden(x, layout))
+        slope = torch.linspace(-1, 1, h.numel(), dtype=h.dtype).view(h.shape).sin()
+        model.backward(h, slope, x)
+        return h.detach(), x.grad
+
+    results = trained(model, Grid(groups, model)), trained(other, Layout(groups, other, causal_mask(16, other.flat)))
+    for ours, theirs in zip(*results):
+        assert (ours - theirs).abs().max() < 1e-12
+    assert (model.flat_grad - other.flat_grad).abs().max() < 1e-11 and model.flat_grad.abs().max() > 0.1
 
 
 def test_on_a_device_micro_batch_bounds_the_rows_of_a_pass(model):
@@ -87,11 +116,12 @@ def test_on_a_device_a_pass_weighs_what_attention_pads_and_repeats(model):
     assert len(passes) == 2
     for batch in passes:
         assert 3 * len(batch.ids) + len(batch.rows) * (767 + max(batch.lengths)) <= 4 * batching.POSITIONS["cuda"]
-    assert [batching._cost(request, [row], True) for row in (0, 1)] == [767 + 256, 767 + 1]  # alone a row weighs what it is
+    assert [batching._cost(request, [[row]], True) for row in (0, 1)] == [767 + 256, 767 + 1]  # alone a row weighs what it is
 
 
 def test_the_mask_is_cast_once(model):
     request = Logprobs([[2, 7, 1]], [Sequence(0, [1, 2])] * 3)
+    assert Grid([(2, [2] * 3)], model, torch.bfloat16)._mask.dtype == torch.bfloat16
     (batch,) = batching.micro_batches(request, range(3), model, torch.bfloat16)
     assert batch.layout._mask.dtype == torch.bfloat16
     (batch,) = batching.micro_batches(request, range(3), model)

@@ -22,7 +22,7 @@ def test_logits_equal_the_reference_in_a_padded_batch(make_model, dtype, toleran
     longest = max(map(len, sequences))
     ids = torch.tensor([s + [13] * (longest - len(s)) for s in sequences])
     with torch.no_grad():
-        layout = Layout([(0, [longest] * len(sequences))], causal_mask(longest, model.flat))
+        layout = Layout([(0, [longest] * len(sequences))], model, causal_mask(longest, model.flat))
         x = model.embed(ids.view(-1), layout.positions)
         logits = (model.norm(model.hidden(x, layout)) @ model.head.t()).view(len(sequences), longest, -1)
     for row, sequence in enumerate(sequences):

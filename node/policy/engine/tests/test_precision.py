@@ -4,47 +4,78 @@ import pytest
 import torch
 from conftest import CONFIG, QWEN2
 from engine import precision
-from engine.generate import generate
+from engine.generate import Static, generate
 from engine.protocol import EngineError, Generate
-from test_graphs import Direct
+from engine.static import StaticDecoder
+from torch.utils._python_dispatch import TorchDispatchMode
 
 PROMPTS = [[5, 3, 28], [7], [13, 13, 4, 9, 9, 1, 0, 2]]
 
 
-def sample(model, graphs=None):
-    request = Generate(PROMPTS, 4, 12, temperature=0.8, eos_token_id=13, seed=11)
-    with precision.autocast(torch.device("cpu"), torch.bfloat16):
-        return generate(model, request, graphs)
+def request(**options):
+    return Generate(PROMPTS, 4, **dict(dict(max_new_tokens=12, temperature=0.8, eos_token_id=13, seed=11), **options))
 
 
 @pytest.mark.parametrize("config", [CONFIG, QWEN2], ids=["gpt2", "qwen2"])
 def test_matrices_cast_once_give_what_autocast_gives(make_model, config):
     model = make_model(torch.float32, config)
-    cast = precision.for_sampling(model, torch.bfloat16)
-    assert sample(cast) == sample(model)
-    assert sample(cast, Direct()).tokens
-    matrices = [t for layer in cast.layers for t in layer if t.dim() == 2] + [cast.head]
-    assert all(t.dtype == torch.bfloat16 for t in matrices)
-    assert cast.embedding is model.embedding and model.head.dtype == torch.float32
+    reduced = precision.Reduced(model, torch.bfloat16).refresh()
+    with precision.autocast(torch.device("cpu"), torch.bfloat16):
+        expected = generate(model, request())
+    cast = generate(reduced, request())
+    assert cast.tokens == expected.tokens
+    assert all(a == pytest.approx(b, abs=0.02) for a, b in zip(sum(cast.logprobs, []), sum(expected.logprobs, [])))
+    assert generate(reduced, request(), Static()).tokens
+    cast = [(name, t) for layer in reduced.layers for name, t in zip(layer._fields, layer)] + [("head", reduced.head)]
+    assert all(t.dtype == (torch.float32 if "norm" in name else torch.bfloat16) for name, t in cast)
+    assert reduced.embedding is model.embedding and model.head.dtype == torch.float32
     assert all(t.dtype == torch.float32 for layer in model.layers for t in layer)
+
+
+def test_the_copy_follows_the_weights_at_the_same_address(make_model):
+    model = make_model(torch.float32)
+    copied = precision.Reduced(model, torch.bfloat16)
+    first = copied.refresh().layers[1].up_weight
+    model.flat.data.mul_(2)
+    second = copied.refresh().layers[1].up_weight
+    assert second.data_ptr() == first.data_ptr()
+    assert torch.equal(second, model.layers[1].up_weight.detach().to(torch.bfloat16))
+
+
+def test_a_step_of_a_reduced_model_casts_what_enters_products_and_nothing_else(make_model):
+    """Two casts a layer, before the first and the third product, one before the head, and one of the logits."""
+    model = make_model(torch.float32)
+    reduced, casts = precision.Reduced(model, torch.bfloat16).refresh(), []
+
+    class Casts(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            result = function(*args, **(kwargs or {}))
+            if function.__name__.split(".")[0] in ("to", "_to_copy") and result.dtype != args[0].dtype:
+                casts.append(result.shape)
+            return result
+
+    step = StaticDecoder.step
+    with pytest.MonkeyPatch.context() as patch:
+        def counted(self, window):
+            with Casts():
+                step(self, window)
+
+        patch.setattr(StaticDecoder, "step", counted)
+        generate(reduced, request(eos_token_id=-1, max_new_tokens=2), Static())
+    assert len(casts) == 2 * len(model.layers) + 2
 
 
 def test_reduced_logprobs_are_near_the_exact_ones(make_model):
     model = make_model(torch.float32)
-    exact = generate(model, Generate(PROMPTS, 4, 1, seed=3))
-    with precision.autocast(torch.device("cpu"), torch.bfloat16):
-        reduced = generate(precision.for_sampling(model, torch.bfloat16), Generate(PROMPTS, 4, 1, seed=3))
+    options = dict(max_new_tokens=1, temperature=1.0, eos_token_id=-1, seed=3)
+    exact, reduced = (
+        generate(each, request(**options)) for each in (model, precision.Reduced(model, torch.bfloat16).refresh())
+    )
     pairs = [
         (ours[0], theirs[0]) for ours, theirs, a, b in zip(exact.logprobs, reduced.logprobs, exact.tokens, reduced.tokens) if a == b
     ]
     assert len(pairs) >= 10
     assert all(theirs == pytest.approx(ours, abs=0.1) for ours, theirs in pairs)
-
-
-def test_without_a_reduced_dtype_nothing_is_copied(model):
-    assert precision.for_sampling(model, None) is model
-    with precision.autocast(torch.device("cpu"), None):
-        assert not torch.is_autocast_cpu_enabled()
 
 
 def test_the_switch_of_tf32(monkeypatch):

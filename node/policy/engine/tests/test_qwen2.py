@@ -59,7 +59,7 @@ def test_logits_equal_the_reference_in_a_padded_batch(make_model, config, dtype,
     longest = max(map(len, sequences))
     ids = torch.tensor([s + [13] * (longest - len(s)) for s in sequences])
     with torch.no_grad():
-        layout = Layout([(0, [longest] * len(sequences))], causal_mask(longest, model.flat))
+        layout = Layout([(0, [longest] * len(sequences))], model, causal_mask(longest, model.flat))
         x = model.embed(ids.view(-1), layout.positions)
         logits = (model.norm(model.hidden(x, layout)) @ model.head.t()).view(len(sequences), longest, -1)
     for row, sequence in enumerate(sequences):
@@ -95,7 +95,7 @@ def test_completions_have_the_reference_s_log_probabilities(make_model, config):
 
 def test_views_follow_a_rebase(make_model, config):
     model = make_model(torch.float64, config)
-    ids, layout = torch.tensor([3, 5]), Layout([(0, [2])], causal_mask(2, model.flat))
+    ids, layout = torch.tensor([3, 5]), Layout([(0, [2])], model, causal_mask(2, model.flat))
     before = model.norm(model.hidden(model.embed(ids, layout.positions), layout)).detach()
     held, layer, old = dict(model.tensors), model.layers[0], model.flat
     model.rebase(old.clone())

@@ -56,7 +56,7 @@ def read(directory):
 
 def logits_of(model, ids):
     with torch.no_grad():
-        layout = Layout([(0, [len(ids)])], causal_mask(len(ids), model.flat))
+        layout = Layout([(0, [len(ids)])], model, causal_mask(len(ids), model.flat))
         x = model.embed(ids, layout.positions)
         return model.norm(model.hidden(x, layout)) @ model.head.t()
 
