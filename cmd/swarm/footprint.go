@@ -105,6 +105,13 @@ func (p *peaks) see(e event.Event) {
 	}
 }
 
+// attribute counts what nodes kept between their phases as the generation's, as swarm profile does, whose phases keep nothing.
+func (p *peaks) attribute(plan fit.Plan) {
+	kept := min(plan.Kept(), max(0, p.resident-(plan.PerNode.Resident-plan.PerNode.Context)))
+	p.resident -= kept
+	p.generate += kept
+}
+
 // freshen keeps a measured footprint true: what this run took beyond it counts from now on.
 func (c *coordinator) freshen(ctx context.Context, seen peaks) {
 	if c.p.plan.Source != fit.SourceMeasured || seen.resident == 0 || c.p.trainer.command != "" {
@@ -115,6 +122,7 @@ func (c *coordinator) freshen(ctx context.Context, seen peaks) {
 	}
 	key := footprintKey(c.p)
 	key.Torch = c.python.Torch
+	seen.attribute(c.p.plan)
 	generations := int64(c.p.config.MostOwn() * c.p.config.NumGenerations)
 	if batch := int64(c.p.plan.GenerateBatch); batch > 0 {
 		generations = min(generations, batch)
