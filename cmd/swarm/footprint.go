@@ -105,11 +105,10 @@ func (p *peaks) see(e event.Event) {
 	}
 }
 
-// attribute counts what nodes kept between their phases as the generation's, as swarm profile does, whose phases keep nothing.
+// attribute leaves out of resident what nodes kept of a generation between their phases: in a footprint it is the generation's, whose first
+// call had it.
 func (p *peaks) attribute(plan fit.Plan) {
-	kept := min(plan.Kept(), max(0, p.resident-(plan.PerNode.Resident-plan.PerNode.Context)))
-	p.resident -= kept
-	p.generate += kept
+	p.resident -= min(plan.Kept(), max(0, p.resident-(plan.PerNode.Resident-plan.PerNode.Context)))
 }
 
 // freshen keeps a measured footprint true: what this run took beyond it counts from now on.
