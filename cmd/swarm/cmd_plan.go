@@ -107,6 +107,7 @@ func printPlan(w *strings.Builder, p planned) {
 		fmt.Fprintf(w, "          %s of host memory\n", gb(plan.HostBytes))
 	}
 	fmt.Fprintf(w, "share     %s: %d at a time, %s each\n", plan.Share, plan.Slots, some(plan.Threads, "CPU thread"))
+	fmt.Fprintf(w, "at once   %s a micro-batch, %s\n", some(plan.MicroBatch, "sequence"), some(plan.GenerateBatch, "completion"))
 	if plan.Device == fit.DeviceCUDA {
 		what := "given back"
 		if plan.KeepMemory {
@@ -114,7 +115,6 @@ func printPlan(w *strings.Builder, p planned) {
 		}
 		fmt.Fprintf(w, "          cached memory is %s between phases\n", what)
 	}
-	fmt.Fprintf(w, "at once   %s a micro-batch, %s\n", some(plan.MicroBatch, "sequence"), some(plan.GenerateBatch, "completion"))
 	share := 100 * float64(plan.Expected) / float64(max(1, plan.Capacity))
 	where := ""
 	if len(plan.Rooms) > 1 {
