@@ -6,11 +6,12 @@ import (
 )
 
 // tenant is the Host of a node whose memory is governed. Before a lease a new budget comes into force; the lease says how much memory it
-// is for; and memory that it leaves cached is given back before it ends, so that whoever computes next finds it.
+// is for; and where the nodes' phases do not all fit at once, memory that it leaves cached is given back before it ends, so that whoever
+// computes next finds it.
 type tenant struct {
 	*Link
 	governed *governed
-	trims    bool // at the end of every lease
+	trims    bool // what a phase leaves cached is given back
 }
 
 // Lease implements Host.
@@ -19,7 +20,9 @@ func (t *tenant) Lease(ctx context.Context, phase string) (func(), error) {
 		return nil, err
 	}
 	release, err := t.Link.Lease(ctx, phase, t.governed.meter.need(phase))
-	if err != nil || !t.trims {
+	// Without leases the memory is wanted by the node's own next phase alone: an update needs what a generation keeps, and leaves nothing
+	// that a generation can't use.
+	if err != nil || !t.trims || !t.leased && phase == phaseUpdate {
 		return release, err
 	}
 	return sync.OnceFunc(func() {

@@ -74,6 +74,27 @@ func TestTenantLease(t *testing.T) {
 	}
 }
 
+// Without leases nobody else waits for the memory: only what a generation leaves is given back, for the node's own update.
+func TestTenantTrimsWithoutLeases(t *testing.T) {
+	l := newLink(t, event.Start{BudgetBytes: 2500})
+	g := &gpu{room: 5000, weights: 1000, each: 100, budget: 2500}
+	p, err := govern(t, g, t.TempDir(), nil)
+	require.NoError(t, err)
+	host := &tenant{Link: l.Link, governed: p, trims: true}
+	for _, tt := range []struct {
+		phase string
+		want  []string
+	}{{phaseLoad, []string{"trim"}}, {phaseGenerate, []string{"trim"}}, {phaseUpdate, nil}} {
+		before := len(g.engines[0].calls)
+		release, err := host.Lease(t.Context(), tt.phase)
+		require.NoError(t, err)
+		require.Len(t, g.engines[0].calls, before, "not before the phase is over")
+		release()
+		release()
+		require.ElementsMatch(t, tt.want, g.engines[0].calls[before:], tt.phase)
+	}
+}
+
 func TestLinkBudget(t *testing.T) {
 	l := newLink(t, event.Start{BudgetBytes: 100})
 	require.EqualValues(t, 100, l.Budget())

@@ -45,7 +45,7 @@ type record struct {
 type measure struct {
 	size  int // sequences at a time
 	bytes int64
-	first bool // on a CPU: it holds Adam's moments too, which stay
+	first bool // it holds what stays: an update's moments on a CPU, a generation's caches on a GPU
 }
 
 // observe takes what the engine said at the end of a phase's call with size sequences at a time, where another call might have had most.
@@ -56,17 +56,23 @@ func (m *meter) observe(phase string, size, most int, memory policy.Memory) {
 	if memory.CallPeakBytes == 0 {
 		return // it doesn't tell
 	}
+	before := m.loaded
 	m.loaded = memory.CallBeginBytes
 	if m.device {
-		// The first update makes Adam's moments, and a call may find the weights on the host.
-		m.loaded = max(memory.CallBeginBytes, memory.DeviceAllocatedBytes)
+		// The first update makes Adam's moments, and a call may find the weights on the host. What a generation leaves are caches for the next one:
+		// its own, unless that one finds them.
+		stays := memory.DeviceAllocatedBytes
+		if phase == phaseGenerate {
+			stays = min(stays, before)
+		}
+		m.loaded = max(memory.CallBeginBytes, stays)
 	}
 	m.parked = m.loaded
 	if m.phases == nil {
 		m.phases = map[string]record{}
 	}
 	seen := m.phases[phase].seen
-	first := !m.device && phase == phaseUpdate && len(seen) == 0
+	first := m.device == (phase == phaseGenerate) && len(seen) == 0
 	if len(seen) == 1 && seen[0].first {
 		seen = nil
 	}

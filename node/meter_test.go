@@ -46,6 +46,29 @@ func TestMeterOfAGPU(t *testing.T) {
 	require.EqualValues(t, 110, m.need(phaseUpdate), "what is long ago is forgotten")
 }
 
+// Caches that a generation leaves are its own where the lease's end gives them back, and held where the next generation finds them.
+func TestMeterOfCachesOfAGeneration(t *testing.T) {
+	trims := &meter{device: true}
+	keeps := &meter{device: true}
+	for _, m := range []*meter{trims, keeps} {
+		m.rest(call(0, 0, 100))
+		m.observe(phaseGenerate, 8, 8, call(100, 190, 160))
+		require.EqualValues(t, 99, m.need(phaseGenerate), "(190 - 100) and a tenth")
+	}
+	trims.rest(call(0, 0, 100))
+	trims.observe(phaseUpdate, 8, 8, call(100, 700, 300))
+	trims.rest(call(0, 0, 300))
+	require.EqualValues(t, 99, trims.need(phaseGenerate), "the next one makes them again")
+	trims.observe(phaseGenerate, 8, 8, call(300, 390, 360))
+	require.EqualValues(t, 99, trims.need(phaseGenerate))
+
+	keeps.observe(phaseUpdate, 8, 8, call(160, 760, 360))
+	require.EqualValues(t, 440, keeps.need(phaseUpdate))
+	keeps.observe(phaseGenerate, 8, 8, call(360, 390, 360))
+	require.EqualValues(t, 33, keeps.need(phaseGenerate), "they are there")
+	require.EqualValues(t, 360, keeps.report(0).ResidentBytes)
+}
+
 // Weights that wait on the host between leases come back within them.
 func TestMeterOfParkedWeights(t *testing.T) {
 	m := &meter{device: true}

@@ -108,6 +108,13 @@ func printPlan(w *strings.Builder, p planned) {
 	}
 	fmt.Fprintf(w, "share     %s: %d at a time, %s each\n", plan.Share, plan.Slots, some(plan.Threads, "CPU thread"))
 	fmt.Fprintf(w, "at once   %s a micro-batch, %s\n", some(plan.MicroBatch, "sequence"), some(plan.GenerateBatch, "completion"))
+	if plan.Device == fit.DeviceCUDA {
+		what := "given back"
+		if plan.KeepMemory {
+			what = "kept"
+		}
+		fmt.Fprintf(w, "          cached memory is %s between phases\n", what)
+	}
 	share := 100 * float64(plan.Expected) / float64(max(1, plan.Capacity))
 	where := ""
 	if len(plan.Rooms) > 1 {

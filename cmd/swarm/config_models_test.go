@@ -19,8 +19,8 @@ func TestModelsOfASwarm(t *testing.T) {
 	require.NoError(t, err)
 	rate, batch := nano.Defaults["learning_rate"].(float64), nano.Defaults["micro_batch"].(int)
 	file := writeFile(t, filepath.Join(t.TempDir(), "mixed.yaml"), "models: nano,gpt2\n")
-	both := []configs.Member{{Model: "nano", Nodes: 1, LearningRate: rate, MicroBatch: batch}, {Model: "gpt2", Nodes: 1, LearningRate: 1e-5, MicroBatch: 4}}
-	counted := []configs.Member{both[0], {Model: "gpt2", Nodes: 3, LearningRate: 1e-5, MicroBatch: 4}, both[0]}
+	both := []configs.Member{{Model: "nano", Nodes: 1, LearningRate: rate, MicroBatch: batch}, {Model: "gpt2", Nodes: 1, LearningRate: 1e-5}}
+	counted := []configs.Member{both[0], {Model: "gpt2", Nodes: 3, LearningRate: 1e-5}, both[0]}
 	given := []configs.Member{{Model: "nano", Nodes: 1, LearningRate: 0.5, MicroBatch: 2}, {Model: "gpt2", Nodes: 1, LearningRate: 0.5, MicroBatch: 2}}
 	for _, test := range []struct {
 		name    string

@@ -242,9 +242,10 @@ func (x *examinee) loadParams() policy.LoadParams {
 		CUDAGraphs:       c.CUDAGraphs,
 	}
 	if cuda {
-		// No more than it needs: what else is free may be another run's in a moment. The CUDA context comes on top.
-		most := min(x.plan.PerNode.Budget, x.plan.PerNode.Resident+x.plan.PerNode.Generate)
-		p.MemoryCapBytes = max(1, most-x.plan.PerNode.Context)
+		// No more than it needs: what else is free may be another run's in a moment.
+		needed := x.plan.PerNode
+		needed.Budget = min(needed.Budget, needed.Resident+needed.Generate)
+		p.MemoryCapBytes = needed.Cap()
 	}
 	return p
 }

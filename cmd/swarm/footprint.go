@@ -105,6 +105,12 @@ func (p *peaks) see(e event.Event) {
 	}
 }
 
+// attribute leaves out of resident what nodes kept of a generation between their phases: in a footprint it is the generation's, whose first
+// call had it.
+func (p *peaks) attribute(plan fit.Plan) {
+	p.resident -= min(plan.Kept(), max(0, p.resident-(plan.PerNode.Resident-plan.PerNode.Context)))
+}
+
 // freshen keeps a measured footprint true: what this run took beyond it counts from now on.
 func (c *coordinator) freshen(ctx context.Context, seen peaks) {
 	if c.p.plan.Source != fit.SourceMeasured || seen.resident == 0 || c.p.trainer.command != "" {
@@ -115,6 +121,7 @@ func (c *coordinator) freshen(ctx context.Context, seen peaks) {
 	}
 	key := footprintKey(c.p)
 	key.Torch = c.python.Torch
+	seen.attribute(c.p.plan)
 	generations := int64(c.p.config.MostOwn() * c.p.config.NumGenerations)
 	if batch := int64(c.p.plan.GenerateBatch); batch > 0 {
 		generations = min(generations, batch)

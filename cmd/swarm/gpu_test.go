@@ -89,11 +89,11 @@ func TestPlanOnGPUs(t *testing.T) {
 
 func TestPlanText(t *testing.T) {
 	t.Parallel()
-	o := onGPUs(t, t.TempDir(), l4, "plan")
+	o := onGPUs(t, t.TempDir(), l4, "plan", "--micro-batch", "4")
 	require.Equal(t, 0, o.code, o.stderr)
 	require.Contains(t, o.stdout, "GPU 0     NVIDIA L4, 25.8 GB, 25.4 GB free\nmodel     gpt2, 124 439 808 parameters\nnodes     3 of 8\n")
 	require.Contains(t, o.stdout, "node_2 on GPU 0\n")
-	require.Regexp(t, `(?m)^Memory of one node \(estimate\):\n  resident +2\.1 GB *\n    context +570 MB +CUDA context`, o.stdout)
+	require.Regexp(t, `(?m)^Memory of one node \(estimate\):\n  resident +2\.1 GB *\n    context +500 MB +CUDA context.*\n    cuBLAS +104 MB`, o.stdout)
 	require.Regexp(t, `(?m)^    activations +2\.4 GB +4 rows of 1023 tokens x 49152 B x 12 layers$`, o.stdout)
 	require.Contains(t, o.stdout, "guide 4 says 6.5 GB: weights 500 MB, forward pass 4.0 GB, gradients and optimizer 1.5 GB, working memory 500 MB\n")
 	require.Contains(t, o.stdout, "\nWhat would change it:\n  --nodes max: 8 nodes, ")
@@ -111,9 +111,9 @@ func TestGPURefusals(t *testing.T) {
 		err, try         string
 	}{
 		{"too small", "Tesla K20:2048:2000", "up", 3, "does not fit: a gpt2 node takes at least 3.4 GB and Tesla K20 has 2.1 GB free of 2.1 GB, 200 MB of it kept in reserve; with gradient_checkpointing 2.8 GB, with optimizer_offload 1.8 GB and with param_offload 1.8 GB", "a larger GPU, --gradient-checkpointing --optimizer-offload, a smaller --model, or --device cpu"},
-		{"too many", "Tesla K20:5120:5000", "up --nodes 4", 3, "does not fit: 4 nodes of gpt2 have 8.3 GB resident and take 1.3 GB more while they compute, but Tesla K20 has 5.2 GB free of 5.4 GB, enough for 1", "--nodes auto, or --nodes 1"},
+		{"too many", "Tesla K20:5120:5000", "up --nodes 4", 3, "does not fit: 4 nodes of gpt2 have 8.4 GB resident and take 1.3 GB more while they compute, but Tesla K20 has 5.2 GB free of 5.4 GB, enough for 1", "--nodes auto, or --nodes 1"},
 		{"too little free", t4, "up --min-gpu-memory 16GB", 3, "does not fit: no usable GPU: none has 16 GB free (--min-gpu-memory); Tesla T4 has 15.8 GB", "--wait-for-gpu 60m, or a smaller --min-gpu-memory"},
-		{"less than there is", a100x80, "up --gpu-memory 2GB --device cuda", 3, "does not fit: a gpt2 node takes at least 3.4 GB and NVIDIA A100-SXM4-80GB has 2 GB free of 2 GB, 200 MB of it kept in reserve; with gradient_checkpointing 2.8 GB, with optimizer_offload 1.8 GB and with param_offload 1.8 GB", "a larger GPU, --gradient-checkpointing --optimizer-offload, a smaller --model, or --device cpu"},
+		{"less than there is", a100x80, "up --gpu-memory 2.1GB --device cuda", 3, "does not fit: a gpt2 node takes at least 3.4 GB and NVIDIA A100-SXM4-80GB has 2.1 GB free of 2.1 GB, 200 MB of it kept in reserve; with gradient_checkpointing 2.8 GB, with optimizer_offload 1.8 GB and with param_offload 1.8 GB", "a larger GPU, --gradient-checkpointing --optimizer-offload, a smaller --model, or --device cpu"},
 		{"MIG", a100x80 + ":mig", "up --device cuda", 3, "does not fit: no usable GPU: every visible GPU is in MIG mode", "sudo nvidia-smi -mig 0"},
 		{"torch without CUDA", t4, "up --model " + tinyModel(), 1, usablePython(t) + " has torch " + torch.Torch + ", which was built without CUDA, but the run is planned for a GPU", "pip install torch, then --python PATH; or --device cpu"},
 	} {

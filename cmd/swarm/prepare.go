@@ -185,12 +185,6 @@ func noCUDA(python policy.Probe, but string) error {
 // engineDevice is the device that a plan's engines compute on. Tests without a GPU put it on the CPU under a plan for GPUs.
 var engineDevice = fit.Plan.TorchDevice
 
-// trimAfter tells whether nodes give cached memory back at the end of a lease, whose memory is then the next one's: always on a GPU, and
-// on a CPU, where it costs more than what it saves is mostly worth, when the plan needs half of the host's memory or more.
-func trimAfter(p fit.Plan) bool {
-	return p.Share == fit.ShareLease && (p.Device == fit.DeviceCUDA || p.Slots < p.Nodes && p.Expected > p.Capacity/2)
-}
-
 // checkTasks opens the experiment's questions, as each node will.
 func checkTasks(tasks configs.Tasks) error {
 	_, err := task.Open(tasks)
@@ -323,21 +317,24 @@ func (c *coordinator) assign(ctx context.Context, e equipment) error {
 			Protocol: event.Protocol, Run: c.run, Node: id, Index: i, Members: members, Dir: filepath.Join(c.dir, id), Config: config,
 			Recorded: recorded[id], Evaluated: evaluated[id],
 			Python: c.python.Path, EngineDir: e.engineDir, Tokenizer: c.p.of(key).Tokenizer, ModelDir: e.modelDirs[key],
-			Device: engineDevice(c.p.plan), Threads: c.p.plan.Threads, Leased: c.p.plan.Share == fit.ShareLease,
-			GenerateBatch: c.p.plan.GenerateBatch, Ranks: c.p.plan.Ranks(), OthersBytes: c.p.plan.Others(i),
-			Transient: event.Transient{GenerateBytes: c.p.plan.PerNode.Generate, UpdateBytes: c.p.plan.PerNode.Update},
-			TrimAfter: trimAfter(c.p.plan),
-			Exchange:  c.way.exchange(),
+			Device: engineDevice(c.p.plan), Threads: c.p.plan.Threads, Ranks: c.p.plan.Ranks(), Exchange: c.way.exchange(),
 		})
-		if c.p.plan.Device == fit.DeviceCUDA {
-			// What torch's allocator may take: the CUDA context comes on top.
-			c.starts[i].BudgetBytes = max(1, c.p.plan.PerNode.Budget-c.p.plan.PerNode.Context)
-		}
+		assignMemory(&c.starts[i], c.p.plan)
 		if c.joined != nil {
 			c.joined.seat(&c.starts[i])
 		}
 	}
 	return nil
+}
+
+// assignMemory writes what the plan says of a node's memory into its assignment.
+func assignMemory(start *event.Start, plan fit.Plan) {
+	start.Leased, start.TrimAfter = plan.Share == fit.ShareLease, !plan.KeepMemory
+	start.GenerateBatch, start.OthersBytes = plan.GenerateBatch, plan.Others(start.Index)
+	start.Transient = event.Transient{GenerateBytes: plan.PerNode.Generate, UpdateBytes: plan.PerNode.Update}
+	if plan.Device == fit.DeviceCUDA {
+		start.BudgetBytes = plan.PerNode.Cap()
+	}
 }
 
 // versions is what a run is recorded to have been made with.

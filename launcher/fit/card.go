@@ -116,6 +116,17 @@ func (c *card) fill(r *Request, n need) {
 	}
 }
 
+// easy is what nodes take of a card at most where more would only buy speed: up to seven eighths of it, above which guide 4 wants fewer
+// nodes (70 GB of 80).
+func (c *card) easy() int64 { return min(c.capacity, c.MemoryFree-c.MemoryTotal/8) }
+
+// slots is how many of the placed nodes compute at a time when they take turns: as many as fit in so much of the card, and no more than there
+// are cores.
+func (c *card) slots(capacity, resident, transient int64, cores int) int {
+	free := capacity - int64(c.nodes)*resident
+	return max(1, min(c.nodes, int(free/max(1, transient)), cores))
+}
+
 func (c *card) room(byAdvice bool) int {
 	if byAdvice {
 		return c.advice

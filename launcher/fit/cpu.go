@@ -37,8 +37,8 @@ func (r *Request) planCPU(asked int) (Plan, error) {
 		p.Share, busy = ShareStatic, nodes
 	}
 	free := memory - int64(nodes)*least.Resident
-	sizes, fits := n.pick(free / int64(busy))
-	for ; !fits && busy > 1; sizes, fits = n.pick(free / int64(busy)) {
+	sizes, fits := n.pick(free/int64(busy), free)
+	for ; !fits && busy > 1; sizes, fits = n.pick(free/int64(busy), free) {
 		busy-- // an update takes what it takes
 	}
 	r.setSizes(&p, n, sizes)
@@ -51,6 +51,8 @@ func (r *Request) planCPU(asked int) (Plan, error) {
 	}
 	p.Rooms = []Room{at}
 	p.Expected, p.Capacity = int64(nodes)*p.PerNode.Resident+int64(p.Slots)*p.PerNode.Transient, r.Memory
+	// A heap that keeps what it had costs nothing where memory is plenty.
+	p.KeepMemory = p.Share == ShareStatic || p.Slots == p.Nodes || p.Expected <= p.Capacity/2
 	for i := range nodes {
 		p.Placement = append(p.Placement, Placement{Node: NodeName(i)})
 	}

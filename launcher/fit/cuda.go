@@ -49,14 +49,9 @@ func (r *Request) planCUDA(asked int, gpus []GPU) (Plan, error) {
 // share decides how the placed nodes share their GPUs, with how many sequences at a time, and fills in what follows from it.
 func (r *Request) share(p *Plan, n need, all []card) {
 	resident := n.at(n.least()).Resident
-	static, lease := int64(1)<<62, int64(1)<<62 // what every node's phases may take, all at once or one at a time
-	for _, c := range all {
-		if c.nodes > 0 {
-			static = min(static, c.capacity/int64(c.nodes)-resident)
-			lease = min(lease, c.capacity-int64(c.nodes)*resident)
-		}
-	}
-	sizes, fits := n.pick(static)
+	static, lease := limits(all, resident, func(c *card) int64 { return c.capacity })
+	easyStatic, easyLease := limits(all, resident, (*card).easy)
+	sizes, fits := n.pick(static, easyStatic)
 	p.Share = r.Share
 	if p.Share == ShareAuto {
 		p.Share = ShareLease
@@ -67,8 +62,11 @@ func (r *Request) share(p *Plan, n need, all []card) {
 		}
 	}
 	if p.Share == ShareLease {
-		sizes, _ = n.pick(lease)
+		sizes, _ = n.pick(lease, easyLease)
+		sizes = r.crowd(n, sizes, all, resident)
 	}
+	p.KeepMemory = r.keepsMemory(n, sizes, p.Share, easyStatic)
+	n.keeps = p.KeepMemory
 	r.setSizes(p, n, sizes)
 	budget := int64(1) << 62
 	for i := range all {
@@ -91,16 +89,19 @@ func (r *Request) open(p *Plan, c *card) (phases int64, slots int) {
 	room := Room{GPU: &index, Nodes: c.nodes, OthersBytes: c.MemoryTotal - c.MemoryFree, ReserveBytes: reserve(c.MemoryTotal)}
 	slots = c.nodes
 	phases = c.capacity/int64(c.nodes) - resident
+	holding := int64(slots)
 	if p.Share == ShareLease {
 		room.LeaseBytes = c.capacity - int64(c.nodes)*resident
-		slots = max(1, min(c.nodes, int(room.LeaseBytes/transient), r.cores()))
+		slots = c.slots(c.capacity, resident, transient, r.cores())
 		if slots < c.nodes && slots == r.cores() {
 			room.Slots = slots // by bytes more could
 		}
-		phases = room.LeaseBytes / int64(slots)
+		if !p.KeepMemory { // else all hold their part at the same time
+			phases, holding = room.LeaseBytes/int64(slots), int64(slots)
+		}
 	}
 	p.Rooms = append(p.Rooms, room)
-	if expected := int64(c.nodes)*resident + int64(slots)*transient; p.Capacity == 0 || expected*p.Capacity > p.Expected*c.MemoryTotal {
+	if expected := int64(c.nodes)*resident + holding*transient; p.Capacity == 0 || expected*p.Capacity > p.Expected*c.MemoryTotal {
 		p.Expected, p.Capacity = expected, c.MemoryTotal
 	}
 	return phases, slots

@@ -1,6 +1,8 @@
 package fit
 
 import (
+	"fmt"
+
 	"github.com/sapo-swarm/swarm/configs"
 )
 
@@ -33,6 +35,9 @@ func Estimate(m configs.Model, device string, s Settings, at Sizes) []Component 
 	}
 	return append(parts, e.update(int64(at.Update))...)
 }
+
+// Cap is what torch's allocator may hold, in bytes: all of the budget but the context, which the allocator does not see.
+func (f Footprint) Cap() int64 { return max(1, f.Budget-f.Context) }
 
 // Sum adds components up; the budget stays open.
 func Sum(parts []Component) Footprint {
@@ -77,10 +82,13 @@ func newEstimate(m configs.Shape, s Settings, cuda bool) estimate {
 
 const (
 	nameContext = "context"
+	nameKept    = "kept graphs and caches"
 
-	// A process's CUDA context with torch's kernels and cuBLAS: guide 4's "working memory" of GPT-2. Not yet measured here.
+	// A process's CUDA context with torch's kernels: guide 4's "working memory" of GPT-2. Not yet measured here.
 	cudaContext = 500_000_000
-	cudaBLAS    = 70_000_000 // cuBLAS's and cuBLASLt's workspaces on an H100, 32 MiB each
+	// A cuBLAS workspace, which torch takes from its own allocator: 32 MiB on Hopper and Blackwell, 8 MiB on older cards, by torch's source.
+	// Older torch gives cuBLASLt 1 MiB of its own beside it, newer torch the same block.
+	cudaWorkspace = 33 << 20
 
 	interpreter = 250_000_000 // Python with torch on a CPU: 239 MB with torch 1.13
 	nodeProcess = 50_000_000  // the Go process beside it
@@ -94,7 +102,9 @@ func (e *estimate) resident() []Component {
 		parts = append(parts, Component{Name: name, Phase: PhaseResident, Bytes: bytes, Note: note})
 	}
 	if e.cuda {
-		add(nameContext, cudaContext+cudaBLAS, "CUDA context, torch's kernels, cuBLAS workspaces")
+		add(nameContext, cudaContext, "CUDA context, torch's kernels")
+		n := e.workspaces()
+		add("cuBLAS", n*cudaWorkspace, fmt.Sprintf("%d workspaces of 33 MiB, from torch's allocator", n))
 	} else {
 		add(nameContext, interpreter+nodeProcess, "Python with torch, and the Go process")
 		add("BLAS", cpuBLAS, "OpenBLAS's work buffers")
@@ -117,6 +127,19 @@ func (e *estimate) resident() []Component {
 		add("reference weights", 4*p, "4 B x parameters, for beta above 0")
 	}
 	return parts
+}
+
+// workspaces is how many cuBLAS takes: one a thread and stream. Backward passes run on a thread of autograd's, graphs are captured on a stream of
+// their own.
+func (e *estimate) workspaces() int64 {
+	n := int64(1)
+	if !e.s.GenerateOnly {
+		n++
+	}
+	if e.s.CUDAGraphs {
+		n++
+	}
+	return n
 }
 
 // unparked is what comes back from the host when a phase begins.

@@ -243,7 +243,7 @@ func TestMeasuredFootprintDecides(t *testing.T) {
 	if p.Rule != "measured footprint" || p.Source != SourceMeasured || p.Nodes != 6 {
 		t.Errorf("%d nodes by %q from %s", p.Nodes, p.Rule, p.Source)
 	}
-	if want := cudaContext + cudaBLAS + int64(1_500_000_000); p.PerNode.Resident != want {
+	if want := cudaContext + int64(1_500_000_000); p.PerNode.Resident != want {
 		t.Errorf("resident %d, want %d with the context", p.PerNode.Resident, want)
 	}
 	if want := int64(600e6+2*800e6) * 110 / 100; p.MicroBatch != 2 || p.PerNode.Update != want {

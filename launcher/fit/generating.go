@@ -25,23 +25,44 @@ func (e *estimate) generate(r int64) []Component {
 	prefill := e.prefill(p*s, s)
 	own := 2 * e.layers * (t - 1) * r * e.kv * size
 	decode := own + e.decode(r, t) + e.sampling(r)
-	if e.cuda && e.s.CUDAGraphs {
-		decode += e.decode(r, t) + e.sampling(r) + graphBLAS
+	if e.graphs() {
+		decode += e.graph(r, t)
 	}
 	if prefill > decode {
 		add("prefill", prefill, "one layer over all prompts: more than the completions' KV cache and the sampling, which come after it")
 	} else {
 		add("KV cache of completions", own, fmt.Sprintf("%d completions of %d tokens", r, t))
 		add("decoding", e.decode(r, t), "attention of one layer")
-		if e.cuda && e.s.CUDAGraphs {
-			add("CUDA graph", e.decode(r, t)+e.sampling(r)+graphBLAS, "a step's memory in a pool of its own, cuBLAS's workspace for it")
+		if e.graphs() {
+			add("CUDA graph", e.graph(r, t), "a step's memory in a pool of its own")
 		}
 		add("logits and sampling", e.sampling(r), fmt.Sprintf("%d rows of %d logits in fp32, %d times", r, e.vocabulary, e.copies()))
 	}
 	return append(parts, e.generateSlack(parts[flat:]))
 }
 
-const graphBLAS = 32 << 20
+// graphs tells whether decoding runs in CUDA graphs.
+func (e *estimate) graphs() bool { return e.cuda && e.s.CUDAGraphs }
+
+// graph is the pool of a call's CUDA graphs: one step's memory, for they run one after the other and share it.
+func (e *estimate) graph(r, t int64) int64 { return e.decode(r, t) + e.sampling(r) }
+
+// caches is what stays between phases when a node keeps its CUDA graphs: their pool, and the KV cache that they read and write.
+func (e *estimate) caches(r int64) Component {
+	c := Component{Name: nameKept, Phase: PhaseUpdate, Note: "CUDA graphs and the KV cache of the last generation"}
+	if !e.graphs() {
+		return c
+	}
+	group, size := int64(e.s.Generations), int64(4)
+	if e.s.half() {
+		size = 2
+	}
+	s, t := int64(e.s.PromptTokens), int64(e.s.NewTokens)
+	prompts := (r + group - 1) / group
+	held := 2*e.layers*e.kv*size*(prompts*s+r*(t-1)) + e.graph(r, t)
+	c.Bytes = held + percent(held, slack)
+	return c
+}
 
 // prefill is one layer's work on n prompt tokens in rows of s: at its attention, the residual stream, its norm, queries, keys and values
 // and copies of them by head, and scores with their softmax where they are held; or at its feed-forward layer.
@@ -79,10 +100,19 @@ func (e *estimate) copies() int64 {
 	return 4
 }
 
+// sampling is one draw for each of R rows. On CUDA the inverse CDF has two levels: sums of blocks of a row's probabilities and their running
+// sums, then those of the one block that is drawn from, all in 8 B.
 func (e *estimate) sampling(r int64) int64 {
 	drawn := 4 * 8 * r * int64(e.s.NewTokens) // random numbers, tokens, log-probabilities, entropies
-	return 4*r*e.vocabulary*e.copies() + drawn
+	blocks := int64(0)
+	if e.cuda {
+		blocks = 2 * 8 * r * ((e.vocabulary+cdfBlock-1)/cdfBlock + cdfBlock)
+	}
+	return 4*r*e.vocabulary*e.copies() + blocks + drawn
 }
+
+// cdfBlock is how many probabilities the sampler sums at a time (sampler.py).
+const cdfBlock = 256
 
 // generateSlack is what the allocator loses. On a CPU glibc 2.36 held 1.1 to 1.3 times what was in use.
 func (e *estimate) generateSlack(parts []Component) Component {

@@ -16,7 +16,8 @@ const (
 type need struct {
 	request *Request
 	device  string
-	ranks   int // GPUs that share its sequences
+	ranks   int  // GPUs that share its sequences
+	keeps   bool // it holds on to CUDA graphs and their caches while it updates
 }
 
 func (r *Request) need(device string) need {
@@ -68,11 +69,12 @@ func (n need) partsOf(model configs.Model, m *Measured, sizes Sizes) []Component
 	if n.device == DeviceCPU {
 		sizes.Update = max(sizes.Update, n.request.Settings.Sequences) // its passes don't look at micro_batch
 	}
-	if m == nil {
-		return Estimate(model, n.device, n.request.Settings, sizes)
-	}
 	e := newEstimate(model.Shape, n.request.Settings, n.device == DeviceCUDA)
 	var parts []Component
+	if m == nil {
+		parts = Estimate(model, n.device, n.request.Settings, sizes)
+		return append(parts, n.kept(e, m, sizes)...)
+	}
 	if m.Origin != OriginTold {
 		parts = e.resident()[:1] // the context
 	}
@@ -95,7 +97,21 @@ func (n need) partsOf(model configs.Model, m *Measured, sizes Sizes) []Component
 			parts = append(parts, Component{Name: "allocator", Phase: p.phase, Bytes: percent(whole, slack), Note: "fragmentation, 10 %"})
 		}
 	}
-	return parts
+	return append(parts, n.kept(e, m, sizes)...)
+}
+
+// kept is what an update finds taken by the generation before it, nothing where that gives its memory back. A profile does not measure
+// it, so that it is an estimate always.
+func (n need) kept(e estimate, m *Measured, sizes Sizes) []Component {
+	told := m != nil && m.Origin == OriginTold // a trainer that is not ours
+	if !n.keeps || told || n.request.Settings.GenerateOnly {
+		return nil
+	}
+	c := e.caches(int64(sizes.Generate))
+	if c.Bytes == 0 {
+		return nil
+	}
+	return []Component{c}
 }
 
 // from says what was measured, where.
@@ -124,9 +140,13 @@ func (n need) source() string {
 	return SourceEstimate
 }
 
+// modest is the most rows of a forward pass that need no spare room: a micro-batch that is left open (micro_batch 0) grows beyond it only
+// where memory stays easy.
+const modest = 4
+
 // pick returns the largest sizes, halved from the wanted ones, whose phases each take at most limit; false, and the least of a phase, where
-// that takes more.
-func (n need) pick(limit int64) (Sizes, bool) {
+// that takes more. A micro-batch that is left open exceeds modest only where an update takes at most ease.
+func (n need) pick(limit, ease int64) (Sizes, bool) {
 	sizes, least := n.wanted(), n.least()
 	for n.at(sizes).Generate > limit {
 		if sizes.Generate <= least.Generate {
@@ -134,13 +154,22 @@ func (n need) pick(limit int64) (Sizes, bool) {
 		}
 		sizes.Generate = divide(sizes.Generate, 2)
 	}
-	for n.at(sizes).Update > limit {
-		if sizes.Update <= least.Update {
-			return Sizes{Generate: sizes.Generate, Update: least.Update}, false
+	for {
+		update := n.at(sizes).Update
+		switch {
+		case update <= limit && (update <= ease || sizes.Update <= modest || !n.chooses()):
+			return sizes, true
+		case sizes.Update > least.Update:
+			sizes.Update = divide(sizes.Update, 2)
+		default:
+			return Sizes{Generate: sizes.Generate, Update: least.Update}, update <= limit
 		}
-		sizes.Update = divide(sizes.Update, 2)
 	}
-	return sizes, true
+}
+
+// chooses tells whether the plan chooses the micro-batch.
+func (n need) chooses() bool {
+	return n.request.Settings.MicroBatch == 0 && n.request.Settings.AutoBatchSize && n.device == DeviceCUDA
 }
 
 // meagre tells whether sizes are far below the wanted ones: single sequences, or parts of one prompt's completions.

@@ -20,10 +20,11 @@ type Plan struct {
 	Placement []Placement `json:"placement"`
 	Why       string      `json:"why"` // for a person
 
-	Slots         int `json:"slots"`          // nodes that may compute at once, over all rooms
-	Threads       int `json:"threads"`        // of one engine
-	MicroBatch    int `json:"micro_batch"`    // sequences a forward pass must not exceed; 0: the whole batch fits
-	GenerateBatch int `json:"generate_batch"` // completions that may be decoded together; 0: all of a round
+	Slots         int  `json:"slots"`          // nodes that may compute at once, over all rooms
+	KeepMemory    bool `json:"keep_memory"`    // nodes keep cached memory and CUDA graphs between their phases; else they give it back
+	Threads       int  `json:"threads"`        // of one engine
+	MicroBatch    int  `json:"micro_batch"`    // sequences a forward pass must not exceed; 0: the whole batch fits
+	GenerateBatch int  `json:"generate_batch"` // completions that may be decoded together; 0: all of a round
 
 	Source    string              `json:"source"`                // of PerNode and Breakdown: measured, estimate
 	Rooms     []Room              `json:"rooms"`                 // what the nodes share: one a GPU that is used, or one for the host on a CPU
@@ -171,6 +172,17 @@ func (p Plan) TorchDevice() string {
 		return "cuda:0"
 	}
 	return "cpu"
+}
+
+// Kept is the memory of a generation that a node keeps while it updates, in bytes by the estimate; 0 without KeepMemory.
+func (p Plan) Kept() int64 {
+	var kept int64
+	for _, c := range p.Breakdown {
+		if c.Name == nameKept {
+			kept += c.Bytes
+		}
+	}
+	return kept
 }
 
 // Ranks is how many data-parallel processes one node's engine has.

@@ -48,6 +48,7 @@ func anyRequest(t *rapid.T) Request {
 	s.GradientCheckpointing = rapid.Bool().Draw(t, "checkpointing")
 	s.OptimizerOffload = rapid.Bool().Draw(t, "optimizer offload")
 	s.ParamOffload = rapid.Bool().Draw(t, "param offload")
+	s.CUDAGraphs = rapid.Bool().Draw(t, "graphs")
 	s.AutoBatchSize = rapid.Bool().Draw(t, "auto batch size")
 	s.Prompts = rapid.IntRange(0, 64).Draw(t, "prompts")
 	s.Sequences = rapid.IntRange(0, 200).Draw(t, "sequences")
@@ -127,6 +128,12 @@ func checkRooms(t *rapid.T, r Request, p Plan) {
 		most := int64(room.Nodes) * p.PerNode.Budget
 		if p.Share == ShareLease {
 			most = int64(room.Nodes)*p.PerNode.Resident + room.LeaseBytes
+			if p.KeepMemory && room.GPU != nil { // which then every node holds at the same time
+				most = max(most, int64(room.Nodes)*p.PerNode.Budget)
+				if int64(room.Nodes)*p.PerNode.Transient > room.LeaseBytes {
+					t.Fatalf("%d nodes keep %d bytes each of %d", room.Nodes, p.PerNode.Transient, room.LeaseBytes)
+				}
+			}
 			if p.PerNode.Transient > room.LeaseBytes {
 				t.Fatalf("a phase of %d bytes in leases of %d", p.PerNode.Transient, room.LeaseBytes)
 			}

@@ -326,7 +326,7 @@ type Start struct {
 	Transient     Transient `json:"transient"`      // what the plan expects of the phases
 	Ranks         int       `json:"ranks"`          // data-parallel ranks, cuda:0 and up; 0 is 1
 	GenerateBatch int       `json:"generate_batch"` // completions that may be decoded together by the plan; 0: all of a round
-	TrimAfter     bool      `json:"trim_after"`     // give cached memory back at the end of every lease
+	TrimAfter     bool      `json:"trim_after"`     // give cached memory back after phases: the plan does not keep it
 	Exchange      Exchange  `json:"exchange"`
 	Leased        bool      `json:"leased"` // ask for a lease before computing
 }

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// gptPlan is a plan for GPT-2 nodes with CUDA graphs that take turns on a card of so many bytes.
+func gptPlan(t *testing.T, memory int64) fit.Plan {
+	t.Helper()
+	p, err := fit.New(fit.Request{
+		GPUMemory: memory, Model: presetModel(t, "gpt2"), Nodes: "8", SwarmSize: 8, Share: fit.ShareLease,
+		Settings: fit.Settings{Prompts: 4, PromptTokens: 768, NewTokens: 256, CUDAGraphs: true, AutoBatchSize: true},
+	})
+	require.NoError(t, err)
+	return p
+}
+
+// A node gives memory back only where the plan does not keep it, and its cap is what the plan leaves to torch's allocator.
+func TestAssignMemory(t *testing.T) {
+	for memory, trims := range map[int64]bool{40e9: true, 141e9: false} {
+		p := gptPlan(t, memory)
+		start := event.Start{Index: 3}
+		assignMemory(&start, p)
+		require.Equal(t, trims, start.TrimAfter, "%d", memory)
+		require.True(t, start.Leased)
+		require.Equal(t, p.PerNode.Budget-p.PerNode.Context, start.BudgetBytes)
+		require.Equal(t, event.Transient{GenerateBytes: p.PerNode.Generate, UpdateBytes: p.PerNode.Update}, start.Transient)
+		require.Equal(t, p.Others(3), start.OthersBytes)
+	}
+}
+
+// What nodes keep of a generation between their phases raises no footprint's resident memory: plans count it by themselves.
+func TestKeptMemoryIsTheGenerations(t *testing.T) {
+	p := gptPlan(t, 141e9)
+	resident := p.PerNode.Resident - p.PerNode.Context
+	require.Positive(t, p.Kept())
+	for more, raised := range map[int64]int64{0: 0, p.Kept() / 2: 0, p.Kept() + 7: 7} {
+		seen := peaks{resident: resident + more, generate: 100, update: 200}
+		seen.attribute(p)
+		require.Equal(t, peaks{resident: resident + raised, generate: 100, update: 200}, seen)
+	}
+	seen := peaks{resident: resident + 50, generate: 100}
+	seen.attribute(gptPlan(t, 40e9))
+	require.Equal(t, peaks{resident: resident + 50, generate: 100}, seen, "nothing was kept")
+}
