@@ -22,8 +22,8 @@ func TestTheMicroBatchIsWhatFits(t *testing.T) {
 		most         float64 // share of the card that is planned for at the peak
 	}{
 		{141e9, 8, 0, true, 0.61},
-		{80e9, 8, 16, false, 0.875},
-		{40e9, 6, 4, false, 0.86},
+		{80e9, 8, 0, false, 0.875},
+		{40e9, 6, 4, false, 0.875},
 		{32e9, 4, 4, true, 0.875},
 		{24e9, 3, 4, true, 0.875},
 		{15e9, 1, 0, true, 0.75},

@@ -8,6 +8,9 @@ func (e *estimate) generate(r int64) []Component {
 	group := int64(e.s.Generations)
 	p := (r + group - 1) / group
 	s, t := int64(e.s.PromptTokens), int64(e.s.NewTokens)
+	if e.cuda {
+		s = (s + promptBucket - 1) / promptBucket * promptBucket
+	}
 	size := int64(4)
 	if e.s.half() {
 		size = 2
@@ -110,6 +113,9 @@ func (e *estimate) sampling(r int64) int64 {
 	}
 	return 4*r*e.vocabulary*e.copies() + blocks + drawn
 }
+
+// promptBucket is of what prompts' buffers are a multiple, in tokens (static.py).
+const promptBucket = 128
 
 // cdfBlock is how many probabilities the sampler sums at a time (sampler.py).
 const cdfBlock = 256

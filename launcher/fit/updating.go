@@ -8,7 +8,7 @@ const (
 	cpuPositions, cudaPositions = 448, 8192
 
 	cpuChunk, cpuBlock   = 1 << 24, 1 << 18
-	cudaChunk, cudaBlock = 1 << 26, 1 << 24
+	cudaChunk, cudaBlock = 1 << 25, 1 << 25
 	cudaStage            = 1 << 23
 )
 
@@ -36,7 +36,7 @@ func (e *estimate) update(b int64) []Component {
 	}
 	if e.cuda {
 		side := (t + 15) / 16 * 16
-		add("causal mask", 4*side*side, "4 B x positions x positions, for rows that share a prompt")
+		add("attention mask", 4*b*int64(e.s.NewTokens)*side, "4 B x rows x completion tokens x positions, for prompts of unequal length")
 	}
 	flat := len(parts) // those before are single blocks, of which an allocator loses nothing
 	logits, backward := e.logits(m), e.backward(n, t)
@@ -123,7 +123,8 @@ func (e *estimate) kept(t int64) int64 {
 }
 
 // backward is what the backward pass of one layer adds to what is kept: in the feed-forward layer, whose own tensors are still there,
-// or in the attention, after they have gone; and the gradient of the largest weight before it is added up.
+// or in the attention, after they have gone; and the gradient of the largest weight before it is added up, which on CUDA
+// happens in the product itself, but for 16 bits.
 func (e *estimate) backward(n, t int64) int64 {
 	feedForward := e.d + e.f
 	if e.gated {
@@ -133,6 +134,9 @@ func (e *estimate) backward(n, t int64) int64 {
 	weight := e.d * max(e.f, 3*e.q)
 	if e.gated {
 		weight = 2 * e.d * e.f
+	}
+	if e.cuda && !e.s.half() {
+		weight = 0
 	}
 	return 4 * (n*max(feedForward, attention) + weight)
 }

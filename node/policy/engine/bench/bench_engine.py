@@ -108,8 +108,8 @@ def predecessor_call(model, prompts, new_tokens):
         x = model.embed(ids.reshape(-1), positions)
         for index, layer in enumerate(model.layers):
 
-            def attend(q, k, v, index=index):
-                q, k, v = by_row(q, rows), by_row(k, rows), by_row(v, rows)
+            def attend(qkv, index=index):
+                q, k, v = (by_row(part, rows) for part in model.split_heads(qkv))
                 if index not in cache:
                     cache[index] = (k.contiguous(), v.contiguous())
                     return merge_heads(causal_attention(q, k, v, causal_mask(length, q)))
