@@ -76,7 +76,7 @@ func (m *meter) observe(phase string, size, most int, memory policy.Memory) {
 	if len(seen) == 1 && seen[0].first {
 		seen = nil
 	}
-	seen = append(seen, measure{size, max(0, memory.CallPeakBytes-m.loaded), first})
+	seen = append(seen, measure{size, memory.CallTook(m.loaded), first})
 	m.phases[phase] = record{max(size, most), seen[max(0, len(seen)-remembered):]}
 }
 
@@ -92,6 +92,7 @@ func (m *meter) plan(phase string, most int) {
 
 // fresh takes what an engine held before and after it loaded the model. Nothing is known of its phases.
 func (m *meter) fresh(interpreter int64, loaded policy.Memory) {
+	loaded.DeviceReservedBytes = 0 // the self-test's, mostly
 	m.rest(loaded)
 	m.forget()
 	m.mu.Lock()
@@ -105,7 +106,7 @@ func (m *meter) rest(memory policy.Memory) {
 	defer m.mu.Unlock()
 	m.last, m.parked = memory, memory.RSSBytes
 	if m.device {
-		m.parked = memory.DeviceAllocatedBytes
+		m.parked = max(memory.DeviceAllocatedBytes, memory.DeviceReservedBytes)
 	}
 	m.loaded = max(m.loaded, m.parked)
 }

@@ -80,6 +80,41 @@ func TestMeterOfParkedWeights(t *testing.T) {
 	require.EqualValues(t, 890, m.report(0).UpdateBytes)
 }
 
+// A lease is for the bytes that leave the GPU's free memory: the allocator's blocks, which are larger than the tensors in them.
+func TestMeterOfReservedMemory(t *testing.T) {
+	reserved := func(begin, peak, end, beginReserved, peakReserved int64) policy.Memory {
+		m := call(begin, peak, end)
+		m.CallBeginReservedBytes, m.CallPeakReservedBytes, m.DeviceReservedBytes = beginReserved, peakReserved, peakReserved
+		return m
+	}
+	trimmed := policy.Memory{DeviceAllocatedBytes: 100, DeviceReservedBytes: 120}
+	m := &meter{device: true, budget: 2000}
+	m.fresh(0, policy.Memory{DeviceAllocatedBytes: 100, DeviceReservedBytes: 900})
+	require.EqualValues(t, 100, m.report(0).ResidentBytes, "the self-test's blocks are free for the taking")
+
+	m.rest(trimmed)
+	require.EqualValues(t, 120, m.report(0).ResidentBytes)
+	m.observe(phaseGenerate, 8, 8, reserved(100, 400, 100, 120, 620))
+	m.rest(trimmed)
+	require.EqualValues(t, 550, m.need(phaseGenerate), "620 - 120 and a tenth: all that the GPU had fewer free")
+
+	// Without a trim in between the blocks of the last call serve the next one: its tensors alone say what it takes.
+	m = &meter{device: true, budget: 2000}
+	m.rest(trimmed)
+	m.observe(phaseUpdate, 8, 8, reserved(100, 900, 100, 120, 1120))
+	m.observe(phaseGenerate, 8, 8, reserved(100, 300, 100, 1120, 1120))
+	m.rest(trimmed)
+	require.EqualValues(t, 220, m.need(phaseGenerate), "300 - 100 and a tenth, not the update's blocks")
+
+	// Weights that wait on the host: what a call holds of them is loaded, not its own.
+	m = &meter{device: true}
+	m.rest(policy.Memory{DeviceAllocatedBytes: 10, DeviceReservedBytes: 20})
+	m.observe(phaseUpdate, 4, 4, reserved(10, 900, 500, 20, 1020))
+	m.rest(policy.Memory{DeviceAllocatedBytes: 10, DeviceReservedBytes: 20})
+	require.EqualValues(t, 1100, m.need(phaseUpdate), "1020 - 20 and a tenth")
+	require.EqualValues(t, 1020, m.report(0).ResidentBytes+m.report(0).UpdateBytes, "together they are the peak")
+}
+
 func TestMeterOfACPU(t *testing.T) {
 	m := &meter{interpreter: 200}
 	m.rest(policy.Memory{RSSBytes: 250, PeakRSSBytes: 260})

@@ -36,9 +36,6 @@ const (
 	loadDeadline = 15 * time.Minute
 	dialDeadline = time.Minute
 
-	// selfTestLimit is far above rounding in fp32 (1e-6) and tf32, and far below what moves a clipped ratio.
-	selfTestLimit = 0.05
-
 	// halfPrecision is guide 4's advice.
 	halfPrecision = "precision fp16 is not recommended: gradients may underflow or overflow, losses become NaN, and GRPO unstable. " +
 		"Try: precision tf32, or bf16 where memory is short"
@@ -143,10 +140,11 @@ func run(ctx context.Context, link *Link, start event.Start, environ []string, s
 // doubts are warnings about how the model is about to be trained.
 func doubts(cfg configs.Config, device string, loaded policy.LoadResult) []string {
 	var list []string
-	if loaded.SelfTestMaxAbsDiff > selfTestLimit {
+	if loaded.SelfTestMaxAbsDiff > loaded.SelfTestLimit { // in reduced precision: the engine fails in full precision
 		list = append(list, fmt.Sprintf(
-			"log-probabilities differ by up to %.3g between generating and training: the model learns from other numbers than it sampled by. A higher precision may help",
-			loaded.SelfTestMaxAbsDiff))
+			"log-probabilities of the same tokens differ by up to %.3g nats between sampling and training, and rounding in precision %s "+
+				"explains up to %.3g. Try: precision tf32",
+			loaded.SelfTestMaxAbsDiff, cfg.ResolvedPrecision(device != "cpu"), loaded.SelfTestLimit))
 	}
 	if cfg.Precision == "fp16" && device != "cpu" {
 		list = append(list, halfPrecision)
@@ -188,6 +186,8 @@ func classify(err error) *Failure {
 			return &Failure{event.CauseOutOfMemory, err}
 		case policy.KindModel:
 			return &Failure{event.CauseModel, err}
+		case policy.KindSelfTest:
+			return &Failure{event.CausePython, err} // another process computes the same
 		case policy.KindDevice, policy.KindBadRequest:
 			return &Failure{event.CauseConfig, err}
 		case policy.KindCheckpoint:

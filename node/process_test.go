@@ -407,6 +407,7 @@ func TestClassify(t *testing.T) {
 		{engine(policy.KindBadRequest, "top_k"), event.CauseConfig},
 		{engine(policy.KindInternal, "bug"), event.CauseEngine},
 		{engine(policy.KindCheckpoint, "/a: No space left on device"), event.CauseDisk},
+		{engine(policy.KindSelfTest, "differ"), event.CausePython},
 		{engine(policy.KindCheckpoint, "/a: Disk quota exceeded"), event.CauseDisk},
 		{engine(policy.KindCheckpoint, "/a: Permission denied"), event.CauseEngine},
 		{&os.PathError{Op: "write", Path: "/a", Err: syscall.ENOSPC}, event.CauseDisk},
@@ -425,8 +426,10 @@ func TestClassify(t *testing.T) {
 
 func TestDoubts(t *testing.T) {
 	c := testConfig(t)
-	require.Empty(t, doubts(c, "cuda:0", policy.LoadResult{SelfTestMaxAbsDiff: 1e-3}))
-	require.Contains(t, doubts(c, "cpu", policy.LoadResult{SelfTestMaxAbsDiff: 0.2})[0], "differ by up to 0.2")
+	require.Empty(t, doubts(c, "cuda:0", policy.LoadResult{SelfTestMaxAbsDiff: 0.4, SelfTestLimit: 0.5}))
+	c.Precision = "bf16"
+	require.Equal(t, []string{"log-probabilities of the same tokens differ by up to 0.75 nats between sampling and training, and rounding in " +
+		"precision bf16 explains up to 0.5. Try: precision tf32"}, doubts(c, "cuda:0", policy.LoadResult{SelfTestMaxAbsDiff: 0.75, SelfTestLimit: 0.5}))
 	c.Precision = "fp16"
 	require.Empty(t, doubts(c, "cpu", policy.LoadResult{}), "it has no effect there")
 	require.Contains(t, doubts(c, "cuda:0", policy.LoadResult{})[0], "gradients may underflow")

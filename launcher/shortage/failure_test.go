@@ -7,6 +7,8 @@ import (
 	"testing"
 )
 
+const handle = "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`\n"
+
 const oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
 
 func TestWhichFailureIsTheLast(t *testing.T) {
@@ -29,6 +31,8 @@ func TestWhichFailureIsTheLast(t *testing.T) {
 		{"raised while it was handled", "Traceback (most recent call last):\n  File \"train.py\", line 4, in <module>\n" + oom +
 			"\nDuring handling of the above exception, another exception occurred:\n\nTraceback (most recent call last):\n" +
 			"  File \"train.py\", line 9, in <module>\n    raise RuntimeError('step failed')\nRuntimeError: step failed\n", true},
+		{"a handle that can't be made", handle, true},
+		{"a handle after a device-side assert", "Indexing.cu:1237: index: block: [0,0,0], thread: [0,0,0] Assertion `i < n` failed.\n" + handle, false},
 		{"a device-side assert", oom + "RuntimeError: CUDA error: device-side assert triggered\n", false},
 	} {
 		s := scan([]byte(c.log))

@@ -173,7 +173,7 @@ func (s *Scanner) begin(who string, chained bool) *traceback {
 
 // read looks for a failure in a line that is no part of a traceback but maybe its end.
 func (s *Scanner) read(g segment, who, said string, trace *traceback) {
-	if st, at := find(said); st != nil {
+	if st, at := find(said); st != nil && !s.echoOfFault(g.line, st) {
 		s.short(g, st, who, said, at, trace)
 		return
 	}
@@ -220,6 +220,11 @@ func (s *Scanner) goOn(said string) {
 	}
 	s.open.said += " " + strings.TrimSpace(said)
 	s.open.of.read(s.open.said, &s.shortage)
+}
+
+// echoOfFault is whether a statement is only what a fault brought about.
+func (s *Scanner) echoOfFault(line int64, st *statement) bool {
+	return st.echoes != "" && s.fault.Kind == st.echoes && line-s.fault.LineNumber <= echoLines
 }
 
 // echo is whether a failure is only what a shortage brought about.

@@ -14,6 +14,7 @@ type statement struct {
 	has    []string                     // a line without any of these makes no such statement; looking for them is quicker than says
 	says   *pattern                     // in one line
 	unless string                       // the line is then no such statement
+	echoes FaultKind                    // closely behind such a fault it is only what that brought about
 	read   func(said string, r *Report) // takes the numbers from the statement and the lines that go on with it
 }
 
@@ -43,6 +44,9 @@ var statements = []statement{
 		says: lazy(`(?:CUDA|HIP|XPU|MPS backend) out of memory\b.{0,200}?Tried to allocate`)},
 	{kind: Torch, has: []string{" out of memory"}, read: readTorch,
 		says: lazy(`\b(?:[Rr]untimeError|OutOfMemoryError): (?:CUDA|HIP|XPU|MPS backend) out of memory`)},
+	// torch's allocator asks NVML who holds the memory only once it has run out, and fails over that where NVML may not answer.
+	{kind: Torch, has: []string{"NVML_SUCCESS == "}, read: readTorch,
+		says: lazy(`NVML_SUCCESS == .{1,200}?INTERNAL ASSERT FAILED at .{1,500}?CUDACachingAllocator\.cpp`)},
 	{kind: Torch, has: []string{"OutOfMemoryError"}, says: lazy(`^\s*torch\.(?:cuda\.)?OutOfMemoryError\s*$`), read: readTorch},
 
 	{kind: HostKilled, onHost: true, has: []string{"node running low", "RayOutOfMemoryError: "}, read: readRay,
@@ -58,6 +62,9 @@ var statements = []statement{
 	{kind: CUDA, has: []string{"CUDA_ERROR_OUT", "cudaErrorMem", "_ALLOC"}, read: readCUDA,
 		says: lazy(`\bCUDA_ERROR_OUT_OF_MEMORY\b|\bcudaErrorMemoryAllocation\b|` +
 			`\b(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CURAND|CUFFT|CUTENSOR)_(?:STATUS_)?(?:ALLOC_FAILED|ALLOCATION_FAILED)\b`)},
+	// A handle takes memory when it is made. The same status of a later call is a fault, and so is this one on a device that has failed.
+	{kind: CUDA, has: []string{"cublasCreate"}, says: lazy("CUBLAS_STATUS_NOT_INITIALIZED when calling `?cublasCreate\\b"), read: readCUDA,
+		echoes: DeviceAssert},
 	{kind: CUDA, has: []string{"out of memory"}, read: readCUDA,
 		says: lazy(`(?i:cuda (?:runtime )?(?:error|failure)(?: ?\(?\d+\)?)? ?:? ?'?out of memory)|` +
 			`cudaMalloc\w* failed: out of memory|CUDA failed with error out of memory|THCudaCheck FAIL .{0,200}out of memory`)},

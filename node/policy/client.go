@@ -74,6 +74,7 @@ type Engine struct {
 	turn    chan struct{} // holds the one call in flight
 	nextID  int64         // of the last request; its call's own
 	killed  error         // why a call killed the engine; its call's own
+	failed  *Error        // what the engine answered to the last call, where it was an error: it may have ended over it; its call's own
 	Hello   HelloResult
 }
 
@@ -273,8 +274,14 @@ func (e *Engine) look(w *watch, now time.Time) error {
 // decode reads the answer to the last request. After nonsense it kills the engine.
 func (e *Engine) decode(resp answer, open bool, result any) error {
 	var nonsense error
+	if open {
+		e.failed = resp.Error
+	}
 	switch {
 	case !open:
+		if e.exit == nil && e.failed != nil {
+			return fmt.Errorf("%w: it exited by itself, after: %v", ErrEngineGone, e.failed) // not %w: an *Error is of an engine that lives on
+		}
 		if e.exit == nil {
 			return fmt.Errorf("%w: it exited by itself", ErrEngineGone)
 		}

@@ -20,7 +20,7 @@ import (
 )
 
 // greet is how a fake engine answers hello.
-const greet = `read -r line; echo '{"id":1,"result":{"protocol":3}}'` + "\n"
+const greet = `read -r line; echo '{"id":1,"result":{"protocol":4}}'` + "\n"
 
 // fake makes an engine of a shell script, which leaves its pid in the returned file.
 func fake(t *testing.T, script string) (policy.Options, string) {
@@ -116,6 +116,20 @@ func TestCallFails(t *testing.T) {
 			require.ErrorContains(t, err, c.says, "the first reason stays")
 		})
 	}
+}
+
+// An engine that answers why it ends, and ends, is gone for the next call, which still says why. The answer itself may have been to a call
+// whose failure nobody minds, such as trim.
+func TestAnEngineThatEndsOverAFailure(t *testing.T) {
+	engine := startFake(t, greet+`read -r line; echo '{"id":2,"error":{"kind":"internal","message":"an illegal memory access; the engine ends"}}'`)
+	_, err := engine.Trim(t.Context())
+	var refused *policy.Error
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, "an illegal memory access; the engine ends", refused.Message)
+	_, err = engine.Memory(t.Context())
+	require.ErrorIs(t, err, policy.ErrEngineGone)
+	require.ErrorContains(t, err, "it exited by itself, after: engine: an illegal memory access; the engine ends")
+	require.False(t, errors.As(err, &refused), "no refusal: there is nobody to ask again")
 }
 
 func TestCancelledCallKillsTheEngine(t *testing.T) {

@@ -7,7 +7,7 @@ import "encoding/json"
 // ids, seeds and sizes are integers below 2^53; bytes are bytes, times are seconds.
 
 // ProtocolVersion is the version both sides must name in hello.
-const ProtocolVersion = 3
+const ProtocolVersion = 4
 
 // MaxLine bounds one message in bytes (an update of 64 sequences of 1024 tokens takes about 0.5 MB).
 const MaxLine = 64 << 20
@@ -31,6 +31,7 @@ const (
 	KindBadRequest  = "bad_request"   // the call's arguments are wrong; nothing changed
 	KindModel       = "model"         // the model directory can't be read or is of an unknown architecture
 	KindDevice      = "device"        // the device isn't there
+	KindSelfTest    = "self_test"     // sampling and training disagree beyond rounding: this torch computes wrong numbers here
 	KindOutOfMemory = "out_of_memory" // device or host memory; weights and optimizer are as before the call
 	KindCheckpoint  = "checkpoint"    // a checkpoint can't be written or read
 	KindNotFinite   = "not_finite"    // the gradient is NaN or infinite; no step was taken
@@ -105,7 +106,8 @@ type LoadResult struct {
 	ContextLength      int     `json:"context_length"` // most tokens in prompt plus completion
 	EOSTokenID         int     `json:"eos_token_id"`   // from config.json, -1 if it names none
 	Seconds            float64 `json:"seconds"`
-	SelfTestMaxAbsDiff float64 `json:"self_test_max_abs_diff"` // largest |difference| of log-probabilities
+	SelfTestMaxAbsDiff float64 `json:"self_test_max_abs_diff"` // largest |difference| of log-probabilities, in nats
+	SelfTestLimit      float64 `json:"self_test_limit"`        // what rounding explains; above it a load in full precision fails
 	Memory             Memory  `json:"memory"`
 }
 
@@ -261,4 +263,15 @@ type Memory struct {
 	// Of the load, generate or update that this answers (0 in other answers): allocated on a device, resident on a CPU.
 	CallBeginBytes int64 `json:"call_begin_bytes"`
 	CallPeakBytes  int64 `json:"call_peak_bytes"`
+	// The same of what the allocator has reserved: the bytes that the device has fewer free. At the begin that includes what earlier
+	// calls left cached.
+	CallBeginReservedBytes int64 `json:"call_begin_reserved_bytes"`
+	CallPeakReservedBytes  int64 `json:"call_peak_reserved_bytes"`
+}
+
+// CallTook is the most that the call took beyond loaded, the bytes that it keeps, weights and optimizer. Of a device it counts
+// what the call's reserved memory grew by, where that is more than its tensors: blocks are larger than what lies in them. What was cached
+// at the begin is not the call's.
+func (m Memory) CallTook(loaded int64) int64 {
+	return max(0, m.CallPeakBytes-loaded, m.CallPeakReservedBytes-max(m.CallBeginReservedBytes, loaded))
 }

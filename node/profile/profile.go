@@ -162,9 +162,9 @@ func (m *measurement) series(ctx context.Context, phase string, sizes []int, cal
 		if err != nil {
 			return fmt.Errorf("profile: %s, %d sequences at a time: %w", phase, size, err)
 		}
-		m.resident = max(m.resident, memory.CallBeginBytes)
+		m.resident = max(m.resident, memory.CallBeginBytes, memory.CallBeginReservedBytes) // just trimmed: nothing is cached
 		m.points = append(m.points, Point{
-			Phase: phase, Sequences: size, Bytes: max(0, memory.CallPeakBytes-memory.CallBeginBytes), Seconds: time.Since(began).Seconds(), Fits: true,
+			Phase: phase, Sequences: size, Bytes: memory.CallTook(memory.CallBeginBytes), Seconds: time.Since(began).Seconds(), Fits: true,
 		})
 	}
 	return nil

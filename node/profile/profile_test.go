@@ -14,6 +14,7 @@ import (
 // linear is an engine whose memory is known: it takes base and so much a sequence, and fails above limit.
 type linear struct {
 	resident, base, each, limit int64
+	blocks                      int64 // that the allocator holds beyond the tensors, between calls; twice as much within them
 	largest                     map[string]int
 }
 
@@ -22,7 +23,11 @@ func (l *linear) memory(sequences int) (policy.Memory, error) {
 	if l.limit > 0 && peak > l.limit {
 		return policy.Memory{}, &policy.Error{Kind: policy.KindOutOfMemory, Message: "out of memory"}
 	}
-	return policy.Memory{CallBeginBytes: l.resident, CallPeakBytes: peak}, nil
+	m := policy.Memory{CallBeginBytes: l.resident, CallPeakBytes: peak}
+	if l.blocks > 0 {
+		m.CallBeginReservedBytes, m.CallPeakReservedBytes = l.resident+l.blocks, peak+2*l.blocks
+	}
+	return m, nil
 }
 
 func (l *linear) Generate(_ context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {
@@ -41,6 +46,14 @@ func (l *linear) Trim(context.Context) (policy.Memory, error) { return policy.Me
 
 func options() Options {
 	return Options{PromptTokens: 12, CompletionTokens: 4, Prompts: 4, Generations: 8, Sequences: 64, Vocabulary: 257}
+}
+
+// On a GPU the allocator's blocks are what a node takes.
+func TestReservedMemoryCounts(t *testing.T) {
+	engine := &linear{resident: 2e9, base: 3e8, each: 4e7, blocks: 1e8, largest: map[string]int{}}
+	result, err := Run(t.Context(), engine, options())
+	require.NoError(t, err)
+	require.Equal(t, Result{Resident: 2.1e9, Generate: Line{4e8, 4e7}, Update: Line{4e8, 4e7}, Points: result.Points}, result)
 }
 
 func TestALineIsFoundAgain(t *testing.T) {

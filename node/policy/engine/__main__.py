@@ -7,7 +7,7 @@ import argparse
 import os
 import signal
 
-from . import environment, pipe, protocol
+from . import ending, environment, pipe, protocol
 
 
 def main():
@@ -23,24 +23,20 @@ def main():
     environment.prepare(os.environ)
     answers = pipe.take_stdout()
 
-    def leave():
-        os._exit(0)
-
-    pipe.watch_parent(leave)
-    requests = pipe.Requests(0, protocol.MAX_LINE, leave)
+    requests = pipe.Requests(0, protocol.MAX_LINE, lambda: ending.leave(requests.wake))
+    pipe.watch_parent(lambda: ending.leave(requests.wake))
     requests.start()
-
-    from . import parallel, ranks, serve
-
-    if arguments.rank:
-        session = ranks.Member(parallel.Group(arguments.rank, arguments.ranks, ranks.store_path(arguments.store)))
-    else:
-        session = ranks.Leader()
     try:
+        from . import parallel, ranks, serve
+
+        if arguments.rank:
+            session = ranks.Member(parallel.Group(arguments.rank, arguments.ranks, ranks.store_path(arguments.store)))
+        else:
+            session = ranks.Leader()
         serve.serve(requests, lambda line: pipe.write_all(answers, line), session)
-    except BrokenPipeError:
+    except (BrokenPipeError, ending.Leaving):
         pass
-    leave()
+    ending.leave()
 
 
 if __name__ == "__main__":

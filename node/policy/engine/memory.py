@@ -1,7 +1,8 @@
 """What this process holds, what single calls took, and giving memory back.
 
 On a CUDA device the figures of a call are torch's allocator's, which counts this process alone and is right inside
-containers; on the CPU they are resident memory, interpreter included. Linux; elsewhere /proc is absent and what only it
+containers: what tensors take (allocated), and what it has taken of the device for them (reserved). On the CPU they are
+resident memory, interpreter included. Linux; elsewhere /proc is absent and what only it
 tells is 0.
 """
 
@@ -35,14 +36,14 @@ class Meter:
             torch.cuda.reset_peak_memory_stats(device)
 
     def begin(self):
-        """A measured call begins; returns what `status` takes to report it."""
+        """A measured call begins; returns what `status` takes to report it: (allocated or resident, reserved) bytes."""
         if self._cuda():
             self._peak_reserved = max(self._peak_reserved, torch.cuda.max_memory_reserved(self._device))
             torch.cuda.reset_peak_memory_stats(self._device)
-            return torch.cuda.memory_allocated(self._device)
+            return torch.cuda.memory_allocated(self._device), torch.cuda.memory_reserved(self._device)
         self._peak_rss = max(self._peak_rss, read_peak_rss())
         reset_peak_rss()
-        return read_rss()
+        return read_rss(), 0
 
     def status(self, begin=None):
         """The Memory object of protocol.go; begin is `begin`'s result where a measured call is answered."""
@@ -50,13 +51,15 @@ class Meter:
         self._peak_rss = max(self._peak_rss, rss, peak)
         numbers = dict.fromkeys(
             ("device_allocated_bytes", "device_reserved_bytes", "device_peak_bytes", "device_free_bytes",
-             "device_total_bytes", "call_begin_bytes", "call_peak_bytes"),
+             "device_total_bytes", "call_begin_bytes", "call_peak_bytes", "call_begin_reserved_bytes", "call_peak_reserved_bytes"),
             0,
         )  # fmt: skip
         numbers.update(rss_bytes=rss, peak_rss_bytes=self._peak_rss)
+        peak_reserved = 0
         if self._cuda():
             device = self._device
-            self._peak_reserved = max(self._peak_reserved, torch.cuda.max_memory_reserved(device))
+            peak_reserved = torch.cuda.max_memory_reserved(device)
+            self._peak_reserved = max(self._peak_reserved, peak_reserved)
             free, total = torch.cuda.mem_get_info(device)
             numbers.update(
                 device_allocated_bytes=torch.cuda.memory_allocated(device),
@@ -67,7 +70,9 @@ class Meter:
             )
             peak = torch.cuda.max_memory_allocated(device)
         if begin is not None:
-            numbers.update(call_begin_bytes=begin, call_peak_bytes=max(begin, peak))
+            held, reserved = begin
+            numbers.update(call_begin_bytes=held, call_peak_bytes=max(held, peak))
+            numbers.update(call_begin_reserved_bytes=reserved, call_peak_reserved_bytes=max(reserved, peak_reserved))
         return numbers
 
     def _cuda(self):
@@ -145,6 +150,25 @@ def prefer_small():
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 128 << 10)
     except (OSError, AttributeError):
         pass
+
+
+def freeze():
+    """Takes all objects of now out of later garbage collections: torch's, hundreds of thousands, are most of a collection's work.
+
+    To be called once a model is loaded. `thaw` undoes it, for what was loaded to be collected again.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def thaw():
+    gc.unfreeze()
+
+
+def wait_for(device):
+    """Waits until a CUDA device has done all that it was asked to; raises what went wrong there. Elsewhere nothing is pending."""
+    if device is not None and device.type == "cuda" and torch.cuda.is_initialized():
+        torch.cuda.synchronize(device)
 
 
 def trim():

@@ -1,6 +1,6 @@
 """The two pipes to the parent: bounded request lines in, answer lines out. Must not import torch.
 
-The engine must not outlive its parent: when stdin ends, or the parent's pid changes, the process exits at once, also
+The engine must not outlive its parent: when stdin ends, or the parent's pid changes, the process ends (ending.py), also
 in the middle of a call (torch releases the interpreter's lock while it computes, so these threads get their turn).
 """
 
@@ -27,6 +27,10 @@ class Requests:
 
     def get(self):
         return self._lines.get()
+
+    def wake(self):
+        """Makes get() return: an empty line, which is no request."""
+        self._lines.put(b"")
 
     def _read(self):
         parts, size, skipping = [], 0, False

@@ -6,12 +6,19 @@ bf16 need nothing else; fp16's gradients are scaled (update.py).
 
 import contextlib
 import copy
+import math
 
 import torch
 
-from .protocol import DEVICE, EngineError
+from .protocol import DEVICE, SELF_TEST, EngineError
 
 REDUCED = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+# The largest difference in nats between a token's log-probability while sampling and while training that rounding explains.
+# fp32 and tf32: far above rounding (1e-6 and 1e-3), far below what moves a clipped ratio. In the reduced dtypes the two ways
+# round products on their own: one step of rounding of a logit near 100, which GPT-2 has, is 0.5 and 0.0625. Not measured.
+SELF_TEST_LIMIT = 0.05
+REDUCED_LIMIT = {torch.bfloat16: 0.5, torch.float16: 0.1}
 
 
 def set_matmul(precision):
@@ -24,6 +31,42 @@ def check(precision, device):
     if precision == "bf16" and device.type == "cuda" and torch.cuda.get_device_capability(device)[0] < 8:
         name = torch.cuda.get_device_name(device)
         raise EngineError(DEVICE, f"precision bf16 needs an Ampere GPU or newer, not {name}. Try: precision tf32")
+
+
+def judge(difference, dtype, precision, device, graphs):
+    """Returns the limit of a load's self-test, for dtype the reduced one in use or None. Raises EngineError above SELF_TEST_LIMIT.
+
+    In a reduced dtype a larger difference may still be rounding: it is the parent's to warn of.
+    """
+    limit = REDUCED_LIMIT.get(dtype, SELF_TEST_LIMIT)
+    if math.isfinite(difference) and (difference <= limit or dtype is not None):
+        return limit
+    remedies = ["torch 2.2 or newer" if _version() < (2, 2) else "another version of torch"]
+    if device.type == "cuda" and precision != "fp32":
+        remedies.append("precision fp32")
+    if graphs:
+        remedies.append("cuda_graphs false")
+    figure = f"by up to {difference:.3g} nats, where {limit:g} is the limit" if math.isfinite(difference) else "and are not finite"
+    raise EngineError(
+        SELF_TEST,
+        f"the self-test failed: log-probabilities of the same tokens differ between sampling and training {figure} "
+        f"(torch {torch.__version__}, {device}, precision {precision}, "
+        f"CUDA graphs {'on' if graphs else 'off'}). Try: {' or '.join(remedies)}",
+    )
+
+
+def _version():
+    return tuple(int(part) for part in torch.__version__.split(".")[:2])
+
+
+def avoid_cudnn_attention():
+    """Keeps cuDNN's attention kernels off, where this torch has them (about 2.4 on). Other kernels take over.
+
+    On Hopper, in bf16 and fp16, they fail with "No execution plans support the graph" (pytorch #140930), or the gradient of
+    the queries is NaN where a mask is given (#196678).
+    """
+    if hasattr(torch.backends.cuda, "enable_cudnn_sdp"):
+        torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def autocast(device, dtype):

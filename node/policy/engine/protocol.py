@@ -1,4 +1,4 @@
-"""What may be asked: the engine's side of node/policy/protocol.go, version 3. Must not import torch.
+"""What may be asked: the engine's side of node/policy/protocol.go, version 4. Must not import torch.
 
 Every parse function takes the decoded `params` of one call and returns a dataclass with the same field names as the Go
 type, or raises EngineError("bad_request"). Checks that need the model (token ids, lengths) are in `check_*`.
@@ -9,12 +9,13 @@ import math
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional
 
-VERSION = 3
+VERSION = 4
 MAX_LINE = 64 << 20
 
 BAD_REQUEST = "bad_request"
 MODEL = "model"
 DEVICE = "device"
+SELF_TEST = "self_test"
 OUT_OF_MEMORY = "out_of_memory"
 CHECKPOINT = "checkpoint"
 NOT_FINITE = "not_finite"

@@ -1,7 +1,8 @@
 """The request loop: takes lines, calls the session, writes one answer a request, in order.
 
-A request that is wrong gets an error and changes nothing; only exit, and the loss of a rank, end the process. An answer is
-{"id": N, "result": {...}} or {"id": N, "error": {"kind": K, "message": M}}, with a "shortage" where memory ran out.
+A request that is wrong gets an error and changes nothing. Only exit, the loss of a rank and the loss of the device end the
+process; the last answer says so. An answer is {"id": N, "result": {...}} or {"id": N, "error": {"kind": K, "message": M}},
+with a "shortage" where memory ran out.
 """
 
 import json
@@ -29,7 +30,7 @@ _PARSERS = {
 
 
 def serve(requests, write, session):
-    """Answers requests (pipe.Requests) by session through write(bytes) until exit is called or a rank is lost."""
+    """Answers requests (pipe.Requests) by session through write(bytes) until exit is called, or a rank or the device is lost."""
     while True:
         line = requests.get()
         if line is not pipe.TOO_LONG and not line.strip():
@@ -77,23 +78,44 @@ def _answer(session, line):
         # Nothing may wait for the others again, so not even memory is freed.
         return number, _error(INTERNAL, f"{error}; the engine ends"), True
     except Exception as error:  # noqa: BLE001 - whatever it is, the parent gets an answer
-        text = f"{type(error).__name__}: {_first_line(error)}"
+        text = f"{type(error).__name__}: {shortage.first_line(error)}"
         if shortage.is_out_of_memory(error):
-            problem = _error(OUT_OF_MEMORY, text, session.shortage(error))
+            problem = _error(OUT_OF_MEMORY, text, _described(session, error))
         else:
             traceback.print_exc(file=sys.stderr)
             problem = _error(INTERNAL, text)
     # Here the exception is gone, and with it the frames that held the failed call's tensors.
-    if problem["error"]["kind"] != BAD_REQUEST:
-        session.release()
+    if problem["error"]["kind"] == BAD_REQUEST:
+        return number, problem, False
+    lost = _released(session)
+    if lost:
+        return number, _error(INTERNAL, f"{problem['error']['message']}; {lost}"), True
     return number, problem, False
+
+
+def _described(session, error):
+    """The Shortage object of a failure, None where it can't be told: the failure itself is what the parent must learn."""
+    try:
+        return session.shortage(error)
+    except Exception:  # noqa: BLE001
+        traceback.print_exc(file=sys.stderr)
+        return None
+
+
+def _released(session):
+    """Frees what a failed call has left behind. Returns "", or why the engine can't go on.
+
+    After a fault such as an illegal memory access CUDA answers every later call of the process with an error: nothing but
+    another process helps. That a second call fails is what tells such a fault from others.
+    """
+    try:
+        session.release()
+    except Exception as error:  # noqa: BLE001
+        traceback.print_exc(file=sys.stderr)
+        return f"the engine ends, because it can't free what the call left behind ({type(error).__name__}: {shortage.first_line(error)})"
+    return ""
 
 
 def _error(kind, message, shortage=None):
     error = {"kind": kind, "message": message}
     return {"error": dict(error, shortage=shortage) if shortage else error}
-
-
-def _first_line(error):
-    lines = str(error).strip().splitlines()
-    return lines[0][:500] if lines else "no message"

@@ -4,6 +4,7 @@ Every call takes a parsed request and returns the result object of protocol.go a
 write the pipes: that is serve.py's.
 """
 
+import math
 import os
 import sys
 import time
@@ -57,6 +58,7 @@ class Session:
         config, raw = architecture.read_config(request.model_dir)
         self._writer.settle()
         self._forget()
+        memory.thaw()
         memory.trim()
         self._device, self._cap = device, request.memory_cap_bytes
         self._meter.load(device)
@@ -70,6 +72,7 @@ class Session:
             torch.cuda.set_device(device)  # else page-locked memory would open a context on the first device too
             precision.check(request.precision, device)
             precision.set_matmul(request.precision)
+            precision.avoid_cudnn_attention()
             memory.set_cap(device, self._cap)
         model = make_model(config, request, device)
         adam = Adam(
@@ -79,8 +82,10 @@ class Session:
         trainer = Trainer(model, adam, request.gradient_checkpointing, autocast)
         self._set_graphs(request.cuda_graphs)
         difference = self._self_test(trainer) if request.self_test else 0.0
+        limit = precision.judge(difference, autocast, request.precision, device, self._graphs is not None)
         self._load, self._raw_config, self._trainer = request, raw, trainer
         self._weights, self._param_offload = Parking(model), request.param_offload
+        memory.freeze()
         return {
             "architecture": config.architecture,
             "parameters": model.flat.numel(),
@@ -89,6 +94,7 @@ class Session:
             "eos_token_id": config.eos_token_id,
             "seconds": time.perf_counter() - began,
             "self_test_max_abs_diff": difference,
+            "self_test_limit": limit,
             "memory": self._meter.status(measured),
         }
 
@@ -205,10 +211,16 @@ class Session:
         return found
 
     def release(self):
-        """Frees what a failed call has left behind."""
+        """Frees what a failed call has left behind; a load that failed leaves no model.
+
+        Raises what the device still answers: after a fault that ends its context every later call of this process fails.
+        """
         self._drop_buffers()
-        if self._trainer is not None:
+        if self._trainer is None:
+            self._forget()
+        else:
             self._trainer.model.drop_gradients()
+        memory.wait_for(self._device)
         memory.trim()
 
     def _loaded(self):
@@ -258,8 +270,8 @@ class Session:
         sampled = self._sample(trainer, protocol.Generate(prompts, 2, 8))
         sequences = [protocol.Sequence(i // 2, tokens) for i, tokens in enumerate(sampled.tokens)]
         scored = trainer.score(protocol.Logprobs(prompts, sequences))
-        pairs = zip(sampled.logprobs, scored)
-        return max(abs(a - b) for ours, theirs in pairs for a, b in zip(ours, theirs.tolist()))
+        differences = [abs(a - b) for ours, theirs in zip(sampled.logprobs, scored) for a, b in zip(ours, theirs.tolist())]
+        return max(differences, key=lambda difference: (math.isnan(difference), difference))  # NaN is the largest
 
 
 def _saved(written, seconds):

@@ -1,10 +1,11 @@
 """Telling that memory ran out, where, and by how much, from the exceptions of torch 1.13 to 2.x.
 
-The texts are those of c10's CUDA caching allocator, of c10's CPU allocator, and of the CUDA libraries' status codes.
+The texts are those of c10's CUDA caching allocator, of c10's CPU allocator, of the driver and of the CUDA libraries.
 """
 
 import os
 import re
+import sys
 
 import torch
 
@@ -13,6 +14,17 @@ from . import memory
 _PHRASES = (
     "out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory", "alloc_failed", "bad_alloc",
 )  # fmt: skip
+# What else torch says when a device's memory runs out:
+# - its allocator asks NVML who holds the memory, and from 2.1 on fails over that where NVML may not answer (MIG, containers):
+#   the first words of pytorch #112377 and #121899. It asks NVML nothing at any other time;
+# - a cuBLAS handle takes device memory when it is made. Later calls with the same status are faults of another kind;
+# - a driver's status that it has no text for.
+_DISGUISED = re.compile(
+    r"NVML_SUCCESS == .{1,200}INTERNAL ASSERT FAILED at .{1,500}CUDACachingAllocator\.cpp"
+    r"|CUBLAS_STATUS_NOT_INITIALIZED when calling `?cublasCreate\b"
+    r"|CUDA driver error: 2\b",
+    re.DOTALL,
+)
 _DEVICE = ("cuda", "cublas", "cudnn", "nccl")
 _UNITS = {"bytes": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 # "Tried to allocate 17.66 GiB" (CUDA), "you tried to allocate 1234 bytes" (CPU).
@@ -23,7 +35,10 @@ def is_out_of_memory(error):
     """Whether an exception means that device or host memory ran out."""
     if isinstance(error, MemoryError) or _is_cuda_class(error):
         return True
-    return isinstance(error, RuntimeError) and any(phrase in str(error).lower() for phrase in _PHRASES)
+    if not isinstance(error, RuntimeError):  # torch.AcceleratorError of torch 2.8 is one too
+        return False
+    text = str(error)
+    return any(phrase in text.lower() for phrase in _PHRASES) or _DISGUISED.search(text) is not None
 
 
 def _is_cuda_class(error):
@@ -44,12 +59,26 @@ def describe(error, device, cap):
         _is_cuda_class(error) or any(word in text.lower() for word in _DEVICE)
     )
     if on_device:
-        free, total, used = 0, 0, 0
-        if device is not None and device.type == "cuda":
-            used = torch.cuda.memory_reserved(device)
-            free, total = torch.cuda.mem_get_info(device)
-        return _shortage("device", requested, used, cap, free, total)
+        return _shortage("device", requested, *_on_device(device, cap))
     return _shortage("host", requested, memory.read_rss(), host_cap(), *memory.read_host())
+
+
+def _on_device(device, cap):
+    """(used, cap, free, total) of a device; zeros where it is none of CUDA's or no longer answers."""
+    if device is None or device.type != "cuda":
+        return 0, cap, 0, 0
+    used = torch.cuda.memory_reserved(device)
+    try:
+        return (used, cap, *torch.cuda.mem_get_info(device))
+    except RuntimeError as error:  # the failure that is described matters more than this one
+        print(f"engine: the device's free memory can't be read ({first_line(error)})", file=sys.stderr, flush=True)
+        return used, cap, 0, 0
+
+
+def first_line(error):
+    """An exception's first line, at most 500 characters."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:500] if lines else "no message"
 
 
 def _shortage(where, requested, used, cap, free, total):

@@ -1,12 +1,17 @@
 """Reduced precision through the same code on the CPU: bfloat16 autocast stands in for the GPU's."""
 
+import math
+
 import pytest
 import torch
 from conftest import CONFIG, QWEN2
 from engine import precision
+from engine.adam import Adam
 from engine.generate import Static, generate
 from engine.protocol import EngineError, Generate
+from engine.session import Session
 from engine.static import StaticDecoder
+from engine.update import Trainer
 from torch.utils._python_dispatch import TorchDispatchMode
 
 PROMPTS = [[5, 3, 28], [7], [13, 13, 4, 9, 9, 1, 0, 2]]
@@ -102,3 +107,67 @@ def test_bf16_is_refused_where_it_would_be_emulated(monkeypatch, major, refused)
             precision.check("bf16", device)
     else:
         precision.check("bf16", device)
+
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
+
+
+@pytest.mark.parametrize("difference", [0.0, 1e-3, 0.05])
+def test_a_self_test_within_rounding_passes(difference):
+    assert precision.judge(difference, None, "tf32", CUDA, True) == 0.05
+
+
+@pytest.mark.parametrize(
+    "torch_version, name, device, graphs, remedies",
+    [
+        ("2.1.2+cu121", "tf32", CUDA, True, "torch 2.2 or newer or precision fp32 or cuda_graphs false"),
+        ("1.13.1", "fp32", CPU, False, "torch 2.2 or newer"),
+        ("2.15.0+cu132", "fp32", CUDA, False, "another version of torch"),
+        ("2.15.0+cu132", "fp32", CUDA, True, "another version of torch or cuda_graphs false"),
+        ("2.15.0+cpu", "bf16", CPU, False, "another version of torch"),
+    ],
+)
+def test_a_self_test_beyond_rounding_fails_and_says_what_helps(monkeypatch, torch_version, name, device, graphs, remedies):
+    monkeypatch.setattr(torch, "__version__", torch_version)
+    with pytest.raises(EngineError) as caught:
+        precision.judge(0.31416, None, name, device, graphs)
+    assert caught.value.kind == "self_test" and str(caught.value) == (
+        "the self-test failed: log-probabilities of the same tokens differ between sampling and training by up to 0.314 nats, "
+        f"where 0.05 is the limit (torch {torch_version}, {device}, precision {name}, CUDA graphs {'on' if graphs else 'off'}). "
+        f"Try: {remedies}"
+    )
+
+
+@pytest.mark.parametrize("dtype, limit", [(torch.bfloat16, 0.5), (torch.float16, 0.1)])
+def test_reduced_precision_has_a_wider_limit_and_never_fails_for_a_number(dtype, limit):
+    for difference in (1e-3, limit, 9.0):
+        assert precision.judge(difference, dtype, "bf16", CUDA, True) == limit
+
+
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("difference", [math.nan, math.inf])
+def test_a_self_test_that_is_not_finite_fails_in_every_precision(difference, dtype):
+    with pytest.raises(EngineError, match="differ between sampling and training and are not finite .*Try: .* precision fp32"):
+        precision.judge(difference, dtype, "fp16", CUDA, False)
+
+
+def test_one_nan_among_the_self_tests_differences_is_found(make_model, monkeypatch):
+    model = make_model(torch.float32)
+    scored = Trainer.score
+
+    def broken(self, request, model=None):
+        rows = scored(self, request, model)
+        rows[1][2] = math.nan
+        return rows
+
+    monkeypatch.setattr(Trainer, "score", broken)
+    assert math.isnan(Session()._self_test(Trainer(model, Adam())))
+
+
+def test_cudnns_attention_is_switched_off_where_torch_has_it(monkeypatch):
+    switched = []
+    monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", switched.append, raising=False)
+    precision.avoid_cudnn_attention()
+    assert switched == [False]
+    monkeypatch.delattr(torch.backends.cuda, "enable_cudnn_sdp")
+    precision.avoid_cudnn_attention()

@@ -90,12 +90,12 @@ def engine():
 
 MEMORY = {
     "rss_bytes", "peak_rss_bytes", "device_allocated_bytes", "device_reserved_bytes", "device_peak_bytes", "device_free_bytes",
-    "device_total_bytes", "call_begin_bytes", "call_peak_bytes",
+    "device_total_bytes", "call_begin_bytes", "call_peak_bytes", "call_begin_reserved_bytes", "call_peak_reserved_bytes",
 }  # fmt: skip
 
 
 def test_every_call_answers_with_every_field(engine, directory, tmp_path):
-    hello = engine.result("hello", protocol=3)
+    hello = engine.result("hello", protocol=4)
     assert set(hello) == {"protocol", "torch", "python", "blas", "cuda", "devices", "rss_bytes", "pid"}
     assert hello["pid"] == engine.process.pid and hello["rss_bytes"] > 10 << 20
     assert engine.error("generate", prompts=[[1]], num_generations=1, max_new_tokens=1)["message"] == "no model is loaded"
@@ -104,8 +104,8 @@ def test_every_call_answers_with_every_field(engine, directory, tmp_path):
         gradient_checkpointing=False, adam_beta1=0.9, adam_beta2=0.999, adam_epsilon=1e-8, weight_decay=0,
         memory_cap_bytes=0, self_test=True,
     )  # fmt: skip
-    assert load["self_test_max_abs_diff"] < 1e-12 and set(load["memory"]) == MEMORY
-    del load["seconds"], load["memory"], load["self_test_max_abs_diff"]
+    assert load["self_test_max_abs_diff"] < 1e-12 and load["self_test_limit"] == 0.05 and set(load["memory"]) == MEMORY
+    del load["seconds"], load["memory"], load["self_test_max_abs_diff"], load["self_test_limit"]
     assert load == dict(architecture="gpt2", parameters=28448, vocab_size=29, context_length=64, eos_token_id=13)
 
     options = dict(max_new_tokens=9, temperature=1, top_k=0, top_p=1, eos_token_id=13, seed=5)
@@ -393,7 +393,7 @@ def test_exits_at_once_when_stdin_closes_during_start(engine):
 
 
 def test_interrupt_and_terminate_are_ignored(engine):
-    engine.result("hello", protocol=3)
+    engine.result("hello", protocol=4)
     for number in (signal.SIGINT, signal.SIGTERM):  # a batch system sends the latter to every process of a job
         os.killpg(engine.process.pid, number)
         assert engine.result("memory")["rss_bytes"] > 0

@@ -1,0 +1,50 @@
+"""The end of the process: at once, but under NVIDIA MPS only when the device has done its work. Must not import torch.
+
+An MPS client that ends with work outstanding can leave the server, and with it the other nodes on the GPU, in an undefined
+state. Without MPS the driver cleans up behind each process alone.
+"""
+
+import ctypes
+import os
+import sys
+import threading
+
+GRACE = 2.0  # seconds that the device may take, below those that the parent waits before it kills (closeGrace in client.go)
+
+
+class Leaving(BaseException):
+    """Raised in the main thread when the process is about to end: it must give the device no more work."""
+
+
+def leave(wake=lambda: None):
+    """Ends the process, from any thread; it does not return. wake() must end the main thread's wait for a request."""
+    torch = sys.modules.get("torch")
+    try:
+        if "CUDA_MPS_PIPE_DIRECTORY" in os.environ and _in_use(torch):
+            limit = threading.Timer(GRACE, os._exit, (0,))
+            limit.daemon = True
+            limit.start()
+            if threading.current_thread() is threading.main_thread():
+                _settle(torch)
+            else:
+                # The main thread alone launches work and knows its device: it ends the process.
+                main = ctypes.c_ulong(threading.main_thread().ident)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(main, ctypes.py_object(Leaving))
+                wake()
+                limit.join()
+    finally:
+        os._exit(0)
+
+
+def _in_use(torch):
+    try:
+        return torch.cuda.is_initialized()
+    except AttributeError:  # torch is not there, or is being imported
+        return False
+
+
+def _settle(torch):
+    try:
+        torch.cuda.synchronize()
+    except Exception as error:  # noqa: BLE001 - a device that is lost has nothing outstanding
+        print(f"engine: the device did not finish its work: {error}", file=sys.stderr, flush=True)
