@@ -87,10 +87,22 @@ def test_without_mps_or_a_device_nothing_is_waited_for(off):
         engine.close()
 
 
+STUCK = """
+from engine import ranks
+def memory(*_):
+    while True:
+        try:
+            print("stuck", file=sys.stderr, flush=True)
+            time.sleep(600)
+        except BaseException:
+            pass
+ranks.Leader.memory = memory
+"""
+
+
 def test_a_main_thread_that_does_not_stop_holds_nothing_up():
-    """A kernel launch that never returns: Python can't interrupt it."""
-    stuck = "from engine import ranks\nranks.Leader.memory = lambda *_: (print('stuck', file=sys.stderr, flush=True), time.sleep(600))"
-    engine = engine_with(more=stuck)
+    """A call that Python can't interrupt, or that goes on after all."""
+    engine = engine_with(more=STUCK)
     try:
         engine.start("memory")
         assert engine.process.stderr.readline() == b"stuck\n"
