@@ -1,13 +1,16 @@
 """The request loop after failures: which it goes on after, which end it, and that no answer loses the first failure's words."""
 
+import gc
 import json
 import queue
+import weakref
 
 import pytest
 import torch
 from engine import memory, serve, shortage
+from engine import session as sessions
 from engine.parallel import Elsewhere, RankLost
-from engine.protocol import EngineError
+from engine.protocol import EngineError, Load
 from engine.session import Session
 from test_process import CONFIG, Engine
 
@@ -156,7 +159,51 @@ def test_a_real_engine_answers_and_exits_when_its_device_is_lost():
         engine.close()
 
 
-def test_a_load_that_failed_leaves_no_model(tmp_path, monkeypatch):
+def test_what_a_failed_load_has_left_is_dropped():
+    session = Session()
+    session._graphs = graphs = type("Graphs", (), {})()
+    left = weakref.ref(graphs)
+    del graphs
+    session.release()
+    assert left() is None
+
+
+def test_a_load_takes_the_heap_out_of_collections_and_the_next_one_collects_what_it_held(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    session, load = Session(), Load(str(tmp_path), random_init=True)
+    try:
+        session.load(load)
+        assert gc.get_freeze_count() > 10_000
+        model = session._trainer.model
+        model.itself, first = model, weakref.ref(model)  # garbage collection alone can free it
+        del model
+        session.load(load)
+        assert first() is None and gc.get_freeze_count() > 10_000
+    finally:
+        memory.thaw()
+
+
+def test_a_load_on_cuda_keeps_cudnns_attention_off(tmp_path, monkeypatch):
+    """Up to where the model would be made: all that a load sets before it."""
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    done = []
+
+    def make_model(*_):
+        raise EngineError("model", "made")
+
+    monkeypatch.setattr(sessions, "open_device", lambda _: torch.device("cuda", 0))
+    monkeypatch.setattr(sessions, "make_model", make_model)
+    for owner, name in (
+        (memory.Meter, "load"), (memory.Meter, "begin"), (memory, "set_cap"), (torch.cuda, "set_device"), (sessions.precision, "check"),
+    ):  # fmt: skip
+        monkeypatch.setattr(owner, name, lambda *_: None)
+    monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", done.append, raising=False)
+    with pytest.raises(EngineError, match="made"):
+        Session().load(Load(str(tmp_path), device="cuda"))
+    assert done == [False]
+
+
+def test_a_load_that_failed_leaves_no_model(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     engine = Engine("from engine import __main__, session\nsession.Session._self_test = lambda *_: 0.2\n__main__.main()\n")
     load = dict(model_dir=str(tmp_path), random_init=True, threads=1)
