@@ -82,9 +82,10 @@ class Session:
         trainer = Trainer(model, adam, request.gradient_checkpointing, autocast)
         self._set_graphs(request.cuda_graphs)
         difference = self._self_test(trainer) if request.self_test else 0.0
-        limit = precision.judge(difference, autocast, request.precision, device, self._graphs is not None)
+        limit = precision.judge(difference, autocast, request.precision, device, request.cuda_graphs and device.type == "cuda")
         self._load, self._raw_config, self._trainer = request, raw, trainer
         self._weights, self._param_offload = Parking(model), request.param_offload
+        self._drop_buffers()  # the self-test's: frozen, they could stay for ever
         memory.freeze()
         return {
             "architecture": config.architecture,
@@ -215,10 +216,10 @@ class Session:
 
         Raises what the device still answers: after a fault that ends its context every later call of this process fails.
         """
-        self._drop_buffers()
         if self._trainer is None:
             self._forget()
         else:
+            self._drop_buffers()
             self._trainer.model.drop_gradients()
         memory.wait_for(self._device)
         memory.trim()

@@ -9,6 +9,7 @@ import pytest
 import torch
 from engine import memory, serve, shortage
 from engine import session as sessions
+from engine.generate import Static
 from engine.parallel import Elsewhere, RankLost
 from engine.protocol import EngineError, Load
 from engine.session import Session
@@ -161,9 +162,8 @@ def test_a_real_engine_answers_and_exits_when_its_device_is_lost():
 
 def test_what_a_failed_load_has_left_is_dropped():
     session = Session()
-    session._graphs = graphs = type("Graphs", (), {})()
-    left = weakref.ref(graphs)
-    del graphs
+    session._static = Static(None)
+    left = weakref.ref(session._static)
     session.release()
     assert left() is None
 
