@@ -1,5 +1,6 @@
 """What only a CUDA device can show; skipped without one. Run by `make gpu-check` on machines that have one."""
 
+import json
 import math
 import random
 from dataclasses import replace
@@ -15,6 +16,8 @@ from engine.graphs import Graphs
 from engine.offload import Parking
 from engine.protocol import Generate, Load, Sequence, Update
 from engine.update import Trainer
+from test_process import CONFIG as SMALL
+from test_process import Engine
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 DEVICE = torch.device("cuda", 0)
@@ -186,6 +189,8 @@ def test_a_call_is_measured_from_begin_to_peak_and_the_peak_since_load_stays():
         status = meter.status(begin)
         assert status["call_peak_bytes"] - status["call_begin_bytes"] == size
         assert status["device_peak_bytes"] >= 64 << 20
+        grown = status["call_peak_reserved_bytes"] - status["call_begin_reserved_bytes"]
+        assert size <= grown < size + (64 << 20) if size > 1 << 20 else grown == 0, "the second block is cut from the first one's"
 
 
 @pytest.mark.parametrize("name", ["fp32", "tf32", "bf16", "fp16"])
@@ -207,3 +212,21 @@ def test_a_session_trains_in_every_precision_with_everything_on(tmp_path, name):
         norms.append(engine.update(Update([[1, 2], [3]], rows))["grad_norm"])
         engine.trim(None)
     assert len(norms) == 3 and all(math.isfinite(norm) and norm > 0 for norm in norms)
+
+
+def test_an_engine_whose_device_is_lost_says_why_and_ends(tmp_path):
+    """A real fault that CUDA answers every later call of the process with."""
+    (tmp_path / "config.json").write_text(json.dumps(SMALL))
+    engine = Engine(
+        "import torch\nfrom engine import __main__, ranks\n"
+        "def lose(*_):\n    torch.zeros(4, device='cuda')[torch.full((1,), 9, device='cuda')].tolist()\n"
+        "ranks.Leader.memory = lose\n__main__.main()\n"
+    )
+    try:
+        engine.result("load", model_dir=str(tmp_path), random_init=True, device="cuda:0")
+        error = engine.error("memory")
+        assert error["kind"] == "internal"
+        assert "device-side assert" in error["message"] and "the engine ends" in error["message"]
+        assert engine.wait() == 0
+    finally:
+        engine.close()
