@@ -190,7 +190,8 @@ def test_a_call_is_measured_from_begin_to_peak_and_the_peak_since_load_stays():
         assert status["call_peak_bytes"] - status["call_begin_bytes"] == size
         assert status["device_peak_bytes"] >= 64 << 20
         grown = status["call_peak_reserved_bytes"] - status["call_begin_reserved_bytes"]
-        assert size <= grown < size + (64 << 20) if size > 1 << 20 else grown == 0, "the second block is cut from the first one's"
+        low, high = (size, size + (32 << 20)) if size > 1 << 20 else (0, 2 << 20)  # small tensors share blocks of 2 MiB
+        assert low <= grown <= high
 
 
 @pytest.mark.parametrize("name", ["fp32", "tf32", "bf16", "fp16"])
