@@ -1,5 +1,6 @@
 """Makes the engine importable and gives the tests a small model: EOS in mid-vocabulary, weights far from uniform."""
 
+import gc
 import os
 import sys
 
@@ -31,6 +32,8 @@ QWEN2 = Qwen2Config(
 @pytest.fixture(autouse=True, scope="session")
 def one_thread():
     torch.set_num_threads(1)
+    yield
+    gc.unfreeze()  # what loads have frozen, else the interpreter's end reports it as leaked
 
 
 @pytest.fixture
