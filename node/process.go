@@ -36,9 +36,6 @@ const (
 	loadDeadline = 15 * time.Minute
 	dialDeadline = time.Minute
 
-	// selfTestLimit is far above rounding in fp32 (1e-6) and tf32, and far below what moves a clipped ratio.
-	selfTestLimit = 0.05
-
 	// halfPrecision is guide 4's advice.
 	halfPrecision = "precision fp16 is not recommended: gradients may underflow or overflow, losses become NaN, and GRPO unstable. " +
 		"Try: precision tf32, or bf16 where memory is short"
@@ -143,7 +140,7 @@ func run(ctx context.Context, link *Link, start event.Start, environ []string, s
 // doubts are warnings about how the model is about to be trained.
 func doubts(cfg configs.Config, device string, loaded policy.LoadResult) []string {
 	var list []string
-	if loaded.SelfTestMaxAbsDiff > selfTestLimit {
+	if loaded.SelfTestMaxAbsDiff > samplingLimit {
 		list = append(list, fmt.Sprintf(
 			"log-probabilities differ by up to %.3g between generating and training: the model learns from other numbers than it sampled by. A higher precision may help",
 			loaded.SelfTestMaxAbsDiff))
