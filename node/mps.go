@@ -22,13 +22,13 @@ const (
 // mpsAnswers bounds what the control daemon may take before a kill, all its answers together.
 const mpsAnswers = 3 * time.Second
 
-// mpsLimits tells whether MPS limits the memory of this environment's processes. The driver then tells them as free what is left of the
-// limit, not of the GPU.
+// mpsLimits tells whether MPS limits the memory of processes with this environment. The driver then tells them what is
+// left of the limit as free, instead of what the GPU has.
 func mpsLimits(environ []string) bool { return value(environ, mpsLimit) != "" }
 
-// BeforeKill is policy.Options.BeforeKill of engines with this environment: nil without MPS. With it, a client that is killed within a
-// kernel can take its server and all other clients with it, so that the server first ends its work (terminate_client). It returns
-// within 3 s; what fails goes to trouble, in a line: the kill follows in any case.
+// BeforeKill is policy.Options.BeforeKill of engines with this environment, nil without MPS. Under MPS a client that is
+// killed within a kernel can take its server and all other clients with it. So the server ends the client's work first
+// (terminate_client). That is bounded by mpsAnswers. trouble gets a line where it fails: the kill follows in any case.
 func BeforeKill(environ []string, trouble func(string)) func(pid int) {
 	if value(environ, mpsPipe) == "" {
 		return nil

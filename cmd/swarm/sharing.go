@@ -13,8 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// share opens what nodes share their GPUs through, where that is MPS. Where auto chose it, a proof that fails ends no run: it goes on
-// without. The plan then says what was decided and why.
+// share starts MPS where the plan says so. Where auto chose it, the run goes on without it if the proof fails. The plan
+// then says what was decided and why.
 func (c *coordinator) share(ctx context.Context) (err error) {
 	if c.p.plan.Share != fit.ShareMPS {
 		return nil

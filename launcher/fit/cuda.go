@@ -61,7 +61,7 @@ func (r *Request) share(p *Plan, n need, all []card) {
 			p.Share = ShareStatic
 		}
 		if p.Share == ShareStatic && r.MPS && shared(all) {
-			p.Share, p.ShareWhy = ShareMPS, "the whole memory of all nodes fits at once; swarm up tries NVIDIA MPS and goes on without it (static) where its proof fails"
+			p.Share, p.ShareWhy = ShareMPS, "all nodes fit at once; swarm up tries NVIDIA MPS, and static if its proof fails"
 		}
 	}
 	if p.Share == ShareLease {

@@ -22,7 +22,7 @@ const (
 	DeviceCPU  = "cpu"
 	DeviceCUDA = "cuda"
 
-	ShareAuto   = "auto"   // static where every node's whole memory fits at once and each has a core, with MPS where it can be tried; else lease
+	ShareAuto   = "auto"   // static, or mps, where every node's whole memory fits at once and each has a core; else lease
 	ShareStatic = "static" // every node may compute whenever it likes
 	ShareLease  = "lease"  // nodes compute as their phases' memory allows
 	ShareMPS    = "mps"    // as static, through NVIDIA MPS

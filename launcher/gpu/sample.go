@@ -121,8 +121,9 @@ func slowdowns(reasons uint64) []string {
 	return list
 }
 
-// processes lists who computes on a device, each process once, nil where the driver doesn't tell. Under MPS the driver keeps two lists:
-// the server is in that of compute processes, its clients in one of their own (the one that nvidia-smi marks M+C).
+// processes lists who computes on a device, each process once, nil where the driver doesn't tell. Under MPS the driver
+// keeps two lists: the server is in that of compute processes, its clients are in one of their own (NVML: "processes
+// with a Multi-Process Service (MPS) compute context"; nvidia-smi marks them M+C).
 func (s *session) processes(device nvml.Device) []Process {
 	list, ok := s.processList("nvmlDeviceGetComputeRunningProcesses", device.GetComputeRunningProcesses)
 	if !ok {

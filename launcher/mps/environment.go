@@ -9,9 +9,9 @@ const MaxClients = 48
 // mebibyte is what the driver takes M of a memory limit for (it shows 1024M as 1G).
 const mebibyte = 1 << 20
 
-// clientEnv is what a client needs beside CUDA_VISIBLE_DEVICES, which must name its one GPU by UUID. memory is the device memory that it may
-// take with its CUDA context, in bytes, 0 without a limit: it is rounded down to whole MiB, of the client's own device 0. Every client may
-// use all of the GPU's threads: while nodes generate and train by turns, a fixed part would leave threads idle.
+// clientEnv is what a client needs beside CUDA_VISIBLE_DEVICES, which must name its one GPU by UUID. memory is the
+// device memory in bytes that it may take, with its CUDA context. It is rounded down to whole MiB, and 0 sets no limit.
+// Each client may use all threads of the GPU: a fixed part would stand idle while its node does something else.
 func (d *daemon) clientEnv(memory int64) []string {
 	env := []string{pipeVariable + "=" + d.pipe, logVariable + "=" + d.logs}
 	if memory > 0 {

@@ -55,8 +55,8 @@ func (f *Finding) Error() string {
 // Is makes errors.Is(err, ErrUnavailable) true.
 func (f *Finding) Is(target error) bool { return target == ErrUnavailable }
 
-// prove runs the canary: a client with a limit of its own that must be listed, get memory below its limit and be refused beyond it, on a
-// card that has the memory. The error is a *Finding, or says why the canary could not be started.
+// prove runs the canary: a client with a limit of its own that must be listed, get memory below its limit and be
+// refused beyond it, on a card that has the memory. The error is a *Finding, or says why the canary could not be started.
 func (d *daemon) prove(ctx context.Context, g GPU, python string) error {
 	if g.MemoryFree < canaryNeeds {
 		return &Finding{Kind: CardFull, GPU: g.Index, Message: fmt.Sprintf(
@@ -121,8 +121,8 @@ func (d *daemon) converse(ctx context.Context, pid int, stdin io.Writer, stdout 
 	return verdict(free, strings.TrimSpace(line), err)
 }
 
-// verdict judges what the canary met: free as reported below its limit, and the answer to its request beyond it. Both must be the limit's
-// doing: a refusal alone may be that of a card that has just been filled.
+// verdict judges what the canary met: the free memory that the driver reported within its limit, and the answer to its
+// request beyond it. Both must show the limit: a refusal alone may come from a card that has just been filled.
 func verdict(free int64, answer string, err error) *Finding {
 	switch {
 	case answer == "allowed":

@@ -44,8 +44,8 @@ type Options struct {
 	// OnTrouble is told, in a line, what was done about an engine in trouble that lives on; it is called within a call and must not
 	// call the engine. nil: nobody is told.
 	OnTrouble func(string)
-	// BeforeKill is called with the pid of an engine that is about to be killed: it may be within a kernel. It must return within seconds. nil:
-	// there is nobody to tell.
+	// BeforeKill is called with the pid of an engine that is about to be killed, which may be within a kernel. It must
+	// return within seconds. nil: nobody is told.
 	BeforeKill func(pid int)
 
 	every     time.Duration // between two looks at the engine's processes
@@ -312,7 +312,7 @@ func (e *Engine) kill(why error) {
 	e.end()
 }
 
-// end kills the engine, as announced. One that is gone is nobody's any more.
+// end kills the engine, unless it is gone, after BeforeKill.
 func (e *Engine) end() {
 	select {
 	case <-e.exited:

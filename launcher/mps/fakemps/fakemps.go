@@ -3,7 +3,7 @@
 //
 // $FAKE_MPS, a list of words separated by commas in the daemon's environment, makes it misbehave: "broken" (doesn't start), "mute"
 // (starts and never answers), "deaf" (clients use the GPU without being listed), "generous" (limits are ignored), "unheard" (limits
-// hold, and the card's free memory is reported all the same), "short" (the card has no free memory once a client has some), "stubborn" (quit is ignored), "fragile" (a client that goes while busy faults the server), "doomed" (its server is
+// hold, but the card's free memory is reported), "short" (the card has no free memory once a client has some), "stubborn" (quit is ignored), "fragile" (a client that goes while busy faults the server), "doomed" (its server is
 // in FAULT from the start and stays there).
 package fakemps
 

@@ -1,6 +1,6 @@
-/* The few calls of libcuda.so.1 that canary.py makes, over numbers in the environment: FAKE_CUDA_LIMIT and FAKE_CUDA_FREE, in bytes. Under
- * a limit the driver reports what is left of the limit as free, where that is less than what is left of the card, and all of the card as
- * its total (published: T4, driver 535). FAKE_CUDA_WHOLE has it report the card's free memory all the same. */
+/* The few calls of libcuda.so.1 that canary.py makes, over numbers in the environment: FAKE_CUDA_LIMIT and FAKE_CUDA_FREE,
+ * in bytes. Under a limit the driver reports the smaller of what is left of the limit and of the card as free, and the
+ * whole card as total (published: T4, driver 535). With FAKE_CUDA_WHOLE it reports the card's free memory instead. */
 #include <stdlib.h>
 
 #define OUT_OF_MEMORY 2
