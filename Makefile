@@ -1,12 +1,17 @@
 # swarm: one Go program and a small PyTorch engine inside it. See README.md.
 
 GO       ?= go
+comma    := ,
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 UP       ?= --nodes auto --config 4loc4ext --rounds 40
 SOURCES  := $(shell find cmd configs launcher metrics node -type f 2>/dev/null | grep -v -e __pycache__ -e '\.pytest_cache')
 
+# go-nvml's functions are looked up when they are first called, long after the program has begun. A linker that resolves everything at the
+# start, as some distributions set it up, makes a program that dies where there is no driver. This comes last on the linker's line.
+LAZY     := $(if $(filter linux,$(shell $(GO) env GOOS)),-extldflags=-Wl$(comma)-z$(comma)lazy)
+
 # For building, testing and checking alike: else the packages of all modules are compiled once more for each.
-export GOFLAGS := $(shell $(GO) env GOFLAGS 2>/dev/null) -trimpath
+export GOFLAGS := $(shell $(GO) env GOFLAGS 2>/dev/null) -trimpath $(if $(LAZY),-ldflags=$(LAZY))
 
 .PHONY: help setup build up test test-go test-python lint bench chaos soak net-test fuzz gpu-check figures clean
 
@@ -21,7 +26,7 @@ build: bin/swarm ## bin/swarm
 bin/swarm: $(SOURCES) go.mod go.sum
 	@mkdir -p bin
 	@echo "building bin/swarm"
-	@CGO_ENABLED=1 $(GO) build -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/swarm
+	@CGO_ENABLED=1 $(GO) build -ldflags "-s -w -X main.version=$(VERSION) $(LAZY)" -o $@ ./cmd/swarm
 
 up: setup build ## train eight nodes, end to end: UP="--nodes 4 --config 8loc0ext" to change what
 	@bin/swarm up $(UP)

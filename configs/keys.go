@@ -202,7 +202,7 @@ func usages() map[string]string {
 		"num_iterations":              "optimizer steps on a round's batch",
 		"scale_rewards":               "advantages are divided by the `standard deviation` of: group, or none",
 		"loss_type":                   "`normalisation` of the loss: bnpo, grpo, dr_grpo",
-		"micro_batch":                 "sequences in a forward pass, 0: as many as fit; changes memory, not the update",
+		"micro_batch":                 "sequences in a forward pass on a GPU, 0: as many as fit; changes memory, not the update",
 		"gradient_checkpointing":      "recompute activations in the backward pass to save memory",
 		"gradient_accumulation_steps": "least micro-batches an update is split into",
 		"auto_batch_size":             "take fewer than micro_batch sequences where a node's memory budget asks for it",

@@ -30,6 +30,7 @@ func launchEngine(
 	options := policy.Options{
 		Python: start.Python, Dir: start.EngineDir, Stderr: stderr,
 		Env: slices.Concat(environ, []string{"OMP_NUM_THREADS=" + threads, "OPENBLAS_NUM_THREADS=" + threads}), OnTrouble: trouble,
+		BeforeKill: BeforeKill(environ, trouble),
 	}
 	return func(ctx context.Context, params policy.LoadParams) (launched, error) {
 		late := fmt.Errorf("%w: the model is not loaded after %s", policy.ErrEngineStalled, loadDeadline)

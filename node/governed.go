@@ -37,6 +37,7 @@ type governed struct {
 	logger *slog.Logger
 	meter  *meter
 
+	limited bool     // MPS limits the memory of the device
 	running launched // its engine is replaced when it is restarted
 	saving  engine   // the one that was asked to save in the background; nil: none
 	learnt  learnt

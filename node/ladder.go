@@ -49,7 +49,7 @@ type climb struct {
 // down takes the next rung that has anything to do, and tells the launcher. Its error ends the call: the ladder is at its end, or the
 // engine is lost.
 func (c *climb) down(ctx context.Context, short policy.Shortage, failed error) error {
-	c.cause = causeOf(short, c.start.OthersBytes)
+	c.cause = causeOf(short, c.start.OthersBytes, c.limited)
 	for c.next < len(ladder) {
 		rung := ladder[c.next]
 		done, err := rung.step(c, ctx)
@@ -120,9 +120,10 @@ func (c *climb) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// halveMicroBatch does nothing for an update on a CPU: its forward passes are the same whatever the micro-batch (engine/batch.py).
 func (c *climb) halveMicroBatch(context.Context) (bool, error) {
 	pace := c.learnt.pace(c.phase)
-	if pace == nil || !c.here() {
+	if pace == nil || !c.here() || c.phase == phaseUpdate && !c.meter.device {
 		return false, nil
 	}
 	size := pace.size(c.asked)
@@ -222,7 +223,7 @@ func (c *climb) fall(gone error) error {
 
 // exhausted is the error of a node that can do no more about its memory. The launcher decides by its cause.
 func (g *governed) exhausted(phase string, size int, short policy.Shortage, failed error) error {
-	cause := causeOf(short, g.start.OthersBytes)
+	cause := causeOf(short, g.start.OthersBytes, g.limited)
 	what := map[string]string{
 		event.MemoryOwnCap: "the node's own memory budget is too small", event.MemoryGPU: "the GPU's memory is full",
 		event.MemoryNeighbour: "other users have taken more of the GPU's memory than planned", event.MemoryHost: "host memory is full",

@@ -301,6 +301,34 @@ func TestLadderOutwaitsOthers(t *testing.T) {
 }
 
 // A stop, and the end of everything, wait for nobody's memory.
+// On a CPU an update's passes are the same whatever the micro-batch: a smaller one is no step.
+func TestLadderOfAnUpdateOnACPU(t *testing.T) { synctest.Test(t, testLadderOfAnUpdateOnACPU) }
+
+func testLadderOfAnUpdateOnACPU(t *testing.T) {
+	g := &gpu{room: 2000 + 16*25, weights: 1000, each: 100, short: policy.Shortage{Where: "host", RequestedBytes: 100}}
+	p, err := govern(t, g, t.TempDir(), func(p *governed) { p.meter.device = false })
+	require.NoError(t, err)
+	_, err = p.Update(t.Context(), batch(16))
+	require.NoError(t, err)
+	require.Equal(t, append(slices.Repeat([]string{"update clear_cache 16"}, len(patience)), "update gradient_checkpointing 16"), g.steps())
+}
+
+// Under MPS a node that meets its own cap waits for nobody.
+func TestLadderUnderMPSHalvesAtOnce(t *testing.T) { synctest.Test(t, testLadderUnderMPSHalvesAtOnce) }
+
+func testLadderUnderMPSHalvesAtOnce(t *testing.T) {
+	g := &gpu{room: 2000 + 8*100, weights: 1000, each: 100}
+	g.short = policy.Shortage{Where: "device", RequestedBytes: 100, UsedBytes: 2000, CapBytes: 2048, FreeBytes: 48, TotalBytes: 80_000}
+	p, err := govern(t, g, t.TempDir(), func(p *governed) { p.limited, p.start.OthersBytes = true, 78_000 })
+	require.NoError(t, err)
+	began := time.Now()
+	_, err = p.Update(t.Context(), batch(16))
+	require.NoError(t, err)
+	require.Equal(t, []string{"update clear_cache 16", "update halve_micro_batch 8"}, g.steps())
+	require.Equal(t, event.MemoryOwnCap, g.events[len(g.events)-1].MemoryStep.Cause)
+	require.Zero(t, time.Since(began))
+}
+
 func TestLadderStopsWaiting(t *testing.T) {
 	gone := errors.New("the launcher is gone")
 	for name, want := range map[string]error{"stopped": ErrStopped, "orphaned": gone} {
@@ -484,13 +512,20 @@ func TestKilledEngine(t *testing.T) {
 	command := exec.Command("sh", "-c", "kill -9 $$")
 	gone := fmt.Errorf("%w: %w", policy.ErrEngineGone, command.Run())
 	require.True(t, killed(gone))
-	for _, onGPU := range []bool{false, true} {
+	for _, c := range []struct {
+		phase string
+		onGPU bool
+		steps []string // of each fall
+	}{
+		{phaseGenerate, false, []string{"", "generate halve_micro_batch 2", "generate halve_micro_batch 1", ""}},
+		{phaseUpdate, false, []string{"", "update gradient_checkpointing 4", ""}}, // the micro-batch changes nothing there
+		{phaseUpdate, true, []string{"", "", ""}},                                 // sequences take no host memory
+	} {
 		g := &gpu{room: 5000, weights: 1000}
-		dir := t.TempDir()
-		p, err := govern(t, g, dir, func(p *governed) { p.meter.device = onGPU })
+		p, err := govern(t, g, t.TempDir(), func(p *governed) { p.meter.device = c.onGPU })
 		require.NoError(t, err)
-		ladder := &climb{governed: p, phase: phaseUpdate, asked: 4}
-		for i, want := range []string{"", "halve_micro_batch 2", "halve_micro_batch 1", "gradient_checkpointing 1", ""} {
+		ladder := &climb{governed: p, phase: c.phase, asked: 4}
+		for i, want := range c.steps {
 			g.events = nil
 			p.round += fallsApart
 			if i == 0 {
@@ -502,11 +537,11 @@ func TestKilledEngine(t *testing.T) {
 			}
 			require.Equal(t, event.CauseHostOutOfMemory, classify(err).Cause)
 			require.ErrorIs(t, err, policy.ErrEngineGone)
-			if onGPU || want == "" {
-				require.Empty(t, g.steps(), "on a GPU sequences take no host memory")
+			if want == "" {
+				require.Empty(t, g.steps())
 				continue
 			}
-			require.Equal(t, []string{"update " + want}, g.steps())
+			require.Equal(t, []string{want}, g.steps())
 			require.Equal(t, event.MemoryHost, g.events[0].MemoryStep.Cause)
 			require.ErrorContains(t, err, "the node's next life takes less at a time")
 		}

@@ -203,17 +203,15 @@ func TestAddressSpaceRunsOut(t *testing.T) {
 	t.Logf("%d bytes of address space, %d at load, %d at the peak without a limit: %+v", limit, free.loaded, free.peak, steps)
 	require.GreaterOrEqual(t, len(steps), 2, "the wall was never hit")
 	require.Equal(t, event.ActionClearCache, steps[0].Action)
-	least := math.MaxInt
+	recomputed := false
 	for _, step := range steps {
 		require.Equal(t, event.MemoryHost, step.Cause)
 		require.Positive(t, step.RequestedBytes)
 		require.Equal(t, limit, step.CapBytes)
-		if step.Action == event.ActionHalveMicroBatch && step.Phase == phaseUpdate { // which on a CPU changes nothing
-			require.Less(t, step.MicroBatch, least)
-			least = step.MicroBatch
-		}
+		require.False(t, step.Action == event.ActionHalveMicroBatch && step.Phase == phaseUpdate, "on a CPU that changes nothing: %+v", step)
+		recomputed = recomputed || step.Action == event.ActionCheckpointing
 	}
-	require.Less(t, least, 16, "no micro-batch was halved")
+	require.True(t, recomputed, "there was no step that helps an update")
 	rewards, _ := l.rounds()
 	free.sameRun(t, rewards, start.Dir)
 
@@ -227,9 +225,6 @@ func TestAddressSpaceRunsOut(t *testing.T) {
 	}
 	again := beginSlow(t, start)
 	again.ends(ExitDone)
-	for _, step := range again.memorySteps() {
-		require.True(t, step.Phase != phaseUpdate || step.MicroBatch <= least, "%+v", step)
-	}
 	require.Less(t, lasting(again.memorySteps()), lasting(steps))
 	rewards, _ = again.rounds()
 	free.sameRun(t, rewards, start.Dir)

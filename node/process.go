@@ -127,7 +127,7 @@ func run(ctx context.Context, link *Link, start event.Start, environ []string, s
 	}
 	model := &governed{
 		start: start, config: cfg, launch: launchEngine(start, environ, stderr, trouble), host: link, logger: logger,
-		meter: &meter{device: start.Device != "cpu", expected: start.Transient},
+		meter: &meter{device: start.Device != "cpu", expected: start.Transient}, limited: mpsLimits(environ),
 	}
 	l, err := openLife(link, model, tokens, logger)
 	if err != nil {

@@ -32,19 +32,21 @@ func outOfMemory(err error, device bool) *policy.Shortage {
 	return &policy.Shortage{Where: "host"}
 }
 
-// causeOf tells whose doing a shortage is, one of event.Memory*. others is what the plan leaves to the other users of the GPU.
+// causeOf tells whose doing a shortage is, one of event.Memory*. others is what the plan leaves to the other users of
+// the GPU. limited says that MPS limits the node's memory.
 //
 //   - host memory: it wasn't the GPU's;
-//   - own cap: the request exceeds the node's cap, and the GPU has the bytes free;
+//   - own cap: the request exceeds the node's cap, and the GPU has the bytes free. Under a limit of MPS the cap alone
+//     counts: the driver tells what is left of the limit instead of the GPU;
 //   - neighbour: of the GPU, more is in others' hands than planned, by planSlack or a tenth;
 //   - GPU memory: the GPU is full of what was planned.
-func causeOf(s policy.Shortage, others int64) string {
+func causeOf(s policy.Shortage, others int64, limited bool) string {
 	if s.Where == "host" {
 		return event.MemoryHost
 	}
 	if s.CapBytes > 0 {
 		left := s.CapBytes - s.UsedBytes
-		if s.RequestedBytes == 0 && left <= s.FreeBytes || left < s.RequestedBytes && s.RequestedBytes <= s.FreeBytes {
+		if s.RequestedBytes == 0 && left <= s.FreeBytes || left < s.RequestedBytes && (limited || s.RequestedBytes <= s.FreeBytes) {
 			return event.MemoryOwnCap
 		}
 	}

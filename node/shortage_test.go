@@ -40,8 +40,21 @@ func TestCauseOf(t *testing.T) {
 		{"no figures", policy.Shortage{Where: "device"}, 10 * gb, event.MemoryGPU},
 	}
 	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) { require.Equal(t, c.want, causeOf(c.short, c.others)) })
+		t.Run(c.name, func(t *testing.T) { require.Equal(t, c.want, causeOf(c.short, c.others, false)) })
 	}
+}
+
+// Under a limit of MPS the driver tells what is left of the limit as free, which is never more than the cap leaves.
+func TestCauseOfUnderMPS(t *testing.T) {
+	const gb = 1_000_000_000
+	capped := policy.Shortage{Where: "device", RequestedBytes: gb, UsedBytes: 6 * gb, CapBytes: 6.5e9, FreeBytes: 0.5e9, TotalBytes: 80 * gb}
+	require.Equal(t, event.MemoryGPU, causeOf(capped, 73*gb, false), "the same figures of a card that is full")
+	require.Equal(t, event.MemoryOwnCap, causeOf(capped, 73*gb, true))
+	full := capped
+	full.UsedBytes, full.FreeBytes = 3*gb, 0.2e9
+	require.Equal(t, event.MemoryGPU, causeOf(full, 76*gb, true), "within its cap")
+	require.Equal(t, event.MemoryNeighbour, causeOf(full, 60*gb, true), "others took what the plan left to nobody")
+	require.Equal(t, event.MemoryHost, causeOf(policy.Shortage{Where: "host", RequestedBytes: gb, CapBytes: gb}, 0, true))
 }
 
 func TestOutOfMemory(t *testing.T) {

@@ -165,7 +165,7 @@ func checkHost(host gpu.Host) []finding {
 	return list
 }
 
-// checkMPS tells whether --share mps can be had, as far as that shows before a daemon is started. That it can't is no fault: there are other
+// checkMPS tells whether MPS can be had, as far as that shows before a daemon is started. That it can't is no fault: there are other
 // ways to share. It is not ok where there is no whole GPU to share.
 func checkMPS(host gpu.Host) (finding, bool) {
 	need := mps.Need{GPUsPerNode: 1}
@@ -177,7 +177,7 @@ func checkMPS(host gpu.Host) (finding, bool) {
 	if len(need.GPUs) == 0 {
 		return finding{}, false
 	}
-	f := finding{Check: "MPS", OK: true, Found: "can be had for --share mps"}
+	f := finding{Check: "MPS", OK: true, Found: "can be had; --share auto takes it where all nodes' memory fits and its proof passes"}
 	if err := mps.Check(need); err != nil {
 		f.Found, f.Try = splitRemedy(err.Error())
 	}

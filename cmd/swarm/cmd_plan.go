@@ -107,6 +107,9 @@ func printPlan(w *strings.Builder, p planned) {
 		fmt.Fprintf(w, "          %s of host memory\n", gb(plan.HostBytes))
 	}
 	fmt.Fprintf(w, "share     %s: %d at a time, %s each\n", plan.Share, plan.Slots, some(plan.Threads, "CPU thread"))
+	if plan.ShareWhy != "" {
+		fmt.Fprintf(w, "          %s\n", plan.ShareWhy)
+	}
 	fmt.Fprintf(w, "at once   %s a micro-batch, %s\n", some(plan.MicroBatch, "sequence"), some(plan.GenerateBatch, "completion"))
 	if plan.Device == fit.DeviceCUDA {
 		what := "given back"

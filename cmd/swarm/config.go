@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/go-viper/mapstructure/v2"
@@ -70,6 +71,15 @@ func (f *configFlags) addKey(fs *pflag.FlagSet, key configs.Key, name, usage str
 	if key.Kind == reflect.Bool {
 		flag.NoOptDefVal = "true"
 	}
+}
+
+// gives tells whether the user gave a key, by a flag, a variable or a file of their own. It is asked of sources that have been resolved.
+func (f *configFlags) gives(key string, environ []string) bool {
+	flags, _ := f.layer()
+	env, _, _ := environmentLayer(environ)
+	_, file, _ := f.sources()
+	document, _ := fileLayer(file)
+	return slices.ContainsFunc([]layer{flags, env, document}, func(l layer) bool { return l.values[key] != nil })
 }
 
 // resolveConfig puts the configuration together; later ones win: defaults, the model's defaults, the YAML file, the experiment preset,

@@ -44,6 +44,9 @@ func (c *coordinator) train(ctx context.Context, interrupts *interrupts, asJSON 
 	interactive := !asJSON && c.g.interactive()
 	logger, chronicle, closeLog := c.logs(interactive)
 	defer closeLog()
+	if why := c.p.plan.ShareWhy; why != "" {
+		chronicle.Info("nodes share GPUs", "share", c.p.plan.Share, "reason", why)
+	}
 	defer c.servePage(logger)()
 
 	feed := terminal.NewFeed()
@@ -325,6 +328,9 @@ func printStart(c *coordinator) {
 	fmt.Fprintf(c.g.stdout, "%s%s: %s on %s, %d nodes,%s %d rounds, seed %d\n", c.run, goesOn, trained, c.p.plan.Device, c.p.plan.Nodes, sizes,
 		cfg.Rounds, cfg.Seed)
 	fmt.Fprintf(c.g.stdout, "%s\n", c.p.plan.Why)
+	if why := c.p.plan.ShareWhy; why != "" {
+		fmt.Fprintf(c.g.stdout, "share %s: %s\n", c.p.plan.Share, why)
+	}
 	c.tellPage()
 	if c.company != nil {
 		c.company.tell(c, c.g.stdout)

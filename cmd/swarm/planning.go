@@ -204,6 +204,7 @@ func (p *planFlags) look(g *globals) (look, error) {
 			var notes []string
 			request.GPUs, notes = withoutJobs(g, request.GPUs)
 			out.warnings = append(out.warnings, notes...)
+			request.MPS = p.trainer.command == "" && triesMPS(host, request) // the proof is of a Python with torch's CUDA
 		}
 		if p.trainer.command != "" {
 			request.Model.Name, request.Measured = trainerModel, p.trainer.footprint()
@@ -274,6 +275,7 @@ func (p *planFlags) idle(out planned) []string {
 	}{
 		{"gpus_per_node", out.config.GPUsPerNode > 1}, {"optimizer_offload", out.config.OptimizerOffload},
 		{"param_offload", out.config.ParamOffload},
+		{"micro_batch", p.config.gives("micro_batch", os.Environ())}, // an update's passes on the CPU don't look at it (engine/batch.py)
 		{"precision " + out.config.Precision, out.config.Precision != "auto" && out.config.Precision != "fp32"},
 		{"--min-gpu-memory", p.minGPUMemory.given && !out.config.CPUFallback}, {"--wait-for-gpu", p.wait.limit > 0 && !out.config.CPUFallback},
 	} {

@@ -49,7 +49,7 @@ type coordinator struct {
 	company *company          // with --listen, --nats or --shared: other hosts' nodes
 	claims  *gpuClaims        // of the GPUs that it trains on
 	joined  *joined           // swarm join: the swarm is another host's
-	mps     *mps.Host         // with share mps
+	mps     *mps.Host         // where the plan's share is mps
 	page    *dashboardService // with --dashboard
 	config  json.RawMessage   // as the nodes get it
 	starts  []event.Start
@@ -115,10 +115,8 @@ func prepare(ctx context.Context, c *coordinator, yes bool) (_ *coordinator, err
 		return nil, err
 	}
 	c.claims = claimGPUs(g, c.run, p.plan, p.host.GPUs)
-	if p.plan.Share == fit.ShareMPS {
-		if c.mps, err = openMPS(ctx, c); err != nil {
-			return nil, err
-		}
+	if err := c.share(ctx); err != nil {
+		return nil, err
 	}
 	return c, c.record()
 }

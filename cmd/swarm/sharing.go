@@ -3,13 +3,47 @@ package main
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sapo-swarm/swarm/launcher"
+	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/launcher/mps"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
+
+// share starts MPS where the plan says so. Where auto chose it, the run goes on without it if the proof fails. The plan
+// then says what was decided and why.
+func (c *coordinator) share(ctx context.Context) (err error) {
+	if c.p.plan.Share != fit.ShareMPS {
+		return nil
+	}
+	c.mps, err = openMPS(ctx, c)
+	switch {
+	case c.p.config.Share == fit.ShareMPS:
+		return err
+	case err == nil:
+		c.p.plan = c.p.plan.Governed()
+	case ctx.Err() != nil:
+		return err
+	default:
+		reason, _ := splitRemedy(strings.Join(strings.Fields(err.Error()), " "))
+		c.p.plan = c.p.plan.Ungoverned(reason)
+	}
+	return nil
+}
+
+// triesMPS tells whether nodes may share these GPUs through NVIDIA MPS, as far as that shows before it is started.
+func triesMPS(host gpu.Host, r fit.Request) bool {
+	need := mps.Need{GPUsPerNode: r.GPUsPerNode}
+	for _, g := range host.GPUs {
+		if slices.ContainsFunc(r.GPUs, func(f fit.GPU) bool { return f.Index == g.Index && !f.MIG }) {
+			need.GPUs = append(need.GPUs, mpsGPU(g, 1))
+		}
+	}
+	return mps.Check(need) == nil
+}
 
 // openMPS starts NVIDIA MPS for the GPUs of a run's plan and proves that it governs them.
 func openMPS(ctx context.Context, c *coordinator) (*mps.Host, error) {
@@ -17,8 +51,12 @@ func openMPS(ctx context.Context, c *coordinator) (*mps.Host, error) {
 	o := mps.Options{
 		Need: mps.Need{GPUsPerNode: plan.Ranks()}, Dir: c.dir, Python: c.python.Path, Logger: c.g.logger,
 	}
+	host, err := gpu.Detect(ctx) // again: the proof goes by what is free now
+	if err != nil {
+		return nil, err
+	}
 	for _, room := range plan.Rooms {
-		for _, g := range c.p.host.GPUs {
+		for _, g := range host.GPUs {
 			if room.GPU != nil && g.Index == *room.GPU {
 				o.GPUs = append(o.GPUs, mpsGPU(g, room.Nodes))
 			}
@@ -33,7 +71,7 @@ func openMPS(ctx context.Context, c *coordinator) (*mps.Host, error) {
 func mpsGPU(g gpu.GPU, nodes int) mps.GPU {
 	return mps.GPU{
 		Index: g.Index, UUID: g.UUID, Name: g.Name, ComputeMajor: g.Capability, ComputeMode: g.Mode,
-		MIG: g.MIG || g.InstanceOf != nil, Clients: nodes,
+		MIG: g.MIG || g.InstanceOf != nil, Clients: nodes, MemoryFree: g.MemoryFree,
 	}
 }
 

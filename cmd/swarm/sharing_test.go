@@ -47,7 +47,15 @@ func TestSharingAGPUChangesNoReward(t *testing.T) {
 		args       []string
 		check      func(*testing.T, fit.Plan)
 	}{
-		{"static", t4, nil, func(t *testing.T, p fit.Plan) { require.Equal(t, fit.ShareStatic, p.Share) }},
+		{"static", t4, []string{"--share", "static"}, func(t *testing.T, p fit.Plan) {
+			require.Equal(t, fit.ShareStatic, p.Share)
+			require.Empty(t, p.ShareWhy)
+		}},
+		{"auto, where there is no CUDA for the proof of MPS", t4, nil, func(t *testing.T, p fit.Plan) {
+			require.Equal(t, fit.ShareStatic, p.Share)
+			require.Regexp(t, "^NVIDIA MPS is not used: MPS on GPU 0: the canary got no memory below its limit: error libcuda", p.ShareWhy)
+			require.NotContains(t, p.ShareWhy, "Try:")
+		}},
 		{"lease", t4, []string{"--share", "lease"}, func(t *testing.T, p fit.Plan) { require.Equal(t, fit.ShareLease, p.Share) }},
 		{"lease with offload", t4, []string{"--share", "lease", "--optimizer-offload", "--param-offload"}, func(*testing.T, fit.Plan) {}},
 		{"two cards", t4 + ";" + t4, nil, func(t *testing.T, p fit.Plan) {

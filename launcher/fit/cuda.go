@@ -60,6 +60,9 @@ func (r *Request) share(p *Plan, n need, all []card) {
 		if fits && (static == lease || r.cores() >= p.Nodes && !n.meagre(sizes)) {
 			p.Share = ShareStatic
 		}
+		if p.Share == ShareStatic && r.MPS && shared(all) {
+			p.Share, p.ShareWhy = ShareMPS, "all nodes fit at once; swarm up tries NVIDIA MPS, and static if its proof fails"
+		}
 	}
 	if p.Share == ShareLease {
 		sizes, _ = n.pick(lease, easyLease)
@@ -80,6 +83,15 @@ func (r *Request) share(p *Plan, n need, all []card) {
 	}
 	p.PerNode.Budget = resident + budget
 	p.Threads = max(1, r.Cores/max(1, p.Slots))
+}
+
+// shared tells whether nodes share a card, and none has more of them than MPS takes.
+func shared(all []card) bool {
+	most := 0
+	for _, c := range all {
+		most = max(most, c.nodes)
+	}
+	return most > 1 && most <= mpsClients
 }
 
 // open makes a card's room. It returns what the phases of one node may take there, and how many nodes compute at a time.

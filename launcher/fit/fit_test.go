@@ -218,6 +218,12 @@ func TestShares(t *testing.T) {
 		{"more than fit at once", func(r *Request) { r.SwarmSize, r.Nodes = 24, NodesMax }, ShareLease, 24, 9},
 		{"static asked for", func(r *Request) { r.SwarmSize, r.Nodes, r.Share = 24, NodesMax, ShareStatic }, ShareStatic, 24, 24},
 		{"MPS", func(r *Request) { r.Share = ShareMPS }, ShareMPS, 8, 8},
+		{"MPS can be tried", func(r *Request) { r.MPS = true }, ShareMPS, 8, 8},
+		{"static asked for, though MPS can be tried", func(r *Request) { r.MPS, r.Share = true, ShareStatic }, ShareStatic, 8, 8},
+		{"more than fit at once, though MPS can be tried", func(r *Request) { r.MPS, r.SwarmSize, r.Nodes = true, 24, NodesMax }, ShareLease, 24, 9},
+		{"fewer cores than nodes, though MPS can be tried", func(r *Request) { r.MPS, r.Cores = true, 7 }, ShareLease, 8, 7},
+		{"alone on its GPU", func(r *Request) { r.MPS, r.SwarmSize = true, 1 }, ShareStatic, 1, 1},
+		{"more than MPS takes", func(r *Request) { r.MPS, r.Model, r.SwarmSize, r.Nodes = true, nano, 49, "49" }, ShareStatic, 49, 49},
 		{"48 clients of MPS", func(r *Request) { r.Model, r.SwarmSize, r.Nodes, r.Share = nano, 100, NodesMax, ShareMPS }, ShareMPS, 48, 48},
 	}
 	for _, tt := range tests {

@@ -15,6 +15,7 @@ type Plan struct {
 	Nodes     int         `json:"nodes"`
 	Rule      string      `json:"rule"` // what decided the count: measured footprint, guide table, guide memory, estimate, memory, asked for
 	Share     string      `json:"share"`
+	ShareWhy  string      `json:"share_why,omitempty"` // for a person: where auto met NVIDIA MPS, what was decided and why
 	PerNode   Footprint   `json:"per_node"`
 	Limit     string      `json:"limit"` // what would change the answer
 	Placement []Placement `json:"placement"`
@@ -143,6 +144,18 @@ func (r *Request) fallBack(asked int, reason string, gpuError error) (Plan, erro
 		p.Why += " On the CPU, as cpu_fallback allows: " + reason + "."
 	}
 	return p, err
+}
+
+// Governed is the plan after MPS, which auto chose, has passed its proof.
+func (p Plan) Governed() Plan {
+	p.ShareWhy = "NVIDIA MPS passed its proof: kernels of several nodes run at once, and the driver keeps each node's memory limit"
+	return p
+}
+
+// Ungoverned is the plan after MPS, which auto chose, has failed its proof: what fits with it fits without it.
+func (p Plan) Ungoverned(reason string) Plan {
+	p.Share, p.ShareWhy = ShareStatic, "NVIDIA MPS is not used: "+reason
+	return p
 }
 
 // Environment is what node index's process needs beside the parent's environment to see its own GPUs, and only those, as cuda:0 and

@@ -222,3 +222,29 @@ func TestEstimateGrowsWithWork(t *testing.T) {
 		}
 	})
 }
+
+// Where auto tries MPS, the plan without it is what auto makes where it can't be tried: a run whose proof fails needs no other plan.
+func TestAutoFallsBackToItsPlanWithoutMPS(t *testing.T) {
+	tried := false
+	rapid.Check(t, func(t *rapid.T) {
+		r := anyRequest(t)
+		r.Share, r.MPS = ShareAuto, true
+		p, err := New(r)
+		r.MPS = false
+		without, errWithout := New(r)
+		if (err == nil) != (errWithout == nil) || without.Share == ShareMPS || without.ShareWhy != "" {
+			t.Fatalf("%v, %v, %+v", err, errWithout, without)
+		}
+		if p.Share == ShareMPS {
+			tried = true
+			p = p.Ungoverned("")
+			p.ShareWhy = ""
+		}
+		if !reflect.DeepEqual(p, without) {
+			t.Fatalf("with MPS to try:\n%+v\nwithout:\n%+v", p, without)
+		}
+	})
+	if !tried {
+		t.Error("no plan was drawn that tries MPS")
+	}
+}

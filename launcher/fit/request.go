@@ -22,7 +22,7 @@ const (
 	DeviceCPU  = "cpu"
 	DeviceCUDA = "cuda"
 
-	ShareAuto   = "auto"   // static where every node's whole memory fits at once and each has a core, else lease
+	ShareAuto   = "auto"   // static, or mps, where every node's whole memory fits at once and each has a core; else lease
 	ShareStatic = "static" // every node may compute whenever it likes
 	ShareLease  = "lease"  // nodes compute as their phases' memory allows
 	ShareMPS    = "mps"    // as static, through NVIDIA MPS
@@ -64,6 +64,7 @@ type Request struct {
 
 	Nodes       string // auto, max or a number
 	Share       string // auto, static, lease or mps
+	MPS         bool   // NVIDIA MPS can be tried on the GPUs: auto prefers it to static
 	SwarmSize   int    // most nodes the experiment has
 	GPUsPerNode int    // GPUs of one node, each with a whole replica; 0 is 1
 	CPUFallback bool   // a model above smallModel may train on the CPU where no GPU can hold it

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -120,28 +121,48 @@ func slowdowns(reasons uint64) []string {
 	return list
 }
 
-// processes lists who computes on a device, nil where the driver doesn't tell. The binding uses the newest of three functions.
+// processes lists who computes on a device, each process once, nil where the driver doesn't tell. Under MPS the driver
+// keeps two lists: the server is in that of compute processes, its clients are in one of their own (NVML: "processes
+// with a Multi-Process Service (MPS) compute context"; nvidia-smi marks them M+C).
 func (s *session) processes(device nvml.Device) []Process {
-	function := "nvmlDeviceGetComputeRunningProcesses"
+	list, ok := s.processList("nvmlDeviceGetComputeRunningProcesses", device.GetComputeRunningProcesses)
+	if !ok {
+		return nil
+	}
+	clients, _ := s.processList("nvmlDeviceGetMPSComputeRunningProcesses", device.GetMPSComputeRunningProcesses)
+	for _, client := range clients {
+		at := slices.IndexFunc(list, func(p Process) bool { return p.PID == client.PID })
+		switch {
+		case at < 0:
+			list = append(list, client)
+		case list[at].Used < 0:
+			list[at].Used = client.Used
+		}
+	}
+	return list
+}
+
+// processList asks for one of the driver's lists; false where it doesn't tell. The binding uses the newest of three functions.
+func (s *session) processList(function string, list func() ([]nvml.ProcessInfo, nvml.Return)) ([]Process, bool) {
 	for _, version := range []string{"_v3", "_v2"} {
 		if s.knows[function+version] {
 			function += version
 			break
 		}
 	}
-	infos, ok := optional(s, function, device.GetComputeRunningProcesses)
+	infos, ok := optional(s, function, list)
 	if !ok {
-		return nil
+		return nil, false
 	}
-	list := make([]Process, 0, len(infos))
+	found := make([]Process, 0, len(infos))
 	for _, info := range infos {
 		p := Process{PID: int(info.Pid), Used: -1}
 		if info.UsedGpuMemory < 1<<62 { // NVML_VALUE_NOT_AVAILABLE is all ones
 			p.Used = int64(info.UsedGpuMemory)
 		}
-		list = append(list, p)
+		found = append(found, p)
 	}
-	return list
+	return found, true
 }
 
 // readHealth asks for defects of the memory: rows to be remapped from Ampere on, pages to be retired before.

@@ -63,6 +63,22 @@ func TestSampleReadsEverything(t *testing.T) {
 	}, got.Devices[0].Event(7))
 }
 
+// Under MPS the driver lists the server among the compute processes, and its clients elsewhere. Each counts once, with what is told of it.
+func TestClientsOfMPSAreProcessesToo(t *testing.T) {
+	for devices, want := range map[string][]Process{
+		"proc=99/30,mps=4711/6000,mps=4712/-":             {{99, 30 << 20}, {4711, 6000 << 20}, {4712, -1}},
+		"mps=4711/6000":                                   {{4711, 6000 << 20}},
+		"proc=4711/-,mps=4711/6000,proc=5/7,mps=5/9000":   {{4711, 6000 << 20}, {5, 7 << 20}},
+		"proc=4711/1,mps=12/2,mps=13/2,mps=14/2,mps=15/2": {{4711, 1 << 20}, {12, 2 << 20}, {13, 2 << 20}, {14, 2 << 20}, {15, 2 << 20}},
+	} {
+		s := sampler(t, "NVIDIA H100 80GB HBM3:81559:30000:"+devices)
+		require.Equal(t, want, sample(t, s).Devices[0].Processes, devices)
+	}
+	t.Setenv("FAKE_NVML_FAIL", "nvmlDeviceGetMPSComputeRunningProcesses=3") // a card before Volta
+	s := sampler(t, "Tesla P100:16384:16000:proc=4711/1")
+	require.Equal(t, []Process{{4711, 1 << 20}}, sample(t, s).Devices[0].Processes)
+}
+
 func TestWhatADriverDoesNotTellIsAbsent(t *testing.T) {
 	s := sampler(t, "Tesla T4:15360:15000;Tesla T4:15360:15000:proc=none,clocks=0,retired=pending")
 	got := sample(t, s).Devices

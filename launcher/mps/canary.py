@@ -2,8 +2,8 @@
 
     canary.py SMALL LARGE      (bytes)
 
-Says "ready" once SMALL bytes are allocated, waits for a line, tries LARGE bytes and says "refused", "allowed" or "short FREE"
-(the card itself has too little free memory to tell). Trouble is one line that begins with "error".
+Allocates SMALL bytes and says "ready FREE": what the driver reports as free, which a limit lowers to what is left of it. Then waits
+for a line, tries LARGE bytes, and says "refused" or "allowed". Trouble is one line that begins with "error".
 """
 
 import ctypes
@@ -30,18 +30,16 @@ def main():
     call("cuMemAlloc_v2", ctypes.byref(first), ctypes.c_size_t(small))
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-    print("ready", flush=True)
+    print("ready", free.value, flush=True)
     sys.stdin.readline()
     code = driver.cuMemAlloc_v2(ctypes.byref(second), ctypes.c_size_t(large))
     if code == 0:
         call("cuMemFree_v2", second)
         answer = "allowed"
-    elif code != OUT_OF_MEMORY:
-        answer = f"error cuMemAlloc_v2 gives CUDA error {code}"
-    elif total.value > large and free.value < large:
-        answer = f"short {free.value}"
-    else:
+    elif code == OUT_OF_MEMORY:
         answer = "refused"
+    else:
+        answer = f"error cuMemAlloc_v2 gives CUDA error {code}"
     call("cuMemFree_v2", first)
     call("cuDevicePrimaryCtxRelease_v2", device)
     print(answer, flush=True)

@@ -2,6 +2,7 @@ package mps
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,9 +37,10 @@ func TestCanaryScript(t *testing.T) {
 		env  []string
 		want string
 	}{
-		{"limited", []string{library, "FAKE_CUDA_FREE=79000000000", "FAKE_CUDA_LIMIT=2147483648"}, "ready\nrefused\n"},
-		{"not limited", []string{library, "FAKE_CUDA_FREE=79000000000"}, "ready\nallowed\n"},
-		{"full card", []string{library, "FAKE_CUDA_FREE=500000000", "FAKE_CUDA_LIMIT=2147483648"}, "ready\nshort 500000000\n"},
+		{"limited", []string{library, "FAKE_CUDA_FREE=79000000000", "FAKE_CUDA_LIMIT=2147483648"}, "ready 2130706432\nrefused\n"},
+		{"not limited", []string{library, "FAKE_CUDA_FREE=79000000000"}, "ready 78983222784\nallowed\n"},
+		{"limited, and not told", []string{library, "FAKE_CUDA_FREE=79000000000", "FAKE_CUDA_LIMIT=2147483648", "FAKE_CUDA_WHOLE=1"}, "ready 78983222784\nrefused\n"},
+		{"full card", []string{library, "FAKE_CUDA_FREE=500000000", "FAKE_CUDA_LIMIT=2147483648"}, "ready 483222784\nrefused\n"},
 		{"limit below a context", []string{library, "FAKE_CUDA_FREE=79000000000", "FAKE_CUDA_LIMIT=1000"}, "error cuMemAlloc_v2 gives CUDA error 2\n"},
 		{"server in FAULT", []string{library, "FAKE_CUDA_FAULT=1"}, "error cuInit gives CUDA error 807\n"},
 	} {
@@ -50,5 +52,32 @@ func TestCanaryScript(t *testing.T) {
 	}
 	if got := run("LD_LIBRARY_PATH=" + t.TempDir()); !strings.HasPrefix(got, "error libcuda.so.1") {
 		t.Errorf("without a driver: %q", got)
+	}
+}
+
+// What a driver was seen to report under a limit (published: T4, driver 535) is the proof; what isn't the limit's doing is none.
+func TestVerdict(t *testing.T) {
+	for _, tt := range []struct {
+		free   int64
+		answer string
+		want   Kind
+	}{
+		{2123231216 - canarySmall, "refused", ""},
+		{canaryLimit, "refused", ""},
+		{canaryLimit + 1, "refused", CanaryFailed},
+		{15655829504, "refused", CanaryFailed},
+		{500000000, "refused", CardFull},
+		{2123231216 - canarySmall, "allowed", LimitIgnored},
+		{78983222784, "allowed", LimitIgnored},
+		{2123231216 - canarySmall, "error cuMemAlloc_v2 gives CUDA error 700", CanaryFailed},
+		{2123231216 - canarySmall, "", CanaryFailed},
+	} {
+		got := Kind("")
+		if f := verdict(tt.free, tt.answer, io.ErrUnexpectedEOF); f != nil {
+			got = f.Kind
+		}
+		if got != tt.want {
+			t.Errorf("%d bytes free, %q: %q, want %q", tt.free, tt.answer, got, tt.want)
+		}
 	}
 }

@@ -26,7 +26,8 @@ type GPU struct {
 	ComputeMajor int // of its compute capability; 0: not known
 	ComputeMode  int // 0, or one of gpu.Mode*; under EXCLUSIVE_PROCESS the MPS server is the one process
 	MIG          bool
-	Clients      int // nodes on it
+	Clients      int   // nodes on it
+	MemoryFree   int64 // bytes, by NVML, shortly before Open: the proof needs some
 }
 
 // Need is what a run asks of MPS on this host.

@@ -6,12 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 )
 
-var card = GPU{Index: 0, UUID: "GPU-cb1213a3-d6a4-be7f-0000-000000000000", Name: "NVIDIA H100", ComputeMajor: 9, Clients: 8}
+var card = GPU{Index: 0, UUID: "GPU-cb1213a3-d6a4-be7f-0000-000000000000", Name: "NVIDIA H100", ComputeMajor: 9, Clients: 8, MemoryFree: 79e9}
 
 func TestCheckSaysWhyInOneLine(t *testing.T) {
 	change := func(f func(*GPU)) GPU {
@@ -48,36 +46,17 @@ func TestCheckSaysWhyInOneLine(t *testing.T) {
 }
 
 func TestClientEnvironment(t *testing.T) {
-	for _, tt := range []struct {
-		client Client
-		want   []string
-	}{
-		{Client{}, nil},
-		{Client{MemoryBytes: 6500 << 20, ThreadPercentage: 25}, []string{"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=6500M", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25"}},
-		{Client{MemoryBytes: 6_500_000_000}, []string{"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=6198M"}},
-		{Client{MemoryBytes: 1}, []string{"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=1M"}},
-		{Client{ThreadPercentage: 100}, nil},
+	for memory, limit := range map[int64]string{
+		0: "", 1: "0=1M", 6500 << 20: "0=6500M", 6_500_000_000: "0=6198M",
 	} {
-		want := append([]string{"CUDA_MPS_PIPE_DIRECTORY=/p", "CUDA_MPS_LOG_DIRECTORY=/l"}, tt.want...)
-		if got := tt.client.environment("/p", "/l"); !slices.Equal(got, want) {
-			t.Errorf("%+v: %v, want %v", tt.client, got, want)
+		want := []string{"CUDA_MPS_PIPE_DIRECTORY=/p", "CUDA_MPS_LOG_DIRECTORY=/l"}
+		if limit != "" {
+			want = append(want, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="+limit)
+		}
+		if got := (&daemon{pipe: "/p", logs: "/l"}).clientEnv(memory); !slices.Equal(got, want) {
+			t.Errorf("%d bytes: %v, want %v", memory, got, want)
 		}
 	}
-}
-
-// 100 % / 0.5 n, as NVIDIA advises, and always a percentage.
-func TestThreadPercentage(t *testing.T) {
-	for n, want := range map[int]int{0: 100, 1: 100, 2: 100, 3: 66, 4: 50, 8: 25, 24: 8, 48: 4} {
-		if got := ThreadPercentage(n); got != want {
-			t.Errorf("%d clients: %d, want %d", n, got, want)
-		}
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(-5, 1000).Draw(t, "n")
-		if got := ThreadPercentage(n); got < 1 || got > 100 || got < ThreadPercentage(n+1) {
-			t.Fatalf("%d clients: %d", n, got)
-		}
-	})
 }
 
 func TestAnswersInWordsAreNoProcesses(t *testing.T) {

@@ -25,7 +25,6 @@ const (
 	pipeVariable    = "CUDA_MPS_PIPE_DIRECTORY"
 	logVariable     = "CUDA_MPS_LOG_DIRECTORY"
 	memoryVariable  = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
-	threadsVariable = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 	visibleVariable = "CUDA_VISIBLE_DEVICES"
 )
 

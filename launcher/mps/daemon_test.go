@@ -33,7 +33,7 @@ func TestDaemonStartsInPrivateAndStops(t *testing.T) {
 	if servers, err := d.control.servers(t.Context()); err != nil || len(servers) != 0 {
 		t.Errorf("before the first client: %+v, %v", servers, err)
 	}
-	client := w.client(t, Client{}.environment(d.pipe, d.logs))
+	client := w.client(t, d.clientEnv(0))
 	servers, err := d.control.servers(t.Context())
 	if err != nil || len(servers) != 1 || servers[0].status != statusActive || len(servers[0].clients) != 1 || servers[0].clients[0] != client.Process.Pid {
 		t.Errorf("with client %d: %+v, %v", client.Process.Pid, servers, err)
@@ -72,7 +72,7 @@ func TestDaemonsThatDoNotQuitAreKilled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			die(w.client(t, Client{}.environment(d.pipe, d.logs)))
+			die(w.client(t, d.clientEnv(0)))
 			if misbehaviour != "stubborn" {
 				syscall.Kill(d.id.PID, syscall.SIGSTOP) // hangs: it accepts nothing and answers nothing
 			}

@@ -56,7 +56,7 @@ func open(ctx context.Context, o Options, p pace) (*Host, error) {
 		if err == nil {
 			h.daemons = append(h.daemons, d)
 			if o.Python != "" {
-				err = d.prove(ctx, g.Index, o.Python)
+				err = d.prove(ctx, g, o.Python)
 			}
 		}
 		if err != nil {
@@ -69,13 +69,13 @@ func open(ctx context.Context, o Options, p pace) (*Host, error) {
 	return h, nil
 }
 
-// ClientEnv is launcher.Sharer's: the daemon's directories, the budget as a limit that the driver keeps, and the share of threads.
+// ClientEnv is launcher.Sharer's: the daemon's directories, and the budget as a limit that the driver keeps.
 func (h *Host) ClientEnv(index int, budget int64) []string {
-	d, g := h.of(index)
+	d, _ := h.of(index)
 	if d == nil {
 		return nil
 	}
-	return Client{MemoryBytes: budget, ThreadPercentage: ThreadPercentage(g.Clients)}.environment(d.pipe, d.logs)
+	return d.clientEnv(budget)
 }
 
 // of returns the daemon and the GPU of a node; nil where it has none.

@@ -15,7 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/mps/fakemps"
 )
 
-var second = GPU{Index: 3, UUID: "GPU-00000000-d6a4-be7f-0000-000000000003", Name: "NVIDIA H100", Clients: 1}
+var second = GPU{Index: 3, UUID: "GPU-00000000-d6a4-be7f-0000-000000000003", Name: "NVIDIA H100", Clients: 1, MemoryFree: 79e9}
 
 func openHost(t *testing.T, w world, o Options) *Host {
 	t.Helper()
@@ -58,7 +58,7 @@ func TestEachGPUHasADaemonOfItsOwn(t *testing.T) {
 	o.Place = []int{0, 1, 0, -1}
 	h := openHost(t, w, o)
 	env := h.ClientEnv(0, 6500<<20)
-	if !slices.Contains(env, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=6500M") || !slices.Contains(env, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=25") {
+	if !slices.Contains(env, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=6500M") || strings.Contains(strings.Join(env, " "), "THREAD") {
 		t.Errorf("node 0: %v", env)
 	}
 	if again := h.ClientEnv(2, 6500<<20); !slices.Equal(again, env) {
@@ -95,7 +95,8 @@ func TestCanaryProvesOrRefuses(t *testing.T) {
 		"":         {},
 		"deaf":     {NotAClient, "without becoming a client"},
 		"generous": {LimitIgnored, "a client with a limit of 2147483648 bytes got 2214592512 more"},
-		"short":    {CanaryFailed, "too little memory is free to tell a refusal from a full card: 1000000 bytes"},
+		"unheard":  {CanaryFailed, "the driver reports 79982223216 bytes free to a client with a limit of 2147483648, and refuses 2214592512"},
+		"short":    {CardFull, "too little memory is free to tell a limit from a full card: 1000000 bytes"},
 	} {
 		t.Run("canary "+misbehaviour, func(t *testing.T) {
 			w := newWorld(t, misbehaviour)
@@ -120,6 +121,18 @@ func TestCanaryProvesOrRefuses(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a card that is full before", func(t *testing.T) {
+		w := newWorld(t, "")
+		full := card
+		full.MemoryFree = 3<<30 - 1
+		o := w.options(full)
+		o.Python = filepath.Join(w.bin, "absent") // it need not be started
+		_, err := open(t.Context(), o, quick)
+		want := "MPS on GPU 0: too little memory is free to tell a limit from a full card: 3221225471 bytes, and the proof takes 3221225472 (card_full). Try: --share lease"
+		if err == nil || err.Error() != want || !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%v\nwant %s", err, want)
+		}
+	})
 	t.Run("no such Python", func(t *testing.T) {
 		w := newWorld(t, "")
 		o := w.options(card)

@@ -21,10 +21,12 @@ import (
 var canaryScript []byte
 
 const (
-	canaryLimit = 2 << 30        // bytes: room for a CUDA context, which counts too
-	canarySmall = 16 << 20       // what must be had
-	canaryLarge = 2<<30 + 64<<20 // what must not
-	listedPause = 100 * time.Millisecond
+	canaryLimit  = 2 << 30        // bytes: room for a CUDA context, which counts too
+	canarySmall  = 16 << 20       // what must be had
+	canaryLarge  = 2<<30 + 64<<20 // what must not
+	canaryNeeds  = 3 << 30        // free on the card, so that a refusal is the limit's: canaryLarge, and contexts of client and server
+	canaryLowest = canaryLimit / 2
+	listedPause  = 100 * time.Millisecond
 )
 
 // Kind says what is wrong with a client.
@@ -34,6 +36,7 @@ type Kind string
 const (
 	NotAClient   Kind = "not_a_client"  // it uses the GPU, but not through the daemon: CUDA falls back without a word
 	LimitIgnored Kind = "limit_ignored" // it got more memory than its limit
+	CardFull     Kind = "card_full"     // others have so much of the card that a limit can't be told from it
 	CanaryFailed Kind = "canary_failed" // the canary could not be run to its end
 )
 
@@ -52,9 +55,13 @@ func (f *Finding) Error() string {
 // Is makes errors.Is(err, ErrUnavailable) true.
 func (f *Finding) Is(target error) bool { return target == ErrUnavailable }
 
-// prove runs the canary: a client with a limit of its own that must be listed, get memory below its limit and be refused beyond it. The
-// error is a *Finding, or says why the canary could not be started.
-func (d *daemon) prove(ctx context.Context, gpu int, python string) error {
+// prove runs the canary: a client with a limit of its own that must be listed, get memory below its limit and be
+// refused beyond it, on a card that has the memory. The error is a *Finding, or says why the canary could not be started.
+func (d *daemon) prove(ctx context.Context, g GPU, python string) error {
+	if g.MemoryFree < canaryNeeds {
+		return &Finding{Kind: CardFull, GPU: g.Index, Message: fmt.Sprintf(
+			"too little memory is free to tell a limit from a full card: %d bytes, and the proof takes %d", g.MemoryFree, int64(canaryNeeds))}
+	}
 	script := filepath.Join(d.logs, "canary.py")
 	if err := os.WriteFile(script, canaryScript, 0o600); err != nil {
 		return fmt.Errorf("mps: %w", err)
@@ -62,7 +69,7 @@ func (d *daemon) prove(ctx context.Context, gpu int, python string) error {
 	ctx, cancel := context.WithTimeout(ctx, d.control.pace.canary)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, python, script, strconv.Itoa(canarySmall), strconv.Itoa(canaryLarge))
-	cmd.Env = append(slices.Clone(d.control.env), Client{MemoryBytes: canaryLimit}.environment(d.pipe, d.logs)...)
+	cmd.Env = append(slices.Clone(d.control.env), d.clientEnv(canaryLimit)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = time.Second
 	cmd.Cancel = func() error {
@@ -88,14 +95,16 @@ func (d *daemon) prove(ctx context.Context, gpu int, python string) error {
 	if finding == nil {
 		return nil
 	}
-	finding.GPU, finding.PID = gpu, cmd.Process.Pid
+	finding.GPU, finding.PID = g.Index, cmd.Process.Pid
 	return finding
 }
 
 // converse leads the canary through its steps; see canary.py.
 func (d *daemon) converse(ctx context.Context, pid int, stdin io.Writer, stdout *bufio.Reader) *Finding {
 	line, err := stdout.ReadString('\n')
-	if line = strings.TrimSpace(line); line != "ready" {
+	line = strings.TrimSpace(line)
+	var free int64 // as the driver reports it: of the limit, where that is less than the card has
+	if n, _ := fmt.Sscanf(line, "ready %d", &free); n != 1 {
 		return &Finding{Kind: CanaryFailed, Message: "the canary got no memory below its limit: " + oneLine(line, err)}
 	}
 	listed, err := d.listed(ctx, pid)
@@ -109,16 +118,24 @@ func (d *daemon) converse(ctx context.Context, pid int, stdin io.Writer, stdout 
 		return &Finding{Kind: CanaryFailed, Message: oneLine("", err)}
 	}
 	line, err = stdout.ReadString('\n')
-	switch line = strings.TrimSpace(line); {
-	case line == "refused":
-		return nil
-	case line == "allowed":
+	return verdict(free, strings.TrimSpace(line), err)
+}
+
+// verdict judges what the canary met: the free memory that the driver reported within its limit, and the answer to its
+// request beyond it. Both must show the limit: a refusal alone may come from a card that has just been filled.
+func verdict(free int64, answer string, err error) *Finding {
+	switch {
+	case answer == "allowed":
 		return &Finding{Kind: LimitIgnored, Message: fmt.Sprintf("a client with a limit of %d bytes got %d more", canaryLimit, canaryLarge)}
-	case strings.HasPrefix(line, "short "):
-		free := strings.TrimPrefix(line, "short ")
-		return &Finding{Kind: CanaryFailed, Message: "too little memory is free to tell a refusal from a full card: " + free + " bytes"}
+	case answer != "refused":
+		return &Finding{Kind: CanaryFailed, Message: "the canary says: " + oneLine(answer, err)}
+	case free > canaryLimit:
+		return &Finding{Kind: CanaryFailed, Message: fmt.Sprintf(
+			"the driver reports %d bytes free to a client with a limit of %d, and refuses %d", free, canaryLimit, canaryLarge)}
+	case free < canaryLowest:
+		return &Finding{Kind: CardFull, Message: fmt.Sprintf("too little memory is free to tell a limit from a full card: %d bytes", free)}
 	}
-	return &Finding{Kind: CanaryFailed, Message: "the canary says: " + oneLine(line, err)}
+	return nil
 }
 
 // listed tells whether a process is a client, or becomes one in a moment: after at least one whole look at the list. The error says why

@@ -44,6 +44,9 @@ type Options struct {
 	// OnTrouble is told, in a line, what was done about an engine in trouble that lives on; it is called within a call and must not
 	// call the engine. nil: nobody is told.
 	OnTrouble func(string)
+	// BeforeKill is called with the pid of an engine that is about to be killed, which may be within a kernel. It must
+	// return within seconds. nil: nobody is told.
+	BeforeKill func(pid int)
 
 	every     time.Duration // between two looks at the engine's processes
 	pipeGrace time.Duration
@@ -55,6 +58,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.OnTrouble == nil {
 		o.OnTrouble = func(string) {}
+	}
+	if o.BeforeKill == nil {
+		o.BeforeKill = func(int) {}
 	}
 	if o.every == 0 {
 		o.every, o.pipeGrace = watchPeriod, pipeGrace
@@ -310,7 +316,17 @@ func (e *Engine) PID() int { return e.cmd.Process.Pid }
 // kill ends a call's engine and keeps why.
 func (e *Engine) kill(why error) {
 	e.killed = why
-	e.signal(syscall.SIGKILL)
+	e.end()
+}
+
+// end kills the engine, unless it is gone, after BeforeKill.
+func (e *Engine) end() {
+	select {
+	case <-e.exited:
+	default:
+		e.opts.BeforeKill(e.PID())
+		e.signal(syscall.SIGKILL)
+	}
 }
 
 // signal reaches the engine's group: torch may have helpers. Once the engine has been waited for, its number may be another's.
@@ -335,7 +351,7 @@ func (e *Engine) Close() {
 				return
 			}
 		case <-timer.C:
-			e.signal(syscall.SIGKILL)
+			e.end()
 		}
 	}
 }

@@ -174,6 +174,45 @@ func TestCloseKillsWhatDoesNotLeave(t *testing.T) {
 	engine.Close() // again changes nothing
 }
 
+// Whoever must know hears of a kill before it, and of nothing else.
+func TestKillsAreAnnounced(t *testing.T) {
+	for _, c := range []struct {
+		name, script string
+		calls        bool
+		announced    int
+	}{
+		{"a call that is cancelled", greet + "exec sleep 60", true, 1},
+		{"an answer that makes no sense", greet + "read -r line; echo nonsense; exec sleep 60", true, 1},
+		{"one that does not leave", greet + "exec sleep 60", false, 1},
+		{"one that leaves", greet + "read -r line", false, 0},
+		{"one that is gone already", greet + "exit 1", true, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			options, _ := fake(t, c.script)
+			var told []int
+			options.BeforeKill = func(pid int) {
+				require.NoError(t, syscall.Kill(pid, 0), "it lives")
+				told = append(told, pid)
+			}
+			engine, err := policy.Start(t.Context(), options)
+			require.NoError(t, err)
+			if c.calls {
+				ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+				_, err := engine.Memory(ctx)
+				cancel()
+				require.Error(t, err)
+			}
+			engine.Close()
+			require.Len(t, told, c.announced)
+			for _, pid := range told {
+				require.Equal(t, engine.PID(), pid)
+			}
+			policytest.Gone(t, engine.PID())
+		})
+	}
+}
+
 // A process that the engine left behind keeps neither calls nor Close waiting, although it holds the engine's stdout.
 func TestEngineLeavesAProcessBehind(t *testing.T) {
 	left := filepath.Join(t.TempDir(), "left")

@@ -18,6 +18,7 @@
 //	temp=61         °C; slow=90 where it begins to slow down
 //	clocks=0x24     why its clocks are reduced (nvmlClocksEventReason…)
 //	proc=4711/2000  a compute process and its MiB; - for MiB: not told; proc=none: there are none
+//	mps=4712/2000   a client of MPS, in the list of such clients alone: the server is a proc
 //	xid=79          an XID error, delivered once to every event set
 //	lost            off its bus; lost=N: from the Nth query of it on
 //	remap=pending   rows to be remapped at the next reset; none, failed

@@ -14,6 +14,9 @@ import (
 	"time"
 )
 
+// cardBytes is the memory of the card, all of which is the clients'.
+const cardBytes = 79_999_000_432
+
 // state is the daemon's. There is one server, which is started for the first client.
 type state struct {
 	mu      sync.Mutex
@@ -175,17 +178,31 @@ func (s *state) request(c *client, words []string) string {
 	switch words[0] {
 	case "alloc":
 		bytes, _ := strconv.ParseInt(words[1], 10, 64)
-		if misbehaves("short") && c.used > 0 {
-			return "full"
-		}
-		if c.limit > 0 && c.used+bytes > c.limit && !misbehaves("generous") {
+		if bytes > s.left(c, true) {
 			return "CUDA_ERROR_OUT_OF_MEMORY"
 		}
 		c.used += bytes
+	case "free":
+		return fmt.Sprint(s.left(c, !misbehaves("unheard")))
 	case "busy", "idle":
 		c.busy = words[0] == "busy"
 	}
 	return "ok"
+}
+
+// left is what a client may still take: of its limit, or of the card where that has less.
+func (s *state) left(c *client, limited bool) int64 {
+	card := int64(cardBytes)
+	for _, other := range s.clients {
+		card -= other.used
+	}
+	if misbehaves("short") && c.used > 0 { // somebody has just filled it
+		card = 1000000
+	}
+	if limited && c.limit > 0 && !misbehaves("generous") {
+		return min(card, c.limit-c.used)
+	}
+	return card
 }
 
 func (s *state) disconnect(conn net.Conn, c *client) {

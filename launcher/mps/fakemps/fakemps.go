@@ -2,8 +2,8 @@
 // answers, with real processes for daemon and server, but no GPU. Clients are connections that say who they are. It is for tests alone.
 //
 // $FAKE_MPS, a list of words separated by commas in the daemon's environment, makes it misbehave: "broken" (doesn't start), "mute"
-// (starts and never answers), "deaf" (clients use the GPU without being listed), "generous" (limits are ignored), "short" (the card has no
-// free memory), "stubborn" (quit is ignored), "fragile" (a client that goes while busy faults the server), "doomed" (its server is
+// (starts and never answers), "deaf" (clients use the GPU without being listed), "generous" (limits are ignored), "unheard" (limits
+// hold, but the card's free memory is reported), "short" (the card has no free memory once a client has some), "stubborn" (quit is ignored), "fragile" (a client that goes while busy faults the server), "doomed" (its server is
 // in FAULT from the start and stays there).
 package fakemps
 
@@ -99,7 +99,7 @@ func Send(line string) (string, error) {
 }
 
 // Connect makes process pid a client with a memory limit in the form of CUDA_MPS_PINNED_DEVICE_MEM_LIMIT; "" for none. Lines to it are
-// "alloc BYTES", "busy" and "idle", each answered by a line.
+// "alloc BYTES", "free" (answered by bytes), "busy" and "idle", each answered by a line.
 func Connect(pid int, limit string) (net.Conn, *bufio.Reader, error) {
 	conn, err := dial()
 	if err != nil {
@@ -118,7 +118,7 @@ func Connect(pid int, limit string) (net.Conn, *bufio.Reader, error) {
 	return conn, answers, nil
 }
 
-// Canary plays canary.py, whose conversation it has with the daemon instead of a GPU: "ready", a line, "refused" or "allowed".
+// Canary plays canary.py, whose conversation it has with the daemon instead of a GPU: "ready FREE", a line, "refused" or "allowed".
 func Canary(small, large string) int {
 	conn, answers, err := Connect(os.Getpid(), os.Getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"))
 	if err != nil {
@@ -126,26 +126,23 @@ func Canary(small, large string) int {
 		return 1
 	}
 	defer conn.Close()
-	try := func(bytes string) string {
-		fmt.Fprintln(conn, "alloc "+bytes)
+	ask := func(line string) string {
+		fmt.Fprintln(conn, line)
 		answer, err := answers.ReadString('\n')
 		if err != nil {
 			return err.Error()
 		}
 		return strings.TrimSpace(answer)
 	}
-	if answer := try(small); answer != "ok" {
+	if answer := ask("alloc " + small); answer != "ok" {
 		fmt.Println("error", answer)
 		return 1
 	}
-	fmt.Println("ready")
+	fmt.Println("ready", ask("free"))
 	bufio.NewReader(os.Stdin).ReadString('\n')
-	switch try(large) {
-	case "ok":
+	if ask("alloc "+large) == "ok" {
 		fmt.Println("allowed")
-	case "full":
-		fmt.Println("short 1000000")
-	default:
+	} else {
 		fmt.Println("refused")
 	}
 	return 0
@@ -164,14 +161,23 @@ func misbehaves(how string) bool {
 	return false
 }
 
-// Client makes another process a client for as long as it lives: engines of tests know no CUDA.
-func Client(pid int) int {
-	conn, _, err := Connect(pid, os.Getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"))
+// Client makes another process a client for as long as it lives, within a kernel all the while where it is busy: engines of tests know no
+// CUDA. It says "connected" on stdout.
+func Client(pid int, busy bool) int {
+	conn, answers, err := Connect(pid, os.Getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer conn.Close()
+	if busy {
+		fmt.Fprintln(conn, "busy")
+		if _, err := answers.ReadString('\n'); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	fmt.Println("connected")
 	for {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || strings.Contains(string(stat), ") Z ") {
@@ -191,7 +197,7 @@ func Commands() map[string]func() {
 			if err != nil {
 				os.Exit(2)
 			}
-			os.Exit(Client(pid))
+			os.Exit(Client(pid, len(os.Args) > 2 && os.Args[2] == "busy"))
 		},
 	}
 }

@@ -1,4 +1,6 @@
-/* The few calls of libcuda.so.1 that canary.py makes, over numbers in the environment: FAKE_CUDA_LIMIT and FAKE_CUDA_FREE, in bytes. */
+/* The few calls of libcuda.so.1 that canary.py makes, over numbers in the environment: FAKE_CUDA_LIMIT and FAKE_CUDA_FREE,
+ * in bytes. Under a limit the driver reports the smaller of what is left of the limit and of the card as free, and the
+ * whole card as total (published: T4, driver 535). With FAKE_CUDA_WHOLE it reports the card's free memory instead. */
 #include <stdlib.h>
 
 #define OUT_OF_MEMORY 2
@@ -11,17 +13,28 @@ static unsigned long long number(const char *name) {
   return text ? strtoull(text, NULL, 10) : 0;
 }
 
+static unsigned long long left_of(const char *name) { return number(name) > used ? number(name) - used : 0; }
+
+static unsigned long long left(int limited) {
+  unsigned long long card = left_of("FAKE_CUDA_FREE"), limit = left_of("FAKE_CUDA_LIMIT");
+  return limited && limit < card ? limit : card;
+}
+
 int cuInit(unsigned flags) { return getenv("FAKE_CUDA_FAULT") ? NOT_READY : 0; }
 int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
 int cuDevicePrimaryCtxRetain(void **context, int device) { *context = &used; return 0; }
 int cuDevicePrimaryCtxRelease_v2(int device) { return 0; }
 int cuCtxSetCurrent(void *context) { return context == &used ? 0 : 1; }
-int cuMemGetInfo_v2(size_t *free, size_t *total) { *free = number("FAKE_CUDA_FREE"); *total = 80000000000; return 0; }
 int cuMemFree_v2(unsigned long long pointer) { return pointer ? 0 : 1; }
 
+int cuMemGetInfo_v2(size_t *free, size_t *total) {
+  *free = left(getenv("FAKE_CUDA_LIMIT") && !getenv("FAKE_CUDA_WHOLE"));
+  *total = 80000000000;
+  return 0;
+}
+
 int cuMemAlloc_v2(unsigned long long *pointer, size_t bytes) {
-  if (used + bytes > number("FAKE_CUDA_FREE")) return OUT_OF_MEMORY;
-  if (number("FAKE_CUDA_LIMIT") && used + bytes > number("FAKE_CUDA_LIMIT")) return OUT_OF_MEMORY;
+  if (bytes > left(getenv("FAKE_CUDA_LIMIT") != NULL)) return OUT_OF_MEMORY;
   used += bytes;
   *pointer = used;
   return 0;

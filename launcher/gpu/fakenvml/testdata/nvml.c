@@ -14,13 +14,14 @@ enum {
 };
 
 struct process { unsigned int pid; u64 used; };
+struct list { int count; struct process of[MAX_PROCESSES]; };
 struct device {
 	char name[96], uuid[96];
 	u64 total, free; /* MiB */
 	int util, power, limit, temperature, slowdown_at, mig, lost_after, forbidden, remap_pending, remap_failed, retired, capability, compute_mode; /* -1: not told */
 	u64 slowdown;
-	int tells_slowdown, tells_processes, processes, xids, instances, valid;
-	struct process process[MAX_PROCESSES];
+	int tells_slowdown, tells_processes, xids, instances, valid;
+	struct list computing, clients; /* clients of MPS are in the second alone */
 	u64 xid[MAX_XIDS];
 	struct device *parent; /* of a MIG instance */
 };
@@ -63,9 +64,18 @@ static void add_instance(struct device *d, int index, const char *text) {
 	d->instances++;
 }
 
-static void set_option(struct device *d, int index, const char *o) {
+/* add_process reads "pid/MiB"; it is 0 where the text is something else, or the list is full. */
+static int add_process(struct list *l, const char *text) {
 	char used[32];
-	struct process *p = &d->process[d->processes];
+	struct process *p = &l->of[l->count];
+	if (l->count == MAX_PROCESSES || sscanf(text, "%u/%31s", &p->pid, used) != 2)
+		return 0;
+	p->used = strcmp(used, "-") == 0 ? NOT_TOLD : strtoull(used, NULL, 10) << 20;
+	l->count++;
+	return 1;
+}
+
+static void set_option(struct device *d, int index, const char *o) {
 	if (strcmp(o, "mig") == 0) d->mig = 1;
 	else if (strcmp(o, "lost") == 0) d->lost_after = 0;
 	else if (strcmp(o, "forbidden") == 0) d->forbidden = 1;
@@ -83,11 +93,9 @@ static void set_option(struct device *d, int index, const char *o) {
 	else if (sscanf(o, "slow=%d", &d->slowdown_at) == 1) ;
 	else if (strncmp(o, "clocks=", 7) == 0) d->slowdown = strtoull(o + 7, NULL, 0), d->tells_slowdown = 1;
 	else if (strcmp(o, "proc=none") == 0) d->tells_processes = 1;
-	else if (d->processes < MAX_PROCESSES && sscanf(o, "proc=%u/%31s", &p->pid, used) == 2) {
-		p->used = strcmp(used, "-") == 0 ? NOT_TOLD : strtoull(used, NULL, 10) << 20;
-		d->processes++;
-		d->tells_processes = 1;
-	} else if (d->xids < MAX_XIDS && sscanf(o, "xid=%llu", &d->xid[d->xids]) == 1) d->xids++;
+	else if (strncmp(o, "proc=", 5) == 0 && add_process(&d->computing, o + 5)) d->tells_processes = 1;
+	else if (strncmp(o, "mps=", 4) == 0 && add_process(&d->clients, o + 4)) d->tells_processes = 1;
+	else if (d->xids < MAX_XIDS && sscanf(o, "xid=%llu", &d->xid[d->xids]) == 1) d->xids++;
 	else if (strncmp(o, "inst=", 5) == 0) add_instance(d, index, o + 5);
 	else {
 		fprintf(stderr, "fake NVML: unknown option %s\n", o);
@@ -268,20 +276,20 @@ int nvmlDeviceGetRetiredPagesPendingStatus(struct device *d, unsigned int *pendi
 	return leave(code != SUCCESS ? code : tell(d->retired, 1, pending));
 }
 
-/* begin_processes checks what every version of the list checks, and sets *n. */
-static int begin_processes(struct device *d, unsigned int *n) {
-	int code = enter("nvmlDeviceGetComputeRunningProcesses", d);
+/* begin_processes checks what every version of a list checks, and sets *n. */
+static int begin_processes(const char *function, struct device *d, const struct list *l, unsigned int *n) {
+	int code = enter(function, d);
 	unsigned int room = *n;
 	if (code == SUCCESS && !d->tells_processes)
 		code = NOT_SUPPORTED;
-	*n = (unsigned int)d->processes;
+	*n = (unsigned int)l->count;
 	return code == SUCCESS && room < *n ? INSUFFICIENT_SIZE : code;
 }
 
 int nvmlDeviceGetComputeRunningProcesses(struct device *d, unsigned int *n, struct process_v1 *list) {
-	int code = begin_processes(d, n);
+	int code = begin_processes("nvmlDeviceGetComputeRunningProcesses", d, &d->computing, n);
 	for (unsigned int i = 0; code == SUCCESS && i < *n; i++)
-		list[i] = (struct process_v1){d->process[i].pid, d->process[i].used};
+		list[i] = (struct process_v1){d->computing.of[i].pid, d->computing.of[i].used};
 	return leave(code);
 }
 
@@ -348,19 +356,27 @@ int nvmlEventSetWait_v2(struct set_handle handle, struct event *e, unsigned int 
 	return nvmlEventSetWait(handle, e, milliseconds);
 }
 
-static int processes_v2(struct device *d, unsigned int *n, struct process_v2 *list) {
-	int code = begin_processes(d, n);
+static int processes_v2(const char *function, struct device *d, const struct list *l, unsigned int *n, struct process_v2 *list) {
+	int code = begin_processes(function, d, l, n);
 	for (unsigned int i = 0; code == SUCCESS && i < *n; i++)
-		list[i] = (struct process_v2){d->process[i].pid, d->process[i].used, ~0u, ~0u};
+		list[i] = (struct process_v2){l->of[i].pid, l->of[i].used, ~0u, ~0u};
 	return leave(code);
 }
 
 int nvmlDeviceGetComputeRunningProcesses_v2(struct device *d, unsigned int *n, struct process_v2 *list) {
-	return processes_v2(d, n, list);
+	return processes_v2("nvmlDeviceGetComputeRunningProcesses", d, &d->computing, n, list);
 }
 
 int nvmlDeviceGetComputeRunningProcesses_v3(struct device *d, unsigned int *n, struct process_v2 *list) {
-	return processes_v2(d, n, list);
+	return processes_v2("nvmlDeviceGetComputeRunningProcesses", d, &d->computing, n, list);
+}
+
+int nvmlDeviceGetMPSComputeRunningProcesses_v2(struct device *d, unsigned int *n, struct process_v2 *list) {
+	return processes_v2("nvmlDeviceGetMPSComputeRunningProcesses", d, &d->clients, n, list);
+}
+
+int nvmlDeviceGetMPSComputeRunningProcesses_v3(struct device *d, unsigned int *n, struct process_v2 *list) {
+	return processes_v2("nvmlDeviceGetMPSComputeRunningProcesses", d, &d->clients, n, list);
 }
 
 int nvmlDeviceGetCurrentClocksEventReasons(struct device *d, u64 *reasons) {

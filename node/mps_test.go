@@ -1,0 +1,58 @@
+package node
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// controlProgram puts a shell script in the place of MPS's control program and returns the file in which it notes its commands.
+func controlProgram(t *testing.T, script string) (said string) {
+	t.Helper()
+	dir := t.TempDir()
+	said = filepath.Join(dir, "said")
+	text := fmt.Sprintf("#!/bin/sh\nread -r line\necho \"$CUDA_MPS_PIPE_DIRECTORY $line\" >>%s\n%s", said, script)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, mpsProgram), []byte(text), 0o755))
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	return said
+}
+
+// Each server is asked to let go of the engine. cmd/swarm tests it against a daemon that acts as a real one.
+func TestBeforeKillAsksEachServer(t *testing.T) {
+	said := controlProgram(t, `case $line in get_server_list) echo 71; echo "  72"; echo of these;; esac`)
+	var troubles []string
+	hook := BeforeKill([]string{mpsPipe + "=/old", mpsPipe + "=/pipe"}, func(text string) { troubles = append(troubles, text) })
+	hook(4711)
+	text, err := os.ReadFile(said)
+	require.NoError(t, err)
+	require.Equal(t, "/pipe get_server_list\n/pipe terminate_client 71 4711\n/pipe terminate_client 72 4711\n", string(text))
+	require.Empty(t, troubles)
+}
+
+// A daemon that hangs, or is gone, keeps nobody from being killed.
+func TestBeforeKillIsBounded(t *testing.T) {
+	for script, want := range map[string]string{
+		"exec sleep 60": "nvidia-cuda-mps-control: get_server_list: no answer within 3s",
+		"exit 1":        "nvidia-cuda-mps-control: get_server_list: exit status 1",
+	} {
+		t.Run(script, func(t *testing.T) {
+			controlProgram(t, script)
+			var troubles []string
+			began := time.Now()
+			BeforeKill([]string{mpsPipe + "=/pipe"}, func(text string) { troubles = append(troubles, text) })(4711)
+			require.Less(t, time.Since(began), mpsAnswers+5*time.Second)
+			require.Equal(t, []string{"MPS did not let go of the engine that is about to be killed: " + want}, troubles)
+		})
+	}
+}
+
+func TestWithoutMPSNobodyIsAsked(t *testing.T) {
+	require.Nil(t, BeforeKill(nil, nil))
+	require.Nil(t, BeforeKill([]string{mpsPipe + "=/pipe", mpsPipe + "="}, nil))
+	require.False(t, mpsLimits([]string{mpsPipe + "=/pipe"}), "another's daemon, without a limit")
+	require.True(t, mpsLimits([]string{mpsLimit + "=0=6198M"}))
+}
