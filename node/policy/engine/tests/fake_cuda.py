@@ -46,7 +46,11 @@ class FakeCuda(FakeTensorMode):
         # A FakeTensor's device is an attribute of the Python object, which torch's own setter of `data` leaves behind.
         data = torch.Tensor.data
         monkeypatch.setattr(FakeTensor, "data", property(data.__get__, _set_data), raising=False)
-        monkeypatch.setattr(torch.Tensor, "backward", lambda tensor, gradient=None: backward(tensor, gradient))
+        passes = []
+        monkeypatch.setattr(torch.Tensor, "backward", lambda tensor, gradient: backward(tensor, passes.append(1) or gradient))
+        monkeypatch.setattr(torch.autograd, "grad", lambda tensor, leaves, gradient: grad(tensor, leaves, passes.append(1) or gradient))
+        # Else a checkpoint is computed again for each tensor that is wanted from it.
+        monkeypatch.setattr(torch._C, "_current_graph_task_id", lambda: len(passes))
         monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
         monkeypatch.setattr(torch.cuda, "current_stream", FakeStream)
         monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
@@ -146,9 +150,22 @@ class FakeStream:
         pass
 
 
-@torch.no_grad()
 def backward(tensor, gradient):
-    """Walks autograd's graph from tensor and adds to the leaves' gradients: torch's own engine wants the driver's streams."""
+    """Stands in for Tensor.backward: adds to the gradients of the leaves."""
+    for leaf, found in gradients_of(tensor, gradient):
+        leaf.grad = found if leaf.grad is None else leaf.grad.add_(found)
+
+
+def grad(tensor, leaves, gradient):
+    """Stands in for torch.autograd.grad, by leaves alone."""
+    found = {id(leaf): value for leaf, value in gradients_of(tensor, gradient)}
+    return tuple(found[id(leaf)] for leaf in leaves)
+
+
+@torch.no_grad()
+def gradients_of(tensor, gradient):
+    """Walks autograd's graph from tensor; returns pairs of a leaf and its gradient. torch's own engine wants the driver's streams."""
+    leaves = []
     order, seen, stack = [], set(), [(tensor.grad_fn, False)]
     while stack:
         node, done = stack.pop()
@@ -162,8 +179,7 @@ def backward(tensor, gradient):
     for node in reversed(order):
         given = gradients.pop(node, {})
         if hasattr(node, "variable"):
-            leaf = node.variable
-            leaf.grad = given[0] if leaf.grad is None else leaf.grad.add_(given[0])
+            leaves.append((node.variable, given[0]))
             continue
         results = node(*(given.get(i) for i in range(len(node._input_metadata))))
         for (following, number), result in zip(node.next_functions, results if isinstance(results, tuple) else (results,)):
@@ -171,6 +187,7 @@ def backward(tensor, gradient):
                 result = _fitted(result, following._input_metadata[number])
                 sums = gradients.setdefault(following, {})
                 sums[number] = sums[number] + result if number in sums else result
+    return leaves
 
 
 def _fitted(gradient, metadata):
