@@ -178,10 +178,13 @@ def gradients_of(tensor, gradient):
     gradients = {tensor.grad_fn: {tensor.output_nr: _fitted(gradient, tensor.grad_fn._input_metadata[tensor.output_nr])}}
     for node in reversed(order):
         given = gradients.pop(node, {})
+        if not given:
+            continue
         if hasattr(node, "variable"):
             leaves.append((node.variable, given[0]))
             continue
-        results = node(*(given.get(i) for i in range(len(node._input_metadata))))
+        run = node.apply if isinstance(node, torch.autograd.function.BackwardCFunction) else node
+        results = run(*(given.get(i) for i in range(len(node._input_metadata))))
         for (following, number), result in zip(node.next_functions, results if isinstance(results, tuple) else (results,)):
             if following is not None and result is not None:
                 result = _fitted(result, following._input_metadata[number])

@@ -7,14 +7,12 @@ import pytest
 import torch
 from conftest import CONFIG, QWEN2
 from engine import adam as adams
-from engine import architecture, generate, precision, sampler, update
+from engine import architecture, generate, precision, update
 from engine.adam import Adam
-from engine.decoder import Decoder
-from engine.generate import EagerSteps
-from engine.graphs import StaticSteps
 from engine.offload import Parking
 from engine.protocol import Generate, Logprobs, Sequence, Update
-from engine.sampler import Draws
+from engine.sampler import BlockSampler, Draws
+from engine.static import StaticDecoder
 from engine.update import Trainer
 from fake_cuda import ANYTHING, AVAILABLE, DEVICE, FIXED, READS_NOTHING, REASON, FakeCuda, HostWaits
 from test_graphs import Direct
@@ -22,7 +20,6 @@ from test_graphs import Direct
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason=REASON)
 
 BOTH = pytest.mark.parametrize("config", [CONFIG, QWEN2], ids=["gpt2", "qwen2"])
-STEPS = pytest.mark.parametrize("static", [False, True], ids=["exact steps", "static steps"])
 REDUCED = pytest.mark.parametrize("dtype", [None, torch.bfloat16, torch.float16], ids=["fp32", "bf16", "fp16"])
 PROMPTS = [[5, 3, 28], [7], [13, 13, 4, 9, 9, 1, 0, 2], [13]]
 ROWS = [Sequence(0, [4, 5, 13], 1.0), Sequence(0, [4], -1.0, [-0.5]), Sequence(1, [6, 7], -1.0), Sequence(1, [6, 7], 0.5)]
@@ -30,12 +27,11 @@ ROWS = [Sequence(0, [4, 5, 13], 1.0), Sequence(0, [4], -1.0, [-0.5]), Sequence(1
 
 @pytest.fixture
 def cuda(monkeypatch):
-    """Where the host may wait is said here: before the first step of a batch, and for the norm of a gradient."""
+    """Where the host may wait is said here: around a call's steps, and for the norm of a gradient."""
     with FakeCuda(monkeypatch) as mode:
         for owner, name, host in (
-            (Decoder, "__init__", ANYTHING),
-            (EagerSteps, "next", FIXED),
-            (StaticSteps, "next", FIXED),
+            (StaticDecoder, "step", FIXED),
+            (StaticDecoder, "collect", READS_NOTHING),
             (update, "gradient_norm", ANYTHING),
             (Trainer, "_backward", READS_NOTHING),
         ):
@@ -56,16 +52,16 @@ def look_at_nothing(self, begin, end, rows, row_list):
         self.alive[row] = end < self.ended_at[row]
 
 
-def sample(monkeypatch, config, static=False, dtype=None, **options):
+def sample(monkeypatch, config, dtype=None, graphs=None, **options):
     """Draws every token of a request, the rows' ends unseen; returns the Draws and the number of steps after the first."""
     model, kept, steps = make_model(config), [], []
     monkeypatch.setattr(Draws, "look", look_at_nothing)
     monkeypatch.setattr(generate, "completions", lambda request, draws, *_: kept.append(draws))
-    for kind in (EagerSteps, StaticSteps):
-        monkeypatch.setattr(kind, "next", lambda self, step=kind.next: steps.append(kind) or step(self))
+    step = StaticDecoder.step
+    monkeypatch.setattr(StaticDecoder, "step", lambda self, window: steps.append(window) or step(self, window))
     request = Generate(**dict(dict(prompts=PROMPTS, num_generations=5, max_new_tokens=4, eos_token_id=13, temperature=0.8), **options))
-    with precision.autocast(DEVICE, dtype):
-        generate.generate(precision.for_sampling(model, dtype), request, Direct() if static else None)
+    model = model if dtype is None else precision.Reduced(model, dtype).refresh()
+    generate.generate(model, request, generate.Static(graphs))
     return kept[0], len(steps)
 
 
@@ -73,20 +69,18 @@ OPTIONS = [dict(), dict(temperature=0.0), dict(temperature=1.0), dict(top_k=4), 
 
 
 @BOTH
-@STEPS
+@pytest.mark.parametrize("graphs", [None, Direct()], ids=["", "graphs"])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_sampling_stays_on_the_device(cuda, monkeypatch, config, static, options):
-    draws, steps = sample(monkeypatch, config, static, **options)
+def test_sampling_stays_on_the_device(cuda, monkeypatch, config, graphs, options):
+    draws, steps = sample(monkeypatch, config, None, graphs, **options)
     assert steps >= 3
     assert {kept.device for kept in (draws.tokens, draws.logprobs, draws.entropies)} == {DEVICE}
 
 
 @BOTH
-@STEPS
 @REDUCED
-def test_sampling_in_every_precision(cuda, monkeypatch, config, static, dtype):
-    assert sample(monkeypatch, config, static, dtype)[1] == 3
-
+def test_sampling_in_every_precision(cuda, monkeypatch, config, dtype):
+    assert sample(monkeypatch, config, dtype)[1] == 3
 
 
 FAULTS = {
@@ -102,24 +96,20 @@ FAULTS = {
 }
 
 
-@STEPS
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_in_a_step_is_found(cuda, monkeypatch, static, fault):
+def test_a_planted_fault_in_a_step_is_found(cuda, monkeypatch, fault):
     """The mesh itself is tried: each of these would break a capture, or fail on a card, or stop the host at every token."""
     mistake, error = FAULTS[fault]
-    plain = sampler.sample
-    prefill = Decoder.prefill
-    monkeypatch.setattr(Decoder, "prefill", lambda self: monkeypatch.setattr(sampler, "sample", plain) or prefill(self))
+    draw = BlockSampler.draw
 
-    def sample_wrongly(logits, *arguments):
+    def draw_wrongly(self, logits, *arguments):
         if cuda.host == FIXED:
             mistake(logits)
-        return plain(logits, *arguments)
+        return draw(self, logits, *arguments)
 
-    allocate = Decoder.allocate
-    monkeypatch.setattr(Decoder, "allocate", lambda self: monkeypatch.setattr(sampler, "sample", sample_wrongly) or allocate(self))
+    monkeypatch.setattr(BlockSampler, "draw", draw_wrongly)
     with pytest.raises(error):
-        sample(monkeypatch, CONFIG, static)
+        sample(monkeypatch, CONFIG)
 
 
 def trainer(config, dtype=None, checkpointing=False, **options):
