@@ -48,7 +48,7 @@ class FakeCuda(FakeTensorMode):
         monkeypatch.setattr(FakeTensor, "data", property(data.__get__, _set_data), raising=False)
         passes = []
         monkeypatch.setattr(torch.Tensor, "backward", lambda tensor, gradient: backward(tensor, passes.append(1) or gradient))
-        monkeypatch.setattr(torch.autograd, "grad", lambda tensor, leaves, gradient: grad(tensor, leaves, passes.append(1) or gradient))
+        monkeypatch.setattr(torch.autograd, "grad", lambda tensor, leaves, gradient, **_: grad(tensor, leaves, passes.append(1) or gradient))
         # Else a checkpoint is computed again for each tensor that is wanted from it.
         monkeypatch.setattr(torch._C, "_current_graph_task_id", lambda: len(passes))
         monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
@@ -157,9 +157,9 @@ def backward(tensor, gradient):
 
 
 def grad(tensor, leaves, gradient):
-    """Stands in for torch.autograd.grad, by leaves alone."""
+    """Stands in for torch.autograd.grad, by leaves alone; None for those that are not found."""
     found = {id(leaf): value for leaf, value in gradients_of(tensor, gradient)}
-    return tuple(found[id(leaf)] for leaf in leaves)
+    return tuple(found.get(id(leaf)) for leaf in leaves)
 
 
 @torch.no_grad()

@@ -120,7 +120,7 @@ def request(**options):
     return Update([[1, 2], [3]], ROWS, **dict(dict(learning_rate=0.01, micro_batch=3, max_grad_norm=0.5), **options))
 
 
-KINDS = {"fp32": (None, False), "bf16": (torch.bfloat16, False), "fp16": (torch.float16, False), "checkpointing": (torch.bfloat16, True)}
+KINDS = {"fp32": (None, False), "bf16": (torch.bfloat16, False), "fp16": (torch.float16, False), "checkpointing": (None, True)}
 
 
 @BOTH
