@@ -15,6 +15,7 @@ VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 SINCE = {
     "torch.cuda.OutOfMemoryError": (1, 13),
     "torch.nn.functional.scaled_dot_product_attention": (2, 0),
+    "torch.utils.deterministic": (2, 2),
     "torch.nn.functional.rms_norm": (2, 4),
     "torch.backends.cuda.enable_cudnn_sdp": (2, 5),
     "torch._C._host_emptyCache": (2, 6),
@@ -90,9 +91,9 @@ def missing(tree, version=VERSION, cuda=torch.version.cuda is not None):
     for name in sorted(names):
         if resolves(name):
             continue
-        since = SINCE.get(name)
-        excused = since is not None and (version < since or (not cuda and name.startswith(CUDAS)))
-        if not excused or name not in asked:
+        listed = next((known for known in SINCE if name == known or name.startswith(known + ".")), None)
+        excused = listed and (version < SINCE[listed] or (not cuda and name.startswith(CUDAS)))
+        if not excused or listed not in asked:
             wrong.append(name)
     return wrong
 
