@@ -13,10 +13,10 @@ LAZY     := $(if $(filter linux,$(shell $(GO) env GOOS)),-extldflags=-Wl$(comma)
 # For building, testing and checking alike: else the packages of all modules are compiled once more for each.
 export GOFLAGS := $(shell $(GO) env GOFLAGS 2>/dev/null) -trimpath $(if $(LAZY),-ldflags=$(LAZY))
 
-.PHONY: help setup build up test test-go test-python lint bench chaos soak net-test fuzz gpu-check figures clean
+.PHONY: help setup build up test test-go test-python lint bench chaos soak net-test fuzz gpu-check torch2 figures clean
 
 help: ## this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 setup: ## install what is missing: Go modules, a C compiler, Python with PyTorch
 	@.ci/setup
@@ -54,6 +54,9 @@ fuzz: ## every fuzz target for SECONDS_EACH=10 seconds: TARGETS=REGEXP limits th
 
 gpu-check: ## everything measured on a CUDA GPU, against its targets; needs bin/swarm, no Go: GPU_CHECK="--quick" or "--only swarm.mps"
 	@"$$(.ci/python || echo python3)" .ci/gpu_check $(GPU_CHECK)
+
+torch2: setup build ## the engine with PyPI's PyTorch, oldest and newest: gigabytes, kept in ~/.cache/swarm-torch; TORCH2="2.1" or "--no-up"
+	@.ci/torch2 $(TORCH2)
 
 figures: build ## the studies' figures, docs/figures, from their exports, docs/study/*.db.gz
 	@.ci/figures

@@ -152,10 +152,11 @@ class Model:
             h.backward(gradient)
             return
         # Dozens of small additions in one kernel. SDPA's own backward pass adds in any order unless told otherwise.
-        small = [leaf for leaf in self.leaves if leaf.dim() == 1]
+        # Where products have added to their leaf already there is none; under autocast they don't.
         with repeatable():
-            x.grad, *gradients = torch.autograd.grad(h, [x, *small], gradient)
-        torch._foreach_add_([leaf.grad for leaf in small], gradients)
+            x.grad, *gradients = torch.autograd.grad(h, [x, *self.leaves], gradient, allow_unused=True)
+        found = [(leaf.grad, gradient) for leaf, gradient in zip(self.leaves, gradients) if gradient is not None]
+        torch._foreach_add_(*map(list, zip(*found)))
 
     def hidden(self, x, layout, gradient_checkpointing=False):
         """All blocks over full sequences: x [N, d] of a layout.Layout's tokens -> [M, d] of its own ones, before the last norm.
@@ -237,7 +238,8 @@ class _InPlace(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, weight, bias, transposed):
-        ctx.save_for_backward(x, weight)
+        ctx.save_for_backward(x)
+        ctx.weight = weight  # the leaf itself: gradient checkpointing hands back what was saved without its gradient
         ctx.transposed, ctx.biased = transposed, bias is not None
         if transposed:
             return F.linear(x, weight, bias)
@@ -245,7 +247,7 @@ class _InPlace(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        x, weight = ctx.saved_tensors
+        (x,), weight = ctx.saved_tensors, ctx.weight
         if ctx.transposed:
             weight.grad.addmm_(gradient.t(), x)
         else:
