@@ -74,6 +74,7 @@ func (l *lifetime) live(ctx context.Context, tasks *task.Set) error {
 	n := &Node{
 		ID: start.Node, Config: cfg, Policy: l.model, Tasks: tasks, Tokens: l.tokens, Host: host,
 		Logger: l.logger, Context: l.model.running.loaded.ContextLength, Journal: l.journal,
+		OnGPU:        start.Device != "cpu",
 		GenerateOnly: start.GenerateOnly, Remote: start.Exchange.Worker != "",
 		Warn: func(message string) { l.link.Emit(event.Event{Type: event.TypeWarning, Message: message}) },
 	}

@@ -55,6 +55,7 @@ type Node struct {
 	Host    Host
 	Logger  *slog.Logger
 	Context int          // the model's context length in tokens
+	OnGPU   bool         // the policy computes on one; only what is told depends on it
 	Journal Journal      // nil: nothing is logged
 	HeldOut *HeldOut     // questions never to train on, whatever their metadata say; nil: only those that task.HeldOut tells
 	Former  *FormerRound // what a former life of the node generated in the round it died in; nil: nothing
@@ -69,6 +70,8 @@ type Node struct {
 	way    way    // to the swarm, of a remote node
 	lately lately // what it remembers of its peers' rollouts
 	splits *splits
+
+	disagrees bool // sampler and trainer did in the newest round that could tell
 }
 
 // Round is Algorithm 1 of the paper for one round. It returns the round's report, or ErrStopped, or what failed; on an error no
@@ -116,9 +119,11 @@ func (n *Node) Round(ctx context.Context, round int) (event.Round, error) {
 	if err := n.logTrained(round, training, external, &report); err != nil {
 		return report, err
 	}
-	if err := n.update(ctx, round, training, event.StateUpdating, &report); err != nil {
+	// Others' completions were sampled by other policies: theirs is no difference to measure.
+	if err := n.update(ctx, round, training.WithSampling(sampledWith(own...)), event.StateUpdating, &report); err != nil {
 		return report, err
 	}
+	n.watchSampling(report)
 	n.observe(training, report)
 	report.StepTime = time.Since(began).Seconds()
 	return report, nil
@@ -132,7 +137,7 @@ type group struct {
 	texts       []string // decoded completions
 	terminated  []bool
 	unsaid      []bool      // of an external group: nobody sampled these ids, so that they teach nothing
-	logprobs    [][]float64 // the sampling policy's, nil where they aren't known or needed
+	logprobs    [][]float64 // the sampling policy's, nil where they aren't known
 	rewards     []float64
 	origin      journal.External // of an external group
 	age         int              // and how many of this node's rounds ago it arrived
@@ -440,6 +445,7 @@ func (n *Node) update(ctx context.Context, round int, params policy.UpdateParams
 	}
 	report.Loss, report.KL, report.GradNorm = result.Loss, result.KL, result.GradNorm
 	report.ClipLow, report.ClipHigh, report.Steps = result.ClipLow, result.ClipHigh, result.Steps
+	reportSampling(result, report)
 	return nil
 }
 

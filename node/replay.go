@@ -14,16 +14,16 @@ import (
 
 // Replay applies a journaled update, without generating anything, and returns the round's report as it would have been. Of a node that only
 // generates there is none to apply.
-func (n *Node) Replay(ctx context.Context, round int, logged journal.Trained) (event.Round, error) {
-	report := logged.Report
+func (n *Node) Replay(ctx context.Context, logged journal.Round) (event.Round, error) {
+	report := logged.Trained.Report
 	if report.GenerateOnly {
 		return report, nil
 	}
 	began := time.Now()
-	err := n.update(ctx, round, logged.Update, event.StateReplaying, &report)
+	err := n.update(ctx, logged.Round, logged.Update(), event.StateReplaying, &report)
 	report.StepTime += time.Since(began).Seconds()
 	if err == nil {
-		n.observe(logged.Update, report)
+		n.observe(logged.Trained.Update, report)
 	}
 	return report, err
 }
@@ -173,7 +173,7 @@ func (p *past) apply(ctx context.Context, n *Node, r journal.Round, out *resumed
 	}
 	p.model.round = r.Round
 	began := time.Now()
-	report, err := n.Replay(ctx, r.Round, *r.Trained)
+	report, err := n.Replay(ctx, r)
 	if err != nil {
 		return false, fmt.Errorf("replay of round %d: %w", r.Round, err)
 	}

@@ -225,7 +225,8 @@ func (r *recorder) Update(ctx context.Context, p policy.UpdateParams) (policy.Up
 type scripted struct {
 	answer    func(prompt, generation int) string // a completion's text; it ends with EOS
 	generated []policy.GenerateParams
-	failure   error // of Update
+	failure   error   // of Update
+	apart     float64 // the largest difference to the sampler that Update finds
 	generate  func(context.Context) error
 }
 
@@ -256,8 +257,16 @@ func (s *scripted) Generate(ctx context.Context, p policy.GenerateParams) (polic
 	return result, nil
 }
 
-func (s *scripted) Update(context.Context, policy.UpdateParams) (policy.UpdateResult, error) {
-	return policy.UpdateResult{Loss: 0.5, GradNorm: 2, Steps: 1}, s.failure
+// Update counts the tokens whose sampler's log-probabilities it is given, as an engine does.
+func (s *scripted) Update(_ context.Context, p policy.UpdateParams) (policy.UpdateResult, error) {
+	result := policy.UpdateResult{Loss: 0.5, GradNorm: 2, Steps: 1}
+	for _, q := range p.Sequences {
+		result.SamplingTokens += int64(len(q.SamplingLogprobs))
+	}
+	if result.SamplingTokens > 0 {
+		result.SamplingLogpDifferenceMax, result.SamplingLogpDifferenceMean = s.apart, s.apart/8
+	}
+	return result, s.failure
 }
 
 // newNode is a node of parts that are real but for the host and, often, the policy.

@@ -46,6 +46,8 @@ func (n *Node) logGenerated(round int, groups []group, report *event.Round) (exc
 		record.Terminated = append(record.Terminated, g.terminated...)
 		if n.Config.KeepsLogprobs() {
 			record.Logprobs = append(record.Logprobs, g.logprobs...)
+		} else {
+			record.Sampled = append(record.Sampled, n.logSampled(g)...)
 		}
 	}
 	err = n.Journal.Generated(round, record)
@@ -76,14 +78,17 @@ func (n *Node) recall(round int, params policy.GenerateParams) (result policy.Ge
 		return result, 0, false
 	}
 	g := n.Former.Generated
-	want := len(params.Prompts) * params.NumGenerations
+	want, known := len(params.Prompts)*params.NumGenerations, g.Known()
+	if len(known) != want {
+		known = nil
+	}
 	if g.Seed != params.Seed || len(g.Completions) != want || len(g.Terminated) != want || n.Config.KeepsLogprobs() && len(g.Logprobs) != want {
 		n.Logger.Warn("logged completions not used", "round", round, "seed", g.Seed, "completions", len(g.Completions), "wanted", want)
 		n.Former = nil
 		return result, 0, false
 	}
 	return policy.GenerateResult{
-		Completions: g.Completions, Terminated: g.Terminated, Logprobs: g.Logprobs, Entropy: g.Entropy, Seconds: g.Seconds,
+		Completions: g.Completions, Terminated: g.Terminated, Logprobs: known, Entropy: g.Entropy, Seconds: g.Seconds,
 	}, g.Seconds, true
 }
 

@@ -152,6 +152,11 @@ type Round struct {
 	ClipHigh float64 `json:"clip_ratio_high"`
 	Steps    int     `json:"steps"` // optimizer steps; 0: every advantage was zero
 
+	// |log-probability before the update - the one it was sampled with|, nats, over the tokens of own completions that the update computed.
+	// nil: it computed none, or what they were sampled with isn't known.
+	SamplingLogpDifferenceMax  *float64 `json:"sampling_logp_difference_max,omitempty"`
+	SamplingLogpDifferenceMean *float64 `json:"sampling_logp_difference_mean,omitempty"`
+
 	TrainedOwn      int `json:"trained_own"`      // own groups in the training set
 	TrainedExternal int `json:"trained_external"` // others' groups in the training set
 

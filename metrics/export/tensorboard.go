@@ -24,6 +24,8 @@ var tags = map[string]string{
 	"reward": "reward", "reward_std": "reward_std", "frac_reward_zero_std": "frac_reward_zero_std", "loss": "loss", "kl": "kl",
 	"grad_norm": "grad_norm", "entropy": "entropy", "step_time": "step_time", "completions_mean_length": "completions/mean_length",
 	"completions_clipped_ratio": "completions/clipped_ratio", "clip_ratio_low": "clip_ratio/low_mean", "clip_ratio_high": "clip_ratio/high_mean",
+	"sampling_logp_difference_max":  "sampling/sampling_logp_difference/max",
+	"sampling_logp_difference_mean": "sampling/sampling_logp_difference/mean",
 }
 
 func tagOf(metric string) string {

@@ -22,8 +22,8 @@ var extracted = []struct{ table, where string }{
 const taskStretch = 25
 
 // Extract writes these runs to a database of their own at path, which must not be there, as they are at one moment, while others go on writing.
-// It holds what statistics of runs need and is small: of rounds the reward is whole, times are multiples of 1/1024 s and the other measurements
-// of 1/16384, rewards by task are sums over stretches of 25 rounds, and some tables are empty (see extracted). It is made to be handed on: hosts,
+// It holds what statistics of runs need and is small: of rounds the reward is whole, times are multiples of 1/1024 s, differences of
+// log-probabilities of 2^-30 and the other measurements of 1/16384, rewards by task are sums over stretches of 25 rounds, and some tables are empty (see extracted). It is made to be handed on: hosts,
 // processes, folders and GPUs' UUIDs are not in it (see neutralized), names of experiments, nodes and workers are. Equal runs make equal bytes.
 // It returns how many rows were taken. Where it fails it leaves no file.
 func (r *Reader) Extract(ctx context.Context, path string, runs []string) (rows int, err error) {
@@ -161,6 +161,8 @@ func shortened(table, column, kind string) string {
 		return column
 	case column == "time" || strings.HasSuffix(column, "_time"):
 		return fmt.Sprintf("round(%s * 1024.0) / 1024.0", column)
+	case strings.HasPrefix(column, "sampling_logp_difference_"): // 1e-6 where all is well: 0 would be another claim
+		return fmt.Sprintf("round(%s * 1073741824.0) / 1073741824.0", column)
 	}
 	return fmt.Sprintf("round(%s * 16384.0) / 16384.0", column)
 }

@@ -30,10 +30,11 @@ const oldestReadable = 3
 
 // Schemas that brought what not every readable database has: one that nobody wrote to since has not.
 const (
-	schemaEvals   = 4
-	schemaWorkers = 6
-	schemaJobs    = 7
-	schemaSplit   = 8
+	schemaEvals    = 4
+	schemaWorkers  = 6
+	schemaJobs     = 7
+	schemaSplit    = 8
+	schemaSampling = 9
 )
 
 // has tells whether the database is of that schema or a newer one.

@@ -35,7 +35,7 @@ type roundColumn struct {
 // ofTraining are the columns that are NULL where a node only generates: there was no training to measure.
 var ofTraining = map[string]bool{
 	"training_reward": true, "loss": true, "kl": true, "grad_norm": true, "entropy": true, "clip_ratio_low": true, "clip_ratio_high": true,
-	"update_time": true, "staleness": true,
+	"update_time": true, "staleness": true, "sampling_logp_difference_max": true, "sampling_logp_difference_mean": true,
 }
 
 // roundColumns lists event.Round in the order of the table.
@@ -54,6 +54,8 @@ var roundColumns = []roundColumn{
 	{"entropy", func(r *event.Round) any { return r.Entropy }},
 	{"clip_ratio_low", func(r *event.Round) any { return r.ClipLow }},
 	{"clip_ratio_high", func(r *event.Round) any { return r.ClipHigh }},
+	{"sampling_logp_difference_max", func(r *event.Round) any { return measured(r.SamplingLogpDifferenceMax) }},
+	{"sampling_logp_difference_mean", func(r *event.Round) any { return measured(r.SamplingLogpDifferenceMean) }},
 	{"steps", func(r *event.Round) any { return r.Steps }},
 	{"trained_own", func(r *event.Round) any { return r.TrainedOwn }},
 	{"trained_external", func(r *event.Round) any { return r.TrainedExternal }},
@@ -69,6 +71,14 @@ var roundColumns = []roundColumn{
 	{"late", func(r *event.Round) any { return r.Late }},
 	{"staleness", func(r *event.Round) any { return r.Staleness }},
 	{"generate_only", func(r *event.Round) any { return r.GenerateOnly }},
+}
+
+// measured is a figure, NULL where there is none.
+func measured(figure *float64) any {
+	if figure == nil {
+		return nil
+	}
+	return *figure
 }
 
 // ofSplit is a part of the round's split, NULL where the split is fixed.

@@ -37,6 +37,7 @@ func RoundMetrics() []string {
 // metricSince is the schema that brought a column which the oldest readable one hasn't.
 var metricSince = map[string]int{
 	"staleness": schemaWorkers, "generate_only": schemaWorkers, "split_own": schemaSplit, "split_external": schemaSplit,
+	"sampling_logp_difference_max": schemaSampling, "sampling_logp_difference_mean": schemaSampling,
 }
 
 // metricSQL puts a metric's column into a query, NULL where the database's schema hasn't it. Only what roundColumns has ever becomes part of one.

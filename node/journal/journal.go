@@ -32,6 +32,7 @@ type Generated struct {
 	Completions [][]int         `json:"completions"`
 	Terminated  []bool          `json:"terminated"`
 	Logprobs    [][]float64     `json:"logprobs,omitempty"` // only where updates need them: num_iterations above 1
+	Sampled     [][]float32     `json:"sampled,omitempty"`  // else: the same of completions that the update may compute, null for others
 	Entropy     float64         `json:"entropy"`
 	Seconds     float64         `json:"seconds"` // inside the generate call
 	Batch       json.RawMessage `json:"batch"`   // exchange.Batch as published
@@ -49,7 +50,7 @@ type External struct {
 
 // Trained is a round's training set and what is known of the round before its update. It is on disk before the update begins.
 type Trained struct {
-	Update policy.UpdateParams `json:"update"`
+	Update policy.UpdateParams `json:"update"` // without SamplingLogprobs: those are Generated's (Round.Update)
 	Report event.Round         `json:"report"` // without the update's results
 
 	// Externals are the others' rollouts in it that may come to the node again, in order: none of them is to be drawn twice.

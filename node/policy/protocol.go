@@ -145,6 +145,9 @@ type Sequence struct {
 	// treated as on-policy: the ratio is 1 on the first iteration, and on later ones is taken
 	// against the log-probabilities of the first.
 	OldLogprobs []float64 `json:"old_logprobs,omitempty"`
+	// SamplingLogprobs, when given (length of Completion), are those that this engine sampled the tokens with, in float32 as most engines
+	// compute them. They are compared with what the update computes before its first step, and change nothing.
+	SamplingLogprobs []float32 `json:"sampling_logprobs,omitempty"`
 }
 
 // UpdateParams is one GRPO step (NumIterations steps) on a batch of B sequences.
@@ -170,11 +173,17 @@ type UpdateParams struct {
 
 // UpdateResult reports the step. Means are over the same tokens as the loss, over all micro-batches.
 type UpdateResult struct {
-	Loss              float64 `json:"loss"`
-	KL                float64 `json:"kl"`
-	GradNorm          float64 `json:"grad_norm"`    // before clipping
-	Entropy           float64 `json:"entropy"`      // mean over computed completion tokens, nats
-	MeanLogprob       float64 `json:"mean_logprob"` // mean log-probability of the computed completion tokens before the step
+	Loss        float64 `json:"loss"`
+	KL          float64 `json:"kl"`
+	GradNorm    float64 `json:"grad_norm"`    // before clipping
+	Entropy     float64 `json:"entropy"`      // mean over computed completion tokens, nats
+	MeanLogprob float64 `json:"mean_logprob"` // mean log-probability of the computed completion tokens before the step
+	// Of the computed tokens with SamplingLogprobs, of which there are SamplingTokens: |log-probability before the first step - the one
+	// it was sampled with|, in nats. Both are 0 where there are none.
+	SamplingLogpDifferenceMax  float64 `json:"sampling_logp_difference_max"`
+	SamplingLogpDifferenceMean float64 `json:"sampling_logp_difference_mean"`
+	SamplingTokens             int64   `json:"sampling_tokens"`
+
 	ClipLow           float64 `json:"clip_ratio_low"`
 	ClipHigh          float64 `json:"clip_ratio_high"`
 	Steps             int     `json:"steps"`              // optimizer steps taken: 0 when every advantage is zero

@@ -20,7 +20,10 @@ var update = flag.Bool("update", false, "write testdata/requests.jsonl anew")
 func requests() []policy.Request {
 	prompts := [][]int{{72, 105}, {7}}
 	sequences := []policy.Sequence{
-		{Prompt: 1, Completion: []int{1, 2, 256}, Advantage: -0.5, OldLogprobs: []float64{-1.5, -2, -1e-7}},
+		{
+			Prompt: 1, Completion: []int{1, 2, 256}, Advantage: -0.5,
+			OldLogprobs: []float64{-1.5, -2, -1e-7}, SamplingLogprobs: []float32{-1.25, -0.1, -1e-7},
+		},
 		{Prompt: 0, Completion: []int{3}},
 	}
 	yes, no, limit := true, false, int64(8<<30)

@@ -48,8 +48,18 @@ var (
 		{"grad_norm", func(r *event.Round) float64 { return r.GradNorm }},
 		{"clip_ratio_low", func(r *event.Round) float64 { return r.ClipLow }},
 		{"clip_ratio_high", func(r *event.Round) float64 { return r.ClipHigh }},
+		{"sampling_logp_difference_max", func(r *event.Round) float64 { return known(r.SamplingLogpDifferenceMax) }},
+		{"sampling_logp_difference_mean", func(r *event.Round) float64 { return known(r.SamplingLogpDifferenceMean) }},
 	}
 )
+
+// known is a figure, not a number where there is none.
+func known(figure *float64) float64 {
+	if figure == nil {
+		return math.NaN()
+	}
+	return *figure
+}
 
 func truth(b bool) float64 {
 	if b {

@@ -69,7 +69,7 @@ func (r *replay) Generate(ctx context.Context, p policy.GenerateParams) (policy.
 	case len(g.Completions) != asked || len(g.Terminated) != asked:
 		return policy.GenerateResult{}, r.differs("completions", asked, fmt.Sprintf("%d, %d terminated flags", len(g.Completions), len(g.Terminated)))
 	}
-	result := policy.GenerateResult{Completions: g.Completions, Terminated: g.Terminated, Logprobs: g.Logprobs, Entropy: g.Entropy}
+	result := policy.GenerateResult{Completions: g.Completions, Terminated: g.Terminated, Logprobs: g.Known(), Entropy: g.Entropy}
 	if result.Logprobs == nil {
 		result.Logprobs = make([][]float64, asked) // not needed, and so not journaled
 	}
@@ -113,7 +113,7 @@ func (r *replay) sameCompletions(again policy.GenerateResult) error {
 
 // Update compares the training set with the journaled one, and makes the update.
 func (r *replay) Update(ctx context.Context, p policy.UpdateParams) (policy.UpdateResult, error) {
-	logged := r.logged.Trained.Update
+	logged := r.logged.Update()
 	if r.partial {
 		own := r.logged.Trained.Report.TrainedOwn
 		p, logged = ownPart(p, own), ownPart(logged, own)
@@ -121,7 +121,7 @@ func (r *replay) Update(ctx context.Context, p policy.UpdateParams) (policy.Upda
 	if what, expected, found := unequalUpdates(p, logged); what != "" {
 		return policy.UpdateResult{}, r.differs(what, expected, found)
 	}
-	return r.check.engine.Update(ctx, r.logged.Trained.Update)
+	return r.check.engine.Update(ctx, r.logged.Update())
 }
 
 // ownPart is an update without the others' rollouts, which follow the node's own questions. How many sequences a pass takes depends on all.

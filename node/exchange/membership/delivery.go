@@ -167,6 +167,11 @@ func (x examiner) round(r *event.Round) error {
 			return fmt.Errorf("round %d: a duration or length of %v", r.Round, seconds)
 		}
 	}
+	for _, difference := range []*float64{r.SamplingLogpDifferenceMax, r.SamplingLogpDifferenceMean} {
+		if difference != nil && *difference < 0 {
+			return fmt.Errorf("round %d: a difference of log-probabilities of %v", r.Round, *difference)
+		}
+	}
 	total := 0
 	for _, t := range r.Tasks {
 		total += max(t.Completions, 0)

@@ -112,14 +112,21 @@ class Group:
 
     def sum_(self, tensor):
         """Adds up the ranks' tensors in place; all get the same bits."""
+        return tensor if self.size == 1 else self._reduce(tensor, torch.distributed.ReduceOp.SUM)
+
+    def largest(self, number):
+        """The largest of the ranks' numbers."""
         if self.size == 1:
-            return tensor
+            return number
+        return float(self._reduce(torch.tensor(number, dtype=torch.float64), torch.distributed.ReduceOp.MAX))
+
+    def _reduce(self, tensor, operation):
         try:
             if tensor.is_cuda:
                 # Not a blocking wait: nccl would wait for a dead rank without end, and nothing could be answered.
-                self._await(torch.distributed.all_reduce(tensor, group=self._device_group, async_op=True))
+                self._await(torch.distributed.all_reduce(tensor, operation, group=self._device_group, async_op=True))
             else:
-                torch.distributed.all_reduce(tensor)
+                torch.distributed.all_reduce(tensor, operation)
         except RuntimeError as error:
             raise RankLost(f"a rank is gone or silent: {_first_line(error)}") from None
         return tensor

@@ -78,6 +78,7 @@ class Sequence:
     completion: List[int]
     advantage: float = 0.0
     old_logprobs: Optional[List[float]] = None
+    sampling_logprobs: Optional[List[float]] = None
 
 
 @dataclass
@@ -350,15 +351,13 @@ def _scored(fields):
             completion=inner.tokens("completion"),
             advantage=inner.number("advantage", 0.0),
         )
-        old = inner.items("old_logprobs", [])
+        given = {name: inner.items(name, []) for name in ("old_logprobs", "sampling_logprobs")}
         inner.end()
         if sequence.prompt >= len(prompts):
             raise bad(f"{where}prompt is {sequence.prompt}, but there are {len(prompts)} prompts")
-        if old:
-            numbers = all(type(v) in (int, float) and math.isfinite(v) and v <= 1e-3 for v in old)
-            if len(old) != len(sequence.completion) or not numbers:
-                raise bad(f"{where}old_logprobs must hold one log-probability for each completion token")
-            sequence.old_logprobs = [float(v) for v in old]
+        for name, values in given.items():
+            if values:
+                setattr(sequence, name, _token_logprobs(values, len(sequence.completion), where + name))
         sequences.append(sequence)
     return {
         "prompts": prompts,
@@ -366,6 +365,13 @@ def _scored(fields):
         "temperature": fields.number("temperature", 1.0, above=0),
         "micro_batch": fields.integer("micro_batch", 0),
     }
+
+
+def _token_logprobs(values, length, name):
+    numbers = all(type(v) in (int, float) and math.isfinite(v) and v <= 1e-3 for v in values)
+    if len(values) != length or not numbers:
+        raise bad(f"{name} must hold one log-probability for each completion token")
+    return [float(v) for v in values]
 
 
 def _prompts(fields):

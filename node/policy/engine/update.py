@@ -23,13 +23,16 @@ _SCALE_GROWTH = 500  # gradients between two doublings of the scale
 
 @dataclass
 class Outcome:
-    """Fields of UpdateResult: means over iterations, but entropy and mean_logprob as before the first step."""
+    """Fields of UpdateResult: means over iterations, but those of log-probabilities and entropy as before the first step."""
 
     loss: float = 0.0
     kl: float = 0.0
     grad_norm: float = 0.0
     entropy: float = 0.0
     mean_logprob: float = 0.0
+    sampling_logp_difference_max: float = 0.0
+    sampling_logp_difference_mean: float = 0.0
+    sampling_tokens: int = 0
     clip_ratio_low: float = 0.0
     clip_ratio_high: float = 0.0
     steps: int = 0
@@ -115,6 +118,9 @@ class Trainer:
                 if iteration == 0:
                     outcome.entropy = sums["entropy"] / sums["tokens"]
                     outcome.mean_logprob = sums["logp"] / sums["tokens"]
+                    outcome.sampling_tokens = int(sums["sampled"])
+                    outcome.sampling_logp_difference_mean = sums["difference"] / max(1, outcome.sampling_tokens)
+                    outcome.sampling_logp_difference_max = self.group.largest(objective.largest_difference())
         except BaseException:
             if before is not None:
                 self._put_back(before)
@@ -154,11 +160,11 @@ class Trainer:
         model = self.model
         with self.precision():
             with torch.no_grad():
+                terms = objective.terms(batch)  # copies to the device, which would wait for the forward pass behind it
                 x = model.embed(batch.ids, batch.layout.positions)
             x.requires_grad_(True)
             h = model.norm(model.hidden(x, batch.layout, self.gradient_checkpointing))
             with torch.no_grad():
-                terms = objective.terms(batch)
                 derivative = lambda low, high, logp: terms.derivative(low, high, logp) * self.scale  # noqa: E731
                 logp, entropy, gradient = score_targets(
                     model, h.detach(), batch.targets, objective.temperature, derivative
@@ -179,11 +185,14 @@ class Trainer:
 
 
 class _Terms:
-    """What the loss of one micro-batch's tokens is made of, all [N]; old is NaN where the token counts as on-policy."""
+    """What the loss of one micro-batch's tokens is made of, all [N]; old is NaN where the token counts as on-policy.
 
-    def __init__(self, objective, weight, advantage, old, reference):
+    sampled is no part of the loss: the log-probabilities that tokens were drawn with, of the rows that give them, or None.
+    """
+
+    def __init__(self, objective, weight, advantage, old, reference, sampled):
         self.objective, self.weight, self.advantage = objective, weight, advantage
-        self.old, self.reference = old, reference
+        self.old, self.reference, self.sampled = old, reference, sampled
         self.total = dict.fromkeys(("loss", "kl", "low", "high"), 0.0)
 
     def derivative(self, begin, end, logp):
@@ -219,8 +228,9 @@ class _Objective:
         self.begin()
 
     def begin(self):
-        self._sums = dict.fromkeys(("loss", "kl", "low", "high", "logp", "entropy"), 0.0)
-        self._tokens = 0
+        self._sums = dict.fromkeys(("loss", "kl", "low", "high", "logp", "entropy", "difference"), 0.0)
+        self._tokens = self._sampled = 0
+        self._largest = None
         self._current = {}
 
     def keep(self):
@@ -238,7 +248,13 @@ class _Objective:
         old = torch.cat([self._old(row, length) for row, length in zip(batch.rows, batch.lengths)])
         reference = torch.cat([self._reference[row] for row in batch.rows]) if self.beta else None
         weight = spread([self._weights[row] for row in batch.rows])
-        return _Terms(self, weight, spread([self._sequences[row].advantage for row in batch.rows]), old, reference)
+        advantage = spread([self._sequences[row].advantage for row in batch.rows])
+        return _Terms(self, weight, advantage, old, reference, self._sampling(batch))
+
+    def _sampling(self, batch):
+        """Log-probabilities that the batch's tokens were drawn with, where given; None once a step has been taken."""
+        given = [self._sequences[row].sampling_logprobs or () for row in batch.rows]
+        return self._tensor([value for row in given for value in row]) if any(given) and not self._first else None
 
     def _old(self, row, length):
         given = self._sequences[row].old_logprobs
@@ -255,11 +271,26 @@ class _Objective:
         self._sums["logp"] += logp.double().sum()
         self._sums["entropy"] += entropy.double().sum()
         self._tokens += len(logp)
-        for row, part in zip(batch.rows, logp.split(batch.lengths)):
-            self._current[row] = part
+        parts = logp.split(batch.lengths)
+        self._current.update(zip(batch.rows, parts))
+        if terms.sampled is not None:
+            given = [part for row, part in zip(batch.rows, parts) if self._sequences[row].sampling_logprobs]
+            self._compare(torch.cat(given), terms.sampled)
+
+    def _compare(self, logp, sampled):
+        difference = (logp - sampled).abs_()
+        largest = difference.max()
+        self._largest = largest if self._largest is None else torch.maximum(self._largest, largest)
+        self._sums["difference"] += difference.sum(dtype=torch.float64)
+        self._sampled += len(difference)
 
     def sums(self):
-        return dict({name: float(value) for name, value in self._sums.items()}, tokens=self._tokens)
+        sums = {name: float(value) for name, value in self._sums.items()}
+        return dict(sums, tokens=self._tokens, sampled=self._sampled)
+
+    def largest_difference(self):
+        """The largest |log-probability now - the one it was sampled with|; 0 where none was given."""
+        return 0.0 if self._largest is None else float(self._largest)
 
 
 def gradient_norm(flat, piece=4096):

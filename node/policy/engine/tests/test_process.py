@@ -113,7 +113,7 @@ def test_every_call_answers_with_every_field(engine, directory, tmp_path):
     fields = {"completions", "logprobs", "terminated", "entropy", "seconds", "prefill_tokens", "new_tokens", "memory"}
     assert set(generated) == fields and len(generated["completions"]) == 8
     sequences = [
-        dict(prompt=i // 4, completion=tokens, advantage=(-1) ** i, old_logprobs=old)
+        dict(prompt=i // 4, completion=tokens, advantage=(-1) ** i, old_logprobs=old, sampling_logprobs=old)
         for i, (tokens, old) in enumerate(zip(generated["completions"], generated["logprobs"]))
     ]
     scored = engine.result("logprobs", prompts=[[1, 2], [3]], sequences=sequences, temperature=1, micro_batch=3)
@@ -128,8 +128,10 @@ def test_every_call_answers_with_every_field(engine, directory, tmp_path):
     assert set(updated) == {
         "loss", "kl", "grad_norm", "entropy", "mean_logprob", "clip_ratio_low", "clip_ratio_high", "steps",
         "computed_sequences", "tokens", "seconds", "memory",
+        "sampling_logp_difference_max", "sampling_logp_difference_mean", "sampling_tokens",
     }  # fmt: skip
     assert updated["steps"] == 1 and updated["kl"] == 0
+    assert updated["sampling_logp_difference_max"] < 1e-9 and updated["sampling_tokens"] == generated["new_tokens"]
     changed = engine.result("save", path=str(tmp_path / "hf"), format="huggingface", dtype="float32")
     assert changed["weight_hash"] != saved["weight_hash"]
     # The reference is the model as first loaded, however often it has been trained since.
@@ -170,6 +172,8 @@ WRONG = [
     ("update", dict(prompts=[[1]], sequences=[dict(prompt=0, completion=None)]), "completion"),
     ("update", dict(prompts=[[1]], sequences=[dict(prompt=0, completion=[1] * 64)]), "65 tokens"),
     ("update", dict(prompts=[[1]], sequences=[dict(prompt=0, completion=[1], old_logprobs=[0, 0])]), "old_logprobs"),
+    ("update", dict(prompts=[[1]], sequences=[dict(prompt=0, completion=[1, 2], sampling_logprobs=[-1])]), "].sampling_logprobs"),
+    ("update", dict(prompts=[[1]], sequences=[dict(prompt=0, completion=[1], sampling_logprobs=[0.1])]), "].sampling_logprobs"),
     ("update", dict(prompts=[[1]], sequences=[3]), r"sequences\[0\]"),
     ("update", dict(prompts=[[1]], sequences=[], loss_type="sapo"), "loss_type"),
     ("update", dict(prompts=[[1]], sequences=[], loss_type="dr_grpo"), "max_completion_length"),

@@ -152,6 +152,24 @@ def test_several_ranks_give_one_rank_s_results(directories, engine, tmp_path, ar
             assert (tensor.double() - theirs[name].double()).abs().max() < 1e-12, name
 
 
+def test_the_difference_to_the_sampler_is_that_of_all_ranks(directory, engine):
+    """Whichever rank has the row in which it is largest; row 4 is computed by none."""
+    alone = Engine()
+    try:
+        for each, ranks in ((alone, 1), (engine, 3)):
+            each.result("load", model_dir=directory, ranks=ranks, **OPTIONS)
+        for worst in range(7):
+            update = dict(make_update(), learning_rate=0.0)
+            for row, sequence in enumerate(update["sequences"]):
+                sequence["sampling_logprobs"] = [-9.0 - row if row == worst else -3.0] * len(sequence["completion"])
+            ours, one = engine.result("update", **update), alone.result("update", **update)
+            same(ours, one, f"row {worst}")
+            assert (ours["sampling_logp_difference_max"] > 5) == (worst != 4)
+            assert ours["sampling_tokens"] == sum(len(s["completion"]) for s in update["sequences"] if s["advantage"])
+    finally:
+        alone.close()
+
+
 def test_more_ranks_than_work(directory, engine):
     engine.result("load", model_dir=directory, ranks=3, **OPTIONS)
     short = dict(prompts=[[5]], num_generations=2, max_new_tokens=3, seed=1, eos_token_id=-1)

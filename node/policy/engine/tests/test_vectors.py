@@ -38,6 +38,7 @@ def test_every_parameter_of_a_request_arrives(line):
     for sequence in params.get("sequences", []):
         sequence.setdefault("advantage", 0.0)
         sequence.setdefault("old_logprobs", None)
+        sequence.setdefault("sampling_logprobs", None)
     assert asdict(parsed) == params
 
 

@@ -1,0 +1,28 @@
+package policy
+
+import "slices"
+
+// WithSampling is the update with the log-probabilities that its first sequences were sampled with, a list each. A sequence whose list is missing,
+// or which an engine does not compute, gets none.
+func (p UpdateParams) WithSampling(logprobs [][]float64) UpdateParams {
+	p.Sequences = slices.Clone(p.Sequences)
+	for i := range min(len(logprobs), len(p.Sequences)) {
+		s := &p.Sequences[i]
+		if len(logprobs[i]) == len(s.Completion) && (s.Advantage != 0 || p.Beta != 0) {
+			s.SamplingLogprobs = SinglePrecision(logprobs[i])
+		}
+	}
+	return p
+}
+
+// SinglePrecision rounds to float32, which changes nothing of what an engine computed in it. nil stays nil.
+func SinglePrecision(list []float64) []float32 {
+	if list == nil {
+		return nil
+	}
+	short := make([]float32, len(list))
+	for i, v := range list {
+		short[i] = float32(v)
+	}
+	return short
+}

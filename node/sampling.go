@@ -1,0 +1,84 @@
+package node
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/sapo"
+)
+
+// samplingLimit is the largest difference between a token's log-probability when it was sampled and before the update, in nats, of which nobody is
+// told. It is far above rounding in fp32 (1e-6) and tf32, and far below what moves a clipped ratio. In bf16 and fp16 single tokens can pass it.
+const samplingLimit = 0.05
+
+// sampledWith is what the tokens of all completions of the groups were sampled with, nil for one of which it is not known.
+func sampledWith(groups ...group) [][]float64 {
+	var list [][]float64
+	for _, g := range groups {
+		logprobs := g.logprobs
+		if logprobs == nil {
+			logprobs = make([][]float64, len(g.completions))
+		}
+		list = append(list, logprobs...)
+	}
+	return list
+}
+
+// logSampled is what the journal keeps of a group's log-probabilities where updates need none: those of completions that an update may compute.
+func (n *Node) logSampled(g group) [][]float32 {
+	list := make([][]float32, len(g.completions))
+	if sapo.AllEqual(g.rewards) && n.Config.Beta == 0 {
+		return list
+	}
+	for i, logprobs := range sampledWith(g) {
+		list[i] = policy.SinglePrecision(logprobs)
+	}
+	return list
+}
+
+// reportSampling puts how far sampler and trainer are apart into the round's report, where the update could tell.
+func reportSampling(result policy.UpdateResult, report *event.Round) {
+	if result.SamplingTokens > 0 {
+		report.SamplingLogpDifferenceMax, report.SamplingLogpDifferenceMean = &result.SamplingLogpDifferenceMax, &result.SamplingLogpDifferenceMean
+	}
+}
+
+// watchSampling warns when sampler and trainer begin to disagree. It warns again only after they have agreed in a round between. A round
+// without the figure decides nothing.
+func (n *Node) watchSampling(report event.Round) {
+	largest, mean := report.SamplingLogpDifferenceMax, report.SamplingLogpDifferenceMean
+	if largest == nil || mean == nil {
+		return
+	}
+	told := n.disagrees
+	n.disagrees = *largest > samplingLimit
+	if !n.disagrees || told {
+		return
+	}
+	n.Logger.Warn("sampler and trainer disagree", "round", report.Round, "max", *largest, "mean", *mean)
+	if n.Warn != nil {
+		n.Warn(n.disagreement(report.Round, *largest, *mean))
+	}
+}
+
+// disagreement says what it means that the sampler's log-probabilities are not the trainer's, and what to do.
+func (n *Node) disagreement(round int, largest, mean float64) string {
+	precision, remedies := "fp32", []string{"a newer torch"} // fp32 is the engine's only precision on a CPU
+	if n.OnGPU {
+		precision = n.Config.ResolvedPrecision(true)
+		if precision != "fp32" {
+			remedies = append([]string{"precision: fp32"}, remedies...)
+		}
+		if n.Config.CUDAGraphs {
+			remedies = append([]string{"cuda_graphs: false"}, remedies...)
+		}
+	}
+	note := ""
+	if precision == "bf16" || precision == "fp16" {
+		note = " (rounding in " + precision + " alone can do that to single tokens, but not to the mean)"
+	}
+	return fmt.Sprintf("sampler and trainer disagree in round %d with precision %s: a sampled token's log-probability differs by up to %.3g, mean %.3g%s. "+
+		"The model learns from other numbers than it sampled by. Try: %s", round, precision, largest, mean, note, strings.Join(remedies, ", or "))
+}
