@@ -110,6 +110,8 @@ func TestEventFilesHoldWhatWasRecorded(t *testing.T) {
 	require.Contains(t, node, scalar{"completions/mean_length", 4, 1004.123456, 100})
 	require.Contains(t, node, scalar{"clip_ratio/high_mean", 4, 1004.123456, 0.25})
 	require.Contains(t, node, scalar{"swarm/completions", 4, 1004.123456, 32})
+	require.Contains(t, node, scalar{"sampling/sampling_logp_difference/max", 4, 1004.123456, 0.5})
+	require.Contains(t, node, scalar{"sampling/sampling_logp_difference/mean", 4, 1004.123456, 0.125})
 	require.False(t, slices.ContainsFunc(node, func(s scalar) bool { return s.Tag == "reward" && s.Step == 1 }), "what is no number is left out")
 
 	mean := scalars(t, filepath.Join(dir, "x-0", "swarm", name))

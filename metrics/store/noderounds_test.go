@@ -26,6 +26,10 @@ func TestNodeRoundsReadBack(t *testing.T) {
 		if round == 2 {
 			x.Loss, x.NonFinite = 0, map[string]string{"loss": "NaN"}
 		}
+		if round > 2 {
+			largest, mean := 1e-6*third, float64(round-3) // 0 is a figure, too
+			x.SamplingLogpDifferenceMax, x.SamplingLogpDifferenceMean = &largest, &mean
+		}
 		require.NoError(t, s.Record(t.Context(), event.Event{Type: event.TypeRound, Run: "r", Node: "a", Time: 10 + float64(round), Round: &x}))
 		if round == 2 {
 			x.NonFinite = map[string]string{"loss": "nan"}

@@ -31,8 +31,10 @@ func TestTheSplitOfARoundIsNullWhereItIsFixed(t *testing.T) {
 	require.Equal(t, []RoundBand{{Round: 1, Nodes: 2, End: 106, Mean: 5, Min: 2, Max: 8}}, bands)
 }
 
-func TestMigrationKeepsADatabaseOfSchema7(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "swarm.db")
+// databaseOf is a database of an earlier schema with one round of run-1, whose program went away.
+func databaseOf(t *testing.T, schema int) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "swarm.db")
 	db, err := sql.Open("sqlite3", dsn(path, url.Values{"_journal_mode": {"WAL"}}))
 	require.NoError(t, err)
 	steps, err := loadMigrations()
@@ -40,12 +42,16 @@ func TestMigrationKeepsADatabaseOfSchema7(t *testing.T) {
 	rows := `INSERT INTO runs (run, experiment, state, seed, rounds, nodes, num_train_samples, num_transplant_trees, num_generations, config, plan,
   versions, started, resumed) VALUES ('run-1', 'e', 'running', 1, 2, 1, 4, 4, 8, '{}', '{}', '{}', 5, 5);
 INSERT INTO attempts (run, attempt, started, seen, state) VALUES ('run-1', 1, 5, 6, 'running');
-INSERT INTO nodes (run, node, rounds_done, last_round, cumulative_reward) VALUES ('run-1', 'node_0', 1, 0, 0.5);
+INSERT INTO nodes (run, node, rounds_done, last_round, last_reward, cumulative_reward) VALUES ('run-1', 'node_0', 1, 0, 0.5, 0.5);
 INSERT INTO rounds (run, round, node, time, reward, completions, steps, trained_own, trained_external, late, non_finite)
   VALUES ('run-1', 0, 'node_0', 6, 0.5, 32, 1, 4, 4, 0, '');`
-	_, err = db.Exec(strings.Join(steps[:7], "\n") + fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = 7;", applicationID) + rows)
+	_, err = db.Exec(strings.Join(steps[:schema], "\n") + fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, schema) + rows)
 	require.NoError(t, errors.Join(err, db.Close()))
+	return path
+}
 
+func TestMigrationKeepsADatabaseOfSchema7(t *testing.T) {
+	path := databaseOf(t, 7)
 	r, err := OpenReader(t.Context(), path)
 	require.NoError(t, err, "it can be read as it is")
 	defer r.Close()
@@ -68,7 +74,7 @@ INSERT INTO rounds (run, round, node, time, reward, completions, steps, trained_
 	require.InDelta(t, 6, after[1].Value, 0, "who had it open sees what came")
 	now, err := r.Columns(t.Context(), "rounds")
 	require.NoError(t, err)
-	require.Equal(t, []Column{{Name: "split_own", Type: "INTEGER"}, {Name: "split_external", Type: "INTEGER"}}, now[len(columns):])
+	require.Equal(t, []Column{{Name: "split_own", Type: "INTEGER"}, {Name: "split_external", Type: "INTEGER"}}, now[len(columns):len(columns)+2])
 }
 
 func TestEvaluationsByModelAddUpToTheRuns(t *testing.T) {

@@ -199,6 +199,9 @@ func TestEveryFieldOfARoundHasItsColumn(t *testing.T) {
 			f.SetInt(int64(i))
 		case reflect.Bool:
 			f.SetBool(true)
+		case reflect.Pointer:
+			f.Set(reflect.New(f.Type().Elem()))
+			f.Elem().SetFloat(float64(i) + 0.5)
 		default:
 			t.Fatalf("%s: new kind of field", name)
 		}
@@ -206,7 +209,7 @@ func TestEveryFieldOfARoundHasItsColumn(t *testing.T) {
 	var got []string
 	for i, c := range roundColumns {
 		got = append(got, c.name)
-		require.Equal(t, v.Field(i+1).Interface(), c.value(&r), c.name)
+		require.Equal(t, reflect.Indirect(v.Field(i+1)).Interface(), c.value(&r), c.name)
 	}
 	require.Equal(t, want, got)
 }
@@ -333,7 +336,7 @@ func TestRefusedFiles(t *testing.T) {
 	require.NoError(t, os.WriteFile(text, []byte(strings.Repeat("not a database\n", 100)), 0o600))
 
 	for path, want := range map[string]string{
-		newer:   "written by a newer swarm (schema 99, this one knows 8)",
+		newer:   "written by a newer swarm (schema 99, this one knows 9)",
 		foreign: "not a swarm database",
 		text:    "not a swarm database",
 		dir:     "not a file",

@@ -101,6 +101,8 @@ func TestWhatCannotBeIsNotTaken(t *testing.T) {
 		`{"type":"round","time":1,"node":"w_0","round":{"split_external":3}}`:                                                          "more completions or groups",
 		`{"type":"round","time":1,"node":"w_0","round":{"steps":-1}}`:                                                                  "count of -1",
 		`{"type":"round","time":1,"node":"w_0","round":{"step_time":-1}}`:                                                              "duration",
+		`{"type":"round","time":1,"node":"w_0","round":{"sampling_logp_difference_max":-1e-9}}`:                                        "difference of log-probabilities of -1e-09",
+		`{"type":"round","time":1,"node":"w_0","round":{"sampling_logp_difference_mean":1e200}}`:                                       "a number of",
 		`{"type":"round","time":1,"node":"w_0","round":{"loss":1e200}}`:                                                                "a number of",
 		`{"type":"round","time":1,"node":"w_0","round":{"tasks":[{"completions":1}]}}`:                                                 "reward of",
 		`{"type":"round","time":1,"node":"w_0","round":{"peers":[{"available":-1}]}}`:                                                  "Available of -1",
