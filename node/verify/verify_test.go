@@ -406,6 +406,15 @@ func TestTamperingIsNamed(t *testing.T) {
 			nil, 0, "loss", Journal, 0,
 		},
 		{
+			"difference to the sampler that was told", in(1, func(r *journal.Round) {
+				*r.Done.Event.Round.SamplingLogpDifferenceMax *= 2
+			}), nil, 1, "sampling_logp_difference_max", Journal, 0,
+		},
+		{
+			"no difference to the sampler in the database", func(_ *testing.T, f *finished) { f.told["node_1"][1].SamplingLogpDifferenceMean = nil },
+			nil, 1, "sampling_logp_difference_mean", Database, 0,
+		},
+		{
 			"peer's count", in(1, func(r *journal.Round) { r.Trained.Report.Peers[0].Used++ }),
 			nil, 1, "peer node_0", Journal, 0,
 		},

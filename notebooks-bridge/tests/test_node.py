@@ -57,6 +57,13 @@ def test_what_is_not_measured_or_not_finite_is_recorded_as_unknown(launch):
     assert got["reward"] == 0 and got["entropy"] == 2.5 and got["completions"] == 8
     assert got["non_finite"]["reward"] == "NaN" and got["non_finite"]["loss"] == "-Inf" and got["non_finite"]["kl"] == "NaN"
     assert "entropy" not in got["non_finite"]
+    assert not any("sampling" in name for name in [*got, *got["non_finite"]]), "most trainers have no such figure to miss"
+
+
+def test_a_difference_to_the_sampler_can_be_reported(launch):
+    body = "node.round(0, reward=1, sampling_logp_difference_max=0.5, sampling_logp_difference_mean=float('nan'))"
+    got = launch(BEGIN + body).until("round")["round"]
+    assert got["sampling_logp_difference_max"] == 0.5 and got["non_finite"]["sampling_logp_difference_mean"] == "NaN"
 
 
 @pytest.mark.parametrize("call, says", [
@@ -229,7 +236,8 @@ def go_struct(name):
 def test_names_are_those_of_the_go_side():
     source = EVENT_GO.read_text()
     assert int(re.search(r"const Protocol = (\d+)", source).group(1)) == link.PROTOCOL
-    ours = set(report.MEASURED + report.COUNTS + report.SECONDS + report.ROUNDS + report.LISTS + report.FLAGS) | {"round", "non_finite"}
+    kinds = (report.MEASURED, report.COUNTS, report.SECONDS, report.ROUNDS, report.DIFFERENCES, report.LISTS, report.FLAGS)
+    ours = {name for kind in kinds for name in kind} | {"round", "non_finite"}
     assert ours == go_struct("Round")
     assert set(node.STATES) <= set(re.findall(r'State\w+\s+State = "(\w+)"', source))
     assert set(node.CAUSES) == set(re.findall(r'Memory\w+\s+= "(\w+)"', source))
