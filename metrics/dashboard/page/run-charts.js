@@ -22,8 +22,8 @@ const groups = [
   ["Shares", "ratio", [["frac_reward_zero_std", "groups without advantage"], ["format_rate", "answers in format"],
     ["completions_clipped_ratio", "completions cut off"]], null],
   ["Policy", "number", [["entropy", "entropy"], ["grad_norm", "gradient norm"], ["kl", "KL"]], null],
-  ["Sampler against trainer", "number", [["sampling_logp_difference_max", "largest difference"], ["sampling_logp_difference_mean", "mean difference"]],
-    "Log-probabilities of sampled tokens, while sampling and before the update, in nats. Above 0.05 the model learns from other numbers than it sampled by."],
+  ["Sampler and trainer", "number", [["sampling_logp_difference_max", "largest"], ["sampling_logp_difference_mean", "mean"]],
+    "Difference of log-probabilities in nats. Above 0.05 they disagree."],
 ];
 
 // split is shown where the run's isn't fixed.
