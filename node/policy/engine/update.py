@@ -187,7 +187,7 @@ class Trainer:
 class _Terms:
     """What the loss of one micro-batch's tokens is made of, all [N]; old is NaN where the token counts as on-policy.
 
-    sampled is no part of the loss: the log-probabilities that tokens were drawn with, of the rows that have them, or None.
+    sampled is no part of the loss: what tokens were drawn with, of the rows that have it, or None.
     """
 
     def __init__(self, objective, weight, advantage, old, reference, sampled):
