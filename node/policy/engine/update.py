@@ -23,7 +23,7 @@ _SCALE_GROWTH = 500  # gradients between two doublings of the scale
 
 @dataclass
 class Outcome:
-    """Fields of UpdateResult: means over iterations, but those of log-probabilities and entropy as before the first step."""
+    """Fields of UpdateResult: means over iterations, but entropy and log-probabilities as before the first step."""
 
     loss: float = 0.0
     kl: float = 0.0
@@ -187,7 +187,7 @@ class Trainer:
 class _Terms:
     """What the loss of one micro-batch's tokens is made of, all [N]; old is NaN where the token counts as on-policy.
 
-    sampled is no part of the loss: the log-probabilities that tokens were drawn with, of the rows that give them, or None.
+    sampled is no part of the loss: what tokens were drawn with, of the rows that have it, or None.
     """
 
     def __init__(self, objective, weight, advantage, old, reference, sampled):
@@ -245,22 +245,23 @@ class _Objective:
             # With its size given, the host need not wait for the device to add up the lengths.
             return self._tensor(values).repeat_interleave(repeats, output_size=sum(batch.lengths))
 
-        old = torch.cat([self._old(row, length) for row, length in zip(batch.rows, batch.lengths)])
         reference = torch.cat([self._reference[row] for row in batch.rows]) if self.beta else None
         weight = spread([self._weights[row] for row in batch.rows])
         advantage = spread([self._sequences[row].advantage for row in batch.rows])
-        return _Terms(self, weight, advantage, old, reference, self._sampling(batch))
+        return _Terms(self, weight, advantage, self._old(batch), reference, self._sampling(batch))
 
     def _sampling(self, batch):
         """Log-probabilities that the batch's tokens were drawn with, where given; None once a step has been taken."""
         given = [self._sequences[row].sampling_logprobs or () for row in batch.rows]
         return self._tensor([value for row in given for value in row]) if any(given) and not self._first else None
 
-    def _old(self, row, length):
-        given = self._sequences[row].old_logprobs
-        if given is not None:
-            return self._tensor(given)
-        return self._first.get(row, torch.full((length,), math.nan, dtype=self._dtype, device=self._device))
+    def _old(self, batch):
+        given = [self._sequences[row].old_logprobs for row in batch.rows]
+        if self._first:
+            pairs = zip(batch.rows, given)
+            return torch.cat([self._first[row] if old is None else self._tensor(old) for row, old in pairs])
+        tokens = (old or [math.nan] * length for old, length in zip(given, batch.lengths))
+        return self._tensor([value for old in tokens for value in old])
 
     def _tensor(self, values):
         return torch.tensor(values, dtype=self._dtype, device=self._device)
@@ -275,7 +276,7 @@ class _Objective:
         self._current.update(zip(batch.rows, parts))
         if terms.sampled is not None:
             given = [part for row, part in zip(batch.rows, parts) if self._sequences[row].sampling_logprobs]
-            self._compare(torch.cat(given), terms.sampled)
+            self._compare(torch.cat(given) if len(given) < len(parts) else logp, terms.sampled)
 
     def _compare(self, logp, sampled):
         difference = (logp - sampled).abs_()

@@ -105,7 +105,7 @@ def test_the_operations_of_an_updates_pass_do_not_grow(gpt2_on_cuda, monkeypatch
     monkeypatch.setattr(model, "HAS_SDPA", True)
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", one_attention(counter), raising=False)
     monkeypatch.setattr(gpt2, "layer_norm", lambda x, w, b, e: torch.nn.functional.layer_norm(x, w.shape, w, b, e))
-    rows = [protocol.Sequence(i % prompts, list(range(n)), 1.0) for i, n in enumerate(lengths)]
+    rows = [protocol.Sequence(i % prompts, list(range(n)), 1.0, None, [-1.0] * n) for i, n in enumerate(lengths)]
     request = protocol.Update([list(range(192))] * prompts, rows)
     trainer = update.Trainer(gpt2_on_cuda, Adam())
     (one,) = batch.micro_batches(request, range(len(rows)), gpt2_on_cuda)
