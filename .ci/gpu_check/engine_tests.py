@@ -46,7 +46,9 @@ def check_tests(c):
 
 def check_more_tests(c):
     """Tests that need no card, with this machine's torch."""
-    if not c.quick and has_pytest(c, "more-tests", "the engine's other tests"):
+    if c.quick:
+        c.report.add("more-tests", "the engine's other tests", "left out", note="a dry run or --quick")
+    elif has_pytest(c, "more-tests", "the engine's other tests"):
         report(c, "more-tests", "the engine's other tests", OTHERS, max(1, c.left() - 2))
 
 

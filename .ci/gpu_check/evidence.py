@@ -17,7 +17,7 @@ PERIOD = 20.0  # seconds
 HEAD, TAIL = 256 << 10, 1 << 20  # bytes kept of a long text
 WANTED = (".log", ".jsonl", ".json", ".txt", ".db", ".db-wal", ".stderr")
 BINARY = (".db", ".db-wal")
-UNWANTED = {"exchange", "engine", "models", "checkpoints", "journal", "locks", "workers", "joined", "outbox"}
+UNWANTED = {"exchange", "engine", "models", "locks", "workers", "joined", "outbox"}  # folders of a home
 
 
 class Evidence:
@@ -42,7 +42,7 @@ class Evidence:
     def keep_home(self, name):
         """Copies what is wanted of a home that is about to be removed."""
         home = self._homes.pop(name, None)
-        for path in wanted(home) if home else ():
+        for path in wanted_of_home(home) if home else ():
             try:
                 shutil.copyfile(path, self.path(f"{name}/home/{path.relative_to(home)}"))
             except OSError:
@@ -68,7 +68,7 @@ class Evidence:
         with self._lock:
             files = [(f"gpu-check/{path.relative_to(self.folder)}", path) for path in wanted(self.folder)]
             for name, home in list(self._homes.items()):
-                files += [(f"gpu-check/{name}/home/{path.relative_to(home)}", path) for path in wanted(home)]
+                files += [(f"gpu-check/{name}/home/{path.relative_to(home)}", path) for path in wanted_of_home(home)]
             stamped = sorted((size_of(path), name, path) for name, path in files)
             if stamped == self._seen:
                 return
@@ -80,13 +80,18 @@ class Evidence:
             self._seen = stamped
 
 
-def wanted(folder):
-    """Files of a folder that are evidence."""
+def wanted(folder, without=()):
+    """Files of a folder that are evidence, but for those in folders of these names."""
     out = []
     for root, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if name not in UNWANTED]
+        folders[:] = [name for name in folders if name not in without]
         out += [Path(root) / name for name in files if name.endswith(WANTED)]
     return out
+
+
+def wanted_of_home(home):
+    """The database and the logs of a home. Journals hold every completion and tell nothing of a card."""
+    return [path for path in wanted(home, UNWANTED) if not path.name.startswith("journal-")]
 
 
 def size_of(path):

@@ -38,7 +38,8 @@ def parse(document):
              "cuda_driver": trace.runtime, "cpu_op": trace.operators}
     events = document["traceEvents"] if isinstance(document, dict) else document
     for event in events:
-        part = parts.get(str(event.get("cat", "")).lower())
+        category = "cpu_op" if event.get("pid") == "CPU functions" else event.get("cat", "")  # a torch that was built without Kineto
+        part = parts.get(str(category).lower())
         if part is not None and event.get("ph") == "X":
             entry = part.setdefault(event.get("name", "?"), [0, 0.0])
             entry[0] += 1

@@ -32,7 +32,7 @@ class Report:
     def check(self, section, name, value, unit, target, holds, note=""):
         """A figure with a target. value None: it could not be measured. No target is met, or missed, by a CPU."""
         verdict = UNVERIFIED if value is None or self.dry else MET if holds(value) else MISSED
-        self.rows.append(Row(section, name, value, unit, target, verdict, (NEEDS_GPU if value is None else DRY_RUN) if self.dry and not note else note))
+        self.rows.append(Row(section, name, value, unit, target, verdict, DRY_RUN if self.dry and not note else note))
 
     def needs_gpu(self, section, name):
         """Says that a part was left out since there is no GPU: the outcome of a dry run, not a failure."""
