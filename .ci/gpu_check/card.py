@@ -9,7 +9,6 @@ import time
 import torch
 
 import facts
-import host
 
 
 def environment(device):

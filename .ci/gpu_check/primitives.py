@@ -72,7 +72,6 @@ def sdpa():
         facts.tell("sdpa", "torch has none")
         return
     device = torch.device("cuda", 0)
-    activity = torch.profiler.ProfilerActivity.CUDA
     dtypes = [torch.float32, torch.float16] + ([torch.bfloat16] if torch.cuda.get_device_capability()[0] >= 8 else [])
     # GPT-2's: prompts of 192 tokens, completions of 256; the mask is a part of a larger one, with its rows 16 bytes apart or not.
     shapes = {"prefix, causal": (1, 191, 191, 0), "own, mask, aligned": (4, 256, 447, 448), "own, mask, not aligned": (4, 256, 447, 447)}
@@ -87,9 +86,7 @@ def sdpa():
                     torch.cuda.synchronize()
 
                 attend()
-                with torch.profiler.profile(activities=[activity]) as profile:
-                    attend()
-                facts.tell(f"{label}, {str(dtype).split('.')[-1]}", kernel_trace.attention({event.key: None for event in profile.key_averages()}))
+                facts.tell(f"{label}, {str(dtype).split('.')[-1]}", kernel_trace.attention(kernel_trace.record(attend, "cuda").kernels))
 
 
 def context():

@@ -8,7 +8,6 @@ import argparse
 import gc
 import os
 import random
-import tempfile
 import time
 
 import facts
@@ -65,24 +64,6 @@ def seconds(work, device, repeats=3):
     return best
 
 
-def traced(work, device):
-    """The trace of one run of work."""
-    import torch
-
-    activity = torch.profiler.ProfilerActivity
-    with torch.profiler.profile(activities=[activity.CUDA if device == "cuda" else activity.CPU]) as profile:
-        work()
-        wait(device)
-    path = os.path.join(tempfile.mkdtemp(prefix="trace-", dir=os.environ.get("GPU_CHECK_SCRATCH")), "trace.json")
-    try:
-        profile.export_chrome_trace(path)
-        return kernel_trace.read(path)
-    finally:
-        if os.path.exists(path):
-            os.remove(path)
-        os.rmdir(os.path.dirname(path))
-
-
 def decoding(node, name):
     """Facts about a decoding step, told under name."""
     device = node.options.device
@@ -94,7 +75,7 @@ def decoding(node, name):
         facts.tell(f"{name} step_seconds", step)
         facts.tell(f"{name} beyond_steps_seconds", short - SHORT * step)
     with facts.step(f"{name}: kernels"):
-        short, long = (traced(lambda n=n: node.generate(n), device) for n in (SHORT, LONG))
+        short, long = (kernel_trace.record(lambda n=n: node.generate(n), device) for n in (SHORT, LONG))
         tell_difference(name, long, short, LONG - SHORT)
         facts.tell(f"{name} runtime", kernel_trace.top(long.runtime, 12))
         facts.tell(f"{name} instantiate_us", sum(t for n, (_, t) in long.runtime.items() if "Instantiate" in n or "Capture" in n))
@@ -109,7 +90,7 @@ def updating(node):
         facts.tell("update seconds", large)
         facts.tell("update pass_seconds", (large - small) / passes(node))
     with facts.step("update: kernels"):
-        small, large = (traced(lambda n=n: node.update(n), device) for n in (1, 2))
+        small, large = (kernel_trace.record(lambda n=n: node.update(n), device) for n in (1, 2))
         tell_difference("update", large, small, passes(node))
         facts.tell("update call_device_us", large.device_time())
         facts.tell("update attention", kernel_trace.attention(large.kernels))
@@ -157,7 +138,7 @@ def main():
         loaded = node.load()
         facts.tell("load seconds", loaded["seconds"])
         facts.tell("load self_test", loaded["self_test_max_abs_diff"])
-        traced(lambda: node.generate(2), options.device)  # the first trace of a process may lack events
+        kernel_trace.record(lambda: node.generate(2), options.device)  # the first trace of a process may lack events
         decoding(node, "decode")
         updating(node)
         tidying(node)

@@ -1,7 +1,9 @@
 """Real runs of `swarm up`: seconds a round, tokens a second, the card's memory over the run, and everything that went wrong."""
 
+import contextlib
 import json
 import signal
+import sqlite3
 import subprocess
 import time
 from dataclasses import dataclass, field
@@ -39,6 +41,7 @@ class Seen:
     self_tests: list = field(default_factory=list)  # one a load
     checkpoints: list = field(default_factory=list)  # seconds each
     budget: int = 0
+    measured: dict = field(default_factory=dict)  # bytes of a node by kind, the largest
 
     def take(self, event):
         kind = event.get("type")
@@ -56,6 +59,8 @@ class Seen:
             self.checkpoints.append(event["checkpoint"].get("seconds", 0.0))
         elif kind == "memory":
             self.budget = max(self.budget, event["memory"].get("budget_bytes", 0))
+            for kind in ("resident_bytes", "generate_bytes", "update_bytes"):
+                self.measured[kind] = max(self.measured.get(kind, 0), event["memory"].get(kind, 0))
 
     def out_of_memory(self):
         return sum("out_of_memory" in death["cause"] for death in self.deaths)
@@ -165,7 +170,7 @@ def figures_of(run, seen, watch, started):
         "loaded": len(seen.loaded), "load_seconds": max(seen.loaded.values()) - started if seen.loaded else None,
         "self_test": max(seen.self_tests, default=None), "checkpoint_seconds": max(seen.checkpoints, default=None),
         "sampling_logp_difference_max": largest, "sampling_logp_difference_mean": average,
-        "peak_total_bytes": watch.peak(), "gpu_utilization": watch.utilization(), "budget_bytes": seen.budget,
+        "measured": seen.measured, "peak_total_bytes": watch.peak(), "gpu_utilization": watch.utilization(), "budget_bytes": seen.budget,
         "out_of_memory_deaths": seen.out_of_memory(), "deaths": seen.deaths[:20],
         "memory_steps": seen.steps[:50], "memory_step_count": len(seen.steps),
         "mean_length": mean([r["completions_mean_length"] for r in reports]), "reward": mean([r["reward"] for r in reports]),
@@ -173,6 +178,16 @@ def figures_of(run, seen, watch, started):
         "generate_seconds": mean([r["generate_time"] for r in reports]), "update_seconds": mean([r["update_time"] for r in reports]),
         "lease_seconds": mean([r["lease_time"] for r in reports]), "barrier_seconds": mean([r["barrier_time"] for r in reports]),
     }
+
+
+def plan_of(home):
+    """What the run's plan was, as its database has it; {} where there is none."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{home}/swarm.db?mode=ro", uri=True)) as database:
+            row = database.execute("SELECT plan FROM runs ORDER BY started DESC LIMIT 1").fetchone()
+        return json.loads(row[0]) if row and row[0] else {}
+    except (sqlite3.Error, ValueError):
+        return {}
 
 
 def mean(values):

@@ -75,7 +75,8 @@ def make_run(c, run, items, limit):
         line = swarm.command(c.program, sys.executable, home, run.model or c.folder, items, c.device, c.work, tried)
         c.evidence.watch_home(name, home)
         try:
-            return swarm.up(line, tried, limit, c.evidence.path(f"{name}/up.stderr").parent, c.stall)
+            figures = swarm.up(line, tried, limit, c.evidence.path(f"{name}/up.stderr").parent, c.stall)
+            return dict(figures, plan=swarm.plan_of(home))
         except RuntimeError as error:
             if "does not fit" not in str(error) or i + 1 == len(choices):
                 raise

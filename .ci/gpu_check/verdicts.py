@@ -25,6 +25,7 @@ def report_run(c, run, figures):
     report.add("swarm", f"{run.name}: seconds a round of {run.nodes} nodes", seconds, "s")
     report.add("swarm", f"{run.name}: peak total", peak, "bytes")
     report.add("swarm", f"{run.name}: out of memory, steps on the ladder", f"{figures['out_of_memory_deaths']}, {figures['memory_step_count']}")
+    planned(c, run, figures)
     agreement(c, run, figures)
     if seconds:
         rates(c, run, figures, seconds)
@@ -38,6 +39,19 @@ def report_run(c, run, figures):
         report.check("swarm", "8 nodes under a 15 GB cap", ok if peak is not None or not whole else None, "", "they train, <= 15 GB", bool)
     if run.name == "24-nodes":
         report.check("swarm", "24 nodes under lease", whole, "", "they train", bool)
+
+
+def planned(c, run, figures):
+    """What the plan chose, and what it foresaw beside what was measured."""
+    plan, measured = figures.get("plan") or {}, figures.get("measured") or {}
+    if not plan:
+        return
+    offload = [name for name in ("optimizer_offload", "param_offload") if figures["settings"].get(name)]
+    c.report.add("swarm", f"{run.name}: share, micro-batch, slots", f"{plan.get('share')}, {plan.get('micro_batch')}, {plan.get('slots')}",
+                 note=", ".join([f"by {plan.get('source')}", *offload]))
+    node = plan.get("per_node", {})
+    pairs = [f"{kind} {node.get(kind + '_bytes', 0) / GB:.2f}, {measured.get(kind + '_bytes', 0) / GB:.2f}" for kind in ("resident", "generate", "update")]
+    c.report.add("swarm", f"{run.name}: GB of a node, planned and measured", "; ".join(pairs))
 
 
 def rates(c, run, figures, seconds):
