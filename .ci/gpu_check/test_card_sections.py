@@ -16,7 +16,7 @@ import shortage_section  # noqa: E402
 from engine_client import EngineError  # noqa: E402
 from evidence import Evidence  # noqa: E402
 from mps_control import Daemon  # noqa: E402
-from test_gpu_check import Stage  # noqa: E402
+from stage import Stage  # noqa: E402
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ import kernel_trace  # noqa: E402
 import model  # noqa: E402
 import report  # noqa: E402
 import swarm  # noqa: E402
-import verdicts  # noqa: E402
 
 
 def test_gpt2_has_its_parameters():
@@ -113,72 +112,6 @@ def test_the_sampling_difference_is_read_where_rounds_tell_it():
     assert seen.sampling_difference() == (0.08, 0.003)
 
 
-class Stage:
-    """As much of a Check as the verdicts look at."""
-
-    def __init__(self, nodes=8):
-        from context import Work
-
-        self.report, self.dry, self.nodes, self.gemm, self.pace, self.best = report.Report(), False, nodes, {}, {}, {}
-        self.work, self.shape = Work(), flops.GPT2
-
-    def wants(self, _):
-        return True
-
-    def verdicts(self):
-        return {row.name: row.verdict for row in self.report.rows if row.verdict}
-
-
-def figures(**changes):
-    """Of a good run of eight nodes and three rounds."""
-    found = {
-        "settings": {}, "gpu_memory": 0, "seconds_per_round": 3.0, "rounds": 3, "loaded": 8, "load_seconds": 40.0, "self_test": 0.001,
-        "sampling_logp_difference_max": 0.01, "sampling_logp_difference_mean": 0.001, "peak_total_bytes": 40 * 10**9, "exit_code": 0, "said": "",
-        "cut": True, "out_of_memory_deaths": 0, "memory_step_count": 0, "mean_length": 256.0,
-    }  # fmt: skip
-    return dict(found, **changes)
-
-
-def test_a_good_run_meets_its_targets():
-    c = Stage()
-    verdicts.report_run(c, swarm.Run("lease", 8, 3, {}), figures())
-    verdicts.report_run(c, swarm.Run("mps", 8, 3, {}), figures(seconds_per_round=2.0))
-    verdicts.report_run(c, swarm.Run("cap-15GB", 8, 3, {}), figures(peak_total_bytes=14 * 10**9))
-    verdicts.report_run(c, swarm.Run("24-nodes", 24, 2, {}), figures(loaded=24))
-    c.best["predecessor"] = 12.0
-    verdicts.report_targets(c)
-    assert set(c.verdicts().values()) == {report.MET} and not c.report.missed()
-    assert {"MPS proof passes", "8 nodes: peak total", "8 nodes under a 15 GB cap", "24 nodes under lease", "faster than the predecessor's way"} <= set(c.verdicts())
-    assert c.best["swarm"] == 2.0
-
-
-@pytest.mark.parametrize(
-    "name, changes, missed",
-    [
-        ("lease", {"peak_total_bytes": 53 * 10**9}, "8 nodes: peak total"),
-        ("lease", {"self_test": 0.06}, "lease: self-test of every load"),
-        ("lease", {"sampling_logp_difference_max": 0.06}, "lease: sampling_logp_difference/max"),
-        ("lease", {"out_of_memory_deaths": 1}, "8 nodes: deaths by out of memory"),
-        ("cap-15GB", {"peak_total_bytes": 16 * 10**9}, "8 nodes under a 15 GB cap"),
-        ("24-nodes", {"rounds": 1}, "24 nodes under lease"),
-        ("lease", {"said": "no progress for 60 s", "cut": False, "exit_code": 130}, "lease"),
-    ],
-)
-def test_a_bad_run_misses_its_target(name, changes, missed):
-    c = Stage()
-    verdicts.report_run(c, swarm.Run(name, 24 if name == "24-nodes" else 8, 3, {}), figures(loaded=24 if name == "24-nodes" else 8, **changes))
-    assert missed in [row.name for row in c.report.missed()]
-
-
-def test_a_run_that_fails_misses_its_target_and_a_card_without_bf16_fails_nothing():
-    c = Stage()
-    verdicts.report_failure(c, swarm.Run("mps", 8, 3, {}), "Error: MPS on GPU 0: no limit (limit_ignored)")
-    assert c.verdicts() == {"mps": report.FAILED, "MPS proof passes": report.MISSED}
-    c = Stage()
-    verdicts.report_failure(c, swarm.Run("bf16", 8, 3, {"precision": "bf16"}), "Error: precision bf16 needs an Ampere GPU or newer, not Tesla T4")
-    assert not c.report.missed() and c.report.rows[0].value.startswith("refused:")
-
-
 def event(category, name, microseconds):
     return {"ph": "X", "cat": category, "name": name, "dur": microseconds}
 
@@ -250,84 +183,6 @@ def test_a_predecessor_that_hangs_is_given_up(tmp_path):
 
     with pytest.raises(RuntimeError, match="not done within 1 s"):
         predecessor.measure(model.write(tmp_path / "model", flops.SMALL), "cpu", Work(2, 2, 4, 48, 200), 1, tmp_path, tmp_path, 1, 4)
-
-
-class T4:
-    """An engine on a T4, over a real one on the CPU: bf16 is refused at load, as precision.check does there."""
-
-    def __init__(self, log=None):
-        from engine_client import Engine
-
-        self._engine = Engine(log)
-
-    def __exit__(self, *_):
-        self._engine.__exit__()
-
-    def call(self, name, **params):
-        from engine_client import EngineError
-
-        if name == "load" and params["precision"] == "bf16":
-            raise EngineError({"kind": "device", "message": "precision bf16 needs an Ampere GPU or newer, not Tesla T4. Try: precision tf32"})
-        return self._engine.call(name, **params)
-
-
-def test_a_card_without_bf16_has_parity_of_all_else(tmp_path, monkeypatch):
-    pytest.importorskip("torch")
-    import parity
-    import parity_section
-
-    shape = flops.Shape(layers=1, heads=2, width=32, context=64, vocabulary=50257)
-    folder = parity.random_folder(tmp_path, model.write(tmp_path / "model", shape), 1)
-    monkeypatch.setattr(parity, "Engine", T4)
-    prompts, ways = parity.ask_engine(folder, "cpu", parity.PRECISIONS, 1, tmp_path / "engine.log")
-    rows = [[prompts[s["prompt"]], s["completion"]] for way in ways for s in way.sequences]
-    truth = parity.ask_reference(folder, "cpu", rows, tmp_path / "reference.log")
-    c = Stage()
-    parity_section.report_ways(c, ways, truth, "", "random weights")
-    assert not c.report.missed()
-    refused = [row.name for row in c.report.rows if str(row.value).startswith("refused: device: precision bf16 needs an Ampere")]
-    assert refused == ["bf16, random weights", "bf16, graphs, random weights"]
-    met = c.verdicts()
-    assert set(met.values()) == {report.MET}
-    for way in ("fp32", "fp32, graphs", "tf32", "tf32, graphs"):
-        assert f"self-test of the load, {way}, random weights" in met
-    scored = [row for row in c.report.rows if row.name.startswith("|scored") and "fp16" in row.name]
-    assert len(scored) == 2 and all(row.value < 1e-3 for row in scored)
-
-
-def test_other_log_probabilities_than_the_references_miss_the_target():
-    import parity
-    import parity_section
-
-    way = parity.Way("fp32", False, 0.2, [{"prompt": 0, "completion": [1, 2]}], [[-1.0, -2.0]], [[-1.0, -2.002]])
-    c = Stage()
-    parity_section.report_ways(c, [way], {"library": "plain torch", "logprobs": [[-1.0, -2.0]]}, "", "random weights")
-    assert [row.name.split(",")[0] for row in c.report.missed()] == ["self-test of the load", "|scored - plain torch|"]
-    with pytest.raises(ValueError):
-        parity.difference([[-1.0]], [])
-
-
-def test_tests_are_counted_by_pytests_lines():
-    import engine_tests
-
-    lines = ["tests/test_cuda.py::test_a[gpt2] PASSED [ 10%]", "tests/test_cuda.py::test_b FAILED [ 20%]", "x::test_c SKIPPED (no CUDA device) [ 30%]",
-             "== 1 failed, 1 passed ==", "FAILED tests/test_cuda.py::test_b - assert 0"]
-    assert engine_tests.count(lines) == {"PASSED": 1, "FAILED": 1, "SKIPPED": 1}
-
-
-def test_a_card_on_which_every_cuda_test_is_skipped_has_failed(tmp_path, monkeypatch):
-    import engine_tests
-    from evidence import Evidence
-
-    c = Stage()
-    c.evidence, c.left = Evidence(tmp_path / "e", tmp_path / "a.tar.gz"), lambda: 100.0
-    monkeypatch.setattr(engine_tests, "run", lambda files, log, cap: ({"SKIPPED": 30}, None))
-    engine_tests.check_tests(c)
-    assert c.verdicts() == {"test_cuda.py": report.FAILED, "test_graphs.py": report.FAILED}
-    c.report = report.Report()
-    monkeypatch.setattr(engine_tests.importlib.util, "find_spec", lambda name: None)
-    engine_tests.check_tests(c)
-    assert c.verdicts() == {"test_cuda.py": report.FAILED, "test_graphs.py": report.FAILED} and "has no pytest" in c.report.rows[0].note
 
 
 def test_facts_that_a_child_told_before_it_failed_count():
