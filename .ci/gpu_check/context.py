@@ -19,6 +19,12 @@ HERE = Path(__file__).resolve().parent
 POLICY = HERE.parents[1] / "node" / "policy"  # the engine's package lies there
 
 
+def child_environment(**more):
+    """The environment of a child that imports the engine: as it was given to us, with the engine's folder first."""
+    paths = [str(POLICY), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return dict(os.environ, PYTHONPATH=os.pathsep.join(paths), PYTHONDONTWRITEBYTECODE="1", **more)
+
+
 @dataclass(frozen=True)
 class Work:
     """A round of one node: the issue's I, J, G and lengths."""
@@ -74,12 +80,13 @@ class Check:
         return deadline - time.monotonic()
 
     def ask(self, section, script, *arguments, cap, env=None, name=""):
-        """Runs a measuring child of this folder and returns its facts; what failed in it becomes rows."""
+        """Runs a measuring child of this folder and returns its facts; what failed in it becomes rows. It is stopped before the section's
+        time is up, so that what it told counts."""
         name = name or script.removesuffix(".py")
         log = self.evidence.path(f"{section}/{name}.log")
-        environment = dict(os.environ, PYTHONPATH=str(POLICY), PYTHONDONTWRITEBYTECODE="1", PYTHONUNBUFFERED="1", **(env or {}))
+        environment = child_environment(PYTHONUNBUFFERED="1", **(env or {}))
         command = [sys.executable, HERE / script, *arguments]
-        lines, code, problem = child.run(command, log, max(1, min(cap, self.left())), self.stall, env=environment, cwd=POLICY)
+        lines, code, problem = child.run(command, log, max(1, min(cap, self.left() - 2)), self.stall, env=environment, cwd=POLICY)
         found, failures = facts.read(lines)
         for step, why in failures:
             self.report.fail(section, why, f"{name}: {step}" if step != name else name)

@@ -6,12 +6,11 @@ import select
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import child
+from context import POLICY, child_environment
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "node" / "policy"))
+sys.path.append(str(POLICY))
 
 from engine.protocol import VERSION  # noqa: E402 - the engine's own
 
@@ -28,10 +27,9 @@ class Engine:
 
     def __init__(self, log=None):
         """log is a path: the engine's stderr is added to it."""
-        env = dict(os.environ, PYTHONPATH=str(ROOT / "node" / "policy"), PYTHONDONTWRITEBYTECODE="1")
         with open(log or os.devnull, "ab") as stderr:
             self._process = child.start(
-                [sys.executable, "-u", "-m", "engine"], stderr, cwd=ROOT / "node" / "policy", env=env, stdin=subprocess.PIPE
+                [sys.executable, "-u", "-m", "engine"], stderr, cwd=POLICY, env=child_environment(), stdin=subprocess.PIPE
             )
         self._buffer = b""
         self._number = 0

@@ -1,12 +1,11 @@
 """The engine's own tests on this machine. Those of CUDA come first: nothing else shows what only a card can break."""
 
 import importlib.util
-import os
 import re
 import sys
 
 import child
-from context import POLICY
+from context import POLICY, child_environment
 
 FOLDER = POLICY / "engine" / "tests"
 CUDA = ("test_cuda.py", "test_graphs.py")
@@ -15,9 +14,9 @@ OTHERS = ("test_transformers.py", "test_model.py", "test_generate.py", "test_upd
 _OUTCOME = re.compile(r"::.* (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b")
 
 
-def run(files, log, cap, environment=None):
+def run(files, log, cap):
     """(counts by outcome, why it was stopped or None) of test files; what ran before a stop counts."""
-    env = dict(os.environ, PYTHONPATH=str(POLICY), PYTHONDONTWRITEBYTECODE="1", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", **(environment or {}))
+    env = child_environment(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     command = [sys.executable, "-u", "-m", "pytest", "-v", "-rfE", "--tb=short", "-p", "no:cacheprovider", *(FOLDER / name for name in files)]
     lines, code, problem = child.run(command, log, cap, env=env, cwd=FOLDER.parent)
     counts = count(lines)
@@ -64,7 +63,7 @@ def report(c, section, name, files, cap):
     if not files:
         c.report.fail(section, f"{FOLDER / name} is not there", name)
         return
-    counts, problem = run(files, c.evidence.path(f"{section}/{name.replace(' ', '-')}.log"), min(cap, c.left()))
+    counts, problem = run(files, c.evidence.path(f"{section}/{name.replace(' ', '-')}.log"), max(1, min(cap, c.left() - 2)))
     c.report.details.setdefault(section, {})[name] = {"counts": counts, "problem": problem}
     passed, skipped = counts.get("PASSED", 0), counts.get("SKIPPED", 0)
     failed = counts.get("FAILED", 0) + counts.get("ERROR", 0)

@@ -1,19 +1,18 @@
 """Children that say they are ready and then hold something of the card until they are let go."""
 
 import json
-import os
 import subprocess
 import sys
 
 import child
-from context import HERE, POLICY
+from context import HERE, child_environment
 
 
 class Held:
     """One such child of primitives.py. `fact` is the value it was ready with."""
 
     def __init__(self, what, log, *arguments, env=None, cap=30):
-        environment = dict(os.environ, PYTHONPATH=str(POLICY), **(env or {}))
+        environment = child_environment(**(env or {}))
         command = [sys.executable, "-u", HERE / "primitives.py", "--what", what, *arguments]
         with open(log, "ab") as stderr:
             self._process = child.start(command, stderr, env=environment, stdin=subprocess.PIPE)

@@ -8,7 +8,8 @@ import swarm
 import verdicts
 from context import GB
 
-RESERVE = 60.0  # seconds that the runs leave to the predecessor
+RESERVE = 90.0  # seconds that the runs leave to the predecessor
+STOP = 15.0  # seconds to stop a run in
 
 
 def runs(c):
@@ -16,7 +17,7 @@ def runs(c):
     n = c.nodes
     if c.dry:
         return [swarm.Run("auto", n, 2, {"share": "auto"}, to_the_end=True), swarm.Run("lease", n, 3, {"share": "lease"}), *real(c, n, {})]
-    preset = {"cuda_graphs": "true", "micro_batch": 4}  # as configs/models/gpt2.yaml
+    preset = {"cuda_graphs": "true", "micro_batch": 0}  # as configs/models/gpt2.yaml: the plan decides on micro-batches
     lease = {"share": "lease", **preset}
     if c.quick:
         return [swarm.Run("lease", n, 3, lease)]
@@ -56,7 +57,7 @@ def check_swarm(c):
             continue
         print(f"gpu-check: swarm.{run.name}, {left:.0f} s left", file=sys.stderr, flush=True)
         try:
-            verdicts.report_run(c, run, make_run(c, run, items, min(max(2 * takes, 90), max(30, left))))
+            verdicts.report_run(c, run, make_run(c, run, items, min(max(2 * takes, 90), max(30, left - STOP))))
         except (RuntimeError, OSError, ValueError, KeyError) as error:
             verdicts.report_failure(c, run, f"{error}" if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}")
         c.save()

@@ -93,9 +93,12 @@ def hang(c):
     process.stdout.read()
 def fail(c):
     raise KeyError("nonsense")
+def slow(c):
+    c.report.add("slow", "told", c.ask("slow", {slow!r}, cap=60).get("early"))
 def after(c):
     c.report.add("after", "here", c.left())
-sections.ALL = (sections.Section("hangs", ("engine",), 5.5, hang), sections.Section("fails", ("engine",), 60, fail), sections.Section("after", ("engine",), 60, after))
+sections.ALL = (sections.Section("hangs", ("engine",), 5.5, hang), sections.Section("fails", ("engine",), 60, fail), sections.Section("slow", ("engine",), 8, slow),
+    sections.Section("after", ("engine",), 60, after))
 sys.argv = ["gpu_check", "--device", "cpu", "--part", "engine", "--out", {out!r}]
 runpy.run_path({main!r}, run_name="__main__")
 """
@@ -103,7 +106,9 @@ runpy.run_path({main!r}, run_name="__main__")
 
 @torch
 def test_a_section_that_hangs_costs_its_cap_and_the_rest_goes_on(tmp_path):
-    script = HANGS.format(here=str(HERE), out=str(tmp_path), main=str(HERE / "__main__.py"))
+    slow = tmp_path / "slow.py"
+    slow.write_text('import time; print(\'{"fact": "early", "value": 7}\', flush=True); time.sleep(1000)')
+    script = HANGS.format(here=str(HERE), out=str(tmp_path), slow=str(slow), main=str(HERE / "__main__.py"))
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert done.returncode == 1, done.stderr
@@ -111,6 +116,7 @@ def test_a_section_that_hangs_costs_its_cap_and_the_rest_goes_on(tmp_path):
     assert found["hangs", "hangs"]["verdict"] == "FAILED" and found["hangs", "hangs"]["note"] == "not done within 6 s"
     assert found["fails", "fails"]["note"] == "KeyError: 'nonsense'"
     assert found["hangs", "before"]["value"] == 1 and 0 < found["after", "here"]["value"] <= 60
+    assert found["slow", "told"]["value"] == 7 and found["slow", str(slow)[:-3]]["note"].startswith("not done within")
     assert not os.path.exists(f"/proc/{found['hangs', 'pid']['value']}")
     assert time.monotonic() - began < 60
 
