@@ -31,6 +31,7 @@ sys.path.insert(0, str(HERE))
 import barrier  # noqa: E402
 import child  # noqa: E402
 import flops  # noqa: E402
+import program  # noqa: E402
 import scratch as places  # noqa: E402
 import sections  # noqa: E402
 import verdicts  # noqa: E402
@@ -46,7 +47,7 @@ NAMES = tuple(section.name for section in sections.ALL)
 def parse(arguments):
     parser = argparse.ArgumentParser(prog="gpu_check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=tuple(BUDGETS), default="all", help="engine: one node; swarm: swarms; all: both")
-    parser.add_argument("--swarm", default=str(ROOT / "bin" / "swarm"), help="the built program")
+    parser.add_argument("--swarm", default=str(ROOT / "bin" / "swarm"), help="the built program, or PATH.gz of it")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run, of no GPU")
     parser.add_argument("--weights", default="", help="folder with GPT-2's config.json and model.safetensors: parity and one swarm with these, too")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and runs, within two minutes on a GPU")
@@ -70,7 +71,7 @@ def chosen(options):
 
 def usable(options, wanted):
     """Why it can't run here, or None."""
-    if {"plan", "swarm"} & {section.name for section in wanted} and not os.access(options.swarm, os.X_OK):
+    if {"plan", "swarm"} & {section.name for section in wanted} and not program.find(options.swarm):
         return f"{options.swarm} is not there. Try: make build, or --swarm PATH, or --part engine"
     if options.weights and not os.path.exists(os.path.join(options.weights, "config.json")):
         return f"--weights {options.weights} has no config.json. Try: a folder with config.json and model.safetensors"
@@ -133,13 +134,14 @@ def main(arguments=None):
     options = parse(arguments)
     wanted = chosen(options)
     barrier.catch_signals()
-    began, code, folder = time.monotonic(), None, None
+    began, code, folder, unpacked = time.monotonic(), None, None, None
     try:
         why = usable(options, wanted)
         if why:
             print(f"Error: {why}", file=sys.stderr)
             return 2
         prepare_cpu()
+        options.swarm, unpacked = program.unpack(program.find(options.swarm) or options.swarm)
         folder = Path(tempfile.mkdtemp(prefix="gpu-check-", dir=places.choose(options.scratch, options.device == "cpu")))
         c = make_check(options, folder, began)
         try:
@@ -163,8 +165,8 @@ def main(arguments=None):
         return signal.code
     finally:
         child.kill_all()
-        if folder:
-            shutil.rmtree(folder, ignore_errors=True)
+        for path in filter(None, (folder, unpacked)):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 if __name__ == "__main__":

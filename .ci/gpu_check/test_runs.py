@@ -157,6 +157,20 @@ def test_parts_have_their_sections_and_their_budgets(tmp_path):
         assert main["make_check"](options, tmp_path, 1000.0).deadline == 1000.0 + seconds
 
 
+def test_a_compressed_program_is_unpacked(tmp_path):
+    import gzip
+
+    import program
+
+    (tmp_path / "swarm.gz").write_bytes(gzip.compress(b"#!/bin/sh\necho it runs\n"))
+    assert program.find(str(tmp_path / "absent")) is None
+    path, folder = program.unpack(program.find(str(tmp_path / "swarm")))
+    assert subprocess.check_output([path], text=True) == "it runs\n" and os.path.dirname(path) == folder
+    Path(path).rename(tmp_path / "swarm")
+    os.rmdir(folder)
+    assert program.unpack(program.find(str(tmp_path / "swarm"))) == (str(tmp_path / "swarm"), None)
+
+
 def test_it_says_why_it_can_not_run(tmp_path):
     done = subprocess.run([sys.executable, str(HERE), "--swarm", str(tmp_path / "absent")], capture_output=True, text=True)
     assert done.returncode == 2 and done.stderr == f"Error: {tmp_path}/absent is not there. Try: make build, or --swarm PATH, or --part engine\n"
