@@ -52,7 +52,7 @@ net-test: setup build ## partitions, a hostile worker, a thousand simulated node
 fuzz: ## every fuzz target for SECONDS_EACH=10 seconds: TARGETS=REGEXP limits them
 	@SECONDS_EACH="$(SECONDS_EACH)" TARGETS="$(TARGETS)" .ci/fuzz
 
-gpu-check: ## everything measured on a CUDA GPU, against its targets; needs bin/swarm, no Go: GPU_CHECK="--quick" or "--only swarm.mps"
+gpu-check: ## everything measured on a CUDA GPU, against its targets; needs bin/swarm, no Go: GPU_CHECK="--part engine", "--part swarm" or "--help"
 	@"$$(.ci/python || echo python3)" .ci/gpu_check $(GPU_CHECK)
 
 torch2: setup build ## the engine with PyPI's PyTorch, oldest and newest: gigabytes, kept in ~/.cache/swarm-torch; TORCH2="2.1" or "--no-up"

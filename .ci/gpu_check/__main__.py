@@ -1,184 +1,172 @@
-"""Measures everything about swarm on a GPU and prints one table: `make gpu-check`, or
+"""Measures everything about swarm on a GPU and prints one table of target, measured and verdict.
 
-    python3 .ci/gpu_check                    all of it, within nine minutes
-    python3 .ci/gpu_check --quick            a short form, within two
-    python3 .ci/gpu_check --only plan,engine,swarm.mps
-    python3 .ci/gpu_check --device cpu --quick      a dry run of the same code; its figures are of no GPU
+    make gpu-check GPU_CHECK="--part engine"        5 minutes at most: one node. Needs a GPU, python3 with torch, pytest
+    make gpu-check GPU_CHECK="--part swarm"         9 minutes at most: swarms. Needs bin/swarm as well
+    make gpu-check                                  both, 14 minutes at most
+    make gpu-check GPU_CHECK="--only swarm.mps"     one section, or one run of a section
+    make gpu-check GPU_CHECK="--device cpu"         a dry run of the same code, 9 minutes at most; its figures are of no GPU
 
-Needs Linux, a CUDA GPU, python3 with torch, and the built program (bin/swarm, or --swarm PATH); neither Go nor network. Every section
-survives the failure of another and says why it has none. The table goes to stdout and, with everything that was measured, to files (--json).
-Exit codes: 0, no target was missed; 1, some were, or something failed; 2, it can't run here.
+Part engine: card and driver; test_cuda.py and test_graphs.py; parity and self-test at each precision, with graphs and without; a profile
+of decoding and update; costs of single operations; forced out-of-memory; memory and speed over micro-batches; the engine's other tests.
+Part swarm: card; plans; runs by way of sharing, with 24 nodes, under a 15 GB cap, by micro-batch and precision; the predecessor's way.
+
+Neither Go nor network is needed, nor GPT-2's weights: random ones of its shape serve. A section that fails or hangs does not stop the
+others. Each is written as it ends to --out: gpu-check.txt, gpu-check.json, and the evidence (logs, events, databases) gpu-check.tar.gz.
+Exit codes: 0 no target was missed, 1 some were or something failed, 2 it can't run here, 130 or 143 stopped by a signal.
 """
 
 import argparse
 import json
 import os
-import subprocess
+import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
 
+import barrier  # noqa: E402
+import child  # noqa: E402
 import flops  # noqa: E402
-import parity  # noqa: E402
-import plans  # noqa: E402
-import predecessor  # noqa: E402
-from context import GB, Check, Work  # noqa: E402
-from engine_section import check_engine  # noqa: E402
+import program  # noqa: E402
+import scratch as places  # noqa: E402
+import sections  # noqa: E402
+import verdicts  # noqa: E402
+from context import Check, Work  # noqa: E402
+from evidence import Evidence  # noqa: E402
 from report import Report  # noqa: E402
-from swarm_section import check_swarm  # noqa: E402
 
-CAPS = (15 * GB, 24 * GB, 40 * GB, 80 * GB)
-SECTIONS = ("card", "parity", "plan", "engine", "predecessor", "swarm", "tests")
-
-
-def check_card(c):
-    """Sets c.gemm as well: model FLOPs utilisation is told beside it."""
-    done = subprocess.run([sys.executable, str(HERE / "card.py"), "--device", c.device], capture_output=True, text=True, timeout=180)
-    if done.returncode:
-        raise RuntimeError((done.stderr.strip().splitlines() or ["card.py said nothing"])[-1])
-    found = json.loads(done.stdout.splitlines()[-1])
-    c.report.details["card"] = found
-    environment = found["environment"]
-    software = f"torch {environment['torch']}, CUDA {environment['cuda']}, driver {environment.get('driver_version', '?')}"
-    c.report.add("card", "GPU", environment.get("gpu", "none"), note=software)
-    for precision, rate in found["gemm"].items():
-        c.report.add("card", f"GEMM {precision}", rate, "FLOP/s")
-    c.report.add("card", "copy, read + written", found["copy_bytes_per_second"], "bytes/s")
-    c.gemm.update(found["gemm"])
-
-
-def check_parity(c):
-    folder = parity.random_folder(c.scratch / "parity", c.folder, c.threads)
-    result = parity.compare(folder, c.device, ("fp32",) if c.dry else ("fp32", "tf32", "bf16"), c.threads)
-    c.report.details["parity"] = result
-    library = result.pop("library")
-    exact = max(result.pop("generated"), result.pop("fp32"))
-    c.report.check("parity", f"|log-prob. - {library}|, fp32", exact, "nats", "<= 0.001", lambda v: v <= 1e-3)
-    for precision, worst in result.items():
-        c.report.add("parity", f"|log-prob. - {library} fp32|, {precision}", worst, "nats")
-
-
-def check_tests(c):
-    passed, failed, last = parity.engine_tests(max(5, c.left()))
-    c.report.details["tests"] = last
-    c.report.check("tests", "engine's tests that fail here", failed if passed else None, "", "0", lambda v: v == 0)
-
-
-def check_plan(c):
-    details = c.report.details.setdefault("plan", {})
-    for memory in (*(() if c.dry else (None,)), *CAPS):
-        card = f"{memory / GB:g} GB" if memory else "this card"
-        for share in plans.SHARES:
-            # The preset's shape: plans need no weights.
-            nodes, answer = plans.most_nodes(c.program, c.scratch / "plans", "gpt2", memory, share, c.device)
-            details[f"{card} {share}"] = answer
-            c.report.add("plan", f"GPT-2 nodes that fit, {card}, {share}", nodes, note="by swarm plan")
-            if memory == 80 * GB and share == "lease":
-                c.report.check("plan", "planned on 80 GB under lease", nodes, "nodes", ">= 24", lambda v: v >= 24)
-            if memory == 15 * GB and share == "lease+offload":
-                c.report.check("plan", "planned on 15 GB, lease + offload", nodes, "nodes", ">= 8", lambda v: v >= 8)
-
-
-def check_predecessor(c):
-    limit = min(c.left(), 60 if c.quick and not c.dry else 240)
-    nodes = min(c.nodes, 2) if c.quick else c.nodes
-    result = predecessor.measure(c.folder, c.device, c.work, nodes, c.scratch, limit)
-    c.report.details["predecessor"] = result
-    one = result["nodes"][0]
-    c.report.add("predecessor", f"round of {nodes} nodes, {c.work.generations} calls each", result["seconds"], "s", note=one["library"])
-    c.report.add("predecessor", "a node's generate calls", one["generate_seconds"], "s")
-    c.report.add("predecessor", f"a node's update, {one['sequences_at_once']} of {one['sequences']} at once", one["update_seconds"], "s")
-    if one["peak_bytes"]:
-        peak = max(n["peak_bytes"] for n in result["nodes"])
-        c.report.add("predecessor", "a node's peak in the update", peak, "bytes", note=f"{c.nodes} at a time would take {c.nodes * peak / GB:.0f} GB")
-    if nodes == c.nodes:
-        c.best["predecessor"] = result["seconds"]
-
-
-def check_targets(c):
-    """Targets between sections."""
-    if not (c.wants("swarm") and c.nodes == 8 or c.best):
-        return
-    best, before = c.best.get("swarm"), c.best.get("predecessor")
-    c.report.check("targets", f"round of {c.nodes} nodes, TF32, best way of sharing", best, "s", "<= 4 s", lambda v: v <= 4)
-    c.report.check("targets", "faster than the predecessor's way", before / best if best and before else None, "times", ">= 5", lambda v: v >= 5)
+BUDGETS = {"engine": 300, "swarm": 540, "all": 840}  # seconds
+DRY_BUDGET, QUICK_BUDGET = 540, 110
+NAMES = tuple(section.name for section in sections.ALL)
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(prog="gpu_check", description=__doc__.splitlines()[0])
-    parser.add_argument("--swarm", default=str(HERE.parents[1] / "bin" / "swarm"), help="the built program")
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--quick", action="store_true", help="a short form: fewer sizes and runs")
-    parser.add_argument("--only", default="", help="sections, separated by commas: " + ", ".join(SECTIONS) + "; swarm.NAME is one run")
-    parser.add_argument("--budget", type=float, help="seconds for everything (540; 110 with --quick)")
-    parser.add_argument("--json", default=str(HERE.parents[1] / "bin" / "gpu-check.json"), help="where everything that was measured goes")
-    parser.add_argument("--scratch", help="where model and checkpoints go meanwhile: 40 GB for 24 nodes (the system's temporary directory)")
+    parser = argparse.ArgumentParser(prog="gpu_check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=tuple(BUDGETS), default="all", help="engine: one node; swarm: swarms; all: both")
+    parser.add_argument("--swarm", default=str(ROOT / "bin" / "swarm"), help="the built program, or PATH.gz of it")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run, of no GPU")
+    parser.add_argument("--weights", default="", help="folder with GPT-2's config.json and model.safetensors: parity and one swarm with these, too")
+    parser.add_argument("--quick", action="store_true", help="fewer sizes and runs, within two minutes on a GPU")
+    parser.add_argument("--only", default="", help="sections, separated by commas: " + ", ".join(NAMES) + "; swarm.NAME is one run")
+    parser.add_argument("--budget", type=float, help="seconds for everything (300 for engine, 540 for swarm, 840 for all)")
+    parser.add_argument("--out", default=str(ROOT / "bin" / "gpu-check"), help="folder for table, JSON and evidence")
+    parser.add_argument("--scratch", help="where model and homes go meanwhile (default: /dev/shm with 48 GB free, else the temporary folder)")
     out = parser.parse_args(arguments)
     out.only = {name.strip() for name in out.only.split(",") if name.strip()}
-    unknown = {name for name in out.only if name.split(".")[0] not in SECTIONS}
+    unknown = {name for name in out.only if name.split(".")[0] not in NAMES}
     if unknown:
-        parser.error(f"--only {', '.join(sorted(unknown))}: {', '.join(SECTIONS)}, or swarm.NAME")
+        parser.error(f"--only {', '.join(sorted(unknown))}: {', '.join(NAMES)}, or swarm.NAME")
     return out
 
 
-def usable(options):
+def chosen(options):
+    """The sections to run. --only names some of both parts."""
+    names = {name.split(".")[0] for name in options.only}
+    return [s for s in sections.ALL if (s.name in names if names else options.part == "all" or options.part in s.parts)]
+
+
+def usable(options, wanted):
     """Why it can't run here, or None."""
-    if not os.access(options.swarm, os.X_OK):
-        return f"{options.swarm} is not there. Try: make build, or --swarm PATH"
-    try:
-        import torch
-    except ImportError:
-        return f"{sys.executable} has no torch. Try: python3 of an environment with torch"
-    if options.device == "cuda" and not torch.cuda.is_available():
-        return f"torch {torch.__version__} sees no CUDA GPU. Try: nvidia-smi; --device cpu is a dry run"
+    if {"plan", "swarm"} & {section.name for section in wanted} and not program.find(options.swarm):
+        return f"{options.swarm} is not there. Try: make build, or --swarm PATH, or --part engine"
+    if options.weights and not os.path.exists(os.path.join(options.weights, "config.json")):
+        return f"--weights {options.weights} has no config.json. Try: a folder with config.json and model.safetensors"
+    code = "import json, torch; print(json.dumps([torch.__version__, torch.cuda.is_available()]))"
+    with tempfile.TemporaryDirectory() as folder:
+        lines, status, problem = child.run([sys.executable, "-c", code], os.path.join(folder, "torch.log"), 60)
+        why = problem or child.last_line(os.path.join(folder, "torch.log"))
+    if status or problem or not lines:
+        return f"{sys.executable} has no torch that works: {why}. Try: python3 of an environment with torch"
+    version, cuda = json.loads(lines[-1])
+    if options.device == "cuda" and not cuda:
+        return f"torch {version} sees no CUDA GPU. Try: nvidia-smi; --device cpu is a dry run"
     return None
 
 
 def prepare_cpu():
     """Gives the children the engine's own choice of CPU kernels: what they are compared with must not run on older ones."""
-    sys.path.insert(0, str(HERE.parents[1] / "node" / "policy"))
+    sys.path.insert(0, str(ROOT / "node" / "policy"))
     from engine import environment
 
     environment.prepare(os.environ)
 
 
+def make_check(options, folder, began):
+    dry = options.device == "cpu"
+    quick = options.quick or dry
+    budget = options.budget or (min(DRY_BUDGET, BUDGETS[options.part]) if dry else QUICK_BUDGET if options.quick else BUDGETS[options.part])
+    return Check(
+        program=options.swarm, device=options.device, quick=quick, work=Work(2, 2, 4, 48, 12) if dry else Work(),
+        shape=flops.SMALL if dry else flops.GPT2, nodes=2 if dry else 8, scratch=folder, deadline=began + budget, report=Report(dry=dry),
+        only=options.only, out=Path(options.out), evidence=Evidence(folder / "evidence", Path(options.out) / "gpu-check.tar.gz"),
+        weights=options.weights and os.path.abspath(options.weights), stall=120 if dry else child.STALL,
+    )
+
+
+def run_section(c, section):
+    """Runs one section behind its barrier: whatever becomes of it, the next one follows."""
+    began = time.monotonic()
+    cap = min(section.cap, c.deadline - began)
+    print(f"gpu-check: {section.name}, {c.deadline - began:.0f} s left", file=sys.stderr, flush=True)
+    if cap < 5:
+        c.report.fail(section.name, f"no time left. Try: --only {section.name}")
+        return
+    c.section_deadline = began + cap
+    try:
+        with barrier.cap(cap):
+            section.check(c)
+    except Exception as error:  # noqa: BLE001 - another section may still say something
+        c.report.fail(section.name, f"{type(error).__name__}: {error}")
+    except barrier.TimeUp as late:
+        c.report.fail(section.name, late)
+    finally:
+        c.section_deadline = 0.0
+        child.kill_all()
+        c.report.details.setdefault("seconds", {})[section.name] = time.monotonic() - began
+    c.save()
+
+
 def main(arguments=None):
     options = parse(arguments)
-    why = usable(options)
-    if why:
-        print(f"Error: {why}", file=sys.stderr)
-        return 2
-    began, dry = time.monotonic(), options.device == "cpu"
-    prepare_cpu()
-    budget = options.budget or (110 if options.quick and not dry else 540)
-    with tempfile.TemporaryDirectory(prefix="gpu-check-", dir=options.scratch) as scratch:
-        c = Check(
-            program=options.swarm, device=options.device, quick=options.quick, work=Work(2, 2, 4, 48, 12) if dry else Work(),
-            shape=flops.SMALL if dry else flops.GPT2, nodes=2 if dry else 8, scratch=Path(scratch), deadline=began + budget,
-            report=Report(dry=dry), only=options.only, json=Path(options.json),
-        )
-        for name, section in zip(SECTIONS, (check_card, check_parity, check_plan, check_engine, check_predecessor, check_swarm, check_tests)):
-            if not c.wants(name):
-                continue
-            print(f"gpu-check: {name}, {c.left():.0f} s left", file=sys.stderr, flush=True)
-            try:
-                if c.left() < 5:
-                    raise RuntimeError("no time left")
-                section(c)
-            except Exception as error:  # another section may still say something
-                c.report.fail(name, f"{type(error).__name__}: {error}")
+    wanted = chosen(options)
+    barrier.catch_signals()
+    began, code, folder, unpacked = time.monotonic(), None, None, None
+    try:
+        why = usable(options, wanted)
+        if why:
+            print(f"Error: {why}", file=sys.stderr)
+            return 2
+        prepare_cpu()
+        options.swarm, unpacked = program.unpack(program.find(options.swarm) or options.swarm)
+        folder = Path(tempfile.mkdtemp(prefix="gpu-check-", dir=places.choose(options.scratch, options.device == "cpu")))
+        c = make_check(options, folder, began)
+        try:
             c.save()
-        check_targets(c)
-    took = time.monotonic() - began
-    c.report.details["settings"] = {"work": vars(c.work), "shape": vars(c.shape), "nodes": c.nodes, "quick": c.quick, "seconds": took}
-    c.save()
-    print(c.report.table())
-    print(f"\neverything that was measured: {options.json}; {took:.0f} s", file=sys.stderr)
-    return 1 if c.report.missed() else 0
+            c.evidence.start()
+            for section in wanted:
+                run_section(c, section)
+        except barrier.Interrupted as signal:
+            code = signal.code
+            c.report.fail("check", f"stopped by {signal}: what comes after this is missing")
+        child.kill_all()
+        verdicts.report_targets(c)
+        c.report.details["settings"] = {"work": vars(c.work), "shape": vars(c.shape), "nodes": c.nodes, "quick": c.quick, "part": options.part,
+                                        "arguments": sys.argv[1:], "seconds": time.monotonic() - began}
+        c.save()
+        c.evidence.close()
+        print(c.report.table(), flush=True)
+        print(f"\neverything that was measured: {options.out}; {time.monotonic() - began:.0f} s", file=sys.stderr)
+        return code or (1 if c.report.missed() else 0)
+    except barrier.Interrupted as signal:
+        return signal.code
+    finally:
+        child.kill_all()
+        for path in filter(None, (folder, unpacked)):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -1,39 +1,27 @@
-"""What the machine is and what it can do at most: the rates of large matrix products and copies. A process of its own (it prints JSON),
-so that nothing of it stays on the card."""
+"""What the card is and what it can do at most: the rates of large matrix products and copies. A process of its own, so that nothing of it
+stays on the card."""
 
 import argparse
 import importlib.util
-import json
-import shutil
-import subprocess
 import sys
 import time
 
 import torch
 
+import facts
+
 
 def environment(device):
     found = {
-        "python": sys.version.split()[0], "torch": torch.__version__, "cuda": torch.version.cuda,
-        "transformers": importlib.util.find_spec("transformers") is not None, "pytest": importlib.util.find_spec("pytest") is not None,
-        "mps_control": shutil.which("nvidia-cuda-mps-control"), "device": device,
+        "python": sys.version.split()[0], "torch": torch.__version__, "cuda": torch.version.cuda, "device": device,
+        **{name: importlib.util.find_spec(name) is not None for name in ("transformers", "pytest", "numpy", "safetensors")},
     }
     if device == "cuda":
         properties = torch.cuda.get_device_properties(0)
-        found.update(gpu=properties.name, memory_bytes=properties.total_memory, compute_capability=f"{properties.major}.{properties.minor}")
-        found.update(smi())
+        found.update(gpu=properties.name, memory_bytes=properties.total_memory, compute_capability=f"{properties.major}.{properties.minor}",
+                     multiprocessors=properties.multi_processor_count, devices=torch.cuda.device_count(), arch_list=torch.cuda.get_arch_list())
+        found["cudnn"], found["nccl"] = torch.backends.cudnn.version(), torch.distributed.is_available() and torch.distributed.is_nccl_available()
     return found
-
-
-def smi():
-    """What nvidia-smi adds; nothing where there is none."""
-    keys = ("driver_version", "compute_mode", "mig.mode.current", "memory.used", "memory.total", "power.limit")
-    try:
-        out = subprocess.run(["nvidia-smi", "-i", "0", "--query-gpu=" + ",".join(keys), "--format=csv,noheader,nounits"],
-                             capture_output=True, text=True, timeout=30, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    return dict(zip(keys, (part.strip() for part in out.strip().split(","))))
 
 
 def seconds(work, device, repeats):
@@ -74,16 +62,19 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cuda")
     device = parser.parse_args().device
-    size, repeats, count = (8192, 10, 1 << 28) if device == "cuda" else (512, 3, 1 << 22)
-    print(json.dumps({
-        "environment": environment(device),
-        "gemm": {
-            "fp32": gemm(device, torch.float32, False, size, repeats),
-            "tf32": gemm(device, torch.float32, True, size, repeats),
-            "bf16": gemm(device, torch.bfloat16, False, size, repeats),
-        },
-        "copy_bytes_per_second": copy_rate(device, count),
-    }))
+    facts.begin()
+    size, repeats, count = (8192, 5, 1 << 28) if device == "cuda" else (512, 3, 1 << 22)
+    with facts.step("card"):
+        facts.tell("environment", environment(device))
+    for name, dtype, tf32 in (("fp32", torch.float32, False), ("tf32", torch.float32, True), ("bf16", torch.bfloat16, False), ("fp16", torch.float16, False)):
+        if device == "cpu" and name == "fp16":
+            continue  # torch has no such product there before 2.x
+        if name == "bf16" and device == "cuda" and torch.cuda.get_device_capability()[0] < 8:
+            continue  # emulated, slowly; the engine refuses it
+        with facts.step(f"GEMM {name}"):
+            facts.tell(f"gemm {name}", gemm(device, dtype, tf32, size, repeats))
+    with facts.step("copy"):
+        facts.tell("copy_bytes_per_second", copy_rate(device, count))
 
 
 if __name__ == "__main__":

@@ -6,10 +6,11 @@ import select
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "node" / "policy"))
+import child
+from context import POLICY, child_environment
+
+sys.path.append(str(POLICY))
 
 from engine.protocol import VERSION  # noqa: E402 - the engine's own
 
@@ -25,11 +26,11 @@ class Engine:
     """A running engine. Use it in a with statement: it is closed, at worst killed, at the end."""
 
     def __init__(self, log=None):
-        env = dict(os.environ, PYTHONPATH=str(ROOT / "node" / "policy"), PYTHONDONTWRITEBYTECODE="1")
-        self._process = subprocess.Popen(
-            [sys.executable, "-u", "-m", "engine"], cwd=ROOT / "node" / "policy", env=env,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log or subprocess.DEVNULL,
-        )
+        """log is a path: the engine's stderr is added to it."""
+        with open(log or os.devnull, "ab") as stderr:
+            self._process = child.start(
+                [sys.executable, "-u", "-m", "engine"], stderr, cwd=POLICY, env=child_environment(), stdin=subprocess.PIPE
+            )
         self._buffer = b""
         self._number = 0
         self.hello = self.call("hello", protocol=VERSION)
@@ -42,16 +43,18 @@ class Engine:
             self._process.stdin.close()  # the engine's sign to leave
             self._process.wait(10)
         except (OSError, subprocess.TimeoutExpired):
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
+            pass
+        child.kill(self._process)
 
-    def call(self, name, timeout=300, **params):
+    def call(self, name, timeout=child.STALL, **params):
         """The result of one call. Raises EngineError for what the engine answers, RuntimeError where it doesn't."""
         self._number += 1
         request = json.dumps({"id": self._number, "call": name, "params": params})
-        self._process.stdin.write(request.encode() + b"\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(request.encode() + b"\n")
+            self._process.stdin.flush()
+        except (OSError, ValueError):
+            raise RuntimeError("the engine has ended") from None
         answer = json.loads(self._line(time.monotonic() + timeout))
         if answer.get("error"):
             raise EngineError(answer["error"])
@@ -60,11 +63,11 @@ class Engine:
     def _line(self, deadline):
         while b"\n" not in self._buffer:
             if not select.select([self._process.stdout], [], [], max(0, deadline - time.monotonic()))[0]:
-                self._process.kill()
+                child.kill(self._process)
                 raise RuntimeError("the engine did not answer in time")
             piece = os.read(self._process.stdout.fileno(), 1 << 20)
             if not piece:
-                raise RuntimeError(f"the engine ended with {self._process.wait()}")
+                raise RuntimeError(f"the engine ended with {self._process.wait(10)}")
             self._buffer += piece
         line, self._buffer = self._buffer.split(b"\n", 1)
         return line

@@ -2,6 +2,7 @@
 
 import flops
 import footprint
+from engine_client import EngineError
 
 WAYS = {
     "gradient_checkpointing": {"gradient_checkpointing": True},
@@ -19,18 +20,32 @@ def check_engine(c):
     first = "fp32" if c.dry else "tf32"
     for precision in (first,) if c.dry else (first, "bf16", "fp32"):
         options = {} if c.dry else {"cuda_graphs": True}
-        with footprint.Node(c.folder, c.device, precision, c.work, c.threads, **options) as node:
-            swept = footprint.sweep(node, drawn, sizes) if precision == first else footprint.sweep(node, drawn[-1:], sizes[-1:])
+        try:
+            with footprint.Node(c.folder, c.device, precision, c.work, c.threads, log=c.evidence.path("engine/engine.log"), **options) as node:
+                swept = footprint.sweep(node, drawn, sizes) if precision == first else footprint.sweep(node, drawn[-1:], sizes[-1:])
+        except EngineError as error:
+            if error.kind == "device" and precision in str(error):  # bf16 before Ampere
+                c.report.add("engine", precision, f"refused: {error}")
+            else:
+                c.report.fail("engine", f"{error.kind}: {error}", precision)
+            continue
+        except (RuntimeError, OSError) as error:
+            c.report.fail("engine", error, precision)
+            continue
         swept["fit"] = {kind: footprint.line(swept[kind]) for kind in ("generate", "update")}
         details[precision] = swept
         report_engine(c, precision, swept, precision == first)
     for name, options in WAYS.items():
-        if c.left() < 30:
-            c.report.fail("engine", f"{name}: no time left")
+        if c.left() < 10:
+            c.report.fail("engine", "no time left", name)
             continue
-        with footprint.Node(c.folder, c.device, first, c.work, c.threads, **options) as node:
-            answer = node.update(sizes[-1])
-            waiting = node.trim()
+        try:
+            with footprint.Node(c.folder, c.device, first, c.work, c.threads, log=c.evidence.path("engine/engine.log"), **options) as node:
+                answer = node.update(sizes[-1])
+                waiting = node.trim()
+        except (EngineError, RuntimeError, OSError) as error:
+            c.report.fail("engine", error, name)
+            continue
         memory = answer["memory"]
         waiting = waiting.get("memory", waiting)
         resident = waiting["device_allocated_bytes"] if not c.dry else waiting["rss_bytes"]

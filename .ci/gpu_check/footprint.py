@@ -14,9 +14,9 @@ def call_bytes(memory):
 class Node:
     """An engine with the model loaded and one warm-up round behind it, so that Adam's moments are there."""
 
-    def __init__(self, folder, device, precision, work, threads, **options):
+    def __init__(self, folder, device, precision, work, threads, log=None, **options):
         self.work = work
-        self.engine = Engine()
+        self.engine = Engine(log)
         try:
             self.load = self.engine.call("load", model_dir=str(folder), device=device, precision=precision, threads=threads, **options)
             self.prompts = model.prompts(work.own, work.prompt_tokens, 50257, seed=1)

@@ -1,74 +1,107 @@
-"""Is what the engine computes what others compute? Its log-probabilities beside those of transformers (or, without it, of plain torch
-operations) for the same weights and tokens, and the engine's own tests."""
+"""Does the engine compute what others compute? Its log-probabilities beside those of transformers (or, without it, of plain torch
+operations) for the same weights and tokens, at every precision, with and without CUDA graphs.
+
+    parity.py      reads a request on stdin, prints the reference's log-probabilities
+"""
 
 import json
-import re
-import subprocess
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import child
 import model
-from engine_client import ROOT, Engine
+from engine_client import Engine, EngineError
 
 HERE = Path(__file__).resolve().parent
-TESTS = ("test_model.py", "test_generate.py", "test_update.py", "test_loss.py", "test_weights.py")
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
 
-def compare(folder, device, precisions, threads):
-    """For each precision, fp32 first, the largest |difference| of log-probabilities from the reference's, all for the same tokens: those
-    that the engine drew in fp32. With "generated", also of those that it saw while it drew them."""
+@dataclass
+class Way:
+    """One precision, with graphs or without: what the engine drew and how it scores that, or why there is nothing."""
+
+    precision: str
+    graphs: bool
+    self_test: float = None
+    sequences: list = field(default_factory=list)  # prompt index and completion
+    drawn: list = field(default_factory=list)  # log-probabilities while it drew them
+    scored: list = field(default_factory=list)  # log-probabilities as an update computes them
+    refused: str = ""  # the device does not do this precision
+    failed: str = ""
+
+    @property
+    def name(self):
+        return self.precision + (", graphs" if self.graphs else "")
+
+
+def ask_engine(folder, device, precisions, threads, log, graphs=(False, True)):
+    """A Way for each precision with and without graphs. One engine serves all; a new one follows where it died."""
     prompts = [ids[: 5 + 9 * i] for i, ids in enumerate(model.prompts(3, 32, 50257, seed=2))]
-    sequences, scored, drawn = [], {}, []
-    for precision in precisions:
-        with Engine() as engine:
-            engine.call("load", model_dir=str(folder), device=device, precision=precision, threads=threads)
-            if not sequences:
-                out = engine.call("generate", prompts=prompts, num_generations=2, max_new_tokens=24, temperature=1.0, eos_token_id=-1, seed=3)
-                sequences = [{"prompt": i // 2, "completion": completion} for i, completion in enumerate(out["completions"])]
-                drawn = out["logprobs"]
-            scored[precision] = engine.call("logprobs", prompts=prompts, sequences=sequences, temperature=1.0)["logprobs"]
-    reference = ask_reference(folder, device, [[prompts[s["prompt"]], s["completion"]] for s in sequences])
-    differences = {precision: difference(values, reference["logprobs"]) for precision, values in scored.items()}
-    return {"library": reference["library"], "generated": difference(drawn, reference["logprobs"]), **differences}
+    ways, engine = [], None
+    try:
+        for precision in precisions:
+            for with_graphs in graphs:
+                way = Way(precision, with_graphs)
+                ways.append(way)
+                try:
+                    engine = engine or Engine(log)
+                    measure(engine, way, prompts, folder, device, threads)
+                except EngineError as error:
+                    # Before Ampere bf16 is refused: a reported outcome, after which the other precisions go on.
+                    where = "refused" if error.kind == "device" and precision in str(error) else "failed"
+                    setattr(way, where, f"{error.kind}: {error}")
+                except (RuntimeError, OSError, ValueError, KeyError) as error:
+                    way.failed = f"{type(error).__name__}: {error}"
+                    if engine is not None:
+                        engine.__exit__()
+                    engine = None
+    finally:
+        if engine is not None:
+            engine.__exit__()
+    return prompts, ways
 
 
-def ask_reference(folder, device, rows):
-    request = {"folder": str(folder), "device": device, "rows": rows}
-    command = [sys.executable, str(HERE / "parity.py")]
-    answer = subprocess.run(command, cwd=HERE, input=json.dumps(request), capture_output=True, text=True, timeout=300)
-    if answer.returncode:
-        raise RuntimeError((answer.stderr.strip().splitlines() or ["the reference said nothing"])[-1])
-    return json.loads(answer.stdout.splitlines()[-1])
+def measure(engine, way, prompts, folder, device, threads):
+    options = {"cuda_graphs": True} if way.graphs else {}
+    load = engine.call("load", model_dir=str(folder), device=device, precision=way.precision, threads=threads, self_test=True, **options)
+    way.self_test = load["self_test_max_abs_diff"]
+    out = engine.call("generate", prompts=prompts, num_generations=2, max_new_tokens=24, temperature=1.0, eos_token_id=-1, seed=3)
+    way.sequences = [{"prompt": i // 2, "completion": completion} for i, completion in enumerate(out["completions"])]
+    way.drawn = out["logprobs"]
+    way.scored = engine.call("logprobs", prompts=prompts, sequences=way.sequences, temperature=1.0)["logprobs"]
+
+
+def ask_reference(folder, device, rows, log, cap=60):
+    """{"library": name, "logprobs": those of each (prompt, completion) of rows} in fp32."""
+    request = log.with_suffix(".request.json")
+    request.write_text(json.dumps({"folder": str(folder), "device": device, "rows": rows}))
+    with open(request, "rb") as stdin:
+        lines, code, problem = child.run([sys.executable, HERE / "parity.py"], log, cap, cwd=HERE, stdin=stdin)
+    if problem or code or not lines:
+        raise RuntimeError(f"the reference: {problem or child.last_line(log)}")
+    return json.loads(lines[-1])
 
 
 def difference(a, b):
+    """The largest |difference| of two lists of rows; they must be alike in shape."""
+    if [len(row) for row in a] != [len(row) for row in b] or not any(a):
+        raise ValueError("log-probabilities of other lengths than the reference's")
     return max(abs(x - y) for row, other in zip(a, b) for x, y in zip(row, other))
 
 
-def random_folder(folder, source, threads):
+def random_folder(folder, source, threads, log=None):
     """Plain random weights from the engine, saved as transformers reads them. The folder of model.py has logits too far apart to compare."""
     start = Path(folder) / "start"
-    start.mkdir(parents=True)
+    start.mkdir(parents=True, exist_ok=True)
     (start / "config.json").write_bytes((Path(source) / "config.json").read_bytes())
-    with Engine() as engine:
+    with Engine(log) as engine:
         engine.call("load", model_dir=str(start), random_init=True, seed=1, device="cpu", precision="fp32", threads=threads)
         engine.call("save", path=str(Path(folder) / "hf"), format="huggingface", dtype="float32")
     return Path(folder) / "hf"
 
 
-def engine_tests(limit):
-    """(passed, failed, last line) of the engine's tests on this machine."""
-    folder = ROOT / "node" / "policy" / "engine" / "tests"
-    files = [str(folder / name) for name in TESTS if (folder / name).exists()]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
-    done = subprocess.run(command, cwd=folder.parent, capture_output=True, text=True, timeout=limit)
-    last = (done.stdout.strip().splitlines() or [done.stderr.strip() or "no output"])[-1]
-    count = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|error)", last)}
-    return count.get("passed", 0), count.get("failed", 0) + count.get("error", 0), last
-
-
 def reference_main():
-    """Reads a request on stdin, prints the reference's log-probabilities."""
     import torch
 
     import reference

@@ -12,9 +12,11 @@ import fcntl
 import json
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
+
+import child
+import facts
 
 HERE = Path(__file__).resolve().parent
 
@@ -31,9 +33,10 @@ def run_round(model, device, arguments, lock):
     vocabulary = 50257
     prompts = torch.randint(vocabulary, (arguments.own, arguments.prompt_tokens), generator=generator).to(device)
     began = time.perf_counter()
-    completions = [model.sample(prompts, arguments.new_tokens) for _ in range(arguments.generations)]
+    completions = [model.sample(prompts, arguments.new_tokens) for _ in range(arguments.calls)]
     wait()
     generated = time.perf_counter() - began
+    completions = [completions[i % len(completions)] for i in range(arguments.generations)]
     ids = torch.cat([torch.cat((prompts, completion), 1) for completion in completions])
     ids = torch.cat([ids] * max(1, (arguments.own + arguments.external) // arguments.own))  # what comes from others looks alike
     advantages = torch.where(torch.arange(len(ids), device=device) % 2 == 0, 1.0, -1.0)
@@ -73,16 +76,17 @@ def update(model, ids, advantages, prompt_tokens, optimizer):
         at_once //= 2
 
 
-def child():
+def main():
     import torch
 
     import reference
 
+    facts.begin()
     parser = argparse.ArgumentParser()
     parser.add_argument("--model")
     parser.add_argument("--device")
     parser.add_argument("--lock")
-    for name in ("own", "external", "generations", "prompt_tokens", "new_tokens"):
+    for name in ("own", "external", "generations", "prompt_tokens", "new_tokens", "calls"):
         parser.add_argument("--" + name, type=int)
     arguments = parser.parse_args()
     torch.manual_seed(0)
@@ -96,55 +100,42 @@ def child():
     print(json.dumps(dict(run_round(model, arguments.device, arguments, arguments.lock), library=library)), flush=True)
 
 
-def measure(folder, device, work, nodes, scratch, limit):
-    """Runs `nodes` of them side by side. Returns their JSON with the wall time of the round, from the common start to the last end."""
-    command = [sys.executable, str(HERE / "predecessor.py"), "--model", str(folder), "--device", device, "--lock", str(Path(scratch) / "turn")]
+def measure(folder, device, work, nodes, logs, scratch, limit, calls):
+    """Runs `nodes` of them side by side. Returns their JSON with the wall time of the round, from the common start to the last end. Of the
+    generate calls only `calls` are made; those that are not are counted as long as the slowest node's."""
+    command = [sys.executable, HERE / "predecessor.py", "--model", folder, "--device", device, "--lock", Path(scratch) / "turn", "--calls", calls]
     for name in ("own", "external", "generations", "prompt_tokens", "new_tokens"):
-        command += ["--" + name, str(getattr(work, name))]
-    children, logs, late = [], [], threading.Event()
+        command += ["--" + name, getattr(work, name)]
+    children, deadline = [], time.monotonic() + limit
 
-    def give_up():
-        late.set()
-        for process in children:
-            process.kill()
+    def said(process, log):
+        """The next line of a node."""
+        for line in child.follow(process, max(0.1, deadline - time.monotonic()), limit):
+            return line
+        raise RuntimeError(f"a node ended: {child.last_line(log)}")
 
-    timer = threading.Timer(limit, give_up)
-    timer.start()
+    paths = [Path(logs) / f"node{i}.log" for i in range(nodes)]
     try:
-        for i in range(nodes):
-            logs.append(open(Path(scratch) / f"predecessor{i}.log", "w+"))
-            children.append(subprocess.Popen(command, cwd=HERE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=logs[-1], text=True))
-        for process, log in zip(children, logs):
-            if process.stdout.readline().strip() != "loaded":
-                raise RuntimeError(f"a node did not start: {last_line(log)}")
+        for path in paths:
+            with open(path, "ab") as log:
+                children.append(child.start(command, log, cwd=HERE, stdin=subprocess.PIPE))
+        for process, path in zip(children, paths):
+            if said(process, path).strip() != "loaded":
+                raise RuntimeError(f"a node did not start: {child.last_line(path)}")
         began = time.perf_counter()
         for process in children:
-            process.stdin.write("go\n")
+            process.stdin.write(b"go\n")
             process.stdin.flush()
-        out = []
-        for process, log in zip(children, logs):
-            text, _ = process.communicate()
-            if process.returncode:
-                raise RuntimeError(last_line(log))
-            out.append(json.loads(text))
-        return {"seconds": time.perf_counter() - began, "nodes": out}
-    except (RuntimeError, OSError):
-        if late.is_set():
-            raise RuntimeError(f"the round was not done within {limit:.0f} s") from None
-        raise
+        out = [json.loads(said(process, path)) for process, path in zip(children, paths)]
+        seconds = time.perf_counter() - began
+    except child.Stopped:
+        raise RuntimeError(f"the round was not done within {limit:.0f} s") from None
     finally:
-        timer.cancel()
-        for process, log in zip(children, logs):
-            process.kill()
-            process.wait()
-            log.close()
-
-
-def last_line(log):
-    log.seek(0)
-    lines = log.read().strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+        for process in children:
+            child.kill(process)
+    missing = (work.generations - calls) / calls * max(node["generate_seconds"] for node in out)
+    return {"seconds": seconds + missing, "measured_seconds": seconds, "calls": calls, "nodes": out}
 
 
 if __name__ == "__main__":
-    child()
+    main()

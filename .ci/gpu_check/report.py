@@ -1,10 +1,11 @@
-"""What was measured: rows of figures beside their targets, as one table and as JSON. Pure."""
+"""What was measured: rows of figures beside their targets, as tables and as JSON. Pure."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, Optional
 
 MET, MISSED, UNVERIFIED, FAILED = "met", "MISSED", "not verified", "FAILED"
 DRY_RUN = "CPU dry run, not a GPU figure"
+NEEDS_GPU = "needs a GPU"
 
 
 @dataclass
@@ -23,35 +24,62 @@ class Report:
     dry: bool = False  # on a CPU: the figures show that the check runs, nothing else
     rows: list = field(default_factory=list)
     details: dict = field(default_factory=dict)  # by section: everything that was measured
+    listings: dict = field(default_factory=dict)  # title -> lines: tables that are too long for rows
 
     def add(self, section, name, value, unit="", note=""):
         self.rows.append(Row(section, name, value, unit, note=DRY_RUN if self.dry and not note else note))
 
-    def check(self, section, name, value, unit, target, holds):
+    def check(self, section, name, value, unit, target, holds, note=""):
         """A figure with a target. value None: it could not be measured. No target is met, or missed, by a CPU."""
         verdict = UNVERIFIED if value is None or self.dry else MET if holds(value) else MISSED
-        self.rows.append(Row(section, name, value, unit, target, verdict, DRY_RUN if self.dry else ""))
+        self.rows.append(Row(section, name, value, unit, target, verdict, DRY_RUN if self.dry and not note else note))
 
-    def fail(self, section, why):
+    def needs_gpu(self, section, name):
+        """Says that a part was left out since there is no GPU: the outcome of a dry run, not a failure."""
+        self.rows.append(Row(section, name, NEEDS_GPU))
+
+    def fail(self, section, why, name=""):
         """Says in one line why a section, or a part of one, has no figures."""
-        self.rows.append(Row(section, section, None, verdict=FAILED, note=" ".join(str(why).split())[:300]))
+        self.rows.append(Row(section, name or section, None, verdict=FAILED, note=" ".join(str(why).split())[:300]))
 
     def missed(self):
         return [row for row in self.rows if row.verdict in (MISSED, FAILED)]
 
     def to_json(self):
-        return {"dry_run": self.dry, "rows": [asdict(row) for row in self.rows], "details": self.details}
+        return {"dry_run": self.dry, "rows": [asdict(row) for row in self.rows], "listings": self.listings, "details": self.details}
 
-    def table(self):
-        cells = [("what", "value", "target", "verdict", "note")]
+    def figures(self):
+        """Everything, by section."""
+        cells = [("what", "measured", "target", "verdict", "note")]
         section: Optional[str] = None
         for row in self.rows:
             if row.section != section:
                 section = row.section
                 cells.append((f"-- {section}", "", "", "", ""))
             cells.append((row.name, shown(row.value, row.unit), row.target, row.verdict, row.note))
-        widths = [max(len(line[i]) for line in cells) for i in range(4)]
-        return "\n".join("  ".join([*(c.ljust(w) for c, w in zip(line, widths)), line[4]]).rstrip() for line in cells)
+        return columns(cells)
+
+    def targets(self):
+        """What has a target, and what failed."""
+        cells = [("section: target", "target", "measured", "verdict", "note")]
+        for row in self.rows:
+            if row.verdict:
+                cells.append((f"{row.section}: {row.name}", row.target, shown(row.value, row.unit), row.verdict, row.note))
+        counts = {verdict: sum(row.verdict == verdict for row in self.rows) for verdict in (MET, MISSED, FAILED, UNVERIFIED)}
+        return columns(cells) + "\n" + ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+
+    def table(self):
+        """Figures, listings and, last, the targets."""
+        parts = ["All of this is a dry run on a CPU: no figure is a GPU's."] if self.dry else []
+        parts.append(self.figures())
+        parts += [f"-- {title}\n" + "\n".join(lines) for title, lines in self.listings.items()]
+        parts.append(self.targets())
+        return "\n\n".join(parts)
+
+
+def columns(cells):
+    widths = [max(len(line[i]) for line in cells) for i in range(4)]
+    return "\n".join("  ".join([*(c.ljust(w) for c, w in zip(line, widths)), line[4]]).rstrip() for line in cells)
 
 
 def shown(value, unit):
@@ -61,9 +89,9 @@ def shown(value, unit):
     if isinstance(value, (str, bool)) or not isinstance(value, (int, float)):
         return str(value)
     if unit == "bytes":
-        return f"{value / 1e9:.2f} GB" if value >= 1e8 else f"{value / 1e6:.1f} MB"
+        return f"{value / 1e9:.2f} GB" if abs(value) >= 1e8 else f"{value / 1e6:.1f} MB"
     if unit == "bytes/s":
-        return f"{value / 1e9:.0f} GB/s"
+        return f"{value / 1e9:.0f} GB/s" if value >= 1e10 else f"{value / 1e9:.2f} GB/s"
     if unit == "FLOP/s":
         return f"{value / 1e12:.1f} TFLOP/s" if value >= 1e11 else f"{value / 1e9:.1f} GFLOP/s"
     if unit == "ratio":

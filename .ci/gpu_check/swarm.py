@@ -1,13 +1,19 @@
 """Real runs of `swarm up`: seconds a round, tokens a second, the card's memory over the run, and everything that went wrong."""
 
+import contextlib
 import json
 import signal
+import sqlite3
 import subprocess
-import threading
 import time
 from dataclasses import dataclass, field
 
+import child
+from memory_watch import MemoryWatch
 from plans import first_line
+
+# Types of events that come on their own, whatever the nodes do.
+IDLE = ('"type":"memory"', '"type":"device"', '"type":"worker"')
 
 
 @dataclass
@@ -19,6 +25,8 @@ class Run:
     rounds: int  # the first is warm-up and not counted
     settings: dict
     gpu_memory: int = 0  # bytes, 0: the whole card
+    model: str = ""  # a folder of weights; empty: the check's own
+    to_the_end: bool = False  # until swarm up ends by itself, after a checkpoint of every node; else it is stopped after the last round
 
 
 @dataclass
@@ -30,7 +38,10 @@ class Seen:
     steps: list = field(default_factory=list)
     deaths: list = field(default_factory=list)
     loaded: dict = field(default_factory=dict)  # node -> time of its first load
+    self_tests: list = field(default_factory=list)  # one a load
+    checkpoints: list = field(default_factory=list)  # seconds each
     budget: int = 0
+    measured: dict = field(default_factory=dict)  # bytes of a node by kind, the largest
 
     def take(self, event):
         kind = event.get("type")
@@ -43,11 +54,26 @@ class Seen:
             self.deaths.append({"node": event.get("node"), "cause": event["cause"], "message": event.get("message", "")})
         elif kind == "loaded":
             self.loaded.setdefault(event.get("node"), event["time"])
+            self.self_tests.append((event.get("loaded") or {}).get("self_test_max_abs_diff", 0.0))
+        elif kind == "checkpoint":
+            self.checkpoints.append(event["checkpoint"].get("seconds", 0.0))
         elif kind == "memory":
             self.budget = max(self.budget, event["memory"].get("budget_bytes", 0))
+            for kind in ("resident_bytes", "generate_bytes", "update_bytes"):
+                self.measured[kind] = max(self.measured.get(kind, 0), event["memory"].get(kind, 0))
 
     def out_of_memory(self):
         return sum("out_of_memory" in death["cause"] for death in self.deaths)
+
+    def done(self, nodes, rounds):
+        """Whether every node has done that many rounds."""
+        return all(len(self.rounds.get(number, ())) >= nodes for number in range(rounds))
+
+    def sampling_difference(self):
+        """(largest, mean) difference of log-probabilities between sampling and update; None where the rounds do not tell."""
+        largest = [r["sampling_logp_difference_max"] for r in self.reports if r.get("sampling_logp_difference_max") is not None]
+        means = [r["sampling_logp_difference_mean"] for r in self.reports if r.get("sampling_logp_difference_mean") is not None]
+        return max(largest, default=None), mean(means)
 
     def seconds_a_round(self, nodes):
         """From the end of the first whole round to that of the last; None with fewer than two."""
@@ -55,57 +81,16 @@ class Seen:
         return (ends[-1] - ends[0]) / (len(ends) - 1) if len(ends) > 1 else None
 
 
-class MemoryWatch:
-    """The card's memory in use, by nvidia-smi, five times a second; peak() is None where there is none."""
-
-    def __init__(self):
-        self.baseline = self._peak = None
-        try:
-            self._process = subprocess.Popen(
-                ["nvidia-smi", "-i", "0", "--query-gpu=memory.used,utilization.gpu", "--format=csv,noheader,nounits", "-lms", "200"],
-                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            )
-        except OSError:
-            self._process = None
-            return
-        self._busy = []
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self):
-        for line in self._process.stdout:
-            parts = [part.strip() for part in line.split(",")]
-            if parts[0].isdigit():
-                used = int(parts[0]) << 20
-                self.baseline = used if self.baseline is None else self.baseline
-                self._peak = max(self._peak or 0, used)
-            if len(parts) > 1 and parts[1].isdigit():
-                self._busy.append(int(parts[1]) / 100)
-
-    def stop(self):
-        if self._process:
-            self._process.terminate()
-            self._process.wait()
-            self._thread.join(5)
-
-    def peak(self):
-        """Bytes above what was in use before."""
-        return None if self._peak is None else self._peak - self.baseline
-
-    def utilization(self):
-        return sum(self._busy) / len(self._busy) if self._process and self._busy else None
-
-
 def command(program, python, home, model, items, device, work, run):
     """The run's command line."""
     options = [
         program, "--home", str(home), "--python", python, "up", "-o", "json", "--config", "4loc4ext", "--model", str(model), "--name", run.name,
-        "--nodes", str(run.nodes), "--rounds", str(run.rounds), "--device", device, "--seed", "1",
+        "--nodes", str(run.nodes), "--rounds", str(run.rounds if run.to_the_end else run.rounds + 1000), "--device", device, "--seed", "1",
     ]
     settings = {
         "swarm_size": max(8, run.nodes), "num_train_samples": work.own, "num_transplant_trees": work.external, "num_generations": work.generations,
         "tasks.file": items, "tasks.system_prompt": "none", "max_prompt_length": work.prompt_tokens, "max_completion_length": work.new_tokens,
-        "learning_rate": 1e-6, "checkpoint_every": 1000, "barrier_deadline": 300, **run.settings,
+        "learning_rate": 1e-6, "checkpoint_every": 1_000_000, "eval_questions": 0, "barrier_deadline": 300, **run.settings,
     }
     for key, value in settings.items():
         options += ["--set", f"{key}={value}"]
@@ -114,35 +99,78 @@ def command(program, python, home, model, items, device, work, run):
     return options
 
 
-def up(line, run, limit, log):
-    """Makes the run. Returns a dict of figures; raises RuntimeError with the program's own line where it failed."""
+def up(line, run, limit, logs, stall):
+    """Makes the run. Returns a dict of figures; raises RuntimeError with the program's own line where it failed. logs is a folder."""
     watch, seen, began, started = MemoryWatch(), Seen(), time.monotonic(), time.time()
+    said, cut = "", False
     try:
-        process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=log, text=True)
-        timer = threading.Timer(limit, process.send_signal, [signal.SIGINT])
-        hard = threading.Timer(limit + 25, process.kill)
-        for t in (timer, hard):
-            t.start()
-        try:
-            for text in process.stdout:
-                if text.startswith("{"):
+        with open(logs / "up.stderr", "ab") as log, open(logs / "events.jsonl", "a", encoding="utf-8") as events:
+            process = child.start(line, log)
+            try:
+                for text in child.follow(process, limit, stall, progress=lambda text: not any(kind in text for kind in IDLE)):
+                    if not text.startswith("{"):
+                        continue
+                    events.write(text + "\n")
+                    events.flush()
                     seen.take(json.loads(text))
-            code = process.wait()
-        finally:
-            timer.cancel()
-            hard.cancel()
+                    if not run.to_the_end and seen.done(run.nodes, run.rounds):
+                        cut = True
+                        stop(process, events)
+                        break
+            except child.Stopped as stopped:
+                said = str(stopped)
+                stop(process, events)
+            except BaseException:  # the check ends: the run's MPS daemons must not stay behind
+                stop(process, events)
+                raise
+            finally:
+                code = finish(process)
     finally:
         watch.stop()
-    log.seek(0)
-    said = first_line(log.read())
-    if code == 130:
-        said = f"not done within {limit:.0f} s"
+    said = said or (first_line((logs / "up.stderr").read_text(errors="replace")) if code and not cut else "")
+    figures = figures_of(run, seen, watch, started)
+    figures.update(exit_code=0 if cut else code, said=said, cut=cut, wall_seconds=time.monotonic() - began)
+    if not cut and not seen.reports:
+        raise RuntimeError(said or f"swarm up ended with {code}")
+    return figures
+
+
+def stop(process, events):
+    """Stops a run at once, without its checkpoints: two SIGINT. What it still says is kept."""
+    for _ in range(2):
+        try:
+            process.send_signal(signal.SIGINT)
+        except ProcessLookupError:
+            return
+        time.sleep(0.6)  # pending signals would be taken for one
+    try:
+        for text in child.follow(process, 10):
+            events.write(text + "\n")
+    except child.Stopped:
+        process.send_signal(signal.SIGQUIT)  # Go prints its goroutines: evidence of what hangs
+
+
+def finish(process):
+    """The exit code of a run that has ended, or is ended here."""
+    try:
+        return process.wait(5)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        child.kill(process)
+    return process.returncode
+
+
+def figures_of(run, seen, watch, started):
     reports = seen.reports
-    figures = {
-        "exit_code": code, "said": said if code else "", "nodes": run.nodes, "settings": run.settings, "gpu_memory": run.gpu_memory,
-        "wall_seconds": time.monotonic() - began, "seconds_per_round": seen.seconds_a_round(run.nodes), "rounds": len(seen.rounds),
+    largest, average = seen.sampling_difference()
+    return {
+        "nodes": run.nodes, "settings": run.settings, "gpu_memory": run.gpu_memory,
+        "seconds_per_round": seen.seconds_a_round(run.nodes), "rounds": sum(len(times) >= run.nodes for times in seen.rounds.values()),
         "loaded": len(seen.loaded), "load_seconds": max(seen.loaded.values()) - started if seen.loaded else None,
-        "peak_total_bytes": watch.peak(), "gpu_utilization": watch.utilization(), "budget_bytes": seen.budget,
+        "self_test": max(seen.self_tests, default=None), "checkpoint_seconds": max(seen.checkpoints, default=None),
+        "sampling_logp_difference_max": largest, "sampling_logp_difference_mean": average,
+        "measured": seen.measured, "peak_total_bytes": watch.peak(), "gpu_utilization": watch.utilization(), "budget_bytes": seen.budget,
         "out_of_memory_deaths": seen.out_of_memory(), "deaths": seen.deaths[:20],
         "memory_steps": seen.steps[:50], "memory_step_count": len(seen.steps),
         "mean_length": mean([r["completions_mean_length"] for r in reports]), "reward": mean([r["reward"] for r in reports]),
@@ -150,9 +178,16 @@ def up(line, run, limit, log):
         "generate_seconds": mean([r["generate_time"] for r in reports]), "update_seconds": mean([r["update_time"] for r in reports]),
         "lease_seconds": mean([r["lease_time"] for r in reports]), "barrier_seconds": mean([r["barrier_time"] for r in reports]),
     }
-    if code not in (0, 4) or not reports:
-        raise RuntimeError(said or f"swarm up ended with {code}")
-    return figures
+
+
+def plan_of(home):
+    """What the run's plan was, as its database has it; {} where there is none."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{home}/swarm.db?mode=ro", uri=True)) as database:
+            row = database.execute("SELECT plan FROM runs ORDER BY started DESC LIMIT 1").fetchone()
+        return json.loads(row[0]) if row and row[0] else {}
+    except (sqlite3.Error, ValueError):
+        return {}
 
 
 def mean(values):
