@@ -8,12 +8,12 @@ the caller's: `block` takes a function, because training, prefill and decoding d
 Letters in shapes: B rows, T positions, N = B·T, d width, H heads, K key/value heads, h head_size, V vocabulary.
 """
 
-import contextlib
 import math
 
 import torch
 import torch.nn.functional as F
-from torch.utils.checkpoint import checkpoint
+
+from .autograd import InPlace, Recomputed, given, repeatable
 
 
 class Model:
@@ -127,13 +127,13 @@ class Model:
     def affine(self, x, weight, bias):
         """x [N, in] times weight [in, out], plus bias [out]."""
         if self._adds_in_place(weight):
-            return _InPlace.apply(x, weight, bias, False)
+            return InPlace.apply(x, weight, bias, False)
         return torch.addmm(bias, _operand(x, weight), weight)
 
     def linear(self, x, weight, bias=None):
         """x [N, in] times weight [out, in] transposed, plus bias [out] if any."""
         if self._adds_in_place(weight):
-            return _InPlace.apply(x, weight, bias, True)
+            return InPlace.apply(x, weight, bias, True)
         return F.linear(_operand(x, weight), weight, bias)
 
     def _adds_in_place(self, weight):
@@ -149,41 +149,28 @@ class Model:
         """Runs the backward pass of h, computed from x, from the gradient of the loss by h: adds to the leaves' gradients,
         and leaves that by x in x.grad."""
         if self.kind == "cpu":
-            h.backward(gradient)
+            given(h, gradient).backward()
             return
         # Dozens of small additions in one kernel. SDPA's own backward pass adds in any order unless told otherwise.
         # Where products have added to their leaf already there is none; under autocast they don't.
         with repeatable():
-            x.grad, *gradients = torch.autograd.grad(h, [x, *self.leaves], gradient, allow_unused=True)
+            x.grad, *gradients = torch.autograd.grad(given(h, gradient), [x, *self.leaves], allow_unused=True)
         found = [(leaf.grad, gradient) for leaf, gradient in zip(self.leaves, gradients) if gradient is not None]
         torch._foreach_add_(*map(list, zip(*found)))
 
-    def hidden(self, x, layout, gradient_checkpointing=False):
+    def hidden(self, x, layout, recompute=None):
         """All blocks over full sequences: x [N, d] of a layout.Layout's tokens -> [M, d] of its own ones, before the last norm.
 
-        Of a prefix the last block makes keys and values only: nothing else of it is looked at.
+        Of a prefix the last block makes keys and values only: nothing else of it is looked at. With recompute (gradient
+        checkpointing), a function that gives the context of a forward pass, blocks run once more in the backward pass.
         """
         arguments = [(layer, layout.attend, None) for layer in self.layers[:-1]] + [(self.layers[-1], layout.attend_own, layout.own)]
         for layer, attend, kept in arguments:
-            if gradient_checkpointing and torch.is_grad_enabled():
-                x = checkpoint(self.block, layer, x, layout.positions, attend, kept, use_reentrant=False, preserve_rng_state=False)
+            if recompute is not None and torch.is_grad_enabled():
+                x = Recomputed.apply(x, lambda x, *given: self.block(given[0], x, *given[1:]), (layer, layout.positions, attend, kept), recompute)
             else:
                 x = self.block(layer, x, layout.positions, attend, kept)
         return x
-
-
-@contextlib.contextmanager
-def repeatable():
-    """The context in which a backward pass on CUDA has the same bits each time: an update that is repeated after a crash must end with
-    the same weights. Operations without such a form say so in a warning, once."""
-    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    if hasattr(torch.utils, "deterministic"):  # torch 2.2: filling what torch.empty gives would be a kernel each
-        torch.utils.deterministic.fill_uninitialized_memory = False
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
 def cut(flat, shapes):
@@ -230,30 +217,6 @@ def layer_norm(x, weight, bias, epsilon):
     if x.is_cuda or not torch.is_grad_enabled():
         return F.layer_norm(x, weight.shape, weight, bias, epsilon)
     return _LayerNorm.apply(x, weight, bias, epsilon)
-
-
-class _InPlace(torch.autograd.Function):
-    """A product with a leaf, whose gradient the backward pass adds to the leaf's in the product's own kernel: autograd would
-    make it first, in as much memory again, and add it then."""
-
-    @staticmethod
-    def forward(ctx, x, weight, bias, transposed):
-        ctx.save_for_backward(x)
-        ctx.weight = weight  # the leaf itself: gradient checkpointing hands back what was saved without its gradient
-        ctx.transposed, ctx.biased = transposed, bias is not None
-        if transposed:
-            return F.linear(x, weight, bias)
-        return torch.addmm(bias, x, weight)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        (x,), weight = ctx.saved_tensors, ctx.weight
-        if ctx.transposed:
-            weight.grad.addmm_(gradient.t(), x)
-        else:
-            weight.grad.addmm_(x.t(), gradient)
-        by_x = torch.mm(gradient, weight if ctx.transposed else weight.t())
-        return by_x, None, gradient.sum(0) if ctx.biased else None, None
 
 
 def _operand(x, weight):

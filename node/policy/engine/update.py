@@ -163,7 +163,7 @@ class Trainer:
                 terms = objective.terms(batch)  # copies to the device, which would wait for the forward pass behind it
                 x = model.embed(batch.ids, batch.layout.positions)
             x.requires_grad_(True)
-            h = model.norm(model.hidden(x, batch.layout, self.gradient_checkpointing))
+            h = model.norm(model.hidden(x, batch.layout, self.precision if self.gradient_checkpointing else None))
             with torch.no_grad():
                 derivative = lambda low, high, logp: terms.derivative(low, high, logp) * self.scale  # noqa: E731
                 logp, entropy, gradient = score_targets(

@@ -46,11 +46,8 @@ class FakeCuda(FakeTensorMode):
         # A FakeTensor's device is an attribute of the Python object, which torch's own setter of `data` leaves behind.
         data = torch.Tensor.data
         monkeypatch.setattr(FakeTensor, "data", property(data.__get__, _set_data), raising=False)
-        passes = []
-        monkeypatch.setattr(torch.Tensor, "backward", lambda tensor, gradient: backward(tensor, passes.append(1) or gradient))
-        monkeypatch.setattr(torch.autograd, "grad", lambda tensor, leaves, gradient, **_: grad(tensor, leaves, passes.append(1) or gradient))
-        # Else a checkpoint is computed again for each tensor that is wanted from it.
-        monkeypatch.setattr(torch._C, "_current_graph_task_id", lambda: len(passes))
+        monkeypatch.setattr(torch.Tensor, "backward", backward)
+        monkeypatch.setattr(torch.autograd, "grad", lambda tensor, leaves, **_: grad(tensor, leaves))
         monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
         monkeypatch.setattr(torch.cuda, "current_stream", FakeStream)
         monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
@@ -150,15 +147,15 @@ class FakeStream:
         pass
 
 
-def backward(tensor, gradient):
-    """Stands in for Tensor.backward: adds to the gradients of the leaves."""
-    for leaf, found in gradients_of(tensor, gradient):
+def backward(tensor):
+    """Stands in for Tensor.backward of a scalar: adds to the gradients of the leaves."""
+    for leaf, found in gradients_of(tensor, torch.ones_like(tensor)):
         leaf.grad = found if leaf.grad is None else leaf.grad.add_(found)
 
 
-def grad(tensor, leaves, gradient):
+def grad(tensor, leaves):
     """Stands in for torch.autograd.grad, by leaves alone; None for those that are not found."""
-    found = {id(leaf): value for leaf, value in gradients_of(tensor, gradient)}
+    found = {id(leaf): value for leaf, value in gradients_of(tensor, torch.ones_like(tensor))}
     return tuple(found.get(id(leaf)) for leaf in leaves)
 
 
