@@ -55,7 +55,7 @@ func TestAKilledEngineSparesTheOthersUnderMPS(t *testing.T) {
 			dir := t.TempDir()
 			script := "#!/bin/sh\nfake-mps-client $$ busy >" + filepath.Join(dir, "client") + " 2>&1 </dev/null &\n" +
 				"until grep -q connected " + filepath.Join(dir, "client") + "; do sleep 0.02; done\n" +
-				`read -r line; echo '{"id":1,"result":{"protocol":3}}'` + "\nexec sleep 600\n"
+				fmt.Sprintf("read -r line; echo '{\"id\":1,\"result\":{\"protocol\":%d}}'\nexec sleep 600\n", policy.ProtocolVersion)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "engine.sh"), []byte(script), 0o755))
 			options := policy.Options{Python: filepath.Join(dir, "engine.sh"), Dir: dir, Env: environ, Stderr: io.Discard}
 			if announced {

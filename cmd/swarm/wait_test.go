@@ -108,7 +108,7 @@ func TestWaitForGPUIsNotInVain(t *testing.T) {
 	t.Parallel()
 	card := newSharedCard(t, "2000")
 	for _, tt := range []struct{ args, err string }{
-		{"--nodes 8", "enough for 7"},
+		{"--nodes 8", "enough for 6"},
 		{"--min-gpu-memory 17GB", "none has 17 GB free"},
 	} {
 		o := finish(t, card.plan(append([]string{"--wait-for-gpu", "24h"}, strings.Fields(tt.args)...)...))

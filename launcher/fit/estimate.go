@@ -86,7 +86,8 @@ const (
 
 	// A process's CUDA context with torch's kernels: guide 4's "working memory" of GPT-2. Not yet measured here.
 	cudaContext = 500_000_000
-	// A cuBLAS workspace, which torch takes from its own allocator: 32 MiB on Hopper and Blackwell, 8 MiB on older cards, by torch's source.
+	// A cuBLAS workspace, which torch takes from its own allocator: 32 MiB, since the engine sets CUBLAS_WORKSPACE_CONFIG to :4096:8
+	// (environment.py).
 	// Older torch gives cuBLASLt 1 MiB of its own beside it, newer torch the same block.
 	cudaWorkspace = 33 << 20
 

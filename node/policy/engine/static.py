@@ -94,14 +94,14 @@ class StaticDecoder:
         positions = positions.clamp(max=model.config.context_length - 1).repeat(1, shape.generations)
         self._positions.copy_(positions)
         count = len(prompts)
-        # From the request's order, prompt by prompt, to ours and back.
+        # From the request's order, prompt by prompt, to ours and, for what was drawn, back.
         order = torch.arange(len(self.row_list)).view(count, shape.generations).t()
         order = F.pad(order, (0, shape.prompts - count), value=0).reshape(-1)
         self.rows = torch.tensor(self.row_list, device=device)
         self._uniform.copy_(draws.uniform[: shape.steps].index_select(1, self.rows.index_select(0, order.to(device))))
         places = torch.arange(shape.generations).view(1, -1) * shape.prompts + torch.arange(count).view(-1, 1)
         self._places = places.reshape(-1).to(device)
-        # Where padding stands, and in own positions not yet written, from an earlier call: finite or not, it is not looked at.
+        # Not what an earlier call has left there: a weight of 0 makes 0 of what is finite, and NaN of NaN.
         self._caches.zero_()
         mask = torch.arange(shape.prompt_length) >= lengths.unsqueeze(1)
         self._mask[:, shape.prompt_length :].fill_(float("-inf"))

@@ -97,7 +97,7 @@ MESSAGES = [
      "NCCL version 2.27.5\nncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'",
      "device", 0),
     (f"NVML_SUCCESS == r {ASSERT}830, please report a bug to PyTorch. ", "device", 0),
-    ('NVML_SUCCESS == r INTERNAL ASSERT FAILED at "/opt/conda/conda-bld/pytorch_1695392035891/work/c10/cuda/CUDACachingAllocator.cpp":'
+    ('NVML_SUCCESS == r INTERNAL ASSERT FAILED at "/opt/conda/conda-bld/pytorch_1695392035891/c10/cuda/CUDACachingAllocator.cpp":'
      "1154, please report a bug to PyTorch. ", "device", 0),
     (f"NVML_SUCCESS == DriverAPI::get()->nvmlInit_v2_() {ASSERT}1123, please report a bug to PyTorch. ", "device", 0),
     (f"NVML_SUCCESS == DriverAPI::get()->nvmlDeviceGetHandleByPciBusId_v2_( pci_id, &nvml_device) {ASSERT}815, please report", "device", 0),
