@@ -4,11 +4,11 @@ stays on the card."""
 import argparse
 import importlib.util
 import sys
-import time
 
 import torch
 
 import facts
+from timing import seconds
 
 
 def environment(device):
@@ -22,23 +22,6 @@ def environment(device):
                      multiprocessors=properties.multi_processor_count, devices=torch.cuda.device_count(), arch_list=torch.cuda.get_arch_list())
         found["cudnn"], found["nccl"] = torch.backends.cudnn.version(), torch.distributed.is_available() and torch.distributed.is_nccl_available()
     return found
-
-
-def seconds(work, device, repeats):
-    """The best of a few runs."""
-    best = float("inf")
-    for _ in range(repeats):
-        wait(device)
-        began = time.perf_counter()
-        work()
-        wait(device)
-        best = min(best, time.perf_counter() - began)
-    return best
-
-
-def wait(device):
-    if device == "cuda":
-        torch.cuda.synchronize()
 
 
 def gemm(device, dtype, tf32, size, repeats):

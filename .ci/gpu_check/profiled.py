@@ -8,11 +8,11 @@ import argparse
 import gc
 import os
 import random
-import time
 
 import facts
 import kernel_trace
 import model
+from timing import seconds
 
 SHORT, LONG = 16, 56  # new tokens: both within one window of 64
 VOCABULARY = 50257
@@ -44,24 +44,6 @@ class Node:
         rows = [self.protocol.Sequence(i // each, self.completions[i], rng.choice((-1.0, 1.0))) for i in range(prompts * each)]
         questions = model.prompts(prompts, self.options.prompt_tokens, VOCABULARY, seed=2)
         self.session.update(self.protocol.Update(questions, rows, micro_batch=4, learning_rate=1e-6))
-
-
-def wait(device):
-    if device == "cuda":
-        import torch
-
-        torch.cuda.synchronize()
-
-
-def seconds(work, device, repeats=3):
-    best = float("inf")
-    for _ in range(repeats):
-        wait(device)
-        began = time.perf_counter()
-        work()
-        wait(device)
-        best = min(best, time.perf_counter() - began)
-    return best
 
 
 def decoding(node, name):
