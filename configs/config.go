@@ -26,7 +26,7 @@ type Config struct {
 	Models    string   `mapstructure:"models" yaml:"models,omitempty" json:"models,omitempty"` // a swarm of different models, nano=4,micro=4; empty: all nodes have model
 	Members   []Member `mapstructure:"-" yaml:"-" json:"members,omitempty"`                    // Models, resolved: not a key
 	Device    string   `mapstructure:"device" yaml:"device" json:"device"`                     // auto, cpu, cuda
-	Precision string   `mapstructure:"precision" yaml:"precision" json:"precision"`            // auto (tf32 on CUDA, fp32 on CPU), fp32, tf32, bf16, fp16
+	Precision string   `mapstructure:"precision" yaml:"precision" json:"precision"`            // auto (tf32 on CUDA, fp16 on Volta and Turing, fp32 on a CPU), fp32, tf32, bf16, fp16
 	Tasks     Tasks    `mapstructure:"tasks" yaml:"tasks" json:"tasks"`
 
 	// Sampling.
@@ -177,7 +177,7 @@ func (c Config) Fair() bool {
 	return c.ExternalSampling == SamplingFair || c.ExternalSampling == SamplingAuto && c.Async()
 }
 
-// ResolvedPrecision is what Precision means on a CUDA device, or on a CPU.
+// ResolvedPrecision is what Precision means on a CUDA device, or on a CPU. Where the GPUs have no TF32, planning has replaced auto.
 func (c Config) ResolvedPrecision(cuda bool) string {
 	switch {
 	case c.Precision != "auto":

@@ -179,7 +179,7 @@ func usages() map[string]string {
 		"model":                       "`model`: " + strings.Join(Models(), ", ") + ", or a folder with config.json and *.safetensors",
 		"models":                      "different `models` for the nodes, in turn: nano,micro, or with counts nano=4,micro=4",
 		"device":                      "`device`: auto, cpu, cuda, cuda:N",
-		"precision":                   "`precision`: auto (tf32 on CUDA, fp32 on CPU), fp32, tf32, bf16, fp16",
+		"precision":                   "`precision`: auto (tf32 on CUDA, fp16 on Volta and Turing, fp32 on a CPU), fp32, tf32, bf16, fp16",
 		"tasks.set":                   "task `set`: " + strings.Join(TaskSets(), ", "),
 		"tasks.file":                  "`file` of questions (JSON lines of question, answer, metadata) in place of a task set",
 		"tasks.words":                 "`file` of words for the task bf, one a line",

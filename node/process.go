@@ -38,7 +38,7 @@ const (
 
 	// halfPrecision is guide 4's advice.
 	halfPrecision = "precision fp16 is not recommended: gradients may underflow or overflow, losses become NaN, and GRPO unstable. " +
-		"Try: precision tf32, or bf16 where memory is short"
+		"Try: precision tf32, bf16 where memory is short, or fp32 on a GPU before Ampere"
 )
 
 // errTerminated ends a node that SIGTERM has met a second time.

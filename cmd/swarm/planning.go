@@ -174,6 +174,11 @@ func (p *planFlags) look(g *globals) (look, error) {
 		if len(out.models) > 0 {
 			out.model = out.models[0]
 		}
+		if sizes[0] == 0 {
+			if note := decidePrecision(&out.config, host); note != "" {
+				out.warnings = append(out.warnings, note)
+			}
+		}
 		c := out.config
 		nodes := p.nodes
 		if asked, notNumber := strconv.Atoi(nodes); notNumber == nil {
@@ -276,7 +281,7 @@ func (p *planFlags) idle(out planned) []string {
 		{"gpus_per_node", out.config.GPUsPerNode > 1}, {"optimizer_offload", out.config.OptimizerOffload},
 		{"param_offload", out.config.ParamOffload},
 		{"micro_batch", p.config.gives("micro_batch", os.Environ())}, // an update's passes on the CPU don't look at it (engine/batch.py)
-		{"precision " + out.config.Precision, out.config.Precision != "auto" && out.config.Precision != "fp32"},
+		{"precision " + out.config.Precision, p.config.gives("precision", os.Environ()) && out.config.Precision != "auto" && out.config.Precision != "fp32"},
 		{"--min-gpu-memory", p.minGPUMemory.given && !out.config.CPUFallback}, {"--wait-for-gpu", p.wait.limit > 0 && !out.config.CPUFallback},
 	} {
 		if s.given {
