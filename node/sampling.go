@@ -9,8 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/sapo"
 )
 
-// samplingLimit is the largest difference between a token's log-probability when it was sampled and before the update, in nats, of which nobody is
-// told. It is far above rounding in fp32 (1e-6) and tf32, and far below what moves a clipped ratio. In bf16 and fp16 single tokens can pass it.
+// samplingLimit is the largest difference between a token's log-probability when it was sampled and before the update, in nats, that raises no
+// warning. It is far above rounding in fp32 (1e-6) and tf32, and far below what moves a clipped ratio. In bf16 and fp16 single tokens can pass it.
 const samplingLimit = 0.05
 
 // sampledWith is what the tokens of all completions of the groups were sampled with, nil for one of which it is not known.

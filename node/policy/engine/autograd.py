@@ -33,22 +33,22 @@ class Recomputed(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, x, function, arguments, context):
-        """function(x, *arguments), which makes its own graph when it runs within context() once more."""
+    def forward(ctx, x, function, context):
+        """function(x), which makes its own graph when it runs within context() once more."""
         ctx.save_for_backward(x)
-        ctx.again = function, arguments, context
-        return function(x, *arguments)
+        ctx.again = function, context
+        return function(x)
 
     @staticmethod
     def backward(ctx, gradient):
-        function, arguments, context = ctx.again
+        function, context = ctx.again
         x = ctx.saved_tensors[0].detach().requires_grad_(True)
         with torch.enable_grad():
             with context():
-                y = function(x, *arguments)
+                y = function(x)
             begin = given(y, gradient)
         begin.backward()
-        return x.grad, None, None, None
+        return x.grad, None, None
 
 
 class InPlace(torch.autograd.Function):

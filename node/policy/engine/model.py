@@ -166,10 +166,12 @@ class Model:
         """
         arguments = [(layer, layout.attend, None) for layer in self.layers[:-1]] + [(self.layers[-1], layout.attend_own, layout.own)]
         for layer, attend, kept in arguments:
-            if recompute is not None and torch.is_grad_enabled():
-                x = Recomputed.apply(x, lambda x, *given: self.block(given[0], x, *given[1:]), (layer, layout.positions, attend, kept), recompute)
-            else:
-                x = self.block(layer, x, layout.positions, attend, kept)
+
+            def block(x, layer=layer, attend=attend, kept=kept):
+                return self.block(layer, x, layout.positions, attend, kept)
+
+            again = recompute is not None and torch.is_grad_enabled()
+            x = Recomputed.apply(x, block, recompute) if again else block(x)
         return x
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
-from .model import by_row, causal_attention, causal_mask, merge_heads
+from .model import HAS_SDPA, by_row, causal_attention, causal_mask, merge_heads
 from .sampler import BlockSampler
 
 BUCKET = 64  # own positions
@@ -85,7 +85,7 @@ class StaticDecoder:
     def begin(self, prompts, draws, rows):
         """Takes up to P prompts, and of draws the random numbers of rows [their count · G], prompt by prompt."""
         shape, model, device = self.shape, self.model, self.model.device
-        self.prompts, self._draws = prompts, draws
+        self._draws = draws
         self.row_list, self.written = list(rows), 0
         fill = prompts + [prompts[0]] * (shape.prompts - len(prompts))  # what is decoded for the filler is never looked at
         lengths = torch.tensor([len(prompt) for prompt in fill])
@@ -101,13 +101,12 @@ class StaticDecoder:
         self._uniform.copy_(draws.uniform[: shape.steps].index_select(1, self.rows.index_select(0, order.to(device))))
         places = torch.arange(shape.generations).view(1, -1) * shape.prompts + torch.arange(count).view(-1, 1)
         self._places = places.reshape(-1).to(device)
-        # Not what an earlier call has left there: a weight of 0 makes 0 of what is finite, and NaN of NaN.
+        # A NaN that an earlier call has left would survive the weight of 0 that masked positions have.
         self._caches.zero_()
         mask = torch.arange(shape.prompt_length) >= lengths.unsqueeze(1)
         self._mask[:, shape.prompt_length :].fill_(float("-inf"))
         self._mask[:, : shape.prompt_length].copy_(torch.zeros(mask.shape).masked_fill_(mask, float("-inf")))
         self._now.copy_(self._start)
-        self._zero = torch.zeros(1, dtype=torch.long, device=device)
         self._fill = fill
 
     def first(self):
@@ -116,14 +115,13 @@ class StaticDecoder:
         P, S = shape.prompts, shape.prompt_length
         ids = torch.tensor([prompt + [0] * (S - len(prompt)) for prompt in self._fill], device=model.device)
         positions = torch.arange(S, device=model.device).repeat(P)
-        heads = (model.config.heads, model.config.kv_heads, model.config.kv_heads)
-        mask = causal_mask(S, model.flat, model.head.dtype)
+        mask = None if HAS_SDPA else causal_mask(S, model.flat, model.head.dtype)
         last = torch.arange(P, device=model.device) * S + torch.tensor(list(map(len, self._fill)), device=model.device) - 1
         x = model.embed(ids.view(-1), positions)
         for index, layer in enumerate(model.layers):
 
             def attend(qkv, index=index):
-                q, k, v = (by_row(part, P) for part in qkv.split(heads, 1))
+                q, k, v = (by_row(part, P) for part in model.split_heads(qkv))
                 self._prompt_keys[index].copy_(k)
                 self._prompt_values[index].copy_(v)
                 y = merge_heads(causal_attention(q, k, v, mask))
@@ -131,7 +129,7 @@ class StaticDecoder:
 
             x = model.block(layer, x, positions, attend, None if index < len(model.layers) - 1 else last)
         logits = model.logits(x).repeat(shape.generations, 1)
-        self._draw(logits, self._zero)
+        self._draw(logits, torch.zeros(1, dtype=torch.long, device=model.device))
 
     def window(self):
         """The window of the next step."""
