@@ -69,7 +69,7 @@ func TestReportOfAStudyAnswersItsQuestionFirst(t *testing.T) {
 	require.Contains(t, text, `<p class="lead">`+paperLead+`</p>`)
 	require.Contains(t, text, `<th scope="row">8loc0ext</th>`)
 	require.Contains(t, text, "<h1>Study paper nano</h1>")
-	require.Contains(t, text, "by held-out pass@1 6 confirmed, 0 contradicted, 0 open")
+	require.Contains(t, text, "by held-out pass@1 6 confirmed, 0 not reproduced, 0 open")
 
 	o = swarm(t, home, "report", "--study", "paper", "--out", out, "-o", "json")
 	require.Zero(t, o.code, o.stderr)

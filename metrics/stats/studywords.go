@@ -181,6 +181,14 @@ func (j *judged) besideLine(s Study) []string {
 	return []string{text + "."}
 }
 
+// paperWords say an outcome. A pair that is decided the other way here was not reproduced under these settings. That does not contradict the
+// paper, whose model and rate are others.
+var paperWords = map[string]string{
+	PaperConfirmed:    "confirmed",
+	PaperContradicted: "not reproduced here (decided the other way)",
+	PaperOpen:         "open",
+}
+
 func (p *StudyPaper) lines(measure string) []string {
 	if p == nil {
 		return nil
@@ -188,7 +196,7 @@ func (p *StudyPaper) lines(measure string) []string {
 	confirmed, confirmedReward := p.count(PaperConfirmed)
 	contradicted, contradictedReward := p.count(PaperContradicted)
 	open, openReward := p.count(PaperOpen)
-	text := fmt.Sprintf("The paper's order is %s. Of its %d %s, by %s %d confirmed, %d contradicted, %d open", strings.Join(p.Order, " > "), len(p.Pairs),
+	text := fmt.Sprintf("The paper's order is %s. Of its %d %s, at equal rounds, by %s %d confirmed, %d not reproduced, %d open", strings.Join(p.Order, " > "), len(p.Pairs),
 		plural(len(p.Pairs), "pair"), MeasureName(measure), confirmed, contradicted, open)
 	if measure != MeasureReward {
 		text += fmt.Sprintf("; by own reward %d, %d, %d", confirmedReward, contradictedReward, openReward)
@@ -202,7 +210,7 @@ func (p *StudyPaper) lines(measure string) []string {
 			}
 		}
 		if len(names) > 0 {
-			lines = append(lines, fmt.Sprintf("  %s: %s.", outcome, strings.Join(names, ", ")))
+			lines = append(lines, fmt.Sprintf("  %s: %s.", paperWords[outcome], strings.Join(names, ", ")))
 		}
 	}
 	return lines
