@@ -133,14 +133,3 @@ func (c Config) CheckNodes(nodes int) error {
 	return &Error{Key: "models", Value: c.Models, Remedy: fmt.Sprintf("its counts come to %d, and there are %d nodes. Try: --nodes %d, or other counts",
 		turn, nodes, turn)}
 }
-
-// memberChanges are the models' own keys that differ; what the models are is a key of its own.
-func memberChanges(before, after []Member) (list []Change) {
-	for i := range min(len(before), len(after)) {
-		a, b := before[i], after[i]
-		if a.Model == b.Model && a.LearningRate != b.LearningRate {
-			list = append(list, Change{"learning_rate of " + b.Model, show(a.LearningRate), show(b.LearningRate)})
-		}
-	}
-	return list
-}

@@ -131,7 +131,7 @@ func TestAModelsOwnRateIsTheExperiments(t *testing.T) {
 		t.Errorf("changes of what was stored: %v", got)
 	}
 	back.Members[1].LearningRate, back.Members[1].MicroBatch = 2e-5, 2
-	if got := Changes(c, back); len(got) != 1 || got[0].String() != "learning_rate of gpt2 1e-05 → 2e-05" {
+	if got := Changes(c, back); len(got) != 1 || got[0].String() != "members.gpt2.learning_rate 1e-05 → 2e-05" {
 		t.Errorf("changes %v", got)
 	}
 	back = stored(t, c)

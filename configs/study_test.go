@@ -290,7 +290,7 @@ func TestAStudysExperimentsDiffer(t *testing.T) {
 				values["models"] = strings.Join(e.Models, ",")
 			}
 			values["nodes"] = s.NodesOf(e)
-			text := show(values)
+			text := fmt.Sprint(values)
 			require.False(t, slices.Contains(seen, text), "%s: %s is another's twin", name, e.Name)
 			seen = append(seen, text)
 		}

@@ -22,12 +22,16 @@ func configKey(run store.Totals) string {
 		return fmt.Sprintf("%d/%d G %d, %d nodes, %d rounds, %s %s", run.NumTrainSamples, run.NumTransplantTrees, run.NumGenerations,
 			run.Nodes, run.Rounds, run.Model, run.Preset)
 	}
-	c.Seed, c.Experiment = 0, ""
+	c.Seed = 0
 	var b strings.Builder
-	for _, change := range configs.Changes(configs.Config{}, c) {
-		if change.Key != configs.MixtureKey {
-			fmt.Fprintf(&b, "%s=%s ", change.Key, change.After)
+	values := configs.Values(c)
+	for _, key := range configs.KeysOf(configs.ClassExperiment) {
+		if value, scalar := values[key]; scalar {
+			fmt.Fprintf(&b, "%s=%#v ", key, value)
 		}
+	}
+	for _, m := range c.Members {
+		fmt.Fprintf(&b, "%q=%d at %v ", m.Model, m.Nodes, m.LearningRate)
 	}
 	mixture, err := json.Marshal(c.Tasks.Mixture)
 	if err != nil {

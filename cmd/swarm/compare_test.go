@@ -221,6 +221,7 @@ func TestConfigKey(t *testing.T) {
 		c := configs.Default()
 		c.Model, c.Experiment = "nano", "x"
 		c.Tasks.Mixture = []configs.TaskSpec{{Name: "bf", Weight: 1, Params: map[string]any{"difficulty": 1}}}
+		c.Members = []configs.Member{{Model: "nano", Nodes: 1, LearningRate: 1e-3}, {Model: "gpt2", Nodes: 1, LearningRate: 1e-5}}
 		run := store.Totals{Run: store.Run{Device: "cpu", Nodes: 8, Rounds: 20}}
 		change(&c, &run)
 		config, err := json.Marshal(c)
@@ -241,6 +242,7 @@ func TestConfigKey(t *testing.T) {
 	for name, change := range map[string]func(*configs.Config, *store.Totals){
 		"generations": func(c *configs.Config, _ *store.Totals) { c.NumGenerations = 4 },
 		"mixture":     func(c *configs.Config, _ *store.Totals) { c.Tasks.Mixture[0].Params["difficulty"] = 2 },
+		"rate":        func(c *configs.Config, _ *store.Totals) { c.Members[1].LearningRate *= 2 },
 		"precision":   func(_ *configs.Config, r *store.Totals) { r.Device = "cuda:0" },
 		"nodes":       func(_ *configs.Config, r *store.Totals) { r.Nodes = 4 },
 		"rounds":      func(_ *configs.Config, r *store.Totals) { r.Rounds = 2000 },

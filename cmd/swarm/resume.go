@@ -128,17 +128,17 @@ func (r *resume) take(ctx context.Context, c configs.Config, asked string) (node
 	if same {
 		return has, nil
 	}
-	return "", r.refuse(configs.Change{Key: "nodes", Before: has, After: asked})
+	return "", r.refuse(configs.Difference{Key: "nodes", Before: has, After: asked})
 }
 
 // fits refuses a plan that would compute otherwise than the run did so far, and keeps what must stay as it was.
 func (r *resume) fits(p *planned) error {
 	if p.plan.Device != r.plan.Device {
-		return r.refuse(configs.Change{Key: "device", Before: r.plan.Device, After: p.plan.Device})
+		return r.refuse(configs.Difference{Key: "device", Before: r.plan.Device, After: p.plan.Device})
 	}
 	cuda := p.plan.Device == fit.DeviceCUDA
 	if was, is := r.fixed.ResolvedPrecision(cuda), p.config.ResolvedPrecision(cuda); was != is {
-		return r.refuse(configs.Change{Key: "precision", Before: was, After: is})
+		return r.refuse(configs.Difference{Key: "precision", Before: was, After: is})
 	}
 	if !cuda {
 		p.plan.Threads = r.plan.Threads // sums come out a little different with another number
@@ -258,7 +258,7 @@ func (r *resume) summarise(ctx context.Context, p planned, asJSON bool) error {
 	return c.summarise(asJSON)
 }
 
-func (r *resume) refuse(changes ...configs.Change) error {
+func (r *resume) refuse(changes ...configs.Difference) error {
 	var texts []string
 	for _, c := range changes {
 		texts = append(texts, c.String())

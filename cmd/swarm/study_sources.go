@@ -166,7 +166,7 @@ func (i *sweepItem) otherwise(r *resume, err error) error {
 		was, now := configs.Values(r.fixed), configs.Values(i.p.config)
 		for _, key := range measuredKeys {
 			if was[key] != now[key] {
-				change := configs.Change{Key: key, Before: fmt.Sprint(was[key]), After: fmt.Sprint(now[key])}
+				change := configs.Difference{Key: key, Before: fmt.Sprint(was[key]), After: fmt.Sprint(now[key])}
 				errors.As(r.refuse(change), &refused)
 				break
 			}
