@@ -4,7 +4,7 @@ GO       ?= go
 comma    := ,
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 UP       ?= --nodes auto --config 4loc4ext --rounds 40
-SOURCES  := $(shell find cmd configs launcher metrics node -type f 2>/dev/null | grep -v -e __pycache__ -e '\.pytest_cache')
+SOURCES  := $(shell find cmd configs internal launcher metrics node -type f 2>/dev/null | grep -v -e __pycache__ -e '\.pytest_cache')
 
 # go-nvml's functions are looked up when they are first called, long after the program has begun. A linker that resolves everything at the
 # start, as some distributions set it up, makes a program that dies where there is no driver. This comes last on the linker's line.

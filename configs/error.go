@@ -3,12 +3,14 @@ package configs
 import (
 	"strconv"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // Error is a mistake in what the user configured. Error() is one clear line:
 //
 //	bad rounds "many" (exp.yaml:3): allowed: a whole number from 1 to 10000000
-//	unknown config "4loc5ext": allowed: 8loc0ext, 6loc2ext, 4loc4ext, 2loc6ext
+//	unknown config "4loc5ext": did you mean "4loc4ext"? Allowed: 8loc0ext, 6loc2ext, 4loc4ext, 2loc6ext
 //	unknown key "learning_rat" (exp.yaml:7): did you mean "learning_rate"?
 type Error struct {
 	Key     string // the Config key, or what kind of name it is: config, model, task set
@@ -16,6 +18,7 @@ type Error struct {
 	Allowed string // what would have been right
 	Source  string // where it was given: exp.yaml:3, --rounds, SWARM_ROUNDS; empty when not known
 	Problem string // replaces "bad KEY VALUE"
+	Near    string // the allowed name that Value is probably a slip for; empty: none
 	Remedy  string // replaces "allowed: ALLOWED"
 }
 
@@ -32,6 +35,8 @@ func (e *Error) Error() string {
 	switch {
 	case e.Remedy != "":
 		b.WriteString(": " + e.Remedy)
+	case e.Near != "":
+		b.WriteString(": did you mean " + quote(e.Near) + "? Allowed: " + e.Allowed)
 	case e.Allowed != "":
 		b.WriteString(": allowed: " + e.Allowed)
 	}
@@ -40,12 +45,15 @@ func (e *Error) Error() string {
 
 // unknown is the error for a name that isn't among those there are.
 func unknown(kind, value string, known []string) *Error {
-	e := &Error{Key: kind, Value: value, Allowed: strings.Join(known, ", "), Problem: "unknown " + kind + " " + quote(value)}
+	e := &Error{
+		Key: kind, Value: value, Allowed: strings.Join(known, ", "), Problem: "unknown " + kind + " " + quote(value),
+		Near: units.Nearest(value, known),
+	}
 	if kind == "key" {
 		e.Allowed = ""
 		e.Remedy = "not a key of the configuration"
-		if near := nearest(value, known); near != "" {
-			e.Remedy = "did you mean " + quote(near) + "?"
+		if e.Near != "" {
+			e.Remedy = "did you mean " + quote(e.Near) + "?"
 		}
 	}
 	return e
@@ -58,40 +66,4 @@ func quote(s string) string {
 		s = string(r[:most]) + "…"
 	}
 	return strconv.Quote(s)
-}
-
-// nearest is the known name with the least edit distance from name, or "" when none is close.
-func nearest(name string, known []string) string {
-	best, least := "", 1+max(2, min(len(name), 60)/3)
-	if len(name) > 60 {
-		return ""
-	}
-	lower := strings.ToLower(strings.ReplaceAll(name, "-", "_"))
-	for _, k := range known {
-		if d := EditDistance(lower, k); d < least {
-			best, least = k, d
-		}
-	}
-	return best
-}
-
-// EditDistance is Levenshtein's, in bytes: how many are to be put in, left out or replaced to make b of a.
-func EditDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

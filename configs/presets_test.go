@@ -19,7 +19,7 @@ func TestExperiments(t *testing.T) {
 		require.Equal(t, 8, values["num_generations"])
 	}
 	_, err := Experiment("4loc5ext")
-	require.EqualError(t, err, `unknown config "4loc5ext": allowed: 8loc0ext, 6loc2ext, 4loc4ext, 2loc6ext, adaptive, adaptive-ema`)
+	require.EqualError(t, err, `unknown config "4loc5ext": did you mean "4loc4ext"? Allowed: 8loc0ext, 6loc2ext, 4loc4ext, 2loc6ext, adaptive, adaptive-ema`)
 }
 
 func TestModels(t *testing.T) {

@@ -40,7 +40,7 @@ func TestStudies(t *testing.T) {
 		}
 	}
 	_, err := LoadStudy("papers")
-	require.ErrorContains(t, err, `unknown study "papers": allowed: paper, adaptive, `)
+	require.ErrorContains(t, err, `unknown study "papers": did you mean "paper"? Allowed: paper, adaptive, `)
 }
 
 // What two studies share is run once: the values that decide what it is are the same in both.

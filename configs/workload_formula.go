@@ -202,8 +202,8 @@ func (p *formulaParser) word() string {
 	return p.text[start:p.at]
 }
 
-// units of memory, in bytes. Longer endings come first.
-var units = []struct {
+// memoryUnits are units of memory, in bytes. Longer endings come first.
+var memoryUnits = []struct {
 	ending string
 	bytes  float64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}}
@@ -211,7 +211,7 @@ var units = []struct {
 // parseQuantity reads a number with or without a unit of memory.
 func parseQuantity(text string) (float64, error) {
 	number, factor := text, 1.0
-	for _, u := range units {
+	for _, u := range memoryUnits {
 		if before, found := strings.CutSuffix(text, u.ending); found {
 			number, factor = before, u.bytes
 			break

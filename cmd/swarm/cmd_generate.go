@@ -126,7 +126,7 @@ func (o *generateOptions) addProgram(f *pflag.FlagSet) {
 func checkJoin(g *globals, args []string) error {
 	join := newJoinCommand(g)
 	if err := join.ParseFlags(args); err != nil {
-		return &usageError{fmt.Errorf("swarm join: %w", err), "swarm join --help"}
+		return &usageError{fmt.Errorf("swarm join: %w", flagError(join, err)), "swarm join --help"}
 	}
 	if rest := join.Flags().Args(); len(rest) > 0 {
 		return &usageError{fmt.Errorf("swarm join takes no argument %q here", rest[0]), "--url or --url-file for the invitation"}

@@ -23,13 +23,8 @@ func newModelCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "model",
 		Short: "Download, list, describe and save models",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return &usageError{fmt.Errorf("unknown command %q for swarm model", args[0]), "swarm model --help"}
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
+		Args:  onlySubcommands,
+		RunE:  func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
 	pull := &cobra.Command{
 		Use: "pull NAME[@REVISION]", Short: "Download a model from the Hugging Face hub",

@@ -27,17 +27,17 @@ type planOptions struct {
 func newPlanCommand(g *globals) *cobra.Command {
 	var o planOptions
 	cmd := &cobra.Command{
-		Use:   "plan",
+		Use:   "plan [CONFIG]",
 		Short: "Say how many nodes fit, where, and why",
 		Long: "plan looks at the GPUs, or at the host where nodes train on the CPU, and says how many nodes fit and how they share it; what one\n" +
 			"node takes, item by item; which rule decided, and what would change the answer. Nothing is started.\n\n" +
 			"With --study it says what a whole study takes: nodes, runs, time and, with --price, money, and where each figure comes from: rounds\n" +
 			"of such a swarm that this home has recorded, else a swarm profile, else what the card must compute and move at least.",
-		Example: `  swarm plan --config 4loc4ext
+		Example: `  swarm plan 4loc4ext
   swarm plan --model gpt2 --gpu-memory 40GB -o json
   swarm plan --nodes max --share lease --swarm-size 24
   swarm plan --study paper --model gpt2 --gpu-memory 80GB --price 1.29/h`,
-		Args: noArgs,
+		Args: func(cmd *cobra.Command, args []string) error { return o.plan.config.takeArgs(args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.flags = cmd.Flags()
 			return runPlan(cmd.Context(), g, &o)

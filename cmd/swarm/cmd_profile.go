@@ -33,14 +33,14 @@ type profileOptions struct {
 func newProfileCommand(g *globals) *cobra.Command {
 	var o profileOptions
 	cmd := &cobra.Command{
-		Use:   "profile",
+		Use:   "profile [CONFIG]",
 		Short: "Measure what a node takes, for later plans",
 		Long: "profile loads the model once and runs a node's phases at their greatest lengths, with ever more sequences at a time. The line\n" +
 			"through the peaks is kept for this model, these settings, this torch and this GPU: swarm plan and swarm up then count\n" +
 			"with it in place of the guides' table and the estimate, and say so. The GPU should be otherwise idle.",
 		Example: `  swarm profile --model gpt2
-  swarm profile --config 4loc4ext --sizes 1,4,16`,
-		Args: noArgs,
+  swarm profile 4loc4ext --sizes 1,4,16`,
+		Args: func(cmd *cobra.Command, args []string) error { return o.plan.config.takeArgs(args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runProfile(cmd.Context(), g, &o)
 		},

@@ -28,7 +28,7 @@ func newServiceCommand(g *globals) *cobra.Command {
 		Short: "Keep a swarm up going over reboots and crashes, as a systemd service",
 		Long: "service makes swarm up a service of systemd: of this user, or of the machine as root and with --system. It starts at boot and again\n" +
 			"after a crash, and goes on with the run it finds. A run that is done stays done.",
-		Args: noArgs,
+		Args: onlySubcommands,
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().BoolVar(&o.system, "system", false, "a service of the machine (the default for root)")

@@ -27,13 +27,8 @@ func newTaskCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "task",
 		Short: "List, sample and score the reasoning tasks",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return &usageError{fmt.Errorf("unknown command %q for swarm task", args[0]), "swarm task --help"}
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
+		Args:  onlySubcommands,
+		RunE:  func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
 	list := &cobra.Command{
 		Use: "list", Short: "List the tasks of a task set", Args: noArgs,

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 )
 
@@ -25,18 +27,19 @@ type upOptions struct {
 func newUpCommand(g *globals) *cobra.Command {
 	var o upOptions
 	cmd := &cobra.Command{
-		Use:   "up",
+		Use:   "up [CONFIG]",
 		Short: "Train a swarm on this host until its rounds are done",
 		Long: "up finds the GPU (or trains on the CPU), decides how many nodes fit, starts them one model load at a time, keeps them alive\n" +
 			"and records every round. Ctrl-C stops in order, after a checkpoint; a second Ctrl-C stops now. On a terminal it shows a live\n" +
 			"view, elsewhere a line a round; -o json prints one event a line, the last of type summary.\n\n" +
 			"The same command goes on where an earlier one was stopped, crashed or was killed with its machine: up continues the newest run of\n" +
 			"the experiment with the same seed, with its nodes, and refuses settings that would make another experiment of it. --fresh begins\n" +
-			"a new run and keeps the old one; more --rounds prolong a run that is done.",
-		Example: `  swarm up --nodes auto --config 4loc4ext
-  swarm up --config 8loc0ext --rounds 40 --device cpu --model nano
-  swarm up --config mine.yaml --seed 7 --name mine-7`,
-		Args: noArgs,
+			"a new run and keeps the old one; more --rounds prolong a run that is done.\n\n" +
+			"CONFIG is the same as --config CONFIG: a preset (" + strings.Join(configs.Experiments(), ", ") + "),\nor a YAML file.",
+		Example: `  swarm up 4loc4ext
+  swarm up 8loc0ext --rounds 40 --device cpu --model nano
+  swarm up mine.yaml --seed 7 --name mine-7`,
+		Args: func(cmd *cobra.Command, args []string) error { return o.plan.config.takeArgs(args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runUp(cmd.Context(), g, &o)
 		},

@@ -73,6 +73,25 @@ func (f *configFlags) addKey(fs *pflag.FlagSet, key configs.Key, name, usage str
 	}
 }
 
+// takeArgs makes a command's arguments mean --config: a preset, a YAML file, or both. Beside a --config that names something
+// else they are refused.
+func (f *configFlags) takeArgs(args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	args = strings.Split(strings.Join(args, ","), ",")
+	if len(f.config) > 0 && !slices.Equal(slices.Sorted(slices.Values(f.config)), slices.Sorted(slices.Values(args))) {
+		given := strings.Join(f.config, ",")
+		try := "one of them"
+		if both := append(slices.Clone(f.config), args...); len(both) == 2 && isFile(both[0]) != isFile(both[1]) {
+			try = "--config " + strings.Join(both, ",") + " for both"
+		}
+		return &usageError{fmt.Errorf("the argument %q and --config %s are two configurations", strings.Join(args, " "), given), try}
+	}
+	f.config = args
+	return nil
+}
+
 // gives tells whether the user gave a key, by a flag, a variable or a file of their own. It is asked of sources that have been resolved.
 func (f *configFlags) gives(key string, environ []string) bool {
 	flags, _ := f.layer()

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 
@@ -160,9 +159,6 @@ type silentError struct{ code int }
 
 func (e *silentError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
-// parserJargon is how Go's number parsers begin an error.
-var parserJargon = regexp.MustCompile(`(: )strconv\.Parse\w+: parsing "(?:[^"\\]|\\.)*": `)
-
 func exitCode(err error) int {
 	var silent *silentError
 	var usage *usageError
@@ -208,13 +204,8 @@ func newRootCommand(g *globals) *cobra.Command {
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return &usageError{fmt.Errorf("unknown command %q", args[0]), "swarm --help"}
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
+		Args:          onlySubcommands,
+		RunE:          func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) (err error) {
 			g.logger = slog.New(slog.NewTextHandler(g.stderr, &slog.HandlerOptions{Level: g.logLevel()}))
 			// Engines run in another folder.
@@ -223,7 +214,7 @@ func newRootCommand(g *globals) *cobra.Command {
 		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{errors.New(parserJargon.ReplaceAllString(err.Error(), "$1")), cmd.CommandPath() + " --help"}
+		return &usageError{flagError(cmd, err), cmd.CommandPath() + " --help"}
 	})
 	root.PersistentFlags().StringVar(&g.home, "home", defaultHome(os.Getenv), "where runs and the database live (SWARM_HOME)")
 	root.PersistentFlags().StringVar(&g.python, "python", "", "Python interpreter with torch (SWARM_PYTHON)")

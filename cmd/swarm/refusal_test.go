@@ -48,7 +48,7 @@ func TestRefusals(t *testing.T) {
 		{name: "preset", args: "up --config 5loc5ext", code: 2, err: `unknown config "5loc5ext": allowed: 8loc0ext, 6loc2ext, 4loc4ext, 2loc6ext, adaptive, adaptive-ema, or a YAML file`},
 		{name: "flag", args: "up --frobnicate", code: 2, err: "unknown flag: --frobnicate", try: "swarm up --help"},
 		{name: "command", args: "frobnicate", code: 2, err: `unknown command "frobnicate"`, try: "swarm --help"},
-		{name: "argument", args: "up 4loc4ext", code: 2, err: `swarm up takes no argument "4loc4ext"`, try: "swarm up --help"},
+		{name: "two configurations", args: "up 4loc4ext --config 8loc0ext", code: 2, err: `the argument "4loc4ext" and --config 8loc0ext are two configurations`, try: "one of them"},
 		{name: "no nodes", args: "up --nodes 0", code: 2, err: `bad request: nodes "0": auto, max or a number from 1`, try: "swarm plan --help"},
 		{name: "two ways", args: "up --listen :0 --shared FOLDER", code: 2, err: "--listen, --nats and --shared are three ways to carry one swarm", try: "one of them"},
 		{name: "advertise alone", args: "up --advertise me", code: 2, err: "--advertise, --tls-cert and --tls-key are for --listen", try: "--listen :4222"},

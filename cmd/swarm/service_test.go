@@ -89,7 +89,7 @@ func TestServiceRefusesBadArguments(t *testing.T) {
 		{[]string{"install", "--", "--no-such-flag"}, "Error: unknown flag: --no-such-flag\n"},
 		{[]string{"install", "--", "--rounds", "x"}, "Error: bad rounds"},
 		{[]string{"install", "--", "--config", "nowhere.yaml"}, "nowhere.yaml"},
-		{[]string{"install", "--", "extra"}, "Error: swarm up takes no argument \"extra\"\n"},
+		{[]string{"install", "--", "extra"}, "Error: unknown config \"extra\": allowed: "},
 		{append([]string{"install", "--", "--detach"}, tinyRun()...), "Error: a service is in the background already\n"},
 		{append([]string{"install", "--", "--fresh"}, tinyRun()...), "Error: a service with --fresh would begin a new run at each of its starts\n"},
 		{[]string{"install", "a", "b", "--"}, "Error: service takes one name, not 2\n"},

@@ -82,7 +82,7 @@ func absoluteProgram(name string) (string, error) {
 func checkJoinService(g *globals, args []string) ([]string, error) {
 	join := newJoinCommand(g)
 	if err := join.ParseFlags(args); err != nil {
-		return nil, &usageError{err, "swarm join --help"}
+		return nil, &usageError{flagError(join, err), "swarm join --help"}
 	}
 	if join.Flags().NArg() > 0 {
 		return nil, &usageError{errors.New("an invitation is a secret, and a unit can be read by everybody"), "the invitation in a file, and join --url-file FILE"}
@@ -121,10 +121,7 @@ func checkJoinService(g *globals, args []string) ([]string, error) {
 func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err error) {
 	up := newUpCommand(g)
 	if err := up.ParseFlags(args); err != nil {
-		return false, &usageError{err, "swarm up --help"}
-	}
-	if rest := up.Flags().Args(); len(rest) > 0 {
-		return false, &usageError{fmt.Errorf("swarm up takes no argument %q", rest[0]), "swarm up --help"}
+		return false, &usageError{flagError(up, err), "swarm up --help"}
 	}
 	if detach := up.Flags().Lookup("detach"); detach != nil && detach.Changed {
 		return false, &usageError{errors.New("a service is in the background already"), "without --detach"}
@@ -147,6 +144,9 @@ func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err er
 	known.Var(&p.gpuLimit, "gpu-memory", "")
 	if err := copyFlags(up.Flags(), known); err != nil {
 		return false, &usageError{err, "swarm up --help"}
+	}
+	if err := p.config.takeArgs(up.Flags().Args()); err != nil {
+		return false, err
 	}
 	p.wait.limit = 0 // it is the service that will wait
 	look, err := p.look(g)

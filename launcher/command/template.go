@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // Places that a template may have. The values of the Optional ones are texts that may be empty, or several words.
@@ -112,11 +113,17 @@ func nearest(name string) string {
 		return place
 	}
 	plain = strings.ReplaceAll(plain, "_", "")
+	var bare []string
 	for _, place := range places {
-		bare := strings.ReplaceAll(place, "_", "")
-		if plain == bare || len(bare) >= 6 && configs.EditDistance(plain, bare) <= 1 || len(bare) >= 9 && configs.EditDistance(plain, bare) <= 2 {
-			return place
-		}
+		bare = append(bare, strings.ReplaceAll(place, "_", ""))
 	}
-	return ""
+	if at := slices.Index(bare, plain); at >= 0 {
+		return places[at]
+	}
+	// Braces around a name are mostly somebody else's: a short name has to be right.
+	near := units.NearestWithin(plain, bare, func(place string) int { return min(max(len(place)/3-1, 0), 2) })
+	if near == "" {
+		return ""
+	}
+	return places[slices.Index(bare, near)]
 }

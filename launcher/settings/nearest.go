@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // named is a value and the key that leads to it.
@@ -84,5 +84,5 @@ func nearest(documents []*node, key string) []string {
 
 // distance is how far two keys are apart, by at most the first 100 bytes of each.
 func distance(a, b string) int {
-	return configs.EditDistance(a[:min(len(a), 100)], b[:min(len(b), 100)])
+	return units.EditDistance(a[:min(len(a), 100)], b[:min(len(b), 100)])
 }

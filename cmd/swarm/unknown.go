@@ -1,0 +1,71 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sapo-swarm/swarm/internal/units"
+)
+
+// parserJargon is how Go's number parsers begin an error.
+var parserJargon = regexp.MustCompile(`(: )strconv\.Parse\w+: parsing "(?:[^"\\]|\\.)*": `)
+
+// onlySubcommands refuses what is no subcommand of a command that has some, with exit code 2.
+func onlySubcommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return unknownCommand(cmd, args[0])
+}
+
+// unknownCommand is the error for a subcommand that cmd does not have. It names the nearest one.
+func unknownCommand(cmd *cobra.Command, name string) error {
+	text := fmt.Sprintf("unknown command %q", name)
+	if cmd.HasParent() {
+		text += " for " + cmd.CommandPath()
+	}
+	try := cmd.CommandPath() + " --help"
+	if near := units.Nearest(name, subcommands(cmd)); near != "" {
+		text += fmt.Sprintf(": did you mean %q?", near)
+		try = cmd.CommandPath() + " " + near + " --help"
+	}
+	return &usageError{errors.New(text), try}
+}
+
+// subcommands are the names of a command's subcommands that are meant for people.
+func subcommands(cmd *cobra.Command) []string {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return names
+}
+
+// flagError is what pflag says, in plain words. For an unknown flag it names the nearest one of the command.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+		if near := units.Nearest(unknown.GetSpecifiedName(), flagNames(cmd)); near != "" {
+			return fmt.Errorf("unknown flag: --%s: did you mean --%s?", unknown.GetSpecifiedName(), near)
+		}
+	}
+	return errors.New(parserJargon.ReplaceAllString(strings.TrimSpace(err.Error()), "$1"))
+}
+
+// flagNames are the names of all flags of a command, without those that help does not show.
+func flagNames(cmd *cobra.Command) []string {
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	return names
+}
