@@ -28,7 +28,9 @@ var pure = map[string][]string{
 	"metrics/stats": {"os", "net", "os/exec", "sync"},
 	"configs":       {"os", "net", "os/exec"},
 
-	"internal/units": {"os", "net", "time", "os/exec", "database/sql", "sync"},
+	"internal/table":   {"os", "net", "time", "os/exec", "database/sql", "sync"},
+	"internal/charset": {"os", "net", "time", "os/exec", "database/sql", "sync"},
+	"internal/units":   {"os", "net", "time", "os/exec", "database/sql", "sync"},
 
 	"launcher/retry":    {"os", "net", "time", "os/exec", "database/sql", "sync"},
 	"launcher/shortage": {"os", "net", "time", "os/exec", "database/sql"},

@@ -7,11 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
@@ -177,42 +177,50 @@ func runWorkers(ctx context.Context, g *globals, name, output string) error {
 	if output == "json" {
 		return writeJSON(g.stdout, document)
 	}
-	return printWorkers(g, document)
+	p := g.page()
+	printWorkers(p, document)
+	return p.Flush()
 }
 
-func printWorkers(g *globals, d workersDocument) error {
-	if len(d.Workers) == 0 {
-		switch {
-		case d.Run != "":
-			fmt.Fprintf(g.stdout, "Nobody has joined run %s.\n", d.Run)
-		case d.Joined != "":
-			fmt.Fprintf(g.stdout, "This host coordinates no run: it has joined another host's (%s), where swarm workers lists who takes part.\n", d.Joined)
-		default:
-			fmt.Fprintln(g.stdout, "No run is recorded.")
-		}
-	} else {
-		fmt.Fprintf(g.stdout, "Workers of %s\n", d.Run)
-		w := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "WORKER\tSTATE\tNODES\tROUNDS\tDEVICE\tHOST\tUSEFUL\tDRAWN\tREFUSED\tSEEN\t")
-		for _, r := range d.Workers {
-			useful := "–"
-			if r.RolloutsAvailable+r.RolloutsRejected > 0 {
-				useful = fmt.Sprintf("%.0f %%", 100*r.UsefulRatio)
-			}
-			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", printable(r.Worker), r.State, r.Nodes, r.Rounds, printable(r.Device), printable(r.Host), useful,
-				r.RolloutsUsed, strconv.FormatInt(r.Refused, 10), ago(r.LastSeen), printable(r.Reason))
-		}
-		if err := w.Flush(); err != nil {
-			return err
-		}
+func printWorkers(p *table.Page, d workersDocument) {
+	switch {
+	case len(d.Workers) > 0:
+		p.Printf("Workers of %s\n", d.Run)
+		p.Table(workersTable(d.Workers))
+	case d.Run != "":
+		p.Printf("Nobody has joined run %s.\n", d.Run)
+	case d.Joined != "":
+		p.Printf("This host coordinates no run: it has joined another host's (%s), where swarm workers lists who takes part.\n", d.Joined)
+	default:
+		p.Println("No run is recorded.")
 	}
-	if len(d.Listed) == 0 {
-		return nil
+	if len(d.Listed) > 0 {
+		p.Println("\nWho may join")
+		p.Table(listedTable(d.Listed))
 	}
-	fmt.Fprintln(g.stdout, "\nWho may join")
-	w := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tKIND\tSTATE\tSEEN")
-	for _, e := range d.Listed {
+}
+
+func workersTable(rows []stats.WorkerRow) *table.Table {
+	t := table.New(
+		table.Column{Title: "WORKER"}, table.Column{Title: "STATE"}, table.Column{Title: "NODES", Right: true, Drop: 1},
+		table.Column{Title: "ROUNDS", Right: true}, table.Column{Title: "DEVICE", Drop: 4, Max: 24}, table.Column{Title: "HOST", Drop: 5, Max: 24},
+		table.Column{Title: "USEFUL", Right: true, Drop: 2}, table.Column{Title: "DRAWN", Right: true, Drop: 6},
+		table.Column{Title: "REFUSED", Right: true, Drop: 3}, table.Column{Title: "SEEN", Drop: 1}, table.Column{Title: "WHY", Wrap: true, Optional: true},
+	)
+	for _, r := range rows {
+		useful := "–"
+		if r.RolloutsAvailable+r.RolloutsRejected > 0 {
+			useful = fmt.Sprintf("%.0f %%", 100*r.UsefulRatio)
+		}
+		t.Add(printable(r.Worker), r.State, strconv.Itoa(r.Nodes), strconv.Itoa(r.Rounds), printable(r.Device), printable(r.Host), useful,
+			strconv.Itoa(r.RolloutsUsed), strconv.FormatInt(r.Refused, 10), ago(r.LastSeen), printable(r.Reason))
+	}
+	return t
+}
+
+func listedTable(rows []listedDocument) *table.Table {
+	t := table.New(table.Column{Title: "NAME"}, table.Column{Title: "KIND", Drop: 2}, table.Column{Title: "STATE", Wrap: true}, table.Column{Title: "SEEN", Drop: 1})
+	for _, e := range rows {
 		state := "may join"
 		switch {
 		case e.Banned != "":
@@ -226,9 +234,9 @@ func printWorkers(g *globals, d workersDocument) error {
 		if e.Kind == "invitation" { // of its use the workers tell
 			seen = ""
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", printable(e.Name), e.Kind, state, seen)
+		t.Add(printable(e.Name), e.Kind, state, seen)
 	}
-	return w.Flush()
+	return t
 }
 
 // ago is how long something is past, for people.

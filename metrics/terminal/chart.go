@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/charset"
 )
 
-// braille is the sign without a dot. Each has 2 × 4 of them.
-const braille = '\u2800'
-
-// brailleDots are the bits of a sign's dots, by row and column.
+// brailleDots are the bits of a braille sign's 2 × 4 dots, by row and column.
 var brailleDots = [4][2]rune{{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}}
 
 // chart draws values from left to right as a line of dots, in height rows of width cells, from the least to the greatest of them. What is no
@@ -83,7 +82,7 @@ func (c *canvas) rows() []string {
 	for top := 0; top < c.height; top += 4 {
 		var b strings.Builder
 		for left := 0; left < c.width; left += 2 {
-			sign := braille
+			sign := rune(charset.Braille)
 			for row, bits := range brailleDots {
 				for column, bit := range bits {
 					if c.dots[(top+row)*c.width+left+column] {

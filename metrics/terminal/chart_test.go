@@ -6,11 +6,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/sapo-swarm/swarm/internal/charset"
 )
 
 // dotAt tells whether a chart has a dot there.
 func dotAt(rows []string, x, y int) bool {
-	return ([]rune(rows[y/4])[x/2]-braille)&brailleDots[y%4][x%2] != 0
+	return ([]rune(rows[y/4])[x/2]-charset.Braille)&brailleDots[y%4][x%2] != 0
 }
 
 func TestCharts(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -17,7 +18,7 @@ const maxText = 2048
 // clean makes one printable line of text that a model, a node or a trainer wrote: no escape sequences, no control characters, nothing that
 // turns the direction of what follows, at most maxText bytes.
 func clean(text string) string {
-	if len(text) <= maxText && printableASCII(text) {
+	if len(text) <= maxText && charset.Printable(text) {
 		return text
 	}
 	if len(text) > 4*maxText {
@@ -42,15 +43,6 @@ func clean(text string) string {
 		end--
 	}
 	return text[:end] + "…"
-}
-
-func printableASCII(text string) bool {
-	for i := range len(text) {
-		if text[i] < ' ' || text[i] > '~' {
-			return false
-		}
-	}
-	return true
 }
 
 // cleanStatus returns x with every text in it clean. What x refers to is left as it is.

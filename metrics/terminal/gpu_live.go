@@ -6,6 +6,8 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/sapo-swarm/swarm/internal/charset"
 )
 
 // GPUConfig is what LiveGPUs needs.
@@ -47,8 +49,8 @@ type gpuModel struct {
 }
 
 func newGPUModel(ctx context.Context, cfg GPUConfig) *gpuModel {
-	m := &gpuModel{ctx: ctx, cfg: cfg, styles: newStyles(!noColor(cfg.Environ)), width: defaultWidth, height: defaultHeight,
-		ascii: asciiOnly(cfg.Environ)}
+	m := &gpuModel{ctx: ctx, cfg: cfg, styles: newStyles(!charset.NoColor(cfg.Environ)), width: defaultWidth, height: defaultHeight,
+		ascii: charset.ASCIIOnly(cfg.Environ)}
 	m.draw()
 	return m
 }
@@ -93,7 +95,7 @@ func (m *gpuModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 func (m *gpuModel) draw() {
 	m.frame = gpuFrame(m.styles, m.status, m.known, m.trouble, "q leave (runs go on)", m.width, m.height, m.cfg.Location)
 	if m.ascii {
-		m.frame = asciiText(m.frame)
+		m.frame = charset.Cells(m.frame)
 	}
 }
 

@@ -101,12 +101,6 @@ func TestHostileTextNeverReachesTheTerminal(t *testing.T) {
 }
 
 func TestOtherCharacterSets(t *testing.T) {
-	for environ, only := range map[string]bool{
-		"": false, "LANG=C.UTF-8": false, "LANG=de_DE.utf8": false, "LANG=C": true, "LANG=de_DE.ISO-8859-1": true, "LC_ALL=POSIX LANG=C.UTF-8": true,
-		"LC_ALL= LC_CTYPE=en_US.UTF-8 LANG=C": false,
-	} {
-		require.Equal(t, only, asciiOnly(strings.Fields(environ)), environ)
-	}
 	for _, keys := range everyPage {
 		m := shown(t, 24, 80, 24)
 		m.ascii = true
@@ -121,8 +115,6 @@ func TestOtherCharacterSets(t *testing.T) {
 			require.Less(t, r, rune(0x80), "%q", r)
 		}
 	}
-	require.Equal(t, "???? and ? -", asciiText("漢字 and ü –"))
-	require.Equal(t, " .':", asciiText("\u2800\u28c0\u2809\u28ff"))
 }
 
 func TestCapableTerminals(t *testing.T) {

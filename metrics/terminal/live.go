@@ -10,6 +10,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -98,7 +99,7 @@ type model struct {
 
 func newModel(ctx context.Context, cfg Config) *model {
 	m := &model{
-		ctx: ctx, cfg: cfg, styles: newStyles(!noColor(cfg.Environ)), ascii: asciiOnly(cfg.Environ), events: newBook(feedLength),
+		ctx: ctx, cfg: cfg, styles: newStyles(!charset.NoColor(cfg.Environ)), ascii: charset.ASCIIOnly(cfg.Environ), events: newBook(feedLength),
 		pages: []page{overview{}}, width: defaultWidth, height: defaultHeight,
 	}
 	m.draw()
@@ -192,7 +193,7 @@ func (m *model) draw() {
 	}
 	m.frame = strings.Join(fitted(append(body, foot...), m.width, m.height), "\n")
 	if m.ascii {
-		m.frame = asciiText(m.frame)
+		m.frame = charset.Cells(m.frame)
 	}
 }
 

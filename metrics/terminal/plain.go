@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -30,8 +31,8 @@ func Plain(ctx context.Context, cfg Config) error {
 		if text == "" {
 			return nil
 		}
-		if asciiOnly(cfg.Environ) {
-			text = asciiText(text)
+		if charset.ASCIIOnly(cfg.Environ) {
+			text = charset.Cells(text)
 		}
 		if _, err := io.WriteString(cfg.Out, text); err != nil {
 			return fmt.Errorf("write progress: %w", err)

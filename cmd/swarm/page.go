@@ -1,0 +1,37 @@
+package main
+
+import (
+	"io"
+	"os"
+	"strconv"
+
+	"golang.org/x/term"
+
+	"github.com/sapo-swarm/swarm/internal/charset"
+	"github.com/sapo-swarm/swarm/internal/table"
+)
+
+// usualWidth is the width of a terminal that does not tell its own.
+const usualWidth = 80
+
+// page returns an empty page for stdout. Whoever prints on it ends with Flush.
+func (g *globals) page() *table.Page {
+	return table.NewPage(g.stdout, screenOf(g.stdout, os.Environ()))
+}
+
+// screenOf is what out is laid out for: COLUMNS where it is set, so that watch(1) works, else the terminal's width. A pipe or a file has none.
+func screenOf(out io.Writer, environ []string) table.Screen {
+	s := table.Screen{ASCII: charset.ASCIIOnly(environ)}
+	if columns, err := strconv.Atoi(charset.Value(environ, "COLUMNS")); err == nil && columns > 0 {
+		s.Width = columns
+		return s
+	}
+	if !isTerminal(out) {
+		return s
+	}
+	s.Width = usualWidth
+	if width, _, err := term.GetSize(int(out.(*os.File).Fd())); err == nil && width > 0 {
+		s.Width = width
+	}
+	return s
+}

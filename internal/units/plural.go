@@ -1,0 +1,29 @@
+// Package units has small helpers for text that people read: amounts and names.
+package units
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Plural returns n and the noun in agreement: "1 node", "2 nodes", "0 batches", "3 policies". The noun is a regular one, in the singular. Of
+// several words the last one takes the ending.
+func Plural[N ~int | ~int32 | ~int64](n N, noun string) string {
+	return strconv.FormatInt(int64(n), 10) + " " + Noun(n, noun)
+}
+
+// Noun returns the noun alone as it stands after n: "node" after 1, else "nodes".
+func Noun[N ~int | ~int32 | ~int64](n N, noun string) string {
+	if n == 1 {
+		return noun
+	}
+	for _, ending := range []string{"s", "x", "ch", "sh"} {
+		if strings.HasSuffix(noun, ending) {
+			return noun + "es"
+		}
+	}
+	if stem, ok := strings.CutSuffix(noun, "y"); ok && stem != "" && !strings.ContainsRune("aeiou", rune(stem[len(stem)-1])) {
+		return stem + "ies"
+	}
+	return noun + "s"
+}

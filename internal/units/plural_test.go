@@ -1,0 +1,22 @@
+package units
+
+import "testing"
+
+func TestPluralAgreesWithTheNumber(t *testing.T) {
+	for _, c := range []struct {
+		n    int
+		noun string
+		want string
+	}{
+		{1, "node", "1 node"}, {0, "node", "0 nodes"}, {2, "node", "2 nodes"}, {-1, "round", "-1 rounds"},
+		{2, "batch", "2 batches"}, {1, "batch", "1 batch"}, {3, "process", "3 processes"}, {2, "policy", "2 policies"},
+		{2, "day", "2 days"}, {2, "CPU thread", "2 CPU threads"}, {2, "GPU", "2 GPUs"},
+	} {
+		if got := Plural(c.n, c.noun); got != c.want {
+			t.Errorf("Plural(%d, %q) = %q, want %q", c.n, c.noun, got, c.want)
+		}
+	}
+	if got := Plural(int64(1), "byte"); got != "1 byte" {
+		t.Errorf("Plural(int64) = %q", got)
+	}
+}
