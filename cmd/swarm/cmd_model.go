@@ -49,8 +49,9 @@ func newModelCommand(g *globals) *cobra.Command {
 		Use: "save RUN NODE DIR", Short: "Write a trained node's model as a Hugging Face folder",
 		Args: arguments("a run, a node and a folder", 3, "swarm model save --help"),
 		Long: "save writes the weights of a node's newest checkpoint as a folder that transformers and --model open: config.json, weights in\n" +
-			"float32 as model.safetensors, and the base model's tokenizer files. RUN is a run's or an experiment's name, of which the newest\n" +
-			"run counts; NODE is a node's name, such as node_0, or its number. DIR must be new or empty.",
+			"float32 as model.safetensors, and the tokenizer: the base model's files, or files of the tokenizer that training used where it has\n" +
+			"none. RUN is a run's or an experiment's name, of which the newest run counts; NODE is a node's name, such as node_0, or its\n" +
+			"number. DIR must be new or empty.",
 		Example: "  swarm model save 4loc4ext-1 node_0 ./trained\n  swarm model save 4loc4ext 3 ./trained",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runModelSave(cmd.Context(), g, args[0], args[1], args[2], output)

@@ -17,9 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node"
-	"github.com/sapo-swarm/swarm/node/atomicfile"
 	"github.com/sapo-swarm/swarm/node/model"
-	"github.com/sapo-swarm/swarm/node/model/hub"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
@@ -66,9 +64,6 @@ func runModelSave(ctx context.Context, g *globals, runName, nodeName, dir, outpu
 	}
 	fmt.Fprintf(g.stdout, "%s of %s after %d rounds: %s parameters, %s in %s\n",
 		saved.Node, saved.Run, saved.Rounds, group(saved.Parameters), gb(saved.Bytes), saved.Path)
-	if !slices.Contains(saved.Files, "tokenizer.json") && !slices.Contains(saved.Files, "vocab.json") {
-		fmt.Fprintln(g.stdout, "The base model's folder has no tokenizer files: transformers takes those of the model this one was made of.")
-	}
 	return nil
 }
 
@@ -162,7 +157,7 @@ func saveModel(ctx context.Context, g *globals, run store.Run, nodeName, dir str
 	if err != nil {
 		return savedModel{}, fmt.Errorf("write %s: %w", dir, err)
 	}
-	if err := copyTokenizer(modelDir, dir); err != nil {
+	if err := saveTokenizer(base, modelDir, dir); err != nil {
 		return savedModel{}, fmt.Errorf("write %s: %w", dir, err)
 	}
 	saved := savedModel{
@@ -177,21 +172,4 @@ func saveModel(ctx context.Context, g *globals, run store.Run, nodeName, dir str
 		saved.Files = append(saved.Files, entry.Name())
 	}
 	return saved, nil
-}
-
-// copyTokenizer copies the files that say how a model talks, as many as there are.
-func copyTokenizer(from, to string) error {
-	for _, name := range hub.SmallFiles() {
-		data, err := os.ReadFile(filepath.Join(from, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = atomicfile.Write(filepath.Join(to, name), data)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -125,7 +125,17 @@ func TestTrainedNodeIsSavedAsAFolder(t *testing.T) {
 	require.Zero(t, o.code, o.stderr)
 	var saved savedModel
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &saved))
-	require.Equal(t, []string{"config.json", "model.safetensors", "tokenizer_config.json"}, saved.Files)
+	require.Equal(t, []string{"config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}, saved.Files)
+	for _, name := range []string{"config.json", "generation_config.json"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		for _, key := range []string{"bos_token_id", "eos_token_id", "pad_token_id"} {
+			require.Regexp(t, `"`+key+`": 256\b`, string(text), name)
+		}
+	}
+	settings, err := os.ReadFile(filepath.Join(dir, "tokenizer_config.json"))
+	require.NoError(t, err)
+	require.Contains(t, string(settings), `"split_special_tokens": true`, "the base's lacks a tokenizer and stays behind")
 	require.Equal(t, "base-1", saved.Run)
 	require.Equal(t, "node_1", saved.Node)
 	require.Equal(t, 2, saved.Rounds)

@@ -1,5 +1,11 @@
 """Parity with Hugging Face's transformers, where it is installed: its directories read here, ours opened there."""
 
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
 import pytest
 import torch
 from engine import architecture, checkpoint, protocol, weights
@@ -120,3 +126,14 @@ def test_gradient(theirs, tmp_path):
     expected = {name: p.grad for name, p in theirs.named_parameters()}
     for name, gradient in gradients.items():
         assert (gradient - expected[name]).abs().max() < 1e-4 * (1 + expected[name].abs().max()), name
+
+
+@pytest.mark.skipif(shutil.which("go") is None, reason="no go on PATH")
+def test_tokenizer_files_give_the_same_ids():
+    """The files that `swarm model save` writes beside weights, opened by this Python's transformers: the test is Go's."""
+    pytest.importorskip("tokenizers")
+    folder = pathlib.Path(__file__).resolve().parents[3] / "tokenizer"
+    arguments = ["go", "test", "-count=1", "-v", "-run", "^TestTransformersGivesTheSameIDs$", "."]
+    done = subprocess.run(arguments, cwd=folder, env=dict(os.environ, SWARM_TEST_TRANSFORMERS=sys.executable), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "--- PASS: TestTransformersGivesTheSameIDs" in done.stdout

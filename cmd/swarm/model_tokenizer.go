@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/node/atomicfile"
+	"github.com/sapo-swarm/swarm/node/model/hub"
+	"github.com/sapo-swarm/swarm/node/tokenizer"
+)
+
+const generationFile = "generation_config.json"
+
+// saveTokenizer writes the files beside a saved model's weights with which transformers tokenizes as training does: copies of the base
+// model's, or, if its folder has no tokenizer, those of the tokenizer that training fell back to. Then both configurations name its end token.
+func saveTokenizer(base configs.Model, from, to string) error {
+	if hasTokenizer(from) {
+		return copyFiles(from, to, hub.SmallFiles()...)
+	}
+	files, err := tokenizer.TransformersFiles(base.Tokenizer, base.Shape.Context)
+	if err != nil {
+		return fmt.Errorf("tokenizer of model %s: %w", base.Name, err)
+	}
+	for name, data := range files {
+		if err := atomicfile.Write(filepath.Join(to, name), data); err != nil {
+			return err
+		}
+	}
+	if err := copyFiles(from, to, generationFile); err != nil {
+		return err
+	}
+	tokens, err := tokenizer.New(base.Tokenizer)
+	if err != nil {
+		return err
+	}
+	return errors.Join(nameEnd(filepath.Join(to, "config.json"), tokens.EOS()), nameEnd(filepath.Join(to, generationFile), tokens.EOS()))
+}
+
+// hasTokenizer tells whether transformers finds a tokenizer in a folder.
+func hasTokenizer(dir string) bool {
+	there := func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	}
+	return there(tokenizer.File) || there("vocab.json") && there("merges.txt")
+}
+
+// copyFiles copies those of the named files that there are.
+func copyFiles(from, to string, names ...string) error {
+	for _, name := range names {
+		data, err := os.ReadFile(filepath.Join(from, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = atomicfile.Write(filepath.Join(to, name), data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nameEnd sets the end token in a JSON file, which need not be there, and makes it the first and the padding token where the file names none.
+func nameEnd(path string, id int) error {
+	fields := map[string]any{}
+	data, err := readBounded(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil {
+		decoder := json.NewDecoder(bytes.NewReader(data))
+		decoder.UseNumber() // 1e-05 stays as it is
+		if err := decoder.Decode(&fields); err != nil || fields == nil {
+			return fmt.Errorf("%s is not a JSON object", path)
+		}
+	}
+	fields["eos_token_id"] = id
+	for _, key := range []string{"bos_token_id", "pad_token_id"} {
+		if fields[key] == nil {
+			fields[key] = id
+		}
+	}
+	data, err = json.MarshalIndent(fields, "", "  ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(path, append(data, '\n'))
+}
