@@ -21,7 +21,7 @@ func (s *sweep) rows(ctx context.Context) ([]stats.SweepRow, error) {
 	}
 	var rows []stats.SweepRow
 	for _, item := range s.items {
-		row, err := s.row(ctx, item, runs)
+		row, err := s.row(ctx, item)
 		if err != nil {
 			return nil, err
 		}
@@ -66,7 +66,7 @@ func (s *sweep) predict(ctx context.Context, rows []stats.SweepRow) error {
 }
 
 // row is one item's. Its state is that of the sweep: a run that failed before this sweep is left, like one that was stopped.
-func (s *sweep) row(ctx context.Context, item *sweepItem, runs []store.Totals) (stats.SweepRow, error) {
+func (s *sweep) row(ctx context.Context, item *sweepItem) (stats.SweepRow, error) {
 	row := stats.SweepRow{
 		Experiment: item.experiment(), Config: item.name, Seed: item.seed(), State: stats.SweepPending, Rounds: item.p.config.Rounds,
 	}
@@ -90,9 +90,9 @@ func (s *sweep) row(ctx context.Context, item *sweepItem, runs []store.Totals) (
 		if run.Imported() {
 			return row, nil // neither its time nor its money was this machine's
 		}
-		row.SecondsPerRound = status.SecondsPerRound
-		if at := slices.IndexFunc(runs, func(t store.Totals) bool { return t.Run.Run == run.Run }); at >= 0 {
-			row.ActiveSeconds = runs[at].ActiveSeconds
+		row.SecondsPerRound, row.ActiveSeconds = status.SecondsPerRound, status.ElapsedSeconds
+		if status.Rounds == row.Rounds { // else this sweep prolongs it
+			row.ETASeconds = status.ETASeconds
 		}
 	}
 	switch {

@@ -45,15 +45,11 @@ func Tasks(ctx context.Context, reader *store.Reader, run store.Run, steps int) 
 	return stats.NewTaskTable(run.Run, totals), nil
 }
 
-// Resources reads what a run took of its machine so far: time, GPU-hours, money and energy.
-func Resources(ctx context.Context, reader *store.Reader, run store.Run) (stats.Resources, error) {
-	attempts, err := reader.Attempts(ctx, run.Run)
-	if err != nil {
-		return stats.Resources{}, err
-	}
+// Resources reads what a run of that status took of its machine so far: time, GPU-hours, money and energy.
+func Resources(ctx context.Context, reader *store.Reader, run store.Run, status stats.Status) (stats.Resources, error) {
 	devices, err := reader.Devices(ctx, run.Run, 0)
 	if err != nil {
 		return stats.Resources{}, err
 	}
-	return stats.NewResources(run, attempts, devices, math.Inf(1)), nil
+	return stats.NewResources(run, status.ElapsedSeconds, devices, math.Inf(1)), nil
 }

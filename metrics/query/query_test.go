@@ -113,7 +113,7 @@ func TestEveryDocumentHasTheSameNumbers(t *testing.T) {
 	require.InDelta(t, tasks.Tasks[0].Reward, *c.Tasks[0].Rewards[1].Reward, 1e-12)
 	require.InDelta(t, 0.25, tasks.Tasks[0].Reward, 1e-12)
 
-	resources, err := query.Resources(t.Context(), reader, snapshot.Run)
+	resources, err := query.Resources(t.Context(), reader, snapshot.Run, stats.NewStatus(snapshot, 1400, false))
 	require.NoError(t, err)
 	require.InDelta(t, 400, resources.ActiveSeconds, 0)
 	require.InDeltaSlice(t, []float64{4, 390 * 360}, []float64{*resources.Cost, *resources.EnergyJoules}, 1e-9)

@@ -160,7 +160,7 @@ func (run *Run) passes(at map[float64]int, largest bool) series {
 // timeline shows a run's events by node.
 func (run *Run) timeline() chart {
 	o := chartOptions{
-		Title: run.Label + ": events", From: run.Totals.Started, To: run.Totals.Started + run.Status.ElapsedSeconds, Empty: "Nothing happened",
+		Title: run.Label + ": events", From: run.Totals.Started, To: run.Status.LastSeen, Empty: "Nothing happened",
 	}
 	lanes := map[string]*lane{}
 	order := []string{""}

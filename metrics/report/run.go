@@ -26,7 +26,7 @@ func (run *Run) read(ctx context.Context, reader *store.Reader, o Options, eval 
 		}
 		run.Workers = stats.NewWorkerRows(snapshot, rollouts)
 	}
-	if run.Resources, err = query.Resources(ctx, reader, row); err != nil {
+	if run.Resources, err = query.Resources(ctx, reader, row, run.Status); err != nil {
 		return err
 	}
 	if run.Evaluations, err = query.Evaluations(ctx, reader, row); err != nil {
@@ -76,7 +76,7 @@ func (run *Run) readCharts(ctx context.Context, reader *store.Reader, window int
 	if run.Peers, err = reader.PeerTotals(ctx, row.Run); err != nil {
 		return err
 	}
-	run.Slot = slotFor(run.Status.ElapsedSeconds)
+	run.Slot = slotFor(run.Status.LastSeen - run.Status.Started)
 	if run.Memory, err = reader.Memory(ctx, row.Run, 0, run.Slot); err != nil {
 		return err
 	}

@@ -14,59 +14,41 @@ const PaceWindow = 20
 // a machine that slept.
 const paceOutlier = 10
 
-// Pace returns seconds a round, wall time: the mean distance between the ends of the last PaceWindow+1 rounds. Distances below 0 and
-// those above ten times the median don't count. NaN: none is left.
-func Pace(ends []float64) float64 {
-	return meanDistance(distances(ends[max(0, len(ends)-PaceWindow-1):]))
-}
-
-func distances(ends []float64) []float64 {
-	var out []float64
-	for i := 1; i < len(ends); i++ {
-		if d := ends[i] - ends[i-1]; d >= 0 {
-			out = append(out, d)
+// Pace returns seconds a round, wall time: the mean over the last PaceWindow full rounds of the newest attempt that has one. A round is full where
+// every node ended the round before it in the same attempt: otherwise nodes were still loading. Durations below 0 and those above ten times the
+// median don't count. It is NaN where no attempt has a full round. Rounds are in their order.
+func Pace(rounds []SwarmRound, attempts []store.Attempt) float64 {
+	full := make([][]float64, max(1, len(attempts)))
+	for i := 1; i < len(rounds); i++ {
+		at := attemptAt(rounds[i].End, attempts)
+		if d := rounds[i].End - rounds[i-1].End; d >= 0 && at == attemptAt(rounds[i-1].FirstEnd, attempts) {
+			full[at] = append(full[at], d)
 		}
 	}
-	return out
+	for _, ds := range slices.Backward(full) {
+		if len(ds) > 0 {
+			return meanDuration(ds[max(0, len(ds)-PaceWindow):])
+		}
+	}
+	return math.NaN()
 }
 
-func meanDistance(ds []float64) float64 {
-	if len(ds) == 0 {
-		return math.NaN()
+// attemptAt returns the index of the attempt in which a time lies, 0 where there is none.
+func attemptAt(time float64, attempts []store.Attempt) int {
+	in := 0
+	for i, a := range attempts {
+		if a.Started <= time {
+			in = i
+		}
 	}
+	return in
+}
+
+func meanDuration(ds []float64) float64 {
 	sorted := slices.Sorted(slices.Values(ds))
 	median := sorted[len(sorted)/2]
 	kept := slices.DeleteFunc(slices.Clone(ds), func(d float64) bool { return median > 0 && d > paceOutlier*median })
 	return Mean(kept)
-}
-
-// runPace returns the pace of the newest attempt once it has done two rounds, else that of the attempts before it: what lies between two
-// attempts is nobody's pace.
-func runPace(ends []float64, attempts []store.Attempt) float64 {
-	groups := byAttempt(ends, attempts)
-	if newest := groups[len(groups)-1]; len(newest) >= 2 {
-		return Pace(newest)
-	}
-	var ds []float64
-	for _, g := range groups {
-		ds = append(ds, distances(g)...)
-	}
-	return meanDistance(ds[max(0, len(ds)-PaceWindow):])
-}
-
-// byAttempt groups ends by the attempt in which they lie, in the order of the attempts; without attempts there is one group.
-func byAttempt(ends []float64, attempts []store.Attempt) [][]float64 {
-	groups := make([][]float64, max(1, len(attempts)))
-	for _, end := range ends {
-		in := 0
-		for i, a := range attempts {
-			if a.Started <= end {
-				in = i
-			}
-		}
-		groups[in] = append(groups[in], end)
-	}
-	return groups
 }
 
 // ETA returns the seconds until the last round at a pace: remaining rounds times pace, less what the running round has used, at

@@ -11,7 +11,7 @@ const energyGap = 60
 
 // Resources are what a run took of its machine.
 type Resources struct {
-	ActiveSeconds float64  `json:"active_seconds"` // while a coordinator had the run
+	ActiveSeconds float64  `json:"active_seconds"` // at work: see Elapsed
 	GPUs          int      `json:"gpus"`           // that were sampled
 	GPUHours      *float64 `json:"gpu_hours"`      // active hours times GPUs; null: none was sampled
 	Cost          *float64 `json:"cost"`           // null: no price
@@ -19,12 +19,9 @@ type Resources struct {
 	EnergyJoules  *float64 `json:"energy_joules"`  // of the GPUs; null: their power isn't known
 }
 
-// NewResources adds up what a run took from its start until a time, in Unix seconds; +Inf: all.
-func NewResources(run store.Run, attempts []store.Attempt, devices []store.DeviceSample, until float64) Resources {
-	out := Resources{}
-	for _, a := range attempts {
-		out.ActiveSeconds += max(0, min(a.ActiveSeconds(), until-a.Started))
-	}
+// NewResources adds up what a run took from its start until a time, in Unix seconds (+Inf: all), in which it was at work for so many seconds.
+func NewResources(run store.Run, elapsed float64, devices []store.DeviceSample, until float64) Resources {
+	out := Resources{ActiveSeconds: elapsed}
 	seen := map[string]bool{}
 	for _, d := range devices {
 		seen[d.UUID] = true

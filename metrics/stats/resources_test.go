@@ -28,14 +28,14 @@ func TestEnergy(t *testing.T) {
 func TestResources(t *testing.T) {
 	run := store.Run{PricePerHour: 2, PriceCurrency: "$"}
 	attempts := []store.Attempt{{Started: 0, Ended: 3600}, {Started: 7200, Seen: 9000}}
-	x := NewResources(run, attempts, []store.DeviceSample{watts("a", 0, -1), watts("b", 0, -1)}, math.Inf(1))
+	x := NewResources(run, Elapsed(attempts, math.Inf(1)), []store.DeviceSample{watts("a", 0, -1), watts("b", 0, -1)}, math.Inf(1))
 	require.InDelta(t, 5400, x.ActiveSeconds, 0, "the pause isn't work")
 	require.InDeltaSlice(t, []float64{3, 3}, []float64{*x.GPUHours, *x.Cost}, 1e-12)
 	require.Nil(t, x.EnergyJoules)
-	require.InDelta(t, 3600+100, NewResources(run, attempts, nil, 7300).ActiveSeconds, 0)
-	require.InDelta(t, 3600, NewResources(run, attempts, nil, 5000).ActiveSeconds, 0)
-	require.Nil(t, NewResources(store.Run{}, attempts, nil, 0).Cost)
-	require.Nil(t, NewResources(run, attempts, nil, 0).GPUHours)
+	require.InDelta(t, 3600+100, Elapsed(attempts, 7300), 0)
+	require.InDelta(t, 3600, Elapsed(attempts, 5000), 0)
+	require.Nil(t, NewResources(store.Run{}, 1, nil, 0).Cost)
+	require.Nil(t, NewResources(run, 1, nil, 0).GPUHours)
 }
 
 func bands(rewards ...float64) []store.RoundBand {

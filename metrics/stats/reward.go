@@ -127,12 +127,13 @@ func PerNode(rows []store.RoundReward) []NodeReward {
 
 // SwarmRound is one round over all nodes that did it.
 type SwarmRound struct {
-	Round  int     // from 0
-	Nodes  int     // that did it
-	Reward float64 // mean over nodes, the paper's agent-averaged reward; NaN: none finite
-	Min    float64 // over nodes: the lower edge of the paper's band
-	Max    float64
-	End    float64 // when the last of them ended it, Unix seconds
+	Round    int     // from 0
+	Nodes    int     // that did it
+	Reward   float64 // mean over nodes, the paper's agent-averaged reward; NaN: none finite
+	Min      float64 // over nodes: the lower edge of the paper's band
+	Max      float64
+	FirstEnd float64 // when the first of them ended it, Unix seconds
+	End      float64 // when the last of them did
 }
 
 // SwarmRounds groups rows, in any order, by round.
@@ -143,11 +144,11 @@ func SwarmRounds(rows []store.RoundReward) []SwarmRound {
 	}
 	out := make([]SwarmRound, 0, len(byRound))
 	for round, rs := range byRound {
-		s := SwarmRound{Round: round, Nodes: len(rs), Min: math.NaN(), Max: math.NaN()}
+		s := SwarmRound{Round: round, Nodes: len(rs), Min: math.NaN(), Max: math.NaN(), FirstEnd: rs[0].Time}
 		rewards := make([]float64, len(rs))
 		for i, r := range rs {
 			rewards[i] = r.Reward
-			s.End = max(s.End, r.Time)
+			s.FirstEnd, s.End = min(s.FirstEnd, r.Time), max(s.End, r.Time)
 			if !finite(r.Reward) {
 				continue
 			}

@@ -41,17 +41,26 @@ func TestSwarmRounds(t *testing.T) {
 	}
 	got := SwarmRounds(rows)
 	require.Equal(t, []SwarmRound{
-		{Round: 0, Nodes: 3, Reward: 0.5, Min: 0.25, Max: 0.75, End: 12},
-		{Round: 1, Nodes: 1, Reward: 0.5, Min: 0.5, Max: 0.5, End: 20},
+		{Round: 0, Nodes: 3, Reward: 0.5, Min: 0.25, Max: 0.75, FirstEnd: 10, End: 12},
+		{Round: 1, Nodes: 1, Reward: 0.5, Min: 0.5, Max: 0.5, FirstEnd: 20, End: 20},
 	}, got[:2])
 	require.True(t, math.IsNaN(got[2].Reward))
 	require.InDelta(t, 1.5, CumulativeReward(rows), 0)
 	require.Equal(t, []NodeReward{{"node_0", 2, 0.75}, {"node_2", 1, 0.75}, {"node_10", 2, 0}}, PerNode(rows))
 }
 
+// ending are rounds whose nodes all ended at these times.
+func ending(ends ...float64) []SwarmRound {
+	rounds := make([]SwarmRound, len(ends))
+	for i, end := range ends {
+		rounds[i] = SwarmRound{Round: i, FirstEnd: end, End: end}
+	}
+	return rounds
+}
+
 func TestETA(t *testing.T) {
-	require.True(t, math.IsNaN(ETA(Pace(nil), 3, 0)))
-	require.True(t, math.IsNaN(ETA(Pace([]float64{10}), 3, 0)))
+	require.True(t, math.IsNaN(ETA(Pace(nil, nil), 3, 0)))
+	require.True(t, math.IsNaN(ETA(Pace(ending(10), nil), 3, 0)))
 	require.InDelta(t, 0, ETA(nan, 0, 0), 0)
 	require.InDelta(t, 30, ETA(10, 3, 0), 0)
 	require.InDelta(t, 26, ETA(10, 3, 4), 0)
@@ -61,7 +70,7 @@ func TestETA(t *testing.T) {
 	for i := range PaceWindow {
 		slowStart = append(slowStart, 1000+2*float64(i+1))
 	}
-	require.InDelta(t, 2, Pace(slowStart), 0, "the window forgets")
+	require.InDelta(t, 2, Pace(ending(slowStart...), nil), 0, "the window forgets")
 }
 
 func aSnapshot() store.Snapshot {

@@ -1,6 +1,8 @@
 package stats
 
 import (
+	"math"
+
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -25,8 +27,9 @@ type Status struct {
 	Message         string    `json:"message,omitempty"`
 	Model           string    `json:"model"`
 	Device          string    `json:"device"`
-	Started         float64   `json:"started"` // Unix seconds
-	ElapsedSeconds  float64   `json:"elapsed_seconds"`
+	Started         float64   `json:"started"`         // Unix seconds
+	LastSeen        float64   `json:"last_seen"`       // now while it runs, its end, or when a crashed run was last heard of: Unix seconds
+	ElapsedSeconds  float64   `json:"elapsed_seconds"` // at work: over attempts, without the pauses between them
 	SecondsPerRound *float64  `json:"seconds_per_round"`
 	Reward          *float64  `json:"reward"`         // mean over nodes of the newest round that is done
 	RecentRewards   []float64 `json:"recent_rewards"` // mean over nodes, of up to 60 rounds done, newest last
@@ -37,7 +40,7 @@ type Status struct {
 	PID             int       `json:"pid"`          // coordinator's
 
 	Attempts        int      `json:"attempts"`          // 1 + times resumed
-	ActiveSeconds   float64  `json:"active_seconds"`    // over attempts, while a coordinator had the run; elapsed_seconds counts the pauses too
+	ActiveSeconds   float64  `json:"active_seconds"`    // the same as elapsed_seconds
 	ReplayedRounds  int      `json:"replayed_rounds"`   // updates applied again from journals, over nodes
 	EvalReward      *float64 `json:"eval_reward"`       // held-out, of the newest evaluation: mean over nodes, questions and completions; null: none
 	EvalRound       int      `json:"eval_round"`        // rounds that its weights held
@@ -143,52 +146,40 @@ func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
 }
 
 func (out *Status) addPace(s store.Snapshot, now float64) {
-	var ends []float64
+	var done []SwarmRound
 	for _, r := range SwarmRounds(s.Recent) {
 		if r.Round >= out.Round {
 			break
 		}
-		ends = append(ends, r.End)
+		done = append(done, r)
 		if finite(r.Reward) {
 			out.RecentRewards = append(out.RecentRewards, r.Reward)
 			out.Reward = optional(r.Reward)
 		}
 	}
-	pace := runPace(ends, s.Attempts)
+	pace := Pace(done, s.Attempts)
 	out.SecondsPerRound = optional(pace)
-	for _, a := range s.Attempts {
-		out.ActiveSeconds += a.ActiveSeconds()
-	}
-	if out.State == store.RunRunning {
-		if n := len(s.Attempts); n > 0 {
-			seen := s.Attempts[n-1].Seen
-			now = seen + min(max(0, now-seen), seenSlack)
-			out.ActiveSeconds += now - seen
-		}
+	attempts := s.Attempts
+	switch {
+	case out.State == store.RunRunning:
+		attempts, now = untilNow(attempts, now)
 		since := s.Run.Resumed
-		if len(ends) > 0 {
-			since = max(since, ends[len(ends)-1])
+		if len(done) > 0 {
+			since = max(since, done[len(done)-1].End)
 		}
 		out.ETASeconds = optional(ETA(pace, out.Rounds-out.Round, now-since))
-	}
-	switch {
 	case s.Run.Ended > 0:
 		now = s.Run.Ended
 	case out.State == StateCrashed:
-		now = s.Run.Resumed
-		for _, a := range s.Attempts {
-			now = max(now, a.Seen)
-		}
-		for _, n := range s.Nodes {
-			now = max(now, n.LastEvent)
-		}
+		now = lastSeen(s)
 	}
-	out.ElapsedSeconds = max(0, now-s.Run.Started)
+	out.LastSeen = now
+	out.ElapsedSeconds = Elapsed(attempts, math.Inf(1))
+	if len(attempts) == 0 { // recorded before there were attempts
+		out.ElapsedSeconds = max(0, now-s.Run.Started)
+	}
+	out.ActiveSeconds = out.ElapsedSeconds
 }
-
-// seenSlack is how far, in seconds, the present of a running run may lie after it was last seen: twice what lies between two such notes.
-// A run's times go on evenly; whoever asks has the host's clock, which may have been set since the run began.
-const seenSlack = 10
 
 func (out *Status) addMoney(run store.Run) {
 	if out.Cost = cost(out.ActiveSeconds, run.PricePerHour); out.Cost == nil {

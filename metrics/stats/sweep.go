@@ -15,9 +15,9 @@ type SweepRow struct {
 	Round            int      `json:"round"`  // done
 	Rounds           int      `json:"rounds"` // planned
 	SecondsPerRound  *float64 `json:"seconds_per_round"`
-	ActiveSeconds    float64  `json:"active_seconds"`
+	ActiveSeconds    float64  `json:"active_seconds"` // Status's elapsed_seconds
 	CumulativeReward float64  `json:"cumulative_reward"`
-	ETASeconds       *float64 `json:"eta_seconds"` // set by NewSweepStatus; null: not known yet. 0 for a run that has ended
+	ETASeconds       *float64 `json:"eta_seconds"` // of a running run its status's, else set by NewSweepStatus; null: not known yet. 0 for a run that has ended
 	Cost             *float64 `json:"cost"`        // set by NewSweepStatus; null: no price
 }
 
@@ -85,6 +85,9 @@ func sweepETA(r SweepRow, rows []SweepRow) *float64 {
 	}
 	if left == 0 {
 		return &zero
+	}
+	if r.State == store.RunRunning && r.ETASeconds != nil {
+		return r.ETASeconds
 	}
 	if r.SecondsPerRound != nil {
 		return optional(float64(left) * max(0, *r.SecondsPerRound))

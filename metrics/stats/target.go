@@ -25,10 +25,10 @@ func NewReach(run store.Run, bands []store.RoundBand, attempts []store.Attempt, 
 	for i, average := range MovingAverage(rewards, window) {
 		end = max(end, bands[i].End)
 		if i+1 >= window && average >= target {
-			return Reach{Reached: true, Rounds: bands[i].Round + 1, Resources: NewResources(run, attempts, devices, end)}
+			return Reach{Reached: true, Rounds: bands[i].Round + 1, Resources: NewResources(run, Elapsed(attempts, end), devices, end)}
 		}
 	}
-	out := Reach{Resources: NewResources(run, attempts, devices, math.Inf(1))}
+	out := Reach{Resources: NewResources(run, Elapsed(attempts, math.Inf(1)), devices, math.Inf(1))}
 	if n := len(bands); n > 0 {
 		out.Rounds = bands[n-1].Round + 1
 	}

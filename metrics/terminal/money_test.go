@@ -42,7 +42,7 @@ func TestResumedRunWithAPrice(t *testing.T) {
 	golden(t, "plain_resumed.txt", out.String())
 
 	out.Reset()
-	x.ElapsedSeconds = 16400
+	x.ElapsedSeconds, x.LastSeen = x.ActiveSeconds, x.Started+16400
 	require.NoError(t, Summary(&out, stats.Summary{Status: x}, Place{}))
 	golden(t, "summary_resumed.txt", out.String())
 }

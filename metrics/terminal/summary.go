@@ -21,11 +21,7 @@ type Place struct {
 func Summary(w io.Writer, s stats.Summary, place Place) error {
 	s.Status = cleanStatus(s.Status)
 	var b strings.Builder
-	took := s.ElapsedSeconds
-	if s.Attempts > 1 { // nobody worked in the pauses between them
-		took = s.ActiveSeconds
-	}
-	fmt.Fprintf(&b, "%s: %d of %s in %s\n", strings.TrimSpace(s.Experiment+" "+s.State), s.Round, count(s.Rounds, "round"), seconds(took))
+	fmt.Fprintf(&b, "%s: %d of %s in %s\n", strings.TrimSpace(s.Experiment+" "+s.State), s.Round, count(s.Rounds, "round"), seconds(s.ElapsedSeconds))
 	if s.Message != "" {
 		fmt.Fprintln(&b, s.Message)
 	}
@@ -45,11 +41,11 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 		fact("pace", perRound(*s.SecondsPerRound))
 	}
 	if s.Cost != nil && s.PricePerHour != nil {
-		fact("cost", fmt.Sprintf("%s (%s at %s)", Money(*s.Cost, s.PriceCurrency, false), seconds(s.ActiveSeconds),
+		fact("cost", fmt.Sprintf("%s (%s at %s)", Money(*s.Cost, s.PriceCurrency, false), seconds(s.ElapsedSeconds),
 			perHour(*s.PricePerHour, s.PriceCurrency)))
 	}
 	if s.Attempts > 1 {
-		fact("attempts", fmt.Sprintf("%d (%s; %s with the pauses)", s.Attempts, resumed(s.Status), seconds(s.ElapsedSeconds)))
+		fact("attempts", fmt.Sprintf("%d (%s; %s with the pauses)", s.Attempts, resumed(s.Status), seconds(s.LastSeen-s.Started)))
 	}
 	fact("restarts", fmt.Sprint(s.Restarts))
 	if s.ReplayedRounds > 0 {

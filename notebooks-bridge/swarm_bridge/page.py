@@ -35,6 +35,8 @@ def line(status):
     if status.get("reward") is not None:
         parts.append("reward " + number(status["reward"]))
     parts.append("{}/{} nodes".format(status.get("nodes_alive", 0), status.get("nodes_planned", 0)))
+    if status.get("elapsed_seconds") is not None:
+        parts.append("elapsed " + duration(status["elapsed_seconds"]))
     if status.get("eta_seconds") is not None:
         parts.append("eta " + duration(status["eta_seconds"]))
     if status.get("cost") is not None:

@@ -43,7 +43,7 @@ class Sweep:
                 rows = [(s["experiment"], s["run"], s["state"], "{}/{}".format(s["round"], s["rounds"]), page.number(s["reward"]),
                          page.duration(s["eta_seconds"])) for s in found]
                 columns = ("experiment", "run", "state", "round", "reward", "eta")
-                line = page.line(dict(found[-1], eta_seconds=None, cost=None)) if found else "no run has begun yet"
+                line = page.line(dict(found[-1], elapsed_seconds=None, eta_seconds=None, cost=None)) if found else "no run has begun yet"
                 screen.show(page.html_table(columns, rows), page.text_table(columns, rows), line)
                 if over or (end is not None and time.monotonic() >= end):
                     return found

@@ -52,7 +52,7 @@ def watch(status, interval, timeout):
 
 
 def _news(status, over):
-    """The line of a round; what changes within it (the time left) is no news."""
+    """The line of a round; what changes within it (the times) is no news."""
     if over:
         return page.line(status)
-    return page.line(dict(status, eta_seconds=None, cost=None))
+    return page.line(dict(status, elapsed_seconds=None, eta_seconds=None, cost=None))

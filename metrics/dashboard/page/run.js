@@ -102,7 +102,7 @@ export class RunView {
     const cost = s.cost === null || s.cost === undefined ? null
       : f.money(s.cost, s.price_currency) + (typeof s.projected_cost === "number" ? ` of ${f.money(s.projected_cost, s.price_currency)}` : "");
     const values = [
-      ["Time left", running ? f.seconds(s.eta_seconds) : null], ["Computed", f.seconds(s.active_seconds)],
+      ["Time left", running ? f.seconds(s.eta_seconds) : null], ["Elapsed", f.seconds(s.elapsed_seconds), "without pauses"],
       ["A round", f.seconds(s.seconds_per_round)], ["Reward", f.reward(s.reward), "mean over nodes of the newest round"],
       ["Cumulative", f.number(s.cumulative_reward), "sum over nodes and rounds"],
         ["Nodes", `${s.nodes_alive} / ${s.nodes_planned}`, "alive / planned"],

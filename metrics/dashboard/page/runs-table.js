@@ -19,7 +19,7 @@ const columns = [
   { key: "eval", label: "Held-out", title: "newest held-out evaluation, mean over nodes", number: true, by: (r) => r.eval_reward, minor: true },
   { key: "cumulative", label: "Cumulative", title: "sum of rewards over nodes and rounds", number: true, by: (r) => r.cumulative_reward,
     minor: true },
-  { key: "time", label: "Time", title: "time computed; for a running run, what is left", number: true, by: (r) => r.active_seconds, minor: true },
+  { key: "time", label: "Time", title: "time without pauses; of a running run, time left", number: true, by: (r) => r.active_seconds, minor: true },
   { key: "cost", label: "Cost", number: true, by: (r) => r.cost, minor: true },
   { key: "started", label: "Started", by: (r) => r.started, minor: true },
 ];
