@@ -30,7 +30,7 @@ var pure = map[string][]string{
 
 	"internal/table":   {"os", "net", "time", "os/exec", "database/sql", "sync"},
 	"internal/charset": {"os", "net", "time", "os/exec", "database/sql", "sync"},
-	"internal/units":   {"os", "net", "time", "os/exec", "database/sql", "sync"},
+	"internal/units":   {"os", "net", "os/exec", "database/sql", "sync"},
 
 	"launcher/retry":    {"os", "net", "time", "os/exec", "database/sql", "sync"},
 	"launcher/shortage": {"os", "net", "time", "os/exec", "database/sql"},

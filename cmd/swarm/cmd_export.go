@@ -30,9 +30,6 @@ type exportOptions struct {
 	output string
 }
 
-// defaultExport is the folder that tables are written to; a database's name ends in .db.
-const defaultExport = "swarm-export"
-
 // exportDocument is `export -o json`.
 type exportDocument struct {
 	Path   string        `json:"path"`
@@ -54,7 +51,7 @@ func newExportCommand(g *globals) *cobra.Command {
 			"compressed where its name ends in .gz: a database with what statistics and figures of the runs need, which report, compare and curve\n" +
 			"read with --database. Runs may be going on.",
 		Example: "  swarm export --out results\n" +
-			"  swarm export 4loc4ext --format jsonl --table rounds --out - | jq .reward\n" +
+			"  swarm export 4loc4ext --format jsonl --table rounds | jq .reward\n" +
 			"  swarm export --format tensorboard --out tb && tensorboard --logdir tb\n" +
 			"  swarm export 8loc0ext 4loc4ext --format sqlite --out sharing.db.gz && swarm report --database sharing.db.gz",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,7 +61,7 @@ func newExportCommand(g *globals) *cobra.Command {
 	f := cmd.Flags()
 	o.study.add(f)
 	f.StringVar(&o.format, "format", export.FormatCSV, strings.Join(export.Formats(), ", "))
-	f.StringVar(&o.out, "out", defaultExport, "`folder` to write to; of one table also a file that ends like its format, or - for stdout; of sqlite a file")
+	f.StringVar(&o.out, "out", "", "`folder` to write to; of one table also a file that ends like its format, or - for stdout (default: stdout for one table); of sqlite a file")
 	f.StringSliceVar(&o.tables, "table", nil, "`tables` to write (default: all), such as rounds,tasks,evals")
 	f.BoolVar(&o.force, "force", false, "write into a folder that isn't empty and no export; what it holds stays, but for files of the same names; of sqlite replace the file")
 	addOutputFlag(f, &o.output)
@@ -73,10 +70,12 @@ func newExportCommand(g *globals) *cobra.Command {
 
 // toFile tells whether --out names a file rather than a folder.
 func (o *exportOptions) toFile() bool {
-	if len(o.tables) != 1 || o.format != export.FormatCSV && o.format != export.FormatJSONL {
-		return false
-	}
-	return o.out == "-" || strings.EqualFold(filepath.Ext(o.out), "."+o.format)
+	return o.oneTable() && (o.out == "-" || strings.EqualFold(filepath.Ext(o.out), "."+o.format))
+}
+
+// oneTable tells whether a single table is written, as text.
+func (o *exportOptions) oneTable() bool {
+	return len(o.tables) == 1 && (o.format == export.FormatCSV || o.format == export.FormatJSONL)
 }
 
 // namesFile tells whether --out looks like a file where only a folder can be written: nobody wants a folder named rounds.csv.
@@ -90,6 +89,28 @@ func (o *exportOptions) namesFile() bool {
 	return slices.Contains([]string{".csv", ".json", ".jsonl"}, strings.ToLower(filepath.Ext(o.out)))
 }
 
+// written names what is written, in a few words.
+func (o *exportOptions) written() string {
+	switch o.format {
+	case export.FormatSQLite:
+		return "database"
+	case export.FormatTensorBoard:
+		return "event files"
+	}
+	return "tables"
+}
+
+// elsewhere is the command that names a place to write to.
+func (o *exportOptions) elsewhere() string {
+	switch o.format {
+	case export.FormatSQLite:
+		return "swarm export --format sqlite --out swarm-export.db.gz"
+	case export.FormatCSV:
+		return "swarm export --out swarm-export"
+	}
+	return "swarm export --format " + o.format + " --out swarm-export"
+}
+
 func (o *exportOptions) check() error {
 	if err := checkOutput(o.output); err != nil {
 		return err
@@ -97,12 +118,12 @@ func (o *exportOptions) check() error {
 	switch {
 	case !slices.Contains(export.Formats(), o.format):
 		return &configs.Error{Key: "format", Value: o.format, Allowed: strings.Join(export.Formats(), ", ")}
-	case o.out == "":
-		return &configs.Error{Key: "out", Value: "", Allowed: "a folder, a file's path, or - for stdout"}
 	case o.format == export.FormatSQLite && len(o.tables) > 0:
 		return &usageError{errors.New("--table is for csv and jsonl: a database has the tables that statistics need"), "swarm export --format sqlite without it"}
 	case o.format == export.FormatTensorBoard && len(o.tables) > 0:
 		return &usageError{errors.New("--table is for csv and jsonl: event files hold curves"), "swarm export --format tensorboard without it"}
+	case o.out == "":
+		return &usageError{fmt.Errorf("--out is missing: it says where to write the %s", o.written()), o.elsewhere()}
 	case o.out == "-" && !o.toFile():
 		return &usageError{errors.New("--out - writes one table, as csv or jsonl"), "swarm export --table rounds --out -"}
 	case o.namesFile():
@@ -123,6 +144,9 @@ func runExport(ctx context.Context, g *globals, names []string, o *exportOptions
 	if err := o.study.apply(&study, names, flags, "swarm export"); err != nil {
 		return err
 	}
+	if !flags.Changed("out") && o.oneTable() && o.output != "json" {
+		o.out = "-"
+	}
 	toFile := o.toFile()
 	asked := o.tables
 	if err := o.check(); err != nil {
@@ -131,9 +155,6 @@ func runExport(ctx context.Context, g *globals, names []string, o *exportOptions
 			bad.Value = strings.Join(asked, ",")
 		}
 		return err
-	}
-	if o.format == export.FormatSQLite && o.out == defaultExport {
-		o.out += ".db"
 	}
 	reader, err := g.openReader(ctx)
 	if err != nil {

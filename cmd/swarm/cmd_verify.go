@@ -33,7 +33,7 @@ func newVerifyCommand(g *globals) *cobra.Command {
 		Example: "  swarm verify 4loc4ext\n  swarm verify 4loc4ext-2 --generate -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return &usageError{fmt.Errorf("verify takes one experiment or run, not %d", len(args)), "swarm compare lists what there is"}
+				return &usageError{fmt.Errorf("verify takes one experiment or run, not %d", len(args)), "swarm ls"}
 			}
 			return nil
 		},

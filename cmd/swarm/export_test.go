@@ -57,6 +57,25 @@ func TestExportWritesFoldersAndFiles(t *testing.T) {
 	require.FileExists(t, file)
 }
 
+// Nothing is written into the current folder unasked.
+func TestExportOfOneTableGoesToStdout(t *testing.T) {
+	t.Parallel()
+	home, here := comparedHome(t, threeSeeds("base", 0, 0.3)...), t.TempDir()
+	for _, x := range []struct {
+		args []string
+		code int
+	}{{[]string{"--table", "runs"}, 0}, {[]string{"--table", "runs", "--format", "jsonl"}, 0}, {nil, exitUsage}, {[]string{"--format", "sqlite"}, exitUsage}} {
+		cmd := swarmCommand(t, home, append([]string{"export"}, x.args...)...)
+		cmd.Dir = here
+		o := finish(t, cmd)
+		require.Equal(t, x.code, o.code, "%v: %s", x.args, o.stderr)
+		require.Equal(t, x.code == 0, strings.Contains(o.stdout, "base-0"), x.args)
+	}
+	left, err := os.ReadDir(here)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
 func TestExportRefusals(t *testing.T) {
 	t.Parallel()
 	home := comparedHome(t, threeSeeds("base", 0, 0.3)...)
@@ -69,13 +88,18 @@ func TestExportRefusals(t *testing.T) {
 	}{
 		{[]string{"--format", "xml"}, exitUsage, `"xml"`},
 		{[]string{"--table", "secrets"}, exitUsage, `"secrets"`},
+		{nil, exitUsage, "--out is missing: it says where to write the tables\nTry: swarm export --out swarm-export\n"},
+		{[]string{"--format", "sqlite"}, exitUsage, "--out is missing: it says where to write the database"},
+		{[]string{"--format", "tensorboard"}, exitUsage, "Try: swarm export --format tensorboard --out swarm-export\n"},
+		{[]string{"--table", "runs", "-o", "json"}, exitUsage, "--out is missing"},
+		{[]string{"--out", "", "--table", "runs"}, exitUsage, "--out is missing"},
 		{[]string{"--out", "-"}, exitUsage, "one table"},
 		{[]string{"--out", "-", "--table", "runs,rounds"}, exitUsage, "one table"},
 		{[]string{"--out", "-", "--table", "runs", "-o", "json"}, exitUsage, "both want stdout"},
 		{[]string{"--format", "tensorboard", "--table", "runs"}, exitUsage, "curves"},
 		{[]string{"--out", filepath.Join(foreign, "x", "r.csv")}, exitUsage, "a file holds one table"},
 		{[]string{"--out", filepath.Join(foreign, "r.json"), "--table", "runs"}, exitUsage, "ends like its format, csv"},
-		{[]string{"nosuch"}, exitUsage, `"nosuch"`},
+		{[]string{"nosuch", "--table", "runs"}, exitUsage, `"nosuch"`},
 		{[]string{"--out", foreign}, exitFailed, "no export"},
 		{[]string{"--out", "/proc/none/x"}, exitFailed, "can't write /proc/none/x: no such file or directory\nTry: another --out"},
 	} {
@@ -84,7 +108,7 @@ func TestExportRefusals(t *testing.T) {
 		require.Contains(t, o.stderr, x.text, x.args)
 		require.Empty(t, o.stdout)
 	}
-	require.Equal(t, exitFailed, swarm(t, t.TempDir(), "export").code)
+	require.Equal(t, exitFailed, swarm(t, t.TempDir(), "export", "--table", "runs").code)
 }
 
 // oldFolder is a small folder of rl-swarm's: two workers, I/J 4/4, G 8, so many rounds; the log has every reward twice.

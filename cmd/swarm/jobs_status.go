@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -27,6 +28,7 @@ const (
 // overview is what swarm status without a name prints as JSON: the newest run's document, and jobs where there are any.
 type overview struct {
 	*stats.Status                // nil: there is no run
+	OthersRunning []string       `json:"others_running,omitempty"` // runs that go on beside it
 	Jobs          []stats.JobRow `json:"jobs,omitempty"`
 }
 
@@ -48,6 +50,15 @@ func showOverview(ctx context.Context, g *globals, reader *store.Reader, o *stat
 	case !errors.Is(err, store.ErrNotFound) || len(jobs) == 0:
 		return notFound(err, "")
 	}
+	running, err := runsNow(ctx, reader, "")
+	if err != nil {
+		return err
+	}
+	for _, s := range running {
+		if s.Run.Run != status.Run {
+			all.OthersRunning = append(all.OthersRunning, s.Run.Run)
+		}
+	}
 	if o.output == "json" {
 		return writeJSON(g.stdout, all)
 	}
@@ -55,11 +66,33 @@ func showOverview(ctx context.Context, g *globals, reader *store.Reader, o *stat
 		if err := terminal.PrintStatus(g.stdout, status); err != nil {
 			return err
 		}
+		if text := othersText(all.OthersRunning); text != "" {
+			fmt.Fprintf(g.stdout, "\n%s\n", text)
+		}
 		if len(jobs) > 0 {
 			fmt.Fprintln(g.stdout)
 		}
 	}
 	return printJobRows(g.stdout, all.Jobs)
+}
+
+// othersNamed is how many of the other runs that go on are named.
+const othersNamed = 3
+
+// othersText says which other runs go on; nothing where none does.
+func othersText(runs []string) string {
+	if len(runs) == 0 {
+		return ""
+	}
+	names := strings.Join(runs[:min(othersNamed, len(runs))], ", ")
+	if more := len(runs) - othersNamed; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	verb := "is"
+	if len(runs) > 1 {
+		verb = "are"
+	}
+	return printable(fmt.Sprintf("%s %s running, too: %s. swarm ls lists all runs.", units.Plural(len(runs), "other run"), verb, names))
 }
 
 // printJobRows writes a line a job.

@@ -229,6 +229,7 @@ func newRootCommand(g *globals) *cobra.Command {
 		newRunCommand(g),
 		newProfileCommand(g),
 		newStatusCommand(g),
+		newLsCommand(g),
 		newAttachCommand(g),
 		newLogsCommand(g),
 		newDownCommand(g),
@@ -250,6 +251,7 @@ func newRootCommand(g *globals) *cobra.Command {
 		newNodeCommand(g),
 	)
 	for _, c := range root.Commands() {
+		completeNames(g, c)
 		if c.Long == "" {
 			c.Long = c.Short + "."
 		}

@@ -327,7 +327,10 @@ func parseBytes(key, text string) (int64, error) {
 
 // gb writes bytes as people and the guides do: GB of 10^9.
 func gb(n int64) string {
-	if n < 1e9 {
+	switch {
+	case 0 < n && n < 1e6:
+		return fmt.Sprintf("%.0f kB", max(1, float64(n)/1e3))
+	case n < 1e9:
 		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
 	}
 	return fmt.Sprintf("%.1f GB", float64(n)/1e9)

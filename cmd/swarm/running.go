@@ -156,7 +156,7 @@ func notFound(err error, name string) error {
 	if name == "" {
 		return &hintError{errors.New("no run is recorded yet"), "swarm up --config 4loc4ext"}
 	}
-	return &usageError{fmt.Errorf("no run or experiment %q is recorded", name), "swarm compare lists what there is"}
+	return &usageError{fmt.Errorf("no run or experiment %q is recorded", name), "swarm ls"}
 }
 
 // unknownExperiment is a name that no experiment has, where experiments are compared: it may be a run's.
@@ -164,7 +164,7 @@ func unknownExperiment(ctx context.Context, reader *store.Reader, name string) e
 	if s, err := reader.Snapshot(ctx, name); err == nil && s.Run.Run == name {
 		return &usageError{fmt.Errorf("%q is a run, and experiments are what is compared", name), "its experiment, " + s.Run.Experiment}
 	}
-	return &usageError{fmt.Errorf("no experiment %q is recorded", name), "swarm compare lists what there is"}
+	return &usageError{fmt.Errorf("no experiment %q is recorded", name), "swarm ls"}
 }
 
 // atMostOneName is the Args of commands that take an experiment or a run, or nothing.

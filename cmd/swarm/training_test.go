@@ -80,7 +80,7 @@ func TestHappyPath(t *testing.T) {
 	require.Equal(t, 0, baseline.code, baseline.stderr)
 	testCompareDocument(t, home)
 	unknown := swarm(t, home, "status", "nosuch")
-	require.Equal(t, outcome{2, "", "Error: no run or experiment \"nosuch\" is recorded\nTry: swarm compare lists what there is\n"}, unknown)
+	require.Equal(t, outcome{2, "", "Error: no run or experiment \"nosuch\" is recorded\nTry: swarm ls\n"}, unknown)
 }
 
 // testStatusDocument checks status -o json of a run that is done, and returns it.
@@ -178,7 +178,7 @@ func testCompareDocument(t *testing.T, home string) {
 	require.Equal(t, 0, table.code)
 	require.Regexp(t, `(?m)^8loc0ext +2/0 +1 +1 +3 .* baseline$`, table.stdout)
 	missing := swarm(t, home, "compare", "--baseline", "nosuch")
-	require.Equal(t, outcome{2, "", "Error: no experiment \"nosuch\" is recorded\nTry: swarm compare lists what there is\n"}, missing)
+	require.Equal(t, outcome{2, "", "Error: no experiment \"nosuch\" is recorded\nTry: swarm ls\n"}, missing)
 }
 
 // The bundled model as a user gets it: under SAPO its reward must clearly rise. Four nodes and 16 rounds stand for the README's eight and

@@ -25,6 +25,7 @@ type Totals struct {
 	Restarts         int
 	ReplayedRounds   int     // updates applied again from journals
 	ActiveSeconds    float64 // while a coordinator had the run, as of when it was last seen
+	LastSeen         float64 // when the database last heard of the run's coordinator, or its end, Unix seconds
 	Workers          int     // other hosts that brought nodes
 	WorkerNodes      int     // these, as far as they did a round
 	Models           string  // that the run's nodes loaded, by name, with commas; empty: none has yet
@@ -46,11 +47,11 @@ func (r *Reader) Runs(ctx context.Context, f Filter) ([]Totals, error) {
 	err = query(ctx, r.db, func(rows *sql.Rows) error {
 		var t Totals
 		err := rows.Scan(append(t.fields(), &t.NodesSeen, &t.NodeRounds, &t.RoundsDone, &t.CumulativeReward, &t.Restarts,
-			&t.ReplayedRounds, &t.ActiveSeconds, &t.Workers, &t.WorkerNodes, &t.Models)...)
+			&t.ReplayedRounds, &t.ActiveSeconds, &t.LastSeen, &t.Workers, &t.WorkerNodes, &t.Models)...)
 		runs = append(runs, t)
 		return err
 	}, fmt.Sprintf(`SELECT %s, coalesce(seen, 0), coalesce(node_rounds, 0), coalesce(slowest, 0), coalesce(total, 0.0),
-  coalesce(restarted, 0), coalesce(replayed, 0), coalesce(active, 0.0),
+  coalesce(restarted, 0), coalesce(replayed, 0), coalesce(active, 0.0), max(resumed, coalesce(heard, 0.0), coalesce(ended, 0.0)),
   coalesce(workers_seen, 0), coalesce(worker_nodes, 0), coalesce(models, '')
 FROM runs LEFT JOIN (
   SELECT run AS key, count(*) FILTER (WHERE rounds_done > 0) AS seen, sum(rounds_done) AS node_rounds,
@@ -58,7 +59,8 @@ FROM runs LEFT JOIN (
     sum(replayed_rounds) AS replayed, count(DISTINCT %s) AS workers_seen,
     count(%s) FILTER (WHERE rounds_done > 0) AS worker_nodes, group_concat(DISTINCT nullif(model, '')) AS models
   FROM (SELECT * FROM nodes ORDER BY run, model) GROUP BY run) ON key = run
-LEFT JOIN (SELECT run AS tried, sum(max(0.0, coalesce(ended, seen) - started)) AS active FROM attempts GROUP BY run)
+LEFT JOIN (SELECT run AS tried, sum(max(0.0, coalesce(ended, seen) - started)) AS active, max(coalesce(ended, seen)) AS heard
+  FROM attempts GROUP BY run)
   ON tried = run
 %s ORDER BY started, run`, runColumns, slowest, worker, worker, where), args...)
 	return runs, explain(r.path, err)

@@ -1,0 +1,58 @@
+// Package files measures and removes folders without leaving the root that they lie in.
+package files
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"time"
+)
+
+// Budget bounds the work of several calls of Size together.
+type Budget struct {
+	Entries int       // files and folders that may still be looked at
+	Until   time.Time // when to stop
+}
+
+// spend takes one entry from the budget and tells whether there was one.
+func (b *Budget) spend() bool {
+	b.Entries--
+	return b.Entries >= 0 && time.Now().Before(b.Until)
+}
+
+var errBudget = errors.New("the budget is used up")
+
+// Size returns the bytes of the files in the folder name of root. Links count nothing and are not followed. A name that is not there has 0 bytes.
+// whole is false where the budget was used up first, or something could not be read: bytes is a lower bound then. The error is of a name that
+// leads out of root.
+func Size(root *os.Root, name string, budget *Budget) (bytes int64, whole bool, err error) {
+	info, err := root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, true, nil
+	case err != nil:
+		return 0, false, err
+	case info.Mode().IsRegular():
+		return info.Size(), true, nil
+	case !info.IsDir():
+		return 0, true, nil
+	}
+	whole = true
+	err = fs.WalkDir(root.FS(), path.Clean(name), func(_ string, entry fs.DirEntry, err error) error {
+		if !budget.spend() {
+			return errBudget
+		}
+		if err == nil && entry.Type().IsRegular() {
+			var info fs.FileInfo
+			if info, err = entry.Info(); err == nil {
+				bytes += info.Size()
+			}
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // what has just gone takes no room
+			whole = false
+		}
+		return nil
+	})
+	return bytes, whole && err == nil, nil
+}

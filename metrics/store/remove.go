@@ -1,0 +1,52 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// RemoveRun removes a run and all that was recorded of it, in one transaction. The file does not shrink: later runs use the room, and freed says how
+// many bytes that is. A run that is not there is ErrNotFound. Whether the run goes on is for the caller to know.
+func (s *Store) RemoveRun(ctx context.Context, run string) (freed int64, err error) {
+	defer func() {
+		if err != nil {
+			err = explain(s.path, fmt.Errorf("remove run %s: %w", run, err))
+		}
+	}()
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer tx.Rollback() //nolint:errcheck // no effect after a commit
+	before, err := freeBytes(ctx, tx)
+	if err != nil {
+		return 0, err
+	}
+	result, err := tx.ExecContext(ctx, "DELETE FROM runs WHERE run = ?", run) // the other tables' rows go with it, by their foreign keys
+	if err != nil {
+		return 0, err
+	}
+	if n, err := result.RowsAffected(); err != nil || n == 0 {
+		return 0, errors.Join(err, ErrNotFound)
+	}
+	after, err := freeBytes(ctx, tx)
+	if err != nil {
+		return 0, err
+	}
+	if err := tx.Commit(); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	delete(s.runs, run)
+	s.mu.Unlock()
+	return max(0, after-before), nil
+}
+
+// freeBytes are those of the database's file that hold nothing.
+func freeBytes(ctx context.Context, tx *sql.Tx) (int64, error) {
+	var bytes int64
+	err := tx.QueryRowContext(ctx, "SELECT freelist_count * page_size FROM pragma_freelist_count, pragma_page_size").Scan(&bytes)
+	return bytes, err
+}
