@@ -114,8 +114,8 @@ func (p *planFlags) addHost(f *pflag.FlagSet) {
 		}
 	}
 	f.StringVar(&p.nodes, "nodes", "auto", "`number` of nodes; auto: the guides' count; max: what memory holds")
-	f.Var(&p.minGPUMemory, "min-gpu-memory", "leave out GPUs with less free memory than this `size`, such as 4GB")
-	f.Var(&p.gpuLimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15GB")
+	f.Var(&p.minGPUMemory, "min-gpu-memory", "leave out GPUs with less free memory than this `size`, such as 4 or 4GB")
+	f.Var(&p.gpuLimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15 or 15GB")
 	p.wait.add(f)
 }
 

@@ -45,7 +45,7 @@ func newPlanCommand(g *globals) *cobra.Command {
 	}
 	o.plan.add(cmd.Flags())
 	o.price.add(cmd.Flags())
-	cmd.Flags().Var(&o.plan.gpuMemory, "gpu-memory", "plan for a GPU of this `size` that isn't there, such as 40GB")
+	cmd.Flags().Var(&o.plan.gpuMemory, "gpu-memory", "plan for a GPU of this `size` that isn't there, such as 40, 40GB or 40GiB; a number alone is GB")
 	cmd.Flags().StringVar(&o.study, "study", "", "what a whole `study` takes: "+strings.Join(configs.Studies(), ", "))
 	cmd.Flags().StringVar(&o.seeds, "seeds", "", "with --study: how many `seeds` (default: the study's), or a list")
 	addOutputFlag(cmd.Flags(), &o.output)

@@ -82,7 +82,7 @@ func newRunCommand(g *globals) *cobra.Command {
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows the command's name is the command's
 	f.StringVar(&o.name, "name", "", "the job's `name` (default: the command's)")
-	f.Var(&o.minGPUMemory, "min-gpu-memory", "leave out GPUs with less free memory than this `size`, such as 4GB (default 4GB where the command's need isn't known)")
+	f.Var(&o.minGPUMemory, "min-gpu-memory", "leave out GPUs with less free memory than this `size`, such as 4 or 4GB (default 4GB where the command's need isn't known)")
 	f.Var(&o.memory, "memory", "GPU memory that the command needs, a `size` such as 9GB: others may have the rest")
 	f.StringVar(&o.gpu, "gpu", "", "this GPU alone: its `index` as swarm gpu shows it, or its UUID")
 	f.StringVar(&o.cpu, "cpu", cpuNever, "never, fallback (where no GPU is left to try) or only: `whether` the CPU will do")

@@ -72,7 +72,7 @@ func newSweepCommand(g *globals) *cobra.Command {
 	o.plan.add(f)
 	o.price.add(f)
 	o.completion.add(f)
-	f.Var(&o.plan.gpuLimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15GB")
+	f.Var(&o.plan.gpuLimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15 or 15GB")
 	f.BoolVarP(&o.yes, "yes", "y", false, "download the models' weights without a question where they are missing")
 	f.StringVar(&o.study, "study", "", "run a `study`: "+strings.Join(configs.Studies(), ", "))
 	f.StringVar(&o.seeds, "seeds", "1",

@@ -68,7 +68,7 @@ func newTuneCommand(g *globals) *cobra.Command {
 	f.StringVar(&o.workload, "workload", "", "profile's `name`, or its YAML file")
 	f.BoolVar(&o.list, "list", false, "list the built-in profiles")
 	f.BoolVar(&o.auto, "auto", false, "take this host's GPU")
-	f.Var(&o.gpuMemory, "gpu-memory", "`size` of the GPU's memory, such as 24, 24GB or 24GiB")
+	f.Var(&o.gpuMemory, "gpu-memory", "`size` of the GPU's memory, such as 24, 24GB or 24GiB; a number alone is GB")
 	f.IntVar(&o.gpu, "gpu", 0, "with --auto: `index` of the GPU (default: the one with most memory)")
 	f.IntVar(&o.target, "target-effective-batch", 0, "effective batch to come near to (default: the profile's)")
 	f.Float64Var(&o.margin, "safety-margin", 0, "part of the GPU's memory to use, 0.05 to 1 (default: the profile's, mostly 0.85)")

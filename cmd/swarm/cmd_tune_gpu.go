@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/launcher/workload"
@@ -48,7 +49,7 @@ func (t *tuning) size(bytes int64) string { return workload.Size(bytes, t.w.Unit
 func (t *tuning) findGPU(ctx context.Context) (err error) {
 	if t.o.gpuMemory.given {
 		t.request.GPUName = "a GPU of that size"
-		if t.request.GPUMemory, err = cardMemory(t.o.gpuMemory.text, t.w.Unit); err != nil || !t.o.profile {
+		if t.request.GPUMemory, err = t.o.gpuMemory.bytesOf("gpu-memory", gbOf(t.w)); err != nil || !t.o.profile {
 			return err
 		}
 	}
@@ -77,6 +78,14 @@ func (t *tuning) findGPU(ctx context.Context) (err error) {
 	}
 	t.meter, t.request.GPUMemory, t.request.GPUName = t.card, t.card.MemoryTotal, t.card.Name
 	return nil
+}
+
+// gbOf is how many bytes a GB of the profile's author has.
+func gbOf(w configs.Workload) float64 {
+	if w.Unit == "GiB" {
+		return units.GiB
+	}
+	return units.GB
 }
 
 // choose is --gpu's, else the one with most memory in all; of equals the first.

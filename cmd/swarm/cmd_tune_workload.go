@@ -81,23 +81,3 @@ func loadWorkload(nameOrPath string) (configs.Workload, error) {
 	}
 	return configs.ParseWorkload(nameOrPath, data)
 }
-
-// maxCard is the most that a number without a unit may be: nvidia-smi's are MiB, and larger.
-const maxCard = 4096
-
-// cardMemory reads --gpu-memory. A number alone, and GB, are what the profile's author calls GB; other units are what they are.
-func cardMemory(text, unit string) (int64, error) {
-	lower := strings.ToLower(strings.TrimSpace(text))
-	for _, suffix := range []string{"gb", "g", ""} {
-		number, found := strings.CutSuffix(lower, suffix)
-		n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if found && err == nil && n > 0 && n <= maxCard {
-			return parseBytes("gpu-memory", number+unit)
-		}
-	}
-	bytes, err := parseBytes("gpu-memory", text)
-	if err != nil {
-		return 0, &configs.Error{Key: "gpu-memory", Value: text, Allowed: "a size such as 24, 24GB or 24576MiB"}
-	}
-	return bytes, nil
-}

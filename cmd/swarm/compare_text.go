@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -102,7 +103,7 @@ func costText(r stats.Row) string {
 	if t.Cost == nil {
 		return "–"
 	}
-	return strings.TrimSpace(fmt.Sprintf("%s %.2f", t.PriceCurrency, *t.Cost))
+	return units.Money(*t.Cost, t.PriceCurrency)
 }
 
 func energyText(r stats.Row) string {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
@@ -50,18 +51,25 @@ func (s *sizeFlag) Set(text string) error {
 
 func (s *sizeFlag) Type() string { return "size" }
 
-// bytes are 0 where the flag wasn't given.
-func (s *sizeFlag) bytes(key string) (int64, error) {
+// bytes are 0 where the flag wasn't given. A GB is 10^9 bytes.
+func (s *sizeFlag) bytes(key string) (int64, error) { return s.bytesOf(key, units.GB) }
+
+// bytesOf is bytes where a GB has so many.
+func (s *sizeFlag) bytesOf(key string, gb float64) (int64, error) {
 	if !s.given {
 		return 0, nil
 	}
-	return parseBytes(key, s.text)
+	size, err := units.ParseSize(s.text, gb)
+	if err != nil {
+		return 0, &configs.Error{Key: key, Value: s.text, Allowed: units.SizeForms}
+	}
+	return size, nil
 }
 
 func (p *planFlags) add(f *pflag.FlagSet) {
 	p.config.add(f)
 	f.StringVar(&p.nodes, "nodes", "auto", "`number` of nodes; auto: the guides' count; max: what memory holds")
-	f.Var(&p.minGPUMemory, "min-gpu-memory", "leave out GPUs with less free memory than this `size`, such as 4GB")
+	f.Var(&p.minGPUMemory, "min-gpu-memory", "leave out GPUs with less free memory than this `size`, such as 4 or 4GB")
 	p.wait.add(f)
 }
 
@@ -301,28 +309,6 @@ func oneGPU(list []fit.GPU, index string) ([]fit.GPU, error) {
 		}
 	}
 	return nil, fmt.Errorf("%w: there is no GPU %s among the %d found. Try: swarm doctor", fit.ErrDoesNotFit, index, len(list))
-}
-
-// parseBytes reads a size of at least 1 MB, such as 40GB, 512MB, 16GiB or a number of bytes: a smaller one lacks its unit.
-func parseBytes(key, text string) (int64, error) {
-	refuse := &configs.Error{Key: key, Value: text, Allowed: "a size such as 40GB, 24576MiB or 512MB"}
-	units := []struct {
-		suffix string
-		factor float64
-	}{{"gib", 1 << 30}, {"mib", 1 << 20}, {"gb", 1e9}, {"mb", 1e6}, {"g", 1e9}, {"m", 1e6}, {"b", 1}, {"", 1}}
-	lower := strings.ToLower(strings.TrimSpace(text))
-	for _, u := range units {
-		number, ok := strings.CutSuffix(lower, u.suffix)
-		if !ok {
-			continue
-		}
-		value, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if err != nil || !(value*u.factor >= 1e6 && value*u.factor <= 1e15) {
-			return 0, refuse
-		}
-		return int64(value * u.factor), nil
-	}
-	return 0, refuse
 }
 
 // gb writes bytes as people and the guides do: GB of 10^9.

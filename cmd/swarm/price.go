@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -64,15 +63,4 @@ func parsePrice(text string) (price, error) {
 		return price{}, refuse
 	}
 	return price{value, strings.ToUpper(parts[1] + parts[3])}, nil
-}
-
-// money writes an amount as people do: $4.10, EUR 4.10, 4.10.
-func money(amount float64, currency string) string {
-	switch {
-	case currency == "":
-		return fmt.Sprintf("%.2f", amount)
-	case len(currency) == 3 && currency[0] >= 'A' && currency[0] <= 'Z':
-		return fmt.Sprintf("%s %.2f", currency, amount)
-	}
-	return fmt.Sprintf("%s%.2f", currency, amount)
 }

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 func noVariable(string) string { return "" }
@@ -71,7 +72,7 @@ func TestMoneyCanBeReadBackAsAPrice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cents := rapid.IntRange(1, 9_999_999).Draw(t, "cents")
 		currency := rapid.SampledFrom([]string{"", "$", "€", "£", "USD", "EUR"}).Draw(t, "currency")
-		text := money(float64(cents)/100, currency)
+		text := units.Money(float64(cents)/100, currency)
 		got, err := parsePrice(text + rapid.SampledFrom([]string{"", "/h", " /h"}).Draw(t, "suffix"))
 		require.NoError(t, err)
 		require.Equal(t, currency, got.Currency)

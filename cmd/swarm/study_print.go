@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/jobs"
 )
@@ -91,7 +92,7 @@ func inAll(x studyPlan) string {
 	}
 	text := "in all    about " + runTime(x.Seconds)
 	if x.Cost != nil {
-		text += fmt.Sprintf(", %s at %s/h", money(*x.Cost, x.PriceCurrency), money(*x.PricePerHour, x.PriceCurrency))
+		text += fmt.Sprintf(", %s at %s", units.Money(*x.Cost, x.PriceCurrency), units.PerHour(*x.PricePerHour, x.PriceCurrency))
 	}
 	switch worst {
 	case rateMeasured:

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -56,9 +57,9 @@ func progressOf(x stats.SweepStatus) string {
 	}
 	switch {
 	case x.Cost != nil && x.ProjectedCost != nil:
-		more = append(more, fmt.Sprintf("%s so far of about %s", money(*x.Cost, x.PriceCurrency), money(*x.ProjectedCost, x.PriceCurrency)))
+		more = append(more, fmt.Sprintf("%s so far of about %s", units.Money(*x.Cost, x.PriceCurrency), units.Money(*x.ProjectedCost, x.PriceCurrency)))
 	case x.Cost != nil:
-		more = append(more, money(*x.Cost, x.PriceCurrency)+" so far")
+		more = append(more, units.Money(*x.Cost, x.PriceCurrency)+" so far")
 	}
 	if more == nil {
 		return text
@@ -187,7 +188,7 @@ func moneyOr(amount *float64, currency string) string {
 	if amount == nil {
 		return "–"
 	}
-	return money(*amount, currency)
+	return units.Money(*amount, currency)
 }
 
 func costOf(seconds, perHour *float64) *float64 {

@@ -102,7 +102,7 @@ func TestProgressTellsWhatIsKnown(t *testing.T) {
 		"done 0, failed 0": {},
 		"done 2, failed 0; about 14 h left, $7.20 so far of about $31.00": {Done: 2, ETASeconds: number(14 * 3600), Cost: number(7.2),
 			ProjectedCost: number(31), PriceCurrency: "$"},
-		"done 1, failed 1; EUR 0.50 so far": {Done: 1, Failed: 1, Cost: number(0.5), PriceCurrency: "EUR"},
+		"done 1, failed 1; 0.50 EUR so far": {Done: 1, Failed: 1, Cost: number(0.5), PriceCurrency: "EUR"},
 	} {
 		require.Equal(t, want, progressOf(x))
 	}

@@ -8,9 +8,12 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // tuneJSON runs swarm tune -o json.
@@ -86,20 +89,42 @@ func TestTuneDocument(t *testing.T) {
 
 // One size, however it is written: as a card's, in the GB of the profile's author, or exactly.
 func TestTuneGPUMemory(t *testing.T) {
-	for text, want := range map[string]int64{
-		"24": 24 << 30, "24GB": 24 << 30, " 24 gb ": 24 << 30, "24g": 24 << 30, "24GiB": 24 << 30, "24576MiB": 24 << 30, "23.5": 47 << 29, "24000MB": 24e9,
-	} {
-		got, err := cardMemory(text, "GiB")
-		require.NoError(t, err, text)
-		require.Equal(t, want, got, text)
-	}
-	got, err := cardMemory("24", "GB")
+	t.Parallel()
+	naics, err := configs.LoadWorkload("naics-embedder")
 	require.NoError(t, err)
-	require.EqualValues(t, 24e9, got)
-	for _, text := range []string{"", "0", "-24", "24576", "much", "24TBs", "NaN", "inf", "1e300"} {
-		_, err := cardMemory(text, "GiB")
-		require.EqualError(t, err, (&configs.Error{Key: "gpu-memory", Value: text, Allowed: "a size such as 24, 24GB or 24576MiB"}).Error(), text)
+	guide0, err := configs.LoadWorkload("rl-swarm")
+	require.NoError(t, err)
+	for text, want := range map[string][2]int64{"24": {24 << 30, 24e9}, "24GB": {24 << 30, 24e9}, "24GiB": {24 << 30, 24 << 30}, "24000MB": {24e9, 24e9}} {
+		flag := sizeFlag{text: text, given: true}
+		got, err := flag.bytesOf("gpu-memory", gbOf(naics))
+		require.NoError(t, err, text)
+		require.Equal(t, want[0], got, text)
+		got, err = flag.bytesOf("gpu-memory", gbOf(guide0))
+		require.NoError(t, err, text)
+		require.Equal(t, want[1], got, text)
 	}
+	_, err = (&sizeFlag{text: "24576", given: true}).bytes("gpu-memory")
+	require.EqualError(t, err, (&configs.Error{Key: "gpu-memory", Value: "24576", Allowed: units.SizeForms}).Error())
+}
+
+// What holds a size of memory is a sizeFlag on every command, so that 24, 24GB and 24GiB are read alike.
+func TestEverySizeOfMemoryIsReadAlike(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if strings.HasSuffix(f.Name, "memory") {
+				require.Equal(t, "size", f.Value.Type(), "%s --%s", c.CommandPath(), f.Name)
+				seen++
+			}
+		})
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(newRootCommand(&globals{}))
+	require.Greater(t, seen, 8)
 }
 
 func TestTuneOnAGPU(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -58,7 +59,19 @@ func TestAPageFollowsARunFromNothing(t *testing.T) {
 	inPage[string](t, ctx, `location.hash = "#/runs/b-1/charts"`)
 	until(t, ctx, split+`?.querySelector("canvas")?.checkVisibility()`)
 	require.True(t, inPage[bool](t, ctx, `window.sameDocument === true`))
+	pageWritesMoneyAsTheProgramDoes(t, ctx)
 	require.Empty(t, said.all())
+}
+
+func pageWritesMoneyAsTheProgramDoes(t *testing.T, ctx context.Context) {
+	t.Helper()
+	inPage[bool](t, ctx, `(import(new URL("format.js", document.baseURI)).then((f) => { window.money = f.money }), true)`)
+	until(t, ctx, `window.money !== undefined`)
+	for _, amount := range []float64{0, 4.0993, 0.01, 0.003, 0.00312, 0.00996, 0.00994, 0.001, 0.0000012, 1e-9} {
+		for _, currency := range []string{"", "$", "EUR"} {
+			require.Equal(t, units.Money(amount, currency), inPage[string](t, ctx, fmt.Sprintf("money(%g, %q)", amount, currency)))
+		}
+	}
 }
 
 // The coordinator dies: the page says so. It comes back: the page goes on.

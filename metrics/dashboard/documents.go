@@ -138,8 +138,8 @@ type metric struct {
 	Unit string `json:"unit"` // number, seconds, ratio, tokens
 }
 
-// units of round metrics; those that are not here are numbers. Definitions: docs/METRICS.md.
-var units = map[string]string{
+// metricUnits are those of round metrics; those that are not here are numbers. Definitions: docs/METRICS.md.
+var metricUnits = map[string]string{
 	"frac_reward_zero_std": "ratio", "format_rate": "ratio", "completions_clipped_ratio": "ratio", "clip_ratio_low": "ratio",
 	"clip_ratio_high": "ratio", "late": "ratio", "completions_mean_length": "tokens",
 }
@@ -147,7 +147,7 @@ var units = map[string]string{
 func (s *Server) getMetrics(_ context.Context, r *http.Request) (any, error) {
 	list := []metric{}
 	for _, name := range store.RoundMetrics() {
-		unit := units[name]
+		unit := metricUnits[name]
 		switch {
 		case unit != "":
 		case strings.HasSuffix(name, "_time"):

@@ -11,6 +11,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/charts"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
@@ -122,16 +123,12 @@ func tone(outcome string) string {
 	return map[string]string{stats.OutcomeBetter: "good", stats.OutcomeWorse: "bad", stats.OutcomeUndecided: "warn"}[outcome]
 }
 
-// money formats an optional amount as metrics/terminal does.
+// money formats an optional amount.
 func money(amount *float64, currency string) string {
 	if amount == nil {
 		return unknown
 	}
-	text := fmt.Sprintf("%.2f", *amount)
-	if currency == "" || !strings.ContainsFunc(currency[:1], func(r rune) bool { return r >= 'A' && r <= 'z' }) {
-		return currency + text
-	}
-	return text + " " + currency
+	return units.Money(*amount, currency)
 }
 
 // guide tells what guide 4 expects.

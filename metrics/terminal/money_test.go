@@ -54,20 +54,7 @@ func TestReplayIsTold(t *testing.T) {
 	require.Empty(t, EventLine(e))
 }
 
-func TestMoney(t *testing.T) {
-	for _, x := range []struct {
-		amount    float64
-		currency  string
-		estimated bool
-		want      string
-	}{
-		{4.0993, "$", false, "$4.10"}, {0, "$", false, "$0.00"}, {27.4, "$", true, "$27"}, {9.994, "€", true, "€9.99"},
-		{27.4, "EUR", false, "27.40 EUR"}, {1234.5, "", true, "1234"},
-	} {
-		require.Equal(t, x.want, Money(x.amount, x.currency, x.estimated))
-	}
-	require.Equal(t, "$1.29/h", perHour(1.29, "$"))
-	require.Equal(t, "0.5 EUR/h", perHour(0.5, "EUR"))
+func TestNoPriceIsNoCost(t *testing.T) {
 	require.Empty(t, costLine(aStatus(2)), "no price, no cost")
 	require.False(t, strings.Contains(progressLine(aStatus(2)), "$"))
 }

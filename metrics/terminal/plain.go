@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/charset"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -122,9 +123,9 @@ func progressLine(x stats.Status) string {
 		what = states(x.Nodes)
 	}
 	if x.Cost != nil {
-		cost = Money(*x.Cost, x.PriceCurrency, false)
+		cost = units.Money(*x.Cost, x.PriceCurrency)
 		if x.ProjectedCost != nil && x.Round < x.Rounds {
-			cost += " of about " + Money(*x.ProjectedCost, x.PriceCurrency, true)
+			cost += " of about " + units.MoneyAbout(*x.ProjectedCost, x.PriceCurrency)
 		}
 	}
 	return dotted(fmt.Sprintf("round %d/%d", x.Round, x.Rounds), "reward "+reward(x.Reward), alive(x), workers(x), what, pace, eta,

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
@@ -41,8 +42,8 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 		fact("pace", perRound(*s.SecondsPerRound))
 	}
 	if s.Cost != nil && s.PricePerHour != nil {
-		fact("cost", fmt.Sprintf("%s (%s at %s)", Money(*s.Cost, s.PriceCurrency, false), seconds(s.ElapsedSeconds),
-			perHour(*s.PricePerHour, s.PriceCurrency)))
+		fact("cost", fmt.Sprintf("%s (%s at %s)", units.Money(*s.Cost, s.PriceCurrency), seconds(s.ElapsedSeconds),
+			units.PerHour(*s.PricePerHour, s.PriceCurrency)))
 	}
 	if s.Attempts > 1 {
 		fact("attempts", fmt.Sprintf("%d (%s; %s with the pauses)", s.Attempts, resumed(s.Status), seconds(s.LastSeen-s.Started)))

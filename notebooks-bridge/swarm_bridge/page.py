@@ -29,6 +29,15 @@ def number(value):
     return "–" if value is None else "{:.3f}".format(value)
 
 
+def money(amount, currency=""):
+    """An amount as the program writes it: $4.10, 4.10 EUR. Below a cent it keeps two significant digits."""
+    two = float("{:.1e}".format(amount))
+    if 0 < amount < 1e-6:
+        return "<" + money(1e-6, currency).replace("0.0000010", "0.000001")
+    text = "{:.{}f}".format(two, -int("{:.1e}".format(two).partition("e")[2]) + 1) if 0 < two < 0.01 else "{:.2f}".format(amount)
+    return text + " " + currency if currency[:1].isalpha() else currency + text
+
+
 def line(status):
     """A run's status in one line."""
     parts = [status["run"], status["state"], "round {}/{}".format(status["round"], status["rounds"])]
@@ -40,7 +49,7 @@ def line(status):
     if status.get("eta_seconds") is not None:
         parts.append("eta " + duration(status["eta_seconds"]))
     if status.get("cost") is not None:
-        parts.append("cost {:.2f} {}".format(status["cost"], status.get("price_currency", "")).strip())
+        parts.append("cost " + money(status["cost"], status.get("price_currency", "")))
     if status.get("message"):
         parts.append(" ".join(status["message"].split()))
     return " · ".join(parts)

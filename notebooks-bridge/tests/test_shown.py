@@ -60,6 +60,13 @@ def test_durations(seconds, says):
     assert page.duration(seconds) == says
 
 
+@pytest.mark.parametrize("amount, currency, says", [(4.0993, "$", "$4.10"), (27.4, "EUR", "27.40 EUR"), (0, "", "0.00"), (0.003, "$", "$0.0030"),
+                                                    (0.00996, "", "0.01"), (0.00994, "", "0.0099"), (1.2e-6, "$", "$0.0000012"), (1e-9, "$", "<$0.000001")])
+def test_a_cost_below_a_cent_is_not_nothing(amount, currency, says):
+    assert page.money(amount, currency) == says
+    assert page.line({"run": "r", "state": "done", "round": 1, "rounds": 1, "cost": amount, "price_currency": currency}).endswith("cost " + says)
+
+
 def test_a_run_without_rounds_yet_can_be_shown():
     status = {"run": "r", "state": "running", "round": 0, "rounds": 0, "reward": None, "eta_seconds": None, "nodes": []}
     assert "r · running · round 0/0" in page.text(status) and "<table" in page.html(status)

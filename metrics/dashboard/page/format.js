@@ -52,12 +52,15 @@ export function p(v) {
   return v < 0.001 ? "< 0.001" : v.toFixed(v < 0.1 ? 3 : 2);
 }
 
-// money in the currency as given: a sign before, letters behind.
+// money in the currency as given, a sign before and letters behind, as internal/units writes it: below a cent two significant digits.
 export function money(v, currency) {
   if (!known(v)) return none;
-  const amount = v.toFixed(2);
-  if (!currency) return amount;
-  return /^[A-Za-z]/.test(currency) ? `${amount} ${currency}` : `${currency}${amount}`;
+  const less = v > 0 && v < 1e-6 ? "<" : "";
+  const two = Number(v.toPrecision(2));
+  const small = v > 0 && two < 0.01;
+  const amount = less ? "0.000001" : small ? two.toFixed(1 - Math.floor(Math.log10(two) + 1e-9)) : v.toFixed(2);
+  if (!currency) return less + amount;
+  return less + (/^[A-Za-z]/.test(currency) ? `${amount} ${currency}` : `${currency}${amount}`);
 }
 
 // clock: the time of day; when: with its date; ago: how long since.
