@@ -120,7 +120,7 @@ func TestGPUTrouble(t *testing.T) {
 		line       string
 		devices    int
 	}{
-		{"no driver", "", []string{"SWARM_NVML_LIBRARY=/nonexistent.so"}, "no GPU: " + noDriver + ". Try: install the NVIDIA driver, or --device cpu", 0},
+		{"no driver", "", []string{"SWARM_NVML_LIBRARY=/nonexistent.so"}, "no GPU: " + noDriver + ". Try: install the NVIDIA driver", 0},
 		{"driver and library differ", t4, []string{"FAKE_NVML_FAIL=nvmlInit=18"},
 			"no GPU: the NVIDIA kernel module and its library are of different versions, as after a driver update. Try: reboot", 0},
 		{"no GPU", "", nil, "no GPU: the NVIDIA driver is loaded but sees no GPU. Try: nvidia-smi -L", 0},

@@ -46,7 +46,7 @@ func (t *tuning) measure(ctx context.Context, g *globals) error {
 		return &usageError{err, ""}
 	}
 	if !template.Has(command.BatchSize) {
-		return &usageError{errors.New("the command has no place for the batch size"), "--batch-size {batch_size}, wherever it takes it"}
+		return &usageError{errors.New("the command has no place for the batch size"), "{batch_size} in its arguments, wherever it takes the batch size"}
 	}
 	sizes, err := t.sizes()
 	if err != nil {

@@ -114,7 +114,7 @@ func TestGPURefusals(t *testing.T) {
 		{"too many", "Tesla K20:5120:5000", "up --nodes 4", 3, "does not fit: 4 nodes of gpt2 have 8.4 GB resident and take 1.3 GB more while they compute, but Tesla K20 has 5.2 GB free of 5.4 GB, enough for 1", "--nodes auto, or --nodes 1"},
 		{"too little free", t4, "up --min-gpu-memory 16GB", 3, "does not fit: no usable GPU: none has 16 GB free (--min-gpu-memory); Tesla T4 has 15.8 GB", "--wait-for-gpu 60m, or a smaller --min-gpu-memory"},
 		{"less than there is", a100x80, "up --gpu-memory 2.1GB --device cuda", 3, "does not fit: a gpt2 node takes at least 3.4 GB and NVIDIA A100-SXM4-80GB has 2.1 GB free of 2.1 GB, 200 MB of it kept in reserve; with gradient_checkpointing 2.8 GB, with optimizer_offload 1.8 GB and with param_offload 1.8 GB", "a larger GPU, --gradient-checkpointing --optimizer-offload, a smaller --model, or --device cpu"},
-		{"MIG", a100x80 + ":mig", "up --device cuda", 3, "does not fit: no usable GPU: every visible GPU is in MIG mode", "sudo nvidia-smi -mig 0"},
+		{"MIG", a100x80 + ":mig", "up --device cuda", 3, "does not fit: no usable GPU: every visible GPU is in MIG mode", "sudo nvidia-smi -mig 0, or --device cpu"},
 		{"torch without CUDA", t4, "up --model " + tinyModel(), 1, usablePython(t) + " has torch " + torch.Torch + ", which was built without CUDA, but the run is planned for a GPU", "pip install torch, then --python PATH; or --device cpu"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -153,6 +153,6 @@ func TestDoctor(t *testing.T) {
 	cmd.Env = append(cmd.Env, "SWARM_NVML_LIBRARY=/nonexistent/libnvidia-ml.so.1")
 	o = finish(t, cmd)
 	require.Equal(t, 0, o.code, "no GPU is no fault")
-	require.Contains(t, o.stdout, "ok       GPU       none: "+noDriver+"\n"+strings.Repeat(" ", 19)+"Try: install the NVIDIA driver, or --device cpu\n")
+	require.Contains(t, o.stdout, "ok       GPU       none: "+noDriver+"\n"+strings.Repeat(" ", 19)+"Try: install the NVIDIA driver\n")
 	require.Regexp(t, `(?m)^ok       engine    answers after .* torch `, o.stdout)
 }

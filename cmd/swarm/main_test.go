@@ -154,8 +154,9 @@ func finish(t testing.TB, cmd *exec.Cmd) outcome {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	require.NoError(t, cmd.Start())
-	code := waitFor(t, cmd)
-	return outcome{code, stdout.String(), stderr.String()}
+	o := outcome{waitFor(t, cmd), stdout.String(), stderr.String()}
+	requireHints(t, cmd.Args[1:], o)
+	return o
 }
 
 // waitFor waits for a started command and returns its exit code, 128 + N when signal N ended it.

@@ -14,7 +14,9 @@ func inProcess(t testing.TB, args ...string) outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	code := run(append([]string{"--home", t.TempDir()}, args...), strings.NewReader(""), &stdout, &stderr)
-	return outcome{code, stdout.String(), stderr.String()}
+	o := outcome{code, stdout.String(), stderr.String()}
+	requireHints(t, args, o)
+	return o
 }
 
 // A slip in a command, a flag, a key or a preset gets the name that was probably meant.

@@ -122,15 +122,45 @@ func (r *Request) plan(asked int) (Plan, error) {
 			return r.fallBack(asked, reason, nil)
 		}
 		return r.planCPU(asked)
-	case r.Device == DeviceCUDA || reason != r.NoGPU:
+	case reason != r.NoGPU:
 		return Plan{}, fmt.Errorf("%w: no usable GPU: %s", ErrDoesNotFit, reason)
 	}
-	reason, try, found := strings.Cut(reason, ". Try: ")
-	if found {
-		try = strings.ReplaceAll(strings.TrimSuffix(try, ", or --device cpu"), ", or ", ", ") + ", "
+	return Plan{}, r.needsGPU(reason)
+}
+
+// needsGPU is the error where there is no GPU and what was asked for needs one. Each remedy is one after which no other is needed.
+func (r *Request) needsGPU(reason string) error {
+	reason, try, _ := strings.Cut(reason, ". Try: ")
+	var remedies []string
+	if try != "" {
+		remedies = strings.Split(try, ", or ")
 	}
-	return Plan{}, fmt.Errorf("%w: %s needs a GPU (%s). Try: %s--model nano, or --device cpu if it may take very long",
-		ErrDoesNotFit, r.name(), reason, try)
+	large := r.Model.Shape.Parameters > smallModel && !r.CPUFallback
+	share := "" // what has to go before the CPU can do
+	if r.Share == ShareMPS {
+		share = " --share " + ShareAuto
+	}
+	what := r.name()
+	switch {
+	case r.Device == DeviceCUDA:
+		what, remedies = "", append(remedies, "--device cpu"+share)
+	case large:
+		remedies = append(remedies, "--model nano"+share, "--device cpu"+share+" if it may take very long")
+	case r.Share == ShareMPS:
+		what, remedies = "share mps", append(remedies, strings.TrimSpace(share))
+	}
+	if what == "" {
+		what = "no usable GPU: " + reason
+	} else {
+		what += " needs a GPU (" + reason + ")"
+	}
+	switch last := len(remedies) - 1; {
+	case last > 0:
+		what += ". Try: " + strings.Join(remedies[:last], ", ") + ", or " + remedies[last]
+	case last == 0:
+		what += ". Try: " + remedies[0]
+	}
+	return fmt.Errorf("%w: %s", ErrDoesNotFit, what)
 }
 
 // fallBack plans for the CPU where no GPU holds the nodes. When that doesn't fit either, the GPU's error tells more.

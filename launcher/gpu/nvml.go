@@ -112,7 +112,7 @@ func optional[T any](s *session, function string, call func() (T, nvml.Return)) 
 func explain(what string, ret nvml.Return) string {
 	switch ret {
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
-		return "no NVIDIA driver on this machine (libnvidia-ml.so.1 not found). Try: install the NVIDIA driver, or --device cpu"
+		return "no NVIDIA driver on this machine (libnvidia-ml.so.1 not found). Try: install the NVIDIA driver"
 	case nvml.ERROR_DRIVER_NOT_LOADED:
 		return "the NVIDIA driver is installed but not loaded. Try: sudo modprobe nvidia, or reboot"
 	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:

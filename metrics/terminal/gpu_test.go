@@ -37,7 +37,7 @@ func someGPUs(nodes int) GPUStatus {
 
 func onCPU() GPUStatus {
 	return GPUStatus{
-		Time: 1756719000, Reason: "no NVIDIA driver on this machine (libnvidia-ml.so.1 not found). Try: install the NVIDIA driver, or --device cpu",
+		Time: 1756719000, Reason: "no NVIDIA driver on this machine (libnvidia-ml.so.1 not found). Try: install the NVIDIA driver",
 		HostTotal: 8e9, HostUsed: 3e9, HostTrend: []float64{1, 2, 3},
 		Nodes: []GPUNode{
 			{Run: "a", Node: "node_0", State: "generating", Device: "host", Held: 3e8, Peak: 4e8},
