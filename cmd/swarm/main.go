@@ -230,6 +230,8 @@ func newRootCommand(g *globals) *cobra.Command {
 		newProfileCommand(g),
 		newStatusCommand(g),
 		newLsCommand(g),
+		newRmCommand(g),
+		newPruneCommand(g),
 		newAttachCommand(g),
 		newLogsCommand(g),
 		newDownCommand(g),

@@ -19,6 +19,11 @@ func (g *globals) page() *table.Page {
 	return table.NewPage(g.stdout, screenOf(g.stdout, os.Environ()))
 }
 
+// errorPage is where a command puts what it asks about, on stderr.
+func (g *globals) errorPage() *table.Page {
+	return table.NewPage(g.stderr, screenOf(g.stderr, os.Environ()))
+}
+
 // screenOf is what out is laid out for: COLUMNS where it is set, so that watch(1) works, else the terminal's width. A pipe or a file has none.
 func screenOf(out io.Writer, environ []string) table.Screen {
 	s := table.Screen{ASCII: charset.ASCIIOnly(environ)}

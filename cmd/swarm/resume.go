@@ -156,6 +156,9 @@ func (r *resume) still(ctx context.Context, reader *store.Reader, c configs.Conf
 	if err != nil {
 		return err
 	}
+	if newest == nil && r.run != nil && !r.run.Imported() {
+		return &hintError{fmt.Errorf("run %s has been removed meanwhile", r.run.Run), "the same command again"}
+	}
 	if newest == nil || r.run != nil && newest.Run == r.run.Run && newest.Attempts == r.run.Attempts {
 		return nil
 	}

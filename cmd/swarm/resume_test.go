@@ -221,6 +221,8 @@ func TestADecisionOvertakenIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	begin("e-2", 3000)
 	require.EqualError(t, (&resume{run: run}).still(ctx, reader, c), "another process has worked on run e-2 meanwhile")
+	gone := &resume{run: &store.Run{Run: "e-1"}}
+	require.EqualError(t, gone.still(ctx, reader, configs.Config{Experiment: "e", Seed: 7}), "run e-1 has been removed meanwhile")
 }
 
 // A new run's name is nobody's, also where folders of old runs have been deleted; and it is the newest though the clock was set back.
