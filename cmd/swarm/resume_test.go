@@ -86,9 +86,9 @@ func TestResumeRefusesAnotherExperiment(t *testing.T) {
 	require.Equal(t, 0, first.code, first.stderr)
 	const former = "Try: the former values, --fresh for a new run of this experiment, or --name OTHER for another experiment\n"
 	for want, more := range map[string][]string{
-		"run e-1 can't go on with another configuration: learning_rate 0.0001 → 0.002, temperature 1 → 0.9": {"--learning-rate", "0.002", "--temperature", "0.9"},
-		"run e-1 can't go on with another configuration: nodes 2 → 3":                                       {"--nodes", "3", "--rounds", "4"},
-		"run e-1 can't go on with another configuration: num_generations 4 → 8":                             {"--num-generations", "8"},
+		"run e-1 can't go on with another configuration:\n  learning_rate 0.0001 → 0.002\n  temperature 1 → 0.9": {"--learning-rate", "0.002", "--temperature", "0.9"},
+		"run e-1 can't go on with another configuration:\n  nodes 2 → 3":                                         {"--nodes", "3", "--rounds", "4"},
+		"run e-1 can't go on with another configuration:\n  num_generations 4 → 8":                               {"--num-generations", "8"},
 	} {
 		require.Equal(t, outcome{2, "", "Error: " + want + "\n" + former}, up(more...))
 	}
