@@ -101,7 +101,7 @@ func doctorFindings() []finding {
 		{Check: "swarm", OK: true, Found: "v1.1.0, go1.26.8, linux/amd64"},
 		{Check: "home", OK: true, Found: "/home/anna/.local/share/swarm, 59.6 GB free"},
 		{Check: "host", OK: true, Found: "16 cores, 128.0 GB of memory, 112.4 GB free"},
-		{Check: "GPU", Found: "none: no NVIDIA driver on this machine (libnvidia-ml.so.1 not found)", Try: "install the NVIDIA driver, or --device cpu"},
+		{Check: "GPU", Found: "none: no NVIDIA driver on this machine (libnvidia-ml.so.1 not found)", Try: "install the NVIDIA driver"},
 		{Check: "engine", OK: true, Found: "answers after 6.9 s, torch 2.7.0, BLAS openblas SkylakeX, CUDA false, 240 MB resident"},
 	}
 }
