@@ -14,9 +14,14 @@ import (
 // usualWidth is the width of a terminal that does not tell its own.
 const usualWidth = 80
 
+// page returns an empty page for stdout. Whoever prints on it ends with Flush.
+func (g *globals) page() *table.Page {
+	return table.NewPage(g.stdout, screenOf(g.stdout, os.Environ()))
+}
+
 // print prints what write puts on a page for stdout.
 func (g *globals) print(write func(p *table.Page)) error {
-	p := table.NewPage(g.stdout, screenOf(g.stdout, os.Environ()))
+	p := g.page()
 	write(p)
 	return p.Flush()
 }
