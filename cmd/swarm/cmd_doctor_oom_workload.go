@@ -166,11 +166,21 @@ func (c *oomClues) score(w configs.Workload) (score int, from []string) {
 // values are those of the training that ran out, as far as the log, the training's files in dir, or else the profile tell them.
 func (c *oomClues) values(w configs.Workload, dir string) []oomValue {
 	list := []oomValue{}
+	inFiles := map[string]configs.WorkloadReading{}
+	for _, r := range settings.ReadWorkload(dir, w) {
+		if r.Stage == "" {
+			inFiles[r.Name] = r
+		}
+	}
 	for _, v := range w.Values {
 		value := oomValue{Name: v.Name, Value: v.Start, From: presumed + ": the profile's start"}
-		inFile, where, known := fileValue(v, dir)
+		r := inFiles[v.Name]
+		inFile, where, known := r.Text, fmt.Sprintf("%s:%d", r.File, r.Line), r.Usable
 		if known {
 			value.Value, value.From = inFile, where
+		}
+		if r.File != "" {
+			value.Note = r.Problem
 		}
 		for _, key := range append(placeKeys(v), oomNames(w, v.Name)...) {
 			if clue, ok := c.found.Found(key); ok && alike(clue.Value, v.Start) {
@@ -205,19 +215,4 @@ func oomNames(w configs.Workload, name string) []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// fileValue reads a value from the first of its places that is a file with that key.
-func fileValue(v configs.WorkloadValue, dir string) (value, where string, ok bool) {
-	for _, text := range v.Places {
-		p, err := settings.ParsePlace(text)
-		if err != nil {
-			continue
-		}
-		p.Within = true
-		if got, err := settings.Get(dir, p); err == nil {
-			return got.Text, fmt.Sprintf("%s:%d", p.File, got.Line), true
-		}
-	}
-	return "", "", false
 }

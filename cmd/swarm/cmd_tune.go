@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/settings"
 	"github.com/sapo-swarm/swarm/launcher/workload"
 )
 
@@ -44,6 +45,8 @@ func newTuneCommand(g *globals) *cobra.Command {
 			"other values suit a GPU: with the memory they are expected to take, item by item. --profile runs the training itself at a few batch\n" +
 			"sizes and counts with what it measures. --apply writes the values into the training's files, with a backup beside each; --undo puts\n" +
 			"them back. Without --workload it is the profile whose files are in the folder, else sapo.\n\n" +
+			"Values are those of --set, else of the training's files in --dir, else the profile's defaults; each is shown with its source.\n" +
+			"--apply refuses while the memory estimate counts with a default that neither a file nor --set confirms.\n\n" +
 			"GB of --gpu-memory are the profile's: 24 and 24GB are 24 GiB where its author counts so, as guide 2 does.\n" +
 			"Exit code 3: no GPU with --auto, or the smallest batch is expected to take more than there is.",
 		Example: `  swarm tune --auto
@@ -72,8 +75,8 @@ func newTuneCommand(g *globals) *cobra.Command {
 	f.IntVar(&o.gpu, "gpu", 0, "with --auto: `index` of the GPU (default: the one with most memory)")
 	f.IntVar(&o.target, "target-effective-batch", 0, "effective batch to come near to (default: the profile's)")
 	f.Float64Var(&o.margin, "safety-margin", 0, "part of the GPU's memory to use, 0.05 to 1 (default: the profile's, mostly 0.85)")
-	f.IntVar(&o.devices, "devices", 1, "GPUs that train together, data-parallel")
-	f.StringArrayVar(&o.sets, "set", nil, "`name=value` of the profile that is to stay so, such as n_negatives=16; may be repeated")
+	f.IntVar(&o.devices, "devices", 0, "GPUs that train together, data-parallel (default: what the files say, else 1)")
+	f.StringArrayVar(&o.sets, "set", nil, "`name=value` of the profile that is so, whatever its file says, such as n_negatives=16; may be repeated")
 	f.StringVar(&o.dir, "dir", ".", "`folder` of the training: where its files are, and where -- COMMAND runs")
 	f.BoolVar(&o.profile, "profile", false, "measure: run the command after -- at a few batch sizes; it has a place for {batch_size}")
 	f.IntVar(&o.seconds, "profile-seconds", 60, "`seconds` that each of these runs may take")
@@ -104,8 +107,11 @@ func runTune(ctx context.Context, g *globals, o *tuneOptions) error {
 		return err
 	}
 	t := &tuning{o: o, w: w, how: how, request: workload.Request{
-		TargetEffectiveBatch: o.target, SafetyMargin: o.margin, Devices: o.devices, Fixed: fixed,
+		TargetEffectiveBatch: o.target, SafetyMargin: o.margin, Fixed: fixed, Read: settings.ReadWorkload(o.dir, w),
 	}}
+	if o.given["devices"] {
+		t.request.Devices = o.devices
+	}
 	if err := t.findGPU(ctx); err != nil {
 		return err
 	}
@@ -154,7 +160,7 @@ func (o *tuneOptions) check() error {
 		return &configs.Error{Key: "target-effective-batch", Value: strconv.Itoa(o.target), Allowed: "a whole number from 1 to 4194304"}
 	case o.given["safety-margin"] && !(o.margin >= 0.05 && o.margin <= 1):
 		return &configs.Error{Key: "safety-margin", Value: strconv.FormatFloat(o.margin, 'g', -1, 64), Allowed: "a number from 0.05 to 1"}
-	case o.devices < 1 || o.devices > 1024:
+	case o.given["devices"] && (o.devices < 1 || o.devices > 1024):
 		return &configs.Error{Key: "devices", Value: strconv.Itoa(o.devices), Allowed: "a whole number from 1 to 1024"}
 	case !o.profile && len(o.command) > 0:
 		return usage("a command is run with --profile only", "--profile, or swarm run")

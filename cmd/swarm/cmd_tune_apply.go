@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/launcher/settings"
@@ -38,6 +39,9 @@ func (t *tuning) edit(g *globals) error {
 		return &noRoom{fmt.Errorf("nothing is written: nothing says that a batch of %d of %s fits. Try: swarm tune without --apply tells more, "+
 			"--profile -- COMMAND measures", t.result.Batch, t.w.Name)}
 	}
+	if assumed := t.result.Assumed(); t.o.apply && len(assumed) > 0 {
+		return refuseAssumed(assumed)
+	}
 	changes, err := t.changes()
 	if err != nil {
 		return err
@@ -67,6 +71,28 @@ func (t *tuning) edit(g *globals) error {
 	}
 	t.edits.Applied = true
 	return nil
+}
+
+// refuseAssumed names the values that nobody has confirmed, and what confirms each.
+func refuseAssumed(assumed []workload.Assumption) error {
+	var named, mend []string
+	for _, a := range assumed[:min(3, len(assumed))] {
+		what := a.Name + " " + a.Value.Value
+		if a.Stage != "" {
+			what += " in stage " + a.Stage
+		}
+		named = append(named, what+" ("+a.Why+")")
+		if a.Stage == "" {
+			mend = append(mend, "--set "+a.Name+"="+a.Value.Value)
+		} else {
+			mend = append(mend, "write it into "+strings.Join(a.Places, ", "))
+		}
+	}
+	if more := len(assumed) - len(named); more > 0 {
+		named = append(named, fmt.Sprintf("%d more", more))
+	}
+	return &usageError{fmt.Errorf("nothing is written: the memory estimate assumes %s", strings.Join(named, ", ")),
+		strings.Join(mend, " ") + ", where that is so; --dir names the training's folder"}
 }
 
 // changes are the decided values at their places. A profile may be a stranger's: its places stay within the folder.

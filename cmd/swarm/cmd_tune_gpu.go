@@ -24,6 +24,9 @@ const (
 	estimateNone      = "none"
 )
 
+// sourceFit is the source of values that follow from launcher/fit's estimate.
+const sourceFit = "swarm's estimate"
+
 // ownWorkload is the profile of our own nodes.
 const ownWorkload = "sapo"
 
@@ -144,6 +147,9 @@ func (t *tuning) recommend(ctx context.Context, g *globals) (err error) {
 	return nil
 }
 
+// devices is the number of GPUs that train together.
+func (t *tuning) devices() int { return workload.Devices(t.w, t.request) }
+
 // smaller is the remedy where the least batch doesn't fit.
 func (t *tuning) smaller() string {
 	if len(t.w.Ladder) > 0 {
@@ -173,7 +179,7 @@ func (t *tuning) estimateSAPO() error {
 	if err != nil {
 		return fmt.Errorf("the estimate for %s: %w", m.Name, err)
 	}
-	t.request.Fitted = &line
+	t.request.Fitted, t.request.FittedFrom = &line, sourceFit
 	if t.request.TargetEffectiveBatch == 0 {
 		t.request.TargetEffectiveBatch = most
 	}

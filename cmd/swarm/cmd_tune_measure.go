@@ -122,12 +122,12 @@ func (m *measuring) run(ctx context.Context, batch int) (tunePoint, error) {
 func (m *measuring) spec(batch int) (command.Spec, error) {
 	steps, target := 1, m.t.target()
 	if target > 0 {
-		steps = max(1, target/(batch*m.t.o.devices))
+		steps = max(1, target/(batch*m.t.devices()))
 	}
 	device := command.Device{CPU: true, Index: -1}
 	values := map[string]string{
 		command.BatchSize: strconv.Itoa(batch), command.Accumulate: strconv.Itoa(steps),
-		command.EffectiveBatch: strconv.Itoa(batch * steps * m.t.o.devices), command.GradientCheckpointing: "", command.Offload: "",
+		command.EffectiveBatch: strconv.Itoa(batch * steps * m.t.devices()), command.GradientCheckpointing: "", command.Offload: "",
 		command.DevicePlace: "cuda:0", command.GPUPlace: "0", // the one that CUDA_VISIBLE_DEVICES shows
 	}
 	if card := m.t.meter; card != nil {

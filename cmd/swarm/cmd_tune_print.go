@@ -3,10 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/jobs"
 	"github.com/sapo-swarm/swarm/launcher/workload"
 )
 
@@ -38,8 +41,8 @@ func (t *tuning) document() tuneDocument {
 	d := tuneDocument{
 		Workload: t.w.Name, About: t.w.About, Source: t.w.Source, Chosen: t.how,
 		GPU:                  tuneGPU{Name: t.request.GPUName, MemoryTotal: t.request.GPUMemory},
-		TargetEffectiveBatch: t.target(), Devices: t.o.devices, Estimate: t.estimate, Recommendation: t.result, Profile: t.profile,
-		Ladder: workload.Ladder(t.w, t.values()), Edits: t.edits, Advice: append([]string{}, t.w.Advice...), Next: t.next(),
+		TargetEffectiveBatch: t.target(), Devices: t.result.Devices, Estimate: t.estimate, Recommendation: t.result, Profile: t.profile,
+		Ladder: workload.Ladder(workload.Current(t.w, t.request.Read), t.values()), Edits: t.edits, Advice: append([]string{}, t.w.Advice...), Next: t.next(),
 	}
 	d.Warnings = append(append([]string{}, d.Warnings...), t.warnings...)
 	if t.card != nil {
@@ -80,6 +83,7 @@ func (t *tuning) print(g *globals) error {
 	var b strings.Builder
 	t.printHead(&b, d)
 	t.printValues(&b, d)
+	t.printSources(&b, d)
 	t.printMemory(&b, d)
 	t.printProfile(&b)
 	if !d.Fits && len(d.Ladder) > 0 {
@@ -164,6 +168,52 @@ func (t *tuning) printValues(w io.Writer, d tuneDocument) {
 	_ = table.Flush() // into memory
 }
 
+// printSources lists every value with where it comes from.
+func (t *tuning) printSources(w io.Writer, d tuneDocument) {
+	fmt.Fprintln(w, "\nValues and their sources:")
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	row := func(indent string, v workload.Value) {
+		fmt.Fprintf(table, "%s%s\t%s\t%s\n", indent, v.Name, v.Value, sourceText(v))
+	}
+	for _, v := range d.Values {
+		if !ofStages(d.Stages, v.Name) {
+			row("  ", v)
+		}
+	}
+	for _, s := range d.Stages {
+		fmt.Fprintf(table, "  stage %s\t\t\n", s.Name)
+		for _, v := range s.Values {
+			row("    ", v)
+		}
+	}
+	_ = table.Flush() // into memory
+}
+
+// ofStages tells whether every stage has that value.
+func ofStages(stages []workload.Stage, name string) bool {
+	return len(stages) > 0 && !slices.ContainsFunc(stages, func(s workload.Stage) bool {
+		return !slices.ContainsFunc(s.Values, func(v workload.Value) bool { return v.Name == name })
+	})
+}
+
+// sourceText is where a value comes from, in words.
+func sourceText(v workload.Value) string {
+	text := v.Source
+	switch {
+	case v.Assumed && v.Used:
+		text += ", assumed"
+	case v.Decided && v.File != "" && v.Current != v.Value:
+		text += fmt.Sprintf("; %s:%d has %s", v.File, v.Line, v.Current)
+	}
+	switch {
+	case v.Why == "":
+		return text
+	case v.Source == workload.SourceSet:
+		text += ", not written"
+	}
+	return text + ": " + v.Why
+}
+
 func (t *tuning) printMemory(w io.Writer, d tuneDocument) {
 	if d.ExpectedBytes == 0 {
 		fmt.Fprintln(w, "\nExpected memory: not known.")
@@ -202,17 +252,45 @@ func (t *tuning) next() []string {
 	if t.edits == nil && t.result.Fits {
 		named := ""
 		if t.o.workload != "" {
-			named = " --workload " + t.o.workload
+			named = " --workload " + jobs.ShellWord(t.o.workload)
 		}
 		size := " --auto"
 		if t.o.gpuMemory.given {
-			size = " --gpu-memory " + t.o.gpuMemory.text
+			size = " --gpu-memory " + jobs.ShellWord(t.o.gpuMemory.text)
 		}
-		if !t.o.profile {
-			next = append(next, "swarm tune"+named+size+" --dry-run", "swarm tune"+named+size+" --apply")
+		if same := "swarm tune" + named + size + t.o.asGiven(); !t.o.profile {
+			next = append(next, same+" --dry-run", same+" --apply")
 		}
 	}
 	return append(next, t.w.Next...)
+}
+
+// asGiven are the flags that the recommendation depends on, as they were given.
+func (o *tuneOptions) asGiven() string {
+	var words []string
+	if o.dir != "." {
+		words = append(words, "--dir", o.dir)
+	}
+	if o.given["gpu"] {
+		words = append(words, "--gpu", strconv.Itoa(o.gpu))
+	}
+	if o.given["target-effective-batch"] {
+		words = append(words, "--target-effective-batch", strconv.Itoa(o.target))
+	}
+	if o.given["safety-margin"] {
+		words = append(words, "--safety-margin", strconv.FormatFloat(o.margin, 'g', -1, 64))
+	}
+	if o.given["devices"] {
+		words = append(words, "--devices", strconv.Itoa(o.devices))
+	}
+	for _, set := range o.sets {
+		words = append(words, "--set="+set)
+	}
+	text := ""
+	for _, word := range words {
+		text += " " + jobs.ShellWord(word)
+	}
+	return text
 }
 
 // listedWorkload is a profile in swarm tune --list -o json.

@@ -135,7 +135,7 @@ func (t *tuning) conclude() error {
 	if err != nil {
 		return fmt.Errorf("the peaks give no line: %w. Try: a longer --profile-seconds, so that training is under way", err)
 	}
-	t.profile.Line, t.request.Fitted = line, &line
+	t.profile.Line, t.request.Fitted, t.request.FittedFrom = line, &line, workload.SourceMeasured
 	if t.request.SafetyMargin == 0 {
 		t.request.SafetyMargin = min(t.w.SafetyMargin, measuredMargin)
 	}

@@ -17,26 +17,56 @@ type spot struct {
 	follows []int
 }
 
-// find gives the one value that a key leads to.
-func (s *source) find(key string) (spot, error) {
+// only gives the one node that a key leads to.
+func (s *source) only(key string) (hit, error) {
 	hits := find(s.documents, key)
 	if s.format == textFormat && len(hits) == 0 {
 		hits = s.shortened(key)
 	}
 	if len(hits) == 0 {
-		return spot{}, s.missing(key)
+		return hit{}, s.missing(key)
 	}
 	way := hits[0]
-	n := way.node
 	switch {
 	case len(hits) > 1:
 		var lines []int
 		for _, h := range hits {
 			lines = append(lines, h.node.line)
 		}
-		return spot{}, s.bad(lines[0], key+" is given "+fmt.Sprint(len(hits))+" times", list(lines)+": keep one of them")
+		return hit{}, s.bad(lines[0], key+" is given "+fmt.Sprint(len(hits))+" times", list(lines)+": keep one of them")
 	case len(way.twice) > 0:
-		return spot{}, s.bad(way.twice[0], "a key on the way to "+key+" is given twice", list(way.twice)+": keep one of them")
+		return hit{}, s.bad(way.twice[0], "a key on the way to "+key+" is given twice", list(way.twice)+": keep one of them")
+	}
+	return way, nil
+}
+
+// look gives the one value that a key leads to, behind aliases too: what a reader of the file gets. It need not be one that can be changed.
+func (s *source) look(key string) (*node, error) {
+	way, err := s.only(key)
+	if err != nil {
+		return nil, err
+	}
+	n := way.node
+	for range maxDepth {
+		if n.shape != alias || n.target == nil {
+			break
+		}
+		n = n.target
+	}
+	if n.shape != value {
+		return nil, s.bad(n.line, key+" is not one value", "name one below it"+some(below(n, key)))
+	}
+	return n, nil
+}
+
+// find gives the one value that a key leads to, where it can be changed.
+func (s *source) find(key string) (spot, error) {
+	way, err := s.only(key)
+	if err != nil {
+		return spot{}, err
+	}
+	n := way.node
+	switch {
 	case n.shape == alias:
 		return spot{}, s.elsewhere(key, n.line, n.target, n.target)
 	case way.via != nil:

@@ -101,6 +101,7 @@ func (q question) published(row configs.KnownRow) (Recommendation, error) {
 	if row.Note != "" {
 		out.Warnings = append(out.Warnings, row.Note)
 	}
+	out.Warnings = append(out.Warnings, q.otherThanPublished(row, given)...)
 	if row.Expected == 0 {
 		return out, nil
 	}
@@ -117,6 +118,19 @@ func (q question) published(row configs.KnownRow) (Recommendation, error) {
 			q.size(row.Expected), q.size(formula)))
 	}
 	return out, nil
+}
+
+// otherThanPublished names what the files have otherwise than the source of a row whose figures no formula can correct.
+func (q question) otherThanPublished(row configs.KnownRow, given map[string]string) (warnings []string) {
+	if len(q.w.Memory) > 0 {
+		return nil
+	}
+	for i, v := range q.own.Values {
+		if now := q.w.Values[i].Start; given[v.Name] == "" && v.Role == "" && !same(now, v.Start) {
+			warnings = append(warnings, fmt.Sprintf("the figures for %s are for %s %s, the files have %s", row.Name, v.Name, v.Start, now))
+		}
+	}
+	return warnings
 }
 
 // unknown answers where neither a formula nor a measurement is there: with the nearest published row, or with the profile's starts.
@@ -150,7 +164,7 @@ func (q question) answer(batch int, given map[string]string) (Recommendation, er
 		steps = int(n)
 	}
 	out := Recommendation{
-		Batch: batch, Accumulate: steps, EffectiveBatch: batch * steps * q.devices, SafetyMargin: q.margin,
+		Batch: batch, Accumulate: steps, EffectiveBatch: batch * steps * q.devices, Devices: q.devices, SafetyMargin: q.margin,
 		Components: []Component{}, Stages: []Stage{}, Warnings: []string{},
 	}
 	at, err := q.numbers(batch, configs.Stage{})
@@ -181,35 +195,62 @@ func (q question) value(v configs.WorkloadValue, out Recommendation, at map[stri
 	value := Value{Name: v.Name, Value: v.Start, Places: places(v.Places)}
 	fixed, isFixed := q.r.Fixed[v.Name]
 	published, isPublished := given[v.Name]
+	decided := ""
 	switch {
 	case v.Role == configs.RoleBatch:
-		value.Value, value.Decided = strconv.Itoa(out.Batch), true
+		value.Value, decided = strconv.Itoa(out.Batch), q.by(isFixed, isPublished)
 	case v.Role == configs.RoleAccumulate:
-		value.Value, value.Decided = strconv.Itoa(out.Accumulate), true
+		value.Value, decided = strconv.Itoa(out.Accumulate), q.by(isFixed, isPublished)
 	case isFixed:
-		value.Value, value.Decided = number(fixed, v.Start), true
+		value.Value, decided = number(fixed, v.Start), SourceSet
 	case isPublished:
-		value.Value, value.Decided = published, true
+		value.Value, decided = published, SourcePublished
 	case v.Recommended != "":
-		value.Value, value.Decided = v.Recommended, true
+		value.Value, decided = v.Recommended, SourceRecommended
 	case !v.Rule.Empty():
-		value.Value = number(at[v.Name], v.Start)
-		value.Decided = value.Value != v.Start
+		if value.Value = number(at[v.Name], v.Start); !same(value.Value, v.Start) {
+			decided = SourceRule
+		}
+	}
+	value.Origin = q.origin("", v.Name, decided)
+	value.Decided = decided != "" && (v.Role != "" || q.writable("", v.Name, decided))
+	if !v.Rule.Empty() && value.Source == SourceDefault {
+		value.Source, value.Assumed, value.Why = SourceRule, false, ""
 	}
 	return value
+}
+
+// by is what decides the batch and the accumulation.
+func (q question) by(fixed, published bool) string {
+	switch {
+	case fixed:
+		return SourceSet
+	case published:
+		return SourcePublished
+	case q.r.Fitted != nil && q.r.FittedFrom != "":
+		return q.r.FittedFrom
+	case q.r.Fitted != nil:
+		return SourceMeasured
+	case len(q.w.Memory) == 0:
+		return SourceDefault
+	}
+	return SourceComputed
 }
 
 func (q question) stage(batch int, s configs.Stage) (Stage, error) {
 	out := Stage{Name: s.Name, Values: []Value{}}
 	for _, v := range s.Values {
-		value := Value{Name: v.Name, Value: v.Value, Decided: true, Places: places(v.Places)}
+		value := Value{Name: v.Name, Value: v.Value, Places: places(v.Places)}
 		known, _ := q.w.Value(v.Name)
 		if len(value.Places) == 0 {
 			value.Places = places(known.Places)
 		}
+		decided := ""
 		if n, fixed := q.r.Fixed[v.Name]; fixed {
-			value.Value = number(n, known.Start)
+			value.Value, decided = number(n, known.Start), SourceSet
 		}
+		value.Origin = q.origin(s.Name, v.Name, decided)
+		value.Decided = decided != "" && q.writable(s.Name, v.Name, decided) || decided == "" && value.File == ""
 		out.Values = append(out.Values, value)
 	}
 	if q.r.Fitted != nil || len(q.w.Memory) == 0 { // a line was measured in whatever stage it was

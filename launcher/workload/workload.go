@@ -13,21 +13,27 @@ import (
 // near is how far a GPU's memory may lie from a published row's, as part of it: drivers report 40536 to 40960 MiB of a 40 GB card.
 const near = 0.03
 
+// maxGPUs is the most GPUs that train together.
+const maxGPUs = 1024
+
 // Request is what a recommendation is for.
 type Request struct {
 	GPUMemory            int64 // bytes
 	GPUName              string
-	TargetEffectiveBatch int                // 0: the profile's
-	SafetyMargin         float64            // 0: the profile's
-	Fitted               *Line              // measured, or estimated elsewhere; replaces the profile's formulas
-	Devices              int                // GPUs that train together, data-parallel; 0: 1
-	Fixed                map[string]float64 // values that the user set, by name
+	TargetEffectiveBatch int                       // 0: the profile's
+	SafetyMargin         float64                   // 0: the profile's
+	Fitted               *Line                     // measured, or estimated elsewhere; replaces the profile's formulas
+	FittedFrom           string                    // what Fitted is, a Source; "": SourceMeasured
+	Devices              int                       // GPUs that train together, data-parallel; 0: what the files have, else 1
+	Fixed                map[string]float64        // values that the user set, by name
+	Read                 []configs.WorkloadReading // what the training's files have; Fixed comes before it, the profile's defaults after it
 }
 
 // Recommendation is what to train with.
 type Recommendation struct {
 	Values         []Value     `json:"values"`
 	Batch          int         `json:"batch_size"`
+	Devices        int         `json:"-"`          // GPUs that train together
 	Accumulate     int         `json:"accumulate"` // 1 where the profile has no accumulation
 	EffectiveBatch int         `json:"effective_batch"`
 	ExpectedBytes  int64       `json:"expected_bytes"` // of one GPU, in the stage that takes most; 0: not known
@@ -45,8 +51,9 @@ type Recommendation struct {
 type Value struct {
 	Name    string   `json:"name"`
 	Value   string   `json:"value"`
-	Decided bool     `json:"decided"` // recommended here; otherwise the profile's start, which nobody needs to write
+	Decided bool     `json:"decided"` // recommended here; otherwise what the file or the profile has, which nobody needs to write
 	Places  []string `json:"places"`
+	Origin
 }
 
 // Component is a part of the expected memory.
@@ -86,7 +93,8 @@ func Recommend(w configs.Workload, r Request) (Recommendation, error) {
 
 // question is a checked Request.
 type question struct {
-	w          configs.Workload
+	w          configs.Workload // with what the files have
+	own        configs.Workload // as its author wrote it
 	r          Request
 	batch      configs.WorkloadValue
 	accumulate configs.WorkloadValue // Name is "" where there is none
@@ -96,7 +104,7 @@ type question struct {
 }
 
 func newQuestion(w configs.Workload, r Request) (question, error) {
-	q := question{w: w, r: r, margin: r.SafetyMargin, target: r.TargetEffectiveBatch, devices: max(1, r.Devices)}
+	q := question{w: Current(w, r.Read), own: w, r: r, margin: r.SafetyMargin, target: r.TargetEffectiveBatch, devices: Devices(w, r)}
 	if q.margin == 0 {
 		q.margin = w.SafetyMargin
 	}
@@ -131,7 +139,7 @@ func newQuestion(w configs.Workload, r Request) (question, error) {
 
 // isDefault tells whether the profile's own question is asked, which its rows answer.
 func (q question) isDefault() bool {
-	return q.r.Fitted == nil && len(q.r.Fixed) == 0 && q.devices == 1 && q.target == q.w.TargetEffectiveBatch && q.margin == q.w.SafetyMargin
+	return q.r.Fitted == nil && q.asPublished() && q.devices == 1 && q.target == q.w.TargetEffectiveBatch && q.margin == q.w.SafetyMargin
 }
 
 // row is the published row nearest in memory: the largest that the GPU reaches, else the smallest there is.

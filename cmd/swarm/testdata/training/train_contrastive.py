@@ -60,7 +60,7 @@ def main():
 
     from loop import train
     torch.manual_seed(7)
-    model, draw, loss_of = build(torch, settings.whole(s, "data_loader.tokenization.max_length"), negatives, positives)
+    model, draw, loss_of = build(torch, max(1, settings.whole(s, "data_loader.tokenization.max_length") // 64), negatives, positives)
     train(torch, model, draw, loss_of, options, batch_size, accumulate, settings.whole(s, "training.trainer.max_steps"),
           s["training.learning_rate"])
     raise SystemExit(options.exit)

@@ -1,0 +1,170 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+)
+
+// ReadWorkload reads the values of a profile from the training's files in dir: one reading for each value that has a place, then one for each stage's.
+// A file that is missing or cannot be read is no error: the reading says so. It reads each file once and at most 1000 places.
+func ReadWorkload(dir string, w configs.Workload) []configs.WorkloadReading {
+	r := workloadReader{dir: dir, sources: map[string]opened{}, left: maxPlaces}
+	var list []configs.WorkloadReading
+	add := func(stage string, v configs.WorkloadValue, places []string) {
+		if len(places) > 0 {
+			reading := r.read(v, places)
+			reading.Stage, reading.Name = stage, v.Name
+			list = append(list, reading)
+		}
+	}
+	for _, v := range w.Values {
+		add("", v, v.Places)
+	}
+	for _, s := range w.Stages {
+		for _, in := range s.Values {
+			v, _ := w.Value(in.Name)
+			v.Start = in.Value
+			places := in.Places
+			if len(places) == 0 {
+				places = v.Places
+			}
+			add(s.Name, v, places)
+		}
+	}
+	return list
+}
+
+type workloadReader struct {
+	dir     string
+	sources map[string]opened // by real path
+	left    int               // places that may still be read
+}
+
+// opened is a file that was read, or why it could not be.
+type opened struct {
+	source *source
+	err    error
+}
+
+// read gives what the first place has, and says so where others have something else.
+func (r *workloadReader) read(v configs.WorkloadValue, texts []string) (out configs.WorkloadReading) {
+	missing := ""
+	for _, p := range r.expand(texts, &missing) {
+		line, text, problem := r.at(p)
+		if line == 0 {
+			if missing == "" {
+				missing = problem
+			}
+			continue
+		}
+		if problem == "" {
+			problem = unlike(p, line, text, v.Start)
+		}
+		switch {
+		case out.File == "":
+			out.File, out.Line, out.Text, out.Usable, out.Problem = p.File, line, text, problem == "", problem
+		case !sameValue(out.Text, text) && out.Problem == "":
+			out.Problem = fmt.Sprintf("%s:%d has %s and %s:%d has %s", out.File, out.Line, short(out.Text), p.File, line, short(text))
+			if problem == "" && larger(text, out.Text) {
+				out.File, out.Line, out.Text = p.File, line, text
+			}
+		}
+	}
+	if out.File == "" {
+		out.Problem = missing
+	}
+	return out
+}
+
+// expand names the single places; what is wrong with one goes into missing.
+func (r *workloadReader) expand(texts []string, missing *string) (places []Place) {
+	for _, text := range texts {
+		p, err := ParsePlace(text)
+		if err == nil {
+			p.Within = true // a profile may be a stranger's
+			var more []Place
+			more, err = Expand(r.dir, p)
+			places = append(places, more...)
+		}
+		if err != nil && *missing == "" {
+			*missing = err.Error()
+		}
+	}
+	if len(places) > r.left {
+		*missing = fmt.Sprintf("its profile names more than %d places", maxPlaces)
+		places = places[:r.left]
+	}
+	r.left -= len(places)
+	return places
+}
+
+// at gives the value at one place; line is 0 where there is none.
+func (r *workloadReader) at(p Place) (line int, text, problem string) {
+	if _, err := os.Stat(under(r.dir, p.File)); errors.Is(err, fs.ErrNotExist) {
+		return 0, "", p.File + " does not exist"
+	}
+	path, err := realPath(r.dir, p)
+	if err != nil {
+		return 0, "", err.Error()
+	}
+	file, seen := r.sources[path]
+	if !seen {
+		file.source, file.err = readSource(p.File, path)
+		r.sources[path] = file
+	}
+	if file.err != nil {
+		return 0, "", file.err.Error()
+	}
+	n, err := file.source.look(p.Key)
+	if err != nil {
+		return 0, "", err.Error()
+	}
+	if n.leaf.kind == null {
+		return n.line, "", fmt.Sprintf("%s:%d has no value (null)", p.File, n.line)
+	}
+	if l := n.leaf; l.stuck != "" && !l.isNumber() {
+		problem = fmt.Sprintf("%s:%d %s", p.File, n.line, l.stuck)
+	}
+	return n.line, short(n.leaf.text), problem
+}
+
+// unlike says why a text cannot be counted with in place of start: it is no number, or below 0.
+func unlike(p Place, line int, text, start string) string {
+	if _, numeric := configs.Number(start); !numeric {
+		return ""
+	}
+	n, numeric := configs.Number(text)
+	switch {
+	case !numeric || isBoolean(text) != isBoolean(start):
+		kind := "a plain number"
+		if isBoolean(start) {
+			kind = "true or false"
+		}
+		return fmt.Sprintf("%s:%d has %s, which is not %s", p.File, line, short(text), kind)
+	case n < 0:
+		return fmt.Sprintf("%s:%d has %s, which is below 0", p.File, line, short(text))
+	}
+	return ""
+}
+
+func isBoolean(text string) bool {
+	return strings.EqualFold(text, "true") || strings.EqualFold(text, "false")
+}
+
+func larger(a, b string) bool {
+	x, isX := configs.Number(a)
+	y, isY := configs.Number(b)
+	return isX && isY && x > y
+}
+
+// sameValue tells whether two texts are one value: 0.40 and 0.4, True and true.
+func sameValue(a, b string) bool {
+	x, isX := configs.Number(a)
+	y, isY := configs.Number(b)
+	return a == b || isX && isY && x == y && isBoolean(a) == isBoolean(b)
+}

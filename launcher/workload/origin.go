@@ -1,0 +1,196 @@
+package workload
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/configs"
+)
+
+// Sources of a value that no file and no flag decided.
+const (
+	SourceDefault     = "profile's default"
+	SourceRecommended = "profile's recommendation"
+	SourceRule        = "profile's rule"
+	SourceSet         = "--set"
+	SourceComputed    = "computed"      // from the profile's formulas
+	SourcePublished   = "published row" // of the profile's source
+	SourceMeasured    = "measured"      // from a line through measurements
+)
+
+// Origin says where a value comes from.
+type Origin struct {
+	Source  string `json:"source"`  // FILE:LINE, or one of the Source constants
+	File    string `json:"file"`    // where the value stands now; "" where no file has it
+	Line    int    `json:"line"`    // in File, from 1; 0 without one
+	Current string `json:"current"` // what File has now
+	Used    bool   `json:"used"`    // the expected memory is computed from it
+	Assumed bool   `json:"assumed"` // neither a file nor a flag says so: it is only the profile's default, or places differ
+	Why     string `json:"why"`     // why it is assumed, or why what --set says is not written
+}
+
+// Current is the profile with the values that the training's files have in place of its defaults. Batch and accumulation keep theirs: they are what is
+// asked for.
+func Current(w configs.Workload, readings []configs.WorkloadReading) configs.Workload {
+	w.Values, w.Stages = slices.Clone(w.Values), slices.Clone(w.Stages)
+	for i := range w.Stages {
+		w.Stages[i].Values = slices.Clone(w.Stages[i].Values)
+	}
+	for _, r := range readings {
+		if !r.Usable {
+			continue
+		}
+		for i := range w.Values {
+			if v := &w.Values[i]; r.Stage == "" && v.Name == r.Name && v.Role == "" {
+				v.Start = r.Text
+			}
+		}
+		for _, s := range w.Stages {
+			for j := range s.Values {
+				if v := &s.Values[j]; s.Name == r.Stage && v.Name == r.Name {
+					v.Value = r.Text
+				}
+			}
+		}
+	}
+	return w
+}
+
+// reading is what the files have for a value; found is false where nobody looked.
+func (q question) reading(stage, name string) (r configs.WorkloadReading, found bool) {
+	at := slices.IndexFunc(q.r.Read, func(r configs.WorkloadReading) bool { return r.Stage == stage && r.Name == name })
+	if at < 0 {
+		return r, false
+	}
+	return q.r.Read[at], true
+}
+
+// origin says where a value comes from that is neither the batch nor the accumulation. decided is what decided it here; "" where nothing did.
+func (q question) origin(stage, name, decided string) Origin {
+	r, looked := q.reading(stage, name)
+	out := Origin{Source: decided, File: r.File, Line: r.Line, Current: r.Text, Used: q.used(stage, name)}
+	switch {
+	case decided != "":
+		if !q.writable(stage, name, decided) {
+			out.Why = r.Problem
+		}
+		return out
+	case r.Usable:
+		out.Source, out.Assumed, out.Why = fmt.Sprintf("%s:%d", r.File, r.Line), r.Problem != "", r.Problem
+		return out
+	}
+	out.Source, out.Assumed, out.Why = SourceDefault, true, r.Problem
+	if !looked {
+		out.Why = "its profile names no place for it"
+		if v, _ := q.w.Value(name); len(v.Places) > 0 {
+			out.Why = "no file was read"
+		}
+	}
+	return out
+}
+
+// writable tells whether a decided value can be written where it stands: what --set confirms in place of something that can't be read stays as it is.
+func (q question) writable(stage, name, decided string) bool {
+	r, looked := q.reading(stage, name)
+	return decided != SourceSet || !looked || r.Usable
+}
+
+// used tells whether memory is computed from a value: by name in a formula, or in the rule of one that is.
+func (q question) used(stage, name string) bool {
+	if q.r.Fitted != nil || len(q.w.Memory) == 0 || stage == "" && q.inEveryStage(name) {
+		return false
+	}
+	return slices.Contains(q.counted(), name)
+}
+
+// counted are the names that memory is computed from.
+func (q question) counted() []string {
+	var names []string
+	add := func(f configs.Formula) {
+		for _, name := range f.Names() {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	for _, m := range q.w.Memory {
+		add(m.Bytes)
+	}
+	for i := 0; i < len(names); i++ {
+		v, _ := q.w.Value(names[i])
+		add(v.Rule)
+	}
+	return names
+}
+
+func (q question) inEveryStage(name string) bool {
+	for _, s := range q.w.Stages {
+		if _, found := s.Value(name); !found {
+			return false
+		}
+	}
+	return len(q.w.Stages) > 0
+}
+
+// asPublished tells whether the values that the published figures depend on are the profile's own.
+func (q question) asPublished() bool {
+	counted := q.counted()
+	for i, v := range q.own.Values {
+		n, fixed := q.r.Fixed[v.Name]
+		switch {
+		case fixed && (v.Role != "" || !same(number(n, v.Start), v.Start)):
+			return false
+		case !fixed && slices.Contains(counted, v.Name) && !q.inEveryStage(v.Name) && v.Role == "" && !same(q.w.Values[i].Start, v.Start):
+			return false
+		}
+		for j, s := range q.own.Stages {
+			own, inStage := s.Value(v.Name)
+			now, _ := q.w.Stages[j].Value(v.Name)
+			if inStage && (fixed && !same(number(n, own.Value), own.Value) || !fixed && slices.Contains(counted, v.Name) && !same(now.Value, own.Value)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// filesGPUs is the number of GPUs that the files have for a value with the rule gpus; 0: none.
+func filesGPUs(w configs.Workload) int {
+	for _, v := range w.Values {
+		if n, numeric := configs.Number(v.Start); v.Rule.String() == configs.NameGPUs && numeric && n >= 1 && n <= maxGPUs && n == float64(int(n)) {
+			return int(n)
+		}
+	}
+	return 0
+}
+
+// Devices is the number of GPUs that a request is for: its own, else what the files have, else 1.
+func Devices(w configs.Workload, r Request) int {
+	if r.Devices > 0 {
+		return r.Devices
+	}
+	return max(1, filesGPUs(Current(w, r.Read)))
+}
+
+// Assumed are the values that the expected memory is computed from and that are only assumed. Those of a stage have its name.
+func (r Recommendation) Assumed() []Assumption {
+	var list []Assumption
+	add := func(stage string, values []Value) {
+		for _, v := range values {
+			if v.Used && v.Assumed {
+				list = append(list, Assumption{Stage: stage, Value: v})
+			}
+		}
+	}
+	add("", r.Values)
+	for _, s := range r.Stages {
+		add(s.Name, s.Values)
+	}
+	return list
+}
+
+// Assumption is a value that is only assumed.
+type Assumption struct {
+	Stage string // "" where it is in all
+	Value
+}
