@@ -19,6 +19,7 @@ var allowed = []struct{ from, to string }{
 	{"metrics/event", "internal/"},
 	{"metrics/store", "metrics/store metrics/event internal/"},
 	{"metrics/", "metrics/ internal/"},
+	{"metrics/query", "metrics/ configs internal/"},
 }
 
 // pure packages do no I/O and read no clock.

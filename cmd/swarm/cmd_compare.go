@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -34,6 +35,7 @@ type compareOptions struct {
 	columns []string
 	csv     string
 	gate    bool
+	despite []string
 	output  string
 }
 
@@ -44,12 +46,16 @@ func newCompareCommand(g *globals) *cobra.Command {
 		Short: "Compare experiments: which is better, by how much, and whether that can be believed",
 		Long: "compare shows the recorded experiments (all, or those named) with their cumulative reward, their improvement over the\n" +
 			"baseline, beside the paper's figures for the same I/J (8 nodes, 2000 rounds, Qwen2.5-0.5B), and a verdict each: better,\n" +
-			"worse, or undecided and what is missing. Verdicts and 95 % intervals are over seeds (Welch's t-test; with several\n" +
+			"worse, undecided and what is missing, or not comparable. The baseline is the experiment with the preset 8loc0ext unless\n" +
+			"--baseline names another; where it isn't known which that is, rows are ranked and nothing is decided. Verdicts and 95 % intervals are over seeds (Welch's t-test; with several\n" +
 			"comparisons corrected by Holm's method), never over the nodes of one swarm. Runs that aren't done don't count where one is.\n\n" +
+			"Two rows are compared over the rounds that all runs of both have, and each verdict names the settings in which they differ.\n" +
+			"A difference beside the one under study that could make the result alone makes them not comparable, unless --despite names\n" +
+			"it. An experiment whose runs were made with different settings is in several rows. docs/METRICS.md has the rule.\n\n" +
 			"--target R asks how long, and for how much, experiments took until the moving average of the reward reached R: medians\n" +
 			"over runs, of which those that never did count as later than any that did.\n\n" +
 			"--gate is for scripts: with exactly two experiments the exit code is 0 where the other is better than the baseline, 5 where\n" +
-			"it is worse, 6 where that is undecided, 2 where there aren't two, 1 on failure.\n\n" +
+			"it is worse, 6 where that is undecided or they are not comparable, 2 where there aren't two or no baseline, 1 on failure.\n\n" +
 			"--study shows the runs of a study, each against each: first its verdict (which is best, by how much, how sure that is), by held-out\n" +
 			"pass@1 where the study doesn't say else, and the failed, unfinished and missing runs, which count in nothing.\n\n" +
 			"Named jobs of swarm run are put beside each other instead: attempts, batch size, peaks of memory, time.\n\n" +
@@ -61,7 +67,7 @@ func newCompareCommand(g *globals) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Baseline, "baseline", "", "`experiment` to compare with (default: the first without externals)")
+	f.StringVar(&o.Baseline, "baseline", "", baselineHelp)
 	f.StringVar(&o.By, "by", stats.ByExperiment, "what makes one row: experiment, or config: runs of equal configuration but seed and name")
 	f.StringVar(&o.Measure, "measure", stats.MeasureReward, measureHelp)
 	o.study.add(f)
@@ -73,10 +79,35 @@ func newCompareCommand(g *globals) *cobra.Command {
 	f.BoolVar(&o.Tasks, "tasks", false, "rewards by task, too")
 	f.StringSliceVar(&o.columns, "columns", nil, "`names` of the columns to show, or to write")
 	f.StringVar(&o.csv, "csv", "", "write the rows as CSV to a `file`, - for stdout, all columns unless --columns chooses")
-	f.BoolVar(&o.gate, "gate", false, "exit with the verdict on two experiments: 0 better, 5 worse, 6 undecided")
+	f.BoolVar(&o.gate, "gate", false, "exit with the verdict on two experiments: 0 better, 5 worse, 6 undecided or not comparable")
+	f.StringSliceVar(&o.despite, "despite", nil, despiteHelp)
 	addDatabaseFlag(f, g)
 	addOutputFlag(f, &o.output)
 	return cmd
+}
+
+// Help of flags that report has, too.
+const (
+	baselineHelp = "`experiment` to compare with (default: the one with the preset 8loc0ext)"
+	despiteHelp  = "compare all the same rows that differ in these `settings`: nodes,model"
+)
+
+// checkDespite refuses what is no setting.
+func checkDespite(names []string) error {
+	known := query.SettingNames()
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return &configs.Error{Key: "despite", Value: name, Remedy: despiteRemedy(name, known)}
+		}
+	}
+	return nil
+}
+
+func despiteRemedy(name string, known []string) string {
+	if near := units.Nearest(name, known); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return "not a setting; settings are the configuration's keys, nodes, gpu, weights, swarm, torch and tasks"
 }
 
 // measureHelp tells of --measure.
@@ -114,9 +145,8 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 	if err := o.study.nothingOf(comparison.Study); err != nil {
 		return err
 	}
-	if o.gate && len(comparison.Rows) != 2 {
-		return &usageError{fmt.Errorf("--gate takes exactly two experiments, not %d", len(comparison.Rows)),
-			"swarm compare --gate NEW --baseline OLD"}
+	if err := o.checkRows(comparison); err != nil {
+		return err
 	}
 	if err := o.write(g.stdout, comparison); err != nil {
 		return err
@@ -125,6 +155,21 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 		return gate(comparison)
 	}
 	return nil
+}
+
+// checkRows refuses flags that need a baseline where there is none, and a gate of more or fewer than two rows.
+func (o *compareOptions) checkRows(c stats.Comparison) error {
+	if o.gate && len(c.Rows) != 2 {
+		return &usageError{fmt.Errorf("--gate takes exactly two experiments, not %d", len(c.Rows)), "swarm compare --gate NEW --baseline OLD"}
+	}
+	if c.Baseline != "" || len(c.Rows) == 0 || !o.gate && !o.HasMin {
+		return nil
+	}
+	flag := "--gate"
+	if !o.gate {
+		flag = "--min"
+	}
+	return &usageError{fmt.Errorf("%s needs a baseline, and none of the rows is known to be it", flag), "swarm compare --baseline NAME"}
 }
 
 // gate is the exit code of the one verdict.
@@ -161,13 +206,16 @@ func (o *compareOptions) check(flags *pflag.FlagSet) error {
 	if _, err := chooseColumns(o.columns); err != nil {
 		return err
 	}
+	if err := checkDespite(o.despite); err != nil {
+		return err
+	}
 	if o.csv == "-" && o.output == "json" {
 		return &usageError{errors.New("--csv - and -o json both want stdout"), "--csv FILE"}
 	}
 	if o.gate && (o.Top > 0 || flags.Changed("min")) {
 		return &usageError{errors.New("--gate judges two experiments: --top and --min would leave one out"), "swarm compare --gate without them"}
 	}
-	o.Target, o.Window = o.target, o.window
+	o.Target, o.Window, o.Despite = o.target, o.window, o.despite
 	if flags.Changed("min") {
 		var err error
 		o.HasMin = true

@@ -51,7 +51,8 @@ func newReportCommand(g *globals) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.out, "out", "report.html", "`file` to write, - for stdout; one that is there is replaced")
 	f.StringVar(&o.Title, "title", "", "the report's `title` (default: the experiments' names)")
-	f.StringVar(&o.Baseline, "baseline", "", "`experiment` to compare with (default: the first without externals)")
+	f.StringVar(&o.Baseline, "baseline", "", baselineHelp)
+	f.StringSliceVar(&o.Despite, "despite", nil, despiteHelp)
 	f.StringVar(&o.By, "by", stats.ByExperiment, "what makes one row: experiment, or config: runs of equal configuration but seed and name")
 	f.StringVar(&o.Measure, "measure", stats.MeasureReward, measureHelp)
 	o.study.add(f)
@@ -91,7 +92,7 @@ func (o *reportOptions) check(flags *pflag.FlagSet) error {
 	case o.Options.Window < 1 || o.Options.Window > 1_000_000:
 		return &configs.Error{Key: "window", Value: fmt.Sprint(o.Options.Window), Allowed: "a whole number from 1 to 1000000"}
 	}
-	return nil
+	return checkDespite(o.Despite)
 }
 
 func runReport(ctx context.Context, g *globals, o *reportOptions, flags *pflag.FlagSet) error {

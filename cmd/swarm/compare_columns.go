@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -21,7 +22,8 @@ type compareColumn struct {
 const asPercent = "percent"
 
 var compareColumns = []compareColumn{
-	{"experiment", "experiment", "", func(r stats.Row) any { return r.Experiment }, nil},
+	{"experiment", "experiment", "", func(r stats.Row) any { return r.Experiment }, func(r stats.Row) string { return r.Name }},
+	{"part", "part", "", func(r stats.Row) any { return r.Part }, nil},
 	{"config", "I/J", "", func(r stats.Row) any { return r.Config }, nil},
 	{"model", "model", "", func(r stats.Row) any { return r.Model }, nil},
 	{"runs", "runs", "", func(r stats.Row) any { return r.Runs }, nil},
@@ -30,6 +32,7 @@ var compareColumns = []compareColumn{
 	{"skipped", "skipped", "", func(r stats.Row) any { return r.Skipped }, nil},
 	{"nodes", "nodes", "", func(r stats.Row) any { return r.Nodes }, nil},
 	{"rounds", "rounds", "", func(r stats.Row) any { return r.Rounds }, nil},
+	{"rounds_compared", "over rounds", "", func(r stats.Row) any { return spanText(r.RoundsCompared) }, nil},
 	{"cumulative_reward", "cumulative", "%.2f", func(r stats.Row) any { return r.CumulativeReward }, nil},
 	{"reward_per_node_round", "a node-round", "%.4f", func(r stats.Row) any { return r.RewardPerNodeRound }, nil},
 	{"value_ci_low", "95 % from", "%.4f", func(r stats.Row) any { return r.ValueLow }, nil},
@@ -82,6 +85,14 @@ func (c compareColumn) show(r stats.Row) string {
 	return "–"
 }
 
+// spanText is 1-40, empty where there is no round in it.
+func spanText(s *stats.Span) string {
+	if s == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d-%d", s.From, s.To)
+}
+
 // chooseColumns returns the columns of those names; an unknown one is a usage error.
 func chooseColumns(names []string) ([]compareColumn, error) {
 	var chosen []compareColumn
@@ -121,7 +132,11 @@ func columnList() string {
 // usualColumns are the table's columns where nobody chose any: those that have something to say.
 func usualColumns(c stats.Comparison) []string {
 	some := func(has func(stats.Row) bool) bool { return slices.ContainsFunc(c.Rows, has) }
-	names := []string{"experiment", "config", "runs", "nodes", "rounds", "cumulative_reward", "reward_per_node_round"}
+	names := []string{"experiment", "config", "runs", "nodes", "rounds"}
+	if some(func(r stats.Row) bool { return r.RoundsCompared != nil && r.RoundsCompared.To != r.Rounds }) {
+		names = append(names, "rounds_compared")
+	}
+	names = append(names, "cumulative_reward", "reward_per_node_round")
 	if some(func(r stats.Row) bool { return r.EvalReward != nil }) {
 		names = append(names, "eval_reward", "eval_pass_1")
 	}

@@ -104,6 +104,9 @@ func printPairs(out io.Writer, c stats.Comparison) {
 			fmt.Fprintln(out)
 		}
 		fmt.Fprintln(out, printable(pairLine(c, p)))
+		for _, line := range p.DifferenceLines() {
+			fmt.Fprintln(out, printable("  "+line))
+		}
 	}
 }
 
@@ -115,7 +118,7 @@ func printTasks(out io.Writer, c stats.Comparison) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "task")
 	for _, r := range c.Rows {
-		fmt.Fprintf(w, "\t%s", cellText(r.Experiment))
+		fmt.Fprintf(w, "\t%s", cellText(r.Name))
 	}
 	fmt.Fprintln(w)
 	for _, t := range c.Tasks {

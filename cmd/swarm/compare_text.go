@@ -136,6 +136,9 @@ func plain(v any) string {
 func pairLine(c stats.Comparison, p stats.Pair) string {
 	line := fmt.Sprintf("%s against %s: %s", p.A, p.B, p.Verdict)
 	var facts []string
+	if over := p.Over(c.Measure); over != "" {
+		facts = append(facts, over)
+	}
 	if p.Difference != nil {
 		digits := "%+.4f"
 		fact := fmt.Sprintf(digits, *p.Difference)

@@ -17,7 +17,11 @@ func (s *sweep) verdict(ctx context.Context) *stats.Study {
 	}
 	o := query.CompareOptions{Alive: func(x store.Snapshot) bool { return coordinatorAlive(x, event.Now()) }}
 	o.Key, o.Measure, o.Study = configKey, s.study.Measure, studyDesign(s.study.Study, s.study.named)
-	comparison, err := query.Compare(ctx, s.reader, o)
+	var comparison stats.Comparison
+	var err error
+	if o.Study.Keys, err = studiedKeys(s.study.Study, s.study.named); err == nil {
+		comparison, err = query.Compare(ctx, s.reader, o)
+	}
 	if err != nil {
 		s.g.logger.Warn("the study's verdict can't be told", "error", err)
 		return nil

@@ -16,16 +16,12 @@ import (
 // sweepItem is one run of a sweep: a configuration with a seed.
 type sweepItem struct {
 	sweepSource
-	p       planned // its configuration has the seed; without a plan where done
-	dir     string  // of the run that goes on; empty: none does
-	done    bool    // nothing was left to do when the sweep began
-	r       *resume // which run it is, as the last check found it
-	facts   []sweepFact
-	check   func(ctx context.Context, busy bool) (nodes string, inputs map[string]string, err error) // as resume.take, with what the run reads
-	tried   int                                                                                      // times that this sweep ran it
-	code    int                                                                                      // exit code of the last
-	why     string                                                                                   // of a process that was killed, or of a run that is refused
-	refused bool                                                                                     // its run is done and doesn't count: another process has made it otherwise
+	p     planned // its configuration has the seed; without a plan where done
+	dir   string  // of the run that goes on; empty: none does
+	done  bool    // nothing was left to do when the sweep began
+	tried int     // times that this sweep ran it
+	code  int     // exit code of the last
+	why   string  // of a process that was killed
 }
 
 func (i *sweepItem) experiment() string { return i.p.config.Experiment }
@@ -39,7 +35,6 @@ type sweepConfig struct {
 	sweepSource
 	p       planned
 	request fit.Request
-	dirs    map[string]string // of the models' weights, by key
 	inputs  map[string]string
 	busy    bool // the experiment is being run by somebody
 }
@@ -71,12 +66,6 @@ func (o *sweepOptions) items(ctx context.Context, g *globals, sources []sweepSou
 			}
 			items = append(items, item)
 		}
-	}
-	if err := unequal(items); err != nil {
-		return nil, err
-	}
-	if doubt := o.unlikeNodes(items); doubt != "" {
-		g.logger.Warn(doubt)
 	}
 	return items, nil
 }
@@ -128,10 +117,11 @@ func (o *sweepOptions) resolveConfig(ctx context.Context, g *globals, source swe
 	if err := checkTasks(c.p.config.Tasks); err != nil {
 		return nil, err
 	}
-	if c.dirs, err = ensureModels(ctx, g, c.p, o.yes); err != nil {
+	dirs, err := ensureModels(ctx, g, c.p, o.yes)
+	if err != nil {
 		return nil, err
 	}
-	if c.inputs, err = inputsOf(ctx, c.p, c.dirs); err != nil {
+	if c.inputs, err = inputsOf(ctx, c.p, dirs); err != nil {
 		return nil, err
 	}
 	c.busy = alreadyRunning(g.home, c.p.config.Experiment) != nil
@@ -149,33 +139,25 @@ func (o *sweepOptions) item(ctx context.Context, g *globals, c *sweepConfig, see
 	if busy || o.plan.wait.limit > 0 {
 		request = later(request, item.p)
 	}
-	asked := request.Nodes
-	item.check = func(ctx context.Context, busy bool) (nodes string, inputs map[string]string, err error) {
-		item.r = &resume{g: g, sweep: true, busy: busy}
-		nodes, err = item.r.take(ctx, item.p.asked(), asked)
-		if other := item.otherwise(item.r, err); other != nil {
-			return "", nil, other
+	r := &resume{g: g, imported: true}
+	if !c.busy { // whoever runs it has checked it
+		nodes, err := r.take(ctx, item.p.config, request.Nodes)
+		if other := item.otherwise(r, err); other != nil {
+			return nil, other
 		}
-		inputs = c.inputs
-		if item.r.run != nil && (err == nil || errors.Is(err, errFinished)) {
-			var same error
-			if inputs, same = item.r.sameOrFormer(ctx, c.p, c.dirs, inputs); same != nil {
-				return "", nil, same
+		if errors.Is(err, errFinished) {
+			item.done = true
+			if r.run.Imported() {
+				return item, r.same(c.inputs) // other weights would make another experiment of it
 			}
+			return item, nil
 		}
-		return nodes, inputs, err
+		if err != nil {
+			return nil, err
+		}
+		request.Nodes = nodes
 	}
-	nodes, inputs, err := item.check(ctx, c.busy)
-	item.done = errors.Is(err, errFinished)
-	if err != nil && !item.done {
-		return nil, err
-	}
-	fresh, freshErr := fit.New(request)
-	if item.done {
-		item.compare(fresh, freshErr, c.inputs, inputs)
-		return item, nil
-	}
-	request.Nodes = nodes
+	var err error
 	item.p.plan, err = fit.New(request)
 	if errors.Is(err, fit.ErrRequest) {
 		return nil, &usageError{err, "swarm plan --help"}
@@ -183,14 +165,14 @@ func (o *sweepOptions) item(ctx context.Context, g *globals, c *sweepConfig, see
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.name, err)
 	}
-	if item.r.run != nil {
-		item.dir = item.r.dir()
-		if err := item.r.fits(&item.p); err != nil {
-			return nil, err
-		}
+	if r.run == nil {
+		return item, nil
 	}
-	item.compare(fresh, freshErr, c.inputs, inputs)
-	return item, nil
+	item.dir = r.dir()
+	if err := r.fits(&item.p); err != nil {
+		return nil, err
+	}
+	return item, r.same(c.inputs)
 }
 
 // later is a request to the host when others have given their memory back.

@@ -161,7 +161,7 @@ func testCompareDocument(t *testing.T, home string) {
 	for i, want := range []struct {
 		experiment, config, verdict string
 		runs, nodes                 int
-	}{{"4loc4ext", "2/2", "undecided", 2, 4}, {"8loc0ext", "2/0", "baseline", 1, 1}} {
+	}{{"4loc4ext", "2/2", "not comparable: nodes 4 against 1", 2, 4}, {"8loc0ext", "2/0", "baseline", 1, 1}} {
 		row := fields(t, rows[i], map[string]string{
 			"experiment": "string", "config": "string", "runs": "number", "nodes": "number", "rounds": "number",
 			"cumulative_reward": "number", "improvement": "number?", "ci_low": "number?", "ci_high": "number?", "p_value": "number?",

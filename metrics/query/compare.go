@@ -34,11 +34,14 @@ func (o CompareOptions) Runs(ctx context.Context, reader *store.Reader) ([]store
 	return reader.Runs(ctx, store.Filter{Experiments: o.experiments()})
 }
 
-// Compare compares experiments (`swarm compare`). It reads sums that the store keeps: its cost grows with runs and nodes, and only with
-// Target or Tasks with rounds. The error is an *UnknownError for a name without runs.
+// Compare compares experiments (`swarm compare`). It reads sums that the store keeps: its cost grows with runs and nodes, and with rounds only with
+// Target or Tasks, or of runs that are longer than what they are compared with. The error is an *UnknownError for a name without runs.
 func Compare(ctx context.Context, reader *store.Reader, o CompareOptions) (stats.Comparison, error) {
 	var runs stats.Runs
 	var err error
+	if o.Differ == nil {
+		o.Differ = Differ()
+	}
 	if runs.Totals, err = o.Runs(ctx, reader); err != nil {
 		return stats.Comparison{}, err
 	}
@@ -63,6 +66,13 @@ func Compare(ctx context.Context, reader *store.Reader, o CompareOptions) (stats
 		}
 	}
 	if err := addPerRun(ctx, reader, &runs, o.CompareOptions); err != nil {
+		return stats.Comparison{}, err
+	}
+	needs, err := stats.NeedsOf(runs, o.CompareOptions)
+	if err != nil {
+		return stats.Comparison{}, &UnknownError{o.Baseline}
+	}
+	if err := addNeeds(ctx, reader, &runs, needs, o.CompareOptions); err != nil {
 		return stats.Comparison{}, err
 	}
 	c, err := stats.Compare(runs, o.CompareOptions)
@@ -115,6 +125,36 @@ func addPerRun(ctx context.Context, reader *store.Reader, runs *stats.Runs, o st
 				return err
 			}
 			runs.Tasks[r.Run.Run] = totals
+		}
+	}
+	return nil
+}
+
+// addNeeds reads what runs of different length need to be compared over what they have in common.
+func addNeeds(ctx context.Context, reader *store.Reader, runs *stats.Runs, needs stats.Needs, o stats.CompareOptions) error {
+	runs.Sums, runs.EvalRounds = map[string]map[int]store.RewardSum{}, map[string][]store.EvalTotal{}
+	runs.TaskCuts = map[string]map[int][]store.TaskTotal{}
+	for run, rounds := range needs.Sums {
+		var err error
+		if runs.Sums[run], err = reader.RewardSums(ctx, run, rounds); err != nil {
+			return err
+		}
+		runs.TaskCuts[run] = map[int][]store.TaskTotal{}
+		for _, end := range rounds {
+			if !o.Tasks || end < 1 {
+				continue
+			}
+			totals, err := reader.TaskTotals(ctx, run, end)
+			if err != nil {
+				return err
+			}
+			runs.TaskCuts[run][end] = slices.DeleteFunc(totals, func(t store.TaskTotal) bool { return t.Round > 0 })
+		}
+	}
+	for _, run := range needs.Evals {
+		var err error
+		if runs.EvalRounds[run], err = reader.EvalTotals(ctx, run); err != nil {
+			return err
 		}
 	}
 	return nil

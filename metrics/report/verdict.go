@@ -21,7 +21,7 @@ func verdict(c stats.Comparison) Verdict {
 	if c.Study != nil {
 		return studyVerdict(*c.Study)
 	}
-	best := bestRow(c.Rows)
+	best := bestRow(c)
 	switch {
 	case best == nil:
 		return Verdict{Lead: "There is nothing to compare yet: " + nothing(c) + "."}
@@ -33,11 +33,17 @@ func verdict(c stats.Comparison) Verdict {
 				number(&best.CumulativeReward), count(best.Nodes, "node"), count(best.Rounds, "round"), count(best.Runs, "run")),
 		}
 	}
+	if c.Baseline == "" {
+		return Verdict{
+			Tone: "warn", Lead: "Nothing is decided: it isn't known which configuration the others are to be compared with.",
+			Rest: "To decide, name it: swarm report --baseline NAME.",
+		}
+	}
 	v := against(c, *best)
 	if len(c.Rows) > 2 {
 		for _, row := range c.Rows {
-			if row.Experiment != c.Baseline && row.Experiment != best.Experiment {
-				v.Lines = append(v.Lines, fmt.Sprintf("%s: %s. %s", name(row), row.Verdict, evidence(row)))
+			if row.Name != c.Baseline && row.Name != best.Name {
+				v.Lines = append(v.Lines, fmt.Sprintf("%s: %s. %s", name(row), row.Verdict, evidence(c, row)))
 			}
 		}
 		v.Foot = "Every verdict is against the baseline; swarm compare --pairs decides between the others."
@@ -68,11 +74,14 @@ func nothing(c stats.Comparison) string {
 // against tells of the best row and the baseline, of at least two rows.
 func against(c stats.Comparison, best stats.Row) Verdict {
 	base := baselineOf(c)
-	if best.Experiment == c.Baseline {
-		worse := 0
+	if best.Name == c.Baseline {
+		worse, apart := 0, 0
 		for _, row := range c.Rows {
-			if row.Outcome == stats.OutcomeWorse {
+			switch row.Outcome {
+			case stats.OutcomeWorse:
 				worse++
+			case stats.OutcomeNotComparable:
+				apart++
 			}
 		}
 		v := Verdict{Tone: "warn", Rest: fmt.Sprintf("Its %s is %s.", measure(c), number(best.Value))}
@@ -80,6 +89,8 @@ func against(c stats.Comparison, best stats.Row) Verdict {
 		v.Lead = fmt.Sprintf("Undecided which is best. The baseline %s is highest; %d of the %d others are worse with certainty.",
 			name(best), worse, others)
 		switch {
+		case apart == others:
+			v.Lead = fmt.Sprintf("Undecided which is best: nothing is comparable with the baseline %s.", name(best))
 		case worse < others && others == 1:
 			v.Lead = fmt.Sprintf("Undecided which is best. The baseline %s is highest, which may be chance.", name(best))
 		case worse == others:
@@ -87,25 +98,25 @@ func against(c stats.Comparison, best stats.Row) Verdict {
 		}
 		if len(c.Rows) == 2 {
 			other := c.Rows[0]
-			if other.Experiment == c.Baseline {
+			if other.Name == c.Baseline {
 				other = c.Rows[1]
 			}
-			v.Rest = fmt.Sprintf("%s: %s. %s", name(other), other.Verdict, evidence(other))
+			v.Rest = fmt.Sprintf("%s: %s. %s", name(other), other.Verdict, evidence(c, other))
 		}
 		return v
 	}
 	if best.Outcome == stats.OutcomeBetter {
 		return Verdict{
 			Tone: "good",
-			Lead: fmt.Sprintf("%s is highest, and better than the baseline %s: its %s is %s.", name(best), name(base), measure(c), beyond(best, base)),
-			Rest: evidence(best),
+			Lead: fmt.Sprintf("%s is highest, and better than the baseline %s: its %s is %s.", name(best), name(base), measure(c), beyond(c, best)),
+			Rest: evidence(c, best),
 		}
 	}
 	return Verdict{
 		Tone: "warn",
 		Lead: fmt.Sprintf("Undecided which is best. %s is highest so far, the baseline being %s: its %s is %s, which may be chance.",
-			name(best), name(base), measure(c), beyond(best, base)),
-		Rest: sentence(best.Verdict) + " " + evidence(best),
+			name(best), name(base), measure(c), beyond(c, best)),
+		Rest: sentence(best.Verdict) + " " + evidence(c, best),
 	}
 }
 
@@ -117,8 +128,9 @@ func every(others int) string {
 }
 
 // beyond is "0.068 against 0.035, 94.0 % above it".
-func beyond(row, base stats.Row) string {
-	text := number(row.Value) + " against " + number(base.Value)
+func beyond(c stats.Comparison, row stats.Row) string {
+	p := pairOf(c, row)
+	text := number(p.ValueA) + " against " + number(p.ValueB)
 	if row.Improvement == nil {
 		return text
 	}
@@ -129,9 +141,41 @@ func beyond(row, base stats.Row) string {
 	return text + ", " + share(&size) + " " + side + " it"
 }
 
+// pairOf is a row's pair with the baseline.
+func pairOf(c stats.Comparison, row stats.Row) stats.Pair {
+	for _, p := range c.Pairs {
+		if p.A == row.Name && p.B == c.Baseline {
+			return p
+		}
+	}
+	return stats.Pair{A: row.Name, B: c.Baseline}
+}
+
+// pairDifferences says of each pair in what its sides differ.
+func pairDifferences(c stats.Comparison) []string {
+	var lines []string
+	for _, p := range c.Pairs {
+		if list := p.DifferenceLines(); len(list) > 0 {
+			lines = append(lines, fmt.Sprintf("%s against %s: %s", p.A, p.B, strings.Join(list, " ")))
+		}
+	}
+	return lines
+}
+
+// cut says over which rounds a row is that has more of them.
+func cut(row stats.Row) string {
+	if s := row.RoundsCompared; s != nil && s.To != row.Rounds {
+		return fmt.Sprintf("over %d-%d", s.From, s.To)
+	}
+	return ""
+}
+
 // evidence is what a row's verdict rests on.
-func evidence(row stats.Row) string {
+func evidence(c stats.Comparison, row stats.Row) string {
 	var parts []string
+	if over := pairOf(c, row).Over(c.Measure); over != "" {
+		parts = append(parts, over)
+	}
 	if row.Improvement != nil {
 		text := percent(row.Improvement)
 		if ci := interval(row.CILow, row.CIHigh, percent); ci != "" {
@@ -160,12 +204,27 @@ func sentence(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-// bestRow is the row with the highest value, nil where none has one.
-func bestRow(rows []stats.Row) *stats.Row {
+// bestRow is the highest row of those that compare with the baseline, nil where none has a value. Rows are compared with it over rounds of their own, so
+// that the highest is the one with the most of it.
+func bestRow(c stats.Comparison) *stats.Row {
 	var best *stats.Row
-	for i, row := range rows {
-		if row.Value != nil && (best == nil || *row.Value > *best.Value) {
-			best = &rows[i]
+	high := 0.0
+	for i, row := range c.Rows {
+		value := 0.0
+		p := pairOf(c, row)
+		switch {
+		case row.Value == nil, row.Outcome == stats.OutcomeNotComparable:
+			continue
+		case row.Name == c.Baseline:
+		case c.Baseline == "":
+			value = *row.Value
+		case p.Difference == nil:
+			continue
+		default:
+			value = *p.Difference
+		}
+		if best == nil || value > high {
+			best, high = &c.Rows[i], value
 		}
 	}
 	return best
@@ -173,14 +232,14 @@ func bestRow(rows []stats.Row) *stats.Row {
 
 func baselineOf(c stats.Comparison) stats.Row {
 	for _, row := range c.Rows {
-		if row.Experiment == c.Baseline {
+		if row.Name == c.Baseline {
 			return row
 		}
 	}
-	return stats.Row{Experiment: c.Baseline}
+	return stats.Row{Experiment: c.Baseline, Name: c.Baseline}
 }
 
 // name is 4loc4ext (4/4).
-func name(row stats.Row) string { return fmt.Sprintf("%s (%s)", row.Experiment, row.Config) }
+func name(row stats.Row) string { return fmt.Sprintf("%s (%s)", row.Name, row.Config) }
 
 func measure(c stats.Comparison) string { return stats.MeasureName(c.Measure) }

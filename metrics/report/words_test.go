@@ -12,7 +12,7 @@ import (
 )
 
 func row(name string, value float64, outcome, text string) stats.Row {
-	r := stats.Row{Experiment: name, Config: "4/4", Value: &value, Outcome: outcome, Verdict: text, Seeds: 3}
+	r := stats.Row{Experiment: name, Name: name, Config: "4/4", Value: &value, Outcome: outcome, Verdict: text, Seeds: 3}
 	if outcome == "baseline" {
 		r.Config = "8/0"
 	}
@@ -28,8 +28,16 @@ func TestVerdictInWords(t *testing.T) {
 	worse := row("c", 0.1, stats.OutcomeWorse, "worse")
 	empty := stats.Row{Experiment: "e", Config: "2/6", Outcome: stats.OutcomeUndecided, Verdict: "undecided: no rounds yet"}
 	of := func(rows ...stats.Row) stats.Comparison {
-		return stats.Comparison{Baseline: "base", Measure: stats.MeasureReward, Rows: rows}
+		c := stats.Comparison{Baseline: "base", Measure: stats.MeasureReward, Rows: rows}
+		for _, r := range rows {
+			if r.Value != nil && r.Name != "base" && r.Outcome != stats.OutcomeNotComparable {
+				difference := *r.Value - *base.Value
+				c.Pairs = append(c.Pairs, stats.Pair{A: r.Name, B: "base", ValueA: r.Value, ValueB: base.Value, Difference: &difference})
+			}
+		}
+		return c
 	}
+	apart := row("f", 0.9, stats.OutcomeNotComparable, "not comparable: nodes 4 against 8")
 	for name, c := range map[string]struct {
 		comparison stats.Comparison
 		tone, lead string
@@ -82,6 +90,17 @@ func TestVerdictInWords(t *testing.T) {
 			of(base, row("d", 0.2, stats.OutcomeUndecided, "undecided: p = 1")), "warn",
 			"Undecided which is best. The baseline base (8/0) is highest, which may be chance.",
 			"d (4/4): undecided: p = 1.", 0,
+		},
+		"no baseline": {
+			stats.Comparison{Measure: stats.MeasureReward, Rows: []stats.Row{better, worse}}, "warn",
+			"Nothing is decided: it isn't known which configuration the others are to be compared with.", "swarm report --baseline NAME", 0,
+		},
+		"not comparable": {
+			of(base, apart), "warn", "Undecided which is best: nothing is comparable with the baseline base (8/0).",
+			"f (4/4): not comparable: nodes 4 against 8.", 0,
+		},
+		"the highest is not comparable": {
+			of(base, apart, better), "good", "a (4/4) is highest, and better than the baseline", "3 seeds", 1,
 		},
 		"three": {
 			of(base, better, worse), "good",

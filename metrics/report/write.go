@@ -27,8 +27,9 @@ var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"numbers":  func(low, high *float64) string { return interval(low, high, number) },
 	"percents": func(low, high *float64) string { return interval(low, high, percent) },
 	"measure":  stats.MeasureName,
-	"one":      func(v float64) *float64 { return &v },
-	"ratio":    func(v stats.Value) string { return share((*float64)(&v)) },
+	"cut":      cut, "pairDifferences": pairDifferences,
+	"one":   func(v float64) *float64 { return &v },
+	"ratio": func(v stats.Value) string { return share((*float64)(&v)) },
 }).ParseFS(pages, "page/*.html"))
 
 // view is what the template sees.

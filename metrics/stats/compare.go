@@ -2,7 +2,6 @@ package stats
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 
@@ -19,7 +18,7 @@ const (
 
 // Comparison is the document of `swarm compare -o json`. Fields are only ever added.
 type Comparison struct {
-	Baseline string `json:"baseline"` // experiment
+	Baseline string `json:"baseline"` // a row's name; empty: it isn't known which is meant, and no row is compared with another
 	Basis    string `json:"basis"`
 	Rows     []Row  `json:"rows"`
 
@@ -42,111 +41,172 @@ type Runs struct {
 	Reaches map[string]Reach             // with CompareOptions.Target
 	Tasks   map[string][]store.TaskTotal // with CompareOptions.Tasks
 
+	Sums       map[string]map[int]store.RewardSum   // by run and number of first rounds: what Needs.Sums asks for
+	EvalRounds map[string][]store.EvalTotal         // every evaluation of the runs in Needs.Evals
+	TaskCuts   map[string]map[int][]store.TaskTotal // with CompareOptions.Tasks: of what Needs.Sums asks for
+
 	ModelEvals map[string]map[string]store.EvalTotal // with CompareOptions.Study: of Evals, by model
 }
 
-// Compare groups runs by experiment or configuration and compares each with the baseline; with an empty name that is the first without
-// external rollouts (J = 0), else the first. Rows keep the order of the runs. Improvements compare rewards a node-round, which for
-// runs of equal nodes and rounds is the same as comparing cumulative rewards. Intervals are over seeds, never over
-// nodes: nodes of a swarm train on each other's rollouts, and runs of one seed repeat each other.
+// Compare groups runs by experiment or configuration and compares each with the baseline; with an empty name that is the preset 8loc0ext's. Where
+// it isn't known which is meant, rows are ranked and nothing is decided. Rows keep the order of the runs otherwise. Two rows are compared over the
+// rounds that all of their runs have, and only where they differ in nothing that could make the result beside what is studied.
+// Improvements compare rewards a node-round, which for runs of equal nodes is the same as comparing cumulative rewards. Intervals are over seeds,
+// never over nodes: nodes of a swarm train on each other's rollouts, and runs of one seed repeat each other.
 // The error is store.ErrNotFound for a baseline without runs.
 func Compare(runs Runs, o CompareOptions) (Comparison, error) {
 	if o.Study != nil {
 		return compareStudy(runs, o)
 	}
-	return compare(runs, o)
+	c, _, err := compare(runs, o)
+	return c, err
 }
 
-func compare(runs Runs, o CompareOptions) (Comparison, error) {
+func compare(runs Runs, o CompareOptions) (Comparison, frame, error) {
 	o.By, o.Measure = cmp.Or(o.By, ByExperiment), cmp.Or(o.Measure, MeasureReward)
-	groups := groupRuns(runs.Totals, o)
 	c := Comparison{Basis: BasisCumulative, By: o.By, Measure: o.Measure, Rows: []Row{}, Pairs: []Pair{}, Notes: []string{}, planned: o.planned}
-	if len(groups) == 0 && o.Baseline == "" {
-		return c, nil
+	f, err := newFrame(runs, o)
+	if err != nil || len(f.groups) == 0 {
+		return c, f, err
 	}
-	base := findBaseline(groups, o.Baseline)
-	if base < 0 {
-		return Comparison{}, fmt.Errorf("baseline %q: %w", o.Baseline, store.ErrNotFound)
+	c.EvalSet = f.set
+	if f.base >= 0 {
+		c.Baseline = f.groups[f.base].name
 	}
-	c.Baseline, c.Basis = groups[base].name, basis(groups, o)
-	c.EvalSet = evalSet(groups, base, runs.Evals)
-	samples := map[string]sample{}
-	for i, g := range groups {
-		row := g.row(runs, c.EvalSet)
-		samples[g.name] = sample{g.name, row.addValue(g, o, runs.Evals, c.EvalSet)}
+	sides := c.addPairs(f, runs, o)
+	spans := f.spans(runs, c.Pairs)
+	for i, g := range f.groups {
+		row := g.row(runs, spans[i], c.EvalSet)
+		row.addValue(g, o, runs, spans[i], c.EvalSet)
 		if o.Target != 0 {
 			row.Target = newTargetRow(g, runs.Reaches, o)
 		}
-		if i == base {
+		if i == f.base {
 			row.Verdict, row.Outcome = "baseline", "baseline"
 		}
 		c.Rows = append(c.Rows, row)
 	}
-	c.addPairs(groups, samples, o)
-	c.addNotes(groups, runs, o)
+	for i, p := range c.Pairs {
+		if f.pairs[i].b == f.base {
+			c.Rows[f.pairs[i].a].judge(p, Mean(sides[i].b.values))
+		}
+	}
+	c.Basis = c.basis(f, runs, o)
+	c.addNotes(f, runs, o)
+	if f.base < 0 && !o.ofStudyArms() {
+		c.rank()
+	}
 	c.choose(o)
 	if o.Tasks {
-		c.addTasks(groups, runs.Tasks)
+		c.addTasks(f, spans, runs)
 	}
-	return c, nil
+	return c, f, nil
 }
 
-func basis(groups []group, o CompareOptions) string {
+// basis says what improvements compare: sums where the runs of each pair have as many node-rounds in what is compared of them.
+func (c *Comparison) basis(f frame, runs Runs, o CompareOptions) string {
 	switch o.Measure {
 	case MeasureEval:
 		return BasisEval
 	case MeasurePass:
 		return BasisPass
 	}
-	for _, g := range groups {
-		for _, r := range g.runs {
-			if r.NodeRounds != groups[0].runs[0].NodeRounds {
-				return BasisPerNodeRound
+	equal := func(s span, groups ...group) bool {
+		first := -1
+		for _, g := range groups {
+			for _, r := range g.runs {
+				sum, _ := runs.sum(r, s.rounds)
+				if first >= 0 && sum.NodeRounds != first {
+					return false
+				}
+				first = sum.NodeRounds
 			}
 		}
+		return true
+	}
+	for i, p := range f.pairs {
+		if !equal(c.Pairs[i].span, f.groups[p.a], f.groups[p.b]) {
+			return BasisPerNodeRound
+		}
+	}
+	if len(f.pairs) == 0 && !equal(newSpan(runs, f.set, f.groups...), f.groups...) {
+		return BasisPerNodeRound
 	}
 	return BasisCumulative
 }
 
-// evalSet is the set of held-out questions that is compared: the baseline's, else the first there is.
-func evalSet(groups []group, base int, evals map[string]store.EvalTotal) string {
-	for _, g := range slices.Concat(groups[base:base+1], groups) {
-		for _, r := range g.runs {
-			if e, ok := evals[r.Run.Run]; ok && e.Questions*e.Generations > 0 {
-				return e.Set
-			}
+// addPairs compares the rows with the baseline, or each with each, and returns what each pair is of.
+func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) []matched {
+	var sides []matched
+	for _, p := range f.pairs {
+		a, b := f.groups[p.a], f.groups[p.b]
+		s := newSpan(runs, f.set, a, b)
+		m := matched{sample{name: a.name}, sample{name: b.name}}
+		if !s.tooShort(o) {
+			m.a.values, m.b.values = a.perSeed(o.measured(runs, s, f.set)), b.perSeed(o.measured(runs, s, f.set))
 		}
-	}
-	return ""
-}
-
-// addPairs compares the rows with the baseline, or each with each, and gives the rows their verdicts.
-func (c *Comparison) addPairs(groups []group, samples map[string]sample, o CompareOptions) {
-	for i, g := range groups {
-		if g.name != c.Baseline {
-			c.Pairs = append(c.Pairs, newPair(samples[g.name], samples[c.Baseline]))
+		pair := newPair(m.a, m.b)
+		if pair.Differs = o.differences(a, b); len(pair.confounders()) > 0 {
+			pair = pair.withoutStatistics()
 		}
-		if !o.Pairs {
-			continue
-		}
-		for _, other := range groups[:i] {
-			if g.name != c.Baseline && other.name != c.Baseline {
-				c.Pairs = append(c.Pairs, newPair(samples[g.name], samples[other.name]))
-			}
-		}
+		pair.span, pair.short, pair.RoundsCompared, pair.EvalRound = s, s.tooShort(o), s.document(), s.evalDocument()
+		c.Pairs, sides = append(c.Pairs, pair), append(sides, m)
 	}
 	missing := "no rounds yet"
 	if heldOut(o.Measure) {
 		missing = "no held-out evaluation"
 	}
-	decide(c.Pairs, samples, missing, max(2, o.least), o.planned)
-	for _, p := range c.Pairs {
-		if p.B != c.Baseline {
+	decide(c.Pairs, sides, missing, max(2, o.least), o.planned)
+	return sides
+}
+
+// spans are what the rows show: of each what is compared of it with the baseline, of the baseline the longest of these, and without a baseline
+// what each has by itself.
+func (f frame) spans(runs Runs, pairs []Pair) []span {
+	spans := make([]span, len(f.groups))
+	for i, g := range f.groups {
+		spans[i] = newSpan(runs, f.set, g)
+	}
+	widest := span{evalRound: noEval}
+	for i, p := range f.pairs {
+		if p.b != f.base || pairs[i].span.rounds == 0 {
 			continue
 		}
-		i := slices.IndexFunc(c.Rows, func(r Row) bool { return r.Experiment == p.A })
-		c.Rows[i].judge(p, Mean(samples[p.B].values))
+		s := pairs[i].span
+		if s.uneven && s.rounds < firstTaught {
+			s.rounds = spans[p.a].rounds // nothing is compared: the row shows what there is
+		} else if s.rounds > widest.rounds {
+			widest.rounds = s.rounds
+		}
+		widest.evalRound = max(widest.evalRound, s.evalRound)
+		spans[p.a].rounds, spans[p.a].evalRound = s.rounds, s.evalRound
 	}
+	if f.base >= 0 && widest.rounds > 0 {
+		spans[f.base].rounds = widest.rounds
+	}
+	if f.base >= 0 && widest.evalRound != noEval {
+		spans[f.base].evalRound = widest.evalRound
+	}
+	return spans
+}
+
+// rank orders rows that are compared with none: the longest first, and of equally long ones the highest.
+func (c *Comparison) rank() {
+	rounds := func(r Row) int {
+		if r.RoundsCompared == nil {
+			return 0
+		}
+		return r.RoundsCompared.To
+	}
+	value := func(r Row) float64 {
+		if r.Value == nil {
+			return math.Inf(-1)
+		}
+		return *r.Value
+	}
+	slices.SortStableFunc(c.Rows, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(rounds(b), rounds(a)), cmp.Compare(value(b), value(a)))
+	})
 }
 
 // choose leaves out the rows that weren't asked for, and their pairs.
@@ -157,8 +217,8 @@ func (c *Comparison) choose(o CompareOptions) {
 		}
 		return *r.Improvement
 	}
-	isBaseline := func(r Row) bool { return r.Experiment == c.Baseline }
-	if o.HasMin {
+	isBaseline := func(r Row) bool { return c.Baseline != "" && r.Name == c.Baseline }
+	if o.HasMin && c.Baseline != "" {
 		c.Rows = slices.DeleteFunc(c.Rows, func(r Row) bool { return !isBaseline(r) && !(improvement(r) >= o.Min) })
 	}
 	if o.Top > 0 {
@@ -168,11 +228,15 @@ func (c *Comparison) choose(o CompareOptions) {
 			}
 			return cmp.Compare(improvement(b), improvement(a))
 		})
-		c.Rows = c.Rows[:min(len(c.Rows), o.Top+1)]
+		keep := o.Top + 1
+		if c.Baseline == "" {
+			keep = o.Top
+		}
+		c.Rows = c.Rows[:min(len(c.Rows), keep)]
 	}
 	shown := map[string]bool{}
 	for _, r := range c.Rows {
-		shown[r.Experiment] = true
+		shown[r.Name] = true
 	}
 	c.Pairs = slices.DeleteFunc(c.Pairs, func(p Pair) bool { return !shown[p.A] || !shown[p.B] })
 }

@@ -69,7 +69,7 @@ func TestEvaluations(t *testing.T) {
 	require.Equal(t, 1, x.Tasks[0].Questions, "of a node")
 	require.InDelta(t, 2.4/8, x.Tasks[0].Reward, 1e-12)
 
-	reward, ok := newestReward(store.EvalTotal{Set: "s", Generations: 4, Questions: 4, RewardSum: 6.4}, "s")
+	reward, ok := evalMean(store.EvalTotal{Set: "s", Generations: 4, Questions: 4, RewardSum: 6.4})
 	require.True(t, ok)
 	require.InDelta(t, row.Reward, reward, 0, "compare's figure is the evaluation's")
 

@@ -10,13 +10,16 @@ import (
 
 // group is runs that are compared as one.
 type group struct {
-	name        string
+	name        string // unique among the groups
+	experiment  string // that it was recorded under; of a group of one configuration, its name
+	part        string // what makes it another than the experiment's other parts; empty: the experiment is whole
 	experiments []string
 	runs        []store.Totals // that count: where one is done, the others don't
 	skipped     []store.Totals
+	kinds       []store.Totals // one of runs for each different settings
 }
 
-// groupRuns groups runs in their order.
+// groupRuns groups runs in their order. Experiments whose runs were made with different settings are taken apart, but for a study's.
 func groupRuns(runs []store.Totals, o CompareOptions) []group {
 	var groups []group
 	at := map[string]int{}
@@ -36,10 +39,20 @@ func groupRuns(runs []store.Totals, o CompareOptions) []group {
 		}
 		groups[i].runs = append(groups[i].runs, r)
 	}
-	for i := range groups {
-		groups[i].countDone()
+	var whole []group
+	for _, g := range groups {
+		g.experiment = g.name
+		g.countDone()
+		if o.By == ByConfig || o.ofStudyArms() {
+			whole = append(whole, g)
+			continue
+		}
+		whole = append(whole, g.split(o)...)
 	}
-	return groups
+	for i := range whole {
+		whole[i].findKinds(o)
+	}
+	return whole
 }
 
 // freeName is the experiment's name, numbered where a group of another configuration has it already.
@@ -101,25 +114,12 @@ func RewardPerNodeRound(r store.Totals) (reward float64, ok bool) {
 	return r.CumulativeReward / float64(r.NodeRounds), finite(r.CumulativeReward)
 }
 
-// newestReward returns the mean reward of a completion in an evaluation of the set; ok is false for another set.
-func newestReward(e store.EvalTotal, set string) (reward float64, ok bool) {
-	if completions := e.Questions * e.Generations; e.Set == set && completions > 0 {
+// evalMean returns the mean reward of a completion in an evaluation; ok is false where it has none.
+func evalMean(e store.EvalTotal) (reward float64, ok bool) {
+	if completions := e.Questions * e.Generations; completions > 0 {
 		return meanReward(e.RewardSum, completions), true
 	}
 	return 0, false
-}
-
-// findBaseline returns the place of the baseline among the groups, -1 where none is of that name.
-func findBaseline(groups []group, name string) int {
-	if name == "" {
-		return max(0, slices.IndexFunc(groups, func(g group) bool { // a trainer of one's own has neither
-			return g.runs[0].NumTransplantTrees == 0 && g.runs[0].NumTrainSamples > 0
-		}))
-	}
-	if i := slices.IndexFunc(groups, func(g group) bool { return g.name == name }); i >= 0 {
-		return i
-	}
-	return slices.IndexFunc(groups, func(g group) bool { return slices.Contains(g.experiments, name) })
 }
 
 // Counted returns the runs that Compare counts, in their order.

@@ -4,30 +4,101 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// addNotes says what the numbers don't: runs left out, runs that differ in what they should share, evaluations that don't compare.
-func (c *Comparison) addNotes(groups []group, runs Runs, o CompareOptions) {
+// addNotes says what the numbers don't: runs left out, rows that were cut or taken apart, evaluations that don't compare.
+func (c *Comparison) addNotes(f frame, runs Runs, o CompareOptions) {
+	if f.base < 0 && !o.ofStudyArms() {
+		c.noteBaseline(f)
+	}
 	if c.Basis == BasisPerNodeRound {
 		c.note("The runs differ in nodes or rounds: improvements compare the reward of a node-round.")
 	}
+	c.noteSpans(o)
+	c.noteConfounders()
 	if tests := c.tests(); tests > 1 {
 		c.note("Verdicts rest on p-values corrected for %d comparisons (Holm); p_value and intervals are not corrected.", tests)
 	}
-	for _, g := range groups {
+	for i, g := range f.groups {
 		c.noteStates(g)
-		c.noteMixed(g, o)
+		c.noteParts(f.groups[i:])
 		c.noteWorkers(g)
 		c.noteEvals(g, runs.Evals)
 		if o.Target != 0 {
 			c.noteWindow(g, o)
 		}
 	}
-	if heldOut(o.Measure) {
-		c.noteEvalRounds()
+}
+
+func (c *Comparison) noteBaseline(f frame) {
+	if len(f.groups) < 2 {
+		return
 	}
+	c.note("No row is the baseline: rows are ranked, the longest first, and nothing is decided. Try: swarm compare --baseline %s",
+		f.groups[0].shellName())
+}
+
+// shellName is the group's name as a command takes it.
+func (g group) shellName() string {
+	if strings.ContainsFunc(g.name, func(r rune) bool {
+		return !(r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r))) && !strings.ContainsRune("-_.#", r)
+	}) {
+		return "NAME"
+	}
+	return g.name
+}
+
+// noteSpans says that runs were cut to what the others have.
+func (c *Comparison) noteSpans(o CompareOptions) {
+	cut := slices.ContainsFunc(c.Pairs, func(p Pair) bool { return p.span.uneven && !p.short })
+	evals := slices.ContainsFunc(c.Pairs, func(p Pair) bool { return p.span.evalUneven })
+	if cut {
+		c.note("Runs of different length are compared over the rounds that all runs of both sides have.")
+	}
+	if evals && heldOut(o.Measure) {
+		c.note("Held-out evaluations are compared after the newest round after which all runs of both sides were evaluated.")
+	}
+}
+
+// noteConfounders says how to compare all the same what isn't comparable.
+func (c *Comparison) noteConfounders() {
+	var keys []string
+	for _, p := range c.Pairs {
+		for _, d := range p.confounders() {
+			if !slices.Contains(keys, d.subject) {
+				keys = append(keys, d.subject)
+			}
+		}
+	}
+	if len(keys) > 0 {
+		slices.Sort(keys)
+		c.note("Not comparable are rows that differ in a setting that could make the result beside the one under study. To compare them all the same: "+
+			"--despite %s", strings.Join(keys, ","))
+	}
+}
+
+// noteParts tells of an experiment that is in several rows, once, at its first: list begins with a part and holds those after it.
+func (c *Comparison) noteParts(list []group) {
+	first := list[0]
+	if first.part == "" || slices.ContainsFunc(c.Rows, func(r Row) bool { return r.Experiment == first.experiment && c.told(r, first) }) {
+		return
+	}
+	var texts []string
+	for _, g := range list {
+		if g.experiment == first.experiment && g.part != "" {
+			texts = append(texts, fmt.Sprintf("%s (%d %s)", g.part, len(g.runs), plural(len(g.runs), "run")))
+		}
+	}
+	c.note("%s: its runs were made with different settings and are in %d rows: %s.", first.experiment, len(texts), strings.Join(texts, "; "))
+}
+
+// told tells whether a row stands before the group's and is a part of the same experiment.
+func (c *Comparison) told(r Row, g group) bool {
+	at := func(name string) int { return slices.IndexFunc(c.Rows, func(x Row) bool { return x.Name == name }) }
+	return r.Part != "" && at(r.Name) < at(g.name)
 }
 
 func (c *Comparison) note(format string, args ...any) {
@@ -77,20 +148,6 @@ func states(runs []store.Totals) string {
 	return strings.Join(list, ", ")
 }
 
-// noteMixed warns of an experiment whose runs differ in configuration.
-func (c *Comparison) noteMixed(g group, o CompareOptions) {
-	if o.By != ByExperiment {
-		return
-	}
-	keys := map[string]bool{}
-	for _, r := range g.runs {
-		keys[o.key(r)] = true
-	}
-	if len(keys) > 1 {
-		c.note("%s: its runs are of %d configurations; grouping by config keeps them apart.", g.name, len(keys))
-	}
-}
-
 // noteWorkers tells of runs in which other hosts took part: their nodes come and go, and may have other models.
 func (c *Comparison) noteWorkers(g group) {
 	for _, r := range g.runs {
@@ -128,18 +185,5 @@ func (c *Comparison) noteWindow(g group, o CompareOptions) {
 	}
 	if short > 0 {
 		c.note("%s: %d of its %d runs did fewer rounds than the target's window of %d and can't have reached it.", g.name, short, len(g.runs), o.window())
-	}
-}
-
-func (c *Comparison) noteEvalRounds() {
-	var rounds []int
-	for _, r := range c.Rows {
-		if r.EvalRound != nil && !slices.Contains(rounds, *r.EvalRound) {
-			rounds = append(rounds, *r.EvalRound)
-		}
-	}
-	if len(rounds) > 1 {
-		slices.Sort(rounds)
-		c.note("The evaluations are of weights after different numbers of rounds (%d to %d).", rounds[0], rounds[len(rounds)-1])
 	}
 }

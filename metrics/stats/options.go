@@ -34,7 +34,7 @@ func heldOut(measure string) bool { return measure == MeasureEval || measure == 
 
 // CompareOptions choose how runs are compared. The zero value groups by experiment and decides by reward.
 type CompareOptions struct {
-	Baseline string  // experiment (or group); empty: the first without externals, else the first
+	Baseline string  // experiment (or row); empty: the one with the preset 8loc0ext, if it is known which that is
 	By       string  // ByExperiment, ByConfig
 	Measure  string  // one of Measures()
 	Target   float64 // reward that time, GPU-hours, money and energy to reward are for; 0: none
@@ -49,13 +49,22 @@ type CompareOptions struct {
 	// Min and Top are then ignored, and an empty Measure is MeasurePass.
 	Study *StudyDesign
 
-	least   int // seeds a side that a verdict needs; below 2: 2
-	planned int // tests that verdicts are corrected for, should there be fewer yet
+	Despite []string // settings that may differ although they could make the result
+
+	// Differ lists the settings in which two runs differ; nil: what their own rows tell. It is asked of many pairs.
+	Differ func(a, b store.Totals) []RunDifference
+
+	studied []string // settings that are what is studied, beside those of EffectSharing
+	least   int      // seeds a side that a verdict needs; below 2: 2
+	planned int      // tests that verdicts are corrected for, should there be fewer yet
 
 	// Key returns what of a run's configuration decides what is learnt, without seed and name: equal for runs of one group in ByConfig. In
 	// ByExperiment it serves to say that an experiment mixes configurations. nil: I/J, G, model and the nodes planned.
 	Key func(store.Totals) string
 }
+
+// ofStudyArms tells whether the arms of a study are compared, each of which is one row.
+func (o CompareOptions) ofStudyArms() bool { return o.least > 0 }
 
 func (o CompareOptions) window() int {
 	if o.Window > 0 {

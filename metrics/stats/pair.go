@@ -16,6 +16,8 @@ const (
 	OutcomeBetter    = "better"
 	OutcomeWorse     = "worse"
 	OutcomeUndecided = "undecided"
+
+	OutcomeNotComparable = "not comparable" // the sides differ in more than what is studied, see Pair.Differs
 )
 
 // Pair is one experiment against another, B, which against the baseline is the baseline. Every sample is a seed's value: see Comparison.Basis.
@@ -34,9 +36,18 @@ type Pair struct {
 	PermutationPValue        *float64 `json:"permutation_p_value"`        // two-sided
 	PermutationError         *float64 `json:"permutation_error"`          // standard error of it; 0: exact
 	ProbabilityOfImprovement *float64 `json:"probability_of_improvement"` // that a run of A has more than one of B
-	Outcome                  string   `json:"outcome"`                    // better, worse, undecided
+	Outcome                  string   `json:"outcome"`                    // better, worse, undecided, not comparable
 	Verdict                  string   `json:"verdict"`                    // the same, and why it is undecided
 	MoreSeeds                *int     `json:"more_seeds"`                 // a side, at least, to decide; null: decided, or nobody can say
+
+	RoundsCompared *Span               `json:"rounds_compared"` // that all runs of both sides have; null: none
+	EvalRound      *int                `json:"eval_round"`      // after which the evaluations that are compared were made; null: none in common
+	ValueA         *float64            `json:"value_a"`         // mean over seeds, over the rounds compared
+	ValueB         *float64            `json:"value_b"`
+	Differs        []SettingDifference `json:"differs"` // settings, by name
+
+	span  span
+	short bool // the sides' lengths leave nothing to compare
 }
 
 // sample is a group's values, one a seed.
@@ -44,6 +55,9 @@ type sample struct {
 	name   string
 	values []float64
 }
+
+// matched are the two sides of a pair.
+type matched struct{ a, b sample }
 
 // newPair compares two samples; its verdict is not set.
 func newPair(a, b sample) Pair {
@@ -54,6 +68,7 @@ func newPair(a, b sample) Pair {
 		Difference: optional(d.Mean), CILow: optional(d.Low), CIHigh: optional(d.High), PValue: optional(d.P),
 		Improvement:       optional(Improvement(Mean(a.values), Mean(b.values))),
 		PermutationPValue: optional(permutation.P), ProbabilityOfImprovement: optional(ProbabilityOfImprovement(a.values, b.values)),
+		ValueA: optional(Mean(a.values)), ValueB: optional(Mean(b.values)), Differs: []SettingDifference{},
 	}
 	if p.PermutationPValue != nil {
 		p.PermutationError = optional(permutation.Error)
@@ -61,10 +76,17 @@ func newPair(a, b sample) Pair {
 	return p
 }
 
+// withoutStatistics is the pair without what would tell of a difference: of sides that don't compare there is none.
+func (p Pair) withoutStatistics() Pair {
+	p.Difference, p.CILow, p.CIHigh, p.Improvement, p.PValue = nil, nil, nil, nil, nil
+	p.PermutationPValue, p.PermutationError, p.ProbabilityOfImprovement = nil, nil, nil
+	return p
+}
+
 // decide gives every pair its corrected p-value and its verdict, for which each side needs the least number of seeds. missing says what a side
 // without values has none of. It is corrected for as many tests as are planned, should there be fewer yet: those that come later count with
 // p = 1 until then, so that what is decided doesn't turn by a pair's arrival alone.
-func decide(pairs []Pair, samples map[string]sample, missing string, least, planned int) {
+func decide(pairs []Pair, sides []matched, missing string, least, planned int) {
 	ps := make([]float64, len(pairs))
 	tests := 0
 	for i, p := range pairs {
@@ -80,14 +102,19 @@ func decide(pairs []Pair, samples map[string]sample, missing string, least, plan
 	for i, corrected := range Holm(ps)[:len(pairs)] {
 		p := &pairs[i]
 		p.PValueHolm = optional(corrected)
-		p.decide(samples[p.A].values, samples[p.B].values, tests, missing, least)
+		p.decide(sides[i].a.values, sides[i].b.values, tests, missing, least)
 	}
 }
 
 func (p *Pair) decide(a, b []float64, tests int, missing string, least int) {
 	p.Outcome = OutcomeUndecided
+	confounders, missingOne := p.confounders(), len(a) == 0 || len(b) == 0
 	switch {
-	case len(a) == 0 || len(b) == 0:
+	case len(confounders) > 0 && (p.short || !missingOne):
+		p.Outcome, p.Verdict = OutcomeNotComparable, OutcomeNotComparable+": "+differenceList(confounders)
+	case p.short:
+		p.Verdict = "undecided: different length"
+	case missingOne:
 		p.Verdict = "undecided: " + missing
 	case min(len(a), len(b)) < least:
 		p.tooFew()

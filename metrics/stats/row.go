@@ -9,8 +9,8 @@ import (
 
 // Row is one experiment, or one configuration: means over its runs. Where it has a run that is done, the others aren't counted.
 type Row struct {
-	Experiment       string   `json:"experiment"`
-	Config           string   `json:"config"` // I/J, or adaptive, adaptive-ema
+	Experiment       string   `json:"experiment"` // that its runs were recorded under
+	Config           string   `json:"config"`     // I/J, or adaptive, adaptive-ema
 	Runs             int      `json:"runs"`
 	Nodes            int      `json:"nodes"`             // most of any run
 	Rounds           int      `json:"rounds"`            // done, fewest of any run
@@ -43,53 +43,73 @@ type Row struct {
 	MoreSeeds                *int       `json:"more_seeds"`
 	Guide                    *Guide     `json:"guide"` // guide 4's estimate for GPT-2; null: it has none for this I/J
 	Target                   *TargetRow `json:"target,omitempty"`
+
+	Name           string          `json:"name"`            // unique: what baseline and pairs call the row. The experiment's but for a part of one
+	Part           string          `json:"part"`            // settings that make this part of an experiment another: nodes 8. Empty: it is whole
+	RoundsCompared *Span           `json:"rounds_compared"` // what the figures are over: the rounds that the baseline has, too; null: none
+	Differs        []RowDifference `json:"differs"`         // settings in which it differs from the baseline
 }
 
-func (g group) row(runs Runs, set string) Row {
+// row is a group's row, whose figures are over a span.
+func (g group) row(runs Runs, s span, set string) Row {
 	first := g.runs[0]
-	perNodeRound := g.perSeed(RewardPerNodeRound)
+	perNodeRound := g.perSeed(runs.reward(s))
 	row := Row{
-		Experiment: g.name, Config: ConfigName(first.Run), Runs: len(g.runs), Experiments: g.experiments, Model: first.Model,
+		Experiment: g.experiment, Name: g.name, Part: g.part, Config: ConfigName(first.Run), Runs: len(g.runs), Experiments: g.experiments,
+		Model: first.Model, RoundsCompared: s.document(), Differs: []RowDifference{},
 		Rounds: slices.MinFunc(g.runs, func(a, b store.Totals) int { return cmp.Compare(a.RoundsDone, b.RoundsDone) }).RoundsDone,
 		Seeds:  len(perNodeRound), RewardPerNodeRound: optional(Mean(perNodeRound)), Skipped: len(g.skipped),
 	}
 	cumulative := make([]float64, 0, len(g.runs))
 	for _, r := range g.runs {
 		row.Nodes = max(row.Nodes, r.NodesSeen)
-		cumulative = append(cumulative, r.CumulativeReward)
+		if sum, ok := runs.sum(r, s.rounds); ok {
+			cumulative = append(cumulative, sum.Reward)
+		}
 		if r.State != store.RunDone {
 			row.Unfinished++
 		}
-		if e, ok := runs.Evals[r.Run.Run]; ok && e.Set == set && (row.EvalRound == nil || e.Round < *row.EvalRound) {
-			row.EvalRound = &e.Round
+		if _, ok := runs.eval(r.Run.Run, set, s.evalRound); ok {
+			row.EvalRound = s.evalDocument()
 		}
 	}
 	slices.Sort(cumulative) // a sum's last digit depends on the order
 	if mean := Mean(cumulative); finite(mean) {
 		row.CumulativeReward = mean
 	}
-	row.EvalReward = optional(Mean(g.perSeed(evalValue(runs.Evals, set))))
-	row.EvalPass1 = optional(Mean(g.perSeed(passValue(runs.Evals, set))))
+	row.EvalReward = optional(Mean(g.perSeed(runs.evalReward(s, set))))
+	row.EvalPass1 = optional(Mean(g.perSeed(runs.pass(s, set))))
 	row.addPaper(first.Run)
 	return row
 }
 
-func evalValue(evals map[string]store.EvalTotal, set string) func(store.Totals) (float64, bool) {
-	return func(r store.Totals) (float64, bool) {
-		e, ok := evals[r.Run.Run]
-		if !ok {
+// reward is a run's reward a node-round over a span.
+func (r Runs) reward(s span) func(store.Totals) (float64, bool) {
+	return func(t store.Totals) (float64, bool) {
+		sum, ok := r.sum(t, s.rounds)
+		if !ok || sum.NodeRounds < 1 {
 			return 0, false
 		}
-		return newestReward(e, set)
+		return sum.Reward / float64(sum.NodeRounds), true
 	}
 }
 
-// passValue is a run's pass@1: the share of right completions, which is the mean over nodes and questions of equally many completions.
-func passValue(evals map[string]store.EvalTotal, set string) func(store.Totals) (float64, bool) {
-	return func(r store.Totals) (float64, bool) {
-		e, ok := evals[r.Run.Run]
+func (r Runs) evalReward(s span, set string) func(store.Totals) (float64, bool) {
+	return func(t store.Totals) (float64, bool) {
+		e, ok := r.eval(t.Run.Run, set, s.evalRound)
+		if !ok {
+			return 0, false
+		}
+		return evalMean(e)
+	}
+}
+
+// pass is a run's pass@1: the share of right completions, which is the mean over nodes and questions of equally many completions.
+func (r Runs) pass(s span, set string) func(store.Totals) (float64, bool) {
+	return func(t store.Totals) (float64, bool) {
+		e, ok := r.eval(t.Run.Run, set, s.evalRound)
 		completions := e.Questions * e.Generations
-		if !ok || e.Set != set || completions <= 0 {
+		if !ok || completions <= 0 {
 			return 0, false
 		}
 		return float64(e.Correct) / float64(completions), true
@@ -97,28 +117,28 @@ func passValue(evals map[string]store.EvalTotal, set string) func(store.Totals) 
 }
 
 // measured returns what a run is compared by.
-func (o CompareOptions) measured(evals map[string]store.EvalTotal, set string) func(store.Totals) (float64, bool) {
+func (o CompareOptions) measured(runs Runs, s span, set string) func(store.Totals) (float64, bool) {
 	switch o.Measure {
 	case MeasureEval:
-		return evalValue(evals, set)
+		return runs.evalReward(s, set)
 	case MeasurePass:
-		return passValue(evals, set)
+		return runs.pass(s, set)
 	}
-	return RewardPerNodeRound
+	return runs.reward(s)
 }
 
-// addValue adds what is compared, and returns it by seed.
-func (row *Row) addValue(g group, o CompareOptions, evals map[string]store.EvalTotal, set string) []float64 {
-	values := g.perSeed(o.measured(evals, set))
+// addValue adds what is compared.
+func (row *Row) addValue(g group, o CompareOptions, runs Runs, s span, set string) {
+	values := g.perSeed(o.measured(runs, s, set))
 	row.Seeds = len(values)
 	mean, low, high := MeanInterval(values)
 	row.Value, row.ValueLow, row.ValueHigh = optional(mean), optional(low), optional(high)
-	return values
 }
 
-// judge takes over what the pair with the baseline, of that mean, found.
+// judge takes over what the pair with the baseline, of that mean over the span of both, found.
 func (row *Row) judge(p Pair, baseline float64) {
 	row.Improvement, row.PValue, row.Verdict, row.Outcome, row.MoreSeeds = p.Improvement, p.PValue, p.Verdict, p.Outcome, p.MoreSeeds
+	row.Differs = forRow(p.Differs)
 	row.PValueHolm, row.PermutationPValue, row.ProbabilityOfImprovement = p.PValueHolm, p.PermutationPValue, p.ProbabilityOfImprovement
 	if p.CILow != nil && p.CIHigh != nil && baseline > 0 {
 		row.CILow, row.CIHigh = optional(*p.CILow/baseline), optional(*p.CIHigh/baseline)

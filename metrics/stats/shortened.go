@@ -15,7 +15,8 @@ func (c Comparison) Shortened() Comparison {
 	c.Baseline = short.Replace(c.Baseline)
 	c.Rows, c.Pairs, c.Tasks, c.Notes = slices.Clone(c.Rows), slices.Clone(c.Pairs), slices.Clone(c.Tasks), slices.Clone(c.Notes)
 	for i := range c.Rows {
-		c.Rows[i].Experiment, c.Rows[i].Verdict = short.Replace(c.Rows[i].Experiment), short.Replace(c.Rows[i].Verdict)
+		r := &c.Rows[i]
+		r.Experiment, r.Name, r.Verdict = short.Replace(r.Experiment), short.Replace(r.Name), short.Replace(r.Verdict)
 	}
 	for i := range c.Pairs {
 		p := &c.Pairs[i]

@@ -248,10 +248,13 @@ func TestCompareVerdicts(t *testing.T) {
 func TestCompareOfUnequalRuns(t *testing.T) {
 	half := totals("sapo", 4, 4, 1, 8)
 	half.NodeRounds, half.RoundsDone, half.State = 40, 5, store.RunStopped
-	c, err := compared([]store.Totals{totals("base", 8, 0, 1, 8), half}, "")
+	base := totals("base", 8, 0, 1, 12)
+	base.Run.Run = "base-1"
+	sums := map[string]map[int]store.RewardSum{"base-1": {5: {NodeRounds: 40, Reward: 4}}}
+	c, err := Compare(Runs{Totals: []store.Totals{base, half}, Sums: sums}, CompareOptions{})
 	require.NoError(t, err)
-	require.Equal(t, BasisPerNodeRound, c.Basis)
-	require.InDelta(t, 1, *c.Rows[1].Improvement, 1e-12, "0.2 a node-round over 0.1")
+	require.Equal(t, BasisCumulative, c.Basis)
+	require.InDelta(t, 1, *c.Rows[1].Improvement, 1e-12, "0.2 a node-round over 0.1 in the same five rounds")
 	require.Equal(t, 1, c.Rows[1].Unfinished)
 
 	whole := totals("sapo", 4, 4, 1, 24)

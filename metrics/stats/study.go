@@ -8,6 +8,7 @@ type StudyDesign struct {
 	Baseline string     // short name of the arm that gains are over; of none: the first
 	Seeds    int        // an arm that it plans for; 0: nobody said
 	Arms     []StudyArm // in the study's order
+	Keys     []string   // settings that the study compares, beside SAPO's own: its arms may differ in them
 }
 
 // StudyArm is one experiment of a study.

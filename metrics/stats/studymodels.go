@@ -23,10 +23,10 @@ type StudyModel struct {
 // newStudyModels compares each model's nodes in each arm of several models with the first arm of that model alone, by pass@1.
 func newStudyModels(j judged, runs Runs) []StudyModel {
 	out := []StudyModel{}
-	samples := map[string]sample{}
+	var sides []matched
 	var pairs []Pair
 	seen := 0 // models in swarms of several, whether there are runs of theirs alone or not
-	groups := groupRuns(runs.Totals, CompareOptions{})
+	groups := groupRuns(runs.Totals, CompareOptions{least: enoughSeeds})
 	for _, mixed := range groups {
 		models := modelsOf(mixed, runs)
 		for _, model := range models {
@@ -40,12 +40,17 @@ func newStudyModels(j judged, runs Runs) []StudyModel {
 			x := StudyModel{Model: model, Mixed: j.name(mixed.name), Alone: j.name(groups[i].name)}
 			a := sample{fmt.Sprintf("%s nodes of %s", model, x.Mixed), j.ofModel(mixed, model, runs)}
 			b := sample{fmt.Sprintf("%s nodes of %s", model, x.Alone), j.ofModel(groups[i], model, runs)}
-			samples[a.name], samples[b.name] = a, b
 			x.MixedValue, x.AloneValue = optional(Mean(a.values)), optional(Mean(b.values))
-			out, pairs = append(out, x), append(pairs, newPair(a, b))
+			pair := newPair(a, b)
+			if !j.sameRound(model, runs, mixed, groups[i]) {
+				a.values, b.values = nil, nil
+				pair = newPair(a, b)
+				pair.short = true
+			}
+			out, pairs, sides = append(out, x), append(pairs, pair), append(sides, matched{a, b})
 		}
 	}
-	decide(pairs, samples, "no held-out evaluation", enoughSeeds, max(seen, j.d.modelPairs()))
+	decide(pairs, sides, "no held-out evaluation", enoughSeeds, max(seen, j.d.modelPairs()))
 	for i := range out {
 		out[i].Pair = pairs[i]
 	}
@@ -67,8 +72,25 @@ func modelsOf(g group, runs Runs) []string {
 func (j *judged) ofModel(g group, model string, runs Runs) []float64 {
 	return g.perSeed(func(r store.Totals) (float64, bool) {
 		e := runs.ModelEvals[r.Run.Run][model]
-		return passValue(map[string]store.EvalTotal{r.Run.Run: e}, j.c.EvalSet)(r)
+		completions := e.Questions * e.Generations
+		if e.Set != j.c.EvalSet || completions <= 0 {
+			return 0, false
+		}
+		return float64(e.Correct) / float64(completions), true
 	})
+}
+
+// sameRound tells whether the evaluations of a model's nodes are after equally many rounds in both groups.
+func (j *judged) sameRound(model string, runs Runs, groups ...group) bool {
+	rounds := map[int]bool{}
+	for _, g := range groups {
+		for _, r := range g.runs {
+			if e, ok := runs.ModelEvals[r.Run.Run][model]; ok && e.Set == j.c.EvalSet {
+				rounds[e.Round] = true
+			}
+		}
+	}
+	return len(rounds) < 2
 }
 
 // modelPairs is how many pairs of Models the design comes to.

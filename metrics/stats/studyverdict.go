@@ -9,14 +9,8 @@ import (
 
 // compareStudy compares a study's arms by its measure, each with each, and adds what follows for its question.
 func compareStudy(runs Runs, o CompareOptions) (Comparison, error) {
-	d, base := *o.Study, o.Study.baseline().Experiment
-	sorted := d.sortOut(runs.Totals)
-	runs.Totals = sorted.counted
-	o.Study, o.Baseline, o.By, o.Pairs, o.HasMin, o.Top, o.least = nil, "", ByExperiment, true, false, 0, enoughSeeds
-	o.Measure, o.planned = cmp.Or(o.Measure, MeasurePass), len(d.Arms)*(len(d.Arms)-1)/2
-	if slices.ContainsFunc(runs.Totals, func(r store.Totals) bool { return r.Experiment == base }) {
-		o.Baseline = base
-	}
+	d := *o.Study
+	runs, o, sorted := o.ofStudy(runs)
 	decided, err := judge(runs, o, d)
 	if err != nil {
 		return Comparison{}, err
@@ -35,6 +29,22 @@ func compareStudy(runs Runs, o CompareOptions) (Comparison, error) {
 	return decided.c, nil
 }
 
+// ofStudy are the runs and the options of the comparison of a study's arms, and its runs sorted out.
+func (o CompareOptions) ofStudy(runs Runs) (Runs, CompareOptions, studyRuns) {
+	d, base := *o.Study, o.Study.baseline().Experiment
+	sorted := d.sortOut(runs.Totals)
+	runs.Totals = sorted.counted
+	o.Study, o.Baseline, o.By, o.Pairs, o.HasMin, o.Top, o.least = nil, "", ByExperiment, true, false, 0, enoughSeeds
+	o.Measure, o.planned, o.studied = cmp.Or(o.Measure, MeasurePass), len(d.Arms)*(len(d.Arms)-1)/2, d.Keys
+	if slices.ContainsFunc(d.Arms, func(a StudyArm) bool { return a.Nodes != d.Arms[0].Nodes }) {
+		o.studied = append(slices.Clone(o.studied), "nodes")
+	}
+	if slices.ContainsFunc(runs.Totals, func(r store.Totals) bool { return r.Experiment == base }) {
+		o.Baseline = base
+	}
+	return runs, o, sorted
+}
+
 // judged is a study's comparison by one measure.
 type judged struct {
 	d      StudyDesign
@@ -47,13 +57,13 @@ type judged struct {
 }
 
 func judge(runs Runs, o CompareOptions, d StudyDesign) (judged, error) {
-	c, err := compare(runs, o)
+	c, f, err := compare(runs, o)
 	if err != nil {
 		return judged{}, err
 	}
 	j := judged{d: d, c: c, outcome: StudyUndecided, values: map[string]map[int64]float64{}}
-	for _, g := range groupRuns(runs.Totals, o) {
-		j.values[g.name] = g.bySeed(o.measured(runs.Evals, c.EvalSet))
+	for i, s := range f.spans(runs, c.Pairs) {
+		j.values[f.groups[i].name] = f.groups[i].bySeed(o.measured(runs, s, c.EvalSet))
 	}
 	for _, r := range c.Rows {
 		if r.Value != nil {

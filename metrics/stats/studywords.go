@@ -41,6 +41,7 @@ func (j *judged) lines(s Study) []string {
 	}
 	lines = append(lines, j.besideLine(s)...)
 	lines = append(lines, s.Paper.lines(j.c.Measure)...)
+	lines = append(lines, j.besideStudied()...)
 	lines = append(lines, j.unvalued()...)
 	lines = append(lines, runsLine("Failed, and in no mean: ", s.Failed)...)
 	lines = append(lines, runsLine("Unfinished, and in no mean: ", s.Unfinished)...)
@@ -214,6 +215,23 @@ func (p *StudyPaper) lines(measure string) []string {
 		}
 	}
 	return lines
+}
+
+// besideStudied names the settings that differ between the arms although the study doesn't compare them.
+func (j *judged) besideStudied() []string {
+	var keys []string
+	for _, p := range j.c.Pairs {
+		for _, d := range p.Differs {
+			if d.Role != RoleStudy && d.effect != EffectName && !slices.Contains(keys, d.Key) {
+				keys = append(keys, d.Key)
+			}
+		}
+	}
+	if keys == nil {
+		return nil
+	}
+	slices.Sort(keys)
+	return []string{"Beside what the study compares, its runs differ in " + strings.Join(keys, ", ") + "."}
 }
 
 // unvalued tells of finished runs that have no value of the measure.

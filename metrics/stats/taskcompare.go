@@ -21,37 +21,60 @@ type TaskReward struct {
 	Completions int      `json:"completions"` // over its runs
 }
 
-// addTasks adds the rewards by task of the rows that are shown.
-func (c *Comparison) addTasks(groups []group, totals map[string][]store.TaskTotal) {
-	byRun := map[string]map[string]TaskRow{}
-	names := map[string]bool{}
-	for run, list := range totals {
-		byRun[run] = map[string]TaskRow{}
-		for _, t := range NewTaskTable(run, list).Tasks {
-			byRun[run][t.Task] = t
-			names[t.Task] = true
-		}
+// tasks is what a run made of its tasks in so many first rounds.
+func (r Runs) tasks(t store.Totals, rounds int) map[string]TaskRow {
+	totals := r.Tasks[t.Run.Run]
+	if reached(t) > rounds {
+		totals = r.TaskCuts[t.Run.Run][rounds]
 	}
-	byName := map[string]group{}
-	for _, g := range groups {
-		byName[g.name] = g
+	rows := map[string]TaskRow{}
+	for _, row := range NewTaskTable(t.Run.Run, totals).Tasks {
+		rows[row.Task] = row
+	}
+	return rows
+}
+
+// addTasks adds the rewards by task of the rows that are shown, over what each row is over. Improvements are over what its pair is over.
+func (c *Comparison) addTasks(f frame, spans []span, runs Runs) {
+	names := map[string]bool{}
+	byRun := map[int]map[string]map[string]TaskRow{}
+	at := func(rounds int, r store.Totals, task string) TaskRow {
+		if byRun[rounds] == nil {
+			byRun[rounds] = map[string]map[string]TaskRow{}
+		}
+		if byRun[rounds][r.Run.Run] == nil {
+			byRun[rounds][r.Run.Run] = runs.tasks(r, rounds)
+		}
+		return byRun[rounds][r.Run.Run][task]
+	}
+	place := map[string]int{}
+	for i, g := range f.groups {
+		place[g.name] = i
+		for _, r := range g.runs {
+			at(spans[i].rounds, r, "")
+			for task := range byRun[spans[i].rounds][r.Run.Run] {
+				names[task] = true
+			}
+		}
 	}
 	for _, task := range slices.Sorted(maps.Keys(names)) {
-		reward := func(r store.Totals) (float64, bool) {
-			t, ok := byRun[r.Run.Run][task]
-			return t.Reward, ok && t.Completions > 0
+		reward := func(rounds int) func(r store.Totals) (float64, bool) {
+			return func(r store.Totals) (float64, bool) {
+				t := at(rounds, r, task)
+				return t.Reward, t.Completions > 0
+			}
 		}
-		baseline := Mean(byName[c.Baseline].perSeed(reward))
 		x := TaskComparison{Task: task, Rewards: []TaskReward{}}
 		for _, row := range c.Rows {
-			g := byName[row.Experiment]
-			mean := Mean(g.perSeed(reward))
+			i := place[row.Name]
+			g, rounds := f.groups[i], spans[i].rounds
+			mean := Mean(g.perSeed(reward(rounds)))
 			cell := TaskReward{Experiment: g.name, Reward: optional(mean)}
-			if g.name != c.Baseline {
-				cell.Improvement = optional(Improvement(mean, baseline))
+			if f.base >= 0 && i != f.base && row.Improvement != nil {
+				cell.Improvement = optional(Improvement(mean, Mean(f.groups[f.base].perSeed(reward(rounds)))))
 			}
 			for _, r := range g.runs {
-				cell.Completions += byRun[r.Run.Run][task].Completions
+				cell.Completions += at(rounds, r, task).Completions
 			}
 			x.Rewards = append(x.Rewards, cell)
 		}

@@ -173,6 +173,28 @@ func (r *Reader) NewestEvals(ctx context.Context) (map[string]EvalTotal, error) 
 	return newest, explain(r.path, err)
 }
 
+// EvalTotals returns of a run its held-out evaluations after every round that all nodes have evaluated which NewestEvals waits for, by round. Of
+// several sets of questions of one round the one that the most nodes answered counts.
+func (r *Reader) EvalTotals(ctx context.Context, run string) ([]EvalTotal, error) {
+	there, shared, err := r.evalSchema(ctx)
+	if err != nil || !there {
+		return nil, err
+	}
+	var totals []EvalTotal
+	err = query(ctx, r.db, func(rows *sql.Rows) error {
+		x := EvalTotal{Run: run}
+		err := rows.Scan(&x.Round, &x.Set, &x.Generations, &x.Nodes, &x.Questions, &x.Correct, &x.RewardSum)
+		if n := len(totals); n > 0 && totals[n-1].Round == x.Round {
+			totals = totals[:n-1]
+		}
+		totals = append(totals, x)
+		return err
+	}, `SELECT round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
+FROM runs CROSS JOIN evals AS e ON e.run = runs.run WHERE runs.run = ?1 AND `+wholeEvalSQL(shared)+`
+GROUP BY round, question_set, generations ORDER BY round, nodes, question_set, generations`, run)
+	return totals, explain(r.path, err)
+}
+
 // evalSchema tells whether the schema has evaluations, and knows of other hosts' nodes.
 func (r *Reader) evalSchema(ctx context.Context) (there, shared bool, err error) {
 	if there, err = r.has(ctx, schemaEvals); err == nil {
@@ -192,16 +214,19 @@ GROUP BY runs.run, question_set, generations ORDER BY nodes, question_set, gener
 // newestEvalSQL is the round of NewestEvals, of the run that runs.run names. Where the schema knows of other hosts' nodes, those that are away
 // or came later aren't waited for, as Node.There has it.
 func newestEvalSQL(shared bool) string {
-	counted := `nodes.run = runs.run AND state <> 'given_up'`
-	if shared {
-		counted += ` AND absent = '' AND (worker = '' OR state <> 'stopped') AND from_round <= e.round AND NOT generate_only`
-	}
 	return `coalesce(
-  (SELECT round FROM evals AS e WHERE e.run = runs.run GROUP BY round
-   HAVING NOT EXISTS (SELECT 1 FROM nodes WHERE ` + counted + `
-     AND NOT EXISTS (SELECT 1 FROM evals AS x WHERE x.run = runs.run AND x.round = e.round AND x.node = nodes.node))
-   ORDER BY round DESC LIMIT 1),
+  (SELECT round FROM evals AS e WHERE e.run = runs.run GROUP BY round HAVING ` + wholeEvalSQL(shared) + ` ORDER BY round DESC LIMIT 1),
   (SELECT max(round) FROM evals AS e WHERE e.run = runs.run))`
+}
+
+// wholeEvalSQL tells of a round of evals AS e whether all nodes of runs.run that are waited for have evaluated it.
+func wholeEvalSQL(shared bool) string {
+	counted := `nodes.run = runs.run AND nodes.state <> 'given_up'`
+	if shared {
+		counted += ` AND absent = '' AND (worker = '' OR nodes.state <> 'stopped') AND from_round <= e.round AND NOT generate_only`
+	}
+	return `NOT EXISTS (SELECT 1 FROM nodes WHERE ` + counted + `
+     AND NOT EXISTS (SELECT 1 FROM evals AS x WHERE x.run = runs.run AND x.round = e.round AND x.node = nodes.node))`
 }
 
 // edgeEvals returns a run's first and its newest held-out evaluation, one where they are the same.

@@ -21,6 +21,7 @@ type Totals struct {
 	NodesSeen        int // nodes that did a round
 	NodeRounds       int // rounds recorded, over all nodes
 	RoundsDone       int // rounds that the slowest of them has recorded; of other hosts' nodes those still there count, by the round they have come to
+	RoundsReached    int // rounds that the fastest of them has come to
 	CumulativeReward float64
 	Restarts         int
 	ReplayedRounds   int     // updates applied again from journals
@@ -46,16 +47,16 @@ func (r *Reader) Runs(ctx context.Context, f Filter) ([]Totals, error) {
 	var runs []Totals
 	err = query(ctx, r.db, func(rows *sql.Rows) error {
 		var t Totals
-		err := rows.Scan(append(t.fields(), &t.NodesSeen, &t.NodeRounds, &t.RoundsDone, &t.CumulativeReward, &t.Restarts,
+		err := rows.Scan(append(t.fields(), &t.NodesSeen, &t.NodeRounds, &t.RoundsDone, &t.RoundsReached, &t.CumulativeReward, &t.Restarts,
 			&t.ReplayedRounds, &t.ActiveSeconds, &t.LastSeen, &t.Workers, &t.WorkerNodes, &t.Models)...)
 		runs = append(runs, t)
 		return err
-	}, fmt.Sprintf(`SELECT %s, coalesce(seen, 0), coalesce(node_rounds, 0), coalesce(slowest, 0), coalesce(total, 0.0),
+	}, fmt.Sprintf(`SELECT %s, coalesce(seen, 0), coalesce(node_rounds, 0), coalesce(slowest, 0), coalesce(fastest, 0), coalesce(total, 0.0),
   coalesce(restarted, 0), coalesce(replayed, 0), coalesce(active, 0.0), max(resumed, coalesce(heard, 0.0), coalesce(ended, 0.0)),
   coalesce(workers_seen, 0), coalesce(worker_nodes, 0), coalesce(models, '')
 FROM runs LEFT JOIN (
   SELECT run AS key, count(*) FILTER (WHERE rounds_done > 0) AS seen, sum(rounds_done) AS node_rounds,
-    %s AS slowest, sum(cumulative_reward) AS total, sum(restarts) AS restarted,
+    %s AS slowest, max(last_round) + 1 AS fastest, sum(cumulative_reward) AS total, sum(restarts) AS restarted,
     sum(replayed_rounds) AS replayed, count(DISTINCT %s) AS workers_seen,
     count(%s) FILTER (WHERE rounds_done > 0) AS worker_nodes, group_concat(DISTINCT nullif(model, '')) AS models
   FROM (SELECT * FROM nodes ORDER BY run, model) GROUP BY run) ON key = run

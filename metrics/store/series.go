@@ -93,6 +93,42 @@ func (r *Reader) RoundBands(ctx context.Context, run, metric string, from int) (
 	return bands, explain(r.path, err)
 }
 
+// RewardSum is what a run's nodes did in its first rounds.
+type RewardSum struct {
+	NodeRounds int     // recorded
+	Reward     float64 // sum; a reward that isn't finite counts as 0
+}
+
+// RewardSums returns what a run's nodes did in its first rounds, for several numbers of these. It reads the run's rounds once, up to the highest.
+func (r *Reader) RewardSums(ctx context.Context, run string, rounds []int) (map[int]RewardSum, error) {
+	sums := map[int]RewardSum{}
+	if len(rounds) == 0 {
+		return sums, nil
+	}
+	ends := slices.Sorted(slices.Values(rounds))
+	var total RewardSum
+	next := 0
+	pass := func(round int) { // everything before this round has been added
+		for ; next < len(ends) && ends[next] <= round; next++ {
+			sums[ends[next]] = total
+		}
+	}
+	err := query(ctx, r.db, func(rows *sql.Rows) error {
+		var round, nodes int
+		var reward float64
+		if err := rows.Scan(&round, &nodes, &reward); err != nil {
+			return err
+		}
+		pass(round)
+		total.NodeRounds += nodes
+		total.Reward += reward
+		return nil
+	}, `SELECT round, count(*), coalesce(sum(reward), 0.0) FROM rounds WHERE run = ? AND round < ? GROUP BY round ORDER BY round`,
+		run, ends[len(ends)-1])
+	pass(math.MaxInt)
+	return sums, explain(r.path, err)
+}
+
 // TaskTotal is what a run's nodes together made of one task in some rounds.
 type TaskTotal struct {
 	Task        string

@@ -16,7 +16,7 @@ function interval(row) {
 }
 
 const columns = [
-  { label: "Experiment", text: (r) => r.experiment },
+  { label: "Experiment", text: (r) => r.name },
   { label: "I/J", text: (r) => r.config },
   { label: "Verdict", cell: (r) => h("span", { class: "verdict", "data-verdict": r.outcome }, r.verdict), minor: true },
   { label: "Improvement", number: true, title: "over the baseline", text: (r) => f.percent(r.improvement, true) },
@@ -30,17 +30,44 @@ const columns = [
   { label: "Cumulative", number: true, title: "mean over runs", text: (r) => f.number(r.cumulative_reward), minor: true },
   { label: "Held-out", number: true, text: (r) => f.reward(r.eval_reward), minor: true },
   { label: "Rounds", number: true, title: "fewest of any run", text: (r) => f.number(r.rounds), minor: true },
+  { label: "Over", number: true, title: "rounds that the figures are over: those that the baseline has, too",
+    text: (r) => (r.rounds_compared ? `${r.rounds_compared.from}–${r.rounds_compared.to}` : f.none), minor: true },
   { label: "Paper", number: true, title: "improvement of this I/J over 8/0 in the paper", text: (r) => f.percent(r.paper_improvement, true),
     minor: true },
 ];
 
 // sentence says a row's verdict in words.
-function sentence(row, baseline) {
+function sentence(row, baseline, differs) {
   const ci = interval(row);
   const extent = typeof row.improvement === "number"
     ? ` (${f.percent(row.improvement, true)}${ci === f.none ? "" : `, 95 % interval ${ci}`})` : "";
-  if (row.outcome === "better" || row.outcome === "worse") return `${row.experiment} is ${row.outcome} than ${baseline}${extent}.`;
-  return `${row.experiment} against ${baseline}: ${row.verdict}${extent}.`;
+  const text = row.outcome === "better" || row.outcome === "worse" ? `${row.name} is ${row.outcome} than ${baseline}${extent}.`
+    : `${row.name} against ${baseline}: ${row.verdict}${extent}.`;
+  return differs ? `${text} ${differs}` : text;
+}
+
+// differences names the settings in which a row differs from the baseline, beside I and J, which have a column.
+const shown = ["preset", "tasks.set", "num_train_samples", "num_transplant_trees"];
+const roles = { study: "Under study", confounder: "Also different", other: "Also different", despite: "Different, and compared all the same" };
+const most = 5;
+
+function differences(row) {
+  const byLead = new Map();
+  for (const d of row.differs || []) {
+    const lead = roles[d.role];
+    if (!lead || shown.includes(d.key)) continue;
+    byLead.set(lead, [...(byLead.get(lead) || []), `${d.key} ${d.value} against ${d.baseline}`]);
+  }
+  return [...byLead].map(([lead, list]) => {
+    const more = list.length > most ? `, and ${list.length - most} more` : "";
+    return `${lead}: ${list.slice(0, most).join(", ")}${more}.`;
+  }).join(" ");
+}
+
+// alone says why there are no verdicts.
+function alone(c) {
+  if (c.rows.length > 1) return "Nothing is decided: choose a baseline.";
+  return c.rows.length ? "One experiment alone: start another to compare it with." : "Nothing to compare yet.";
 }
 
 // Compare: set(runs) takes the rows of the runs whose experiments are compared.
@@ -84,9 +111,9 @@ export class Compare {
   }
 
   #draw(c) {
-    const others = c.rows.filter((r) => r.outcome !== "baseline");
-    const lines = others.length ? others.map((r) => h("li", { "data-verdict": r.outcome }, sentence(r, c.baseline)))
-      : [h("li", null, c.rows.length ? "One experiment alone: start another to compare it with." : "Nothing to compare yet.")];
+    const others = c.rows.filter((r) => c.baseline && r.outcome !== "baseline");
+    const lines = others.length ? others.map((r) => h("li", { "data-verdict": r.outcome }, sentence(r, c.baseline, differences(r))))
+      : [h("li", null, alone(c))];
     put(this.part.body, h("ul", { class: "verdicts" }, lines),
       table("Comparison of experiments", columns, c.rows),
       h("p", { class: "note" }, `Decided by ${bases[c.basis] || f.words(c.basis)}. Intervals are over seeds, never over nodes of one swarm.`,

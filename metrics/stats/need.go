@@ -1,0 +1,49 @@
+package stats
+
+import (
+	"slices"
+
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// Needs is what Compare needs of runs beside their sums: nothing where all are equally long.
+type Needs struct {
+	Sums  map[string][]int // by run: how many first rounds Runs.Sums is asked for
+	Evals []string         // runs whose every evaluation Runs.EvalRounds is asked for
+}
+
+// NeedsOf says what Compare will need of runs for these options. Only Totals and Evals of them are looked at.
+func NeedsOf(runs Runs, o CompareOptions) (Needs, error) {
+	if o.Study != nil {
+		runs, o, _ = o.ofStudy(runs)
+	}
+	f, err := newFrame(runs, o)
+	if err != nil {
+		return Needs{}, err
+	}
+	n := Needs{Sums: map[string][]int{}}
+	for _, g := range f.groups {
+		n.add(newSpan(runs, f.set, g), g)
+	}
+	for _, p := range f.pairs {
+		n.add(newSpan(runs, f.set, f.groups[p.a], f.groups[p.b]), f.groups[p.a], f.groups[p.b])
+	}
+	return n, nil
+}
+
+func (n *Needs) add(s span, groups ...group) {
+	for _, g := range groups {
+		for _, r := range g.runs {
+			n.addRun(s, r)
+		}
+	}
+}
+
+func (n *Needs) addRun(s span, r store.Totals) {
+	if run := r.Run.Run; reached(r) > s.rounds && r.NodeRounds > 0 && !slices.Contains(n.Sums[run], s.rounds) {
+		n.Sums[run] = append(n.Sums[run], s.rounds)
+	}
+	if s.evalUneven && !slices.Contains(n.Evals, r.Run.Run) {
+		n.Evals = append(n.Evals, r.Run.Run)
+	}
+}
