@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -17,6 +18,9 @@ var extracted = []struct{ table, where string }{
 	{"runs", ""}, {"attempts", ""}, {"nodes", ""}, {"rounds", ""}, {"devices", ""}, {"evals", ""}, {"eval_questions", ""},
 	{"events", "type != 'spawn'"}, {"workers", ""}, {"imports", ""}, {"imported_rounds", ""},
 }
+
+// bulkCache is SQLite's cache where much is written at once: 64 MiB, in its notation. With the default pages are written several times.
+const bulkCache = "-65536"
 
 // taskStretch is over how many rounds Extract adds up a node's rewards by task.
 const taskStretch = 25
@@ -35,7 +39,7 @@ func (r *Reader) Extract(ctx context.Context, path string, runs []string) (rows 
 		return 0, fmt.Errorf("extract: %w", err)
 	}
 	if err = file.Close(); err == nil {
-		rows, err = r.extract(ctx, path, runs)
+		rows, err = r.extract(ctx, path, runs, nil)
 	}
 	if err == nil {
 		err = markExtract(path)
@@ -46,7 +50,8 @@ func (r *Reader) Extract(ctx context.Context, path string, runs []string) (rows 
 	return rows, nil
 }
 
-func (r *Reader) extract(ctx context.Context, path string, runs []string) (rows int, err error) {
+// extract fills the file at path. With labels, which it fills in, too, the file is for ourselves and need not be compact.
+func (r *Reader) extract(ctx context.Context, path string, runs []string, labels *labels) (rows int, err error) {
 	version, err := inspect(ctx, r.path)
 	if err != nil {
 		return 0, err
@@ -57,7 +62,8 @@ func (r *Reader) extract(ctx context.Context, path string, runs []string) (rows 
 	}
 	// Nobody else knows of the file, and a crash leaves one that is thrown away: no journal. What was moved is overwritten with zeros, which take
 	// no room once compressed.
-	db, err := sql.Open("sqlite3", dsn(path, url.Values{"_journal_mode": {"OFF"}, "_synchronous": {"OFF"}, "_secure_delete": {"true"}}))
+	db, err := sql.Open("sqlite3", dsn(path, url.Values{"_journal_mode": {"OFF"}, "_synchronous": {"OFF"}, "_secure_delete": {strconv.FormatBool(labels == nil)},
+		"_cache_size": {bulkCache}}))
 	if err != nil {
 		return 0, err
 	}
@@ -73,18 +79,20 @@ func (r *Reader) extract(ctx context.Context, path string, runs []string) (rows 
 			return 0, err
 		}
 	}
-	if rows, err = r.takeRows(ctx, db, runs, &private); err != nil {
+	if rows, err = r.takeRows(ctx, db, runs, &private, labels); err != nil {
 		return 0, err
 	}
 	if err := migrate(ctx, db, path); err != nil {
 		return 0, err
 	}
-	_, err = db.ExecContext(ctx, "VACUUM")
+	if labels == nil {
+		_, err = db.ExecContext(ctx, "VACUUM")
+	}
 	return rows, err
 }
 
 // takeRows copies the runs' rows into a database of the same schema.
-func (r *Reader) takeRows(ctx context.Context, db *sql.DB, runs []string, private *privacy) (rows int, err error) {
+func (r *Reader) takeRows(ctx context.Context, db *sql.DB, runs []string, private *privacy, labels *labels) (rows int, err error) {
 	if _, err := db.ExecContext(ctx, "ATTACH ? AS source", dsn(r.path, url.Values{"mode": {"ro"}})); err != nil {
 		return 0, err
 	}
@@ -96,13 +104,20 @@ func (r *Reader) takeRows(ctx context.Context, db *sql.DB, runs []string, privat
 	if _, err := tx.ExecContext(ctx, "CREATE TEMP TABLE chosen (run TEXT PRIMARY KEY)"); err != nil {
 		return 0, err
 	}
-	for _, run := range runs {
-		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO chosen VALUES (?)", run); err != nil {
-			return 0, err
+	if labels != nil {
+		labels.alone = map[string]string{}
+		for _, run := range runs {
+			if labels.alone[run], err = private.choose(ctx, tx, run); err != nil {
+				return 0, err
+			}
 		}
 	}
-	if err := private.learn(ctx, tx); err != nil {
+	all, err := private.choose(ctx, tx, runs...)
+	if err != nil {
 		return 0, err
+	}
+	if labels != nil {
+		labels.all = all
 	}
 	for _, x := range extracted {
 		n, err := takeTable(ctx, tx, x.table, x.where)

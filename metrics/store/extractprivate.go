@@ -49,6 +49,26 @@ func (p *privacy) install(ctx context.Context, db *sql.DB) error {
 	})
 }
 
+// labels say what GPUs and hosts are called in an extract, as text that is the same for the same names.
+type labels struct {
+	all   string
+	alone map[string]string // of each run, by its key, in an extract of it alone
+}
+
+// choose makes runs the chosen ones, learns their labels and returns these.
+func (p *privacy) choose(ctx context.Context, tx *sql.Tx, runs ...string) (label string, err error) {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM chosen"); err != nil {
+		return "", err
+	}
+	for _, run := range runs {
+		if _, err := tx.ExecContext(ctx, "INSERT OR IGNORE INTO chosen VALUES (?)", run); err != nil {
+			return "", err
+		}
+	}
+	err = p.learn(ctx, tx)
+	return fmt.Sprintf("%q %v", p.gpus, p.hosts), err // maps are printed in the order of their keys
+}
+
 // learn finds the GPUs and the hosts of the chosen runs, in an order that is the same for equal runs.
 func (p *privacy) learn(ctx context.Context, tx *sql.Tx) error {
 	p.gpus, p.hosts = map[string]string{}, map[string]bool{}

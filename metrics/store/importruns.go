@@ -2,13 +2,10 @@ package store
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -40,9 +37,6 @@ type ImportedRun struct {
 	Nodes      int    `json:"nodes"`
 	Rounds     int    `json:"rounds"`      // planned
 	RoundsDone int    `json:"rounds_done"` // by the slowest node
-
-	digest string
-	rows   int
 }
 
 // importNotes are the notes of an import of FormatSwarm.
@@ -66,7 +60,7 @@ func (s *Store) ImportRuns(ctx context.Context, from *Reader, dry bool) ([]Impor
 		return nil, fmt.Errorf("import %s: %w", from.Name(), err)
 	}
 	defer os.RemoveAll(dir)
-	extract, err := extractTo(ctx, from, filepath.Join(dir, "all.db"), all)
+	extract, labels, err := extractTo(ctx, from, filepath.Join(dir, "all.db"), all)
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +70,7 @@ func (s *Store) ImportRuns(ctx context.Context, from *Reader, dry bool) ([]Impor
 		return nil, named(err, from.Name())
 	}
 	var out []ImportedRun
+	var whole []Totals // those that have ended
 	for _, r := range taken {
 		x := ImportedRun{
 			Source: r.Run.Run, Experiment: r.Experiment, Seed: r.Seed, State: r.State, Nodes: r.Run.Nodes, Rounds: r.Run.Rounds, RoundsDone: r.RoundsDone,
@@ -85,27 +80,31 @@ func (s *Store) ImportRuns(ctx context.Context, from *Reader, dry bool) ([]Impor
 		}
 		if x.State == RunRunning {
 			x.Outcome = ImportGoing
-		} else if x.digest, x.rows, err = digestAlone(ctx, from, dir, r); err != nil {
-			return nil, err
+		} else {
+			whole = append(whole, r)
 		}
 		out = append(out, x)
 	}
-	if err := s.importRuns(ctx, extract, from.Name(), out, dry); err != nil {
+	sums := startDigests(ctx, from, extract, labels, dir, whole)
+	err = s.importRuns(ctx, extract, from.Name(), out, sums, dry)
+	if err = errors.Join(err, sums.close()); err != nil {
 		return nil, explain(s.path, err)
 	}
 	return out, nil
 }
 
 // extractTo makes an extract of runs for ourselves, and opens it.
-func extractTo(ctx context.Context, from *Reader, path string, runs []Totals) (*Reader, error) {
+func extractTo(ctx context.Context, from *Reader, path string, runs []Totals) (*Reader, labels, error) {
 	keys := make([]string, len(runs))
 	for i, r := range runs {
 		keys[i] = r.Run.Run
 	}
-	if _, err := from.Extract(ctx, path, keys); err != nil {
-		return nil, named(err, from.Name())
+	var labels labels
+	if _, err := from.extract(ctx, path, keys, &labels); err != nil {
+		return nil, labels, named(explain(from.path, err), from.Name())
 	}
-	return OpenReader(ctx, path)
+	extract, err := OpenReader(ctx, path)
+	return extract, labels, err
 }
 
 // checkImported refuses what would name files or lines of text here and can't, and times that nothing recorded here could come after.
@@ -122,7 +121,7 @@ func checkImported(r Totals) error {
 	return nil
 }
 
-func (s *Store) importRuns(ctx context.Context, from *Reader, name string, runs []ImportedRun, dry bool) (err error) {
+func (s *Store) importRuns(ctx context.Context, from *Reader, name string, runs []ImportedRun, sums *digests, dry bool) (err error) {
 	conn, err := s.db.Conn(ctx) // what is attached belongs to a connection
 	if err != nil {
 		return err
@@ -135,6 +134,9 @@ func (s *Store) importRuns(ctx context.Context, from *Reader, name string, runs 
 		_, detached := conn.ExecContext(context.WithoutCancel(ctx), "DETACH incoming")
 		err = errors.Join(err, detached)
 	}()
+	if _, err := conn.ExecContext(ctx, "PRAGMA cache_size = "+bulkCache); err != nil {
+		return err
+	}
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -145,8 +147,13 @@ func (s *Store) importRuns(ctx context.Context, from *Reader, name string, runs 
 		if runs[i].Outcome == ImportGoing {
 			continue
 		}
-		if err := takeRun(ctx, tx, home, &runs[i]); err != nil {
+		if err := takeRun(ctx, tx, home, sums, &runs[i]); err != nil {
 			return fmt.Errorf("import %s: run %.80q: %w", name, runs[i].Source, err)
+		}
+	}
+	for i := range runs { // a checksum is there only if every name in the run is one
+		if err := noteImport(ctx, tx, sums, &runs[i]); err != nil {
+			return err
 		}
 	}
 	if dry {
@@ -156,8 +163,8 @@ func (s *Store) importRuns(ctx context.Context, from *Reader, name string, runs 
 }
 
 // takeRun copies one run, unless what is here of it is as good.
-func takeRun(ctx context.Context, tx *sql.Tx, home string, r *ImportedRun) (err error) {
-	if r.Outcome, r.Run, err = placeFor(ctx, tx, home, r); err != nil {
+func takeRun(ctx context.Context, tx *sql.Tx, home string, sums *digests, r *ImportedRun) (err error) {
+	if r.Outcome, r.Run, err = placeFor(ctx, tx, home, sums, r); err != nil {
 		return err
 	}
 	switch r.Outcome {
@@ -174,11 +181,11 @@ func takeRun(ctx context.Context, tx *sql.Tx, home string, r *ImportedRun) (err 
 			return fmt.Errorf("%s: %w", table, err)
 		}
 	}
-	return noteImport(ctx, tx, r)
+	return nil
 }
 
 // placeFor decides about a run, and under which key it is or comes.
-func placeFor(ctx context.Context, tx *sql.Tx, home string, r *ImportedRun) (outcome, key string, err error) {
+func placeFor(ctx context.Context, tx *sql.Tx, home string, sums *digests, r *ImportedRun) (outcome, key string, err error) {
 	var was struct {
 		format, digest sql.NullString
 		rows           sql.NullInt64
@@ -195,9 +202,16 @@ LEFT JOIN main.imports ON main.imports.run = own.run WHERE theirs.run = ? ORDER 
 		return "", "", err
 	case !was.format.Valid:
 		return ImportOwn, key, nil
-	case was.format.String != FormatSwarm || was.digest.String == r.digest:
+	case was.format.String != FormatSwarm:
 		return ImportUnchanged, key, nil
-	case int64(r.rows) < was.rows.Int64:
+	}
+	sum, rows, err := sums.wait(r.Source)
+	switch {
+	case err != nil:
+		return "", "", err
+	case was.digest.String == sum:
+		return ImportUnchanged, key, nil
+	case int64(rows) < was.rows.Int64:
 		return ImportOlder, key, nil
 	}
 	return ImportReplaced, key, nil
@@ -279,90 +293,18 @@ func copyRun(ctx context.Context, tx *sql.Tx, table string, r *ImportedRun) erro
 	return err
 }
 
-// noteImport records where a run is from, unless it was another program's when it was imported first.
-func noteImport(ctx context.Context, tx *sql.Tx, r *ImportedRun) error {
-	notes, err := json.Marshal(importNotes{r.Source, r.rows})
+// noteImport records where a run is from, unless it was another program's when it was imported first. Of a run that was not taken it only waits for
+// the checksum.
+func noteImport(ctx context.Context, tx *sql.Tx, sums *digests, r *ImportedRun) error {
+	sum, rows, err := sums.wait(r.Source)
+	if err != nil || r.Outcome != ImportNew && r.Outcome != ImportReplaced {
+		return err
+	}
+	notes, err := json.Marshal(importNotes{r.Source, rows})
 	if err != nil {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO main.imports (run, format, source, digest, imported, notes) VALUES (?, ?, '', ?, ?, ?)
-ON CONFLICT (run) DO NOTHING`, r.Run, FormatSwarm, r.digest, event.Now(), string(notes))
+ON CONFLICT (run) DO NOTHING`, r.Run, FormatSwarm, sum, event.Now(), string(notes))
 	return err
-}
-
-// digestAlone is digestRun of an extract of the run alone: the labels of GPUs and hosts don't depend on what else is in the file then.
-func digestAlone(ctx context.Context, from *Reader, dir string, r Totals) (digest string, rows int, err error) {
-	path := filepath.Join(dir, "one.db")
-	alone, err := extractTo(ctx, from, path, []Totals{r})
-	if err != nil {
-		return "", 0, err
-	}
-	digest, rows, err = digestRun(ctx, alone, r.Run.Run)
-	return digest, rows, errors.Join(named(err, from.Name()), alone.Close(), os.Remove(path))
-}
-
-// digestRun is a checksum of all that an extract has of a run, whatever key it has there, and how many rows that are. It refuses names that are none.
-func digestRun(ctx context.Context, from *Reader, run string) (digest string, rows int, err error) {
-	sum := sha256.New()
-	for _, table := range importTables() {
-		if table == "imports" {
-			continue
-		}
-		n, err := digestTable(ctx, from, table, run, sum)
-		if err != nil {
-			return "", 0, err
-		}
-		rows += n
-	}
-	return hex.EncodeToString(sum.Sum(nil)), rows, nil
-}
-
-func digestTable(ctx context.Context, from *Reader, table, run string, sum hash.Hash) (rows int, err error) {
-	columns, err := from.Columns(ctx, table)
-	if err != nil {
-		return 0, err
-	}
-	fmt.Fprintf(sum, "%s\n", table)
-	err = from.Dump(ctx, table, run, "", func(row []any) error {
-		rows++
-		for i, c := range columns {
-			value := row[i]
-			text, isText := value.(string)
-			switch column := table + "." + c.Name; {
-			case c.Name == "run" || c.Name == "id":
-				continue
-			case table == "rounds" && value == nil && metricSince[c.Name] >= schemaSampling:
-				continue // as if the column were not there: an import of before it came stays the same
-			case column == "runs.versions":
-				value = withoutMark(text)
-			case isText && !freeText[column] && !c.JSON:
-				if err := CheckName(text); err != nil {
-					return &Error{Path: from.path, Reason: "damaged", Err: fmt.Errorf("%s: %w", column, err)}
-				}
-			}
-			fmt.Fprintf(sum, "%T %q\n", value, fmt.Sprint(value))
-		}
-		return nil
-	})
-	return rows, err
-}
-
-// freeText are the columns of text that is a person's to read, of any length, and shown as such.
-var freeText = map[string]bool{
-	"runs.message": true, "attempts.message": true, "nodes.message": true, "events.message": true, "workers.reason": true, "rounds.non_finite": true,
-	"evals.non_finite": true, "runs.model": true,
-}
-
-// withoutMark is a document of versions without what says that it was imported.
-func withoutMark(text string) string {
-	var versions map[string]any
-	if json.Unmarshal([]byte(text), &versions) != nil {
-		return text
-	}
-	delete(versions, importedKey)
-	data, err := json.Marshal(versions) // sorted by key
-	if err != nil {
-		return text
-	}
-	return string(data)
 }

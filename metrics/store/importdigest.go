@@ -1,0 +1,207 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+)
+
+// digests are checksums of runs, each as of an extract of the run alone: the labels of GPUs and hosts don't depend on what else is in the file then.
+// They are computed beside the import, on every core.
+type digests struct {
+	of   map[string]*digest // by the run's key in the file
+	stop context.CancelFunc
+	work sync.WaitGroup
+
+	mu     sync.Mutex
+	opened []*Reader
+}
+
+// digest is one of them; the rest is there once done is closed.
+type digest struct {
+	done chan struct{}
+	sum  string
+	rows int
+	err  error
+}
+
+// startDigests begins with the checksums of runs of from. all is an extract of them, labels what runs are called in it; further extracts are made in
+// dir. The caller must call close.
+func startDigests(ctx context.Context, from, all *Reader, labels labels, dir string, runs []Totals) *digests {
+	ctx, stop := context.WithCancel(ctx)
+	d := &digests{of: map[string]*digest{}, stop: stop}
+	alike := map[string][]Totals{} // runs that have the same labels alone have them together: they share an extract
+	for _, r := range runs {
+		label := labels.alone[r.Run.Run]
+		alike[label] = append(alike[label], r)
+	}
+	cores := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for label, same := range alike {
+		open := func() (*Reader, error) { return all, nil }
+		if label != labels.all {
+			path := filepath.Join(dir, fmt.Sprintf("alike-%d.db", len(d.of)))
+			open = sync.OnceValues(func() (*Reader, error) { return d.extract(ctx, from, path, same) })
+		}
+		for _, r := range same {
+			x := &digest{done: make(chan struct{})}
+			d.of[r.Run.Run] = x
+			d.work.Go(func() {
+				defer close(x.done)
+				cores <- struct{}{}
+				defer func() { <-cores }()
+				extract, err := open()
+				if err == nil {
+					x.sum, x.rows, err = digestRun(ctx, extract, r.Run.Run)
+				}
+				x.err = named(err, from.Name())
+			})
+		}
+	}
+	return d
+}
+
+func (d *digests) extract(ctx context.Context, from *Reader, path string, runs []Totals) (*Reader, error) {
+	extract, _, err := extractTo(ctx, from, path, runs)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.opened = append(d.opened, extract)
+	return extract, nil
+}
+
+// wait returns a run's checksum, and how many rows it is of; of a run that has none, for it had not ended, nothing.
+func (d *digests) wait(run string) (sum string, rows int, err error) {
+	x := d.of[run]
+	if x == nil {
+		return "", 0, nil
+	}
+	<-x.done
+	return x.sum, x.rows, x.err
+}
+
+// close ends what is under way.
+func (d *digests) close() error {
+	d.stop()
+	d.work.Wait()
+	var err error
+	for _, r := range d.opened {
+		err = errors.Join(err, r.Close())
+	}
+	return err
+}
+
+// digestRun is a checksum of all that an extract has of a run, whatever key it has there, and how many rows that are. It refuses names that are none.
+func digestRun(ctx context.Context, from *Reader, run string) (digest string, rows int, err error) {
+	sum := sha256.New()
+	for _, table := range importTables() {
+		if table == "imports" {
+			continue
+		}
+		n, err := digestTable(ctx, from, table, run, sum)
+		if err != nil {
+			return "", 0, err
+		}
+		rows += n
+	}
+	return hex.EncodeToString(sum.Sum(nil)), rows, nil
+}
+
+func digestTable(ctx context.Context, from *Reader, table, run string, sum hash.Hash) (rows int, err error) {
+	columns, err := from.Columns(ctx, table)
+	if err != nil {
+		return 0, err
+	}
+	var treated []digested
+	for _, c := range columns {
+		treated = append(treated, digested{
+			skip:    c.Name == "run" || c.Name == "id",
+			late:    table == "rounds" && metricSince[c.Name] >= schemaSampling,
+			version: table == "runs" && c.Name == "versions",
+			name:    !c.JSON && !freeText[table+"."+c.Name],
+		})
+	}
+	fmt.Fprintf(sum, "%s\n", table)
+	var text []byte
+	checked := map[string]bool{} // names come again and again
+	err = from.Dump(ctx, table, run, "", func(row []any) error {
+		rows++
+		text = text[:0]
+		for i, c := range treated {
+			value := row[i]
+			name, isText := value.(string)
+			switch {
+			case c.skip, c.late && value == nil:
+				continue
+			case c.version:
+				value = withoutMark(name)
+			case isText && c.name && !checked[name]:
+				if err := CheckName(name); err != nil {
+					return &Error{Path: from.path, Reason: "damaged", Err: fmt.Errorf("%s.%s: %w", table, columns[i].Name, err)}
+				}
+				if len(checked) < 1000 {
+					checked[name] = true
+				}
+			}
+			text = appendValue(text, value)
+		}
+		sum.Write(text) // never fails
+		return nil
+	})
+	return rows, err
+}
+
+// digested is how a column is taken into a checksum.
+type digested struct {
+	skip    bool // it is another in each database
+	late    bool // NULL is as if the column were not there: an import of before it came stays the same
+	version bool
+	name    bool // a text in it is a name
+}
+
+// appendValue appends a value of Dump's as a checksum takes it: its type and its text, quoted.
+func appendValue(to []byte, value any) []byte {
+	switch v := value.(type) {
+	case nil:
+		return append(to, "<nil> \"<nil>\"\n"...)
+	case int64:
+		to = append(to, `int64 "`...)
+		return append(strconv.AppendInt(to, v, 10), "\"\n"...)
+	case float64:
+		to = append(to, `float64 "`...)
+		return append(strconv.AppendFloat(to, v, 'g', -1, 64), "\"\n"...)
+	case string:
+		to = append(to, "string "...)
+		return append(strconv.AppendQuote(to, v), '\n')
+	}
+	return fmt.Appendf(to, "%T %q\n", value, fmt.Sprint(value))
+}
+
+// freeText are the columns of text that is a person's to read, of any length, and shown as such.
+var freeText = map[string]bool{
+	"runs.message": true, "attempts.message": true, "nodes.message": true, "events.message": true, "workers.reason": true, "rounds.non_finite": true,
+	"evals.non_finite": true, "runs.model": true,
+}
+
+// withoutMark is a document of versions without what says that it was imported.
+func withoutMark(text string) string {
+	var versions map[string]any
+	if json.Unmarshal([]byte(text), &versions) != nil {
+		return text
+	}
+	delete(versions, importedKey)
+	data, err := json.Marshal(versions) // sorted by key
+	if err != nil {
+		return text
+	}
+	return string(data)
+}
