@@ -11,6 +11,7 @@ import (
 	"github.com/shirou/gopsutil/v4/disk"
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/launcher/mps"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -81,22 +82,28 @@ func runDoctor(ctx context.Context, g *globals, output string) error {
 		if err := writeJSON(g.stdout, findings); err != nil {
 			return err
 		}
-	} else {
-		for _, f := range findings {
-			mark := "ok     "
-			if !f.OK {
-				mark = "MISSING"
-			}
-			fmt.Fprintf(g.stdout, "%s  %-9s %s\n", mark, f.Check, f.Found)
-			if f.Try != "" {
-				fmt.Fprintf(g.stdout, "%19sTry: %s\n", "", f.Try)
-			}
-		}
+	} else if err := g.print(func(p *table.Page) { p.Table(doctorTable(findings)) }); err != nil {
+		return err
 	}
 	if bad > 0 {
 		return &silentError{exitFailed}
 	}
 	return nil
+}
+
+func doctorTable(findings []finding) *table.Table {
+	t := table.New(table.Column{}, table.Column{}, table.Column{Wrap: true})
+	for _, f := range findings {
+		mark := "ok"
+		if !f.OK {
+			mark = "MISSING"
+		}
+		t.Add(mark, f.Check, f.Found)
+		if f.Try != "" {
+			t.Add("", "", "Try: "+f.Try)
+		}
+	}
+	return t
 }
 
 func checkHome(home string) finding {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
@@ -156,7 +157,7 @@ func runEvalShow(ctx context.Context, g *globals, o *evalOptions, name string) e
 			fmt.Errorf("pass@%d needs as many completions a question: run %s was evaluated with %d", ks[0], snapshot.Run.Run, most), "--node node_0",
 		}
 	}
-	return printEvaluations(g.stdout, evaluations, false)
+	return g.print(func(p *table.Page) { printEvaluations(p, evaluations, false) })
 }
 
 // runEvalNow evaluates a model.
@@ -179,7 +180,7 @@ func runEvalNow(ctx context.Context, g *globals, o *evalOptions, open func(conte
 	if o.output == "json" {
 		return writeJSON(g.stdout, evaluations)
 	}
-	return printEvaluations(g.stdout, evaluations, x.node == "")
+	return g.print(func(p *table.Page) { printEvaluations(p, evaluations, x.node == "") })
 }
 
 // given is the first of the flags that was given, "" where none was; those of except don't count.

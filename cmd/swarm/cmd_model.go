@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/node/model"
 	"github.com/sapo-swarm/swarm/node/model/hub"
 )
@@ -131,15 +132,20 @@ func runModelList(g *globals, output string) error {
 	if output == "json" {
 		return writeJSON(g.stdout, rows)
 	}
-	fmt.Fprintf(g.stdout, "%-32s %-13s %13s %-9s %9s\n", "MODEL", "ARCHITECTURE", "PARAMETERS", "STATE", "SIZE")
+	return g.print(func(p *table.Page) { p.Table(modelTable(rows)) })
+}
+
+func modelTable(rows []modelRow) *table.Table {
+	t := table.New(table.Column{Title: "MODEL"}, table.Column{Title: "ARCHITECTURE", Drop: 2}, table.Column{Title: "PARAMETERS", Right: true, Drop: 1},
+		table.Column{Title: "STATE"}, table.Column{Title: "SIZE", Right: true})
 	for _, r := range rows {
 		size := gb(r.Bytes)
 		if r.State == model.Embedded {
 			size = "built in"
 		}
-		fmt.Fprintf(g.stdout, "%-32s %-13s %13s %-9s %9s\n", r.Name, r.Architecture, group(r.Parameters), r.State, size)
+		t.Add(r.Name, r.Architecture, group(r.Parameters), r.State, size)
 	}
-	return nil
+	return t
 }
 
 // modelRows lists the presets, then what else is in the cache and can be trained.
@@ -247,21 +253,24 @@ func runModelShow(g *globals, name, output string) error {
 			Memory modelMemory `json:"memory"`
 		}{m, memory})
 	}
+	return g.print(func(p *table.Page) { printModel(p, m, memory) })
+}
+
+func printModel(w *table.Page, m configs.Model, memory modelMemory) {
 	s := m.Shape
-	fmt.Fprintf(g.stdout, "model       %s\nweights     %s\n", m.Name, m.Weights)
-	fmt.Fprintf(g.stdout, "shape       %s: %d layers, %d heads (%d for keys and values), width %d, feed-forward %d\n",
+	w.Printf("model       %s\nweights     %s\n", m.Name, m.Weights)
+	w.Printf("shape       %s: %d layers, %d heads (%d for keys and values), width %d, feed-forward %d\n",
 		s.Family(), s.Layers, s.Heads, s.KeyValueHeads(), s.Width, s.InnerWidth())
-	fmt.Fprintf(g.stdout, "text        %s tokens in the vocabulary, %s of context, tokenizer %s\n",
+	w.Printf("text        %s tokens in the vocabulary, %s of context, tokenizer %s\n",
 		group(int64(s.Vocabulary)), group(int64(s.Context)), m.Tokenizer)
-	fmt.Fprintf(g.stdout, "parameters  %s\n", group(s.Parameters))
-	fmt.Fprintf(g.stdout, "memory      %s weights, %s gradients, %s Adam; activations and the KV cache come on top (swarm plan)\n",
+	w.Printf("parameters  %s\n", group(s.Parameters))
+	w.Printf("memory      %s weights, %s gradients, %s Adam; activations and the KV cache come on top (swarm plan)\n",
 		gb(memory.Weights), gb(memory.Gradients), gb(memory.Optimizer))
 	if memory.GuideTotal > 0 {
-		fmt.Fprintf(g.stdout, "guide 4     %s a node: %s weights, %s forward, %s gradients and optimizer, %s working memory\n", gb(memory.GuideTotal),
+		w.Printf("guide 4     %s a node: %s weights, %s forward, %s gradients and optimizer, %s working memory\n", gb(memory.GuideTotal),
 			gb(m.GuideMemory.Weights), gb(m.GuideMemory.Forward), gb(m.GuideMemory.GradientsAndOptimizer), gb(m.GuideMemory.Working))
 	}
-	fmt.Fprintf(g.stdout, "checkpoint  %s each\n", gb(memory.Checkpoint))
-	return nil
+	w.Printf("checkpoint  %s each\n", gb(memory.Checkpoint))
 }
 
 // hubName is a preset's or the hub's NAME[@REVISION] as the hub spells it.

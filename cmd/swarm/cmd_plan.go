@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
@@ -79,13 +79,10 @@ func runPlan(ctx context.Context, g *globals, o *planOptions) error {
 	if o.output == "json" {
 		return writeJSON(g.stdout, planned.plan)
 	}
-	var text strings.Builder
-	printPlan(&text, planned)
-	_, err = io.WriteString(g.stdout, text.String())
-	return err
+	return g.print(func(p *table.Page) { printPlan(p, planned) })
 }
 
-func printPlan(w *strings.Builder, p planned) {
+func printPlan(w *table.Page, p planned) {
 	plan := p.plan
 	printDevices(w, p)
 	for i, m := range p.all() {
@@ -173,20 +170,21 @@ func printRooms(w io.Writer, plan fit.Plan) {
 }
 
 // printBreakdown is a node's memory, component by component as guide 2 shows it, and guide 4's figures beside it.
-func printBreakdown(w io.Writer, p planned) {
+func printBreakdown(w *table.Page, p planned) {
 	f := p.plan.PerNode
 	sums := map[string]int64{fit.PhaseResident: f.Resident, fit.PhaseGenerate: f.Generate, fit.PhaseUpdate: f.Update}
 	fmt.Fprintf(w, "\nMemory of one node (%s):\n", p.plan.Source)
-	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	t := table.New(table.Column{}, table.Column{Right: true}, table.Column{Wrap: true})
+	t.Indent = 2
 	phase := ""
 	for _, c := range p.plan.Breakdown {
 		if c.Phase != phase {
 			phase = c.Phase
-			fmt.Fprintf(table, "  %s\t%s\t\n", phase, gb(sums[phase]))
+			t.Add(phase, gb(sums[phase]))
 		}
-		fmt.Fprintf(table, "    %s\t%s\t%s\n", c.Name, gb(c.Bytes), c.Note)
+		t.Add("  "+c.Name, gb(c.Bytes), c.Note)
 	}
-	_ = table.Flush() // into memory
+	w.Table(t)
 	if g := p.plan.Guide; g.Total() > 0 && p.plan.Device == fit.DeviceCUDA {
 		fmt.Fprintf(w, "  guide 4 says %s: weights %s, forward pass %s, gradients and optimizer %s, working memory %s\n",
 			gb(g.Total()), gb(g.Weights), gb(g.Forward), gb(g.GradientsAndOptimizer), gb(g.Working))

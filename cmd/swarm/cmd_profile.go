@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -98,7 +98,7 @@ func runProfile(ctx context.Context, g *globals, o *profileOptions) error {
 	if o.output == "json" {
 		return writeJSON(g.stdout, result)
 	}
-	return printProfile(g, result)
+	return g.print(func(p *table.Page) { printProfile(p, result) })
 }
 
 // parseSizes reads a list such as 1,4,16; empty is nil.
@@ -238,10 +238,10 @@ func keepProfile(ctx context.Context, g *globals, p planned, result profiled) er
 	}), db.Close())
 }
 
-func printProfile(g *globals, r profiled) error {
-	fmt.Fprintf(g.stdout, "%s on %s, torch %s: %s between phases\n\n", r.Model, r.GPU, r.Torch, gb(r.Resident))
-	table := tabwriter.NewWriter(g.stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "phase\tat a time\tmeasured\tline\tseconds\t")
+func printProfile(w *table.Page, r profiled) {
+	w.Printf("%s on %s, torch %s: %s between phases\n\n", r.Model, r.GPU, r.Torch, gb(r.Resident))
+	t := table.New(table.Column{Title: "phase"}, table.Column{Title: "at a time", Right: true}, table.Column{Title: "measured", Right: true},
+		table.Column{Title: "line", Right: true}, table.Column{Title: "seconds", Right: true})
 	for _, p := range r.Points {
 		line, took := r.Generate, gb(p.Bytes)
 		if p.Phase == profile.Update {
@@ -250,15 +250,12 @@ func printProfile(g *globals, r profiled) error {
 		if !p.Fits {
 			took = "does not fit"
 		}
-		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%.1f\t\n", p.Phase, p.Sequences, took, gb(line.At(p.Sequences)), p.Seconds)
+		t.Add(p.Phase, strconv.Itoa(p.Sequences), took, gb(line.At(p.Sequences)), fmt.Sprintf("%.1f", p.Seconds))
 	}
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("write the result: %w", err)
-	}
-	_, err := fmt.Fprintf(g.stdout, "\ngenerate: %s + %s a completion; update: %s + %s a sequence of the micro-batch\n"+
+	w.Table(t)
+	w.Printf("\ngenerate: %s + %s a completion; update: %s + %s a sequence of the micro-batch\n"+
 		"Kept: swarm plan and swarm up count with this from now on, for the same model and settings.\n",
 		gb(r.Generate.Base), fine(r.Generate.PerSequence), gb(r.Update.Base), fine(r.Update.PerSequence))
-	return err
 }
 
 // fine is gb for what may be small, and counts many times.

@@ -82,6 +82,9 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	defer interrupts.close()
 	p, err := o.plan.resolve(ctx, g)
 	if errors.Is(err, errFinished) {
+		if err := o.plan.resume.sameDone(ctx, p); err != nil {
+			return stoppedBy(ctx, err)
+		}
 		return o.plan.resume.summarise(ctx, p, o.output == "json")
 	}
 	if err != nil {

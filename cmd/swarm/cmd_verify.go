@@ -3,13 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -86,7 +87,7 @@ func runVerify(ctx context.Context, g *globals, name string, o verifyOptions) er
 	if o.output == "json" {
 		err = writeJSON(g.stdout, result)
 	} else {
-		err = printVerified(g.stdout, result)
+		err = g.print(func(p *table.Page) { printVerified(p, result) })
 	}
 	if err == nil && !report.Verified {
 		err = fmt.Errorf("run %s is not what its logs say", run.Run)
@@ -106,17 +107,15 @@ func ended(s store.Snapshot) error {
 	return &usageError{fmt.Errorf("run %s was cut off in the middle", run.Run), "swarm up with its configuration goes on with it; verify it then"}
 }
 
-func printVerified(out io.Writer, v verified) error {
+func printVerified(out *table.Page, v verified) {
 	spent := time.Duration(v.Seconds * float64(time.Second)).Round(time.Second)
-	fmt.Fprintf(out, "%s: %d node-rounds made again in %s, %s\n\n", v.Run, v.Rounds, spent, compared(v))
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "node\trounds\tcheckpoints\tequal weights\tresult")
+	fmt.Fprintf(out, "%s: %s made again in %s, %s\n\n", v.Run, units.Plural(v.Rounds, "node-round"), spent, compared(v))
+	t := table.New(table.Column{Title: "node"}, table.Column{Title: "rounds", Right: true}, table.Column{Title: "checkpoints", Right: true, Drop: 2},
+		table.Column{Title: "equal weights", Right: true, Drop: 1}, table.Column{Title: "result", Wrap: true})
 	for _, n := range v.Nodes {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s\n", n.Node, n.Rounds, n.Checkpoints, n.EqualHashes, outcomeOf(n))
+		t.Add(n.Node, strconv.Itoa(n.Rounds), strconv.Itoa(n.Checkpoints), strconv.Itoa(n.EqualHashes), outcomeOf(n))
 	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("write the table: %w", err)
-	}
+	out.Table(t)
 	for _, n := range v.Nodes {
 		for _, d := range n.Differences {
 			fmt.Fprintf(out, "\n%s round %d: %s in the %s is %s, expected %s\n", d.Node, d.Round, d.What, d.Where, short(d.Found), short(d.Expected))
@@ -128,7 +127,6 @@ func printVerified(out io.Writer, v verified) error {
 			fmt.Fprintf(out, "\n%s: %s\n", n.Node, note)
 		}
 	}
-	return nil
 }
 
 // compared says what was compared.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
@@ -177,16 +178,14 @@ func runWorkers(ctx context.Context, g *globals, name, output string) error {
 	if output == "json" {
 		return writeJSON(g.stdout, document)
 	}
-	p := g.page()
-	printWorkers(p, document)
-	return p.Flush()
+	return g.print(func(p *table.Page) { printWorkers(p, document, event.Now()) })
 }
 
-func printWorkers(p *table.Page, d workersDocument) {
+func printWorkers(p *table.Page, d workersDocument, now float64) {
 	switch {
 	case len(d.Workers) > 0:
 		p.Printf("Workers of %s\n", d.Run)
-		p.Table(workersTable(d.Workers))
+		p.Table(workersTable(d.Workers, now))
 	case d.Run != "":
 		p.Printf("Nobody has joined run %s.\n", d.Run)
 	case d.Joined != "":
@@ -196,11 +195,11 @@ func printWorkers(p *table.Page, d workersDocument) {
 	}
 	if len(d.Listed) > 0 {
 		p.Println("\nWho may join")
-		p.Table(listedTable(d.Listed))
+		p.Table(listedTable(d.Listed, now))
 	}
 }
 
-func workersTable(rows []stats.WorkerRow) *table.Table {
+func workersTable(rows []stats.WorkerRow, now float64) *table.Table {
 	t := table.New(
 		table.Column{Title: "WORKER"}, table.Column{Title: "STATE"}, table.Column{Title: "NODES", Right: true, Drop: 1},
 		table.Column{Title: "ROUNDS", Right: true}, table.Column{Title: "DEVICE", Drop: 4, Max: 24}, table.Column{Title: "HOST", Drop: 5, Max: 24},
@@ -213,12 +212,12 @@ func workersTable(rows []stats.WorkerRow) *table.Table {
 			useful = fmt.Sprintf("%.0f %%", 100*r.UsefulRatio)
 		}
 		t.Add(printable(r.Worker), r.State, strconv.Itoa(r.Nodes), strconv.Itoa(r.Rounds), printable(r.Device), printable(r.Host), useful,
-			strconv.Itoa(r.RolloutsUsed), strconv.FormatInt(r.Refused, 10), ago(r.LastSeen), printable(r.Reason))
+			strconv.Itoa(r.RolloutsUsed), strconv.FormatInt(r.Refused, 10), ago(r.LastSeen, now), printable(r.Reason))
 	}
 	return t
 }
 
-func listedTable(rows []listedDocument) *table.Table {
+func listedTable(rows []listedDocument, now float64) *table.Table {
 	t := table.New(table.Column{Title: "NAME"}, table.Column{Title: "KIND", Drop: 2}, table.Column{Title: "STATE", Wrap: true}, table.Column{Title: "SEEN", Drop: 1})
 	for _, e := range rows {
 		state := "may join"
@@ -230,7 +229,7 @@ func listedTable(rows []listedDocument) *table.Table {
 		case e.Once && e.Used:
 			state = "used"
 		}
-		seen := ago(e.LastSeen)
+		seen := ago(e.LastSeen, now)
 		if e.Kind == "invitation" { // of its use the workers tell
 			seen = ""
 		}
@@ -239,10 +238,10 @@ func listedTable(rows []listedDocument) *table.Table {
 	return t
 }
 
-// ago is how long something is past, for people.
-func ago(at float64) string {
+// ago is how long something is past, for people; both are Unix seconds.
+func ago(at, now float64) string {
 	if at == 0 {
 		return "never"
 	}
-	return (time.Duration(time.Since(time.UnixMicro(int64(at*1e6))).Seconds()) * time.Second).String() + " ago"
+	return (time.Duration(max(0, now-at)) * time.Second).String() + " ago"
 }

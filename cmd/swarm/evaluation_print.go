@@ -1,78 +1,86 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
-	"io"
 	"strconv"
-	"text/tabwriter"
 
+	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
 // printEvaluations shows a run's evaluations by round, and the newest by task; of a folder, whose run and rounds nobody knows, its only one.
-func printEvaluations(out io.Writer, e stats.Evaluations, folder bool) error {
-	if folder {
-		fmt.Fprintf(out, "%s: held-out evaluation\n\n", e.Run)
-	} else {
-		fmt.Fprintf(out, "%s: held-out evaluation, I/J %s, seed %d\n\n", e.Run, e.Config, e.Seed)
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "rounds\tnodes\treward\tworst node\tbest node\t")
+func printEvaluations(p *table.Page, e stats.Evaluations, folder bool) {
 	last := e.Rows[len(e.Rows)-1]
-	for _, p := range last.Pass {
-		fmt.Fprintf(w, "pass@%d\t", p.K)
+	if folder {
+		p.Printf("%s: held-out evaluation\n\n", e.Run)
+	} else {
+		p.Printf("%s: held-out evaluation, I/J %s, seed %d\n\n", e.Run, e.Config, e.Seed)
 	}
-	fmt.Fprint(w, "in tags\ttokens\tset\t\n")
-	for _, r := range e.Rows {
+	p.Table(roundsEvaluated(e.Rows, last.Pass, folder))
+	if folder {
+		p.Printf("\nby task:\n")
+	} else {
+		p.Printf("\nafter %s:\n", units.Plural(last.Round, "round"))
+	}
+	p.Table(tasksEvaluated(e.Tasks, last.Pass))
+	p.Printf("\nSet %s: %s, %s of each. Only evaluations of one set compare.\n",
+		last.Set, units.Plural(last.Questions, "question"), units.Plural(last.Generations, "completion"))
+}
+
+func roundsEvaluated(rows []stats.EvaluationRow, pass []stats.Pass, folder bool) *table.Table {
+	columns := []table.Column{
+		{Title: "rounds", Right: true}, {Title: "nodes", Right: true, Drop: 3}, {Title: "reward", Right: true},
+		{Title: "worst node", Right: true, Drop: 2}, {Title: "best node", Right: true, Drop: 2},
+	}
+	columns = append(columns, passColumns(pass)...)
+	t := table.New(append(columns, table.Column{Title: "in tags", Right: true, Drop: 5}, table.Column{Title: "tokens", Right: true, Drop: 6},
+		table.Column{Title: "set", Drop: 4})...)
+	for _, r := range rows {
 		rounds := strconv.Itoa(r.Round)
 		if folder {
 			rounds = "-"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%.3f\t%.3f\t%.3f\t", rounds, r.Nodes, r.Reward, r.RewardLow, r.RewardHigh)
-		passes(w, r.Pass, last.Pass)
-		fmt.Fprintf(w, "%s\t%s\t%s\t\n", known("%.2f", r.FormatRate), known("%.1f", r.MeanLength), r.Set)
+		row := []string{rounds, strconv.Itoa(r.Nodes), reward3(r.Reward), reward3(r.RewardLow), reward3(r.RewardHigh)}
+		row = append(row, passes(r.Pass, pass)...)
+		t.Add(append(row, known("%.2f", r.FormatRate), known("%.1f", r.MeanLength), r.Set)...)
 	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("write the result: %w", err)
-	}
-	if folder {
-		fmt.Fprint(out, "\nby task:\n")
-	} else {
-		fmt.Fprintf(out, "\nafter %d rounds:\n", last.Round)
-	}
-	fmt.Fprint(w, "task\tquestions\treward\t")
-	for _, p := range last.Pass {
-		fmt.Fprintf(w, "pass@%d\t", p.K)
-	}
-	fmt.Fprintln(w)
-	for _, t := range e.Tasks {
-		name := t.Task
-		if name == "" {
-			name = "(file)"
-		}
-		fmt.Fprintf(w, "%s\t%d\t%.3f\t", name, t.Questions, t.Reward)
-		passes(w, t.Pass, last.Pass)
-		fmt.Fprintln(w)
-	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("write the result: %w", err)
-	}
-	_, err := fmt.Fprintf(out, "\nSet %s: %d questions, %d completions of each. Only evaluations of one set compare.\n",
-		last.Set, last.Questions, last.Generations)
-	return err
+	return t
 }
 
-// passes writes a row's values in the columns of another.
-func passes(w io.Writer, has, columns []stats.Pass) {
-	for _, c := range columns {
-		text := "-"
+func tasksEvaluated(tasks []stats.TaskEvaluation, pass []stats.Pass) *table.Table {
+	t := table.New(append([]table.Column{{Title: "task"}, {Title: "questions", Right: true, Drop: 2}, {Title: "reward", Right: true}},
+		passColumns(pass)...)...)
+	for _, r := range tasks {
+		t.Add(append([]string{cmp.Or(printable(r.Task), "(file)"), strconv.Itoa(r.Questions), reward3(r.Reward)}, passes(r.Pass, pass)...)...)
+	}
+	return t
+}
+
+// passColumns are pass@1, which always stays, and the others.
+func passColumns(pass []stats.Pass) []table.Column {
+	columns := make([]table.Column, len(pass))
+	for i, p := range pass {
+		columns[i] = table.Column{Title: fmt.Sprintf("pass@%d", p.K), Right: true, Drop: min(i, 1)}
+	}
+	return columns
+}
+
+func reward3(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
+
+// passes are a row's values in the columns of another.
+func passes(has, columns []stats.Pass) []string {
+	cells := make([]string, len(columns))
+	for i, c := range columns {
+		cells[i] = "-"
 		for _, p := range has {
 			if p.K == c.K {
-				text = fmt.Sprintf("%.3f", p.Value)
+				cells[i] = reward3(p.Value)
 			}
 		}
-		fmt.Fprintf(w, "%s\t", text)
 	}
+	return cells
 }
 
 // known formats a number that may not be one.

@@ -67,7 +67,7 @@ func TestASweepGoesOnInAnotherHome(t *testing.T) {
 	require.Equal(t, []string{"8loc0ext/1"}, parseSweep(t, o.stdout).order(), "a run that can't go on here is run from its beginning")
 	other := swarm(t, second, sweepArgs([]string{"4loc4ext"}, "--rounds", "2", "--seeds", "1,", "--temperature", "0.5")...)
 	require.Equal(t, 2, other.code, other.stdout)
-	require.Contains(t, other.stderr, "which was imported, was made otherwise: the command has another configuration: temperature 1 → 0.5")
+	require.Contains(t, other.stderr, "which was imported, was made otherwise: the command has another configuration:\n  temperature 1 → 0.5")
 	more := swarm(t, second, sweepArgs([]string{"4loc4ext"}, "--rounds", "2", "--seeds", "1,", "--nodes", "3")...)
 	require.Equal(t, 2, more.code, more.stdout)
 	require.Contains(t, more.stderr, "nodes 2 → 3")

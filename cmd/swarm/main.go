@@ -99,20 +99,30 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return exitCode(err)
 }
 
-// report writes one Error: line and, where there is a remedy, one Try: line. Packages that know the remedy put it at the end of
-// their error's text, after ". Try: ".
+// report writes one Error: line, below it a listError's, and, where there is a remedy, one Try: line. Packages that know the remedy put it at the
+// end of their error's text, after ". Try: ".
 func report(stderr io.Writer, err error) {
 	var quiet *silentError
 	if errors.As(err, &quiet) {
 		return
 	}
-	text, try := splitRemedy(oneLine(err.Error()))
-	if try == "" {
-		try = oneLine(remedy(err))
+	text, try := err.Error(), ""
+	var list *listError
+	var lines []string
+	if errors.As(err, &list) {
+		text, lines = list.parted(text)
+	} else {
+		text, try = splitRemedy(text)
 	}
-	fmt.Fprintf(stderr, "Error: %s\n", text)
+	if try == "" {
+		try = remedy(err)
+	}
+	fmt.Fprintf(stderr, "Error: %s\n", oneLine(text))
+	for _, line := range lines {
+		fmt.Fprintf(stderr, "  %s\n", oneLine(line))
+	}
 	if try != "" {
-		fmt.Fprintf(stderr, "Try: %s\n", try)
+		fmt.Fprintf(stderr, "Try: %s\n", oneLine(try))
 	}
 }
 
@@ -230,6 +240,8 @@ func newRootCommand(g *globals) *cobra.Command {
 		newProfileCommand(g),
 		newStatusCommand(g),
 		newLsCommand(g),
+		newRmCommand(g),
+		newPruneCommand(g),
 		newAttachCommand(g),
 		newLogsCommand(g),
 		newDownCommand(g),

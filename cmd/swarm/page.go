@@ -19,6 +19,18 @@ func (g *globals) page() *table.Page {
 	return table.NewPage(g.stdout, screenOf(g.stdout, os.Environ()))
 }
 
+// print prints what write puts on a page for stdout.
+func (g *globals) print(write func(p *table.Page)) error {
+	p := g.page()
+	write(p)
+	return p.Flush()
+}
+
+// errorPage is where a command puts what it asks about, on stderr.
+func (g *globals) errorPage() *table.Page {
+	return table.NewPage(g.stderr, screenOf(g.stderr, os.Environ()))
+}
+
 // screenOf is what out is laid out for: COLUMNS where it is set, so that watch(1) works, else the terminal's width. A pipe or a file has none.
 func screenOf(out io.Writer, environ []string) table.Screen {
 	s := table.Screen{ASCII: charset.ASCIIOnly(environ)}

@@ -85,7 +85,17 @@ type planned struct {
 	plan     fit.Plan
 	warnings []string
 	trainer  trainer
+	decided  bool     // config's precision was auto, and is what this host makes of it
 	turn     *gpuTurn // held since the decision, where the plan had to wait for a GPU; until the nodes have loaded
+}
+
+// asked is the configuration as it was asked for.
+func (p planned) asked() configs.Config {
+	c := p.config
+	if p.decided {
+		c.Precision = "auto"
+	}
+	return c
 }
 
 // resolve looks at the host, resolves the configuration and plans, and waits for a GPU where that was asked for.
@@ -184,7 +194,7 @@ func (p *planFlags) look(g *globals) (look, error) {
 		}
 		if sizes[0] == 0 {
 			if note := decidePrecision(&out.config, host); note != "" {
-				out.warnings = append(out.warnings, note)
+				out.warnings, out.decided = append(out.warnings, note), true
 			}
 		}
 		c := out.config
@@ -195,7 +205,7 @@ func (p *planFlags) look(g *globals) (look, error) {
 			}
 		}
 		if p.resume != nil {
-			if nodes, err = p.resume.take(ctx, c, p.nodes); err != nil {
+			if nodes, err = p.resume.take(ctx, out.asked(), p.nodes); err != nil {
 				return out, fit.Request{}, err
 			}
 		}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/launcher/fit"
@@ -23,24 +22,27 @@ var errFinished = errors.New("the run has done all its rounds")
 
 // resume decides which run `up` goes on with: the newest of the experiment with the same seed. Another seed, or --fresh, is another run.
 type resume struct {
-	g        *globals
-	fresh    bool
-	imported bool // a run that was done in another home and imported counts, where there is none of this one: for sweeps
+	g     *globals
+	fresh bool
+	sweep bool // for a run of a sweep: where there is none of this home, one that was done in another and imported counts
+	busy  bool // for a sweep: the experiment is being run by somebody, whose run is looked at all the same
 
 	asked bool
 	run   *store.Run // nil: a new one is begun
 	fixed configs.Config
-	plan  fit.Plan // of run
+	plan  fit.Plan     // of run
+	nodes []store.Node // of run, where it is this home's
 }
 
-// decide looks for the run to go on with, and refuses a configuration that would make another experiment of it. It is asked once the
-// configuration is known and before anything is planned, since a run keeps its nodes.
+// decide looks for the run to go on with. It is asked once the configuration is known and before anything is planned, since a run keeps its nodes.
 func (r *resume) decide(ctx context.Context, c configs.Config) error {
 	if r.asked {
 		return nil
 	}
-	if err := alreadyRunning(r.g.home, c.Experiment); err != nil {
-		return err
+	if !r.busy {
+		if err := alreadyRunning(r.g.home, c.Experiment); err != nil {
+			return err
+		}
 	}
 	if !r.fresh {
 		if err := r.find(ctx, c); err != nil {
@@ -48,18 +50,6 @@ func (r *resume) decide(ctx context.Context, c configs.Config) error {
 		}
 	}
 	r.asked = true
-	if r.run == nil {
-		return nil
-	}
-	if r.run.Imported() {
-		var err error
-		if c, err = withoutFolders(c); err != nil {
-			return err
-		}
-	}
-	if changes := configs.Changes(r.fixed, c); changes != nil {
-		return r.refuse(changes...)
-	}
 	return nil
 }
 
@@ -91,7 +81,7 @@ func (r *resume) find(ctx context.Context, c configs.Config) error {
 	}
 	defer reader.Close()
 	r.run, err = reader.FindRun(ctx, c.Experiment, c.Seed)
-	if err == nil && r.run == nil && r.imported {
+	if err == nil && r.run == nil && r.sweep {
 		r.run, err = reader.FindImported(ctx, c.Experiment, c.Seed, c.Rounds)
 	}
 	if err != nil || r.run == nil {
@@ -104,7 +94,12 @@ func (r *resume) find(ctx context.Context, c configs.Config) error {
 	if _, err := os.Stat(r.dir()); err != nil && !r.finished(c) {
 		return r.unusable(fmt.Errorf("its folder is gone: %w", err))
 	}
-	return nil
+	if r.run.Imported() {
+		return nil
+	}
+	snapshot, err := reader.Snapshot(ctx, r.run.Run)
+	r.nodes = snapshot.Nodes
+	return err
 }
 
 func (r *resume) dir() string { return filepath.Join(r.g.home, "runs", r.run.Run) }
@@ -115,35 +110,28 @@ func (r *resume) finished(c configs.Config) bool {
 }
 
 // take decides for a configuration, and returns how many nodes to plan for: as asked, or as the run has. It is errFinished when nothing is
-// left to do.
+// left to do, and refuses a run that was made otherwise, also one that is done.
 func (r *resume) take(ctx context.Context, c configs.Config, asked string) (nodes string, err error) {
 	if err := r.decide(ctx, c); err != nil || r.run == nil {
 		return asked, err
 	}
-	has := strconv.Itoa(r.run.Nodes)
-	same := asked == fit.NodesAuto || asked == fit.NodesMax || asked == has
-	if r.finished(c) && (same || !r.run.Imported()) {
+	differences, err := r.otherwise(c, asked)
+	if err != nil {
+		return "", err
+	}
+	if differences != nil {
+		return "", r.refuse(differences...)
+	}
+	if err := r.fewer(r.nodes, c.Rounds); err != nil {
+		return "", err
+	}
+	if _, notNumber := strconv.Atoi(asked); notNumber != nil && asked != fit.NodesAuto && asked != fit.NodesMax {
+		return asked, nil // which planning refuses
+	}
+	if r.finished(c) {
 		return "", errFinished
 	}
-	if same {
-		return has, nil
-	}
-	return "", r.refuse(configs.Difference{Key: "nodes", Before: has, After: asked})
-}
-
-// fits refuses a plan that would compute otherwise than the run did so far, and keeps what must stay as it was.
-func (r *resume) fits(p *planned) error {
-	if p.plan.Device != r.plan.Device {
-		return r.refuse(configs.Difference{Key: "device", Before: r.plan.Device, After: p.plan.Device})
-	}
-	cuda := p.plan.Device == fit.DeviceCUDA
-	if was, is := r.fixed.ResolvedPrecision(cuda), p.config.ResolvedPrecision(cuda); was != is {
-		return r.refuse(configs.Difference{Key: "precision", Before: was, After: is})
-	}
-	if !cuda {
-		p.plan.Threads = r.plan.Threads // sums come out a little different with another number
-	}
-	return nil
+	return strconv.Itoa(r.run.Nodes), nil
 }
 
 // still refuses where another process has had the experiment since the decision, for which there is time: a GPU may be waited for in
@@ -155,6 +143,9 @@ func (r *resume) still(ctx context.Context, reader *store.Reader, c configs.Conf
 	newest, err := reader.FindRun(ctx, c.Experiment, c.Seed)
 	if err != nil {
 		return err
+	}
+	if newest == nil && r.run != nil && !r.run.Imported() {
+		return &hintError{fmt.Errorf("run %s has been removed meanwhile", r.run.Run), "the same command again"}
 	}
 	if newest == nil || r.run != nil && newest.Run == r.run.Run && newest.Attempts == r.run.Attempts {
 		return nil
@@ -169,20 +160,10 @@ func (r *resume) last(ctx context.Context, reader *store.Reader, rounds int) (fl
 		return 0, err
 	}
 	last := max(r.run.Started, r.run.Resumed, r.run.Ended)
-	ahead, most := "", rounds
 	for _, n := range snapshot.Nodes {
-		if done := r.done(n, rounds); done > most {
-			ahead, most = n.Node, done
-		}
 		last = max(last, n.LastEvent)
 	}
-	if most > rounds {
-		return 0, &usageError{
-			fmt.Errorf("run %s has done %d rounds of %s already, more than --rounds %d", r.run.Run, most, ahead, rounds),
-			"--rounds " + strconv.Itoa(most) + " or more, or --fresh for a new run",
-		}
-	}
-	return last, nil
+	return last, r.fewer(snapshot.Nodes, rounds)
 }
 
 // done is how many rounds a node has done, as far as that may be more than rounds: those in the database, and those that its journal would
@@ -238,7 +219,9 @@ func (r *resume) same(inputs map[string]string) error {
 			was = before.Inputs[store.WithoutFolders(name)]
 		}
 		if was != "" && was != inputs[name] {
-			return r.differs(fmt.Sprintf("other contents of %s (sha256 %.12s → %.12s)", name, was, inputs[name]), "files")
+			return r.differs("files", func(what string) error {
+				return fmt.Errorf("%s other contents of %s (sha256 %.12s → %.12s)", what, name, was, inputs[name])
+			})
 		}
 	}
 	return nil
@@ -256,28 +239,6 @@ func (r *resume) summarise(ctx context.Context, p planned, asJSON bool) error {
 	}
 	c := &coordinator{g: r.g, p: p, run: r.run.Run, dir: r.dir(), reader: reader}
 	return c.summarise(asJSON)
-}
-
-func (r *resume) refuse(changes ...configs.Difference) error {
-	var texts []string
-	for _, c := range changes {
-		texts = append(texts, c.String())
-	}
-	return r.differs("another configuration: "+strings.Join(texts, ", "), "values")
-}
-
-// differs is the error for a command that isn't the run's: it has that, where the former things are wanted.
-func (r *resume) differs(what, things string) error {
-	if r.run.Imported() {
-		return &usageError{
-			fmt.Errorf("run %s, which was imported, was made otherwise: the command has %s", r.run.Run, what),
-			"the same " + things + ", or another --home for these",
-		}
-	}
-	return &usageError{
-		fmt.Errorf("run %s can't go on with %s", r.run.Run, what),
-		"the former " + things + ", --fresh for a new run of this experiment, or --name OTHER for another experiment",
-	}
 }
 
 // unusable is the error for a run that can't go on.

@@ -86,9 +86,9 @@ func TestResumeRefusesAnotherExperiment(t *testing.T) {
 	require.Equal(t, 0, first.code, first.stderr)
 	const former = "Try: the former values, --fresh for a new run of this experiment, or --name OTHER for another experiment\n"
 	for want, more := range map[string][]string{
-		"run e-1 can't go on with another configuration: learning_rate 0.0001 → 0.002, temperature 1 → 0.9": {"--learning-rate", "0.002", "--temperature", "0.9"},
-		"run e-1 can't go on with another configuration: nodes 2 → 3":                                       {"--nodes", "3", "--rounds", "4"},
-		"run e-1 can't go on with another configuration: num_generations 4 → 8":                             {"--num-generations", "8"},
+		"run e-1 can't go on with another configuration:\n  learning_rate 0.0001 → 0.002\n  temperature 1 → 0.9": {"--learning-rate", "0.002", "--temperature", "0.9"},
+		"run e-1 can't go on with another configuration:\n  nodes 2 → 3":                                         {"--nodes", "3", "--rounds", "4"},
+		"run e-1 can't go on with another configuration:\n  num_generations 4 → 8":                               {"--num-generations", "8"},
 	} {
 		require.Equal(t, outcome{2, "", "Error: " + want + "\n" + former}, up(more...))
 	}
@@ -221,6 +221,8 @@ func TestADecisionOvertakenIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	begin("e-2", 3000)
 	require.EqualError(t, (&resume{run: run}).still(ctx, reader, c), "another process has worked on run e-2 meanwhile")
+	gone := &resume{run: &store.Run{Run: "e-1"}}
+	require.EqualError(t, gone.still(ctx, reader, configs.Config{Experiment: "e", Seed: 7}), "run e-1 has been removed meanwhile")
 }
 
 // A new run's name is nobody's, also where folders of old runs have been deleted; and it is the newest though the clock was set back.

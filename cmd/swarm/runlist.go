@@ -117,19 +117,32 @@ func (g *globals) measure(runs []listedRun) error {
 	}
 	defer root.Close()
 	budget := files.Budget{Entries: measuredEntries, Until: time.Now().Add(measuredFor)}
+	g.locate(root, runs)
 	for i := range runs {
 		r := &runs[i]
-		if _, err := root.Lstat(r.Run); err != nil {
-			continue // none, or a key that is no name
+		if r.Folder == nil {
+			continue
 		}
-		folder := g.runDir(r.Run)
-		r.Folder = &folder
 		bytes, whole, err := files.Size(root, r.Run, &budget)
 		if err == nil && whole {
 			r.SizeBytes = &bytes
 		}
 	}
 	return nil
+}
+
+// locate fills in folders.
+func (g *globals) locate(root *os.Root, runs []listedRun) {
+	for i := range runs {
+		r := &runs[i]
+		if !store.ValidRun(r.Run) {
+			continue
+		}
+		if _, err := root.Lstat(r.Run); err == nil {
+			folder := g.runDir(r.Run)
+			r.Folder = &folder
+		}
+	}
 }
 
 // runsRoot is the folder of the runs' folders; nil where there is none yet.

@@ -150,9 +150,6 @@ func (s *sweepStudy) flags() string {
 	return "--study " + s.Name + " --model " + jobs.ShellWord(s.named)
 }
 
-// measuredKeys are the keys that a run may change while it goes on, but a study's may not: they decide what is compared.
-var measuredKeys = []string{"eval_questions", "eval_generations"}
-
 // otherwise refuses to go on with, or to count, a run of the study that was made otherwise than the study says now. err is take's.
 func (i *sweepItem) otherwise(r *resume, err error) error {
 	if i.values == nil {
@@ -163,13 +160,15 @@ func (i *sweepItem) otherwise(r *resume, err error) error {
 		if r.run == nil {
 			return nil
 		}
-		was, now := configs.Values(r.fixed), configs.Values(i.p.config)
-		for _, key := range measuredKeys {
-			if was[key] != now[key] {
-				change := configs.Difference{Key: key, Before: fmt.Sprint(was[key]), After: fmt.Sprint(now[key])}
-				errors.As(r.refuse(change), &refused)
-				break
+		// A run may change while it goes on what it is measured by, a study's may not.
+		var measured []configs.Difference
+		for _, d := range configs.Differences(r.fixed, i.p.config) {
+			if d.Class == configs.ClassMeasure {
+				measured = append(measured, d)
 			}
+		}
+		if measured != nil {
+			errors.As(r.refuse(measured...), &refused)
 		}
 	} else {
 		errors.As(err, &refused)

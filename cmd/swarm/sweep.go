@@ -72,8 +72,11 @@ func (s *sweep) turn(ctx context.Context, n int, item *sweepItem) error {
 			return stoppedBy(ctx, err)
 		}
 		if status.Rows[n].State == store.RunDone {
-			item.code = exitDone
-			return nil
+			if item.done || item.tried > 0 {
+				item.code = exitDone
+				return nil
+			}
+			return s.adopt(ctx, n, item)
 		}
 		waited, err := s.awaitOther(ctx, item)
 		if err != nil {
@@ -101,6 +104,26 @@ func (s *sweep) turn(ctx context.Context, n int, item *sweepItem) error {
 	if item.code > exitSignal { // by its keys, or by swarm down
 		return &silentError{item.code}
 	}
+	return nil
+}
+
+// adopt counts a run that another process has done meanwhile, or says why it doesn't count. Its error is that the database can't be read.
+func (s *sweep) adopt(ctx context.Context, n int, item *sweepItem) error {
+	err := s.recheck(ctx, item)
+	if ctx.Err() != nil {
+		return stoppedBy(ctx, ctx.Err())
+	}
+	item.code = exitDone
+	if err == nil {
+		item.done = true
+		return nil
+	}
+	item.tried, item.code, item.refused, item.why = 1, exitUsage, true, err.Error()
+	status, err := s.status(ctx)
+	if err != nil {
+		return err
+	}
+	s.tellEnd(n, item, status)
 	return nil
 }
 

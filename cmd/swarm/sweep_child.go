@@ -52,6 +52,9 @@ func upArguments(home string, item *sweepItem, passed []string, asJSON bool) []s
 	config := `"` + strings.ReplaceAll(item.config, `"`, `""`) + `"`
 	args := append([]string{"up", "--home=" + home, "--config=" + config, "--seed=" + strconv.FormatInt(item.seed(), 10)}, item.flags()...)
 	args = append(args, passed...) // later ones win
+	if nodes := item.p.plan.Nodes; nodes > 0 {
+		args = append(args, "--nodes="+strconv.Itoa(nodes)) // what auto is, is decided once for all runs
+	}
 	if asJSON {
 		args = append(args, "--output=json")
 	}

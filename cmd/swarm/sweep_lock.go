@@ -13,6 +13,10 @@ import (
 // The kernel drops them with the process, however that ends.
 type sweepLocks []*os.File
 
+func sweepLockPath(home, experiment string) string {
+	return filepath.Join(home, "locks", experiment+".sweep")
+}
+
 // lockSweep takes the locks, or says who has one of them.
 func lockSweep(home string, items []*sweepItem) (sweepLocks, error) {
 	dir := filepath.Join(home, "locks")
@@ -26,7 +30,7 @@ func lockSweep(home string, items []*sweepItem) (sweepLocks, error) {
 			continue
 		}
 		seen[item.experiment()] = true
-		file, err := lockOneSweep(home, filepath.Join(dir, item.experiment()+".sweep"), item.experiment())
+		file, err := lockOneSweep(home, sweepLockPath(home, item.experiment()), item.experiment())
 		if err != nil {
 			locks.release()
 			return nil, err

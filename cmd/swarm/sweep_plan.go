@@ -16,12 +16,16 @@ import (
 // sweepItem is one run of a sweep: a configuration with a seed.
 type sweepItem struct {
 	sweepSource
-	p     planned // its configuration has the seed; without a plan where done
-	dir   string  // of the run that goes on; empty: none does
-	done  bool    // nothing was left to do when the sweep began
-	tried int     // times that this sweep ran it
-	code  int     // exit code of the last
-	why   string  // of a process that was killed
+	p       planned // its configuration has the seed; without a plan where done
+	dir     string  // of the run that goes on; empty: none does
+	done    bool    // nothing was left to do when the sweep began
+	r       *resume // which run it is, as the last check found it
+	facts   []sweepFact
+	check   func(ctx context.Context, busy bool) (nodes string, inputs map[string]string, err error) // as resume.take, with what the run reads
+	tried   int                                                                                      // times that this sweep ran it
+	code    int                                                                                      // exit code of the last
+	why     string                                                                                   // of a process that was killed, or of a run that is refused
+	refused bool                                                                                     // its run is done and doesn't count: another process has made it otherwise
 }
 
 func (i *sweepItem) experiment() string { return i.p.config.Experiment }
@@ -35,6 +39,7 @@ type sweepConfig struct {
 	sweepSource
 	p       planned
 	request fit.Request
+	dirs    map[string]string // of the models' weights, by key
 	inputs  map[string]string
 	busy    bool // the experiment is being run by somebody
 }
@@ -66,6 +71,12 @@ func (o *sweepOptions) items(ctx context.Context, g *globals, sources []sweepSou
 			}
 			items = append(items, item)
 		}
+	}
+	if err := unequal(items); err != nil {
+		return nil, err
+	}
+	if doubt := o.unlikeNodes(items); doubt != "" {
+		g.logger.Warn(doubt)
 	}
 	return items, nil
 }
@@ -117,11 +128,10 @@ func (o *sweepOptions) resolveConfig(ctx context.Context, g *globals, source swe
 	if err := checkTasks(c.p.config.Tasks); err != nil {
 		return nil, err
 	}
-	dirs, err := ensureModels(ctx, g, c.p, o.yes)
-	if err != nil {
+	if c.dirs, err = ensureModels(ctx, g, c.p, o.yes); err != nil {
 		return nil, err
 	}
-	if c.inputs, err = inputsOf(ctx, c.p, dirs); err != nil {
+	if c.inputs, err = inputsOf(ctx, c.p, c.dirs); err != nil {
 		return nil, err
 	}
 	c.busy = alreadyRunning(g.home, c.p.config.Experiment) != nil
@@ -139,25 +149,33 @@ func (o *sweepOptions) item(ctx context.Context, g *globals, c *sweepConfig, see
 	if busy || o.plan.wait.limit > 0 {
 		request = later(request, item.p)
 	}
-	r := &resume{g: g, imported: true}
-	if !c.busy { // whoever runs it has checked it
-		nodes, err := r.take(ctx, item.p.config, request.Nodes)
-		if other := item.otherwise(r, err); other != nil {
-			return nil, other
+	asked := request.Nodes
+	item.check = func(ctx context.Context, busy bool) (nodes string, inputs map[string]string, err error) {
+		item.r = &resume{g: g, sweep: true, busy: busy}
+		nodes, err = item.r.take(ctx, item.p.asked(), asked)
+		if other := item.otherwise(item.r, err); other != nil {
+			return "", nil, other
 		}
-		if errors.Is(err, errFinished) {
-			item.done = true
-			if r.run.Imported() {
-				return item, r.same(c.inputs) // other weights would make another experiment of it
+		inputs = c.inputs
+		if item.r.run != nil && (err == nil || errors.Is(err, errFinished)) {
+			var same error
+			if inputs, same = item.r.sameOrFormer(ctx, c.p, c.dirs, inputs); same != nil {
+				return "", nil, same
 			}
-			return item, nil
 		}
-		if err != nil {
-			return nil, err
-		}
-		request.Nodes = nodes
+		return nodes, inputs, err
 	}
-	var err error
+	nodes, inputs, err := item.check(ctx, c.busy)
+	item.done = errors.Is(err, errFinished)
+	if err != nil && !item.done {
+		return nil, err
+	}
+	fresh, freshErr := fit.New(request)
+	if item.done {
+		item.compare(fresh, freshErr, c.inputs, inputs)
+		return item, nil
+	}
+	request.Nodes = nodes
 	item.p.plan, err = fit.New(request)
 	if errors.Is(err, fit.ErrRequest) {
 		return nil, &usageError{err, "swarm plan --help"}
@@ -165,14 +183,14 @@ func (o *sweepOptions) item(ctx context.Context, g *globals, c *sweepConfig, see
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.name, err)
 	}
-	if r.run == nil {
-		return item, nil
+	if item.r.run != nil {
+		item.dir = item.r.dir()
+		if err := item.r.fits(&item.p); err != nil {
+			return nil, err
+		}
 	}
-	item.dir = r.dir()
-	if err := r.fits(&item.p); err != nil {
-		return nil, err
-	}
-	return item, r.same(c.inputs)
+	item.compare(fresh, freshErr, c.inputs, inputs)
+	return item, nil
 }
 
 // later is a request to the host when others have given their memory back.

@@ -96,6 +96,8 @@ func (s *sweep) row(ctx context.Context, item *sweepItem) (stats.SweepRow, error
 		}
 	}
 	switch {
+	case item.refused:
+		row.State = store.RunFailed
 	case row.State == store.RunDone && run.Rounds != row.Rounds:
 		row.State = store.RunStopped // it goes on to the rounds that are asked for now
 	case row.State == store.RunDone:

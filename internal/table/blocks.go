@@ -1,6 +1,7 @@
 package table
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -12,8 +13,12 @@ const (
 	widestKey = 20
 )
 
-// blocks writes each row as its first cell and beneath it a line a column, empty cells left out.
+// blocks writes each row as its first cell, a number with its title, and beneath it a line a column, empty cells left out. Without titles a row is its cells one behind the
+// other.
 func (t *Table) blocks(width int) []string {
+	if !t.titled() {
+		return t.run(width)
+	}
 	keys := 0
 	for _, c := range t.Columns[1:] {
 		if w := ansi.StringWidth(c.Title); w <= widestKey {
@@ -23,7 +28,11 @@ func (t *Table) blocks(width int) []string {
 	indent := strings.Repeat(" ", blockIndent)
 	var lines []string
 	for _, row := range t.rows {
-		lines = append(lines, Wrap(row[0], width)...)
+		name := row[0]
+		if t.Columns[0].Right && t.Columns[0].Title != "" { // a bare number says nothing
+			name = t.Columns[0].Title + " " + name
+		}
+		lines = append(lines, Wrap(name, width)...)
 		for i, c := range t.Columns[1:] {
 			value := row[i+1]
 			if value == "" {
@@ -50,6 +59,19 @@ func (t *Table) blocks(width int) []string {
 				lines = append(lines, head+part)
 			}
 		}
+	}
+	return lines
+}
+
+// run writes the cells of each row one behind the other.
+func (t *Table) run(width int) []string {
+	var lines []string
+	for _, row := range t.rows {
+		line := strings.Join(slices.DeleteFunc(slices.Clone(row), func(cell string) bool { return cell == "" }), strings.Repeat(" ", gap))
+		if row[0] == "" {
+			line = strings.Repeat(" ", 2*blockIndent) + line
+		}
+		lines = append(lines, wrap(line, width, leading(line)+blockIndent)...)
 	}
 	return lines
 }

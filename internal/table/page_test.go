@@ -24,6 +24,7 @@ func TestWrapHangsBehindTheKeyAndTheMarkOfAList(t *testing.T) {
 		{"1. one two three", 12, "1. one two\n   three"},
 		{"/a/path/that/is/wider/than/the/screen and more", 20, "/a/path/that/is/wider/than/the/screen\nand more"},
 		{"    indented text of words", 16, "    indented\n    text of\n    words"},
+		{"a node has 2.1 GB of memory (9 %).", 13, "a node has\n2.1 GB of\nmemory (9 %)."},
 		{"any width will do for this", 0, "any width will do for this"},
 		{"a very long key of a line  value and more", 20, "a very long key of a\n  line  value and\n  more"},
 	} {

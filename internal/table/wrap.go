@@ -9,9 +9,12 @@ import (
 // widestHang is the farthest that the lines after the first are moved in, as a part of the width.
 const widestHang = 0.5
 
+// units stay with the number before them.
+var units = map[string]bool{"%": true, "B": true, "kB": true, "MB": true, "GB": true, "MiB": true, "GiB": true, "s": true, "h": true, "min": true, "W": true, "kWh": true, "°C": true}
+
 // Wrap breaks one line at spaces into lines of at most width cells, 0: no limit. The lines after the first are moved in as far as the text of the
-// first is: behind its spaces, behind "- ", "1. " or "[1] ", or behind its key where two spaces part a key from its value. A word that is wider
-// than a line, such as a path, is not broken: it can be copied.
+// first is: behind its spaces, behind "- ", "1. " or "[1] ", or behind its key where two spaces part a key from its value. A number stays with its unit. A word that
+// is wider than a line, such as a path, is not broken: it can be copied.
 func Wrap(line string, width int) []string {
 	line = strings.TrimRight(line, " ")
 	if width <= 0 || ansi.StringWidth(line) <= width {
@@ -35,6 +38,13 @@ func wrap(line string, width, hang int) []string {
 		end := strings.IndexByte(rest, ' ')
 		if end < 0 {
 			end = len(rest)
+		}
+		for { // a number keeps its unit
+			next, _, _ := strings.Cut(strings.TrimPrefix(rest[end:], " "), " ")
+			if end == len(rest) || !units[strings.TrimRight(next, ".,;:)")] || !strings.ContainsRune("0123456789", rune(rest[end-1])) {
+				break
+			}
+			end += 1 + len(next)
 		}
 		word := rest[:end]
 		spaces := leading(rest[end:])

@@ -18,7 +18,7 @@ type Column struct {
 // dumped are the tables that Dump reads, and the order of their rows: that of their key, with node_2 before node_10 where there is no key
 // to follow.
 var dumped = []struct{ table, order string }{
-	{"runs", "started, run"}, {"attempts", "attempt"}, {"nodes", "length(node), node"}, {"rounds", "round, node"},
+	{"runs", "started, run"}, {"attempts", "attempt"}, {"commands", "attempt"}, {"nodes", "length(node), node"}, {"rounds", "round, node"},
 	{"task_rewards", "round, node, task"}, {"peers", "round, node, peer"}, {"memory", "node, time"}, {"devices", "uuid, time"},
 	{"checkpoints", "node, round"}, {"evals", "round, node"}, {"eval_questions", "round, node, question"}, {"events", "id"},
 	{"workers", "length(worker), worker"}, {"deliveries", "worker, outbox"},
@@ -42,7 +42,7 @@ func Tables() []string {
 }
 
 // jsonColumns hold JSON documents.
-var jsonColumns = []string{"runs.config", "runs.plan", "runs.versions", "events.detail", "imports.notes",
+var jsonColumns = []string{"runs.config", "runs.plan", "runs.versions", "events.detail", "imports.notes", "commands.arguments", "commands.environment",
 	"jobs.command", "job_attempts.settings"}
 
 // Columns returns the columns of a table. A table that the database's schema doesn't have yet has none; the error is ErrNotFound,

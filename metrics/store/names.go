@@ -21,6 +21,9 @@ const ExperimentRule = "1 to 64 of A-Z a-z 0-9 . _ - that start with a letter or
 // ValidExperiment tells whether an experiment may have that name.
 func ValidExperiment(name string) bool { return experimentName.MatchString(name) }
 
+// ValidRun tells whether a run may have that key.
+func ValidRun(key string) bool { return runName.MatchString(key) }
+
 // longestName is that of nodes and tasks, in bytes.
 const longestName = 128
 

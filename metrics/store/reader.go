@@ -35,6 +35,7 @@ const (
 	schemaJobs     = 7
 	schemaSplit    = 8
 	schemaSampling = 9
+	schemaCommands = 10
 )
 
 // has tells whether the database is of that schema or a newer one.

@@ -37,6 +37,8 @@ type Run struct {
 	Plan     json.RawMessage
 	Versions json.RawMessage
 
+	Command *Command // of this attempt; queries leave it nil, and Snapshot has the newest
+
 	Host       string // the coordinator's, like the next three: exactly one process
 	PID        int
 	StartTicks int64  // of /proc/PID/stat
@@ -104,6 +106,11 @@ func insertRun(ctx context.Context, tx *sql.Tx, r Run) (attempt int, err error) 
 	}
 	if attempt, err = beginAttempt(ctx, tx, r); err != nil {
 		return 0, err
+	}
+	if r.Command != nil {
+		if err := insertCommand(ctx, tx, r.Run, attempt, *r.Command); err != nil {
+			return 0, err
+		}
 	}
 	// The former coordinator is gone and its nodes with it. What was told at a time that a clock set back has yet to reach must not
 	// hide what comes.

@@ -67,6 +67,7 @@ type Snapshot struct {
 	Attempts []Attempt     // oldest first
 	Evals    []EvalTotal   // the first held-out evaluation and the newest; one where they are the same
 	Workers  []Worker      // by name
+	Command  *Command      // that began the newest attempt; nil: none is recorded
 }
 
 // Snapshot returns the run of that key, else the newest run of that experiment; with an empty name the newest of all. Its cost doesn't
@@ -98,6 +99,13 @@ func (r *Reader) Snapshot(ctx context.Context, name string) (Snapshot, error) {
 	}
 	if s.Attempts, err = attemptsOf(ctx, tx, s.Run.Run); err != nil {
 		return s, explain(r.path, err)
+	}
+	if ok, err := r.has(ctx, schemaCommands); err != nil {
+		return s, err
+	} else if ok {
+		if s.Command, err = commandOf(ctx, tx, s.Run.Run); err != nil {
+			return s, explain(r.path, err)
+		}
 	}
 	if ok, err := r.has(ctx, schemaEvals); err != nil || !ok {
 		return s, err

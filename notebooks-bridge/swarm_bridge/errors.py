@@ -27,13 +27,21 @@ class NothingHere(SwarmError):
 
 
 def from_output(text, code, command):
-    """The SwarmError of a program that ended with a code other than 0 and printed text to stderr: its last lines "Error:" and "Try:"."""
-    message, remedy = "", ""
+    """The SwarmError of a program that ended with a code other than 0 and printed text to stderr: its last lines "Error:" and "Try:", with the
+    indented lines between them."""
+    message, remedy, listed = "", "", []
+    within = False  # right below an "Error:" line
     for line in text.splitlines():
         if line.startswith("Error: "):
-            message, remedy = line[len("Error: "):], ""
-        elif line.startswith("Try: ") and message:
-            remedy = line[len("Try: "):]
+            message, remedy, listed, within = line[len("Error: "):], "", [], True
+        elif within and line.startswith("  "):
+            listed.append(line.strip())
+        else:
+            within = False
+            if line.startswith("Try: ") and message:
+                remedy = line[len("Try: "):]
+    if listed:
+        message += " " + "; ".join(listed)
     if not message:
         lines = [line for line in text.splitlines() if line.strip()]
         message = "{} ended with exit code {}".format(command, code)

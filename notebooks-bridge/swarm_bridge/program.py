@@ -95,9 +95,11 @@ def call(args, home, allowed=(0,), extra=None, told=None):
         reader = threading.Thread(target=lambda: out.append(child.stdout.read()), daemon=True)
         reader.start()
         try:
+            failing = False  # within an error's lines
             for line in child.stderr:
                 err.append(line)
-                if told and not line.startswith(("Error: ", "Try: ")):
+                failing = line.startswith(("Error: ", "Try: ")) or failing and line.startswith("  ")
+                if told and not failing:
                     told(line.rstrip("\n"))
         except KeyboardInterrupt:
             child.send_signal(signal.SIGINT)

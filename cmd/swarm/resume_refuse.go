@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node/model"
+)
+
+// otherwise lists what is asked for and the run doesn't have, as far as that is known before anything is planned: settings that decide what is
+// learnt, and nodes, device and precision where they were named. `auto` and `max` are what the run has. This is the one place in which up and
+// sweep tell whether a run is the one that was asked for, done or not.
+func (r *resume) otherwise(c configs.Config, nodes string) (list []configs.Difference, err error) {
+	settings := c
+	if r.run.Imported() {
+		if settings, err = withoutFolders(c); err != nil {
+			return nil, err
+		}
+	}
+	list = configs.Changes(r.fixed, settings)
+	if asked, err := strconv.Atoi(nodes); err == nil && asked != r.run.Nodes {
+		list = append(list, configs.Difference{Key: "nodes", Class: configs.ClassExperiment, Before: strconv.Itoa(r.run.Nodes), After: nodes})
+	}
+	device, _, _ := strings.Cut(c.Device, ":")
+	if r.plan.Device == "" || device == fit.DeviceCUDA && c.CPUFallback { // which of both it is, planning tells
+		return list, nil
+	}
+	if device != fit.DeviceAuto && device != r.plan.Device {
+		list = append(list, hostDifference("device", r.plan.Device, device))
+	}
+	if was, is := r.precision(), c.ResolvedPrecision(r.plan.Device == fit.DeviceCUDA); c.Precision != "auto" && was != is {
+		list = append(list, hostDifference("precision", was, is))
+	}
+	return list, nil
+}
+
+func hostDifference(key, before, after string) configs.Difference {
+	return configs.Difference{Key: key, Class: configs.ClassHost, Before: before, After: after}
+}
+
+// precision is the run's, resolved on its device.
+func (r *resume) precision() string {
+	return r.fixed.ResolvedPrecision(r.plan.Device == fit.DeviceCUDA)
+}
+
+// fits refuses a plan that would compute otherwise than the run did so far, and keeps what must stay as it was.
+func (r *resume) fits(p *planned) error {
+	if p.plan.Device != r.plan.Device {
+		return r.refuse(hostDifference("device", r.plan.Device, p.plan.Device))
+	}
+	cuda := p.plan.Device == fit.DeviceCUDA
+	if was, is := r.precision(), p.config.ResolvedPrecision(cuda); was != is {
+		return r.refuse(hostDifference("precision", was, is))
+	}
+	if !cuda {
+		p.plan.Threads = r.plan.Threads // sums come out a little different with another number
+	}
+	return nil
+}
+
+// fewer refuses to go on to fewer rounds than a node of the run has done.
+func (r *resume) fewer(nodes []store.Node, rounds int) error {
+	ahead, most := "", rounds
+	for _, n := range nodes {
+		if done := r.done(n, rounds); done > most {
+			ahead, most = n.Node, done
+		}
+	}
+	if most == rounds {
+		return nil
+	}
+	try := strconv.Itoa(most) + " or more, or --fresh for a new run"
+	if r.sweep {
+		try = strconv.Itoa(most) + " or more, or another --home"
+	}
+	return &usageError{fmt.Errorf("run %s has done %d rounds of %s already, more than --rounds %d", r.run.Run, most, ahead, rounds), "--rounds " + try}
+}
+
+// sameDone is same for a run that has nothing left to do, of what can be had without a download.
+func (r *resume) sameDone(ctx context.Context, p planned) error {
+	if p.trainer.command != "" {
+		return r.same(p.trainer.inputs())
+	}
+	dirs := map[string]string{}
+	for _, m := range p.all() {
+		dir, err := model.Resolve(m, r.g.home)
+		if err != nil || r.run.Nodes == 0 {
+			inputs, err := inputHashes(ctx, "", p.config.Tasks)
+			if err != nil {
+				return err
+			}
+			return r.same(inputs)
+		}
+		dirs[modelKey(m)] = dir
+	}
+	inputs, err := inputsOf(ctx, p, dirs)
+	if err != nil {
+		return err
+	}
+	_, err = r.sameOrFormer(ctx, p, dirs, inputs)
+	return err
+}
+
+// sameOrFormer is same, and takes an earlier program's weights of an embedded model that the run began with for the model's own, as up does. It
+// returns the inputs that the run goes on with.
+func (r *resume) sameOrFormer(ctx context.Context, p planned, dirs, inputs map[string]string) (map[string]string, error) {
+	before, err := r.made()
+	if err != nil {
+		return nil, err
+	}
+	inputs = maps.Clone(inputs)
+	if !r.run.Imported() {
+		if _, err := former(ctx, r.g.home, p, maps.Clone(dirs), inputs, before.Inputs); err != nil {
+			return nil, err
+		}
+	}
+	return inputs, r.same(inputs)
+}
+
+// refuse is the error for a command with other settings than the run's.
+func (r *resume) refuse(differences ...configs.Difference) error {
+	var lines []string
+	for _, d := range differences {
+		lines = append(lines, d.String())
+	}
+	return r.differs("values", func(what string) error { return &listError{what + " another configuration", lines} })
+}
+
+// differs is the error for a command that isn't the run's: it has what the text begins with, where the former things are wanted.
+func (r *resume) differs(things string, text func(what string) error) error {
+	what, try := fmt.Sprintf("run %s can't go on with", r.run.Run),
+		"the former "+things+", --fresh for a new run of this experiment, or --name OTHER for another experiment"
+	switch {
+	case r.run.Imported():
+		what = fmt.Sprintf("run %s, which was imported, was made otherwise: the command has", r.run.Run)
+		try = "the same " + things + ", or another --home for these"
+	case r.sweep:
+		try = "the former " + things + ", or another --home for these"
+	}
+	return &usageError{text(what), try}
+}

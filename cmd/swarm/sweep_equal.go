@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/launcher/fit"
+)
+
+// sweepFact is what a run has beside the configuration that decides how it learns: nodes, device, precision, weights.
+type sweepFact struct {
+	key   string
+	fresh string // what a new run of the item would have
+	has   string // what its run has, or will have
+}
+
+// compare notes the item's facts. fresh is the plan of a new run, unless err says that there is none now; inputs are a new run's, and used those
+// that the item's run goes on with.
+func (i *sweepItem) compare(fresh fit.Plan, err error, inputs, used map[string]string) {
+	i.facts = []sweepFact{
+		{"nodes", strconv.Itoa(fresh.Nodes), ""}, {"device", fresh.Device, ""},
+		{"precision", i.p.config.ResolvedPrecision(fresh.Device == fit.DeviceCUDA), ""},
+	}
+	for _, name := range slices.Sorted(maps.Keys(inputs)) {
+		i.facts = append(i.facts, sweepFact{"sha256 of " + name, fmt.Sprintf("%.12s", inputs[name]), fmt.Sprintf("%.12s", used[name])})
+	}
+	i.look()
+	for k, f := range i.facts {
+		if err != nil {
+			i.facts[k].fresh = f.has
+		}
+	}
+}
+
+// look notes what of the facts the item's run has, or will have.
+func (i *sweepItem) look() {
+	nodes, device, precision := i.p.plan.Nodes, i.p.plan.Device, i.p.config.ResolvedPrecision(i.p.plan.Device == fit.DeviceCUDA)
+	if i.r.run != nil {
+		nodes, device, precision = i.r.run.Nodes, i.r.plan.Device, i.r.precision()
+	}
+	for k, has := range map[string]string{"nodes": strconv.Itoa(nodes), "device": device, "precision": precision} {
+		if at := slices.IndexFunc(i.facts, func(f sweepFact) bool { return f.key == k }); at >= 0 {
+			i.facts[at].has = has
+		}
+	}
+}
+
+// recheck is for a run that another process has done since the sweep began: it counts if it is as the sweep asks for, and like the others.
+func (s *sweep) recheck(ctx context.Context, item *sweepItem) error {
+	if _, _, err := item.check(ctx, false); err != nil && !errors.Is(err, errFinished) {
+		return err
+	}
+	item.look()
+	return unequal(s.items)
+}
+
+// fact is the item's of that name.
+func (i *sweepItem) fact(key string) (sweepFact, bool) {
+	at := slices.IndexFunc(i.facts, func(f sweepFact) bool { return f.key == key })
+	if at < 0 {
+		return sweepFact{}, false
+	}
+	return i.facts[at], true
+}
+
+// unequal refuses a sweep that would compare runs which differ in more than their configurations: runs that would have as many nodes each, the same
+// device, precision and weights if all of them were new, but don't since some are there already.
+func unequal(items []*sweepItem) error {
+	var keys []string
+	for _, item := range items {
+		for _, f := range item.facts {
+			if !slices.Contains(keys, f.key) {
+				keys = append(keys, f.key)
+			}
+		}
+	}
+	var lines []string
+	nodes := map[string]bool{} // that runs of this home or imported ones have
+	for _, key := range keys {
+		groups := map[string][]*sweepItem{} // by what new runs would have
+		for _, item := range items {
+			if f, ok := item.fact(key); ok {
+				groups[f.fresh] = append(groups[f.fresh], item)
+			}
+		}
+		for _, fresh := range slices.Sorted(maps.Keys(groups)) {
+			seen := map[string]int{}
+			for _, item := range groups[fresh] {
+				f, _ := item.fact(key)
+				seen[f.has]++
+			}
+			if len(seen) < 2 {
+				continue
+			}
+			shown := map[string]bool{}
+			for _, item := range groups[fresh] {
+				f, _ := item.fact(key)
+				if key == "nodes" && item.r.run != nil {
+					nodes[f.has] = true
+				}
+				if !shown[f.has] {
+					shown[f.has] = true
+					lines = append(lines, differs(item, f, seen[f.has]-1))
+				}
+			}
+		}
+	}
+	if lines == nil {
+		return nil
+	}
+	try := "another --home, where all runs are new"
+	if len(nodes) == 1 {
+		for n := range nodes {
+			try = "--nodes " + n + " for all of them, or " + try
+		}
+	}
+	return &usageError{&listError{"the sweep would compare runs that differ in more than their configurations", lines}, try}
+}
+
+// differs says what an item's run has, for itself and as many others.
+func differs(item *sweepItem, f sweepFact, others int) string {
+	text := fmt.Sprintf("%s: a new run of %s would have %s", f.key, item, f.has)
+	if item.r.run != nil {
+		text = fmt.Sprintf("%s: run %s of %s has %s", f.key, item.r.run.Run, item, f.has)
+	}
+	switch {
+	case others == 1:
+		text += ", and another run, too"
+	case others > 1:
+		text += fmt.Sprintf(", and %d others, too", others)
+	}
+	return text
+}
+
+// unlikeNodes is what to warn of where configurations get different numbers of nodes though nobody asked for that; else empty.
+func (o *sweepOptions) unlikeNodes(items []*sweepItem) string {
+	var arms []string
+	counts := map[string]bool{}
+	for _, item := range items {
+		f, ok := item.fact("nodes")
+		if !ok || o.nodesGiven || item.nodes > 0 {
+			continue
+		}
+		counts[f.has] = true
+		if arm := item.experiment() + " " + f.has; !slices.Contains(arms, arm) {
+			arms = append(arms, arm)
+		}
+	}
+	if len(counts) < 2 {
+		return ""
+	}
+	return "the configurations get different numbers of nodes (" + strings.Join(arms, ", ") + "): --nodes N gives all as many"
+}
