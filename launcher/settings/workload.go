@@ -6,14 +6,15 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"unicode"
 
 	"github.com/sapo-swarm/swarm/configs"
 )
 
 // ReadWorkload reads the values of a profile from the training's files in dir: one reading for each value that has a place, then one for each stage's.
-// A file that is missing or cannot be read is no error: the reading says so. It reads each file once and at most 1000 places.
+// A file that is missing or cannot be read is no error: the reading says so. It reads each file once, at most 1000 places and 64 MiB.
 func ReadWorkload(dir string, w configs.Workload) []configs.WorkloadReading {
-	r := workloadReader{dir: dir, sources: map[string]opened{}, left: maxPlaces}
+	r := workloadReader{dir: dir, sources: map[string]opened{}, left: maxPlaces, bytes: maxWorkloadBytes}
 	var list []configs.WorkloadReading
 	add := func(stage string, v configs.WorkloadValue, places []string) {
 		if len(places) > 0 {
@@ -39,10 +40,14 @@ func ReadWorkload(dir string, w configs.Workload) []configs.WorkloadReading {
 	return list
 }
 
+// maxWorkloadBytes bounds what is read of all the files that a profile names: it may be a stranger's.
+const maxWorkloadBytes = 64 << 20
+
 type workloadReader struct {
 	dir     string
 	sources map[string]opened // by real path
 	left    int               // places that may still be read
+	bytes   int               // of files that may still be read
 }
 
 // opened is a file that was read, or why it could not be.
@@ -114,7 +119,13 @@ func (r *workloadReader) at(p Place) (line int, text, problem string) {
 	}
 	file, seen := r.sources[path]
 	if !seen {
+		if r.bytes <= 0 {
+			return 0, "", fmt.Sprintf("%s is not read: the files that its profile names have more than %d MiB", p.File, maxWorkloadBytes>>20)
+		}
 		file.source, file.err = readSource(p.File, path)
+		if file.source != nil {
+			r.bytes -= len(file.source.data)
+		}
 		r.sources[path] = file
 	}
 	if file.err != nil {
@@ -128,9 +139,9 @@ func (r *workloadReader) at(p Place) (line int, text, problem string) {
 		return n.line, "", fmt.Sprintf("%s:%d has no value (null)", p.File, n.line)
 	}
 	if l := n.leaf; l.stuck != "" && !l.isNumber() {
-		problem = fmt.Sprintf("%s:%d %s", p.File, n.line, l.stuck)
+		problem = printable(fmt.Sprintf("%s:%d %s", p.File, n.line, l.stuck))
 	}
-	return n.line, short(n.leaf.text), problem
+	return n.line, printable(short(n.leaf.text)), problem
 }
 
 // unlike says why a text cannot be counted with in place of start: it is no number, or below 0.
@@ -150,6 +161,16 @@ func unlike(p Place, line int, text, start string) string {
 		return fmt.Sprintf("%s:%d has %s, which is below 0", p.File, line, short(text))
 	}
 	return ""
+}
+
+// printable is text that can be shown on a terminal: nothing in it moves a cursor.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, text)
 }
 
 func isBoolean(text string) bool {

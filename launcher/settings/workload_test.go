@@ -43,6 +43,7 @@ func TestWorkloadValuesAreReadFromTheFiles(t *testing.T) {
 		"places differ": {"[c.yaml:data.a, c.yaml:data.b, d.yaml:data.a]", "data:\n  a: 8\n  b: 16\n", configs.WorkloadReading{File: "c.yaml", Line: 3, Text: "16", Usable: true, Problem: "c.yaml:2 has 8 and c.yaml:3 has 16"}},
 		"places agree":  {"'{c,d}.yaml:data.a'", "data:\n  a: 8.0\n", configs.WorkloadReading{File: "c.yaml", Line: 2, Text: "8.0", Usable: true}},
 		"computed":      {"c.sh:LENGTH", "export LENGTH=$OTHER\n", configs.WorkloadReading{File: "c.sh", Line: 1, Text: "$OTHER", Problem: "c.sh:1 is computed from other things ($OTHER)"}},
+		"an escape":     {"c.yaml:data.length", "data:\n  length: \"\\e[2J\"\n", configs.WorkloadReading{File: "c.yaml", Line: 2, Text: "?[2J", Problem: "c.yaml:2 has ?[2J, which is not a plain number"}},
 		"a script":      {"c.sh:data.length", "train \\\n  data.length=4096\n", configs.WorkloadReading{File: "c.sh", Line: 2, Text: "4096", Usable: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,4 +75,10 @@ func TestReadingAWorkloadIsBounded(t *testing.T) {
 	require.Equal(t, "0000.yaml", list[0].File)
 	require.Empty(t, list[1].File)
 	require.Contains(t, list[1].Problem, "more than 1000 places")
+
+	r := workloadReader{dir: dir, sources: map[string]opened{}, bytes: 1}
+	for _, name := range []string{"0000.yaml", "0001.yaml"} {
+		_, _, problem := r.at(Place{File: name, Key: "a", Within: true})
+		require.Equal(t, name == "0001.yaml", problem == "0001.yaml is not read: the files that its profile names have more than 64 MiB", problem)
+	}
 }

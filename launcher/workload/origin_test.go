@@ -1,9 +1,11 @@
 package workload
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/sapo-swarm/swarm/configs"
 )
@@ -93,6 +95,21 @@ func TestTheFilesSayHowManyGPUsTrain(t *testing.T) {
 	for _, odd := range []string{"0", "1.5", "100000"} {
 		require.Equal(t, 1, recommend(t, w, Request{GPUMemory: 24 * gib, Read: []configs.WorkloadReading{read("devices", odd)}}).Devices, odd)
 	}
+}
+
+// A value in a file counts as the same value of --set does.
+func TestAFileAndAFlagGiveTheSameAnswer(t *testing.T) {
+	w := load(t, "naics-embedder")
+	rapid.Check(t, func(t *rapid.T) {
+		length := rapid.IntRange(1, 4096).Draw(t, "length")
+		memory := rapid.Int64Range(gib, 200*gib).Draw(t, "memory")
+		file, err := Recommend(w, Request{GPUMemory: memory, Read: []configs.WorkloadReading{read("max_length", strconv.Itoa(length))}})
+		require.NoError(t, err)
+		flag, err := Recommend(w, Request{GPUMemory: memory, Fixed: map[string]float64{"max_length": float64(length)}})
+		require.NoError(t, err)
+		require.Equal(t, []any{flag.Batch, flag.Accumulate, flag.ExpectedBytes, flag.Published, flag.Fits, flag.Stages[0].ExpectedBytes},
+			[]any{file.Batch, file.Accumulate, file.ExpectedBytes, file.Published, file.Fits, file.Stages[0].ExpectedBytes})
+	})
 }
 
 // What --set confirms in place of something that can't be read is not written over it.
