@@ -165,7 +165,7 @@ func (o *tuneOptions) check() error {
 	case !o.profile && len(o.command) > 0:
 		return usage("a command is run with --profile only", "--profile, or swarm run")
 	case o.profile && len(o.command) == 0:
-		return usage("--profile needs the command to measure", "--profile -- python train.py --batch-size {batch_size}")
+		return usage("--profile needs the command to measure", "swarm tune --auto --profile -- python train.py --batch-size {batch_size}")
 	case o.profile && (o.seconds < 1 || o.seconds > 3600):
 		return &configs.Error{Key: "profile-seconds", Value: strconv.Itoa(o.seconds), Allowed: "a whole number from 1 to 3600"}
 	}
