@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -102,9 +103,21 @@ func (g *globals) nodeOf(run store.Run, name string) (string, error) {
 	if index, err := strconv.Atoi(name); err == nil {
 		name = fit.NodeName(index)
 	}
+	known, err := g.nodeFolders(run)
+	if err != nil {
+		return "", err
+	}
+	if !slices.Contains(known, name) {
+		return "", &usageError{fmt.Errorf("run %s has no node %q here: it has %s", run.Run, name, strings.Join(known, ", ")), "swarm status " + run.Run}
+	}
+	return name, nil
+}
+
+// nodeFolders are the names of a run's nodes that have a folder here, by number.
+func (g *globals) nodeFolders(run store.Run) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(g.home, "runs", run.Run))
 	if err != nil {
-		return "", &hintError{fmt.Errorf("the folder of run %s: %w", run.Run, err), "--home where the run was made"}
+		return nil, &hintError{fmt.Errorf("the folder of run %s: %w", run.Run, err), "--home where the run was made"}
 	}
 	var known []string
 	for _, entry := range entries {
@@ -112,10 +125,8 @@ func (g *globals) nodeOf(run store.Run, name string) (string, error) {
 			known = append(known, entry.Name())
 		}
 	}
-	if !slices.Contains(known, name) {
-		return "", &usageError{fmt.Errorf("run %s has no node %q here: it has %s", run.Run, name, strings.Join(known, ", ")), "swarm status " + run.Run}
-	}
-	return name, nil
+	slices.SortFunc(known, func(a, b string) int { return cmp.Or(nodeIndex(a)-nodeIndex(b), strings.Compare(a, b)) })
+	return known, nil
 }
 
 // saveModel restores a node's newest checkpoint in an engine of its own and has it write the weights.

@@ -24,17 +24,7 @@ func clean(text string) string {
 	if len(text) > 4*maxText {
 		text = text[:4*maxText] // the rest is cut below anyway
 	}
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\t' || r == '\n' || r == '\r' || unicode.In(r, unicode.Zl, unicode.Zp):
-			return ' '
-		case unicode.IsControl(r):
-			return utf8.RuneError
-		case unicode.In(r, unicode.Cf, unicode.Co, unicode.Cs):
-			return -1 // without width, or with one that only the terminal's font knows
-		}
-		return r
-	}, ansi.Strip(text))
+	text = inert(text)
 	if len(text) <= maxText {
 		return text
 	}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/terminal"
+)
+
+// chosenBecause says why a node answers; nothing of one that was asked for.
+func chosenBecause(c stats.Choice) string {
+	switch c.By {
+	case stats.ByHeldOut:
+		return fmt.Sprintf("best held-out reward, %.3f after %s", c.Reward, counted(c.Round, "round"))
+	case stats.ByRecent:
+		return fmt.Sprintf("best recent reward, %.3f", c.Reward)
+	case stats.ByOrder:
+		return "the first; no reward is known"
+	}
+	return ""
+}
+
+// printPrompted shows a question and its completions. Lines of text that a model or a stranger wrote are indented, so that none looks like ours.
+func printPrompted(out io.Writer, p *prompted) error {
+	w := bufio.NewWriter(out)
+	if p.Node != "" {
+		fmt.Fprintf(w, "run       %s, %s after %s", p.Run, p.Node, counted(p.Round, "round"))
+		if p.why != "" {
+			fmt.Fprintf(w, " (%s)", p.why)
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "model     %s on %s, temperature %g, seed %d, system prompt %s\n", terminal.Line(p.Model), p.Device, p.Temperature, p.Seed, p.SystemPrompt)
+	if p.drawn != "" {
+		fmt.Fprintf(w, "task      %s\n", terminal.Line(p.drawn))
+	}
+	fmt.Fprintln(w, "question")
+	indent(w, p.Question)
+	if p.drawn != "" {
+		answer := "none is fixed: the task checks each answer"
+		if p.CorrectAnswer != nil {
+			answer = terminal.Line(*p.CorrectAnswer)
+		}
+		fmt.Fprintf(w, "correct   %s\n", answer)
+	}
+	for i, c := range p.Completions {
+		fmt.Fprintf(w, "\ncompletion %d of %d: ", i+1, len(p.Completions))
+		if c.Score != nil {
+			fmt.Fprintf(w, "score %.3g, ", *c.Score)
+		}
+		if c.Answer != nil {
+			fmt.Fprintf(w, "answer %s, ", terminal.Line(*c.Answer))
+		} else {
+			fmt.Fprint(w, "no answer tags, ")
+		}
+		fmt.Fprint(w, counted(c.Tokens, "token"))
+		if !c.Finished {
+			fmt.Fprintf(w, ", cut at %d", p.limit)
+		}
+		fmt.Fprintln(w)
+		indent(w, c.Text)
+	}
+	if p.MeanScore != nil {
+		fmt.Fprintf(w, "\nmean score %.3f of %s\n", *p.MeanScore, counted(len(p.Completions), "completion"))
+	}
+	return w.Flush()
+}
+
+func indent(w io.Writer, text string) {
+	for _, line := range terminal.Lines(text) {
+		fmt.Fprintf(w, "  %s\n", line)
+	}
+}

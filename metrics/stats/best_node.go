@@ -1,0 +1,67 @@
+package stats
+
+import "github.com/sapo-swarm/swarm/metrics/store"
+
+// What a Choice of a node goes by.
+const (
+	ByHeldOut = "held_out_reward" // after Round rounds
+	ByRecent  = "recent_reward"   // mean over the recent rounds, the last of which is Round
+	ByOrder   = "first"           // no reward is known
+)
+
+// Choice is a node of a run and why it was chosen.
+type Choice struct {
+	Node   string
+	By     string
+	Reward float64
+	Round  int
+}
+
+// BestNode chooses one of the nodes in among, of which there is at least one: that of the highest held-out reward after the newest round that
+// any of them was evaluated after, round 0 excepted; without one that of the highest mean reward in recent; else the first. Of equals the
+// one that is earlier in among counts. What isn't finite counts as 0.
+func BestNode(among []string, evals []store.NodeEval, recent []store.RoundReward) Choice {
+	newest := 0
+	member := map[string]bool{}
+	for _, node := range among {
+		member[node] = true
+	}
+	heldOut, sums, counts, last := map[string]float64{}, map[string]float64{}, map[string]int{}, 0
+	for _, e := range evals {
+		if member[e.Node] && len(e.Questions) > 0 && e.Generations > 0 {
+			newest = max(newest, e.Round)
+		}
+	}
+	for _, e := range evals {
+		if e.Round == newest && newest > 0 && len(e.Questions) > 0 && e.Generations > 0 {
+			heldOut[e.Node] = EvalReward(e.Questions, e.Generations)
+		}
+	}
+	for _, r := range recent {
+		last = max(last, r.Round)
+		if counts[r.Node]++; finite(r.Reward) {
+			sums[r.Node] += r.Reward
+		}
+	}
+	means := map[string]float64{}
+	for node, count := range counts {
+		means[node] = meanReward(sums[node], count)
+	}
+	if best, ok := highest(among, heldOut); ok {
+		return Choice{best, ByHeldOut, heldOut[best], newest}
+	}
+	if best, ok := highest(among, means); ok {
+		return Choice{best, ByRecent, means[best], last}
+	}
+	return Choice{Node: among[0], By: ByOrder}
+}
+
+// highest is the first name of the highest value, false where none has one.
+func highest(names []string, values map[string]float64) (best string, ok bool) {
+	for _, name := range names {
+		if v, known := values[name]; known && (!ok || v > values[best]) {
+			best, ok = name, true
+		}
+	}
+	return best, ok
+}

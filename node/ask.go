@@ -1,0 +1,49 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/task"
+	"github.com/sapo-swarm/swarm/node/tokenizer"
+)
+
+// Prompt returns the token ids that a node of this configuration gives its model for a question: with the system prompt, and in the chat
+// template if the tokenizer has one.
+func Prompt(c configs.Config, tokens tokenizer.Tokenizer, question string) []int {
+	return asking{config: c, tokens: tokens}.prompt(question)
+}
+
+// Completion is one answer of a model to a question.
+type Completion struct {
+	Text     string   `json:"text"`
+	Answer   *string  `json:"answer"`   // what stands in its answer tags; null: nothing does
+	Score    *float64 `json:"score"`    // null: the question is of no task
+	Tokens   int      `json:"tokens"`   // the end token counts
+	Finished bool     `json:"finished"` // it ended by itself, and not at the limit
+}
+
+// Ask samples the completions of the one prompt in params and scores them. score may be nil.
+func Ask(
+	ctx context.Context, params policy.GenerateParams, tokens tokenizer.Tokenizer, generate sampler, score func(text string) float64,
+) ([]Completion, error) {
+	result, err := generate(ctx, params)
+	if err != nil {
+		return nil, err
+	}
+	if got := len(result.Completions); got != params.NumGenerations || len(result.Terminated) != got {
+		return nil, fmt.Errorf("engine gave %d completions, %d were asked for", got, params.NumGenerations)
+	}
+	list := make([]Completion, params.NumGenerations)
+	for i, ids := range result.Completions {
+		text := tokens.Decode(ids)
+		list[i] = Completion{Text: text, Answer: task.ExtractAnswer(text), Tokens: len(ids), Finished: result.Terminated[i]}
+		if score != nil {
+			reward := score(text)
+			list[i].Score = &reward
+		}
+	}
+	return list, nil
+}
