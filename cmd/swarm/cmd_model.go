@@ -23,7 +23,7 @@ func newModelCommand(g *globals) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "model",
-		Short: "Download, list, describe and save models",
+		Short: "Download, list, describe, save and ask models",
 		Args:  onlySubcommands,
 		RunE:  func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
@@ -58,7 +58,8 @@ func newModelCommand(g *globals) *cobra.Command {
 			return runModelSave(cmd.Context(), g, args[0], args[1], args[2], output)
 		},
 	}
-	for _, c := range []*cobra.Command{pull, list, show, save} {
+	prompt := newModelPromptCommand(g, &output)
+	for _, c := range []*cobra.Command{pull, list, show, save, prompt} {
 		addOutputFlag(c.Flags(), &output)
 		if c.Long == "" {
 			c.Long = c.Short + "."

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/node"
@@ -21,17 +22,18 @@ import (
 const maxQuestion = 1 << 20
 
 type promptOptions struct {
-	node, task, device, output string
-	round                      int // -1: the newest
-	completions                int
-	seed, index                int64
-	maxNew, topK               int
-	temperature, topP          float64
-	given                      func(flag string) bool
+	node, task, device string
+	output             *string
+	round              int // -1: the newest
+	completions        int
+	seed, index        int64
+	maxNew, topK       int
+	temperature, topP  float64
+	given              func(flag string) bool
 }
 
-func newModelPromptCommand(g *globals) *cobra.Command {
-	var o promptOptions
+func newModelPromptCommand(g *globals, output *string) *cobra.Command {
+	o := promptOptions{output: output}
 	cmd := &cobra.Command{
 		Use:   "prompt NAME [QUESTION]",
 		Short: "Ask a trained node or a model a question and score its answers",
@@ -94,7 +96,7 @@ func (o *promptOptions) check(question []string) error {
 	case len(question) > 0 && o.given("index"):
 		return &usageError{errors.New("--index is of a question that is drawn"), "the same without the question, or without --index"}
 	}
-	return checkOutput(o.output)
+	return checkOutput(*o.output)
 }
 
 // apply puts the flags above what the model was trained with.
@@ -161,7 +163,7 @@ func runModelPrompt(ctx context.Context, g *globals, o *promptOptions, name stri
 	if x.node != "" {
 		document.Run, document.Node, document.Choice, document.why = x.run.Run, x.node, choice.By, chosenBecause(choice)
 	}
-	if o.output == "json" {
+	if *o.output == "json" {
 		return writeJSON(g.stdout, document)
 	}
 	return printPrompted(g.stdout, document)
@@ -203,7 +205,7 @@ func (o *promptOptions) ask(ctx context.Context, g *globals, x *examinee, q aske
 		return nil, err
 	}
 	defer engine.Close()
-	fmt.Fprintf(g.stderr, "Sampling %s of at most %d tokens.\n", counted(o.completions, "completion"), c.MaxCompletionLength)
+	fmt.Fprintf(g.stderr, "Sampling %s of at most %d tokens.\n", units.Plural(o.completions, "completion"), c.MaxCompletionLength)
 	list, err := node.Ask(ctx, policy.GenerateParams{
 		Prompts: [][]int{prompt}, NumGenerations: o.completions, MaxNewTokens: c.MaxCompletionLength, Temperature: c.Temperature,
 		TopK: c.TopK, TopP: c.TopP, EOSTokenID: x.tokens.EOS(), Seed: o.seed, MicroBatch: o.completions,

@@ -65,6 +65,7 @@ func runModelSave(ctx context.Context, g *globals, runName, nodeName, dir, outpu
 	}
 	fmt.Fprintf(g.stdout, "%s of %s after %d rounds: %s parameters, %s in %s\n",
 		saved.Node, saved.Run, saved.Rounds, group(saved.Parameters), gb(saved.Bytes), saved.Path)
+	fmt.Fprintf(g.stdout, "Next: %s\n", commandLine([]string{"swarm", "model", "prompt", saved.Path}))
 	return nil
 }
 

@@ -76,24 +76,7 @@ func (o taskOptions) open(name string) (task.Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	params := map[string]any{}
-	for _, s := range specs {
-		if s.Name == name {
-			params = s.Params
-		}
-	}
-	if o.words != "" && name == "bf" {
-		words, err := task.ReadWords(o.words)
-		if err != nil {
-			return nil, err
-		}
-		params = task.WithWords(params, words)
-	}
-	t, err := task.New(name, params)
-	if errors.Is(err, task.ErrUnknownTask) {
-		return nil, &usageError{fmt.Errorf("unknown task %q: allowed: %s", name, strings.Join(task.Names(), ", ")), "swarm task list"}
-	}
-	return t, err
+	return openTask(name, specs, o.words)
 }
 
 func runTaskList(g *globals, o taskOptions) error {

@@ -80,6 +80,7 @@ func TestEval(t *testing.T) {
 	require.Equal(t, last.Set, folder.Rows[0].Set)
 	require.Contains(t, []float64{last.RewardLow, last.RewardHigh}, folder.Rows[0].Reward)
 
+	testPrompt(t, home, saved)
 	verified := swarm(t, home, "verify", "4loc4ext")
 	require.Equal(t, 0, verified.code, verified.stderr+verified.stdout)
 	testEvalRefuses(t, home)

@@ -36,7 +36,7 @@ func (o *promptOptions) find(ctx context.Context, g *globals, name string) (*exa
 		var unknown *usageError
 		var nothing *hintError
 		if errors.As(runErr, &unknown) || errors.As(runErr, &nothing) {
-			runErr = &usageError{fmt.Errorf("no run, experiment or model %q is known here", name), "swarm status, or swarm model list"}
+			runErr = &usageError{fmt.Errorf("no run, experiment or model %q is known here", name), "swarm ls, or swarm model list"}
 		}
 		return nil, choice, runErr
 	}

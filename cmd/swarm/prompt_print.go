@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
@@ -13,7 +14,7 @@ import (
 func chosenBecause(c stats.Choice) string {
 	switch c.By {
 	case stats.ByHeldOut:
-		return fmt.Sprintf("best held-out reward, %.3f after %s", c.Reward, counted(c.Round, "round"))
+		return fmt.Sprintf("best held-out reward, %.3f after %s", c.Reward, units.Plural(c.Round, "round"))
 	case stats.ByRecent:
 		return fmt.Sprintf("best recent reward, %.3f", c.Reward)
 	case stats.ByOrder:
@@ -26,7 +27,7 @@ func chosenBecause(c stats.Choice) string {
 func printPrompted(out io.Writer, p *prompted) error {
 	w := bufio.NewWriter(out)
 	if p.Node != "" {
-		fmt.Fprintf(w, "run       %s, %s after %s", p.Run, p.Node, counted(p.Round, "round"))
+		fmt.Fprintf(w, "run       %s, %s after %s", p.Run, p.Node, units.Plural(p.Round, "round"))
 		if p.why != "" {
 			fmt.Fprintf(w, " (%s)", p.why)
 		}
@@ -55,7 +56,7 @@ func printPrompted(out io.Writer, p *prompted) error {
 		} else {
 			fmt.Fprint(w, "no answer tags, ")
 		}
-		fmt.Fprint(w, counted(c.Tokens, "token"))
+		fmt.Fprint(w, units.Plural(c.Tokens, "token"))
 		if !c.Finished {
 			fmt.Fprintf(w, ", cut at %d", p.limit)
 		}
@@ -63,7 +64,7 @@ func printPrompted(out io.Writer, p *prompted) error {
 		indent(w, c.Text)
 	}
 	if p.MeanScore != nil {
-		fmt.Fprintf(w, "\nmean score %.3f of %s\n", *p.MeanScore, counted(len(p.Completions), "completion"))
+		fmt.Fprintf(w, "\nmean score %.3f of %s\n", *p.MeanScore, units.Plural(len(p.Completions), "completion"))
 	}
 	return w.Flush()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -36,16 +37,8 @@ func (o *promptOptions) question(g *globals, x *examinee, given []string) (asked
 	name := item.Task()
 	return asked{
 		text: item.Question, item: &item, task: name, score: func(text string) float64 { return x.tasks.Score(item, text) },
-		drawn: fmt.Sprintf("%s, held out from training, seed %d, index %d", cmpName(name), o.seed, o.index),
+		drawn: fmt.Sprintf("%s, held out from training, seed %d, index %d", cmp.Or(name, "a question of the file"), o.seed, o.index),
 	}, nil
-}
-
-// cmpName is a task's name; an item of a file may have none.
-func cmpName(task string) string {
-	if task == "" {
-		return "a question of the run's file"
-	}
-	return task
 }
 
 // heldOut draws a question that no node trains on and that is as long as training allows.
@@ -83,7 +76,7 @@ func (o *promptOptions) ofTask(x *examinee) (asked, error) {
 	}, nil
 }
 
-func hasTask(specs []configs.Task, name string) bool {
+func hasTask(specs []configs.TaskSpec, name string) bool {
 	for _, s := range specs {
 		if s.Name == name {
 			return true
@@ -93,7 +86,7 @@ func hasTask(specs []configs.Task, name string) bool {
 }
 
 // openTask makes a task with the parameters that specs have of it; words, if not empty, is the file of bf's.
-func openTask(name string, specs []configs.Task, words string) (task.Task, error) {
+func openTask(name string, specs []configs.TaskSpec, words string) (task.Task, error) {
 	params := map[string]any{}
 	for _, s := range specs {
 		if s.Name == name {

@@ -35,6 +35,33 @@ func clean(text string) string {
 	return text[:end] + "…"
 }
 
+// inert is clean without its bound.
+func inert(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t' || r == '\n' || r == '\r' || unicode.In(r, unicode.Zl, unicode.Zp):
+			return ' '
+		case unicode.IsControl(r):
+			return utf8.RuneError
+		case unicode.In(r, unicode.Cf, unicode.Co, unicode.Cs):
+			return -1 // without width, or with one that only the terminal's font knows
+		}
+		return r
+	}, ansi.Strip(text))
+}
+
+// Line returns foreign text as one line that a terminal obeys in nothing, at most 2 KB of it.
+func Line(text string) string { return clean(text) }
+
+// Lines returns all of a foreign text line by line. A terminal obeys none of them.
+func Lines(text string) []string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = inert(strings.TrimSuffix(line, "\r"))
+	}
+	return lines
+}
+
 // cleanStatus returns x with every text in it clean. What x refers to is left as it is.
 func cleanStatus(x stats.Status) stats.Status {
 	for _, text := range []*string{&x.Experiment, &x.Run, &x.State, &x.Message, &x.Model, &x.Device, &x.PriceCurrency} {
