@@ -130,7 +130,12 @@ func (x *examinee) place(ctx context.Context, g *globals) error {
 	if request.Measured, err = measured(ctx, g, planned{config: x.config, model: x.model, host: host}); err != nil {
 		return err
 	}
-	if x.plan, err = fit.New(request); err == nil && x.plan.Device == fit.DeviceCPU && x.threads > 0 {
+	x.plan, err = fit.New(request)
+	switch {
+	case errors.Is(err, fit.ErrDoesNotFit) && x.config.Device != fit.DeviceCPU:
+		what, _ := splitRemedy(oneLine(err.Error())) // its remedy is for training
+		return &hintError{&noRoom{errors.New(what)}, "--device cpu"}
+	case err == nil && x.plan.Device == fit.DeviceCPU && x.threads > 0:
 		x.plan.Threads = x.threads
 	}
 	return err
@@ -186,7 +191,7 @@ func (x *examinee) open(ctx context.Context, g *globals) (_ *opened, err error) 
 	}
 	if x.tokens.VocabSize() > loaded.VocabSize {
 		err := fmt.Errorf("tokenizer %s has %d tokens, the model only %d", x.tokens.Name(), x.tokens.VocabSize(), loaded.VocabSize)
-		return nil, &usageError{err, "--model with the preset that the folder's model was made of"}
+		return nil, &usageError{err, "the tokenizer files of the model that this one was made of, in its folder"}
 	}
 	o.context = loaded.ContextLength
 	if o.rounds, err = x.restore(ctx, g, o.Engine); err != nil {

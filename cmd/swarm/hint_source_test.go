@@ -23,6 +23,8 @@ import (
 // The longest prefix of the path counts. Hints of files that no row has are held to those flags that some command has.
 var hintContexts = []struct{ file, commands string }{
 	{"cmd/swarm/cmd_model", "model pull, model list, model show, model save"},
+	{"cmd/swarm/prompt", "model prompt"},
+	{"cmd/swarm/examinee", "eval, model prompt"},
 	{"cmd/swarm/cmd_task", "task list, task sample, task score, task extract"},
 	{"cmd/swarm/cmd_workers", "workers"},
 	{"cmd/swarm/cmd_generate", "generate slurm, generate kubernetes, generate skypilot, generate compose"},

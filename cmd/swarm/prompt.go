@@ -193,7 +193,7 @@ func (o *promptOptions) ask(ctx context.Context, g *globals, x *examinee, q aske
 	c.NumTrainSamples, c.NumTransplantTrees, c.NumGenerations, c.MaxPromptLength = 1, 0, o.completions, len(prompt)
 	err := x.place(ctx, g)
 	if errors.Is(err, fit.ErrDoesNotFit) && !o.given("device") && c.Device != fit.DeviceCPU {
-		fmt.Fprintf(g.stderr, "Warning: %s. The CPU answers.\n", strings.TrimSuffix(oneLine(err.Error()), "."))
+		fmt.Fprintf(g.stderr, "Warning: %s. The CPU answers.\n", err)
 		c.Device = fit.DeviceCPU
 		err = x.place(ctx, g)
 	}
