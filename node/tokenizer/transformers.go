@@ -66,6 +66,8 @@ const settingsFile = "tokenizer_config.json"
 func tokenizerSettings(class string, contextLength int) ([]byte, error) {
 	data, err := json.MarshalIndent(map[string]any{
 		"tokenizer_class": class, "model_max_length": contextLength, "add_prefix_space": false, "clean_up_tokenization_spaces": false,
+		// GPT-2 would add the embedding of token 0 for the token_type_ids that transformers 4 gives unasked.
+		"model_input_names":    []string{"input_ids", "attention_mask"},
 		"split_special_tokens": true, "bos_token": endText, "eos_token": endText, "unk_token": endText, "pad_token": endText,
 	}, "", "  ")
 	return append(data, '\n'), err

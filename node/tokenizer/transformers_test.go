@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -132,9 +133,9 @@ func TestByteFiles(t *testing.T) {
 	}
 	for key, want := range map[string]any{
 		"split_special_tokens": true, "clean_up_tokenization_spaces": false, "model_max_length": 256.0, "eos_token": endText, "pad_token": endText,
-		"tokenizer_class": "PreTrainedTokenizerFast",
+		"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": []any{"input_ids", "attention_mask"},
 	} {
-		if settings[key] != want {
+		if !reflect.DeepEqual(settings[key], want) {
 			t.Errorf("%s is %v, want %v", key, settings[key], want)
 		}
 	}
@@ -162,6 +163,7 @@ func TestTransformersGivesTheSameIDs(t *testing.T) {
 			var got struct {
 				Version, Class string
 				Size, EOS, Pad int
+				Inputs         []string
 				IDs            [][]int
 				Decoded, Ended []string
 			}
@@ -180,6 +182,9 @@ func TestTransformersGivesTheSameIDs(t *testing.T) {
 			}
 			if got.Size != tok.VocabSize() || got.EOS != tok.EOS() || got.Pad != tok.EOS() {
 				t.Errorf("%d tokens, EOS %d, pad %d", got.Size, got.EOS, got.Pad)
+			}
+			if !slices.Equal(got.Inputs, []string{"attention_mask", "input_ids"}) {
+				t.Errorf("a model gets %v", got.Inputs)
 			}
 			t.Logf("transformers %s, %s: %d texts, %d tokens", got.Version, got.Class, len(texts), tokens)
 		})

@@ -17,6 +17,7 @@ json.dump(
         "size": len(tokenizer),
         "eos": tokenizer.eos_token_id,
         "pad": tokenizer.pad_token_id,
+        "inputs": sorted(tokenizer("a")),
         "ids": ids,
         "decoded": [tokenizer.decode(list(row)) for row in ids],
         "ended": [tokenizer.decode([*row, tokenizer.eos_token_id], skip_special_tokens=True) for row in ids],
