@@ -132,7 +132,7 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 		return err
 	}
 	if len(jobs) > 0 {
-		return o.compareJobs(g.stdout, jobs, flags)
+		return o.compareJobs(g, jobs, flags)
 	}
 	comparison, err := query.Compare(ctx, reader, o.CompareOptions)
 	var unknown *query.UnknownError

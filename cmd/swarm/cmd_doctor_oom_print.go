@@ -2,10 +2,9 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
-	"text/tabwriter"
 
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/shortage"
 )
 
@@ -64,27 +63,28 @@ func (d *oomDocument) print(g *globals, output string) error {
 	if output == "json" {
 		return writeJSON(g.stdout, d)
 	}
-	var b strings.Builder
-	if d.Shortage == nil {
-		fmt.Fprintf(&b, "No shortage of memory in the %d lines of %s", d.Lines, d.Log)
-		if d.Fault != nil {
-			fmt.Fprintf(&b, "; the last failure (%s) is in line %d:\n  %s\n", d.Fault.Kind, d.Fault.LineNumber, d.Fault.Line)
-		} else {
-			fmt.Fprintln(&b, ", and no failure that is known.")
-		}
-		if d.Fault != nil && d.Fault.Kind == shortage.Signal {
-			fmt.Fprintln(&b, "A process that is killed without a word is often the kernel's, out of host memory: dmesg -T | grep -i oom tells.")
-		}
-	} else {
-		d.printShortage(&b, *d.Shortage)
-		d.printWorkload(&b)
-		d.printLadder(&b)
-	}
-	_, err := io.WriteString(g.stdout, b.String())
-	return err
+	return g.print(func(p *table.Page) { d.printText(p) })
 }
 
-func (d *oomDocument) printShortage(w io.Writer, r shortage.Report) {
+func (d *oomDocument) printText(b *table.Page) {
+	if d.Shortage == nil {
+		b.Printf("No shortage of memory in the %d lines of %s", d.Lines, d.Log)
+		if d.Fault != nil {
+			b.Printf("; the last failure (%s) is in line %d:\n  %s\n", d.Fault.Kind, d.Fault.LineNumber, d.Fault.Line)
+		} else {
+			b.Println(", and no failure that is known.")
+		}
+		if d.Fault != nil && d.Fault.Kind == shortage.Signal {
+			b.Println("A process that is killed without a word is often the kernel's, out of host memory: dmesg -T | grep -i oom tells.")
+		}
+	} else {
+		d.printShortage(b, *d.Shortage)
+		d.printWorkload(b)
+		d.printLadder(b)
+	}
+}
+
+func (d *oomDocument) printShortage(w *table.Page, r shortage.Report) {
 	what := "GPU memory"
 	switch {
 	case r.OnHost:
@@ -97,7 +97,8 @@ func (d *oomDocument) printShortage(w io.Writer, r shortage.Report) {
 		fmt.Fprintf(w, ", in %s", r.Where)
 	}
 	fmt.Fprintf(w, "\n  %s\n", r.Line)
-	table, figures := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0), false
+	t := table.New(table.Column{}, table.Column{Right: true}, table.Column{})
+	t.Indent = 2
 	for _, row := range []struct {
 		name  string
 		bytes int64
@@ -106,14 +107,13 @@ func (d *oomDocument) printShortage(w io.Writer, r shortage.Report) {
 		{"this process", r.InUse}, {"others", r.Others()},
 	} {
 		if row.bytes > 0 {
-			if !figures {
-				fmt.Fprintln(w)
-			}
-			figures = true
-			fmt.Fprintf(table, "  %s\t%s\t(%s)\n", row.name, shortage.GiB(row.bytes), gb(row.bytes))
+			t.Add(row.name, shortage.GiB(row.bytes), "("+gb(row.bytes)+")")
 		}
 	}
-	_ = table.Flush() // into memory
+	if t.Len() > 0 {
+		w.Println()
+		w.Table(t)
+	}
 	var notes []string
 	if r.Times > 1 {
 		notes = append(notes, fmt.Sprintf("- The log says %d times that memory ran out; this is the latest.", r.Times))
@@ -132,7 +132,7 @@ func (d *oomDocument) printShortage(w io.Writer, r shortage.Report) {
 	}
 }
 
-func (d *oomDocument) printWorkload(w io.Writer) {
+func (d *oomDocument) printWorkload(w *table.Page) {
 	if d.Workload == nil {
 		fmt.Fprintln(w, "\nThe log does not tell which workload it is: this is the general ladder. --workload NAME takes a profile's (swarm tune --list).")
 		return
@@ -142,18 +142,19 @@ func (d *oomDocument) printWorkload(w io.Writer) {
 		fmt.Fprintf(w, ": a guess, from %s", strings.Join(d.Workload.From, ", "))
 	}
 	fmt.Fprintln(w)
-	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	t := table.New(table.Column{}, table.Column{}, table.Column{Wrap: true})
+	t.Indent = 2
 	for _, v := range d.Values {
 		from := v.From
 		if v.Note != "" {
 			from += "; " + v.Note
 		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\n", v.Name, v.Value, from)
+		t.Add(v.Name, v.Value, from)
 	}
-	_ = table.Flush() // into memory
+	w.Table(t)
 }
 
-func (d *oomDocument) printLadder(w io.Writer) {
+func (d *oomDocument) printLadder(w *table.Page) {
 	fmt.Fprintln(w, "\nWhat to do, in this order:")
 	for i, s := range d.Ladder {
 		fmt.Fprintf(w, "  %d. %s", i+1, s.Title)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
@@ -66,5 +67,5 @@ func runGPU(ctx context.Context, g *globals, o *gpuOptions) error {
 	if o.output == "json" {
 		return writeJSON(g.stdout, document)
 	}
-	return terminal.PrintGPUs(g.stdout, watch.status(document))
+	return g.print(func(p *table.Page) { terminal.PrintGPUs(p, watch.status(document)) })
 }

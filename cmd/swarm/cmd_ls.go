@@ -147,8 +147,8 @@ func (d lsDocument) show(g *globals, o *lsOptions) error {
 	if len(d.Runs) > 0 && len(d.Jobs) > 0 {
 		p.Println()
 	}
-	if err := printJobRows(p, d.Jobs); err != nil {
-		return err
+	if len(d.Jobs) > 0 {
+		p.Table(jobTable(d.Jobs))
 	}
 	return p.Flush()
 }

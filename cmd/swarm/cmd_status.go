@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
@@ -82,5 +83,5 @@ func runStatus(ctx context.Context, g *globals, name string, o *statusOptions) e
 	if o.output == "json" {
 		return writeJSON(g.stdout, status)
 	}
-	return terminal.PrintStatus(g.stdout, status)
+	return g.print(func(p *table.Page) { terminal.PrintStatus(p, status) })
 }

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -42,7 +41,7 @@ func jobsToCompare(ctx context.Context, reader *store.Reader, names []string) ([
 }
 
 // compareJobs puts jobs beside each other. Flags that judge experiments are refused.
-func (o *compareOptions) compareJobs(out io.Writer, jobs []stats.Job, flags *pflag.FlagSet) error {
+func (o *compareOptions) compareJobs(g *globals, jobs []stats.Job, flags *pflag.FlagSet) error {
 	var wrong error
 	flags.Visit(func(f *pflag.Flag) {
 		local := f.Name != "home" && f.Name != "verbose" && f.Name != "python"
@@ -55,23 +54,30 @@ func (o *compareOptions) compareJobs(out io.Writer, jobs []stats.Job, flags *pfl
 	}
 	comparison := stats.CompareJobs(jobs)
 	if o.output == "json" {
-		return writeJSON(out, comparison)
+		return writeJSON(g.stdout, comparison)
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "JOB\tSTATE\tATTEMPTS\tOUT OF MEMORY\tBATCH\tEFFECTIVE\tGPU PEAK\tHOST PEAK\tSUCCEEDED IN\tEXIT\tON")
-	for _, r := range comparison.Jobs {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cellText(r.Job), r.State, r.AttemptCount, r.Shortages,
-			batchText(r.BatchSize, r.Accumulate), optionalText(r.EffectiveBatch, strconv.Itoa), optionalText(r.PeakGPUBytes, gb),
-			optionalText(r.PeakHostBytes, gb), optionalText(r.Seconds, timeText), optionalText(r.ExitCode, strconv.Itoa), placeText(r.GPUName, r.Device))
-	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("write the table: %w", err)
-	}
-	for i, note := range comparison.Notes {
-		if i == 0 {
-			fmt.Fprintln(out)
+	return g.print(func(p *table.Page) {
+		p.Table(jobComparison(comparison.Jobs))
+		for i, note := range comparison.Notes {
+			if i == 0 {
+				p.Println()
+			}
+			p.Println(note)
 		}
-		fmt.Fprintln(out, note)
+	})
+}
+
+func jobComparison(rows []stats.JobRow) *table.Table {
+	t := table.New(
+		table.Column{Title: "JOB"}, table.Column{Title: "STATE"}, table.Column{Title: "ATTEMPTS", Right: true, Drop: 4},
+		table.Column{Title: "OUT OF MEMORY", Right: true, Drop: 2}, table.Column{Title: "BATCH"}, table.Column{Title: "EFFECTIVE", Right: true, Drop: 5},
+		table.Column{Title: "GPU PEAK", Right: true, Drop: 1}, table.Column{Title: "HOST PEAK", Right: true, Drop: 6},
+		table.Column{Title: "SUCCEEDED IN", Right: true, Drop: 1}, table.Column{Title: "EXIT", Right: true, Drop: 3}, table.Column{Title: "ON", Drop: 7, Max: 24},
+	)
+	for _, r := range rows {
+		t.Add(cellText(r.Job), r.State, strconv.Itoa(r.AttemptCount), strconv.Itoa(r.Shortages), batchText(r.BatchSize, r.Accumulate),
+			optionalText(r.EffectiveBatch, strconv.Itoa), optionalText(r.PeakGPUBytes, gb), optionalText(r.PeakHostBytes, gb),
+			optionalText(r.Seconds, timeText), optionalText(r.ExitCode, strconv.Itoa), placeText(r.GPUName, r.Device))
 	}
-	return nil
+	return t
 }

@@ -1,17 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -62,18 +60,22 @@ func showOverview(ctx context.Context, g *globals, reader *store.Reader, o *stat
 	if o.output == "json" {
 		return writeJSON(g.stdout, all)
 	}
+	return g.print(func(p *table.Page) { printOverview(p, all) })
+}
+
+func printOverview(p *table.Page, all overview) {
 	if all.Status != nil {
-		if err := terminal.PrintStatus(g.stdout, status); err != nil {
-			return err
-		}
+		terminal.PrintStatus(p, *all.Status)
 		if text := othersText(all.OthersRunning); text != "" {
-			fmt.Fprintf(g.stdout, "\n%s\n", text)
+			p.Printf("\n%s\n", text)
 		}
-		if len(jobs) > 0 {
-			fmt.Fprintln(g.stdout)
+		if len(all.Jobs) > 0 {
+			p.Println()
 		}
 	}
-	return printJobRows(g.stdout, all.Jobs)
+	if len(all.Jobs) > 0 {
+		p.Table(jobTable(all.Jobs))
+	}
 }
 
 // othersNamed is how many of the other runs that go on are named.
@@ -95,22 +97,19 @@ func othersText(runs []string) string {
 	return printable(fmt.Sprintf("%s %s running, too: %s. swarm ls lists all runs.", units.Plural(len(runs), "other run"), verb, names))
 }
 
-// printJobRows writes a line a job.
-func printJobRows(out io.Writer, rows []stats.JobRow) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "JOB\tSTATE\tATTEMPTS\tBATCH\tEFFECTIVE\tGPU PEAK\tHOST PEAK\tTIME\tCOMMAND")
+// jobTable has a row a job.
+func jobTable(rows []stats.JobRow) *table.Table {
+	t := table.New(
+		table.Column{Title: "JOB"}, table.Column{Title: "STATE"}, table.Column{Title: "ATTEMPTS", Right: true, Drop: 4}, table.Column{Title: "BATCH", Drop: 2},
+		table.Column{Title: "EFFECTIVE", Right: true, Drop: 5}, table.Column{Title: "GPU PEAK", Right: true, Drop: 3},
+		table.Column{Title: "HOST PEAK", Right: true, Drop: 6}, table.Column{Title: "TIME", Right: true, Drop: 1}, table.Column{Title: "COMMAND", Drop: 1, Max: 30},
+	)
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", cellText(r.Job), cellText(r.State), r.AttemptCount,
-			batchText(r.BatchSize, r.Accumulate), optionalText(r.EffectiveBatch, strconv.Itoa), optionalText(r.PeakGPUBytes, gb),
-			optionalText(r.PeakHostBytes, gb), timeText(r.ElapsedSeconds), shortened(commandLine(r.Command), 60))
+		t.Add(cellText(r.Job), cellText(r.State), strconv.Itoa(r.AttemptCount), batchText(r.BatchSize, r.Accumulate),
+			optionalText(r.EffectiveBatch, strconv.Itoa), optionalText(r.PeakGPUBytes, gb), optionalText(r.PeakHostBytes, gb), timeText(r.ElapsedSeconds),
+			commandLine(r.Command))
 	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("write the jobs: %w", err)
-	}
-	return nil
+	return t
 }
 
 // showJob shows one job and each of its attempts.
@@ -122,18 +121,15 @@ func showJob(g *globals, j store.Job, o *statusOptions) error {
 	if o.output == "json" {
 		return writeJSON(g.stdout, job)
 	}
-	var b bytes.Buffer
-	printJobStatus(&b, job)
-	_, err := g.stdout.Write(b.Bytes())
-	return err
+	return g.print(func(p *table.Page) { printJobStatus(p, job) })
 }
 
-func printJobStatus(b *bytes.Buffer, j stats.Job) {
+func printJobStatus(b *table.Page, j stats.Job) {
 	fmt.Fprintln(b, strings.Join(append([]string{printable(j.Job)}, jobFacts(j)...), " · "))
 	if j.Reason != "" {
 		fmt.Fprintln(b, printable(j.Reason))
 	}
-	fmt.Fprintf(b, "command  %s\n", commandLine(j.Command))
+	b.Command("command  " + commandLine(j.Command))
 	fmt.Fprintf(b, "in       %s\n", printable(j.Dir))
 	if j.Log != "" {
 		fmt.Fprintf(b, "log      %s\n", printable(j.Log))
@@ -142,14 +138,17 @@ func printJobStatus(b *bytes.Buffer, j stats.Job) {
 		return
 	}
 	fmt.Fprintln(b)
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ATTEMPT\tBATCH\tEFFECTIVE\tSAVES MEMORY BY\tON\tGPU PEAK\tHOST PEAK\tTIME\tENDED")
+	t := table.New(
+		table.Column{Title: "ATTEMPT", Right: true}, table.Column{Title: "BATCH"}, table.Column{Title: "EFFECTIVE", Right: true, Drop: 3},
+		table.Column{Title: "SAVES MEMORY BY", Drop: 2}, table.Column{Title: "ON", Drop: 5, Max: 24}, table.Column{Title: "GPU PEAK", Right: true, Drop: 1},
+		table.Column{Title: "HOST PEAK", Right: true, Drop: 4}, table.Column{Title: "TIME", Right: true, Drop: 1}, table.Column{Title: "ENDED", Wrap: true},
+	)
 	for _, a := range j.Attempts {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.Attempt, batchText(a.BatchSize, a.Accumulate),
-			optionalText(a.EffectiveBatch, strconv.Itoa), savings(a), placeText(a.GPUName, a.Device), optionalText(a.PeakGPUBytes, gb),
-			optionalText(a.PeakHostBytes, gb), optionalText(a.Seconds, timeText), cellText(endText(a)))
+		t.Add(strconv.Itoa(a.Attempt), batchText(a.BatchSize, a.Accumulate), optionalText(a.EffectiveBatch, strconv.Itoa), savings(a),
+			placeText(a.GPUName, a.Device), optionalText(a.PeakGPUBytes, gb), optionalText(a.PeakHostBytes, gb), optionalText(a.Seconds, timeText),
+			cellText(endText(a)))
 	}
-	_ = w.Flush() // into memory
+	b.Table(t)
 	for _, a := range j.Attempts {
 		if notes := attemptNotes(a); notes != "" {
 			fmt.Fprintf(b, "%d: %s\n", a.Attempt, printable(notes))

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -225,5 +226,8 @@ func runStudyPlan(ctx context.Context, g *globals, o *planOptions) error {
 	if o.output == "json" {
 		return writeJSON(g.stdout, x)
 	}
-	return printStudyPlan(g, s, x, againFlags(o.flags))
+	return g.print(func(p *table.Page) {
+		printStudyPlan(p, s, x)
+		p.Command(fmt.Sprintf("%s sweep %s%s", g.invocation(), s.flags(), againFlags(o.flags)))
+	})
 }

@@ -2,52 +2,61 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/jobs"
 )
 
-// printStudyPlan writes the plan for people: what is run, what it takes, and where each figure comes from; and with which flags it is run so.
-func printStudyPlan(g *globals, s *sweepStudy, x studyPlan, again string) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "study     %s: %s\n", x.Study, x.Question)
+// printStudyPlan writes the plan for people: what is run, what it takes, and where each figure comes from.
+func printStudyPlan(p *table.Page, s *sweepStudy, x studyPlan) {
+	p.Printf("study     %s: %s\n", x.Study, x.Question)
 	if x.Model != "" {
-		fmt.Fprintf(&b, "model     %s, %s parameters\n", x.Model, group(s.model.Shape.Parameters))
+		p.Printf("model     %s, %s parameters\n", x.Model, group(s.model.Shape.Parameters))
 	}
-	fmt.Fprintf(&b, "device    %s\n", deviceOf(x))
-	fmt.Fprintf(&b, "runs      %d experiments × %s = %d, one after the other\n\n", len(x.Experiments), some(x.Seeds, "seed"), x.Runs)
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "experiment\tnodes\tI/J\trounds\ta round\tevaluations\ta run\tfrom")
+	p.Printf("device    %s\n", deviceOf(x))
+	p.Printf("runs      %s × %s = %d, one after the other\n\n", units.Plural(len(x.Experiments), "experiment"), units.Plural(x.Seeds, "seed"), x.Runs)
+	notes := studySourceNotes(x)
+	p.Table(studyPlanTable(x, notes))
+	p.Printf("\n%s\n", inAll(x))
+	for i, note := range notes {
+		p.Printf("[%d] %s\n", i+1, strings.ReplaceAll(note, "; ", ";\n    "))
+	}
+	p.Println()
+}
+
+// studySourceNotes are where the figures come from, each once.
+func studySourceNotes(x studyPlan) []string {
 	var notes []string
 	for _, e := range x.Experiments {
-		at := slices.Index(notes, e.From)
-		if at < 0 {
-			at, notes = len(notes), append(notes, e.From)
+		if !slices.Contains(notes, e.From) {
+			notes = append(notes, e.From)
 		}
+	}
+	return notes
+}
+
+func studyPlanTable(x studyPlan, notes []string) *table.Table {
+	t := table.New(
+		table.Column{Title: "experiment"}, table.Column{Title: "nodes", Right: true, Drop: 3}, table.Column{Title: "I/J", Drop: 4},
+		table.Column{Title: "rounds", Right: true, Drop: 1}, table.Column{Title: "a round", Right: true, Drop: 2},
+		table.Column{Title: "evaluations", Right: true, Drop: 5}, table.Column{Title: "a run", Right: true}, table.Column{Title: "from"},
+	)
+	for _, e := range x.Experiments {
 		config := e.Config
 		if e.Adaptive {
 			config += ", adapted"
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\t%s\t%s\t[%d]\n", e.Experiment, e.Nodes, config, e.Rounds, shortTime(e.RoundSeconds),
-			fmt.Sprintf("%d × %s", e.Evaluations, shortTime(e.EvalSeconds)), runTime(e.Seconds), at+1)
+		t.Add(e.Experiment, strconv.Itoa(e.Nodes), config, strconv.Itoa(e.Rounds), shortTime(e.RoundSeconds),
+			fmt.Sprintf("%d × %s", e.Evaluations, shortTime(e.EvalSeconds)), runTime(e.Seconds), fmt.Sprintf("[%d]", slices.Index(notes, e.From)+1))
 	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("write the table: %w", err)
-	}
-	fmt.Fprintf(&b, "\n%s\n", inAll(x))
-	for i, note := range notes {
-		fmt.Fprintf(&b, "[%d] %s\n", i+1, strings.ReplaceAll(note, "; ", ";\n    "))
-	}
-	fmt.Fprintf(&b, "\n%s sweep %s%s\n", g.invocation(), s.flags(), again)
-	_, err := io.WriteString(g.stdout, b.String())
-	return err
+	return t
 }
 
 // againFlags are the flags that plan --study was given, but for those that name the study, for a shell; each begins with a space.

@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -94,35 +94,32 @@ func (s *sweep) tellSummary(x sweepSummary) error {
 	if s.lines != nil {
 		return s.lines.write(x)
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "\nsweep %s: %d of %d runs done\n\n", x.State, x.Done, x.Runs)
-	if err := printSweep(&b, x.SweepStatus, false); err != nil {
-		return err
-	}
-	switch {
-	case x.State == store.RunStopped:
-		b.WriteString("\nThe same command goes on with it.\n")
-	case x.Failed > 0:
-		fmt.Fprintf(&b, "\nThe same command tries again what is not done; %s logs RUN says why.\n", s.g.invocation())
-	}
-	if x.Done > 0 {
-		b.WriteString("\n" + s.outcome(x.Study))
-	}
-	_, err := io.WriteString(s.g.stdout, b.String())
-	return err
+	return s.g.print(func(p *table.Page) {
+		p.Printf("\nsweep %s: %d of %s done\n\n", x.State, x.Done, units.Plural(x.Runs, "run"))
+		p.Table(sweepTable(x.SweepStatus, false))
+		switch {
+		case x.State == store.RunStopped:
+			p.Println("\nThe same command goes on with it.")
+		case x.Failed > 0:
+			p.Printf("\nThe same command tries again what is not done; %s logs RUN says why.\n", s.g.invocation())
+		}
+		if x.Done > 0 {
+			p.Println()
+			s.printOutcome(p, x.Study)
+		}
+	})
 }
 
-// outcome says what the runs say, as far as that is known, and how to see more.
-func (s *sweep) outcome(verdict *stats.Study) string {
+// printOutcome says what the runs say, as far as that is known, and how to see more.
+func (s *sweep) printOutcome(p *table.Page, verdict *stats.Study) {
 	if s.study == nil {
-		return fmt.Sprintf("%s compare %s\n", s.g.invocation(), strings.Join(s.comparison(), " "))
+		p.Command(fmt.Sprintf("%s compare %s", s.g.invocation(), strings.Join(s.comparison(), " ")))
+		return
 	}
-	text := ""
 	if verdict != nil {
-		text = printable(verdict.Verdict) + "\n\n"
+		p.Printf("%s\n\n", printable(verdict.Verdict))
 	}
-	return text + fmt.Sprintf("%[1]s compare %[2]s   what that rests on\n%[1]s report %[2]s    the same with every figure\n",
-		s.g.invocation(), s.study.flags())
+	p.Printf("%[1]s compare %[2]s   what that rests on\n%[1]s report %[2]s    the same with every figure\n", s.g.invocation(), s.study.flags())
 }
 
 // comparison are the arguments of swarm compare for the sweep: against the first experiment without externals.
@@ -136,37 +133,31 @@ func (s *sweep) comparison() []string {
 	return args
 }
 
-// printSweep is a table of the runs. Where planned is set it shows what is to come, else what was.
-func printSweep(out io.Writer, x stats.SweepStatus, planned bool) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	last, priced := "time", x.PricePerHour != nil
+// sweepTable has a row a run. Where planned is set it shows what is to come, else what was.
+func sweepTable(x stats.SweepStatus, planned bool) *table.Table {
+	last := "time"
 	if planned {
 		last = "time left"
 	}
-	fmt.Fprint(w, "experiment\tseed\tstate\trounds\tcumulative\t"+last)
-	if priced {
-		fmt.Fprint(w, "\tcost")
-	}
-	fmt.Fprintln(w)
+	t := table.New(
+		table.Column{Title: "experiment"}, table.Column{Title: "seed", Right: true}, table.Column{Title: "state"},
+		table.Column{Title: "rounds", Right: true, Drop: 2}, table.Column{Title: "cumulative", Right: true, Drop: 3},
+		table.Column{Title: last, Right: true, Drop: 1}, table.Column{Title: "cost", Right: true, Drop: 1, Optional: true},
+	)
 	for _, r := range x.Rows {
-		took := (*float64)(nil)
+		took, price, cost := (*float64)(nil), r.Cost, ""
 		if r.ActiveSeconds > 0 {
 			took = &r.ActiveSeconds
 		}
-		price := r.Cost
 		if planned {
 			took, price = r.ETASeconds, costOf(r.ETASeconds, x.PricePerHour)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%d/%d\t%s\t%s", r.Experiment, r.Seed, r.State, r.Round, r.Rounds, reached(r), timeOr(took))
-		if priced {
-			fmt.Fprintf(w, "\t%s", moneyOr(price, x.PriceCurrency))
+		if x.PricePerHour != nil {
+			cost = moneyOr(price, x.PriceCurrency)
 		}
-		fmt.Fprintln(w)
+		t.Add(r.Experiment, strconv.FormatInt(r.Seed, 10), r.State, fmt.Sprintf("%d/%d", r.Round, r.Rounds), reached(r), timeOr(took), cost)
 	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("write the table: %w", err)
-	}
-	return nil
+	return t
 }
 
 func reached(r stats.SweepRow) string {
@@ -212,14 +203,11 @@ func (s *sweep) dryRun(ctx context.Context) error {
 	if s.lines != nil {
 		return s.lines.write(sweepEvent{Type: sweepPlanned, Time: event.Now(), Runs: status.Runs, Sweep: &status})
 	}
-	var b strings.Builder
-	if err := printSweep(&b, status, true); err != nil {
-		return err
-	}
-	fmt.Fprintf(&b, "\n%d runs; %s\n", status.Runs, progressOf(status))
-	if status.ETASeconds == nil {
-		b.WriteString("How long they take isn't known before one of them, or one like them, has done two rounds here.\n")
-	}
-	_, err = io.WriteString(s.g.stdout, b.String())
-	return err
+	return s.g.print(func(p *table.Page) {
+		p.Table(sweepTable(status, true))
+		p.Printf("\n%s; %s\n", units.Plural(status.Runs, "run"), progressOf(status))
+		if status.ETASeconds == nil {
+			p.Println("How long they take isn't known before one of them, or one like them, has done two rounds here.")
+		}
+	})
 }

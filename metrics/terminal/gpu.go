@@ -2,12 +2,13 @@ package terminal
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/sapo-swarm/swarm/internal/table"
 )
 
 // GPUStatus is what a GPU view shows. Memory is in bytes; what isn't known is -1, or empty.
@@ -48,21 +49,56 @@ type GPUNode struct {
 	Budget           int64 // 0: none
 }
 
-// PrintGPUs writes a GPUStatus once, whole, without colour or control sequences.
-func PrintGPUs(w io.Writer, x GPUStatus) error {
+// PrintGPUs writes a GPUStatus once, whole, without colour.
+func PrintGPUs(p *table.Page, x GPUStatus) {
 	x = cleanGPUs(x)
-	lines := append(gpuBody(newStyles(false), x, statusWidth, len(x.Nodes)+1), gpuNotes(newStyles(false), x, 0)...)
-	for i, line := range lines {
-		lines[i] = strings.TrimRight(ansi.Strip(line), " ")
+	nodes := x.Nodes
+	x.Nodes = nil
+	for _, line := range gpuDevices(newStyles(false), x, drawnWidth(p)) {
+		p.Println(strings.TrimRight(ansi.Strip(line), " "))
 	}
-	if _, err := fmt.Fprintln(w, strings.Join(lines, "\n")); err != nil {
-		return fmt.Errorf("write the GPUs: %w", err)
+	p.Println()
+	if len(nodes) == 0 {
+		p.Println(noNode)
+	} else {
+		p.Table(gpuNodesTable(nodes))
 	}
-	return nil
+	for _, line := range gpuNotes(newStyles(false), x, 0) {
+		p.Println(ansi.Strip(line))
+	}
 }
+
+// gpuNodesTable has a row a node, with the columns of the live view.
+func gpuNodesTable(nodes []GPUNode) *table.Table {
+	t := table.New()
+	columns := gpuColumns(nodes)
+	for _, c := range columns {
+		t.Columns = append(t.Columns, table.Column{Title: c.title, Right: !c.left, Drop: c.drop})
+	}
+	for _, n := range nodes {
+		var row []string
+		for _, c := range columns {
+			row = append(row, c.text(n))
+		}
+		t.Add(row...)
+	}
+	return t
+}
+
+// noNode stands where there is no table of nodes.
+const noNode = "no node is running"
 
 // gpuBody is devices and nodes, with room for that many lines of the nodes' table.
 func gpuBody(st styles, x GPUStatus, width, room int) []string {
+	out := append(gpuDevices(st, x, width), "")
+	if len(x.Nodes) == 0 {
+		return append(out, st.faint.Render(noNode))
+	}
+	return append(out, gpuTable(st, x.Nodes, width, room)...)
+}
+
+// gpuDevices is the devices, or why there is none and the host's memory.
+func gpuDevices(st styles, x GPUStatus, width int) []string {
 	var out []string
 	for _, d := range x.Devices {
 		out = append(out, gpuDevice(st, d, width)...)
@@ -73,11 +109,7 @@ func gpuBody(st styles, x GPUStatus, width, room int) []string {
 	} else if x.Reason != "" {
 		out = append(out, strings.Split(x.Reason, "\n")...)
 	}
-	out = append(out, "")
-	if len(x.Nodes) == 0 {
-		return append(out, st.faint.Render("no node is running"))
-	}
-	return append(out, gpuTable(st, x.Nodes, width, room)...)
+	return out
 }
 
 func gpuDevice(st styles, d GPUDevice, width int) []string {
@@ -127,7 +159,7 @@ func gpuMemoryLine(st styles, label string, used, total int64, trend []float64, 
 	if len(trend) < 2 {
 		return text
 	}
-	return text + "  " + st.faint.Render(sparkline(trend, min(40, width-ansi.StringWidth(text)-2)))
+	return text + st.faint.Render(trendIn(trend, text, min(width, ansi.StringWidth(text)+42)))
 }
 
 // gpuColumn is a column of the nodes' table; on a narrow terminal the highest drop goes first, 0 never.

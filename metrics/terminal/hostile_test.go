@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
@@ -84,12 +85,14 @@ func TestHostileTextNeverReachesTheTerminal(t *testing.T) {
 		requireFits(t, m)
 	}
 	var out bytes.Buffer
-	require.NoError(t, PrintStatus(&out, hostileStatus()))
+	p := table.NewPage(&out, table.Screen{})
+	PrintStatus(p, hostileStatus())
 	require.NoError(t, Summary(&out, stats.Summary{Status: hostileStatus()}, Place{}))
-	require.NoError(t, PrintGPUs(&out, GPUStatus{
+	PrintGPUs(p, GPUStatus{
 		Driver: hostile, Reason: hostile, Warnings: []string{hostile}, Recommendations: []string{hostile},
 		Devices: []GPUDevice{{Label: hostile, Name: hostile}, {Problem: hostile}}, Nodes: []GPUNode{{Run: hostile, Node: hostile, State: hostile}},
-	}))
+	})
+	require.NoError(t, p.Flush())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	cfg := testConfig(hostileStatus())

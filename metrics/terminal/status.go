@@ -2,32 +2,65 @@ package terminal
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// statusWidth is how wide PrintStatus writes, whatever it writes to.
-const statusWidth = 100
+// printedWidth is how wide bars and trends are drawn where there is no terminal.
+const printedWidth = 100
 
-// PrintStatus writes a run's status once: the live view's header and table, without colour or control sequences.
-func PrintStatus(w io.Writer, x stats.Status) error {
+// leastTrend is the shortest trend that is worth its cells.
+const leastTrend = 8
+
+// PrintStatus writes a run's status once: the live view's header and its nodes, without colour.
+func PrintStatus(p *table.Page, x stats.Status) {
 	x = cleanStatus(x)
-	s := screen{status: x, known: true, width: statusWidth, cursor: none}
+	s := screen{status: x, known: true, width: drawnWidth(p), height: roomy, cursor: none}
+	for _, line := range s.header(newStyles(false)) {
+		p.Println(strings.TrimRight(ansi.Strip(line), " "))
+	}
+	p.Println()
+	p.Table(nodesTable(x))
 	if x.Message != "" {
-		s.lines = []string{x.Message}
+		p.Printf("\n%s\n", x.Message)
 	}
-	if _, err := fmt.Fprintln(w, ansi.Strip(strings.Join(s.renderAll(newStyles(false)), "\n"))); err != nil {
-		return fmt.Errorf("write the status: %w", err)
-	}
-	return nil
 }
 
-// renderAll is render with room for every node.
-func (s *screen) renderAll(st styles) []string {
-	s.height = 2*len(s.status.Nodes) + 40
-	return s.render(st)
+// drawnWidth is how wide bars and trends may be.
+func drawnWidth(p *table.Page) int {
+	if p.Width > 0 {
+		return p.Width
+	}
+	return printedWidth
+}
+
+// nodesTable has a row a node, with the columns of the live view.
+func nodesTable(x stats.Status) *table.Table {
+	t := table.New()
+	columns := withModels(nodeColumns(x.Workers > 0), x.Nodes)
+	for _, c := range columns {
+		t.Columns = append(t.Columns, table.Column{Title: c.title, Right: !c.left, Drop: c.drop})
+	}
+	t.Columns = append(t.Columns, table.Column{Title: "NOTE", Wrap: true, Optional: true})
+	for _, n := range x.Nodes {
+		var row []string
+		for _, c := range columns {
+			row = append(row, c.text(n))
+		}
+		t.Add(append(row, join(trouble(n), n.Message))...)
+	}
+	return t
+}
+
+// trendIn is the sparkline of values that fits behind text in width cells; nothing where there is hardly room.
+func trendIn(values []float64, text string, width int) string {
+	room := min(60, width-ansi.StringWidth(text)-2)
+	if room < leastTrend {
+		return ""
+	}
+	return fmt.Sprint("  ", sparkline(values, room))
 }

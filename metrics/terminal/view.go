@@ -118,7 +118,6 @@ func (s *screen) header(st styles) []string {
 		held = fmt.Sprintf("held-out %s after %s", reward(x.EvalReward), count(x.EvalRound, "round"))
 	}
 	result := dotted("reward "+reward(x.Reward), fmt.Sprintf("cumulative %.2f", x.CumulativeReward), held)
-	trend := sparkline(x.RecentRewards, min(60, s.width-ansi.StringWidth(result)-2))
 	out := []string{
 		st.title.Render(x.Experiment) + st.faint.Render(" · "+dotted(x.Model, x.Device, "run "+x.Run)),
 		state.Render(x.State) + "  " + progress + "  " + bar(share, cells) + " " + percent,
@@ -130,7 +129,7 @@ func (s *screen) header(st styles) []string {
 	if cost := costLine(x); cost != "" {
 		out = append(out, cost)
 	}
-	out = append(out, result+"  "+st.good.Render(trend))
+	out = append(out, result+st.good.Render(trendIn(x.RecentRewards, result, s.width)))
 	if s.page != "" {
 		out = append(out, "dashboard "+s.page)
 	}
