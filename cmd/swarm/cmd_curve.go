@@ -3,22 +3,25 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
 type curveOptions struct {
 	metric string
+	all    bool
 	stats.CurveOptions
 	output string
 }
@@ -30,7 +33,8 @@ func newCurveCommand(g *globals) *cobra.Command {
 		Short: "Print a metric over rounds: mean over nodes, lowest and highest node, smoothed as the paper does",
 		Long: "curve prints a metric of runs over their rounds (the newest run by default), as report, dashboard and notebooks draw it: the mean over\n" +
 			"nodes and the band from the lowest to the highest node, each node smoothed by a trailing moving average first. -o json has each\n" +
-			"node's series too.",
+			"node's series too. On a terminal curve draws a plot and prints about 20 rounds beneath it. --all prints every round instead, and so does\n" +
+			"a pipe.",
 		Example: "  swarm curve --metric reward --window 100\n  swarm curve 8loc0ext 4loc4ext --points 200 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runCurve(cmd.Context(), g, args, &o)
@@ -40,6 +44,7 @@ func newCurveCommand(g *globals) *cobra.Command {
 	f.StringVar(&o.metric, "metric", "reward", "`metric` of a round: reward, training_reward, step_time, loss, entropy …")
 	f.IntVar(&o.Window, "window", stats.PaperWindow, "`rounds` of the trailing moving average, 1: none")
 	f.IntVar(&o.Points, "points", 0, "thin a series out to about so many points, extremes kept; 0: all")
+	f.BoolVar(&o.all, "all", false, "on a terminal: print every round, not every n-th one beneath a plot")
 	addDatabaseFlag(f, g)
 	addOutputFlag(f, &o.output)
 	return cmd
@@ -77,15 +82,14 @@ func runCurve(ctx context.Context, g *globals, names []string, o *curveOptions) 
 	if o.output == "json" {
 		return writeJSON(g.stdout, doc)
 	}
-	for i, c := range doc.Curves {
-		if i > 0 {
-			fmt.Fprintln(g.stdout)
+	return g.print(func(p *table.Page) {
+		for i, c := range doc.Curves {
+			if i > 0 {
+				p.Println()
+			}
+			printCurve(p, c, o.all)
 		}
-		if err := printCurve(g.stdout, c); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
 
 func (o *curveOptions) check() error {
@@ -104,21 +108,38 @@ func (o *curveOptions) check() error {
 	return nil
 }
 
-func printCurve(out io.Writer, c stats.Curve) error {
-	smoothed := fmt.Sprintf("moving average over %d rounds", c.Window)
+// Of a curve a terminal shows a plot of so many lines and, beneath it, at most so many rounds.
+const (
+	plotHeight = 10
+	plotWidth  = 100
+	plotRounds = 20
+)
+
+// printCurve writes a plot and about plotRounds of its rounds to a terminal; with all, and to a pipe, it writes every round.
+func printCurve(p *table.Page, c stats.Curve, all bool) {
+	smoothed := "moving average over " + units.Plural(c.Window, "round")
 	if c.Window == 1 {
 		smoothed = "not smoothed"
 	}
-	fmt.Fprintf(out, "%s: %s, %s, of %d nodes\n", c.Run, c.Metric, smoothed, len(c.Nodes))
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "round\tmean\tlowest\thighest\t")
+	p.Printf("%s: %s, %s, of %s\n", c.Run, c.Metric, smoothed, units.Plural(len(c.Nodes), "node"))
+	every := 1
+	if p.Width > 0 && !all && len(c.Round) > plotRounds {
+		every = (len(c.Round) + plotRounds - 1) / plotRounds
+		p.Println()
+		p.Lines(terminal.Plot(c.Mean, min(p.Width, plotWidth), plotHeight, decimal))
+		p.Println()
+	}
+	t := table.New(table.Column{Title: "round", Right: true}, table.Column{Title: "mean", Right: true},
+		table.Column{Title: "lowest", Right: true, Drop: 1}, table.Column{Title: "highest", Right: true, Drop: 1})
 	for i, round := range c.Round {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t\n", round, decimal(c.Mean[i]), decimal(c.Low[i]), decimal(c.High[i]))
+		if i%every == 0 || i == len(c.Round)-1 {
+			t.Add(strconv.Itoa(round), decimal(c.Mean[i]), decimal(c.Low[i]), decimal(c.High[i]))
+		}
 	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("write the curve: %w", err)
+	p.Table(t)
+	if t.Len() < len(c.Round) {
+		p.Printf("%d of %s; --all prints all.\n", t.Len(), units.Plural(len(c.Round), "round"))
 	}
-	return nil
 }
 
 func decimal(v float64) string {

@@ -7,8 +7,8 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -24,7 +24,11 @@ func (o *compareOptions) write(stdout io.Writer, c stats.Comparison) error {
 	case o.csv == "-":
 		return nil
 	}
-	return o.print(stdout, c)
+	p := table.NewPage(stdout, screenOf(stdout, os.Environ()))
+	if err := o.print(p, c); err != nil {
+		return err
+	}
+	return p.Flush()
 }
 
 func (o *compareOptions) writeCSV(stdout io.Writer, c stats.Comparison) (err error) {
@@ -58,7 +62,7 @@ func (o *compareOptions) writeCSV(stdout io.Writer, c stats.Comparison) (err err
 	return nil
 }
 
-func (o *compareOptions) print(out io.Writer, c stats.Comparison) error {
+func (o *compareOptions) print(out *table.Page, c stats.Comparison) error {
 	if err := printStudy(out, c.Study); err != nil {
 		return err
 	}
@@ -71,22 +75,7 @@ func (o *compareOptions) print(out io.Writer, c stats.Comparison) error {
 	if err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	headings := make([]string, len(columns))
-	for i, column := range columns {
-		headings[i] = column.heading
-	}
-	fmt.Fprintln(w, strings.Join(headings, "\t"))
-	for _, r := range c.Rows {
-		cells := make([]string, len(columns))
-		for i, column := range columns {
-			cells[i] = cellText(column.show(r))
-		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
-	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("write the table: %w", err)
-	}
+	out.Table(comparisonTable(c.Rows, columns, len(o.columns) > 0))
 	printPairs(out, c)
 	printTasks(out, c)
 	for i, note := range c.Notes {
@@ -96,6 +85,27 @@ func (o *compareOptions) print(out io.Writer, c stats.Comparison) error {
 		fmt.Fprintln(out, printable(note))
 	}
 	return nil
+}
+
+// comparisonTable has a row an experiment. Columns that were asked for are never left out.
+func comparisonTable(rows []stats.Row, columns []compareColumn, asked bool) *table.Table {
+	t := table.New()
+	t.More = "--columns"
+	for _, c := range columns {
+		column := table.Column{Title: c.heading, Name: strings.ReplaceAll(c.name, "_", " "), Right: c.isNumber()}
+		if !asked {
+			column.Drop = compareDrop[c.name]
+		}
+		t.Columns = append(t.Columns, column)
+	}
+	for _, r := range rows {
+		cells := make([]string, len(columns))
+		for i, column := range columns {
+			cells[i] = cellText(column.show(r))
+		}
+		t.Add(cells...)
+	}
+	return t
 }
 
 func printPairs(out io.Writer, c stats.Comparison) {
@@ -110,28 +120,28 @@ func printPairs(out io.Writer, c stats.Comparison) {
 	}
 }
 
-func printTasks(out io.Writer, c stats.Comparison) {
+func printTasks(out *table.Page, c stats.Comparison) {
 	if len(c.Tasks) == 0 {
 		return
 	}
-	fmt.Fprintln(out)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprint(w, "task")
+	columns := []table.Column{{Title: "task"}}
 	for _, r := range c.Rows {
-		fmt.Fprintf(w, "\t%s", cellText(r.Name))
+		columns = append(columns, table.Column{Title: cellText(r.Name)})
 	}
-	fmt.Fprintln(w)
-	for _, t := range c.Tasks {
-		fmt.Fprint(w, cellText(t.Task))
-		for _, cell := range t.Rewards {
-			fmt.Fprintf(w, "\t%s", number(cell.Reward, "%.4f"))
+	t := table.New(columns...)
+	for _, task := range c.Tasks {
+		row := []string{cellText(task.Task)}
+		for _, cell := range task.Rewards {
+			text := number(cell.Reward, "%.4f")
 			if cell.Improvement != nil {
-				fmt.Fprintf(w, " (%s)", percent(cell.Improvement))
+				text += " (" + percent(cell.Improvement) + ")"
 			}
+			row = append(row, text)
 		}
-		fmt.Fprintln(w)
+		t.Add(row...)
 	}
-	_ = w.Flush() // a stdout that is closed has been reported with the table above
+	out.Println()
+	out.Table(t)
 }
 
 // cellText is text that neither leaves its cell nor speaks to the terminal: names may come from another's database.

@@ -30,6 +30,12 @@ var frames = map[string]func(t *testing.T, p *table.Page){
 	"plan":    planFrame,
 	"doctor":  func(_ *testing.T, p *table.Page) { p.Table(doctorTable(doctorFindings())) },
 	"workers": func(_ *testing.T, p *table.Page) { printWorkers(p, workersInFrame(), frameNow) },
+	"status": func(_ *testing.T, p *table.Page) {
+		printOverview(p, overview{Status: new(statusInFrame()), Jobs: jobsInFrame()})
+	},
+	"compare": printComparison,
+	"curve":   func(_ *testing.T, p *table.Page) { printCurve(p, curveInFrame(197), false) },
+	"ls":      func(_ *testing.T, p *table.Page) { p.Table(runsTable(runsInFrame())) },
 	"eval":    func(_ *testing.T, p *table.Page) { printEvaluations(p, evaluationsInFrame(), false) },
 }
 

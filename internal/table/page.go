@@ -49,6 +49,17 @@ func (p *Page) Table(t *Table) {
 	}
 }
 
+// Lines adds lines that are laid out already, such as a plot.
+func (p *Page) Lines(lines []string) {
+	p.endLine()
+	for _, line := range lines {
+		if p.ASCII {
+			line = charset.Cells(line)
+		}
+		p.done.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+}
+
 // Command adds a shell command. Where it is wider than the screen it goes on behind a backslash, so that it can be copied. It is broken at spaces
 // outside quotes alone.
 func (p *Page) Command(text string) {

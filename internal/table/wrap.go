@@ -39,11 +39,8 @@ func wrap(line string, width, hang int) []string {
 		if end < 0 {
 			end = len(rest)
 		}
-		for { // a number keeps its unit
-			next, _, _ := strings.Cut(strings.TrimPrefix(rest[end:], " "), " ")
-			if end == len(rest) || !units[strings.TrimRight(next, ".,;:)")] || !strings.ContainsRune("0123456789", rune(rest[end-1])) {
-				break
-			}
+		for end < len(rest) && together(rest[:end], rest[end+1:]) {
+			next, _, _ := strings.Cut(rest[end+1:], " ")
 			end += 1 + len(next)
 		}
 		word := rest[:end]
@@ -60,6 +57,18 @@ func wrap(line string, width, hang int) []string {
 		rest = rest[end+spaces:]
 	}
 	return append(lines, strings.TrimRight(b.String(), " "))
+}
+
+// together tells whether no line ends between before and the first word of after: a number stays with its unit, and -o with its value.
+func together(before, after string) bool {
+	next, _, _ := strings.Cut(after, " ")
+	switch {
+	case next == "":
+		return false
+	case before == "-o":
+		return true
+	}
+	return before != "" && units[strings.TrimRight(next, ".,;:)")] && before[len(before)-1] >= '0' && before[len(before)-1] <= '9'
 }
 
 // broken is wrap for a cell: a word that is wider than it is broken, too.

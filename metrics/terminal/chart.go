@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/sapo-swarm/swarm/internal/charset"
 )
 
@@ -99,6 +101,25 @@ func (c *canvas) rows() []string {
 
 // axis is how wide the figures left of a chart are.
 const axis = 6
+
+// Plot draws values as chart does, in height lines of at most width cells, with their greatest and their least left of it, written by label.
+func Plot(values []float64, width, height int, label func(float64) string) []string {
+	low, high := extent(values)
+	top, bottom := label(high), label(low)
+	beside := max(ansi.StringWidth(top), ansi.StringWidth(bottom))
+	rows := chart(values, width-beside-1, height)
+	for i, line := range rows {
+		text := ""
+		switch i {
+		case 0:
+			text = top
+		case len(rows) - 1:
+			text = bottom
+		}
+		rows[i] = cell(text, beside, false) + " " + line
+	}
+	return rows
+}
 
 // rewardChart is a chart of rewards with their least and greatest left of it and the rounds below, in height rows at least 2.
 func rewardChart(st styles, first int, rewards []float64, width, height int) []string {
