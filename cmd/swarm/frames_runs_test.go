@@ -36,9 +36,9 @@ func comparisonInFrame() stats.Comparison {
 	return stats.Comparison{
 		Baseline: "8loc0ext", Measure: "training",
 		Rows: []stats.Row{
-			{Experiment: "8loc0ext", Config: "8/0", Runs: 3, Seeds: 3, Nodes: 8, Rounds: 2000, CumulativeReward: 3011.4, RewardPerNodeRound: v(0.1882),
+			{Name: "8loc0ext", Experiment: "8loc0ext", Config: "8/0", Runs: 3, Seeds: 3, Nodes: 8, Rounds: 2000, CumulativeReward: 3011.4, RewardPerNodeRound: v(0.1882),
 				EvalReward: v(0.201), EvalPass1: v(0.17), PaperReward: v(562), Outcome: "baseline", Verdict: "baseline"},
-			{Experiment: "4loc4ext", Config: "4/4", Runs: 3, Seeds: 3, Nodes: 8, Rounds: 2000, CumulativeReward: 4512.9, RewardPerNodeRound: v(0.2821),
+			{Name: "4loc4ext", Experiment: "4loc4ext", Config: "4/4", Runs: 3, Seeds: 3, Nodes: 8, Rounds: 2000, CumulativeReward: 4512.9, RewardPerNodeRound: v(0.2821),
 				EvalReward: v(0.302), EvalPass1: v(0.262), Improvement: v(0.499), CILow: v(0.312), CIHigh: v(0.686), PaperReward: v(1093),
 				PaperImprovement: v(0.94), Outcome: "better", Verdict: "better"},
 		},
