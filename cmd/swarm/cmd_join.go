@@ -42,6 +42,7 @@ type joinOptions struct {
 	generateOnly bool
 	fresh        bool
 	detach       bool
+	fromRLSwarm  []string // rl-swarm's variables that say what no flag says
 	yes          bool
 	output       string
 }
@@ -80,6 +81,7 @@ func newJoinCommand(g *globals) *cobra.Command {
 				o.url = args[0]
 			}
 			o.sharedTyped = cmd.Flags().Changed("shared")
+			o.readRLSwarm(cmd.Flags(), os.Getenv)
 			if o.nodeID != "" && !cmd.Flags().Changed("nodes") {
 				o.plan.nodes = "1" // what the predecessor's variables mean
 			}
@@ -95,8 +97,8 @@ func newJoinCommand(g *globals) *cobra.Command {
 	f.StringVar(&o.caFile, "ca-file", "", "`file` of the authority of a coordinator's own certificate (default: the system's)")
 	f.StringVar(&o.credentials, "nats-creds", "", "credentials `file` for a swarm on a NATS cluster")
 	f.StringVar(&o.shared, "shared", "", "the synced `folder` of a swarm that up --shared coordinates (with NODE_ROLE=worker: GDRIVE_PATH)")
-	f.StringVar(&o.experiment, "experiment", os.Getenv("EXPERIMENT_NAME"), "with --shared: `name` of the experiment (EXPERIMENT_NAME)")
-	f.StringVar(&o.nodeID, "node-id", os.Getenv("NODE_ID"), "`name` of this host's node in the swarm (NODE_ID); of several, what their names begin with; one, if --nodes doesn't say otherwise")
+	f.StringVar(&o.experiment, "experiment", "", "with --shared: `name` of the experiment (EXPERIMENT_NAME)")
+	f.StringVar(&o.nodeID, "node-id", "", "`name` of this host's node in the swarm (NODE_ID); of several, what their names begin with; one, if --nodes doesn't say otherwise")
 	f.BoolVar(&o.compat, "compat", false, "with --shared: also write the files that the predecessor's nodes read")
 	f.BoolVar(&o.generateOnly, "generate-only", false, "share rollouts and train nothing: for a host that can run the model but not its optimizer")
 	f.BoolVar(&o.fresh, "fresh", false, "begin anew here, even if this host has had a part in the run")
@@ -106,8 +108,34 @@ func newJoinCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
+// readRLSwarm takes what rl-swarm's variables say of a worker where no flag does, and keeps which of them took effect.
+func (o *joinOptions) readRLSwarm(f *pflag.FlagSet, getenv func(string) string) {
+	if o.plan.config.ignoreRLSwarm {
+		return
+	}
+	for _, v := range []struct {
+		flag, variable string
+		into           *string
+	}{{"experiment", "EXPERIMENT_NAME", &o.experiment}, {"node-id", "NODE_ID", &o.nodeID}} {
+		if text := getenv(v.variable); text != "" && !f.Changed(v.flag) {
+			*v.into = text
+			o.fromRLSwarm = append(o.fromRLSwarm, v.variable)
+		}
+	}
+}
+
+// tellRLSwarm names those of rl-swarm's variables that took effect.
+func (o *joinOptions) tellRLSwarm(g *globals) {
+	names := o.fromRLSwarm
+	if o.shared == "" { // an invitation names the experiment
+		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "EXPERIMENT_NAME" })
+	}
+	g.tellEnvironment(&configFlags{keys: []*keyFlag{}, ignoreRLSwarm: o.plan.config.ignoreRLSwarm}, names...)
+}
+
 // addHost defines the flags of what a worker decides for itself.
 func (p *planFlags) addHost(f *pflag.FlagSet) {
+	p.config.addIgnoreRLSwarm(f)
 	for _, key := range configs.AllKeys() {
 		if slices.Contains(hostKeys, key.Name) {
 			p.config.addKey(f, key, key.FlagName(), key.Usage())
@@ -122,7 +150,7 @@ func (p *planFlags) addHost(f *pflag.FlagSet) {
 // check refuses what can't go together. What the predecessor's variables say counts where nothing else does.
 func (o *joinOptions) check() error {
 	invited := o.url != "" || o.urlFile != ""
-	if !invited && !o.sharedTyped && os.Getenv(joinVariable) == "" {
+	if !invited && !o.sharedTyped && os.Getenv(joinVariable) == "" && !o.plan.config.ignoreRLSwarm {
 		o.shared = predecessorsFolder(roleWorker)
 		o.predecessor = o.shared != ""
 	}
@@ -159,7 +187,7 @@ func (o *joinOptions) invitation() (membership.Invitation, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
 		try := "the line that `swarm up --listen` prints, or --shared DIR"
-		if os.Getenv(folderVariable) != "" && !o.sharedTyped {
+		if os.Getenv(folderVariable) != "" && !o.sharedTyped && !o.plan.config.ignoreRLSwarm {
 			try += ", or " + roleVariable + "=" + roleWorker + ", with which " + folderVariable + " counts"
 		}
 		return membership.Invitation{}, &usageError{errors.New("join what? There is no invitation"), try}
@@ -215,6 +243,7 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 	} else if o.predecessor {
 		tellFolder(g.logger, o.shared, roleWorker)
 	}
+	o.tellRLSwarm(g)
 	if o.detach && !inBackground(g) {
 		return inTheBackground(g, o.output)
 	}

@@ -170,6 +170,9 @@ func (t *tuning) estimateSAPO() error {
 		return err
 	}
 	t.warnings = append(t.warnings, warnings...)
+	if note := flags.environmentNote(os.Environ()); note != "" {
+		t.warnings = append(t.warnings, note)
+	}
 	need := func(rows int) int64 {
 		f := fit.Sum(fit.Estimate(m, fit.DeviceCUDA, fitSettings(c), fit.Sizes{Generate: 1, Update: rows}))
 		return f.Resident + f.Update

@@ -66,7 +66,7 @@ func (f *companyFlags) company() (*company, error) {
 	if err := f.readNATS(); err != nil {
 		return nil, err
 	}
-	if f.listen == "" && f.nats == "" && !f.typed("shared") {
+	if f.listen == "" && f.nats == "" && !f.typed("shared") && !f.typed(ignoreRLSwarmFlag) {
 		f.shared = predecessorsFolder(roleCoordinator)
 		f.predecessor = f.shared != ""
 	}

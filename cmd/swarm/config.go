@@ -21,6 +21,8 @@ type configFlags struct {
 	config []string // presets and YAML files
 	sets   []string // key=value
 	keys   []*keyFlag
+
+	ignoreRLSwarm bool // rl-swarm's variables do not count
 }
 
 // keyFlag holds one key's text; it gets its type in resolveConfig, so that flags, files and variables share their error messages.
@@ -53,6 +55,7 @@ func (k *keyFlag) Type() string {
 func (f *configFlags) add(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.config, "config", nil, "experiment `preset` ("+strings.Join(configs.Experiments(), ", ")+"), YAML file, or both")
 	fs.StringArrayVar(&f.sets, "set", nil, "any `key=value` of the configuration, e.g. tasks.set=nano; may be repeated")
+	f.addIgnoreRLSwarm(fs)
 	for _, key := range configs.AllKeys() {
 		if key.Name == configs.MixtureKey {
 			continue
@@ -95,7 +98,7 @@ func (f *configFlags) takeArgs(args []string) error {
 // gives tells whether the user gave a key, by a flag, a variable or a file of their own. It is asked of sources that have been resolved.
 func (f *configFlags) gives(key string, environ []string) bool {
 	flags, _ := f.layer()
-	env, _, _ := environmentLayer(environ)
+	env, _, _ := environmentLayer(environ, f.ignoreRLSwarm)
 	_, file, _ := f.sources()
 	document, _ := fileLayer(file)
 	return slices.ContainsFunc([]layer{flags, env, document}, func(l layer) bool { return l.values[key] != nil })
@@ -122,7 +125,7 @@ func resolveSwarm(f *configFlags, environ []string, hasCUDA bool) (configs.Confi
 	if err != nil {
 		return fail(err)
 	}
-	env, warnings, err := environmentLayer(environ)
+	env, warnings, err := environmentLayer(environ, f.ignoreRLSwarm)
 	if err != nil {
 		return fail(err)
 	}

@@ -173,30 +173,21 @@ func experimentLayers(named string, flags, env, document layer) (below, above la
 	return below, above, nil
 }
 
-// environmentLayer reads SWARM_<KEY> and the predecessor's names, of which SWARM_<KEY> wins. An empty variable counts as not given.
-func environmentLayer(environ []string) (layer, []string, error) {
+// environmentLayer reads SWARM_<KEY> and, unless they are to be ignored, rl-swarm's names, of which SWARM_<KEY> wins. An empty
+// variable counts as not given.
+func environmentLayer(environ []string, ignoreRLSwarm bool) (layer, []string, error) {
 	var l layer
 	var warnings []string
-	variables := map[string]string{}
-	for _, entry := range withoutHook(environ) {
-		if name, text, ok := strings.Cut(entry, "="); ok && text != "" {
-			variables[name] = text
-		}
-	}
-	aliases := map[string]string{
-		"experiment":           "EXPERIMENT_NAME",
-		"model":                "MODEL_NAME",
-		"num_train_samples":    "NUM_TRAIN_SAMPLES",
-		"num_transplant_trees": "NUM_TRANSPLANT_TREES",
-		"num_generations":      "NUM_GENERATIONS",
-		"rounds":               "MAX_ROUNDS",
-		"seed":                 "SEED",
-	}
+	variables := variables(environ)
 	// Variables of the program that aren't configuration.
 	known := []string{"SWARM_HOME", "SWARM_PYTHON", priceVariable, joinVariable, gpu.LibraryVariable}
 	for _, key := range configs.AllKeys() {
 		known = append(known, key.EnvironmentName())
-		for _, name := range []string{aliases[key.Name], key.EnvironmentName()} {
+		alias := rlSwarmVariable(key.Name, variables)
+		if ignoreRLSwarm {
+			alias = ""
+		}
+		for _, name := range []string{alias, key.EnvironmentName()} {
 			if text, ok := variables[name]; ok {
 				if err := l.put(key, text, name); err != nil {
 					return l, nil, err

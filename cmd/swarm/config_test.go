@@ -63,6 +63,8 @@ func TestConfigPrecedence(t *testing.T) {
 		{name: "set over flags", args: []string{"--num-train-samples", "7", "--set", "num_train_samples=2"}, i: 2, rate: nanoRate, model: "nano", exp: "default", promptLength: 192},
 		{name: "the predecessor's names", environ: []string{"EXPERIMENT_NAME=old", "MODEL_NAME=openai-community/gpt2", "NUM_TRAIN_SAMPLES=4", "NUM_TRANSPLANT_TREES=4", "NODE_ID=node_0", "GDRIVE_PATH=/drive", "NODE_ROLE=worker"}, i: 4, j: 4, rate: 1e-5, model: "gpt2", exp: "old", promptLength: 768},
 		{name: "ours over the predecessor's", environ: []string{"SWARM_MODEL=nano", "MODEL_NAME=gpt2", "NUM_TRAIN_SAMPLES="}, i: 8, rate: nanoRate, model: "nano", exp: "default", promptLength: 192},
+		{name: "what many shells export is not rl-swarm's", environ: []string{"SEED=7", "MODEL_NAME=gpt2", "MAX_ROUNDS="}, i: 8, rate: nanoRate, model: "nano", exp: "default", promptLength: 192},
+		{name: "rl-swarm's left out", args: []string{"--ignore-rl-swarm-env"}, environ: []string{"EXPERIMENT_NAME=old", "MODEL_NAME=gpt2", "SWARM_NUM_TRAIN_SAMPLES=6"}, i: 6, rate: nanoRate, model: "nano", exp: "default", promptLength: 192},
 		{name: "the model of a flag over the file's", args: []string{"--config", file, "--model", "gpt2"}, i: 3, rate: 0.5, model: "gpt2", exp: "exp", promptLength: 768},
 	}
 	for _, test := range tests {
@@ -176,9 +178,9 @@ func TestConfigRefuses(t *testing.T) {
 		{"--tasks-file none.jsonl", "", `bad tasks.file "none.jsonl" (--tasks-file): allowed: a file that can be read`},
 		{"--max-completion-length 128", "", `bad max_prompt_length "192" (model nano): allowed: with max_completion_length (128) at most the context of nano, 256 tokens`},
 		{"--config 4loc4ext --swarm-size 1", "", `bad num_transplant_trees "4" (preset 4loc4ext): allowed: 0 when swarm_size is 1: there is nobody to take rollouts from`},
-		{"", "SEED=now", `bad seed "now" (SEED): allowed: a whole number from 0 to 9007199254740991`},
+		{"", "SEED=now NODE_ID=a", `bad seed "now" (SEED): allowed: a whole number from 0 to 9007199254740991`},
 		{"", "SWARM_SYNC=never", `bad sync "never" (SWARM_SYNC): allowed: barrier, async`},
-		{"", "MODEL_NAME=Gensyn/Qwen2.5-0.5B-Instruct", `unknown model "Gensyn/Qwen2.5-0.5B-Instruct" (MODEL_NAME): did you mean "qwen2.5-0.5b-instruct"? Allowed: gpt2, gpt2-medium, micro, nano, qwen2.5-0.5b-instruct, or a folder that holds config.json and *.safetensors`},
+		{"", "MODEL_NAME=Gensyn/Qwen2.5-0.5B-Instruct MAX_ROUNDS=3", `unknown model "Gensyn/Qwen2.5-0.5B-Instruct" (MODEL_NAME): did you mean "qwen2.5-0.5b-instruct"? Allowed: gpt2, gpt2-medium, micro, nano, qwen2.5-0.5b-instruct, or a folder that holds config.json and *.safetensors`},
 	}
 	for _, test := range tests {
 		t.Run(test.args+test.environ, func(t *testing.T) {

@@ -94,6 +94,7 @@ func (g *globals) baseModel(ctx context.Context, flags *configFlags, name string
 	if err != nil {
 		return nil, err
 	}
+	g.tellEnvironment(flags)
 	for _, w := range warnings {
 		fmt.Fprintln(g.stderr, "Warning:", w)
 	}

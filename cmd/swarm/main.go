@@ -56,6 +56,8 @@ type globals struct {
 	torch   policy.Probe // the interpreter that findPython found; Path is empty before
 	console *console     // of a command in the background; nil in the foreground
 
+	environmentTold bool // tellEnvironment has been called
+
 	databaseFile string // what openReader reads in place of the home's database, by --database; empty: nothing
 }
 

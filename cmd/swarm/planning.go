@@ -175,6 +175,9 @@ func (p *planFlags) look(g *globals) (look, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.base == nil {
+		g.tellEnvironment(&p.config)
+	}
 	return func(ctx context.Context) (planned, fit.Request, error) {
 		host, err := gpu.Detect(ctx)
 		if err != nil {

@@ -92,6 +92,8 @@ func checkJoinService(g *globals, args []string) ([]string, error) {
 		*into = join.Flags().Lookup(name).Value.String()
 	}
 	o.sharedTyped = join.Flags().Changed("shared")
+	o.plan.config.ignoreRLSwarm = join.Flags().Changed(ignoreRLSwarmFlag)
+	o.readRLSwarm(join.Flags(), os.Getenv)
 	for name, why := range map[string]string{"detach": "a service is in the background already", "fresh": "a service with --fresh would begin anew at each of its starts"} {
 		if join.Flags().Changed(name) {
 			return nil, &usageError{errors.New(why), "without --" + name}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sapo-swarm/swarm/configs"
+)
+
+// ignoreRLSwarmFlag leaves out every variable that bears a name of rl-swarm, the program before this one.
+const ignoreRLSwarmFlag = "ignore-rl-swarm-env"
+
+// rlSwarmNames are rl-swarm's variables for keys of the configuration.
+var rlSwarmNames = map[string]string{
+	"experiment":           "EXPERIMENT_NAME",
+	"model":                "MODEL_NAME",
+	"num_train_samples":    "NUM_TRAIN_SAMPLES",
+	"num_transplant_trees": "NUM_TRANSPLANT_TREES",
+	"num_generations":      "NUM_GENERATIONS",
+	"rounds":               "MAX_ROUNDS",
+	"seed":                 "SEED",
+}
+
+// commonNames are those of rl-swarm's variables that many shells export for other programs. They count only where a variable is
+// set that nobody but rl-swarm's users set.
+var commonNames = []string{"SEED", "MODEL_NAME"}
+
+// tellingNames show that rl-swarm's variables are meant.
+var tellingNames = []string{
+	"EXPERIMENT_NAME", "NUM_TRAIN_SAMPLES", "NUM_TRANSPLANT_TREES", "NUM_GENERATIONS", "MAX_ROUNDS", roleVariable, "NODE_ID", folderVariable,
+}
+
+// variables are an environment's by name. An empty one counts as not set.
+func variables(environ []string) map[string]string {
+	all := map[string]string{}
+	for _, entry := range withoutHook(environ) {
+		if name, text, ok := strings.Cut(entry, "="); ok && text != "" {
+			all[name] = text
+		}
+	}
+	return all
+}
+
+// rlSwarmVariable is rl-swarm's variable for a key, if it counts. set are the variables that are set.
+func rlSwarmVariable(key string, set map[string]string) string {
+	name := rlSwarmNames[key]
+	if slices.Contains(commonNames, name) && !slices.ContainsFunc(tellingNames, func(n string) bool { return set[n] != "" }) {
+		return ""
+	}
+	return name
+}
+
+// addIgnoreRLSwarm defines the flag.
+func (f *configFlags) addIgnoreRLSwarm(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.ignoreRLSwarm, ignoreRLSwarmFlag, false, "leave out rl-swarm's variables (EXPERIMENT_NAME, SEED and so on); SWARM_… still count")
+}
+
+// environmentNote names rl-swarm's variables that took effect, and those that are set and did not; empty where there are none. more
+// are variables that a command reads besides those of the configuration.
+func (f *configFlags) environmentNote(environ []string, more ...string) string {
+	if f.ignoreRLSwarm {
+		return ""
+	}
+	set := variables(environ)
+	flags, err := f.layer()
+	if err != nil {
+		return "" // the command says so itself
+	}
+	var used, unused, instead []string
+	for _, key := range configs.AllKeys() {
+		name := rlSwarmNames[key.Name]
+		if name == "" || set[name] == "" || flags.values[key.Name] != nil || set[key.EnvironmentName()] != "" || !f.reads(key.Name) {
+			continue
+		}
+		if rlSwarmVariable(key.Name, set) != "" {
+			used = append(used, shortVariable(name, set[name]))
+			continue
+		}
+		unused = append(unused, shortVariable(name, set[name]))
+		instead = append(instead, "--"+key.FlagName())
+	}
+	for _, name := range more {
+		used = append(used, shortVariable(name, set[name]))
+	}
+	var parts []string
+	if len(used) > 0 {
+		parts = append(parts, fmt.Sprintf("Used from the environment: %s (rl-swarm's names; --%s leaves them out)", strings.Join(used, ", "), ignoreRLSwarmFlag))
+	}
+	if len(unused) > 0 {
+		why := "many shells export it; %s sets it"
+		if len(unused) > 1 {
+			why = "many shells export them; %s set them"
+		}
+		parts = append(parts, fmt.Sprintf("Not used from the environment: %s ("+why+")", strings.Join(unused, ", "), strings.Join(instead, " and ")))
+	}
+	return strings.Join(parts, ". ")
+}
+
+// reads tells whether a command takes a key from the environment: join leaves all of them to the coordinator.
+func (f *configFlags) reads(key string) bool {
+	return f.keys == nil || slices.ContainsFunc(f.keys, func(k *keyFlag) bool { return k.key.Name == key })
+}
+
+// shortVariable is NAME=VALUE on one line of bounded length.
+func shortVariable(name, value string) string {
+	value = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '?'
+		}
+		return r
+	}, value)
+	if r := []rune(value); len(r) > 60 {
+		value = string(r[:60]) + "…"
+	}
+	return name + "=" + value
+}
+
+// tellEnvironment says once which of rl-swarm's variables took effect.
+func (g *globals) tellEnvironment(f *configFlags, more ...string) {
+	if g.environmentTold {
+		return
+	}
+	g.environmentTold = true
+	if note := f.environmentNote(os.Environ(), more...); note != "" {
+		io.WriteString(g.stderr, note+"\n")
+	}
+}
