@@ -168,6 +168,7 @@ func runGenerate(g *globals, o *generateOptions) error {
 			return err
 		}
 	}
+	warnLoopback(g, s.Invitation, s.Target)
 	files, err := s.Files()
 	if err != nil {
 		return err
@@ -176,6 +177,21 @@ func runGenerate(g *globals, o *generateOptions) error {
 		return printJob(g, s, files)
 	}
 	return writeJobs(g, s, files, o.force)
+}
+
+// warnLoopback warns of an invitation whose addresses are this host's alone: workers elsewhere can't reach them. It is no error: a
+// forwarded port may be meant.
+func warnLoopback(g *globals, text, target string) {
+	invitation, err := membership.ParseInvitation(text)
+	if err != nil || !invitation.Loopback() {
+		return
+	}
+	who := "workers on other hosts can't reach it"
+	if target == jobs.Compose {
+		who = "containers and workers on other hosts can't reach it"
+	}
+	fmt.Fprintf(g.stderr, "Warning: the invitation is to %s: %s. Try: swarm up --listen :%s --advertise HOST on the coordinator, and its new invitation\n",
+		invitation.Address(), who, natsPort)
 }
 
 // throughFolder tells whether a join's arguments name a folder that carries the swarm: then no invitation is needed.

@@ -40,6 +40,8 @@ type joinOptions struct {
 	nodeID       string
 	compat       bool
 	generateOnly bool
+	wait         time.Duration // for the coordinator; 0: without end
+	waitTyped    bool
 	fresh        bool
 	detach       bool
 	fromRLSwarm  []string // rl-swarm's variables that say what no flag says
@@ -81,6 +83,7 @@ func newJoinCommand(g *globals) *cobra.Command {
 				o.url = args[0]
 			}
 			o.sharedTyped = cmd.Flags().Changed("shared")
+			o.waitTyped = cmd.Flags().Changed("wait")
 			o.readRLSwarm(cmd.Flags(), os.Getenv)
 			if o.nodeID != "" && !cmd.Flags().Changed("nodes") {
 				o.plan.nodes = "1" // what the predecessor's variables mean
@@ -101,6 +104,7 @@ func newJoinCommand(g *globals) *cobra.Command {
 	f.StringVar(&o.nodeID, "node-id", "", "`name` of this host's node in the swarm (NODE_ID); of several, what their names begin with; one, if --nodes doesn't say otherwise")
 	f.BoolVar(&o.compat, "compat", false, "with --shared: also write the files that the predecessor's nodes read")
 	f.BoolVar(&o.generateOnly, "generate-only", false, "share rollouts and train nothing: for a host that can run the model but not its optimizer")
+	f.DurationVar(&o.wait, "wait", defaultJoinWait, "wait for the coordinator at most this `time`, with --shared "+folderJoinWait.String()+" by default; 0: without end")
 	f.BoolVar(&o.fresh, "fresh", false, "begin anew here, even if this host has had a part in the run")
 	f.BoolVar(&o.detach, "detach", false, "return once the nodes are started: they go on in the background")
 	f.BoolVarP(&o.yes, "yes", "y", false, "download the model's weights without a question where they are missing")
@@ -231,6 +235,9 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 	}
 	price, err := o.price.price(os.Getenv)
 	if err != nil {
+		return err
+	}
+	if err := o.checkWait(); err != nil {
 		return err
 	}
 	if err := o.check(); err != nil {

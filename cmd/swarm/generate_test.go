@@ -89,6 +89,23 @@ func TestGeneratePrintsTheJobAlone(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(dir, "swarm-slurm"))
 }
 
+// An invitation to this host alone is warned of: it may be a forwarded port.
+func TestGenerateWarnsOfLoopback(t *testing.T) {
+	t.Parallel()
+	for target, who := range map[string]string{
+		"slurm": "workers on other hosts can't reach it", "compose": "containers and workers on other hosts can't reach it",
+	} {
+		local := strings.Replace(anInvitation, "203.0.113.7", "127.0.0.1", 1)
+		o := generate(t, t.TempDir(), t.TempDir(), target, "--workers", "2", "--url", local)
+		require.Equal(t, exitDone, o.code, o.stderr)
+		require.Equal(t, "Warning: the invitation is to tls://127.0.0.1:4222: "+who+
+			". Try: swarm up --listen :4222 --advertise HOST on the coordinator, and its new invitation\n", o.stderr)
+		o = generate(t, t.TempDir(), t.TempDir(), target, "--workers", "2", "--url", anInvitation)
+		require.Equal(t, exitDone, o.code, o.stderr)
+		require.Empty(t, o.stderr)
+	}
+}
+
 func TestGenerateRefusesInOneLine(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ args, want string }{

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -44,8 +45,6 @@ func (o *joinOptions) enrol(ctx context.Context, g *globals, invitation membersh
 		}
 		name = workerName(name)
 	}
-	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
-	defer cancel()
 	if c, err = natsbus.Enrol(ctx, invitation, name, natsbus.TLSOptions{CAFile: o.caFile, Credentials: o.credentials}); err != nil {
 		return c, err
 	}
@@ -62,8 +61,20 @@ func (o *joinOptions) enrol(ctx context.Context, g *globals, invitation membersh
 	return c, nil
 }
 
-// reach opens the way to the coordinator and asks what is trained.
+// reach connects to the coordinator and asks what is trained.
 func (o *joinOptions) reach(ctx context.Context, g *globals) (*joined, error) {
+	j, err := o.connect(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.hello(ctx, g, o.waitLimit()); err != nil {
+		return nil, errors.Join(err, j.uplink.Close())
+	}
+	return j, nil
+}
+
+// connect waits until the coordinator is there, as long as --wait says.
+func (o *joinOptions) connect(ctx context.Context, g *globals) (*joined, error) {
 	j := &joined{nodeName: o.nodeID, generateOnly: o.generateOnly, process: rand.Text()}
 	var err error
 	if o.shared != "" {
@@ -73,6 +84,8 @@ func (o *joinOptions) reach(ctx context.Context, g *globals) (*joined, error) {
 			return nil, &configs.Error{Key: "experiment", Value: o.experiment, Allowed: "the name of an experiment", Source: "--experiment"}
 		}
 		j.to = event.Exchange{Kind: event.ExchangeDir, Dir: folder, Worker: j.credentials.Worker, Compat: o.compat}
+		ctx, end := g.awaiting(ctx, "the experiment "+o.experiment+" in "+o.shared, o.waitLimit())
+		defer end()
 		j.uplink, err = sharedir.DialUplink(ctx, sharedir.UplinkOptions{
 			Dir: o.shared, Experiment: o.experiment, Worker: j.credentials.Worker, Logger: g.logger,
 			State: filepath.Join(g.home, "joined", j.credentials.Worker+"-"+o.experiment),
@@ -82,6 +95,8 @@ func (o *joinOptions) reach(ctx context.Context, g *globals) (*joined, error) {
 		if invitation, err = o.invitation(); err != nil {
 			return nil, err
 		}
+		ctx, end := g.awaiting(ctx, "the coordinator at "+invitation.Address(), o.waitLimit())
+		defer end()
 		if j.credentials, err = o.enrol(ctx, g, invitation); err != nil {
 			return nil, err
 		}
@@ -96,30 +111,31 @@ func (o *joinOptions) reach(ctx context.Context, g *globals) (*joined, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := j.hello(ctx, g); err != nil {
-		return nil, errors.Join(err, j.uplink.Close())
-	}
 	return j, nil
 }
 
 // hello asks what is trained. A former process of this worker, which was killed, counts as alive for a while.
-func (j *joined) hello(ctx context.Context, g *globals) error {
+func (j *joined) hello(ctx context.Context, g *globals, limit time.Duration) error {
 	host, _ := os.Hostname()
 	for again := false; ; again = true {
 		var err error
-		j.welcome, err = j.uplink.Hello(ctx, membership.Hello{
+		within, end := g.awaiting(ctx, "the coordinator's answer", limit)
+		j.welcome, err = j.uplink.Hello(within, membership.Hello{
 			Protocol: membership.Protocol, Version: version, Host: host, Time: event.Now(), Process: j.process,
 		})
+		end()
 		var no *membership.Refusal
 		if again || !errors.As(err, &no) || no.Code != membership.CodeName || no.RetryAfter <= 0 {
 			return err
 		}
 		wait := time.Duration(no.RetryAfter * float64(time.Second))
-		g.logger.Info("another process of this worker is there, or was until just now: waiting to see", "seconds", no.RetryAfter)
+		_, end = g.awaiting(ctx, fmt.Sprintf("a former process of worker %s to be given up, %d s", j.credentials.Worker, int(math.Ceil(no.RetryAfter))), 0)
 		select {
 		case <-ctx.Done():
+			end()
 			return context.Cause(ctx)
 		case <-time.After(wait):
+			end()
 		}
 	}
 }

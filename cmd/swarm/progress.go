@@ -3,7 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"time"
+
+	"golang.org/x/term"
 )
 
 // statusLine tells of long work: one line that is rewritten on a terminal, a line now and then elsewhere.
@@ -23,7 +26,7 @@ func newStatusLine(out io.Writer, every time.Duration) *statusLine {
 func (s *statusLine) say(text string) {
 	switch {
 	case s.inPlace:
-		fmt.Fprintf(s.out, "\r\x1b[K%s", text)
+		fmt.Fprintf(s.out, "\r\x1b[K%s", oneRow(text, s.out))
 		s.shown = true
 	case time.Since(s.last) >= s.every:
 		s.last = time.Now()
@@ -36,4 +39,25 @@ func (s *statusLine) end() {
 	if s.shown {
 		fmt.Fprintln(s.out)
 	}
+}
+
+// clear takes the line away again.
+func (s *statusLine) clear() {
+	if s.shown {
+		fmt.Fprint(s.out, "\r\x1b[K")
+		s.shown = false
+	}
+}
+
+// oneRow cuts a text to the terminal's width: a line that wraps can't be rewritten.
+func oneRow(text string, out io.Writer) string {
+	file, ok := out.(*os.File)
+	if !ok {
+		return text
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if r := []rune(text); err == nil && width > 0 && len(r) >= width {
+		return string(r[:width-1])
+	}
+	return text
 }

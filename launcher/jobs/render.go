@@ -32,7 +32,8 @@ func (s Spec) render(file string) (string, error) {
 	return b.String(), nil
 }
 
-// Join are the arguments of swarm join that all workers share, but for --home and --name.
+// Join are the arguments of swarm join that all workers share, but for --home and --name. Nobody watches a job: it waits for its
+// coordinator longer than a person does.
 func (s Spec) Join() []string {
-	return append([]string{"--nodes", s.Nodes, "--device", s.Device()}, s.Args...)
+	return append([]string{"--nodes", s.Nodes, "--device", s.Device(), "--wait", "1h"}, s.Args...)
 }

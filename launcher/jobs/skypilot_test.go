@@ -90,7 +90,7 @@ func TestSkyPilotHandsOnHostileArguments(t *testing.T) {
 	cmd.Dir, cmd.Env = home, []string{"HOME=" + home, "SWARM_NAME=swarm-2", "PATH=" + os.Getenv("PATH")}
 	out, err := cmd.Output()
 	require.NoError(t, err)
-	want := append([]string{"--home", home + "/swarm-home", "join", "--name", "swarm-2", "--nodes", "auto", "--device", "cuda"}, s.Args...)
+	want := append([]string{"--home", home + "/swarm-home", "join", "--name", "swarm-2", "--nodes", "auto", "--device", "cuda", "--wait", "1h"}, s.Args...)
 	require.Equal(t, strings.Join(want, "\x00")+"\x00", string(out))
 	require.NoFileExists(t, filepath.Join(home, "pwned"))
 }

@@ -86,7 +86,7 @@ func TestSlurmHandsOnArgumentsAsTheyWere(t *testing.T) {
 	args := strings.Split(strings.TrimSuffix(beside(s, "args"), "\x00"), "\x00")
 	require.True(t, strings.HasPrefix(args[1], s.Scratch+"/"), args[1])
 	want := append([]string{"--home", args[1], "join", "--url-file", s.Dir + "/invitation", "--name", "swarm-1",
-		"--nodes", "auto", "--device", "cpu"}, hostile...)
+		"--nodes", "auto", "--device", "cpu", "--wait", "1h"}, hostile...)
 	require.Equal(t, append(want, "--model", "two words"), args)
 	require.NoFileExists(t, filepath.Join(cmd.Dir, "pwned"))
 	require.Empty(t, beside(s, "requeued"))

@@ -103,9 +103,26 @@ func (i Invitation) String() string {
 	return text
 }
 
+// Address is where the coordinator or the cluster is, for people: tls://host:port.
+func (i Invitation) Address() string { return i.Scheme + "://" + strings.Join(i.Hosts, ",") }
+
+// Loopback tells whether all its addresses are of the host that reads it: 127.0.0.1, ::1, localhost and their like.
+func (i Invitation) Loopback() bool {
+	for _, text := range i.Hosts {
+		host, _, err := net.SplitHostPort(text)
+		address := net.ParseIP(host)
+		name := strings.TrimSuffix(strings.ToLower(host), ".")
+		local := name == "localhost" || strings.HasSuffix(name, ".localhost") || address.IsLoopback() || address.IsUnspecified()
+		if err != nil || !local {
+			return false
+		}
+	}
+	return len(i.Hosts) > 0
+}
+
 // URL is the invitation without its token: it may be logged.
 func (i Invitation) URL() string {
-	text := i.Scheme + "://" + strings.Join(i.Hosts, ",")
+	text := i.Address()
 	if i.Fingerprint != "" {
 		text += "?fp=" + i.Fingerprint
 	}

@@ -49,9 +49,10 @@ func (d dialer) dial(ctx context.Context) (*nats.Conn, error) {
 	told := false
 	err = retry(ctx, func() (bool, error) {
 		conn, err = nats.Connect(d.address.servers(), options...)
+		err = plainly(err)
 		if err != nil && !told && d.worker != "" {
 			told = true
-			d.logger.Info("the coordinator can't be reached yet, trying on", "at", d.address.String(), "error", err)
+			d.logger.Debug("the coordinator can't be reached yet, trying on", "at", d.address.String(), "error", err)
 		}
 		if line := untrusted(err); line != nil {
 			return false, line
@@ -162,7 +163,7 @@ func (d dialer) ask(ctx context.Context, subject string, question any) ([]byte, 
 		return nil, line
 	}
 	if err != nil {
-		return nil, err
+		return nil, plainly(err)
 	}
 	defer conn.Close()
 	m := nats.NewMsg(subject)
@@ -187,9 +188,7 @@ func Enrol(ctx context.Context, i membership.Invitation, name string, o TLSOptio
 	}
 	application := membership.Apply(i.Token, name) // the same one at every attempt: the answer to an earlier one may have been lost
 	var credentials membership.Credentials
-	var last error
 	err := retry(ctx, func() (_ bool, err error) {
-		defer func() { last = err }()
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		data, err := d.ask(ctx, enrolSubject, application.Enrol)
@@ -204,8 +203,7 @@ func Enrol(ctx context.Context, i membership.Invitation, name string, o TLSOptio
 		return false, err
 	})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return membership.Credentials{}, fmt.Errorf("enrol at %s: nobody answers there: %w. "+
-			"Try: see that swarm up runs there, and that its port can be reached from here (firewall, port forwarding, swarm up --advertise)", d.address, last)
+		return membership.Credentials{}, fmt.Errorf("enrol at %s: %w", d.address, nobodyAnswers(err))
 	}
 	if errors.Is(err, nats.ErrAuthorization) && d.address.scheme != schemeTLS {
 		return membership.Credentials{}, fmt.Errorf("enrol at %s: the cluster wants an account: %w. "+
@@ -215,6 +213,20 @@ func Enrol(ctx context.Context, i membership.Invitation, name string, o TLSOptio
 		return membership.Credentials{}, fmt.Errorf("enrol at %s: %w", d.address, err)
 	}
 	return credentials, nil
+}
+
+// plainly names what the client library hides: it reports a refused connection as a lack of servers.
+func plainly(err error) error {
+	if errors.Is(err, nats.ErrNoServers) {
+		return fmt.Errorf("connection refused (%w)", err)
+	}
+	return err
+}
+
+// nobodyAnswers is the error of a wait that ended at its deadline. err says how long it took, and what the last attempt met.
+func nobodyAnswers(err error) error {
+	return fmt.Errorf("nobody answers there: %w. Try: see that swarm up --listen runs there, and that its port can be reached from here "+
+		"(firewall, port forwarding, swarm up --advertise), or a longer --wait", err)
 }
 
 func decodeEnrolled(data []byte) (answer membership.Enrolled, err error) {

@@ -52,6 +52,9 @@ func DialUplink(ctx context.Context, o UplinkOptions) (membership.Uplink, error)
 		return nil, fmt.Errorf("reach the coordinator: %w", err)
 	}
 	conn, err := d.dial(ctx)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = nobodyAnswers(err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reach the coordinator at %s: %w", d.address, err)
 	}

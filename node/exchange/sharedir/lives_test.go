@@ -33,7 +33,9 @@ func (l *logLines) String() string {
 
 func (l *logLines) count(text string) int { return strings.Count(l.String(), text) }
 
-func (l *logLines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+func (l *logLines) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
 
 // Of two processes that share as one node, the younger stops, and both say why in one line.
 func TestTwoProcessesOfOneNode(t *testing.T) {

@@ -124,12 +124,12 @@ func (u *uplink) findExperiment(ctx context.Context) (membership.Welcome, error)
 		}
 		if time.Since(said) >= sayWaiting {
 			said = time.Now()
-			u.logger.Info("waiting for the experiment in the shared folder", "experiment", u.o.Experiment, "folder", u.o.Dir,
+			u.logger.Debug("waiting for the experiment in the shared folder", "experiment", u.o.Experiment, "folder", u.o.Dir,
 				"there", u.experiments())
 		}
 		if cause := sleep(ctx, u.pause(time.Since(start))); cause != nil {
 			return membership.Welcome{}, fmt.Errorf("experiment %s isn't in %s%s: %w. "+
-				"Try: see that the coordinator runs with --shared, and that the folder syncs",
+				"Try: see that the coordinator runs with --shared, and that the folder syncs, or a longer --wait",
 				u.o.Experiment, u.o.Dir, u.others(), cause)
 		}
 	}
@@ -240,7 +240,7 @@ func (u *uplink) call(ctx context.Context, verb string, body, answer any) error 
 		}
 		if time.Since(said) >= sayWaiting {
 			said = time.Now()
-			u.logger.Info("waiting for the coordinator's answer through the shared folder", "to", verb, "seconds", int(time.Since(start).Seconds()))
+			u.logger.Debug("waiting for the coordinator's answer through the shared folder", "to", verb, "seconds", int(time.Since(start).Seconds()))
 		}
 		if cause := sleep(ctx, u.pause(time.Since(start))); cause != nil {
 			if failure != nil {

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+)
+
+// join says within 2 s which address it waits for, and gives up at --wait with one line that names it.
+func TestJoinWaitsForNoOneOnlySoLong(t *testing.T) {
+	t.Parallel()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	address := closed.Addr().String()
+	invitation := strings.Replace(anInvitation, "203.0.113.7:4222", address, 1)
+	require.Contains(t, invitation, address)
+	began := time.Now()
+	o := inProcess(t, "join", invitation, "--wait", "2500ms")
+	require.Equal(t, exitFailed, o.code, o.stderr)
+	require.Less(t, time.Since(began), 30*time.Second)
+	require.Empty(t, o.stdout)
+	lines := strings.Split(strings.TrimSpace(o.stderr), "\n")
+	require.Len(t, lines, 3, o.stderr)
+	require.Equal(t, "Waiting for the coordinator at tls://"+address+" for 1 s, at most 2.5s (--wait)", lines[0])
+	require.Regexp(t, `^Error: enrol at tls://`+address+`: nobody answers there: waited 2\.5s \(last: connection refused \(.*\)\)$`, lines[1])
+	require.Equal(t, "Try: see that swarm up --listen runs there, and that its port can be reached from here (firewall, port forwarding, swarm up --advertise), or a longer --wait", lines[2])
+
+	// So does a worker that has joined before.
+	home := t.TempDir()
+	var i membership.Invitation
+	i, err = membership.ParseInvitation(invitation)
+	require.NoError(t, err)
+	path := credentialsPath(home, i, "")
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	writeFile(t, path, `{"worker":"anna","secret":"s"}`)
+	o = inProcess(t, "join", "--home", home, invitation, "--wait", "1500ms")
+	require.Equal(t, exitFailed, o.code, o.stderr)
+	require.Regexp(t, `(?m)^Error: reach the coordinator at tls://`+address+`: nobody answers there: waited 1\.5s \(last: .*\)$`, o.stderr)
+	require.NotContains(t, o.stderr, "level=")
+
+	// And one that looks into a folder.
+	shared := t.TempDir()
+	o = inProcess(t, "join", "--shared", shared, "--experiment", "e", "--wait", "1500ms")
+	require.Equal(t, exitFailed, o.code, o.stderr)
+	require.Equal(t, "Waiting for the experiment e in "+shared+" for 1 s, at most 1.5s (--wait)\n"+
+		"Error: join through the shared folder: experiment e isn't in "+shared+": waited 1.5s\n"+
+		"Try: see that the coordinator runs with --shared, and that the folder syncs, or a longer --wait\n", o.stderr)
+
+	o = inProcess(t, "join", invitation, "--wait", "-1s")
+	require.Equal(t, exitUsage, o.code)
+	require.Equal(t, "Error: bad wait \"-1s\" (--wait): allowed: a time such as 60s or 10m, or 0 to wait without end\n", o.stderr)
+}
+
+// A wait that is over within a second is not told of.
+func TestAwaitingIsQuietAtFirst(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	g := &globals{stderr: &out}
+	ctx, end := g.awaiting(t.Context(), "somebody", time.Minute)
+	require.NoError(t, ctx.Err())
+	end()
+	end()
+	require.ErrorIs(t, ctx.Err(), context.Canceled)
+	require.Empty(t, out.String())
+	o := joinOptions{wait: defaultJoinWait}
+	require.Equal(t, time.Minute, o.waitLimit())
+	o.shared = "/x"
+	require.Equal(t, 10*time.Minute, o.waitLimit())
+	o.waitTyped, o.wait = true, 0
+	require.Zero(t, o.waitLimit())
+}
