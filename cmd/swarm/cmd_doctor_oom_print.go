@@ -142,8 +142,7 @@ func (d *oomDocument) printWorkload(w *table.Page) {
 		fmt.Fprintf(w, ": a guess, from %s", strings.Join(d.Workload.From, ", "))
 	}
 	fmt.Fprintln(w)
-	t := table.New(table.Column{}, table.Column{}, table.Column{Wrap: true})
-	t.Indent = 2
+	t := factTable()
 	for _, v := range d.Values {
 		from := v.From
 		if v.Note != "" {

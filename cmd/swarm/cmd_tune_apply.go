@@ -2,11 +2,11 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/settings"
 	"github.com/sapo-swarm/swarm/launcher/workload"
 )
@@ -124,12 +124,13 @@ func (t *tuning) changes() (changes []settings.Change, err error) {
 	return changes, nil
 }
 
-func (e *tuneEdits) print(w io.Writer) {
+func (e *tuneEdits) print(w *table.Page) {
 	switch {
 	case len(e.Files) == 0:
 		fmt.Fprintln(w, "\nThe files have these values already.")
 	case !e.Applied:
-		fmt.Fprintf(w, "\n%s", e.Diff)
+		w.Println()
+		w.Lines(strings.Split(strings.TrimSuffix(e.Diff, "\n"), "\n")) // a diff stays one
 	default:
 		fmt.Fprintln(w, "\nWritten:")
 		for _, f := range e.Files {

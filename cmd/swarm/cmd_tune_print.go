@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/jobs"
 	"github.com/sapo-swarm/swarm/launcher/workload"
 )
@@ -80,29 +80,33 @@ func (t *tuning) print(g *globals) error {
 	for _, w := range d.Warnings {
 		fmt.Fprintln(g.stderr, "Warning:", w)
 	}
-	var b strings.Builder
-	t.printHead(&b, d)
-	t.printValues(&b, d)
-	t.printSources(&b, d)
-	t.printMemory(&b, d)
-	t.printProfile(&b)
-	if !d.Fits && len(d.Ladder) > 0 {
-		printLadder(&b, d.Ladder)
-	}
-	if d.Edits != nil {
-		d.Edits.print(&b)
-	}
-	if len(d.Advice) > 0 {
-		fmt.Fprintf(&b, "\nGood to know:\n  %s\n", strings.Join(d.Advice, "\n  "))
-	}
-	if len(d.Next) > 0 {
-		fmt.Fprintf(&b, "\nNext:\n  %s\n", strings.Join(d.Next, "\n  "))
-	}
-	_, err := io.WriteString(g.stdout, b.String())
-	return err
+	return g.print(func(p *table.Page) { t.printText(p, d) })
 }
 
-func (t *tuning) printHead(w io.Writer, d tuneDocument) {
+func (t *tuning) printText(p *table.Page, d tuneDocument) {
+	t.printHead(p, d)
+	t.printValues(p, d)
+	t.printSources(p, d)
+	t.printMemory(p, d)
+	t.printProfile(p)
+	if !d.Fits && len(d.Ladder) > 0 {
+		printLadder(p, d.Ladder)
+	}
+	if d.Edits != nil {
+		d.Edits.print(p)
+	}
+	if len(d.Advice) > 0 {
+		p.Printf("\nGood to know:\n  %s\n", strings.Join(d.Advice, "\n  "))
+	}
+	if len(d.Next) > 0 {
+		p.Println("\nNext:")
+		for _, next := range d.Next {
+			p.Command("  " + next)
+		}
+	}
+}
+
+func (t *tuning) printHead(w *table.Page, d tuneDocument) {
 	fmt.Fprintf(w, "workload   %s", d.Workload)
 	if d.About != "" {
 		fmt.Fprintf(w, ": %s", d.About)
@@ -133,15 +137,15 @@ func (t *tuning) printHead(w io.Writer, d tuneDocument) {
 	fmt.Fprintf(w, "from       %s\n", strings.TrimSuffix(from, ", "))
 }
 
-func (t *tuning) printValues(w io.Writer, d tuneDocument) {
+func (t *tuning) printValues(w *table.Page, d tuneDocument) {
 	fmt.Fprintln(w, "\nRecommended:")
-	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	rows := factTable()
 	row := func(indent string, v workload.Value) {
-		fmt.Fprintf(table, "%s%s\t%s\t%s\n", indent, v.Name, v.Value, strings.Join(v.Places, ", "))
+		rows.Add(indent+v.Name, v.Value, strings.Join(v.Places, ", "))
 	}
 	for _, v := range d.Values {
 		if v.Decided {
-			row("  ", v)
+			row("", v)
 		}
 	}
 	_, accumulates := t.w.ByRole(configs.RoleAccumulate)
@@ -153,40 +157,40 @@ func (t *tuning) printValues(w io.Writer, d tuneDocument) {
 		effective += fmt.Sprintf(", target %d", d.TargetEffectiveBatch)
 	}
 	if accumulates {
-		fmt.Fprintf(table, "  effective batch\t%d\t%s\n", d.EffectiveBatch, effective)
+		rows.Add("effective batch", strconv.Itoa(d.EffectiveBatch), effective)
 	}
 	for _, s := range d.Stages {
 		expected := ""
 		if s.ExpectedBytes > 0 {
 			expected = "expected memory " + t.size(s.ExpectedBytes)
 		}
-		fmt.Fprintf(table, "  stage %s\t\t%s\n", s.Name, expected)
+		rows.Add("stage "+s.Name, "", expected)
 		for _, v := range s.Values {
-			row("    ", v)
-		}
-	}
-	_ = table.Flush() // into memory
-}
-
-// printSources lists every value with where it comes from.
-func (t *tuning) printSources(w io.Writer, d tuneDocument) {
-	fmt.Fprintln(w, "\nValues and their sources:")
-	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	row := func(indent string, v workload.Value) {
-		fmt.Fprintf(table, "%s%s\t%s\t%s\n", indent, v.Name, v.Value, sourceText(v))
-	}
-	for _, v := range d.Values {
-		if !ofStages(d.Stages, v.Name) {
 			row("  ", v)
 		}
 	}
-	for _, s := range d.Stages {
-		fmt.Fprintf(table, "  stage %s\t\t\n", s.Name)
-		for _, v := range s.Values {
-			row("    ", v)
+	w.Table(rows)
+}
+
+// printSources lists every value with where it comes from.
+func (t *tuning) printSources(w *table.Page, d tuneDocument) {
+	fmt.Fprintln(w, "\nValues and their sources:")
+	rows := factTable()
+	row := func(indent string, v workload.Value) {
+		rows.Add(indent+v.Name, v.Value, sourceText(v))
+	}
+	for _, v := range d.Values {
+		if !ofStages(d.Stages, v.Name) {
+			row("", v)
 		}
 	}
-	_ = table.Flush() // into memory
+	for _, s := range d.Stages {
+		rows.Add("stage " + s.Name)
+		for _, v := range s.Values {
+			row("  ", v)
+		}
+	}
+	w.Table(rows)
 }
 
 // ofStages tells whether every stage has that value.
@@ -214,18 +218,18 @@ func sourceText(v workload.Value) string {
 	return text + ": " + v.Why
 }
 
-func (t *tuning) printMemory(w io.Writer, d tuneDocument) {
+func (t *tuning) printMemory(w *table.Page, d tuneDocument) {
 	if d.ExpectedBytes == 0 {
 		fmt.Fprintln(w, "\nExpected memory: not known.")
 		return
 	}
 	fmt.Fprintf(w, "\nExpected memory: %s of %s (%.0f %%), margin %.0f %%\n", t.size(d.ExpectedBytes), t.size(d.GPU.MemoryTotal), 100*d.Utilisation,
 		100*d.SafetyMargin)
-	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	rows := factTable()
 	for _, c := range d.Components {
-		fmt.Fprintf(table, "  %s\t%s\t%s\n", c.Name, t.size(c.Bytes), c.Note)
+		rows.Add(c.Name, t.size(c.Bytes), c.Note)
 	}
-	_ = table.Flush() // into memory
+	w.Table(rows)
 }
 
 // printLadder is what is left to do where it doesn't fit.
@@ -317,9 +321,9 @@ func listWorkloads(g *globals, output string) error {
 	if output == "json" {
 		return writeJSON(g.stdout, list)
 	}
-	table := tabwriter.NewWriter(g.stdout, 0, 8, 2, ' ', 0)
+	rows := table.New(table.Column{}, table.Column{Wrap: true}, table.Column{Drop: 1})
 	for _, w := range list {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", w.Name, w.About, w.Source)
+		rows.Add(w.Name, w.About, w.Source)
 	}
-	return table.Flush()
+	return g.print(func(p *table.Page) { p.Table(rows) })
 }

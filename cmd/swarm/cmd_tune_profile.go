@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/command"
 	"github.com/sapo-swarm/swarm/launcher/workload"
 )
@@ -149,13 +149,14 @@ func (t *tuning) conclude() error {
 	return nil
 }
 
-func (t *tuning) printProfile(w io.Writer) {
+func (t *tuning) printProfile(w *table.Page) {
 	if t.profile == nil {
 		return
 	}
 	fmt.Fprintf(w, "\nMeasured (%s memory):\n", t.profile.Where)
-	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "batch\tmeasured\tline\testimate\tseconds\t")
+	rows := table.New(table.Column{Title: "batch", Right: true}, table.Column{Title: "measured", Right: true}, table.Column{Title: "line", Right: true},
+		table.Column{Title: "estimate", Right: true}, table.Column{Title: "seconds", Right: true})
+	rows.Indent = 2
 	for _, p := range t.profile.Points {
 		measured, estimate := "does not fit", "-"
 		if p.Fits {
@@ -164,9 +165,9 @@ func (t *tuning) printProfile(w io.Writer) {
 		if p.Estimate > 0 {
 			estimate = t.size(p.Estimate)
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%.1f\t\n", p.Batch, measured, t.size(t.profile.Line.At(p.Batch)), estimate, p.Seconds)
+		rows.Add(strconv.Itoa(p.Batch), measured, t.size(t.profile.Line.At(p.Batch)), estimate, fmt.Sprintf("%.1f", p.Seconds))
 	}
-	_ = table.Flush() // into memory
+	w.Table(rows)
 	fmt.Fprintf(w, "  the points lie at most %.1f %% off the line\n", 100*t.profile.Line.Residual)
 	if d := t.profile.LargestDifference; d != nil {
 		fmt.Fprintf(w, "  the estimate is at most %.0f %% off what was measured\n", 100**d)

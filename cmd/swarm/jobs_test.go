@@ -115,9 +115,9 @@ func TestStatusOfAJobTellsOfEachAttempt(t *testing.T) {
 	require.Equal(t, 0, o.code, o.stderr)
 	for _, want := range []string{
 		`^train-1 · done · 5m0s · 3 attempts · out of memory 2×$`, `^command  python train\.py .*'a b'$`, `^in +/work$`, `^log +/.*/train\.log$`,
-		`^1 +64 × 1 +64 +– +H100 +78\.0 GB +2\.0 GB +10s +out of memory \(torch\)$`,
-		`^2 +32 × 2 +64 +– +H100 +– +– +10s +out of memory \(host_killed\)$`,
-		`^3 +16 × 4 +64 +checkpointing +H100 +40\.0 GB +– +4m10s +done$`,
+		`^ +1 +64 × 1 +64 +– +H100 +78\.0 GB +2\.0 GB +10s +out of memory \(torch\)$`,
+		`^ +2 +32 × 2 +64 +– +H100 +– +– +10s +out of memory \(host_killed\)$`,
+		`^ +3 +16 × 4 +64 +checkpointing +H100 +40\.0 GB +– +4m10s +done$`,
 		`^1: asked for 2\.0 GB, free 1\.0 GB, allocated 75\.0 GB; CUDA out of memory at train\.py:88 in step$`, `^2: halved the batch$`,
 	} {
 		require.Regexp(t, `(?m)`+want, o.stdout)

@@ -31,6 +31,13 @@ func (g *globals) errorPage() *table.Page {
 	return table.NewPage(g.stderr, screenOf(g.stderr, os.Environ()))
 }
 
+// factTable is a table of names, values and notes beneath a heading of its own.
+func factTable() *table.Table {
+	t := table.New(table.Column{}, table.Column{}, table.Column{Wrap: true})
+	t.Indent = 2
+	return t
+}
+
 // screenOf is what out is laid out for: COLUMNS where it is set, so that watch(1) works, else the terminal's width. A pipe or a file has none.
 func screenOf(out io.Writer, environ []string) table.Screen {
 	s := table.Screen{ASCII: charset.ASCIIOnly(environ)}

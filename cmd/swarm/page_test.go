@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,5 +25,18 @@ func TestAPipeHasNoWidthUnlessCOLUMNSSaysSo(t *testing.T) {
 		{[]string{"LC_ALL=C"}, table.Screen{ASCII: true}},
 	} {
 		require.Equal(t, c.want, screenOf(&pipe, c.environ), "%q", c.environ)
+	}
+}
+
+// TestTablesArePrintedOneWay: what a command prints in columns comes from internal/table, which fits it to the terminal.
+func TestTablesArePrintedOneWay(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		if !strings.HasSuffix(file, "_test.go") {
+			require.NotContains(t, string(text), "text/tabwriter", file)
+		}
 	}
 }

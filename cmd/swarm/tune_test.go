@@ -60,10 +60,10 @@ Values and their sources:
   accumulate_grad_batches  5    published row
   max_length               512  profile's default, assumed: conf/config.yaml does not exist
   devices                  1    profile's rule
-  stage 01                      
+  stage 01
     n_positives            32   profile's default: conf/text_curriculum/01_stage.yaml does not exist
     n_negatives            24   profile's default, assumed: conf/text_curriculum/01_stage.yaml does not exist
-  stage 02-05                   
+  stage 02-05
     n_positives            16   profile's default: conf/text_curriculum/02_stage.yaml does not exist
     n_negatives            8    profile's default, assumed: conf/text_curriculum/02_stage.yaml does not exist
 
