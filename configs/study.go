@@ -3,10 +3,15 @@ package configs
 import (
 	"bytes"
 	"cmp"
+	"errors"
+	"fmt"
 	"maps"
 	"path"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -23,6 +28,7 @@ const NanoModel = "nano"
 // Study is a question and the experiments that answer it, each run with the same seeds. `swarm sweep --study` runs it.
 type Study struct {
 	Name        string                `yaml:"-"`        // the file's
+	Path        string                `yaml:"-"`        // of a user's file, as it was named; empty: it is part of the program
 	Question    string                `yaml:"question"` // that it answers
 	Baseline    string                `yaml:"baseline"` // the experiment that the others are compared with
 	Measure     string                `yaml:"measure"`  // what decides: MeasurePass or MeasureReward
@@ -32,6 +38,7 @@ type Study struct {
 	Set         map[string]any        `yaml:"set"`    // Config keys of all experiments
 	Models      map[string]StudyModel `yaml:"models"` // what is otherwise with a model, by its preset
 	Experiments []StudyExperiment     `yaml:"experiments"`
+	Grid        Grid                  `yaml:"grid"` // keys with several values: the study has each experiment with each combination of them
 
 	shared map[string]sharedExperiment // by experiment: those that are another study's
 }
@@ -89,10 +96,53 @@ func parseStudy(name string, text []byte) (Study, error) {
 	if err := decoder.Decode(&s); err != nil {
 		return s, &Error{Problem: "bad study " + quote(name), Remedy: strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "yaml: ")}
 	}
+	if err := s.expand(); err != nil {
+		return s, err
+	}
 	if err := s.adopt(); err != nil {
 		return s, err
 	}
 	return s, s.check()
+}
+
+// ParseStudyFile reads a study of a user's own. Its name is the file's without folder and ending. A mistake is an *Error.
+func ParseStudyFile(path string, text []byte) (Study, error) {
+	if len(text) > MaxDocument || !utf8.Valid(text) {
+		return Study{}, &Error{Problem: "bad study", Source: path, Remedy: fmt.Sprintf("allowed: UTF-8 of at most %d bytes", MaxDocument)}
+	}
+	base := filepath.Base(path)
+	name := strings.Trim(notInModelName.ReplaceAllString(strings.TrimSuffix(base, filepath.Ext(base)), "-"), "-._")
+	if len(name) == 0 || len(name) > longestModelName {
+		return Study{}, &Error{Key: "study", Value: base, Source: path, Allowed: fmt.Sprintf("a file whose name has 1 to %d characters: experiments are named after it",
+			longestModelName)}
+	}
+	if slices.Contains(Studies(), name) {
+		return Study{}, &Error{Key: "study", Value: base, Source: path, Allowed: "another file's name: study " + name + " is part of the program"}
+	}
+	s, err := parseStudy(name, text)
+	if err == nil && len(s.Experiments) > MaxArms {
+		err = s.refuse("experiments", strconv.Itoa(len(s.Experiments)), fmt.Sprintf("at most %d: all are compared, each with each", MaxArms))
+	}
+	var mistake *Error
+	if errors.As(err, &mistake) && (mistake.Source == "" || mistake.Source == "study "+name) {
+		mistake.Source = path
+	}
+	s.Path = path
+	return s, err
+}
+
+// Named is what --study takes for it: a name of Studies, or a file.
+func (s Study) Named() string { return cmp.Or(s.Path, s.Name) }
+
+// IsStudy tells whether a YAML text is a study rather than a configuration.
+func IsStudy(text []byte) bool {
+	var keys map[string]yaml.Node
+	if yaml.Unmarshal(text, &keys) != nil {
+		return false
+	}
+	_, study := keys["experiments"]
+	_, grid := keys["grid"]
+	return study || grid
 }
 
 // Experiment is the study's experiment of that name. An unknown name is an *Error.

@@ -22,6 +22,7 @@ type sweepOptions struct {
 	price      priceFlag
 	completion completion
 	study      string
+	grid       []string // KEY=VALUE,VALUE
 	seeds      string
 	yes        bool
 	dryRun     bool
@@ -36,20 +37,23 @@ type sweepOptions struct {
 func newSweepCommand(g *globals) *cobra.Command {
 	var o sweepOptions
 	cmd := &cobra.Command{
-		Use:   "sweep [CONFIG... | --study STUDY [EXPERIMENT...]]",
+		Use:   "sweep [CONFIG... [--grid KEY=VALUE,VALUE] | --study STUDY [EXPERIMENT...]]",
 		Short: "Run several experiments or a study, with several seeds, one after the other",
 		Long: "sweep runs swarm up for every configuration, a preset or a YAML file, and every seed: first all configurations with the first\n" +
 			"seed, then all with the second, so that early on each has a result. Its other flags are those of up. Everything is checked before\n" +
 			"the first run starts. A run that fails is noted, the others go on, and at the end it is tried once more.\n\n" +
 			"--study runs the experiments of a study (" + strings.Join(configs.Studies(), ", ") + ")\n" +
 			"with its seeds, rounds, nodes and keys, or those of them that are named; your flags win over these, but for what the study\n" +
-			"compares. --model chooses its model (default " + configs.NanoModel + ").\n\n" +
+			"compares. --model chooses its model (default " + configs.NanoModel + "). A YAML file is a study of your own (examples/grid.yaml).\n\n" +
+			"--grid runs each configuration with each combination of values, and says at the end which is best: all arms are compared, each\n" +
+			"with each, corrected by Holm. An arm is named by its values: 4loc4ext-lr1e-4-G8.\n\n" +
 			"The same command goes on with an interrupted sweep: the database says which runs are done. Of a sweep that was killed (kill -9) the\n" +
 			"run goes on by itself; the next sweep waits for it. --on-complete and --webhook are for the end of the whole sweep.",
 		Example: `  swarm sweep --study paper
   swarm sweep --study off-policy 4loc4ext-importance --seeds 42,
   swarm sweep --study paper --model gpt2 --price 1.29/h --dry-run
   swarm sweep 8loc0ext 6loc2ext 4loc4ext 2loc6ext --seeds 3 --price 1.29/h
+  swarm sweep 4loc4ext --grid learning_rate=1e-4,3e-4 --grid num_generations=4,8 --seeds 3
   swarm sweep 8loc0ext mine.yaml --seeds 1,5,9 --rounds 200 --on-complete 'sudo shutdown -h now'
   swarm sweep 8loc0ext 4loc4ext --seeds 2 --dry-run`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -74,7 +78,8 @@ func newSweepCommand(g *globals) *cobra.Command {
 	o.completion.add(f)
 	f.Var(&o.plan.gpuLimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15 or 15GB")
 	f.BoolVarP(&o.yes, "yes", "y", false, "download the models' weights without a question where they are missing")
-	f.StringVar(&o.study, "study", "", "run a `study`: "+strings.Join(configs.Studies(), ", "))
+	f.StringVar(&o.study, "study", "", "run a `study`, by name or YAML file: "+strings.Join(configs.Studies(), ", "))
+	f.StringArrayVar(&o.grid, "grid", nil, "run each configuration with each of several values of a key: `KEY=VALUE,VALUE`; may be repeated")
 	f.StringVar(&o.seeds, "seeds", "1",
 		"how many `seeds` (of a study by default its own), from the configuration's own (--seed) on; or a list such as 1,5,9")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show the runs, and what is known of their time and price; start nothing")
@@ -117,7 +122,7 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 	defer stopSignals()
 	stoppable, interrupts := watchSignals(ctx, g.stderr, "Stopping the sweep after a checkpoint of its run. Again to stop now.")
 	defer interrupts.close()
-	sources, study, err := o.sources(names)
+	sources, judge, err := o.sources(names)
 	if err != nil {
 		return err
 	}
@@ -125,7 +130,10 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 	if err != nil {
 		return stoppedBy(stoppable, err)
 	}
-	s := &sweep{g: g, items: items, study: study, price: price, passed: o.passed, signals: signals}
+	if o.grid != nil {
+		judge = gridVerdict(items, len(items)/len(sources))
+	}
+	s := &sweep{g: g, items: items, judge: judge, price: price, passed: o.passed, signals: signals}
 	if o.output == "json" && !inBack { // a log is read by people
 		s.lines = &sweepLines{out: g.stdout}
 	}
@@ -152,8 +160,22 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 	return s.end(context.WithoutCancel(ctx), err, &o.completion)
 }
 
-// sources are the configurations of a sweep: those named, or a study's, all or those named, whose seeds count where none were asked for.
-func (o *sweepOptions) sources(names []string) ([]sweepSource, *sweepStudy, error) {
+// sources are the configurations of a sweep: those named, with a grid its arms, or a study's, all or those named, whose seeds count where none were
+// asked for. A study has a verdict.
+func (o *sweepOptions) sources(names []string) ([]sweepSource, *sweepVerdict, error) {
+	switch {
+	case o.study != "" && o.grid != nil:
+		return nil, nil, &usageError{errors.New("--grid and --study are two ways to name what is compared"),
+			"a grid: key in a study's file, or swarm sweep CONFIG --grid KEY=VALUE,VALUE"}
+	case o.study == "":
+		if err := refuseStudyFile(names); err != nil {
+			return nil, nil, err
+		}
+	}
+	if o.grid != nil {
+		sources, err := o.gridSources(names)
+		return sources, nil, err
+	}
 	if o.study == "" {
 		return sourcesOf(names), nil, nil
 	}
@@ -164,8 +186,12 @@ func (o *sweepOptions) sources(names []string) ([]sweepSource, *sweepStudy, erro
 	if !o.seedsGiven {
 		o.seeds = strconv.Itoa(study.With(study.named).Seeds)
 	}
+	judge, err := verdictOf(study)
+	if err != nil {
+		return nil, nil, err
+	}
 	sources, err := study.sources(names...)
-	return sources, study, err
+	return sources, judge, err
 }
 
 // open prepares what a sweep needs beside its plan. What it opened, close closes.

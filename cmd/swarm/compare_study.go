@@ -21,7 +21,7 @@ type studyFlags struct {
 }
 
 func (s *studyFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&s.name, "study", "", "a `study`'s runs and its verdict: "+strings.Join(configs.Studies(), ", "))
+	f.StringVar(&s.name, "study", "", "a `study`'s runs and its verdict, by name or YAML file: "+strings.Join(configs.Studies(), ", "))
 	f.StringVar(&s.model, "model", "", "with --study, the `model` that it was run with (default "+configs.NanoModel+")")
 }
 
@@ -36,7 +36,7 @@ func (s *studyFlags) apply(o *stats.CompareOptions, names []string, flags *pflag
 		}
 		return nil
 	}
-	again := command + " --study " + s.name
+	again := command + " --study " + jobs.ShellWord(s.name)
 	if len(names) > 0 {
 		return &usageError{fmt.Errorf("--study %s and %q: a study has its own experiments", s.name, names[0]), again}
 	}
@@ -45,7 +45,7 @@ func (s *studyFlags) apply(o *stats.CompareOptions, names []string, flags *pflag
 			return &usageError{fmt.Errorf("--study %s and --%s: a study compares each of its experiments with each, by experiment", s.name, flag), again}
 		}
 	}
-	study, err := configs.LoadStudy(s.name)
+	study, err := findStudy(s.name)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (s *studyFlags) nothingOf(study *stats.Study) error {
 }
 
 func (s *studyFlags) none() error {
-	try := "swarm sweep --study " + s.name
+	try := "swarm sweep --study " + jobs.ShellWord(s.name)
 	if s.model != "" {
 		try += " --model " + jobs.ShellWord(s.model)
 	}

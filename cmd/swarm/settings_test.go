@@ -22,6 +22,7 @@ type finishedRun struct {
 	nodes  int
 	device string // that it was planned for; empty: cpu
 	state  string // empty: done
+	reward float64
 }
 
 // finishedRuns are a home with those runs.
@@ -57,7 +58,7 @@ func finishedRuns(t *testing.T, runs ...finishedRun) string {
 		for round := range c.Rounds {
 			for _, node := range run.NodeIDs {
 				require.NoError(t, db.Record(t.Context(), event.Event{Type: event.TypeRound, Run: run.Run, Node: node,
-					Time: run.Started + float64(round), Round: &event.Round{Round: round, Reward: 0.5}}))
+					Time: run.Started + float64(round), Round: &event.Round{Round: round, Reward: r.reward}}))
 			}
 		}
 		require.NoError(t, db.Record(t.Context(), event.Event{Type: event.TypeRunEnded, Run: run.Run, Time: run.Started + 50, State: event.State(r.state)}))

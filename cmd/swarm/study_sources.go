@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,11 +92,32 @@ type sweepStudy struct {
 	named string // the model as --model names it; empty: the study's own
 }
 
+// findStudy is the study of that name, or of a user's file.
+func findStudy(name string) (configs.Study, error) {
+	if !isFile(name) {
+		study, err := configs.LoadStudy(name)
+		var unknown *configs.Error
+		if errors.As(err, &unknown) && unknown.Allowed != "" {
+			unknown.Allowed += ", or a YAML file"
+		}
+		return study, withSource(err, "--study")
+	}
+	text, err := readBounded(name)
+	if err != nil {
+		var path *os.PathError
+		if errors.As(err, &path) {
+			err = path.Err
+		}
+		return configs.Study{}, &configs.Error{Problem: fmt.Sprintf("can't read study %q", name), Remedy: err.Error()}
+	}
+	return configs.ParseStudyFile(name, text)
+}
+
 // loadStudy finds a study, and its model among the flags, and refuses flags for what the study itself varies. nodesGiven: --nodes was given.
 func loadStudy(name string, flags *configFlags, nodesGiven bool) (*sweepStudy, error) {
-	study, err := configs.LoadStudy(name)
+	study, err := findStudy(name)
 	if err != nil {
-		return nil, withSource(err, "--study")
+		return nil, err
 	}
 	l, err := flags.layer()
 	if err != nil {
@@ -145,9 +167,9 @@ func (s *sweepStudy) checkFlags(l layer, nodesGiven bool) error {
 // flags are those that name the study on a command line.
 func (s *sweepStudy) flags() string {
 	if s.named == "" {
-		return "--study " + s.Name
+		return "--study " + jobs.ShellWord(s.Named())
 	}
-	return "--study " + s.Name + " --model " + jobs.ShellWord(s.named)
+	return "--study " + jobs.ShellWord(s.Named()) + " --model " + jobs.ShellWord(s.named)
 }
 
 // otherwise refuses to go on with, or to count, a run of the study that was made otherwise than the study says now. err is take's.
@@ -177,5 +199,5 @@ func (i *sweepItem) otherwise(r *resume, err error) error {
 		return nil
 	}
 	return &usageError{fmt.Errorf("%s seed %d: %w", i.name, i.seed(), refused.err),
-		"the former values as flags, or another --home for the changed study"}
+		"the former values as flags, or another --home for these"}
 }

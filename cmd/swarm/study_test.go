@@ -217,7 +217,7 @@ func TestAStudyIsInterruptedAndGoesOn(t *testing.T) {
 		o := swarm(t, home, args(rounds, changed...)...)
 		require.Equal(t, 2, o.code, o.stdout)
 		require.Contains(t, o.stderr, want)
-		require.Contains(t, o.stderr, "or another --home for the changed study")
+		require.Contains(t, o.stderr, "or another --home for these")
 	}
 
 	o := swarm(t, home, append([]string{"plan", "--study", "filter", "-o", "json"}, tinyRun("--rounds", "1000")...)...)

@@ -9,21 +9,17 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// verdict is what the runs of a study say at the end of its sweep; nil of a sweep of none, and where it can't be read: that is no reason to
-// call the sweep failed.
+// verdict is what the runs of a study or a grid say at the end of its sweep; nil of a sweep of none, and where it can't be read: that is no
+// reason to call the sweep failed.
 func (s *sweep) verdict(ctx context.Context) *stats.Study {
-	if s.study == nil || s.reader == nil {
+	if s.judge == nil || s.reader == nil {
 		return nil
 	}
 	o := query.CompareOptions{Alive: func(x store.Snapshot) bool { return coordinatorAlive(x, event.Now()) }}
-	o.Key, o.Measure, o.Study = configKey, s.study.Measure, studyDesign(s.study.Study, s.study.named)
-	var comparison stats.Comparison
-	var err error
-	if o.Study.Keys, err = studiedKeys(s.study.Study, s.study.named); err == nil {
-		comparison, err = query.Compare(ctx, s.reader, o)
-	}
+	o.Key, o.Measure, o.Study = configKey, s.judge.measure, s.judge.design
+	comparison, err := query.Compare(ctx, s.reader, o)
 	if err != nil {
-		s.g.logger.Warn("the study's verdict can't be told", "error", err)
+		s.g.logger.Warn("the verdict can't be told", "error", err)
 		return nil
 	}
 	return comparison.Study

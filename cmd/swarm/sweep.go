@@ -19,7 +19,7 @@ import (
 type sweep struct {
 	g       *globals
 	items   []*sweepItem
-	study   *sweepStudy // nil: of configurations that were named
+	judge   *sweepVerdict // nil: of configurations that were named, which swarm compare judges
 	price   price
 	passed  []string // flags for swarm up
 	signals <-chan os.Signal

@@ -25,7 +25,7 @@ const (
 
 // ownSweepFlags are those of sweep that swarm up doesn't have, or gets from the sweep.
 var ownSweepFlags = map[string]bool{
-	"study": true, "seeds": true, "seed": true, "dry-run": true, "detach": true, "on-complete": true, "webhook": true, "output": true, "home": true,
+	"study": true, "grid": true, "seeds": true, "seed": true, "dry-run": true, "detach": true, "on-complete": true, "webhook": true, "output": true, "home": true,
 }
 
 // passedOn are the given flags as swarm up's arguments.

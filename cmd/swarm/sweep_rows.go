@@ -27,7 +27,7 @@ func (s *sweep) rows(ctx context.Context) ([]stats.SweepRow, error) {
 		}
 		rows = append(rows, row)
 	}
-	if s.study != nil {
+	if s.judge != nil {
 		return rows, s.predict(ctx, rows)
 	}
 	if !slices.ContainsFunc(rows, func(r stats.SweepRow) bool { return r.SecondsPerRound != nil || r.ActiveSeconds > 0 }) {
@@ -38,7 +38,7 @@ func (s *sweep) rows(ctx context.Context) ([]stats.SweepRow, error) {
 	return rows, nil
 }
 
-// predict gives the rows of a study that have no pace of their own that of rounds measured here, made up for their split and evaluations.
+// predict gives the rows of a study or a grid that have no pace of their own that of rounds measured here, made up for their split and evaluations.
 func (s *sweep) predict(ctx context.Context, rows []stats.SweepRow) error {
 	if s.reader == nil {
 		return nil

@@ -87,7 +87,7 @@ type sweepSummary struct {
 	State    string     `json:"state"` // done, stopped, lost (some runs are not done), failed (none is)
 	ExitCode int        `json:"exit_code"`
 	stats.SweepStatus
-	Study *stats.Study `json:"study,omitempty"` // what a study's runs say
+	Study *stats.Study `json:"study,omitempty"` // what the runs of a study or a grid say
 }
 
 func (s *sweep) tellSummary(x sweepSummary) error {
@@ -112,14 +112,18 @@ func (s *sweep) tellSummary(x sweepSummary) error {
 
 // printOutcome says what the runs say, as far as that is known, and how to see more.
 func (s *sweep) printOutcome(p *table.Page, verdict *stats.Study) {
-	if s.study == nil {
+	if s.judge == nil {
 		p.Command(fmt.Sprintf("%s compare %s", s.g.invocation(), strings.Join(s.comparison(), " ")))
 		return
 	}
 	if verdict != nil {
 		p.Printf("%s\n\n", printable(verdict.Verdict))
 	}
-	p.Printf("%[1]s compare %[2]s   what that rests on\n%[1]s report %[2]s    the same with every figure\n", s.g.invocation(), s.study.flags())
+	if s.judge.report == "" {
+		p.Command(fmt.Sprintf("%s compare %s", s.g.invocation(), s.judge.flags))
+		return
+	}
+	p.Printf("%[1]s compare %[2]s   what that rests on\n%[1]s report %[3]s    the same with every figure\n", s.g.invocation(), s.judge.flags, s.judge.report)
 }
 
 // comparison are the arguments of swarm compare for the sweep: against the first experiment without externals.

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/jobs"
+	"github.com/sapo-swarm/swarm/metrics/query"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+// longestExperiment is that of an experiment's name.
+const longestExperiment = 64
+
+// sweepVerdict is how the runs of a sweep are judged at its end: all of its arms, each against each.
+type sweepVerdict struct {
+	design  *stats.StudyDesign
+	measure string
+	flags   string // of swarm compare, for what the verdict rests on
+	report  string // of swarm report; empty: it has no such flags
+}
+
+// verdictOf is a study's.
+func verdictOf(s *sweepStudy) (*sweepVerdict, error) {
+	v := &sweepVerdict{design: studyDesign(s.Study, s.named), measure: s.Measure, flags: s.flags(), report: s.flags()}
+	var err error
+	v.design.Keys, err = studiedKeys(s.Study, s.named)
+	return v, err
+}
+
+// parseGrid reads --grid's texts.
+func parseGrid(texts []string, configurations int) (configs.Grid, error) {
+	var grid configs.Grid
+	for _, text := range texts {
+		axis, err := configs.ParseAxis(text)
+		if err != nil {
+			return nil, withSource(err, "--grid")
+		}
+		grid = append(grid, axis)
+	}
+	return grid, withSource(grid.Check(configurations), "--grid")
+}
+
+// gridSources are the arms of a sweep's configurations by --grid: every configuration with every combination of the values.
+func (o *sweepOptions) gridSources(names []string) ([]sweepSource, error) {
+	grid, err := parseGrid(o.grid, len(names))
+	if err != nil {
+		return nil, err
+	}
+	given, err := o.plan.config.layer()
+	if err != nil {
+		return nil, err
+	}
+	for _, axis := range grid {
+		if value, twice := given.values[axis.Key]; twice {
+			return nil, &configs.Error{Key: axis.Key, Value: fmt.Sprint(value), Source: given.sources[axis.Key], Allowed: "none: --grid gives values of it"}
+		}
+	}
+	var out []sweepSource
+	for _, name := range names {
+		flags := o.plan.with(sweepSource{name: name, config: name}, o.nodesGiven)
+		base, _, _, err := resolveConfig(&flags.config, os.Environ(), false)
+		if err != nil {
+			return nil, err
+		}
+		for _, arm := range grid.Arms() {
+			arm.Values["experiment"] = arm.Name(base.Experiment, longestExperiment)
+			out = append(out, sweepSource{name: arm.Values["experiment"].(string), config: name, values: maps.Clone(arm.Values)})
+		}
+	}
+	return out, nil
+}
+
+// gridVerdict judges a grid's arms: by held-out pass@1 where all of them are evaluated, else by reward. The first arm is the baseline. In what the
+// arms' configurations differ is what the grid compares.
+func gridVerdict(items []*sweepItem, seeds int) *sweepVerdict {
+	v := &sweepVerdict{design: &stats.StudyDesign{Name: "grid", Seeds: seeds}, measure: stats.MeasurePass}
+	seen := map[string]bool{}
+	flags := []string{}
+	for _, item := range items {
+		if item.p.config.EvalQuestions == 0 {
+			v.measure = stats.MeasureReward
+		}
+		if name := item.experiment(); !seen[name] {
+			seen[name] = true
+			v.design.Arms = append(v.design.Arms, stats.StudyArm{Name: name, Experiment: name})
+			flags = append(flags, jobs.ShellWord(name))
+		}
+	}
+	v.design.Baseline, v.design.Keys = v.design.Arms[0].Name, comparedKeys(items)
+	v.flags = strings.Join(flags, " ") + " --pairs --measure " + v.measure + " --baseline " + flags[0]
+	known := query.SettingNames()
+	if keys := slices.DeleteFunc(slices.Clone(v.design.Keys), func(key string) bool { return !slices.Contains(known, key) }); len(keys) > 0 {
+		v.flags += " --despite " + strings.Join(keys, ",")
+	}
+	return v
+}
+
+// comparedKeys are the settings in which the configurations of a sweep differ, and what follows from these.
+func comparedKeys(items []*sweepItem) (keys []string) {
+	first := items[0].p.config
+	for _, item := range items {
+		c := item.p.config
+		c.Seed, c.Experiment = first.Seed, first.Experiment
+		for _, d := range configs.Differences(first, c) {
+			keys = append(keys, d.Key)
+			switch d.Key {
+			case "model", "models":
+				keys = append(keys, "weights")
+			case "swarm_size":
+				keys = append(keys, "nodes")
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// refuseStudyFile refuses a study's file where configurations are named.
+func refuseStudyFile(names []string) error {
+	for _, name := range names {
+		if !isFile(name) {
+			continue
+		}
+		text, err := readBounded(name)
+		if err == nil && configs.IsStudy(text) {
+			return &usageError{fmt.Errorf("%s is a study, not a configuration", name), "swarm sweep --study " + jobs.ShellWord(name)}
+		}
+	}
+	return nil
+}
