@@ -105,7 +105,10 @@ func (e *LostError) Error() string {
 	var reasons []string
 	nodes := map[string][]string{}
 	for _, n := range e.GivenUp {
-		reason := fmt.Sprintf("%s (%s)", n.Message, n.Cause)
+		reason := n.Message
+		if n.Cause != event.CauseUnknown || reason == "" {
+			reason += " (" + n.Cause + ")"
+		}
 		if nodes[reason] == nil {
 			reasons = append(reasons, reason)
 		}

@@ -23,7 +23,8 @@ type finding struct {
 	Check string `json:"check"`
 	OK    bool   `json:"ok"`
 	Found string `json:"found"`
-	Try   string `json:"try,omitempty"` // what to do; for an OK one, how it could be better
+	Unfit bool   `json:"unfit,omitempty"` // an interpreter that can't be used, where another one can
+	Try   string `json:"try,omitempty"`   // what to do; for an OK one, how it could be better
 }
 
 func newDoctorCommand(g *globals) *cobra.Command {
@@ -95,8 +96,11 @@ func doctorTable(findings []finding) *table.Table {
 	t := table.New(table.Column{}, table.Column{}, table.Column{Wrap: true})
 	for _, f := range findings {
 		mark := "ok"
-		if !f.OK {
+		switch {
+		case !f.OK:
 			mark = "MISSING"
+		case f.Unfit:
+			mark = "skipped"
 		}
 		t.Add(mark, f.Check, f.Found)
 		if f.Try != "" {
@@ -193,12 +197,7 @@ func checkMPS(host gpu.Host) (finding, bool) {
 
 func checkPython(ctx context.Context, g *globals, host gpu.Host) []finding {
 	python, probes, err := policy.FindPython(ctx, g.python, g.home, os.Getenv)
-	var list []finding
-	for _, p := range probes {
-		if p.Torch == "" {
-			list = append(list, finding{Check: "python", OK: err == nil, Found: fmt.Sprintf("%s (%s): %s", p.Path, p.Source, p.Err)})
-		}
-	}
+	list := withoutTorch(probes, err == nil)
 	if err != nil {
 		if len(probes) == 0 {
 			list = append(list, finding{Check: "python", Found: "no python3 found"})
@@ -212,6 +211,16 @@ func checkPython(ctx context.Context, g *globals, host gpu.Host) []finding {
 		f.Found += ", built without CUDA"
 	}
 	return append(list, f, checkEngine(ctx, g, host))
+}
+
+// withoutTorch are the interpreters that can't be used. They are skipped where another one can.
+func withoutTorch(probes []policy.Probe, another bool) (list []finding) {
+	for _, p := range probes {
+		if p.Torch == "" {
+			list = append(list, finding{Check: "python", OK: another, Unfit: true, Found: fmt.Sprintf("%s (%s): %s", p.Path, p.Source, p.Err)})
+		}
+	}
+	return list
 }
 
 // checkEngine starts the real engine: what imports torch may still fail to run it.

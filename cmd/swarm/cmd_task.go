@@ -46,8 +46,12 @@ func newTaskCommand(g *globals) *cobra.Command {
 	sample.Flags().Int64VarP(&o.n, "n", "n", 3, "how many items")
 	sample.Flags().Int64Var(&o.seed, "seed", 42, "the dataset's seed")
 	score := &cobra.Command{
-		Use: "score NAME", Short: "Score answers: reads lines {entry, answer}, writes lines {score}", Args: taskName,
-		RunE: func(cmd *cobra.Command, args []string) error { return runTaskScore(g, o, args[0]) },
+		Use: "score NAME", Short: "Score completions or answers: reads lines of JSON, writes lines {score}", Args: taskName,
+		Long: "score reads lines of JSON and writes a line {\"score\": X} for each. A line is an item as swarm task sample -o json prints it, with\n" +
+			"a \"completion\": what a model wrote, from which the answer is extracted as in training. Or it is {\"entry\": ITEM, \"answer\": TEXT or\n" +
+			"null}, with the answer itself. An item alone is refused: its \"answer\" is the right one.",
+		Example: `  swarm task sample basic_arithmetic -n 2 -o json | sed 's/}$/,"completion":"<answer>4<\/answer>"}/' | swarm task score basic_arithmetic`,
+		RunE:    func(cmd *cobra.Command, args []string) error { return runTaskScore(g, o, args[0]) },
 	}
 	extract := &cobra.Command{
 		Use: "extract", Short: "Extract answers: reads lines {completion}, writes lines {answer}", Args: noArgs,
@@ -136,19 +140,42 @@ func runTaskScore(g *globals, o taskOptions, name string) error {
 	if err != nil {
 		return err
 	}
-	type input struct {
-		Entry  *task.Item `json:"entry"`
-		Answer *string    `json:"answer"`
-	}
 	type output struct {
 		Score float64 `json:"score"`
 	}
-	return eachLine(g, func(in input) (output, error) {
-		if in.Entry == nil {
-			return output{}, errors.New("it has no entry")
+	return eachLine(g, "score", `{"question": …, "answer": …, "metadata": …, "completion": TEXT}`, func(in scoredLine) (output, error) {
+		item, answer, err := in.read()
+		if err != nil {
+			return output{}, err
 		}
-		return output{t.Score(*in.Entry, in.Answer)}, nil
+		return output{t.Score(item, answer)}, nil
 	})
+}
+
+// scoredLine is a line that swarm task score reads: an item as swarm task sample prints it with the text of a completion, or an
+// entry with an answer, as reasoning-gym names them.
+type scoredLine struct {
+	task.Item             // with Completion
+	Entry      *task.Item `json:"entry"` // with the outer answer, or with Completion
+	Completion *string    `json:"completion"`
+}
+
+// read is the item and the answer to score; nil: the completion has none. The right answer of an item alone is never scored: it
+// would get full marks whatever a model had said.
+func (l *scoredLine) read() (task.Item, *string, error) {
+	item, answer := l.Item, l.Answer
+	if l.Entry != nil {
+		item = *l.Entry
+	}
+	switch {
+	case l.Completion != nil:
+		answer = task.ExtractAnswer(*l.Completion)
+	case l.Entry == nil && l.Question == "" && len(l.Metadata) == 0:
+		return item, nil, errors.New("it has no entry and no question")
+	case l.Entry == nil:
+		return item, nil, &usageError{errors.New("it has no completion: only the item's own right answer"), `a "completion" with what a model wrote, <answer> and all, in each line of swarm task sample -o json`}
+	}
+	return item, answer, nil
 }
 
 func runTaskExtract(g *globals) error {
@@ -158,7 +185,7 @@ func runTaskExtract(g *globals) error {
 	type output struct {
 		Answer *string `json:"answer"`
 	}
-	return eachLine(g, func(in input) (output, error) {
+	return eachLine(g, "extract", `{"completion": TEXT}`, func(in input) (output, error) {
 		if in.Completion == nil {
 			return output{}, errors.New("it has no completion")
 		}
@@ -167,8 +194,12 @@ func runTaskExtract(g *globals) error {
 }
 
 // eachLine answers each JSON line of stdin with one on stdout. A line that can't be read ends it with exit code 2, after the
-// answers to the lines before it.
-func eachLine[In, Out any](g *globals, answer func(In) (Out, error)) error {
+// answers to the lines before it. On a terminal it says first which lines it reads.
+func eachLine[In, Out any](g *globals, command, lines string, answer func(In) (Out, error)) error {
+	help := "swarm task " + command + " --help"
+	if isTerminal(g.stdin) {
+		fmt.Fprintf(g.stderr, "Reading lines of JSON from the terminal, to Ctrl-D: %s\n", lines)
+	}
 	w := bufio.NewWriter(g.stdout)
 	defer w.Flush()
 	enc := json.NewEncoder(w)
@@ -180,18 +211,23 @@ func eachLine[In, Out any](g *globals, answer func(In) (Out, error)) error {
 			return nil
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			return &usageError{fmt.Errorf("line %d: %w", number, err), "swarm task --help"}
+			return &usageError{fmt.Errorf("line %d: %w", number, err), help}
 		}
 		if strings.TrimSpace(string(line)) == "" {
 			continue
 		}
 		var in In
 		if err := json.Unmarshal(line, &in); err != nil {
-			return &usageError{fmt.Errorf("line %d is not the JSON it should be: %w", number, err), "swarm task --help"}
+			return &usageError{fmt.Errorf("line %d is not the JSON it should be: %w", number, err), help}
 		}
 		out, err := answer(in)
 		if err != nil {
-			return &usageError{fmt.Errorf("line %d: %w", number, err), "swarm task --help"}
+			try := help
+			var usage *usageError
+			if errors.As(err, &usage) {
+				try = usage.try
+			}
+			return &usageError{fmt.Errorf("line %d: %w", number, err), try}
 		}
 		if err := enc.Encode(out); err != nil {
 			return fmt.Errorf("write: %w", err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/node"
 	"github.com/sapo-swarm/swarm/node/sapo"
 	"github.com/sapo-swarm/swarm/node/task"
@@ -102,7 +103,8 @@ func openTask(name string, specs []configs.TaskSpec, words string) (task.Task, e
 	}
 	t, err := task.New(name, params)
 	if errors.Is(err, task.ErrUnknownTask) {
-		return nil, &usageError{fmt.Errorf("unknown task %q: allowed: %s", name, strings.Join(task.Names(), ", ")), "swarm task list"}
+		e := &configs.Error{Problem: fmt.Sprintf("unknown task %q", name), Allowed: strings.Join(task.Names(), ", "), Near: units.Nearest(name, task.Names())}
+		return nil, &usageError{e, "swarm task list"}
 	}
 	return t, err
 }

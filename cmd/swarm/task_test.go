@@ -130,8 +130,8 @@ func TestTaskBadLines(t *testing.T) {
 		o := runTask(t, tt.stdin, "extract")
 		require.Equal(t, 2, o.code)
 		require.Equal(t, `{"answer":"1"}`+"\n", o.stdout)
-		require.Equal(t, "Error: "+tt.err+"\nTry: swarm task --help\n", o.stderr)
+		require.Equal(t, "Error: "+tt.err+"\nTry: swarm task extract --help\n", o.stderr)
 	}
 	o := runTask(t, `{"answer":"1"}`, "score", "bf")
-	require.Equal(t, outcome{2, "", "Error: line 1: it has no entry\nTry: swarm task --help\n"}, o)
+	require.Equal(t, outcome{2, "", "Error: line 1: it has no entry and no question\nTry: swarm task score --help\n"}, o)
 }

@@ -143,7 +143,7 @@ func describe(e event.Event) string {
 	case event.TypeMemoryStep:
 		return memoryLine(e)
 	case event.TypeFailure:
-		return join(subject(e, "failing"), e.Cause, e.Message)
+		return join(subject(e, "failing"), why(e.Cause, e.Message))
 	case event.TypeExit:
 		if e.ExitCode != nil && *e.ExitCode == 0 || e.Cause == event.CauseStopped {
 			return ""
@@ -152,11 +152,11 @@ func describe(e event.Event) string {
 		if e.ExitCode != nil {
 			ended = fmt.Sprintf("ended with exit code %d", *e.ExitCode)
 		}
-		return join(subject(e, ended), e.Cause, e.Message)
+		return join(subject(e, ended), why(e.Cause, e.Message))
 	case event.TypeRestart:
 		return join(subject(e, "restarts in "+seconds(e.Seconds)), e.Message)
 	case event.TypeGiveUp:
-		return join(subject(e, "given up"), e.Cause, e.Message)
+		return join(subject(e, "given up"), why(e.Cause, e.Message))
 	case event.TypeJoin:
 		if e.Message == "" {
 			return subject(e, "is back")
@@ -166,7 +166,7 @@ func describe(e event.Event) string {
 		if e.Cause == "" {
 			return join(subject(e, "is away"), e.Message)
 		}
-		return join(subject(e, "has left"), e.Cause, e.Message)
+		return join(subject(e, "has left"), why(e.Cause, e.Message))
 	case event.TypeWorker:
 		return join(fmt.Sprintf("worker %s %s", e.Worker, e.State), e.Message)
 	case event.TypeRunEnded:

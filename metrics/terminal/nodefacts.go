@@ -54,7 +54,7 @@ func (p *nodePage) facts(st styles, x stats.Status, n stats.NodeStatus, width in
 	if held := heldOut(p.history.HeldOut); held != "" {
 		out = slices.Insert(out, 2, held)
 	}
-	if note := join(n.Cause, n.Message); note != "" {
+	if note := why(n.Cause, n.Message); note != "" {
 		out = append(out, st.bad.Render(ansi.Truncate(note, width, "…")))
 	}
 	if p.trouble != "" {

@@ -94,7 +94,7 @@ func fit(columns []column, width int) []column {
 		}
 		if left := width - total - 2; left >= minNote {
 			return append(columns, column{" NOTE", left + 1, true, 0, func(n stats.NodeStatus) string {
-				if note := join(trouble(n), n.Message); note != "" {
+				if note := why(trouble(n), n.Message); note != "" {
 					return " " + note
 				}
 				return ""

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
 // gigabytes formats bytes as people size memory: 1 GB is 10^9 bytes.
@@ -54,6 +56,14 @@ func count(n int, noun string) string {
 
 // join puts colons between the parts that aren't empty.
 func join(parts ...string) string { return joined(": ", parts) }
+
+// why is the cause of an end and what is known about it. A cause that is not known says nothing beside a message.
+func why(cause, message string) string {
+	if cause == event.CauseUnknown && message != "" {
+		cause = ""
+	}
+	return join(cause, message)
+}
 
 // dotted puts middle dots between the parts that aren't empty.
 func dotted(parts ...string) string { return joined(" · ", parts) }
