@@ -77,6 +77,7 @@ type downRun struct {
 	Orphans         int     `json:"orphans"`          // processes it left, ended too
 
 	service  string // that will start it again
+	goesOn   string // the command that continues it
 	imported bool
 }
 
@@ -167,7 +168,7 @@ func downAll(ctx context.Context, g *globals, reader *store.Reader, targets []st
 	progress.end()
 	var results []downRun
 	for _, s := range stops {
-		result, err := s.result(ctx, reader)
+		result, err := s.result(ctx, g, reader)
 		results = append(results, result)
 		failures = append(failures, err)
 	}
@@ -181,11 +182,11 @@ func clean(ctx context.Context, g *globals, reader *store.Reader, run store.Run)
 	if !elsewhere(run) {
 		result.Orphans, err = sweepRun(ctx, g.runDir(run.Run))
 	}
-	return result, errors.Join(err, result.read(ctx, reader))
+	return result, errors.Join(err, result.read(ctx, g, reader))
 }
 
 // read fills in what the database knows of the run.
-func (d *downRun) read(ctx context.Context, reader *store.Reader) error {
+func (d *downRun) read(ctx context.Context, g *globals, reader *store.Reader) error {
 	snapshot, err := reader.Snapshot(ctx, d.Run)
 	if err != nil {
 		return err
@@ -193,6 +194,9 @@ func (d *downRun) read(ctx context.Context, reader *store.Reader) error {
 	now := event.Now()
 	status := stats.NewStatus(snapshot, now, coordinatorAlive(snapshot, now))
 	d.State, d.Round, d.Rounds = status.State, status.Round, status.Rounds
+	if !d.imported {
+		d.goesOn = g.goesOn(d.Run, status.Command)
+	}
 	for i, n := range snapshot.Nodes {
 		rounds := 0
 		checkpoint, err := reader.Checkpoint(ctx, d.Run, n.Node)
@@ -242,9 +246,12 @@ func (d downRun) print(b *strings.Builder) {
 	switch {
 	case d.State == store.RunDone || d.imported:
 	case d.CheckpointRound == 0:
-		fmt.Fprintf(b, "Not every node has a checkpoint yet; the same command goes on by the journals, at round %d.\n", d.Round)
+		fmt.Fprintf(b, "Not every node has a checkpoint yet: the run goes on from the journals, at round %d.\n", d.Round)
 	default:
-		fmt.Fprintf(b, "Every node has a checkpoint of round %d; the same command goes on at round %d.\n", d.CheckpointRound, d.Round)
+		fmt.Fprintf(b, "Every node has a checkpoint of round %d: the run goes on at round %d.\n", d.CheckpointRound, d.Round)
+	}
+	if d.State != store.RunDone && d.goesOn != "" {
+		fmt.Fprintf(b, "Continue with: %s\n", printable(d.goesOn))
 	}
 	if d.service != "" {
 		fmt.Fprintf(b, "%s is a service that may start it again: swarm service remove, or systemctl stop %s.\n", d.service, d.service)

@@ -254,7 +254,7 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 	if o.detach && !inBackground(g) {
 		return inTheBackground(g, o.output)
 	}
-	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping after a checkpoint. Again to stop now.")
+	ctx, interrupts := watchSignals(ctx, g.stderr, stopEarly)
 	defer interrupts.close()
 	j, err := o.reach(ctx, g)
 	if err != nil {

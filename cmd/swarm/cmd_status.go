@@ -83,5 +83,12 @@ func runStatus(ctx context.Context, g *globals, name string, o *statusOptions) e
 	if o.output == "json" {
 		return writeJSON(g.stdout, status)
 	}
-	return g.print(func(p *table.Page) { terminal.PrintStatus(p, status) })
+	after, err := g.afterwards(ctx, reader, status)
+	if err != nil {
+		return err
+	}
+	return g.print(func(p *table.Page) {
+		terminal.PrintStatus(p, status)
+		after.print(p)
+	})
 }

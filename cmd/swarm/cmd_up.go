@@ -19,6 +19,7 @@ type upOptions struct {
 	page       pageFlag
 	company    companyFlags
 	fresh      bool
+	onlyRun    string // swarm resume: the run to go on with, and no other
 	detach     bool
 	yes        bool
 	output     string
@@ -54,6 +55,8 @@ func newUpCommand(g *globals) *cobra.Command {
 	cmd.Flags().BoolVar(&o.detach, "detach", false, "return once the run has begun: it goes on in the background (swarm attach, logs, down)")
 	cmd.Flags().BoolVar(&o.fresh, "fresh", false, "begin a new run, even if one of this experiment and seed could go on")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "download the model's weights without a question where they are missing")
+	cmd.Flags().StringVar(&o.onlyRun, onlyRunFlag, "", "the `run` to go on with, and no other")
+	cmd.Flags().Lookup(onlyRunFlag).Hidden = true // swarm resume's
 	addLinesFlag(cmd.Flags(), &o.output, "one event")
 	return cmd
 }
@@ -74,11 +77,11 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 		return err
 	}
 	o.plan.hosts = company != nil
-	o.plan.resume = &resume{g: g, fresh: o.fresh}
+	o.plan.resume = &resume{g: g, fresh: o.fresh, only: o.onlyRun}
 	if o.detach && !inBackground(g) {
 		return detachUp(ctx, g, o)
 	}
-	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping after a checkpoint. Again to stop now.")
+	ctx, interrupts := watchSignals(ctx, g.stderr, stopEarly)
 	defer interrupts.close()
 	p, err := o.plan.resolve(ctx, g)
 	if errors.Is(err, errFinished) {

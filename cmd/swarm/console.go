@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"sync"
 
@@ -43,7 +42,7 @@ func (s stream) Write(p []byte) (int, error) {
 // take makes the console what a command prints and logs to.
 func (c *console) take(g *globals) {
 	g.console, g.stdout, g.stderr = c, stream{c, g.stdout}, stream{c, g.stderr}
-	g.logger = slog.New(slog.NewTextHandler(g.stderr, &slog.HandlerOptions{Level: g.logLevel()}))
+	g.logger = newLogger(g.stderr, g.logLevel())
 }
 
 // open moves everything to the log at path.

@@ -91,6 +91,7 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupts, feed *
 	exe, args, env := c.p.trainer.process(exe, args)
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	events := newRecorder(background, c, feed, lines, logger, chronicle, interrupts.fail)
+	events.answer = interrupts.answer
 	defer events.close()
 	defer stop()
 	events.take(event.Event{Type: event.TypeRunStarted, Run: c.run, Time: c.clock.now()})
@@ -238,27 +239,17 @@ func (c *coordinator) next() []string {
 	program := c.g.invocation()
 	var next []string
 	if c.summary.State != store.RunDone {
-		same := "the same command again"
-		if c.resume != nil && c.resume.fresh {
-			same += " without --fresh"
-		}
-		same += "   (it goes on where this ended)"
+		goesOn := c.g.goesOn(c.run, c.summary.Command) + "   (it goes on where this ended)"
 		if remedy := c.joined.remedy(); remedy != "" {
-			same = remedy
+			goesOn = remedy
 		}
-		next = append(next, same)
+		next = append(next, goesOn)
 	}
 	if c.joined != nil { // what it means beside others is the coordinator's to say
 		return append(next, program+" status "+c.run, program+" eval "+c.run)
 	}
 	next = append(next, program+" status "+c.run, program+" compare")
-	if cfg := c.p.config; cfg.NumTransplantTrees > 0 {
-		baseline := fmt.Sprintf("%s up --config 8loc0ext --rounds %d", program, cfg.Rounds)
-		if cfg.Models != "" {
-			baseline += " --models " + cfg.Models
-		} else if c.p.model.Folder() {
-			baseline += " --model " + cfg.Model
-		}
+	if baseline := c.baseline(); baseline != "" {
 		next = append(next, baseline+"   (the baseline to compare with)")
 	}
 	return next

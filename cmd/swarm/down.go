@@ -154,7 +154,7 @@ func (s *stopping) kill(ctx context.Context) error {
 		if time.Now().After(limit) {
 			return &hintError{
 				fmt.Errorf("process %d of %s can't be killed: it waits in the kernel, mostly for a disk or a driver", s.run.PID, s.run.Run),
-				"again later; if it stays, restart the machine: the same swarm up goes on then",
+				"again later; if it stays, restart the machine, then: swarm resume " + s.run.Run,
 			}
 		}
 	}
@@ -194,11 +194,11 @@ func (s *stopping) told(ctx context.Context, reader *store.Reader) string {
 }
 
 // result is how it ended. The error is that it had to be killed though nobody asked for that.
-func (s *stopping) result(ctx context.Context, reader *store.Reader) (downRun, error) {
+func (s *stopping) result(ctx context.Context, g *globals, reader *store.Reader) (downRun, error) {
 	d := downRun{
 		Experiment: s.run.Experiment, Run: s.run.Run, PID: s.run.PID, Outcome: outcomeStopped, Seconds: s.took.Seconds(), Orphans: s.orphans,
 	}
-	err := d.read(ctx, reader)
+	err := d.read(ctx, g, reader)
 	if !s.ended {
 		d.Outcome = outcomeLeft
 		return d, err

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,12 +34,15 @@ type interrupts struct {
 	watching sync.WaitGroup
 	nowOnce  sync.Once
 	endOnce  sync.Once
+
+	notice atomic.Pointer[string] // what the first signal is answered with
 }
 
 // watchSignals returns a context that ends, with a *signalError as its cause, at the first signal, which notice answers.
 func watchSignals(ctx context.Context, stderr io.Writer, notice string) (context.Context, *interrupts) {
 	i := &interrupts{now: make(chan struct{}), signals: make(chan os.Signal, 4), done: make(chan struct{})}
 	ctx, i.stop = context.WithCancelCause(ctx)
+	i.answer(notice)
 	wanted := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // nohup swarm up outlives its terminal
 		wanted = append(wanted, syscall.SIGHUP)
@@ -53,7 +57,7 @@ func watchSignals(ctx context.Context, stderr io.Writer, notice string) (context
 				switch {
 				case !again:
 					first = time.Now()
-					fmt.Fprintln(stderr, notice)
+					fmt.Fprintln(stderr, *i.notice.Load())
 				case time.Since(first) < signalEcho:
 					continue
 				}
@@ -65,6 +69,15 @@ func watchSignals(ctx context.Context, stderr io.Writer, notice string) (context
 	})
 	return ctx, i
 }
+
+// answer changes what the first signal is answered with.
+func (i *interrupts) answer(notice string) { i.notice.Store(&notice) }
+
+// What up and join answer the first signal with: before any node has loaded there is nothing to save.
+const (
+	stopEarly = "Stopping: no node has started yet. Again to stop now."
+	stopSaved = "Stopping after a checkpoint. Again to stop now."
+)
 
 // interrupt stops the run, immediately or in order. It does not block.
 func (i *interrupts) interrupt(s syscall.Signal, immediately bool) {

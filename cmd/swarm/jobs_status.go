@@ -14,7 +14,6 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
-	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
 // Of the jobs that have ended, swarm status lists those of the last days, and so many.
@@ -28,6 +27,8 @@ type overview struct {
 	*stats.Status                // nil: there is no run
 	OthersRunning []string       `json:"others_running,omitempty"` // runs that go on beside it
 	Jobs          []stats.JobRow `json:"jobs,omitempty"`
+
+	after afterwards // of Status
 }
 
 // showOverview shows the newest run and the jobs of the last days; without either it says what there could be.
@@ -60,12 +61,18 @@ func showOverview(ctx context.Context, g *globals, reader *store.Reader, o *stat
 	if o.output == "json" {
 		return writeJSON(g.stdout, all)
 	}
+	if all.Status != nil {
+		if all.after, err = g.afterwards(ctx, reader, status); err != nil {
+			return err
+		}
+	}
 	return g.print(func(p *table.Page) { printOverview(p, all) })
 }
 
 func printOverview(p *table.Page, all overview) {
 	if all.Status != nil {
 		terminal.PrintStatus(p, *all.Status)
+		all.after.print(p)
 		if text := othersText(all.OthersRunning); text != "" {
 			p.Printf("\n%s\n", text)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/mps"
+	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
@@ -53,8 +54,10 @@ type globals struct {
 	stdout  io.Writer
 	stderr  io.Writer
 	logger  *slog.Logger
-	torch   policy.Probe // the interpreter that findPython found; Path is empty before
-	console *console     // of a command in the background; nil in the foreground
+	torch   policy.Probe   // the interpreter that findPython found; Path is empty before
+	console *console       // of a command in the background; nil in the foreground
+	args    []string       // as typed, without the program
+	began   *store.Command // what the user typed, where a sweep starts this process; nil elsewhere
 
 	environmentTold bool // tellEnvironment has been called
 
@@ -82,7 +85,7 @@ func (g *globals) findPython(ctx context.Context) (policy.Probe, error) {
 
 // run is the program. It returns the exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	g := &globals{stdin: stdin, stdout: stdout, stderr: stderr}
+	g := &globals{stdin: stdin, stdout: stdout, stderr: stderr, args: args, began: takeBegan()}
 	root := newRootCommand(g)
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -219,7 +222,7 @@ func newRootCommand(g *globals) *cobra.Command {
 		Args:          onlySubcommands,
 		RunE:          func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) (err error) {
-			g.logger = slog.New(slog.NewTextHandler(g.stderr, &slog.HandlerOptions{Level: g.logLevel()}))
+			g.logger = newLogger(g.stderr, g.logLevel())
 			// Engines run in another folder.
 			g.home, err = filepath.Abs(g.home)
 			return err
@@ -233,6 +236,7 @@ func newRootCommand(g *globals) *cobra.Command {
 	root.PersistentFlags().BoolVarP(&g.verbose, "verbose", "v", false, "log more to stderr")
 	root.AddCommand(
 		newUpCommand(g),
+		newResumeCommand(g),
 		newJoinCommand(g),
 		newWorkersCommand(g),
 		newSweepCommand(g),

@@ -366,12 +366,16 @@ func (c *coordinator) record() error {
 	if c.p.trainer.command != "" { // what it trains, and on whose rollouts, is its own affair
 		model, cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations = trainerModel, 0, 0, 0
 	}
+	typed, secrets := c.typed()
+	if err := secrets.write(c.dir); err != nil {
+		c.g.logger.Warn("what is secret in this command is not kept for swarm resume", "error", err)
+	}
 	err = c.store.StartRun(context.Background(), store.Run{
 		Run: c.run, Experiment: cfg.Experiment, Preset: cfg.Preset, Model: model, Device: c.p.plan.Device, Seed: cfg.Seed,
 		Rounds: cfg.Rounds, Nodes: c.p.plan.Nodes, NodeIDs: c.nodeIDs, NumTrainSamples: cfg.NumTrainSamples,
 		NumTransplantTrees: cfg.NumTransplantTrees, NumGenerations: cfg.NumGenerations, Config: c.config, Plan: plan, Versions: versions,
 		Host: host, PID: self.PID, StartTicks: int64(self.Start), BootID: self.Boot, Started: c.clock.now(),
-		PricePerHour: c.price.PerHour, PriceCurrency: c.price.Currency,
+		PricePerHour: c.price.PerHour, PriceCurrency: c.price.Currency, Command: &typed,
 	})
 	c.begun = err == nil
 	return err

@@ -26,6 +26,7 @@ type recorder struct {
 	logger  *slog.Logger
 	past    *slog.Logger // the run's chronicle, for swarm logs
 	fail    func(error)  // stops the run in order
+	answer  func(string) // changes what Ctrl-C is answered with
 	group   sync.WaitGroup
 	devices *deviceWatch
 	mps     *mpsSharer // nil without MPS
@@ -140,6 +141,9 @@ func (r *recorder) chronicle(e event.Event) {
 func (r *recorder) loaded(e event.Event) {
 	if r.ctx.Err() == nil && slices.Contains(r.c.nodeIDs, e.Node) {
 		r.group.Go(func() { r.c.claims.loaded(e.Node, e.Loaded.EnginePID) })
+	}
+	if r.answer != nil && slices.Contains(r.c.nodeIDs, e.Node) {
+		r.answer(stopSaved)
 	}
 	if delete(r.loading, e.Node); len(r.loading) == 0 {
 		r.c.p.turn.release() // the GPUs show now what the nodes take

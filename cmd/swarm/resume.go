@@ -24,6 +24,7 @@ var errFinished = errors.New("the run has done all its rounds")
 type resume struct {
 	g     *globals
 	fresh bool
+	only  string // key of the run to go on with, whatever is newer; empty: the newest
 	sweep bool // for a run of a sweep: where there is none of this home, one that was done in another and imported counts
 	busy  bool // for a sweep: the experiment is being run by somebody, whose run is looked at all the same
 
@@ -80,6 +81,9 @@ func (r *resume) find(ctx context.Context, c configs.Config) error {
 		return err
 	}
 	defer reader.Close()
+	if r.only != "" {
+		return r.findOnly(ctx, reader, c)
+	}
 	r.run, err = reader.FindRun(ctx, c.Experiment, c.Seed)
 	if err == nil && r.run == nil && r.sweep {
 		r.run, err = reader.FindImported(ctx, c.Experiment, c.Seed, c.Rounds)
@@ -87,6 +91,28 @@ func (r *resume) find(ctx context.Context, c configs.Config) error {
 	if err != nil || r.run == nil {
 		return err
 	}
+	return r.read(c)
+}
+
+// findOnly sets the run that was asked for. Settings by which up would look for another one are refused.
+func (r *resume) findOnly(ctx context.Context, reader *store.Reader, c configs.Config) error {
+	snapshot, err := reader.Snapshot(ctx, r.only)
+	if err != nil {
+		return notFound(err, r.only)
+	}
+	run := snapshot.Run
+	if run.Run != r.only || run.Experiment != c.Experiment || run.Seed != c.Seed {
+		return &usageError{
+			fmt.Errorf("run %s is of experiment %s with seed %d, not of %s with seed %d", run.Run, run.Experiment, run.Seed, c.Experiment, c.Seed),
+			"swarm resume " + run.Run + " without another name or seed",
+		}
+	}
+	r.run = &run
+	return r.read(c)
+}
+
+// read takes over what the run was made with, and checks that its folder is there.
+func (r *resume) read(c configs.Config) error {
 	r.fixed = configs.Default() // of keys that its swarm did not have yet
 	if err := errors.Join(json.Unmarshal(r.run.Config, &r.fixed), json.Unmarshal(r.run.Plan, &r.plan)); err != nil {
 		return r.unusable(fmt.Errorf("its configuration can't be read: %w", err))
@@ -141,6 +167,11 @@ func (r *resume) still(ctx context.Context, reader *store.Reader, c configs.Conf
 		return nil
 	}
 	newest, err := reader.FindRun(ctx, c.Experiment, c.Seed)
+	if err == nil && r.only != "" {
+		var s store.Snapshot
+		s, err = reader.Snapshot(ctx, r.only)
+		newest = &s.Run
+	}
 	if err != nil {
 		return err
 	}

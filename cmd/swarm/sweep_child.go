@@ -75,6 +75,12 @@ func startChild(g *globals, args []string, quiet bool) (*child, error) {
 	}
 	c := &child{cmd: exec.Command(exe, args...), terminal: foreground() != 0}
 	c.cmd.Args[0] = os.Args[0]
+	typed, _ := g.typedHere()
+	variable, err := began(typed)
+	if err != nil {
+		return nil, err
+	}
+	c.cmd.Env = append(os.Environ(), variable)
 	if stdin, ok := g.stdin.(*os.File); ok {
 		c.cmd.Stdin = stdin
 	}

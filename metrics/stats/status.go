@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -10,7 +11,7 @@ import (
 // RewardWindow is how many of its newest rounds a node's recent reward is the mean of.
 const RewardWindow = 10
 
-// StateCrashed is shown for a run that counts as running while its coordinator's process is gone.
+// StateCrashed is shown for a run that counts as running while its coordinator's process is gone, and for its nodes.
 const StateCrashed = "crashed"
 
 // Status is the document of `swarm status -o json`. Fields are only ever added.
@@ -24,7 +25,8 @@ type Status struct {
 	ETASeconds       *float64     `json:"eta_seconds"` // null: not known yet, or not running
 	Nodes            []NodeStatus `json:"nodes"`
 
-	Message         string    `json:"message,omitempty"`
+	Message         string    `json:"message,omitempty"` // why it ended so; of a crashed run what is known of that
+	Command         *Command  `json:"command,omitempty"` // that began the newest attempt; absent: not recorded
 	Model           string    `json:"model"`
 	Device          string    `json:"device"`
 	Started         float64   `json:"started"`         // Unix seconds
@@ -100,6 +102,7 @@ func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
 	}
 	if run.State == store.RunRunning && !coordinatorAlive {
 		out.State = StateCrashed
+		out.Message = fmt.Sprintf("the coordinator (process %d on %s) ended without recording why", run.PID, run.Host)
 	}
 	recent := map[string][]float64{}
 	for _, r := range s.Recent {
@@ -109,7 +112,7 @@ func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
 		rewards := recent[n.Node]
 		node := newNodeStatus(n, rewards[max(0, len(rewards)-RewardWindow):])
 		if out.State != store.RunRunning {
-			node.gone()
+			node.gone(out.State)
 		}
 		out.Nodes = append(out.Nodes, node)
 		out.CumulativeReward += n.CumulativeReward
@@ -132,6 +135,9 @@ func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
 	}
 	nameModels(out.Nodes, s.Nodes)
 	out.Round = store.RoundsDone(s.Nodes)
+	if s.Command != nil {
+		out.Command = newCommand(*s.Command)
+	}
 	out.addWorkers(s.Workers)
 	out.addPace(s, now)
 	out.addMoney(run)
@@ -228,7 +234,21 @@ func nameModels(rows []NodeStatus, nodes []store.Node) {
 	}
 }
 
-// gone notes that the node has no process.
-func (n *NodeStatus) gone() {
+// gone notes that the node has no process, since its run is in that state: whatever it did last, it doesn't do it any more.
+func (n *NodeStatus) gone(run string) {
 	n.PID, n.EnginePID, n.RSSBytes, n.DeviceBytes, n.MemoryBytes = 0, 0, 0, 0, 0
+	switch event.State(n.State) {
+	case event.StateDone, event.StateStopped, event.StateFailed, event.StateGivenUp, event.StateAway:
+		return
+	}
+	switch {
+	case n.Worker != "":
+		n.State = string(event.StateAway) // its host may still train it
+	case run == StateCrashed:
+		n.State = StateCrashed
+	case run == store.RunDone:
+		n.State = string(event.StateDone)
+	default:
+		n.State = string(event.StateStopped)
+	}
 }

@@ -52,7 +52,7 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 	if s.ReplayedRounds > 0 {
 		fact("replayed", count(s.ReplayedRounds, "update")+" from the nodes' journals")
 	}
-	if s.WorkersConnected > 0 {
+	if s.WorkersConnected > 0 && !over(s.Status) {
 		fact("workers", workers(s.Status))
 	} else if s.Workers > 0 {
 		fact("workers", fmt.Sprint(s.Workers))
@@ -68,6 +68,9 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 	}
 	fmt.Fprintln(&b)
 	fact("run", s.Run)
+	if s.Command != nil {
+		fact("command", clean(s.Command.Line))
+	}
 	fact("database", place.Database)
 	fact("folder", place.Folder)
 	name := "next"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 // styles of the live view.
@@ -158,8 +159,17 @@ func perRound(s float64) string {
 	return seconds(s) + "/round" // 3.1 s/round, 42s/round
 }
 
+// alive counts the nodes; of a run that is over those that took part.
 func alive(x stats.Status) string {
+	if over(x) {
+		return count(max(x.NodesPlanned, len(x.Nodes)), "node")
+	}
 	return fmt.Sprintf("%d/%d nodes", x.NodesAlive, max(x.NodesPlanned, len(x.Nodes)))
+}
+
+// over tells whether nobody needs to be there any more.
+func over(x stats.Status) bool {
+	return x.State != store.RunRunning || x.Rounds > 0 && x.Round >= x.Rounds
 }
 
 // workers counts the hosts that joined; nothing where none has.
@@ -167,7 +177,7 @@ func workers(x stats.Status) string {
 	switch {
 	case x.Workers == 0:
 		return ""
-	case x.WorkersConnected == x.Workers:
+	case over(x), x.WorkersConnected == x.Workers:
 		return count(x.Workers, "worker")
 	}
 	return fmt.Sprintf("%d/%s", x.WorkersConnected, count(x.Workers, "worker"))

@@ -43,7 +43,9 @@ def line(status):
     parts = [status["run"], status["state"], "round {}/{}".format(status["round"], status["rounds"])]
     if status.get("reward") is not None:
         parts.append("reward " + number(status["reward"]))
-    parts.append("{}/{} nodes".format(status.get("nodes_alive", 0), status.get("nodes_planned", 0)))
+    planned = status.get("nodes_planned", 0)
+    parts.append("{}/{} nodes".format(status.get("nodes_alive", 0), planned) if status["state"] == "running"
+                 else "{} node{}".format(planned, "" if planned == 1 else "s"))
     if status.get("elapsed_seconds") is not None:
         parts.append("elapsed " + duration(status["elapsed_seconds"]))
     if status.get("eta_seconds") is not None:

@@ -98,15 +98,15 @@ export class RunView {
     head.rounds.to(s.round, s.rounds);
     say(head.done, `${f.number(s.round)} of ${f.number(s.rounds)} rounds`);
     this.#gone(s);
-    const running = s.state === "running";
+    const running = s.state === "running", part = (n, all) => (running ? `${n} / ${all}` : f.number(all));
     const cost = s.cost === null || s.cost === undefined ? null
       : f.money(s.cost, s.price_currency) + (typeof s.projected_cost === "number" ? ` of ${f.money(s.projected_cost, s.price_currency)}` : "");
     const values = [
       ["Time left", running ? f.seconds(s.eta_seconds) : null], ["Elapsed", f.seconds(s.elapsed_seconds), "without pauses"],
       ["A round", f.seconds(s.seconds_per_round)], ["Reward", f.reward(s.reward), "mean over nodes of the newest round"],
       ["Cumulative", f.number(s.cumulative_reward), "sum over nodes and rounds"],
-        ["Nodes", `${s.nodes_alive} / ${s.nodes_planned}`, "alive / planned"],
-      ["Workers", s.workers > 0 ? `${s.workers_connected} / ${s.workers}` : null, "connected / joined"],
+        ["Nodes", part(s.nodes_alive, s.nodes_planned), "alive / planned"],
+      ["Workers", s.workers > 0 ? part(s.workers_connected, s.workers) : null, "connected / joined"],
       ["Memory", s.memory_bytes > 0 ? f.bytes(s.memory_bytes) : null, "of its nodes now"], ["Restarts", f.number(s.restarts)],
         ["Cost", cost, "so far, of what it comes to"],
     ].filter(([, v]) => v !== null);
@@ -122,7 +122,7 @@ export class RunView {
 
   #gone(s) {
     const text = s.state === "crashed"
-      ? "The coordinator of this run is gone. Start the same swarm up command again: it goes on where the run stopped."
+      ? `The coordinator of this run is gone. Continue with: swarm resume ${s.run}`
       : s.message || "";
     if (this.said === text) return;
     this.said = text;

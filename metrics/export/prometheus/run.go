@@ -140,7 +140,7 @@ var (
 	runStates  = []string{store.RunRunning, store.RunDone, store.RunStopped, store.RunLost, store.RunFailed, stats.StateCrashed}
 	nodeStates = texts(event.StateQueued, event.StateStarting, event.StateLoading, event.StateReplaying, event.StateWaiting,
 		event.StateGenerating, event.StateScoring, event.StateSharing, event.StateBarrier, event.StateUpdating, event.StateEvaluating,
-		event.StateCheckpoint, event.StateDone, event.StateStopped, event.StateFailed, event.StateGivenUp, event.StateAway)
+		event.StateCheckpoint, event.StateDone, event.StateStopped, event.StateFailed, event.StateGivenUp, event.StateAway, event.State(stats.StateCrashed))
 	memoryCauses  = []string{event.MemoryOwnCap, event.MemoryGPU, event.MemoryNeighbour, event.MemoryHost}
 	memoryActions = []string{event.ActionClearCache, event.ActionHalveMicroBatch, event.ActionCheckpointing, event.ActionOptimizerOffload,
 		event.ActionParamOffload, event.ActionRestartEngine, event.ActionShed, event.ActionCPU}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+	sh "github.com/sapo-swarm/swarm/internal/shell"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+// baselinePreset is the experiment without sharing.
+const baselinePreset = "8loc0ext"
+
+// baseline is the command of the run to compare this one with: without sharing, all else equal. It is empty where the run shares nothing itself, or where no
+// command can say that.
+func (c *coordinator) baseline() string {
+	cfg := c.p.config
+	if cfg.NumTransplantTrees == 0 || c.p.trainer.command != "" || c.summary.Model == trainerModel {
+		return ""
+	}
+	nodes := 0
+	for _, n := range c.summary.Nodes {
+		if n.Worker == "" {
+			nodes++
+		}
+	}
+	// What makes one preset another is what is compared.
+	compared := map[string]any{}
+	for _, name := range []string{baselinePreset, cfg.Preset} {
+		if values, err := configs.Experiment(name); err == nil {
+			maps.Copy(compared, values)
+		}
+	}
+	// A split that adapts has its own settings.
+	leaveOut := append(slices.Collect(maps.Keys(compared)), "num_train_samples", "num_transplant_trees", "split", "rounds")
+	leaveOut = slices.DeleteFunc(leaveOut, func(key string) bool { return key == "num_generations" })
+	config := []string{baselinePreset}
+	if file := configFile(c.summary.Command); file != "" {
+		config = []string{file, baselinePreset}
+	}
+	flags, err := settingFlags(config, cfg, leaveOut)
+	if err != nil {
+		return ""
+	}
+	words := append([]string{"up", "--config", strings.Join(config, ","), "--nodes", strconv.Itoa(nodes), "--rounds", strconv.Itoa(cfg.Rounds)}, flags...)
+	return c.g.invocation() + " " + sh.Line(words...)
+}
+
+// configFile is the path of the YAML file that a command of swarm up names; empty: none.
+func configFile(c *stats.Command) string {
+	if c == nil || commandName(c.Arguments) != "up" {
+		return ""
+	}
+	for _, w := range typedWords(c.Arguments, commandFlags(c.Arguments)) {
+		if w.flag != "" && w.flag != "config" {
+			continue
+		}
+		for _, name := range strings.Split(strings.TrimPrefix(w.text, "--config="), ",") {
+			if !isFile(name) || strings.HasPrefix(name, "-") {
+				continue
+			}
+			if !filepath.IsAbs(name) {
+				name = filepath.Join(c.Folder, name)
+			}
+			return name
+		}
+	}
+	return ""
+}

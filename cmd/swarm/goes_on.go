@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/launcher/supervise"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// goesOn is the command that continues a run: of a run that a sweep began, the sweep's.
+func (g *globals) goesOn(run string, c *stats.Command) string {
+	if c != nil && commandName(c.Arguments) == "sweep" {
+		return typedLine(store.Command{Folder: c.Folder, Arguments: c.Arguments, Environment: c.Environment})
+	}
+	return g.invocation() + " resume " + run
+}
+
+// afterwards is what is said of a run that ended before its rounds were done: when and why it crashed, and what to type next. Of others it is empty.
+type afterwards struct {
+	heard    string
+	commands []string
+}
+
+func (g *globals) afterwards(ctx context.Context, reader *store.Reader, x stats.Status) (out afterwards, err error) {
+	if x.State == store.RunRunning || x.State == store.RunDone {
+		return out, nil
+	}
+	snapshot, err := reader.Snapshot(ctx, x.Run)
+	if err != nil || snapshot.Run.Imported() {
+		return out, err
+	}
+	if x.State == stats.StateCrashed {
+		out.heard = fmt.Sprintf("Last heard of at %s, %s.%s", time.Unix(int64(x.LastSeen), 0).Format(time.DateTime), ago(x.LastSeen, event.Now()),
+			restarted(snapshot.Run))
+	}
+	out.commands = []string{"Continue with: " + g.goesOn(x.Run, x.Command)}
+	if x.State != store.RunStopped {
+		out.commands = append(out.commands, "Its logs: "+g.invocation()+" logs "+x.Run)
+	}
+	return out, nil
+}
+
+func (a afterwards) print(p *table.Page) {
+	if a.commands == nil {
+		return
+	}
+	p.Println()
+	if a.heard != "" {
+		p.Println(a.heard)
+	}
+	for _, c := range a.commands {
+		p.Command(c)
+	}
+}
+
+// restarted says that a run's host has been restarted since; nothing where it hasn't, or nobody knows.
+func restarted(run store.Run) string {
+	self, err := supervise.Identify(os.Getpid())
+	if err != nil || elsewhere(run) || run.BootID == "" || run.BootID == self.Boot {
+		return ""
+	}
+	return " This host has been restarted since."
+}

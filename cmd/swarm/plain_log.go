@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+)
+
+// newLogger logs to w: as plain lines for people where w is a terminal, as slog's text elsewhere.
+func newLogger(w io.Writer, level slog.Level) *slog.Logger {
+	records := slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})
+	return slog.New(&plainLog{out: w, records: records, lock: new(sync.Mutex)})
+}
+
+// plainLog writes log records for people: `Warning: what happened (where: this, when: that)`.
+type plainLog struct {
+	out     io.Writer
+	records slog.Handler // where nobody reads along
+	facts   []string     // that all records have
+	group   string       // of facts to come, with a dot at its end
+	lock    *sync.Mutex
+}
+
+// levelWords begin a line; what is merely told has none.
+var levelWords = map[slog.Level]string{slog.LevelDebug: "Debug: ", slog.LevelInfo: "", slog.LevelWarn: "Warning: ", slog.LevelError: "Error: "}
+
+func (p *plainLog) Enabled(ctx context.Context, level slog.Level) bool {
+	return p.records.Enabled(ctx, level)
+}
+
+func (p *plainLog) Handle(ctx context.Context, r slog.Record) error {
+	if !watched(p.out) {
+		return p.records.Handle(ctx, r)
+	}
+	facts := p.facts
+	r.Attrs(func(a slog.Attr) bool {
+		facts = append(facts[:len(facts):len(facts)], p.fact(a))
+		return true
+	})
+	line := levelWords[r.Level] + r.Message
+	if len(facts) > 0 {
+		line += " (" + strings.Join(facts, ", ") + ")"
+	}
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	_, err := fmt.Fprintln(p.out, printable(oneLine(line)))
+	return err
+}
+
+func (p *plainLog) fact(a slog.Attr) string {
+	return p.group + strings.ReplaceAll(a.Key, "_", " ") + ": " + a.Value.Resolve().String()
+}
+
+func (p *plainLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	next := *p
+	next.records = p.records.WithAttrs(attrs)
+	next.facts = p.facts[:len(p.facts):len(p.facts)]
+	for _, a := range attrs {
+		next.facts = append(next.facts, p.fact(a))
+	}
+	return &next
+}
+
+func (p *plainLog) WithGroup(name string) slog.Handler {
+	next := *p
+	next.records, next.group = p.records.WithGroup(name), p.group+name+"."
+	return &next
+}
+
+// watched tells whether what is written is read on a terminal now. In the background that ends once the log is open.
+func watched(w io.Writer) bool {
+	s, ok := w.(stream)
+	if !ok {
+		return isTerminal(w)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log == nil && watched(s.before)
+}

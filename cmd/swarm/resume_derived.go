@@ -1,0 +1,88 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// derivedCommand is the command that goes on with a run of which none is recorded: it was begun by an older swarm.
+func derivedCommand(run store.Run, dir string) (*store.Command, error) {
+	if _, err := os.Stat(outboxDir(dir)); err == nil {
+		return nil, &usageError{fmt.Errorf("run %s is this host's part of another host's run, and the command that began it is not recorded", run.Run),
+			"the same swarm join again"}
+	}
+	c := configs.Default()
+	if err := json.Unmarshal(run.Config, &c); err != nil {
+		return nil, fmt.Errorf("read the configuration of %s: %w", run.Run, err)
+	}
+	base := []string(nil)
+	if c.Preset != "" {
+		base = []string{c.Preset}
+	}
+	flags, err := settingFlags(base, c, nil)
+	if err != nil {
+		return nil, &hintError{fmt.Errorf("the command that began %s is not recorded: %w", run.Run, err), "the same swarm up again"}
+	}
+	args := []string{"up"}
+	if c.Preset != "" {
+		args = append(args, "--config", c.Preset)
+	}
+	args = append(append(args, "--name", run.Experiment, "--nodes", strconv.Itoa(run.Nodes)), flags...)
+	return &store.Command{Arguments: args}, nil
+}
+
+// settingFlags are the flags that make a configuration of what --config names (presets and files), but for keys that are left out, its name, and what
+// only saves memory. It fails where flags can't: for tasks of a file's own.
+func settingFlags(config []string, want configs.Config, leaveOut []string) ([]string, error) {
+	given := configFlags{config: config}
+	model, err := configs.FindKey("model")
+	if err != nil {
+		return nil, err
+	}
+	var flags []string
+	if want.Models == "" && want.Model != "" {
+		given.keys = append(given.keys, &keyFlag{key: model, source: "--model", text: want.Model, given: true})
+		flags = append(flags, "--model", want.Model)
+	}
+	base, _, _, err := resolveSwarm(&given, nil, want.Models == "" && want.Model == "")
+	if err != nil {
+		return nil, err
+	}
+	before, after := configs.Values(base), configs.Values(want)
+	own := map[string]bool{"model": want.Models == "", "experiment": true, "preset": true, "micro_batch": true}
+	for _, key := range leaveOut {
+		own[key] = true
+	}
+	for _, key := range configs.AllKeys() {
+		value, ok := after[key.Name]
+		if !ok || own[key.Name] || before[key.Name] == value {
+			continue
+		}
+		text := fmt.Sprint(value)
+		if text == "" {
+			continue // nothing says that there is none
+		}
+		if text == "true" {
+			flags = append(flags, "--"+key.FlagName())
+			continue
+		}
+		if text == "false" || strings.HasPrefix(text, "-") {
+			flags = append(flags, "--"+key.FlagName()+"="+text)
+			continue
+		}
+		flags = append(flags, "--"+key.FlagName(), text)
+	}
+	for _, d := range configs.Differences(base, want) {
+		if want.Tasks.File == "" && want.Tasks.Set == base.Tasks.Set && strings.HasPrefix(d.Key, configs.MixtureKey) {
+			return flags, errors.New("its tasks are those of a file that is not known")
+		}
+	}
+	return flags, nil
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// beganVariable tells a run that a sweep starts what the user typed: a store.Command as JSON. It is taken out of the environment at once.
+const beganVariable = "_SWARM_BEGAN_BY"
+
+// otherVariables decide something about a run beside the configuration's.
+var otherVariables = []string{
+	priceVariable, "SWARM_PYTHON", joinVariable, dashboardTokenVariable, folderVariable, roleVariable, "EXPERIMENT_NAME", "NODE_ID",
+	"CUDA_VISIBLE_DEVICES",
+}
+
+// typedHere is the command that this process was started with, without its secrets, and these.
+func (g *globals) typedHere() (store.Command, commandSecrets) {
+	folder, err := os.Getwd()
+	if err != nil {
+		folder = "" // it was removed
+	}
+	environ := os.Environ()
+	words := typedWords(g.args, commandFlags(g.args))
+	c, secrets := store.Command{Folder: folder}, commandSecrets{Arguments: map[int]string{}, Environment: map[string]string{}}
+	for i, w := range withoutFlags(words, onlyRunFlag) {
+		text := maskWord(w)
+		c.Arguments = append(c.Arguments, text)
+		if text != w.text {
+			secrets.Arguments[i] = w.text
+		}
+	}
+	for _, name := range decisiveVariables(environ) {
+		value, ok := os.LookupEnv(name)
+		if !ok || value == "" {
+			continue
+		}
+		if slices.Contains(secretVariables, name) {
+			secrets.Environment[name], value = value, masked
+		}
+		c.Environment = append(c.Environment, name+"="+value)
+	}
+	return c, secrets
+}
+
+// decisiveVariables names what in an environment decides something about a run.
+func decisiveVariables(environ []string) []string {
+	names := slices.Clone(otherVariables)
+	if layer, _, err := environmentLayer(environ); err == nil {
+		for _, name := range layer.sources {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// commandFlags are the flags of the command that the arguments name.
+func commandFlags(args []string) *pflag.FlagSet {
+	root := newRootCommand(&globals{})
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	if cmd, _, err := root.Find(args); err == nil {
+		flags.AddFlagSet(cmd.Flags())
+	}
+	flags.AddFlagSet(root.PersistentFlags())
+	return flags
+}
+
+// commandName is the command that the arguments name, such as up; empty where they name none.
+func commandName(args []string) string {
+	cmd, _, err := newRootCommand(&globals{}).Find(args)
+	if err != nil || !cmd.HasParent() {
+		return ""
+	}
+	return cmd.Name()
+}
+
+// takeBegan returns what the user typed where another command of this program starts this one; nil elsewhere.
+func takeBegan() *store.Command {
+	text, ok := os.LookupEnv(beganVariable)
+	if !ok {
+		return nil
+	}
+	os.Unsetenv(beganVariable)
+	var c store.Command
+	if json.Unmarshal([]byte(text), &c) != nil || len(c.Arguments) == 0 {
+		return nil
+	}
+	return &c
+}
+
+// began is the variable that tells a run who began it.
+func began(c store.Command) (string, error) {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return "", fmt.Errorf("encode the command: %w", err)
+	}
+	return beganVariable + "=" + string(text), nil
+}
+
+// typed is the command to record for a run's attempt, and its secrets.
+func (c *coordinator) typed() (store.Command, commandSecrets) {
+	if c.g.began != nil {
+		return *c.g.began, commandSecrets{}
+	}
+	return c.g.typedHere()
+}
+
+// environWith is an environment in which nothing decides about a run but what was recorded, and what was set for this call alone.
+func environWith(environ []string, c store.Command, secrets commandSecrets) []string {
+	deciding := decisiveVariables(environ)
+	out := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return slices.Contains(deciding, name) && !slices.Contains(ofThisHost, name)
+	})
+	for _, entry := range c.Environment {
+		name, value, _ := strings.Cut(entry, "=")
+		if slices.Contains(ofThisHost, name) && slices.ContainsFunc(environ, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
+			continue
+		}
+		if value == masked {
+			secret, ok := secrets.Environment[name]
+			if !ok {
+				continue
+			}
+			entry = name + "=" + secret
+		}
+		out = append(out, entry)
+	}
+	return out
+}
+
+// ofThisHost are variables that may be otherwise than they were: the present ones count.
+var ofThisHost = []string{priceVariable, "SWARM_PYTHON", joinVariable, dashboardTokenVariable, "CUDA_VISIBLE_DEVICES"}

@@ -1,0 +1,24 @@
+package stats
+
+import (
+	"github.com/sapo-swarm/swarm/internal/shell"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// Command is what was typed to begin an attempt. What is secret in it is masked.
+type Command struct {
+	Folder      string   `json:"folder"`      // working directory
+	Arguments   []string `json:"arguments"`   // without the program
+	Environment []string `json:"environment"` // NAME=value, of the variables that decide something
+	Line        string   `json:"line"`        // environment, program and arguments as a shell reads them
+}
+
+func newCommand(c store.Command) *Command {
+	out := &Command{Folder: c.Folder, Arguments: append([]string{}, c.Arguments...), Environment: append([]string{}, c.Environment...)}
+	words := append([]string{"swarm"}, c.Arguments...)
+	out.Line = shell.Line(words...)
+	for i := len(c.Environment) - 1; i >= 0; i-- {
+		out.Line = shell.Assignment(c.Environment[i]) + " " + out.Line
+	}
+	return out
+}
