@@ -29,6 +29,7 @@ var pure = map[string][]string{
 	"metrics/stats": {"os", "net", "os/exec", "sync"},
 	"configs":       {"os", "net", "os/exec"},
 
+	"internal/shell":   {"os", "net", "time", "os/exec", "database/sql", "sync"},
 	"internal/table":   {"os", "net", "time", "os/exec", "database/sql", "sync"},
 	"internal/charset": {"os", "net", "time", "os/exec", "database/sql", "sync"},
 	"internal/units":   {"os", "net", "os/exec", "database/sql", "sync"},

@@ -25,8 +25,8 @@ type resume struct {
 	g     *globals
 	fresh bool
 	only  string // key of the run to go on with, whatever is newer; empty: the newest
-	sweep bool // for a run of a sweep: where there is none of this home, one that was done in another and imported counts
-	busy  bool // for a sweep: the experiment is being run by somebody, whose run is looked at all the same
+	sweep bool   // for a run of a sweep: where there is none of this home, one that was done in another and imported counts
+	busy  bool   // for a sweep: the experiment is being run by somebody, whose run is looked at all the same
 
 	asked bool
 	run   *store.Run // nil: a new one is begun
@@ -91,7 +91,7 @@ func (r *resume) find(ctx context.Context, c configs.Config) error {
 	if err != nil || r.run == nil {
 		return err
 	}
-	return r.read(c)
+	return r.read(ctx, reader, c)
 }
 
 // findOnly sets the run that was asked for. Settings by which up would look for another one are refused.
@@ -108,11 +108,11 @@ func (r *resume) findOnly(ctx context.Context, reader *store.Reader, c configs.C
 		}
 	}
 	r.run = &run
-	return r.read(c)
+	return r.read(ctx, reader, c)
 }
 
 // read takes over what the run was made with, and checks that its folder is there.
-func (r *resume) read(c configs.Config) error {
+func (r *resume) read(ctx context.Context, reader *store.Reader, c configs.Config) error {
 	r.fixed = configs.Default() // of keys that its swarm did not have yet
 	if err := errors.Join(json.Unmarshal(r.run.Config, &r.fixed), json.Unmarshal(r.run.Plan, &r.plan)); err != nil {
 		return r.unusable(fmt.Errorf("its configuration can't be read: %w", err))

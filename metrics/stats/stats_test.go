@@ -92,6 +92,13 @@ func aSnapshot() store.Snapshot {
 	return s
 }
 
+func statesOf(s Status) (states []string) {
+	for _, n := range s.Nodes {
+		states = append(states, n.State)
+	}
+	return states
+}
+
 func TestStatus(t *testing.T) {
 	got := NewStatus(aSnapshot(), 123, true)
 	require.Equal(t, 2, got.Round, "a node that gave up holds nothing back")
@@ -113,6 +120,13 @@ func TestStatus(t *testing.T) {
 	require.Nil(t, crashed.ETASeconds)
 	require.Zero(t, crashed.Nodes[0].PID)
 	require.Zero(t, crashed.MemoryBytes, "its nodes died with it")
+	require.Equal(t, []string{StateCrashed, StateCrashed, "given_up"}, statesOf(crashed), "nobody generates any more")
+	require.Equal(t, "the coordinator, process 9, ended without recording why", crashed.Message)
+	over := aSnapshot()
+	over.Run.State, over.Nodes[1].Worker = store.RunFailed, "anna"
+	require.Equal(t, []string{"stopped", "away", "given_up"}, statesOf(NewStatus(over, 5000, false)), "anna's host may train on")
+	over.Run.State = store.RunDone
+	require.Equal(t, "done", NewStatus(over, 5000, false).Nodes[0].State)
 	resumed := aSnapshot()
 	resumed.Nodes[1].State = event.StateQueued
 	require.Equal(t, int64(5), NewStatus(resumed, 123, true).MemoryBytes, "what it held in the attempt before")

@@ -102,7 +102,7 @@ func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
 	}
 	if run.State == store.RunRunning && !coordinatorAlive {
 		out.State = StateCrashed
-		out.Message = fmt.Sprintf("the coordinator (process %d on %s) ended without recording why", run.PID, run.Host)
+		out.Message = fmt.Sprintf("the coordinator, process %d, ended without recording why", run.PID)
 	}
 	recent := map[string][]float64{}
 	for _, r := range s.Recent {

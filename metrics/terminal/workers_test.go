@@ -62,6 +62,23 @@ func TestASummaryCountsOnlyThoseWhoGaveUp(t *testing.T) {
 	require.Contains(t, b.String(), "WORKER")
 }
 
+// Once a run is over nobody needs to be there: who has left took part all the same.
+func TestARunThatIsOverCountsWhoTookPart(t *testing.T) {
+	s := sharedStatus()
+	require.Contains(t, progressLine(s), "5/6 nodes · 1/2 workers")
+	for _, end := range []func(*stats.Status){
+		func(s *stats.Status) { s.State = "done" },
+		func(s *stats.Status) { s.Round = s.Rounds }, // its workers leave before it ends
+	} {
+		x := s
+		end(&x)
+		for _, line := range []string{progressLine(x), paceLine(x)} {
+			require.Contains(t, line, "6 nodes · 2 workers")
+			require.NotContains(t, line, "nodes/")
+		}
+	}
+}
+
 // As long as nobody has joined, the live view says how: what was printed before it is hidden.
 func TestTheLiveViewSaysHowToJoinUntilSomebodyHas(t *testing.T) {
 	for _, workers := range []int{0, 1} {
