@@ -162,7 +162,7 @@ func TestResumeTypesTheCommandAgain(t *testing.T) {
 		"by name":          {interrupted(t, store.RunStopped, folder, typed...), []string{"e-1"}, exitUsage, "mine.yaml:1"},
 		"an extra flag":    {interrupted(t, store.RunStopped, folder, "up", "--rounds", "2"), []string{"--rounds", "many"}, exitUsage, `Error: bad rounds "many" (--rounds)`},
 		"another seed":     {interrupted(t, store.RunStopped, folder, "up", "--name", "e"), []string{"--seed", "8"}, exitUsage, "is of experiment e with seed 7, not of e with seed 8"},
-		"not recorded":     {interrupted(t, store.RunStopped, "", nil...), []string{"--num-generations", "5"}, exitUsage, "Error: run e-1 can't go on with another configuration: num_generations 8 → 5"},
+		"not recorded":     {interrupted(t, store.RunStopped, "", nil...), []string{"--num-generations", "5"}, exitUsage, "run e-1 can't go on with another configuration:\n  num_generations 8 → 5"},
 		"done":             {interrupted(t, store.RunDone, folder, typed...), []string{"e"}, exitDone, "e-1 has done all its 20 rounds. To prolong it: "},
 		"none interrupted": {interrupted(t, store.RunDone, folder, typed...), nil, exitUsage, "Error: no run was interrupted\n"},
 		"a sweep's":        {interrupted(t, store.RunFailed, folder, "sweep", "4loc4ext"), nil, exitUsage, "Try: cd " + folder + " && SEED=7 swarm sweep 4loc4ext\n"},

@@ -54,10 +54,11 @@ func TestTheSameCommandGoesOn(t *testing.T) {
 	requireNoProcess(t, home)
 	require.Equal(t, "crashed", status(t, home).State)
 
-	shorter := append(longRun(), "--rounds", "30")
-	r = start(t, home, shorter...)
-	require.Equal(t, 0, r.wait(), r.stderr)
-	require.Equal(t, "e-1", r.summary.Run)
+	resume := swarmCommand(t, home, "resume", "--rounds", "30")
+	resume.Dir = t.TempDir()
+	resumed := finish(t, resume)
+	require.Equal(t, 0, resumed.code, resumed.stderr)
+	require.Contains(t, resumed.stdout, "e done: 30 of 30 rounds")
 	requireWhole(t, home, "e-1", 2, 30)
 
 	r = start(t, home, longRun()...)
