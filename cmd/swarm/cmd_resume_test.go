@@ -123,12 +123,12 @@ func TestStatusSaysWhatToType(t *testing.T) {
 		not   string
 	}{
 		{stats.StateCrashed, []string{"up", "4loc4ext"}, []string{
-			"node_0    crashed", "node_1    crashed", "ended without recording why", "Last heard of at " + time.Now().Format("2006-"), " ago.", "resume e-1\n", "logs e-1\n",
+			"node_0  crashed", "node_1  crashed", "ended without recording why", "Last heard of at " + time.Now().Format("2006-"), " ago.", "resume e-1\n", "logs e-1\n",
 		}, "updating"},
-		{store.RunStopped, nil, []string{"\nContinue with: ", " resume e-1\n", "node_0    stopped"}, "logs"},
+		{store.RunStopped, nil, []string{"\nContinue with: ", " resume e-1\n", "node_0  stopped"}, "logs"},
 		{store.RunFailed, nil, []string{" resume e-1\n", " logs e-1\n"}, "updating"},
 		{store.RunStopped, []string{"sweep", "4loc4ext", "--seeds", "3"}, []string{"\nContinue with: cd '/my work' && SEED=7 swarm sweep 4loc4ext --seeds 3\n"}, "resume"},
-		{store.RunDone, []string{"up"}, []string{"node_0    done"}, "Continue"},
+		{store.RunDone, []string{"up"}, []string{"node_0  done"}, "Continue"},
 	} {
 		home := interrupted(t, tt.state, "/my work", tt.words...)
 		o := swarm(t, home, "status", "e")

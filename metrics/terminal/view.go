@@ -167,9 +167,9 @@ func alive(x stats.Status) string {
 	return fmt.Sprintf("%d/%d nodes", x.NodesAlive, max(x.NodesPlanned, len(x.Nodes)))
 }
 
-// over tells whether nobody needs to be there any more.
+// over tells whether nobody needs to be there any more, and nobody is missing.
 func over(x stats.Status) bool {
-	return x.State != store.RunRunning || x.Rounds > 0 && x.Round >= x.Rounds
+	return x.State != store.RunRunning && x.State != store.RunLost || x.Rounds > 0 && x.Round >= x.Rounds
 }
 
 // workers counts the hosts that joined; nothing where none has.
