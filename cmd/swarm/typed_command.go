@@ -53,7 +53,7 @@ func (g *globals) typedHere() (store.Command, commandSecrets) {
 // decisiveVariables names what in an environment decides something about a run.
 func decisiveVariables(environ []string) []string {
 	names := slices.Clone(otherVariables)
-	if layer, _, err := environmentLayer(environ); err == nil {
+	if layer, _, err := environmentLayer(environ, false); err == nil {
 		for _, name := range layer.sources {
 			names = append(names, name)
 		}
