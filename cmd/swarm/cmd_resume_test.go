@@ -80,7 +80,7 @@ func TestAResumedRunHasTheVariablesThatItBeganWith(t *testing.T) {
 	c := store.Command{Environment: []string{"SWARM_SEED=7", "CUDA_VISIBLE_DEVICES=1", "SWARM_JOIN=" + masked}}
 	secrets := commandSecrets{Environment: map[string]string{joinVariable: "tls://x#y"}}
 	require.ElementsMatch(t, []string{"PATH=/bin", "SWARM_SEED=7", "CUDA_VISIBLE_DEVICES=0", "SWARM_JOIN=tls://x#y"},
-		environWith([]string{"PATH=/bin", "SWARM_SEED=9", "SWARM_MODEL=gpt2", "CUDA_VISIBLE_DEVICES=0"}, c, secrets))
+		environWith([]string{"PATH=/bin", "SWARM_SEED=9", "SWARM_MODEL=gpt2", "MODEL_NAME=gpt2", "CUDA_VISIBLE_DEVICES=0"}, c, secrets))
 }
 
 // interrupted is a home with a run of 20 rounds in that state, which somebody began with these words in that folder.

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -115,7 +116,8 @@ func (c *coordinator) typed() (store.Command, commandSecrets) {
 
 // environWith is an environment in which nothing decides about a run but what was recorded, and what was set for this call alone.
 func environWith(environ []string, c store.Command, secrets commandSecrets) []string {
-	deciding := decisiveVariables(environ)
+	// SEED and the like count only beside others, which may come back here.
+	deciding := slices.AppendSeq(decisiveVariables(environ), maps.Values(rlSwarmNames))
 	out := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return slices.Contains(deciding, name) && !slices.Contains(ofThisHost, name)
