@@ -89,13 +89,16 @@ func (s *Server) getCompare(ctx context.Context, r *http.Request) (any, error) {
 	p := readParams(r)
 	o := query.CompareOptions{Names: p.names("names"), CompareOptions: stats.CompareOptions{
 		Baseline: p.name("baseline"), By: p.oneOf("by", stats.ByExperiment, stats.ByConfig),
-		Measure: p.oneOf("measure", stats.MeasureReward, stats.MeasureEval),
+		Measure: p.oneOf("measure", stats.Measures()...), Despite: p.names("despite"),
 		Window:  p.whole("window", 0, 1, maxWindow), Top: p.whole("top", 0, 1, 10_000), Pairs: p.oneOf("pairs", "0", "1") == "1",
 		Tasks: p.oneOf("tasks", "0", "1") == "1", Key: s.options.Key,
 	}}
 	o.Alive = func(x store.Snapshot) bool { return s.options.Alive(x, event.Now()) }
 	o.Target, _ = p.number("target")
 	o.Min, o.HasMin = p.number("min")
+	if len(o.Despite) > 100 {
+		p.fail(badRequest("%d settings, at most 100 are read", len(o.Despite)))
+	}
 	if len(o.Names) > 1000 {
 		p.fail(badRequest("%d names, at most 1000 are read", len(o.Names)))
 	}

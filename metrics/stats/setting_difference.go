@@ -190,6 +190,10 @@ const listedDifferences = 5
 func differenceList(list []SettingDifference) string {
 	var texts []string
 	for _, d := range list[:min(len(list), listedDifferences)] {
+		if d.A == d.B { // each side has runs of either
+			texts = append(texts, fmt.Sprintf("%s %s on both sides", d.Key, d.A))
+			continue
+		}
 		texts = append(texts, fmt.Sprintf("%s %s against %s", d.Key, d.A, d.B))
 	}
 	if more := len(list) - listedDifferences; more > 0 {

@@ -56,7 +56,7 @@ function differences(row) {
   for (const d of row.differs || []) {
     const lead = roles[d.role];
     if (!lead || shown.includes(d.key)) continue;
-    byLead.set(lead, [...(byLead.get(lead) || []), `${d.key} ${d.value} against ${d.baseline}`]);
+    byLead.set(lead, [...(byLead.get(lead) || []), d.value === d.baseline ? `${d.key} ${d.value} on both sides` : `${d.key} ${d.value} against ${d.baseline}`]);
   }
   return [...byLead].map(([lead, list]) => {
     const more = list.length > most ? `, and ${list.length - most} more` : "";
