@@ -30,44 +30,29 @@ const columns = [
   { label: "Cumulative", number: true, title: "mean over runs", text: (r) => f.number(r.cumulative_reward), minor: true },
   { label: "Held-out", number: true, text: (r) => f.reward(r.eval_reward), minor: true },
   { label: "Rounds", number: true, title: "fewest of any run", text: (r) => f.number(r.rounds), minor: true },
-  { label: "Over", number: true, title: "rounds that the figures are over: those that the baseline has, too",
-    text: (r) => (r.rounds_compared ? `${r.rounds_compared.from}–${r.rounds_compared.to}` : f.none), minor: true },
+  { label: "Compared", number: true, title: "rounds that the baseline has, too", text: (r) => f.number(r.rounds_compared?.to), minor: true },
   { label: "Paper", number: true, title: "improvement of this I/J over 8/0 in the paper", text: (r) => f.percent(r.paper_improvement, true),
     minor: true },
 ];
 
 // sentence says a row's verdict in words.
-function sentence(row, baseline, differs) {
+function sentence(row, baseline) {
   const ci = interval(row);
   const extent = typeof row.improvement === "number"
     ? ` (${f.percent(row.improvement, true)}${ci === f.none ? "" : `, 95 % interval ${ci}`})` : "";
-  const text = row.outcome === "better" || row.outcome === "worse" ? `${row.name} is ${row.outcome} than ${baseline}${extent}.`
-    : `${row.name} against ${baseline}: ${row.verdict}${extent}.`;
-  return differs ? `${text} ${differs}` : text;
+  const decided = row.outcome === "better" || row.outcome === "worse";
+  return (decided ? `${row.name} is ${row.outcome} than ${baseline}${extent}.` : `${row.name} against ${baseline}: ${row.verdict}${extent}.`)
+    + differences(row);
 }
 
-// differences names the settings in which a row differs from the baseline, beside I and J, which have a column.
+// differences names the settings in which a row differs, beside I and J, which have a column.
 const shown = ["preset", "tasks.set", "num_train_samples", "num_transplant_trees"];
-const roles = { study: "Under study", confounder: "Also different", other: "Also different", despite: "Different, and compared all the same" };
 const most = 5;
 
 function differences(row) {
-  const byLead = new Map();
-  for (const d of row.differs || []) {
-    const lead = roles[d.role];
-    if (!lead || shown.includes(d.key)) continue;
-    byLead.set(lead, [...(byLead.get(lead) || []), d.value === d.baseline ? `${d.key} ${d.value} on both sides` : `${d.key} ${d.value} against ${d.baseline}`]);
-  }
-  return [...byLead].map(([lead, list]) => {
-    const more = list.length > most ? `, and ${list.length - most} more` : "";
-    return `${lead}: ${list.slice(0, most).join(", ")}${more}.`;
-  }).join(" ");
-}
-
-// alone says why there are no verdicts.
-function alone(c) {
-  if (c.rows.length > 1) return "Nothing is decided: choose a baseline.";
-  return c.rows.length ? "One experiment alone: start another to compare it with." : "Nothing to compare yet.";
+  const list = row.differs.filter((d) => !shown.includes(d.key)).map((d) => `${d.key} ${d.value} against ${d.baseline} (${d.role})`);
+  if (list.length > most) list.splice(most, Infinity, `and ${list.length - most} more`);
+  return list.length ? ` Different: ${list.join(", ")}.` : "";
 }
 
 // Compare: set(runs) takes the rows of the runs whose experiments are compared.
@@ -112,8 +97,8 @@ export class Compare {
 
   #draw(c) {
     const others = c.rows.filter((r) => c.baseline && r.outcome !== "baseline");
-    const lines = others.length ? others.map((r) => h("li", { "data-verdict": r.outcome }, sentence(r, c.baseline, differences(r))))
-      : [h("li", null, alone(c))];
+    const lines = others.length ? others.map((r) => h("li", { "data-verdict": r.outcome }, sentence(r, c.baseline)))
+      : [h("li", null, c.rows.length > 1 ? "Choose a baseline." : c.rows.length ? "One experiment alone: start another to compare it with." : "Nothing to compare yet.")];
     put(this.part.body, h("ul", { class: "verdicts" }, lines),
       table("Comparison of experiments", columns, c.rows),
       h("p", { class: "note" }, `Decided by ${bases[c.basis] || f.words(c.basis)}. Intervals are over seeds, never over nodes of one swarm.`,
