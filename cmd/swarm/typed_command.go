@@ -53,7 +53,7 @@ func (g *globals) typedHere() (store.Command, commandSecrets) {
 
 // decisiveVariables names what in an environment decides something about a run.
 func decisiveVariables(environ []string) []string {
-	names := slices.Clone(otherVariables)
+	names := slices.Concat(otherVariables, tellingNames) // beside these, more of rl-swarm's count
 	if layer, _, err := environmentLayer(environ, false); err == nil {
 		for _, name := range layer.sources {
 			names = append(names, name)
