@@ -2,7 +2,7 @@
 
 from . import page, program
 
-COLUMNS = ("name", "config", "runs", "rounds", "cumulative_reward", "improvement", "verdict", "paper_improvement", "eval_reward", "ci_low",
+COLUMNS = ("experiment", "config", "runs", "rounds", "cumulative_reward", "improvement", "verdict", "paper_improvement", "eval_reward", "ci_low",
            "ci_high", "p_value")
 _PERCENT = ("improvement", "ci_low", "ci_high", "paper_improvement")
 _GATE = (0, 5, 6)  # better, worse, undecided: answers, not failures
@@ -23,7 +23,8 @@ class Comparison(dict):
         return frame_of(self["rows"])
 
     def _cells(self):
-        return [[_cell(name, row.get(name)) for name in COLUMNS] for row in self["rows"]]
+        rows = [dict(row, experiment=row.get("name", row.get("experiment"))) for row in self["rows"]]
+        return [[_cell(name, row.get(name)) for name in COLUMNS] for row in rows]
 
 
 def compare(*experiments, baseline=None, home=None, **flags):
