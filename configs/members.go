@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // Member is one model of a swarm of different ones, with what its nodes have of their own: Adam's rate and the size of a forward pass go with a
@@ -130,6 +132,6 @@ func (c Config) CheckNodes(nodes int) error {
 	if turn == 0 || !strings.Contains(c.Models, "=") || nodes%turn == 0 {
 		return nil
 	}
-	return &Error{Key: "models", Value: c.Models, Remedy: fmt.Sprintf("its counts come to %d, and there are %d nodes. Try: --nodes %d, or other counts",
-		turn, nodes, turn)}
+	return &Error{Key: "models", Value: c.Models, Remedy: fmt.Sprintf("its counts come to %d, and the swarm has %s. Try: --nodes %d, or other counts",
+		turn, units.Plural(nodes, "node"), turn)}
 }

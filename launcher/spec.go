@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
@@ -119,7 +120,7 @@ func (e *LostError) Error() string {
 			reasons[i] = strings.Join(nodes[reason], ", ") + ": " + reason
 		}
 	}
-	return fmt.Sprintf("%d of %d nodes given up: %s", len(e.GivenUp), len(e.GivenUp)+e.Remaining, strings.Join(reasons, "; "))
+	return fmt.Sprintf("%d of %s given up: %s", len(e.GivenUp), units.Plural(len(e.GivenUp)+e.Remaining, "node"), strings.Join(reasons, "; "))
 }
 
 // OutOfMemory tells whether want of memory is what ended each of them.

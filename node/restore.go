@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
@@ -50,11 +51,12 @@ func RestoreRound(ctx context.Context, dir string, rounds int, engine Saver, log
 				has = strconv.Itoa(m.Round)
 			}
 		}
-		return &Failure{event.CauseCheckpoint, fmt.Errorf("%s has no checkpoint after %d rounds, but: %s. Try: --round with one of them", dir, rounds, has)}
+		return &Failure{event.CauseCheckpoint, fmt.Errorf("%s has no checkpoint after %s, but: %s. Try: --round with one of them", dir,
+			units.Plural(rounds, "round"), has)}
 	}
 	reason, err := c.bringBack(ctx, engine, list[at])
 	if err == nil && reason != "" {
-		err = &Failure{event.CauseCheckpoint, fmt.Errorf("the checkpoint after %d rounds can't be used: %s", rounds, reason)}
+		err = &Failure{event.CauseCheckpoint, fmt.Errorf("the checkpoint after %s can't be used: %s", units.Plural(rounds, "round"), reason)}
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/launcher/mps"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -147,7 +148,7 @@ func checkDatabase(ctx context.Context, g *globals) finding {
 		defer reader.Close()
 		runs, queryErr := reader.Runs(ctx, store.Filter{})
 		err = queryErr
-		f.Found = fmt.Sprintf("%s, %d runs", g.database(), len(runs))
+		f.Found = g.database() + ", " + units.Plural(len(runs), "run")
 	}
 	if err != nil {
 		f.OK, f.Found, f.Try = false, err.Error(), remedy(err)
@@ -156,7 +157,7 @@ func checkDatabase(ctx context.Context, g *globals) finding {
 }
 
 func checkHost(host gpu.Host) []finding {
-	list := []finding{{Check: "host", OK: true, Found: fmt.Sprintf("%d cores, %s of memory, %s free", host.Cores, gb(host.MemoryTotal), gb(host.MemoryAvailable))}}
+	list := []finding{{Check: "host", OK: true, Found: fmt.Sprintf("%s, %s of memory, %s free", units.Plural(host.Cores, "core"), gb(host.MemoryTotal), gb(host.MemoryAvailable))}}
 	for _, d := range host.GPUs {
 		f := finding{Check: "GPU " + fmt.Sprint(d.Index), OK: !d.MIG, Found: fmt.Sprintf("%s, %s, %s free, driver %s", d.Name, gb(d.MemoryTotal), gb(d.MemoryFree), host.Driver)}
 		if d.MIG {

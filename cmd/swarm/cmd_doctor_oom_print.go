@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/shortage"
 )
 
@@ -68,7 +69,7 @@ func (d *oomDocument) print(g *globals, output string) error {
 
 func (d *oomDocument) printText(b *table.Page) {
 	if d.Shortage == nil {
-		b.Printf("No shortage of memory in the %d lines of %s", d.Lines, d.Log)
+		b.Printf("No shortage of memory in the %s of %s", units.Plural(d.Lines, "line"), d.Log)
 		if d.Fault != nil {
 			b.Printf("; the last failure (%s) is in line %d:\n  %s\n", d.Fault.Kind, d.Fault.LineNumber, d.Fault.Line)
 		} else {

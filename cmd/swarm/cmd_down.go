@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -241,7 +242,7 @@ func (d downRun) print(b *strings.Builder) {
 		fmt.Fprintf(b, "%s ended after %.1f s: %s, round %d of %d.\n", d.Run, d.Seconds, d.State, d.Round, d.Rounds)
 	}
 	if d.Orphans > 0 {
-		fmt.Fprintf(b, "Ended %s that it left behind.\n", some(d.Orphans, "process"))
+		fmt.Fprintf(b, "Ended %s that it left behind.\n", units.Plural(d.Orphans, "process"))
 	}
 	switch {
 	case d.State == store.RunDone || d.imported:

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/predecessor"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -184,7 +185,7 @@ func importProgress(g *globals, name string, o *predecessor.Options) (done func(
 	shown := false
 	o.Progress = func(files int) {
 		shown = true
-		fmt.Fprintf(file, "\r%s: %d files", printable(name), files)
+		fmt.Fprintf(file, "\r%s: %s", printable(name), units.Plural(files, "file"))
 	}
 	return func() {
 		if shown {
@@ -222,7 +223,8 @@ func writeImport(w io.Writer, d importDocument) {
 		importDryRun: "would be imported",
 	}[d.Outcome]
 	fmt.Fprintf(w, "%s: %s as run %s\n", printable(r.Experiment), what, r.Run)
-	fmt.Fprintf(w, "  %d nodes, %d rounds planned, %d node-rounds recorded: %s\n", r.Nodes, r.Rounds, r.NodeRounds, r.State)
+	fmt.Fprintf(w, "  %s, %s planned, %s recorded: %s\n", units.Plural(r.Nodes, "node"), units.Plural(r.Rounds, "round"),
+		units.Plural(r.NodeRounds, "node-round"), r.State)
 	fmt.Fprintf(w, "  sums turned to means (sums kept); %d doubled records counted once", r.Doubled)
 	for _, x := range []struct {
 		n    int

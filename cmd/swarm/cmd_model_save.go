@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node"
@@ -63,8 +64,8 @@ func runModelSave(ctx context.Context, g *globals, runName, nodeName, dir, outpu
 	if output == "json" {
 		return writeJSON(g.stdout, saved)
 	}
-	fmt.Fprintf(g.stdout, "%s of %s after %d rounds: %s parameters, %s in %s\n",
-		saved.Node, saved.Run, saved.Rounds, group(saved.Parameters), gb(saved.Bytes), saved.Path)
+	fmt.Fprintf(g.stdout, "%s of %s after %s: %s parameters, %s in %s\n",
+		saved.Node, saved.Run, units.Plural(saved.Rounds, "round"), group(saved.Parameters), gb(saved.Bytes), saved.Path)
 	fmt.Fprintf(g.stdout, "Next: %s\n", commandLine([]string{"swarm", "model", "prompt", saved.Path}))
 	return nil
 }

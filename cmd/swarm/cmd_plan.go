@@ -12,6 +12,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
@@ -103,7 +104,7 @@ func printPlan(w *table.Page, p planned) {
 	if plan.HostBytes > 0 {
 		fmt.Fprintf(w, "          %s of host memory\n", gb(plan.HostBytes))
 	}
-	fmt.Fprintf(w, "share     %s: %d at a time, %s each\n", plan.Share, plan.Slots, some(plan.Threads, "CPU thread"))
+	fmt.Fprintf(w, "share     %s: %d at a time, %s each\n", plan.Share, plan.Slots, units.Plural(plan.Threads, "CPU thread"))
 	if plan.ShareWhy != "" {
 		fmt.Fprintf(w, "          %s\n", plan.ShareWhy)
 	}
@@ -143,7 +144,7 @@ func printDevices(w io.Writer, p planned) {
 		}
 		return
 	}
-	fmt.Fprintf(w, "device    CPU: %d cores, %s of memory, %s free", p.host.Cores, gb(p.host.MemoryTotal), gb(p.host.MemoryAvailable))
+	fmt.Fprintf(w, "device    CPU: %s, %s of memory, %s free", units.Plural(p.host.Cores, "core"), gb(p.host.MemoryTotal), gb(p.host.MemoryAvailable))
 	if p.host.Reason != "" {
 		reason, _ := splitRemedy(p.host.Reason)
 		fmt.Fprintf(w, " (no GPU: %s)", reason)
@@ -193,11 +194,8 @@ func printBreakdown(w *table.Page, p planned) {
 
 // some is how many of a batch, of which 0 are all.
 func some(n int, noun string) string {
-	switch n {
-	case 0:
-		return "all " + noun + "s"
-	case 1:
-		return "1 " + noun
+	if n == 0 {
+		return "all " + units.Noun(n, noun)
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return units.Plural(n, noun)
 }

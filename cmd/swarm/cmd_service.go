@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/systemd"
 )
 
@@ -267,6 +268,6 @@ func showService(ctx context.Context, g *globals, name string, o *serviceOptions
 		_, err = fmt.Fprintf(g.stdout, "\nsystemd does not run here, or can't be reached.\n")
 		return err
 	}
-	_, err = fmt.Fprintf(g.stdout, "\n%s (%s), %s, result %s, process %d, %d restarts\n", d.Active, d.Sub, d.Enabled, d.Result, d.PID, d.Restarts)
+	_, err = fmt.Fprintf(g.stdout, "\n%s (%s), %s, result %s, process %d, %s\n", d.Active, d.Sub, d.Enabled, d.Result, d.PID, units.Plural(d.Restarts, "restart"))
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -244,8 +245,8 @@ func (s *sweep) detach(asJSON bool) error {
 		return writeJSON(s.g.stdout, a)
 	}
 	program := s.g.invocation()
-	_, err = fmt.Fprintf(s.g.stdout, "The sweep of %d runs goes on in the background, process %d.\nwatch  %s attach\nlog    %s\nstop   %s down\n",
-		len(s.items), a.PID, program, a.Log, program)
+	_, err = fmt.Fprintf(s.g.stdout, "The sweep of %s goes on in the background, process %d.\nwatch  %s attach\nlog    %s\nstop   %s down\n",
+		units.Plural(len(s.items), "run"), a.PID, program, a.Log, program)
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -19,8 +20,8 @@ func configKey(run store.Totals) string {
 	// Where a file lies decides nothing, and isn't known of imported runs. What it holds is below.
 	if err := json.Unmarshal(store.DocumentWithoutFolders(run.Config), &c); err != nil || c.Model == "" {
 		// Imported, or of another trainer: what the run's own row says.
-		return fmt.Sprintf("%d/%d G %d, %d nodes, %d rounds, %s %s", run.NumTrainSamples, run.NumTransplantTrees, run.NumGenerations,
-			run.Nodes, run.Rounds, run.Model, run.Preset)
+		return fmt.Sprintf("%d/%d G %d, %s, %s, %s %s", run.NumTrainSamples, run.NumTransplantTrees, run.NumGenerations,
+			units.Plural(run.Nodes, "node"), units.Plural(run.Rounds, "round"), run.Model, run.Preset)
 	}
 	c.Seed = 0
 	var b strings.Builder
@@ -37,7 +38,8 @@ func configKey(run store.Totals) string {
 	if err != nil {
 		mixture = []byte(err.Error())
 	}
-	fmt.Fprintf(&b, "%s %s %d nodes, %d rounds", mixture, c.ResolvedPrecision(strings.HasPrefix(run.Device, "cuda")), run.Nodes, run.Rounds)
+	fmt.Fprintf(&b, "%s %s %s, %s", mixture, c.ResolvedPrecision(strings.HasPrefix(run.Device, "cuda")), units.Plural(run.Nodes, "node"),
+		units.Plural(run.Rounds, "round"))
 	var made versions
 	if err := json.Unmarshal(run.Versions, &made); err == nil {
 		for _, name := range slices.Sorted(maps.Keys(made.Inputs)) {

@@ -70,7 +70,7 @@ func TestModelsThatCannotBeOneSwarmAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, test.want)
 	}
 	err := configs.Config{Models: "nano=4,gpt2=2", Members: []configs.Member{{Model: "nano", Nodes: 4}, {Model: "gpt2", Nodes: 2}}}.CheckNodes(8)
-	require.EqualError(t, err, `bad models "nano=4,gpt2=2": its counts come to 6, and there are 8 nodes. Try: --nodes 6, or other counts`)
+	require.EqualError(t, err, `bad models "nano=4,gpt2=2": its counts come to 6, and the swarm has 8 nodes. Try: --nodes 6, or other counts`)
 }
 
 // A worker has one model whatever the coordinator's nodes have: the first of theirs, or its own.

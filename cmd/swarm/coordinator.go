@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
@@ -316,8 +317,8 @@ func printStart(c *coordinator) {
 	if command := c.p.trainer.command; command != "" {
 		trained, sizes = command, ""
 	}
-	fmt.Fprintf(c.g.stdout, "%s%s: %s on %s, %d nodes,%s %d rounds, seed %d\n", c.run, goesOn, trained, c.p.plan.Device, c.p.plan.Nodes, sizes,
-		cfg.Rounds, cfg.Seed)
+	fmt.Fprintf(c.g.stdout, "%s%s: %s on %s, %s,%s %s, seed %d\n", c.run, goesOn, trained, c.p.plan.Device, units.Plural(c.p.plan.Nodes, "node"), sizes,
+		units.Plural(cfg.Rounds, "round"), cfg.Seed)
 	fmt.Fprintf(c.g.stdout, "%s\n", c.p.plan.Why)
 	if why := c.p.plan.ShareWhy; why != "" {
 		fmt.Fprintf(c.g.stdout, "share %s: %s\n", c.p.plan.Share, why)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/shirou/gopsutil/v4/disk"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node"
 )
@@ -44,7 +45,8 @@ func checkDisk(home, dir string, p planned) error {
 	need := minFreeDisk + int64(copies)*checkpointBytes(p) - node.CheckpointBytes(dir)
 	if int64(usage.Free) < need {
 		return &hintError{
-			fmt.Errorf("%s has %s free; %d nodes of %s need %s for checkpoints, journals and logs", home, gb(int64(usage.Free)), p.plan.Nodes, p.trains(), gb(need)),
+			fmt.Errorf("%s has %s free; the checkpoints, journals and logs of %s of %s take %s", home, gb(int64(usage.Free)),
+				units.Plural(p.plan.Nodes, "node"), p.trains(), gb(need)),
 			"free some space, or --home on a larger disk",
 		}
 	}

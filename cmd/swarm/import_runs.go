@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/jobs"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -100,8 +101,9 @@ func importedText(runs []store.ImportedRun, dry bool) string {
 		case name != r.Source:
 			name += " (there " + printable(r.Source) + ")"
 		}
-		fmt.Fprintf(&b, "%s: seed %d, %d nodes, %d of %d rounds, %s: %s\n", name, r.Seed, r.Nodes, r.RoundsDone, r.Rounds, r.State, what)
+		fmt.Fprintf(&b, "%s: seed %d, %s, %d of %s, %s: %s\n", name, r.Seed, units.Plural(r.Nodes, "node"), r.RoundsDone,
+			units.Plural(r.Rounds, "round"), r.State, what)
 	}
-	fmt.Fprintf(&b, "%s %d of %d runs\n", did, taken, len(runs))
+	fmt.Fprintf(&b, "%s %d of %s\n", did, taken, units.Plural(len(runs), "run"))
 	return b.String()
 }

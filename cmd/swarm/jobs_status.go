@@ -173,7 +173,7 @@ func jobFacts(j stats.Job) []string {
 		facts = append(facts, timeText(j.ElapsedSeconds))
 	}
 	if j.AttemptCount > 0 {
-		facts = append(facts, some(j.AttemptCount, "attempt"))
+		facts = append(facts, units.Plural(j.AttemptCount, "attempt"))
 	}
 	if j.Shortages > 0 {
 		facts = append(facts, fmt.Sprintf("out of memory %d×", j.Shortages))

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"sync"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
@@ -35,7 +35,7 @@ func newPrinter(out io.Writer) *printer {
 func (p *printer) add(e event.Event) {
 	if p.skipped > 0 {
 		warning := event.Event{Type: event.TypeWarning, Run: e.Run, Time: event.Now(),
-			Message: fmt.Sprintf("%d events left out: stdout's reader is too slow", p.skipped)}
+			Message: units.Plural(p.skipped, "event") + " left out: stdout's reader is too slow"}
 		select {
 		case p.queue <- warning:
 			p.skipped = 0

@@ -187,7 +187,7 @@ func TestRefusesSmallDisk(t *testing.T) {
 	home := mount(t, 0, "size=1m")
 	o := swarm(t, home, append([]string{"up"}, tinyRun()...)...)
 	require.Equal(t, 1, o.code)
-	require.Regexp(t, `^Error: \S+ has 1 MB free; 2 nodes of tiny need 212 MB for checkpoints, journals and logs
+	require.Regexp(t, `^Error: \S+ has 1 MB free; the checkpoints, journals and logs of 2 nodes of tiny take 212 MB
 Try: free some space, or --home on a larger disk\n$`, o.stderr)
 	requireNothingBegun(t, home)
 

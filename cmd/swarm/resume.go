@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/journal"
@@ -266,7 +267,8 @@ func (r *resume) summarise(ctx context.Context, p planned, asJSON bool) error {
 	}
 	defer reader.Close()
 	if !asJSON {
-		fmt.Fprintf(r.g.stdout, "%s has done all its %d rounds already. --rounds N goes on to more, --fresh begins a new run.\n", r.run.Run, r.run.Rounds)
+		fmt.Fprintf(r.g.stdout, "%s has done all its %s already. --rounds N goes on to more, --fresh begins a new run.\n", r.run.Run,
+			units.Plural(r.run.Rounds, "round"))
 	}
 	c := &coordinator{g: r.g, p: p, run: r.run.Run, dir: r.dir(), reader: reader}
 	return c.summarise(asJSON)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/model"
@@ -79,7 +80,7 @@ func (r *resume) fewer(nodes []store.Node, rounds int) error {
 	if r.sweep {
 		try = strconv.Itoa(most) + " or more, or another --home"
 	}
-	return &usageError{fmt.Errorf("run %s has done %d rounds of %s already, more than --rounds %d", r.run.Run, most, ahead, rounds), "--rounds " + try}
+	return &usageError{fmt.Errorf("run %s has done %s of %s already, more than --rounds %d", r.run.Run, units.Plural(most, "round"), ahead, rounds), "--rounds " + try}
 }
 
 // sameDone is same for a run that has nothing left to do, of what can be had without a download.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -167,7 +168,7 @@ func rateOfRun(ctx context.Context, reader *store.Reader, t store.Totals, c conf
 	if len(plan.GPUs) > 0 {
 		device = plan.GPUs[0].Name
 	}
-	r.from = fmt.Sprintf("measured: %d rounds of run %s (%d nodes, %d/%d, %s, %s)", t.RoundsDone, t.Run.Run, t.Run.Nodes, c.NumTrainSamples,
+	r.from = fmt.Sprintf("measured: %s of run %s (%s, %d/%d, %s, %s)", units.Plural(t.RoundsDone, "round"), t.Run.Run, units.Plural(t.Run.Nodes, "node"), c.NumTrainSamples,
 		c.NumTransplantTrees, device, time.Unix(int64(t.Run.Started), 0).UTC().Format(time.DateOnly))
 	each := float64(c.EvalQuestions * c.EvalGenerations)
 	if took := median(evaluating) - round; took > 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/shirou/gopsutil/v4/disk"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/node"
 )
@@ -230,7 +231,8 @@ func checkSweepDisk(home string, items []*sweepItem) error {
 	}
 	if need := minFreeDisk + kept + 2*largest; left > 0 && int64(usage.Free) < need {
 		return &hintError{
-			fmt.Errorf("%s has %s free; the %d runs left need %s for their checkpoints, journals and logs", home, gb(int64(usage.Free)), left, gb(need)),
+			fmt.Errorf("%s has %s free; the checkpoints, journals and logs of the %s left take %s", home, gb(int64(usage.Free)),
+				units.Plural(left, "run"), gb(need)),
 			"free some space (finished runs are in " + filepath.Join(home, "runs") + "), fewer --seeds, or --home on a larger disk",
 		}
 	}

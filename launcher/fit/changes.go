@@ -1,6 +1,10 @@
 package fit
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/sapo-swarm/swarm/internal/units"
+)
 
 // with plans the same request with a change. Measured figures hold for the settings they were measured with alone.
 func (r *Request) with(change func(*Request)) (Plan, error) {
@@ -22,11 +26,11 @@ func (r *Request) changes(p Plan) []string {
 	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	if p.Device == DeviceCUDA {
 		if other, err := r.with(func(r *Request) { r.Nodes = NodesMax }); err == nil && r.Nodes != NodesMax && other.Nodes > p.Nodes {
-			add("--nodes max: %s, %s", count(other.Nodes, "node"), sharing(other))
+			add("--nodes max: %s, %s", units.Plural(other.Nodes, "node"), sharing(other))
 		}
 		other, err := r.with(func(r *Request) { r.Nodes, r.Share, r.SwarmSize = NodesMax, ShareLease, 1000 })
 		if err == nil && other.Nodes > max(p.Nodes, r.SwarmSize) {
-			add("--swarm-size %d --nodes max --share lease: %s, %s", other.Nodes, count(other.Nodes, "node"), sharing(other))
+			add("--swarm-size %d --nodes max --share lease: %s, %s", other.Nodes, units.Plural(other.Nodes, "node"), sharing(other))
 		}
 		other, err = r.with(func(r *Request) { r.Share = ShareLease })
 		if err == nil && p.Share != ShareLease && other.Nodes == p.Nodes && larger(other, p) {
@@ -41,7 +45,7 @@ func (r *Request) changes(p Plan) []string {
 		more := p.Device == DeviceCUDA && other.Nodes > p.Nodes
 		switch {
 		case more:
-			add("%s: %s instead of %d", step.flag, count(other.Nodes, "node"), p.Nodes)
+			add("%s: %s instead of %d", step.flag, units.Plural(other.Nodes, "node"), p.Nodes)
 		case other.Nodes == p.Nodes && larger(other, p):
 			add("%s: %s", step.flag, batches(other, p))
 		}

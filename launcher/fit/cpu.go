@@ -1,6 +1,10 @@
 package fit
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/sapo-swarm/swarm/internal/units"
+)
 
 // hostShare is the part of available host memory that nodes may take, in percent: the rest is the coordinator's, the page
 // cache's and the estimate's error.
@@ -67,8 +71,8 @@ func (r *Request) planCPU(asked int) (Plan, error) {
 	}
 	p.Why = fmt.Sprintf("%s of %s on the CPU: a node takes %s and %s more while it computes; %s of memory is available, and %s at a time "+
 		"on %s with %s each.",
-		count(nodes, "node"), r.name(), bytes(p.PerNode.Resident), bytes(p.PerNode.Transient), bytes(r.Memory),
-		computes(p.Slots), count(r.Cores, "core"), count(p.Threads, "thread"))
+		units.Plural(nodes, "node"), r.name(), bytes(p.PerNode.Resident), bytes(p.PerNode.Transient), bytes(r.Memory),
+		computes(p.Slots), units.Plural(r.Cores, "core"), units.Plural(p.Threads, "thread"))
 	if nodes < r.SwarmSize {
 		p.Why += fmt.Sprintf(" The experiment's swarm has %d; this is decided by: %s.", r.SwarmSize, p.Limit)
 	}
@@ -85,5 +89,5 @@ func (r *Request) hostTooSmall(nodes, room int, need Footprint, memory int64) er
 		remedy = fmt.Sprintf("--nodes auto, or --nodes %d", room)
 	}
 	return fmt.Errorf("%w: %s of %s on this CPU take %s, but %s of host memory is available and %s of it may be used. Try: %s",
-		ErrDoesNotFit, count(nodes, "node"), r.name(), bytes(int64(nodes)*need.Resident+transient), bytes(r.Memory), bytes(memory), remedy)
+		ErrDoesNotFit, units.Plural(nodes, "node"), r.name(), bytes(int64(nodes)*need.Resident+transient), bytes(r.Memory), bytes(memory), remedy)
 }

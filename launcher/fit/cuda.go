@@ -1,6 +1,10 @@
 package fit
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/sapo-swarm/swarm/internal/units"
+)
 
 // planCUDA fits nodes into GPUs: how many (the rule's advice, what memory holds, or what was asked), where, how they share, and with how
 // many sequences at a time.
@@ -161,7 +165,7 @@ func (r *Request) explain(p *Plan, asked int, byAdvice bool, room, holds int, ho
 	}
 	each := p.PerNode.Resident + p.PerNode.Transient
 	p.Why = fmt.Sprintf("%s of %s on %s (%s): %s has %s resident and takes %s more while it computes, %s in all%s; %s.",
-		count(p.Nodes, "node"), r.name(), used(all), p.Rule, "a node", bytes(p.PerNode.Resident), bytes(p.PerNode.Transient), bytes(each),
+		units.Plural(p.Nodes, "node"), r.name(), used(all), p.Rule, "a node", bytes(p.PerNode.Resident), bytes(p.PerNode.Transient), bytes(each),
 		r.guided(), describe(p.GPUs))
 	if p.Share == ShareLease {
 		p.Why += fmt.Sprintf(" Nodes take turns: %s at a time%s.", computes(p.Slots), r.byCores(p))

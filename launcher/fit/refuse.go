@@ -3,6 +3,8 @@ package fit
 import (
 	"fmt"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // rung is one step towards a smaller node; each keeps those before it.
@@ -90,7 +92,7 @@ func (r *Request) tooMany(n need, asked, holds int, host hostRoom, gpus []GPU) e
 		remedy = append(remedy, "--param-offload")
 	}
 	return fmt.Errorf("%w: %s of %s have %s resident and take %s more while they compute, but %s. Try: %s",
-		ErrDoesNotFit, count(asked, "node"), r.name(), bytes(resident), bytes(transient), text,
+		ErrDoesNotFit, units.Plural(asked, "node"), r.name(), bytes(resident), bytes(transient), text,
 		strings.Join(remedy[:len(remedy)-1], ", ")+orLast(remedy))
 }
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // ErrDoesNotFit says that there is not enough memory, or no GPU, for what was asked (exit code 3).
@@ -183,8 +184,8 @@ func (r *Request) asked() (int, error) {
 		return 0, fmt.Errorf("%w: nodes %q: auto, max or a number from 1", ErrRequest, r.Nodes)
 	}
 	if n > r.SwarmSize {
-		return 0, fmt.Errorf("%w: %d nodes asked for, but the experiment's swarm_size is %d. Try: --nodes %d, or a larger swarm_size",
-			ErrRequest, n, r.SwarmSize, r.SwarmSize)
+		return 0, fmt.Errorf("%w: %s asked for, but the experiment's swarm_size is %d. Try: --nodes %d, or a larger swarm_size",
+			ErrRequest, units.Plural(n, "node"), r.SwarmSize, r.SwarmSize)
 	}
 	return n, nil
 }

@@ -15,14 +15,6 @@ func bytes(n int64) string {
 	return strconv.FormatFloat(math.Round(float64(n)/1e8)/10, 'f', -1, 64) + " GB"
 }
 
-// count is n things in words that agree.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // describe tells of the GPUs' free memory.
 func describe(gpus []GPU) string {
 	if len(gpus) == 1 {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/workload"
 )
 
@@ -95,7 +96,7 @@ func Advise(s Situation) (warnings, recommendations []Note) {
 	}
 	if len(s.Devices) == 0 && s.Running > 0 {
 		recommendations = append(recommendations, Note{nil, "cpu",
-			fmt.Sprintf("%s on the CPU: guide 4 finds GPT-2 200 times slower there", nodes(s.Running)), "a machine with a GPU"})
+			fmt.Sprintf("%s on the CPU: guide 4 finds GPT-2 200 times slower there", units.Plural(s.Running, "node")), "a machine with a GPU"})
 	}
 	return warnings, recommendations
 }
@@ -135,7 +136,7 @@ func adviseDevice(d DeviceUse) (warnings, recommendations []Note) {
 	add(&recommendations, note("save_memory", "gradient_checkpointing: true, or gradient_accumulation_steps: 4: the update stays the same",
 		"nodes can do with less memory"), full && len(d.Claims) > 0)
 	add(&recommendations, note("idle", "more nodes (--nodes max), or a larger micro_batch", "%.0f %% busy with %s, and %s free", d.Busy*100,
-		nodes(len(d.Claims)), gigabytes(d.MemoryFree)), len(d.Claims) > 0 && d.Busy >= 0 && d.Busy < idleBelow && !full)
+		units.Plural(len(d.Claims), "node"), gigabytes(d.MemoryFree)), len(d.Claims) > 0 && d.Busy >= 0 && d.Busy < idleBelow && !full)
 	add(&recommendations, note("power_cap", "", "its clocks are held back by the power limit of %.0f W, as is usual under full load",
 		d.PowerLimitWatts), slices.Contains(d.Slowdowns, SlowdownPowerCap) && d.PowerLimitWatts > 0)
 	return warnings, recommendations
@@ -231,7 +232,7 @@ func adviseXIDs(xids []XID) (warnings []Note) {
 		delete(counts, key{x.Index, x.Code})
 		note := x.note()
 		if n > 1 {
-			note.Text += fmt.Sprintf(" (%d times)", n)
+			note.Text += " (" + units.Plural(n, "time") + ")"
 		}
 		warnings = append(warnings, note)
 	}
@@ -251,11 +252,4 @@ func hours(seconds float64) string {
 		return fmt.Sprintf("%.0f minutes", max(0, seconds)/60)
 	}
 	return fmt.Sprintf("%.0f hours", seconds/3600)
-}
-
-func nodes(n int) string {
-	if n == 1 {
-		return "1 node"
-	}
-	return fmt.Sprintf("%d nodes", n)
 }

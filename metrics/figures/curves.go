@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -133,7 +134,7 @@ func (d *Data) seedsText() string {
 	case high == 1:
 		return "1 seed"
 	case low == high:
-		return count(high, "seed")
+		return units.Plural(high, "seed")
 	}
 	return fmt.Sprintf("%d to %d seeds", low, high)
 }

@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -149,7 +150,7 @@ func (d *Data) heldOutFinal() []byte {
 		p.Add(marks{points: dots, style: draw.GlyphStyle{Color: faint(look.color, 0xB0), Radius: 2.2, Shape: draw.CircleGlyph{}}})
 		p.Add(marks{points: []mark{{xy{mean, y + 0.12}, low, upper}}, style: draw.GlyphStyle{Color: look.color, Radius: 3, Shape: draw.BoxGlyph{}},
 			line: draw.LineStyle{Color: look.color, Width: 1.4}, across: true})
-		name := fmt.Sprintf("%s (%s)", c.Label, count(len(values), "seed"))
+		name := fmt.Sprintf("%s (%s)", c.Label, units.Plural(len(values), "seed"))
 		if len(values) == 0 {
 			name = c.Label + " (none)"
 		}

@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -80,7 +81,7 @@ func (d *Data) rewardsSmoothed() []byte {
 	p.Add(means...)
 	settle(p)
 	fromZero(&p.Y, high)
-	caption := fmt.Sprintf("Reward averaged over nodes, moving average over %s. Band: from the lowest to the highest node.", count(d.Window, "round"))
+	caption := fmt.Sprintf("Reward averaged over nodes, moving average over %s. Band: from the lowest to the highest node.", units.Plural(d.Window, "round"))
 	if several {
 		caption += fmt.Sprintf(" Thick line and band: mean over seeds (%s); thin lines: each seed.", d.seedsText())
 	} else {
@@ -145,12 +146,4 @@ func grid(panels []*plot.Plot, title, caption string, legend []entry) []byte {
 		p.Draw(canvases[i/columns][i%columns])
 	}
 	return s.svg()
-}
-
-// count is "1 round", "3 rounds".
-func count(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
@@ -45,7 +46,7 @@ func (r *Report) charts() map[string]chart {
 
 func (r *Report) smoothed() chart {
 	out := chart{Kind: "curves", Options: chartOptions{
-		Title:  fmt.Sprintf("Reward, agent average over %d rounds, band from the lowest to the highest node", r.Window),
+		Title:  fmt.Sprintf("Reward, agent average over %s, band from the lowest to the highest node", units.Plural(r.Window, "round")),
 		YLabel: "reward", Height: 340, Colors: map[string]int{},
 	}}
 	for _, run := range r.Runs {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -30,7 +31,7 @@ func verdict(c stats.Comparison) Verdict {
 			Lead: fmt.Sprintf("Only one configuration is here: %s, with a %s of %s.", name(*best), measure(c), number(best.Value)),
 			Rest: fmt.Sprintf("Its cumulative reward is %s over %s and %s (mean of %s). "+
 				"To compare, run another one, such as the same without externals (J = 0).",
-				number(&best.CumulativeReward), count(best.Nodes, "node"), count(best.Rounds, "round"), count(best.Runs, "run")),
+				number(&best.CumulativeReward), units.Plural(best.Nodes, "node"), units.Plural(best.Rounds, "round"), units.Plural(best.Runs, "run")),
 		}
 	}
 	if c.Baseline == "" {
@@ -193,7 +194,7 @@ func evidence(c stats.Comparison, row stats.Row) string {
 	if row.ProbabilityOfImprovement != nil && row.Seeds > 1 {
 		parts = append(parts, "one of its runs beats one of the baseline's with probability "+number(row.ProbabilityOfImprovement))
 	}
-	parts = append(parts, count(row.Seeds, "seed"))
+	parts = append(parts, units.Plural(row.Seeds, "seed"))
 	return strings.Join(parts, "; ") + "."
 }
 

@@ -22,7 +22,7 @@ var pages embed.FS
 // page is the whole file's template.
 var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"number": number, "percent": percent, "share": share, "pvalue": pvalue, "gigabytes": gigabytes, "duration": duration,
-	"optionalDuration": optionalDuration, "energy": energy, "clock": clock, "label": label, "passes": passes, "money": money, "count": count,
+	"optionalDuration": optionalDuration, "energy": energy, "clock": clock, "label": label, "passes": passes, "money": money, "count": units.Plural[int],
 	"interval": interval, "tone": tone, "guide": guide, "list": list,
 	"numbers":  func(low, high *float64) string { return interval(low, high, number) },
 	"percents": func(low, high *float64) string { return interval(low, high, percent) },

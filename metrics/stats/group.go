@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -68,7 +69,7 @@ func (o CompareOptions) key(r store.Totals) string {
 	if o.Key != nil {
 		return o.Key(r)
 	}
-	return fmt.Sprintf("%d/%d G %d, %d nodes, %s", r.NumTrainSamples, r.NumTransplantTrees, r.NumGenerations, r.Nodes, r.Model)
+	return fmt.Sprintf("%d/%d G %d, %s, %s", r.NumTrainSamples, r.NumTransplantTrees, r.NumGenerations, units.Plural(r.Nodes, "node"), r.Model)
 }
 
 func (g *group) countDone() {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -89,7 +90,7 @@ func (c *Comparison) noteParts(list []group) {
 	var texts []string
 	for _, g := range list {
 		if g.experiment == first.experiment && g.part != "" {
-			texts = append(texts, fmt.Sprintf("%s (%d %s)", g.part, len(g.runs), plural(len(g.runs), "run")))
+			texts = append(texts, fmt.Sprintf("%s (%d %s)", g.part, len(g.runs), units.Noun(len(g.runs), "run")))
 		}
 	}
 	c.note("%s: its runs were made with different settings and are in %d rows: %s.", first.experiment, len(texts), strings.Join(texts, "; "))
@@ -129,7 +130,7 @@ func (c *Comparison) noteStates(g group) {
 	}
 }
 
-func runsAre(n int) string { return plural(n, "run") + " " + isAre(n) }
+func runsAre(n int) string { return units.Noun(n, "run") + " " + isAre(n) }
 
 func isAre(n int) string {
 	if n == 1 {
@@ -158,8 +159,8 @@ func (c *Comparison) noteWorkers(g group) {
 		if strings.Contains(r.Models, ",") {
 			models = fmt.Sprintf("; its nodes trained different models (%s)", strings.ReplaceAll(r.Models, ",", ", "))
 		}
-		c.note("%s: %d %s of %d %s took part in %s, for as long as they were there%s.", g.name, r.WorkerNodes, plural(r.WorkerNodes, "node"),
-			r.Workers, plural(r.Workers, "worker"), r.Run.Run, models)
+		c.note("%s: %d %s of %d %s took part in %s, for as long as they were there%s.", g.name, r.WorkerNodes, units.Noun(r.WorkerNodes, "node"),
+			r.Workers, units.Noun(r.Workers, "worker"), r.Run.Run, models)
 	}
 }
 
@@ -171,8 +172,8 @@ func (c *Comparison) noteEvals(g group, evals map[string]store.EvalTotal) {
 		}
 	}
 	if other > 0 {
-		c.note("%s: the held-out evaluation of %d of its %d runs is of other questions or sampling than the baseline's: not compared.",
-			g.name, other, len(g.runs))
+		c.note("%s: the held-out evaluation of %d of its %s is of other questions or sampling than the baseline's: not compared.",
+			g.name, other, units.Plural(len(g.runs), "run"))
 	}
 }
 
@@ -184,6 +185,6 @@ func (c *Comparison) noteWindow(g group, o CompareOptions) {
 		}
 	}
 	if short > 0 {
-		c.note("%s: %d of its %d runs did fewer rounds than the target's window of %d and can't have reached it.", g.name, short, len(g.runs), o.window())
+		c.note("%s: %d of its %s did fewer rounds than the target's window of %d and can't have reached it.", g.name, short, units.Plural(len(g.runs), "run"), o.window())
 	}
 }

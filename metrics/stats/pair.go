@@ -3,6 +3,8 @@ package stats
 import (
 	"fmt"
 	"math"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // significance is the p-value below which a verdict is given.
@@ -135,7 +137,7 @@ func (p *Pair) tooFew() {
 	if p.SeedsB < p.SeedsA {
 		n, who = p.SeedsB, p.B+" has "
 	}
-	p.Verdict = fmt.Sprintf("undecided: %s%d %s, at least %d more needed", who, n, plural(n, "seed"), enoughSeeds-n)
+	p.Verdict = fmt.Sprintf("undecided: %s%d %s, at least %d more needed", who, n, units.Noun(n, "seed"), enoughSeeds-n)
 	p.need(enoughSeeds - n)
 }
 
@@ -157,12 +159,5 @@ func (p *Pair) undecided(a, b []float64, tests int) string {
 	}
 	more := max(1, n-min(len(a), len(b)))
 	p.need(more)
-	return text + fmt.Sprintf(", at least %d more %s", more, plural(more, "seed"))
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return noun
-	}
-	return noun + "s"
+	return text + fmt.Sprintf(", at least %d more %s", more, units.Noun(more, "seed"))
 }

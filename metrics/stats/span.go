@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -139,7 +140,7 @@ func (p Pair) Over(measure string) string {
 	case p.short || p.Difference == nil:
 		return ""
 	case heldOut(measure) && p.span.evalUneven:
-		return fmt.Sprintf("after %d %s", p.span.evalRound, plural(p.span.evalRound, "round"))
+		return fmt.Sprintf("after %d %s", p.span.evalRound, units.Noun(p.span.evalRound, "round"))
 	case !heldOut(measure) && p.span.uneven:
 		return fmt.Sprintf("over rounds 1-%d", p.span.rounds)
 	}

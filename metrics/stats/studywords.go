@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -129,7 +130,7 @@ func (j *judged) gainLine(role, a, b string) []string {
 		}
 		facts = append(facts, text)
 	}
-	facts = append(facts, fmt.Sprintf("%d %s against %d", p.SeedsA, plural(p.SeedsA, "seed"), p.SeedsB))
+	facts = append(facts, fmt.Sprintf("%d %s against %d", p.SeedsA, units.Noun(p.SeedsA, "seed"), p.SeedsB))
 	text := fmt.Sprintf("%s %s: %+.4f", role, j.label(b), *p.Difference)
 	if p.Improvement != nil {
 		text += fmt.Sprintf(", %+.1f %%", 100**p.Improvement)
@@ -198,7 +199,7 @@ func (p *StudyPaper) lines(measure string) []string {
 	contradicted, contradictedReward := p.count(PaperContradicted)
 	open, openReward := p.count(PaperOpen)
 	text := fmt.Sprintf("The paper's order is %s. Of its %d %s, at equal rounds, by %s %d confirmed, %d not reproduced, %d open", strings.Join(p.Order, " > "), len(p.Pairs),
-		plural(len(p.Pairs), "pair"), MeasureName(measure), confirmed, contradicted, open)
+		units.Noun(len(p.Pairs), "pair"), MeasureName(measure), confirmed, contradicted, open)
 	if measure != MeasureReward {
 		text += fmt.Sprintf("; by own reward %d, %d, %d", confirmedReward, contradictedReward, openReward)
 	}
@@ -243,10 +244,10 @@ func (j *judged) unvalued() []string {
 	for _, r := range j.c.Rows {
 		if seeds := len(j.values[r.Experiment]); seeds < r.Runs && seeds == 0 {
 			lines = append(lines, fmt.Sprintf("%s: none of its %d finished %s has a held-out evaluation of the study's questions.",
-				j.label(r.Experiment), r.Runs, plural(r.Runs, "run")))
+				j.label(r.Experiment), r.Runs, units.Noun(r.Runs, "run")))
 		} else if seeds < r.Runs {
 			lines = append(lines, fmt.Sprintf("%s: its %d finished runs give %d %s: the others repeat a seed, or have no held-out evaluation of "+
-				"the study's questions.", j.label(r.Experiment), r.Runs, seeds, plural(seeds, "value")))
+				"the study's questions.", j.label(r.Experiment), r.Runs, seeds, units.Noun(seeds, "value")))
 		}
 	}
 	return lines

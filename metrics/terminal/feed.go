@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
@@ -138,7 +139,7 @@ func describe(e event.Event) string {
 		if e.Loaded == nil || e.Loaded.ReplayedRounds == 0 {
 			return ""
 		}
-		return subject(e, fmt.Sprintf("applied %s of its journal again in %s", count(e.Loaded.ReplayedRounds, "update"),
+		return subject(e, fmt.Sprintf("applied %s of its journal again in %s", units.Plural(e.Loaded.ReplayedRounds, "update"),
 			seconds(e.Loaded.ReplaySeconds)))
 	case event.TypeMemoryStep:
 		return memoryLine(e)

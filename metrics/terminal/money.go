@@ -22,5 +22,5 @@ func resumed(x stats.Status) string {
 	if x.Attempts < 2 {
 		return ""
 	}
-	return "resumed " + count(x.Attempts-1, "time")
+	return "resumed " + units.Plural(x.Attempts-1, "time")
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
@@ -14,7 +15,7 @@ const memoryBarWide = 30
 
 // facts are the lines above the chart.
 func (p *nodePage) facts(st styles, x stats.Status, n stats.NodeStatus, width int) []string {
-	round := fmt.Sprintf("%s of %s done", fmt.Sprint(n.Round), count(x.Rounds, "round"))
+	round := fmt.Sprintf("%s of %s done", fmt.Sprint(n.Round), units.Plural(x.Rounds, "round"))
 	if event.State(n.State) == event.StateReplaying {
 		round = fmt.Sprintf("applies round %d of %d again", n.WorkingRound+1, n.Round)
 	}
@@ -43,13 +44,13 @@ func (p *nodePage) facts(st styles, x stats.Status, n stats.NodeStatus, width in
 		batch = "micro-batch " + fmt.Sprint(n.MicroBatch)
 	}
 	if n.ReplayedRounds > 0 {
-		replayed = fmt.Sprintf("%s replayed in %s", count(n.ReplayedRounds, "update"), seconds(n.ReplaySeconds))
+		replayed = fmt.Sprintf("%s replayed in %s", units.Plural(n.ReplayedRounds, "update"), seconds(n.ReplaySeconds))
 	}
 	out := []string{
 		st.title.Render(n.ID) + "  " + state.Render(n.State) + "  " + round,
 		dotted("reward "+reward(n.Reward), "last 10 "+reward(n.RecentReward), fmt.Sprintf("cumulative %.2f", n.CumulativeReward)),
 		memoryFacts(st, n, width),
-		dotted(modelName(n), n.Device, process, batch, count(n.Restarts, "restart"), replayed, from, generates),
+		dotted(modelName(n), n.Device, process, batch, units.Plural(n.Restarts, "restart"), replayed, from, generates),
 	}
 	if held := heldOut(p.history.HeldOut); held != "" {
 		out = slices.Insert(out, 2, held)
@@ -69,7 +70,7 @@ func heldOut(rewards []HeldOut) string {
 		if h.Round == 0 {
 			return fmt.Sprintf("%.3f untrained", h.Reward)
 		}
-		return fmt.Sprintf("%.3f after %s", h.Reward, count(h.Round, "round"))
+		return fmt.Sprintf("%.3f after %s", h.Reward, units.Plural(h.Round, "round"))
 	}
 	switch n := len(rewards); n {
 	case 0:

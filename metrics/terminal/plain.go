@@ -70,7 +70,7 @@ func (p *plain) step(x stats.Status, pollErr error, lines []feedLine, now time.T
 	if pollErr == nil && !p.started {
 		p.started, p.at, p.round = true, now, x.Round
 		fmt.Fprintln(&b, dotted(x.Experiment, "run "+x.Run, x.Model, x.Device,
-			count(max(x.NodesPlanned, len(x.Nodes)), "node"), count(x.Rounds, "round"), resumed(x)))
+			units.Plural(max(x.NodesPlanned, len(x.Nodes)), "node"), units.Plural(x.Rounds, "round"), resumed(x)))
 	}
 	for _, l := range lines {
 		fmt.Fprintln(&b, l.stamped(p.location))

@@ -22,7 +22,7 @@ type Place struct {
 func Summary(w io.Writer, s stats.Summary, place Place) error {
 	s.Status = cleanStatus(s.Status)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d of %s in %s\n", strings.TrimSpace(s.Experiment+" "+s.State), s.Round, count(s.Rounds, "round"), seconds(s.ElapsedSeconds))
+	fmt.Fprintf(&b, "%s: %d of %s in %s\n", strings.TrimSpace(s.Experiment+" "+s.State), s.Round, units.Plural(s.Rounds, "round"), seconds(s.ElapsedSeconds))
 	if s.Message != "" {
 		fmt.Fprintln(&b, s.Message)
 	}
@@ -34,7 +34,7 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 	}
 	fact("cumulative reward", fmt.Sprintf("%.2f", s.CumulativeReward))
 	if s.FirstReward != nil && s.LastReward != nil {
-		edge := count(s.EdgeRounds, "round")
+		edge := units.Plural(s.EdgeRounds, "round")
 		fact("mean reward", fmt.Sprintf("%s (first %s) → %s (last %s)", reward(s.FirstReward), edge, reward(s.LastReward), edge))
 	}
 	fact("held-out reward", heldOutReward(s.Status))
@@ -50,7 +50,7 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 	}
 	fact("restarts", fmt.Sprint(s.Restarts))
 	if s.ReplayedRounds > 0 {
-		fact("replayed", count(s.ReplayedRounds, "update")+" from the nodes' journals")
+		fact("replayed", units.Plural(s.ReplayedRounds, "update")+" from the nodes' journals")
 	}
 	if s.WorkersConnected > 0 && !over(s.Status) {
 		fact("workers", workers(s.Status))
@@ -58,7 +58,7 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 		fact("workers", fmt.Sprint(s.Workers))
 	}
 	if lost := inState(s.Nodes, event.StateGivenUp); lost > 0 {
-		fact("given up", count(lost, "node"))
+		fact("given up", units.Plural(lost, "node"))
 	}
 	fmt.Fprintln(&b)
 	columns := withModels(summaryColumns(s.Workers > 0), s.Nodes)
@@ -123,7 +123,7 @@ func heldOutReward(x stats.Status) string {
 	if x.EvalReward == nil {
 		return ""
 	}
-	newest := fmt.Sprintf("%s (after %s)", reward(x.EvalReward), count(x.EvalRound, "round"))
+	newest := fmt.Sprintf("%s (after %s)", reward(x.EvalReward), units.Plural(x.EvalRound, "round"))
 	if x.FirstEvalReward == nil {
 		return newest
 	}

@@ -46,14 +46,6 @@ func reward(r *float64) string {
 	return fmt.Sprintf("%.3f", *r)
 }
 
-// count formats a number and its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // join puts colons between the parts that aren't empty.
 func join(parts ...string) string { return joined(": ", parts) }
 

@@ -7,6 +7,7 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -116,7 +117,7 @@ func (s *screen) header(st styles) []string {
 	cells := max(5, min(60, s.width-len(x.State)-len(progress)-len(percent)-6))
 	held := ""
 	if x.EvalReward != nil {
-		held = fmt.Sprintf("held-out %s after %s", reward(x.EvalReward), count(x.EvalRound, "round"))
+		held = fmt.Sprintf("held-out %s after %s", reward(x.EvalReward), units.Plural(x.EvalRound, "round"))
 	}
 	result := dotted("reward "+reward(x.Reward), fmt.Sprintf("cumulative %.2f", x.CumulativeReward), held)
 	out := []string{
@@ -150,7 +151,7 @@ func paceLine(x stats.Status) string {
 		eta = "eta " + seconds(*x.ETASeconds)
 	}
 	if x.Restarts > 0 {
-		restarts = count(x.Restarts, "restart")
+		restarts = units.Plural(x.Restarts, "restart")
 	}
 	return dotted("elapsed "+seconds(x.ElapsedSeconds), eta, pace, alive(x), workers(x), "mem "+gigabytes(x.MemoryBytes), restarts, resumed(x))
 }
@@ -161,10 +162,11 @@ func perRound(s float64) string {
 
 // alive counts the nodes; of a run that is over those that took part.
 func alive(x stats.Status) string {
+	nodes := units.Plural(max(x.NodesPlanned, len(x.Nodes)), "node")
 	if over(x) {
-		return count(max(x.NodesPlanned, len(x.Nodes)), "node")
+		return nodes
 	}
-	return fmt.Sprintf("%d/%d nodes", x.NodesAlive, max(x.NodesPlanned, len(x.Nodes)))
+	return fmt.Sprintf("%d/%s", x.NodesAlive, nodes)
 }
 
 // over tells whether nobody needs to be there any more, and nobody is missing.
@@ -178,9 +180,9 @@ func workers(x stats.Status) string {
 	case x.Workers == 0:
 		return ""
 	case over(x), x.WorkersConnected == x.Workers:
-		return count(x.Workers, "worker")
+		return units.Plural(x.Workers, "worker")
 	}
-	return fmt.Sprintf("%d/%s", x.WorkersConnected, count(x.Workers, "worker"))
+	return fmt.Sprintf("%d/%s", x.WorkersConnected, units.Plural(x.Workers, "worker"))
 }
 
 // table draws the nodes around the cursor in at most room lines, at least two.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node"
 	"github.com/sapo-swarm/swarm/node/journal"
@@ -176,7 +177,7 @@ func (c *check) weights(ctx context.Context, rounds int) error {
 	defer os.RemoveAll(path)
 	saved, err := c.engine.Save(ctx, policy.SaveParams{Path: path, Format: "huggingface", DType: "float16"}) // the smallest that tells the hash
 	if err != nil {
-		return fmt.Errorf("hash the weights after %d rounds: %w", rounds, err)
+		return fmt.Errorf("hash the weights after %s: %w", units.Plural(rounds, "round"), err)
 	}
 	c.report.Checkpoints++
 	switch {
