@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	sh "github.com/sapo-swarm/swarm/internal/shell"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -101,7 +102,8 @@ func runResume(ctx context.Context, g *globals, name string, extra []string) err
 	case run.State == store.RunRunning && coordinatorAlive(s, event.Now()):
 		return &usageError{fmt.Errorf("run %s is running already", run.Run), "swarm attach " + run.Run}
 	case run.State == store.RunDone && len(extra) == 0:
-		fmt.Fprintf(g.stdout, "%s has done all its %d rounds. To prolong it: %s resume %s --rounds %d\n", run.Run, run.Rounds, g.invocation(), run.Run, 2*run.Rounds)
+		fmt.Fprintf(g.stdout, "%s has done all its %s. To prolong it: %s resume %s --rounds %d\n", run.Run, units.Plural(run.Rounds, "round"),
+			g.invocation(), run.Run, 2*run.Rounds)
 		return watching(g, reader, run).summarise()
 	}
 	dir := g.runDir(run.Run)
