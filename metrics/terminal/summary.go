@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -62,9 +63,8 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 	}
 	fmt.Fprintln(&b)
 	columns := withModels(summaryColumns(s.Workers > 0), s.Nodes)
-	fmt.Fprintln(&b, row(columns, nil))
-	for _, n := range s.Nodes {
-		fmt.Fprintln(&b, row(columns, &n))
+	for _, line := range tableOf(columns, s.Nodes).Lines(table.Screen{}) { // nothing is cut: it may go anywhere
+		fmt.Fprintln(&b, line)
 	}
 	fmt.Fprintln(&b)
 	fact("run", s.Run)
@@ -105,12 +105,7 @@ func summaryColumns(shared bool) []column {
 		{"LAST 10", 7, false, 0, func(n stats.NodeStatus) string { return reward(n.RecentReward) }},
 		{"PEAK MEMORY", 11, false, 0, func(n stats.NodeStatus) string { return gigabytes(n.PeakMemoryBytes) }},
 		{"RESTARTS", 8, false, 0, func(n stats.NodeStatus) string { return fmt.Sprint(n.Restarts) }},
-		{" NOTE", 30, true, 0, func(n stats.NodeStatus) string {
-			if cause := trouble(n); cause != "" {
-				return " " + cause
-			}
-			return ""
-		}},
+		{"NOTE", 30, true, 0, trouble},
 	}
 	if shared {
 		columns = slices.Insert(columns, 1, column{"WORKER", 8, true, 0, func(n stats.NodeStatus) string { return n.Worker }})
