@@ -16,11 +16,14 @@ import (
 const baselinePreset = "8loc0ext"
 
 // baseline is the command of the run to compare this one with: without sharing, all else equal. It is empty where the run shares nothing itself, or where no
-// command can say that.
+// command can say that, and in a sweep.
 func (c *coordinator) baseline() string {
 	cfg := c.p.config
 	if cfg.NumTransplantTrees == 0 || c.p.trainer.command != "" || c.summary.Model == trainerModel {
 		return ""
+	}
+	if c.summary.Command != nil && commandName(c.summary.Command.Arguments) == "sweep" {
+		return "" // which knows what it compares
 	}
 	nodes := 0
 	for _, n := range c.summary.Nodes {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
@@ -94,14 +95,15 @@ func runTaskList(g *globals, o taskOptions) error {
 	if o.output == "json" {
 		return writeJSON(g.stdout, specs)
 	}
+	t := table.New(table.Column{Title: "TASK"}, table.Column{Title: "PARAMETERS", Wrap: true})
 	for _, s := range specs {
 		params, err := json.Marshal(s.Params)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(g.stdout, "%-26s %s\n", s.Name, params)
+		t.Add(s.Name, string(params))
 	}
-	return nil
+	return g.print(func(p *table.Page) { p.Table(t) })
 }
 
 func runTaskSample(g *globals, o taskOptions, name string) error {

@@ -85,14 +85,14 @@ func refuseAssumed(assumed []workload.Assumption) error {
 		if a.Stage == "" {
 			mend = append(mend, "--set "+a.Name+"="+a.Value.Value)
 		} else {
-			mend = append(mend, "write it into "+strings.Join(a.Places, ", "))
+			mend = append(mend, "a value in "+strings.Join(a.Places, ", "))
 		}
 	}
 	if more := len(assumed) - len(named); more > 0 {
 		named = append(named, fmt.Sprintf("%d more", more))
 	}
 	return &usageError{fmt.Errorf("nothing is written: the memory estimate assumes %s", strings.Join(named, ", ")),
-		strings.Join(mend, " ") + ", where that is so; --dir names the training's folder"}
+		"--dir with the training's folder, or where the values are right: " + strings.Join(mend, ", ")}
 }
 
 // changes are the decided values at their places. A profile may be a stranger's: its places stay within the folder.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
@@ -317,12 +318,15 @@ func printStart(c *coordinator) {
 	if command := c.p.trainer.command; command != "" {
 		trained, sizes = command, ""
 	}
-	fmt.Fprintf(c.g.stdout, "%s%s: %s on %s, %s,%s %s, seed %d\n", c.run, goesOn, trained, c.p.plan.Device, units.Plural(c.p.plan.Nodes, "node"), sizes,
-		units.Plural(cfg.Rounds, "round"), cfg.Seed)
-	fmt.Fprintf(c.g.stdout, "%s\n", c.p.plan.Why)
-	if why := c.p.plan.ShareWhy; why != "" {
-		fmt.Fprintf(c.g.stdout, "share %s: %s\n", c.p.plan.Share, why)
-	}
+	// A reader of stdout who has gone ends no run.
+	_ = c.g.print(func(p *table.Page) {
+		p.Printf("%s%s: %s on %s, %s,%s %s, seed %d\n", c.run, goesOn, trained, c.p.plan.Device, units.Plural(c.p.plan.Nodes, "node"), sizes,
+			units.Plural(cfg.Rounds, "round"), cfg.Seed)
+		p.Println(c.p.plan.Why)
+		if why := c.p.plan.ShareWhy; why != "" {
+			p.Printf("share %s: %s\n", c.p.plan.Share, why)
+		}
+	})
 	c.tellPage()
 	if c.company != nil {
 		c.company.tell(c, c.g.stdout)

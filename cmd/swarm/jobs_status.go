@@ -243,12 +243,3 @@ func timeText(seconds float64) string {
 	}
 	return d.Round(time.Second).String()
 }
-
-// shortened cuts text to so many characters.
-func shortened(text string, most int) string {
-	runes := []rune(text)
-	if len(runes) <= most {
-		return text
-	}
-	return string(runes[:most-1]) + "…"
-}

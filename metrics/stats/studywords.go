@@ -232,6 +232,11 @@ func (j *judged) besideStudied() []string {
 		return nil
 	}
 	slices.Sort(keys)
+	for i, key := range keys {
+		if key == "swarm" || key == "torch" {
+			keys[i] = "the version of " + key
+		}
+	}
 	return []string{"Beside what the study compares, its runs differ in " + strings.Join(keys, ", ") + "."}
 }
 
