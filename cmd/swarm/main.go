@@ -275,5 +275,6 @@ func newRootCommand(g *globals) *cobra.Command {
 		}
 		c.Long += "\n" + exitCodesHelp
 	}
+	fitHelp(g, root)
 	return root
 }

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/require"
+)
+
+func TestHelpFitsTheTerminal(t *testing.T) {
+	t.Setenv("COLUMNS", "80")
+	for _, command := range []string{"", "up", "compare", "rm", "model prompt"} {
+		var out strings.Builder
+		root := newRootCommand(&globals{stdout: &out, stderr: &out})
+		root.SetArgs(append(strings.Fields(command), "--help"))
+		root.SetOut(&out)
+		require.NoError(t, root.Execute())
+		require.Contains(t, out.String(), "\nUsage:\n")
+		require.Contains(t, out.String(), "--python string")
+		for _, line := range strings.Split(out.String(), "\n") {
+			if strings.Contains(strings.TrimSpace(line), " ") && !strings.HasPrefix(line, "  swarm ") { // words and commands are not broken
+				require.LessOrEqual(t, ansi.StringWidth(line), 80, "%s --help: %s", command, line)
+			}
+		}
+	}
+}
+
+func TestParagraphsAreJoined(t *testing.T) {
+	require.Equal(t, "one two\n\nthree:\n  a\n  b\nfour five\n", paragraphs("one\ntwo\n\nthree:\n  a\n  b\nfour\nfive\n"))
+}
