@@ -25,7 +25,7 @@ func fitHelp(g *globals, root *cobra.Command) {
 		p.Println(paragraphs(prose))
 		for line := range strings.Lines("Usage:" + usage) {
 			if strings.HasPrefix(line, "  "+root.Name()+" ") {
-				p.Lines([]string{line}) // a command stays whole, so that it can be copied
+				p.Lines([]string{strings.TrimSuffix(line, "\n")}) // a command stays whole, so that it can be copied
 			} else {
 				p.Printf("%s", line)
 			}

@@ -18,6 +18,7 @@ func TestHelpFitsTheTerminal(t *testing.T) {
 		require.NoError(t, root.Execute())
 		require.Contains(t, out.String(), "\nUsage:\n")
 		require.Contains(t, out.String(), "--python string")
+		require.NotContains(t, out.String(), "\n\n\n")
 		for _, line := range strings.Split(out.String(), "\n") {
 			if strings.Contains(strings.TrimSpace(line), " ") && !strings.HasPrefix(line, "  swarm ") { // words and commands are not broken
 				require.LessOrEqual(t, ansi.StringWidth(line), 80, "%s --help: %s", command, line)
