@@ -266,7 +266,7 @@ func TestGPUShowsTheNodesOfRunningRuns(t *testing.T) {
 	require.Equal(t, []string{"idle 0"}, codes(t, o, "recommendations"))
 
 	text := onGPUs(t, home, cards, "gpu", "--once")
-	require.Contains(t, text.stdout, "node_2    GPU 1   updating     2.0 GB    4.0 GB  5.0 GB  7.0 GB  9.0 GB\n")
+	require.Regexp(t, `(?m)^node_2 +GPU 1 +updating +2\.0 GB +4\.0 GB +5\.0 GB +7\.0 GB +9\.0 GB$`, text.stdout)
 	require.Contains(t, text.stdout, "  nodes 10.0 GB · unattributed 42.0 GB\n")
 }
 

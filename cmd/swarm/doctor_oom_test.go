@@ -98,7 +98,7 @@ func TestGuideOnesLogIsExplainedWithItsLadder(t *testing.T) {
 	code, out, _ := explain(t, guide1)
 	require.Equal(t, exitDone, code)
 	require.Contains(t, out, "The memory of GPU 0 ran out (PyTorch): line 5 of ")
-	require.Contains(t, out, "asked for   17.66 GiB")
+	require.Regexp(t, `(?m)^  asked for +17\.66 GiB  \(19\.0 GB\)$`, out)
 	require.Contains(t, out, "Workload verl-grpo: a guess, from ")
 	require.Contains(t, out, "data.train_batch_size=512")
 }

@@ -83,7 +83,7 @@ func TestGuide1IsCarriedOut(t *testing.T) {
 	o = swarm(t, home, "doctor", "--oom", jobDocument(t, home, "words").Log, "--dir", dir)
 	require.Zero(t, o.code, o.stderr)
 	for _, want := range []string{
-		"asked for         17.66 GiB", "Workload verl-grpo", "train_batch_size: 1024 -> 512  run_grpo.sh:data.train_batch_size (line 12)",
+		"17.66 GiB  (19.0 GB)", "Workload verl-grpo", "train_batch_size: 1024 -> 512  run_grpo.sh:data.train_batch_size (line 12)",
 		"param_offload: False -> True", "train_batch_size: 512 -> 256", "gpu_memory_utilization: 0.6 -> 0.4", "max_response_length: 1024 -> 512",
 		"gres: gpu:4 -> gpu:8  submit_grpo.slurm:#SBATCH --gres (line 3)", "30 to 50 % slower",
 	} {

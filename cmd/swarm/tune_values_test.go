@@ -68,7 +68,7 @@ func TestTuneAppliesOnlyWhatIsKnown(t *testing.T) {
 		require.NoError(t, err)
 		o := swarm(t, dir, append(tune, "--apply")...)
 		require.Equal(t, outcome{2, "", "Error: nothing is written: the memory estimate assumes length 1024 (" + why + ")\n" +
-			"Try: --set length=1024, where that is so; --dir names the training's folder\n"}, o)
+			"Try: --dir with the training's folder, or where the values are right: --set length=1024\n"}, o)
 		now, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.Equal(t, string(before), string(now))

@@ -31,7 +31,7 @@ func TestComposeLoadsTheFile(t *testing.T) {
 	worker := project.Services["swarm-1"]
 	require.Equal(t, types.ShellCommand{"/usr/local/bin/swarm"}, worker.Entrypoint)
 	require.Equal(t, types.ShellCommand{"--home", "/var/lib/swarm", "join", "--url-file", "/run/secrets/invitation", "--name", "swarm-1",
-		"--nodes", "auto", "--device", "cuda", "--model", "gpt2", "--yes"}, worker.Command)
+		"--nodes", "auto", "--device", "cuda", "--wait", "1h", "--model", "gpt2", "--yes"}, worker.Command)
 	require.Equal(t, "on-failure:5", worker.Restart)
 	require.Greater(t, time.Duration(*worker.StopGracePeriod), jobs.StopSeconds*time.Second)
 	require.Equal(t, types.UnitBytes(32<<30), worker.MemLimit)

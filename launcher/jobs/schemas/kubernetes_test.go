@@ -70,7 +70,7 @@ func TestKubernetesDecodesEveryFieldStrictly(t *testing.T) {
 	require.Equal(t, int64(32<<30), worker.Resources.Limits.Memory().Value())
 	require.Equal(t, int64(8), worker.Resources.Requests.Cpu().Value())
 	require.Equal(t, []string{"--home", "/var/lib/swarm", "join", "--url-file", "/run/secrets/swarm/invitation", "--name", "swarm-1",
-		"--nodes", "auto", "--device", "cuda", "--model", "gpt2", "--yes"}, worker.Args)
+		"--nodes", "auto", "--device", "cuda", "--wait", "1h", "--model", "gpt2", "--yes"}, worker.Args)
 	for _, mount := range worker.VolumeMounts {
 		require.Condition(t, func() bool {
 			for _, volume := range pod.Volumes {
