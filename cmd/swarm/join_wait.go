@@ -65,11 +65,11 @@ func (g *globals) awaiting(ctx context.Context, what string, limit time.Duration
 				return
 			case <-tick.C:
 			}
-			text := fmt.Sprintf("Waiting for %s for %d s", what, int(time.Since(began).Seconds()))
+			text := fmt.Sprintf("Waiting %d s", int(time.Since(began).Seconds()))
 			if limit > 0 {
-				text += fmt.Sprintf(", at most %s (--wait)", limit)
+				text += fmt.Sprintf(" of %s (--wait)", limit)
 			}
-			line.say(text)
+			line.say(text + " for " + what) // the end is cut where the terminal is narrow
 		}
 	})
 	return ctx, sync.OnceFunc(func() {

@@ -31,7 +31,7 @@ func TestJoinWaitsForNoOneOnlySoLong(t *testing.T) {
 	require.Empty(t, o.stdout)
 	lines := strings.Split(strings.TrimSpace(o.stderr), "\n")
 	require.Len(t, lines, 3, o.stderr)
-	require.Equal(t, "Waiting for the coordinator at tls://"+address+" for 1 s, at most 2.5s (--wait)", lines[0])
+	require.Equal(t, "Waiting 1 s of 2.5s (--wait) for the coordinator at tls://"+address, lines[0])
 	require.Regexp(t, `^Error: enrol at tls://`+address+`: nobody answers there: waited 2\.5s \(last: connection refused \(.*\)\)$`, lines[1])
 	require.Equal(t, "Try: see that swarm up --listen runs there, and that its port can be reached from here (firewall, port forwarding, swarm up --advertise), or a longer --wait", lines[2])
 
@@ -52,7 +52,7 @@ func TestJoinWaitsForNoOneOnlySoLong(t *testing.T) {
 	shared := t.TempDir()
 	o = inProcess(t, "join", "--shared", shared, "--experiment", "e", "--wait", "1500ms")
 	require.Equal(t, exitFailed, o.code, o.stderr)
-	require.Equal(t, "Waiting for the experiment e in "+shared+" for 1 s, at most 1.5s (--wait)\n"+
+	require.Equal(t, "Waiting 1 s of 1.5s (--wait) for the experiment e in "+shared+"\n"+
 		"Error: join through the shared folder: experiment e isn't in "+shared+": waited 1.5s\n"+
 		"Try: see that the coordinator runs with --shared, and that the folder syncs, or a longer --wait\n", o.stderr)
 

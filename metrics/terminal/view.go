@@ -147,7 +147,7 @@ func paceLine(x stats.Status) string {
 	if x.SecondsPerRound != nil {
 		pace = perRound(*x.SecondsPerRound)
 	}
-	if x.ETASeconds != nil {
+	if x.ETASeconds != nil && x.Round < x.Rounds {
 		eta = "eta " + seconds(*x.ETASeconds)
 	}
 	if x.Restarts > 0 {
