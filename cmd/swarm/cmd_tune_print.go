@@ -191,6 +191,9 @@ func (t *tuning) printSources(w *table.Page, d tuneDocument) {
 		}
 	}
 	w.Table(rows)
+	if len(t.result.Assumed()) > 0 {
+		fmt.Fprintln(w, "--apply writes nothing until the assumed values are in the files or --set gives them.")
+	}
 }
 
 // ofStages tells whether every stage has that value.
@@ -263,7 +266,10 @@ func (t *tuning) next() []string {
 			size = " --gpu-memory " + jobs.ShellWord(t.o.gpuMemory.text)
 		}
 		if same := "swarm tune" + named + size + t.o.asGiven(); !t.o.profile {
-			next = append(next, same+" --dry-run", same+" --apply")
+			next = append(next, same+" --dry-run")
+			if len(t.result.Assumed()) == 0 {
+				next = append(next, same+" --apply")
+			}
 		}
 	}
 	return append(next, t.w.Next...)

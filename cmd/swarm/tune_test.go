@@ -66,6 +66,7 @@ Values and their sources:
   stage 02-05
     n_positives            16   profile's default: conf/text_curriculum/02_stage.yaml does not exist
     n_negatives            8    profile's default, assumed: conf/text_curriculum/02_stage.yaml does not exist
+--apply writes nothing until the assumed values are in the files or --set gives them.
 
 Expected memory: 19.8 GiB of 24.0 GiB (83 %), margin 85 %
   model parameters  201 MiB   4 channel encoders, experts, projection; fp16

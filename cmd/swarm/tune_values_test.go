@@ -72,6 +72,9 @@ func TestTuneAppliesOnlyWhatIsKnown(t *testing.T) {
 		now, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.Equal(t, string(before), string(now))
+		o = swarm(t, dir, tune...)
+		require.Contains(t, o.stdout, "--apply writes nothing until the assumed values are in the files or --set gives them.\n")
+		require.NotContains(t, o.stdout, " --apply\n", "what would be refused is not proposed")
 
 		o = swarm(t, dir, append(tune, "--dry-run")...)
 		require.Zero(t, o.code, o.stderr)
