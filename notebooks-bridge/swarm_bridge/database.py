@@ -77,6 +77,8 @@ def _open(path):
 
 
 def _check(db, path):
+    if not db.execute("SELECT 1 FROM sqlite_master").fetchone():  # swarm up is about to make it
+        raise NothingHere("nothing has run under {} yet".format(os.path.dirname(path)), USAGE, "swarm_bridge.up(), or another home")
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise SwarmError("{} is not a database of swarm's".format(path), USAGE, "another home")
 

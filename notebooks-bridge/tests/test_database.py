@@ -80,12 +80,17 @@ def test_a_locked_database_is_told_within_bounds(home, monkeypatch):
         writer.close()
 
 
-@pytest.mark.parametrize("content", [b"", b"not a database at all, but a text of some length" * 9])
-def test_another_file_is_refused(tmp_path, content):
-    (tmp_path / "swarm.db").write_bytes(content)
+def test_another_file_is_refused(tmp_path):
+    (tmp_path / "swarm.db").write_bytes(b"not a database at all, but a text of some length" * 9)
     with pytest.raises(swarm_bridge.SwarmError, match="is not a database of swarm's") as told:
         swarm_bridge.rows("rounds", home=tmp_path)
     assert told.value.code == 2
+
+
+def test_a_database_that_is_being_made_has_nothing_yet(tmp_path):
+    (tmp_path / "swarm.db").write_bytes(b"")
+    with pytest.raises(swarm_bridge.NothingHere, match="nothing has run under"):
+        swarm_bridge.rows("rounds", home=tmp_path)
 
 
 def test_somebody_elses_database_is_refused(tmp_path):
