@@ -12,9 +12,6 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// baselinePreset is the experiment without sharing.
-const baselinePreset = "8loc0ext"
-
 // baseline is the command of the run to compare this one with: without sharing, all else equal. It is empty where the run shares nothing itself, or where no
 // command can say that, and in a sweep.
 func (c *coordinator) baseline() string {
@@ -33,7 +30,7 @@ func (c *coordinator) baseline() string {
 	}
 	// What makes one preset another is what is compared.
 	compared := map[string]any{}
-	for _, name := range []string{baselinePreset, cfg.Preset} {
+	for _, name := range []string{stats.BaselinePreset, cfg.Preset} {
 		if values, err := configs.Experiment(name); err == nil {
 			maps.Copy(compared, values)
 		}
@@ -41,9 +38,9 @@ func (c *coordinator) baseline() string {
 	// A split that adapts has its own settings.
 	leaveOut := append(slices.Collect(maps.Keys(compared)), "num_train_samples", "num_transplant_trees", "split", "rounds")
 	leaveOut = slices.DeleteFunc(leaveOut, func(key string) bool { return key == "num_generations" })
-	config := []string{baselinePreset}
+	config := []string{stats.BaselinePreset}
 	if file := configFile(c.summary.Command); file != "" {
-		config = []string{file, baselinePreset}
+		config = []string{file, stats.BaselinePreset}
 	}
 	flags, err := settingFlags(config, cfg, leaveOut)
 	if err != nil {

@@ -5,11 +5,10 @@ import (
 	"strings"
 )
 
-// The preset that others are compared with by themselves, and its I/J.
-const (
-	baselinePreset = "8loc0ext"
-	baselineConfig = "8/0"
-)
+// BaselinePreset is the experiment without sharing, which others are compared with by themselves.
+const BaselinePreset = "8loc0ext"
+
+const baselineConfig = "8/0" // its I/J
 
 // unnamedExperiment is the name of an experiment that nobody named: it is the baseline only where it is asked for.
 const unnamedExperiment = "default"
@@ -20,12 +19,12 @@ func findBaseline(groups []group, name string) int {
 	if name != "" {
 		return named(groups, name)
 	}
-	if i := named(groups, baselinePreset); i >= 0 && groups[i].isBaseline() {
+	if i := named(groups, BaselinePreset); i >= 0 && groups[i].isBaseline() {
 		return i
 	}
 	for _, fits := range []func(group) bool{
-		func(g group) bool { return g.runs[0].Preset == baselinePreset },
-		func(g group) bool { return strings.HasSuffix(g.experiment, "-"+baselinePreset) },
+		func(g group) bool { return g.runs[0].Preset == BaselinePreset },
+		func(g group) bool { return strings.HasSuffix(g.experiment, "-"+BaselinePreset) },
 		func(g group) bool {
 			return ConfigName(g.runs[0].Run) == baselineConfig && g.experiment != unnamedExperiment
 		},

@@ -180,18 +180,9 @@ func (r *Reader) EvalTotals(ctx context.Context, run string) ([]EvalTotal, error
 	if err != nil || !there {
 		return nil, err
 	}
-	var totals []EvalTotal
-	err = query(ctx, r.db, func(rows *sql.Rows) error {
-		x := EvalTotal{Run: run}
-		err := rows.Scan(&x.Round, &x.Set, &x.Generations, &x.Nodes, &x.Questions, &x.Correct, &x.RewardSum)
-		if n := len(totals); n > 0 && totals[n-1].Round == x.Round {
-			totals = totals[:n-1]
-		}
-		totals = append(totals, x)
-		return err
-	}, `SELECT round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
+	totals, err := lastOfRounds(ctx, r.db, run, `SELECT round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
 FROM runs CROSS JOIN evals AS e ON e.run = runs.run WHERE runs.run = ?1 AND `+wholeEvalSQL(shared)+`
-GROUP BY round, question_set, generations ORDER BY round, nodes, question_set, generations`, run)
+GROUP BY round, question_set, generations ORDER BY round, nodes, question_set, generations`)
 	return totals, explain(r.path, err)
 }
 
@@ -231,6 +222,11 @@ func wholeEvalSQL(shared bool) string {
 
 // edgeEvals returns a run's first and its newest held-out evaluation, one where they are the same.
 func edgeEvals(ctx context.Context, tx rowsQuerier, run string, shared bool) ([]EvalTotal, error) {
+	return lastOfRounds(ctx, tx, run, edgeEvalsSQL(shared))
+}
+
+// lastOfRounds reads a run's evaluations as a query orders them, by round: of several rows of a round the last counts.
+func lastOfRounds(ctx context.Context, tx rowsQuerier, run, text string) ([]EvalTotal, error) {
 	var totals []EvalTotal
 	err := query(ctx, tx, func(rows *sql.Rows) error {
 		x := EvalTotal{Run: run}
@@ -240,7 +236,7 @@ func edgeEvals(ctx context.Context, tx rowsQuerier, run string, shared bool) ([]
 		}
 		totals = append(totals, x)
 		return err
-	}, edgeEvalsSQL(shared), run)
+	}, text, run)
 	return totals, err
 }
 

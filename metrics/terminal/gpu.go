@@ -61,28 +61,11 @@ func PrintGPUs(p *table.Page, x GPUStatus) {
 	if len(nodes) == 0 {
 		p.Println(noNode)
 	} else {
-		p.Table(gpuNodesTable(nodes))
+		p.Table(tableOf(gpuColumns(nodes), nodes))
 	}
 	for _, line := range gpuNotes(newStyles(false), x, 0) {
 		p.Println(ansi.Strip(line))
 	}
-}
-
-// gpuNodesTable has a row a node, with the columns of the live view.
-func gpuNodesTable(nodes []GPUNode) *table.Table {
-	t := table.New()
-	columns := gpuColumns(nodes)
-	for _, c := range columns {
-		t.Columns = append(t.Columns, table.Column{Title: c.title, Right: !c.left, Drop: c.drop})
-	}
-	for _, n := range nodes {
-		var row []string
-		for _, c := range columns {
-			row = append(row, c.text(n))
-		}
-		t.Add(row...)
-	}
-	return t
 }
 
 // noNode stands where there is no table of nodes.
@@ -162,14 +145,8 @@ func gpuMemoryLine(st styles, label string, used, total int64, trend []float64, 
 	return text + st.faint.Render(trendIn(trend, text, min(width, ansi.StringWidth(text)+42)))
 }
 
-// gpuColumn is a column of the nodes' table; on a narrow terminal the highest drop goes first, 0 never.
-type gpuColumn struct {
-	title string
-	width int
-	left  bool
-	drop  int
-	text  func(GPUNode) string
-}
+// gpuColumn is a column of the GPUs' nodes.
+type gpuColumn = columnOf[GPUNode]
 
 func gpuColumns(nodes []GPUNode) []gpuColumn {
 	figure := func(title string, drop int, bytes func(GPUNode) int64) gpuColumn {

@@ -41,24 +41,14 @@ func drawnWidth(p *table.Page) int {
 // nodesTable has a row a node, with the columns of the live view.
 func nodesTable(x stats.Status) *table.Table {
 	columns := withModels(nodeColumns(x.Workers > 0), x.Nodes)
-	return tableOf(append(columns, column{"NOTE", minNote, true, 0, func(n stats.NodeStatus) string { return join(trouble(n), n.Message) }}), x.Nodes)
+	return notedTable(append(columns, column{"NOTE", minNote, true, 0, func(n stats.NodeStatus) string { return join(trouble(n), n.Message) }}), x.Nodes)
 }
 
-// tableOf has a row a node. The last column holds notes, and is not there without any.
-func tableOf(columns []column, nodes []stats.NodeStatus) *table.Table {
-	t := table.New()
-	for _, c := range columns {
-		t.Columns = append(t.Columns, table.Column{Title: c.title, Right: !c.left, Drop: c.drop})
-	}
+// notedTable has a row a node. The last column holds notes, and is not there without any.
+func notedTable(columns []column, nodes []stats.NodeStatus) *table.Table {
+	t := tableOf(columns, nodes)
 	last := &t.Columns[len(columns)-1]
 	last.Wrap, last.Optional = true, true
-	for _, n := range nodes {
-		var row []string
-		for _, c := range columns {
-			row = append(row, c.text(n))
-		}
-		t.Add(row...)
-	}
 	return t
 }
 

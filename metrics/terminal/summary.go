@@ -63,7 +63,7 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 	}
 	fmt.Fprintln(&b)
 	columns := withModels(summaryColumns(s.Workers > 0), s.Nodes)
-	for _, line := range tableOf(columns, s.Nodes).Lines(table.Screen{}) { // nothing is cut: it may go anywhere
+	for _, line := range notedTable(columns, s.Nodes).Lines(table.Screen{}) { // nothing is cut: it may go anywhere
 		fmt.Fprintln(&b, line)
 	}
 	fmt.Fprintln(&b)

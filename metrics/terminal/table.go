@@ -7,17 +7,37 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// column of the table of nodes.
-type column struct {
+// columnOf is a column of a table with a row an N.
+type columnOf[N any] struct {
 	title string
 	width int // without the gap before it
 	left  bool
 	drop  int // on a narrow terminal the highest goes first; 0: never
-	text  func(stats.NodeStatus) string
+	text  func(N) string
+}
+
+// column of the table of nodes.
+type column = columnOf[stats.NodeStatus]
+
+// tableOf has a row each, as wide as its cells.
+func tableOf[N any](columns []columnOf[N], rows []N) *table.Table {
+	t := table.New()
+	for _, c := range columns {
+		t.Columns = append(t.Columns, table.Column{Title: c.title, Right: !c.left, Drop: c.drop})
+	}
+	for _, r := range rows {
+		var cells []string
+		for _, c := range columns {
+			cells = append(cells, c.text(r))
+		}
+		t.Add(cells...)
+	}
+	return t
 }
 
 const roundWidth = 6
