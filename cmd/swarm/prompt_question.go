@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
@@ -59,7 +60,7 @@ func (o *promptOptions) heldOut(x *examinee) (task.Item, error) {
 // ofTask is an item of a task's dataset, with the parameters that the model is trained with, or the paper's where its tasks lack this one.
 func (o *promptOptions) ofTask(x *examinee) (asked, error) {
 	params, whose := x.config.Tasks.Mixture, "as trained"
-	if !hasTask(params, o.task) {
+	if !slices.ContainsFunc(params, func(s configs.TaskSpec) bool { return s.Name == o.task }) {
 		var err error
 		if params, err = configs.TaskSet("paper"); err != nil {
 			return asked{}, err
@@ -75,15 +76,6 @@ func (o *promptOptions) ofTask(x *examinee) (asked, error) {
 		text: item.Question, item: &item, task: o.task, score: func(text string) float64 { return t.Score(item, task.ExtractAnswer(text)) },
 		drawn: fmt.Sprintf("%s (%s), seed %d, index %d", o.task, whose, o.seed, o.index),
 	}, nil
-}
-
-func hasTask(specs []configs.TaskSpec, name string) bool {
-	for _, s := range specs {
-		if s.Name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // openTask makes a task with the parameters that specs have of it; words, if not empty, is the file of bf's.

@@ -4,13 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
-
-func countText(n int) string { return strconv.Itoa(n) }
 
 // findKinds keeps one run of each kind: runs of one kind differ in no setting.
 func (g *group) findKinds(o CompareOptions) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -172,11 +173,11 @@ func plainDifferences(a, b store.Totals) []RunDifference {
 			list = append(list, RunDifference{Key: key, Effect: effect, A: x, B: y})
 		}
 	}
-	add("num_train_samples", EffectSharing, countText(a.NumTrainSamples), countText(b.NumTrainSamples))
-	add("num_transplant_trees", EffectSharing, countText(a.NumTransplantTrees), countText(b.NumTransplantTrees))
-	add("num_generations", EffectResult, countText(a.NumGenerations), countText(b.NumGenerations))
+	add("num_train_samples", EffectSharing, strconv.Itoa(a.NumTrainSamples), strconv.Itoa(b.NumTrainSamples))
+	add("num_transplant_trees", EffectSharing, strconv.Itoa(a.NumTransplantTrees), strconv.Itoa(b.NumTransplantTrees))
+	add("num_generations", EffectResult, strconv.Itoa(a.NumGenerations), strconv.Itoa(b.NumGenerations))
 	add("model", EffectResult, a.Model, b.Model)
-	add("nodes", EffectResult, countText(UsedNodes(a)), countText(UsedNodes(b)))
+	add("nodes", EffectResult, strconv.Itoa(UsedNodes(a)), strconv.Itoa(UsedNodes(b)))
 	return list
 }
 
