@@ -72,6 +72,7 @@ func grid(model string) []sample {
 // micro-batch, the length and gradient checkpointing. Both are of the engine's process without the interpreter. What glibc's heap loses
 // is part of both; with a C library other than Debian 12's it may differ.
 func TestEstimateOnCPU(t *testing.T) {
+	t.Parallel()
 	large := os.Getenv(largeGrid) != ""
 	if testing.Short() && !large {
 		t.Skip("takes half a minute")

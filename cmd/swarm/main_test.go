@@ -61,6 +61,7 @@ func TestMain(m *testing.M) {
 const enginesOnCPU = "ENGINES_ON_CPU"
 
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	python, library := usablePython(t), fakeNVML(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true,

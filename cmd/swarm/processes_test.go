@@ -141,10 +141,10 @@ func (r *running) wait() int {
 	return code
 }
 
-// status is swarm status -o json.
+// status is swarm status -o json, asked within this process: some tests poll it.
 func status(t *testing.T, home string) stats.Status {
 	t.Helper()
-	o := swarm(t, home, "status", "-o", "json")
+	o := within(home, "status", "-o", "json")
 	require.Equal(t, 0, o.code, o.stderr)
 	var s stats.Status
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &s))

@@ -54,12 +54,12 @@ func TestTheSameCommandGoesOn(t *testing.T) {
 	requireNoProcess(t, home)
 	require.Equal(t, "crashed", status(t, home).State)
 
-	resume := swarmCommand(t, home, "resume", "--rounds", "30")
+	resume := swarmCommand(t, home, "resume", "--rounds", "24")
 	resume.Dir = t.TempDir()
 	resumed := finish(t, resume)
 	require.Equal(t, 0, resumed.code, resumed.stderr)
-	require.Contains(t, resumed.stdout, "e done: 30 of 30 rounds")
-	requireWhole(t, home, "e-1", 2, 30)
+	require.Contains(t, resumed.stdout, "e done: 24 of 24 rounds")
+	requireWhole(t, home, "e-1", 2, 24)
 
 	r = start(t, home, longRun()...)
 	require.Equal(t, 0, r.wait(), r.stderr)
@@ -71,8 +71,8 @@ func TestTheSameCommandGoesOn(t *testing.T) {
 
 	again := swarm(t, home, append([]string{"up", "--name", "e"}, tinyRun(longRun()...)...)...)
 	require.Equal(t, 0, again.code, again.stderr)
-	require.Contains(t, again.stdout, "e-1 has done all its 60 rounds already.")
-	require.Contains(t, again.stdout, "e done: 60 of 60 rounds")
+	require.Contains(t, again.stdout, "e-1 has done all its 36 rounds already.")
+	require.Contains(t, again.stdout, "e done: 36 of 36 rounds")
 	require.NoDirExists(t, filepath.Join(home, "runs", "e-2"))
 }
 

@@ -57,7 +57,7 @@ func withGPUs(t testing.TB, cmd *exec.Cmd, devices string) *exec.Cmd {
 // jobDocument is what swarm status knows of a job.
 func jobDocument(t testing.TB, home, name string) stats.Job {
 	t.Helper()
-	got := swarm(t, home, "status", name, "-o", "json")
+	got := within(home, "status", name, "-o", "json")
 	require.Zero(t, got.code, got.stderr)
 	var j stats.Job
 	require.NoError(t, json.Unmarshal([]byte(got.stdout), &j))
@@ -230,7 +230,7 @@ func TestJobsShareAGPU(t *testing.T) {
 	first := start("9GB", "touch first; sleep 1000")
 	require.Eventually(t, exists("first"), patience, pollEvery)
 	second := start("9GB", "touch second")
-	waiting := func() bool { return strings.Contains(swarm(t, home, "status").stdout, "waiting") }
+	waiting := func() bool { return strings.Contains(within(home, "status").stdout, "waiting") }
 	require.Eventually(t, waiting, patience, pollEvery)
 	third := start("4GB", "touch third")
 	require.Zero(t, waitFor(t, third), "what is left of the GPU is enough for it, and the second is not held up")
@@ -389,7 +389,7 @@ func TestRunGivesUpWaiting(t *testing.T) {
 	require.Contains(t, got.stderr, "2.1 GB")
 	waiting := start("10m")
 	require.NoError(t, waiting.Start())
-	require.Eventually(t, func() bool { return strings.Contains(swarm(t, home, "status").stdout, "waiting") }, patience, pollEvery)
+	require.Eventually(t, func() bool { return strings.Contains(within(home, "status").stdout, "waiting") }, patience, pollEvery)
 	require.NoError(t, os.WriteFile(file+".new", []byte("Tesla T4:15360:14000:proc=none\n"), 0o600))
 	require.NoError(t, os.Rename(file+".new", file))
 	require.Zero(t, waitFor(t, waiting), "somebody else's memory has become free")

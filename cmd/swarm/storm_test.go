@@ -22,7 +22,7 @@ import (
 var (
 	stormFaults   = flag.Int("storm.faults", 10, "faults of the storm")
 	stormSeed     = flag.Uint64("storm.seed", 3, "seed of the storm")
-	stormStep     = flag.Int("storm.step", 4, "rounds between two faults")
+	stormStep     = flag.Int("storm.step", 3, "rounds between two faults")
 	stormOnly     = flag.String("storm.only", "", "kinds of faults, separated by commas, whose name holds one of these; all")
 	stormProgress = flag.Bool("storm.progress", false, "print each fault as it happens")
 )

@@ -20,12 +20,13 @@ import (
 )
 
 const (
-	longRounds = 60
-	killAfter  = 15 // rounds; checkpoints are made every 10
+	longRounds = 36
+	longEvery  = 6  // rounds between two checkpoints
+	killAfter  = 10 // rounds: in between
 )
 
 func longRun() []string {
-	return []string{"--rounds", strconv.Itoa(longRounds), "--checkpoint-every", "10", "--seed", "7"}
+	return []string{"--rounds", strconv.Itoa(longRounds), "--checkpoint-every", strconv.Itoa(longEvery), "--seed", "7"}
 }
 
 // learned is what a run came to: its reward, and the weights each node ended with.
@@ -104,7 +105,7 @@ func TestKilledProcessesComeBack(t *testing.T) {
 			again := r.await("second load of node_1", func(e event.Event) bool {
 				return e.Type == event.TypeLoaded && e.Node == "node_1" && e.Loaded.EnginePID != engine
 			})
-			require.GreaterOrEqual(t, again.Loaded.StartRound, killAfter/10*10, "it did not start from a checkpoint")
+			require.GreaterOrEqual(t, again.Loaded.StartRound, killAfter/longEvery*longEvery, "it did not start from a checkpoint")
 			got := readLearned(t, home, "e-1")
 			require.InDelta(t, want.reward, got.reward, 1e-9)
 			require.Equal(t, want.weights, got.weights)
