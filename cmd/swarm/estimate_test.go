@@ -80,7 +80,7 @@ func TestEstimateOnCPU(t *testing.T) {
 	models := []configs.Model{
 		presetModel(t, "nano"),
 		// GPT-2 with fewer layers and words: as wide as it is, an update of it takes minutes.
-		shaped("gpt2-shaped", configs.Shape{Layers: 4, Heads: 12, Width: 768, Context: 1024, Vocabulary: 8192}),
+		shaped("gpt2-shaped", configs.Shape{Layers: 2, Heads: 12, Width: 768, Context: 1024, Vocabulary: 8192}),
 	}
 	if large {
 		models = append(models, presetModel(t, "gpt2"))
