@@ -15,13 +15,13 @@ const printerQueue = 4096
 // out, and a warning says how many. The database has them all.
 type printer struct {
 	lines   *event.Writer
-	queue   chan event.Event
+	queue   chan *event.Event // which cost memory only while they wait
 	done    sync.WaitGroup
 	skipped int // by add
 }
 
 func newPrinter(out io.Writer) *printer {
-	p := &printer{lines: event.NewWriter(out), queue: make(chan event.Event, printerQueue)}
+	p := &printer{lines: event.NewWriter(out), queue: make(chan *event.Event, printerQueue)}
 	p.done.Go(func() {
 		for e := range p.queue {
 			// A broken pipe is no reason to end a run of days.
@@ -34,7 +34,7 @@ func newPrinter(out io.Writer) *printer {
 // add queues an event. It is called from one goroutine at a time and does not block.
 func (p *printer) add(e event.Event) {
 	if p.skipped > 0 {
-		warning := event.Event{Type: event.TypeWarning, Run: e.Run, Time: event.Now(),
+		warning := &event.Event{Type: event.TypeWarning, Run: e.Run, Time: event.Now(),
 			Message: units.Plural(p.skipped, "event") + " left out: stdout's reader is too slow"}
 		select {
 		case p.queue <- warning:
@@ -43,7 +43,7 @@ func (p *printer) add(e event.Event) {
 		}
 	}
 	select {
-	case p.queue <- e:
+	case p.queue <- &e:
 	default:
 		p.skipped++
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -147,6 +148,9 @@ func (r *recorder) loaded(e event.Event) {
 	}
 	if delete(r.loading, e.Node); len(r.loading) == 0 {
 		r.c.p.turn.release() // the GPUs show now what the nodes take
+		if r.ctx.Err() == nil {
+			r.group.Go(debug.FreeOSMemory) // what planning took belongs to the nodes now
+		}
 	}
 	if r.mps != nil && r.ctx.Err() == nil {
 		r.group.Go(func() { r.mps.verify(r.ctx, e, slices.Index(r.c.nodeIDs, e.Node), r.take) })

@@ -21,6 +21,7 @@ type kin struct {
 	mu     sync.Mutex
 	path   string // of the pid file; empty: none
 	record pidFile
+	newest int // pid on this machine when all that the child had started was known; 0: look
 }
 
 // begin writes the child's pid file. Kin of the child before it that would not die stay named in it.
@@ -42,12 +43,32 @@ func (k *kin) begin(path string, pid int) error {
 }
 
 // look takes in what the process with that pid has started of late.
-func (k *kin) look(pid int) {
+func (k *kin) look(pid int) { k.lookAt(pid, newestPID()) }
+
+// lookAt is look when newest is the newest process of this machine: where all is known up to that one there is nothing to look for.
+func (k *kin) lookAt(pid, newest int) {
+	if newest != 0 && newest == k.known() {
+		return
+	}
 	for _, child := range children(pid) {
-		if id, err := Identify(child); err == nil && !k.has(id) {
+		id, err := Identify(child)
+		if err == nil && !k.has(id) {
 			_ = k.adopt(pid, child) // the next look tries again
 		}
+		if err != nil || !k.has(id) { // one of the child's own group may still leave it
+			newest = 0
+		}
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.newest = newest
+}
+
+// known is the newest process of this machine when all that the child had started was known.
+func (k *kin) known() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.newest
 }
 
 func (k *kin) has(id Identity) bool {

@@ -226,3 +226,66 @@ func TestSurvivorsStayInThePIDFile(t *testing.T) {
 		t.Error("pid file left")
 	}
 }
+
+// A look is skipped only where nothing was started since all were known. A process of the child's own group may leave it late, without starting
+// anything.
+func TestALookIsSkippedOnlyWhereAllAreKnown(t *testing.T) {
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "go")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/bin/sh", "-c", `(read -r go <"$0"; exec setsid sleep 1000) & cat >/dev/null; wait`, fifo)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdin, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer stdin.Close()
+	pid := cmd.Process.Pid
+	var late int
+	eventually(t, "there are two children", func() bool {
+		started := children(pid)
+		if len(started) == 2 {
+			late = slices.Min(started)
+		}
+		return late != 0
+	})
+	defer syscall.Kill(late, syscall.SIGKILL)
+	var k kin
+	if err := k.begin(filepath.Join(dir, PIDFileName), pid); err != nil {
+		t.Fatal(err)
+	}
+	is := func(what string, want bool) {
+		t.Helper()
+		id, err := Identify(late)
+		if err != nil || k.has(id) != want {
+			t.Fatalf("%s: known %t, want %t (%v)", what, !want, want, err)
+		}
+	}
+	const newest = 7
+	k.lookAt(pid, newest)
+	is("in the child's group", false)
+	if err := os.WriteFile(fifo, []byte("go\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it has left the group", func() bool {
+		stat, err := ReadStat(late)
+		return err == nil && stat.Group == late
+	})
+	k.lookAt(pid, newest)
+	is("it left", true)
+
+	stdin.Close() // cat ends: all that is left is known
+	eventually(t, "one child is left", func() bool { return len(children(pid)) <= 1 })
+	k.lookAt(pid, newest)
+	k.record.Also = nil
+	k.lookAt(pid, newest)
+	is("nothing was started since", false)
+	k.lookAt(pid, newest+1)
+	is("something was started since", true)
+}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"time"
 )
 
 // remembered is how many looks a kill may lie before the end of the process that it met: a process with much memory takes its time to end.
@@ -12,7 +13,7 @@ const remembered = 15
 
 // KillMeter tells whether the kernel's out-of-memory killer has struck of late.
 type KillMeter struct {
-	read func() int64
+	read func(age time.Duration) int64
 
 	mu   sync.Mutex
 	seen []int64 // counts at the last looks, the oldest first
@@ -20,30 +21,47 @@ type KillMeter struct {
 
 // NewKillMeter has looked once.
 func NewKillMeter() *KillMeter {
-	k := &KillMeter{read: oomKills}
-	k.Look()
-	return k
+	return &KillMeter{read: host.oomKills, seen: []int64{host.oomKills(0)}}
 }
 
-// Look notes the count as it is now.
+// Look notes the count as it is now, or was a second ago: all children's looks share one reading.
 func (k *KillMeter) Look() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.seen) == remembered {
 		k.seen = append(k.seen[:0], k.seen[1:]...)
 	}
-	k.seen = append(k.seen, k.read())
+	k.seen = append(k.seen, k.read(watchTick))
 }
 
 // Rise is how many kills there have been since the oldest look; -1 where the kernel doesn't tell.
 func (k *KillMeter) Rise() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := k.read()
+	now := k.read(0)
 	if now < 0 || k.seen[0] < 0 {
 		return -1
 	}
 	return now - k.seen[0]
+}
+
+// killCount is the newest reading of oomKills. The file is dear: the kernel adds up some 200 counters over all cores.
+type killCount struct {
+	mu    sync.Mutex
+	at    time.Time
+	count int64
+}
+
+var host killCount
+
+// oomKills is the count as it was at most age ago.
+func (h *killCount) oomKills(age time.Duration) int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now := time.Now(); now.Sub(h.at) >= age {
+		h.at, h.count = now, oomKills()
+	}
+	return h.count
 }
 
 // oomKills reads how often the kernel's out-of-memory killer has struck on this machine since boot, memory limits of control groups

@@ -88,13 +88,14 @@ func family(pid int) []int {
 
 // children are the processes that a process's threads have started, zombies included; none where the kernel doesn't tell.
 func children(pid int) []int {
-	files, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "children"))
+	folder := filepath.Join("/proc", strconv.Itoa(pid), "task")
+	threads, err := names(folder)
 	if err != nil {
-		return nil // a bad pattern alone
+		return nil // it has ended
 	}
 	var found []int
-	for _, path := range files {
-		data, err := os.ReadFile(path) // fails where the thread has just ended
+	for _, thread := range threads {
+		data, err := os.ReadFile(filepath.Join(folder, thread, "children")) // fails where the thread has just ended
 		if err != nil {
 			continue
 		}
@@ -105,6 +106,30 @@ func children(pid int) []int {
 		}
 	}
 	return found
+}
+
+// names lists what is in a folder. Unlike filepath.Glob it doesn't list the folders in it, which is dear in /proc.
+func names(folder string) ([]string, error) {
+	dir, err := os.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return dir.Readdirnames(-1)
+}
+
+// newestPID is the pid that the kernel has given out last, to a process or a thread; 0 where it doesn't tell.
+func newestPID() int {
+	data, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(data))
+	if len(fields) < 5 {
+		return 0
+	}
+	pid, _ := strconv.Atoi(fields[4]) // 0 where it is none
+	return pid
 }
 
 // descends tells whether a process was started by another one, directly or not, as far as all in between still run.

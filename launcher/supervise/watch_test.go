@@ -60,7 +60,7 @@ func TestProcessThatStaysStoppedIsCondemned(t *testing.T) {
 
 func TestKillMeter(t *testing.T) {
 	count := int64(7)
-	k := &KillMeter{read: func() int64 { return count }}
+	k := &KillMeter{read: func(time.Duration) int64 { return count }}
 	k.Look()
 	if n := k.Rise(); n != 0 {
 		t.Errorf("rise %d before any kill", n)

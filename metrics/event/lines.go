@@ -48,7 +48,7 @@ type Reader struct {
 
 // NewReader returns a Reader that refuses lines longer than limit bytes.
 func NewReader(r io.Reader, limit int) *Reader {
-	return &Reader{r: bufio.NewReaderSize(r, 64<<10), max: limit}
+	return &Reader{r: bufio.NewReaderSize(r, 16<<10), max: limit}
 }
 
 // Read decodes the next line into v. It returns io.EOF at the end, also when a torn last line precedes it: whoever wrote

@@ -41,7 +41,7 @@ func (s *Store) Deliver(ctx context.Context, d Delivery) (acked int64, err error
 		return 0, fmt.Errorf("deliver events of %s: run %q was never started here", d.Worker, d.Run)
 	}
 	answer := make(chan outcome, 1)
-	if err := s.send(ctx, item{delivery: &delivery{Delivery: d, answer: answer}}); err != nil {
+	if err := s.send(ctx, &item{delivery: &delivery{Delivery: d, answer: answer}}); err != nil {
 		return 0, err
 	}
 	select {

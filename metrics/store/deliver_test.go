@@ -212,10 +212,10 @@ func TestOnlyTheNewestOutboxesAreRemembered(t *testing.T) {
 
 // Workers that deliver at the same moment share a transaction, as far as a batch goes.
 func TestDeliveriesThatWaitTogetherAreWrittenTogether(t *testing.T) {
-	s := &Store{queue: make(chan item, 1000), opts: Options{}.withDefaults()}
-	s.queue <- item{event: aRound("node_0", 0, 200, 0.5)}
+	s := &Store{queue: make(chan *item, 1000), opts: Options{}.withDefaults()}
+	s.queue <- &item{event: aRound("node_0", 0, 200, 0.5)}
 	for range 600 {
-		s.queue <- item{delivery: &delivery{Delivery: Delivery{Run: testRun, Worker: "anna", Outbox: "a", First: 1, Events: annas(4)}}}
+		s.queue <- &item{delivery: &delivery{Delivery: Delivery{Run: testRun, Worker: "anna", Outbox: "a", First: 1, Events: annas(4)}}}
 	}
 	var sizes []int
 	for len(s.queue) > 0 {

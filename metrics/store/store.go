@@ -73,7 +73,7 @@ type Store struct {
 	pulse *pulse
 	file  os.FileInfo // of the database when it was opened
 
-	queue   chan item
+	queue   chan *item    // which cost memory only while they wait
 	closing chan struct{} // closed by Close: retries become short
 	failed  chan struct{} // closed when the writer gives up
 	done    chan struct{} // closed when the writer has returned
@@ -117,7 +117,7 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	db.SetMaxOpenConns(1)
 	s := &Store{
 		path: path, db: db, opts: opts,
-		queue: make(chan item, opts.Queue), closing: make(chan struct{}), failed: make(chan struct{}), done: make(chan struct{}),
+		queue: make(chan *item, opts.Queue), closing: make(chan struct{}), failed: make(chan struct{}), done: make(chan struct{}),
 		runs: map[string]bool{}, pulse: newPulse(opts.elapsed),
 	}
 	if err := s.prepare(ctx); err != nil {

@@ -106,7 +106,7 @@ func (t *tables) close() error {
 }
 
 // apply writes items in one transaction: all of them or none, save events whose own content the schema refuses, which warn hears of.
-func (t *tables) apply(items []item) error {
+func (t *tables) apply(items []*item) error {
 	err := t.transact(items, nil)
 	if isRejection(err) {
 		t.forget()
@@ -131,7 +131,7 @@ func (t *tables) forget() {
 }
 
 // transact applies items; with reject set, each event within a savepoint of its own.
-func (t *tables) transact(items []item, reject func(error)) error {
+func (t *tables) transact(items []*item, reject func(error)) error {
 	tx, done, err := t.begin()
 	if err != nil {
 		return err

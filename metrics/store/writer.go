@@ -20,7 +20,7 @@ type item struct {
 }
 
 // events is how many events the item holds.
-func (it item) events() int {
+func (it *item) events() int {
 	switch {
 	case it.flushed != nil:
 		return 0
@@ -31,7 +31,7 @@ func (it item) events() int {
 }
 
 // fail answers whoever waits for an item that will not be written.
-func (it item) fail(err error) {
+func (it *item) fail(err error) {
 	switch {
 	case it.flushed != nil:
 		it.flushed <- err
@@ -50,7 +50,7 @@ func (s *Store) Record(ctx context.Context, e event.Event) error {
 	if err := check(e); err != nil {
 		return fmt.Errorf("record %s event: %w", e.Type, err)
 	}
-	return s.send(ctx, item{event: e})
+	return s.send(ctx, &item{event: e})
 }
 
 // knows tells whether the run was started here.
@@ -64,7 +64,7 @@ func (s *Store) knows(run string) bool {
 // may take the last seconds.
 func (s *Store) Flush(ctx context.Context) error {
 	flushed := make(chan error, 1)
-	if err := s.send(ctx, item{flushed: flushed}); err != nil {
+	if err := s.send(ctx, &item{flushed: flushed}); err != nil {
 		return err
 	}
 	select {
@@ -75,7 +75,7 @@ func (s *Store) Flush(ctx context.Context) error {
 	}
 }
 
-func (s *Store) send(ctx context.Context, it item) error {
+func (s *Store) send(ctx context.Context, it *item) error {
 	s.sending.RLock()
 	defer s.sending.RUnlock()
 	if s.closed {
@@ -124,12 +124,12 @@ func (s *Store) write() {
 
 // batch is what one transaction writes.
 type batch struct {
-	items  []item
+	items  []*item
 	events int // in items; an empty delivery counts as one, for it is answered all the same
 }
 
 // add adds an item, and tells whether the batch is to be written at once: somebody waits for it.
-func (b *batch) add(it item) (awaited bool) {
+func (b *batch) add(it *item) (awaited bool) {
 	b.items = append(b.items, it)
 	b.events += it.events()
 	if it.delivery != nil {
@@ -153,7 +153,7 @@ func (b batch) answer() {
 // gather returns the next batch, whether it is time to tend the database, and whether the queue is still open. A full batch, MaxDelay
 // and a tick end it; and once somebody waits for it, the end of what is queued: those who wait together share a transaction.
 func (s *Store) gather(tick <-chan time.Time) (b batch, due, open bool) {
-	var it item
+	var it *item
 	select {
 	case it, open = <-s.queue:
 		if !open {
