@@ -78,9 +78,8 @@ func TestPartitions(t *testing.T) {
 	s.start("ben")
 	s.more(3, everybody...)
 
-	for _, worker := range []string{"anna", "ben"} {
-		require.Equal(t, 128+int(syscall.SIGTERM), s.stop(worker), s.running[worker].log)
-	}
+	s.retire("anna", anna...)
+	s.retire("ben", ben...)
 	require.Equal(t, 128+int(syscall.SIGTERM), s.stop(netHub), s.running[netHub].log)
 	s.wholeRounds()
 	for _, worker := range []string{"anna", "ben"} {
@@ -88,6 +87,30 @@ func TestPartitions(t *testing.T) {
 		t.Log(s.netTraffic(worker))
 	}
 	t.Logf("rounds: %v", s.rounds())
+}
+
+// A worker that is stopped while it is cut off keeps what it could not deliver. The same command, typed again, delivers it.
+func TestAWorkerStoppedWhileCutOffDeliversLater(t *testing.T) {
+	t.Parallel()
+	if *netCut < time.Minute {
+		t.Skip("make net-test runs it: a stop waits 20 s for the coordinator")
+	}
+	s := newNetSwarm(t, 1, "ben")
+	s.up(tinyRun("--rounds", "1000000", "--seed", "3", "--set", fmt.Sprintf("barrier_deadline=%g", netDeadline.Seconds()))...)
+	s.join("ben", "--nodes", "1")
+	ben := s.seated("ben", 1)
+	s.more(3, ben...)
+	s.lab.Link(netHub, "ben").Set(netlab.Conditions{CutAB: true, CutBA: true})
+	wait(t, *netDeadline) // it trains on alone
+	require.Equal(t, 128+int(syscall.SIGTERM), s.stop("ben"), s.running["ben"].log)
+	require.Contains(t, s.running["ben"].log.String(), undelivered)
+	s.lab.Link(netHub, "ben").Set(roughWay())
+	s.start("ben")
+	s.more(1, ben...)
+	s.retire("ben", ben...)
+	require.Equal(t, 128+int(syscall.SIGTERM), s.stop(netHub), s.running[netHub].log)
+	s.wholeRounds()
+	s.sameEverywhere("ben")
 }
 
 // A run over three hosts ends by itself, everywhere and well.

@@ -149,6 +149,25 @@ func (s *netSwarm) stop(host string) int {
 	return s.finish(host)
 }
 
+// undelivered is what a worker says that ends before the coordinator has everything.
+const undelivered = "not all is delivered"
+
+// retire stops a worker in order. Where its last events can't be delivered within the time that a stop may take, it says that they are kept:
+// the same command is then typed again, which must deliver them.
+func (s *netSwarm) retire(worker string, nodes ...string) {
+	s.t.Helper()
+	for range 5 {
+		require.Equal(s.t, 128+int(syscall.SIGTERM), s.stop(worker), s.running[worker].log)
+		if !strings.Contains(s.running[worker].log.String(), undelivered) {
+			return
+		}
+		s.t.Logf("%s could not deliver its last events, and goes on", worker)
+		s.start(worker)
+		s.more(1, nodes...)
+	}
+	s.t.Fatalf("%s never delivered its last events:\n%s", worker, lastOf(s.running[worker].log.String(), 3000))
+}
+
 // finish waits for a host's command to end, and returns its exit code.
 func (s *netSwarm) finish(host string) int {
 	s.t.Helper()
