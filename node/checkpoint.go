@@ -28,7 +28,7 @@ type Saver interface {
 	Restore(context.Context, policy.RestoreParams) (policy.RestoreResult, error)
 }
 
-// checkpoints is a node's folder of checkpoints. Each is a file the engine wrote (weights, Adam, RNG) and beside it a manifest
+// checkpoints is a node's folder of checkpoints. Each is a file the engine wrote (weights, Adam) and beside it a manifest
 // that this node wrote after it: without its manifest a file does not count. Its methods are called from one goroutine.
 type checkpoints struct {
 	dir    string

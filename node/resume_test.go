@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -95,6 +96,7 @@ func TestKilledAtEveryPoint(t *testing.T) {
 		return starts[0], starts[1]
 	}
 	a, b := pair("calm")
+	file := filepath.Join(a.Dir, checkpointName(10)+checkpointSuffix)
 	calm, peer := begin(t, a), begin(t, b)
 	calm.wait, peer.wait = 4*soon, 4*soon
 	calm.ends(ExitDone)
@@ -102,6 +104,8 @@ func TestKilledAtEveryPoint(t *testing.T) {
 	want := newLedger(t)
 	want.take(calm, 0)
 	require.Equal(t, 10, want.recorded())
+	calmFile, err := os.ReadFile(file)
+	require.NoError(t, err)
 	external := 0
 	for _, r := range want.rounds {
 		external += r.TrainedExternal
@@ -134,6 +138,9 @@ func TestKilledAtEveryPoint(t *testing.T) {
 	require.Equal(t, len(points), met)
 	require.Equal(t, want.rounds, got.rounds)
 	require.Equal(t, want.checkpoints[10], got.checkpoints[10])
+	stormFile, err := os.ReadFile(filepath.Join(a.Dir, checkpointName(10)+checkpointSuffix))
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(calmFile, stormFile), "the last checkpoints differ")
 	require.Positive(t, got.replayed)
 
 	logged := 0

@@ -39,7 +39,7 @@ func TestScheduleDoesNotShow(t *testing.T) {
 			require.Contains(t, o.stdout, tt.says)
 			got := readLearned(t, home, "e-1")
 			require.InDelta(t, want.reward, got.reward, 0)
-			require.Equal(t, want.weights, got.weights)
+			require.Equal(t, want.checkpoints, got.checkpoints)
 		})
 	}
 }

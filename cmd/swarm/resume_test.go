@@ -67,7 +67,7 @@ func TestTheSameCommandGoesOn(t *testing.T) {
 	requireWhole(t, home, "e-1", 2, longRounds)
 	got := readLearned(t, home, "e-1")
 	require.InDelta(t, want.reward, got.reward, 1e-9)
-	require.Equal(t, want.weights, got.weights)
+	require.Equal(t, want.checkpoints, got.checkpoints)
 
 	again := swarm(t, home, append([]string{"up", "--name", "e"}, tinyRun(longRun()...)...)...)
 	require.Equal(t, 0, again.code, again.stderr)

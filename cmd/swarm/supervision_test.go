@@ -3,6 +3,8 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"io"
 	"os"
 	"path/filepath"
@@ -29,10 +31,10 @@ func longRun() []string {
 	return []string{"--rounds", strconv.Itoa(longRounds), "--checkpoint-every", strconv.Itoa(longEvery), "--seed", "7"}
 }
 
-// learned is what a run came to: its reward, and the weights each node ended with.
+// learned is what a run came to: its reward, and of each node's last checkpoint the weights' hash and the file's.
 type learned struct {
-	reward  float64
-	weights map[string]string
+	reward      float64
+	checkpoints map[string][2]string
 }
 
 func readLearned(t *testing.T, home, run string) learned {
@@ -42,7 +44,7 @@ func readLearned(t *testing.T, home, run string) learned {
 	defer reader.Close()
 	snapshot, err := reader.Snapshot(t.Context(), run)
 	require.NoError(t, err)
-	out := learned{weights: map[string]string{}}
+	out := learned{checkpoints: map[string][2]string{}}
 	for _, n := range snapshot.Nodes {
 		require.Equal(t, snapshot.Run.Rounds, n.RoundsDone, n.Node)
 		out.reward += n.CumulativeReward
@@ -50,7 +52,10 @@ func readLearned(t *testing.T, home, run string) learned {
 		require.NoError(t, err)
 		require.NotNil(t, c)
 		require.Equal(t, snapshot.Run.Rounds, c.Round)
-		out.weights[n.Node] = c.WeightHash
+		data, err := os.ReadFile(c.Path)
+		require.NoError(t, err)
+		sum := sha256.Sum256(data)
+		out.checkpoints[n.Node] = [2]string{c.WeightHash, hex.EncodeToString(sum[:])}
 	}
 	return out
 }
@@ -71,7 +76,7 @@ func undisturbed(t *testing.T) learned {
 		undisturbedRun = readLearned(t, home, "e-1")
 	})
 	require.Positive(t, undisturbedRun.reward, "the reference run failed, or learned nothing")
-	require.Len(t, undisturbedRun.weights, 2)
+	require.Len(t, undisturbedRun.checkpoints, 2)
 	return undisturbedRun
 }
 
@@ -108,7 +113,7 @@ func TestKilledProcessesComeBack(t *testing.T) {
 			require.GreaterOrEqual(t, again.Loaded.StartRound, killAfter/longEvery*longEvery, "it did not start from a checkpoint")
 			got := readLearned(t, home, "e-1")
 			require.InDelta(t, want.reward, got.reward, 1e-9)
-			require.Equal(t, want.weights, got.weights)
+			require.Equal(t, want.checkpoints, got.checkpoints)
 			requireNoProcess(t, home)
 		})
 	}

@@ -209,7 +209,7 @@ type LogprobsResult struct {
 // SaveParams writes the state under Path, atomically (temporary name, fsync, rename).
 type SaveParams struct {
 	Path string `json:"path"`
-	// Format "checkpoint" is one safetensors file with weights, Adam moments, step and RNG state; "huggingface"
+	// Format "checkpoint" is one safetensors file with weights, Adam moments and step; "huggingface"
 	// is a directory with config.json and model.safetensors (weights alone).
 	Format string `json:"format"`
 	DType  string `json:"dtype"` // huggingface only: float32 or float16

@@ -1,7 +1,7 @@
 """Saving and restoring: checkpoints of the whole state, and model directories for Hugging Face's transformers.
 
 A checkpoint is one safetensors file: the weights by name, `adam.exp_avg.*` and `adam.exp_avg_sq.*` once a step has
-been taken, `adam.step`, torch's random state, and with float16 the loss scale. Nothing is pickled. Files appear under their name
+been taken, `adam.step`, and with float16 the loss scale. Equal states make equal files. Nothing is pickled. Files appear under their name
 complete or not at all: until then a checkpoint is NAME.PID.partial.tmp, PID being the engine's, and what one that died has left
 is removed by the next save into the folder.
 """
@@ -20,7 +20,8 @@ from . import snapshot, weights
 from .aside import Aside
 from .protocol import CHECKPOINT, EngineError
 
-_FIRST, _SECOND, _STEP, _RANDOM = "adam.exp_avg.", "adam.exp_avg_sq.", "adam.step", "rng.cpu"
+_FIRST, _SECOND, _STEP = "adam.exp_avg.", "adam.exp_avg_sq.", "adam.step"
+_RANDOM = "rng.cpu"  # in files of earlier versions: torch's random state, which nothing uses
 _SCALE, _GRADIENTS = "scaler.scale", "scaler.gradients"
 _VERSION = "1"
 _PARTIAL = re.compile(r"\.(\d+)\.partial\.tmp$")
@@ -50,7 +51,6 @@ class State:
             if flats[prefix] is not None:
                 self.tensors.update({prefix + name: tensor for name, tensor in model.views(flats[prefix]).items()})
         self.tensors[_STEP] = torch.tensor(adam.step_count)
-        self.tensors[_RANDOM] = torch.get_rng_state()
         if trainer.autocast == torch.float16:
             self.tensors[_SCALE] = torch.tensor(trainer.scale, dtype=torch.float64)
             self.tensors[_GRADIENTS] = torch.tensor(trainer.gradients)
@@ -100,9 +100,6 @@ def restore(trainer, path, sha256=""):
             digest = file.sha256()
             if sha256 and digest != sha256:
                 raise weights.FormatError(f"{path}: sha256 is {digest}, expected {sha256}")
-            random_state = torch.empty(file.entries[_RANDOM].shape, dtype=torch.uint8)
-            file.read(_RANDOM, random_state)
-            _set_random(random_state, path)
             has_moments = any(name.startswith(_FIRST) for name in file.entries)
             if has_moments:
                 adam.prepare(model.flat, model.device)
@@ -224,14 +221,10 @@ def _check(model, file):
         if entry.shape != shape or entry.dtype not in ("F32", "F64"):
             found = f"{entry.dtype}{list(entry.shape)}"
             raise weights.FormatError(f"{file.path}: {name} is {found}, expected {list(shape)}")
-    for name, dtype, dimensions in ((_STEP, "I64", 0), (_RANDOM, "U8", 1)):
-        entry = file.entries.get(name)
-        if entry is None or entry.dtype != dtype or len(entry.shape) != dimensions:
-            raise weights.FormatError(f"{file.path}: {name} is missing or not as expected")
     scaled = _SCALE in file.entries
-    for name, dtype in ((_SCALE, "F64"), (_GRADIENTS, "I64")):
+    for name, dtype, wanted in ((_STEP, "I64", True), (_SCALE, "F64", scaled), (_GRADIENTS, "I64", scaled)):
         entry = file.entries.get(name)
-        if scaled != (entry is not None) or (entry and (entry.dtype, entry.shape) != (dtype, ())):
+        if wanted != (entry is not None) or (entry and (entry.dtype, entry.shape) != (dtype, ())):
             raise weights.FormatError(f"{file.path}: {name} is missing or not as expected")
     extra = set(file.entries) - set(expected) - {_STEP, _RANDOM, _SCALE, _GRADIENTS}
     if extra:
@@ -251,14 +244,6 @@ def _number(file, name, dtype):
     number = torch.zeros((), dtype=dtype)
     file.read(name, number)
     return number
-
-
-def _set_random(state, path):
-    try:
-        torch.set_rng_state(state)
-    except (RuntimeError, TypeError) as error:
-        line = str(error).splitlines()[0]
-        raise weights.FormatError(f"{path}: broken random state: {line}") from None
 
 
 def _sync_directory(path):

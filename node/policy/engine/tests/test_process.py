@@ -1,5 +1,6 @@
 """The engine as its parent sees it: a real process, lines in, lines out, and no way to outlive its stdin."""
 
+import hashlib
 import json
 import os
 import select
@@ -226,6 +227,35 @@ def test_same_seed_in_another_process_gives_the_same_bits(shared, engine, direct
     engine.result("generate", **dict(options, seed=9))
     one, other = engine.result("generate", **options), shared.result("generate", **options)
     assert one["completions"] == other["completions"] and one["logprobs"] == other["logprobs"]
+
+
+def test_equal_runs_have_equal_checkpoints_also_after_a_kill(tmp_path, directory):
+    """The files of two processes with one seed, and of a third that goes on from the first one's middle."""
+    update = dict(prompts=[[1, 2]], sequences=[dict(prompt=0, completion=[4, 5], advantage=1.0)], learning_rate=0.01)
+
+    def live(name, first, rounds):
+        engine, sums = Engine(), []
+        try:
+            engine.result("load", model_dir=directory, random_init=True, seed=3, threads=1)
+            if first:
+                engine.result("restore", path=str(tmp_path / first))
+            for i in rounds:
+                engine.result("generate", prompts=[[1, 2]], num_generations=2, max_new_tokens=5, seed=i)
+                engine.result("update", **update)
+                path = tmp_path / f"{name}-{i}"
+                saved = engine.result("save", path=str(path), background=i % 2 == 0, metadata={"round": str(i)})
+                saved = engine.result("saved", wait=True) if saved["pending"] else saved
+                assert saved["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+                sums.append(saved["sha256"])
+            engine.process.kill()
+        finally:
+            engine.close()
+        return sums
+
+    calm = live("calm", None, range(4))
+    assert len(set(calm)) == 4
+    assert live("again", None, range(4)) == calm
+    assert live("resumed", "again-1", range(2, 4)) == calm[2:]
 
 
 # A forward pass so large that its activations are most of what an update takes.
