@@ -2,7 +2,7 @@
 
 A copy is 12 bytes a parameter once Adam has moments: its buffers are got for each save and given back after it, since eight
 nodes of GPT-2 that kept theirs would hold 12 GB. New pages make the copy take about twice as long (bench_checkpoint.py); huge pages
-would be cheaper, but the kernel may spend seconds to find some.
+would be cheaper, but the host of a virtual machine may take free ones back, and the copy then takes longer than with small ones.
 """
 
 import sys
