@@ -12,7 +12,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -39,6 +38,8 @@ type Options struct {
 	Dir    string    // holds the engine package (see Extract)
 	Env    []string  // the child's whole environment
 	Stderr io.Writer // the engine's log
+	// Host forks the engine, where it can (see Engine.Direct); nil: the engine is a process that imports torch for itself.
+	Host *HostClient
 	// StallLimit is how long an engine may use no processor time within a call (0: five minutes), but for those that wait for disks.
 	StallLimit time.Duration
 	// OnTrouble is told, in a line, what was done about an engine in trouble that lives on; it is called within a call and must not
@@ -70,9 +71,9 @@ func (o Options) withDefaults() Options {
 
 // Engine is a running engine process. One call is in flight at a time; Call is safe for concurrent use.
 type Engine struct {
-	cmd     *exec.Cmd
+	child   child
 	opts    Options
-	stdin   io.WriteCloser
+	stdin   *os.File
 	stdout  *os.File
 	answers chan answer   // one entry a line the engine wrote; closed when it is gone and all it wrote has been read
 	exited  chan struct{} // closed after Wait
@@ -82,6 +83,14 @@ type Engine struct {
 	killed  error         // why a call killed the engine; its call's own
 	failed  *Error        // what the engine answered to the last call, where it was an error: it may have ended over it; its call's own
 	Hello   HelloResult
+	Direct  string // why no engine host forked it; empty: one did
+}
+
+// child is an engine's process: one that this process has started, or one that an engine host has forked.
+type child interface {
+	pid() int
+	// wait is called once, and returns when the process is gone: nil where it exited with 0, else an *ExitError.
+	wait() error
 }
 
 type answer struct {
@@ -91,33 +100,11 @@ type answer struct {
 
 // Start starts an engine and greets it. When it fails, no process is left.
 func Start(ctx context.Context, opts Options) (*Engine, error) {
-	cmd := exec.Command(opts.Python, "-u", "-m", "engine")
-	cmd.Env = slices.Concat(opts.Env, []string{"PYTHONPATH=" + opts.Dir + pathTail(opts.Env), "PYTHONDONTWRITEBYTECODE=1"})
-	cmd.Dir = opts.Dir
-	cmd.Stderr = opts.Stderr
-	cmd.WaitDelay = closeGrace
-	// Its own group: a Ctrl-C at the terminal is the launcher's to act on.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, fmt.Errorf("engine stdin: %w", err)
-	}
-	// A pipe of our own: that of StdoutPipe stays open as long as any descendant of the engine holds its other end.
-	stdout, theirs, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("engine stdout: %w", err)
-	}
-	cmd.Stdout = theirs
-	err = cmd.Start()
-	theirs.Close()
-	if err != nil {
-		stdin.Close()
-		stdout.Close()
-		return nil, fmt.Errorf("start engine with %s: %w", opts.Python, err)
-	}
 	e := &Engine{
-		cmd: cmd, opts: opts.withDefaults(), stdin: stdin, stdout: stdout, turn: make(chan struct{}, 1),
-		answers: make(chan answer, 1), exited: make(chan struct{}),
+		opts: opts.withDefaults(), turn: make(chan struct{}, 1), answers: make(chan answer, 1), exited: make(chan struct{}),
+	}
+	if err := e.spawn(ctx); err != nil {
+		return nil, err
 	}
 	go e.wait()
 	go e.read()
@@ -134,6 +121,140 @@ func Start(ctx context.Context, opts Options) (*Engine, error) {
 	return e, nil
 }
 
+// spawn makes the engine's process and this end of its pipes.
+func (e *Engine) spawn(ctx context.Context) error {
+	var ours, theirs [2]*os.File // stdin, stdout
+	for i := range ours {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeFiles(append(ours[:], theirs[:]...))
+			return fmt.Errorf("engine pipe: %w", err)
+		}
+		ours[i], theirs[i] = r, w
+		if i == 0 {
+			ours[i], theirs[i] = w, r
+		}
+	}
+	defer closeFiles(theirs[:])
+	var err error
+	if e.child, err = fork(ctx, e.opts, theirs[0], theirs[1]); errors.Is(err, errNoHost) {
+		e.Direct = err.Error()
+		e.child, err = startDirectly(e.opts, theirs[0], theirs[1])
+	}
+	if err != nil {
+		closeFiles(ours[:])
+		return err
+	}
+	e.stdin, e.stdout = ours[0], ours[1]
+	return nil
+}
+
+// fork has an engine host fork the process.
+func fork(ctx context.Context, opts Options, stdin, stdout *os.File) (child, error) {
+	if opts.Host == nil {
+		return nil, fmt.Errorf("%w: there is no engine host", errNoHost)
+	}
+	stderr, logged, err := logFile(opts.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	f, err := opts.Host.fork(ctx, opts, stdin, stdout, stderr.File)
+	stderr.Close()
+	if err != nil {
+		return nil, err
+	}
+	return loggedChild{f, logged}, nil
+}
+
+// borrowed is a file that Close closes where it is not the caller's.
+type borrowed struct {
+	*os.File
+	own bool
+}
+
+func (b borrowed) Close() {
+	if b.own {
+		b.File.Close()
+	}
+}
+
+// logFile is a file whose content reaches w: w itself, or a pipe. logged waits for what came through the pipe, for drainGrace at most.
+func logFile(w io.Writer) (file borrowed, logged func(), err error) {
+	if f, ok := w.(*os.File); ok && f != nil {
+		return borrowed{f, false}, func() {}, nil
+	}
+	if w == nil {
+		null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+		if err != nil {
+			return borrowed{}, nil, fmt.Errorf("engine log: %w", err)
+		}
+		return borrowed{null, true}, func() {}, nil
+	}
+	r, theirs, err := os.Pipe()
+	if err != nil {
+		return borrowed{}, nil, fmt.Errorf("engine log: %w", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer r.Close()
+		_, _ = io.Copy(w, r) // ends at logged's deadline at the latest
+	}()
+	return borrowed{theirs, true}, func() {
+		_ = r.SetReadDeadline(time.Now().Add(drainGrace)) // fails only where it is closed, at its end
+		<-done
+	}, nil
+}
+
+type loggedChild struct {
+	child
+	logged func()
+}
+
+func (c loggedChild) wait() error {
+	err := c.child.wait()
+	c.logged()
+	return err
+}
+
+// direct is a process that this one has started.
+type direct struct{ cmd *exec.Cmd }
+
+func startDirectly(opts Options, stdin, stdout *os.File) (child, error) {
+	cmd := exec.Command(opts.Python, "-u", "-m", "engine")
+	cmd.Env = engineEnv(opts.Env, opts.Dir)
+	cmd.Dir = opts.Dir
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, opts.Stderr
+	cmd.WaitDelay = closeGrace
+	// Its own group: a Ctrl-C at the terminal is the launcher's to act on.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start engine with %s: %w", opts.Python, err)
+	}
+	return direct{cmd}, nil
+}
+
+func (d direct) pid() int { return d.cmd.Process.Pid }
+
+func (d direct) wait() error {
+	err := d.cmd.Wait()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok {
+			return &ExitError{Status: status}
+		}
+	}
+	return err
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
 // pathTail keeps a user's own PYTHONPATH behind ours.
 func pathTail(env []string) string {
 	for i := len(env) - 1; i >= 0; i-- {
@@ -147,7 +268,7 @@ func pathTail(env []string) string {
 // wait is the only caller of Wait. Once the engine is gone, its stdout is read for a grace at most: a process that it left
 // behind may hold it open.
 func (e *Engine) wait() {
-	e.exit = e.cmd.Wait()
+	e.exit = e.child.wait()
 	close(e.exited)
 	_ = e.stdout.SetReadDeadline(time.Now().Add(drainGrace)) // fails only where it is closed, at its end
 }
@@ -311,7 +432,7 @@ func (e *Engine) decode(resp answer, open bool, result any) error {
 }
 
 // PID is the engine's process id.
-func (e *Engine) PID() int { return e.cmd.Process.Pid }
+func (e *Engine) PID() int { return e.child.pid() }
 
 // kill ends a call's engine and keeps why.
 func (e *Engine) kill(why error) {
@@ -334,7 +455,7 @@ func (e *Engine) signal(s syscall.Signal) {
 	select {
 	case <-e.exited:
 	default:
-		_ = syscall.Kill(-e.cmd.Process.Pid, s) // fails where it is gone already
+		_ = syscall.Kill(-e.PID(), s) // fails where it is gone already
 	}
 }
 

@@ -120,8 +120,14 @@ func probePython(ctx context.Context, path string) Probe {
 		return Probe{Path: path, Err: "importing torch took longer than " + probeLimit.String()}
 	}
 	reason := err.Error()
-	if lines := strings.Split(strings.TrimSpace(stderr.String()), "\n"); lines[len(lines)-1] != "" {
-		reason = lines[len(lines)-1]
+	if line := lastLine(stderr.String()); line != "" {
+		reason = line
 	}
 	return Probe{Path: path, Err: reason}
+}
+
+// lastLine is what a failed import of Python's says of itself.
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }

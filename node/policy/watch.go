@@ -143,6 +143,12 @@ func readProcess(pid int) (process, bool) {
 	return parseProcess(pid, data)
 }
 
+// processState is the letter of proc(5) for what a process does; false where there is none.
+func processState(pid int) (byte, bool) {
+	p, ok := readProcess(pid)
+	return p.state, ok
+}
+
 // parseProcess reads a line of proc(5): "pid (name) state ppid pgrp … utime stime …", where the name may hold anything.
 func parseProcess(pid int, stat []byte) (process, bool) {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])

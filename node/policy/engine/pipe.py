@@ -6,6 +6,7 @@ in the middle of a call (torch releases the interpreter's lock while it computes
 
 import os
 import queue
+import select
 import threading
 import time
 
@@ -66,6 +67,19 @@ def watch_parent(on_end, period=0.5):
         on_end()
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
+def watch_process(pidfd, on_end):
+    """Calls on_end from a daemon thread once the process of that descriptor has ended."""
+
+    def watch():
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        while not poll.poll():
+            pass
+        on_end()
+
+    threading.Thread(target=watch, name="owner", daemon=True).start()
 
 
 def take_stdout():

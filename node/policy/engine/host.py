@@ -1,0 +1,235 @@
+"""The engine host: a process that imports torch once and forks engines, which then start in milliseconds and share its pages.
+
+It runs one thread and touches no CUDA device: a fork has only the thread that forked, and CUDA refuses to work in the fork of a process
+that has used it. Each engine makes its own CUDA context.
+
+A request is one message on the socket that the host was given, whose other end its clients have inherited:
+    {"owner": PID, "package": DIR, "python": PATH, "environ": ["NAME=VALUE", …]}
+with five descriptors: the engine's stdin, stdout and stderr, a socket for the answers, and a pidfd of the owner. With the socket alone it
+asks who the host is. The answers, a message each:
+    {"pid": PID}       by the fork, once its settings hold (inherit.py)
+    {"refused": WHY}   there is no engine; its owner starts one directly
+    {"status": N}      by the host: the wait status of the engine, which stays a zombie until its owner closes the socket, so that its pid
+                       is nobody else's before the owner knows
+An engine lives as long as its owner keeps its stdin open, whatever becomes of the host.
+"""
+
+import array
+import ctypes
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+
+from . import ending, inherit, pipe, process
+
+MAX_MESSAGE = 1 << 20  # bytes of a request; the kernel's buffers allow less
+_DESCRIPTORS = 5
+
+
+def serve(fd, given):
+    """Serves the requests on the socket fd until stdin ends; it does not return. given are the variables the process was started with."""
+    describe = _import(given)
+    pipe.write_all(1, json.dumps(describe).encode() + b"\n")
+    if "error" in describe:
+        os._exit(1)
+    Host(fd, given, describe).run()
+
+
+def _import(given):
+    """Imports all that an engine needs. Returns what the host says of itself."""
+    from . import parallel, ranks, serve  # noqa: F401 - forks have them
+
+    import torch
+
+    threads = len(os.listdir("/proc/self/task"))
+    if threads > 1:
+        return {"error": f"importing torch has started {threads - 1} threads, which no fork would have"}
+    gc.collect()
+    gc.freeze()  # a collection in a fork would write to every object's page
+    return {
+        "torch": torch.__version__, "cuda": torch.version.cuda is not None, "pid": os.getpid(), "package": _package(given),
+    }  # fmt: skip
+
+
+def _package(given):
+    """The folder that holds this package: its name is the hash of the engine's files."""
+    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+class Host:
+    def __init__(self, fd, given, describe):
+        self._socket = socket.socket(fileno=fd)
+        self._socket.setblocking(False)
+        self._given, self._describe = given, describe
+        self._python = sys.executable
+        self._engines = {}  # pid: socket of its owner, None once that is closed
+        self._told = set()  # of these, the dead whose owner knows
+        self._selector = selectors.DefaultSelector()
+        self._wake = os.pipe()
+        for end in self._wake:
+            os.set_blocking(end, False)
+
+    def run(self):
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake[1], warn_on_full_buffer=False)
+        for source, work in ((0, self._end), (self._wake[0], self._reap), (self._socket, self._request)):
+            self._selector.register(source, selectors.EVENT_READ, work)
+        while True:
+            for key, _ in self._selector.select():
+                key.data()
+
+    def _end(self):
+        """stdin is readable: the owner of the host says nothing on it, so it has gone."""
+        os._exit(0)
+
+    def _request(self):
+        try:
+            message, ancillary, flags, _ = self._socket.recvmsg(MAX_MESSAGE, socket.CMSG_SPACE(4 * _DESCRIPTORS), socket.MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            return
+        files = array.array("i")
+        for level, kind, data in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                files.frombytes(data[: len(data) - len(data) % files.itemsize])
+        try:
+            if not message and not files:
+                os._exit(0)  # nobody has the other end any more
+            self._answer(message, list(files), bool(flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC)))
+        finally:
+            for fd in files:
+                os.close(fd)
+
+    def _answer(self, message, files, truncated):
+        """Answers one request; files stay the caller's."""
+        if not files:
+            return
+        answers = socket.socket(fileno=os.dup(files[3] if len(files) == _DESCRIPTORS else files[0]))
+        answers.setblocking(False)
+        if len(files) == 1:
+            _tell(answers, dict(self._describe, python=self._python))
+            answers.close()
+            return
+        try:
+            if truncated or len(files) != _DESCRIPTORS:
+                raise inherit.Differs("the request is too long")
+            request = json.loads(message)
+            wanted = dict(item.split("=", 1) for item in request["environ"])
+            if os.path.basename(request["package"]) != os.path.basename(self._describe["package"]):
+                raise inherit.Differs("the host has other engine files")
+            if request["python"] != self._python:
+                raise inherit.Differs(f"the host's interpreter is {self._python}")
+            inherit.check_environ(self._given, wanted)
+            own, settings = inherit.read(0), inherit.read(request["owner"])
+            inherit.check(settings, own)
+            pid = os.fork()
+        except inherit.Differs as error:
+            return self._refuse(answers, str(error))
+        except Exception as error:  # noqa: BLE001 - the host serves others too
+            return self._refuse(answers, f"{type(error).__name__}: {error}")
+        if pid == 0:
+            _become(self, files, answers, request["package"], wanted, settings, own)
+        self._engines[pid] = answers
+        self._selector.register(answers, selectors.EVENT_READ, lambda: self._owner_left(pid))
+
+    def _refuse(self, answers, why):
+        _tell(answers, {"refused": why})
+        answers.close()
+
+    def _reap(self):
+        """Tells owners of engines that have ended, and reaps those that nobody asks for."""
+        try:
+            os.read(self._wake[0], 4096)
+        except BlockingIOError:
+            pass
+        for pid in list(self._engines):
+            if pid in self._told:
+                continue
+            if self._engines[pid] is None:
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    del self._engines[pid]
+                continue
+            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is None:
+                continue
+            killed = ended.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
+            _tell(self._engines[pid], {"status": ended.si_status if killed else ended.si_status << 8})
+            self._told.add(pid)
+
+    def _owner_left(self, pid):
+        """The owner has closed its socket: it knows of the engine's end, or has gone itself."""
+        answers = self._engines[pid]
+        self._selector.unregister(answers)
+        answers.close()
+        self._engines[pid] = None
+        self._told.discard(pid)
+        self._reap()
+
+    def close(self):
+        """In a fork: lets go of all that is the host's."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._selector.close()
+        self._socket.close()
+        for fd in self._wake:
+            os.close(fd)
+        for answers in self._engines.values():
+            if answers is not None:
+                answers.close()
+        self._engines = {}
+
+
+def _become(host, files, answers, package, environ, settings, own):
+    """Makes this fork the engine of a request; it does not return."""
+    try:
+        os.setpgid(0, 0)
+        host.close()
+        stdin, stdout, stderr, _, owner = files
+        for number, fd in enumerate((stdin, stdout, stderr)):
+            os.dup2(fd, number)
+        owner = os.dup(owner)
+        for fd in files:
+            os.close(fd)
+        try:
+            inherit.apply_environ(environ)
+            from . import environment
+
+            environment.prepare(os.environ)
+            os.chdir(package)
+            _set_command_line()
+            inherit.apply(settings, own)  # last: a limit on memory may leave none for the rest
+        except (inherit.Differs, OSError) as error:
+            _tell(answers, {"refused": str(error)})
+            os._exit(1)
+        _tell(answers, {"pid": os.getpid()})
+        answers.close()
+        process.run(lambda on_end: pipe.watch_process(owner, on_end))
+    except BaseException:  # noqa: BLE001 - nothing may return into the host's loop
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        ending.leave()
+
+
+def _tell(answers, message):
+    try:
+        answers.send(json.dumps(message).encode())
+    except OSError:  # the owner has gone, and its engine goes with it
+        pass
+
+
+def _set_command_line():
+    """Drops `--host FD` from what ps shows of this process: the arguments lie in its own memory, one after the other."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        begin, end = int(fields[45]), int(fields[46])  # arg_start, arg_end of proc_pid_stat(5)
+        words = ctypes.string_at(begin, end - begin)
+        kept = words.partition(b"\0--host\0")[0]
+        ctypes.memset(begin + len(kept), 0, end - begin - len(kept))
+    except (OSError, ValueError, IndexError):
+        pass

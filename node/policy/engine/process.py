@@ -1,0 +1,32 @@
+"""One engine's process, from its pipes to its end. Must not import torch before `run` does.
+
+An engine that its parent has started and one that the engine host has forked (host.py) come here alike: with the requests on
+fd 0, the answers on fd 1 and the log on fd 2.
+"""
+
+from . import ending, pipe, protocol
+
+
+def run(watch, rank=0, ranks=1, store=-1):
+    """Serves requests until there are no more, then ends the process; it does not return.
+
+    watch(on_end) starts what calls on_end when the process that this engine belongs to has gone. store is the descriptor of the file
+    in which the ranks of an engine of several processes meet (ranks.py).
+    """
+    answers = pipe.take_stdout()
+    requests = pipe.Requests(0, protocol.MAX_LINE, lambda: ending.leave(requests.wake))
+    watch(lambda: ending.leave(requests.wake))
+    requests.start()
+    try:
+        from . import parallel
+        from . import ranks as several
+        from . import serve
+
+        if rank:
+            session = several.Member(parallel.Group(rank, ranks, several.store_path(store)))
+        else:
+            session = several.Leader()
+        serve.serve(requests, lambda line: pipe.write_all(answers, line), session)
+    except (BrokenPipeError, ending.Leaving):
+        pass
+    ending.leave()

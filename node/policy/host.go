@@ -1,0 +1,317 @@
+package policy
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	hostStopPatience = 5                // looks, a second apart, at a stopped host before it is continued, and again before it is killed
+	hostSteady       = time.Minute      // a host that stood for so long died of something new
+	hostFirstWait    = time.Second      // before a host that has died is started again; it doubles up to
+	hostLongestWait  = 30 * time.Second //
+)
+
+// HostOptions start an engine host.
+type HostOptions struct {
+	Python string    // interpreter that can import torch
+	Dir    string    // holds the engine package (see Extract)
+	Env    []string  // the host's environment; an engine whose own differs in what torch reads when it is imported is not forked
+	Stderr io.Writer // the log of the host, and of nothing else; nil: none
+	Logger *slog.Logger
+	// OnStart is told the pid of each process that becomes the host. nil: nobody is told.
+	OnStart func(pid int)
+}
+
+// HostHello is what a host says of itself.
+type HostHello struct {
+	Torch   string `json:"torch"`
+	CUDA    bool   `json:"cuda"` // torch was built for CUDA
+	PID     int    `json:"pid"`
+	Package string `json:"package"`
+	Python  string `json:"python"`
+	Error   string `json:"error"`
+}
+
+// Host is a process that has imported torch once and forks engines. One that dies is started again; meanwhile engines start directly.
+// Engines that it has forked live on without it: they belong to whom their pipes belong to.
+type Host struct {
+	HostClient
+	Hello HostHello // of the first process
+
+	options HostOptions
+	theirs  *os.File  // the end of the socket that each process gets
+	once    sync.Once // Close
+	stop    chan struct{}
+	done    chan struct{}
+	process *hostProcess // the first; keep owns those after it
+}
+
+// hostProcess is one process of a host.
+type hostProcess struct {
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	exited chan struct{}
+	exit   error // valid after exited
+}
+
+// StartHost starts a host and waits until it has imported torch. When it fails, no process is left.
+func StartHost(ctx context.Context, options HostOptions) (*Host, error) {
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("engine host: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "engine host"), os.NewFile(uintptr(pair[1]), "engine host")
+	client, err := newHostClient(ours)
+	if err != nil {
+		theirs.Close()
+		return nil, err
+	}
+	h := &Host{HostClient: *client, options: options, theirs: theirs, stop: make(chan struct{}), done: make(chan struct{})}
+	if h.process, h.Hello, err = h.start(ctx); err != nil {
+		h.HostClient.Close()
+		theirs.Close()
+		return nil, err
+	}
+	go h.keep()
+	return h, nil
+}
+
+// start starts a process and waits for its hello.
+func (h *Host) start(ctx context.Context) (*hostProcess, HostHello, error) {
+	fail := func(err error) (*hostProcess, HostHello, error) {
+		return nil, HostHello{}, fmt.Errorf("engine host: %w", err)
+	}
+	cmd := exec.Command(h.options.Python, "-u", "-m", "engine", "--host", "3")
+	// One thread: a fork would lack the others. What an engine is given is set in the fork (engine/inherit.py).
+	cmd.Env = append(engineEnv(h.options.Env, h.options.Dir), "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1")
+	cmd.Dir = h.options.Dir
+	cmd.ExtraFiles = []*os.File{h.theirs}
+	cmd.Stderr = h.options.Stderr
+	var last tail
+	if cmd.Stderr == nil {
+		cmd.Stderr = &last
+	} else {
+		cmd.Stderr = io.MultiWriter(cmd.Stderr, &last)
+	}
+	cmd.WaitDelay = drainGrace
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return fail(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return fail(err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fail(err)
+	}
+	p := &hostProcess{cmd: cmd, stdin: stdin, exited: make(chan struct{})}
+	said := make(chan HostHello, 1)
+	go func() {
+		var hello HostHello
+		line, _ := bufio.NewReader(io.LimitReader(stdout, 1<<16)).ReadBytes('\n')
+		if err := json.Unmarshal(line, &hello); err != nil && hello.Error == "" {
+			hello.Error = "it said nothing of itself"
+		}
+		said <- hello
+		_, _ = io.Copy(io.Discard, stdout)
+		p.exit = cmd.Wait()
+		close(p.exited)
+	}()
+	limit := time.NewTimer(probeLimit)
+	defer limit.Stop()
+	select {
+	case hello := <-said:
+		if hello.Error == "" {
+			if h.options.OnStart != nil {
+				h.options.OnStart(hello.PID)
+			}
+			return p, hello, nil
+		}
+		p.end()
+		if line := last.line(); line != "" && hello.Torch == "" {
+			hello.Error = line
+		}
+		return fail(errors.New(hello.Error))
+	case <-limit.C:
+		p.end()
+		return fail(fmt.Errorf("importing torch took longer than %s", probeLimit))
+	case <-ctx.Done():
+		p.end()
+		return fail(context.Cause(ctx))
+	case <-h.stop:
+		p.end()
+		return fail(errors.New("closed"))
+	}
+}
+
+// end ends the process: it exits when its stdin closes.
+func (p *hostProcess) end() {
+	p.stdin.Close()
+	select {
+	case <-p.exited:
+	case <-time.After(closeGrace):
+		_ = p.cmd.Process.Kill() // fails where it has just ended
+		<-p.exited
+	}
+}
+
+// keep stands by the host until Close: it starts another process when one dies, and wakes one that is stopped.
+func (h *Host) keep() {
+	defer close(h.done)
+	p, wait := h.process, hostFirstWait
+	for p != nil {
+		began := time.Now()
+		if !h.await(p) {
+			p.end()
+			return
+		}
+		h.options.Logger.Warn("the engine host has died; engines start directly until another one stands", "pid", p.cmd.Process.Pid, "exit", p.exit)
+		if time.Since(began) > hostSteady {
+			wait = hostFirstWait
+		}
+		p = h.again(&wait)
+	}
+}
+
+// await waits for the end of a process: false where Close came first.
+func (h *Host) await(p *hostProcess) bool {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for stopped := 0; ; {
+		select {
+		case <-h.stop:
+			return false
+		case <-p.exited:
+			return true
+		case <-tick.C:
+		}
+		if state, _ := processState(p.cmd.Process.Pid); state != 'T' && state != 't' {
+			stopped = 0
+			continue
+		}
+		switch stopped++; stopped {
+		case hostStopPatience:
+			h.options.Logger.Warn("the engine host was stopped by somebody: continued", "pid", p.cmd.Process.Pid)
+			_ = p.cmd.Process.Signal(syscall.SIGCONT)
+		case 2 * hostStopPatience:
+			_ = p.cmd.Process.Kill()
+		}
+	}
+}
+
+// again starts a process in place of one that died; nil after Close. Until it stands, requests are refused.
+func (h *Host) again(wait *time.Duration) *hostProcess {
+	refusing := make(chan struct{})
+	var refuser sync.WaitGroup
+	defer refuser.Wait()
+	defer close(refusing)
+	refuser.Go(func() { h.refuse(refusing) })
+	for {
+		select {
+		case <-h.stop:
+			return nil
+		case <-time.After(*wait):
+		}
+		*wait = min(2**wait, hostLongestWait)
+		p, hello, err := h.start(context.Background())
+		if err == nil {
+			h.options.Logger.Info("another engine host stands", "pid", hello.PID)
+			return p
+		}
+		h.options.Logger.Warn("no engine host", "err", err)
+	}
+}
+
+// refuse takes requests that nobody answers and drops them until stop is closed: their senders see it at once.
+func (h *Host) refuse(stop <-chan struct{}) {
+	conn, err := packetConn(h.theirs)
+	if err != nil {
+		return // senders wait for their limit
+	}
+	defer conn.Close()
+	go func() {
+		<-stop
+		_ = conn.SetReadDeadline(time.Now())
+	}()
+	message, files := make([]byte, 1), make([]byte, 256)
+	for {
+		_, n, _, _, err := conn.ReadMsgUnix(message, files)
+		if err != nil {
+			return
+		}
+		closeRights(files[:n])
+	}
+}
+
+// Close ends the host. Its engines go on. It can be called again.
+func (h *Host) Close() {
+	if h == nil {
+		return
+	}
+	h.once.Do(func() {
+		close(h.stop)
+		<-h.done
+		h.theirs.Close()
+		h.HostClient.Close()
+	})
+}
+
+// closeRights closes the descriptors that came with a message.
+func closeRights(control []byte) {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return
+	}
+	for _, m := range messages {
+		if fds, err := unix.ParseUnixRights(&m); err == nil {
+			for _, fd := range fds {
+				unix.Close(fd)
+			}
+		}
+	}
+}
+
+// engineEnv is the environment of an interpreter that runs the engine package in dir.
+func engineEnv(env []string, dir string) []string {
+	return slices.Concat(withoutHost(env), []string{"PYTHONPATH=" + dir + pathTail(env), "PYTHONDONTWRITEBYTECODE=1"})
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	t.text = t.text[max(0, len(t.text)-4096):]
+	return len(p), nil
+}
+
+// line is the last line.
+func (t *tail) line() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return lastLine(string(t.text))
+}
