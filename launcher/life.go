@@ -70,6 +70,10 @@ func (n *node) handle(l *life, e event.Event) {
 		return
 	}
 	l.heard.mark()
+	if e.Type == event.TypeEngine {
+		n.adopt(l, e.PID)
+		return
+	}
 	l.note(e)
 	n.swarm.emit(n.start.Node, e)
 	switch e.Type {

@@ -161,7 +161,7 @@ func (n *node) live(ctx context.Context) *life {
 func (n *node) process() supervise.Process {
 	spec := n.swarm.spec
 	p := supervise.Process{
-		Path: spec.Exe, Args: spec.Args, Env: slices.Concat(os.Environ(), spec.Env),
+		Path: spec.Exe, Args: spec.Args, Env: slices.Concat(os.Environ(), spec.Env), Files: spec.Files,
 		LogPath: filepath.Join(n.start.Dir, LogFileName), LogLimit: spec.LogLimit,
 		PIDPath: filepath.Join(n.start.Dir, supervise.PIDFileName), StopLimit: spec.StopLimit,
 	}

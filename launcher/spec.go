@@ -6,6 +6,7 @@ package launcher
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -32,6 +33,7 @@ type Spec struct {
 	Exe    string        // the program that serves as a node
 	Args   []string      // its arguments, such as "node"
 	Env    []string      // added to this process's environment
+	Files  []*os.File    // each node inherits them, the first as descriptor 3
 	Starts []event.Start // one a node, in order of loading; Dir is its folder, which also gets log.txt and pid.json; Transient 0: the plan's
 	Plan   fit.Plan      // Rooms share out leases, or Slots where there are none; Environment(i) goes to node i
 

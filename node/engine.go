@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,10 +25,11 @@ type launched struct {
 // launchEngine returns what starts an engine of an assignment and loads its model. trouble is told what was done about an engine that
 // was in trouble and lives on.
 func launchEngine(
-	start event.Start, environ []string, stderr io.Writer, trouble func(string),
+	start event.Start, environ []string, stderr io.Writer, trouble func(string), host supervisor, logger *slog.Logger,
 ) func(context.Context, policy.LoadParams) (launched, error) {
 	threads := strconv.Itoa(max(1, start.Threads))
 	options := policy.Options{
+		Host:   policy.InheritHost(environ),
 		Python: start.Python, Dir: start.EngineDir, Stderr: stderr,
 		Env: slices.Concat(environ, []string{"OMP_NUM_THREADS=" + threads, "OPENBLAS_NUM_THREADS=" + threads}), OnTrouble: trouble,
 		BeforeKill: BeforeKill(environ, trouble),
@@ -43,6 +45,8 @@ func launchEngine(
 		if err != nil {
 			return launched{}, &Failure{event.CausePython, err}
 		}
+		host.Emit(event.Event{Type: event.TypeEngine, PID: e.PID()})
+		logger.Debug("engine started", "pid", e.PID(), "directly", e.Direct)
 		loaded, err := e.Load(ctx, params)
 		if err != nil {
 			e.Close()

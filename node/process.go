@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"os/exec"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -86,6 +85,10 @@ func Process(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env
 	if failure.Cause == event.CauseHostOutOfMemory && killed(err) && kills >= 0 && oomKills() == kills {
 		failure = killedByStranger(err)
 	}
+	var exit *policy.ExitError
+	if errors.As(err, &exit) && exit.Unknown && kills >= 0 && oomKills() > kills {
+		failure = &Failure{event.CauseHostOutOfMemory, fmt.Errorf("%w; meanwhile the kernel's out-of-memory killer has killed", err)}
+	}
 	logger.Error("node failed", "cause", failure.Cause, "error", failure.Err)
 	link.Emit(event.Event{Type: event.TypeFailure, Cause: failure.Cause, Message: failure.Error()})
 	switch failure.Cause {
@@ -126,7 +129,7 @@ func run(ctx context.Context, link *Link, start event.Start, environ []string, s
 		link.Emit(event.Event{Type: event.TypeWarning, Message: message})
 	}
 	model := &governed{
-		start: start, config: cfg, launch: launchEngine(start, environ, stderr, trouble), host: link, logger: logger,
+		start: start, config: cfg, launch: launchEngine(start, environ, stderr, trouble, link, logger), host: link, logger: logger,
 		meter: &meter{device: start.Device != "cpu", expected: start.Transient}, limited: mpsLimits(environ),
 	}
 	l, err := openLife(link, model, tokens, logger)
@@ -223,10 +226,6 @@ func killedByStranger(err error) *Failure {
 
 // killed tells whether err is of a process that SIGKILL ended.
 func killed(err error) bool {
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) {
-		return false
-	}
-	status, ok := exit.Sys().(syscall.WaitStatus)
-	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+	var exit *policy.ExitError
+	return errors.As(err, &exit) && !exit.Unknown && exit.Status.Signaled() && exit.Status.Signal() == syscall.SIGKILL
 }

@@ -197,7 +197,7 @@ func checkMPS(host gpu.Host) (finding, bool) {
 }
 
 func checkPython(ctx context.Context, g *globals, host gpu.Host) []finding {
-	python, probes, err := policy.FindPython(ctx, g.python, g.home, os.Getenv)
+	python, probes, err := g.probePython(ctx)
 	list := withoutTorch(probes, err == nil)
 	if err != nil {
 		if len(probes) == 0 {

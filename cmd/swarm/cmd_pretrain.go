@@ -212,7 +212,7 @@ func startEngine(ctx context.Context, g *globals, threads int, more ...string) (
 	}
 	env := append(os.Environ(), fmt.Sprintf("OMP_NUM_THREADS=%d", threads), fmt.Sprintf("OPENBLAS_NUM_THREADS=%d", threads))
 	env = append(env, more...)
-	return policy.Start(ctx, policy.Options{Python: python.Path, Dir: dir, Env: env, Stderr: g.stderr})
+	return policy.Start(ctx, policy.Options{Python: python.Path, Dir: dir, Env: env, Stderr: g.stderr, Host: g.engines.client})
 }
 
 // group writes an integer with thousands apart.

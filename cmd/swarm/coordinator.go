@@ -91,6 +91,9 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupts, feed *
 		args = append(args, "--verbose")
 	}
 	exe, args, env := c.p.trainer.process(exe, args)
+	files, variable := c.g.engines.client.Share(3)
+	env = append(env, variable)
+	defer c.g.keepHost(ctx, c.dir, logger)()
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	events := newRecorder(background, c, feed, lines, logger, chronicle, interrupts.fail)
 	events.answer = interrupts.answer
@@ -105,7 +108,7 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupts, feed *
 	}
 	events.watchHost()
 	spec := launcher.Spec{
-		Run: c.run, Exe: exe, Args: args, Env: env, Starts: c.starts, Plan: c.p.plan, Now: interrupts.now,
+		Run: c.run, Exe: exe, Args: args, Env: env, Files: files, Starts: c.starts, Plan: c.p.plan, Now: interrupts.now,
 		Restarts:    supervise.Policy{MaxRestarts: c.p.config.MaxRestarts},
 		CPUFallback: c.p.config.CPUFallback,
 	}

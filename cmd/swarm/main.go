@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -54,7 +55,7 @@ type globals struct {
 	stdout  io.Writer
 	stderr  io.Writer
 	logger  *slog.Logger
-	torch   policy.Probe   // the interpreter that findPython found; Path is empty before
+	engines engines
 	console *console       // of a command in the background; nil in the foreground
 	args    []string       // as typed, without the program
 	began   *store.Command // what the user typed, where a sweep starts this process; nil elsewhere
@@ -71,21 +72,10 @@ func (g *globals) logLevel() slog.Level {
 	return slog.LevelInfo
 }
 
-// findPython is the interpreter that nodes run on. Importing torch takes a second, so it is looked for once.
-func (g *globals) findPython(ctx context.Context) (policy.Probe, error) {
-	if g.torch.Path != "" {
-		return g.torch, nil
-	}
-	found, _, err := policy.FindPython(ctx, g.python, g.home, os.Getenv)
-	if err == nil {
-		g.torch = found
-	}
-	return found, err
-}
-
 // run is the program. It returns the exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	g := &globals{stdin: stdin, stdout: stdout, stderr: stderr, args: args, began: takeBegan()}
+	defer g.closeEngineHost()
 	root := newRootCommand(g)
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -225,6 +215,7 @@ func newRootCommand(g *globals) *cobra.Command {
 			g.logger = newLogger(g.stderr, g.logLevel())
 			// Engines run in another folder.
 			g.home, err = filepath.Abs(g.home)
+			g.engines.hosting = slices.Contains(startEngines, cmd.CommandPath())
 			return err
 		},
 	}

@@ -80,7 +80,7 @@ func tinyModel() string { return filepath.Join(fixtures, "tiny") }
 func items() string     { return filepath.Join(fixtures, "items.jsonl") }
 
 var findPython = sync.OnceValues(func() (policy.Probe, error) {
-	found, _, err := policy.FindPython(context.Background(), "", fixtures, os.Getenv)
+	found, _, err := policy.FindPython(context.Background(), "", fixtures, os.Getenv, nil)
 	return found, err
 })
 

@@ -207,7 +207,7 @@ func (v *verification) start(ctx context.Context, node string) (verify.Engine, i
 		Ranks: v.p.plan.Ranks(),
 	}
 	environ := slices.Concat(os.Environ(), v.p.plan.Environment(index))
-	engine, length, err := verify.StartEngine(ctx, assignment, config, environ, v.g.stderr)
+	engine, length, err := verify.StartEngine(ctx, assignment, config, environ, v.g.stderr, v.g.engines.client)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -42,6 +42,8 @@ type Process struct {
 	Patience time.Duration
 	// StopLimit is how long the child may be stopped, as by SIGSTOP, before it is continued, and again before it is condemned; 0: 5 s.
 	StopLimit time.Duration
+	// Files are inherited, the first as descriptor 3.
+	Files []*os.File
 	// BeforeKill, if set, is called before the first signal that ends the child, unless there is no time for it: with the pids of the child
 	// and its descendants. It must return within AnnounceLimit.
 	BeforeKill func(pids []int)
@@ -109,6 +111,7 @@ func Start(p Process, onEvent func(event.Event)) (*Child, error) {
 	cmd := exec.Command(p.Path, p.Args...)
 	cmd.Env = p.Env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs[0], theirs[1], theirs[2]
+	cmd.ExtraFiles = p.Files
 	// Its own group: a Ctrl-C at the terminal is ours to act on, and signals reach its children too.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {

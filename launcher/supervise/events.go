@@ -15,7 +15,7 @@ const maxWarnings = 10 // about a process's garbage
 // fromNode tells whether a node may send such an event; the others are the launcher's own.
 func fromNode(t event.Type) bool {
 	switch t {
-	case event.TypeState, event.TypeLoaded, event.TypeRound, event.TypeMemory, event.TypeLease, event.TypeRelease,
+	case event.TypeState, event.TypeEngine, event.TypeLoaded, event.TypeRound, event.TypeMemory, event.TypeLease, event.TypeRelease,
 		event.TypeCheckpoint, event.TypeEval, event.TypeMemoryStep, event.TypeWarning, event.TypeFailure:
 		return true
 	}

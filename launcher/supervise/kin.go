@@ -14,7 +14,7 @@ const (
 	kinPoll  = 10 * time.Millisecond
 )
 
-// kin are the processes that a child has started in groups of their own: a node's engine and its ranks. They end by themselves when the
+// kin are the processes that a child has started, or had started, in groups of their own: a node's engine and its ranks. They end by themselves when the
 // child does, for their stdin closes; one that is stopped or hangs would stay, with all the memory it has. The pid file names them, for a
 // launcher that comes later.
 type kin struct {
@@ -155,10 +155,10 @@ func goneBy(limit time.Time, all []Identity) []Identity {
 }
 
 // Adopt notes that the child's process pid, and what that one has started, must not outlive the child though they are in other groups. A
-// process that doesn't descend from the child is refused.
+// process is refused that neither descends from the child nor reads what the child writes, as an engine does that an engine host has forked.
 func (c *Child) Adopt(pid int) error {
-	if !descends(pid, c.PID()) {
-		return fmt.Errorf("adopt process %d: it does not descend from process %d", pid, c.PID())
+	if !descends(pid, c.PID()) && !fedBy(pid, c.PID()) {
+		return fmt.Errorf("adopt process %d: it neither descends from process %d nor reads from it", pid, c.PID())
 	}
 	return c.kin.adopt(c.PID(), pid)
 }

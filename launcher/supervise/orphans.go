@@ -12,6 +12,19 @@ import (
 	"time"
 )
 
+// Record writes at path that a process of this launcher's runs, for SweepOrphans. Whoever waits for the process removes the file.
+func Record(path string, pid int) error {
+	var record pidFile
+	var err error
+	if record.Process, err = Identify(pid); err != nil {
+		return err
+	}
+	if record.Parent, err = Identify(os.Getpid()); err != nil {
+		return err
+	}
+	return record.write(path)
+}
+
 // Orphan is a process that a dead launcher left behind and SweepOrphans ended.
 type Orphan struct {
 	PID int

@@ -147,6 +147,21 @@ func descends(pid, from int) bool {
 	return false
 }
 
+// fedBy tells whether a process's stdin is a pipe whose other end another one holds.
+func fedBy(pid, from int) bool {
+	stdin, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "fd", "0"))
+	if err != nil || !strings.HasPrefix(stdin, "pipe:") {
+		return false
+	}
+	held, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(from), "fd", "*")) // fails for a bad pattern alone
+	for _, path := range held {
+		if target, err := os.Readlink(path); err == nil && target == stdin {
+			return true
+		}
+	}
+	return false
+}
+
 // bootID is that of the kernel's run.
 var bootID = sync.OnceValues(func() (string, error) {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

@@ -13,6 +13,7 @@ type Type string
 // spawn, exit, restart, giveup, device and the run's own.
 const (
 	TypeState      Type = "state"       // State set: what the node is doing now
+	TypeEngine     Type = "engine"      // PID set: the node has an engine; for its launcher alone
 	TypeLoaded     Type = "loaded"      // Loaded set: the model is in memory; the next node may start loading
 	TypeRound      Type = "round"       // Round set: a round is done
 	TypeMemory     Type = "memory"      // Memory set

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -31,9 +32,6 @@ type HostOptions struct {
 	Dir    string    // holds the engine package (see Extract)
 	Env    []string  // the host's environment; an engine whose own differs in what torch reads when it is imported is not forked
 	Stderr io.Writer // the log of the host, and of nothing else; nil: none
-	Logger *slog.Logger
-	// OnStart is told the pid of each process that becomes the host. nil: nobody is told.
-	OnStart func(pid int)
 }
 
 // HostHello is what a host says of itself.
@@ -53,11 +51,27 @@ type Host struct {
 	Hello HostHello // of the first process
 
 	options HostOptions
-	theirs  *os.File  // the end of the socket that each process gets
+	theirs  *os.File // the end of the socket that each process gets
+	watcher atomic.Pointer[hostWatcher]
 	once    sync.Once // Close
 	stop    chan struct{}
 	done    chan struct{}
 	process *hostProcess // the first; keep owns those after it
+	pid     atomic.Int64 // of the present process; 0: none
+}
+
+// hostWatcher is told what becomes of a host.
+type hostWatcher struct {
+	logger  *slog.Logger
+	started func(pid int)
+}
+
+// Watch has the host log to logger from now on, and tell started the pid of its present process and of each that takes its place.
+func (h *Host) Watch(logger *slog.Logger, started func(pid int)) {
+	h.watcher.Store(&hostWatcher{logger, started})
+	if pid := h.pid.Load(); pid != 0 {
+		started(int(pid))
+	}
 }
 
 // hostProcess is one process of a host.
@@ -70,9 +84,6 @@ type hostProcess struct {
 
 // StartHost starts a host and waits until it has imported torch. When it fails, no process is left.
 func StartHost(ctx context.Context, options HostOptions) (*Host, error) {
-	if options.Logger == nil {
-		options.Logger = slog.New(slog.DiscardHandler)
-	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("engine host: %w", err)
@@ -84,6 +95,7 @@ func StartHost(ctx context.Context, options HostOptions) (*Host, error) {
 		return nil, err
 	}
 	h := &Host{HostClient: *client, options: options, theirs: theirs, stop: make(chan struct{}), done: make(chan struct{})}
+	h.watcher.Store(&hostWatcher{slog.New(slog.DiscardHandler), func(int) {}})
 	if h.process, h.Hello, err = h.start(ctx); err != nil {
 		h.HostClient.Close()
 		theirs.Close()
@@ -98,7 +110,7 @@ func (h *Host) start(ctx context.Context) (*hostProcess, HostHello, error) {
 	fail := func(err error) (*hostProcess, HostHello, error) {
 		return nil, HostHello{}, fmt.Errorf("engine host: %w", err)
 	}
-	cmd := exec.Command(h.options.Python, "-u", "-m", "engine", "--host", "3")
+	cmd := exec.Command(h.options.Python, "-u", "-m", "engine", "--host", "3", "--python", h.options.Python)
 	// One thread: a fork would lack the others. What an engine is given is set in the fork (engine/inherit.py).
 	cmd.Env = append(engineEnv(h.options.Env, h.options.Dir), "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1")
 	cmd.Dir = h.options.Dir
@@ -141,9 +153,8 @@ func (h *Host) start(ctx context.Context) (*hostProcess, HostHello, error) {
 	select {
 	case hello := <-said:
 		if hello.Error == "" {
-			if h.options.OnStart != nil {
-				h.options.OnStart(hello.PID)
-			}
+			h.pid.Store(int64(hello.PID))
+			h.watcher.Load().started(hello.PID)
 			return p, hello, nil
 		}
 		p.end()
@@ -184,7 +195,8 @@ func (h *Host) keep() {
 			p.end()
 			return
 		}
-		h.options.Logger.Warn("the engine host has died; engines start directly until another one stands", "pid", p.cmd.Process.Pid, "exit", p.exit)
+		h.pid.Store(0)
+		h.watcher.Load().logger.Warn("the engine host has died; engines start directly until another one stands", "pid", p.cmd.Process.Pid, "exit", p.exit)
 		if time.Since(began) > hostSteady {
 			wait = hostFirstWait
 		}
@@ -210,7 +222,7 @@ func (h *Host) await(p *hostProcess) bool {
 		}
 		switch stopped++; stopped {
 		case hostStopPatience:
-			h.options.Logger.Warn("the engine host was stopped by somebody: continued", "pid", p.cmd.Process.Pid)
+			h.watcher.Load().logger.Warn("the engine host was stopped by somebody: continued", "pid", p.cmd.Process.Pid)
 			_ = p.cmd.Process.Signal(syscall.SIGCONT)
 		case 2 * hostStopPatience:
 			_ = p.cmd.Process.Kill()
@@ -234,10 +246,10 @@ func (h *Host) again(wait *time.Duration) *hostProcess {
 		*wait = min(2**wait, hostLongestWait)
 		p, hello, err := h.start(context.Background())
 		if err == nil {
-			h.options.Logger.Info("another engine host stands", "pid", hello.PID)
+			h.watcher.Load().logger.Info("another engine host stands", "pid", hello.PID)
 			return p
 		}
-		h.options.Logger.Warn("no engine host", "err", err)
+		h.watcher.Load().logger.Warn("no engine host", "err", err)
 	}
 }
 

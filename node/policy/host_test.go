@@ -33,9 +33,9 @@ func ownHost(t *testing.T) (*policy.Host, policy.Options, func() string) {
 	}
 	host, err := policy.StartHost(t.Context(), policy.HostOptions{
 		Python: options.Python, Dir: options.Dir, Env: options.Env, Stderr: os.Stderr,
-		Logger: slog.New(slog.NewTextHandler(lockedWriter{&mu, &log}, nil)),
 	})
 	require.NoError(t, err)
+	host.Watch(slog.New(slog.NewTextHandler(lockedWriter{&mu, &log}, nil)), func(int) {})
 	t.Cleanup(host.Close)
 	options.Host = &host.HostClient
 	return host, options, text

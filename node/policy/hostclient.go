@@ -129,7 +129,7 @@ func (c *HostClient) fork(ctx context.Context, opts Options, stdin, stdout, stde
 		return nil, fmt.Errorf("%w: there is no engine host", errNoHost)
 	}
 	request, err := json.Marshal(map[string]any{
-		"owner": os.Getpid(), "package": opts.Dir, "python": opts.Python, "environ": environ(engineEnv(opts.Env, opts.Dir)),
+		"owner": os.Getpid(), "package": opts.Dir, "python": opts.Python, "environ": environ(withoutHost(opts.Env)),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoHost, err)

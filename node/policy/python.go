@@ -29,7 +29,12 @@ type Probe struct {
 // FindPython returns the first interpreter that can import torch, and every probe made on the way. The order is: explicit
 // (--python; alone if given), $SWARM_PYTHON (alone if given), an active virtual environment, ./.venv, <home>/venv,
 // then python3 on PATH and /usr/bin/python3.
-func FindPython(ctx context.Context, explicit, home string, getenv func(string) string) (Probe, []Probe, error) {
+//
+// probe tries one of them; nil: ProbePython.
+func FindPython(ctx context.Context, explicit, home string, getenv func(string) string, probe func(context.Context, string) Probe) (Probe, []Probe, error) {
+	if probe == nil {
+		probe = ProbePython
+	}
 	var probes []Probe
 	tried := map[string]bool{}
 	for _, c := range candidates(explicit, home, getenv) {
@@ -48,11 +53,11 @@ func FindPython(ctx context.Context, explicit, home string, getenv func(string) 
 			continue
 		}
 		tried[path] = true
-		probe := probePython(ctx, path)
-		probe.Source = c.Source
-		probes = append(probes, probe)
-		if probe.Torch != "" {
-			return probe, probes, nil
+		found := probe(ctx, path)
+		found.Source = c.Source
+		probes = append(probes, found)
+		if found.Torch != "" {
+			return found, probes, nil
 		}
 		if ctx.Err() != nil {
 			return Probe{}, probes, fmt.Errorf("look for Python: %w", context.Cause(ctx))
@@ -98,7 +103,8 @@ func candidates(explicit, home string, getenv func(string) string) []candidate {
 	)
 }
 
-func probePython(ctx context.Context, path string) Probe {
+// ProbePython has an interpreter import torch.
+func ProbePython(ctx context.Context, path string) Probe {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
 	const script = "import torch,sys\nprint('torch', torch.__version__, int(torch.version.cuda is not None))"

@@ -40,7 +40,7 @@ func TestFindPythonOrder(t *testing.T) {
 	}
 	var without []string
 	for _, path := range order {
-		found, probes, err := policy.FindPython(t.Context(), "", home, env)
+		found, probes, err := policy.FindPython(t.Context(), "", home, env, nil)
 		require.NoError(t, err)
 		require.Equal(t, path, found.Torch)
 		require.Equal(t, filepath.Join(dir, path), found.Path)
@@ -75,7 +75,7 @@ func TestFindPythonNamed(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			found, probes, err := policy.FindPython(t.Context(), c.explicit, dir, environment(map[string]string{"SWARM_PYTHON": c.env}))
+			found, probes, err := policy.FindPython(t.Context(), c.explicit, dir, environment(map[string]string{"SWARM_PYTHON": c.env}), nil)
 			require.Len(t, probes, 1)
 			require.Equal(t, c.path, found.Path)
 			if c.says == "" {
@@ -92,7 +92,7 @@ func TestFindPythonNamed(t *testing.T) {
 func TestFindPythonRelative(t *testing.T) {
 	options, _ := fake(t, `if [ "$1" = -c ]; then echo 'torch 2.0 0'; exit; fi`+"\n"+greet+"read -r line")
 	t.Chdir(filepath.Dir(options.Python))
-	found, _, err := policy.FindPython(t.Context(), "./engine.sh", "", environment(nil))
+	found, _, err := policy.FindPython(t.Context(), "./engine.sh", "", environment(nil), nil)
 	require.NoError(t, err)
 	require.Equal(t, options.Python, found.Path)
 	options.Python, options.Dir = found.Path, t.TempDir()
@@ -107,7 +107,7 @@ func TestFindPythonIgnoresTheCurrentFolder(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "torch.py"), []byte("raise SystemExit('the wrong torch')\n"), 0o644))
 	t.Chdir(dir)
-	found, _, err := policy.FindPython(t.Context(), python, "", environment(nil))
+	found, _, err := policy.FindPython(t.Context(), python, "", environment(nil), nil)
 	require.NoError(t, err)
 	require.NotEmpty(t, found.Torch)
 }
@@ -118,6 +118,6 @@ func TestFindPythonStopsWithItsContext(t *testing.T) {
 	require.NoError(t, os.WriteFile(slow, []byte("#!/bin/sh\nexec sleep 60\n"), 0o755))
 	ctx, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()
-	_, _, err := policy.FindPython(ctx, slow, dir, environment(nil))
+	_, _, err := policy.FindPython(ctx, slow, dir, environment(nil), nil)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }

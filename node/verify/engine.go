@@ -13,11 +13,13 @@ import (
 )
 
 // StartEngine starts an engine as a node with that assignment does (of it Python, EngineDir, ModelDir, Device, Threads and Ranks count), with
-// the model's first weights, and returns the context's length in tokens.
-func StartEngine(ctx context.Context, start event.Start, cfg configs.Config, environ []string, stderr io.Writer) (*policy.Engine, int, error) {
+// the model's first weights, forked by host where it can be, and returns the context's length in tokens.
+func StartEngine(
+	ctx context.Context, start event.Start, cfg configs.Config, environ []string, stderr io.Writer, host *policy.HostClient,
+) (*policy.Engine, int, error) {
 	threads := strconv.Itoa(max(1, start.Threads))
 	engine, err := policy.Start(ctx, policy.Options{
-		Python: start.Python, Dir: start.EngineDir, Stderr: stderr,
+		Python: start.Python, Dir: start.EngineDir, Stderr: stderr, Host: host,
 		Env: slices.Concat(environ, []string{"OMP_NUM_THREADS=" + threads, "OPENBLAS_NUM_THREADS=" + threads}),
 	})
 	if err != nil {

@@ -105,7 +105,7 @@ func startEngine(t *testing.T, c configs.Config) func(context.Context, string) (
 	require.NoError(t, nanoErr)
 	start := event.Start{Python: options.Python, EngineDir: options.Dir, ModelDir: nanoDir, Device: "cpu", Threads: 1}
 	return func(ctx context.Context, _ string) (Engine, int, error) {
-		return StartEngine(ctx, start, c, os.Environ(), os.Stderr)
+		return StartEngine(ctx, start, c, os.Environ(), os.Stderr, nil)
 	}
 }
 

@@ -1,7 +1,7 @@
 """Entry point: `python3 -u -m engine`. Sets up signals and CPU settings, and only then imports torch.
 
 Rank 0 starts the other ranks of an engine with `--rank R --ranks K --store FD` (ranks.py). `--host FD` makes the process an
-engine host that takes requests for engines from the socket FD (host.py).
+engine host that takes requests for engines from the socket FD (host.py); `--python` is the interpreter's name as its clients know it.
 """
 
 import argparse
@@ -17,6 +17,7 @@ def main():
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--store", type=int, default=-1)
     parser.add_argument("--host", type=int, default=-1)
+    parser.add_argument("--python", default="")
     arguments = parser.parse_args()
     # Ctrl-C goes to the whole process group, and a batch system's TERM to every process of a job: the parent, which needs the engine for a last
     # checkpoint, decides when it stops.
@@ -27,7 +28,7 @@ def main():
     if arguments.host >= 0:
         from . import host
 
-        host.serve(arguments.host, given)
+        host.serve(arguments.host, arguments.python, given)
     process.run(pipe.watch_parent, arguments.rank, arguments.ranks, arguments.store)
 
 

@@ -22,24 +22,28 @@ import os
 import selectors
 import signal
 import socket
-import sys
 
 from . import ending, inherit, pipe, process
 
 MAX_MESSAGE = 1 << 20  # bytes of a request; the kernel's buffers allow less
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # its name is the hash of the engine's files
 _DESCRIPTORS = 5
 
 
-def serve(fd, given):
-    """Serves the requests on the socket fd until stdin ends; it does not return. given are the variables the process was started with."""
-    describe = _import(given)
+def serve(fd, python, given):
+    """Serves the requests on the socket fd until stdin ends; it does not return.
+
+    python is the interpreter's name as clients know it, given are the variables the process was started with.
+    """
+    describe = _import()
+    describe["python"] = python
     pipe.write_all(1, json.dumps(describe).encode() + b"\n")
     if "error" in describe:
         os._exit(1)
     Host(fd, given, describe).run()
 
 
-def _import(given):
+def _import():
     """Imports all that an engine needs. Returns what the host says of itself."""
     from . import parallel, ranks, serve  # noqa: F401 - forks have them
 
@@ -51,21 +55,15 @@ def _import(given):
     gc.collect()
     gc.freeze()  # a collection in a fork would write to every object's page
     return {
-        "torch": torch.__version__, "cuda": torch.version.cuda is not None, "pid": os.getpid(), "package": _package(given),
+        "torch": torch.__version__, "cuda": torch.version.cuda is not None, "pid": os.getpid(), "package": PACKAGE,
     }  # fmt: skip
-
-
-def _package(given):
-    """The folder that holds this package: its name is the hash of the engine's files."""
-    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class Host:
     def __init__(self, fd, given, describe):
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(False)
-        self._given, self._describe = given, describe
-        self._python = sys.executable
+        self._given, self._describe = inherit.without_package(given, PACKAGE), describe
         self._engines = {}  # pid: socket of its owner, None once that is closed
         self._told = set()  # of these, the dead whose owner knows
         self._selector = selectors.DefaultSelector()
@@ -110,7 +108,7 @@ class Host:
         answers = socket.socket(fileno=os.dup(files[3] if len(files) == _DESCRIPTORS else files[0]))
         answers.setblocking(False)
         if len(files) == 1:
-            _tell(answers, dict(self._describe, python=self._python))
+            _tell(answers, self._describe)
             answers.close()
             return
         try:
@@ -118,10 +116,10 @@ class Host:
                 raise inherit.Differs("the request is too long")
             request = json.loads(message)
             wanted = dict(item.split("=", 1) for item in request["environ"])
-            if os.path.basename(request["package"]) != os.path.basename(self._describe["package"]):
+            if os.path.basename(request["package"]) != os.path.basename(PACKAGE):
                 raise inherit.Differs("the host has other engine files")
-            if request["python"] != self._python:
-                raise inherit.Differs(f"the host's interpreter is {self._python}")
+            if request["python"] != self._describe["python"]:
+                raise inherit.Differs(f"the host's interpreter is {self._describe['python']}")
             inherit.check_environ(self._given, wanted)
             own, settings = inherit.read(0), inherit.read(request["owner"])
             inherit.check(settings, own)
@@ -194,7 +192,7 @@ def _become(host, files, answers, package, environ, settings, own):
         for fd in files:
             os.close(fd)
         try:
-            inherit.apply_environ(environ)
+            inherit.apply_environ(inherit.with_package(environ, package))
             from . import environment
 
             environment.prepare(os.environ)

@@ -52,13 +52,25 @@ class Differs(Exception):
 def check_environ(host, wanted):
     """Raises Differs unless a fork of a process that was started with the variables host can have the variables wanted."""
     for name in sorted(set(host) | set(wanted)):
-        if name in LATE or host.get(name) == wanted.get(name):
+        if name in LATE or name == "PYTHONDONTWRITEBYTECODE" or host.get(name) == wanted.get(name):
             continue
         if name in THREADS:
             if not wanted.get(name, "").isdigit() or int(wanted[name]) < 1:
                 raise Differs(f"{name} is {wanted.get(name)!r}, not a number")
         elif name.startswith(EARLY):
             raise Differs(f"{name} is {wanted.get(name)!r}, and {host.get(name)!r} in the host")
+
+
+def with_package(environ, package):
+    """The variables of an interpreter that runs the engine package in the folder package, for one whose own are environ."""
+    path = os.pathsep.join(part for part in (package, environ.get("PYTHONPATH")) if part)
+    return dict(environ, PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="1")
+
+
+def without_package(environ, package):
+    """Undoes with_package, but for PYTHONDONTWRITEBYTECODE, which is the same for all."""
+    rest = environ.get("PYTHONPATH", "").partition(package)[2].lstrip(os.pathsep)
+    return {name: value for name, value in dict(environ, PYTHONPATH=rest).items() if value or name != "PYTHONPATH"}
 
 
 def apply_environ(wanted):

@@ -84,7 +84,7 @@ func (l *Lab) prepare() (policy.Options, error) {
 	if l.dir, err = os.MkdirTemp("", "swarm-policytest-"); err != nil {
 		return policy.Options{}, err
 	}
-	python, _, err := policy.FindPython(context.Background(), "", l.dir, os.Getenv)
+	python, _, err := policy.FindPython(context.Background(), "", l.dir, os.Getenv, nil)
 	if err != nil {
 		return policy.Options{}, err
 	}
