@@ -344,7 +344,7 @@ func TestRestartOfARealEngine(t *testing.T) {
 		start.Dir = t.TempDir()
 		g := &gpu{}
 		p := &governed{
-			start: start, config: testConfig(t), launch: launchEngine(start, os.Environ(), os.Stderr, nil), host: g,
+			start: start, config: testConfig(t), launch: launchEngine(start, os.Environ(), os.Stderr, nil, g, slog.New(slog.DiscardHandler)), host: g,
 			logger: slog.New(slog.DiscardHandler), meter: &meter{},
 		}
 		require.NoError(t, p.open(t.Context()))

@@ -42,6 +42,7 @@ func (m withFixtures) Run() int {
 		return 1
 	}
 	defer os.RemoveAll(fixtures)
+	defer func() { engineHost.Close() }()
 	return m.M.Run()
 }
 
@@ -68,6 +69,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("SWARM_HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("SWARM_PYTHON", python)
+			env.Setenv(policy.HostVariable, os.Getenv(policy.HostVariable))
 			env.Setenv("SWARM_NVML_LIBRARY", library)
 			env.Setenv("MODEL", tinyModel())
 			env.Setenv("ITEMS", items())
@@ -95,8 +97,28 @@ var makeQuickPython = sync.OnceValues(func() (string, error) {
 		return found.Path, err
 	}
 	path := filepath.Join(fixtures, "python3")
-	return path, os.WriteFile(path, fmt.Appendf(nil, quickPython, found.Torch, found.Path), 0o755)
+	if err := os.WriteFile(path, fmt.Appendf(nil, quickPython, found.Torch, found.Path), 0o755); err != nil {
+		return "", err
+	}
+	return path, shareHost(path)
 })
+
+// engineHost forks the engines of all programs that the tests start, but for those that must have one of their own (ownHost).
+var engineHost *policy.Host
+
+func shareHost(python string) error {
+	dir, err := policy.Extract(fixtures)
+	if err != nil {
+		return err
+	}
+	if engineHost, err = policy.StartHost(context.Background(), policy.HostOptions{Python: python, Dir: dir, Env: os.Environ(), Stderr: os.Stderr}); err != nil {
+		return err
+	}
+	return engineHost.Leave()
+}
+
+// ownHost is the variable of a program that starts an engine host for itself.
+const ownHost = policy.HostVariable + "="
 
 // usablePython is the interpreter that the tests use.
 func usablePython(t testing.TB) string {

@@ -17,7 +17,8 @@ import (
 )
 
 // HostVariable tells a process of the engine host that it has inherited: "FD:INODE", the descriptor of the socket and its number, by
-// which a descriptor that is something else by now is known.
+// which a descriptor that is something else by now is known. A "+" after it leaves the descriptor to all that the process starts. "off" is no
+// host, and starts none.
 const HostVariable = "SWARM_ENGINE_HOST"
 
 const (
@@ -51,6 +52,7 @@ func InheritHost(environ []string) *HostClient {
 		return nil
 	}
 	number, inode, _ := strings.Cut(strings.TrimPrefix(environ[at], HostVariable+"="), ":")
+	inode, left := strings.CutSuffix(inode, "+")
 	fd, err := strconv.Atoi(number)
 	if err != nil || fd < 3 {
 		return nil
@@ -63,7 +65,9 @@ func InheritHost(environ []string) *HostClient {
 	if err != nil {
 		return nil
 	}
-	unix.CloseOnExec(fd)
+	if !left {
+		unix.CloseOnExec(fd)
+	}
 	_ = unix.SetNonblock(own, false) // else os.File.Fd, by which a child gets it, would do that to all who share the socket, and to the connection
 	client, err := newHostClient(os.NewFile(uintptr(own), "engine host"))
 	if err != nil {
@@ -83,6 +87,17 @@ func (c *HostClient) Share(fd int) (files []*os.File, variable string) {
 		return nil, HostVariable + "="
 	}
 	return []*os.File{c.file}, fmt.Sprintf("%s=%d:%d", HostVariable, fd, stat.Ino)
+}
+
+// Leave leaves the host to every process that this one starts from now on, through its environment: for tests.
+func (c *HostClient) Leave() error {
+	fd, err := unix.FcntlInt(c.file.Fd(), unix.F_DUPFD, 100) // a number that nobody gives to a child's file
+	if err != nil {
+		return fmt.Errorf("leave the engine host: %w", err)
+	}
+	_, variable := c.Share(fd)
+	name, value, _ := strings.Cut(variable, "=")
+	return os.Setenv(name, value+"+")
 }
 
 // Close lets go of the host.

@@ -33,6 +33,7 @@ type Lab struct {
 	options policy.Options
 	failure error
 	engines []*policy.Engine
+	host    *policy.Host
 }
 
 // Options are those of an engine that logs to this process's stderr. It skips the test where no Python has torch.
@@ -84,15 +85,35 @@ func (l *Lab) prepare() (policy.Options, error) {
 	if l.dir, err = os.MkdirTemp("", "swarm-policytest-"); err != nil {
 		return policy.Options{}, err
 	}
-	python, _, err := policy.FindPython(context.Background(), "", l.dir, os.Getenv, nil)
+	dir, err := policy.Extract(l.dir)
 	if err != nil {
 		return policy.Options{}, err
 	}
-	dir, err := policy.Extract(l.dir)
+	host, python, err := Host(dir)
+	if err != nil {
+		return policy.Options{}, err
+	}
+	l.host = host
 	return policy.Options{
-		Python: python.Path, Dir: dir, Stderr: os.Stderr,
+		Python: python.Path, Dir: dir, Stderr: os.Stderr, Host: &host.HostClient,
 		Env: append(os.Environ(), "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1"),
-	}, err
+	}, nil
+}
+
+// Host starts an engine host with the first Python that has torch, for this process and all that it starts. dir is Extract's.
+func Host(dir string) (*policy.Host, policy.Probe, error) {
+	var host *policy.Host
+	python, _, err := policy.FindPython(context.Background(), "", dir, os.Getenv, func(ctx context.Context, path string) policy.Probe {
+		var err error
+		if host, err = policy.StartHost(ctx, policy.HostOptions{Python: path, Dir: dir, Env: os.Environ(), Stderr: os.Stderr}); err != nil {
+			return policy.Probe{Path: path, Err: err.Error()}
+		}
+		return policy.Probe{Path: path, Torch: host.Hello.Torch, CUDA: host.Hello.CUDA}
+	})
+	if err != nil {
+		return nil, policy.Probe{}, err
+	}
+	return host, python, host.Leave()
 }
 
 // Close ends the engines and removes the files.
@@ -104,6 +125,7 @@ func (l *Lab) Close() {
 			engine.Close()
 		}
 	}
+	l.host.Close()
 	os.RemoveAll(l.dir)
 }
 
