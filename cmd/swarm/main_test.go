@@ -161,7 +161,7 @@ func swarmCommand(t testing.TB, home string, args ...string) *exec.Cmd {
 			cmd.Env = append(cmd.Env, v)
 		}
 	}
-	cmd.Env = append(cmd.Env, "SWARM_PYTHON="+usablePython(t))
+	cmd.Env = append(cmd.Env, "SWARM_PYTHON="+usablePython(t), policy.HostVariable+"="+os.Getenv(policy.HostVariable))
 	cmd.WaitDelay = 10 * time.Second
 	return cmd
 }

@@ -63,7 +63,7 @@ class Host:
     def __init__(self, fd, given, describe):
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(False)
-        self._given, self._describe = inherit.without_package(given, PACKAGE), describe
+        self.given, self._describe = inherit.without_package(given, PACKAGE), describe
         self._engines = {}  # pid: socket of its owner, None once that is closed
         self._told = set()  # of these, the dead whose owner knows
         self._selector = selectors.DefaultSelector()
@@ -120,7 +120,7 @@ class Host:
                 raise inherit.Differs("the host has other engine files")
             if request["python"] != self._describe["python"]:
                 raise inherit.Differs(f"the host's interpreter is {self._describe['python']}")
-            inherit.check_environ(self._given, wanted)
+            inherit.check_environ(self.given, wanted)
             own, settings = inherit.read(0), inherit.read(request["owner"])
             inherit.check(settings, own)
             pid = os.fork()
@@ -197,7 +197,7 @@ def _become(host, files, answers, package, environ, settings, own):
 
             environment.prepare(os.environ)
             os.chdir(package)
-            _set_command_line()
+            _show(environ, host.given)
             inherit.apply(settings, own)  # last: a limit on memory may leave none for the rest
         except (inherit.Differs, OSError) as error:
             _tell(answers, {"refused": str(error)})
@@ -220,14 +220,23 @@ def _tell(answers, message):
         pass
 
 
-def _set_command_line():
-    """Drops `--host FD` from what ps shows of this process: the arguments lie in its own memory, one after the other."""
+def _show(environ, host):
+    """Makes ps and /proc/PID/environ show this process's own command line and variables, those first that are not the host's.
+
+    Both lie in the process's memory as it was started. What doesn't fit there is left out: nothing reads them but who looks at the process.
+    """
+    own = sorted(environ.items(), key=lambda item: host.get(item[0]) == item[1])
     try:
         with open("/proc/self/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
-        begin, end = int(fields[45]), int(fields[46])  # arg_start, arg_end of proc_pid_stat(5)
-        words = ctypes.string_at(begin, end - begin)
-        kept = words.partition(b"\0--host\0")[0]
-        ctypes.memset(begin + len(kept), 0, end - begin - len(kept))
+        begin, end, first, last = (int(fields[at]) for at in (45, 46, 47, 48))  # arg_start … env_end of proc_pid_stat(5)
+        _overwrite(begin, end, ctypes.string_at(begin, end - begin).partition(b"\0--host\0")[0])
+        _overwrite(first, last, b"\0".join(f"{name}={value}".encode("utf-8", "surrogateescape") for name, value in own))
     except (OSError, ValueError, IndexError):
         pass
+
+
+def _overwrite(begin, end, text):
+    if begin < end:
+        ctypes.memset(begin, 0, end - begin)
+        ctypes.memmove(begin, text, min(len(text), end - begin - 1))
