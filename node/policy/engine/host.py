@@ -192,7 +192,7 @@ def _become(host, files, answers, package, environ, settings, own):
         for fd in files:
             os.close(fd)
         try:
-            inherit.apply_environ(inherit.with_package(environ, package))
+            inherit.apply_environ(inherit.with_package(environ, package), len(settings["processors"]))
             from . import environment
 
             environment.prepare(os.environ)

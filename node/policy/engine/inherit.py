@@ -73,8 +73,9 @@ def without_package(environ, package):
     return {name: value for name, value in dict(environ, PYTHONPATH=rest).items() if value or name != "PYTHONPATH"}
 
 
-def apply_environ(wanted):
-    """Makes wanted this process's variables, also those that C's getenv reads, and its numbers of threads."""
+def apply_environ(wanted, processors):
+    """Makes wanted this process's variables, also those that C's getenv reads, and its numbers of threads. OpenBLAS starts no more of them
+    than there are processors."""
     for name in list(os.environ):
         if name not in wanted:
             del os.environ[name]
@@ -87,7 +88,7 @@ def apply_environ(wanted):
         torch.set_num_threads(int(wanted["OMP_NUM_THREADS"]))
     library = environment.loaded_openblas()
     if library is not None and "OPENBLAS_NUM_THREADS" in wanted:
-        library.openblas_set_num_threads(int(wanted["OPENBLAS_NUM_THREADS"]))
+        library.openblas_set_num_threads(min(int(wanted["OPENBLAS_NUM_THREADS"]), processors))
 
 
 def read(pid):
