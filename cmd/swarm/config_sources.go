@@ -12,6 +12,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/node/policy"
 )
 
 // layer is what one source says. Values have their keys' types.
@@ -180,7 +181,7 @@ func environmentLayer(environ []string, ignoreRLSwarm bool) (layer, []string, er
 	var warnings []string
 	variables := variables(environ)
 	// Variables of the program that aren't configuration.
-	known := []string{"SWARM_HOME", "SWARM_PYTHON", priceVariable, joinVariable, gpu.LibraryVariable}
+	known := []string{"SWARM_HOME", "SWARM_PYTHON", priceVariable, joinVariable, gpu.LibraryVariable, policy.HostVariable}
 	for _, key := range configs.AllKeys() {
 		known = append(known, key.EnvironmentName())
 		alias := rlSwarmVariable(key.Name, variables)

@@ -20,6 +20,26 @@ func killNode(s *storm, f fault) error   { return s.signalNode(nodeProcess, f.no
 func stopEngine(s *storm, f fault) error { return s.signalNode(engineProcess, f.node, syscall.SIGSTOP) }
 func stopNode(s *storm, f fault) error   { return s.signalNode(nodeProcess, f.node, syscall.SIGSTOP) }
 
+func killEngineHost(s *storm, f fault) error {
+	pid, err := engineHostProcess(s)
+	if err != nil {
+		return err
+	}
+	return s.signalTo(pid, syscall.SIGKILL)
+}
+
+// stopEngineHost stops it for good: its coordinator wakes it. An engine is killed beside it, for a start that must not wait for the host.
+func stopEngineHost(s *storm, f fault) error {
+	pid, err := engineHostProcess(s)
+	if err != nil {
+		return err
+	}
+	if err := s.signalTo(pid, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return killEngine(s, f)
+}
+
 func (s *storm) signalNode(find func(*storm, int) (int, error), node int, signal syscall.Signal) error {
 	pid, err := find(s, node)
 	if err != nil {

@@ -41,6 +41,8 @@ type faultKind struct {
 func faultKinds() []*faultKind {
 	return []*faultKind{
 		{name: "kill engine", weight: 22, apply: killEngine},
+		{name: "kill engine host", weight: 6, all: true, apply: killEngineHost},
+		{name: "stop engine host", weight: 4, apply: stopEngineHost},
 		{name: "kill node", weight: 14, apply: killNode},
 		{name: "kill coordinator", weight: 4, all: true, apply: killCoordinator},
 		{name: "kill everything", weight: 4, all: true, apply: killEverything},

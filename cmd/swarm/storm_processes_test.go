@@ -75,18 +75,46 @@ func nodeProcess(s *storm, node int) (int, error) {
 func engineProcess(s *storm, node int) (int, error) {
 	pid := 0
 	err := pollFor(victimWait, fmt.Sprintf("engine of node_%d", node), func() (bool, error) {
-		parent, err := nodeProcess(s, node)
-		if err != nil {
+		if _, err := nodeProcess(s, node); err != nil {
 			return false, err
 		}
-		for _, child := range childrenOf(parent) {
-			name, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", child))
-			if err == nil && strings.Contains(filepath.Base(name), "python") {
-				pid = child
+		// By the pid file: an engine that the engine host has forked is no child of its node.
+		var record struct {
+			Also []supervise.Identity `json:"also"`
+		}
+		data, err := os.ReadFile(filepath.Join(s.nodeDir(node), supervise.PIDFileName))
+		if err != nil || json.Unmarshal(data, &record) != nil {
+			return false, nil
+		}
+		for _, id := range record.Also {
+			name, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", id.PID))
+			if err == nil && id.Alive() && strings.Contains(filepath.Base(name), "python") {
+				pid = id.PID
 				return true, nil
 			}
 		}
 		return false, nil
+	})
+	return pid, err
+}
+
+// engineHostProcess waits for the engine host of the run's coordinator.
+func engineHostProcess(s *storm) (int, error) {
+	pid := 0
+	err := pollFor(victimWait, "engine host", func() (bool, error) {
+		coordinator, err := coordinatorProcess(s)
+		if err != nil {
+			return false, err
+		}
+		var record struct {
+			Process supervise.Identity `json:"process"`
+		}
+		data, err := os.ReadFile(filepath.Join(filepath.Dir(s.nodeDir(0)), hostFolder, supervise.PIDFileName))
+		if err != nil || json.Unmarshal(data, &record) != nil || !record.Process.Alive() {
+			return false, nil
+		}
+		pid = record.Process.PID
+		return slices.Contains(childrenOf(coordinator), pid), nil
 	})
 	return pid, err
 }
