@@ -192,7 +192,7 @@ func TestDifferentValuesAreShownDifferently(t *testing.T) {
 		after.Tasks.Mixture = []TaskSpec{{Name: "bf", Weight: 1, Params: map[string]any{"text": y, "list": []any{y}}}}
 		got := Differences(before, after)
 		want := 3
-		if strings.ToValidUTF8(x, "\ufffd") == strings.ToValidUTF8(y, "\ufffd") { // stored, they are the same
+		if string([]rune(x)) == string([]rune(y)) { // stored, they are the same: each invalid byte is one U+FFFD
 			want = min(len(got), 1)
 		}
 		if x == y {

@@ -162,7 +162,7 @@ func TestDashboardSaysWhyItCannotListen(t *testing.T) {
 		{home, []string{"--tls-cert", "x"}, exitUsage, "belong together"},
 		{home, []string{"--tls-cert", "x", "--tls-key", "y"}, exitUsage, "no such file"},
 		{home, []string{"extra"}, exitUsage, "takes no argument"},
-		{foreign, nil, exitFailed, "not a swarm database"},
+		{foreign, []string{"--listen", "127.0.0.1:0"}, exitFailed, "not a swarm database"},
 	} {
 		got := swarm(t, test.home, append([]string{"dashboard"}, test.args...)...)
 		require.Equal(t, test.code, got.code, "%v: %s", test.args, got.stderr)

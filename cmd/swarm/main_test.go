@@ -103,7 +103,7 @@ var makeQuickPython = sync.OnceValues(func() (string, error) {
 	return path, shareHost(path)
 })
 
-// engineHost forks the engines of all programs that the tests start, but for those that must have one of their own (ownHost).
+// engineHost forks the engines of the programs that the tests start. The storm's have one of their own.
 var engineHost *policy.Host
 
 func shareHost(python string) error {
@@ -116,9 +116,6 @@ func shareHost(python string) error {
 	}
 	return engineHost.Leave()
 }
-
-// ownHost is the variable of a program that starts an engine host for itself.
-const ownHost = policy.HostVariable + "="
 
 // usablePython is the interpreter that the tests use.
 func usablePython(t testing.TB) string {

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -106,14 +105,24 @@ func startProgram(t *testing.T, home string, args ...string) *running {
 		if t.Failed() {
 			_ = r.cmd.Process.Signal(syscall.SIGQUIT) // what its goroutines do
 			_ = r.cmd.Wait()
-			said := filepath.Join(os.TempDir(), "swarm-net-program.stderr")
-			t.Logf("what the program said: %s (%v)", said, os.WriteFile(said, []byte(r.stderr.String()), 0o600))
+			said, err := keep("swarm-net-program-*.stderr", r.stderr.String())
+			t.Logf("what the program said: %s (%v)", said, err)
 		}
 		for _, pid := range processes(home) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
 	return r
+}
+
+// keep writes what explains a failure to a new temporary file, which stays, and returns its path. pattern is os.CreateTemp's.
+func keep(pattern, text string) (string, error) {
+	file, err := os.CreateTemp("", pattern)
+	if err != nil {
+		return "", err
+	}
+	_, err = file.WriteString(text)
+	return file.Name(), errors.Join(err, file.Close())
 }
 
 func quietly() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -76,8 +75,8 @@ func (p *netProcess) explain(t *testing.T, host string) {
 		}
 	}
 	text := p.log.String()
-	stacks := filepath.Join(os.TempDir(), "swarm-net-"+host+".stacks")
-	t.Logf("%s said:\n%s\nits goroutines: %s (%v)", host, lastOf(text[:said], 6000), stacks, os.WriteFile(stacks, []byte(text[said:]), 0o600))
+	stacks, err := keep("swarm-net-"+host+"-*.stacks", text[said:])
+	t.Logf("%s said:\n%s\nits goroutines: %s (%v)", host, lastOf(text[:said], 6000), stacks, err)
 }
 
 // explain keeps the rounds of all nodes as the coordinator has them, in the order of time.
@@ -85,8 +84,8 @@ func (s *netSwarm) explain() {
 	rows, err := tableRows(s.homes[netHub], `SELECT printf('%.2f', time) AS t, node, round, printf('%.2f', step_time) AS step, printf('%.2f', barrier_time) AS barrier,
 late, trained_external, (SELECT group_concat(peer || ':' || available || '/' || rejected || CASE late WHEN 1 THEN ' late' ELSE '' END || reason, ', ') FROM peers
 WHERE peers.run = rounds.run AND peers.node = rounds.node AND peers.round = rounds.round) AS peers FROM rounds WHERE run = 'e-1' ORDER BY time`)
-	path := filepath.Join(os.TempDir(), "swarm-net.rounds")
-	s.t.Logf("its rounds: %s (%v)", path, errors.Join(err, os.WriteFile(path, []byte(strings.Join(rows, "\n")), 0o600)))
+	path, failed := keep("swarm-net-*.rounds", strings.Join(rows, "\n"))
+	s.t.Logf("its rounds: %s (%v)", path, errors.Join(err, failed))
 }
 
 // start types a host's command.

@@ -213,3 +213,22 @@ func TestHostDescribesItself(t *testing.T) {
 	require.Len(t, files, 1)
 	require.Contains(t, variable, policy.HostVariable+"=3:")
 }
+
+// BenchmarkStart is the time from asking for an engine to its answer to hello: forked by a host, and as a process that imports torch.
+func BenchmarkStart(b *testing.B) {
+	options := lab.Options(b)
+	direct := options
+	direct.Host = nil
+	for name, options := range map[string]policy.Options{"forked": options, "direct": direct} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				engine, err := policy.Start(b.Context(), options)
+				require.NoError(b, err)
+				require.Equal(b, name == "direct", engine.Direct != "")
+				b.StopTimer()
+				engine.Close()
+				b.StartTimer()
+			}
+		})
+	}
+}

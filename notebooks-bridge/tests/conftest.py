@@ -10,6 +10,13 @@ import pytest
 FOLDER = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(FOLDER))
 
+# No test depends on what a user has set for swarm, or for rl-swarm. Fixtures of modules and sessions start programs, too.
+RL_SWARM = ("EXPERIMENT_NAME", "MODEL_NAME", "NUM_TRAIN_SAMPLES", "NUM_TRANSPLANT_TREES", "NUM_GENERATIONS", "MAX_ROUNDS", "SEED",
+            "NODE_ROLE", "NODE_ID", "GDRIVE_PATH")  # fmt: skip
+for name in list(os.environ):
+    if name in (*RL_SWARM, "XDG_DATA_HOME", "CUDA_VISIBLE_DEVICES") or name.startswith("SWARM_") and name not in ("SWARM_PYTHON", "SWARM_PROGRAM"):
+        del os.environ[name]
+
 import swarm_bridge  # noqa: E402
 
 
@@ -42,5 +49,3 @@ def own_surroundings(tmp_path_factory, monkeypatch, program):
     monkeypatch.setenv("SWARM_HOME", str(tmp_path_factory.mktemp("none") / "home"))
     monkeypatch.setenv("SWARM_PROGRAM", program)
     monkeypatch.setenv("MPLBACKEND", "agg")
-    for name in ("SWARM_NODE", "SWARM_JOIN", "GDRIVE_PATH", "EXPERIMENT_NAME", "NODE_ID", "XDG_DATA_HOME"):
-        monkeypatch.delenv(name, raising=False)
