@@ -63,7 +63,7 @@ func TestDetachedRun(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, target)
 	}
-	require.NoError(t, syscall.Kill(a.PID, syscall.SIGHUP)) // a terminal that goes is nothing to it
+	send(t, a.PID, syscall.SIGHUP) // a terminal that goes is nothing to it
 
 	follower := swarmCommand(t, home, "logs", "-f", "e", "-n", "all")
 	var followed lockedBuffer
@@ -139,7 +139,7 @@ func TestPanicIsFoundInTheLog(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
 	a := detached(t, home, "--rounds", "100000", "--nodes", "1")
-	require.NoError(t, syscall.Kill(a.PID, syscall.SIGQUIT)) // Go answers it as it does a panic
+	send(t, a.PID, syscall.SIGQUIT) // Go answers it as it does a panic
 	requireNoProcess(t, home)
 	o := swarm(t, home, "logs", "coordinator")
 	require.Equal(t, 0, o.code, o.stderr)

@@ -133,6 +133,19 @@ func (r *running) engine(node string) int {
 	return r.await("load of "+node, func(e event.Event) bool { return e.Type == event.TypeLoaded && e.Node == node }).Loaded.EnginePID
 }
 
+// node is the pid of a node, as the coordinator told it. The database has it a moment later.
+func (r *running) node(name string) int {
+	r.t.Helper()
+	return r.await("start of "+name, func(e event.Event) bool { return e.Type == event.TypeSpawn && e.Node == name }).PID
+}
+
+// send signals one process. A pid that isn't known yet is 0, and kill(2) takes that for the group of the tests themselves.
+func send(t *testing.T, pid int, s syscall.Signal) {
+	t.Helper()
+	require.Greater(t, pid, 1)
+	require.NoError(t, syscall.Kill(pid, s))
+}
+
 // wait waits for the end and returns the exit code.
 func (r *running) wait() int {
 	r.t.Helper()

@@ -65,7 +65,7 @@ func TestSoak(t *testing.T) {
 	pid := s.keeper.pid
 	s.keeper.mu.Unlock()
 	require.NotZero(t, pid, "the run has ended by itself")
-	require.NoError(t, syscall.Kill(pid, syscall.SIGTERM))
+	send(t, pid, syscall.SIGTERM)
 	group.Wait()
 	s.readLogs()
 	text, bad := s.report()

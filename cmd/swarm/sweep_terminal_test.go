@@ -42,7 +42,7 @@ func TestCtrlCCountsOnce(t *testing.T) {
 	home := t.TempDir()
 	s, keyboard, _ := onTerminal(t, home, false, sweepArgs([]string{"8loc0ext", "4loc4ext"}, "--rounds", "500"))
 	engine := awaitRounds(t, home, 1).Nodes[0].EnginePID
-	require.NoError(t, syscall.Kill(engine, syscall.SIGSTOP)) // an orderly stop has to wait for it
+	send(t, engine, syscall.SIGSTOP) // an orderly stop has to wait for it
 	_, err := keyboard.WriteString(ctrlC)
 	require.NoError(t, err)
 	ended := make(chan int, 1)
@@ -52,7 +52,7 @@ func TestCtrlCCountsOnce(t *testing.T) {
 		t.Fatal("one Ctrl-C stopped the run at once")
 	case <-time.After(2 * time.Second):
 	}
-	require.NoError(t, syscall.Kill(engine, syscall.SIGCONT))
+	send(t, engine, syscall.SIGCONT)
 	require.Equal(t, 130, <-ended, s.stderr.String())
 	stopped := status(t, home)
 	require.Equal(t, "8loc0ext", stopped.Experiment)

@@ -367,7 +367,7 @@ func TestAKilledSweepsRunIsWaitedFor(t *testing.T) {
 	require.Equal(t, 1, second.code)
 	require.Contains(t, second.stderr, "a sweep with experiment 8loc0ext goes on already")
 	coordinator := status(t, home).PID
-	require.NoError(t, syscall.Kill(coordinator, syscall.SIGSTOP)) // it isn't done before the next sweep has seen it
+	send(t, coordinator, syscall.SIGSTOP) // it isn't done before the next sweep has seen it
 	require.NoError(t, s.cmd.Process.Kill())
 	require.Equal(t, 137, waitFor(t, s.cmd))
 	require.Equal(t, "running", status(t, home).State, "the run ended with the sweep")
@@ -375,7 +375,7 @@ func TestAKilledSweepsRunIsWaitedFor(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return strings.Contains(again.stderr.String(), "experiment 8loc0ext is running already")
 	}, patience, 20*time.Millisecond, "the next sweep doesn't wait")
-	require.NoError(t, syscall.Kill(coordinator, syscall.SIGCONT))
+	send(t, coordinator, syscall.SIGCONT)
 	require.Equal(t, 0, waitFor(t, again.cmd), again.stderr)
 	<-s.stdout // the run had it too
 	out := parseSweep(t, <-again.stdout)

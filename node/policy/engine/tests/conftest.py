@@ -14,7 +14,7 @@ from engine import environment  # noqa: E402
 environment.prepare(os.environ)
 
 import torch  # noqa: E402
-from engine import architecture  # noqa: E402
+from engine import architecture, session  # noqa: E402
 from engine.gpt2 import Config  # noqa: E402
 from engine.qwen2 import Config as Qwen2Config  # noqa: E402
 
@@ -31,7 +31,7 @@ QWEN2 = Qwen2Config(
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread():
-    torch.set_num_threads(1)
+    session.set_threads(1)  # OpenBLAS's too
     yield
     gc.unfreeze()  # what loads have frozen, else the interpreter's end reports it as leaked
 
