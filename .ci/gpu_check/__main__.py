@@ -8,7 +8,8 @@
 
 Part engine: card and driver; test_cuda.py and test_graphs.py; parity and self-test at each precision, with graphs and without; a profile
 of decoding and update; costs of single operations; forced out-of-memory; memory and speed over micro-batches; the engine's other tests.
-Part swarm: card; plans; runs by way of sharing, with 24 nodes, under a 15 GB cap, by micro-batch and precision; the predecessor's way.
+Part swarm: card; plans; runs by way of sharing, without the engine host, with 24 nodes, under a 15 GB cap, by micro-batch and precision; the
+predecessor's way.
 
 Neither Go nor network is needed, nor GPT-2's weights: random ones of its shape serve. A section that fails or hangs does not stop the
 others. Each is written as it ends to --out: gpu-check.txt, gpu-check.json, and the evidence (logs, events, databases) gpu-check.tar.gz.

@@ -2,13 +2,16 @@
 
 import contextlib
 import json
+import os
 import signal
 import sqlite3
+import statistics
 import subprocess
 import time
 from dataclasses import dataclass, field
 
 import child
+from host_memory import HostMemory
 from memory_watch import MemoryWatch
 from plans import first_line
 
@@ -26,6 +29,7 @@ class Run:
     settings: dict
     gpu_memory: int = 0  # bytes, 0: the whole card
     model: str = ""  # a folder of weights; empty: the check's own
+    direct: bool = False  # without the engine host: each engine imports torch for itself
     to_the_end: bool = False  # until swarm up ends by itself, after a checkpoint of every node; else it is stopped after the last round
 
 
@@ -37,7 +41,9 @@ class Seen:
     reports: list = field(default_factory=list)
     steps: list = field(default_factory=list)
     deaths: list = field(default_factory=list)
+    spawned: dict = field(default_factory=dict)  # node -> time of its process's first start
     loaded: dict = field(default_factory=dict)  # node -> time of its first load
+    generating: dict = field(default_factory=dict)  # node -> time of its first generating
     self_tests: list = field(default_factory=list)  # one a load
     checkpoints: list = field(default_factory=list)  # seconds each
     budget: int = 0
@@ -52,6 +58,10 @@ class Seen:
             self.steps.append(event["memory_step"])
         elif kind == "exit" and event.get("cause"):
             self.deaths.append({"node": event.get("node"), "cause": event["cause"], "message": event.get("message", "")})
+        elif kind == "spawn":
+            self.spawned.setdefault(event.get("node"), event["time"])
+        elif kind == "state" and event.get("state") == "generating":
+            self.generating.setdefault(event.get("node"), event["time"])
         elif kind == "loaded":
             self.loaded.setdefault(event.get("node"), event["time"])
             self.self_tests.append((event.get("loaded") or {}).get("self_test_max_abs_diff", 0.0))
@@ -74,6 +84,11 @@ class Seen:
         largest = [r["sampling_logp_difference_max"] for r in self.reports if r.get("sampling_logp_difference_max") is not None]
         means = [r["sampling_logp_difference_mean"] for r in self.reports if r.get("sampling_logp_difference_mean") is not None]
         return max(largest, default=None), mean(means)
+
+    def start_seconds(self):
+        """From a node's start to its model's load, the median of the nodes; None where none has loaded."""
+        took = [self.loaded[node] - began for node, began in self.spawned.items() if node in self.loaded]
+        return statistics.median(took) if took else None
 
     def seconds_a_round(self, nodes):
         """From the end of the first whole round to that of the last; None with fewer than two."""
@@ -105,7 +120,8 @@ def up(line, run, limit, logs, stall):
     said, cut = "", False
     try:
         with open(logs / "up.stderr", "ab") as log, open(logs / "events.jsonl", "a", encoding="utf-8") as events:
-            process = child.start(line, log)
+            process = child.start(line, log, env={**os.environ, "SWARM_ENGINE_HOST": "off" if run.direct else ""})
+            host = HostMemory(process.pid)
             try:
                 for text in child.follow(process, limit, stall, progress=lambda text: not any(kind in text for kind in IDLE)):
                     if not text.startswith("{"):
@@ -124,11 +140,12 @@ def up(line, run, limit, logs, stall):
                 stop(process, events)
                 raise
             finally:
+                host.stop()
                 code = finish(process)
     finally:
         watch.stop()
     said = said or (first_line((logs / "up.stderr").read_text(errors="replace")) if code and not cut else "")
-    figures = figures_of(run, seen, watch, started)
+    figures = figures_of(run, seen, watch, host, started)
     figures.update(exit_code=0 if cut else code, said=said, cut=cut, wall_seconds=time.monotonic() - began)
     if not cut and not seen.reports:
         raise RuntimeError(said or f"swarm up ended with {code}")
@@ -161,13 +178,15 @@ def finish(process):
     return process.returncode
 
 
-def figures_of(run, seen, watch, started):
+def figures_of(run, seen, watch, host, started):
     reports = seen.reports
     largest, average = seen.sampling_difference()
     return {
         "nodes": run.nodes, "settings": run.settings, "gpu_memory": run.gpu_memory,
         "seconds_per_round": seen.seconds_a_round(run.nodes), "rounds": sum(len(times) >= run.nodes for times in seen.rounds.values()),
         "loaded": len(seen.loaded), "load_seconds": max(seen.loaded.values()) - started if seen.loaded else None,
+        "start_seconds": seen.start_seconds(), "host_peak_bytes": host.peak(),
+        "first_generating_seconds": max(seen.generating.values()) - started if len(seen.generating) >= run.nodes else None,
         "self_test": max(seen.self_tests, default=None), "checkpoint_seconds": max(seen.checkpoints, default=None),
         "sampling_logp_difference_max": largest, "sampling_logp_difference_mean": average,
         "measured": seen.measured, "peak_total_bytes": watch.peak(), "gpu_utilization": watch.utilization(), "budget_bytes": seen.budget,

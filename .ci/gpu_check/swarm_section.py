@@ -1,5 +1,6 @@
 """The section "swarm": real runs, under each way of sharing, precision and cap. Rows of what they gave are verdicts.py's."""
 
+import dataclasses
 import shutil
 import sys
 
@@ -16,7 +17,8 @@ def runs(c):
     """The runs to make, what matters most first."""
     n = c.nodes
     if c.dry:
-        return [swarm.Run("auto", n, 2, {"share": "auto"}, to_the_end=True), swarm.Run("lease", n, 3, {"share": "lease"}), *real(c, n, {})]
+        return [swarm.Run("auto", n, 2, {"share": "auto"}, to_the_end=True), swarm.Run("lease", n, 3, {"share": "lease"}),
+                swarm.Run("lease-direct", n, 2, {"share": "lease"}, direct=True), *real(c, n, {})]
     preset = {"cuda_graphs": "true", "micro_batch": 0}  # as configs/models/gpt2.yaml: the plan decides on micro-batches
     lease = {"share": "lease", **preset}
     if c.quick:
@@ -26,6 +28,7 @@ def runs(c):
         swarm.Run("mps", n, 3, {"share": "mps", **preset}),
         swarm.Run("static", n, 3, {"share": "static", **preset}),
         swarm.Run("lease", n, 3, lease),
+        swarm.Run("lease-direct", n, 2, lease, direct=True),
         *real(c, n, preset),
         swarm.Run("24-nodes", 24, 2, lease),
         swarm.Run("cap-15GB", n, 2, lease, gpu_memory=15 * GB),
@@ -72,7 +75,7 @@ def make_run(c, run, items, limit):
     choices = [{}, {"optimizer_offload": "true"}, {"optimizer_offload": "true", "param_offload": "true"}] if run.gpu_memory else [{}]
     for i, more in enumerate(choices):
         home, name = c.scratch / f"home-{run.name}-{i}", f"swarm/{run.name}" + (f"-{i}" if i else "")
-        tried = swarm.Run(run.name, run.nodes, run.rounds, {**run.settings, **more}, run.gpu_memory, run.model, run.to_the_end)
+        tried = dataclasses.replace(run, settings={**run.settings, **more})
         line = swarm.command(c.program, sys.executable, home, run.model or c.folder, items, c.device, c.work, tried)
         c.evidence.watch_home(name, home)
         try:

@@ -37,14 +37,18 @@ def archived(folder):
 def test_dry_run(tmp_path):
     out = tmp_path / "out"
     done = subprocess.run(
-        [sys.executable, str(HERE), "--device", "cpu", "--only", "plan,engine,primitives,shortage,swarm.lease,swarm.mps", "--swarm", PROGRAM, "--out", str(out),
+        [sys.executable, str(HERE), "--device", "cpu", "--only", "plan,engine,primitives,shortage,swarm.lease,swarm.lease-direct,swarm.mps", "--swarm", PROGRAM, "--out", str(out),
          "--scratch", str(tmp_path)],
         capture_output=True, text=True, timeout=400,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("All of this is a dry run on a CPU") and "0 MISSED, 0 FAILED" in done.stdout
     assert {"mps", "SDPA's backend", "an update on a full card"} <= {row["name"] for row in rows(out) if row["value"] == "needs a GPU"}
-    run = json.loads((out / "gpu-check.json").read_text())["details"]["swarm"]["lease"]
+    made = json.loads((out / "gpu-check.json").read_text())["details"]["swarm"]
+    for run in made.values():
+        assert 0 < run["start_seconds"] < run["first_generating_seconds"] and run["host_peak_bytes"] > 1e8
+    assert {row["name"] for row in rows(out)} >= {"host memory, with the engine host to without", "a node's start, with the engine host to without"}
+    run = made["lease"]
     assert run["exit_code"] == 0 and run["cut"] and run["loaded"] == 2 and run["rounds"] >= 3
     assert run["mean_length"] == 12 and 0 < run["reward"] < 1 and run["update_steps"] > 0
     kept = archived(out)

@@ -20,6 +20,7 @@ def figures(**changes):
         "settings": {}, "gpu_memory": 0, "seconds_per_round": 3.0, "rounds": 3, "loaded": 8, "load_seconds": 40.0, "self_test": 0.001,
         "sampling_logp_difference_max": 0.01, "sampling_logp_difference_mean": 0.001, "peak_total_bytes": 40 * 10**9, "exit_code": 0, "said": "",
         "cut": True, "out_of_memory_deaths": 0, "memory_step_count": 0, "mean_length": 256.0,
+        "start_seconds": 0.5, "first_generating_seconds": 45.0, "host_peak_bytes": 4 * 10**9,
     }  # fmt: skip
     return dict(found, **changes)
 
@@ -62,3 +63,12 @@ def test_a_run_that_fails_misses_its_target_and_a_card_without_bf16_fails_nothin
     c = Stage()
     verdicts.report_failure(c, swarm.Run("bf16", 8, 3, {"precision": "bf16"}), "Error: precision bf16 needs an Ampere GPU or newer, not Tesla T4")
     assert not c.report.missed() and c.report.rows[0].value.startswith("refused:")
+
+
+def test_the_engine_host_is_compared_with_direct_starts():
+    c = Stage()
+    verdicts.report_run(c, swarm.Run("lease", 8, 3, {}), figures())
+    verdicts.report_run(c, swarm.Run("lease-direct", 8, 2, {}, direct=True), figures(start_seconds=2.0, first_generating_seconds=None, host_peak_bytes=16 * 10**9))
+    told = {row.name: row.value for row in c.report.rows}
+    assert told["host memory, with the engine host to without"] == told["a node's start, with the engine host to without"] == 0.25
+    assert told["first generating, with the engine host to without"] is None

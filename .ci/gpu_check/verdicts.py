@@ -23,12 +23,18 @@ def report_run(c, run, figures):
     report.add("swarm", f"{run.name}: nodes that trained {run.rounds} rounds", figures["loaded"] if trained else 0, note=note)
     report.add("swarm", f"{run.name}: seconds to load {run.nodes} nodes", figures["load_seconds"], "s")
     report.add("swarm", f"{run.name}: seconds a round of {run.nodes} nodes", seconds, "s")
+    report.add("swarm", f"{run.name}: a node's start to its load, median", figures["start_seconds"], "s")
+    report.add("swarm", f"{run.name}: command to first generating of all", figures["first_generating_seconds"], "s")
+    report.add("swarm", f"{run.name}: host memory, sum of PSS, peak", figures["host_peak_bytes"], "bytes")
     report.add("swarm", f"{run.name}: peak total", peak, "bytes")
     report.add("swarm", f"{run.name}: out of memory, steps on the ladder", f"{figures['out_of_memory_deaths']}, {figures['memory_step_count']}")
     planned(c, run, figures)
     agreement(c, run, figures)
     if seconds:
         rates(c, run, figures, seconds)
+    hosted = report.details["swarm"].get("lease") if run.direct else None
+    if hosted:
+        beside_direct(report, hosted, figures)
     if run.name == "mps":
         report.check("swarm", "MPS proof passes", figures["loaded"] >= run.nodes, "", "passes", bool)
     if run.name == "lease" and run.nodes == 8:
@@ -39,6 +45,14 @@ def report_run(c, run, figures):
         report.check("swarm", "8 nodes under a 15 GB cap", ok if peak is not None or not whole else None, "", "they train, <= 15 GB", bool)
     if run.name == "24-nodes":
         report.check("swarm", "24 nodes under lease", whole, "", "they train", bool)
+
+
+def beside_direct(report, hosted, direct):
+    """What the engine host saves: the figures of the run with it beside those of the run without. Without a target on a GPU, where every
+    process has a CUDA context of its own: how much of host memory that takes is what is to be learnt."""
+    for what, key in (("host memory", "host_peak_bytes"), ("a node's start", "start_seconds"), ("first generating", "first_generating_seconds")):
+        both = hosted[key] and direct[key]
+        report.add("swarm", f"{what}, with the engine host to without", hosted[key] / direct[key] if both else None, "ratio")
 
 
 def planned(c, run, figures):

@@ -1,0 +1,50 @@
+"""What a run takes of the host's memory: the proportional set sizes (PSS) of its processes, in which a page that several share counts once."""
+
+import os
+import threading
+
+
+def tree(root):
+    """root and all that descend from it, by their parents' pids."""
+    children = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
+                parent = int(file.read().rpartition(")")[2].split()[1])  # a command's name may hold anything
+        except OSError:
+            continue  # it has ended
+        children.setdefault(parent, []).append(int(name))
+    found = [root]
+    for pid in found:
+        found.extend(children.get(pid, ()))
+    return found
+
+
+def proportional(pid):
+    """Bytes; 0 where the process has ended or isn't ours to read."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+            return next(int(line.split()[1]) << 10 for line in file if line.startswith("Pss:"))
+    except (OSError, StopIteration):
+        return 0
+
+
+class HostMemory:
+    """Looks every two seconds: reading PSS walks page tables."""
+
+    def __init__(self, root, every=2.0):
+        self._peak, self._over = 0, threading.Event()
+        self._thread = threading.Thread(target=self._look, args=(root, every), daemon=True)
+        self._thread.start()
+
+    def _look(self, root, every):
+        while not self._over.wait(every):
+            self._peak = max(self._peak, sum(map(proportional, tree(root))))
+
+    def stop(self):
+        self._over.set()
+        self._thread.join(10)
+
+    def peak(self):
+        """Bytes; None where no look was made or none could be read."""
+        return self._peak or None
