@@ -73,7 +73,7 @@ def one(program, hosted):
                 if len(computing) == NODES:
                     result.setdefault("first_generating_of_all_seconds", event["time"] - began)
             if event["type"] == "restart" and node == VICTIM:
-                result["restart_waits_seconds"] = event["seconds"]
+                result["restart_waits_seconds"] = event.get("seconds", 0)
             if killed and "again_seconds" not in result and node == VICTIM and event["type"] == "state":
                 if event["state"] in ("generating", "updating", "replaying") and event["time"] > killed:
                     result["again_seconds"] = event["time"] - killed

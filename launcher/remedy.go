@@ -67,6 +67,9 @@ func (n *node) remedy(ctx context.Context, l *life) remedy {
 	}
 	wait, again := count.Add(l.healthy, l.rounds)
 	r.wait, r.leave, r.spent = wait, !v.Heals || !again, v.Heals && !again
+	if l.healthy > 0 && count.First() && count == n.failures && !r.memory {
+		r.wait = 0 // it ran well. Memory and the exchange need the wait: a start changes nothing about them
+	}
 	if r.spent && !r.memory {
 		r.cause, r.message = n.past.main()
 	}

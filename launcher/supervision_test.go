@@ -158,6 +158,30 @@ func TestNodeThatOnlyTellsAgainIsGivenUp(t *testing.T) {
 	wantState(t, result.Nodes[0], event.StateGivenUp, 2)
 }
 
+// A node that had got on is started again at once, as often as that happens; one that never ran well waits.
+func TestFirstFailureAfterProgressIsNotWaitedFor(t *testing.T) {
+	st := newSwarmTest(t, 1, "gets a round done in each of 5 lives")
+	st.spec.Restarts = supervise.Policy{MaxRestarts: 2, First: time.Hour, Cap: time.Hour}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	result, err := st.run(t, ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, result.Nodes[0], event.StateDone, 5)
+
+	for _, behaviour := range []string{"dies before load once", "dies in a round once"} { // the second for want of memory
+		st = newSwarmTest(t, 1, behaviour)
+		st.spec.Restarts = supervise.Policy{MaxRestarts: 2, First: 10 * time.Millisecond}
+		if _, err := st.run(t, ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := st.of("node_0", event.TypeRestart); len(got) != 1 || got[0].Seconds < 0.008 {
+			t.Errorf("%s: restarts %+v", behaviour, got)
+		}
+	}
+}
+
 // The exchange may be gone for longer than a node may fail.
 func TestExchangeIsWaitedFor(t *testing.T) {
 	st := newSwarmTest(t, 1, "does not reach the exchange in 6 lives")

@@ -41,6 +41,9 @@ func NewFailures(p Policy, random func() float64) *Failures {
 	return &Failures{policy: p, random: random}
 }
 
+// First tells whether the last failure is the first that counts: rounds or a half-life of healthy running have made up for those before it.
+func (f *Failures) First() bool { return f.count <= 1.5 }
+
 // Add counts a failure after a time of healthy running, from the model's loading on, in which so many rounds were done for the first time.
 // It returns how long to wait before the next start, or false to give up.
 func (f *Failures) Add(healthy time.Duration, rounds int) (wait time.Duration, again bool) {

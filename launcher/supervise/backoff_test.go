@@ -46,6 +46,23 @@ func TestFailuresDecayWithHealthyRunning(t *testing.T) {
 	}
 }
 
+func TestFirstFailure(t *testing.T) {
+	f := NewFailures(Policy{MaxRestarts: 5, HalfLife: time.Hour}, func() float64 { return 0 })
+	for i, failure := range []struct {
+		healthy time.Duration
+		rounds  int
+		first   bool
+	}{
+		{0, 0, true}, {time.Minute, 0, false}, {time.Minute, 1, false}, {time.Minute, 2, true}, {time.Minute, 1, true},
+		{30 * time.Minute, 0, false}, {2 * time.Hour, 0, true}, {0, 0, false},
+	} {
+		f.Add(failure.healthy, failure.rounds)
+		if f.First() != failure.first {
+			t.Errorf("failure %d: first %t", i+1, f.First())
+		}
+	}
+}
+
 func TestBackoffStaysInBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Policy{MaxRestarts: rapid.IntRange(0, 50).Draw(t, "restarts"), First: time.Second, Cap: time.Minute, Jitter: 0.5, HalfLife: time.Hour}

@@ -155,6 +155,9 @@ func describe(e event.Event) string {
 		}
 		return join(subject(e, ended), why(e.Cause, e.Message))
 	case event.TypeRestart:
+		if e.Seconds == 0 {
+			return join(subject(e, "restarts at once"), e.Message)
+		}
 		return join(subject(e, "restarts in "+seconds(e.Seconds)), e.Message)
 	case event.TypeGiveUp:
 		return join(subject(e, "given up"), why(e.Cause, e.Message))
