@@ -57,8 +57,9 @@ class Session:
         device = open_device(request)
         config, raw = architecture.read_config(request.model_dir)
         self._writer.settle()
+        if self._load is not None:
+            memory.thaw()  # not at first: collecting what the engine host froze would copy every page that forks share
         self._forget()
-        memory.thaw()
         memory.trim()
         self._device, self._cap = device, request.memory_cap_bytes
         self._meter.load(device)

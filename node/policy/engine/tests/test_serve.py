@@ -183,6 +183,22 @@ def test_a_load_takes_the_heap_out_of_collections_and_the_next_one_collects_what
         memory.thaw()
 
 
+def test_a_first_load_walks_nothing_that_the_engine_host_froze(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    session, load = Session(), Load(str(tmp_path), random_init=True)
+    before = Static(None)
+    before.itself, left = before, weakref.ref(before)
+    memory.freeze()
+    try:
+        del before
+        session.load(load)
+        assert left() is not None, "it was collected, so its page was written"
+        session.load(load)
+        assert left() is None
+    finally:
+        memory.thaw()
+
+
 def test_a_load_on_cuda_keeps_cudnns_attention_off(tmp_path, monkeypatch):
     """Up to where the model would be made: all that a load sets before it."""
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
