@@ -18,6 +18,7 @@ type gauge struct {
 	link   *Link
 	meter  *meter
 	logger *slog.Logger
+	share  sharing
 }
 
 // accounting is how often a node logs, for whoever debugs it, what its own process holds.
@@ -33,11 +34,15 @@ func (g *gauge) serve(ctx context.Context) {
 	defer ticker.Stop()
 	accounts := time.NewTicker(accounting)
 	defer accounts.Stop()
-	g.emit()
+	beat := func() {
+		g.share.sample(g.meter, time.Now())
+		g.emit()
+	}
+	beat()
 	for {
 		select {
 		case <-ticker.C:
-			g.emit()
+			beat()
 		case <-accounts.C:
 			g.logger.Debug("resources", "rss_bytes", residentBytes(), "open_files", openFiles(), "goroutines", runtime.NumGoroutine())
 		case <-ctx.Done():

@@ -40,7 +40,7 @@ func openLife(link *Link, model *governed, tokens tokenizer.Tokenizer, logger *s
 	l := &lifetime{
 		link: link, model: model, tokens: tokens, logger: logger, journal: log, stopGauge: func() {},
 		saves: &checkpoints{dir: start.Dir, owner: owner{start.Run, start.Node, model.config.Model}, logger: logger},
-		gauge: &gauge{link: link, meter: model.meter, logger: logger},
+		gauge: &gauge{link: link, meter: model.meter, logger: logger, share: sharing{ranks: max(1, start.Ranks)}},
 	}
 	if l.evals, err = openEvaluations(filepath.Join(start.Dir, evaluationsFile), start.Evaluated, logger); err != nil {
 		return nil, errors.Join(err, log.Close())

@@ -30,6 +30,10 @@ type meter struct {
 	interpreter int64 // the engine's process before it loaded a model
 	last        policy.Memory
 	peak        int64 // of the host, engine and node process together
+	peakShare   int64 // of that the proportional share; 0: not known
+	shared      int64 // by which resident memory is more than the proportional share, as of the newest sample
+	sampled     bool  // shared is known
+	engine      int   // the engine's process; 0: none yet
 	loaded      int64 // held in a call: weights, optimizer
 	parked      int64 // held between leases: less than loaded where a trim moves weights to the host
 	phases      map[string]record
@@ -90,14 +94,28 @@ func (m *meter) plan(phase string, most int) {
 	}
 }
 
-// fresh takes what an engine held before and after it loaded the model. Nothing is known of its phases.
-func (m *meter) fresh(interpreter int64, loaded policy.Memory) {
+// fresh takes what an engine, process pid, held before and after it loaded the model. Nothing is known of its phases.
+func (m *meter) fresh(pid int, interpreter int64, loaded policy.Memory) {
 	loaded.DeviceReservedBytes = 0 // the self-test's, mostly
 	m.rest(loaded)
 	m.forget()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.interpreter = interpreter
+	m.engine, m.interpreter = pid, interpreter
+}
+
+// process is the engine's, 0 before there is one.
+func (m *meter) process() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.engine
+}
+
+// share takes by how much the resident memory of the node's processes is more than their proportional share.
+func (m *meter) share(shared int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.shared, m.sampled = shared, true
 }
 
 // rest takes what the engine holds between phases: after a trim.
@@ -229,6 +247,11 @@ func (m *meter) report(own int64) event.Memory {
 		RSSBytes: m.last.RSSBytes + own, PeakRSSBytes: m.peak,
 		DeviceBytes: m.last.DeviceReservedBytes, DevicePeakBytes: m.last.DevicePeakBytes,
 		BudgetBytes: m.budget,
+	}
+	if m.sampled && m.last.RSSBytes > 0 {
+		r.PSSBytes = max(1, r.RSSBytes-m.shared)
+		m.peakShare = max(m.peakShare, m.last.PeakRSSBytes+own-m.shared, r.PSSBytes)
+		r.PeakPSSBytes = m.peakShare
 	}
 	if r.ResidentBytes = m.parked; !m.device {
 		r.ResidentBytes = max(0, m.parked-m.interpreter)

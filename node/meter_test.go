@@ -89,7 +89,7 @@ func TestMeterOfReservedMemory(t *testing.T) {
 	}
 	trimmed := policy.Memory{DeviceAllocatedBytes: 100, DeviceReservedBytes: 120}
 	m := &meter{device: true, budget: 2000}
-	m.fresh(0, policy.Memory{DeviceAllocatedBytes: 100, DeviceReservedBytes: 900})
+	m.fresh(0, 0, policy.Memory{DeviceAllocatedBytes: 100, DeviceReservedBytes: 900})
 	require.EqualValues(t, 100, m.report(0).ResidentBytes, "the self-test's blocks are free for the taking")
 
 	m.rest(trimmed)
@@ -126,6 +126,14 @@ func TestMeterOfACPU(t *testing.T) {
 	require.Equal(t, []int64{150, 100, 400, 500}, []int64{r.ResidentBytes, r.UpdateBytes, r.RSSBytes, r.PeakRSSBytes})
 	m.rest(policy.Memory{RSSBytes: 100, PeakRSSBytes: 120})
 	require.EqualValues(t, 500, m.report(50).PeakRSSBytes, "an engine that was restarted doesn't lower it")
+	require.Zero(t, m.report(50).PSSBytes, "nobody told of a share")
+	m.share(60)
+	r = m.report(50)
+	require.Equal(t, []int64{150, 90, 110}, []int64{r.RSSBytes, r.PSSBytes, r.PeakPSSBytes})
+	m.share(20)
+	require.EqualValues(t, 150, m.report(50).PeakPSSBytes, "less is shared: other engines have ended")
+	m.share(60)
+	require.EqualValues(t, 150, m.report(50).PeakPSSBytes)
 	m.observe(phaseGenerate, 4, 4, policy.Memory{RSSBytes: 9})
 	require.Zero(t, m.report(0).GenerateBytes, "an engine that gives no figures")
 }

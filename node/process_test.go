@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/hostmem"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
 	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
@@ -206,6 +207,12 @@ func TestTwoNodesLive(t *testing.T) {
 		memory := l.await("memory", func(e event.Event) bool { return e.Type == event.TypeMemory }).Memory
 		require.Greater(t, memory.RSSBytes, int64(50<<20))
 		require.GreaterOrEqual(t, memory.PeakRSSBytes, memory.RSSBytes/2)
+		if hostmem.Told() {
+			require.Greater(t, memory.PSSBytes, int64(5<<20))
+			require.Less(t, memory.PSSBytes, memory.RSSBytes*3/4, "the engine shares its host's pages")
+			require.GreaterOrEqual(t, memory.PeakPSSBytes, memory.PSSBytes)
+			require.Less(t, memory.PeakPSSBytes, memory.PeakRSSBytes)
+		}
 	}
 }
 

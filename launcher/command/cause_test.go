@@ -61,23 +61,3 @@ func TestTheLastFailureDecides(t *testing.T) {
 		}
 	}
 }
-
-func TestParseProportional(t *testing.T) {
-	for text, want := range map[string]int64{
-		"5581-7ffd ---p 00000000 00:00 0 [rollup]\nRss:  884 kB\nPss:    385 kB\nPss_Dirty: 68 kB\n": 385 << 10,
-		"Pss: 0 kB\n": 0, "": -1, "Pss: x kB\n": -1, "Pss: -4 kB": -1, "Pss:": -1,
-	} {
-		if got, ok := parseProportional([]byte(text)); ok != (want >= 0) || ok && got != want {
-			t.Errorf("%q: %d, %t; want %d", text, got, ok, want)
-		}
-	}
-}
-
-func FuzzProportional(f *testing.F) {
-	f.Add([]byte("Pss:  1 kB\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if n, ok := parseProportional(data); ok && n < 0 {
-			t.Errorf("%d", n)
-		}
-	})
-}

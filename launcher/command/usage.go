@@ -1,20 +1,16 @@
 package command
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"runtime"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sapo-swarm/swarm/internal/hostmem"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
@@ -136,10 +132,10 @@ func (m *meter) atMost(usage any) Usage {
 func (t *tree) measure() {
 	for _, m := range t.running() {
 		share, resident := 0.0, m.Resident
-		switch bytes, err := proportional(m.id.PID); {
+		switch use, err := hostmem.Of(m.id.PID); {
 		case err == nil && resident > 0:
-			share = min(1, float64(bytes)/float64(resident))
-		case err != nil && toldProportions() && !errors.Is(err, fs.ErrPermission):
+			share = min(1, float64(use.Proportional)/float64(resident))
+		case err != nil && hostmem.Told() && !errors.Is(err, fs.ErrPermission):
 			resident = 0 // it is ending
 		}
 		t.mu.Lock()
@@ -149,35 +145,6 @@ func (t *tree) measure() {
 		}
 		t.mu.Unlock()
 	}
-}
-
-// proportional is a process's share of the memory it has resident, in bytes, where we may know it (Linux 4.14).
-func proportional(pid int) (int64, error) {
-	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "smaps_rollup"))
-	if err != nil {
-		return 0, err
-	}
-	bytes, ok := parseProportional(data)
-	if !ok {
-		return 0, fmt.Errorf("no proportional share in %.80q", data)
-	}
-	return bytes, nil
-}
-
-// toldProportions says whether this kernel tells what processes share.
-var toldProportions = sync.OnceValue(func() bool {
-	_, err := proportional(os.Getpid())
-	return err == nil
-})
-
-func parseProportional(rollup []byte) (int64, bool) {
-	for line := range bytes.Lines(rollup) {
-		if value, ok := bytes.CutPrefix(line, []byte("Pss:")); ok {
-			kib, err := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(value), []byte("kB")))), 10, 64)
-			return kib << 10, err == nil && kib >= 0
-		}
-	}
-	return 0, false
 }
 
 // threadTime is the processor time that the calling thread has taken.

@@ -29,6 +29,7 @@ type nodeMemory struct {
 	Time            []float64 `json:"time"` // start of the slot, Unix seconds
 	RSSBytes        []int64   `json:"rss_bytes"`
 	PeakRSSBytes    []int64   `json:"peak_rss_bytes"`
+	HostBytes       []int64   `json:"host_bytes"` // by proportional share where that is known, else as rss_bytes
 	DeviceBytes     []int64   `json:"device_bytes"`
 	DevicePeakBytes []int64   `json:"device_peak_bytes"`
 }
@@ -60,6 +61,9 @@ type ledgerRow struct {
 	DevicePeakBytes int64  `json:"device_peak_bytes"`
 	RSSBytes        int64  `json:"rss_bytes"`
 	PeakRSSBytes    int64  `json:"peak_rss_bytes"`
+	HostBytes       int64  `json:"host_bytes"`
+	PeakHostBytes   int64  `json:"peak_host_bytes"`
+	HostKind        string `json:"host_kind"` // of both: pss, rss
 	MicroBatch      int    `json:"micro_batch"`
 }
 
@@ -125,6 +129,7 @@ func readMemory(ctx context.Context, reader *store.Reader, k *known, slot int) (
 		}
 		n := &d.Nodes[i]
 		n.Time, n.RSSBytes, n.PeakRSSBytes = append(n.Time, x.Time), append(n.RSSBytes, x.RSSBytes), append(n.PeakRSSBytes, x.PeakRSSBytes)
+		n.HostBytes = append(n.HostBytes, x.Host())
 		n.DeviceBytes, n.DevicePeakBytes = append(n.DeviceBytes, x.DeviceBytes), append(n.DevicePeakBytes, x.DevicePeakBytes)
 	}
 	devices, err := reader.Devices(ctx, k.totals.Run.Run, 0)
@@ -145,6 +150,7 @@ func ledger(status stats.Status) []ledgerRow {
 			Node: n.ID, State: n.State, Device: n.Device, ResidentBytes: n.ResidentBytes, TransientBytes: n.TransientBytes,
 			PeakBytes: n.PeakMemoryBytes, BudgetBytes: n.BudgetBytes, DeviceBytes: n.DeviceBytes, DevicePeakBytes: n.DevicePeakBytes,
 			RSSBytes: n.RSSBytes, PeakRSSBytes: n.PeakRSSBytes, MicroBatch: n.MicroBatch,
+			HostBytes: n.HostBytes, PeakHostBytes: n.PeakHostBytes, HostKind: n.HostKind,
 		})
 	}
 	return rows

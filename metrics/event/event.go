@@ -205,8 +205,10 @@ type Peer struct {
 
 // Memory is a node's memory now: its Go process and its engine together for the host, the engine for the device.
 type Memory struct {
-	RSSBytes        int64 `json:"rss_bytes"`      // node process + engine
+	RSSBytes        int64 `json:"rss_bytes"`      // node process + engine, pages that others share counted in full
 	PeakRSSBytes    int64 `json:"peak_rss_bytes"` // highest seen by the engine since its start, plus the node process
+	PSSBytes        int64 `json:"pss_bytes"`      // of rss_bytes the proportional share: a page shared by n processes counts as 1/n; 0: not known
+	PeakPSSBytes    int64 `json:"peak_pss_bytes"` // highest, by the same deduction from peak_rss_bytes; 0: not known
 	DeviceBytes     int64 `json:"device_bytes"`   // allocator's reserved bytes
 	DevicePeakBytes int64 `json:"device_peak_bytes"`
 

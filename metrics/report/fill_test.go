@@ -123,7 +123,7 @@ func (x synthetic) machine(tell func(event.Event), names []string, round int) {
 	at := started + 20*float64(round)
 	used := int64(0)
 	for i, node := range names {
-		m := &event.Memory{RSSBytes: 900e6, PeakRSSBytes: 950e6, ResidentBytes: 2e9, GenerateBytes: 4e9, UpdateBytes: 5e9, MicroBatch: 16}
+		m := &event.Memory{RSSBytes: 900e6, PeakRSSBytes: 950e6, PSSBytes: 300e6, PeakPSSBytes: 350e6, ResidentBytes: 2e9, GenerateBytes: 4e9, UpdateBytes: 5e9, MicroBatch: 16}
 		if x.gpu {
 			m.DeviceBytes = int64(6e9 + 1e9*math.Sin(float64(round)/40+float64(i)))
 			m.DevicePeakBytes, m.BudgetBytes = 7_500_000_000, 9_000_000_000

@@ -3,15 +3,17 @@ package report
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 // memory stacks what nodes hold over time: of their GPUs where they ever had any of one, else of the host. The card and what its driver says
 // is used lie over them.
 func (run *Run) memory() chart {
 	onDevice := run.onDevice()
-	o := chartOptions{Title: run.Label + ": host memory by node", XUnit: "time", Unit: "bytes", Height: 240, Stacked: true, YMin: new(float64)}
+	o := chartOptions{Title: run.Label + ": host memory by node (" + run.HostKind() + ")", XUnit: "time", Unit: "bytes", Height: 240, Stacked: true, YMin: new(float64)}
 	if onDevice {
 		o.Title = run.Label + ": GPU memory by node, against the card"
 	}
@@ -30,6 +32,9 @@ func (run *Run) memory() chart {
 			byNode[s.Node] = unknowns(len(o.X))
 		}
 		bytes := s.RSSBytes
+		if run.Status.HostKind == store.HostPSS {
+			bytes = s.Host()
+		}
 		if onDevice {
 			bytes = s.DeviceBytes
 		}
@@ -47,6 +52,9 @@ func (run *Run) memory() chart {
 	o.Markers = run.troubles()
 	return chart{Kind: "lines", Options: o}
 }
+
+// HostKind names the kind of figure of host memory that is known of every node.
+func (run *Run) HostKind() string { return strings.ToUpper(run.Status.HostKind) }
 
 // ends makes 0 of what isn't known before the first and after the last known value: a node has no process then.
 func (p plotted) ends() {

@@ -111,6 +111,22 @@ func TestStatus(t *testing.T) {
 	require.Nil(t, got.Nodes[1].Reward)
 	require.Equal(t, []int64{50, 60, 5}, []int64{got.Nodes[1].MemoryBytes, got.Nodes[1].PeakMemoryBytes, got.Nodes[1].RSSBytes})
 
+	require.Equal(t, []any{int64(10), "rss", int64(5), int64(6), "rss"},
+		[]any{got.HostBytes, got.HostKind, got.Nodes[0].HostBytes, got.Nodes[0].PeakHostBytes, got.Nodes[0].HostKind})
+
+	shared := aSnapshot()
+	shared.Nodes[0].PSSBytes, shared.Nodes[0].PeakPSSBytes = 2, 3
+	got = NewStatus(shared, 123, true)
+	require.Equal(t, []any{int64(2), int64(3), "pss", int64(2), int64(3), int64(5), int64(6)}, []any{got.Nodes[0].HostBytes, got.Nodes[0].PeakHostBytes,
+		got.Nodes[0].HostKind, got.Nodes[0].MemoryBytes, got.Nodes[0].PeakMemoryBytes, got.Nodes[0].RSSBytes, got.Nodes[0].PeakRSSBytes})
+	require.Equal(t, []any{int64(7), "rss"}, []any{got.HostBytes, got.HostKind}, "of one node nobody knows its share")
+	shared.Nodes[1].PSSBytes, shared.Nodes[1].PeakPSSBytes = 1, 2
+	got = NewStatus(shared, 123, true)
+	require.Equal(t, []any{int64(3), "pss", int64(52)}, []any{got.HostBytes, got.HostKind, got.MemoryBytes})
+	shared.Nodes[0].State = event.StateStopped
+	got = NewStatus(shared, 123, true)
+	require.Equal(t, []any{int64(0), int64(3), "pss"}, []any{got.Nodes[0].HostBytes, got.Nodes[0].PeakHostBytes, got.Nodes[0].HostKind})
+
 	failed := aSnapshot()
 	failed.Nodes[1].State = event.StateFailed
 	require.Equal(t, int64(5), NewStatus(failed, 123, true).MemoryBytes, "a dead process uses none")

@@ -39,6 +39,8 @@ type Status struct {
 	NodesPlanned    int       `json:"nodes_planned"`  // and those that workers brought
 	Restarts        int       `json:"restarts"`
 	MemoryBytes     int64     `json:"memory_bytes"` // over nodes of the coordinator's host
+	HostBytes       int64     `json:"host_bytes"`   // host memory, over the same nodes
+	HostKind        string    `json:"host_kind"`    // pss where it is of each of them, else rss: then shared memory may count more than once
 	PID             int       `json:"pid"`          // coordinator's
 
 	Attempts        int      `json:"attempts"`          // 1 + times resumed
@@ -63,7 +65,7 @@ type NodeStatus struct {
 	Round            int      `json:"round"`  // rounds done, and those before its first
 	Reward           *float64 `json:"reward"` // of its newest round; null: none, or not finite
 	CumulativeReward float64  `json:"cumulative_reward"`
-	MemoryBytes      int64    `json:"memory_bytes"` // device memory where it has any, else resident host memory
+	MemoryBytes      int64    `json:"memory_bytes"` // device memory where it has any, else host memory
 	PeakMemoryBytes  int64    `json:"peak_memory_bytes"`
 	Restarts         int      `json:"restarts"`
 	PID              int      `json:"pid"` // 0: no process
@@ -73,6 +75,11 @@ type NodeStatus struct {
 	RecentReward    *float64 `json:"recent_reward"` // mean of its last 10 rounds
 	RSSBytes        int64    `json:"rss_bytes"`
 	PeakRSSBytes    int64    `json:"peak_rss_bytes"`
+	PSSBytes        int64    `json:"pss_bytes"` // 0: not known
+	PeakPSSBytes    int64    `json:"peak_pss_bytes"`
+	HostBytes       int64    `json:"host_bytes"` // pss_bytes where that is known, else rss_bytes, as host_kind says
+	PeakHostBytes   int64    `json:"peak_host_bytes"`
+	HostKind        string   `json:"host_kind"` // pss, rss
 	DeviceBytes     int64    `json:"device_bytes"`
 	DevicePeakBytes int64    `json:"device_peak_bytes"`
 	ResidentBytes   int64    `json:"resident_bytes"`  // between phases; 0: not measured yet
@@ -98,7 +105,7 @@ func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
 	out := Status{
 		Experiment: run.Experiment, Run: run.Run, State: run.State, Rounds: run.Rounds, Message: run.Message, Model: run.Model,
 		Device: run.Device, Started: run.Started, NodesPlanned: run.Nodes, PID: run.PID, Attempts: run.Attempts,
-		Nodes: make([]NodeStatus, 0, len(s.Nodes)), RecentRewards: []float64{},
+		Nodes: make([]NodeStatus, 0, len(s.Nodes)), RecentRewards: []float64{}, HostKind: store.HostPSS,
 	}
 	if run.State == store.RunRunning && !coordinatorAlive {
 		out.State = StateCrashed
@@ -126,6 +133,10 @@ func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
 			continue
 		}
 		out.MemoryBytes += node.MemoryBytes
+		out.HostBytes += node.HostBytes
+		if node.HostKind != store.HostPSS && node.PeakHostBytes > 0 {
+			out.HostKind = store.HostRSS
+		}
 		if out.Model == "" {
 			out.Model = n.Model
 		}
@@ -198,20 +209,22 @@ func (out *Status) addMoney(run store.Run) {
 }
 
 func newNodeStatus(n store.Node, recent []float64) NodeStatus {
+	switch n.State {
+	case event.StateQueued, event.StateStarting, event.StateDone, event.StateStopped, event.StateFailed, event.StateGivenUp:
+		n.RSSBytes, n.PSSBytes, n.DeviceBytes, n.EnginePID = 0, 0, 0, 0 // that was the process before
+	}
 	out := NodeStatus{
 		ID: n.Node, State: string(n.Shown()), Round: n.Position(), Reward: optional(n.LastReward), CumulativeReward: n.CumulativeReward,
 		Restarts: n.Restarts, PID: n.PID, WorkingRound: n.WorkingRound, ReplayedRounds: n.ReplayedRounds, ReplaySeconds: n.ReplaySeconds,
 		RecentReward: optional(Mean(recent)), RSSBytes: n.RSSBytes, PeakRSSBytes: n.PeakRSSBytes,
+		PSSBytes: n.PSSBytes, PeakPSSBytes: n.PeakPSSBytes,
 		DeviceBytes: n.DeviceBytes, DevicePeakBytes: n.DevicePeakBytes,
 		ResidentBytes: n.ResidentBytes, TransientBytes: max(n.GenerateBytes, n.UpdateBytes), BudgetBytes: n.BudgetBytes,
 		MicroBatch: n.MicroBatch, Device: n.Device, EnginePID: n.EnginePID, Cause: n.Cause, Message: n.Message,
 		Worker: n.Worker, From: n.From, GenerateOnly: n.GenerateOnly,
 	}
-	switch n.State {
-	case event.StateQueued, event.StateStarting, event.StateDone, event.StateStopped, event.StateFailed, event.StateGivenUp:
-		out.RSSBytes, out.DeviceBytes, out.EnginePID = 0, 0, 0 // that was the process before
-	}
-	out.MemoryBytes, out.PeakMemoryBytes = out.RSSBytes, out.PeakRSSBytes
+	out.HostBytes, out.PeakHostBytes, out.HostKind = n.Host()
+	out.MemoryBytes, out.PeakMemoryBytes = out.HostBytes, out.PeakHostBytes
 	if n.DevicePeakBytes > 0 {
 		out.MemoryBytes, out.PeakMemoryBytes = out.DeviceBytes, out.DevicePeakBytes
 	}
@@ -236,7 +249,7 @@ func nameModels(rows []NodeStatus, nodes []store.Node) {
 
 // gone notes that the node has no process, since its run is in that state: whatever it did last, it doesn't do it any more.
 func (n *NodeStatus) gone(run string) {
-	n.PID, n.EnginePID, n.RSSBytes, n.DeviceBytes, n.MemoryBytes = 0, 0, 0, 0, 0
+	n.PID, n.EnginePID, n.RSSBytes, n.PSSBytes, n.HostBytes, n.DeviceBytes, n.MemoryBytes = 0, 0, 0, 0, 0, 0, 0
 	switch event.State(n.State) {
 	case event.StateDone, event.StateStopped, event.StateFailed, event.StateGivenUp, event.StateAway:
 		return

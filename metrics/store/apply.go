@@ -82,10 +82,10 @@ func (tx *transaction) loaded(e event.Event) error {
 
 func (tx *transaction) memory(e event.Event) error {
 	m := e.Memory
-	peakRSS, peakDevice := max(m.PeakRSSBytes, m.RSSBytes), max(m.DevicePeakBytes, m.DeviceBytes)
-	newest, err := tx.exec(setMemorySQL, e.Run, e.Node, e.Time, m.RSSBytes, peakRSS, m.DeviceBytes, peakDevice)
+	peakRSS, peakPSS, peakDevice := max(m.PeakRSSBytes, m.RSSBytes), max(m.PeakPSSBytes, m.PSSBytes), max(m.DevicePeakBytes, m.DeviceBytes)
+	newest, err := tx.exec(setMemorySQL, e.Run, e.Node, e.Time, m.RSSBytes, peakRSS, m.DeviceBytes, peakDevice, m.PSSBytes, peakPSS)
 	if err == nil && !newest {
-		_, err = tx.exec(raisePeaksSQL, e.Run, e.Node, peakRSS, peakDevice)
+		_, err = tx.exec(raisePeaksSQL, e.Run, e.Node, peakRSS, peakDevice, peakPSS)
 	}
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (tx *transaction) memory(e event.Event) error {
 		}
 	}
 	slot := int64(e.Time) / tx.slot * tx.slot
-	_, err = tx.exec(insertMemorySQL, e.Run, e.Node, slot, m.RSSBytes, peakRSS, m.DeviceBytes, peakDevice)
+	_, err = tx.exec(insertMemorySQL, e.Run, e.Node, slot, m.RSSBytes, peakRSS, m.DeviceBytes, peakDevice, m.PSSBytes, peakPSS)
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -125,7 +126,7 @@ func digestTable(ctx context.Context, from *Reader, table, run string, sum hash.
 	for _, c := range columns {
 		treated = append(treated, digested{
 			skip:    c.Name == "run" || c.Name == "id",
-			late:    table == "rounds" && metricSince[c.Name] >= schemaSampling,
+			late:    table == "rounds" && metricSince[c.Name] >= schemaSampling || table == "nodes" && strings.HasSuffix(c.Name, "pss_bytes"),
 			version: table == "runs" && c.Name == "versions",
 			name:    !c.JSON && !freeText[table+"."+c.Name],
 		})

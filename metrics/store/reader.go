@@ -36,6 +36,7 @@ const (
 	schemaSplit    = 8
 	schemaSampling = 9
 	schemaCommands = 10
+	schemaShares   = 11
 )
 
 // has tells whether the database is of that schema or a newer one.

@@ -182,19 +182,36 @@ type MemorySample struct {
 	Node                                                 string
 	Time                                                 float64 // start of the slot, Unix seconds
 	RSSBytes, PeakRSSBytes, DeviceBytes, DevicePeakBytes int64
+	PSSBytes, PeakPSSBytes                               int64 // 0: not known
 }
 
-const memorySQL = `SELECT node, time / ?3 * ?3 AS slot, max(rss_bytes), max(peak_rss_bytes), max(device_bytes), max(device_peak_bytes)
+// Host is what the node held of the host's memory, by the same kind of figure as Node.Host where that is known.
+func (s MemorySample) Host() int64 {
+	if s.PSSBytes > 0 {
+		return s.PSSBytes
+	}
+	return s.RSSBytes
+}
+
+const memorySQL = `SELECT node, time / ?3 * ?3 AS slot, max(rss_bytes), max(peak_rss_bytes), max(device_bytes), max(device_peak_bytes), %s
 FROM memory WHERE run = ?1 AND time >= ?2 / ?3 * ?3 GROUP BY node, slot ORDER BY slot, length(node), node`
 
 // Memory returns the memory of a run's nodes from the slot of a time on in slots of so many seconds (0: as recorded), by time and node.
 func (r *Reader) Memory(ctx context.Context, run string, from float64, slot int) ([]MemorySample, error) {
+	shares, err := r.has(ctx, schemaShares)
+	if err != nil {
+		return nil, err
+	}
+	proportional := "0, 0"
+	if shares {
+		proportional = "ifnull(max(pss_bytes), 0), ifnull(max(peak_pss_bytes), 0)"
+	}
 	var samples []MemorySample
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
+	err = query(ctx, r.db, func(rows *sql.Rows) error {
 		var x MemorySample
-		err := rows.Scan(&x.Node, &x.Time, &x.RSSBytes, &x.PeakRSSBytes, &x.DeviceBytes, &x.DevicePeakBytes)
+		err := rows.Scan(&x.Node, &x.Time, &x.RSSBytes, &x.PeakRSSBytes, &x.DeviceBytes, &x.DevicePeakBytes, &x.PSSBytes, &x.PeakPSSBytes)
 		samples = append(samples, x)
 		return err
-	}, memorySQL, run, int64(math.Ceil(from)), max(1, slot))
+	}, fmt.Sprintf(memorySQL, proportional), run, int64(math.Ceil(from)), max(1, slot))
 	return samples, explain(r.path, err)
 }

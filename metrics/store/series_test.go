@@ -139,12 +139,12 @@ func TestMemoryBySlots(t *testing.T) {
 	recorded, err := r.Memory(t.Context(), testRun, 1040, 0)
 	require.NoError(t, err)
 	require.Equal(t, []MemorySample{
-		{"node_2", 1040, 45, 45, 20, 90}, {"node_10", 1040, 45, 45, 20, 90}, {"node_2", 1050, 55, 55, 10, 90}, {"node_10", 1050, 55, 55, 10, 90},
+		{"node_2", 1040, 45, 45, 20, 90, 0, 0}, {"node_10", 1040, 45, 45, 20, 90, 0, 0}, {"node_2", 1050, 55, 55, 10, 90, 0, 0}, {"node_10", 1050, 55, 55, 10, 90, 0, 0},
 	}, recorded)
 	slots, err := r.Memory(t.Context(), testRun, 1030, 20)
 	require.NoError(t, err)
 	require.Equal(t, []MemorySample{
-		{"node_2", 1020, 35, 35, 40, 90}, {"node_10", 1020, 35, 35, 40, 90}, {"node_2", 1040, 55, 55, 20, 90}, {"node_10", 1040, 55, 55, 20, 90},
+		{"node_2", 1020, 35, 35, 40, 90, 0, 0}, {"node_10", 1020, 35, 35, 40, 90, 0, 0}, {"node_2", 1040, 55, 55, 20, 90, 0, 0}, {"node_10", 1040, 55, 55, 20, 90, 0, 0},
 	}, slots, "a slot is whole, also the one that the time falls into")
 }
 

@@ -29,6 +29,8 @@ type Node struct {
 	CumulativeReward float64
 	RSSBytes         int64 // node process and engine
 	PeakRSSBytes     int64
+	PSSBytes         int64 // of these their proportional share; 0: not known
+	PeakPSSBytes     int64
 	DeviceBytes      int64
 	DevicePeakBytes  int64
 	ResidentBytes    int64 // between phases, as last reported; on a GPU of its allocator, on a CPU of the engine beyond its interpreter
@@ -50,6 +52,20 @@ type Node struct {
 	Absent           string  // one of Absent*; empty: it is there
 	GenerateOnly     bool    // it shares and never trains, as its newest round says
 }
+
+// Host is what the node holds of the host's memory now and held at most, and which kind of figure both are.
+func (n Node) Host() (now, peak int64, kind string) {
+	if n.PeakPSSBytes == 0 || n.PSSBytes == 0 && n.RSSBytes > 0 {
+		return n.RSSBytes, n.PeakRSSBytes, HostRSS
+	}
+	return n.PSSBytes, n.PeakPSSBytes, HostPSS
+}
+
+// Kinds of a figure of host memory.
+const (
+	HostPSS = "pss" // proportional: memory that processes share counts once
+	HostRSS = "rss" // resident: it counts for each of them, since nothing tells what they share
+)
 
 // RoundReward is the reward of one node's round.
 type RoundReward struct {
@@ -86,7 +102,11 @@ func (r *Reader) Snapshot(ctx context.Context, name string) (Snapshot, error) {
 	if err != nil {
 		return s, err
 	}
-	if s.Nodes, err = nodesOf(ctx, tx, s.Run.Run, shared); err != nil {
+	shares, err := r.has(ctx, schemaShares)
+	if err != nil {
+		return s, err
+	}
+	if s.Nodes, err = nodesOf(ctx, tx, s.Run.Run, shared, shares); err != nil {
 		return s, explain(r.path, err)
 	}
 	if s.Recent, err = recentRewards(ctx, tx, s.Run.Run, s.Nodes); err != nil {
@@ -145,11 +165,15 @@ ORDER BY run = ?1 DESC, versions ->> '`+importedKey+`' IS NOT NULL, resumed DESC
 	return run, err
 }
 
-// nodesOf reads a run's nodes; shared says that the schema knows of other hosts' nodes.
-func nodesOf(ctx context.Context, db rowsQuerier, run string, shared bool) ([]Node, error) {
+// nodesOf reads a run's nodes; shared says that the schema knows of other hosts' nodes, shares that it knows proportional shares of memory.
+func nodesOf(ctx context.Context, db rowsQuerier, run string, shared, shares bool) ([]Node, error) {
 	membership, first := "worker, from_round, absent, generate_only", "worker != '', "
 	if !shared {
 		membership, first = "'', 0, '', 0", ""
+	}
+	proportional := "ifnull(pss_bytes, 0), ifnull(peak_pss_bytes, 0)"
+	if !shares {
+		proportional = "0, 0"
 	}
 	var nodes []Node
 	err := query(ctx, db, func(rows *sql.Rows) error {
@@ -158,12 +182,12 @@ func nodesOf(ctx context.Context, db rowsQuerier, run string, shared bool) ([]No
 			&n.LastRound, (*number)(&n.LastReward), &n.CumulativeReward, &n.RSSBytes, &n.PeakRSSBytes, &n.DeviceBytes,
 			&n.DevicePeakBytes, &n.ResidentBytes, &n.GenerateBytes, &n.UpdateBytes, &n.MicroBatch, &n.BudgetBytes,
 			&n.EnginePID, &n.StartRound, &n.ReplayedRounds, &n.ReplaySeconds, &n.Model, &n.Parameters, &n.Torch, &n.Device, &n.LastEvent,
-			&n.Worker, &n.From, &n.Absent, &n.GenerateOnly)
+			&n.PSSBytes, &n.PeakPSSBytes, &n.Worker, &n.From, &n.Absent, &n.GenerateOnly)
 		nodes = append(nodes, n)
 		return err
 	}, `SELECT node, state, state_time, working_round, pid, restarts, cause, message, rounds_done, last_round, last_reward,
   cumulative_reward, rss_bytes, peak_rss_bytes, device_bytes, device_peak_bytes, resident_bytes, generate_bytes, update_bytes, micro_batch,
-  budget_bytes, engine_pid, start_round, replayed_rounds, replay_seconds, model, parameters, torch, device, last_event, `+membership+`
+  budget_bytes, engine_pid, start_round, replayed_rounds, replay_seconds, model, parameters, torch, device, last_event, `+proportional+`, `+membership+`
 FROM nodes WHERE run = ? ORDER BY `+first+`length(node), node`, run)
 	return nodes, err
 }

@@ -37,18 +37,20 @@ WHERE run = ?1 AND node = ?2 AND message_time < ?3`
   replayed_rounds = replayed_rounds + ?13, replay_seconds = replay_seconds + ?14
 WHERE run = ?1 AND node = ?2 AND loaded_time < ?3`
 
-	setMemorySQL = `UPDATE nodes SET memory_time = ?3, rss_bytes = ?4, device_bytes = ?6,
-  peak_rss_bytes = max(peak_rss_bytes, ?5), device_peak_bytes = max(device_peak_bytes, ?7)
+	setMemorySQL = `UPDATE nodes SET memory_time = ?3, rss_bytes = ?4, device_bytes = ?6, pss_bytes = nullif(?8, 0),
+  peak_rss_bytes = max(peak_rss_bytes, ?5), device_peak_bytes = max(device_peak_bytes, ?7), peak_pss_bytes = nullif(max(ifnull(peak_pss_bytes, 0), ?9), 0)
 WHERE run = ?1 AND node = ?2 AND memory_time < ?3`
 
 	// Of a sample that isn't the newest only its peaks count.
-	raisePeaksSQL = `UPDATE nodes SET peak_rss_bytes = max(peak_rss_bytes, ?3), device_peak_bytes = max(device_peak_bytes, ?4)
-WHERE run = ?1 AND node = ?2 AND (peak_rss_bytes < ?3 OR device_peak_bytes < ?4)`
+	raisePeaksSQL = `UPDATE nodes SET peak_rss_bytes = max(peak_rss_bytes, ?3), device_peak_bytes = max(device_peak_bytes, ?4),
+  peak_pss_bytes = nullif(max(ifnull(peak_pss_bytes, 0), ?5), 0)
+WHERE run = ?1 AND node = ?2 AND (peak_rss_bytes < ?3 OR device_peak_bytes < ?4 OR ifnull(peak_pss_bytes, 0) < ?5)`
 
-	insertMemorySQL = `INSERT INTO memory (run, node, time, rss_bytes, peak_rss_bytes, device_bytes, device_peak_bytes)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+	insertMemorySQL = `INSERT INTO memory (run, node, time, rss_bytes, peak_rss_bytes, device_bytes, device_peak_bytes, pss_bytes, peak_pss_bytes)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, nullif(?8, 0), nullif(?9, 0))
 ON CONFLICT DO UPDATE SET rss_bytes = max(rss_bytes, ?4), peak_rss_bytes = max(peak_rss_bytes, ?5),
-  device_bytes = max(device_bytes, ?6), device_peak_bytes = max(device_peak_bytes, ?7)`
+  device_bytes = max(device_bytes, ?6), device_peak_bytes = max(device_peak_bytes, ?7),
+  pss_bytes = nullif(max(ifnull(pss_bytes, 0), ?8), 0), peak_pss_bytes = nullif(max(ifnull(peak_pss_bytes, 0), ?9), 0)`
 
 	setPhasesSQL = `UPDATE nodes SET resident_bytes = ?4, generate_bytes = max(generate_bytes, ?5), update_bytes = max(update_bytes, ?6),
   micro_batch = ?7, budget_bytes = ?8 WHERE run = ?1 AND node = ?2 AND memory_time = ?3`

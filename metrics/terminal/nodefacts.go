@@ -3,6 +3,7 @@ package terminal
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -87,6 +88,9 @@ func memoryFacts(st styles, n stats.NodeStatus, width int) string {
 	parts := []string{"peak " + gigabytes(n.PeakMemoryBytes)}
 	if n.ResidentBytes > 0 {
 		parts = append(parts, "resident "+gigabytes(n.ResidentBytes), "transient "+gigabytes(n.TransientBytes))
+	}
+	if n.DevicePeakBytes == 0 && n.PeakHostBytes > 0 {
+		parts = append(parts, "by "+strings.ToUpper(n.HostKind))
 	}
 	if n.BudgetBytes <= 0 {
 		return dotted(append([]string{"memory " + gigabytes(n.MemoryBytes)}, parts...)...)

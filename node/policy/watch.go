@@ -115,6 +115,14 @@ func totalUsed(processes []process) (used time.Duration) {
 	return used
 }
 
+// Processes are the pids of an engine, given its own: itself, and those of its further ranks.
+func Processes(engine int) (pids []int) {
+	for _, p := range group(engine) {
+		pids = append(pids, p.pid)
+	}
+	return pids
+}
+
 // group reads the engine's process and its children, as far as they are in its group: the ranks of an engine with several.
 func group(leader int) []process {
 	first, ok := readProcess(leader)

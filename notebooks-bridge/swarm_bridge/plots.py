@@ -54,7 +54,8 @@ def plot_rewards(*names, metric="reward", window=None, nodes=False, ax=None, hom
 
 def plot_memory(run=None, ax=None, home=None):
     """Draws the memory of a run's nodes over its time, and returns the axes: GPU memory with each card's size and whole use where nodes are on
-    GPUs, else the host's resident memory. run is a run or an experiment, whose newest run is meant; None: the newest of all."""
+    GPUs, else host memory: proportional shares (PSS) where each sample has one, else resident (RSS). run is a run or an experiment, whose newest
+    run is meant; None: the newest of all."""
     home = program.home_folder(home)
     found = database.rows("runs", run, home)
     if not found:
@@ -64,7 +65,8 @@ def plot_memory(run=None, ax=None, home=None):
     if not samples:
         raise SwarmError("{} has no memory recorded yet".format(newest), remedy="the same again in ten seconds")
     on_gpu = any(s["device_bytes"] for s in samples)
-    column = "device_bytes" if on_gpu else "rss_bytes"
+    shares = all(s.get("pss_bytes") for s in samples)  # a database of before schema 11 has no such column
+    column = "device_bytes" if on_gpu else "pss_bytes" if shares else "rss_bytes"
     ax = ax or _axes()
     for nth, node in enumerate(sorted({s["node"] for s in samples}, key=_natural)):
         own = [s for s in samples if s["node"] == node]
@@ -75,7 +77,7 @@ def plot_memory(run=None, ax=None, home=None):
         name = "GPU {} {}".format(own[-1]["gpu"], own[-1]["name"])
         ax.plot([_since(c, began) for c in own], [c["memory_used_bytes"] / 1e9 for c in own], color="#888888", label=_plain(name + ", in use"))
         ax.axhline(own[-1]["memory_total_bytes"] / 1e9, color="#000000", linewidth=0.8, linestyle=":", label=_plain(name + ", all there is"))
-    ax.set_title(_plain("{}: {} memory".format(newest, "GPU" if on_gpu else "host")))
+    ax.set_title(_plain("{}: {}".format(newest, "GPU memory" if on_gpu else "host memory (PSS)" if shares else "host memory (RSS)")))
     ax.set_xlabel("seconds since its start")
     ax.set_ylabel("GB")
     ax.set_ylim(0, 1.05 * ax.get_ylim()[1])

@@ -12,7 +12,7 @@ const kinds = { resident: "resident", transient: "transient", peak: "peak" };
 const notes = {
   ledger: "What each node keeps (resident) and needs for a phase beyond that (transient), against its budget; the mark is its peak.",
   host: "No GPU: resident and transient are the engine's beyond its interpreter, as a GPU would have to hold them; " +
-    "the peak is of the whole process on the host.",
+    "the peak is of the node's processes on the host, as proportional shares (PSS) where the kernel tells them, else resident (RSS).",
 };
 
 // gauge is a memory bar with its figures.
@@ -22,7 +22,10 @@ function gauge(options) {
   return bar.el;
 }
 
-const columns = (cap) => [
+const hostTitles = { pss: "proportional share (PSS) now: memory that processes share counts once",
+  rss: "resident (RSS) now: memory that processes share counts for each" };
+
+const columns = (cap, kind) => [
   { label: "Node", text: (r) => r.node },
   { label: "Resident and transient", cell: (r) => gauge({
     segments: [{ kind: "resident", bytes: r.resident_bytes }, { kind: "transient", bytes: r.transient_bytes }], peakBytes: r.peak_bytes,
@@ -33,8 +36,12 @@ const columns = (cap) => [
   { label: "Peak", number: true, text: (r) => f.bytes(r.peak_bytes) },
   { label: "Budget", number: true, text: (r) => f.bytes(r.budget_bytes) },
   { label: "On the card", number: true, title: "as the driver sees it now", text: (r) => f.bytes(r.device_bytes), minor: true },
-  { label: "On the host", number: true, title: "resident set now", text: (r) => f.bytes(r.rss_bytes), minor: true },
+  { label: `On the host (${kind.toUpperCase()})`, number: true, title: hostTitles[kind], minor: true,
+    text: (r) => f.bytes(kind === "pss" ? r.host_bytes : r.rss_bytes) },
 ];
+
+// hostKind is the kind of figure of host memory that is known of every node.
+const hostKind = (m) => (m.ledger?.every((r) => r.host_kind === "pss" || !r.peak_host_bytes) ? "pss" : "rss");
 
 // alignTimes puts series with times of their own on common ones.
 function alignTimes(all, key) {
@@ -87,7 +94,7 @@ export class Memory {
       : h("p", { class: "note" }, notes.host),
       h("ul", { class: "keys" }, Object.entries(kinds).map(([k, text]) => h("li", null, h("span", { class: "key", "data-kind": k }), text)),
         h("li", null, "each bar is a node's budget")),
-      table("Memory of each node", columns(m.card_bytes), rows));
+      table("Memory of each node", columns(m.card_bytes, hostKind(m)), rows));
   }
 
   #cardBar(m) {
@@ -108,8 +115,8 @@ export class Memory {
       return void this.places[0].replaceChildren(empty("There are no two samples yet."));
     }
     const gpu = nodes.some((n) => n.device_bytes?.some((v) => v > 0));
-    const { x, values } = alignTimes(nodes, gpu ? "device_bytes" : "rss_bytes");
-    this.charts[0].draw("lines", { title: gpu ? "Device memory by node" : "Host memory by node", x, xUnit: "time", xLabel: "time", unit: "bytes",
+    const { x, values } = alignTimes(nodes, gpu ? "device_bytes" : hostKind(m) === "pss" ? "host_bytes" : "rss_bytes");
+    this.charts[0].draw("lines", { title: gpu ? "Device memory by node" : `Host memory by node (${hostKind(m).toUpperCase()})`, x, xUnit: "time", xLabel: "time", unit: "bytes",
       yMin: 0, height: 260, sync: "memory",
       series: [...nodes.map((n, i) => ({ label: n.node, values: values[i], color: i, dash: i })), ...budget(m, x)] });
   }

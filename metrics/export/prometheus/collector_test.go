@@ -64,7 +64,7 @@ func liveRun(t testing.TB, s *store.Store) {
 	}
 	record(t, s,
 		at("r1", "node_0", 1, event.Event{Type: event.TypeSpawn, PID: 7}),
-		at("r1", "node_0", 21, event.Event{Type: event.TypeMemory, Memory: &event.Memory{RSSBytes: 1e9, PeakRSSBytes: 2e9, DeviceBytes: 5e9,
+		at("r1", "node_0", 21, event.Event{Type: event.TypeMemory, Memory: &event.Memory{RSSBytes: 1e9, PeakRSSBytes: 2e9, PSSBytes: 3e8, PeakPSSBytes: 4e8, DeviceBytes: 5e9,
 			DevicePeakBytes: 7e9, ResidentBytes: 2e9, GenerateBytes: 3e9, UpdateBytes: 4e9, BudgetBytes: 8e9}}),
 		at("r1", "node_0", 22, event.Event{Type: event.TypeState, State: event.StateGenerating, RoundIndex: 2}),
 		at("r1", "node_1", 22, event.Event{Type: event.TypeRestart}),
@@ -209,6 +209,8 @@ func TestValuesAreTheStatus(t *testing.T) {
 		`swarm_node_recent_reward,node_1`: *want.Nodes[1].RecentReward, `swarm_node_cumulative_reward,node_1`: want.Nodes[1].CumulativeReward,
 		`swarm_node_restarts_total,node_1`: 1, `swarm_run_nodes_alive`: 2, `swarm_run_start_time_seconds`: began,
 		`swarm_node_host_memory_bytes,peak,node_0`: 2e9,
+		`swarm_node_host_memory_bytes,proportional,node_0`: 3e8,
+		`swarm_node_host_memory_bytes,proportional_peak,node_0`: 4e8,
 	} {
 		got, ok := page[name]
 		require.True(t, ok, name)

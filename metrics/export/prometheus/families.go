@@ -58,7 +58,8 @@ var (
 	nodeRestarts         = counter("swarm_node_restarts_total", "Times that the node was started again.", "node")
 	nodeGPUMemory        = gauge("swarm_node_gpu_memory_bytes",
 		"Device memory of the node: allocated, its peak, resident between phases, transient beyond that, its budget.", "node", "kind")
-	nodeHostMemory = gauge("swarm_node_host_memory_bytes", "Host memory of the node's processes: resident now, and its peak.", "node", "kind")
+	nodeHostMemory = gauge("swarm_node_host_memory_bytes",
+		"Host memory of the node's processes: resident (RSS) now, its peak; proportional (PSS), where shared memory counts once, its peak.", "node", "kind")
 )
 
 var (

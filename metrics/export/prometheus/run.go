@@ -102,6 +102,10 @@ func (s series) node(n stats.NodeStatus) {
 	s.add(nodeRestarts, float64(n.Restarts), n.ID)
 	s.add(nodeHostMemory, float64(n.RSSBytes), n.ID, "resident")
 	s.add(nodeHostMemory, float64(n.PeakRSSBytes), n.ID, "peak")
+	if n.HostKind == store.HostPSS {
+		s.add(nodeHostMemory, float64(n.PSSBytes), n.ID, "proportional")
+		s.add(nodeHostMemory, float64(n.PeakPSSBytes), n.ID, "proportional_peak")
+	}
 	if n.DevicePeakBytes == 0 {
 		return // on a CPU, or not loaded yet
 	}
