@@ -237,6 +237,9 @@ func checkEngine(ctx context.Context, g *globals, host gpu.Host) finding {
 	h := engine.Hello
 	f.OK = true
 	f.Found = fmt.Sprintf("answers after %.1f s, torch %s, BLAS %s, CUDA %t, %s resident", time.Since(began).Seconds(), h.Torch, h.BLAS, h.CUDA, gb(h.RSSBytes))
+	if err := g.engines.without; err != nil {
+		f.Found += "; started by itself: " + err.Error()
+	}
 	if host.Device == gpu.CUDA && !h.CUDA {
 		f.OK, f.Try = false, "check that the driver fits this PyTorch: nvidia-smi, python3 -c 'import torch; torch.zeros(1).cuda()'"
 	}

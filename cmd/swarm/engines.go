@@ -26,6 +26,7 @@ type engines struct {
 	python  policy.Probe       // Path is empty before it was looked for
 	host    *policy.Host       // this process's own; nil: none
 	client  *policy.HostClient // of its own host, or of that of the process that started this one; nil: engines start directly
+	without error              // why this process could start no host
 }
 
 // findPython is the interpreter that engines run on. Importing torch takes a second, so it is looked for once.
@@ -69,7 +70,7 @@ func (g *globals) probeHost(ctx context.Context, path string) policy.Probe {
 	}
 	host, err := policy.StartHost(ctx, policy.HostOptions{Python: path, Dir: dir, Env: os.Environ()})
 	if err != nil {
-		g.logger.Debug("no engine host", "err", err)
+		e.without = err
 		return policy.ProbePython(ctx, path)
 	}
 	e.host, e.client = host, &host.HostClient
@@ -83,6 +84,9 @@ func (g *globals) closeEngineHost() { g.engines.host.Close() }
 // behind. The function returned ends that.
 func (g *globals) keepHost(ctx context.Context, dir string, logger *slog.Logger) func() {
 	host := g.engines.host
+	if err := g.engines.without; err != nil {
+		logger.Warn("no engine host: each engine imports torch for itself", "err", err)
+	}
 	if host == nil {
 		return func() {}
 	}

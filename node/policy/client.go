@@ -121,8 +121,20 @@ func Start(ctx context.Context, opts Options) (*Engine, error) {
 	return e, nil
 }
 
-// spawn makes the engine's process and this end of its pipes.
+// spawn makes the engine's process: a fork of the host, or one of its own.
 func (e *Engine) spawn(ctx context.Context) error {
+	err := e.begin(func(stdin, stdout *os.File) (child, error) { return fork(ctx, e.opts, stdin, stdout) })
+	if !errors.Is(err, errNoHost) {
+		return err
+	}
+	e.Direct = err.Error()
+	// With pipes of its own: a host that was stopped may yet fork what it was asked for, and that fork must find its pipes closed rather
+	// than read this engine's requests.
+	return e.begin(func(stdin, stdout *os.File) (child, error) { return startDirectly(e.opts, stdin, stdout) })
+}
+
+// begin starts a process between new pipes, of which the engine keeps this end.
+func (e *Engine) begin(start func(stdin, stdout *os.File) (child, error)) error {
 	var ours, theirs [2]*os.File // stdin, stdout
 	for i := range ours {
 		r, w, err := os.Pipe()
@@ -136,16 +148,12 @@ func (e *Engine) spawn(ctx context.Context) error {
 		}
 	}
 	defer closeFiles(theirs[:])
-	var err error
-	if e.child, err = fork(ctx, e.opts, theirs[0], theirs[1]); errors.Is(err, errNoHost) {
-		e.Direct = err.Error()
-		e.child, err = startDirectly(e.opts, theirs[0], theirs[1])
-	}
+	started, err := start(theirs[0], theirs[1])
 	if err != nil {
 		closeFiles(ours[:])
 		return err
 	}
-	e.stdin, e.stdout = ours[0], ours[1]
+	e.child, e.stdin, e.stdout = started, ours[0], ours[1]
 	return nil
 }
 

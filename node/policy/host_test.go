@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -159,10 +161,31 @@ func TestAStoppedHostIsWoken(t *testing.T) {
 	engine := start(t, options)
 	require.NoError(t, syscall.Kill(host.Hello.PID, syscall.SIGSTOP))
 	eventually(t, "it is stopped", func() bool { return stateOf(host.Hello.PID) == 'T' })
-	require.NotEmpty(t, start(t, options).Direct)
+	direct := start(t, options)
+	require.NotEmpty(t, direct.Direct)
 	engine.Close() // nor does an end wait for the host
 	eventually(t, "the host is continued", func() bool { return strings.Contains(log(), "continued") })
-	require.Empty(t, start(t, options).Direct)
+	forked := start(t, options) // after the one that the host was asked for in vain
+	require.Empty(t, forked.Direct)
+	eventually(t, "nothing reads the direct engine's requests but itself", func() bool {
+		return slices.Equal(childrenOf(t, host.Hello.PID), []int{forked.PID()})
+	})
+	policytest.Load(t, direct, policytest.Config(t), 1)
+}
+
+// childrenOf is the pids of a process's children that run.
+func childrenOf(t *testing.T, pid int) (pids []int) {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	require.NoError(t, err)
+	for _, field := range strings.Fields(string(data)) {
+		child, err := strconv.Atoi(field)
+		require.NoError(t, err)
+		if state := stateOf(child); state != 0 && state != 'Z' {
+			pids = append(pids, child)
+		}
+	}
+	return pids
 }
 
 func TestAnEngineOfOtherSettingsStartsDirectly(t *testing.T) {
