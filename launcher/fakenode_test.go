@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(playLauncher); dir != "" {
 		launchUntilKilled(dir)
 	}
-	os.Exit(m.Run())
+	os.Exit(hermetic.Main(m))
 }
 
 // fakeNode speaks a node's side of the protocol.

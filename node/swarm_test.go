@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
 	"github.com/sapo-swarm/swarm/node/policy"
@@ -38,7 +39,7 @@ func TestMain(m *testing.M) {
 	if point := os.Getenv(pointVariable); point != "" {
 		os.Exit(mortal(point)) // this process is a node
 	}
-	code := m.Run()
+	code := hermetic.Main(m)
 	lab.Close()
 	if trained != "" {
 		os.RemoveAll(filepath.Dir(trained))

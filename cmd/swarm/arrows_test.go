@@ -56,6 +56,9 @@ func TestImportArrows(t *testing.T) {
 			}
 		}
 		for _, to := range fields[1:] {
+			if to == modulePath+"internal/hermetic" {
+				t.Errorf("%s imports %s, which is for tests", from, to)
+			}
 			for _, banned := range pure[from] {
 				if to == banned {
 					t.Errorf("%s is pure and must not import %s", from, to)

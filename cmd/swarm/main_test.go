@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu/fakenvml"
 	"github.com/sapo-swarm/swarm/launcher/mps/fakemps"
@@ -43,7 +44,7 @@ func (m withFixtures) Run() int {
 	}
 	defer os.RemoveAll(fixtures)
 	defer func() { engineHost.Close() }()
-	return m.M.Run()
+	return hermetic.Main(m.M)
 }
 
 // The test binary, under the name swarm, is the program: its nodes too are real processes.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 	"github.com/sapo-swarm/swarm/launcher/command"
 )
 
@@ -19,7 +20,7 @@ const playVariable = "COMMAND_TEST_PLAY"
 func TestMain(m *testing.M) {
 	switch os.Getenv(playVariable) {
 	case "":
-		os.Exit(m.Run())
+		os.Exit(hermetic.Main(m))
 	case "print pid": // and wait for the end
 		p, err := command.Start(command.Spec{Path: "/bin/sleep", Args: []string{"1000"}})
 		if err != nil {

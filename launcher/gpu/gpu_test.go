@@ -15,6 +15,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 	"github.com/sapo-swarm/swarm/launcher/gpu/fakenvml"
 )
 
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 	if err != nil && !errors.Is(err, exec.ErrNotFound) {
 		panic(err)
 	}
-	code := m.Run()
+	code := hermetic.Main(m)
 	os.RemoveAll(dir)
 	os.Exit(code)
 }

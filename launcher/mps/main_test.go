@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 	"github.com/sapo-swarm/swarm/launcher/mps/fakemps"
 )
 
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 	case fakeParent:
 		playCoordinator(os.Args[1], os.Args[2])
 	}
-	os.Exit(m.Run())
+	os.Exit(hermetic.Main(m))
 }
 
 func playClient() int {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 )
 
 // roleVariable makes the test's binary one of the processes that use a queue; the queue's folder is its argument.
@@ -20,7 +22,7 @@ const roleVariable = "SWARM_QUEUE_TEST_ROLE"
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleVariable) {
 	case "":
-		os.Exit(m.Run())
+		os.Exit(hermetic.Main(m))
 	case "holder":
 		os.Exit(holder(os.Args[1]))
 	case "worker":

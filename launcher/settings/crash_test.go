@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 )
 
 // The test's own program, told to die by kill -9 when it reaches a step.
@@ -25,7 +27,7 @@ func TestMain(m *testing.M) {
 		victim()
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(hermetic.Main(m))
 }
 
 // victim does one thing and is killed at the step, counted from 0. It prints the steps that it lived to see.

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 	if pid, err := strconv.Atoi(os.Getenv(tracerOf)); err == nil {
 		playTracer(pid)
 	}
-	os.Exit(m.Run())
+	os.Exit(hermetic.Main(m))
 }
 
 // playLauncher starts children and says their pids, then waits: one that exits when its stdin closes, one that ignores everything but SIGKILL,

@@ -16,13 +16,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 )
 
 // TestMain also is the process that the tests below kill or starve.
 func TestMain(m *testing.M) {
 	switch path := os.Getenv("STORE_TEST_DB"); os.Getenv("STORE_TEST_CHILD") {
 	case "":
-		os.Exit(m.Run())
+		os.Exit(hermetic.Main(m))
 	case "forever":
 		os.Exit(childForever(path))
 	case "resuming":

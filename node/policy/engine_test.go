@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/policy/policytest"
 )
@@ -18,7 +19,7 @@ import (
 var lab policytest.Lab
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	code := hermetic.Main(m)
 	lab.Close()
 	os.Exit(code)
 }

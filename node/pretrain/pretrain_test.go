@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 	"github.com/sapo-swarm/swarm/node/model"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/policy/policytest"
@@ -22,7 +23,7 @@ import (
 var lab policytest.Lab
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	code := hermetic.Main(m)
 	lab.Close()
 	os.Exit(code)
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node"
 	"github.com/sapo-swarm/swarm/node/exchange"
@@ -33,7 +34,7 @@ const rounds = 3
 var lab policytest.Lab
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	code := hermetic.Main(m)
 	lab.Close()
 	os.Exit(code)
 }

@@ -8,14 +8,11 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(FOLDER))
+sys.path[:0] = [str(FOLDER), str(FOLDER.parent / ".ci")]
 
-# No test depends on what a user has set for swarm, or for rl-swarm. Fixtures of modules and sessions start programs, too.
-RL_SWARM = ("EXPERIMENT_NAME", "MODEL_NAME", "NUM_TRAIN_SAMPLES", "NUM_TRANSPLANT_TREES", "NUM_GENERATIONS", "MAX_ROUNDS", "SEED",
-            "NODE_ROLE", "NODE_ID", "GDRIVE_PATH")  # fmt: skip
-for name in list(os.environ):
-    if name in (*RL_SWARM, "XDG_DATA_HOME", "CUDA_VISIBLE_DEVICES") or name.startswith("SWARM_") and name not in ("SWARM_PYTHON", "SWARM_PROGRAM"):
-        del os.environ[name]
+import hermetic  # noqa: E402
+
+hermetic.enter()  # here, since fixtures of modules and sessions start programs, too
 
 import swarm_bridge  # noqa: E402
 

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 )
 
 const killedFolder = "SWARM_TEST_KILLED_FOLDER"
@@ -20,7 +22,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(killedFolder); dir != "" {
 		publishUntilKilled(dir)
 	}
-	os.Exit(m.Run())
+	os.Exit(hermetic.Main(m))
 }
 
 func publishUntilKilled(dir string) {
