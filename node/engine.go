@@ -77,7 +77,7 @@ func (g *governed) load(ctx context.Context) error {
 		return err
 	}
 	g.running = running
-	g.meter.fresh(running.hello.PID, running.hello.RSSBytes, running.loaded.Memory)
+	g.meter.fresh(running.hello, running.loaded.Memory)
 	return nil
 }
 

@@ -25,18 +25,17 @@ type meter struct {
 	device   bool // on a GPU
 	expected event.Transient
 
-	mu          sync.Mutex
-	budget      int64 // 0: none
-	interpreter int64 // the engine's process before it loaded a model
-	last        policy.Memory
-	peak        int64 // of the host, engine and node process together
-	peakShare   int64 // of that the proportional share; 0: not known
-	shared      int64 // by which resident memory is more than the proportional share, as of the newest sample
-	sampled     bool  // shared is known
-	engine      int   // the engine's process; 0: none yet
-	loaded      int64 // held in a call: weights, optimizer
-	parked      int64 // held between leases: less than loaded where a trim moves weights to the host
-	phases      map[string]record
+	mu        sync.Mutex
+	budget    int64 // 0: none
+	hello     policy.HelloResult
+	last      policy.Memory
+	peak      int64 // of the host, engine and node process together
+	peakShare int64 // of that the proportional share; 0: not known
+	shared    int64 // by which resident memory is more than the proportional share, as of the newest sample
+	sampled   bool  // shared is known
+	loaded    int64 // held in a call: weights, optimizer
+	parked    int64 // held between leases: less than loaded where a trim moves weights to the host
+	phases    map[string]record
 }
 
 // record is what was measured of a phase.
@@ -94,21 +93,21 @@ func (m *meter) plan(phase string, most int) {
 	}
 }
 
-// fresh takes what an engine, process pid, held before and after it loaded the model. Nothing is known of its phases.
-func (m *meter) fresh(pid int, interpreter int64, loaded policy.Memory) {
+// fresh takes what an engine said before, and held after it loaded the model. Nothing is known of its phases.
+func (m *meter) fresh(hello policy.HelloResult, loaded policy.Memory) {
 	loaded.DeviceReservedBytes = 0 // the self-test's, mostly
 	m.rest(loaded)
 	m.forget()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.engine, m.interpreter = pid, interpreter
+	m.hello = hello
 }
 
 // process is the engine's, 0 before there is one.
 func (m *meter) process() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.engine
+	return m.hello.PID
 }
 
 // share takes by how much the resident memory of the node's processes is more than their proportional share.
@@ -254,7 +253,7 @@ func (m *meter) report(own int64) event.Memory {
 		r.PeakPSSBytes = m.peakShare
 	}
 	if r.ResidentBytes = m.parked; !m.device {
-		r.ResidentBytes = max(0, m.parked-m.interpreter)
+		r.ResidentBytes = max(0, m.parked-m.hello.Interpreter(m.last))
 	}
 	r.GenerateBytes, _ = m.taken(phaseGenerate)
 	r.UpdateBytes, _ = m.taken(phaseUpdate)

@@ -89,7 +89,7 @@ func TestMeterOfReservedMemory(t *testing.T) {
 	}
 	trimmed := policy.Memory{DeviceAllocatedBytes: 100, DeviceReservedBytes: 120}
 	m := &meter{device: true, budget: 2000}
-	m.fresh(0, 0, policy.Memory{DeviceAllocatedBytes: 100, DeviceReservedBytes: 900})
+	m.fresh(policy.HelloResult{}, policy.Memory{DeviceAllocatedBytes: 100, DeviceReservedBytes: 900})
 	require.EqualValues(t, 100, m.report(0).ResidentBytes, "the self-test's blocks are free for the taking")
 
 	m.rest(trimmed)
@@ -116,11 +116,11 @@ func TestMeterOfReservedMemory(t *testing.T) {
 }
 
 func TestMeterOfACPU(t *testing.T) {
-	m := &meter{interpreter: 200}
-	m.rest(policy.Memory{RSSBytes: 250, PeakRSSBytes: 260})
+	m := &meter{hello: policy.HelloResult{AnonymousBytes: 120}}
+	m.rest(policy.Memory{RSSBytes: 250, AnonymousBytes: 170, PeakRSSBytes: 260})
 	m.observe(phaseUpdate, 4, 4, policy.Memory{CallBeginBytes: 250, CallPeakBytes: 450, RSSBytes: 350, PeakRSSBytes: 450})
 	require.EqualValues(t, 220, m.need(phaseUpdate))
-	m.observe(phaseUpdate, 4, 4, policy.Memory{CallBeginBytes: 350, CallPeakBytes: 450, RSSBytes: 350, PeakRSSBytes: 450})
+	m.observe(phaseUpdate, 4, 4, policy.Memory{CallBeginBytes: 350, CallPeakBytes: 450, RSSBytes: 350, AnonymousBytes: 270, PeakRSSBytes: 450})
 	require.EqualValues(t, 110, m.need(phaseUpdate), "the first one's moments were no transient")
 	r := m.report(50)
 	require.Equal(t, []int64{150, 100, 400, 500}, []int64{r.ResidentBytes, r.UpdateBytes, r.RSSBytes, r.PeakRSSBytes})

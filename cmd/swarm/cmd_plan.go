@@ -47,6 +47,7 @@ func newPlanCommand(g *globals) *cobra.Command {
 	o.plan.add(cmd.Flags())
 	o.price.add(cmd.Flags())
 	cmd.Flags().Var(&o.plan.gpuMemory, "gpu-memory", "plan for a GPU of this `size` that isn't there, such as 40, 40GB or 40GiB; a number alone is GB")
+	cmd.Flags().Var(&o.plan.hostMemory, "host-memory", "plan for a host on which this `size` of memory is available, such as 12.7 or 12.7GB")
 	cmd.Flags().StringVar(&o.study, "study", "", "what a whole `study` takes: "+strings.Join(configs.Studies(), ", "))
 	cmd.Flags().StringVar(&o.seeds, "seeds", "", "with --study: how many `seeds` (default: the study's), or a list")
 	addOutputFlag(cmd.Flags(), &o.output)
@@ -103,6 +104,9 @@ func printPlan(w *table.Page, p planned) {
 	fmt.Fprintf(w, "per node  %s resident, %s transient, %s budget\n", gb(plan.PerNode.Resident), gb(plan.PerNode.Transient), gb(plan.PerNode.Budget))
 	if plan.HostBytes > 0 {
 		fmt.Fprintf(w, "          %s of host memory\n", gb(plan.HostBytes))
+	}
+	if plan.Shared > 0 {
+		fmt.Fprintf(w, "shared    %s of host memory, once for all nodes\n", gb(plan.Shared))
 	}
 	fmt.Fprintf(w, "share     %s: %d at a time, %s each\n", plan.Share, plan.Slots, units.Plural(plan.Threads, "CPU thread"))
 	if plan.ShareWhy != "" {
@@ -173,7 +177,7 @@ func printRooms(w io.Writer, plan fit.Plan) {
 // printBreakdown is a node's memory, component by component as guide 2 shows it, and guide 4's figures beside it.
 func printBreakdown(w *table.Page, p planned) {
 	f := p.plan.PerNode
-	sums := map[string]int64{fit.PhaseResident: f.Resident, fit.PhaseGenerate: f.Generate, fit.PhaseUpdate: f.Update}
+	sums := map[string]int64{fit.PhaseShared: f.Shared, fit.PhaseResident: f.Resident, fit.PhaseGenerate: f.Generate, fit.PhaseUpdate: f.Update}
 	fmt.Fprintf(w, "\nMemory of one node (%s):\n", p.plan.Source)
 	t := table.New(table.Column{}, table.Column{Right: true}, table.Column{Wrap: true})
 	t.Indent = 2

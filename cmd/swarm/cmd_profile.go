@@ -195,7 +195,11 @@ func measure(ctx context.Context, g *globals, p planned, sizes []int) (profiled,
 		return profiled{}, outOfRoom(err)
 	}
 	if device == fit.DeviceCPU {
-		result.Resident = max(1, result.Resident-engine.Hello.RSSBytes)
+		now, err := engine.Memory(ctx)
+		if err != nil {
+			return profiled{}, err
+		}
+		result.Resident = max(1, result.Resident-engine.Hello.Interpreter(now))
 	}
 	return profiled{
 		Model: c.Model, Settings: json.RawMessage(key.Settings), Torch: engine.Hello.Torch, GPU: key.GPU, Resident: result.Resident,

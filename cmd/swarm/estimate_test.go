@@ -69,7 +69,8 @@ func grid(model string) []sample {
 }
 
 // What the estimate says a node takes on a CPU and what its engine is measured to take lie within a fifth of each other, whatever the
-// micro-batch, the length and gradient checkpointing. Both are of the engine's process without the interpreter. What glibc's heap loses
+// micro-batch, the length and gradient checkpointing. Both are of the engine's process without the interpreter and without pages of files:
+// libraries' are shared with the engine host and every other engine. What glibc's heap loses
 // is part of both; with a C library other than Debian 12's it may differ.
 func TestEstimateOnCPU(t *testing.T) {
 	t.Parallel()
@@ -157,18 +158,23 @@ type measuredEngine struct {
 
 func startMeasured(t *testing.T, m configs.Model, checkpointing bool) measuredEngine {
 	t.Helper()
-	dir := t.TempDir()
-	engineDir, err := policy.Extract(dir)
+	engineDir, err := policy.Extract(t.TempDir())
 	require.NoError(t, err)
+	return startMeasuredWith(t, m, checkpointing, policy.Options{
+		Python: usablePython(t), Dir: engineDir, Stderr: os.Stderr, Env: append(os.Environ(), "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1"),
+	})
+}
+
+func startMeasuredWith(t *testing.T, m configs.Model, checkpointing bool, options policy.Options) measuredEngine {
+	t.Helper()
+	dir := t.TempDir()
 	config, err := json.Marshal(map[string]any{
 		"model_type": "gpt2", "n_layer": m.Shape.Layers, "n_head": m.Shape.Heads, "n_embd": m.Shape.Width, "n_positions": m.Shape.Context,
 		"vocab_size": m.Shape.Vocabulary, "eos_token_id": m.Shape.Vocabulary - 1,
 	})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644))
-	engine, err := policy.Start(t.Context(), policy.Options{
-		Python: usablePython(t), Dir: engineDir, Stderr: os.Stderr, Env: append(os.Environ(), "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1"),
-	})
+	engine, err := policy.Start(t.Context(), options)
 	require.NoError(t, err)
 	t.Cleanup(engine.Close)
 	loaded, err := engine.Load(t.Context(), policy.LoadParams{
@@ -192,12 +198,13 @@ func (e measuredEngine) measure(t *testing.T, s sample) (resident, peak int64) {
 	if err := os.WriteFile(filepath.Join(proc, "clear_refs"), []byte("5"), 0o644); err != nil {
 		t.Skipf("a process's peak memory can't be reset here: %v", err)
 	}
-	resident = e.status(t, proc, "VmRSS:")
+	resident = e.status(t, proc, "RssAnon:") - e.engine.Hello.AnonymousBytes
+	before := e.status(t, proc, "VmRSS:")
 	e.run(t, s)
-	return resident, e.status(t, proc, "VmHWM:")
+	return resident, resident + e.status(t, proc, "VmHWM:") - before
 }
 
-// status is a size of /proc/PID/status in bytes, without the interpreter.
+// status is a size of /proc/PID/status in bytes.
 func (e measuredEngine) status(t *testing.T, proc, name string) int64 {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(proc, "status"))
@@ -206,7 +213,7 @@ func (e measuredEngine) status(t *testing.T, proc, name string) int64 {
 		if rest, ok := strings.CutPrefix(line, name); ok {
 			n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 			require.NoError(t, err)
-			return n*1024 - e.engine.Hello.RSSBytes
+			return n * 1024
 		}
 	}
 	t.Fatalf("%s has no %s", proc, name)

@@ -18,6 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
+	"github.com/sapo-swarm/swarm/node/policy"
 )
 
 // planFlags are what plan and up share: an experiment's configuration, how many nodes of it, and which GPUs.
@@ -25,6 +26,7 @@ type planFlags struct {
 	config       configFlags
 	nodes        string
 	gpuMemory    sizeFlag // plan: of a card that isn't there
+	hostMemory   sizeFlag // plan: of a host that isn't there
 	gpuLimit     sizeFlag // up: of each GPU
 	minGPUMemory sizeFlag
 	wait         waitFlags
@@ -161,11 +163,11 @@ func (p *planFlags) checkLag(out planned) error {
 
 // look returns what looks at the host and makes a plan's request of it and the flags.
 func (p *planFlags) look(g *globals) (look, error) {
-	var sizes [3]int64
+	var sizes [4]int64
 	for i, of := range []struct {
 		key  string
 		flag *sizeFlag
-	}{{"gpu-memory", &p.gpuMemory}, {"gpu-memory", &p.gpuLimit}, {"min-gpu-memory", &p.minGPUMemory}} {
+	}{{"gpu-memory", &p.gpuMemory}, {"gpu-memory", &p.gpuLimit}, {"min-gpu-memory", &p.minGPUMemory}, {"host-memory", &p.hostMemory}} {
 		var err error
 		if sizes[i], err = of.flag.bytes(of.key); err != nil {
 			return nil, err
@@ -213,7 +215,8 @@ func (p *planFlags) look(g *globals) (look, error) {
 			}
 		}
 		request := launcher.Describe(host, fit.Request{
-			Device: c.Device, GPUMemory: sizes[0], GPULimit: sizes[1], MinGPUMemory: sizes[2], Shm: sharedMemory(),
+			Device: c.Device, GPUMemory: sizes[0], GPULimit: sizes[1], MinGPUMemory: sizes[2], HostMemory: sizes[3], Shm: sharedMemory(),
+			Apart: os.Getenv(policy.HostVariable) == "off",
 			Model: out.model, Settings: fitSettings(c), Table: table,
 			Nodes: nodes, Share: c.Share, SwarmSize: p.most(c, nodes), GPUsPerNode: c.GPUsPerNode, CPUFallback: c.CPUFallback,
 		})

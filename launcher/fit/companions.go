@@ -62,7 +62,7 @@ func (r *Request) name() string {
 // largest takes of two nodes, phase by phase, what the one has that takes more: what holds either.
 func largest(a, b []Component) []Component {
 	var parts []Component
-	for _, phase := range []string{PhaseResident, PhaseGenerate, PhaseUpdate} {
+	for _, phase := range []string{PhaseShared, PhaseResident, PhaseGenerate, PhaseUpdate} {
 		one, other := of(a, phase), of(b, phase)
 		if total(other) > total(one) {
 			one = other

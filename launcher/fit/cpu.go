@@ -10,7 +10,7 @@ import (
 // cache's and the estimate's error.
 const hostShare = 90
 
-// planCPU fits nodes into host memory: N × resident + slots × transient, for only the holders of a lease compute (with share static, all
+// planCPU fits nodes into host memory: what they share, once, + N × resident + slots × transient, for only the holders of a lease compute (with share static, all
 // of them). The sequences at a time are halved until every wanted node fits with all cores busy, or nothing is left to halve.
 func (r *Request) planCPU(asked int) (Plan, error) {
 	want := r.SwarmSize
@@ -18,8 +18,8 @@ func (r *Request) planCPU(asked int) (Plan, error) {
 		want = asked
 	}
 	n := r.need(DeviceCPU)
-	memory := percent(r.Memory, hostShare)
 	least := n.at(n.least())
+	memory := percent(r.Memory, hostShare) - least.Shared
 	room := 0
 	switch {
 	case memory < least.Resident+least.Transient:
@@ -49,12 +49,13 @@ func (r *Request) planCPU(asked int) (Plan, error) {
 	p.Slots = max(1, min(busy, int(free/max(1, p.PerNode.Transient))))
 	p.Threads = max(1, r.Cores/p.Slots)
 	p.PerNode.Budget = p.PerNode.Resident + free/int64(p.Slots)
-	at := Room{Nodes: nodes, OthersBytes: 0, ReserveBytes: r.Memory - memory}
+	at := Room{Nodes: nodes, OthersBytes: 0, ReserveBytes: r.Memory - least.Shared - memory}
 	if p.Share == ShareLease {
 		at.Slots, at.LeaseBytes = p.Slots, free
 	}
 	p.Rooms = []Room{at}
-	p.Expected, p.Capacity = int64(nodes)*p.PerNode.Resident+int64(p.Slots)*p.PerNode.Transient, r.Memory
+	p.Shared = least.Shared
+	p.Expected, p.Capacity = p.Shared+int64(nodes)*p.PerNode.Resident+int64(p.Slots)*p.PerNode.Transient, r.Memory
 	// A heap that keeps what it had costs nothing where memory is plenty.
 	p.KeepMemory = p.Share == ShareStatic || p.Slots == p.Nodes || p.Expected <= p.Capacity/2
 	for i := range nodes {
@@ -69,9 +70,9 @@ func (r *Request) planCPU(asked int) (Plan, error) {
 	default:
 		p.Limit = "host memory"
 	}
-	p.Why = fmt.Sprintf("%s of %s on the CPU: a node takes %s and %s more while it computes; %s of memory is available, and %s at a time "+
+	p.Why = fmt.Sprintf("%s of %s on the CPU: %sa node takes %s and %s more while it computes; %s of memory is available, and %s at a time "+
 		"on %s with %s each.",
-		units.Plural(nodes, "node"), r.name(), bytes(p.PerNode.Resident), bytes(p.PerNode.Transient), bytes(r.Memory),
+		units.Plural(nodes, "node"), r.name(), shared(p.Shared), bytes(p.PerNode.Resident), bytes(p.PerNode.Transient), bytes(r.Memory),
 		computes(p.Slots), units.Plural(r.Cores, "core"), units.Plural(p.Threads, "thread"))
 	if nodes < r.SwarmSize {
 		p.Why += fmt.Sprintf(" The experiment's swarm has %d; this is decided by: %s.", r.SwarmSize, p.Limit)
@@ -89,5 +90,14 @@ func (r *Request) hostTooSmall(nodes, room int, need Footprint, memory int64) er
 		remedy = fmt.Sprintf("--nodes auto, or --nodes %d", room)
 	}
 	return fmt.Errorf("%w: %s of %s on this CPU take %s, but %s of host memory is available and %s of it may be used. Try: %s",
-		ErrDoesNotFit, units.Plural(nodes, "node"), r.name(), bytes(int64(nodes)*need.Resident+transient), bytes(r.Memory), bytes(memory), remedy)
+		ErrDoesNotFit, units.Plural(nodes, "node"), r.name(), bytes(need.Shared+int64(nodes)*need.Resident+transient), bytes(r.Memory),
+		bytes(memory+need.Shared), remedy)
+}
+
+// shared says what all nodes of a host take of it together.
+func shared(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return "all share " + bytes(n) + ", "
 }

@@ -42,7 +42,7 @@ func (r *Request) planCUDA(asked int, gpus []GPU) (Plan, error) {
 	}
 	least := n.at(n.least())
 	p := Plan{
-		Device: DeviceCUDA, GPUs: gpus, Nodes: nodes, Rule: all[0].rule, Source: n.source(), HostBytes: n.host(), Guide: r.Model.GuideMemory,
+		Device: DeviceCUDA, GPUs: gpus, Nodes: nodes, Rule: all[0].rule, Source: n.source(), HostBytes: n.host(), Shared: n.hostShared(), Guide: r.Model.GuideMemory,
 		Placement: place(all, nodes, least.Resident+least.Transient, byAdvice),
 	}
 	r.share(&p, n, all)
@@ -64,7 +64,7 @@ func (r *Request) share(p *Plan, n need, all []card) {
 		if fits && (static == lease || r.cores() >= p.Nodes && !n.meagre(sizes)) {
 			p.Share = ShareStatic
 		}
-		if p.Share == ShareStatic && r.MPS && shared(all) {
+		if p.Share == ShareStatic && r.MPS && crowded(all) {
 			p.Share, p.ShareWhy = ShareMPS, "all nodes fit at once; swarm up tries NVIDIA MPS, and static if its proof fails"
 		}
 	}
@@ -89,8 +89,8 @@ func (r *Request) share(p *Plan, n need, all []card) {
 	p.Threads = max(1, r.Cores/max(1, p.Slots))
 }
 
-// shared tells whether nodes share a card, and none has more of them than MPS takes.
-func shared(all []card) bool {
+// crowded tells whether nodes share a card, and none has more of them than MPS takes.
+func crowded(all []card) bool {
 	most := 0
 	for _, c := range all {
 		most = max(most, c.nodes)
@@ -195,28 +195,31 @@ func (r *Request) guided() string {
 
 // hostRoom is how many nodes of a GPU plan the host has room for, and what limits them.
 type hostRoom struct {
-	nodes int
-	what  string
+	nodes  int
+	what   string
+	detail string // the numbers
 }
 
 // shmRank is what a data-parallel rank's exchange takes of /dev/shm: NCCL's buffers where GPUs don't reach each other, gloo's on a CPU. An
 // assumption; a container's default of 64 MB is known to be too little for NCCL.
 const shmRank = 64 << 20
 
-// hostHolds asks the host, unless the plan is for a card that isn't there.
+// hostHolds asks the host, unless the plan is for a card that isn't there: then only a host that was described.
 func (r *Request) hostHolds(n need) (hostRoom, error) {
 	free := hostRoom{nodes: 1 << 30}
-	if r.GPUMemory > 0 {
+	if r.GPUMemory > 0 && r.HostMemory == 0 {
 		return free, nil
 	}
-	free.nodes, free.what = int(percent(r.Memory, hostShare)/n.host()), "host memory"
+	usable := percent(r.Memory, hostShare)
+	free.nodes = int(max(0, usable-n.hostShared()) / n.host())
+	free.what, free.detail = "host memory", fmt.Sprintf("%s may be used, all nodes share %s, and each takes %s", bytes(usable), bytes(n.hostShared()), bytes(n.host()))
 	if free.nodes < 1 {
-		return free, fmt.Errorf("%w: a node on a GPU takes %s of host memory, of which %s is available. Try: free some memory%s",
-			ErrDoesNotFit, bytes(n.host()), bytes(r.Memory), r.withoutOffload())
+		return free, fmt.Errorf("%w: a node on a GPU takes %s of host memory, of which %s is available and %s may be used. Try: free some memory%s",
+			ErrDoesNotFit, bytes(n.hostShared()+n.host()), bytes(r.Memory), bytes(usable), r.withoutOffload())
 	}
-	if n.ranks > 1 && r.Shm >= 0 {
+	if n.ranks > 1 && r.Shm >= 0 && r.GPUMemory == 0 {
 		if byShm := int(r.Shm / (int64(n.ranks) * shmRank)); byShm < free.nodes {
-			free.nodes, free.what = byShm, "/dev/shm"
+			free.nodes, free.what, free.detail = byShm, "/dev/shm", bytes(r.Shm)
 		}
 		if free.nodes < 1 {
 			return free, fmt.Errorf("%w: %d GPUs of one node exchange through %s of /dev/shm, which has %s. "+

@@ -8,6 +8,7 @@ import (
 
 // Phases of a Component.
 const (
+	PhaseShared   = "shared" // held by all nodes of the host together, once
 	PhaseResident = "resident"
 	PhaseGenerate = "generate"
 	PhaseUpdate   = "update"
@@ -48,9 +49,11 @@ func Sum(parts []Component) Footprint {
 			f.Generate += c.Bytes
 		case PhaseUpdate:
 			f.Update += c.Bytes
+		case PhaseShared:
+			f.Shared += c.Bytes
 		default:
 			f.Resident += c.Bytes
-			if c.Name == nameContext {
+			if c.Name == nameContext || c.Name == nameHost {
 				f.Context += c.Bytes
 			}
 		}
@@ -82,6 +85,7 @@ func newEstimate(m configs.Shape, s Settings, cuda bool) estimate {
 
 const (
 	nameContext = "context"
+	nameHost    = "engine host"
 	nameKept    = "kept graphs and caches"
 
 	// A process's CUDA context with torch's kernels: guide 4's "working memory" of GPT-2. Not yet measured here.
@@ -91,10 +95,22 @@ const (
 	// Older torch gives cuBLASLt 1 MiB of its own beside it, newer torch the same block.
 	cudaWorkspace = 33 << 20
 
-	interpreter = 250_000_000 // Python with torch on a CPU: 239 MB with torch 1.13
-	nodeProcess = 50_000_000  // the Go process beside it
-	cpuBLAS     = 20_000_000  // OpenBLAS's work buffers, as touched by matrices of a small model; GPT-2's touch 65 MB
+	interpreter = 260_000_000 // the engine host, Python with torch on a CPU, and pages of its libraries that engines use: 250 MB with torch 1.13
+	forkOwn     = 8_000_000   // of the host's pages those that an engine writes to, which are its own then: 7 MB with torch 1.13
+	NodeProcess = 50_000_000  // the Go process beside an engine
+	cpuBLAS     = 2_000_000   // what a BLAS keeps beside its libraries' pages
 )
+
+// context is what a node's processes take before they load a model, as far as no allocator of torch's sees it.
+func (e *estimate) context() []Component {
+	if e.cuda {
+		return []Component{{Name: nameContext, Phase: PhaseResident, Bytes: cudaContext, Note: "CUDA context, torch's kernels"}}
+	}
+	return []Component{
+		{Name: nameHost, Phase: PhaseShared, Bytes: interpreter, Note: "Python with torch, whose pages all nodes' engines share"},
+		{Name: nameContext, Phase: PhaseResident, Bytes: forkOwn + NodeProcess, Note: "an engine's own pages of Python, and the Go process"},
+	}
+}
 
 // resident is what a node holds between its phases.
 func (e *estimate) resident() []Component {
@@ -102,13 +118,12 @@ func (e *estimate) resident() []Component {
 	add := func(name string, bytes int64, note string) {
 		parts = append(parts, Component{Name: name, Phase: PhaseResident, Bytes: bytes, Note: note})
 	}
+	parts = e.context()
 	if e.cuda {
-		add(nameContext, cudaContext, "CUDA context, torch's kernels")
 		n := e.workspaces()
 		add("cuBLAS", n*cudaWorkspace, fmt.Sprintf("%d workspaces of 33 MiB, from torch's allocator", n))
 	} else {
-		add(nameContext, interpreter+nodeProcess, "Python with torch, and the Go process")
-		add("BLAS", cpuBLAS, "OpenBLAS's work buffers")
+		add("BLAS", cpuBLAS, "work buffers")
 	}
 	p := e.parameters
 	if e.cuda && e.s.ParamOffload {

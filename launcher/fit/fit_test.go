@@ -3,6 +3,7 @@ package fit
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -191,10 +192,73 @@ func TestNodeOnSeveralGPUs(t *testing.T) {
 	}
 }
 
+// A card that isn't there, on a host that isn't there: a free Colab's T4 holds eight nodes, and its host memory does, too.
+func TestADescribedHostLimitsAPlan(t *testing.T) {
+	colab := request(gpt2)
+	colab.GPUMemory, colab.Nodes, colab.Share, colab.Settings.OptimizerOffload = 15e9, "8", ShareLease, true
+	for memory, holds := range map[int64]int{12.7e9: 8, 11e9: 7, 6e9: 3} {
+		r := colab
+		r.Memory, r.HostMemory = 64e9, memory
+		p, err := New(r)
+		if holds == 8 {
+			each := int64(NodeProcess + cudaOwn + 8*gpt2.Shape.Parameters)
+			if err != nil || p.Nodes != 8 || p.HostBytes != each || p.Shared != cudaHost || p.Shared+8*p.HostBytes > percent(memory, hostShare) {
+				t.Errorf("%d bytes of host memory: %+v, %v", memory, p, err)
+			}
+			continue
+		}
+		want := fmt.Sprintf("the host holds %d (host memory: %s may be used, all nodes share 500 MB, and each takes 1.3 GB). Try: --nodes auto, or --nodes %d",
+			holds, bytes(percent(memory, hostShare)), holds)
+		if !errors.Is(err, ErrDoesNotFit) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+		r.Nodes = NodesMax
+		if p := plan(t, r); p.Nodes != holds || p.Limit != "host memory" {
+			t.Errorf("%d nodes, limited by %s; want %d", p.Nodes, p.Limit, holds)
+		}
+	}
+	apart := colab
+	apart.HostMemory, apart.Apart = 12.7e9, true
+	if _, err := New(apart); !errors.Is(err, ErrDoesNotFit) {
+		t.Errorf("engines that share nothing: %v", err)
+	}
+	colab.Memory = 6e9
+	if p := plan(t, colab); p.Nodes != 8 {
+		t.Errorf("%d nodes: the host of a card that isn't there counts only where it was described", p.Nodes)
+	}
+}
+
+// What nodes of a CPU share counts once, however many they are.
+func TestSharedMemoryCountsOnce(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		var expected []int64
+		for _, nodes := range []string{"1", "2", "8"} {
+			r := request(nano)
+			r.Device, r.Nodes, r.Cores, r.Memory, r.Apart, r.Share = DeviceCPU, nodes, 1, 64e9, apart, ShareLease
+			p := plan(t, r)
+			if context := int64(forkOwn + NodeProcess); !apart && (p.Shared != interpreter || p.PerNode.Shared != interpreter || p.PerNode.Context != context) ||
+				apart && (p.Shared != 0 || p.PerNode.Context != interpreter+context) {
+				t.Errorf("%+v", p)
+			}
+			if want := p.Shared + int64(p.Nodes)*p.PerNode.Resident + p.PerNode.Transient; p.Expected != want {
+				t.Errorf("expected %d, want %d", p.Expected, want)
+			}
+			expected = append(expected, p.Expected)
+		}
+		each := int64(forkOwn + NodeProcess + cpuBLAS + 12*nano.Shape.Parameters)
+		if apart {
+			each += interpreter
+		}
+		if expected[1]-expected[0] != each || expected[2]-expected[1] != 6*each {
+			t.Errorf("apart %v: %v for 1, 2 and 8 nodes, each %d", apart, expected, each)
+		}
+	}
+}
+
 func TestHostLimitsGPUPlans(t *testing.T) {
 	h100 := mib(0, "NVIDIA H100 80GB HBM3", 81559, 81003)
 	r := request(gpt2, h100)
-	r.Memory = 8e9
+	r.Memory = 2e9
 	if p := plan(t, r); p.Nodes != 4 || p.Limit != "host memory" {
 		t.Errorf("%d nodes, limited by %s", p.Nodes, p.Limit)
 	}
@@ -324,9 +388,9 @@ func TestCPU(t *testing.T) {
 		{"eight on two cores", nano, DeviceAuto, NodesAuto, 2, 23e9, 8, 2, 1, false, "experiment's swarm size 8"},
 		{"eight on sixteen cores", nano, DeviceAuto, NodesAuto, 16, 64e9, 8, 8, 2, false, "experiment's swarm size 8"},
 		{"three asked for", nano, DeviceCPU, "3", 8, 64e9, 3, 3, 2, false, "--nodes 3"},
-		{"little memory", nano, DeviceAuto, NodesAuto, 2, 2.98e9, 8, 1, 2, false, "experiment's swarm size 8"},
-		{"completions in parts", gpt2, DeviceCPU, "2", 2, 8.67e9, 2, 2, 1, true, "--nodes 2"},
-		{"very little memory", nano, DeviceAuto, NodesAuto, 2, 1e9, 2, 2, 1, false, "host memory"},
+		{"little memory", nano, DeviceAuto, NodesAuto, 2, 0.965e9, 8, 1, 2, false, "experiment's swarm size 8"},
+		{"completions in parts", gpt2, DeviceCPU, "2", 2, 8.381e9, 2, 2, 1, true, "--nodes 2"},
+		{"very little memory", nano, DeviceAuto, NodesAuto, 2, 0.539e9, 2, 2, 1, false, "host memory"},
 		{"gpt2 when it must be", gpt2, DeviceCPU, NodesAuto, 2, 23e9, 8, 2, 1, false, "experiment's swarm size 8"},
 	}
 	for _, tt := range tests {
@@ -381,7 +445,7 @@ func TestErrors(t *testing.T) {
 		{"others' memory", func(r *Request) { r.GPUs = []GPU{mib(0, "Tesla T4", 15360, 2000)} }, ErrDoesNotFit, []string{"a larger GPU, --wait-for-gpu 60m, a smaller --model"}},
 		{"two nodes where one fits on a lower rung", func(r *Request) { r.GPUMemory, r.Nodes = 3e9, "2" }, ErrDoesNotFit, []string{"--nodes auto --gradient-checkpointing"}},
 		{"a MIG GPU's remedy", func(r *Request) { r.NoGPU = "all are in MIG mode. Try: sudo nvidia-smi -mig 0" }, ErrDoesNotFit, []string{"(all are in MIG mode). Try: sudo nvidia-smi -mig 0, --model nano, or --device cpu"}},
-		{"too little host memory for a GPU", func(r *Request) { r.GPUs, r.Memory = []GPU{t4}, 1e9 }, ErrDoesNotFit, []string{"1.6 GB of host memory", "1 GB is available"}},
+		{"too little host memory for a GPU", func(r *Request) { r.GPUs, r.Memory = []GPU{t4}, 0.8e9 }, ErrDoesNotFit, []string{"800 MB of host memory", "720 MB may be used"}},
 		{"too many for the host", func(r *Request) { r.Device, r.Nodes, r.Memory = DeviceCPU, "8", 8e9 }, ErrDoesNotFit, []string{"8 nodes of gpt2", "Try: --nodes auto"}},
 		{"host too small for one", func(r *Request) { r.Device, r.Memory = DeviceCPU, 1e9 }, ErrDoesNotFit, []string{"1 node of gpt2", "Try: a smaller --model"}},
 		{"above the swarm size", func(r *Request) { r.Nodes = "9" }, ErrRequest, []string{"swarm_size is 8"}},

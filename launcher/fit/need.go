@@ -72,11 +72,11 @@ func (n need) partsOf(model configs.Model, m *Measured, sizes Sizes) []Component
 	e := newEstimate(model.Shape, n.request.Settings, n.device == DeviceCUDA)
 	var parts []Component
 	if m == nil {
-		parts = Estimate(model, n.device, n.request.Settings, sizes)
+		parts = n.apart(Estimate(model, n.device, n.request.Settings, sizes))
 		return append(parts, n.kept(e, m, sizes)...)
 	}
 	if m.Origin != OriginTold {
-		parts = e.resident()[:1] // the context
+		parts = n.apart(e.context())
 	}
 	sizes.Update = min(sizes.Update, int(e.most()))
 	note := "measured: " + m.from()
@@ -98,6 +98,16 @@ func (n need) partsOf(model configs.Model, m *Measured, sizes Sizes) []Component
 		}
 	}
 	return append(parts, n.kept(e, m, sizes)...)
+}
+
+// apart makes what nodes share each node's own, where their engines are no forks of one host.
+func (n need) apart(parts []Component) []Component {
+	for i := range parts {
+		if n.request.Apart && parts[i].Phase == PhaseShared {
+			parts[i].Phase = PhaseResident
+		}
+	}
+	return parts
 }
 
 // kept is what an update finds taken by the generation before it, nothing where that gives its memory back. A profile does not measure
@@ -178,10 +188,29 @@ func (n need) meagre(sizes Sizes) bool {
 	return sizes.Update < min(2, wanted.Update) || sizes.Generate < min(n.request.Settings.Generations, wanted.Generate)
 }
 
-// host is what one node of a GPU plan takes of host memory.
+// hostShared is what the nodes of a GPU plan take of host memory together, once.
+func (n need) hostShared() int64 {
+	if n.request.Apart || n.told() {
+		return 0
+	}
+	return cudaHost
+}
+
+// told tells whether the nodes are trainers of the user's own.
+func (n need) told() bool {
+	return n.request.Measured != nil && n.request.Measured.Origin == OriginTold
+}
+
+// host is what one node of a GPU plan takes of host memory beyond hostShared.
 func (n need) host() int64 {
 	s, p := n.request.Settings, n.request.Model.Shape.Parameters
-	bytes := nodeProcess + int64(n.ranks)*cudaHost
+	bytes := NodeProcess + int64(n.ranks)*cudaOwn + int64(n.ranks-1)*cudaHost // ranks from the second on are no forks
+	switch {
+	case n.told():
+		bytes = NodeProcess + int64(n.ranks)*cudaTrainer
+	case n.request.Apart:
+		bytes += cudaHost
+	}
 	if s.OptimizerOffload {
 		bytes += int64(n.ranks) * 8 * p
 	}
@@ -197,9 +226,14 @@ func (n need) host() int64 {
 	return bytes
 }
 
-// cudaHost is what Python with torch and a CUDA context takes of the host: between 1.5 and 3 GB, of which libraries' pages are shared by
-// all nodes. An assumption until it is measured.
-const cudaHost = 1_500_000_000
+// What engines on a GPU take of the host: assumptions until they are measured. PyTorch's issue 113326 has 322 MB for torch 2.2 imported and
+// 117 MB more for a first tensor on a GPU with CUDA's lazy loading, which torch asks for from 1.13 on: more than half of each is added. Without
+// lazy loading a context takes 1 to 2 GB more, each engine's own.
+const (
+	cudaHost    = 500_000_000   // Python with torch built for CUDA: the engine host, whose pages all engines share
+	cudaOwn     = 250_000_000   // an engine's CUDA context, buffers of its libraries, and pages of Python that it writes to
+	cudaTrainer = 1_500_000_000 // a trainer that is not ours, with its interpreter
+)
 
 // divide rounds up.
 func divide(n, by int) int { return (n + by - 1) / by }

@@ -33,6 +33,7 @@ type Plan struct {
 	Expected  int64               `json:"expected_bytes"`        // of all nodes in the fullest room, with its slots at their peaks
 	Capacity  int64               `json:"capacity_bytes"`        // of that room, in all
 	HostBytes int64               `json:"host_bytes"`            // that one node takes of the host, where Device is cuda
+	Shared    int64               `json:"host_shared_bytes"`     // that all nodes of the host take of it together, once, beyond that
 	Guide     configs.GuideMemory `json:"guide_memory,omitzero"` // guide 4's breakdown of a node, where it has one
 	Changes   []string            `json:"changes"`               // for a person: what would change the answer
 }
@@ -58,7 +59,8 @@ type Component struct {
 
 // Footprint is one node's memory in bytes: of the GPU, or of the host on a CPU.
 type Footprint struct {
-	Resident  int64 `json:"resident_bytes"`  // between phases: context or interpreter, weights, Adam
+	Shared    int64 `json:"shared_bytes"`    // on a CPU: Python with torch, which all nodes hold together, once; no part of Resident
+	Resident  int64 `json:"resident_bytes"`  // between phases: context, weights, Adam
 	Transient int64 `json:"transient_bytes"` // gradients, activations, KV cache and logits of the running phase: the larger of the next two
 	Generate  int64 `json:"generate_bytes"`
 	Update    int64 `json:"update_bytes"`

@@ -138,6 +138,9 @@ func checkRooms(t *rapid.T, r Request, p Plan) {
 				t.Fatalf("a phase of %d bytes in leases of %d", p.PerNode.Transient, room.LeaseBytes)
 			}
 		}
+		if room.GPU == nil {
+			most += p.Shared
+		}
 		for _, free := range members {
 			if most > free {
 				t.Fatalf("room %+v takes %d of %d free bytes", room, most, free)
@@ -150,7 +153,7 @@ func checkRooms(t *rapid.T, r Request, p Plan) {
 	if nodes != p.Nodes {
 		t.Fatalf("%d nodes in rooms, %d planned", nodes, p.Nodes)
 	}
-	if p.Device == DeviceCUDA && int64(p.Nodes)*p.HostBytes > r.Memory {
+	if p.Device == DeviceCUDA && p.Shared+int64(p.Nodes)*p.HostBytes > r.Memory {
 		t.Fatalf("%d nodes of %d bytes on a host of %d", p.Nodes, p.HostBytes, r.Memory)
 	}
 }

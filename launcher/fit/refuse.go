@@ -75,7 +75,7 @@ func (r *Request) tooMany(n need, asked, holds int, host hostRoom, gpus []GPU) e
 	most := min(holds, host.nodes)
 	text := fmt.Sprintf("%s, enough for %d", describe(gpus), most)
 	if host.nodes < holds {
-		text = fmt.Sprintf("%s holds %d", host.what, most)
+		text = fmt.Sprintf("the host holds %d (%s: %s)", most, host.what, host.detail)
 	}
 	f := n.at(n.least())
 	resident, transient := int64(asked)*f.Resident, f.Transient

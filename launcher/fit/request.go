@@ -52,6 +52,8 @@ type Request struct {
 	NoGPU        string // why there is no usable GPU, for the error's text
 	Cores        int
 	Memory       int64 // available on the host
+	HostMemory   int64 // > 0: plan for a host on which this much is available instead of Memory
+	Apart        bool  // engines are started each for itself, and share no pages
 	Shm          int64 // free in /dev/shm; below 0: unknown
 	GPUMemory    int64 // > 0: plan for one card of this size instead of GPUs
 	GPULimit     int64 // > 0: use each GPU as if it were a card of at most this size
@@ -132,6 +134,12 @@ func (r *Request) check() (int, error) {
 	s := r.Model.Shape
 	if r.GPUMemory < 0 || r.GPULimit < 0 || r.MinGPUMemory < 0 {
 		return 0, fmt.Errorf("%w: GPU memory %d: bytes above 0, such as 40GB", ErrRequest, min(r.GPUMemory, r.GPULimit, r.MinGPUMemory))
+	}
+	if r.HostMemory < 0 {
+		return 0, fmt.Errorf("%w: host memory %d: bytes above 0, such as 12.7GB", ErrRequest, r.HostMemory)
+	}
+	if r.HostMemory > 0 {
+		r.Memory = r.HostMemory
 	}
 	r.Cores = max(1, r.Cores)
 	r.GPUsPerNode = max(1, r.GPUsPerNode)

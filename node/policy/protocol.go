@@ -72,7 +72,15 @@ type HelloResult struct {
 	CUDA     bool     `json:"cuda"`      // torch can use a CUDA device
 	Devices  []string `json:"devices"`   // names of CUDA devices, may be empty
 	RSSBytes int64    `json:"rss_bytes"` // of the interpreter with torch imported, before a model is loaded
-	PID      int      `json:"pid"`
+
+	AnonymousBytes int64 `json:"anonymous_bytes"` // of these, as in Memory
+	PID            int   `json:"pid"`
+}
+
+// Interpreter is what of the engine's resident memory is the interpreter's, as of its memory now: what it began with, and pages of files.
+// A fork begins without its host's pages of libraries, and gets them back as it touches them.
+func (h HelloResult) Interpreter(now Memory) int64 {
+	return h.AnonymousBytes + now.RSSBytes - now.AnonymousBytes
 }
 
 // LoadParams loads a model and makes a fresh Adam for it.
@@ -262,7 +270,8 @@ type ConfigureParams struct {
 // Memory is what the engine's process holds. Device fields are zero on CPU.
 type Memory struct {
 	RSSBytes             int64 `json:"rss_bytes"`
-	PeakRSSBytes         int64 `json:"peak_rss_bytes"` // since start
+	PeakRSSBytes         int64 `json:"peak_rss_bytes"`  // since start
+	AnonymousBytes       int64 `json:"anonymous_bytes"` // of the resident ones those that are no pages of files, such as libraries
 	DeviceAllocatedBytes int64 `json:"device_allocated_bytes"`
 	DeviceReservedBytes  int64 `json:"device_reserved_bytes"`
 	DevicePeakBytes      int64 `json:"device_peak_bytes"` // peak of reserved since load

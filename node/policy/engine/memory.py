@@ -54,7 +54,7 @@ class Meter:
              "device_total_bytes", "call_begin_bytes", "call_peak_bytes", "call_begin_reserved_bytes", "call_peak_reserved_bytes"),
             0,
         )  # fmt: skip
-        numbers.update(rss_bytes=rss, peak_rss_bytes=self._peak_rss)
+        numbers.update(rss_bytes=rss, peak_rss_bytes=self._peak_rss, anonymous_bytes=read_anonymous())
         peak_reserved = 0
         if self._cuda():
             device = self._device
@@ -81,11 +81,22 @@ class Meter:
 
 def read_rss():
     """Resident bytes of this process; 0 where /proc doesn't tell."""
+    return _resident()[0]
+
+
+def read_anonymous():
+    """Of the resident bytes those that are no pages of files, such as libraries; 0 where /proc doesn't tell."""
+    resident, of_files = _resident()
+    return resident - of_files
+
+
+def _resident():
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return 0
+            resident, of_files = (int(pages) * os.sysconf("SC_PAGE_SIZE") for pages in file.read().split()[1:3])
+            return resident, of_files
+    except (OSError, ValueError):
+        return 0, 0
 
 
 def read_peak_rss():

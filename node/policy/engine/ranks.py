@@ -155,7 +155,7 @@ class Leader(Member):
         merged = {name: max(part[name] for part in parts) for name in parts[0]}
         for name in ("device_free_bytes", "device_total_bytes"):
             merged[name] = min(part[name] for part in parts)
-        together = ["rss_bytes", "peak_rss_bytes"]
+        together = ["rss_bytes", "peak_rss_bytes", "anonymous_bytes"]
         if self._device is None or self._device.type == "cpu":
             together += ["call_begin_bytes", "call_peak_bytes"]
         for name in together:

@@ -23,7 +23,7 @@ from .update import Trainer
 
 class Session:
     def __init__(self):
-        self._start_rss = memory.read_rss()
+        self._start_rss, self._start_anonymous = memory.read_rss(), memory.read_anonymous()
         self._meter = memory.Meter()
         self._writer = snapshot.Writer()
         self._static = self._reduced = None
@@ -48,6 +48,7 @@ class Session:
             "cuda": cuda,
             "devices": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if cuda else [],
             "rss_bytes": self._start_rss,
+            "anonymous_bytes": self._start_anonymous,
             "pid": os.getpid(),
         }
 

@@ -116,6 +116,9 @@ func Host(dir string) (*policy.Host, policy.Probe, error) {
 	return host, python, host.Leave()
 }
 
+// HostPID is the process of the host that forks Options' engines.
+func (l *Lab) HostPID() int { return l.host.Hello.PID }
+
 // Close ends the engines and removes the files.
 func (l *Lab) Close() {
 	l.mu.Lock()

@@ -90,14 +90,14 @@ def engine():
 
 
 MEMORY = {
-    "rss_bytes", "peak_rss_bytes", "device_allocated_bytes", "device_reserved_bytes", "device_peak_bytes", "device_free_bytes",
+    "rss_bytes", "peak_rss_bytes", "anonymous_bytes", "device_allocated_bytes", "device_reserved_bytes", "device_peak_bytes", "device_free_bytes",
     "device_total_bytes", "call_begin_bytes", "call_peak_bytes", "call_begin_reserved_bytes", "call_peak_reserved_bytes",
 }  # fmt: skip
 
 
 def test_every_call_answers_with_every_field(engine, directory, tmp_path):
     hello = engine.result("hello", protocol=4)
-    assert set(hello) == {"protocol", "torch", "python", "blas", "cuda", "devices", "rss_bytes", "pid"}
+    assert set(hello) == {"protocol", "torch", "python", "blas", "cuda", "devices", "rss_bytes", "anonymous_bytes", "pid"}
     assert hello["pid"] == engine.process.pid and hello["rss_bytes"] > 10 << 20
     assert engine.error("generate", prompts=[[1]], num_generations=1, max_new_tokens=1)["message"] == "no model is loaded"
     load = engine.result(

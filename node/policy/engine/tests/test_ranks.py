@@ -310,8 +310,8 @@ def test_work_is_parted_without_gap_or_overlap(size):
 def test_memory_of_ranks_on_devices_is_the_fullest():
     leader = Leader()
     leader._device = torch.device("cuda:0")
-    parts = [dict(rss_bytes=3, peak_rss_bytes=4, device_free_bytes=7, device_total_bytes=9, call_begin_bytes=1, call_peak_bytes=5),
-             dict(rss_bytes=2, peak_rss_bytes=4, device_free_bytes=6, device_total_bytes=9, call_begin_bytes=2, call_peak_bytes=3)]  # fmt: skip
+    parts = [dict(rss_bytes=3, anonymous_bytes=2, peak_rss_bytes=4, device_free_bytes=7, device_total_bytes=9, call_begin_bytes=1, call_peak_bytes=5),
+             dict(rss_bytes=2, anonymous_bytes=1, peak_rss_bytes=4, device_free_bytes=6, device_total_bytes=9, call_begin_bytes=2, call_peak_bytes=3)]  # fmt: skip
     assert leader._memory(parts) == dict(
-        rss_bytes=5, peak_rss_bytes=8, device_free_bytes=6, device_total_bytes=9, call_begin_bytes=2, call_peak_bytes=5
+        rss_bytes=5, anonymous_bytes=3, peak_rss_bytes=8, device_free_bytes=6, device_total_bytes=9, call_begin_bytes=2, call_peak_bytes=5
     )
