@@ -101,12 +101,12 @@ func printPlan(w *table.Page, p planned) {
 	fmt.Fprintf(w, "why       %s\n", plan.Why)
 	fmt.Fprintf(w, "rule      %s\n", plan.Rule)
 	fmt.Fprintf(w, "limit     %s\n", plan.Limit)
+	if plan.Shared > 0 {
+		fmt.Fprintf(w, "shared    %s of host memory, once for all nodes\n", gb(plan.Shared))
+	}
 	fmt.Fprintf(w, "per node  %s resident, %s transient, %s budget\n", gb(plan.PerNode.Resident), gb(plan.PerNode.Transient), gb(plan.PerNode.Budget))
 	if plan.HostBytes > 0 {
 		fmt.Fprintf(w, "          %s of host memory\n", gb(plan.HostBytes))
-	}
-	if plan.Shared > 0 {
-		fmt.Fprintf(w, "shared    %s of host memory, once for all nodes\n", gb(plan.Shared))
 	}
 	fmt.Fprintf(w, "share     %s: %d at a time, %s each\n", plan.Share, plan.Slots, units.Plural(plan.Threads, "CPU thread"))
 	if plan.ShareWhy != "" {
