@@ -2,19 +2,23 @@ package node
 
 import (
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/hostmem"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// sharingPart limits sampling to one part in so many of a core: the kernel walks the processes' page tables for it.
-const sharingPart = 1000
+const (
+	sharingPart  = 2000 // sampling takes at most one part in so many of a core: the kernel walks the processes' page tables for it
+	earlySamples = 2    // but at first, while other engines are still starting and change what is shared
+)
 
 // sharing samples by how much the resident memory of a node's processes is more than their proportional share. Between samples that is
 // taken not to change: what an engine allocates is its own.
 type sharing struct {
 	ranks int       // processes that the engine has
+	taken int       // samples
 	next  time.Time // no sample before
 }
 
@@ -24,9 +28,13 @@ func (s *sharing) sample(m *meter, now time.Time) {
 	if engine == 0 || now.Before(s.next) || !hostmem.Told() {
 		return
 	}
-	began := time.Now()
+	runtime.LockOSThread() // whose clock says what it costs
+	defer runtime.UnlockOSThread()
+	began := hostmem.ThreadTime()
 	shared, ok := sharedBy(append(policy.Processes(engine), os.Getpid()), s.ranks+1)
-	s.next = now.Add(sharingPart * time.Since(began))
+	if s.taken++; s.taken >= earlySamples {
+		s.next = now.Add(sharingPart * (hostmem.ThreadTime() - began))
+	}
 	if ok {
 		m.share(shared)
 	}

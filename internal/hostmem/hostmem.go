@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Use is what a process holds, in bytes. Resident (RSS) counts every page in full. Proportional (PSS) counts a page that n processes share
@@ -51,4 +54,13 @@ func parse(rollup []byte) (u Use, ok bool) {
 func kilobytes(value []byte) (int64, bool) {
 	kib, err := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(value), []byte("kB")))), 10, 64)
 	return kib << 10, err == nil && kib >= 0 && kib < 1<<50
+}
+
+// ThreadTime is the processor time that the calling thread has taken: what reading costs, for a caller that keeps its thread.
+func ThreadTime() time.Duration {
+	var now unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now) != nil {
+		return 0
+	}
+	return time.Duration(now.Nano())
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/hostmem"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
@@ -59,13 +60,13 @@ func BenchmarkSample(b *testing.B) {
 	m := newMeter(Spec{}, tree, supervise.NewKillMeter())
 	var all, exact time.Duration
 	for b.Loop() {
-		began := threadTime()
+		began := hostmem.ThreadTime()
 		tree.measure()
-		exact += threadTime() - began
+		exact += hostmem.ThreadTime() - began
 		m.exactAt = time.Now().Add(time.Hour)
-		began = threadTime()
+		began = hostmem.ThreadTime()
 		m.sample(time.Now())
-		all += threadTime() - began
+		all += hostmem.ThreadTime() - began
 	}
 	b.ReportMetric(all.Seconds()*1e3/float64(b.N), "ms/sample")
 	b.ReportMetric(exact.Seconds()*1e3/float64(b.N), "ms/proportional")

@@ -8,8 +8,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sapo-swarm/swarm/internal/hostmem"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
@@ -58,10 +56,10 @@ func (m *meter) run(gone <-chan struct{}) {
 			return
 		case <-timer.C:
 		}
-		began := threadTime()
+		began := hostmem.ThreadTime()
 		m.sample(time.Now())
 		pause = min(2*pause, m.interval)
-		timer.Reset(max(pause, sampleShare*(threadTime()-began)))
+		timer.Reset(max(pause, sampleShare*(hostmem.ThreadTime()-began)))
 	}
 }
 
@@ -73,9 +71,9 @@ func (m *meter) sample(now time.Time) {
 	m.tree.look()
 	exact := false
 	if !now.Before(m.exactAt) {
-		began := threadTime()
+		began := hostmem.ThreadTime()
 		m.tree.measure()
-		m.exactAt = now.Add(proportionalShare * (threadTime() - began))
+		m.exactAt = now.Add(proportionalShare * (hostmem.ThreadTime() - began))
 		exact = true
 	}
 	u := Usage{Time: now, Proportional: true}
@@ -145,13 +143,4 @@ func (t *tree) measure() {
 		}
 		t.mu.Unlock()
 	}
-}
-
-// threadTime is the processor time that the calling thread has taken.
-func threadTime() time.Duration {
-	var now unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now) != nil {
-		return 0
-	}
-	return time.Duration(now.Nano())
 }
