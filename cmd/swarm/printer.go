@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"sync"
+	"time"
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -10,6 +11,9 @@ import (
 
 // printerQueue is how many events wait for a slow reader of up -o json.
 const printerQueue = 4096
+
+// printerPause is how long an event waits for others that are printed with it: to write each by itself costs more than to make it.
+const printerPause = 20 * time.Millisecond
 
 // printer prints events, one JSON object a line. The nodes never wait for whoever reads stdout: when the queue is full events are left
 // out, and a warning says how many. The database has them all.
@@ -24,8 +28,13 @@ func newPrinter(out io.Writer) *printer {
 	p := &printer{lines: event.NewWriter(out), queue: make(chan *event.Event, printerQueue)}
 	p.done.Go(func() {
 		for e := range p.queue {
+			time.Sleep(printerPause)
+			_ = p.lines.Hold(e)
+			for range len(p.queue) {
+				_ = p.lines.Hold(<-p.queue)
+			}
 			// A broken pipe is no reason to end a run of days.
-			_ = p.lines.Write(e)
+			_ = p.lines.Flush()
 		}
 	})
 	return p

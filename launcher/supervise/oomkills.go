@@ -2,7 +2,6 @@ package supervise
 
 import (
 	"bytes"
-	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -67,7 +66,7 @@ func (h *killCount) oomKills(age time.Duration) int64 {
 // oomKills reads how often the kernel's out-of-memory killer has struck on this machine since boot, memory limits of control groups
 // included; -1 where the kernel doesn't tell (before Linux 4.13).
 func oomKills() int64 {
-	data, err := os.ReadFile("/proc/vmstat")
+	data, err := readProc("/proc/vmstat")
 	if err != nil {
 		return -1
 	}

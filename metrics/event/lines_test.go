@@ -100,3 +100,40 @@ func TestWriterNeverInterleaves(t *testing.T) {
 		}
 	}
 }
+
+// writes counts calls of Write.
+type writes struct {
+	bytes.Buffer
+	calls int
+}
+
+func (w *writes) Write(p []byte) (int, error) {
+	w.calls++
+	return w.Buffer.Write(p)
+}
+
+func TestHeldLinesGoOutInOrderWithTheNextOne(t *testing.T) {
+	var out writes
+	w := NewWriter(&out)
+	for _, state := range []State{StateScoring, StateSharing} {
+		if err := w.Hold(Event{Type: TypeState, State: state}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out.calls != 0 {
+		t.Fatal("written at once")
+	}
+	if err := w.Write(Event{Type: TypeState, State: StateBarrier}); err != nil || out.calls != 1 {
+		t.Fatalf("%d calls, error %v", out.calls, err)
+	}
+	if err := w.Flush(); err != nil || out.calls != 1 {
+		t.Fatalf("nothing is held: %d calls, error %v", out.calls, err)
+	}
+	r := NewReader(&out, MaxLine)
+	for _, want := range []State{StateScoring, StateSharing, StateBarrier} {
+		var got Event
+		if err := r.Read(&got); err != nil || got.State != want {
+			t.Errorf("read %+v, %v; want %s", got, err, want)
+		}
+	}
+}

@@ -12,7 +12,7 @@ import (
 )
 
 // Gather collects a round's batches; see Exchange. It reads from the stream what is there of all peers at once, then subscribes to the
-// announcements of those that are missing, and reads what is announced, what came meanwhile together. Announcements are only hints: after a
+// announcements of those that are missing, and reads what is announced, once all are, together. Announcements are only hints: after a
 // reconnect, and before it gives up, it looks at everything that is missing. What stays missing it asks for, now and then: the server may have
 // it from its owner's journal. The server keeps no state for it, and its cost grows with the peers asked for, not with the swarm.
 func (b *Bus) Gather(ctx context.Context, round int, peers []string, barrier exchange.Barrier) ([]*exchange.Received, error) {
@@ -144,16 +144,37 @@ func (g *gathering) wait(ctx context.Context, start time.Time) error {
 			timeout = min(timeout, backoff)
 			backoff = min(2*backoff, lastBackoff)
 		}
+		all = g.pause(ctx, reconnect, timeout)
+		if failure != nil {
+			all = true
+		}
+		select {
+		case <-reconnect:
+			backoff = firstBackoff
+			asking = wants{at: time.Now().Add(firstWant), next: secondWant}
+		default:
+		}
+	}
+}
+
+// pause waits until there is reason to look, and tells whether at all that is missing. Of this host's nodes it reads what was announced once all is,
+// in one query rather than one a peer: a barrier has no use for a part. A worker's way is long, so that what is announced is read at once.
+func (g *gathering) pause(ctx context.Context, reconnect <-chan struct{}, timeout time.Duration) (all bool) {
+	over := time.NewTimer(timeout)
+	defer over.Stop()
+	for {
 		select {
 		case <-ctx.Done():
+			return true
 		case hint := <-g.hints:
 			g.hear(hint)
-			all = failure != nil
+			if g.bus.worker != "" || len(g.announced) == len(g.collector.Missing()) {
+				return false
+			}
 		case <-reconnect:
-			all, backoff = true, firstBackoff
-			asking = wants{at: time.Now().Add(firstWant), next: secondWant}
-		case <-time.After(timeout):
-			all = true
+			return true
+		case <-over.C:
+			return true
 		}
 	}
 }
