@@ -208,8 +208,8 @@ func TestValuesAreTheStatus(t *testing.T) {
 		`swarm_run_rounds`: float64(want.Round), `swarm_node_reward,node_0`: *want.Nodes[0].Reward,
 		`swarm_node_recent_reward,node_1`: *want.Nodes[1].RecentReward, `swarm_node_cumulative_reward,node_1`: want.Nodes[1].CumulativeReward,
 		`swarm_node_restarts_total,node_1`: 1, `swarm_run_nodes_alive`: 2, `swarm_run_start_time_seconds`: began,
-		`swarm_node_host_memory_bytes,peak,node_0`: 2e9,
-		`swarm_node_host_memory_bytes,proportional,node_0`: 3e8,
+		`swarm_node_host_memory_bytes,peak,node_0`:              2e9,
+		`swarm_node_host_memory_bytes,proportional,node_0`:      3e8,
 		`swarm_node_host_memory_bytes,proportional_peak,node_0`: 4e8,
 	} {
 		got, ok := page[name]
