@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -509,8 +509,7 @@ func TestLadderMeetsTrouble(t *testing.T) {
 // The kernel's killer leaves nothing to try again with, but a lesson. A kill that isn't its own leaves none: the node comes back as
 // it was.
 func TestKilledEngine(t *testing.T) {
-	command := exec.Command("sh", "-c", "kill -9 $$")
-	gone := fmt.Errorf("%w: %w", policy.ErrEngineGone, command.Run())
+	gone := fmt.Errorf("%w: %w", policy.ErrEngineGone, &policy.ExitError{Status: syscall.WaitStatus(syscall.SIGKILL)})
 	require.True(t, killed(gone))
 	for _, c := range []struct {
 		phase string

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -23,7 +22,6 @@ type Link struct {
 	stopping chan struct{}
 	stopOnce sync.Once
 	gone     context.CancelCauseFunc
-	flushing atomic.Bool // what is held is about to go out
 
 	mu      sync.Mutex
 	leases  map[int64]chan struct{} // asked for, not granted
@@ -96,38 +94,12 @@ func (l *Link) Serve() {
 	}
 }
 
-// Emit sends an event to the launcher, as of now where it has no time of its own. One that others soon follow may wait for them for holdFor:
-// each write wakes the launcher.
+// Emit sends an event to the launcher, as of now where it has no time of its own.
 func (l *Link) Emit(e event.Event) {
 	if e.Time == 0 {
 		e.Time = event.Now()
 	}
-	if !followed(e) {
-		l.check(l.out.Write(e))
-		return
-	}
-	l.check(l.out.Hold(e))
-	if !l.flushing.Swap(true) {
-		time.AfterFunc(holdFor, func() {
-			l.flushing.Store(false)
-			l.check(l.out.Flush())
-		})
-	}
-}
-
-const holdFor = 20 * time.Millisecond
-
-// followed tells whether a node mostly sends another event right after this one.
-func followed(e event.Event) bool {
-	switch e.State {
-	case event.StateScoring, event.StateSharing, event.StateBarrier, event.StateWaiting:
-		return true
-	}
-	return e.Type == event.TypeMemory
-}
-
-func (l *Link) check(err error) {
-	if err != nil {
+	if err := l.out.Write(e); err != nil {
 		l.gone(fmt.Errorf("%w: %w", ErrOrphaned, err))
 	}
 }

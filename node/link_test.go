@@ -231,18 +231,3 @@ func TestAssignmentErrors(t *testing.T) {
 		require.Contains(t, e.Message, c.says)
 	}
 }
-
-// A state that waits for the next event comes by itself where there is none, and in its order where there is.
-func TestLinkHoldsStatesBrieflyAndInOrder(t *testing.T) {
-	l := newLink(t, event.Start{})
-	l.State(event.StateBarrier, 3)
-	require.Equal(t, event.StateBarrier, l.next().State)
-	go func() {
-		l.State(event.StateScoring, 4)
-		l.State(event.StateSharing, 4)
-		l.State(event.StateGenerating, 4)
-	}()
-	for _, want := range []event.State{event.StateScoring, event.StateSharing, event.StateGenerating} {
-		require.Equal(t, want, l.next().State)
-	}
-}

@@ -103,6 +103,7 @@ type free struct {
 
 func unlimited(t *testing.T, start event.Start) free {
 	t.Helper()
+	start.Python = limited(t, start.Python, ":") // an engine under a limit is no fork either: a fork's address space is another
 	l := beginSlow(t, start)
 	pid := l.loaded().EnginePID
 	f := free{loaded: proc(pid, "VmSize"), anonymous: proc(pid, "RssAnon")}

@@ -199,9 +199,10 @@ func (e measuredEngine) measure(t *testing.T, s sample) (resident, peak int64) {
 		t.Skipf("a process's peak memory can't be reset here: %v", err)
 	}
 	resident = e.status(t, proc, "RssAnon:") - e.engine.Hello.AnonymousBytes
-	before := e.status(t, proc, "VmRSS:")
+	before := e.status(t, proc, "VmRSS:") - e.status(t, proc, "RssFile:")
 	e.run(t, s)
-	return resident, resident + e.status(t, proc, "VmHWM:") - before
+	// Pages of libraries come as the call first touches them, and again where the kernel has taken them back meanwhile.
+	return resident, resident + e.status(t, proc, "VmHWM:") - e.status(t, proc, "RssFile:") - before
 }
 
 // status is a size of /proc/PID/status in bytes.

@@ -5,6 +5,7 @@ write the pipes: that is serve.py's.
 """
 
 import math
+import mmap
 import os
 import sys
 import time
@@ -319,8 +320,22 @@ def set_threads(count):
         library.openblas_set_num_threads(count)
 
 
+BLAS_BUFFER = 128 << 20  # bytes, with its kernels for AVX-512; others take less
+_warm = False
+
+
 def warm_blas():
-    """Makes OpenBLAS take its work buffers now: when it can't get them later it retries for ever instead of failing."""
+    """Makes OpenBLAS take its work buffer now: when it can't get it later it retries for ever instead of failing.
+
+    Raises MemoryError where there is no room for it now.
+    """
+    global _warm
+    if not _warm and environment.loaded_openblas() is not None:
+        try:
+            mmap.mmap(-1, BLAS_BUFFER).close()
+        except OSError as error:
+            raise MemoryError(f"OpenBLAS: you tried to allocate {BLAS_BUFFER} bytes") from error
+    _warm = True
     square = torch.ones(512, 512)
     torch.mm(square, square)
 
