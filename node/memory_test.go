@@ -72,11 +72,12 @@ func nanoModel(t *testing.T) string {
 	return dir
 }
 
-// limited is a Python whose processes run a line of shell first.
+// limited is a Python whose processes run a line of shell first. They have one arena: each further one takes 64 MiB of address space,
+// whenever two threads happen to allocate at a time.
 func limited(t *testing.T, python, line string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "python")
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+line+"\nexec "+python+" \"$@\"\n"), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\nexport MALLOC_ARENA_MAX=1\n"+line+"\nexec "+python+" \"$@\"\n"), 0o755))
 	return path
 }
 

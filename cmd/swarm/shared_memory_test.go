@@ -19,8 +19,9 @@ const nearShare = 0.15
 
 // What the plan says that engines of one host hold together, what they share counted once, is what their proportional shares and the
 // host's add up to: between phases, and at the peaks of those that compute.
+//
+// Not in parallel: a thread of TestPartitions is in a network of its own, and where that is the first one the host refuses to fork.
 func TestSharedEstimateOnCPU(t *testing.T) {
-	t.Parallel()
 	var lab policytest.Lab
 	t.Cleanup(lab.Close)
 	options := lab.Options(t)

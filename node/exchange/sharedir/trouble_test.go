@@ -43,7 +43,7 @@ func TestFullFolder(t *testing.T) {
 	}
 	require.ErrorIs(t, err, syscall.ENOSPC)
 	require.NoError(t, f.Close())
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	err = a.Publish(ctx, batchOf("a", 1, ""))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
