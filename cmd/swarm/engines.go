@@ -56,6 +56,7 @@ func (g *globals) probePython(ctx context.Context) (policy.Probe, []policy.Probe
 // probeHost has an interpreter import torch in an engine host, which stays. One that this process has inherited is as good.
 func (g *globals) probeHost(ctx context.Context, path string) policy.Probe {
 	e := &g.engines
+	e.without = nil // what another interpreter lacked
 	dir, err := policy.Extract(g.home)
 	if err != nil {
 		return policy.ProbePython(ctx, path) // whoever starts an engine meets the error
