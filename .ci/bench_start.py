@@ -12,8 +12,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu_check"))
+from host_memory import HostMemory  # noqa: E402
 
 NODES, VICTIM = 8, "node_1"
 
@@ -32,26 +34,6 @@ def pythons(home):
             pass
 
 
-def proportional(pid):
-    try:
-        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
-            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
-    except (OSError, StopIteration):
-        return 0
-
-
-class Sampler(threading.Thread):
-    """Looks at the host memory of a run every second."""
-
-    def __init__(self, home):
-        super().__init__(daemon=True)
-        self.home, self.peak, self.over = home, 0, threading.Event()
-
-    def run(self):
-        while not self.over.wait(1):
-            self.peak = max(self.peak, sum(map(proportional, pythons(self.home))))
-
-
 def one(program, hosted):
     with tempfile.TemporaryDirectory() as home:
         environ = dict(os.environ, SWARM_HOME=home, SWARM_ENGINE_HOST="" if hosted else "off")
@@ -59,8 +41,7 @@ def one(program, hosted):
         command = [program, "up", "--config", "4loc4ext", "--model", "nano", "--device", "cpu", "--nodes", str(NODES), "--rounds", "6",
                    "--set", "eval_questions=0", "--set", "barrier_deadline=600", "-o", "json"]  # fmt: skip
         run = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        sampler = Sampler(home)
-        sampler.start()
+        memory = HostMemory(lambda: pythons(home), every=1.0)
         computing, pid, result = set(), None, {}
         killed = None
         for line in run.stdout:
@@ -80,11 +61,10 @@ def one(program, hosted):
             if event["type"] == "round" and node == VICTIM and event["round"]["round"] == 2 and killed is None:
                 killed = time.time()
                 os.kill(pid, 9)
-        sampler.over.set()
-        sampler.join()
+        memory.stop()
         if run.wait() != 0:
             raise SystemExit(f"swarm up ended with {run.returncode}")
-        result["host_memory_peak_bytes"] = sampler.peak
+        result["host_memory_peak_bytes"] = memory.peak()
         result["seconds"] = time.time() - began
         return result
 

@@ -30,16 +30,16 @@ def proportional(pid):
 
 
 class HostMemory:
-    """Looks every two seconds: reading PSS walks page tables."""
+    """Looks at the processes whose pids find() tells, every two seconds: reading PSS walks page tables."""
 
-    def __init__(self, root, every=2.0):
+    def __init__(self, find, every=2.0):
         self._peak, self._over = 0, threading.Event()
-        self._thread = threading.Thread(target=self._look, args=(root, every), daemon=True)
+        self._thread = threading.Thread(target=self._look, args=(find, every), daemon=True)
         self._thread.start()
 
-    def _look(self, root, every):
+    def _look(self, find, every):
         while not self._over.wait(every):
-            self._peak = max(self._peak, sum(map(proportional, tree(root))))
+            self._peak = max(self._peak, sum(map(proportional, find())))
 
     def stop(self):
         self._over.set()

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass, field
 
 import child
-from host_memory import HostMemory
+from host_memory import HostMemory, tree
 from memory_watch import MemoryWatch
 from plans import first_line
 
@@ -121,7 +121,7 @@ def up(line, run, limit, logs, stall):
     try:
         with open(logs / "up.stderr", "ab") as log, open(logs / "events.jsonl", "a", encoding="utf-8") as events:
             process = child.start(line, log, env={**os.environ, "SWARM_ENGINE_HOST": "off" if run.direct else ""})
-            host = HostMemory(process.pid)
+            host = HostMemory(lambda: tree(process.pid))
             try:
                 for text in child.follow(process, limit, stall, progress=lambda text: not any(kind in text for kind in IDLE)):
                     if not text.startswith("{"):

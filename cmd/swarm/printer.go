@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"io"
 	"sync"
 	"time"
@@ -18,23 +19,24 @@ const printerPause = 20 * time.Millisecond
 // printer prints events, one JSON object a line. The nodes never wait for whoever reads stdout: when the queue is full events are left
 // out, and a warning says how many. The database has them all.
 type printer struct {
-	lines   *event.Writer
 	queue   chan *event.Event // which cost memory only while they wait
 	done    sync.WaitGroup
 	skipped int // by add
 }
 
 func newPrinter(out io.Writer) *printer {
-	p := &printer{lines: event.NewWriter(out), queue: make(chan *event.Event, printerQueue)}
+	p := &printer{queue: make(chan *event.Event, printerQueue)}
 	p.done.Go(func() {
+		// A broken pipe is no reason to end a run of days: errors are left alone.
+		together := bufio.NewWriterSize(out, 64<<10)
+		lines := event.NewWriter(together)
 		for e := range p.queue {
 			time.Sleep(printerPause)
-			_ = p.lines.Hold(e)
+			_ = lines.Write(e)
 			for range len(p.queue) {
-				_ = p.lines.Hold(<-p.queue)
+				_ = lines.Write(<-p.queue)
 			}
-			// A broken pipe is no reason to end a run of days.
-			_ = p.lines.Flush()
+			_ = together.Flush()
 		}
 	})
 	return p

@@ -10,8 +10,8 @@ import (
 // cache's and the estimate's error.
 const hostShare = 90
 
-// planCPU fits nodes into host memory: what they share, once, + N × resident + slots × transient, for only the holders of a lease compute (with share static, all
-// of them). The sequences at a time are halved until every wanted node fits with all cores busy, or nothing is left to halve.
+// planCPU fits nodes into host memory: what they share, once, + N × resident + slots × transient, for only the holders of a lease
+// compute (with share static, all of them). The sequences at a time are halved until every wanted node fits with all cores busy, or nothing is left to halve.
 func (r *Request) planCPU(asked int) (Plan, error) {
 	want := r.SwarmSize
 	if asked > 0 {
@@ -19,7 +19,8 @@ func (r *Request) planCPU(asked int) (Plan, error) {
 	}
 	n := r.need(DeviceCPU)
 	least := n.at(n.least())
-	memory := percent(r.Memory, hostShare) - least.Shared
+	usable := percent(r.Memory, hostShare)
+	memory := usable - least.Shared
 	room := 0
 	switch {
 	case memory < least.Resident+least.Transient:
@@ -29,7 +30,7 @@ func (r *Request) planCPU(asked int) (Plan, error) {
 		room = int((memory - least.Transient) / least.Resident)
 	}
 	if room == 0 || asked > room {
-		return Plan{}, r.hostTooSmall(max(1, asked), room, least, memory)
+		return Plan{}, r.hostTooSmall(max(1, asked), room, least, usable)
 	}
 	nodes := min(want, room)
 	busy := min(r.Cores, nodes)
@@ -49,7 +50,7 @@ func (r *Request) planCPU(asked int) (Plan, error) {
 	p.Slots = max(1, min(busy, int(free/max(1, p.PerNode.Transient))))
 	p.Threads = max(1, r.Cores/p.Slots)
 	p.PerNode.Budget = p.PerNode.Resident + free/int64(p.Slots)
-	at := Room{Nodes: nodes, OthersBytes: 0, ReserveBytes: r.Memory - least.Shared - memory}
+	at := Room{Nodes: nodes, OthersBytes: 0, ReserveBytes: r.Memory - usable}
 	if p.Share == ShareLease {
 		at.Slots, at.LeaseBytes = p.Slots, free
 	}
@@ -80,7 +81,7 @@ func (r *Request) planCPU(asked int) (Plan, error) {
 	return p, nil
 }
 
-func (r *Request) hostTooSmall(nodes, room int, need Footprint, memory int64) error {
+func (r *Request) hostTooSmall(nodes, room int, need Footprint, usable int64) error {
 	transient := need.Transient
 	if r.Share == ShareStatic {
 		transient *= int64(nodes)
@@ -91,7 +92,7 @@ func (r *Request) hostTooSmall(nodes, room int, need Footprint, memory int64) er
 	}
 	return fmt.Errorf("%w: %s of %s on this CPU take %s, but %s of host memory is available and %s of it may be used. Try: %s",
 		ErrDoesNotFit, units.Plural(nodes, "node"), r.name(), bytes(need.Shared+int64(nodes)*need.Resident+transient), bytes(r.Memory),
-		bytes(memory+need.Shared), remedy)
+		bytes(usable), remedy)
 }
 
 // shared says what all nodes of a host take of it together.

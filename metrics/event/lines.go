@@ -17,52 +17,27 @@ var ErrLineTooLong = errors.New("line too long")
 
 // Writer writes one JSON object a line. It is safe for concurrent use.
 type Writer struct {
-	mu   sync.Mutex
-	w    io.Writer
-	held []byte // by Hold
+	mu sync.Mutex
+	w  io.Writer
 }
 
 // NewWriter returns a Writer on w. Each Write is one call of w.Write, so that lines never interleave.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// Write sends v as one line, after what is held.
+// Write sends v as one line.
 func (w *Writer) Write(v any) error {
-	if err := w.Hold(v); err != nil {
-		return err
-	}
-	return w.Flush()
-}
-
-// Hold keeps v's line until the next Write or Flush: each call of w.Write wakes whoever reads.
-func (w *Writer) Hold(v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode line: %w", err)
 	}
+	line = append(line, '\n')
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.held = append(append(w.held, line...), '\n')
-	return nil
-}
-
-// Flush sends what is held. After an error it is lost.
-func (w *Writer) Flush() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.held) == 0 {
-		return nil
-	}
-	_, err := w.w.Write(w.held)
-	if w.held = w.held[:0]; cap(w.held) > maxHeld {
-		w.held = nil
-	}
-	if err != nil {
+	if _, err := w.w.Write(line); err != nil {
 		return fmt.Errorf("write line: %w", err)
 	}
 	return nil
 }
-
-const maxHeld = 64 << 10 // bytes of a buffer that is kept for the next lines
 
 // Reader reads one JSON object a line.
 type Reader struct {

@@ -3,11 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
-	"fmt"
-	"net/url"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -96,18 +92,9 @@ func TestALiveAttemptIsSeen(t *testing.T) {
 
 // schema2 is a database as schema 2 left it: one run done, one killed. See testdata/schema_002.sql.
 func schema2(t *testing.T) string {
-	path := filepath.Join(t.TempDir(), "swarm.db")
-	db, err := sql.Open("sqlite3", dsn(path, url.Values{"_journal_mode": {"WAL"}}))
-	require.NoError(t, err)
-	steps, err := loadMigrations()
-	require.NoError(t, err)
 	rows, err := os.ReadFile("testdata/schema_002.sql")
 	require.NoError(t, err)
-	script := strings.Join(steps[:2], "\n") + fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = 2;", applicationID) + string(rows)
-	_, err = db.Exec(script)
-	require.NoError(t, err)
-	require.NoError(t, db.Close())
-	return path
+	return olderDatabase(t, 2, string(rows))
 }
 
 func TestMigrationKeepsRunsOfSchema2(t *testing.T) {

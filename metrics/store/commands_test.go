@@ -1,9 +1,6 @@
 package store
 
 import (
-	"database/sql"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,17 +8,10 @@ import (
 
 // A database of the schema before commands shows its runs without one, and goes on with one from this attempt on.
 func TestACommandIsOfTheNewestAttempt(t *testing.T) {
-	steps, err := loadMigrations()
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "swarm.db")
-	db, err := sql.Open("sqlite3", path)
-	require.NoError(t, err)
-	_, err = db.Exec(strings.Join(steps[:schemaCommands-1], ";") + `; PRAGMA application_id = 1398231629; PRAGMA user_version = 9;
+	path := olderDatabase(t, schemaCommands-1, `
 INSERT INTO runs (run, experiment, state, seed, rounds, nodes, num_train_samples, num_transplant_trees, num_generations, config, plan, versions,
   started, resumed) VALUES ('old-1', 'old', 'stopped', 1, 1, 1, 1, 1, 1, '{}', '{}', '{}', 1, 1);
 INSERT INTO attempts (run, attempt, started, seen, ended, state) VALUES ('old-1', 1, 1, 2, 2, 'stopped')`)
-	require.NoError(t, err)
-	require.NoError(t, db.Close())
 	before, err := OpenReader(t.Context(), path)
 	require.NoError(t, err)
 	s, err := before.Snapshot(t.Context(), "old-1")

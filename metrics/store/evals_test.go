@@ -2,12 +2,8 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"math"
-	"net/url"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -134,17 +130,10 @@ func TestRefusedEvaluations(t *testing.T) {
 
 // A database that an older program left, and that this one only reads, has no evaluations; once a writer came they are there.
 func TestReaderOfSchema3(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "swarm.db")
-	db, err := sql.Open("sqlite3", dsn(path, url.Values{"_journal_mode": {"WAL"}}))
-	require.NoError(t, err)
-	steps, err := loadMigrations()
-	require.NoError(t, err)
-	_, err = db.Exec(strings.Join(steps[:3], "\n") + fmt.Sprintf(`PRAGMA application_id = %d; PRAGMA user_version = 3;
+	path := olderDatabase(t, 3, fmt.Sprintf(`
 INSERT INTO runs (run, experiment, state, seed, rounds, nodes, num_train_samples, num_transplant_trees, num_generations, config, plan, versions,
-  started, resumed) VALUES ('%s', 'e', 'done', 1, 2, 1, 4, 4, 8, '{}', '{}', '{}', 1, 1);
-INSERT INTO nodes (run, node) VALUES ('%[2]s', 'node_0');`, applicationID, testRun))
-	require.NoError(t, err)
-	require.NoError(t, db.Close())
+  started, resumed) VALUES ('%[1]s', 'e', 'done', 1, 2, 1, 4, 4, 8, '{}', '{}', '{}', 1, 1);
+INSERT INTO nodes (run, node) VALUES ('%[1]s', 'node_0');`, testRun))
 
 	r, err := OpenReader(t.Context(), path)
 	require.NoError(t, err)

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/url"
 	"path/filepath"
 	"reflect"
@@ -331,18 +330,12 @@ func TestLearningSearchesByIndex(t *testing.T) {
 }
 
 func TestMigrationKeepsADatabaseOfSchema6(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "swarm.db")
-	db, err := sql.Open("sqlite3", dsn(path, url.Values{"_journal_mode": {"WAL"}}))
-	require.NoError(t, err)
-	steps, err := loadMigrations()
-	require.NoError(t, err)
-	rows := `INSERT INTO runs (run, experiment, state, seed, rounds, nodes, num_train_samples, num_transplant_trees, num_generations, config, plan,
+	path := olderDatabase(t, 6, `
+INSERT INTO runs (run, experiment, state, seed, rounds, nodes, num_train_samples, num_transplant_trees, num_generations, config, plan,
   versions, started, resumed) VALUES ('e-1', 'e', 'done', 1, 2, 1, 4, 4, 8, '{}', '{}', '{}', 5, 5);
 INSERT INTO attempts (run, attempt, started, seen, state) VALUES ('e-1', 1, 5, 6, 'done');
 INSERT INTO nodes (run, node) VALUES ('e-1', 'node_0');
-INSERT INTO events (run, node, type, time, state, cause, message, pid) VALUES ('e-1', '', 'run_started', 5, '', '', '', 0);`
-	_, err = db.Exec(strings.Join(steps[:6], "\n") + fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = 6;", applicationID) + rows)
-	require.NoError(t, errors.Join(err, db.Close()))
+INSERT INTO events (run, node, type, time, state, cause, message, pid) VALUES ('e-1', '', 'run_started', 5, '', '', '', 0);`)
 
 	r, err := OpenReader(t.Context(), path)
 	require.NoError(t, err, "it can be read as it is")

@@ -2,7 +2,11 @@ package store
 
 import (
 	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -95,20 +99,26 @@ func TestFootprintsAreReplacedByProfilesAndRaisedByRuns(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// A database of the first schema keeps its rows when this version opens it.
-func TestAnOlderDatabaseIsBroughtUpToDate(t *testing.T) {
+// olderDatabase is the path of a database of a schema before, with the rows that the statements insert.
+func olderDatabase(t *testing.T, schema int, inserts string) string {
+	t.Helper()
 	steps, err := loadMigrations()
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "swarm.db")
-	db, err := sql.Open("sqlite3", path)
+	db, err := sql.Open("sqlite3", dsn(path, url.Values{"_journal_mode": {"WAL"}}))
 	require.NoError(t, err)
-	_, err = db.Exec(steps[0] + `; PRAGMA application_id = 1398231629; PRAGMA user_version = 1;
+	_, err = db.Exec(strings.Join(steps[:schema], "\n") + fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, schema) + inserts)
+	require.NoError(t, errors.Join(err, db.Close()))
+	return path
+}
+
+// A database of the first schema keeps its rows when this version opens it.
+func TestAnOlderDatabaseIsBroughtUpToDate(t *testing.T) {
+	path := olderDatabase(t, 1, `
 INSERT INTO runs (run, experiment, state, seed, rounds, nodes, num_train_samples, num_transplant_trees, num_generations, config, plan, versions,
   started, resumed) VALUES ('old', 'old', 'done', 1, 1, 1, 1, 1, 1, '{}', '{}', '{}', 1, 1);
 INSERT INTO nodes (run, node) VALUES ('old', 'node_0')`)
-	require.NoError(t, err)
-	require.NoError(t, db.Close())
-	_, err = OpenReader(t.Context(), path)
+	_, err := OpenReader(t.Context(), path)
 	require.ErrorContains(t, err, "older swarm")
 	s := openStore(t, path, Options{})
 	require.Len(t, snapshot(t, s, "old").Nodes, 1)

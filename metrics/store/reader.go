@@ -41,9 +41,14 @@ const (
 
 // has tells whether the database is of that schema or a newer one.
 func (r *Reader) has(ctx context.Context, schema int) (bool, error) {
-	var version int
-	err := r.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
-	return version >= schema, explain(r.path, err)
+	version, err := r.schema(ctx)
+	return version >= schema, err
+}
+
+// schema is the schema of the database.
+func (r *Reader) schema(ctx context.Context) (version int, err error) {
+	err = r.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
+	return version, explain(r.path, err)
 }
 
 // OpenReader opens the database at path for reading only. Where there is none the error is ErrNoDatabase.

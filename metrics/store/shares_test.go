@@ -1,9 +1,6 @@
 package store
 
 import (
-	"database/sql"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,18 +36,11 @@ func TestAProportionalShareIsKeptBesideTheResidentSet(t *testing.T) {
 
 // A database of the schema before proportional shares shows the resident set, read as it is or brought up to date.
 func TestAnOlderDatabaseShowsTheResidentSet(t *testing.T) {
-	steps, err := loadMigrations()
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "swarm.db")
-	db, err := sql.Open("sqlite3", path)
-	require.NoError(t, err)
-	_, err = db.Exec(strings.Join(steps[:schemaShares-1], ";") + `; PRAGMA application_id = 1398231629; PRAGMA user_version = 10;
+	path := olderDatabase(t, schemaShares-1, `
 INSERT INTO runs (run, experiment, state, seed, rounds, nodes, num_train_samples, num_transplant_trees, num_generations, config, plan, versions,
   started, resumed) VALUES ('old-1', 'old', 'stopped', 1, 1, 1, 1, 1, 1, '{}', '{}', '{}', 1, 1);
 INSERT INTO nodes (run, node, rss_bytes, peak_rss_bytes) VALUES ('old-1', 'node_0', 7, 9);
 INSERT INTO memory (run, node, time, rss_bytes, peak_rss_bytes, device_bytes, device_peak_bytes) VALUES ('old-1', 'node_0', 10, 7, 9, 0, 0)`)
-	require.NoError(t, err)
-	require.NoError(t, db.Close())
 	check := func(r *Reader) {
 		s, err := r.Snapshot(t.Context(), "old-1")
 		require.NoError(t, err)

@@ -98,21 +98,17 @@ func (r *Reader) Snapshot(ctx context.Context, name string) (Snapshot, error) {
 	if s.Run, err = findRun(ctx, tx, name); err != nil {
 		return s, explain(r.path, err)
 	}
-	shared, err := r.has(ctx, schemaWorkers)
+	schema, err := r.schema(ctx)
 	if err != nil {
 		return s, err
 	}
-	shares, err := r.has(ctx, schemaShares)
-	if err != nil {
-		return s, err
-	}
-	if s.Nodes, err = nodesOf(ctx, tx, s.Run.Run, shared, shares); err != nil {
+	if s.Nodes, err = nodesOf(ctx, tx, s.Run.Run, schema); err != nil {
 		return s, explain(r.path, err)
 	}
 	if s.Recent, err = recentRewards(ctx, tx, s.Run.Run, s.Nodes); err != nil {
 		return s, explain(r.path, err)
 	}
-	if shared {
+	if schema >= schemaWorkers {
 		if s.Workers, err = workersOf(ctx, tx, s.Run.Run); err != nil {
 			return s, explain(r.path, err)
 		}
@@ -120,17 +116,15 @@ func (r *Reader) Snapshot(ctx context.Context, name string) (Snapshot, error) {
 	if s.Attempts, err = attemptsOf(ctx, tx, s.Run.Run); err != nil {
 		return s, explain(r.path, err)
 	}
-	if ok, err := r.has(ctx, schemaCommands); err != nil {
-		return s, err
-	} else if ok {
+	if schema >= schemaCommands {
 		if s.Command, err = commandOf(ctx, tx, s.Run.Run); err != nil {
 			return s, explain(r.path, err)
 		}
 	}
-	if ok, err := r.has(ctx, schemaEvals); err != nil || !ok {
-		return s, err
+	if schema < schemaEvals {
+		return s, nil
 	}
-	s.Evals, err = edgeEvals(ctx, tx, s.Run.Run, shared)
+	s.Evals, err = edgeEvals(ctx, tx, s.Run.Run, schema >= schemaWorkers)
 	return s, explain(r.path, err)
 }
 
@@ -165,14 +159,14 @@ ORDER BY run = ?1 DESC, versions ->> '`+importedKey+`' IS NOT NULL, resumed DESC
 	return run, err
 }
 
-// nodesOf reads a run's nodes; shared says that the schema knows of other hosts' nodes, shares that it knows proportional shares of memory.
-func nodesOf(ctx context.Context, db rowsQuerier, run string, shared, shares bool) ([]Node, error) {
+// nodesOf reads a run's nodes from a database of that schema.
+func nodesOf(ctx context.Context, db rowsQuerier, run string, schema int) ([]Node, error) {
 	membership, first := "worker, from_round, absent, generate_only", "worker != '', "
-	if !shared {
+	if schema < schemaWorkers {
 		membership, first = "'', 0, '', 0", ""
 	}
 	proportional := "ifnull(pss_bytes, 0), ifnull(peak_pss_bytes, 0)"
-	if !shares {
+	if schema < schemaShares {
 		proportional = "0, 0"
 	}
 	var nodes []Node

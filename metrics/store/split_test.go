@@ -1,13 +1,7 @@
 package store
 
 import (
-	"database/sql"
-	"errors"
-	"fmt"
 	"math"
-	"net/url"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,22 +26,15 @@ func TestTheSplitOfARoundIsNullWhereItIsFixed(t *testing.T) {
 }
 
 // databaseOf is a database of an earlier schema with one round of run-1, whose program went away.
-func databaseOf(t *testing.T, schema int) (path string) {
+func databaseOf(t *testing.T, schema int) string {
 	t.Helper()
-	path = filepath.Join(t.TempDir(), "swarm.db")
-	db, err := sql.Open("sqlite3", dsn(path, url.Values{"_journal_mode": {"WAL"}}))
-	require.NoError(t, err)
-	steps, err := loadMigrations()
-	require.NoError(t, err)
-	rows := `INSERT INTO runs (run, experiment, state, seed, rounds, nodes, num_train_samples, num_transplant_trees, num_generations, config, plan,
+	return olderDatabase(t, schema, `
+INSERT INTO runs (run, experiment, state, seed, rounds, nodes, num_train_samples, num_transplant_trees, num_generations, config, plan,
   versions, started, resumed) VALUES ('run-1', 'e', 'running', 1, 2, 1, 4, 4, 8, '{}', '{}', '{}', 5, 5);
 INSERT INTO attempts (run, attempt, started, seen, state) VALUES ('run-1', 1, 5, 6, 'running');
 INSERT INTO nodes (run, node, rounds_done, last_round, last_reward, cumulative_reward) VALUES ('run-1', 'node_0', 1, 0, 0.5, 0.5);
 INSERT INTO rounds (run, round, node, time, reward, completions, steps, trained_own, trained_external, late, non_finite)
-  VALUES ('run-1', 0, 'node_0', 6, 0.5, 32, 1, 4, 4, 0, '');`
-	_, err = db.Exec(strings.Join(steps[:schema], "\n") + fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, schema) + rows)
-	require.NoError(t, errors.Join(err, db.Close()))
-	return path
+  VALUES ('run-1', 0, 'node_0', 6, 0.5, 32, 1, 4, 4, 0, '');`)
 }
 
 func TestMigrationKeepsADatabaseOfSchema7(t *testing.T) {

@@ -144,39 +144,28 @@ func (g *gathering) wait(ctx context.Context, start time.Time) error {
 			timeout = min(timeout, backoff)
 			backoff = min(2*backoff, lastBackoff)
 		}
-		all = g.pause(ctx, reconnect, timeout)
-		if failure != nil {
-			all = true
-		}
-		select {
-		case <-reconnect:
-			backoff = firstBackoff
-			asking = wants{at: time.Now().Add(firstWant), next: secondWant}
-		default:
+		over := time.After(timeout)
+		for waiting := true; waiting; {
+			select {
+			case <-ctx.Done():
+				waiting = false
+			case hint := <-g.hints:
+				g.hear(hint)
+				all, waiting = failure != nil, !g.enough()
+			case <-reconnect:
+				all, backoff, waiting = true, firstBackoff, false
+				asking = wants{at: time.Now().Add(firstWant), next: secondWant}
+			case <-over:
+				all, waiting = true, false
+			}
 		}
 	}
 }
 
-// pause waits until there is reason to look, and tells whether at all that is missing. Of this host's nodes it reads what was announced once all is,
-// in one query rather than one a peer: a barrier has no use for a part. A worker's way is long, so that what is announced is read at once.
-func (g *gathering) pause(ctx context.Context, reconnect <-chan struct{}, timeout time.Duration) (all bool) {
-	over := time.NewTimer(timeout)
-	defer over.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return true
-		case hint := <-g.hints:
-			g.hear(hint)
-			if g.bus.worker != "" || len(g.announced) == len(g.collector.Missing()) {
-				return false
-			}
-		case <-reconnect:
-			return true
-		case <-over.C:
-			return true
-		}
-	}
+// enough tells whether what was announced is to be read now. Of this host's nodes it is once all of them have announced, in one query rather
+// than one a peer: a barrier has no use for a part. A worker's way is long, so that it reads what there is at once.
+func (g *gathering) enough() bool {
+	return g.bus.worker != "" || len(g.announced) == len(g.collector.Missing())
 }
 
 // lookInTime is look. A worker's way may be cut: what it can't read before the barrier's deadline it does without.

@@ -47,14 +47,14 @@ class Meter:
 
     def status(self, begin=None):
         """The Memory object of protocol.go; begin is `begin`'s result where a measured call is answered."""
-        rss, peak = read_rss(), read_peak_rss()
+        (rss, anonymous), peak = read_resident(), read_peak_rss()
         self._peak_rss = max(self._peak_rss, rss, peak)
         numbers = dict.fromkeys(
             ("device_allocated_bytes", "device_reserved_bytes", "device_peak_bytes", "device_free_bytes",
              "device_total_bytes", "call_begin_bytes", "call_peak_bytes", "call_begin_reserved_bytes", "call_peak_reserved_bytes"),
             0,
         )  # fmt: skip
-        numbers.update(rss_bytes=rss, peak_rss_bytes=self._peak_rss, anonymous_bytes=read_anonymous())
+        numbers.update(rss_bytes=rss, peak_rss_bytes=self._peak_rss, anonymous_bytes=anonymous)
         peak_reserved = 0
         if self._cuda():
             device = self._device
@@ -81,20 +81,15 @@ class Meter:
 
 def read_rss():
     """Resident bytes of this process; 0 where /proc doesn't tell."""
-    return _resident()[0]
+    return read_resident()[0]
 
 
-def read_anonymous():
-    """Of the resident bytes those that are no pages of files, such as libraries; 0 where /proc doesn't tell."""
-    resident, of_files = _resident()
-    return resident - of_files
-
-
-def _resident():
+def read_resident():
+    """Resident bytes of this process, and of these those that are no pages of files, such as libraries; 0 where /proc doesn't tell."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             resident, of_files = (int(pages) * os.sysconf("SC_PAGE_SIZE") for pages in file.read().split()[1:3])
-            return resident, of_files
+            return resident, resident - of_files
     except (OSError, ValueError):
         return 0, 0
 

@@ -24,7 +24,7 @@ from .update import Trainer
 
 class Session:
     def __init__(self):
-        self._start_rss, self._start_anonymous = memory.read_rss(), memory.read_anonymous()
+        self._start_rss, self._start_anonymous = memory.read_resident()
         self._meter = memory.Meter()
         self._writer = snapshot.Writer()
         self._static = self._reduced = None
