@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -143,6 +144,7 @@ func TestTwoHostsShareAFolder(t *testing.T) {
 	const rounds = 100
 	up := start(t, home, "--shared", shared, "--nodes", "1", "--rounds", "100", "--set", "barrier_deadline=120")
 	up.awaitRound("node_0", 1)
+	send(t, up.node("node_0"), syscall.SIGSTOP) // its rounds would be over before the folder is looked at; the launcher continues it after 5 s
 	worker := swarmCommand(t, ben, "join", "--model", tinyModel(), "--tasks-file", items(), "--device", "cpu", "--nodes", "1")
 	worker.Env = append(worker.Env, "GDRIVE_PATH="+shared, "EXPERIMENT_NAME=e", "NODE_ID=node_1", "NODE_ROLE=worker", marker(ben))
 	done := finish(t, worker)
