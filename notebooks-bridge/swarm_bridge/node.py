@@ -121,9 +121,11 @@ class Node:
             "start_round": self.start_round,
         })
         self._since = time.monotonic()
+        self.memory()  # here: the thread may not run before a short training has ended
         threading.Thread(target=self._beat, name="swarm-heartbeat", daemon=True).start()
 
     def _beat(self):
+        time.sleep(HEARTBEAT_SECONDS)
         while not self._over:
             self.memory()
             time.sleep(HEARTBEAT_SECONDS)
