@@ -35,10 +35,13 @@ def _copy(tensor):
 
 
 class Writer:
-    """At most one save in the background, and its outcome until it has been asked for."""
+    """At most one save in the background, and its outcome until it has been asked for.
+
+    A save that runs out of memory beside a training step is made once more, from its copy, when nothing else runs.
+    """
 
     def __init__(self):
-        self._thread = self._result = self._error = None
+        self._thread = self._result = self._error = self._again = None
         self._begun = False
         self._pause = 0.0
 
@@ -58,11 +61,17 @@ class Writer:
         except BaseException as error:  # noqa: BLE001 - it is raised where the outcome is asked for
             error.__traceback__ = error.__context__ = None  # their frames hold the copy
             self._error = error
+            if shortage.is_out_of_memory(error):
+                self._again = work
 
     def settle(self):
         """Waits until nothing is being written. The outcome stays to be asked for."""
         if self._thread is not None:
             self._thread.join()
+        if self._again is not None:
+            work, self._again, self._error = self._again, None, None
+            self._run(work)
+            self._again = None  # it is not tried a third time, and its copy is in the way of others
 
     def outcome(self, wait):
         """The result of the save, given once, or its error; None while it is being written and wait is not set."""

@@ -56,6 +56,29 @@ def saved(session, wait=True):
     return session.saved(protocol.Saved(wait))
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_write_that_runs_out_of_memory_is_made_once_more_from_its_copy(session, tmp_path, monkeypatch, times):
+    session.update(UPDATE)
+    expected, failures, real = weights.weight_hash(session._trainer.model.tensors), [MemoryError()] * times, weights.write
+
+    def write(*arguments):
+        if failures:
+            raise failures.pop()
+        return real(*arguments)
+
+    monkeypatch.setattr(weights, "write", write)
+    save(session, tmp_path / "ck")
+    session.update(UPDATE)
+    if times == 2:
+        with pytest.raises(MemoryError):
+            saved(session)
+        assert os.listdir(tmp_path) == ["model"]
+        return
+    result = saved(session)
+    assert result["weight_hash"] == expected != weights.weight_hash(session._trainer.model.tensors)
+    assert result["sha256"] == hashlib.sha256((tmp_path / "ck").read_bytes()).hexdigest()
+
+
 def test_updates_during_the_write_are_not_in_it(session, tmp_path, disk):
     session.update(UPDATE)
     expected = {name: tensor.clone() for name, tensor in session._trainer.model.tensors.items()}
