@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
@@ -160,7 +161,7 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 // checkRows refuses flags that need a baseline where there is none, and a gate of more or fewer than two rows.
 func (o *compareOptions) checkRows(c stats.Comparison) error {
 	if o.gate && len(c.Rows) != 2 {
-		return &usageError{fmt.Errorf("--gate takes exactly two experiments, not %d", len(c.Rows)), "swarm compare --gate NEW --baseline OLD"}
+		return fail.Usage(fmt.Errorf("--gate takes exactly two experiments, not %d", len(c.Rows)), "swarm compare --gate NEW --baseline OLD")
 	}
 	if c.Baseline != "" || len(c.Rows) == 0 || !o.gate && !o.HasMin {
 		return nil
@@ -169,7 +170,7 @@ func (o *compareOptions) checkRows(c stats.Comparison) error {
 	if !o.gate {
 		flag = "--min"
 	}
-	return &usageError{fmt.Errorf("%s needs a baseline, and none of the rows is known to be it", flag), "swarm compare --baseline NAME"}
+	return fail.Usage(fmt.Errorf("%s needs a baseline, and none of the rows is known to be it", flag), "swarm compare --baseline NAME")
 }
 
 // gate is the exit code of the one verdict.
@@ -178,9 +179,9 @@ func gate(c stats.Comparison) error {
 	case stats.OutcomeBetter:
 		return nil
 	case stats.OutcomeWorse:
-		return &silentError{exitWorse}
+		return fail.Exit(exitWorse)
 	}
-	return &silentError{exitUndecided}
+	return fail.Exit(exitUndecided)
 }
 
 // check turns flags into options; a bad one is a usage error that says what is allowed.
@@ -210,10 +211,10 @@ func (o *compareOptions) check(flags *pflag.FlagSet) error {
 		return err
 	}
 	if o.csv == "-" && o.output == "json" {
-		return &usageError{errors.New("--csv - and -o json both want stdout"), "--csv FILE"}
+		return fail.Usage(errors.New("--csv - and -o json both want stdout"), "--csv FILE")
 	}
 	if o.gate && (o.Top > 0 || flags.Changed("min")) {
-		return &usageError{errors.New("--gate judges two experiments: --top and --min would leave one out"), "swarm compare --gate without them"}
+		return fail.Usage(errors.New("--gate judges two experiments: --top and --min would leave one out"), "swarm compare --gate without them")
 	}
 	o.Target, o.Window, o.Despite = o.target, o.window, o.despite
 	if flags.Changed("min") {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/query"
@@ -82,7 +83,7 @@ func runCurve(ctx context.Context, g *globals, names []string, o *curveOptions) 
 	if o.output == "json" {
 		return writeJSON(g.stdout, doc)
 	}
-	return g.print(func(p *table.Page) {
+	return screen.Print(g.stdout, func(p *table.Page) {
 		for i, c := range doc.Curves {
 			if i > 0 {
 				p.Println()

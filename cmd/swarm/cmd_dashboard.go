@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/spf13/cobra"
 )
 
@@ -49,15 +50,15 @@ func newDashboardCommand(g *globals) *cobra.Command {
 
 func runDashboard(ctx context.Context, g *globals, o dashboardOptions) error {
 	o.token = cmp.Or(o.token, os.Getenv(dashboardTokenVariable))
-	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
-	defer interrupts.close()
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
+	defer interrupts.Close()
 	service, err := g.listenDashboard(ctx, o)
 	if err != nil {
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	if err := service.look(ctx, g); err != nil {
 		service.close()
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	fmt.Fprintf(g.stdout, "Dashboard: %s\n", service.url)
 	for _, note := range service.notes {
@@ -69,5 +70,5 @@ func runDashboard(ctx context.Context, g *globals, o dashboardOptions) error {
 	if err := service.serve(ctx); err != nil {
 		return err
 	}
-	return stoppedBy(ctx, nil)
+	return interrupt.Exit(ctx, nil)
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/shirou/gopsutil/v4/disk"
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
@@ -45,7 +48,7 @@ func newDoctorCommand(g *globals) *cobra.Command {
 			}
 			for _, name := range []string{"workload", "dir"} {
 				if cmd.Flags().Changed(name) {
-					return &usageError{fmt.Errorf("--%s goes with --oom", name), "swarm doctor --oom LOG --" + name + " ..."}
+					return fail.Usage(fmt.Errorf("--%s goes with --oom", name), "swarm doctor --oom LOG --"+name+" ...")
 				}
 			}
 			return runDoctor(cmd.Context(), g, o.output)
@@ -84,11 +87,11 @@ func runDoctor(ctx context.Context, g *globals, output string) error {
 		if err := writeJSON(g.stdout, findings); err != nil {
 			return err
 		}
-	} else if err := g.print(func(p *table.Page) { p.Table(doctorTable(findings)) }); err != nil {
+	} else if err := screen.Print(g.stdout, func(p *table.Page) { p.Table(doctorTable(findings)) }); err != nil {
 		return err
 	}
 	if bad > 0 {
-		return &silentError{exitFailed}
+		return fail.Exit(fail.ExitFailed)
 	}
 	return nil
 }
@@ -111,20 +114,20 @@ func doctorTable(findings []finding) *table.Table {
 	return t
 }
 
-func checkHome(home string) finding {
-	f := finding{Check: "home", Found: home}
-	if err := os.MkdirAll(home, 0o755); err != nil {
+func checkHome(home layout.Home) finding {
+	f := finding{Check: "home", Found: string(home)}
+	if err := os.MkdirAll(string(home), 0o755); err != nil {
 		f.Found, f.Try = err.Error(), "another --home, or mend the folder's permissions"
 		return f
 	}
-	probe, err := os.CreateTemp(home, ".doctor-*")
+	probe, err := os.CreateTemp(string(home), ".doctor-*")
 	if err != nil {
 		f.Found, f.Try = err.Error(), "another --home, or mend the folder's permissions"
 		return f
 	}
 	probe.Close()
 	os.Remove(probe.Name())
-	usage, err := disk.Usage(home)
+	usage, err := disk.Usage(string(home))
 	if err != nil {
 		f.Found, f.Try = err.Error(), "another --home"
 		return f
@@ -139,7 +142,7 @@ func checkHome(home string) finding {
 
 func checkDatabase(ctx context.Context, g *globals) finding {
 	f := finding{Check: "database", OK: true}
-	reader, err := store.OpenReader(ctx, g.database())
+	reader, err := store.OpenReader(ctx, g.home.Database())
 	if errors.Is(err, store.ErrNoDatabase) {
 		f.Found = "none yet"
 		return f
@@ -148,7 +151,7 @@ func checkDatabase(ctx context.Context, g *globals) finding {
 		defer reader.Close()
 		runs, queryErr := reader.Runs(ctx, store.Filter{})
 		err = queryErr
-		f.Found = g.database() + ", " + units.Plural(len(runs), "run")
+		f.Found = g.home.Database() + ", " + units.Plural(len(runs), "run")
 	}
 	if err != nil {
 		f.OK, f.Found, f.Try = false, err.Error(), remedy(err)
@@ -171,7 +174,7 @@ func checkHost(host gpu.Host) []finding {
 	}
 	if len(host.GPUs) == 0 {
 		// No fault: the bundled model trains on the CPU.
-		reason, try := splitRemedy(host.Reason)
+		reason, try := fail.SplitRemedy(host.Reason)
 		list = append(list, finding{Check: "GPU", OK: true, Found: "none: " + reason, Try: try})
 	}
 	return list
@@ -191,13 +194,13 @@ func checkMPS(host gpu.Host) (finding, bool) {
 	}
 	f := finding{Check: "MPS", OK: true, Found: "can be had; --share auto takes it where all nodes' memory fits and its proof passes"}
 	if err := mps.Check(need); err != nil {
-		f.Found, f.Try = splitRemedy(err.Error())
+		f.Found, f.Try = fail.SplitRemedy(err.Error())
 	}
 	return f, true
 }
 
 func checkPython(ctx context.Context, g *globals, host gpu.Host) []finding {
-	python, probes, err := g.probePython(ctx)
+	python, probes, err := g.python.Search(ctx)
 	list := withoutTorch(probes, err == nil)
 	if err != nil {
 		if len(probes) == 0 {
@@ -237,7 +240,7 @@ func checkEngine(ctx context.Context, g *globals, host gpu.Host) finding {
 	h := engine.Hello
 	f.OK = true
 	f.Found = fmt.Sprintf("answers after %.1f s, torch %s, BLAS %s, CUDA %t, %s resident", time.Since(began).Seconds(), h.Torch, h.BLAS, h.CUDA, gb(h.RSSBytes))
-	if err := g.engines.without; err != nil {
+	if _, err := g.python.Host(); err != nil {
 		f.Found += "; started by itself: " + err.Error()
 	}
 	if host.Device == gpu.CUDA && !h.CUDA {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/launcher/shortage"
 	"github.com/sapo-swarm/swarm/launcher/workload"
 )
@@ -80,7 +82,7 @@ func runDoctorOOM(g *globals, o *oomOptions) error {
 		return err
 	}
 	if d.Shortage == nil {
-		return &silentError{exitFailed}
+		return fail.Exit(fail.ExitFailed)
 	}
 	return nil
 }
@@ -209,7 +211,7 @@ func (l *oomLog) feed(stderr io.Writer, to ...interface {
 	io.Writer
 	Close()
 }) error {
-	line := newStatusLine(stderr, 10*time.Second)
+	line := screen.NewStatusLine(stderr, 10*time.Second)
 	buffer := make([]byte, 256<<10)
 	const between = 64 << 20
 	next := int64(between)
@@ -222,9 +224,9 @@ func (l *oomLog) feed(stderr io.Writer, to ...interface {
 		if l.read >= next {
 			next += between
 			if l.size > 0 {
-				line.say(fmt.Sprintf("read %s of %s", gb(l.read), gb(l.size)))
+				line.Say(fmt.Sprintf("read %s of %s", gb(l.read), gb(l.size)))
 			} else {
-				line.say("read " + gb(l.read))
+				line.Say("read " + gb(l.read))
 			}
 		}
 		if errors.Is(err, io.EOF) {
@@ -234,7 +236,7 @@ func (l *oomLog) feed(stderr io.Writer, to ...interface {
 			return &configs.Error{Problem: fmt.Sprintf("can't read the log %s: %s", l.name, plainPathError(err)), Remedy: "a file that can be read"}
 		}
 	}
-	line.end()
+	line.End()
 	for _, w := range to {
 		w.Close()
 	}

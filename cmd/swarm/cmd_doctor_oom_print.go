@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/shortage"
@@ -64,7 +65,7 @@ func (d *oomDocument) print(g *globals, output string) error {
 	if output == "json" {
 		return writeJSON(g.stdout, d)
 	}
-	return g.print(func(p *table.Page) { d.printText(p) })
+	return screen.Print(g.stdout, func(p *table.Page) { d.printText(p) })
 }
 
 func (d *oomDocument) printText(b *table.Page) {

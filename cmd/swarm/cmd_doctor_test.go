@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
@@ -19,7 +20,7 @@ func TestDoctorSkipsInterpreters(t *testing.T) {
 	for another, want := range map[bool]string{true: "skipped", false: "MISSING"} {
 		var out bytes.Buffer
 		g := &globals{stdout: &out}
-		require.NoError(t, g.print(func(p *table.Page) { p.Table(doctorTable(withoutTorch(probes, another))) }))
+		require.NoError(t, screen.Print(g.stdout, func(p *table.Page) { p.Table(doctorTable(withoutTorch(probes, another))) }))
 		require.Regexp(t, "^"+want+" +python +/a/python3 \\(PATH\\): ModuleNotFoundError: No module named 'torch'\n$", out.String())
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -90,9 +92,9 @@ func runDown(ctx context.Context, g *globals, name string, o *downOptions) error
 		return &configs.Error{Key: "timeout", Value: o.limit.String(), Allowed: "a time from 1s to 1h"}
 	}
 	if o.all && name != "" {
-		return &usageError{fmt.Errorf("--all and %s at once", name), "one of them"}
+		return fail.Usage(fmt.Errorf("--all and %s at once", name), "one of them")
 	}
-	reader, err := store.OpenReader(ctx, g.database())
+	reader, err := store.OpenReader(ctx, g.home.Database())
 	if errors.Is(err, store.ErrNoDatabase) && name == "" {
 		return tellDown(g, o, nil)
 	}
@@ -143,10 +145,10 @@ func downTargets(ctx context.Context, reader *store.Reader, name string, all boo
 		case !elsewhere(s.Run):
 			targets = append(targets, s)
 		case !all:
-			return nil, nil, &hintError{
+			return nil, nil, fail.Hint(
 				fmt.Errorf("%s runs on %s, whose processes can't be stopped from here", s.Run.Run, s.Run.Host),
-				"swarm down " + s.Run.Run + " there",
-			}
+				"swarm down "+s.Run.Run+" there")
+
 		}
 	}
 	return targets, nil, nil
@@ -154,7 +156,7 @@ func downTargets(ctx context.Context, reader *store.Reader, name string, all boo
 
 // downAll stops all targets side by side.
 func downAll(ctx context.Context, g *globals, reader *store.Reader, targets []store.Snapshot, o *downOptions) ([]downRun, error) {
-	progress := newStatusLine(g.stderr, 5*time.Second)
+	progress := screen.NewStatusLine(g.stderr, 5*time.Second)
 	stops := make([]*stopping, len(targets))
 	for i, s := range targets {
 		stops[i] = newStopping(g, s.Run, o.now)
@@ -164,9 +166,9 @@ func downAll(ctx context.Context, g *globals, reader *store.Reader, targets []st
 		for _, s := range left {
 			names = append(names, s.told(ctx, reader))
 		}
-		progress.say(fmt.Sprintf("Stopping for %.0f s: %s.", waited.Seconds(), strings.Join(names, "; ")))
+		progress.Say(fmt.Sprintf("Stopping for %.0f s: %s.", waited.Seconds(), strings.Join(names, "; ")))
 	})
-	progress.end()
+	progress.End()
 	var results []downRun
 	for _, s := range stops {
 		result, err := s.result(ctx, g, reader)
@@ -181,7 +183,7 @@ func clean(ctx context.Context, g *globals, reader *store.Reader, run store.Run)
 	result := downRun{Experiment: run.Experiment, Run: run.Run, Outcome: outcomeIdle, imported: run.Imported()}
 	var err error
 	if !elsewhere(run) {
-		result.Orphans, err = sweepRun(ctx, g.runDir(run.Run))
+		result.Orphans, err = sweepRun(ctx, g.home.Run(run.Run))
 	}
 	return result, errors.Join(err, result.read(ctx, g, reader))
 }

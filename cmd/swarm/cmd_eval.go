@@ -13,6 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -78,7 +81,7 @@ func (o *evalOptions) check(given func(flag string) bool) error {
 	case o.round < -1:
 		return &configs.Error{Key: "round", Value: strconv.Itoa(o.round), Allowed: "a whole number from 0"}
 	case o.round >= 0 && o.node == "":
-		return &usageError{errors.New("--round is that of a node's checkpoint"), "--node node_0"}
+		return fail.Usage(errors.New("--round is that of a node's checkpoint"), "--node node_0")
 	}
 	ks, err := o.passes()
 	if err != nil {
@@ -122,7 +125,7 @@ func runEvalShow(ctx context.Context, g *globals, o *evalOptions, name string) e
 		if flag == "" {
 			flag = "--questions or --generations"
 		}
-		return &usageError{fmt.Errorf("%s is for an evaluation that is made now, of a node's checkpoint or a folder", flag), "--node node_0"}
+		return fail.Usage(fmt.Errorf("%s is for an evaluation that is made now, of a node's checkpoint or a folder", flag), "--node node_0")
 	}
 	reader, err := g.openReader(ctx)
 	if err != nil {
@@ -149,38 +152,38 @@ func runEvalShow(ctx context.Context, g *globals, o *evalOptions, name string) e
 	case o.output == "json":
 		return writeJSON(g.stdout, evaluations)
 	case most == 0 && foreignNodes(snapshot.Run) != nil:
-		return &usageError{fmt.Errorf("no held-out evaluation is recorded: %w", foreignNodes(snapshot.Run)), "swarm status " + snapshot.Run.Run}
+		return fail.Usage(fmt.Errorf("no held-out evaluation is recorded: %w", foreignNodes(snapshot.Run)), "swarm status "+snapshot.Run.Run)
 	case most == 0:
-		return &hintError{fmt.Errorf("run %s has no held-out evaluation yet", snapshot.Run.Run), "--node node_0, which evaluates its newest checkpoint now"}
+		return fail.Hint(fmt.Errorf("run %s has no held-out evaluation yet", snapshot.Run.Run), "--node node_0, which evaluates its newest checkpoint now")
 	case len(ks) > 0 && ks[0] > most:
-		return &usageError{
-			fmt.Errorf("pass@%d needs as many completions a question: run %s was evaluated with %d", ks[0], snapshot.Run.Run, most), "--node node_0",
-		}
+		return fail.Usage(
+			fmt.Errorf("pass@%d needs as many completions a question: run %s was evaluated with %d", ks[0], snapshot.Run.Run, most), "--node node_0")
+
 	}
-	return g.print(func(p *table.Page) { printEvaluations(p, evaluations, false) })
+	return screen.Print(g.stdout, func(p *table.Page) { printEvaluations(p, evaluations, false) })
 }
 
 // runEvalNow evaluates a model.
 func runEvalNow(ctx context.Context, g *globals, o *evalOptions, open func(context.Context) (*examinee, error)) error {
-	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
-	defer interrupts.close()
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
+	defer interrupts.Close()
 	ks, err := o.passes()
 	if err != nil {
 		return err
 	}
 	x, err := open(ctx)
 	if err != nil {
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	eval, err := x.evaluate(ctx, g)
 	if err != nil {
-		return stoppedBy(ctx, outOfRoom(err))
+		return interrupt.Exit(ctx, outOfRoom(err))
 	}
 	evaluations := stats.NewEvaluations(x.run, eval, ks...)
 	if o.output == "json" {
 		return writeJSON(g.stdout, evaluations)
 	}
-	return g.print(func(p *table.Page) { printEvaluations(p, evaluations, x.node == "") })
+	return screen.Print(g.stdout, func(p *table.Page) { printEvaluations(p, evaluations, x.node == "") })
 }
 
 // given is the first of the flags that was given, "" where none was; those of except don't count.

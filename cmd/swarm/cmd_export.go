@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/metrics/export"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -119,18 +121,19 @@ func (o *exportOptions) check() error {
 	case !slices.Contains(export.Formats(), o.format):
 		return &configs.Error{Key: "format", Value: o.format, Allowed: strings.Join(export.Formats(), ", ")}
 	case o.format == export.FormatSQLite && len(o.tables) > 0:
-		return &usageError{errors.New("--table is for csv and jsonl: a database has the tables that statistics need"), "swarm export --format sqlite without it"}
+		return fail.Usage(errors.New("--table is for csv and jsonl: a database has the tables that statistics need"), "swarm export --format sqlite without it")
 	case o.format == export.FormatTensorBoard && len(o.tables) > 0:
-		return &usageError{errors.New("--table is for csv and jsonl: event files hold curves"), "swarm export --format tensorboard without it"}
+		return fail.Usage(errors.New("--table is for csv and jsonl: event files hold curves"), "swarm export --format tensorboard without it")
 	case o.out == "":
-		return &usageError{fmt.Errorf("--out is missing: it says where to write the %s", o.written()), o.elsewhere()}
+		return fail.Usage(fmt.Errorf("--out is missing: it says where to write the %s", o.written()), o.elsewhere())
 	case o.out == "-" && !o.toFile():
-		return &usageError{errors.New("--out - writes one table, as csv or jsonl"), "swarm export --table rounds --out -"}
+		return fail.Usage(errors.New("--out - writes one table, as csv or jsonl"), "swarm export --table rounds --out -")
 	case o.namesFile():
-		return &usageError{fmt.Errorf("--out %s is a file's name: a file holds one table, and ends like its format, %s", o.out, o.format),
-			"--table rounds --out rounds." + strings.Replace(o.format, export.FormatTensorBoard, "csv", 1) + ", or --out FOLDER"}
+		return fail.Usage(fmt.Errorf("--out %s is a file's name: a file holds one table, and ends like its format, %s", o.out, o.format),
+			"--table rounds --out rounds."+strings.Replace(o.format, export.FormatTensorBoard, "csv", 1)+", or --out FOLDER")
+
 	case o.out == "-" && o.output == "json":
-		return &usageError{errors.New("--out - and -o json both want stdout"), "--out FILE -o json"}
+		return fail.Usage(errors.New("--out - and -o json both want stdout"), "--out FILE -o json")
 	}
 	var err error
 	if o.tables, err = export.Tables(o.tables); err != nil {
@@ -174,13 +177,13 @@ func runExport(ctx context.Context, g *globals, names []string, o *exportOptions
 		return err
 	}
 	if (o.format == export.FormatTensorBoard || o.format == export.FormatSQLite) && len(runs) == 0 {
-		return &usageError{fmt.Errorf("%s holds runs, and these are jobs", o.format), "swarm export --format csv"}
+		return fail.Usage(fmt.Errorf("%s holds runs, and these are jobs", o.format), "swarm export --format csv")
 	}
-	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
-	defer interrupts.close()
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
+	defer interrupts.Close()
 	if o.out == "-" {
 		_, err := export.Table(ctx, reader, g.stdout, o.format, o.tables[0], runs, jobs...)
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	var files []export.File
 	switch {
@@ -195,13 +198,13 @@ func runExport(ctx context.Context, g *globals, names []string, o *exportOptions
 	var reason *fs.PathError
 	switch {
 	case errors.As(err, &foreign) && foreign.File != "":
-		return &hintError{err, "another --out, or --force to replace it; the database that is read is never replaced"}
+		return fail.Hint(err, "another --out, or --force to replace it; the database that is read is never replaced")
 	case errors.As(err, &foreign):
-		return &hintError{err, "another --out, or --force to write beside what is there"}
+		return fail.Hint(err, "another --out, or --force to write beside what is there")
 	case errors.As(err, &reason):
-		return &hintError{fmt.Errorf("can't write %s: %w", o.out, reason.Err), "another --out"}
+		return fail.Hint(fmt.Errorf("can't write %s: %w", o.out, reason.Err), "another --out")
 	case err != nil:
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	return tellExport(g.stdout, o, files, len(runs))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/jobs"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
@@ -36,7 +37,7 @@ func newGenerateCommand(g *globals) *cobra.Command {
   swarm generate compose --workers 2 --url-file invitation.txt`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return &usageError{fmt.Errorf("unknown target %q", args[0]), "slurm, kubernetes, skypilot or compose"}
+				return fail.Usage(fmt.Errorf("unknown target %q", args[0]), "slurm, kubernetes, skypilot or compose")
 			}
 			return nil
 		},
@@ -60,7 +61,7 @@ func newGenerateTarget(g *globals, target, short string, more func(*generateOpti
 		Short: short,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if at := cmd.ArgsLenAtDash(); len(args) > 0 && at != 0 {
-				return &usageError{fmt.Errorf("unknown argument %q", args[0]), "-- before what is for swarm join"}
+				return fail.Usage(fmt.Errorf("unknown argument %q", args[0]), "-- before what is for swarm join")
 			}
 			return nil
 		},
@@ -126,15 +127,16 @@ func (o *generateOptions) addProgram(f *pflag.FlagSet) {
 func checkJoin(g *globals, args []string) error {
 	join := newJoinCommand(g)
 	if err := join.ParseFlags(args); err != nil {
-		return &usageError{fmt.Errorf("swarm join: %w", flagError(join, err)), "swarm join --help"}
+		return fail.Usage(fmt.Errorf("swarm join: %w", flagError(join, err)), "swarm join --help")
 	}
 	if rest := join.Flags().Args(); len(rest) > 0 {
-		return &usageError{fmt.Errorf("swarm join takes no argument %q here", rest[0]), "--url or --url-file for the invitation"}
+		return fail.Usage(fmt.Errorf("swarm join takes no argument %q here", rest[0]), "--url or --url-file for the invitation")
 	}
 	for _, name := range []string{"url-file", "name", "nodes", "device", "detach", "node-id"} {
 		if join.Flags().Changed(name) {
-			return &usageError{fmt.Errorf("--%s after -- is set for each worker by the files", name),
-				"--url-file, --name, --nodes or --gpus-per-worker before the --"}
+			return fail.Usage(fmt.Errorf("--%s after -- is set for each worker by the files", name),
+				"--url-file, --name, --nodes or --gpus-per-worker before the --")
+
 		}
 	}
 	return nil
@@ -209,7 +211,7 @@ func (o *generateOptions) invitation(g *globals) (string, error) {
 		return "", err
 	}
 	if invitation.Token == "" {
-		return "", &usageError{errors.New("the invitation has no token (after the #)"), "the whole line that swarm up printed, in quotes"}
+		return "", fail.Usage(errors.New("the invitation has no token (after the #)"), "the whole line that swarm up printed, in quotes")
 	}
 	return invitation.String(), nil
 }
@@ -232,7 +234,7 @@ func writeJobs(g *globals, s *jobs.Spec, files []jobs.File, force bool) error {
 		for _, f := range files {
 			path := filepath.Join(s.Dir, f.Name)
 			if info, err := os.Lstat(path); err == nil && !info.IsDir() {
-				return &usageError{fmt.Errorf("%s is there already", path), "--force to replace it, or --out with another folder"}
+				return fail.Usage(fmt.Errorf("%s is there already", path), "--force to replace it, or --out with another folder")
 			}
 		}
 	}

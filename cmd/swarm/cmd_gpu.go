@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
@@ -47,25 +49,25 @@ func runGPU(ctx context.Context, g *globals, o *gpuOptions) error {
 	if o.interval < 100*time.Millisecond || o.interval > time.Hour {
 		return &configs.Error{Key: "interval", Value: o.interval.String(), Allowed: "a time from 100ms to 1h"}
 	}
-	ctx, interrupts := watchSignals(ctx, g.stderr, "Leaving; runs go on.")
-	defer interrupts.close()
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Leaving; runs go on.")
+	defer interrupts.Close()
 	watch, err := openGPUWatch(ctx, g)
 	if err != nil {
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	defer watch.close()
 	if !o.once && o.output == "text" && g.interactive() {
 		err := terminal.LiveGPUs(ctx, terminal.GPUConfig{
 			Poll: watch.view, Interval: o.interval, Out: g.stdout, In: g.stdin, Environ: os.Environ(),
 		})
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	document, err := watch.look(ctx)
 	if err != nil {
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	if o.output == "json" {
 		return writeJSON(g.stdout, document)
 	}
-	return g.print(func(p *table.Page) { terminal.PrintGPUs(p, watch.status(document)) })
+	return screen.Print(g.stdout, func(p *table.Page) { terminal.PrintGPUs(p, watch.status(document)) })
 }

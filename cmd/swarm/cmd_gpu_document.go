@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -164,7 +165,7 @@ func (w *gpuWatch) status(doc gpuDocument) terminal.GPUStatus {
 		HostUsed: doc.Host.MemoryTotalBytes - doc.Host.MemoryAvailableBytes, HostTrend: w.history("").Values(),
 	}
 	for _, d := range doc.Devices {
-		problem, _ := splitRemedy(d.Problem) // the warnings have the remedy
+		problem, _ := fail.SplitRemedy(d.Problem) // the warnings have the remedy
 		out.Devices = append(out.Devices, terminal.GPUDevice{
 			Label: fmt.Sprintf("GPU %d", d.Index), Name: d.Name, Problem: problem, Total: d.MemoryTotalBytes, Used: d.MemoryUsedBytes,
 			Nodes: d.NodesBytes, Unattributed: d.UnattributedBytes, Utilization: d.Utilization, Power: d.PowerWatts, Limit: d.PowerLimitWatts,

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -114,8 +115,8 @@ func (w *gpuWatch) look(ctx context.Context) (gpuDocument, error) {
 	w.remember(sample)
 	document := newGPUDocument(w, sample, runs)
 	if runsErr != nil && !errors.Is(runsErr, store.ErrNoDatabase) {
-		what, try := splitRemedy(oneLine("runs can't be read: " + runsErr.Error()))
-		document.Warnings = append(document.Warnings, gpu.Note{Code: "database", Text: what, Try: cmp.Or(try, oneLine(remedy(runsErr)))})
+		what, try := fail.SplitRemedy(fail.OneLine("runs can't be read: " + runsErr.Error()))
+		document.Warnings = append(document.Warnings, gpu.Note{Code: "database", Text: what, Try: cmp.Or(try, fail.OneLine(remedy(runsErr)))})
 	}
 	return document, nil
 }
@@ -156,7 +157,7 @@ type runningRun struct {
 // running returns the runs that go on here; the error is store.ErrNoDatabase where nothing has ever run.
 func (w *gpuWatch) running(ctx context.Context) ([]runningRun, error) {
 	if w.reader == nil {
-		reader, err := store.OpenReader(ctx, w.g.database())
+		reader, err := store.OpenReader(ctx, w.g.home.Database())
 		if err != nil {
 			return nil, err
 		}

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/predecessor"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -57,7 +59,7 @@ func newImportCommand(g *globals) *cobra.Command {
 			"  swarm import old/baseline --name gpt2-8loc0ext --num-train-samples 8 --num-transplant-trees 0",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return &usageError{fmt.Errorf("import takes one file or folder, not %d", len(args)), cmd.CommandPath() + " --help"}
+				return fail.Usage(fmt.Errorf("import takes one file or folder, not %d", len(args)), cmd.CommandPath()+" --help")
 			}
 			return nil
 		},
@@ -116,21 +118,21 @@ func runImport(ctx context.Context, g *globals, path string, o *importOptions, f
 	folders, err := predecessor.Find(path)
 	switch {
 	case errors.Is(err, predecessor.ErrNothing):
-		return &hintError{err, importable}
+		return fail.Hint(err, importable)
 	case err != nil:
-		return &usageError{err, importable}
+		return fail.Usage(err, importable)
 	}
 	if len(folders) > 1 && o.Name != "" {
-		return &usageError{fmt.Errorf("--name is for one experiment, and %s has %d", path, len(folders)), "swarm import " + folders[0] + " --name " + o.Name}
+		return fail.Usage(fmt.Errorf("--name is for one experiment, and %s has %d", path, len(folders)), "swarm import "+folders[0]+" --name "+o.Name)
 	}
-	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
-	defer interrupts.close()
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
+	defer interrupts.Close()
 	var documents []importDocument
 	recorded := 0
 	for _, folder := range folders {
 		d, err := importOne(ctx, g, folder, o)
 		if err != nil {
-			return stoppedBy(ctx, err)
+			return interrupt.Exit(ctx, err)
 		}
 		if d.Outcome != importNothing {
 			recorded++
@@ -144,7 +146,7 @@ func runImport(ctx context.Context, g *globals, path string, o *importOptions, f
 		}
 	}
 	if recorded == 0 {
-		return &hintError{fmt.Errorf("import %s: %w", path, predecessor.ErrNothing), importable}
+		return fail.Hint(fmt.Errorf("import %s: %w", path, predecessor.ErrNothing), importable)
 	}
 	return nil
 }
@@ -162,13 +164,13 @@ func importOne(ctx context.Context, g *globals, folder string, o *importOptions)
 	case o.dryRun:
 		return importDocument{importDryRun, report}, nil
 	}
-	s, err := store.Open(ctx, g.database(), store.Options{Warn: func(err error) { g.logger.Warn("database", "error", err) }})
+	s, err := store.Open(ctx, g.home.Database(), store.Options{Warn: func(err error) { g.logger.Warn("database", "error", err) }})
 	if err != nil {
 		return importDocument{}, err
 	}
 	outcome, err := s.Import(ctx, x)
 	if errors.Is(err, store.ErrNotImported) {
-		err = &hintError{err, "another --name"}
+		err = fail.Hint(err, "another --name")
 	}
 	if closed := s.Close(); err == nil {
 		err = closed

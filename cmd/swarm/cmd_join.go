@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
@@ -74,7 +76,7 @@ func newJoinCommand(g *globals) *cobra.Command {
   swarm join --shared /content/drive/MyDrive/swarm --experiment 4loc4ext --node-id node_1`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return &usageError{fmt.Errorf("one invitation, not %d", len(args)), "quotes around it: the # begins a comment in a shell"}
+				return fail.Usage(fmt.Errorf("one invitation, not %d", len(args)), "quotes around it: the # begins a comment in a shell")
 			}
 			return nil
 		},
@@ -160,11 +162,11 @@ func (o *joinOptions) check() error {
 	}
 	switch {
 	case o.shared != "" && invited:
-		return &usageError{errors.New("an invitation and --shared are two ways into two swarms"), "one of them"}
+		return fail.Usage(errors.New("an invitation and --shared are two ways into two swarms"), "one of them")
 	case o.shared == "" && o.compat:
-		return &usageError{errors.New("--compat is for --shared"), "--shared DIR"}
+		return fail.Usage(errors.New("--compat is for --shared"), "--shared DIR")
 	case o.shared != "" && o.experiment == "":
-		return &usageError{errors.New("--shared needs the experiment's name"), "--experiment NAME, a folder in " + o.shared}
+		return fail.Usage(errors.New("--shared needs the experiment's name"), "--experiment NAME, a folder in "+o.shared)
 	}
 	if o.shared == "" {
 		return nil
@@ -182,7 +184,7 @@ func (o *joinOptions) invitation() (membership.Invitation, error) {
 	case o.urlFile != "":
 		data, err := readBounded(o.urlFile)
 		if err != nil {
-			return membership.Invitation{}, &usageError{fmt.Errorf("--url-file: %w", err), "the file that holds the line of swarm up --listen"}
+			return membership.Invitation{}, fail.Usage(fmt.Errorf("--url-file: %w", err), "the file that holds the line of swarm up --listen")
 		}
 		text, source = string(data), o.urlFile
 	default:
@@ -194,11 +196,11 @@ func (o *joinOptions) invitation() (membership.Invitation, error) {
 		if os.Getenv(folderVariable) != "" && !o.sharedTyped && !o.plan.config.ignoreRLSwarm {
 			try += ", or " + roleVariable + "=" + roleWorker + ", with which " + folderVariable + " counts"
 		}
-		return membership.Invitation{}, &usageError{errors.New("join what? There is no invitation"), try}
+		return membership.Invitation{}, fail.Usage(errors.New("join what? There is no invitation"), try)
 	}
 	invitation, err := membership.ParseInvitation(text)
 	if err != nil {
-		return invitation, &usageError{fmt.Errorf("%s is no invitation: %w", source, err), "the whole line in quotes, with what comes after the #"}
+		return invitation, fail.Usage(fmt.Errorf("%s is no invitation: %w", source, err), "the whole line in quotes, with what comes after the #")
 	}
 	return invitation, nil
 }
@@ -254,11 +256,11 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 	if o.detach && !inBackground(g) {
 		return inTheBackground(g, o.output)
 	}
-	ctx, interrupts := watchSignals(ctx, g.stderr, stopEarly)
-	defer interrupts.close()
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, stopEarly)
+	defer interrupts.Close()
 	j, err := o.reach(ctx, g)
 	if err != nil {
-		return stoppedBy(ctx, refused(err))
+		return interrupt.Exit(ctx, refused(err))
 	}
 	defer j.close()
 	o.plan.resume = &resume{g: g, fresh: o.fresh}
@@ -269,11 +271,11 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 	p, err := o.plan.resolve(ctx, g)
 	finished := errors.Is(err, errFinished)
 	if err != nil && !finished {
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	if finished {
 		if err := j.deliverRest(ctx, g, o.plan.resume); err != nil {
-			return stoppedBy(ctx, err)
+			return interrupt.Exit(ctx, err)
 		}
 		return o.plan.resume.summarise(ctx, p, o.output == "json")
 	}
@@ -284,7 +286,7 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 	c, err := prepare(ctx, &coordinator{g: g, p: p, resume: o.plan.resume, price: price, joined: j}, o.yes)
 	if err != nil {
 		page.close()
-		return stoppedBy(ctx, refused(err))
+		return interrupt.Exit(ctx, refused(err))
 	}
 	defer c.close()
 	c.page = page
@@ -332,7 +334,7 @@ func (j *joined) needsFiles(flags *configFlags) error {
 	for _, key := range questionFiles {
 		if j.welcome.Inputs[key] != "" && given.values[key] == nil {
 			flag := "--" + strings.ReplaceAll(key, ".", "-")
-			return &usageError{fmt.Errorf("the swarm's questions need a file that this host has to have, too: there is no %s", flag), flag + " FILE, a copy of the coordinator's"}
+			return fail.Usage(fmt.Errorf("the swarm's questions need a file that this host has to have, too: there is no %s", flag), flag+" FILE, a copy of the coordinator's")
 		}
 	}
 	return nil
@@ -342,8 +344,9 @@ func (j *joined) needsFiles(flags *configFlags) error {
 func (j *joined) sameFiles(inputs map[string]string) error {
 	for _, key := range questionFiles {
 		if is, there := inputs[key], j.welcome.Inputs[key]; is != there {
-			return &usageError{fmt.Errorf("%s has another content here than at the coordinator (sha256 %.12s, there %.12s)", key, cmp.Or(is, "none"), cmp.Or(there, "none")),
-				"a copy of the coordinator's file, or none where it has none"}
+			return fail.Usage(fmt.Errorf("%s has another content here than at the coordinator (sha256 %.12s, there %.12s)", key, cmp.Or(is, "none"), cmp.Or(there, "none")),
+				"a copy of the coordinator's file, or none where it has none")
+
 		}
 	}
 	return nil

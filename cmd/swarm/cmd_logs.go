@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -91,7 +92,7 @@ func runLogs(ctx context.Context, g *globals, args []string, o *logsOptions) err
 	if err != nil {
 		return err
 	}
-	dir := g.runDir(snapshot.Run.Run)
+	dir := g.home.Run(snapshot.Run.Run)
 	if err := checkLogs(dir, snapshot, nodes); err != nil {
 		return err
 	}
@@ -131,10 +132,10 @@ func logsOf(ctx context.Context, reader *store.Reader, args []string) (store.Sna
 	}
 	snapshot, err := reader.Snapshot(ctx, "")
 	if err == nil && len(args) > 0 && !slices.Contains(knownLogs(snapshot), args[0]) {
-		return snapshot, nil, &usageError{
+		return snapshot, nil, fail.Usage(
 			fmt.Errorf("%q is no run, no experiment, and no node of %s", args[0], snapshot.Run.Run),
-			"swarm logs " + snapshot.Run.Run + " and any of " + strings.Join(knownLogs(snapshot), ", "),
-		}
+			"swarm logs "+snapshot.Run.Run+" and any of "+strings.Join(knownLogs(snapshot), ", "))
+
 	}
 	return snapshot, args, notFound(err, "")
 }
@@ -151,13 +152,13 @@ func knownLogs(s store.Snapshot) []string {
 func checkLogs(dir string, s store.Snapshot, nodes []string) error {
 	for _, node := range nodes {
 		if !slices.Contains(knownLogs(s), node) {
-			return &usageError{
-				fmt.Errorf("run %s has no node %q", s.Run.Run, node), strings.Join(knownLogs(s), ", "),
-			}
+			return fail.Usage(
+				fmt.Errorf("run %s has no node %q", s.Run.Run, node), strings.Join(knownLogs(s), ", "))
+
 		}
 	}
 	if _, err := os.Stat(dir); err != nil {
-		return &hintError{fmt.Errorf("the logs of %s are gone: %w", s.Run.Run, err), "swarm status " + s.Run.Run + " for what the database knows"}
+		return fail.Hint(fmt.Errorf("the logs of %s are gone: %w", s.Run.Run, err), "swarm status "+s.Run.Run+" for what the database knows")
 	}
 	return nil
 }

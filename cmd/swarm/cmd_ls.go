@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -69,7 +70,7 @@ func runLs(ctx context.Context, g *globals, names []string, o *lsOptions) error 
 	if o.limit < 1 {
 		return &configs.Error{Key: "limit", Value: fmt.Sprint(o.limit), Allowed: "1 or more", Source: "--limit"}
 	}
-	reader, err := store.OpenReader(ctx, g.database())
+	reader, err := store.OpenReader(ctx, g.home.Database())
 	if errors.Is(err, store.ErrNoDatabase) && len(names) == 0 {
 		return lsDocument{Runs: []listedRun{}}.show(g, o)
 	}
@@ -131,7 +132,7 @@ func (d lsDocument) show(g *globals, o *lsOptions) error {
 		d.Runs = append([]listedRun{}, d.Runs...)
 		return writeJSON(g.stdout, d)
 	}
-	p := g.page()
+	p := screen.Page(g.stdout)
 	switch {
 	case len(d.Runs) > 0:
 		p.Table(runsTable(d.Runs))

@@ -14,6 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/node/model"
 	"github.com/sapo-swarm/swarm/node/model/hub"
@@ -74,7 +77,7 @@ func newModelCommand(g *globals) *cobra.Command {
 func arguments(what string, n int, try string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return &usageError{fmt.Errorf("%s takes %s, not %d arguments", cmd.CommandPath(), what, len(args)), try}
+			return fail.Usage(fmt.Errorf("%s takes %s, not %d arguments", cmd.CommandPath(), what, len(args)), try)
 		}
 		return nil
 	}
@@ -133,7 +136,7 @@ func runModelList(g *globals, output string) error {
 	if output == "json" {
 		return writeJSON(g.stdout, rows)
 	}
-	return g.print(func(p *table.Page) { p.Table(modelTable(rows)) })
+	return screen.Print(g.stdout, func(p *table.Page) { p.Table(modelTable(rows)) })
 }
 
 func modelTable(rows []modelRow) *table.Table {
@@ -254,7 +257,7 @@ func runModelShow(g *globals, name, output string) error {
 			Memory modelMemory `json:"memory"`
 		}{m, memory})
 	}
-	return g.print(func(p *table.Page) { printModel(p, m, memory) })
+	return screen.Print(g.stdout, func(p *table.Page) { printModel(p, m, memory) })
 }
 
 func printModel(w *table.Page, m configs.Model, memory modelMemory) {
@@ -279,14 +282,14 @@ func hubName(text string) (id, revision string, err error) {
 	name, at, _ := strings.Cut(text, "@")
 	if m, err := configs.LoadModel(name); err == nil {
 		if m.Weights == model.Embedded {
-			return "", "", &usageError{fmt.Errorf("model %s is part of the program: there is nothing to download", m.Name), "swarm up --model " + m.Name}
+			return "", "", fail.Usage(fmt.Errorf("model %s is part of the program: there is nothing to download", m.Name), "swarm up --model "+m.Name)
 		}
 		if text = m.Weights; at != "" {
 			text += "@" + at
 		}
 	}
 	if id, revision, err = hub.ParseName(text); err != nil {
-		return "", "", &usageError{err, "swarm model list"}
+		return "", "", fail.Usage(err, "swarm model list")
 	}
 	return id, revision, nil
 }
@@ -305,11 +308,11 @@ func runModelPull(ctx context.Context, g *globals, name, output string) error {
 	if err != nil {
 		return err
 	}
-	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping. The same command goes on where this one stops.")
-	defer interrupts.close()
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping. The same command goes on where this one stops.")
+	defer interrupts.Close()
 	result, err := pullModel(ctx, g, id, revision)
 	if err != nil {
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	if output == "json" {
 		return writeJSON(g.stdout, result)
@@ -329,17 +332,17 @@ func runModelPull(ctx context.Context, g *globals, name, output string) error {
 func pullModel(ctx context.Context, g *globals, id, revision string) (pulled, error) {
 	client, err := hub.FromEnvironment(os.Getenv)
 	if err != nil {
-		return pulled{}, &usageError{err, "swarm model pull --help"}
+		return pulled{}, fail.Usage(err, "swarm model pull --help")
 	}
-	progress := newStatusLine(g.stderr, 10*time.Second)
-	client.Progress = func(now hub.Progress) { progress.say(pullText(id, now)) }
+	progress := screen.NewStatusLine(g.stderr, 10*time.Second)
+	client.Progress = func(now hub.Progress) { progress.Say(pullText(id, now)) }
 	result, err := client.Pull(ctx, id, revision, func(config []byte) error {
 		if _, err := configs.ParseShape(config); err != nil {
 			return &configs.Error{Key: "model", Value: id, Allowed: err.Error(), Source: "config.json"}
 		}
 		return nil
 	})
-	progress.end()
+	progress.End()
 	if err != nil {
 		return pulled{}, err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/node/model"
 	"github.com/sapo-swarm/swarm/node/model/hub"
 )
@@ -18,7 +19,7 @@ import (
 // ensureModel is model.Resolve, but offers to download a model that isn't in the Hugging Face cache: without a question when yes says
 // that the user has agreed, after a question on a terminal, and not at all elsewhere.
 func ensureModel(ctx context.Context, g *globals, m configs.Model, yes bool) (string, error) {
-	dir, err := model.Resolve(m, g.home)
+	dir, err := model.Resolve(m, string(g.home))
 	var missing *model.MissingError
 	if !errors.As(err, &missing) {
 		return dir, err
@@ -28,7 +29,7 @@ func ensureModel(ctx context.Context, g *globals, m configs.Model, yes bool) (st
 		return "", err
 	}
 	if !yes {
-		if !isTerminal(g.stdin) || !isTerminal(g.stderr) {
+		if !screen.IsTerminal(g.stdin) || !screen.IsTerminal(g.stderr) {
 			return "", err
 		}
 		size := ""
@@ -46,7 +47,7 @@ func ensureModel(ctx context.Context, g *globals, m configs.Model, yes bool) (st
 	if _, err := pullModel(ctx, g, missing.ID, hub.Main); err != nil {
 		return "", err
 	}
-	return model.Resolve(m, g.home)
+	return model.Resolve(m, string(g.home))
 }
 
 // ask puts a question whose answer is no unless it is yes. When ctx ends first the reading is left behind: nothing can interrupt it,

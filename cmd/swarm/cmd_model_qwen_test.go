@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
@@ -108,6 +109,6 @@ func TestQwen2TrainsFromAFolder(t *testing.T) {
 	// Without its tokenizer no node is started.
 	require.NoError(t, os.Remove(filepath.Join(dir, "tokenizer.json")))
 	lacking := swarm(t, home, append([]string{"up"}, tinyRun("--model", dir, "--name", "lacking")...)...)
-	require.Equal(t, exitFailed, lacking.code, lacking.stderr)
+	require.Equal(t, fail.ExitFailed, lacking.code, lacking.stderr)
 	require.Contains(t, lacking.stderr, "has no tokenizer.json")
 }

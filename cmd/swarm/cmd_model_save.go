@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -55,11 +57,11 @@ func runModelSave(ctx context.Context, g *globals, runName, nodeName, dir, outpu
 	if err != nil {
 		return err
 	}
-	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
-	defer interrupts.close()
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
+	defer interrupts.Close()
 	saved, err := saveModel(ctx, g, run, nodeName, dir)
 	if err != nil {
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	if output == "json" {
 		return writeJSON(g.stdout, saved)
@@ -81,9 +83,9 @@ func emptyFolder(dir string) (string, error) {
 	case err == nil && len(entries) == 0, errors.Is(err, fs.ErrNotExist):
 		return absolute, nil
 	case err == nil:
-		return "", &usageError{fmt.Errorf("folder %s holds something already", dir), "another folder, or remove that one"}
+		return "", fail.Usage(fmt.Errorf("folder %s holds something already", dir), "another folder, or remove that one")
 	}
-	return "", &usageError{fmt.Errorf("folder %s: %w", dir, err), "another folder"}
+	return "", fail.Usage(fmt.Errorf("folder %s: %w", dir, err), "another folder")
 }
 
 // findRun is the run of that name, or the newest of that experiment.
@@ -110,16 +112,16 @@ func (g *globals) nodeOf(run store.Run, name string) (string, error) {
 		return "", err
 	}
 	if !slices.Contains(known, name) {
-		return "", &usageError{fmt.Errorf("run %s has no node %q here: it has %s", run.Run, name, strings.Join(known, ", ")), "swarm status " + run.Run}
+		return "", fail.Usage(fmt.Errorf("run %s has no node %q here: it has %s", run.Run, name, strings.Join(known, ", ")), "swarm status "+run.Run)
 	}
 	return name, nil
 }
 
 // nodeFolders are the names of a run's nodes that have a folder here, by number.
 func (g *globals) nodeFolders(run store.Run) ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(g.home, "runs", run.Run))
+	entries, err := os.ReadDir(g.home.Path("runs", run.Run))
 	if err != nil {
-		return nil, &hintError{fmt.Errorf("the folder of run %s: %w", run.Run, err), "--home where the run was made"}
+		return nil, fail.Hint(fmt.Errorf("the folder of run %s: %w", run.Run, err), "--home where the run was made")
 	}
 	var known []string
 	for _, entry := range entries {
@@ -141,7 +143,7 @@ func saveModel(ctx context.Context, g *globals, run store.Run, nodeName, dir str
 	if err != nil {
 		return savedModel{}, err
 	}
-	modelDir, err := model.Resolve(base, g.home)
+	modelDir, err := model.Resolve(base, string(g.home))
 	if err != nil {
 		return savedModel{}, err
 	}
@@ -158,13 +160,13 @@ func saveModel(ctx context.Context, g *globals, run store.Run, nodeName, dir str
 	if err != nil {
 		return savedModel{}, fmt.Errorf("load model %s: %w", base.Name, err)
 	}
-	rounds, err := node.RestoreNewest(ctx, filepath.Join(g.home, "runs", run.Run, nodeName), engine, g.logger)
+	rounds, err := node.RestoreNewest(ctx, g.home.Path("runs", run.Run, nodeName), engine, g.logger)
 	if err != nil {
 		return savedModel{}, err
 	}
 	if rounds == 0 {
 		err := fmt.Errorf("%s of run %s has no checkpoint yet", nodeName, run.Run)
-		return savedModel{}, &hintError{err, "again when it has trained for checkpoint_every rounds"}
+		return savedModel{}, fail.Hint(err, "again when it has trained for checkpoint_every rounds")
 	}
 	weights, err := engine.Save(ctx, policy.SaveParams{Path: dir, Format: "huggingface", DType: "float32"})
 	if err != nil {

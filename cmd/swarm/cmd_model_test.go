@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/node/model"
 	"github.com/sapo-swarm/swarm/node/model/hub/hubtest"
 )
@@ -83,17 +85,17 @@ func TestPullRefusesInOneLine(t *testing.T) {
 		code      int
 		err, try  string
 	}{
-		"unknown architecture": {other, nil, exitUsage, `Error: bad model "someone/tiny" (config.json): allowed: model_type gpt2 or qwen2 (it is "llama")`, ""},
-		"pickled":              {pickled, nil, exitFailed, "Error: model someone/tiny has no model.safetensors, only pytorch_model.bin", "Try: a revision that has it"},
+		"unknown architecture": {other, nil, fail.ExitUsage, `Error: bad model "someone/tiny" (config.json): allowed: model_type gpt2 or qwen2 (it is "llama")`, ""},
+		"pickled":              {pickled, nil, fail.ExitFailed, "Error: model someone/tiny has no model.safetensors, only pytorch_model.bin", "Try: a revision that has it"},
 		"gated": {files, func(w http.ResponseWriter, r *http.Request, _ bool) bool {
 			w.Header().Set("X-Error-Code", "GatedRepo")
 			w.WriteHeader(http.StatusUnauthorized)
 			return true
-		}, exitFailed, "Error: model someone/tiny is gated: its owners give access to those who ask", "Try: ask for it at "},
+		}, fail.ExitFailed, "Error: model someone/tiny is gated: its owners give access to those who ask", "Try: ask for it at "},
 		"too little access": {files, func(w http.ResponseWriter, r *http.Request, _ bool) bool {
 			w.WriteHeader(http.StatusForbidden)
 			return true
-		}, exitFailed, "allows no access to model someone/tiny with this token", "Try: a token that may read it, from "},
+		}, fail.ExitFailed, "allows no access to model someone/tiny with this token", "Try: a token that may read it, from "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -171,7 +173,7 @@ func TestTrainedNodeIsSavedAsAFolder(t *testing.T) {
 		{[]string{"other", "1", t.TempDir()}, `no run or experiment "other" is recorded`},
 	} {
 		o := swarm(t, home, append([]string{"model", "save"}, test.args...)...)
-		require.Equal(t, exitUsage, o.code, o.stderr)
+		require.Equal(t, fail.ExitUsage, o.code, o.stderr)
 		require.Contains(t, o.stderr, test.want)
 	}
 }
@@ -197,7 +199,7 @@ func TestMissingModelIsDownloadedAfterAYes(t *testing.T) {
 			t.Setenv("HF_HOME", t.TempDir())
 			t.Setenv("HF_HUB_CACHE", "")
 			var shown bytes.Buffer
-			g := &globals{home: t.TempDir(), stdin: strings.NewReader(test.answer), stderr: &shown}
+			g := &globals{home: layout.Home(t.TempDir()), stdin: strings.NewReader(test.answer), stderr: &shown}
 			var screen chan []byte
 			if test.terminal {
 				ours, theirs := openTerminal(t)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/node"
 )
 
@@ -17,8 +18,8 @@ func newNodeCommand(g *globals) *cobra.Command {
 		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			code := node.Process(cmd.Context(), g.stdin, g.stdout, g.stderr, os.Environ(), g.logger)
-			if code != exitDone {
-				return &silentError{code}
+			if code != fail.ExitDone {
+				return fail.Exit(code)
 			}
 			return nil
 		},

@@ -11,6 +11,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
@@ -60,19 +63,19 @@ func runPlan(ctx context.Context, g *globals, o *planOptions) error {
 		return err
 	}
 	if p.wait.limit > 0 {
-		stoppable, interrupts := watchSignals(ctx, g.stderr, "Stopped waiting.")
-		defer interrupts.close()
+		stoppable, interrupts := interrupt.Notify(ctx, g.stderr, "Stopped waiting.")
+		defer interrupts.Close()
 		ctx = stoppable
 	}
 	if o.study != "" {
 		return runStudyPlan(ctx, g, o)
 	}
 	if o.flags.Changed("seeds") {
-		return &usageError{errors.New("--seeds is for a study"), "swarm plan --study paper --seeds 3"}
+		return fail.Usage(errors.New("--seeds is for a study"), "swarm plan --study paper --seeds 3")
 	}
 	planned, err := p.resolve(ctx, g)
 	if err != nil {
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	planned.turn.release()
 	for _, w := range planned.warnings {
@@ -81,7 +84,7 @@ func runPlan(ctx context.Context, g *globals, o *planOptions) error {
 	if o.output == "json" {
 		return writeJSON(g.stdout, planned.plan)
 	}
-	return g.print(func(p *table.Page) { printPlan(p, planned) })
+	return screen.Print(g.stdout, func(p *table.Page) { printPlan(p, planned) })
 }
 
 func printPlan(w *table.Page, p planned) {
@@ -150,7 +153,7 @@ func printDevices(w io.Writer, p planned) {
 	}
 	fmt.Fprintf(w, "device    CPU: %s, %s of memory, %s free", units.Plural(p.host.Cores, "core"), gb(p.host.MemoryTotal), gb(p.host.MemoryAvailable))
 	if p.host.Reason != "" {
-		reason, _ := splitRemedy(p.host.Reason)
+		reason, _ := fail.SplitRemedy(p.host.Reason)
 		fmt.Fprintf(w, " (no GPU: %s)", reason)
 	}
 	fmt.Fprintln(w)

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/pretrain"
 	"github.com/sapo-swarm/swarm/node/task"
@@ -68,9 +70,9 @@ func newPretrainCommand(g *globals) *cobra.Command {
 func (o *pretrainOptions) validate(model configs.Model) error {
 	switch {
 	case o.out == "":
-		return &usageError{errors.New("--out is missing: the folder to write the model to"), "swarm pretrain --out ./nano"}
+		return fail.Usage(errors.New("--out is missing: the folder to write the model to"), "swarm pretrain --out ./nano")
 	case o.threads < 1 || o.curveItems < 0 || o.evalItems < 0:
-		return &usageError{errors.New("--threads must be at least 1, --curve-items and --eval-items at least 0"), "swarm pretrain --help"}
+		return fail.Usage(errors.New("--threads must be at least 1, --curve-items and --eval-items at least 0"), "swarm pretrain --help")
 	}
 	if err := checkOutput(o.output); err != nil {
 		return err
@@ -115,16 +117,16 @@ func runPretrain(ctx context.Context, g *globals, o pretrainOptions) error {
 	if err != nil {
 		return err
 	}
-	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
-	defer interrupts.close()
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
+	defer interrupts.Close()
 	engine, err := startEngine(ctx, g, o.threads)
 	if err != nil {
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	defer engine.Close()
 	result, err := pretrain.Run(ctx, engine, opts, func(p pretrain.Progress) { printProgress(g.stderr, p) })
 	if err != nil {
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	if o.output == "json" {
 		return writeJSON(g.stdout, result)
@@ -202,17 +204,17 @@ func printPretrained(w io.Writer, o pretrainOptions, result pretrain.Result) {
 
 // startEngine finds Python and starts an engine outside of a node, with more in its environment.
 func startEngine(ctx context.Context, g *globals, threads int, more ...string) (*policy.Engine, error) {
-	python, err := g.findPython(ctx)
+	python, err := g.python.Find(ctx)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := policy.Extract(g.home)
+	dir, err := policy.Extract(string(g.home))
 	if err != nil {
 		return nil, err
 	}
 	env := append(os.Environ(), fmt.Sprintf("OMP_NUM_THREADS=%d", threads), fmt.Sprintf("OPENBLAS_NUM_THREADS=%d", threads))
 	env = append(env, more...)
-	return policy.Start(ctx, policy.Options{Python: python.Path, Dir: dir, Env: env, Stderr: g.stderr, Host: g.engines.client})
+	return policy.Start(ctx, policy.Options{Python: python.Path, Dir: dir, Env: env, Stderr: g.stderr, Host: g.python.Client()})
 }
 
 // group writes an integer with thousands apart.

@@ -14,6 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
@@ -72,25 +75,25 @@ func runProfile(ctx context.Context, g *globals, o *profileOptions) error {
 	if err != nil {
 		return err
 	}
-	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping: nothing is kept.")
-	defer interrupts.close()
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping: nothing is kept.")
+	defer interrupts.Close()
 	look, err := o.plan.look(g)
 	if err != nil {
 		return err
 	}
 	p, _, err := look(ctx)
 	if err != nil {
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	if p.config.Models != "" {
-		return &usageError{fmt.Errorf("one model is measured at a time, not %s", p.config.Models), "--model " + p.config.Model + ", then each of the others"}
+		return fail.Usage(fmt.Errorf("one model is measured at a time, not %s", p.config.Models), "--model "+p.config.Model+", then each of the others")
 	}
 	if err := checkSizes(o.sizes, sizes, p.config); err != nil {
 		return err
 	}
 	result, err := measure(ctx, g, p, sizes)
 	if err != nil {
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	if err := keepProfile(ctx, g, p, result); err != nil {
 		return err
@@ -98,7 +101,7 @@ func runProfile(ctx context.Context, g *globals, o *profileOptions) error {
 	if o.output == "json" {
 		return writeJSON(g.stdout, result)
 	}
-	return g.print(func(p *table.Page) { printProfile(p, result) })
+	return screen.Print(g.stdout, func(p *table.Page) { printProfile(p, result) })
 }
 
 // parseSizes reads a list such as 1,4,16; empty is nil.
@@ -145,13 +148,13 @@ func mostFree(p planned) gpu.GPU {
 func measure(ctx context.Context, g *globals, p planned, sizes []int) (profiled, error) {
 	began := time.Now()
 	c, key := p.config, footprintKey(p)
-	modelDir, err := model.Resolve(p.model, g.home)
+	modelDir, err := model.Resolve(p.model, string(g.home))
 	if err != nil {
 		return profiled{}, err
 	}
 	device, env := fit.DeviceCPU, []string(nil)
 	if key.GPU != cpuName {
-		python, err := g.findPython(ctx)
+		python, err := g.python.Find(ctx)
 		if err != nil {
 			return profiled{}, err
 		}
@@ -178,8 +181,8 @@ func measure(ctx context.Context, g *globals, p planned, sizes []int) (profiled,
 	if err != nil {
 		return profiled{}, outOfRoom(err)
 	}
-	progress := newStatusLine(g.stderr, 0)
-	defer progress.end()
+	progress := screen.NewStatusLine(g.stderr, 0)
+	defer progress.End()
 	measuring := time.Now()
 	result, err := profile.Run(ctx, engine, profile.Options{
 		PromptTokens: c.MaxPromptLength, CompletionTokens: c.MaxCompletionLength, Prompts: c.MostOwn(), Generations: c.NumGenerations,
@@ -189,7 +192,7 @@ func measure(ctx context.Context, g *globals, p planned, sizes []int) (profiled,
 			Temperature: max(c.Temperature, 0.1), Epsilon: c.Epsilon, EpsilonHigh: c.EpsilonHigh, Beta: c.Beta, NumIterations: c.NumIterations,
 			LossType: c.LossType, MaxCompletionLength: c.MaxCompletionLength, MaxGradNorm: c.MaxGradNorm,
 		},
-		Progress: func(s profile.Step) { progress.say(profileStep(s, time.Since(measuring))) },
+		Progress: func(s profile.Step) { progress.Say(profileStep(s, time.Since(measuring))) },
 	})
 	if err != nil {
 		return profiled{}, outOfRoom(err)
@@ -226,7 +229,7 @@ func outOfRoom(err error) error {
 }
 
 func keepProfile(ctx context.Context, g *globals, p planned, result profiled) error {
-	db, err := store.Open(ctx, g.database(), store.Options{Warn: databaseNews(g.logger)})
+	db, err := store.Open(ctx, g.home.Database(), store.Options{Warn: databaseNews(g.logger)})
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/jobs"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -55,7 +56,7 @@ func (o *pruneOptions) check() error {
 	case o.keep < -1:
 		return &configs.Error{Key: "keep", Value: fmt.Sprint(o.keep), Allowed: "0 or more", Source: "--keep"}
 	case o.keep < 0 && o.olderThan == "":
-		return &usageError{errors.New("prune needs --keep or --older-than: which runs stay"), "swarm prune --keep 3 --dry-run"}
+		return fail.Usage(errors.New("prune needs --keep or --older-than: which runs stay"), "swarm prune --keep 3 --dry-run")
 	case o.olderThan != "":
 		age, err := units.ParseAge(o.olderThan)
 		if err != nil {
@@ -111,7 +112,7 @@ func runPrune(ctx context.Context, g *globals, experiments []string, o *pruneOpt
 	}
 	root, err := g.runsRoot()
 	if err != nil {
-		return homeError(g.home, err)
+		return g.home.Error(err)
 	}
 	if root != nil {
 		g.locate(root, all)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	htmlreport "github.com/sapo-swarm/swarm/metrics/report"
@@ -84,7 +85,7 @@ func (o *reportOptions) check(flags *pflag.FlagSet) error {
 	case o.figures == "" && flags.Changed("figures"):
 		return &configs.Error{Key: "figures", Value: "", Allowed: "a folder"}
 	case o.out == "-" && o.output == "json":
-		return &usageError{errors.New("--out - and -o json both want stdout"), "swarm report --out report.html -o json"}
+		return fail.Usage(errors.New("--out - and -o json both want stdout"), "swarm report --out report.html -o json")
 	case !slices.Contains([]string{stats.ByExperiment, stats.ByConfig}, o.By):
 		return &configs.Error{Key: "by", Value: o.By, Allowed: "experiment or config"}
 	case !slices.Contains(stats.Measures(), o.Measure):
@@ -167,12 +168,12 @@ func (o *reportOptions) unreadable(ctx context.Context, reader *store.Reader, er
 // writeReport replaces the file, or leaves it as it was.
 func writeReport(path string, page []byte) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return &hintError{fmt.Errorf("can't write %s: it is a folder", path), "--out " + filepath.Join(path, "report.html")}
+		return fail.Hint(fmt.Errorf("can't write %s: it is a folder", path), "--out "+filepath.Join(path, "report.html"))
 	}
 	err := atomicfile.Write(path, page)
 	var reason *fs.PathError
 	if errors.As(err, &reason) {
-		return &hintError{fmt.Errorf("can't write %s: %w", path, reason.Err), "another file with --out; its folder has to exist"}
+		return fail.Hint(fmt.Errorf("can't write %s: %w", path, reason.Err), "another file with --out; its folder has to exist")
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)

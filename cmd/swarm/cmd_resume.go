@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	sh "github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -58,7 +59,7 @@ func extraWords(f *pflag.FlagSet) (words []string, err error) {
 		case "home":
 			return
 		case "fresh":
-			err = &usageError{errors.New("resume goes on with a run, --fresh begins a new one"), "swarm up --fresh with the run's other flags"}
+			err = fail.Usage(errors.New("resume goes on with a run, --fresh begins a new one"), "swarm up --fresh with the run's other flags")
 			return
 		}
 		values := []string{flag.Value.String()}
@@ -88,7 +89,7 @@ func runResume(ctx context.Context, g *globals, name string, extra []string) err
 			return err
 		}
 		if ok {
-			return &usageError{fmt.Errorf("%s is a job of swarm run, and resume is for runs of swarm up", job.Job), "swarm run with the command of swarm status " + job.Job}
+			return fail.Usage(fmt.Errorf("%s is a job of swarm run, and resume is for runs of swarm up", job.Job), "swarm run with the command of swarm status "+job.Job)
 		}
 	}
 	s, err := toResume(ctx, reader, name)
@@ -98,17 +99,17 @@ func runResume(ctx context.Context, g *globals, name string, extra []string) err
 	run := s.Run
 	switch {
 	case run.Imported():
-		return &usageError{fmt.Errorf("run %s was imported: only the home that made it can go on with it", run.Run), "swarm status " + run.Run}
+		return fail.Usage(fmt.Errorf("run %s was imported: only the home that made it can go on with it", run.Run), "swarm status "+run.Run)
 	case run.State == store.RunRunning && coordinatorAlive(s, event.Now()):
-		return &usageError{fmt.Errorf("run %s is running already", run.Run), "swarm attach " + run.Run}
+		return fail.Usage(fmt.Errorf("run %s is running already", run.Run), "swarm attach "+run.Run)
 	case run.State == store.RunDone && len(extra) == 0:
 		fmt.Fprintf(g.stdout, "%s has done all its %s. To prolong it: %s resume %s --rounds %d\n", run.Run, units.Plural(run.Rounds, "round"),
 			g.invocation(), run.Run, 2*run.Rounds)
 		return watching(g, reader, run).summarise()
 	}
-	dir := g.runDir(run.Run)
+	dir := g.home.Run(run.Run)
 	if _, err := os.Stat(dir); err != nil {
-		return &hintError{fmt.Errorf("run %s can't go on: its folder is gone: %w", run.Run, err), "swarm up --fresh for a new run of " + run.Experiment}
+		return fail.Hint(fmt.Errorf("run %s can't go on: its folder is gone: %w", run.Run, err), "swarm up --fresh for a new run of "+run.Experiment)
 	}
 	c, secrets := s.Command, readSecrets(dir)
 	if c == nil {
@@ -117,7 +118,7 @@ func runResume(ctx context.Context, g *globals, name string, extra []string) err
 		}
 	}
 	if commandName(c.Arguments) == "sweep" {
-		return &usageError{fmt.Errorf("run %s is part of a sweep, which goes on with all of its runs", run.Run), typedLine(*c)}
+		return fail.Usage(fmt.Errorf("run %s is part of a sweep, which goes on with all of its runs", run.Run), typedLine(*c))
 	}
 	words, err := resumedWords(g, run, *c, secrets, extra)
 	if err != nil {
@@ -153,7 +154,7 @@ func toResume(ctx context.Context, reader *store.Reader, name string) (s store.S
 			return s, nil
 		}
 	}
-	return s, &usageError{errors.New("no run was interrupted"), "swarm status for those that go on, or swarm up"}
+	return s, fail.Usage(errors.New("no run was interrupted"), "swarm status for those that go on, or swarm up")
 }
 
 // resumedWords are the arguments of the command that goes on with a run: those that began it, and extra ones, which win.
@@ -176,7 +177,7 @@ func resumedWords(g *globals, run store.Run, c store.Command, secrets commandSec
 		if words[i].flag != "" {
 			what, try = "--"+words[i].flag, fmt.Sprintf("swarm resume %s --%s VALUE", run.Run, words[i].flag)
 		}
-		return nil, &usageError{fmt.Errorf("run %s was begun with %s, whose value is no longer in %s", run.Run, what, secretsPath(g.runDir(run.Run))), try}
+		return nil, fail.Usage(fmt.Errorf("run %s was begun with %s, whose value is no longer in %s", run.Run, what, secretsPath(g.home.Run(run.Run))), try)
 	}
 	again := []string{"fresh", "output", "home", onlyRunFlag}
 	for _, w := range typedWords(extra, flags) {
@@ -193,7 +194,7 @@ func resumedWords(g *globals, run store.Run, c store.Command, secrets commandSec
 	}
 	kept := withoutFlags(words, again...)
 	kept = slices.DeleteFunc(kept, func(w typedWord) bool { return w.flag == "" && w.text == masked })
-	added := append([]string{"--home=" + g.home}, extra...)
+	added := append([]string{"--home=" + string(g.home)}, extra...)
 	if commandName(c.Arguments) == "up" {
 		added = append(added, "--"+onlyRunFlag+"="+run.Run)
 	}

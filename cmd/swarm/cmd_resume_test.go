@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -158,16 +160,16 @@ func TestResumeTypesTheCommandAgain(t *testing.T) {
 		code int
 		want string
 	}{
-		"relative paths":   {interrupted(t, stats.StateCrashed, folder, typed...), nil, exitUsage, "mine.yaml:1"},
-		"by name":          {interrupted(t, store.RunStopped, folder, typed...), []string{"e-1"}, exitUsage, "mine.yaml:1"},
-		"an extra flag":    {interrupted(t, store.RunStopped, folder, "up", "--rounds", "2"), []string{"--rounds", "many"}, exitUsage, `Error: bad rounds "many" (--rounds)`},
-		"another seed":     {interrupted(t, store.RunStopped, folder, "up", "--name", "e"), []string{"--seed", "8"}, exitUsage, "is of experiment e with seed 7, not of e with seed 8"},
-		"not recorded":     {interrupted(t, store.RunStopped, "", nil...), []string{"--num-generations", "5"}, exitUsage, "run e-1 can't go on with another configuration:\n  num_generations 8 → 5"},
-		"done":             {interrupted(t, store.RunDone, folder, typed...), []string{"e"}, exitDone, "e-1 has done all its 20 rounds. To prolong it: "},
-		"none interrupted": {interrupted(t, store.RunDone, folder, typed...), nil, exitUsage, "Error: no run was interrupted\n"},
-		"a sweep's":        {interrupted(t, store.RunFailed, folder, "sweep", "4loc4ext"), nil, exitUsage, "Try: cd " + folder + " && SEED=7 swarm sweep 4loc4ext\n"},
-		"unknown":          {interrupted(t, store.RunFailed, folder, typed...), []string{"f"}, exitUsage, `no run or experiment "f" is recorded`},
-		"fresh":            {interrupted(t, store.RunFailed, folder, typed...), []string{"--fresh"}, exitUsage, "--fresh begins a new one"},
+		"relative paths":   {interrupted(t, stats.StateCrashed, folder, typed...), nil, fail.ExitUsage, "mine.yaml:1"},
+		"by name":          {interrupted(t, store.RunStopped, folder, typed...), []string{"e-1"}, fail.ExitUsage, "mine.yaml:1"},
+		"an extra flag":    {interrupted(t, store.RunStopped, folder, "up", "--rounds", "2"), []string{"--rounds", "many"}, fail.ExitUsage, `Error: bad rounds "many" (--rounds)`},
+		"another seed":     {interrupted(t, store.RunStopped, folder, "up", "--name", "e"), []string{"--seed", "8"}, fail.ExitUsage, "is of experiment e with seed 7, not of e with seed 8"},
+		"not recorded":     {interrupted(t, store.RunStopped, "", nil...), []string{"--num-generations", "5"}, fail.ExitUsage, "run e-1 can't go on with another configuration:\n  num_generations 8 → 5"},
+		"done":             {interrupted(t, store.RunDone, folder, typed...), []string{"e"}, fail.ExitDone, "e-1 has done all its 20 rounds. To prolong it: "},
+		"none interrupted": {interrupted(t, store.RunDone, folder, typed...), nil, fail.ExitUsage, "Error: no run was interrupted\n"},
+		"a sweep's":        {interrupted(t, store.RunFailed, folder, "sweep", "4loc4ext"), nil, fail.ExitUsage, "Try: cd " + folder + " && SEED=7 swarm sweep 4loc4ext\n"},
+		"unknown":          {interrupted(t, store.RunFailed, folder, typed...), []string{"f"}, fail.ExitUsage, `no run or experiment "f" is recorded`},
+		"fresh":            {interrupted(t, store.RunFailed, folder, typed...), []string{"--fresh"}, fail.ExitUsage, "--fresh begins a new one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -181,7 +183,7 @@ func TestResumeTypesTheCommandAgain(t *testing.T) {
 // The baseline that a summary proposes is this run without sharing: every flag that makes it comparable is there.
 func TestTheBaselineHasTheRunsSettings(t *testing.T) {
 	t.Parallel()
-	c := &coordinator{g: &globals{home: defaultHome(os.Getenv)}}
+	c := &coordinator{g: &globals{home: layout.Home(layout.Default(os.Getenv))}}
 	c.p.config = configs.Default()
 	require.Empty(t, c.baseline(), "it shares nothing itself")
 	var flags configFlags

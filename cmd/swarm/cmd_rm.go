@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/jobs"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -24,7 +25,7 @@ func newRmCommand(g *globals) *cobra.Command {
   swarm rm 4loc4ext-1 --files --yes`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return &usageError{errors.New("rm needs the names of runs or experiments"), "swarm ls"}
+				return fail.Usage(errors.New("rm needs the names of runs or experiments"), "swarm ls")
 			}
 			return nil
 		},
@@ -70,7 +71,7 @@ func namedForRemoval(ctx context.Context, g *globals, reader *store.Reader, name
 			return nil, err
 		}
 		if ok {
-			return nil, &usageError{errors.New(strings.TrimSpace(printable(job.Job)) + " is a job of swarm run: rm removes runs of swarm up"), "swarm ls"}
+			return nil, fail.Usage(errors.New(strings.TrimSpace(printable(job.Job))+" is a job of swarm run: rm removes runs of swarm up"), "swarm ls")
 		}
 	}
 	all, err := listRuns(ctx, g, reader, names, nil)

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/launcher/settings"
 )
 
@@ -67,7 +69,7 @@ func newRunCommand(g *globals) *cobra.Command {
   swarm run --memory 9GB --cpu fallback --batch-size 32 --env BATCH={batch_size} -- ./train.sh`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return &usageError{errors.New("a command is missing"), "swarm run [flags] -- python train.py training.batch_size={batch_size}"}
+				return fail.Usage(errors.New("a command is missing"), "swarm run [flags] -- python train.py training.batch_size={batch_size}")
 			}
 			return nil
 		},
@@ -118,7 +120,7 @@ func (o *runOptions) check() error {
 	case o.grace < 0 || o.grace > 24*time.Hour:
 		return &configs.Error{Key: "grace", Value: o.grace.String(), Source: "--grace", Allowed: "a time from 0s to 24h"}
 	case o.gpu != "" && o.cpu == cpuOnly:
-		return &usageError{errors.New("--gpu and --cpu only exclude each other"), "one of them"}
+		return fail.Usage(errors.New("--gpu and --cpu only exclude each other"), "one of them")
 	case strings.ContainsAny(o.name, "\x00\n/") || len(o.name) > 128:
 		return &configs.Error{Key: "name", Value: o.name, Source: "--name", Allowed: "up to 128 letters of one line, without /"}
 	}
@@ -152,14 +154,14 @@ func runRun(ctx context.Context, g *globals, o *runOptions, argv []string) error
 	defer signal.Ignore(syscall.SIGPIPE) // as for every command
 	j := &job{g: g, o: o, dir: dir, places: places}
 	j.stdout, j.stderr, j.together = outputLines(g)
-	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping the command. Again to stop it at once.")
-	defer interrupts.close()
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping the command. Again to stop it at once.")
+	defer interrupts.Close()
 	j.interrupts = interrupts
 	return j.run(ctx)
 }
 
 // loanState is where files that --set changes are kept until they are put back.
-func (g *globals) loanState() string { return g.jobsDir() + "/lent" }
+func (g *globals) loanState() string { return g.home.Jobs() + "/lent" }
 
 // recoverLoans puts back what jobs that died left changed, and says so.
 func recoverLoans(g *globals) error {

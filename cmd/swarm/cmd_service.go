@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/systemd"
 )
@@ -101,13 +102,13 @@ func unitName(args []string) (string, error) {
 	case len(args) == 0:
 		return systemd.DefaultName, nil
 	case len(args) > 1:
-		return "", &usageError{
-			fmt.Errorf("service takes one name, not %d", len(args)), "swarm service install NAME -- --config 4loc4ext, with -- before what is for swarm up",
-		}
+		return "", fail.Usage(
+			fmt.Errorf("service takes one name, not %d", len(args)), "swarm service install NAME -- --config 4loc4ext, with -- before what is for swarm up")
+
 	}
 	name, ok := systemd.UnitName(args[0])
 	if !ok {
-		return "", &usageError{fmt.Errorf("bad name %q of a service: allowed: letters, digits, _ . -, at most 64", args[0]), "another name"}
+		return "", fail.Usage(fmt.Errorf("bad name %q of a service: allowed: letters, digits, _ . -, at most 64", args[0]), "another name")
 	}
 	return name, nil
 }
@@ -115,7 +116,7 @@ func unitName(args []string) (string, error) {
 // manager is the systemd that the flags mean.
 func (o *serviceOptions) manager() (systemd.Manager, error) {
 	if o.system && o.user {
-		return systemd.Manager{}, &usageError{errors.New("--system and --user at once"), "one of them"}
+		return systemd.Manager{}, fail.Usage(errors.New("--system and --user at once"), "one of them")
 	}
 	return systemd.Find(o.system || !o.user && os.Geteuid() == 0)
 }
@@ -131,7 +132,7 @@ func installService(ctx context.Context, g *globals, name string, up []string, o
 	}
 	text, err := u.Text()
 	if err != nil {
-		return &usageError{err, "other arguments, or a folder with a plain name"}
+		return fail.Usage(err, "other arguments, or a folder with a plain name")
 	}
 	if err := m.Verify(ctx, name, text); err != nil {
 		return err
@@ -219,7 +220,7 @@ func unknownUnit(m systemd.Manager, name string) error {
 	if names := m.Units(); names != nil {
 		try = "one of " + strings.Join(names, ", ")
 	}
-	return &usageError{fmt.Errorf("there is no %s in %s", name, m.Dir), try}
+	return fail.Usage(fmt.Errorf("there is no %s in %s", name, m.Dir), try)
 }
 
 // serviceDocument is what swarm service show -o json prints.

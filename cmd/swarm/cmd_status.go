@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
@@ -87,7 +88,7 @@ func runStatus(ctx context.Context, g *globals, name string, o *statusOptions) e
 	if err != nil {
 		return err
 	}
-	return g.print(func(p *table.Page) {
+	return screen.Print(g.stdout, func(p *table.Page) {
 		terminal.PrintStatus(p, status)
 		after.print(p)
 	})

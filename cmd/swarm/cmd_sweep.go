@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -59,8 +61,9 @@ func newSweepCommand(g *globals) *cobra.Command {
   swarm sweep 8loc0ext 4loc4ext --seeds 2 --dry-run`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if o.study == "" && len(args) == 0 {
-				return &usageError{errors.New("sweep needs at least one configuration, or a study"),
-					"swarm sweep --study paper, or swarm sweep 8loc0ext 4loc4ext --seeds 3"}
+				return fail.Usage(errors.New("sweep needs at least one configuration, or a study"),
+					"swarm sweep --study paper, or swarm sweep 8loc0ext 4loc4ext --seeds 3")
+
 			}
 			return nil
 		},
@@ -98,10 +101,10 @@ var fixedByArguments = []string{"config", "preset", "experiment", "name"}
 func refuseFixed(f *pflag.FlagSet) error {
 	for _, name := range fixedByArguments {
 		if f.Changed(name) {
-			return &usageError{
+			return fail.Usage(
 				fmt.Errorf("sweep takes no --%s: its arguments are the configurations, and each has a name of its own", name),
-				"swarm sweep --help",
-			}
+				"swarm sweep --help")
+
 		}
 	}
 	return nil
@@ -121,15 +124,15 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 	inBack := o.detach && inBackground(g)
 	signals, stopSignals := sweepSignals()
 	defer stopSignals()
-	stoppable, interrupts := watchSignals(ctx, g.stderr, "Stopping the sweep after a checkpoint of its run. Again to stop now.")
-	defer interrupts.close()
+	stoppable, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping the sweep after a checkpoint of its run. Again to stop now.")
+	defer interrupts.Close()
 	sources, judge, err := o.sources(names)
 	if err != nil {
 		return err
 	}
 	items, err := o.items(stoppable, g, sources)
 	if err != nil {
-		return stoppedBy(stoppable, err)
+		return interrupt.Exit(stoppable, err)
 	}
 	if o.grid != nil {
 		judge = gridVerdict(items, len(items)/len(sources))
@@ -143,12 +146,12 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 		return s.dryRun(stoppable)
 	}
 	if o.detach && !inBack {
-		interrupts.close()
+		interrupts.Close()
 		stopSignals()
 		return s.detach(o.output == "json")
 	}
 	if err := s.open(stoppable); err != nil {
-		return stoppedBy(stoppable, err)
+		return interrupt.Exit(stoppable, err)
 	}
 	if inBack {
 		if err := s.announce(); err != nil {
@@ -156,7 +159,7 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 		}
 	}
 	err = s.serve(stoppable)
-	interrupts.close() // all is recorded: a signal ends the program at once, should stdout's reader hang
+	interrupts.Close() // all is recorded: a signal ends the program at once, should stdout's reader hang
 	stopSignals()
 	return s.end(context.WithoutCancel(ctx), err, &o.completion)
 }
@@ -166,8 +169,9 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 func (o *sweepOptions) sources(names []string) ([]sweepSource, *sweepVerdict, error) {
 	switch {
 	case o.study != "" && o.grid != nil:
-		return nil, nil, &usageError{errors.New("--grid and --study are two ways to name what is compared"),
-			"a grid: key in a study's file, or swarm sweep CONFIG --grid KEY=VALUE,VALUE"}
+		return nil, nil, fail.Usage(errors.New("--grid and --study are two ways to name what is compared"),
+			"a grid: key in a study's file, or swarm sweep CONFIG --grid KEY=VALUE,VALUE")
+
 	case o.study == "":
 		if err := refuseStudyFile(names); err != nil {
 			return nil, nil, err
@@ -197,8 +201,8 @@ func (o *sweepOptions) sources(names []string) ([]sweepSource, *sweepVerdict, er
 
 // open prepares what a sweep needs beside its plan. What it opened, close closes.
 func (s *sweep) open(ctx context.Context) (err error) {
-	if err := os.MkdirAll(s.g.home, 0o755); err != nil {
-		return homeError(s.g.home, err)
+	if err := os.MkdirAll(string(s.g.home), 0o755); err != nil {
+		return s.g.home.Error(err)
 	}
 	if s.locks, err = lockSweep(s.g.home, s.items); err != nil {
 		return err
@@ -206,7 +210,7 @@ func (s *sweep) open(ctx context.Context) (err error) {
 	if err := checkSweepDisk(s.g.home, s.items); err != nil {
 		return err
 	}
-	python, err := s.g.findPython(ctx)
+	python, err := s.g.python.Find(ctx)
 	if err != nil {
 		return err
 	}
@@ -216,15 +220,15 @@ func (s *sweep) open(ctx context.Context) (err error) {
 		}
 	}
 	// Opened for writing first: that makes the database, and brings an older one up to date.
-	db, err := store.Open(ctx, s.g.database(), store.Options{Warn: databaseNews(s.g.logger)})
+	db, err := store.Open(ctx, s.g.home.Database(), store.Options{Warn: databaseNews(s.g.logger)})
 	if err != nil {
 		return err
 	}
 	if err := db.Close(); err != nil {
 		return err
 	}
-	s.folder = filepath.Join(s.g.home, "sweeps", time.Now().UTC().Format("20060102T150405.000Z"))
-	s.reader, err = store.OpenReader(ctx, s.g.database())
+	s.folder = s.g.home.Path("sweeps", time.Now().UTC().Format("20060102T150405.000Z"))
+	s.reader, err = store.OpenReader(ctx, s.g.home.Database())
 	return err
 }
 
@@ -253,7 +257,7 @@ func (s *sweep) detach(asJSON bool) error {
 // announce tells whoever started the sweep in the background that it goes on.
 func (s *sweep) announce() error {
 	if err := os.MkdirAll(s.folder, 0o755); err != nil {
-		return homeError(s.g.home, err)
+		return s.g.home.Error(err)
 	}
 	return s.g.console.announce(announcement{
 		Experiment: strings.Join(s.experiments(), " "), PID: os.Getpid(), Log: filepath.Join(s.folder, "sweep.log"),

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/node/task"
 )
@@ -70,7 +72,7 @@ func newTaskCommand(g *globals) *cobra.Command {
 
 func taskName(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return &usageError{fmt.Errorf("%s takes one task name, not %d", cmd.CommandPath(), len(args)), "swarm task list"}
+		return fail.Usage(fmt.Errorf("%s takes one task name, not %d", cmd.CommandPath(), len(args)), "swarm task list")
 	}
 	return nil
 }
@@ -103,7 +105,7 @@ func runTaskList(g *globals, o taskOptions) error {
 		}
 		t.Add(s.Name, string(params))
 	}
-	return g.print(func(p *table.Page) { p.Table(t) })
+	return screen.Print(g.stdout, func(p *table.Page) { p.Table(t) })
 }
 
 func runTaskSample(g *globals, o taskOptions, name string) error {
@@ -175,7 +177,7 @@ func (l *scoredLine) read() (task.Item, *string, error) {
 	case l.Entry == nil && l.Question == "" && len(l.Metadata) == 0:
 		return item, nil, errors.New("it has no entry and no question")
 	case l.Entry == nil:
-		return item, nil, &usageError{errors.New("it has no completion: only the item's own right answer"), `a "completion" with what a model wrote, <answer> and all, in each line of swarm task sample -o json`}
+		return item, nil, fail.Usage(errors.New("it has no completion: only the item's own right answer"), `a "completion" with what a model wrote, <answer> and all, in each line of swarm task sample -o json`)
 	}
 	return item, answer, nil
 }
@@ -199,7 +201,7 @@ func runTaskExtract(g *globals) error {
 // answers to the lines before it. On a terminal it says first which lines it reads.
 func eachLine[In, Out any](g *globals, command, lines string, answer func(In) (Out, error)) error {
 	help := "swarm task " + command + " --help"
-	if isTerminal(g.stdin) {
+	if screen.IsTerminal(g.stdin) {
 		fmt.Fprintf(g.stderr, "Reading lines of JSON from the terminal, to Ctrl-D: %s\n", lines)
 	}
 	w := bufio.NewWriter(g.stdout)
@@ -213,23 +215,23 @@ func eachLine[In, Out any](g *globals, command, lines string, answer func(In) (O
 			return nil
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			return &usageError{fmt.Errorf("line %d: %w", number, err), help}
+			return fail.Usage(fmt.Errorf("line %d: %w", number, err), help)
 		}
 		if strings.TrimSpace(string(line)) == "" {
 			continue
 		}
 		var in In
 		if err := json.Unmarshal(line, &in); err != nil {
-			return &usageError{fmt.Errorf("line %d is not the JSON it should be: %w", number, err), help}
+			return fail.Usage(fmt.Errorf("line %d is not the JSON it should be: %w", number, err), help)
 		}
 		out, err := answer(in)
 		if err != nil {
 			try := help
-			var usage *usageError
+			var usage *fail.UsageError
 			if errors.As(err, &usage) {
-				try = usage.try
+				try = usage.Try
 			}
-			return &usageError{fmt.Errorf("line %d: %w", number, err), try}
+			return fail.Usage(fmt.Errorf("line %d: %w", number, err), try)
 		}
 		if err := enc.Encode(out); err != nil {
 			return fmt.Errorf("write: %w", err)

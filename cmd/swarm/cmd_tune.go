@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/settings"
 	"github.com/sapo-swarm/swarm/launcher/workload"
 )
@@ -144,7 +145,7 @@ func (o *tuneOptions) check() error {
 			chosen++
 		}
 	}
-	usage := func(text, try string) error { return &usageError{errors.New(text), try} }
+	usage := func(text, try string) error { return fail.Usage(errors.New(text), try) }
 	switch {
 	case chosen > 1:
 		return usage("--apply, --dry-run, --undo and --list exclude each other", "one of them at a time")

@@ -2,10 +2,10 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/settings"
 	"github.com/sapo-swarm/swarm/launcher/workload"
@@ -31,7 +31,7 @@ type tuneEdit struct {
 }
 
 // tuneState is the folder in which what --apply wrote is remembered for --undo.
-func (g *globals) tuneState() string { return filepath.Join(g.home, "tune") }
+func (g *globals) tuneState() string { return g.home.Path("tune") }
 
 // edit writes the recommended values, or says what it would write.
 func (t *tuning) edit(g *globals) error {
@@ -91,8 +91,9 @@ func refuseAssumed(assumed []workload.Assumption) error {
 	if more := len(assumed) - len(named); more > 0 {
 		named = append(named, fmt.Sprintf("%d more", more))
 	}
-	return &usageError{fmt.Errorf("nothing is written: the memory estimate assumes %s", strings.Join(named, ", ")),
-		"--dir with the training's folder, or where the values are right: " + strings.Join(mend, ", ")}
+	return fail.Usage(fmt.Errorf("nothing is written: the memory estimate assumes %s", strings.Join(named, ", ")),
+		"--dir with the training's folder, or where the values are right: "+strings.Join(mend, ", "))
+
 }
 
 // changes are the decided values at their places. A profile may be a stranger's: its places stay within the folder.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
@@ -71,7 +72,7 @@ func (t *tuning) findGPU(ctx context.Context) (err error) {
 			t.onHost, t.request.GPUMemory, t.request.GPUName = true, host.MemoryAvailable, cpuName
 			return nil
 		}
-		reason, _ := splitRemedy(host.Reason)
+		reason, _ := fail.SplitRemedy(host.Reason)
 		return &noRoom{fmt.Errorf("--auto finds no GPU: %s. Try: --gpu-memory 24, or whatever the one you will train on has; swarm doctor tells more",
 			reason)}
 	}
@@ -97,7 +98,7 @@ func (t *tuning) choose(list []gpu.GPU) (*gpu.GPU, error) {
 	if t.o.given["gpu"] {
 		at := slices.IndexFunc(list, func(g gpu.GPU) bool { return g.Index == t.o.gpu })
 		if at < 0 {
-			return nil, &usageError{fmt.Errorf("there is no GPU %d among the %d found", t.o.gpu, len(list)), "swarm gpu --once"}
+			return nil, fail.Usage(fmt.Errorf("there is no GPU %d among the %d found", t.o.gpu, len(list)), "swarm gpu --once")
 		}
 		return &list[at], nil
 	}
@@ -123,7 +124,7 @@ func (t *tuning) recommend(ctx context.Context, g *globals) (err error) {
 		}
 	}
 	if t.result, err = workload.Recommend(t.w, t.request); err != nil {
-		return &usageError{err, "swarm tune --help"}
+		return fail.Usage(err, "swarm tune --help")
 	}
 	switch {
 	case t.profile != nil:

@@ -25,7 +25,7 @@ type measuring struct {
 
 // claim takes the GPU for the time of the measuring: beside jobs of swarm run neither would have what it counts on.
 func (m *measuring) claim(ctx context.Context) (release func(), err error) {
-	q, err := queue.Open(m.g.queueDir())
+	q, err := queue.Open(m.g.home.Queue())
 	if err != nil {
 		return nil, err
 	}

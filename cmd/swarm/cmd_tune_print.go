@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/jobs"
 	"github.com/sapo-swarm/swarm/launcher/workload"
@@ -80,7 +81,7 @@ func (t *tuning) print(g *globals) error {
 	for _, w := range d.Warnings {
 		fmt.Fprintln(g.stderr, "Warning:", w)
 	}
-	return g.print(func(p *table.Page) { t.printText(p, d) })
+	return screen.Print(g.stdout, func(p *table.Page) { t.printText(p, d) })
 }
 
 func (t *tuning) printText(p *table.Page, d tuneDocument) {
@@ -331,5 +332,5 @@ func listWorkloads(g *globals, output string) error {
 	for _, w := range list {
 		rows.Add(w.Name, w.About, w.Source)
 	}
-	return g.print(func(p *table.Page) { p.Table(rows) })
+	return screen.Print(g.stdout, func(p *table.Page) { p.Table(rows) })
 }

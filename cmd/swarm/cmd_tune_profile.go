@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/command"
 	"github.com/sapo-swarm/swarm/launcher/workload"
@@ -43,27 +45,27 @@ type tunePoint struct {
 func (t *tuning) measure(ctx context.Context, g *globals) error {
 	template, err := command.Parse(t.o.command)
 	if err != nil {
-		return &usageError{err, ""}
+		return fail.Usage(err, "")
 	}
 	if !template.Has(command.BatchSize) {
-		return &usageError{errors.New("the command has no place for the batch size"), "{batch_size} in its arguments, wherever it takes the batch size"}
+		return fail.Usage(errors.New("the command has no place for the batch size"), "{batch_size} in its arguments, wherever it takes the batch size")
 	}
 	sizes, err := t.sizes()
 	if err != nil {
 		return err
 	}
-	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping: nothing is kept.")
-	defer interrupts.close()
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping: nothing is kept.")
+	defer interrupts.Close()
 	m := &measuring{t: t, g: g, template: template}
 	if t.meter != nil {
 		m.rooms, err = openRooms(ctx, &runOptions{gpu: t.meter.UUID})
 		if err != nil {
-			return stoppedBy(ctx, err)
+			return interrupt.Exit(ctx, err)
 		}
 		defer m.rooms.close()
 		release, err := m.claim(ctx)
 		if err != nil {
-			return stoppedBy(ctx, err)
+			return interrupt.Exit(ctx, err)
 		}
 		defer release()
 	}
@@ -72,7 +74,7 @@ func (t *tuning) measure(ctx context.Context, g *globals) error {
 		t.profile.Where = "gpu"
 	}
 	if err := m.walk(ctx, sizes); err != nil {
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	return t.conclude()
 }
@@ -81,7 +83,7 @@ func (t *tuning) measure(ctx context.Context, g *globals) error {
 func (t *tuning) sizes() ([]int, error) {
 	r, err := workload.Recommend(t.w, t.request)
 	if err != nil {
-		return nil, &usageError{err, "swarm tune --help"}
+		return nil, fail.Usage(err, "swarm tune --help")
 	}
 	batch, _ := t.w.ByRole(configs.RoleBatch)
 	least := max(1, int(batch.Min))

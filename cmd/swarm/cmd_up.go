@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 )
 
@@ -81,17 +83,17 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	if o.detach && !inBackground(g) {
 		return detachUp(ctx, g, o)
 	}
-	ctx, interrupts := watchSignals(ctx, g.stderr, stopEarly)
-	defer interrupts.close()
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, stopEarly)
+	defer interrupts.Close()
 	p, err := o.plan.resolve(ctx, g)
 	if errors.Is(err, errFinished) {
 		if err := o.plan.resume.sameDone(ctx, p); err != nil {
-			return stoppedBy(ctx, err)
+			return interrupt.Exit(ctx, err)
 		}
 		return o.plan.resume.summarise(ctx, p, o.output == "json")
 	}
 	if err != nil {
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	page, err := o.page.listen(ctx, g)
 	if err != nil {
@@ -100,7 +102,7 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	c, err := prepare(ctx, &coordinator{g: g, p: p, resume: o.plan.resume, price: price, company: company}, o.yes)
 	if err != nil {
 		page.close()
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	c.page = page
 	if err := c.announce(); err != nil {
@@ -109,7 +111,7 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	}
 	err = c.train(ctx, interrupts, o.output == "json" && g.console == nil)
 	c.close()
-	code := exitDone
+	code := fail.ExitDone
 	if err != nil {
 		code = exitCode(err)
 	}

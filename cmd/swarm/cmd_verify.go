@@ -9,6 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
@@ -34,7 +37,7 @@ func newVerifyCommand(g *globals) *cobra.Command {
 		Example: "  swarm verify 4loc4ext\n  swarm verify 4loc4ext-2 --generate -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return &usageError{fmt.Errorf("verify takes one experiment or run, not %d", len(args)), "swarm ls"}
+				return fail.Usage(fmt.Errorf("verify takes one experiment or run, not %d", len(args)), "swarm ls")
 			}
 			return nil
 		},
@@ -76,18 +79,18 @@ func runVerify(ctx context.Context, g *globals, name string, o verifyOptions) er
 	if err := ended(snapshot); err != nil {
 		return err
 	}
-	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
-	defer interrupts.close()
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
+	defer interrupts.Close()
 	report, err := verifyRun(ctx, g, reader, snapshot, o.generate)
 	if err != nil {
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	run := snapshot.Run
 	result := verified{run.Run, run.Experiment, run.State, run.Device, report}
 	if o.output == "json" {
 		err = writeJSON(g.stdout, result)
 	} else {
-		err = g.print(func(p *table.Page) { printVerified(p, result) })
+		err = screen.Print(g.stdout, func(p *table.Page) { printVerified(p, result) })
 	}
 	if err == nil && !report.Verified {
 		err = fmt.Errorf("run %s is not what its logs say", run.Run)
@@ -102,9 +105,9 @@ func ended(s store.Snapshot) error {
 	case run.State != store.RunRunning:
 		return nil
 	case coordinatorAlive(s, event.Now()):
-		return &usageError{fmt.Errorf("run %s is still running", run.Run), "when it is done; or swarm down " + run.Run + ", which stops it in order"}
+		return fail.Usage(fmt.Errorf("run %s is still running", run.Run), "when it is done; or swarm down "+run.Run+", which stops it in order")
 	}
-	return &usageError{fmt.Errorf("run %s was cut off in the middle", run.Run), "swarm up with its configuration goes on with it; verify it then"}
+	return fail.Usage(fmt.Errorf("run %s was cut off in the middle", run.Run), "swarm up with its configuration goes on with it; verify it then")
 }
 
 func printVerified(out *table.Page, v verified) {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
@@ -69,7 +71,7 @@ func workerCommand(g *globals, verb, short string, do func(*membership.Registry,
 		Short: short,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return &usageError{errors.New("one worker's name is needed"), "swarm workers, which lists them"}
+				return fail.Usage(errors.New("one worker's name is needed"), "swarm workers, which lists them")
 			}
 			return nil
 		},
@@ -101,10 +103,10 @@ func (g *globals) stillInvited(name string) {
 
 // registry is the home's list of workers, where there is one.
 func (g *globals) registry() (*membership.Registry, error) {
-	if _, err := os.Stat(g.workersDir()); errors.Is(err, fs.ErrNotExist) {
-		return nil, &usageError{fmt.Errorf("nobody has been let in yet: there is no list of workers under %s", g.home), "swarm up --listen :" + natsPort}
+	if _, err := os.Stat(g.home.Workers()); errors.Is(err, fs.ErrNotExist) {
+		return nil, fail.Usage(fmt.Errorf("nobody has been let in yet: there is no list of workers under %s", g.home), "swarm up --listen :"+natsPort)
 	}
-	return membership.OpenRegistry(g.workersDir())
+	return membership.OpenRegistry(g.home.Workers())
 }
 
 func runInvite(g *globals, name string, once bool) error {
@@ -162,8 +164,8 @@ func runWorkers(ctx context.Context, g *globals, name, output string) error {
 			return err
 		}
 	}
-	if _, err := os.Stat(g.workersDir()); err == nil {
-		registry, err := membership.OpenRegistry(g.workersDir())
+	if _, err := os.Stat(g.home.Workers()); err == nil {
+		registry, err := membership.OpenRegistry(g.home.Workers())
 		if err != nil {
 			return err
 		}
@@ -178,7 +180,7 @@ func runWorkers(ctx context.Context, g *globals, name, output string) error {
 	if output == "json" {
 		return writeJSON(g.stdout, document)
 	}
-	return g.print(func(p *table.Page) { printWorkers(p, document, event.Now()) })
+	return screen.Print(g.stdout, func(p *table.Page) { printWorkers(p, document, event.Now()) })
 }
 
 func printWorkers(p *table.Page, d workersDocument, now float64) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
@@ -217,7 +218,7 @@ func (f *company) host(ctx context.Context) error {
 func (f *company) dismiss(ctx context.Context, now <-chan struct{}, state, message string, logger *slog.Logger) {
 	f.reception.End(state, message)
 	patience := max(farewell, f.silence())
-	ctx, end := unlessHurried(ctx, patience, now)
+	ctx, end := interrupt.WithLimit(ctx, patience, now)
 	defer end()
 	if err := f.reception.Settled(ctx, patience); err != nil {
 		logger.Warn("some workers didn't take leave: what they have not delivered they keep, and deliver when the run goes on", "error", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 )
 
 // companyFlags are up's ways for other hosts to join.
@@ -73,15 +74,15 @@ func (f *companyFlags) company() (*company, error) {
 	given := slices.DeleteFunc([]string{f.listen, f.nats, f.shared}, func(s string) bool { return s == "" })
 	switch {
 	case len(given) > 1:
-		return nil, &usageError{errors.New("--listen, --nats and --shared are three ways to carry one swarm"), "one of them"}
+		return nil, fail.Usage(errors.New("--listen, --nats and --shared are three ways to carry one swarm"), "one of them")
 	case (f.advertise != "" || f.cert != "" || f.key != "") && f.listen == "":
-		return nil, &usageError{errors.New("--advertise, --tls-cert and --tls-key are for --listen"), "--listen :" + natsPort}
+		return nil, fail.Usage(errors.New("--advertise, --tls-cert and --tls-key are for --listen"), "--listen :"+natsPort)
 	case (f.cert == "") != (f.key == ""):
-		return nil, &usageError{errors.New("--tls-cert and --tls-key go together"), "both, or neither for a self-signed certificate"}
+		return nil, fail.Usage(errors.New("--tls-cert and --tls-key go together"), "both, or neither for a self-signed certificate")
 	case f.credentials != "" && f.nats == "":
-		return nil, &usageError{errors.New("--nats-creds is for --nats"), "--nats URL"}
+		return nil, fail.Usage(errors.New("--nats-creds is for --nats"), "--nats URL")
 	case f.compat && f.shared == "":
-		return nil, &usageError{errors.New("--compat is for --shared"), "--shared DIR"}
+		return nil, fail.Usage(errors.New("--compat is for --shared"), "--shared DIR")
 	case len(given) == 0:
 		return nil, nil
 	}
@@ -120,18 +121,18 @@ func (f *companyFlags) readNATS() error {
 		return nil
 	}
 	if f.nats != "" {
-		return &usageError{errors.New("--nats and --nats-file at once"), "one of them"}
+		return fail.Usage(errors.New("--nats and --nats-file at once"), "one of them")
 	}
 	info, err := os.Stat(f.natsFile)
 	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		return &usageError{fmt.Errorf("--nats-file %s can be read by others", f.natsFile), "chmod 600 " + f.natsFile}
+		return fail.Usage(fmt.Errorf("--nats-file %s can be read by others", f.natsFile), "chmod 600 "+f.natsFile)
 	}
 	data, err := readBounded(f.natsFile)
 	if err != nil {
-		return &usageError{fmt.Errorf("--nats-file: %w", err), "a file with nats://user:password@host:4222, several with commas or in lines"}
+		return fail.Usage(fmt.Errorf("--nats-file: %w", err), "a file with nats://user:password@host:4222, several with commas or in lines")
 	}
 	if f.nats = strings.Join(strings.Fields(string(data)), ","); f.nats == "" {
-		return &usageError{fmt.Errorf("--nats-file %s is empty", f.natsFile), "nats://user:password@host:4222 in it, several with commas or in lines"}
+		return fail.Usage(fmt.Errorf("--nats-file %s is empty", f.natsFile), "nats://user:password@host:4222 in it, several with commas or in lines")
 	}
 	return nil
 }

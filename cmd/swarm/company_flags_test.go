@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 )
@@ -83,14 +84,14 @@ func TestAWorkersWayIsWhatWasTypedThenTheInvitationThenThePredecessorsFolder(t *
 	}
 	t.Setenv(folderVariable, drive)
 	_, err := (&joinOptions{}).invitation()
-	_, try := splitRemedy(err.Error())
+	_, try := fail.SplitRemedy(err.Error())
 	require.Contains(t, try+hintOf(err), "NODE_ROLE=worker, with which GDRIVE_PATH counts")
 }
 
 // hintOf is the remedy that main prints.
 func hintOf(err error) string {
-	if u, ok := err.(*usageError); ok { //nolint:errorlint // not wrapped: made there
-		return u.try
+	if u, ok := err.(*fail.UsageError); ok { //nolint:errorlint // not wrapped: made there
+		return u.Try
 	}
 	return ""
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/node/atomicfile"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
@@ -20,19 +21,16 @@ import (
 )
 
 // invitationPath is where a home keeps the line that was last handed out. Its folder is the owner's alone.
-func invitationPath(g *globals) string { return filepath.Join(g.workersDir(), "invitation") }
+func invitationPath(g *globals) string { return filepath.Join(g.home.Workers(), "invitation") }
 
 // readInvitation is that line.
 func readInvitation(g *globals) (membership.Invitation, error) {
 	text, err := os.ReadFile(invitationPath(g))
 	if err != nil {
-		return membership.Invitation{}, &usageError{fmt.Errorf("no invitation is known under %s: no swarm has been open to others", g.home), "swarm up --listen :" + natsPort}
+		return membership.Invitation{}, fail.Usage(fmt.Errorf("no invitation is known under %s: no swarm has been open to others", g.home), "swarm up --listen :"+natsPort)
 	}
 	return membership.ParseInvitation(string(text))
 }
-
-// workersDir is where a home keeps whom it has let in.
-func (g *globals) workersDir() string { return filepath.Join(g.home, "workers") }
 
 // open opens the way that workers share.
 func (f *company) open(ctx context.Context, c *coordinator) (way, error) {
@@ -40,7 +38,7 @@ func (f *company) open(ctx context.Context, c *coordinator) (way, error) {
 		return f.openFolder(c)
 	}
 	var err error
-	if f.registry, err = membership.OpenRegistry(c.g.workersDir()); err != nil {
+	if f.registry, err = membership.OpenRegistry(c.g.home.Workers()); err != nil {
 		return nil, err
 	}
 	token, err := f.registry.Invite("", false)
@@ -64,7 +62,7 @@ func (f *company) open(ctx context.Context, c *coordinator) (way, error) {
 	}
 	if err := atomicfile.WriteSecret(invitationPath(c.g), []byte(invitation.String()+"\n")); err != nil {
 		bus.close()
-		return nil, homeError(c.g.home, err)
+		return nil, c.g.home.Error(err)
 	}
 	return bus, nil
 }
@@ -131,11 +129,11 @@ func (f *company) openServer(ctx context.Context, c *coordinator, invitation *me
 // certificate is the user's own, without a fingerprint: then the name is what counts; or one that this home keeps.
 func (f *company) certificate(g *globals, hosts []string) (tls.Certificate, string, error) {
 	if f.flags.cert == "" {
-		return natsbus.Certificate(g.workersDir(), hosts)
+		return natsbus.Certificate(g.home.Workers(), hosts)
 	}
 	certificate, err := tls.LoadX509KeyPair(f.flags.cert, f.flags.key)
 	if err != nil {
-		return certificate, "", &usageError{fmt.Errorf("--tls-cert %s, --tls-key %s: %w", f.flags.cert, f.flags.key, err), "PEM files of a certificate chain and its key"}
+		return certificate, "", fail.Usage(fmt.Errorf("--tls-cert %s, --tls-key %s: %w", f.flags.cert, f.flags.key, err), "PEM files of a certificate chain and its key")
 	}
 	return certificate, "", nil
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
@@ -24,7 +26,7 @@ func (o *compareOptions) write(stdout io.Writer, c stats.Comparison) error {
 	case o.csv == "-":
 		return nil
 	}
-	p := table.NewPage(stdout, screenOf(stdout, os.Environ()))
+	p := table.NewPage(stdout, screen.Of(stdout, os.Environ()))
 	if err := o.print(p, c); err != nil {
 		return err
 	}
@@ -36,7 +38,7 @@ func (o *compareOptions) writeCSV(stdout io.Writer, c stats.Comparison) (err err
 	if o.csv != "-" {
 		file, err := os.Create(o.csv)
 		if err != nil {
-			return &hintError{fmt.Errorf("write the rows: %w", err), "another file with --csv; its folder has to exist"}
+			return fail.Hint(fmt.Errorf("write the rows: %w", err), "another file with --csv; its folder has to exist")
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
 		out = file

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -109,7 +110,7 @@ func TestAVerdictNamesWhatElseDiffers(t *testing.T) {
 	require.Contains(t, gate("versions").stdout, "  also different: checkpoint_every 3 against 10.", "what isn't known of one isn't known to differ")
 
 	o = gate("more", "--despite", "node")
-	require.Equal(t, exitUsage, o.code)
+	require.Equal(t, fail.ExitUsage, o.code)
 	require.Contains(t, o.stderr, `bad despite "node": did you mean "nodes"?`)
 	c := comparisonOf(t, home, "more")
 	require.Empty(t, c.Baseline)
@@ -179,9 +180,9 @@ func TestTheBaselineIsNeverFoundByAccident(t *testing.T) {
 				return
 			}
 			o := swarm(t, home, "compare", "--gate")
-			require.Equal(t, exitUsage, o.code)
+			require.Equal(t, fail.ExitUsage, o.code)
 			require.Contains(t, o.stderr, "--gate needs a baseline, and none of the rows is known to be it\nTry: swarm compare --baseline NAME")
-			require.Equal(t, exitUsage, swarm(t, home, "compare", "--min", "0").code)
+			require.Equal(t, fail.ExitUsage, swarm(t, home, "compare", "--min", "0").code)
 		})
 	}
 }

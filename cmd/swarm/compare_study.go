@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/jobs"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
@@ -32,17 +33,17 @@ var ofExperiments = []string{"baseline", "by", "pairs", "min", "top", "gate"}
 func (s *studyFlags) apply(o *stats.CompareOptions, names []string, flags *pflag.FlagSet, command string) error {
 	if s.name == "" {
 		if s.model != "" {
-			return &usageError{errors.New("--model chooses between a study's runs: there is no --study"), command + " --study paper --model " + s.model}
+			return fail.Usage(errors.New("--model chooses between a study's runs: there is no --study"), command+" --study paper --model "+s.model)
 		}
 		return nil
 	}
 	again := command + " --study " + jobs.ShellWord(s.name)
 	if len(names) > 0 {
-		return &usageError{fmt.Errorf("--study %s and %q: a study has its own experiments", s.name, names[0]), again}
+		return fail.Usage(fmt.Errorf("--study %s and %q: a study has its own experiments", s.name, names[0]), again)
 	}
 	for _, flag := range ofExperiments {
 		if flags.Changed(flag) {
-			return &usageError{fmt.Errorf("--study %s and --%s: a study compares each of its experiments with each, by experiment", s.name, flag), again}
+			return fail.Usage(fmt.Errorf("--study %s and --%s: a study compares each of its experiments with each, by experiment", s.name, flag), again)
 		}
 	}
 	study, err := findStudy(s.name)
@@ -125,7 +126,7 @@ func (s *studyFlags) none() error {
 	if s.model != "" {
 		try += " --model " + jobs.ShellWord(s.model)
 	}
-	return &hintError{fmt.Errorf("no run of study %s is recorded", strings.TrimSpace(s.name+" "+s.model)), try}
+	return fail.Hint(fmt.Errorf("no run of study %s is recorded", strings.TrimSpace(s.name+" "+s.model)), try)
 }
 
 // printStudy prints a study's verdict and what it rests on.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -86,21 +87,21 @@ func TestAStudyIsRefusedBesideWhatItDecidesItself(t *testing.T) {
 		code int
 		want string
 	}{
-		"unknown study":           {[]string{"compare", "--study", "nosuch"}, exitUsage, "nosuch"},
-		"experiments beside it":   {[]string{"compare", "--study", "paper", "other"}, exitUsage, "a study has its own experiments"},
-		"a baseline beside it":    {[]string{"report", "--study", "paper", "--baseline", "other"}, exitUsage, "--study paper and --baseline"},
-		"a gate":                  {[]string{"compare", "--study", "paper", "--gate"}, exitUsage, "--study paper and --gate"},
-		"a model without a study": {[]string{"compare", "--model", "gpt2"}, exitUsage, "there is no --study"},
-		"a model of a study with its own": {[]string{"compare", "--study", "mixed-models", "--model", "gpt2"}, exitUsage,
+		"unknown study":           {[]string{"compare", "--study", "nosuch"}, fail.ExitUsage, "nosuch"},
+		"experiments beside it":   {[]string{"compare", "--study", "paper", "other"}, fail.ExitUsage, "a study has its own experiments"},
+		"a baseline beside it":    {[]string{"report", "--study", "paper", "--baseline", "other"}, fail.ExitUsage, "--study paper and --baseline"},
+		"a gate":                  {[]string{"compare", "--study", "paper", "--gate"}, fail.ExitUsage, "--study paper and --gate"},
+		"a model without a study": {[]string{"compare", "--model", "gpt2"}, fail.ExitUsage, "there is no --study"},
+		"a model of a study with its own": {[]string{"compare", "--study", "mixed-models", "--model", "gpt2"}, fail.ExitUsage,
 			"the experiments of study mixed-models name theirs"},
-		"a study without runs": {[]string{"compare", "--study", "swarm-size"}, exitFailed,
+		"a study without runs": {[]string{"compare", "--study", "swarm-size"}, fail.ExitFailed,
 			"no run of study swarm-size is recorded\nTry: swarm sweep --study swarm-size"},
-		"a study without runs of it": {[]string{"compare", "--study", "paper", "--model", "gpt2"}, exitFailed,
+		"a study without runs of it": {[]string{"compare", "--study", "paper", "--model", "gpt2"}, fail.ExitFailed,
 			"Try: swarm sweep --study paper --model gpt2"},
-		"a report of none": {[]string{"report", "--study", "swarm-size", "--out", filepath.Join(home, "r.html")}, exitFailed,
+		"a report of none": {[]string{"report", "--study", "swarm-size", "--out", filepath.Join(home, "r.html")}, fail.ExitFailed,
 			"no run of study swarm-size"},
-		"a measure that there isn't":     {[]string{"compare", "--study", "paper", "--measure", "luck"}, exitUsage, "reward, eval or pass"},
-		"a report's model without study": {[]string{"report", "--model", "gpt2"}, exitUsage, "there is no --study"},
+		"a measure that there isn't":     {[]string{"compare", "--study", "paper", "--measure", "luck"}, fail.ExitUsage, "reward, eval or pass"},
+		"a report's model without study": {[]string{"report", "--model", "gpt2"}, fail.ExitUsage, "there is no --study"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := swarm(t, home, c.args...)

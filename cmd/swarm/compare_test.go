@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -111,11 +112,11 @@ func TestCompareGate(t *testing.T) {
 		code int
 	}{
 		{"up --baseline base", 0}, {"base --baseline up", exitWorse}, {"near --baseline base", exitUndecided}, {"up base -o json", 0},
-		{"up near base", exitUsage}, {"up", exitUsage}, {"up base --top 1", exitUsage}, {"up base --min 0", exitUsage}, {"nosuch base", exitUsage},
+		{"up near base", fail.ExitUsage}, {"up", fail.ExitUsage}, {"up base --top 1", fail.ExitUsage}, {"up base --min 0", fail.ExitUsage}, {"nosuch base", fail.ExitUsage},
 	} {
 		o := swarm(t, home, append([]string{"compare", "--gate"}, strings.Fields(x.args)...)...)
 		require.Equal(t, x.code, o.code, "%s: %s", x.args, o.stderr)
-		if x.code == exitUsage {
+		if x.code == fail.ExitUsage {
 			require.Regexp(t, `^Error: .*\nTry: `, o.stderr)
 			require.Empty(t, o.stdout)
 		} else {
@@ -178,7 +179,7 @@ func TestCompareSaysThatItCannotWriteItsFile(t *testing.T) {
 	t.Parallel()
 	home := comparedHome(t, threeSeeds("base", 0, 0.3)...)
 	o := swarm(t, home, "compare", "--csv", filepath.Join(home, "none", "x.csv"))
-	require.Equal(t, exitFailed, o.code)
+	require.Equal(t, fail.ExitFailed, o.code)
 	require.Regexp(t, `^Error: write the rows: .*none/x\.csv: no such file or directory\nTry: another file with --csv`, o.stderr)
 	require.Empty(t, o.stdout)
 }
@@ -203,7 +204,7 @@ func TestCompareRefuses(t *testing.T) {
 		"base-0":              `"base-0" is a run, and experiments are what is compared`,
 	} {
 		o := swarm(t, home, append([]string{"compare"}, strings.Fields(args)...)...)
-		require.Equal(t, exitUsage, o.code, args)
+		require.Equal(t, fail.ExitUsage, o.code, args)
 		require.Empty(t, o.stdout)
 		require.Contains(t, strings.Split(o.stderr, "\n")[0], want, args)
 		require.LessOrEqual(t, strings.Count(o.stderr, "\n"), 2, o.stderr)

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 )
 
 // completion is what the user wants done once everything is over: --on-complete and --webhook.
@@ -51,7 +53,7 @@ type ending struct {
 }
 
 // bySignal tells whether a person stopped it.
-func (e ending) bySignal() bool { return e.ExitCode > exitSignal }
+func (e ending) bySignal() bool { return e.ExitCode > fail.ExitSignal }
 
 // The limits of what happens at the end. A spot VM gives 25 s or so from SIGTERM to the end of everything.
 const (
@@ -66,8 +68,8 @@ func (c *completion) finish(ctx context.Context, g *globals, e ending) {
 	if c.webhook == "" && (c.command == "" || e.bySignal()) {
 		return
 	}
-	ctx, interrupts := watchSignals(ctx, g.stderr, "Not waiting for what --webhook and --on-complete ask for.")
-	defer interrupts.close()
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Not waiting for what --webhook and --on-complete ask for.")
+	defer interrupts.Close()
 	document, err := json.MarshalIndent(e.Summary, "", "  ")
 	if err != nil {
 		g.logger.Warn("the summary can't be told", "error", err)

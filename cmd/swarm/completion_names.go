@@ -39,7 +39,7 @@ func completeNames(g *globals, cmd *cobra.Command) {
 
 // recordedNames are experiments, and with runs these too, without those that were typed already.
 func recordedNames(ctx context.Context, g *globals, runs bool, typed []string) []cobra.Completion {
-	home, err := filepath.Abs(g.home)
+	home, err := filepath.Abs(string(g.home))
 	if err != nil {
 		return nil
 	}

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/stretchr/testify/require"
 )
 
@@ -141,10 +143,10 @@ func TestACommandEndsWithItsContext(t *testing.T) {
 		for out.String() == "" && ctx.Err() == nil {
 			time.Sleep(5 * time.Millisecond)
 		}
-		stop(&signalError{syscall.SIGTERM})
+		stop(&interrupt.Error{Signal: syscall.SIGTERM})
 	}()
 	s := shellCommand{text: "echo here; sleep 60", environ: os.Environ(), limit: patience, grace: time.Second}
-	var stopped *signalError
+	var stopped *interrupt.Error
 	require.ErrorAs(t, s.run(ctx, out), &stopped)
 }
 
@@ -171,6 +173,6 @@ func TestCompletionIsCheckedBeforeTheRun(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, (&completion{}).check())
 	require.NoError(t, (&completion{command: "true", webhook: "https://example.org/x"}).check())
-	require.Equal(t, exitUsage, exitCode((&completion{webhook: "example.org/x"}).check()))
-	require.Equal(t, exitUsage, exitCode((&completion{command: "a\x00b"}).check()))
+	require.Equal(t, fail.ExitUsage, exitCode((&completion{webhook: "example.org/x"}).check()))
+	require.Equal(t, fail.ExitUsage, exitCode((&completion{command: "a\x00b"}).check()))
 }

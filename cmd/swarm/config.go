@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/viper"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 )
 
 // configFlags are the flags of every command that takes an experiment's configuration: one a key, and --config, --name, --set.
@@ -89,7 +90,7 @@ func (f *configFlags) takeArgs(args []string) error {
 		if both := append(slices.Clone(f.config), args...); len(both) == 2 && isFile(both[0]) != isFile(both[1]) {
 			try = "--config " + strings.Join(both, ",") + " for both"
 		}
-		return &usageError{fmt.Errorf("the argument %q and --config %s are two configurations", strings.Join(args, " "), given), try}
+		return fail.Usage(fmt.Errorf("the argument %q and --config %s are two configurations", strings.Join(args, " "), given), try)
 	}
 	f.config = args
 	return nil

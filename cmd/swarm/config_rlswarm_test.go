@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 )
@@ -50,10 +51,10 @@ func TestPlanTellsRLSwarmsVariables(t *testing.T) {
 	t.Setenv("MAX_ROUNDS", "3")
 	args := []string{"plan", "--model", "nano", "--device", "cpu", "--nodes", "2"}
 	o := inProcess(t, args...)
-	require.Equal(t, exitDone, o.code, o.stderr)
+	require.Equal(t, fail.ExitDone, o.code, o.stderr)
 	require.Equal(t, 1, strings.Count(o.stderr, "Used from the environment: SEED=7, MAX_ROUNDS=3 (rl-swarm's names;"), o.stderr)
 	o = inProcess(t, append(args, "--ignore-rl-swarm-env")...)
-	require.Equal(t, exitDone, o.code, o.stderr)
+	require.Equal(t, fail.ExitDone, o.code, o.stderr)
 	require.NotContains(t, o.stderr, "Used from the environment")
 }
 
@@ -80,6 +81,6 @@ func TestJoinReadsRLSwarmsVariables(t *testing.T) {
 	t.Setenv("MAX_ROUNDS", "3") // is the coordinator's
 	t.Setenv("SEED", "3")
 	o := inProcess(t, "join", "--shared", t.TempDir(), "--wait", "1s")
-	require.Equal(t, exitFailed, o.code, o.stderr)
+	require.Equal(t, fail.ExitFailed, o.code, o.stderr)
 	require.Contains(t, o.stderr, "Used from the environment: EXPERIMENT_NAME=e, NODE_ID=node_1 (rl-swarm's names; --ignore-rl-swarm-env leaves them out)\n")
 }

@@ -11,8 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/term"
-
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher"
@@ -34,7 +35,7 @@ const memoryLimit = 48 << 20
 const companyMemory = 512 << 20
 
 // train runs the nodes until the rounds are done or somebody stops it, shows it meanwhile, and sums it up.
-func (c *coordinator) train(ctx context.Context, interrupts *interrupts, asJSON bool) error {
+func (c *coordinator) train(ctx context.Context, interrupts *interrupt.Watch, asJSON bool) error {
 	limit := int64(memoryLimit)
 	if c.page != nil {
 		limit += pageMemory
@@ -62,12 +63,12 @@ func (c *coordinator) train(ctx context.Context, interrupts *interrupts, asJSON 
 		}
 	} else {
 		printStart(c)
-		showing.Go(func() { c.show(shown, feed, interactive, interrupts.interrupt) })
+		showing.Go(func() { c.show(shown, feed, interactive, interrupts.Interrupt) })
 	}
 	result, err := c.launch(ctx, interrupts, feed, lines, logger, chronicle)
 	c.end(result, err, lines)
 	// All is recorded: from here on Ctrl-C ends the program at once, should stdout's reader hang.
-	interrupts.close()
+	interrupts.Close()
 	stopShow()
 	showing.Wait()
 	if lines != nil {
@@ -81,7 +82,7 @@ func (c *coordinator) train(ctx context.Context, interrupts *interrupts, asJSON 
 }
 
 // launch runs the nodes, and what watches over them, to the end.
-func (c *coordinator) launch(ctx context.Context, interrupts *interrupts, feed *terminal.Feed, lines *printer, logger, chronicle *slog.Logger) (launcher.Result, error) {
+func (c *coordinator) launch(ctx context.Context, interrupts *interrupt.Watch, feed *terminal.Feed, lines *printer, logger, chronicle *slog.Logger) (launcher.Result, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return launcher.Result{}, fmt.Errorf("own program: %w", err)
@@ -91,24 +92,24 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupts, feed *
 		args = append(args, "--verbose")
 	}
 	exe, args, env := c.p.trainer.process(exe, args)
-	files, variable := c.g.engines.client.Share(3)
+	files, variable := c.g.python.Client().Share(3)
 	env = append(env, variable)
-	defer c.g.keepHost(ctx, c.dir, logger)()
+	defer keepHost(ctx, &c.g.python, c.dir, logger)()
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	events := newRecorder(background, c, feed, lines, logger, chronicle, interrupts.fail)
-	events.answer = interrupts.answer
+	events := newRecorder(background, c, feed, lines, logger, chronicle, interrupts.Fail)
+	events.answer = interrupts.Answer
 	defer events.close()
 	defer stop()
 	events.take(event.Event{Type: event.TypeRunStarted, Run: c.run, Time: c.clock.now()})
 	if c.joined != nil {
-		c.joined.now = interrupts.now
+		c.joined.now = interrupts.Now
 	}
 	if err := c.meet(background, events, logger); err != nil {
 		return launcher.Result{}, err
 	}
 	events.watchHost()
 	spec := launcher.Spec{
-		Run: c.run, Exe: exe, Args: args, Env: env, Files: files, Starts: c.starts, Plan: c.p.plan, Now: interrupts.now,
+		Run: c.run, Exe: exe, Args: args, Env: env, Files: files, Starts: c.starts, Plan: c.p.plan, Now: interrupts.Now,
 		Restarts:    supervise.Policy{MaxRestarts: c.p.config.MaxRestarts},
 		CPUFallback: c.p.config.CPUFallback,
 	}
@@ -136,7 +137,7 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupts, feed *
 	}
 	if c.company != nil {
 		state, message := final(result, err)
-		c.company.dismiss(background, interrupts.now, state, message, logger)
+		c.company.dismiss(background, interrupts.Now, state, message, logger)
 	}
 	return result, err
 }
@@ -196,7 +197,7 @@ func (c *coordinator) end(result launcher.Result, err error, lines *printer) {
 // final is the state that a run ends in, and why.
 func final(result launcher.Result, err error) (state, message string) {
 	state = store.RunDone
-	var stopped *signalError
+	var stopped *interrupt.Error
 	var full *diskError
 	var over *overError
 	switch {
@@ -236,7 +237,7 @@ func (c *coordinator) summarise(asJSON bool) error {
 	if asJSON {
 		return event.NewWriter(c.g.stdout).Write(summaryEvent{Type: event.TypeSummary, Time: event.Now(), Summary: c.summary})
 	}
-	return terminal.Summary(c.g.stdout, c.summary, terminal.Place{Database: c.g.database(), Folder: c.dir, Next: c.next()})
+	return terminal.Summary(c.g.stdout, c.summary, terminal.Place{Database: c.g.home.Database(), Folder: c.dir, Next: c.next()})
 }
 
 // next are the commands to type after a run, as this user would type them.
@@ -262,9 +263,9 @@ func (c *coordinator) next() []string {
 
 // verdict turns the launcher's result into the command's: a stop by signal is 128 + the signal.
 func (c *coordinator) verdict(err error) error {
-	var stopped *signalError
+	var stopped *interrupt.Error
 	if errors.As(err, &stopped) {
-		return &silentError{exitSignal + int(stopped.signal)}
+		return fail.Exit(fail.ExitSignal + int(stopped.Signal))
 	}
 	var over *overError
 	if errors.As(err, &over) {
@@ -276,14 +277,14 @@ func (c *coordinator) verdict(err error) error {
 	}
 	var full *diskError
 	if errors.As(err, &full) {
-		return &hintError{full, "free some space, or --home on a larger disk"}
+		return fail.Hint(full, "free some space, or --home on a larger disk")
 	}
 	var lost *launcher.LostError
 	if errors.As(err, &lost) && len(lost.GivenUp) > 0 {
 		if lost.GivenUp[0].Cause == event.CauseDevice {
-			return &hintError{err, "swarm gpu, which says what to do about it"}
+			return fail.Hint(err, "swarm gpu, which says what to do about it")
 		}
-		return &hintError{err, "read " + runlog.Path(c.dir, lost.GivenUp[0].Node)}
+		return fail.Hint(err, "read "+runlog.Path(c.dir, lost.GivenUp[0].Node))
 	}
 	return err
 }
@@ -322,7 +323,7 @@ func printStart(c *coordinator) {
 		trained, sizes = command, ""
 	}
 	// A reader of stdout who has gone ends no run.
-	_ = c.g.print(func(p *table.Page) {
+	_ = screen.Print(c.g.stdout, func(p *table.Page) {
 		p.Printf("%s%s: %s on %s, %s,%s %s, seed %d\n", c.run, goesOn, trained, c.p.plan.Device, units.Plural(c.p.plan.Nodes, "node"), sizes,
 			units.Plural(cfg.Rounds, "round"), cfg.Seed)
 		p.Println(c.p.plan.Why)
@@ -338,10 +339,11 @@ func printStart(c *coordinator) {
 
 // interactive tells whether there is a terminal to show a live view on and to take keys from.
 func (g *globals) interactive() bool {
-	return isTerminal(g.stdout) && isTerminal(g.stdin) && terminal.Capable(os.Environ())
+	return screen.IsTerminal(g.stdout) && screen.IsTerminal(g.stdin) && terminal.Capable(os.Environ())
 }
 
-func isTerminal(v any) bool {
-	file, ok := v.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
-}
+// What up and join answer the first signal with: before any node has loaded there is nothing to save.
+const (
+	stopEarly = "Stopping: no node has started yet. Again to stop now."
+	stopSaved = "Stopping after a checkpoint. Again to stop now."
+)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/metrics/dashboard"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -48,7 +49,7 @@ func (g *globals) listenDashboard(ctx context.Context, o dashboardOptions) (*das
 	}
 	folders := &runFolders{g: g}
 	d.server, err = dashboard.New(dashboard.Options{
-		Path: g.database(), Alive: coordinatorAlive, Key: configKey, Logs: folders.logs, Rollouts: folders.rollouts, Version: version, Token: o.token,
+		Path: g.home.Database(), Alive: coordinatorAlive, Key: configKey, Logs: folders.logs, Rollouts: folders.rollouts, Version: version, Token: o.token,
 		Logger: g.logger,
 	})
 	if err != nil {
@@ -92,11 +93,11 @@ func (o *dashboardOptions) encryption() (*tls.Config, error) {
 		return nil, nil
 	}
 	if o.tlsCert == "" || o.tlsKey == "" {
-		return nil, &usageError{errors.New("--tls-cert and --tls-key belong together"), "both of them, or none"}
+		return nil, fail.Usage(errors.New("--tls-cert and --tls-key belong together"), "both of them, or none")
 	}
 	pair, err := tls.LoadX509KeyPair(o.tlsCert, o.tlsKey)
 	if err != nil {
-		return nil, &usageError{fmt.Errorf("--tls-cert and --tls-key: %w", err), "a certificate and its key, each a PEM file"}
+		return nil, fail.Usage(fmt.Errorf("--tls-cert and --tls-key: %w", err), "a certificate and its key, each a PEM file")
 	}
 	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}, nil
 }
@@ -129,9 +130,9 @@ func goodToken(token string) bool {
 
 // look refuses a database that can't be read. One that isn't there yet may come.
 func (d *dashboardService) look(ctx context.Context, g *globals) error {
-	reader, err := store.OpenReader(ctx, g.database())
+	reader, err := store.OpenReader(ctx, g.home.Database())
 	if errors.Is(err, store.ErrNoDatabase) {
-		d.notes = append(d.notes, "Nothing has run under "+g.home+" yet: the page fills as soon as something does.")
+		d.notes = append(d.notes, "Nothing has run under "+string(g.home)+" yet: the page fills as soon as something does.")
 		return nil
 	}
 	if err != nil {
@@ -143,12 +144,13 @@ func (d *dashboardService) look(ctx context.Context, g *globals) error {
 func cannotListen(address string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return &hintError{fmt.Errorf("%s is taken: another dashboard, or another program, listens there (%w)", address, syscall.EADDRINUSE),
-			"another port, or port 0 for any free one"}
+		return fail.Hint(fmt.Errorf("%s is taken: another dashboard, or another program, listens there (%w)", address, syscall.EADDRINUSE),
+			"another port, or port 0 for any free one")
+
 	case errors.Is(err, syscall.EACCES):
-		return &hintError{fmt.Errorf("no permission to listen on %s", address), "a port above 1023"}
+		return fail.Hint(fmt.Errorf("no permission to listen on %s", address), "a port above 1023")
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return &hintError{fmt.Errorf("%s is not an address of this machine", address), defaultDashboard}
+		return fail.Hint(fmt.Errorf("%s is not an address of this machine", address), defaultDashboard)
 	}
 	return fmt.Errorf("listen on %s: %w", address, err)
 }

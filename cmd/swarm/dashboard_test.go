@@ -28,6 +28,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/metrics/dashboard"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -136,7 +138,7 @@ func TestDashboardOfARealRun(t *testing.T) {
 	require.Equal(t, r.Note, logs.Note)
 
 	require.NoError(t, d.cmd.Process.Signal(syscall.SIGINT))
-	require.Equal(t, exitSignal+int(syscall.SIGINT), waitFor(t, d.cmd))
+	require.Equal(t, fail.ExitSignal+int(syscall.SIGINT), waitFor(t, d.cmd))
 }
 
 func TestDashboardSaysWhyItCannotListen(t *testing.T) {
@@ -153,16 +155,16 @@ func TestDashboardSaysWhyItCannotListen(t *testing.T) {
 		code int
 		text string
 	}{
-		{home, []string{"--listen", taken.Addr().String()}, exitFailed,
+		{home, []string{"--listen", taken.Addr().String()}, fail.ExitFailed,
 			"Error: " + taken.Addr().String() + " is taken: another dashboard, or another program, listens there (address already in use)\nTry: another port"},
-		{home, []string{"--listen", "nonsense"}, exitUsage, `listen`},
-		{home, []string{"--listen", "127.0.0.1:99999"}, exitUsage, `an address and a port`},
-		{home, []string{"--listen", "127.0.0.1:http"}, exitUsage, `an address and a port`},
-		{home, []string{"--token", "short"}, exitUsage, "16 to 256"},
-		{home, []string{"--tls-cert", "x"}, exitUsage, "belong together"},
-		{home, []string{"--tls-cert", "x", "--tls-key", "y"}, exitUsage, "no such file"},
-		{home, []string{"extra"}, exitUsage, "takes no argument"},
-		{foreign, []string{"--listen", "127.0.0.1:0"}, exitFailed, "not a swarm database"},
+		{home, []string{"--listen", "nonsense"}, fail.ExitUsage, `listen`},
+		{home, []string{"--listen", "127.0.0.1:99999"}, fail.ExitUsage, `an address and a port`},
+		{home, []string{"--listen", "127.0.0.1:http"}, fail.ExitUsage, `an address and a port`},
+		{home, []string{"--token", "short"}, fail.ExitUsage, "16 to 256"},
+		{home, []string{"--tls-cert", "x"}, fail.ExitUsage, "belong together"},
+		{home, []string{"--tls-cert", "x", "--tls-key", "y"}, fail.ExitUsage, "no such file"},
+		{home, []string{"extra"}, fail.ExitUsage, "takes no argument"},
+		{foreign, []string{"--listen", "127.0.0.1:0"}, fail.ExitFailed, "not a swarm database"},
 	} {
 		got := swarm(t, test.home, append([]string{"dashboard"}, test.args...)...)
 		require.Equal(t, test.code, got.code, "%v: %s", test.args, got.stderr)
@@ -174,7 +176,7 @@ func TestDashboardSaysWhyItCannotListen(t *testing.T) {
 
 func listenFor(t *testing.T, o dashboardOptions) (*dashboardService, *http.Client) {
 	t.Helper()
-	g := &globals{home: t.TempDir(), logger: slog.New(slog.DiscardHandler)}
+	g := &globals{home: layout.Home(t.TempDir()), logger: slog.New(slog.DiscardHandler)}
 	d, err := g.listenDashboard(t.Context(), o)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
@@ -248,7 +250,7 @@ func TestLogWindowKeepsWhatLiesAround(t *testing.T) {
 }
 
 func TestRunsOfOneModelShareItsTokenizer(t *testing.T) {
-	f := &runFolders{g: &globals{home: t.TempDir()}}
+	f := &runFolders{g: &globals{home: layout.Home(t.TempDir())}}
 	tokens, err := tokenizer.Open(tokenizer.NameGPT2, "")
 	require.NoError(t, err)
 	f.texts = map[string]*runText{"a-1": {config: configs.Config{Model: "a-model"}, tokens: tokens}}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 )
 
@@ -149,11 +150,11 @@ func endedEarly(err error) error {
 	}
 	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		if s := status.Signal(); s == syscall.SIGINT || s == syscall.SIGTERM {
-			return &silentError{exitSignal + int(s)}
+			return fail.Exit(fail.ExitSignal + int(s))
 		}
 		return fmt.Errorf("the process in the background was ended by signal %d (%s) before its work began", status.Signal(), status.Signal())
 	}
-	return &silentError{exit.ExitCode()}
+	return fail.Exit(exit.ExitCode())
 }
 
 // detachUp is up --detach as the user sees it. What would need an answer is asked here, since nobody can be asked in the background, and

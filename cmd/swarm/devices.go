@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
@@ -106,7 +107,7 @@ func (w *deviceWatch) report(ctx context.Context, before, now gpu.Sample) {
 	}
 	for _, f := range gpu.Faults(before, now) {
 		// What it is goes into sentences that name the GPU. What to do about it, swarm gpu says.
-		what, _ := splitRemedy(strings.TrimPrefix(f.Message, fmt.Sprintf("read GPU %d: ", f.GPU)))
+		what, _ := fail.SplitRemedy(strings.TrimPrefix(f.Message, fmt.Sprintf("read GPU %d: ", f.GPU)))
 		what = strings.TrimPrefix(what, fmt.Sprintf("GPU %d: ", f.GPU))
 		select {
 		case w.faults <- launcher.Fault{GPU: f.GPU, Message: what, Fatal: true}:

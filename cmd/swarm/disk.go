@@ -9,6 +9,8 @@ import (
 
 	"github.com/shirou/gopsutil/v4/disk"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node"
@@ -36,32 +38,32 @@ func checkpointBytes(p planned) int64 {
 
 // checkDisk refuses a run whose checkpoints don't fit: each node keeps two and writes a third, if its rounds are enough for that. Those that
 // are in dir, the run's folder if it goes on, are there already.
-func checkDisk(home, dir string, p planned) error {
-	usage, err := disk.Usage(home)
+func checkDisk(home layout.Home, dir string, p planned) error {
+	usage, err := disk.Usage(string(home))
 	if err != nil {
-		return homeError(home, err)
+		return home.Error(err)
 	}
 	copies := min(3, p.config.Rounds/p.config.CheckpointEvery+1)
 	need := minFreeDisk + int64(copies)*checkpointBytes(p) - node.CheckpointBytes(dir)
 	if int64(usage.Free) < need {
-		return &hintError{
+		return fail.Hint(
 			fmt.Errorf("%s has %s free; the checkpoints, journals and logs of %s of %s take %s", home, gb(int64(usage.Free)),
 				units.Plural(p.plan.Nodes, "node"), p.trains(), gb(need)),
-			"free some space, or --home on a larger disk",
-		}
+			"free some space, or --home on a larger disk")
+
 	}
 	return nil
 }
 
 // diskError is why a run was stopped before its disk was full.
 type diskError struct {
-	home string
+	home layout.Home
 	free int64 // 0: somebody met its end
 }
 
 func (e *diskError) Error() string {
 	if e.free == 0 {
-		return "stopped because the disk is full, or a quota on it used up: " + e.home
+		return "stopped because the disk is full, or a quota on it used up: " + string(e.home)
 	}
 	return fmt.Sprintf("stopped because the disk is nearly full: %s has %s free", e.home, gb(e.free))
 }
@@ -69,7 +71,7 @@ func (e *diskError) Error() string {
 // diskBudget watches the disk under a home while a run goes on: first it warns, then it drops spare checkpoints, and before the disk is full
 // it stops the run in order. A database and a message bus that run into a full disk would stall the nodes that somebody pays for.
 type diskBudget struct {
-	home  string
+	home  layout.Home
 	wave  int64 // bytes of one checkpoint of every node
 	free  func(context.Context) (int64, error)
 	spare func() int64 // drops what can be spared, returns its bytes
@@ -85,7 +87,7 @@ func newDiskBudget(c *coordinator, warn func(string), stop func(error)) *diskBud
 	return &diskBudget{
 		home: c.g.home, wave: checkpointBytes(c.p), warn: warn, stop: stop,
 		free: func(ctx context.Context) (int64, error) {
-			usage, err := disk.UsageWithContext(ctx, c.g.home)
+			usage, err := disk.UsageWithContext(ctx, string(c.g.home))
 			if err != nil {
 				return 0, err
 			}
@@ -139,7 +141,7 @@ func (d *diskBudget) look(ctx context.Context) (stopped bool) {
 }
 
 // dropSpares drops the spare checkpoints under a home and returns their bytes. A run that another coordinator goes on with is left alone.
-func dropSpares(home string, reader *store.Reader) int64 {
+func dropSpares(home layout.Home, reader *store.Reader) int64 {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	runs, err := reader.Runs(ctx, store.Filter{})
@@ -151,7 +153,7 @@ func dropSpares(home string, reader *store.Reader) int64 {
 		if r.State == store.RunRunning && r.PID != os.Getpid() {
 			continue
 		}
-		folders, _ := filepath.Glob(filepath.Join(home, "runs", r.Run.Run, "node_*"))
+		folders, _ := filepath.Glob(home.Path("runs", r.Run.Run, "node_*"))
 		for _, dir := range folders {
 			dropped += node.DropSpares(dir)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/shortage"
 )
 
@@ -57,7 +58,7 @@ func doctorOOM(t *testing.T, stdin string, args ...string) (code int, stdout, st
 func explained(t *testing.T, log string, args ...string) oomDocument {
 	t.Helper()
 	code, out, errs := explain(t, log, append(args, "-o", "json")...)
-	require.Equal(t, exitDone, code, errs)
+	require.Equal(t, fail.ExitDone, code, errs)
 	var d oomDocument
 	require.NoError(t, json.Unmarshal([]byte(out), &d))
 	return d
@@ -96,7 +97,7 @@ func TestGuideOnesLogIsExplainedWithItsLadder(t *testing.T) {
 	require.Contains(t, d.Ladder[0].TradeOff, "30 to 50 % slower")
 
 	code, out, _ := explain(t, guide1)
-	require.Equal(t, exitDone, code)
+	require.Equal(t, fail.ExitDone, code)
 	require.Contains(t, out, "The memory of GPU 0 ran out (PyTorch): line 5 of ")
 	require.Regexp(t, `(?m)^  asked for +17\.66 GiB  \(19\.0 GB\)$`, out)
 	require.Contains(t, out, "Workload verl-grpo: a guess, from ")
@@ -174,19 +175,19 @@ func TestHostMemoryHasALadderOfItsOwn(t *testing.T) {
 func TestALogWithoutAShortageSaysWhatElseFailed(t *testing.T) {
 	t.Parallel()
 	code, out, errs := explain(t, "step 1\n# avoids CUDA out of memory\nRuntimeError: CUDA error: device-side assert triggered\n")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, fail.ExitFailed, code)
 	require.Empty(t, errs)
 	require.Contains(t, out, "No shortage of memory in the 3 lines of ")
 	require.Contains(t, out, "the last failure (device_assert) is in line 3:")
 
 	code, out, _ = explain(t, "", "-o", "json")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, fail.ExitFailed, code)
 	var d oomDocument
 	require.NoError(t, json.Unmarshal([]byte(out), &d))
 	require.Nil(t, d.Shortage)
 
 	code, out, _ = doctorOOM(t, "Killed\n", "--oom", "-")
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, fail.ExitFailed, code)
 	require.Contains(t, out, "dmesg -T")
 }
 
@@ -194,7 +195,7 @@ func TestAShortageThatWasHandledIsNotTheLastFailure(t *testing.T) {
 	t.Parallel()
 	log := guide3 + strings.Repeat("step\n", 3000) + "OSError: [Errno 28] No space left on device\n"
 	code, out, _ := explain(t, log)
-	require.Equal(t, exitDone, code)
+	require.Equal(t, fail.ExitDone, code)
 	require.Contains(t, out, "It is not the last failure: line 3003 (disk) is: OSError")
 }
 
@@ -207,7 +208,7 @@ func TestTheNewestLogOfAFolderIsRead(t *testing.T) {
 		require.NoError(t, os.Chtimes(path, time.Time{}, time.Now().Add(-age)))
 	}
 	code, out, _ := doctorOOM(t, "", "--oom", dir)
-	require.Equal(t, exitDone, code)
+	require.Equal(t, fail.ExitDone, code)
 	require.Contains(t, out, filepath.Join(dir, "slurm-2.err"))
 }
 
@@ -230,7 +231,7 @@ func TestWhatIsNoLogIsRefused(t *testing.T) {
 		{"output", "", []string{"--oom", "-", "-o", "yaml"}, "text or json"},
 	} {
 		code, out, errs := doctorOOM(t, c.stdin, c.args...)
-		require.Equal(t, exitUsage, code, c.name)
+		require.Equal(t, fail.ExitUsage, code, c.name)
 		require.Empty(t, out, c.name)
 		require.Contains(t, errs, c.says, c.name)
 	}

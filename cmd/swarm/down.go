@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/mps"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
@@ -48,7 +49,7 @@ type stopping struct {
 
 // newStopping names the process to stop. Go's handle stays with the process where its pid is given to another.
 func newStopping(g *globals, run store.Run, now bool) *stopping {
-	s := &stopping{run: run, dir: g.runDir(run.Run), id: identityOf(run), now: now, began: time.Now()}
+	s := &stopping{run: run, dir: g.home.Run(run.Run), id: identityOf(run), now: now, began: time.Now()}
 	s.service = serviceOf(run.PID)
 	s.process, s.err = os.FindProcess(run.PID)
 	return s
@@ -62,7 +63,7 @@ func (s *stopping) signal(signals ...syscall.Signal) {
 		}
 		err := s.process.Signal(signal)
 		if errors.Is(err, os.ErrPermission) {
-			s.err = &hintError{fmt.Errorf("stop %s: process %d belongs to another user", s.run.Run, s.run.PID), "swarm down as that user, or as root"}
+			s.err = fail.Hint(fmt.Errorf("stop %s: process %d belongs to another user", s.run.Run, s.run.PID), "swarm down as that user, or as root")
 		} else if err != nil && !errors.Is(err, os.ErrProcessDone) {
 			s.err = fmt.Errorf("stop %s: %w", s.run.Run, err)
 		}
@@ -152,10 +153,10 @@ func (s *stopping) kill(ctx context.Context) error {
 	s.signal(syscall.SIGKILL)
 	for limit := time.Now().Add(downKill); s.id.Alive(); time.Sleep(downPoll) {
 		if time.Now().After(limit) {
-			return &hintError{
+			return fail.Hint(
 				fmt.Errorf("process %d of %s can't be killed: it waits in the kernel, mostly for a disk or a driver", s.run.PID, s.run.Run),
-				"again later; if it stays, restart the machine, then: swarm resume " + s.run.Run,
-			}
+				"again later; if it stays, restart the machine, then: swarm resume "+s.run.Run)
+
 		}
 	}
 	s.ended, s.took = true, time.Since(s.began)
@@ -206,9 +207,8 @@ func (s *stopping) result(ctx context.Context, g *globals, reader *store.Reader)
 	if s.killed {
 		d.Outcome, d.service = outcomeKilled, s.service
 		if !s.now {
-			err = errors.Join(err, &hintError{
-				fmt.Errorf("%s did not stop in order", s.run.Run), "swarm logs " + s.run.Run + " " + runlog.Coordinator + " for why",
-			})
+			err = errors.Join(err, fail.Hint(
+				fmt.Errorf("%s did not stop in order", s.run.Run), "swarm logs "+s.run.Run+" "+runlog.Coordinator+" for why"))
 		}
 	}
 	return d, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -81,7 +82,7 @@ func TestDownWhereNothingRuns(t *testing.T) {
 	o := swarm(t, home, "down")
 	require.Equal(t, outcome{0, "Nothing runs under " + home + ".\n", ""}, o)
 	o = swarm(t, home, "down", "x")
-	require.Equal(t, exitFailed, o.code)
+	require.Equal(t, fail.ExitFailed, o.code)
 	pretend(t, home, map[string]string{"a": brief})
 	d, o := down(t, home)
 	require.Equal(t, 0, o.code, o.stderr)
@@ -90,8 +91,8 @@ func TestDownWhereNothingRuns(t *testing.T) {
 	require.Equal(t, 0, o.code, o.stderr)
 	require.Equal(t, outcomeIdle, d.Runs[0].Outcome)
 	require.Equal(t, "crashed", d.Runs[0].State)
-	require.Equal(t, exitUsage, swarm(t, home, "down", "other").code)
-	require.Equal(t, exitUsage, swarm(t, home, "down", "--timeout", "0").code)
+	require.Equal(t, fail.ExitUsage, swarm(t, home, "down", "other").code)
+	require.Equal(t, fail.ExitUsage, swarm(t, home, "down", "--timeout", "0").code)
 }
 
 func TestDownStopsInOrder(t *testing.T) {
@@ -148,7 +149,7 @@ func TestDownKillsWhatDoesNotListen(t *testing.T) {
 	home := t.TempDir()
 	pretend(t, home, map[string]string{"a": deaf})
 	d, o := down(t, home, "a-1", "--timeout", "1s")
-	require.Equal(t, exitFailed, o.code)
+	require.Equal(t, fail.ExitFailed, o.code)
 	require.Equal(t, "Error: a-1 did not stop in order\nTry: swarm logs a-1 coordinator for why\n", o.stderr)
 	require.Equal(t, outcomeKilled, d.Runs[0].Outcome)
 	require.Equal(t, "crashed", d.Runs[0].State)
@@ -159,7 +160,7 @@ func TestDownOfSeveral(t *testing.T) {
 	home := t.TempDir()
 	pretend(t, home, map[string]string{"a": obedient, "b": obedient, "c": obedient})
 	_, o := down(t, home)
-	require.Equal(t, exitUsage, o.code)
+	require.Equal(t, fail.ExitUsage, o.code)
 	require.Regexp(t, `^Error: 3 runs go on: ([abc]-1, ){2}[abc]-1\nTry: swarm down [abc]-1\n$`, o.stderr)
 	d, o := down(t, home, "b")
 	require.Equal(t, 0, o.code, o.stderr)
@@ -193,7 +194,7 @@ func TestDownSparesStrangers(t *testing.T) {
 	require.Equal(t, 0, o.code, o.stderr)
 	require.Equal(t, outcomeIdle, d.Runs[0].Outcome)
 	_, o = down(t, home)
-	require.Equal(t, exitFailed, o.code)
+	require.Equal(t, fail.ExitFailed, o.code)
 	require.Equal(t, "Error: far-1 runs on far, whose processes can't be stopped from here\nTry: swarm down far-1 there\n", o.stderr)
 	require.True(t, id.Alive())
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -70,8 +71,8 @@ func TestElapsedAndTimeLeftAreTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	home := resumedHome(t)
 	const elapsed, left, pace = 120.0, 20.0, 4.0
-	g := &globals{home: home, stdout: io.Discard, stderr: io.Discard}
-	reader, err := store.OpenReader(t.Context(), g.database())
+	g := &globals{home: layout.Home(home), stdout: io.Discard, stderr: io.Discard}
+	reader, err := store.OpenReader(t.Context(), g.home.Database())
 	require.NoError(t, err)
 	defer reader.Close()
 	says := func(surface string, x stats.Status) {

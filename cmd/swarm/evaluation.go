@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node"
@@ -17,13 +19,13 @@ import (
 // checkpoint is a run's node's.
 func (o *evalOptions) checkpoint(ctx context.Context, g *globals, name string) (*examinee, error) {
 	if flag := o.config.given("device"); flag != "" {
-		return nil, &usageError{
-			fmt.Errorf("%s does not go with --node: a checkpoint is evaluated with its run's configuration", flag), "swarm eval FOLDER, of swarm model save",
-		}
+		return nil, fail.Usage(
+			fmt.Errorf("%s does not go with --node: a checkpoint is evaluated with its run's configuration", flag), "swarm eval FOLDER, of swarm model save")
+
 	}
 	run, err := g.findRun(ctx, name)
 	if err != nil && isModelFolder(name) {
-		return nil, &usageError{fmt.Errorf("%s is a folder, and --node is a run's", name), "swarm eval " + name + ", or --node with a run's name"}
+		return nil, fail.Usage(fmt.Errorf("%s is a folder, and --node is a run's", name), "swarm eval "+name+", or --node with a run's name")
 	}
 	if err != nil {
 		return nil, err
@@ -84,12 +86,12 @@ func (x *examinee) evaluate(ctx context.Context, g *globals) ([]store.NodeEval, 
 	}
 	if questions.Len() == 0 {
 		err := errors.New("the tasks have no held-out question that fits the model's context")
-		return nil, &hintError{err, "a larger --max-prompt-length, or other tasks"}
+		return nil, fail.Hint(err, "a larger --max-prompt-length, or other tasks")
 	}
-	progress := newStatusLine(g.stderr, 10*time.Second)
-	defer progress.end()
+	progress := screen.NewStatusLine(g.stderr, 10*time.Second)
+	defer progress.End()
 	eval, err := questions.Evaluate(ctx, o.rounds, o.Generate, func(done int) {
-		progress.say(fmt.Sprintf("answered %d of %d questions", done, questions.Len()))
+		progress.Say(fmt.Sprintf("answered %d of %d questions", done, questions.Len()))
 	})
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
@@ -53,12 +54,12 @@ func (g *globals) checkpointOf(run store.Run, node string, round int) (*examinee
 	if x.node, err = g.nodeOf(run, node); err != nil {
 		return nil, err
 	}
-	x.dir = filepath.Join(g.home, "runs", run.Run, x.node)
+	x.dir = g.home.Path("runs", run.Run, x.node)
 	x.config = x.config.OfNode(nodeIndex(x.node))
 	if x.model, err = findModel(x.config.Model); err != nil {
 		return nil, err
 	}
-	if x.modelDir, err = model.Resolve(x.model, g.home); err != nil {
+	if x.modelDir, err = model.Resolve(x.model, string(g.home)); err != nil {
 		return nil, err
 	}
 	x.tokenizer, x.tokenDir = x.model.Tokenizer, x.modelDir
@@ -78,7 +79,7 @@ func (g *globals) baseModel(ctx context.Context, flags *configFlags, name string
 			return nil, fmt.Errorf("folder %s: %w", name, err)
 		}
 		if _, err := model.Inspect(name); err != nil {
-			return nil, &usageError{err, "a folder with the config.json and model.safetensors of a gpt2 or qwen2, such as swarm model save writes"}
+			return nil, fail.Usage(err, "a folder with the config.json and model.safetensors of a gpt2 or qwen2, such as swarm model save writes")
 		}
 	}
 	host, err := gpu.Detect(ctx)
@@ -106,10 +107,10 @@ func (g *globals) baseModel(ctx context.Context, flags *configFlags, name string
 		round: -1, config: c, model: like, modelDir: name, tokenizer: like.Tokenizer, tokenDir: name,
 	}
 	if !folder {
-		x.modelDir, err = model.Resolve(like, g.home)
+		x.modelDir, err = model.Resolve(like, string(g.home))
 		x.tokenDir = x.modelDir
 	} else if _, missing := os.Stat(filepath.Join(name, tokenizer.File)); missing != nil && like.Tokenizer == tokenizer.NameHuggingFace {
-		x.tokenDir, err = model.Resolve(like, g.home)
+		x.tokenDir, err = model.Resolve(like, string(g.home))
 	}
 	return x, err
 }
@@ -134,8 +135,8 @@ func (x *examinee) place(ctx context.Context, g *globals) error {
 	x.plan, err = fit.New(request)
 	switch {
 	case errors.Is(err, fit.ErrDoesNotFit) && x.config.Device != fit.DeviceCPU:
-		what, _ := splitRemedy(oneLine(err.Error())) // its remedy is for training
-		return &hintError{&noRoom{errors.New(what)}, "--device cpu"}
+		what, _ := fail.SplitRemedy(fail.OneLine(err.Error())) // its remedy is for training
+		return fail.Hint(&noRoom{errors.New(what)}, "--device cpu")
 	case err == nil && x.plan.Device == fit.DeviceCPU && x.threads > 0:
 		x.plan.Threads = x.threads
 	}
@@ -165,7 +166,7 @@ type opened struct {
 // open starts an engine and loads the model, with its checkpoint. The caller closes the engine.
 func (x *examinee) open(ctx context.Context, g *globals) (_ *opened, err error) {
 	if x.plan.Device == fit.DeviceCUDA {
-		python, err := g.findPython(ctx)
+		python, err := g.python.Find(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -192,7 +193,7 @@ func (x *examinee) open(ctx context.Context, g *globals) (_ *opened, err error) 
 	}
 	if x.tokens.VocabSize() > loaded.VocabSize {
 		err := fmt.Errorf("tokenizer %s has %d tokens, the model only %d", x.tokens.Name(), x.tokens.VocabSize(), loaded.VocabSize)
-		return nil, &usageError{err, "the tokenizer files of the model that this one was made of, in its folder"}
+		return nil, fail.Usage(err, "the tokenizer files of the model that this one was made of, in its folder")
 	}
 	o.context = loaded.ContextLength
 	if o.rounds, err = x.restore(ctx, g, o.Engine); err != nil {
@@ -236,10 +237,10 @@ func (x *examinee) restore(ctx context.Context, g *globals, engine *policy.Engin
 	}
 	rounds, err := node.RestoreNewest(ctx, x.dir, engine, g.logger)
 	if err == nil && rounds == 0 {
-		err = &hintError{
+		err = fail.Hint(
 			fmt.Errorf("%s of run %s has no checkpoint yet", x.node, x.run.Run),
-			"again when it has trained for checkpoint_every rounds, or --round 0 for the model as it was first",
-		}
+			"again when it has trained for checkpoint_every rounds, or --round 0 for the model as it was first")
+
 	}
 	return rounds, err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -64,7 +65,7 @@ func TestExportOfOneTableGoesToStdout(t *testing.T) {
 	for _, x := range []struct {
 		args []string
 		code int
-	}{{[]string{"--table", "runs"}, 0}, {[]string{"--table", "runs", "--format", "jsonl"}, 0}, {nil, exitUsage}, {[]string{"--format", "sqlite"}, exitUsage}} {
+	}{{[]string{"--table", "runs"}, 0}, {[]string{"--table", "runs", "--format", "jsonl"}, 0}, {nil, fail.ExitUsage}, {[]string{"--format", "sqlite"}, fail.ExitUsage}} {
 		cmd := swarmCommand(t, home, append([]string{"export"}, x.args...)...)
 		cmd.Dir = here
 		o := finish(t, cmd)
@@ -86,29 +87,29 @@ func TestExportRefusals(t *testing.T) {
 		code int
 		text string
 	}{
-		{[]string{"--format", "xml"}, exitUsage, `"xml"`},
-		{[]string{"--table", "secrets"}, exitUsage, `"secrets"`},
-		{nil, exitUsage, "--out is missing: it says where to write the tables\nTry: swarm export --out swarm-export\n"},
-		{[]string{"--format", "sqlite"}, exitUsage, "--out is missing: it says where to write the database"},
-		{[]string{"--format", "tensorboard"}, exitUsage, "Try: swarm export --format tensorboard --out swarm-export\n"},
-		{[]string{"--table", "runs", "-o", "json"}, exitUsage, "--out is missing"},
-		{[]string{"--out", "", "--table", "runs"}, exitUsage, "--out is missing"},
-		{[]string{"--out", "-"}, exitUsage, "one table"},
-		{[]string{"--out", "-", "--table", "runs,rounds"}, exitUsage, "one table"},
-		{[]string{"--out", "-", "--table", "runs", "-o", "json"}, exitUsage, "both want stdout"},
-		{[]string{"--format", "tensorboard", "--table", "runs"}, exitUsage, "curves"},
-		{[]string{"--out", filepath.Join(foreign, "x", "r.csv")}, exitUsage, "a file holds one table"},
-		{[]string{"--out", filepath.Join(foreign, "r.json"), "--table", "runs"}, exitUsage, "ends like its format, csv"},
-		{[]string{"nosuch", "--table", "runs"}, exitUsage, `"nosuch"`},
-		{[]string{"--out", foreign}, exitFailed, "no export"},
-		{[]string{"--out", "/proc/none/x"}, exitFailed, "can't write /proc/none/x: no such file or directory\nTry: another --out"},
+		{[]string{"--format", "xml"}, fail.ExitUsage, `"xml"`},
+		{[]string{"--table", "secrets"}, fail.ExitUsage, `"secrets"`},
+		{nil, fail.ExitUsage, "--out is missing: it says where to write the tables\nTry: swarm export --out swarm-export\n"},
+		{[]string{"--format", "sqlite"}, fail.ExitUsage, "--out is missing: it says where to write the database"},
+		{[]string{"--format", "tensorboard"}, fail.ExitUsage, "Try: swarm export --format tensorboard --out swarm-export\n"},
+		{[]string{"--table", "runs", "-o", "json"}, fail.ExitUsage, "--out is missing"},
+		{[]string{"--out", "", "--table", "runs"}, fail.ExitUsage, "--out is missing"},
+		{[]string{"--out", "-"}, fail.ExitUsage, "one table"},
+		{[]string{"--out", "-", "--table", "runs,rounds"}, fail.ExitUsage, "one table"},
+		{[]string{"--out", "-", "--table", "runs", "-o", "json"}, fail.ExitUsage, "both want stdout"},
+		{[]string{"--format", "tensorboard", "--table", "runs"}, fail.ExitUsage, "curves"},
+		{[]string{"--out", filepath.Join(foreign, "x", "r.csv")}, fail.ExitUsage, "a file holds one table"},
+		{[]string{"--out", filepath.Join(foreign, "r.json"), "--table", "runs"}, fail.ExitUsage, "ends like its format, csv"},
+		{[]string{"nosuch", "--table", "runs"}, fail.ExitUsage, `"nosuch"`},
+		{[]string{"--out", foreign}, fail.ExitFailed, "no export"},
+		{[]string{"--out", "/proc/none/x"}, fail.ExitFailed, "can't write /proc/none/x: no such file or directory\nTry: another --out"},
 	} {
 		o := swarm(t, home, append([]string{"export"}, x.args...)...)
 		require.Equal(t, x.code, o.code, "%v: %s", x.args, o.stderr)
 		require.Contains(t, o.stderr, x.text, x.args)
 		require.Empty(t, o.stdout)
 	}
-	require.Equal(t, exitFailed, swarm(t, t.TempDir(), "export", "--table", "runs").code)
+	require.Equal(t, fail.ExitFailed, swarm(t, t.TempDir(), "export", "--table", "runs").code)
 }
 
 // oldFolder is a small folder of rl-swarm's: two workers, I/J 4/4, G 8, so many rounds; the log has every reward twice.
@@ -195,11 +196,11 @@ func TestImportNamesWhatItSkipsAndRefuses(t *testing.T) {
 		code int
 		text string
 	}{
-		{[]string{filepath.Join(empty, "nosuch")}, exitUsage, "no such file"},
-		{[]string{empty}, exitFailed, "no round is recorded there"},
-		{[]string{}, exitUsage, "one file or folder"},
-		{[]string{dir, "--name", "a/b"}, exitUsage, `"a/b"`},
-		{[]string{dir, "--num-generations", "0"}, exitUsage, "num-generations"},
+		{[]string{filepath.Join(empty, "nosuch")}, fail.ExitUsage, "no such file"},
+		{[]string{empty}, fail.ExitFailed, "no round is recorded there"},
+		{[]string{}, fail.ExitUsage, "one file or folder"},
+		{[]string{dir, "--name", "a/b"}, fail.ExitUsage, `"a/b"`},
+		{[]string{dir, "--num-generations", "0"}, fail.ExitUsage, "num-generations"},
 	} {
 		o := swarm(t, home, append([]string{"import"}, x.args...)...)
 		require.Equal(t, x.code, o.code, "%v: %s", x.args, o.stderr)

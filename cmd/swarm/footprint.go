@@ -52,7 +52,7 @@ const cpuName = "cpu"
 // measured is the footprint of p's nodes, nil where none was measured. One of another torch than the nodes will have doesn't count;
 // where there is no torch to ask, the newest does.
 func measured(ctx context.Context, g *globals, p planned) (*fit.Measured, error) {
-	reader, err := store.OpenReader(ctx, g.database())
+	reader, err := store.OpenReader(ctx, g.home.Database())
 	if err != nil {
 		// None yet, or of an older swarm; what is wrong with one that can't be read, a run says before it begins.
 		g.logger.Debug("no measured footprints", "reason", err)
@@ -70,7 +70,7 @@ func measured(ctx context.Context, g *globals, p planned) (*fit.Measured, error)
 			continue
 		}
 		if torch == "" {
-			python, err := g.findPython(ctx)
+			python, err := g.python.Find(ctx)
 			if err != nil && ctx.Err() != nil {
 				return nil, err
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -30,7 +31,7 @@ func TestRunsOfOtherProgramsNodesAreNotEvaluatedSavedOrVerified(t *testing.T) {
 			{"verify", name}, {"eval", name}, {"eval", name, "--node", "node_0", "--round", "0"}, {"model", "save", name, "node_0", filepath.Join(home, "m")},
 		} {
 			o := swarm(t, home, args...)
-			require.Equal(t, exitUsage, o.code, "%v: %s", args, o.stderr)
+			require.Equal(t, fail.ExitUsage, o.code, "%v: %s", args, o.stderr)
 			require.Contains(t, o.stderr, want, args)
 			require.Empty(t, o.stdout)
 		}
@@ -45,7 +46,7 @@ func TestErrorsOfFlagsAreNotGos(t *testing.T) {
 		"99999999999999999999999999": "value out of range\nTry: swarm compare --help\n",
 	} {
 		o := swarm(t, t.TempDir(), "compare", "--top", value)
-		require.Equal(t, exitUsage, o.code)
+		require.Equal(t, fail.ExitUsage, o.code)
 		require.Contains(t, o.stderr, want)
 		require.NotContains(t, o.stderr, "strconv")
 	}
@@ -56,7 +57,7 @@ func TestAnEmptyNodeCommandIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"", " "} {
 		o := swarm(t, t.TempDir(), "up", "--node-command", command, "--device", "cpu", "--nodes", "1", "--rounds", "1")
-		require.Equal(t, exitUsage, o.code)
+		require.Equal(t, fail.ExitUsage, o.code)
 		require.Contains(t, o.stderr, "Error: --node-command is empty\nTry: --node-command ")
 	}
 }
@@ -64,6 +65,6 @@ func TestAnEmptyNodeCommandIsRefused(t *testing.T) {
 func TestUpNamesItsOwnFlagForAnAddressThatIsNone(t *testing.T) {
 	t.Parallel()
 	o := swarm(t, t.TempDir(), "up", "--dashboard=8421", "--device", "cpu", "--nodes", "1", "--rounds", "1")
-	require.Equal(t, exitUsage, o.code)
+	require.Equal(t, fail.ExitUsage, o.code)
 	require.Contains(t, o.stderr, `"8421" (--dashboard): allowed: an address and a port`)
 }

@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
 // former puts the weights that a run began with, by the hashes that it was recorded with, in the place of those of the same name that this
 // program has: an earlier program's lie under home still. It tells the models' names; inputs and modelDirs are changed.
-func former(ctx context.Context, home string, p planned, modelDirs, inputs, began map[string]string) ([]string, error) {
+func former(ctx context.Context, home layout.Home, p planned, modelDirs, inputs, began map[string]string) ([]string, error) {
 	var found []string
 	for _, m := range p.all() {
 		input := modelInput(p, m)
@@ -33,8 +34,8 @@ func former(ctx context.Context, home string, p planned, modelDirs, inputs, bega
 }
 
 // formerFolder is the folder under home with an embedded model's weights of that hash, "" where there is none that is whole.
-func formerFolder(ctx context.Context, home string, m configs.Model, hash string) (string, error) {
-	folders, err := filepath.Glob(filepath.Join(escapeGlob(home), "models", m.Name+"-*"))
+func formerFolder(ctx context.Context, home layout.Home, m configs.Model, hash string) (string, error) {
+	folders, err := filepath.Glob(filepath.Join(escapeGlob(string(home)), "models", m.Name+"-*"))
 	if err != nil {
 		return "", fmt.Errorf("weights of %s under %s: %w", m.Name, home, err)
 	}
@@ -59,10 +60,10 @@ func escapeGlob(path string) string {
 }
 
 // formerFiles is what to try where a run's inputs have changed.
-func formerFiles(p planned, home, input string) string {
+func formerFiles(p planned, home layout.Home, input string) string {
 	for _, m := range p.all() {
 		if m.Weights == model.Embedded && modelInput(p, m) == input {
-			return "the former files, " + filepath.Join(home, "models", m.Name+"-*") + " of the program that began it"
+			return "the former files, " + home.Path("models", m.Name+"-*") + " of the program that began it"
 		}
 	}
 	return "the former files"

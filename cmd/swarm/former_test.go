@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
@@ -33,7 +34,7 @@ func TestFormerWeightsAreFound(t *testing.T) {
 		dirs = map[string]string{modelKey(nano): dir}
 		inputs, err := inputsOf(t.Context(), p, dirs)
 		require.NoError(t, err)
-		found, err = former(t.Context(), home, p, dirs, inputs, began)
+		found, err = former(t.Context(), layout.Home(home), p, dirs, inputs, began)
 		require.NoError(t, err)
 		return dirs, inputs, found
 	}
@@ -47,8 +48,8 @@ func TestFormerWeightsAreFound(t *testing.T) {
 		require.Empty(t, found, name)
 		require.Equal(t, dir, dirs[modelKey(nano)], name)
 	}
-	require.Equal(t, "the former files, "+home+"/models/nano-* of the program that began it", formerFiles(p, home, "model"))
-	require.Equal(t, "the former files", formerFiles(p, home, "tasks.file"))
+	require.Equal(t, "the former files, "+home+"/models/nano-* of the program that began it", formerFiles(p, layout.Home(home), "model"))
+	require.Equal(t, "the former files", formerFiles(p, layout.Home(home), "tasks.file"))
 
 	require.NoError(t, os.Remove(filepath.Join(old, "config.json")))
 	_, _, found = find(p, hashes)

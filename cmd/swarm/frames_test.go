@@ -15,6 +15,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/charset"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -81,7 +82,7 @@ func TestNoFrameIsWiderThanItsScreen(t *testing.T) {
 
 func frameOf(t *testing.T, environ string, print func(t *testing.T, p *table.Page)) string {
 	var out bytes.Buffer
-	p := table.NewPage(&out, screenOf(&out, strings.Fields(environ)))
+	p := table.NewPage(&out, screen.Of(&out, strings.Fields(environ)))
 	print(t, p)
 	require.NoError(t, p.Flush())
 	return out.String()

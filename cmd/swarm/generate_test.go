@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/jobs"
 )
 
@@ -56,7 +58,7 @@ func TestGenerateWritesFilesWithTheInvitationApart(t *testing.T) {
 		}
 		// Files that are there stay, unless told otherwise.
 		o = generate(t, home, dir, args...)
-		require.Equal(t, exitUsage, o.code)
+		require.Equal(t, fail.ExitUsage, o.code)
 		require.Contains(t, o.stderr, "is there already\nTry: --force to replace it, or --out with another folder\n")
 		require.Equal(t, 0, generate(t, home, dir, append(args, "--force")...).code)
 	}
@@ -66,8 +68,8 @@ func TestGenerateWritesFilesWithTheInvitationApart(t *testing.T) {
 func TestGenerateTakesTheInvitationOfItsHome(t *testing.T) {
 	t.Parallel()
 	home, dir := t.TempDir(), t.TempDir()
-	g := &globals{home: home}
-	require.NoError(t, os.Mkdir(g.workersDir(), 0o700))
+	g := &globals{home: layout.Home(home)}
+	require.NoError(t, os.Mkdir(g.home.Workers(), 0o700))
 	require.NoError(t, os.WriteFile(invitationPath(g), []byte(anInvitation+"\n"), 0o600))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "swarm-slurm"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "swarm-slurm", "invitation"), nil, 0o644))
@@ -97,11 +99,11 @@ func TestGenerateWarnsOfLoopback(t *testing.T) {
 	} {
 		local := strings.Replace(anInvitation, "203.0.113.7", "127.0.0.1", 1)
 		o := generate(t, t.TempDir(), t.TempDir(), target, "--workers", "2", "--url", local)
-		require.Equal(t, exitDone, o.code, o.stderr)
+		require.Equal(t, fail.ExitDone, o.code, o.stderr)
 		require.Equal(t, "Warning: the invitation is to tls://127.0.0.1:4222: "+who+
 			". Try: swarm up --listen :4222 --advertise HOST on the coordinator, and its new invitation\n", o.stderr)
 		o = generate(t, t.TempDir(), t.TempDir(), target, "--workers", "2", "--url", anInvitation)
-		require.Equal(t, exitDone, o.code, o.stderr)
+		require.Equal(t, fail.ExitDone, o.code, o.stderr)
 		require.Empty(t, o.stderr)
 	}
 }
@@ -124,7 +126,7 @@ func TestGenerateRefusesInOneLine(t *testing.T) {
 		{"compose --workers 2 -- --shared /nfs --experiment e", "bad url"},
 	} {
 		o := generate(t, t.TempDir(), t.TempDir(), strings.Fields(c.args)...)
-		require.Equal(t, exitUsage, o.code, "%s: %s", c.args, o.stderr)
+		require.Equal(t, fail.ExitUsage, o.code, "%s: %s", c.args, o.stderr)
 		require.Contains(t, o.stderr, c.want)
 		require.LessOrEqual(t, strings.Count(o.stderr, "\n"), 2, o.stderr)
 		require.NotContains(t, o.stderr, "c2VjcmV0")

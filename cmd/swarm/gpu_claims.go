@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,11 +16,9 @@ import (
 // Nodes and the jobs of swarm run share GPUs by the jobs' queue: what jobs have claimed is not planned for nodes, and what nodes are planned to
 // take is claimed for as long as their run goes on.
 
-func (g *globals) queueDir() string { return filepath.Join(g.jobsDir(), "queue") }
-
 // withoutJobs takes off GPUs what jobs have claimed and don't use yet, and says whose that is. A queue that can't be read keeps nobody away.
 func withoutJobs(g *globals, gpus []fit.GPU) (left []fit.GPU, notes []string) {
-	q, err := queue.Open(g.queueDir())
+	q, err := queue.Open(g.home.Queue())
 	if err != nil {
 		return gpus, nil
 	}
@@ -67,7 +64,7 @@ func claimGPUs(g *globals, run string, plan fit.Plan, gpus []gpu.GPU) *gpuClaims
 	if len(used) == 0 {
 		return c
 	}
-	q, err := queue.Open(g.queueDir())
+	q, err := queue.Open(g.home.Queue())
 	if err != nil {
 		g.logger.Warn("jobs of swarm run don't see this run", "error", err)
 		return c

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
@@ -39,9 +40,9 @@ func TestNodesAreNotPlannedIntoWhatJobsHaveClaimed(t *testing.T) {
 	end()
 	end = hold()
 	got := plan()
-	require.Equal(t, exitNoRoom, got.code, "it has the GPU to itself: %s", got.stdout)
+	require.Equal(t, fail.ExitNoRoom, got.code, "it has the GPU to itself: %s", got.stdout)
 	got = onGPUs(t, home, t4, "tune", "--auto", "--workload", "lora-classifier", "--profile", "--", "true", "{batch_size}")
-	require.Equal(t, exitNoRoom, got.code, got.stderr)
+	require.Equal(t, fail.ExitNoRoom, got.code, got.stderr)
 	require.Contains(t, got.stderr, "can't be measured on beside others")
 	end()
 	require.Equal(t, all, free())
@@ -59,7 +60,7 @@ func TestJobsKeepOffWhatNodesAreToTake(t *testing.T) {
 		return finish(t, withGPUs(t, runIn(t, home, dir, append(flags, "--", "true")...), t4))
 	}
 	got := job()
-	require.Equal(t, exitNoRoom, got.code, "it would have the GPU to itself: %s", got.stderr)
+	require.Equal(t, fail.ExitNoRoom, got.code, "it would have the GPU to itself: %s", got.stderr)
 	got = job("--memory", "1GB")
 	require.Zero(t, got.code, got.stderr)
 	require.Zero(t, swarm(t, home, "down", status.Run).code)

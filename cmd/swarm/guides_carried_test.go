@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/stretchr/testify/require"
 )
 
@@ -70,7 +71,7 @@ func TestGuide1IsCarriedOut(t *testing.T) {
 		return finish(t, cmd)
 	}
 	got := grpo("--cpu", "only", "--name", "grpo", "--", "bash", "submit_grpo.slurm")
-	require.Equal(t, exitFailed, got.code, got.stderr)
+	require.Equal(t, fail.ExitFailed, got.code, got.stderr)
 	require.Contains(t, got.stderr, "put {batch_size} into the command", "without a place nothing can be tried")
 	o := swarm(t, home, "doctor", "--oom", jobDocument(t, home, "grpo").Log, "--dir", dir)
 	require.Zero(t, o.code, o.stderr)
@@ -79,7 +80,7 @@ func TestGuide1IsCarriedOut(t *testing.T) {
 
 	// As on a GPU: the words are a fake, what they are explained with is not.
 	got = grpo("--cpu", "only", "--name", "words", "--", "bash", "run_grpo.sh", "--fake-cuda-oom")
-	require.Equal(t, exitFailed, got.code, got.stderr)
+	require.Equal(t, fail.ExitFailed, got.code, got.stderr)
 	o = swarm(t, home, "doctor", "--oom", jobDocument(t, home, "words").Log, "--dir", dir)
 	require.Zero(t, o.code, o.stderr)
 	for _, want := range []string{
@@ -127,7 +128,7 @@ func TestGuide2IsCarriedOut(t *testing.T) {
 	path := filepath.Join(dir, "conf", "config.yaml")
 	before, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Equal(t, exitFailed, train("--name", "large").code)
+	require.Equal(t, fail.ExitFailed, train("--name", "large").code)
 	o := swarm(t, home, "doctor", "--oom", jobDocument(t, home, "large").Log, "--dir", dir, "--workload", "naics-embedder")
 	require.Regexp(t, `batch_size +128 +line \d+ of the log`, o.stdout, o.stderr)
 
@@ -196,7 +197,7 @@ func TestGuide3sPresetIsTheDefault(t *testing.T) {
 		require.Equal(t, want, f.Lookup(name).DefValue, name)
 	}
 	got := finish(t, withGPUs(t, runIn(t, t.TempDir(), t.TempDir(), "--", "true"), "Tesla T4:15360:3800"))
-	require.Equal(t, exitNoRoom, got.code, "3.98 GB are less than 4")
+	require.Equal(t, fail.ExitNoRoom, got.code, "3.98 GB are less than 4")
 	got = finish(t, withGPUs(t, runIn(t, t.TempDir(), t.TempDir(), "--", "true"), "Tesla T4:15360:3900"))
 	require.Zero(t, got.code, got.stderr)
 }

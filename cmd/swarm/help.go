@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/spf13/cobra"
 )
 
@@ -11,7 +12,7 @@ import (
 func fitHelp(g *globals, root *cobra.Command) {
 	whole := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		p := g.page()
+		p := screen.Page(g.stdout)
 		if p.Width == 0 {
 			whole(cmd, args)
 			return

@@ -48,6 +48,7 @@ var hintContexts = []struct{ file, commands string }{
 	{"cmd/swarm/trainer", "up"},
 	{"cmd/swarm/verification", "verify"},
 	{"cmd/swarm/dashboard", "dashboard"},
+	{"internal/layout", "up, sweep"},
 	{"launcher/command", "run"},
 	{"launcher/fit", "up, plan, join, sweep"},
 	{"launcher/gpu", "up, plan, join, sweep, run, tune, gpu, doctor, profile"},
@@ -203,7 +204,7 @@ func (h hintChecker) all(of *cobra.Command) (list []*cobra.Command) {
 	return list
 }
 
-// collectHints finds the hints in all Go files below root but tests: the second part of a usageError and a hintError, what is
+// collectHints finds the hints in all Go files below root but tests: the second argument of fail.Usage and fail.Hint, what is
 // called Try, try or Remedy, and what follows "Try: " in any text.
 func collectHints(t *testing.T, root string) []sourceHint {
 	files, byPackage := parseTree(t, root)
@@ -327,16 +328,6 @@ func (s hintSource) hints(file *ast.File) (found []foundHint) {
 	var seen []ast.Node // texts that are part of one already taken
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.CompositeLit:
-			kind, _ := n.Type.(*ast.Ident)
-			if kind != nil && (kind.Name == "usageError" || kind.Name == "hintError") && len(n.Elts) == 2 {
-				e := n.Elts[1]
-				if pair, ok := e.(*ast.KeyValueExpr); ok {
-					e = pair.Value
-				}
-				add(e)
-				seen = append(seen, e)
-			}
 		case *ast.KeyValueExpr:
 			if key, ok := n.Key.(*ast.Ident); ok && slices.Contains([]string{"Try", "try", "Remedy"}, key.Name) {
 				add(n.Value)
@@ -364,6 +355,11 @@ func (s hintSource) hints(file *ast.File) (found []foundHint) {
 			if slices.Contains(seen, ast.Node(n)) {
 				return false
 			}
+			if call, ok := n.(*ast.CallExpr); ok && isFailure(call) {
+				add(call.Args[1])
+				seen = append(seen, call.Args[1])
+				return true
+			}
 			switch n.(type) {
 			case *ast.BinaryExpr, *ast.BasicLit, *ast.CallExpr:
 				if text := s.text(n); strings.Contains(text, "Try: ") {
@@ -375,4 +371,14 @@ func (s hintSource) hints(file *ast.File) (found []foundHint) {
 		return true
 	})
 	return found
+}
+
+// isFailure tells whether a call is fail.Usage(err, try) or fail.Hint(err, try).
+func isFailure(call *ast.CallExpr) bool {
+	selector, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || len(call.Args) != 2 {
+		return false
+	}
+	from, ok := selector.X.(*ast.Ident)
+	return ok && from.Name == "fail" && (selector.Sel.Name == "Usage" || selector.Sel.Name == "Hint")
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/jobs"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -23,27 +25,28 @@ var predecessorFlags = []string{"name", "model", "num-train-samples", "num-trans
 func importRuns(ctx context.Context, g *globals, path string, o *importOptions, flags *pflag.FlagSet) error {
 	for _, name := range predecessorFlags {
 		if flags.Changed(name) {
-			return &usageError{fmt.Errorf("--%s is for the predecessor's folders: %s is a file, whose runs say it themselves", name, path),
-				"swarm import " + jobs.ShellWord(path)}
+			return fail.Usage(fmt.Errorf("--%s is for the predecessor's folders: %s is a file, whose runs say it themselves", name, path),
+				"swarm import "+jobs.ShellWord(path))
+
 		}
 	}
-	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
-	defer interrupts.close()
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
+	defer interrupts.Close()
 	from, err := openDatabaseFile(ctx, path)
 	if err != nil {
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	defer from.Close()
-	if from.Reads(g.database()) {
-		return &usageError{fmt.Errorf("%s is the database of this home itself", path), "swarm import --help"}
+	if from.Reads(g.home.Database()) {
+		return fail.Usage(fmt.Errorf("%s is the database of this home itself", path), "swarm import --help")
 	}
 	runs, err := recordRuns(ctx, g, from, o.dryRun)
 	var bad *store.Error
 	if errors.As(err, &bad) && bad.Path == from.Name() { // the file's fault, and not this home's
-		return &usageError{errors.New(bad.Error()), importable}
+		return fail.Usage(errors.New(bad.Error()), importable)
 	}
 	if err != nil {
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	if o.output == "json" {
 		err = writeJSON(g.stdout, append([]store.ImportedRun{}, runs...))
@@ -51,13 +54,13 @@ func importRuns(ctx context.Context, g *globals, path string, o *importOptions, 
 		_, err = fmt.Fprint(g.stdout, importedText(runs, o.dryRun))
 	}
 	if err == nil && len(runs) == 0 {
-		return &hintError{fmt.Errorf("import %s: it has no run", path), "swarm export --format sqlite, in the home that has them"}
+		return fail.Hint(fmt.Errorf("import %s: it has no run", path), "swarm export --format sqlite, in the home that has them")
 	}
 	return err
 }
 
 func recordRuns(ctx context.Context, g *globals, from *store.Reader, dry bool) (runs []store.ImportedRun, err error) {
-	database := g.database()
+	database := g.home.Database()
 	if _, missing := os.Stat(database); dry && errors.Is(missing, fs.ErrNotExist) { // a dry run leaves no home behind
 		dir, err := os.MkdirTemp("", "swarm-import-")
 		if err != nil {

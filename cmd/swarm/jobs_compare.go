@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -31,11 +33,11 @@ func jobsToCompare(ctx context.Context, reader *store.Reader, names []string) ([
 		}
 	}
 	if len(jobs) > 0 && len(others) > 0 {
-		return nil, &usageError{
+		return nil, fail.Usage(
 			fmt.Errorf("%s is a job of swarm run, and %s is none: jobs compare with jobs, experiments with experiments",
 				jobs[0].Job, strings.Join(others, ", ")),
-			"swarm status lists jobs, swarm compare experiments",
-		}
+			"swarm status lists jobs, swarm compare experiments")
+
 	}
 	return jobs, nil
 }
@@ -46,7 +48,7 @@ func (o *compareOptions) compareJobs(g *globals, jobs []stats.Job, flags *pflag.
 	flags.Visit(func(f *pflag.Flag) {
 		local := f.Name != "home" && f.Name != "verbose" && f.Name != "python"
 		if local && f.Name != "output" && wrong == nil {
-			wrong = &usageError{errors.New("--" + f.Name + " is for experiments, and these are jobs"), "swarm compare JOB JOB, with -o json"}
+			wrong = fail.Usage(errors.New("--"+f.Name+" is for experiments, and these are jobs"), "swarm compare JOB JOB, with -o json")
 		}
 	})
 	if wrong != nil {
@@ -56,7 +58,7 @@ func (o *compareOptions) compareJobs(g *globals, jobs []stats.Job, flags *pflag.
 	if o.output == "json" {
 		return writeJSON(g.stdout, comparison)
 	}
-	return g.print(func(p *table.Page) {
+	return screen.Print(g.stdout, func(p *table.Page) {
 		p.Table(jobComparison(comparison.Jobs))
 		for i, note := range comparison.Notes {
 			if i == 0 {

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/queue"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -26,12 +27,12 @@ type jobDown struct {
 // itself: nobody would be left to end the command.
 func downJob(ctx context.Context, g *globals, reader *store.Reader, job store.Job, o *downOptions) error {
 	if o.all {
-		return &usageError{fmt.Errorf("--all and %s at once", job.Job), "one of them"}
+		return fail.Usage(fmt.Errorf("--all and %s at once", job.Job), "one of them")
 	}
 	if goesOn(job) && jobElsewhere(job) {
-		return &hintError{
-			fmt.Errorf("%s runs on %s, whose processes can't be stopped from here", job.Job, job.Host), "swarm down " + job.Job + " there",
-		}
+		return fail.Hint(
+			fmt.Errorf("%s runs on %s, whose processes can't be stopped from here", job.Job, job.Host), "swarm down "+job.Job+" there")
+
 	}
 	result := jobDown{Job: job.Job, PID: job.PID, Outcome: outcomeIdle}
 	var failure error
@@ -65,7 +66,7 @@ func downJob(ctx context.Context, g *globals, reader *store.Reader, job store.Jo
 // endOrphans ends what is left of a job's command whose swarm run was killed: the queue knows its processes. They get half of the limit to end in
 // order. left is how many there were.
 func endOrphans(ctx context.Context, g *globals, job store.Job, o *downOptions) (left int, err error) {
-	waiting, err := queue.Open(g.queueDir())
+	waiting, err := queue.Open(g.home.Queue())
 	if err != nil {
 		return 0, err
 	}
@@ -95,7 +96,7 @@ func endOrphans(ctx context.Context, g *globals, job store.Job, o *downOptions) 
 			}
 			left++
 			if err := supervise.End(ctx, id, term); err != nil {
-				return left, &hintError{fmt.Errorf("%s: %w", job.Job, err), "the same again; as that user, or as root"}
+				return left, fail.Hint(fmt.Errorf("%s: %w", job.Job, err), "the same again; as that user, or as root")
 			}
 		}
 		term = 0
@@ -125,9 +126,9 @@ func endJob(ctx context.Context, job store.Job, o *downOptions) error {
 				err = signalJob(job, process)
 			}
 		case <-limit:
-			err = &hintError{
-				fmt.Errorf("%s still runs %s after it was asked to stop", job.Job, o.limit), "swarm down " + job.Job + " --now, or a longer --timeout",
-			}
+			err = fail.Hint(
+				fmt.Errorf("%s still runs %s after it was asked to stop", job.Job, o.limit), "swarm down "+job.Job+" --now, or a longer --timeout")
+
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
@@ -146,7 +147,7 @@ func signalJob(job store.Job, process *os.Process) error {
 		}
 		err := process.Signal(signal)
 		if errors.Is(err, os.ErrPermission) {
-			return &hintError{fmt.Errorf("stop %s: process %d belongs to another user", job.Job, job.PID), "swarm down as that user, or as root"}
+			return fail.Hint(fmt.Errorf("stop %s: process %d belongs to another user", job.Job, job.PID), "swarm down as that user, or as root")
 		}
 		if err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return fmt.Errorf("stop %s: %w", job.Job, err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -15,7 +16,7 @@ import (
 // jobLogs prints what a job's command printed.
 func jobLogs(ctx context.Context, g *globals, reader *store.Reader, job store.Job, nodes []string, o *logsOptions) error {
 	if len(nodes) > 0 {
-		return &usageError{fmt.Errorf("%s is a job and has one log, not those of nodes such as %q", job.Job, nodes[0]), "swarm logs " + job.Job}
+		return fail.Usage(fmt.Errorf("%s is a job and has one log, not those of nodes such as %q", job.Job, nodes[0]), "swarm logs "+job.Job)
 	}
 	if err := checkJobLog(job); err != nil {
 		return err
@@ -44,9 +45,9 @@ func checkJobLog(job store.Job) error {
 		}
 	}
 	if jobElsewhere(job) {
-		return &hintError{fmt.Errorf("the log of %s is on %s: %w", job.Job, job.Host, err), "swarm logs " + job.Job + " there"}
+		return fail.Hint(fmt.Errorf("the log of %s is on %s: %w", job.Job, job.Host, err), "swarm logs "+job.Job+" there")
 	}
-	return &hintError{fmt.Errorf("the log of %s is gone: %w", job.Job, err), "swarm status " + job.Job + " for what the database knows"}
+	return fail.Hint(fmt.Errorf("the log of %s is gone: %w", job.Job, err), "swarm status "+job.Job+" for what the database knows")
 }
 
 // overwritten is what a terminal shows of a line that goes back to its beginning, as progress bars do.

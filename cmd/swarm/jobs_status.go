@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/query"
@@ -67,7 +69,7 @@ func showOverview(ctx context.Context, g *globals, reader *store.Reader, o *stat
 			return err
 		}
 	}
-	return g.print(func(p *table.Page) { printOverview(p, all) })
+	return screen.Print(g.stdout, func(p *table.Page) { printOverview(p, all) })
 }
 
 func printOverview(p *table.Page, all overview) {
@@ -123,13 +125,13 @@ func jobTable(rows []stats.JobRow) *table.Table {
 // showJob shows one job and each of its attempts.
 func showJob(g *globals, j store.Job, o *statusOptions) error {
 	if o.watch {
-		return &usageError{fmt.Errorf("--watch shows runs of swarm up, and %s is a job", j.Job), "swarm logs " + j.Job + " -f"}
+		return fail.Usage(fmt.Errorf("--watch shows runs of swarm up, and %s is a job", j.Job), "swarm logs "+j.Job+" -f")
 	}
 	job := describeJob(j)
 	if o.output == "json" {
 		return writeJSON(g.stdout, job)
 	}
-	return g.print(func(p *table.Page) { printJobStatus(p, job) })
+	return screen.Print(g.stdout, func(p *table.Page) { printJobStatus(p, job) })
 }
 
 func printJobStatus(b *table.Page, j stats.Job) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -102,7 +103,7 @@ func TestStatusOfAHomeWithJobsAlone(t *testing.T) {
 	for _, args := range [][]string{{"status", "nosuch"}, {"down", "nosuch"}, {"status", "train-1", "--watch"}, {"logs", "train-1", "node_0"},
 		{"down", "train-1", "--all"}} {
 		o := within(home, args...)
-		require.Equal(t, exitUsage, o.code, args)
+		require.Equal(t, fail.ExitUsage, o.code, args)
 		require.Regexp(t, `^Error: .+\nTry: .+\n$`, o.stderr)
 	}
 }
@@ -163,7 +164,7 @@ func TestCompareOfJobs(t *testing.T) {
 	require.Equal(t, []string{"train-1", "lost-1"}, []string{c.Jobs[0].Job, c.Jobs[1].Job})
 	for _, args := range []string{"train-1 base", "base train-1 nosuch", "train-1 lost-1 --gate", "train-1 --csv -", "train-1 --baseline lost-1"} {
 		o := within(home, append([]string{"compare"}, strings.Fields(args)...)...)
-		require.Equal(t, exitUsage, o.code, args)
+		require.Equal(t, fail.ExitUsage, o.code, args)
 		require.Regexp(t, `^Error: .+\nTry: .+\n$`, o.stderr)
 		require.Empty(t, o.stdout)
 	}
@@ -192,7 +193,7 @@ func TestLogsOfAJobAreWhatItPrinted(t *testing.T) {
 		Log: home + "/none"})
 	require.NoError(t, err)
 	o = within(home, "logs", gone)
-	require.Equal(t, exitFailed, o.code)
+	require.Equal(t, fail.ExitFailed, o.code)
 	require.Regexp(t, `^Error: the log of gone-1 is gone: .*\nTry: swarm status gone-1`, o.stderr)
 }
 
@@ -246,7 +247,7 @@ func TestDownSaysThatAJobDidNotStop(t *testing.T) {
 	job, cmd := processOfJob(t, s, "trap '' TERM; : > "+ready+"; while :; do sleep 0.1; done")
 	require.Eventually(t, func() bool { _, err := os.Stat(ready); return err == nil }, patience, time.Millisecond)
 	o := within(home, "down", job, "--timeout", "1s")
-	require.Equal(t, exitFailed, o.code)
+	require.Equal(t, fail.ExitFailed, o.code)
 	require.Regexp(t, `^Error: `+job+` still runs 1s after it was asked to stop\nTry: swarm down `+job+` --now`, o.stderr)
 	require.NoError(t, cmd.Process.Signal(syscall.Signal(0)), "it isn't killed: nobody would be left to end its command")
 }
@@ -264,5 +265,5 @@ func TestExportHasJobs(t *testing.T) {
 	require.Equal(t, []int{2, 4, 0}, []int{count("jobs", "train"), count("job_attempts", "train"), count("runs", "train")})
 	require.Equal(t, []int{0, 1}, []int{count("jobs", "base"), count("runs", "base")}, "who exports a run gives away no commands")
 	o := within(home, "export", "train-1", "--format", "tensorboard", "--out", filepath.Join(home, "tb"))
-	require.Equal(t, exitUsage, o.code, o.stderr)
+	require.Equal(t, fail.ExitUsage, o.code, o.stderr)
 }

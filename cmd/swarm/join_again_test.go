@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
@@ -81,9 +82,9 @@ func TestAWorkerThatIsShutOutIsToldWhomToAsk(t *testing.T) {
 		ended := make(chan outcome, 1)
 		go func() { ended <- finish(t, cmd) }()
 		up.await(name+"'s node", func(e event.Event) bool { return e.Type == event.TypeJoin && e.Worker == name })
-		require.Equal(t, exitDone, swarm(t, home, "workers", verb, name).code)
+		require.Equal(t, fail.ExitDone, swarm(t, home, "workers", verb, name).code)
 		got := <-ended
-		require.Equal(t, exitUsage, got.code, got.stderr)
+		require.Equal(t, fail.ExitUsage, got.code, got.stderr)
 		require.Contains(t, got.stdout, fmt.Sprintf(want, name))
 		require.NotContains(t, got.stdout+got.stderr, "the same command again")
 		require.Regexp(t, `Error: .*worker `+name+`.*\nTry: ask who runs the swarm`, got.stderr)
@@ -91,7 +92,7 @@ func TestAWorkerThatIsShutOutIsToldWhomToAsk(t *testing.T) {
 		listed := swarm(t, own, "workers")
 		require.Contains(t, listed.stdout, "This host coordinates no run: it has joined another host's (e-1."+name+"-1), where swarm workers lists who takes part.\n")
 		named := swarm(t, own, "workers", "e-1."+name+"-1")
-		require.Equal(t, exitUsage, named.code)
+		require.Equal(t, fail.ExitUsage, named.code)
 		require.Contains(t, named.stderr, "is this host's part in a run that another host coordinates: who takes part is known there\nTry: swarm workers, on the coordinator")
 	}
 	require.NoError(t, up.cmd.Process.Signal(os.Interrupt))
@@ -103,12 +104,12 @@ func TestWorkersAreThoseOfTheRunThatThisHomeCoordinates(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
 	own := swarm(t, home, append([]string{"up", "--name", "mine", "--rounds", "2"}, tinyRun()...)...)
-	require.Equal(t, exitDone, own.code, own.stderr)
+	require.Equal(t, fail.ExitDone, own.code, own.stderr)
 	elsewhere := t.TempDir()
 	up := start(t, elsewhere, "--listen", "127.0.0.1:0", "--nodes", "0", "--rounds", "8")
 	worker := joinTiny(t, home, invitationOf(t, up), "--name", "anna")
-	require.Equal(t, exitDone, worker.wait(), worker.stderr)
-	require.Equal(t, exitDone, up.wait(), up.stderr)
+	require.Equal(t, fail.ExitDone, worker.wait(), worker.stderr)
+	require.Equal(t, fail.ExitDone, up.wait(), up.stderr)
 	var document workersDocument
 	require.NoError(t, json.Unmarshal([]byte(swarm(t, home, "workers", "-o", "json").stdout), &document))
 	require.Equal(t, "mine-1", document.Run)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/atomicfile"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
@@ -22,9 +23,9 @@ import (
 )
 
 // credentialsPath is where a home keeps what an invitation gave it under a name that was asked for: the name that it got may have a number after it.
-func credentialsPath(home string, invitation membership.Invitation, name string) string {
+func credentialsPath(home layout.Home, invitation membership.Invitation, name string) string {
 	sum := sha256.Sum256([]byte(invitation.Fingerprint + "\x00" + invitation.Token + "\x00" + name))
-	return filepath.Join(home, "joined", hex.EncodeToString(sum[:8])+".json")
+	return home.Path("joined", hex.EncodeToString(sum[:8])+".json")
 }
 
 // enrol returns this home's credentials with a coordinator: those that it has, or new ones.
@@ -56,7 +57,7 @@ func (o *joinOptions) enrol(ctx context.Context, g *globals, invitation membersh
 		err = atomicfile.WriteSecret(path, data)
 	}
 	if err != nil {
-		return c, homeError(g.home, err)
+		return c, g.home.Error(err)
 	}
 	return c, nil
 }
@@ -88,7 +89,7 @@ func (o *joinOptions) connect(ctx context.Context, g *globals) (*joined, error) 
 		defer end()
 		j.uplink, err = sharedir.DialUplink(ctx, sharedir.UplinkOptions{
 			Dir: o.shared, Experiment: o.experiment, Worker: j.credentials.Worker, Logger: g.logger,
-			State: filepath.Join(g.home, "joined", j.credentials.Worker+"-"+o.experiment),
+			State: g.home.Path("joined", j.credentials.Worker+"-"+o.experiment),
 		})
 	} else {
 		var invitation membership.Invitation

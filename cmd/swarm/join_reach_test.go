@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
 )
@@ -24,7 +25,7 @@ func TestReachThroughAFolderSaysWhatIsWrong(t *testing.T) {
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	require.NoError(t, sharedir.Announce(dir, membership.Welcome{Protocol: membership.Protocol, Run: "theirs-1", Experiment: "theirs"}))
 	var log bytes.Buffer
-	g := &globals{home: t.TempDir(), logger: slog.New(slog.NewTextHandler(&log, nil))}
+	g := &globals{home: layout.Home(t.TempDir()), logger: slog.New(slog.NewTextHandler(&log, nil))}
 	o := joinOptions{shared: shared, experiment: "mine", name: "w"}
 	_, err = o.reach(t.Context(), g)
 	require.ErrorContains(t, err, "is of experiment theirs, not of mine")
@@ -43,7 +44,7 @@ func TestInBackgroundTheInvitationIsNotLogged(t *testing.T) {
 	home := t.TempDir()
 	a := detached(t, home, "--nodes", "0", "--listen", "127.0.0.1:0")
 	require.Contains(t, a.Join, "swarm join 'tls://127.0.0.1:")
-	invitation, err := readInvitation(&globals{home: home})
+	invitation, err := readInvitation(&globals{home: layout.Home(home)})
 	require.NoError(t, err)
 	found := 0
 	require.NoError(t, filepath.WalkDir(home, func(path string, entry fs.DirEntry, err error) error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -70,9 +71,9 @@ func TestWorkersTrainForAHostWithoutNodes(t *testing.T) {
 	up.await("anna", func(e event.Event) bool { return e.Type == event.TypeJoin && e.Worker == "anna" })
 	up.await("ben", func(e event.Event) bool { return e.Type == event.TypeJoin && e.Worker == "ben" })
 	for _, w := range workers {
-		require.Equal(t, exitDone, w.wait(), w.stderr)
+		require.Equal(t, fail.ExitDone, w.wait(), w.stderr)
 	}
-	require.Equal(t, exitDone, up.wait(), up.stderr)
+	require.Equal(t, fail.ExitDone, up.wait(), up.stderr)
 
 	got := workedRounds(t, home, "e-1")
 	require.Len(t, got, 2)
@@ -96,7 +97,7 @@ func TestWorkersTrainForAHostWithoutNodes(t *testing.T) {
 		require.Positive(t, w.Rounds)
 	}
 	text := swarm(t, home, "workers")
-	require.Equal(t, exitDone, text.code, text.stderr)
+	require.Equal(t, fail.ExitDone, text.code, text.stderr)
 	require.Contains(t, text.stdout, "anna")
 	requireNoProcess(t, home)
 	requireNoProcess(t, anna)
@@ -104,7 +105,7 @@ func TestWorkersTrainForAHostWithoutNodes(t *testing.T) {
 
 	// Each worker has its own part in its own database.
 	own := swarm(t, anna, "status", "-o", "json")
-	require.Equal(t, exitDone, own.code, own.stderr)
+	require.Equal(t, fail.ExitDone, own.code, own.stderr)
 	require.Contains(t, own.stdout, `"e-1.anna-1"`)
 }
 
@@ -118,8 +119,8 @@ func TestAWorkerJoinsARunThatGoesOn(t *testing.T) {
 	worker := joinTiny(t, anna, invitationOf(t, up), "--name", "anna")
 	joined := up.await("anna", func(e event.Event) bool { return e.Type == event.TypeJoin && e.Worker == "anna" })
 	require.Greater(t, joined.RoundIndex, 3)
-	require.Equal(t, exitDone, worker.wait(), worker.stderr)
-	require.Equal(t, exitDone, up.wait(), up.stderr)
+	require.Equal(t, fail.ExitDone, worker.wait(), worker.stderr)
+	require.Equal(t, fail.ExitDone, up.wait(), up.stderr)
 	got := workedRounds(t, home, "e-1")
 	require.Equal(t, upTo(0, rounds), got["node_0"])
 	require.Equal(t, upTo(0, rounds), got["node_1"])
@@ -148,8 +149,8 @@ func TestTwoHostsShareAFolder(t *testing.T) {
 	worker := swarmCommand(t, ben, "join", "--model", tinyModel(), "--tasks-file", items(), "--device", "cpu", "--nodes", "1")
 	worker.Env = append(worker.Env, "GDRIVE_PATH="+shared, "EXPERIMENT_NAME=e", "NODE_ID=node_1", "NODE_ROLE=worker", marker(ben))
 	done := finish(t, worker)
-	require.Equal(t, exitDone, done.code, done.stderr)
-	require.Equal(t, exitDone, up.wait(), up.stderr)
+	require.Equal(t, fail.ExitDone, done.code, done.stderr)
+	require.Equal(t, fail.ExitDone, up.wait(), up.stderr)
 	got := workedRounds(t, home, "e-1")
 	require.Equal(t, upTo(0, rounds), got["node_0"])
 	require.NotEmpty(t, got["node_1"])

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/screen"
 )
 
 // How long join waits for the coordinator where --wait does not say: what goes through a folder takes as long as that takes to be synced.
@@ -52,9 +53,9 @@ func (g *globals) awaiting(ctx context.Context, what string, limit time.Duration
 	done := make(chan struct{})
 	var telling sync.WaitGroup
 	telling.Go(func() {
-		line := newStatusLine(g.stderr, waitLines)
-		line.last = time.Time{} // the first one too
-		defer line.clear()
+		line := screen.NewStatusLine(g.stderr, waitLines)
+		line.Soon() // the first one too
+		defer line.Clear()
 		tick := time.NewTicker(waitQuietly)
 		defer tick.Stop()
 		for {
@@ -69,7 +70,7 @@ func (g *globals) awaiting(ctx context.Context, what string, limit time.Duration
 			if limit > 0 {
 				text += fmt.Sprintf(" of %s (--wait)", limit)
 			}
-			line.say(text + " for " + what) // the end is cut where the terminal is narrow
+			line.Say(text + " for " + what) // the end is cut where the terminal is narrow
 		}
 	})
 	return ctx, sync.OnceFunc(func() {

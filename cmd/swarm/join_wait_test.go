@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
@@ -26,7 +28,7 @@ func TestJoinWaitsForNoOneOnlySoLong(t *testing.T) {
 	require.Contains(t, invitation, address)
 	began := time.Now()
 	o := inProcess(t, "join", invitation, "--wait", "2500ms")
-	require.Equal(t, exitFailed, o.code, o.stderr)
+	require.Equal(t, fail.ExitFailed, o.code, o.stderr)
 	require.Less(t, time.Since(began), 30*time.Second)
 	require.Empty(t, o.stdout)
 	lines := strings.Split(strings.TrimSpace(o.stderr), "\n")
@@ -40,24 +42,24 @@ func TestJoinWaitsForNoOneOnlySoLong(t *testing.T) {
 	var i membership.Invitation
 	i, err = membership.ParseInvitation(invitation)
 	require.NoError(t, err)
-	path := credentialsPath(home, i, "")
+	path := credentialsPath(layout.Home(home), i, "")
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	writeFile(t, path, `{"worker":"anna","secret":"s"}`)
 	o = inProcess(t, "join", "--home", home, invitation, "--wait", "1500ms")
-	require.Equal(t, exitFailed, o.code, o.stderr)
+	require.Equal(t, fail.ExitFailed, o.code, o.stderr)
 	require.Regexp(t, `(?m)^Error: reach the coordinator at tls://`+address+`: nobody answers there: waited 1\.5s \(last: .*\)$`, o.stderr)
 	require.NotContains(t, o.stderr, "level=")
 
 	// And one that looks into a folder.
 	shared := t.TempDir()
 	o = inProcess(t, "join", "--shared", shared, "--experiment", "e", "--wait", "1500ms")
-	require.Equal(t, exitFailed, o.code, o.stderr)
+	require.Equal(t, fail.ExitFailed, o.code, o.stderr)
 	require.Equal(t, "Waiting 1 s of 1.5s (--wait) for the experiment e in "+shared+"\n"+
 		"Error: join through the shared folder: experiment e isn't in "+shared+": waited 1.5s\n"+
 		"Try: see that the coordinator runs with --shared, and that the folder syncs, or a longer --wait\n", o.stderr)
 
 	o = inProcess(t, "join", invitation, "--wait", "-1s")
-	require.Equal(t, exitUsage, o.code)
+	require.Equal(t, fail.ExitUsage, o.code)
 	require.Equal(t, "Error: bad wait \"-1s\" (--wait): allowed: a time such as 60s or 10m, or 0 to wait without end\n", o.stderr)
 }
 

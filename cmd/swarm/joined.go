@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
@@ -242,7 +243,7 @@ func (j *joined) settle() {
 	if j.courier == nil {
 		return
 	}
-	ctx, end := unlessHurried(context.Background(), j.patience(lastWords), j.now)
+	ctx, end := interrupt.WithLimit(context.Background(), j.patience(lastWords), j.now)
 	defer end()
 	if err := j.courier.Drain(ctx); err != nil {
 		events, _ := j.outbox.Pending()

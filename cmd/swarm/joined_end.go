@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
@@ -23,7 +24,7 @@ func (e *overError) verdict() error {
 	if e.state == store.RunDone {
 		return nil
 	}
-	return &hintError{e, "the same command again, once the coordinator goes on"}
+	return fail.Hint(e, "the same command again, once the coordinator goes on")
 }
 
 // refused gives a coordinator's no its remedy and its exit code: what is wrong with the invitation, the version or a name is the user's to mend.
@@ -32,23 +33,23 @@ func refused(err error) error {
 	if !errors.As(err, &no) {
 		return err
 	}
-	if _, try := splitRemedy(err.Error()); try != "" {
+	if _, try := fail.SplitRemedy(err.Error()); try != "" {
 		if no.Code == membership.CodeInternal || no.Code == membership.CodeFull || no.Code == membership.CodeRate || no.Code == membership.CodeEnded {
 			return err
 		}
-		return &usageError{err, ""}
+		return fail.Usage(err, "")
 	}
 	switch no.Code {
 	case membership.CodeToken, membership.CodeRevoked:
-		return &usageError{err, "a new invitation from the coordinator (there: swarm workers invite)"}
+		return fail.Usage(err, "a new invitation from the coordinator (there: swarm workers invite)")
 	case membership.CodeBanned:
-		return &hintError{err, "the coordinator's owner, who may lift it (there: swarm workers unban)"}
+		return fail.Hint(err, "the coordinator's owner, who may lift it (there: swarm workers unban)")
 	case membership.CodeVersion:
-		return &usageError{err, "the same version of swarm on both hosts"}
+		return fail.Usage(err, "the same version of swarm on both hosts")
 	case membership.CodeName:
-		return &usageError{err, "--name OTHER, or --node-id OTHER"}
+		return fail.Usage(err, "--name OTHER, or --node-id OTHER")
 	case membership.CodeRun, membership.CodeEnded:
-		return &hintError{err, "the same command again, once the coordinator runs it"}
+		return fail.Hint(err, "the same command again, once the coordinator runs it")
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -119,9 +120,9 @@ func TestDetachTellsWhatIsWrong(t *testing.T) {
 		code int
 		text string
 	}{
-		{[]string{"up", "--detach", "--rounds", "x"}, exitUsage, "Error: bad rounds"},
-		{append([]string{"up", "--detach", "--name", "e"}, tinyRun("--device", "cuda")...), exitNoRoom, "Error: "},
-		{append([]string{"up", "--detach", "--python", "/bin/false", "--name", "e"}, tinyRun()...), exitFailed, "Error: "},
+		{[]string{"up", "--detach", "--rounds", "x"}, fail.ExitUsage, "Error: bad rounds"},
+		{append([]string{"up", "--detach", "--name", "e"}, tinyRun("--device", "cuda")...), fail.ExitNoRoom, "Error: "},
+		{append([]string{"up", "--detach", "--python", "/bin/false", "--name", "e"}, tinyRun()...), fail.ExitFailed, "Error: "},
 	} {
 		cmd := swarmCommand(t, home, tt.args...)
 		cmd.Env = append(cmd.Env, marker(home))
@@ -146,7 +147,7 @@ func TestPanicIsFoundInTheLog(t *testing.T) {
 	require.Contains(t, o.stdout, "SIGQUIT: quit")
 	require.Contains(t, o.stdout, "goroutine ")
 	o = swarm(t, home, "attach", "e-1")
-	require.Equal(t, exitFailed, o.code)
+	require.Equal(t, fail.ExitFailed, o.code)
 	require.Contains(t, o.stdout, "e crashed: ")
 }
 

@@ -8,13 +8,16 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
 )
 
 // experimentLock is held while a coordinator runs an experiment. The kernel drops it with the process, however that ends.
 type experimentLock struct{ file *os.File }
 
-func lockPath(home, experiment string) string {
-	return filepath.Join(home, "locks", experiment+".lock")
+func lockPath(home layout.Home, experiment string) string {
+	return home.Path("locks", experiment+".lock")
 }
 
 // lockTries is how often a lock is asked for, 50 ms apart: somebody may be looking whether it is held, which holds it for an instant.
@@ -36,21 +39,21 @@ func lockFile(file *os.File, experiment string, how int) error {
 	}
 	holder := make([]byte, 32)
 	n, _ := file.ReadAt(holder, 0)
-	return &hintError{
+	return fail.Hint(
 		fmt.Errorf("experiment %s is running already (process %s)", experiment, strings.TrimSpace(string(holder[:n]))),
-		"swarm attach " + experiment + ", swarm down " + experiment + ", or --name OTHER for a second one",
-	}
+		"swarm attach "+experiment+", swarm down "+experiment+", or --name OTHER for a second one")
+
 }
 
 // lockExperiment takes the lock of an experiment under home, or says who has it.
-func lockExperiment(home, experiment string) (*experimentLock, error) {
+func lockExperiment(home layout.Home, experiment string) (*experimentLock, error) {
 	path := lockPath(home, experiment)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, homeError(home, err)
+		return nil, home.Error(err)
 	}
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
-		return nil, homeError(home, err)
+		return nil, home.Error(err)
 	}
 	if err := lockFile(file, experiment, syscall.LOCK_EX); err != nil {
 		file.Close()
@@ -58,17 +61,17 @@ func lockExperiment(home, experiment string) (*experimentLock, error) {
 	}
 	if err := file.Truncate(0); err != nil {
 		file.Close()
-		return nil, homeError(home, err)
+		return nil, home.Error(err)
 	}
 	if _, err := fmt.Fprintf(file, "%d\n", os.Getpid()); err != nil {
 		file.Close()
-		return nil, homeError(home, err)
+		return nil, home.Error(err)
 	}
 	return &experimentLock{file}, nil
 }
 
 // alreadyRunning says who runs an experiment, if anybody does. It makes no file.
-func alreadyRunning(home, experiment string) error {
+func alreadyRunning(home layout.Home, experiment string) error {
 	file, err := os.Open(lockPath(home, experiment))
 	if err != nil {
 		return nil // nobody ever ran it here, or the lock itself will say what is wrong
@@ -79,15 +82,3 @@ func alreadyRunning(home, experiment string) error {
 
 // release gives the lock up. The file stays: removing it would let two others lock two different files.
 func (l *experimentLock) release() { l.file.Close() }
-
-// homeError says what to do about a folder that can't be used.
-func homeError(home string, err error) error {
-	try := "another --home, or mend the folder's permissions"
-	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		try = "free some space, or put --home on another disk"
-	case errors.Is(err, syscall.EROFS):
-		try = "--home on a disk that can be written to"
-	}
-	return &hintError{fmt.Errorf("cannot write under %s: %w", home, err), try}
-}

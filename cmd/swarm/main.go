@@ -12,27 +12,18 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/mps"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/policy"
-)
-
-// Exit codes of every command; others script against them.
-const (
-	exitDone   = 0
-	exitFailed = 1
-	exitUsage  = 2
-	exitNoRoom = 3
-	exitLost   = 4
-	exitSignal = 128 // and the signal's number: 130, 143
 )
 
 const exitCodesHelp = `
@@ -48,14 +39,13 @@ func main() {
 
 // globals is what every command shares.
 type globals struct {
-	home    string
-	python  string
+	home    layout.Home
+	python  policy.Interpreter
 	verbose bool
 	stdin   io.Reader
 	stdout  io.Writer
 	stderr  io.Writer
 	logger  *slog.Logger
-	engines engines
 	console *console       // of a command in the background; nil in the foreground
 	args    []string       // as typed, without the program
 	began   *store.Command // what the user typed, where a sweep starts this process; nil elsewhere
@@ -75,7 +65,7 @@ func (g *globals) logLevel() slog.Level {
 // run is the program. It returns the exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	g := &globals{stdin: stdin, stdout: stdout, stderr: stderr, args: args, began: takeBegan()}
-	defer g.closeEngineHost()
+	defer g.python.Close()
 	root := newRootCommand(g)
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -85,117 +75,71 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	signal.Ignore(syscall.SIGPIPE)
 	err := root.ExecuteContext(context.Background())
 	if err == nil {
-		return exitDone
+		return fail.ExitDone
 	}
 	if errors.Is(err, syscall.EPIPE) {
-		return exitFailed // whoever read stdout has left: nobody to tell
+		return fail.ExitFailed // whoever read stdout has left: nobody to tell
 	}
 	report(stderr, err)
 	return exitCode(err)
 }
 
-// report writes one Error: line, below it a listError's, and, where there is a remedy, one Try: line. Packages that know the remedy put it at the
+// report writes one Error: line, below it a fail.ListError's, and, where there is a remedy, one Try: line. Packages that know the remedy put it at the
 // end of their error's text, after ". Try: ".
 func report(stderr io.Writer, err error) {
-	var quiet *silentError
+	var quiet *fail.ExitError
 	if errors.As(err, &quiet) {
 		return
 	}
 	text, try := err.Error(), ""
-	var list *listError
+	var list *fail.ListError
 	var lines []string
 	if errors.As(err, &list) {
-		text, lines = list.parted(text)
+		text, lines = list.Parted(text)
 	} else {
-		text, try = splitRemedy(text)
+		text, try = fail.SplitRemedy(text)
 	}
 	if try == "" {
 		try = remedy(err)
 	}
-	fmt.Fprintf(stderr, "Error: %s\n", oneLine(text))
+	fmt.Fprintf(stderr, "Error: %s\n", fail.OneLine(text))
 	for _, line := range lines {
-		fmt.Fprintf(stderr, "  %s\n", oneLine(line))
+		fmt.Fprintf(stderr, "  %s\n", fail.OneLine(line))
 	}
 	if try != "" {
-		fmt.Fprintf(stderr, "Try: %s\n", oneLine(try))
+		fmt.Fprintf(stderr, "Try: %s\n", fail.OneLine(try))
 	}
 }
-
-// splitRemedy parts "what. Try: remedy". A remedy inside the text belongs to a quoted cause in brackets, and is left out.
-func splitRemedy(text string) (what, try string) {
-	const mark = ". Try: "
-	at := strings.LastIndex(text, mark)
-	if at < 0 {
-		return text, ""
-	}
-	what, try = text[:at], text[at+len(mark):]
-	if before, after, found := strings.Cut(what, mark); found {
-		_, after, _ = strings.Cut(after, ")")
-		what = before + ")" + after
-	}
-	return what, try
-}
-
-// oneLine keeps the text of joined errors, and of other programs, on one line.
-func oneLine(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
-}
-
-// usageError is a mistake on the command line.
-type usageError struct {
-	err error
-	try string
-}
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
-
-// hintError is a failure with a remedy.
-type hintError struct {
-	err error
-	try string
-}
-
-func (e *hintError) Error() string { return e.err.Error() }
-func (e *hintError) Unwrap() error { return e.err }
-
-// silentError carries an exit code for what has been reported already.
-type silentError struct{ code int }
-
-func (e *silentError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
 func exitCode(err error) int {
-	var silent *silentError
-	var usage *usageError
+	var silent *fail.ExitError
+	var usage *fail.UsageError
 	var config *configs.Error
 	var lost *launcher.LostError
 	switch {
 	case errors.As(err, &silent):
-		return silent.code
+		return silent.Code
 	case errors.As(err, &usage), errors.As(err, &config):
-		return exitUsage
+		return fail.ExitUsage
 	case errors.Is(err, fit.ErrDoesNotFit), errors.Is(err, mps.ErrUnavailable):
-		return exitNoRoom
+		return fail.ExitNoRoom
 	case errors.As(err, &lost) && lost.Remaining == 0 && lost.OutOfMemory():
-		return exitNoRoom
+		return fail.ExitNoRoom
 	case errors.As(err, &lost) && lost.Remaining > 0:
-		return exitLost
+		return fail.ExitLost
 	}
-	return exitFailed
+	return fail.ExitFailed
 }
 
 func remedy(err error) string {
-	var usage *usageError
-	var hint *hintError
 	var mendable interface{ Remedy() string } // a store.Error
-	switch {
-	case errors.As(err, &mendable):
+	if errors.As(err, &mendable) {
 		return mendable.Remedy()
-	case errors.As(err, &hint):
-		return hint.try
-	case errors.As(err, &usage):
-		return usage.try
-	case errors.Is(err, policy.ErrNoPython):
+	}
+	if try := fail.Remedy(err); try != "" {
+		return try
+	}
+	if errors.Is(err, policy.ErrNoPython) {
 		return "make setup, or apt-get install python3-torch libopenblas0, or --python /path/to/a/python3 that has torch; swarm doctor tells more"
 	}
 	return ""
@@ -214,16 +158,19 @@ func newRootCommand(g *globals) *cobra.Command {
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) (err error) {
 			g.logger = newLogger(g.stderr, g.logLevel())
 			// Engines run in another folder.
-			g.home, err = filepath.Abs(g.home)
-			g.engines.hosting = slices.Contains(startEngines, cmd.CommandPath())
+			var dir string
+			dir, err = filepath.Abs(string(g.home))
+			g.home = layout.Home(dir)
+			g.python.Home = dir
+			g.python.Hosting = slices.Contains(startEngines, cmd.CommandPath())
 			return err
 		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{flagError(cmd, err), cmd.CommandPath() + " --help"}
+		return fail.Usage(flagError(cmd, err), cmd.CommandPath()+" --help")
 	})
-	root.PersistentFlags().StringVar(&g.home, "home", defaultHome(os.Getenv), "where runs and the database live (SWARM_HOME)")
-	root.PersistentFlags().StringVar(&g.python, "python", "", "Python interpreter with torch (SWARM_PYTHON)")
+	root.PersistentFlags().StringVar((*string)(&g.home), "home", layout.Default(os.Getenv), "where runs and the database live (SWARM_HOME)")
+	root.PersistentFlags().StringVar(&g.python.Path, "python", "", "Python interpreter with torch (SWARM_PYTHON)")
 	root.PersistentFlags().BoolVarP(&g.verbose, "verbose", "v", false, "log more to stderr")
 	root.AddCommand(
 		newUpCommand(g),
@@ -268,4 +215,10 @@ func newRootCommand(g *globals) *cobra.Command {
 	}
 	fitHelp(g, root)
 	return root
+}
+
+// startEngines are the commands that start engines.
+var startEngines = []string{
+	"swarm up", "swarm resume", "swarm join", "swarm sweep", "swarm verify", "swarm eval", "swarm profile", "swarm pretrain", "swarm doctor",
+	"swarm model prompt", "swarm model save",
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/node/exchange/netlab"
 )
 
@@ -124,8 +125,8 @@ func TestJoinedRunEnds(t *testing.T) {
 	s.join("anna", "--nodes", "1")
 	nodes := append(s.seated("anna", 1), "node_0")
 	s.running["anna"].mayEnd = true
-	require.Equal(t, exitDone, s.finish(netHub), s.running[netHub].log)
-	require.Equal(t, exitDone, s.finish("anna"), s.running["anna"].log)
+	require.Equal(t, fail.ExitDone, s.finish(netHub), s.running[netHub].log)
+	require.Equal(t, fail.ExitDone, s.finish("anna"), s.running["anna"].log)
 	s.wholeRounds()
 	s.sameEverywhere("anna")
 	require.Len(t, s.rounds(), len(nodes))

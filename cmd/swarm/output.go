@@ -4,12 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/table"
 )
 
 // addOutputFlag adds -o, which every command that prints a result has.
@@ -42,21 +43,14 @@ func writeJSON(w io.Writer, v any) error {
 // noArgs refuses positional arguments with exit code 2.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return &usageError{fmt.Errorf("%s takes no argument %q", cmd.CommandPath(), args[0]), cmd.CommandPath() + " --help"}
+		return fail.Usage(fmt.Errorf("%s takes no argument %q", cmd.CommandPath(), args[0]), cmd.CommandPath()+" --help")
 	}
 	return nil
 }
 
-// defaultHome is where everything lives: SWARM_HOME, else swarm's folder under XDG_DATA_HOME.
-func defaultHome(getenv func(string) string) string {
-	if home := getenv("SWARM_HOME"); home != "" {
-		return home
-	}
-	if data := getenv("XDG_DATA_HOME"); data != "" {
-		return filepath.Join(data, "swarm")
-	}
-	return filepath.Join(getenv("HOME"), ".local", "share", "swarm")
+// factTable is a table of names, values and notes beneath a heading of its own.
+func factTable() *table.Table {
+	t := table.New(table.Column{}, table.Column{}, table.Column{Wrap: true})
+	t.Indent = 2
+	return t
 }
-
-// database is the path of the one SQLite file.
-func (g *globals) database() string { return filepath.Join(g.home, "swarm.db") }

@@ -7,6 +7,9 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/screen"
 )
 
 // newLogger logs to w: as plain lines for people where w is a terminal, as slog's text elsewhere.
@@ -46,7 +49,7 @@ func (p *plainLog) Handle(ctx context.Context, r slog.Record) error {
 	}
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	_, err := fmt.Fprintln(p.out, printable(oneLine(line)))
+	_, err := fmt.Fprintln(p.out, printable(fail.OneLine(line)))
 	return err
 }
 
@@ -74,7 +77,7 @@ func (p *plainLog) WithGroup(name string) slog.Handler {
 func watched(w io.Writer) bool {
 	s, ok := w.(stream)
 	if !ok {
-		return isTerminal(w)
+		return screen.IsTerminal(w)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

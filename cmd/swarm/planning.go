@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
@@ -135,7 +136,7 @@ func (p *planFlags) resolve(ctx context.Context, g *globals) (planned, error) {
 		}
 	}
 	if errors.Is(err, fit.ErrRequest) {
-		return planned{}, &usageError{err, "swarm plan --help"}
+		return planned{}, fail.Usage(err, "swarm plan --help")
 	}
 	if err != nil {
 		return out, err

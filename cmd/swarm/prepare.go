@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/mps"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
@@ -75,8 +76,8 @@ func prepare(ctx context.Context, c *coordinator, yes bool) (_ *coordinator, err
 	if err := checkTasks(p.config.Tasks); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(g.home, 0o755); err != nil {
-		return nil, homeError(g.home, err)
+	if err := os.MkdirAll(string(g.home), 0o755); err != nil {
+		return nil, g.home.Error(err)
 	}
 	if c.lock, err = lockExperiment(g.home, p.config.Experiment); err != nil {
 		return nil, err
@@ -90,14 +91,14 @@ func prepare(ctx context.Context, c *coordinator, yes bool) (_ *coordinator, err
 	if err := checkDisk(g.home, c.dir, c.p); err != nil {
 		return nil, err
 	}
-	orphans, err := supervise.SweepOrphans(ctx, filepath.Join(g.home, "runs"), orphanTerm)
+	orphans, err := supervise.SweepOrphans(ctx, g.home.Runs(), orphanTerm)
 	if err != nil {
 		return nil, fmt.Errorf("end what an earlier run left behind: %w", err)
 	}
 	for _, o := range orphans {
 		g.logger.Warn("ended a process that an earlier run left behind", "pid", o.PID, "folder", o.Dir)
 	}
-	daemons, err := mps.Sweep(ctx, filepath.Join(g.home, "runs"))
+	daemons, err := mps.Sweep(ctx, g.home.Runs())
 	if err != nil {
 		return nil, fmt.Errorf("end the MPS daemons that an earlier run left behind: %w", err)
 	}
@@ -158,14 +159,14 @@ func (c *coordinator) equip(ctx context.Context, yes bool) (e equipment, err err
 	if err := c.resume.same(c.inputs); err != nil {
 		return e, err
 	}
-	if c.python, err = g.findPython(ctx); err != nil {
+	if c.python, err = g.python.Find(ctx); err != nil {
 		return e, err
 	}
 	if engineDevice(p.plan) != fit.DeviceCPU && !c.python.CUDA {
 		return e, noCUDA(c.python, "the run is planned for a GPU")
 	}
-	if e.engineDir, err = policy.Extract(g.home); err != nil {
-		return e, homeError(g.home, err)
+	if e.engineDir, err = policy.Extract(string(g.home)); err != nil {
+		return e, g.home.Error(err)
 	}
 	if c.engine = policy.Digest(e.engineDir); c.resume.going() && before.Engine != c.engine {
 		c.engine = "" // two engines made it
@@ -174,10 +175,10 @@ func (c *coordinator) equip(ctx context.Context, yes bool) (e equipment, err err
 }
 
 func noCUDA(python policy.Probe, but string) error {
-	return &hintError{
+	return fail.Hint(
 		fmt.Errorf("%s has torch %s, which was built without CUDA, but %s", python.Path, python.Torch, but),
-		"pip install torch, then --python PATH; or --device cpu",
-	}
+		"pip install torch, then --python PATH; or --device cpu")
+
 }
 
 // engineDevice is the device that a plan's engines compute on. Tests without a GPU put it on the CPU under a plan for GPUs.
@@ -190,16 +191,16 @@ func checkTasks(tasks configs.Tasks) error {
 	if err == nil || errors.As(err, &mistake) {
 		return err
 	}
-	return &usageError{err, "swarm task list"}
+	return fail.Usage(err, "swarm task list")
 }
 
 // open opens the database and the message bus, under a new run's name or that of the run that goes on.
 func (c *coordinator) open(ctx context.Context) (err error) {
 	logger := c.g.logger
-	if c.store, err = store.Open(ctx, c.g.database(), store.Options{Warn: databaseNews(logger)}); err != nil {
+	if c.store, err = store.Open(ctx, c.g.home.Database(), store.Options{Warn: databaseNews(logger)}); err != nil {
 		return err
 	}
-	if c.reader, err = store.OpenReader(ctx, c.g.database()); err != nil {
+	if c.reader, err = store.OpenReader(ctx, c.g.home.Database()); err != nil {
 		return err
 	}
 	if err := c.resume.still(ctx, c.reader, c.p.config); err != nil {
@@ -262,7 +263,7 @@ func (c *coordinator) name(ctx context.Context) (last float64, err error) {
 	}
 	for n := newest + 1; ; n++ {
 		run := prefix + strconv.Itoa(n)
-		dir := filepath.Join(c.g.home, "runs", run)
+		dir := c.g.home.Run(run)
 		err := os.MkdirAll(filepath.Dir(dir), 0o755)
 		if err == nil {
 			err = os.Mkdir(dir, 0o755)
@@ -272,7 +273,7 @@ func (c *coordinator) name(ctx context.Context) (last float64, err error) {
 			return last, nil
 		}
 		if !errors.Is(err, os.ErrExist) {
-			return 0, homeError(c.g.home, err)
+			return 0, c.g.home.Error(err)
 		}
 		if nodes, _ := filepath.Glob(filepath.Join(dir, "node_*")); nodes != nil {
 			c.g.logger.Warn("the database knows nothing of the run in this folder: a new run is begun instead of going on with it", "folder", dir)

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
@@ -41,7 +42,7 @@ func TestWhatIsNoPriceAnHourIsRefused(t *testing.T) {
 		var mistake *configs.Error
 		require.ErrorAs(t, err, &mistake, text)
 		require.Equal(t, "--price", mistake.Source)
-		require.Equal(t, exitUsage, exitCode(err))
+		require.Equal(t, fail.ExitUsage, exitCode(err))
 	}
 }
 

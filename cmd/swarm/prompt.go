@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -48,8 +50,9 @@ func newModelPromptCommand(g *globals, output *string) *cobra.Command {
 			"  swarm model prompt ./trained \"What is 17 + 25?\" --temperature 0 -n 1\n  echo \"What is 17 + 25?\" | swarm model prompt nano - -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return &usageError{fmt.Errorf("%s takes a run or a model, and at most one question, not %d arguments", cmd.CommandPath(), len(args)),
-					cmd.CommandPath() + " --help"}
+				return fail.Usage(fmt.Errorf("%s takes a run or a model, and at most one question, not %d arguments", cmd.CommandPath(), len(args)),
+					cmd.CommandPath()+" --help")
+
 			}
 			return nil
 		},
@@ -92,9 +95,9 @@ func (o *promptOptions) check(question []string) error {
 	case o.given("top-p") && !(o.topP > 0 && o.topP <= 1):
 		return &configs.Error{Key: "top-p", Value: fmt.Sprint(o.topP), Allowed: "a number above 0, at most 1"}
 	case len(question) > 0 && o.given("task"):
-		return &usageError{errors.New("--task draws a question of its own and takes none"), "the same without the question, or without --task"}
+		return fail.Usage(errors.New("--task draws a question of its own and takes none"), "the same without the question, or without --task")
 	case len(question) > 0 && o.given("index"):
-		return &usageError{errors.New("--index is of a question that is drawn"), "the same without the question, or without --index"}
+		return fail.Usage(errors.New("--index is of a question that is drawn"), "the same without the question, or without --index")
 	}
 	return checkOutput(*o.output)
 }
@@ -143,8 +146,8 @@ func runModelPrompt(ctx context.Context, g *globals, o *promptOptions, name stri
 	if err := o.check(question); err != nil {
 		return err
 	}
-	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
-	defer interrupts.close()
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
+	defer interrupts.Close()
 	x, choice, err := o.find(ctx, g, name)
 	if err != nil {
 		return err
@@ -158,7 +161,7 @@ func runModelPrompt(ctx context.Context, g *globals, o *promptOptions, name stri
 	}
 	document, err := o.ask(ctx, g, x, q)
 	if err != nil {
-		return stoppedBy(ctx, outOfRoom(err))
+		return interrupt.Exit(ctx, outOfRoom(err))
 	}
 	if x.node != "" {
 		document.Run, document.Node, document.Choice, document.why = x.run.Run, x.node, choice.By, chosenBecause(choice)
@@ -178,10 +181,10 @@ func (o *promptOptions) ask(ctx context.Context, g *globals, x *examinee, q aske
 	room := x.model.Shape.Context - len(prompt)
 	switch {
 	case len(prompt) == 0:
-		return nil, &usageError{errors.New("the question is empty"), "a question, or --task NAME"}
+		return nil, fail.Usage(errors.New("the question is empty"), "a question, or --task NAME")
 	case room < 1:
 		err := fmt.Errorf("the question has %d tokens, and the context of %s %d", len(prompt), x.model.Name, x.model.Shape.Context)
-		return nil, &usageError{err, "a shorter question, or another --index"}
+		return nil, fail.Usage(err, "a shorter question, or another --index")
 	case room < c.MaxCompletionLength:
 		fmt.Fprintf(g.stderr, "Warning: the context of %s has room for %d tokens after the question, not %d\n", x.model.Name, room, c.MaxCompletionLength)
 		c.MaxCompletionLength = room
@@ -244,7 +247,7 @@ func readQuestion(stdin io.Reader, argument string) (string, error) {
 		text = strings.TrimRight(string(data), "\r\n")
 	}
 	if len(text) > maxQuestion {
-		return "", &usageError{fmt.Errorf("the question is longer than %d bytes", maxQuestion), "a shorter question"}
+		return "", fail.Usage(fmt.Errorf("the question is longer than %d bytes", maxQuestion), "a shorter question")
 	}
 	return strings.ToValidUTF8(text, "\uFFFD"), nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -22,7 +23,7 @@ func (o *promptOptions) find(ctx context.Context, g *globals, name string) (*exa
 	}
 	if isModelFolder(name) {
 		if ofRun != "" {
-			return nil, choice, &usageError{fmt.Errorf("%s is a folder, and %s is a run's", name, ofRun), "the same without " + ofRun}
+			return nil, choice, fail.Usage(fmt.Errorf("%s is a folder, and %s is a run's", name, ofRun), "the same without "+ofRun)
 		}
 		x, err := o.base(ctx, g, name)
 		return x, choice, err
@@ -33,15 +34,15 @@ func (o *promptOptions) find(ctx context.Context, g *globals, name string) (*exa
 		return x, choice, err
 	}
 	if _, err := findModel(name); err != nil {
-		var unknown *usageError
-		var nothing *hintError
+		var unknown *fail.UsageError
+		var nothing *fail.HintError
 		if errors.As(runErr, &unknown) || errors.As(runErr, &nothing) {
-			runErr = &usageError{fmt.Errorf("no run, experiment or model %q is known here", name), "swarm ls, or swarm model list"}
+			runErr = fail.Usage(fmt.Errorf("no run, experiment or model %q is known here", name), "swarm ls, or swarm model list")
 		}
 		return nil, choice, runErr
 	}
 	if ofRun != "" {
-		return nil, choice, &usageError{fmt.Errorf("%s is a model, and %s is a run's", name, ofRun), "the same without " + ofRun}
+		return nil, choice, fail.Usage(fmt.Errorf("%s is a model, and %s is a run's", name, ofRun), "the same without "+ofRun)
 	}
 	x, err := o.base(ctx, g, name)
 	return x, choice, err
@@ -91,7 +92,7 @@ func (g *globals) bestNode(ctx context.Context, run store.Run) (stats.Choice, er
 		return stats.Choice{}, err
 	}
 	if len(known) == 0 {
-		return stats.Choice{}, &hintError{fmt.Errorf("run %s has no node here", run.Run), "swarm status " + run.Run}
+		return stats.Choice{}, fail.Hint(fmt.Errorf("run %s has no node here", run.Run), "swarm status "+run.Run)
 	}
 	reader, err := g.openReader(ctx)
 	if err != nil {

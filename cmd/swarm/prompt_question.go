@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/node"
 	"github.com/sapo-swarm/swarm/node/sapo"
@@ -54,7 +55,7 @@ func (o *promptOptions) heldOut(x *examinee) (task.Item, error) {
 			return item, nil
 		}
 	}
-	return task.Item{}, &hintError{errors.New("the tasks have no held-out question that fits max_prompt_length"), "a question, or --task NAME"}
+	return task.Item{}, fail.Hint(errors.New("the tasks have no held-out question that fits max_prompt_length"), "a question, or --task NAME")
 }
 
 // ofTask is an item of a task's dataset, with the parameters that the model is trained with, or the paper's where its tasks lack this one.
@@ -96,7 +97,7 @@ func openTask(name string, specs []configs.TaskSpec, words string) (task.Task, e
 	t, err := task.New(name, params)
 	if errors.Is(err, task.ErrUnknownTask) {
 		e := &configs.Error{Problem: fmt.Sprintf("unknown task %q", name), Allowed: strings.Join(task.Names(), ", "), Near: units.Nearest(name, task.Names())}
-		return nil, &usageError{e, "swarm task list"}
+		return nil, fail.Usage(e, "swarm task list")
 	}
 	return t, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/node"
 	"github.com/sapo-swarm/swarm/node/task"
@@ -152,7 +153,7 @@ func TestPromptGoesToTheCPUWhereTheGPUIsFull(t *testing.T) {
 	require.Regexp(t, `^Warning: does not fit: .*The CPU answers\.\nLoading .* on cpu\.\n`, o.stderr)
 	require.Regexp(t, `(?m)^model     tiny on cpu,`, o.stdout)
 	o = ask("--device", "cuda")
-	require.Equal(t, exitNoRoom, o.code, o.stderr)
+	require.Equal(t, fail.ExitNoRoom, o.code, o.stderr)
 }
 
 func TestDrawnQuestions(t *testing.T) {

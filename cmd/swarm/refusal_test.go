@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
@@ -229,22 +230,22 @@ func TestErrorText(t *testing.T) {
 		{"x needs y (no z. Try: get z). Try: another x", "x needs y (no z)", "another x"},
 		{"a (b. Try: c) d. Try: e (f)", "a (b) d", "e (f)"},
 	} {
-		what, try := splitRemedy(tt.text)
+		what, try := fail.SplitRemedy(tt.text)
 		require.Equal(t, tt.what, what)
 		require.Equal(t, tt.try, try)
 	}
 	var out strings.Builder
-	report(&out, errors.Join(errors.New("one"), &hintError{errors.New("two\nlines"), "this"}))
+	report(&out, errors.Join(errors.New("one"), fail.Hint(errors.New("two\nlines"), "this")))
 	require.Equal(t, "Error: one; two; lines\nTry: this\n", out.String())
 }
 
 func TestExitCodes(t *testing.T) {
 	for code, err := range map[int]error{
-		exitFailed: &launcher.LostError{GivenUp: make([]launcher.NodeResult, 2)}, // nobody is left
-		exitLost:   fmt.Errorf("run: %w", &launcher.LostError{GivenUp: make([]launcher.NodeResult, 2), Remaining: 6}),
-		exitUsage:  fmt.Errorf("plan: %w", &configs.Error{}),
-		exitNoRoom: &hintError{fit.ErrDoesNotFit, "less"},
-		130:        errors.Join(errors.New("summary"), &silentError{130}),
+		fail.ExitFailed: &launcher.LostError{GivenUp: make([]launcher.NodeResult, 2)}, // nobody is left
+		fail.ExitLost:   fmt.Errorf("run: %w", &launcher.LostError{GivenUp: make([]launcher.NodeResult, 2), Remaining: 6}),
+		fail.ExitUsage:  fmt.Errorf("plan: %w", &configs.Error{}),
+		fail.ExitNoRoom: fail.Hint(fit.ErrDoesNotFit, "less"),
+		130:             errors.Join(errors.New("summary"), fail.Exit(130)),
 	} {
 		require.Equal(t, code, exitCode(err), "%v", err)
 	}

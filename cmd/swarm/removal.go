@@ -12,7 +12,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/files"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -65,21 +68,21 @@ func (g *globals) inUse(r listedRun) error {
 		if elsewhere(r.record.Run) {
 			where = " on " + r.record.Host
 		}
-		return &hintError{fmt.Errorf("%s is running%s", r.Run, where), "swarm down " + r.Run}
+		return fail.Hint(fmt.Errorf("%s is running%s", r.Run, where), "swarm down "+r.Run)
 	}
 	if !store.ValidExperiment(r.Experiment) {
 		return nil // nobody can run it
 	}
 	if holder := lockHolder(lockPath(g.home, r.Experiment)); holder != "" {
-		return &hintError{
-			fmt.Errorf("%s can't be removed: its experiment %s is running (process %s)", r.Run, r.Experiment, holder), "swarm down " + r.Experiment,
-		}
+		return fail.Hint(
+			fmt.Errorf("%s can't be removed: its experiment %s is running (process %s)", r.Run, r.Experiment, holder), "swarm down "+r.Experiment)
+
 	}
 	if holder := lockHolder(sweepLockPath(g.home, r.Experiment)); holder != "" {
-		return &hintError{
+		return fail.Hint(
 			fmt.Errorf("%s can't be removed: a sweep with its experiment %s is running (process %s)", r.Run, r.Experiment, holder),
-			"swarm rm " + r.Run + " once the sweep has ended",
-		}
+			"swarm rm "+r.Run+" once the sweep has ended")
+
 	}
 	return nil
 }
@@ -104,8 +107,8 @@ func lockHolder(path string) string {
 
 // remove shows what would go, asks, and removes runs, one after the other. left are those that were meant and are in use.
 func (o *removal) remove(ctx context.Context, g *globals, reader *store.Reader, command string, runs []listedRun, left []leftRun) error {
-	ctx, interrupts := watchSignals(ctx, g.stderr, "Stopping.")
-	defer interrupts.close()
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
+	defer interrupts.Close()
 	if err := g.measure(runs); err != nil {
 		return err
 	}
@@ -115,7 +118,7 @@ func (o *removal) remove(ctx context.Context, g *globals, reader *store.Reader, 
 	d := removeDocument{DryRun: o.dryRun, FilesOnly: o.files, Runs: []removedRun{}, Left: append([]leftRun{}, left...)}
 	if !o.dryRun && len(runs) > 0 {
 		if err := o.agree(ctx, g, command, runs); err != nil {
-			return stoppedBy(ctx, err)
+			return interrupt.Exit(ctx, err)
 		}
 	}
 	err := o.removeAll(ctx, g, runs, &d)
@@ -125,7 +128,7 @@ func (o *removal) remove(ctx context.Context, g *globals, reader *store.Reader, 
 			d.Remaining -= len(runs)
 		}
 	}
-	return stoppedBy(ctx, errors.Join(d.show(g, o, runs), err))
+	return interrupt.Exit(ctx, errors.Join(d.show(g, o, runs), err))
 }
 
 // agree asks on a terminal, and elsewhere wants --yes.
@@ -133,13 +136,13 @@ func (o *removal) agree(ctx context.Context, g *globals, command string, runs []
 	if o.yes {
 		return nil
 	}
-	if !isTerminal(g.stdin) || !isTerminal(g.stderr) {
-		return &usageError{
+	if !screen.IsTerminal(g.stdin) || !screen.IsTerminal(g.stderr) {
+		return fail.Usage(
 			fmt.Errorf("%s asks before it removes %s, and here is no terminal to answer at", strings.Fields(command)[0], units.Plural(len(runs), "run")),
-			"swarm " + command + " --yes, or --dry-run to see what would go",
-		}
+			"swarm "+command+" --yes, or --dry-run to see what would go")
+
 	}
-	p := g.errorPage()
+	p := screen.Page(g.stderr)
 	p.Table(runsTable(runs))
 	if err := p.Flush(); err != nil {
 		return err
@@ -151,7 +154,7 @@ func (o *removal) agree(ctx context.Context, g *globals, command string, runs []
 	agreed, err := ask(ctx, g.stdin, g.stderr, what+" [y/N] ")
 	if err == nil && !agreed {
 		fmt.Fprintln(g.stderr, "Nothing was removed.")
-		err = &silentError{exitFailed}
+		err = fail.Exit(fail.ExitFailed)
 	}
 	return err
 }
@@ -174,13 +177,13 @@ func sizeOf(runs []listedRun) string {
 func (o *removal) removeAll(ctx context.Context, g *globals, runs []listedRun, d *removeDocument) (err error) {
 	root, err := g.runsRoot()
 	if err != nil {
-		return homeError(g.home, err)
+		return g.home.Error(err)
 	}
 	if root != nil {
 		defer root.Close()
 		if !o.dryRun {
 			if err := files.EmptyAside(root); err != nil {
-				return homeError(g.home, err)
+				return g.home.Error(err)
 			}
 		}
 	}
@@ -229,16 +232,16 @@ func (o *removal) removeOne(ctx context.Context, g *globals, root *os.Root, reco
 		return err
 	}
 	if now.Run.Attempts != r.record.Attempts || now.Run.State == store.RunRunning && coordinatorAlive(now, event.Now()) {
-		return &hintError{errors.New("another process has worked on it meanwhile"), "swarm ls " + r.Run}
+		return fail.Hint(errors.New("another process has worked on it meanwhile"), "swarm ls "+r.Run)
 	}
 	if root != nil && store.ValidRun(r.Run) {
 		if !elsewhere(now.Run) {
-			if _, err := sweepRun(ctx, g.runDir(r.Run)); err != nil {
+			if _, err := sweepRun(ctx, g.home.Run(r.Run)); err != nil {
 				return fmt.Errorf("end what it left behind: %w", err)
 			}
 		}
 		if err := files.Remove(root, r.Run); err != nil {
-			return homeError(g.home, err)
+			return g.home.Error(err)
 		}
 	}
 	if x.Removed = o.files; o.files {
@@ -258,14 +261,14 @@ type records struct {
 
 func (r *records) open(ctx context.Context) (_ *store.Reader, err error) {
 	if r.reader == nil {
-		r.reader, err = store.OpenReader(ctx, r.g.database())
+		r.reader, err = store.OpenReader(ctx, r.g.home.Database())
 	}
 	return r.reader, err
 }
 
 func (r *records) remove(ctx context.Context, run string) (freed int64, err error) {
 	if r.store == nil {
-		if r.store, err = store.Open(ctx, r.g.database(), store.Options{Warn: databaseNews(r.g.logger)}); err != nil {
+		if r.store, err = store.Open(ctx, r.g.home.Database(), store.Options{Warn: databaseNews(r.g.logger)}); err != nil {
 			return 0, err
 		}
 	}
@@ -291,7 +294,7 @@ func (d removeDocument) show(g *globals, o *removal, runs []listedRun) error {
 	if o.output == "json" {
 		return writeJSON(g.stdout, d)
 	}
-	p := g.page()
+	p := screen.Page(g.stdout)
 	if o.dryRun && len(runs) > 0 {
 		p.Table(runsTable(runs))
 	}

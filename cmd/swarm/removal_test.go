@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -73,7 +75,7 @@ func TestRmRemovesRecordsAndFiles(t *testing.T) {
 	require.Regexp(t, `^Removed 2 runs: 2 kB freed\.( The database has room for .*)?\n4 runs left\. swarm ls lists runs\.\n$`, o.stdout)
 	require.Equal(t, []string{"a-4", "a-3", "a-2", "a-0"}, ls(t, home).names())
 	require.Equal(t, []string{"a-0", "a-2", "a-3", "a-4"}, foldersOf(t, home))
-	require.Equal(t, exitUsage, swarm(t, home, "rm", "a-1", "--yes").code)
+	require.Equal(t, fail.ExitUsage, swarm(t, home, "rm", "a-1", "--yes").code)
 }
 
 func TestRmOfFilesKeepsTheRecord(t *testing.T) {
@@ -136,7 +138,7 @@ func TestARunningRunIsNeverRemoved(t *testing.T) {
 	require.Equal(t, []string{"dead-1", "live-1"}, foldersOf(t, home), "nothing is removed where one of them runs")
 
 	// A coordinator that is about to begin, or to go on, has the lock.
-	lock, err := lockExperiment(home, "dead")
+	lock, err := lockExperiment(layout.Home(home), "dead")
 	require.NoError(t, err)
 	want := fmt.Sprintf("dead-1 can't be removed: its experiment dead is running (process %d)", os.Getpid())
 	o = swarm(t, home, "rm", "dead-1", "--yes")
@@ -145,7 +147,7 @@ func TestARunningRunIsNeverRemoved(t *testing.T) {
 	require.Equal(t, outcome{0, "Left: " + want + "\n2 runs left. swarm ls lists runs.\n", ""}, o)
 	lock.release()
 
-	sweep, err := lockOneSweep(home, sweepLockPath(home, "dead"), "dead")
+	sweep, err := lockOneSweep(layout.Home(home), sweepLockPath(layout.Home(home), "dead"), "dead")
 	require.NoError(t, err)
 	o = swarm(t, home, "rm", "dead-1", "--yes")
 	require.Equal(t, 1, o.code)
@@ -184,7 +186,7 @@ func TestRemovalAsks(t *testing.T) {
 		require.Regexp(t, `a-1 .*1 kB`, text, "what goes is listed")
 		_, err = os.Stat(filepath.Join(home, "runs", "a-0"))
 		require.Equal(t, answer == "y\n", os.IsNotExist(err), "%q", answer)
-		require.Equal(t, map[bool]int{true: exitDone, false: exitFailed}[answer == "y\n"], code, text)
+		require.Equal(t, map[bool]int{true: fail.ExitDone, false: fail.ExitFailed}[answer == "y\n"], code, text)
 	}
 	require.Len(t, ls(t, home).Runs, 4)
 }
@@ -204,7 +206,7 @@ func TestRemovalRefusals(t *testing.T) {
 		{"prune a-0 --keep 1", `"a-0" is a run`},
 	} {
 		o := swarm(t, home, strings.Fields(x.args)...)
-		require.Equal(t, exitUsage, o.code, "%s: %s", x.args, o.stderr)
+		require.Equal(t, fail.ExitUsage, o.code, "%s: %s", x.args, o.stderr)
 		require.Contains(t, o.stderr, x.want, x.args)
 	}
 	require.Len(t, foldersOf(t, home), 6)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/metrics/figures"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -31,8 +32,9 @@ func writeFigures(ctx context.Context, reader *store.Reader, o *reportOptions) (
 	}
 	drawn := data.Draw()
 	if len(drawn) == 0 {
-		return nil, &hintError{errors.New("there is nothing to draw: no run has done a round or made a held-out evaluation"),
-			"again once a round is done; swarm status shows how far the runs are"}
+		return nil, fail.Hint(errors.New("there is nothing to draw: no run has done a round or made a held-out evaluation"),
+			"again once a round is done; swarm status shows how far the runs are")
+
 	}
 	dir, err := filepath.Abs(o.figures)
 	if err == nil {
@@ -49,7 +51,7 @@ func writeFigures(ctx context.Context, reader *store.Reader, o *reportOptions) (
 	}
 	var reason *fs.PathError
 	if errors.As(err, &reason) {
-		return nil, &hintError{fmt.Errorf("can't write figures to %s: %w", o.figures, reason.Err), "another folder with --figures"}
+		return nil, fail.Hint(fmt.Errorf("can't write figures to %s: %w", o.figures, reason.Err), "another folder with --figures")
 	}
 	return files, err
 }

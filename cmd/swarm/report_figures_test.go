@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -113,16 +114,16 @@ func TestDatabasesAndFiguresThatAreRefused(t *testing.T) {
 		code int
 		says string
 	}{
-		"no such file":        {[]string{"compare", "--database", text + "2"}, exitUsage, "there is no database"},
-		"text":                {[]string{"report", "--database", text}, exitUsage, "not a swarm database"},
-		"a folder":            {[]string{"curve", "--database", filepath.Dir(text)}, exitUsage, filepath.Dir(text)},
-		"unknown experiment":  {[]string{"report", "nobody", "--figures", filepath.Join(filepath.Dir(text), "f")}, exitUsage, "nobody"},
-		"a file for a folder": {[]string{"report", "--figures", text}, exitFailed, "can't write figures"},
-		"no folder":           {[]string{"report", "--figures="}, exitUsage, "figures"},
-		"nothing to draw":     {[]string{"report", "blank", "--figures", filepath.Join(filepath.Dir(text), "f")}, exitFailed, "there is nothing to draw"},
-		"tables of sqlite":    {[]string{"export", "--format", "sqlite", "--table", "rounds"}, exitUsage, "--table"},
-		"a stranger's file":   {[]string{"export", "--format", "sqlite", "--out", text}, exitFailed, "no export of this program's"},
-		"the home's own":      {[]string{"export", "--format", "sqlite", "--force", "--out", filepath.Join(home, "swarm.db")}, exitFailed, "never replaced"},
+		"no such file":        {[]string{"compare", "--database", text + "2"}, fail.ExitUsage, "there is no database"},
+		"text":                {[]string{"report", "--database", text}, fail.ExitUsage, "not a swarm database"},
+		"a folder":            {[]string{"curve", "--database", filepath.Dir(text)}, fail.ExitUsage, filepath.Dir(text)},
+		"unknown experiment":  {[]string{"report", "nobody", "--figures", filepath.Join(filepath.Dir(text), "f")}, fail.ExitUsage, "nobody"},
+		"a file for a folder": {[]string{"report", "--figures", text}, fail.ExitFailed, "can't write figures"},
+		"no folder":           {[]string{"report", "--figures="}, fail.ExitUsage, "figures"},
+		"nothing to draw":     {[]string{"report", "blank", "--figures", filepath.Join(filepath.Dir(text), "f")}, fail.ExitFailed, "there is nothing to draw"},
+		"tables of sqlite":    {[]string{"export", "--format", "sqlite", "--table", "rounds"}, fail.ExitUsage, "--table"},
+		"a stranger's file":   {[]string{"export", "--format", "sqlite", "--out", text}, fail.ExitFailed, "no export of this program's"},
+		"the home's own":      {[]string{"export", "--format", "sqlite", "--force", "--out", filepath.Join(home, "swarm.db")}, fail.ExitFailed, "never replaced"},
 	} {
 		o := swarm(t, home, c.args...)
 		require.Equal(t, c.code, o.code, "%s: %s", name, o.stderr)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -62,16 +63,16 @@ func TestReportRefuses(t *testing.T) {
 		code int
 		want string
 	}{
-		"no database":         {t.TempDir(), []string{"report", "--out", out}, exitFailed, "Error: nothing has run under "},
-		"empty database":      {empty, []string{"report", "--out", out}, exitFailed, "Error: no run is recorded yet\n"},
-		"foreign file":        {foreign, []string{"report", "--out", out}, exitFailed, "not a swarm database"},
-		"unknown experiment":  {home, []string{"report", "nosuch", "--out", out}, exitUsage, `Error: no experiment "nosuch" is recorded` + "\n"},
-		"unknown baseline":    {home, []string{"report", "--baseline", "nosuch", "--out", out}, exitUsage, `"nosuch"`},
-		"window of nothing":   {home, []string{"report", "--window", "0", "--out", out}, exitUsage, "window"},
-		"unknown measure":     {home, []string{"report", "--measure", "luck", "--out", out}, exitUsage, "luck"},
-		"folder not there":    {home, []string{"report", "--out", filepath.Join(home, "no", "r.html")}, exitFailed, "no such file or directory"},
-		"a folder there":      {home, []string{"report", "--out", home}, exitFailed, "it is a folder\nTry: --out "},
-		"two things to print": {home, []string{"report", "--out", "-", "-o", "json"}, exitUsage, "both want stdout"},
+		"no database":         {t.TempDir(), []string{"report", "--out", out}, fail.ExitFailed, "Error: nothing has run under "},
+		"empty database":      {empty, []string{"report", "--out", out}, fail.ExitFailed, "Error: no run is recorded yet\n"},
+		"foreign file":        {foreign, []string{"report", "--out", out}, fail.ExitFailed, "not a swarm database"},
+		"unknown experiment":  {home, []string{"report", "nosuch", "--out", out}, fail.ExitUsage, `Error: no experiment "nosuch" is recorded` + "\n"},
+		"unknown baseline":    {home, []string{"report", "--baseline", "nosuch", "--out", out}, fail.ExitUsage, `"nosuch"`},
+		"window of nothing":   {home, []string{"report", "--window", "0", "--out", out}, fail.ExitUsage, "window"},
+		"unknown measure":     {home, []string{"report", "--measure", "luck", "--out", out}, fail.ExitUsage, "luck"},
+		"folder not there":    {home, []string{"report", "--out", filepath.Join(home, "no", "r.html")}, fail.ExitFailed, "no such file or directory"},
+		"a folder there":      {home, []string{"report", "--out", home}, fail.ExitFailed, "it is a folder\nTry: --out "},
+		"two things to print": {home, []string{"report", "--out", "-", "-o", "json"}, fail.ExitUsage, "both want stdout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := swarm(t, c.home, c.args...)

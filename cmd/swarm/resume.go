@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -66,18 +67,18 @@ func withoutFolders(c configs.Config) (cut configs.Config, err error) {
 
 // find sets the run, where there is one.
 func (r *resume) find(ctx context.Context, c configs.Config) error {
-	if _, err := os.Stat(r.g.database()); err != nil {
+	if _, err := os.Stat(r.g.home.Database()); err != nil {
 		return nil // there is none; what else is wrong with its folder, making one will tell
 	}
 	// Opened for writing first: that brings a database of an older swarm up to date.
-	s, err := store.Open(ctx, r.g.database(), store.Options{Warn: databaseNews(r.g.logger)})
+	s, err := store.Open(ctx, r.g.home.Database(), store.Options{Warn: databaseNews(r.g.logger)})
 	if err != nil {
 		return err
 	}
 	if err := s.Close(); err != nil {
 		return err
 	}
-	reader, err := store.OpenReader(ctx, r.g.database())
+	reader, err := store.OpenReader(ctx, r.g.home.Database())
 	if err != nil {
 		return err
 	}
@@ -103,10 +104,10 @@ func (r *resume) findOnly(ctx context.Context, reader *store.Reader, c configs.C
 	}
 	run := snapshot.Run
 	if run.Run != r.only || run.Experiment != c.Experiment || run.Seed != c.Seed {
-		return &usageError{
+		return fail.Usage(
 			fmt.Errorf("run %s is of experiment %s with seed %d, not of %s with seed %d", run.Run, run.Experiment, run.Seed, c.Experiment, c.Seed),
-			"swarm resume " + run.Run + " without another name or seed",
-		}
+			"swarm resume "+run.Run+" without another name or seed")
+
 	}
 	r.run = &run
 	return r.read(ctx, reader, c)
@@ -129,7 +130,7 @@ func (r *resume) read(ctx context.Context, reader *store.Reader, c configs.Confi
 	return err
 }
 
-func (r *resume) dir() string { return filepath.Join(r.g.home, "runs", r.run.Run) }
+func (r *resume) dir() string { return r.g.home.Run(r.run.Run) }
 
 // finished tells whether the run has done all that is asked for.
 func (r *resume) finished(c configs.Config) bool {
@@ -177,12 +178,12 @@ func (r *resume) still(ctx context.Context, reader *store.Reader, c configs.Conf
 		return err
 	}
 	if newest == nil && r.run != nil && !r.run.Imported() {
-		return &hintError{fmt.Errorf("run %s has been removed meanwhile", r.run.Run), "the same command again"}
+		return fail.Hint(fmt.Errorf("run %s has been removed meanwhile", r.run.Run), "the same command again")
 	}
 	if newest == nil || r.run != nil && newest.Run == r.run.Run && newest.Attempts == r.run.Attempts {
 		return nil
 	}
-	return &hintError{fmt.Errorf("another process has worked on run %s meanwhile", newest.Run), "the same command again"}
+	return fail.Hint(fmt.Errorf("another process has worked on run %s meanwhile", newest.Run), "the same command again")
 }
 
 // last is when the run was last heard of, in Unix seconds. It refuses to go on to fewer rounds than are done.
@@ -240,10 +241,10 @@ func (r *resume) same(inputs map[string]string) error {
 		if was != "" {
 			began, goes = others, own
 		}
-		return &usageError{
+		return fail.Usage(
 			fmt.Errorf("run %s can't go on: its nodes are %s, not %s", r.run.Run, began, goes),
-			"the same command as before, --fresh for a new run of this experiment, or --name OTHER for another experiment",
-		}
+			"the same command as before, --fresh for a new run of this experiment, or --name OTHER for another experiment")
+
 	}
 	for _, name := range slices.Sorted(maps.Keys(inputs)) {
 		was := before.Inputs[name]
@@ -261,7 +262,7 @@ func (r *resume) same(inputs map[string]string) error {
 
 // summarise shows the end of a run that has nothing left to do.
 func (r *resume) summarise(ctx context.Context, p planned, asJSON bool) error {
-	reader, err := store.OpenReader(ctx, r.g.database())
+	reader, err := store.OpenReader(ctx, r.g.home.Database())
 	if err != nil {
 		return err
 	}
@@ -276,5 +277,5 @@ func (r *resume) summarise(ctx context.Context, p planned, asJSON bool) error {
 
 // unusable is the error for a run that can't go on.
 func (r *resume) unusable(err error) error {
-	return &hintError{fmt.Errorf("run %s can't go on: %w", r.run.Run, err), "--fresh for a new run"}
+	return fail.Hint(fmt.Errorf("run %s can't go on: %w", r.run.Run, err), "--fresh for a new run")
 }

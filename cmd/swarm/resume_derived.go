@@ -9,14 +9,16 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 // derivedCommand is the command that goes on with a run of which none is recorded: it was begun by an older swarm.
 func derivedCommand(run store.Run, dir string) (*store.Command, error) {
 	if _, err := os.Stat(outboxDir(dir)); err == nil {
-		return nil, &usageError{fmt.Errorf("run %s is this host's part of another host's run, and the command that began it is not recorded", run.Run),
-			"the same swarm join again"}
+		return nil, fail.Usage(fmt.Errorf("run %s is this host's part of another host's run, and the command that began it is not recorded", run.Run),
+			"the same swarm join again")
+
 	}
 	c := configs.Default()
 	if err := json.Unmarshal(run.Config, &c); err != nil {
@@ -28,7 +30,7 @@ func derivedCommand(run store.Run, dir string) (*store.Command, error) {
 	}
 	flags, err := settingFlags(base, c, nil)
 	if err != nil {
-		return nil, &hintError{fmt.Errorf("the command that began %s is not recorded: %w", run.Run, err), "the same swarm up again"}
+		return nil, fail.Hint(fmt.Errorf("the command that began %s is not recorded: %w", run.Run, err), "the same swarm up again")
 	}
 	args := []string{"up"}
 	if c.Preset != "" {

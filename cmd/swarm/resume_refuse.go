@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -80,7 +81,7 @@ func (r *resume) fewer(nodes []store.Node, rounds int) error {
 	if r.sweep {
 		try = strconv.Itoa(most) + " or more, or another --home"
 	}
-	return &usageError{fmt.Errorf("run %s has done %s of %s already, more than --rounds %d", r.run.Run, units.Plural(most, "round"), ahead, rounds), "--rounds " + try}
+	return fail.Usage(fmt.Errorf("run %s has done %s of %s already, more than --rounds %d", r.run.Run, units.Plural(most, "round"), ahead, rounds), "--rounds "+try)
 }
 
 // sameDone is same for a run that has nothing left to do, of what can be had without a download.
@@ -90,7 +91,7 @@ func (r *resume) sameDone(ctx context.Context, p planned) error {
 	}
 	dirs := map[string]string{}
 	for _, m := range p.all() {
-		dir, err := model.Resolve(m, r.g.home)
+		dir, err := model.Resolve(m, string(r.g.home))
 		if err != nil || r.run.Nodes == 0 {
 			inputs, err := inputHashes(ctx, "", p.config.Tasks)
 			if err != nil {
@@ -130,7 +131,7 @@ func (r *resume) refuse(differences ...configs.Difference) error {
 	for _, d := range differences {
 		lines = append(lines, d.String())
 	}
-	return r.differs("values", func(what string) error { return &listError{what + " another configuration", lines} })
+	return r.differs("values", func(what string) error { return fail.List(what+" another configuration", lines) })
 }
 
 // differs is the error for a command that isn't the run's: it has what the text begins with, where the former things are wanted.
@@ -144,5 +145,5 @@ func (r *resume) differs(things string, text func(what string) error) error {
 	case r.sweep:
 		try = "the former " + things + ", or another --home for these"
 	}
-	return &usageError{text(what), try}
+	return fail.Usage(text(what), try)
 }

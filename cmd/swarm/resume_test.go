@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/journal"
 )
@@ -172,7 +174,7 @@ func TestResumeRefusesAnotherKindOfNodes(t *testing.T) {
 		if err := r.same(test.goes); test.text == "" {
 			require.NoError(t, err)
 		} else {
-			var mistake *usageError
+			var mistake *fail.UsageError
 			require.ErrorAs(t, err, &mistake)
 			require.ErrorContains(t, err, test.text)
 		}
@@ -233,7 +235,7 @@ func TestANewRunIsTheNewest(t *testing.T) {
 	reader, begin := recordedRuns(t, home, map[string]float64{"e-1": 1000, "e-3": future})
 	var log strings.Builder
 	require.NoError(t, os.MkdirAll(filepath.Join(home, "runs", "e-4", "node_0"), 0o755)) // its database was deleted
-	c := &coordinator{g: &globals{home: home, logger: slog.New(slog.NewTextHandler(&log, nil))}, p: planned{config: configs.Config{Experiment: "e"}}, reader: reader}
+	c := &coordinator{g: &globals{home: layout.Home(home), logger: slog.New(slog.NewTextHandler(&log, nil))}, p: planned{config: configs.Config{Experiment: "e"}}, reader: reader}
 	last, err := c.name(context.Background())
 	require.NoError(t, err)
 	require.Equal(t, "e-5", c.run)
@@ -265,11 +267,11 @@ func TestResumeRefusesFewerRoundsThanJournaled(t *testing.T) {
 	ctx := context.Background()
 	run, err := reader.FindRun(ctx, "e", 42)
 	require.NoError(t, err)
-	r := &resume{g: &globals{home: home}, run: run}
+	r := &resume{g: &globals{home: layout.Home(home)}, run: run}
 	for _, rounds := range []int{1, 4} {
 		_, err := r.last(ctx, reader, rounds)
 		require.EqualError(t, err, "run e-1 has done 5 rounds of node_1 already, more than --rounds "+strconv.Itoa(rounds))
-		require.Equal(t, exitUsage, exitCode(err))
+		require.Equal(t, fail.ExitUsage, exitCode(err))
 	}
 	for _, rounds := range []int{5, 6} {
 		_, err := r.last(ctx, reader, rounds)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/metrics/dashboard"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/exchange"
@@ -46,11 +47,11 @@ func (f *runFolders) text(run store.Run, node string) (*runText, error) {
 	var err error
 	if t.tasks, err = task.Open(t.config.Tasks); err != nil {
 		t.tasks = nil
-		t.notes = append(t.notes, "rewards can't be told: "+oneLine(err.Error()))
+		t.notes = append(t.notes, "rewards can't be told: "+fail.OneLine(err.Error()))
 	}
 	if t.tokens, err = f.tokenizer(t.config.Model); err != nil {
 		t.tokens = nil
-		t.notes = append(t.notes, "what was learnt from others can't be told: "+oneLine(err.Error()))
+		t.notes = append(t.notes, "what was learnt from others can't be told: "+fail.OneLine(err.Error()))
 	}
 	if len(f.texts) >= textsKept {
 		f.texts = nil
@@ -74,7 +75,7 @@ func (f *runFolders) tokenizer(name string) (tokenizer.Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := model.Resolve(m, f.g.home)
+	dir, err := model.Resolve(m, string(f.g.home))
 	if err != nil {
 		return nil, err
 	}
@@ -95,14 +96,14 @@ func (f *runFolders) rollouts(ctx context.Context, q dashboard.RolloutQuery) (da
 	if out.Round < 0 {
 		out.Round = newestRound(snapshot, q.Node)
 	}
-	dir := f.g.runDir(snapshot.Run.Run)
+	dir := f.g.home.Run(snapshot.Run.Run)
 	logged, err := journal.Find(filepath.Join(dir, filepath.Base(q.Node)), out.Round)
 	switch {
 	case errors.Is(err, journal.ErrNotFound) || err == nil && logged.Generated == nil:
 		out.Note = fmt.Sprintf("%s has nothing of round %d in its journal", q.Node, out.Round)
 		return out, nil
 	case errors.Is(err, journal.ErrDamaged) || errors.Is(err, journal.ErrVersion):
-		out.Note = oneLine(err.Error())
+		out.Note = fail.OneLine(err.Error())
 		return out, nil
 	case err != nil:
 		return out, err

@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/launcher/command"
 	"github.com/sapo-swarm/swarm/launcher/retry"
 	"github.com/sapo-swarm/swarm/launcher/shortage"
@@ -63,7 +65,7 @@ func (j *job) attempt(ctx context.Context, setting retry.Setting, why string) (c
 	}
 	p, err := command.Start(spec)
 	if err != nil {
-		j.finish(row, command.Outcome{ExitCode: exitFailed}, err.Error())
+		j.finish(row, command.Outcome{ExitCode: fail.ExitFailed}, err.Error())
 		return command.Outcome{}, err
 	}
 	if err := j.ticket.Adjust(j.claim.Bytes, []int{p.PID()}); err != nil { // should we be killed, it is found by this
@@ -73,7 +75,7 @@ func (j *job) attempt(ctx context.Context, setting retry.Setting, why string) (c
 	j.saveJob(ctx) // with ctx: a database that is held up must not keep a Ctrl-C from the command
 	j.saveAttempt(ctx, row)
 	if err := j.await(ctx, p); err != nil {
-		j.finish(row, command.Outcome{ExitCode: exitFailed, Stopped: true}, err.Error())
+		j.finish(row, command.Outcome{ExitCode: fail.ExitFailed, Stopped: true}, err.Error())
 		return command.Outcome{}, err
 	}
 	outcome := p.Wait()
@@ -88,9 +90,9 @@ func (j *job) await(ctx context.Context, p *command.Process) error {
 		return nil
 	case <-ctx.Done():
 	}
-	var stopped *signalError
+	var stopped *interrupt.Error
 	if errors.As(context.Cause(ctx), &stopped) {
-		_ = p.Signal(stopped.signal) // it may just have ended
+		_ = p.Signal(stopped.Signal) // it may just have ended
 	} else {
 		_ = p.Signal(syscall.SIGTERM)
 	}
@@ -99,7 +101,7 @@ func (j *job) await(ctx context.Context, p *command.Process) error {
 	select {
 	case <-p.Done():
 		return nil
-	case <-j.interrupts.now:
+	case <-j.interrupts.Now:
 		j.say("ending the command at once")
 	case <-timer.C:
 		j.say("the command has not ended within %s: it is killed", j.o.grace)

@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/launcher/command"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/queue"
@@ -29,7 +31,7 @@ type job struct {
 	o          *runOptions
 	dir        string
 	places     *places
-	interrupts *interrupts
+	interrupts *interrupt.Watch
 
 	stdout, stderr *liner
 	together       bool // they are one terminal or one file
@@ -52,8 +54,6 @@ type job struct {
 	pids     []int                    // of the attempt, as sampled last
 }
 
-func (g *globals) jobsDir() string { return filepath.Join(g.home, "jobs") }
-
 // run does the job. Its error carries the command's exit code.
 func (j *job) run(ctx context.Context) (err error) {
 	if err := recoverLoans(j.g); err != nil {
@@ -62,7 +62,7 @@ func (j *job) run(ctx context.Context) (err error) {
 		}
 		j.say("%v", err) // other jobs' files: no reason not to run this one
 	}
-	if j.store, err = store.Open(ctx, j.g.database(), store.Options{RetryFor: saveLimit * 4 / 5, Warn: func(err error) { j.say("%v", err) }}); err != nil {
+	if j.store, err = store.Open(ctx, j.g.home.Database(), store.Options{RetryFor: saveLimit * 4 / 5, Warn: func(err error) { j.say("%v", err) }}); err != nil {
 		return err
 	}
 	defer func() {
@@ -71,7 +71,7 @@ func (j *job) run(ctx context.Context) (err error) {
 		}
 	}()
 	if j.rooms, err = openRooms(ctx, j.o); err != nil { // before there is a job: a --gpu that isn't there makes none
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	if err := j.begin(ctx); err != nil {
 		j.rooms.close()
@@ -79,13 +79,13 @@ func (j *job) run(ctx context.Context) (err error) {
 	}
 	code, err := j.work(ctx)
 	if err != nil {
-		err = stoppedBy(ctx, err)
-		j.end(exitCode(err), oneLine(err.Error()))
+		err = interrupt.Exit(ctx, err)
+		j.end(exitCode(err), fail.OneLine(err.Error()))
 		return err
 	}
-	var stopped *signalError
+	var stopped *interrupt.Error
 	if errors.As(context.Cause(ctx), &stopped) {
-		code = exitSignal + int(stopped.signal)
+		code = fail.ExitSignal + int(stopped.Signal)
 	}
 	j.end(code, "")
 	if j.o.output == "json" {
@@ -97,7 +97,7 @@ func (j *job) run(ctx context.Context) (err error) {
 	if err != nil {
 		j.say("%v", err)
 	}
-	return &silentError{code}
+	return fail.Exit(code)
 }
 
 // begin gives the job its name, its row and its log.
@@ -119,7 +119,7 @@ func (j *job) begin(ctx context.Context) error {
 		return err
 	}
 	if err := j.openLog(ctx); err != nil {
-		j.end(exitFailed, oneLine(err.Error()))
+		j.end(fail.ExitFailed, fail.OneLine(err.Error()))
 		return err
 	}
 	return nil
@@ -127,7 +127,7 @@ func (j *job) begin(ctx context.Context) error {
 
 // openLog makes the job's log and tells its starter of it where that has left.
 func (j *job) openLog(ctx context.Context) (err error) {
-	j.row.Log = filepath.Join(j.g.jobsDir(), j.row.Job, "log")
+	j.row.Log = filepath.Join(j.g.home.Jobs(), j.row.Job, "log")
 	if err := j.store.SaveJob(ctx, j.row); err != nil {
 		return err
 	}
@@ -161,21 +161,21 @@ func (j *job) work(ctx context.Context) (code int, err error) {
 	defer j.leave()
 	if len(j.places.files) > 0 {
 		if err := j.lend(ctx); err != nil {
-			return exitFailed, err
+			return fail.ExitFailed, err
 		}
 	}
-	if j.queue, err = queue.Open(j.g.queueDir()); err != nil {
-		return exitFailed, err
+	if j.queue, err = queue.Open(j.g.home.Queue()); err != nil {
+		return fail.ExitFailed, err
 	}
 	j.queue.Log = j.g.logger
 	if err := j.first(ctx); err != nil {
-		return exitFailed, err
+		return fail.ExitFailed, err
 	}
 	setting, why := j.start(ctx)
 	for {
 		outcome, err := j.attempt(ctx, setting, why)
 		if err != nil {
-			return exitFailed, err
+			return fail.ExitFailed, err
 		}
 		if outcome.Shortage == nil || outcome.Stopped || ctx.Err() != nil {
 			j.tell(outcome)
@@ -183,10 +183,10 @@ func (j *job) work(ctx context.Context) (code int, err error) {
 		}
 		next, reason, err := j.next(ctx, setting, outcome)
 		if err != nil && ctx.Err() != nil {
-			return exitFailed, err
+			return fail.ExitFailed, err
 		}
 		if err != nil {
-			j.row.Reason = oneLine(err.Error())
+			j.row.Reason = fail.OneLine(err.Error())
 			j.say("memory ran out (%s): %v", shortageText(*outcome.Shortage), err)
 			return outcome.Status(), nil
 		}
@@ -205,7 +205,7 @@ func (j *job) lend(ctx context.Context) (err error) {
 			return err
 		}
 		if !told {
-			what, _ := splitRemedy(err.Error())
+			what, _ := fail.SplitRemedy(err.Error())
 			j.say("waits: %s", what)
 		}
 		select {
@@ -226,13 +226,13 @@ func (j *job) first(ctx context.Context) error {
 		if !errors.Is(err, fit.ErrDoesNotFit) || j.o.cpu != cpuFallback {
 			return err
 		}
-		what, _ := splitRemedy(err.Error())
+		what, _ := fail.SplitRemedy(err.Error())
 		j.say("on the CPU: %s", what)
 	case j.o.cpu != cpuFallback:
-		what, _ := splitRemedy(j.rooms.reason)
+		what, _ := fail.SplitRemedy(j.rooms.reason)
 		return &noRoom{fmt.Errorf("there is no GPU: %s. Try: --cpu fallback to train on the CPU; swarm doctor tells more", what)}
 	default:
-		what, _ := splitRemedy(j.rooms.reason)
+		what, _ := fail.SplitRemedy(j.rooms.reason)
 		j.say("on the CPU, for there is no GPU: %s", what)
 	}
 	return j.take(ctx, true, "", nil)
@@ -272,7 +272,7 @@ func (j *job) next(ctx context.Context, setting retry.Setting, outcome command.O
 		if err == nil || next.OnCPU || ctx.Err() != nil {
 			return next, why, err
 		}
-		what, _ := splitRemedy(err.Error())
+		what, _ := fail.SplitRemedy(err.Error())
 		j.say("not on GPU %s: %s", next.GPU, what)
 		gpus = slices.DeleteFunc(gpus, func(g retry.GPU) bool { return g.UUID == next.GPU })
 	}
@@ -282,7 +282,7 @@ func (j *job) next(ctx context.Context, setting retry.Setting, outcome command.O
 func (j *job) leave() {
 	if j.loan != nil {
 		if err := j.loan.Revert(); err != nil {
-			j.row.Reason = oneLine(err.Error())
+			j.row.Reason = fail.OneLine(err.Error())
 			j.say("%v", err)
 		}
 	}
@@ -303,7 +303,7 @@ func (j *job) end(code int, reason string) {
 	switch {
 	case code == 0:
 		j.row.State = store.JobDone
-	case code == exitSignal+int(syscall.SIGINT), code == exitSignal+int(syscall.SIGTERM), code == exitSignal+int(syscall.SIGHUP):
+	case code == fail.ExitSignal+int(syscall.SIGINT), code == fail.ExitSignal+int(syscall.SIGTERM), code == fail.ExitSignal+int(syscall.SIGHUP):
 		j.row.State = store.JobStopped
 	default:
 		j.row.State = store.JobFailed
@@ -320,7 +320,7 @@ func (j *job) end(code int, reason string) {
 
 // say tells the user, and the log, about the job itself.
 func (j *job) say(format string, args ...any) {
-	line := "swarm run: " + oneLine(fmt.Sprintf(format, args...)) + "\n"
+	line := "swarm run: " + fail.OneLine(fmt.Sprintf(format, args...)) + "\n"
 	j.stderr.say(line)
 	if j.log != nil {
 		j.logged.say(line)
@@ -360,7 +360,7 @@ func (j *job) saveJob(ctx context.Context) {
 
 // reading asks the database.
 func (j *job) reading(ctx context.Context, ask func(*store.Reader) error) error {
-	reader, err := store.OpenReader(ctx, j.g.database())
+	reader, err := store.OpenReader(ctx, j.g.home.Database())
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/command"
 	"github.com/sapo-swarm/swarm/launcher/retry"
 	"github.com/sapo-swarm/swarm/launcher/settings"
@@ -63,7 +64,7 @@ func parsePlaces(dir string, o *runOptions, argv []string) (*places, error) {
 		}
 	}
 	if p.env, err = command.Parse(o.env); err != nil {
-		return nil, &usageError{fmt.Errorf("--env: %w", err), ""}
+		return nil, fail.Usage(fmt.Errorf("--env: %w", err), "")
 	}
 	var texts []string
 	for _, entry := range o.set {
@@ -73,7 +74,7 @@ func parsePlaces(dir string, o *runOptions, argv []string) (*places, error) {
 		}
 		parsed, err := command.Parse([]string{text})
 		if err != nil {
-			return nil, &usageError{fmt.Errorf("--set: %w", err), ""}
+			return nil, fail.Usage(fmt.Errorf("--set: %w", err), "")
 		}
 		p.files, p.texts, texts = append(p.files, place), append(p.texts, parsed), append(texts, text)
 	}
@@ -91,7 +92,7 @@ func findProgram(name string) (string, error) {
 		err = nil
 	}
 	if err != nil {
-		return "", &usageError{fmt.Errorf("the command %q can't be run: %w", name, errors.Unwrap(err)), "its path, or check its spelling and that it is executable"}
+		return "", fail.Usage(fmt.Errorf("the command %q can't be run: %w", name, errors.Unwrap(err)), "its path, or check its spelling and that it is executable")
 	}
 	return filepath.Abs(path)
 }
@@ -120,12 +121,13 @@ func (p *places) begin(dir string, o *runOptions, texts []string) error {
 	hasBatch := p.has(command.BatchSize)
 	switch {
 	case p.asked.BatchSize == 0 && (hasBatch || p.has(command.EffectiveBatch)):
-		return &usageError{errors.New("the command has a place for {batch_size}, and nothing says what to begin with"), "--batch-size 32"}
+		return fail.Usage(errors.New("the command has a place for {batch_size}, and nothing says what to begin with"), "--batch-size 32")
 	case !hasBatch && (o.chosen["batch-size"] || o.chosen["min-batch-size"]):
-		return &usageError{errors.New("the command has no place for {batch_size}"),
-			"training.batch_size={batch_size} in its arguments, --env NAME={batch_size}, or --set FILE:KEY={batch_size}"}
+		return fail.Usage(errors.New("the command has no place for {batch_size}"),
+			"training.batch_size={batch_size} in its arguments, --env NAME={batch_size}, or --set FILE:KEY={batch_size}")
+
 	case o.chosen["accumulate"] && !p.has(command.Accumulate):
-		return &usageError{errors.New("the command has no place for {accumulate}"), "{accumulate} in its arguments, --env or --set"}
+		return fail.Usage(errors.New("the command has no place for {accumulate}"), "{accumulate} in its arguments, --env or --set")
 	case hasBatch && p.asked.BatchSize < o.minBatchSize && o.chosen["min-batch-size"]:
 		return &configs.Error{Key: "min-batch-size", Value: fmt.Sprint(o.minBatchSize), Source: "--min-batch-size",
 			Allowed: fmt.Sprintf("at most the batch size to begin with, %d", p.asked.BatchSize)}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/cpu"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
@@ -124,7 +125,7 @@ func TestRunChangesFilesForTheTimeOfTheJob(t *testing.T) {
 		return err == nil && strings.Contains(string(now), "batch_size: 24")
 	}, patience, pollEvery)
 	other := finish(t, runIn(t, home, dir, "--cpu", "only", "--set", "conf/config.yaml:data_loader.batch_size={batch_size}", "--batch-size", "8", "--", "true"))
-	require.Equal(t, exitFailed, other.code)
+	require.Equal(t, fail.ExitFailed, other.code)
 	require.Contains(t, other.stderr, "sleep-1", "the job that has the file is named")
 	waiting := runIn(t, home, dir, "--cpu", "only", "--wait-for-gpu", "10m", "--gpu-check-interval", "50ms",
 		"--set", "conf/config.yaml:data_loader.batch_size={batch_size}", "--batch-size", "8", "--", "cat", "conf/config.yaml")
@@ -192,7 +193,7 @@ func TestRunChoosesAmongGPUs(t *testing.T) {
 	require.Equal(t, "0\n", got.stdout, got.stderr)
 
 	got = finish(t, withGPUs(t, runIn(t, home, dir, "--min-gpu-memory", "14GB", "--", "true"), two))
-	require.Equal(t, exitNoRoom, got.code)
+	require.Equal(t, fail.ExitNoRoom, got.code)
 	require.Contains(t, got.stderr, "14.0 GB")
 	require.Contains(t, got.stderr, "Try: --wait-for-gpu")
 
@@ -241,7 +242,7 @@ func TestJobsShareAGPU(t *testing.T) {
 	require.True(t, exists("third")())
 	require.False(t, exists("second")())
 	got := finish(t, withGPUs(t, runIn(t, home, dir, "--memory", "9GB", "--", "true"), one))
-	require.Equal(t, exitNoRoom, got.code, "without --wait-for-gpu it doesn't wait")
+	require.Equal(t, fail.ExitNoRoom, got.code, "without --wait-for-gpu it doesn't wait")
 
 	pid := childOf(t, first.Process.Pid)
 	require.NoError(t, first.Process.Kill())
@@ -364,16 +365,16 @@ func TestRunRefuses(t *testing.T) {
 		{[]string{"--wait-for-gpu", "-1s", "--", "true"}, "wait-for-gpu"},
 	} {
 		got := finish(t, runIn(t, home, dir, test.args...))
-		require.Equal(t, exitUsage, got.code, "%v: %s", test.args, got.stderr)
+		require.Equal(t, fail.ExitUsage, got.code, "%v: %s", test.args, got.stderr)
 		require.Contains(t, got.stderr, test.want, test.args)
 		require.LessOrEqual(t, strings.Count(got.stderr, "\n"), 2, got.stderr)
 		require.Empty(t, got.stdout)
 	}
 	require.NoDirExists(t, filepath.Join(home, "jobs"), "nothing of it leaves anything")
 	got := finish(t, withGPUs(t, runIn(t, home, dir, "--gpu", "7", "--", "true"), "Tesla T4:15360:15000"))
-	require.Equal(t, exitUsage, got.code, got.stderr)
+	require.Equal(t, fail.ExitUsage, got.code, got.stderr)
 	got = finish(t, runIn(t, home, dir, "--", "true"))
-	require.Equal(t, exitNoRoom, got.code)
+	require.Equal(t, fail.ExitNoRoom, got.code)
 	require.Contains(t, got.stderr, "--cpu fallback")
 }
 
@@ -389,7 +390,7 @@ func TestRunGivesUpWaiting(t *testing.T) {
 		return cmd
 	}
 	got := finish(t, start("100ms"))
-	require.Equal(t, exitNoRoom, got.code, got.stderr)
+	require.Equal(t, fail.ExitNoRoom, got.code, got.stderr)
 	require.Contains(t, got.stderr, "2.1 GB")
 	waiting := start("10m")
 	require.NoError(t, waiting.Start())

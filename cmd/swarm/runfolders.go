@@ -31,7 +31,7 @@ func (f *runFolders) run(ctx context.Context, name string) (snapshot store.Snaps
 	if snapshot, err = reader.Snapshot(ctx, name); err != nil {
 		return snapshot, "", err
 	}
-	dir := f.g.runDir(snapshot.Run.Run)
+	dir := f.g.home.Run(snapshot.Run.Run)
 	switch _, err := os.Stat(dir); {
 	case err == nil:
 	case elsewhere(snapshot.Run):
@@ -58,7 +58,7 @@ func (f *runFolders) logs(ctx context.Context, q dashboard.LogQuery) (dashboard.
 		return out, err
 	}
 	window := &logWindow{ctx: ctx, query: q}
-	merge := &runlog.Merge{Dir: f.g.runDir(snapshot.Run.Run), Last: q.Lines, Emit: window.take}
+	merge := &runlog.Merge{Dir: f.g.home.Run(snapshot.Run.Run), Last: q.Lines, Emit: window.take}
 	if q.Around != 0 {
 		merge.Last = -1
 	}

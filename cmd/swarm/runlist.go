@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -139,7 +138,7 @@ func (g *globals) locate(root *os.Root, runs []listedRun) {
 			continue
 		}
 		if _, err := root.Lstat(r.Run); err == nil {
-			folder := g.runDir(r.Run)
+			folder := g.home.Run(r.Run)
 			r.Folder = &folder
 		}
 	}
@@ -147,7 +146,7 @@ func (g *globals) locate(root *os.Root, runs []listedRun) {
 
 // runsRoot is the folder of the runs' folders; nil where there is none yet.
 func (g *globals) runsRoot() (*os.Root, error) {
-	root, err := os.OpenRoot(filepath.Join(g.home, "runs"))
+	root, err := os.OpenRoot(g.home.Runs())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

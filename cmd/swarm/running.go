@@ -11,6 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -84,10 +87,10 @@ func chooseRunning(ctx context.Context, reader *store.Reader, name, command stri
 	case err != nil || len(running) == 0:
 		return nil, err
 	case len(running) > 1:
-		return nil, &usageError{
+		return nil, fail.Usage(
 			fmt.Errorf("%d runs go on: %s", len(running), strings.Join(runNames(running), ", ")),
-			"swarm " + command + " " + running[len(running)-1].Run.Run,
-		}
+			"swarm "+command+" "+running[len(running)-1].Run.Run)
+
 	}
 	return &running[0], nil
 }
@@ -104,17 +107,14 @@ func runNames(runs []store.Snapshot) []string {
 	return names
 }
 
-// runDir is a run's folder.
-func (g *globals) runDir(run string) string { return filepath.Join(g.home, "runs", run) }
-
 // invocation is how this user would type the program's name and its home.
 func (g *globals) invocation() string {
 	program := os.Args[0]
 	if !strings.Contains(program, "/") {
 		program = "swarm"
 	}
-	if def, err := filepath.Abs(defaultHome(os.Getenv)); err != nil || def != g.home {
-		program += " --home " + g.home
+	if def, err := filepath.Abs(layout.Default(os.Getenv)); err != nil || def != string(g.home) {
+		program += " --home " + string(g.home)
 	}
 	return program
 }
@@ -123,18 +123,18 @@ func (g *globals) invocation() string {
 func codeOf(s stats.Status) int {
 	switch s.State {
 	case store.RunDone:
-		return exitDone
+		return fail.ExitDone
 	case store.RunLost:
-		return exitLost
+		return fail.ExitLost
 	case store.RunStopped:
 		for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 			// "stopped by interrupt" and the like are of runs of an older swarm.
-			if s.Message == (&signalError{signal}).Error() || s.Message == "stopped by "+signal.String() {
-				return exitSignal + int(signal)
+			if s.Message == (&interrupt.Error{Signal: signal}).Error() || s.Message == "stopped by "+signal.String() {
+				return fail.ExitSignal + int(signal)
 			}
 		}
 	}
-	return exitFailed
+	return fail.ExitFailed
 }
 
 // openReader opens the database for reading: the home's, or the one that --database names.
@@ -142,9 +142,9 @@ func (g *globals) openReader(ctx context.Context) (*store.Reader, error) {
 	if g.databaseFile != "" {
 		return openDatabaseFile(ctx, g.databaseFile)
 	}
-	reader, err := store.OpenReader(ctx, g.database())
+	reader, err := store.OpenReader(ctx, g.home.Database())
 	if errors.Is(err, store.ErrNoDatabase) {
-		return nil, &hintError{fmt.Errorf("nothing has run under %s yet", g.home), "swarm up --config 4loc4ext, or another --home"}
+		return nil, fail.Hint(fmt.Errorf("nothing has run under %s yet", g.home), "swarm up --config 4loc4ext, or another --home")
 	}
 	return reader, err
 }
@@ -154,23 +154,23 @@ func notFound(err error, name string) error {
 		return err
 	}
 	if name == "" {
-		return &hintError{errors.New("no run is recorded yet"), "swarm up --config 4loc4ext"}
+		return fail.Hint(errors.New("no run is recorded yet"), "swarm up --config 4loc4ext")
 	}
-	return &usageError{fmt.Errorf("no run or experiment %q is recorded", name), "swarm ls"}
+	return fail.Usage(fmt.Errorf("no run or experiment %q is recorded", name), "swarm ls")
 }
 
 // unknownExperiment is a name that no experiment has, where experiments are compared: it may be a run's.
 func unknownExperiment(ctx context.Context, reader *store.Reader, name string) error {
 	if s, err := reader.Snapshot(ctx, name); err == nil && s.Run.Run == name {
-		return &usageError{fmt.Errorf("%q is a run, and experiments are what is compared", name), "its experiment, " + s.Run.Experiment}
+		return fail.Usage(fmt.Errorf("%q is a run, and experiments are what is compared", name), "its experiment, "+s.Run.Experiment)
 	}
-	return &usageError{fmt.Errorf("no experiment %q is recorded", name), "swarm ls"}
+	return fail.Usage(fmt.Errorf("no experiment %q is recorded", name), "swarm ls")
 }
 
 // atMostOneName is the Args of commands that take an experiment or a run, or nothing.
 func atMostOneName(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return &usageError{fmt.Errorf("%s takes one experiment or run, not %d", cmd.Name(), len(args)), cmd.CommandPath() + " --help"}
+		return fail.Usage(fmt.Errorf("%s takes one experiment or run, not %d", cmd.Name(), len(args)), cmd.CommandPath()+" --help")
 	}
 	return nil
 }

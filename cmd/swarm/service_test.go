@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/systemd"
 )
 
@@ -65,7 +66,7 @@ func TestServiceOfAUser(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &d))
 	require.Equal(t, serviceDocument{Name: "swarm-n.service", Scope: "user", Path: path, Unit: string(text)}, d)
 	o = service(t, config, home, "show")
-	require.Equal(t, exitUsage, o.code)
+	require.Equal(t, fail.ExitUsage, o.code)
 	require.Contains(t, o.stderr, "Try: one of swarm-n.service")
 
 	o = service(t, config, home, append([]string{"install", "n"}, up...)...)
@@ -74,7 +75,7 @@ func TestServiceOfAUser(t *testing.T) {
 	require.Equal(t, 0, o.code, o.stderr)
 	require.Contains(t, o.stdout, "systemctl --user disable --now swarm-n.service\n")
 	require.NoFileExists(t, path)
-	require.Equal(t, exitUsage, service(t, config, home, "remove", "n").code)
+	require.Equal(t, fail.ExitUsage, service(t, config, home, "remove", "n").code)
 	require.NoDirExists(t, home, "installing begins no run")
 }
 
@@ -99,7 +100,7 @@ func TestServiceRefusesBadArguments(t *testing.T) {
 		{append([]string{"install", "--", "--set", "tasks.file=/nowhere"}, tinyRun()[4:]...), "tasks.file"},
 	} {
 		o := service(t, config, home, tt.args...)
-		require.Equal(t, exitUsage, o.code, "%v: %s", tt.args, o.stderr)
+		require.Equal(t, fail.ExitUsage, o.code, "%v: %s", tt.args, o.stderr)
 		require.Contains(t, o.stderr, tt.text, tt.args)
 		require.NotContains(t, o.stderr, "hidden")
 		require.Empty(t, o.stdout)
@@ -135,7 +136,7 @@ func TestServiceOfAWorker(t *testing.T) {
 	require.NotContains(t, string(text), "#secret")
 	for _, bad := range [][]string{{"tls://127.0.0.1:4222#secret"}, {"--nodes", "1"}, {"--url-file", file, "--detach"}, {"--url-file", config + "/none"}} {
 		o := service(t, config, home, append([]string{"install", "w2", "--", "join"}, bad...)...)
-		require.Equal(t, exitUsage, o.code, "%v: %s", bad, o.stderr)
+		require.Equal(t, fail.ExitUsage, o.code, "%v: %s", bad, o.stderr)
 		require.NotContains(t, o.stderr, "#")
 	}
 }
@@ -150,7 +151,7 @@ func TestServiceSparesOthersUnits(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("[Service]\nExecStart=/bin/true\n"), 0o644))
 	for _, args := range [][]string{append([]string{"install", "--"}, tinyRun()...), {"remove"}} {
 		o := service(t, config, home, args...)
-		require.Equal(t, exitFailed, o.code)
+		require.Equal(t, fail.ExitFailed, o.code)
 		require.Equal(t, "Error: "+path+" was not written by swarm\nTry: another NAME\n", o.stderr)
 		require.FileExists(t, path)
 	}
@@ -161,7 +162,7 @@ func TestServiceWithoutSystemd(t *testing.T) {
 	cmd := swarmCommand(t, t.TempDir(), "service", "show")
 	cmd.Env = append(cmd.Env, "PATH="+t.TempDir())
 	o := finish(t, cmd)
-	require.Equal(t, exitFailed, o.code)
+	require.Equal(t, fail.ExitFailed, o.code)
 	require.Equal(t, "Error: systemd is not on this machine (a container has none)\n"+
 		"Try: swarm up --detach, or swarm service install on the host\n", o.stderr)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/systemd"
 )
@@ -36,9 +37,9 @@ func newUnit(ctx context.Context, g *globals, system bool, name string, up []str
 	if u.Directory, err = os.Getwd(); err != nil {
 		return u, nil, fmt.Errorf("this folder: %w", err)
 	}
-	u.Args = []string{"--home", g.home}
-	if g.python != "" {
-		python, err := absoluteProgram(g.python)
+	u.Args = []string{"--home", string(g.home)}
+	if g.python.Path != "" {
+		python, err := absoluteProgram(g.python.Path)
 		if err != nil {
 			return u, nil, err
 		}
@@ -54,7 +55,7 @@ func newUnit(ctx context.Context, g *globals, system bool, name string, up []str
 	}
 	u.Environment, left = systemd.Environment(os.Environ())
 	if system {
-		u.User, err = systemd.Owner(g.home)
+		u.User, err = systemd.Owner(string(g.home))
 	}
 	return u, left, err
 }
@@ -72,7 +73,7 @@ func names(args []string, flag string) bool {
 func absoluteProgram(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", &usageError{fmt.Errorf("--python %s: %w", name, err), "the path of a python3 that has torch"}
+		return "", fail.Usage(fmt.Errorf("--python %s: %w", name, err), "the path of a python3 that has torch")
 	}
 	return filepath.Abs(path)
 }
@@ -82,10 +83,10 @@ func absoluteProgram(name string) (string, error) {
 func checkJoinService(g *globals, args []string) ([]string, error) {
 	join := newJoinCommand(g)
 	if err := join.ParseFlags(args); err != nil {
-		return nil, &usageError{flagError(join, err), "swarm join --help"}
+		return nil, fail.Usage(flagError(join, err), "swarm join --help")
 	}
 	if join.Flags().NArg() > 0 {
-		return nil, &usageError{errors.New("an invitation is a secret, and a unit can be read by everybody"), "the invitation in a file, and join --url-file FILE"}
+		return nil, fail.Usage(errors.New("an invitation is a secret, and a unit can be read by everybody"), "the invitation in a file, and join --url-file FILE")
 	}
 	var o joinOptions
 	for name, into := range map[string]*string{"url-file": &o.urlFile, "shared": &o.shared, "experiment": &o.experiment} {
@@ -96,7 +97,7 @@ func checkJoinService(g *globals, args []string) ([]string, error) {
 	o.readRLSwarm(join.Flags(), os.Getenv)
 	for name, why := range map[string]string{"detach": "a service is in the background already", "fresh": "a service with --fresh would begin anew at each of its starts"} {
 		if join.Flags().Changed(name) {
-			return nil, &usageError{errors.New(why), "without --" + name}
+			return nil, fail.Usage(errors.New(why), "without --"+name)
 		}
 	}
 	if err := o.check(); err != nil {
@@ -106,7 +107,7 @@ func checkJoinService(g *globals, args []string) ([]string, error) {
 		return append(slices.Clone(args), "--shared", o.shared, "--experiment", o.experiment), nil
 	}
 	if o.urlFile == "" {
-		return nil, &usageError{errors.New("a unit keeps no secrets"), "the invitation in a file, and join --url-file FILE"}
+		return nil, fail.Usage(errors.New("a unit keeps no secrets"), "the invitation in a file, and join --url-file FILE")
 	}
 	if _, err := o.invitation(); err != nil {
 		return nil, err
@@ -123,29 +124,29 @@ func checkJoinService(g *globals, args []string) ([]string, error) {
 func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err error) {
 	up := newUpCommand(g)
 	if err := up.ParseFlags(args); err != nil {
-		return false, &usageError{flagError(up, err), "swarm up --help"}
+		return false, fail.Usage(flagError(up, err), "swarm up --help")
 	}
 	if detach := up.Flags().Lookup("detach"); detach != nil && detach.Changed {
-		return false, &usageError{errors.New("a service is in the background already"), "without --detach"}
+		return false, fail.Usage(errors.New("a service is in the background already"), "without --detach")
 	}
 	if fresh := up.Flags().Lookup("fresh"); fresh != nil && fresh.Value.String() == "true" {
-		return false, &usageError{
+		return false, fail.Usage(
 			errors.New("a service with --fresh would begin a new run at each of its starts"),
-			"swarm up --fresh --detach once, then the service without it",
-		}
+			"swarm up --fresh --detach once, then the service without it")
+
 	}
 	if strings.Contains(up.Flags().Lookup("nats").Value.String(), "@") {
-		return false, &usageError{
+		return false, fail.Usage(
 			errors.New("a password in --nats would stand in a unit that everybody can read"),
-			"the URLs in a file of mode 0600, and --nats-file FILE; or --nats-creds FILE",
-		}
+			"the URLs in a file of mode 0600, and --nats-file FILE; or --nats-creds FILE")
+
 	}
 	var p planFlags
 	known := pflag.NewFlagSet("up", pflag.ContinueOnError)
 	p.add(known)
 	known.Var(&p.gpuLimit, "gpu-memory", "")
 	if err := copyFlags(up.Flags(), known); err != nil {
-		return false, &usageError{err, "swarm up --help"}
+		return false, fail.Usage(err, "swarm up --help")
 	}
 	if err := p.config.takeArgs(up.Flags().Args()); err != nil {
 		return false, err
@@ -174,7 +175,7 @@ func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err er
 	plan, err := fit.New(request)
 	switch {
 	case errors.Is(err, fit.ErrRequest):
-		return false, &usageError{err, "swarm plan --help"}
+		return false, fail.Usage(err, "swarm plan --help")
 	case err != nil:
 		g.logger.Warn("it would not start now", "reason", err)
 		return len(request.GPUs) > 0 && request.Device != fit.DeviceCPU, nil

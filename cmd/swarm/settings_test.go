@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -35,7 +37,7 @@ func finishedRuns(t *testing.T, runs ...finishedRun) string {
 		flags, _ := flagsOf(t, append([]string{"--model", "nano", "--rounds", "4"}, r.args...)...)
 		c, model, _, err := resolveConfig(&flags.config, nil, false)
 		require.NoError(t, err)
-		dir, err := ensureModel(t.Context(), &globals{home: home}, model, false)
+		dir, err := ensureModel(t.Context(), &globals{home: layout.Home(home)}, model, false)
 		require.NoError(t, err)
 		inputs, err := inputHashes(t.Context(), dir, c.Tasks)
 		require.NoError(t, err)
@@ -186,10 +188,10 @@ func TestASweepSaysThatConfigurationsGetDifferentNodes(t *testing.T) {
 // A run that somebody else makes while the sweep goes on counts only if it is what the sweep asks for.
 func TestARunMadeOtherwiseMeanwhileDoesNotCount(t *testing.T) {
 	t.Parallel()
-	for nodes, code := range map[int]int{4: exitDone, 8: exitUsage} {
+	for nodes, code := range map[int]int{4: fail.ExitDone, 8: fail.ExitUsage} {
 		home := finishedRuns(t)
 		var o sweepOptions
-		g := &globals{home: home, logger: slog.New(slog.DiscardHandler), stdout: &strings.Builder{}, stderr: &strings.Builder{}}
+		g := &globals{home: layout.Home(home), logger: slog.New(slog.DiscardHandler), stdout: &strings.Builder{}, stderr: &strings.Builder{}}
 		flags, set := flagsOf(t, "--model", "nano", "--rounds", "4", "--device", "cpu", "--nodes", "4")
 		o.plan, o.seeds, o.nodesGiven = flags, "1", set.Changed("nodes")
 		items, err := o.items(t.Context(), g, sourcesOf([]string{"8loc0ext", "4loc4ext"}))
@@ -200,15 +202,15 @@ func TestARunMadeOtherwiseMeanwhileDoesNotCount(t *testing.T) {
 			require.NoError(t, os.Rename(filepath.Join(made, name), filepath.Join(home, name)))
 		}
 		s := &sweep{g: g, items: items}
-		s.reader, err = store.OpenReader(t.Context(), g.database())
+		s.reader, err = store.OpenReader(t.Context(), g.home.Database())
 		require.NoError(t, err)
 		t.Cleanup(func() { s.reader.Close() })
 		require.NoError(t, s.turn(t.Context(), 0, items[0]))
 		require.Equal(t, code, items[0].code)
 		status, err := s.status(t.Context())
 		require.NoError(t, err)
-		require.Equal(t, code == exitDone, status.Rows[0].State == store.RunDone)
-		if code != exitDone {
+		require.Equal(t, code == fail.ExitDone, status.Rows[0].State == store.RunDone)
+		if code != fail.ExitDone {
 			require.Contains(t, g.stderr.(*strings.Builder).String(), "8loc0ext seed 42 did not get done (run 8loc0ext-1 can't go on with another configuration: nodes 8 → 4)")
 		}
 	}

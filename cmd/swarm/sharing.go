@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
@@ -28,7 +29,7 @@ func (c *coordinator) share(ctx context.Context) (err error) {
 	case ctx.Err() != nil:
 		return err
 	default:
-		reason, _ := splitRemedy(strings.Join(strings.Fields(err.Error()), " "))
+		reason, _ := fail.SplitRemedy(strings.Join(strings.Fields(err.Error()), " "))
 		c.p.plan = c.p.plan.Ungoverned(reason)
 	}
 	return nil
@@ -94,7 +95,7 @@ func (s mpsSharer) verify(ctx context.Context, e event.Event, index int, warn fu
 	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
 	defer cancel()
 	if err := s.Verify(ctx, index, e.Loaded.EnginePID); err != nil && ctx.Err() == nil {
-		text, _ := splitRemedy(err.Error())
+		text, _ := fail.SplitRemedy(err.Error())
 		warn(event.Event{Type: event.TypeWarning, Node: e.Node, Time: event.Now(), Message: text})
 	}
 }

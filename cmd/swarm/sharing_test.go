@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -90,7 +91,7 @@ func TestAGPULostMidRunIsOneClearError(t *testing.T) {
 	cmd := swarmCommand(t, t.TempDir(), append([]string{"up", "--rounds", "100000"}, tinyRun("--device", "cuda")...)...)
 	cmd.Env = append(cmd.Env, "SWARM_NVML_LIBRARY="+fakeNVML(t), "FAKE_NVML="+t4+":lost=60", enginesOnCPU+"=1")
 	o := finish(t, cmd)
-	require.Equal(t, exitFailed, o.code, o.stderr)
+	require.Equal(t, fail.ExitFailed, o.code, o.stderr)
 	const lost = "GPU 0: the GPU fell off its bus or needs a reset (GPU is lost)"
 	require.Equal(t, "Error: 2 of 2 nodes given up: "+lost+" (device)\nTry: swarm gpu, which says what to do about it\n", o.stderr)
 	require.Contains(t, o.stdout, "warning: "+lost+": its nodes are stopped\n")

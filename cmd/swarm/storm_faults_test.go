@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"golang.org/x/sys/unix"
 )
 
@@ -187,7 +188,7 @@ func fillDisk(s *storm, f fault) error {
 	if err != nil {
 		return err
 	}
-	s.keeper.excuse(exitFailed)
+	s.keeper.excuse(fail.ExitFailed)
 	s.keeper.change(func() { s.keeper.held = true })
 	defer s.keeper.change(func() { s.keeper.held = false })
 	ballast := filepath.Join(s.home, "ballast")

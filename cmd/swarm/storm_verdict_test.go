@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sapo-swarm/swarm/internal/layout"
 )
 
 // verdict compares a stormy run's home with a calm one's. The error says every difference, of each kind the first.
@@ -169,7 +171,7 @@ func fileKinds(home string) (map[string]string, error) {
 
 // locksFree tells whether a lock file is still held.
 func locksFree(home string) error {
-	o, err := lockExperiment(home, "e")
+	o, err := lockExperiment(layout.Home(home), "e")
 	if err != nil {
 		return fmt.Errorf("a lock is left behind: %w", err)
 	}

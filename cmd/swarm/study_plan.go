@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -59,7 +62,7 @@ func newStudyPlan(ctx context.Context, g *globals, s *sweepStudy, p *planFlags, 
 	if err != nil {
 		return out, err
 	}
-	reader, err := store.OpenReader(ctx, g.database())
+	reader, err := store.OpenReader(ctx, g.home.Database())
 	if err != nil {
 		g.logger.Debug("no measured rates", "reason", err) // none yet, or what a run says before it begins
 		reader = nil
@@ -204,7 +207,7 @@ func runStudyPlan(ctx context.Context, g *globals, o *planOptions) error {
 	nodesGiven := o.flags.Changed("nodes")
 	for _, name := range fixedByArguments {
 		if o.flags.Changed(name) {
-			return &usageError{fmt.Errorf("--study and --%s: a study has its own configurations, with names", name), "swarm plan --study " + o.study}
+			return fail.Usage(fmt.Errorf("--study and --%s: a study has its own configurations, with names", name), "swarm plan --study "+o.study)
 		}
 	}
 	s, err := loadStudy(o.study, &o.plan.config, nodesGiven)
@@ -221,12 +224,12 @@ func runStudyPlan(ctx context.Context, g *globals, o *planOptions) error {
 	}
 	x, err := newStudyPlan(ctx, g, s, &o.plan, nodesGiven, seeds, cost)
 	if err != nil {
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	if o.output == "json" {
 		return writeJSON(g.stdout, x)
 	}
-	return g.print(func(p *table.Page) {
+	return screen.Print(g.stdout, func(p *table.Page) {
 		printStudyPlan(p, s, x)
 		p.Command(fmt.Sprintf("%s sweep %s%s", g.invocation(), s.flags(), againFlags(o.flags)))
 	})

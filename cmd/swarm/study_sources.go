@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/jobs"
 )
 
@@ -177,7 +178,7 @@ func (i *sweepItem) otherwise(r *resume, err error) error {
 	if i.values == nil {
 		return nil
 	}
-	var refused *usageError
+	var refused *fail.UsageError
 	if err == nil || errors.Is(err, errFinished) {
 		if r.run == nil {
 			return nil
@@ -198,6 +199,7 @@ func (i *sweepItem) otherwise(r *resume, err error) error {
 	if refused == nil {
 		return nil
 	}
-	return &usageError{fmt.Errorf("%s seed %d: %w", i.name, i.seed(), refused.err),
-		"the former values as flags, or another --home for these"}
+	return fail.Usage(fmt.Errorf("%s seed %d: %w", i.name, i.seed(), refused.Err),
+		"the former values as flags, or another --home for these")
+
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 )
 
 // flagsOf are planFlags after a command line.
@@ -164,7 +165,7 @@ func TestAPlanOfAStudySaysWhereItsFiguresAreFrom(t *testing.T) {
 	require.InDelta(t, total, *x.Seconds, 1e-6)
 	require.InDelta(t, 2*total/3600, *x.Cost, 1e-6)
 	small := swarm(t, t.TempDir(), "plan", "--study", "paper", "--model", "gpt2", "--gpu-memory", "15GB")
-	require.Equal(t, exitNoRoom, small.code, "not with fewer nodes: "+small.stdout)
+	require.Equal(t, fail.ExitNoRoom, small.code, "not with fewer nodes: "+small.stdout)
 	require.Contains(t, small.stderr, "does not fit: 8 nodes of gpt2")
 	first, last := x.Experiments[0], x.Experiments[3] // 8/0 and 2/6
 	require.InEpsilon(t, first.Round.Update, last.Round.Update, 1e-9, "all splits train on as much")

@@ -2,10 +2,8 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -181,30 +181,6 @@ func TestSignalsStopInOrder(t *testing.T) {
 	}
 }
 
-// One request that comes twice, as from timeout or to a whole process group, is one: the run stops in order.
-func TestAnEchoedSignalStopsInOrder(t *testing.T) {
-	t.Parallel()
-	ctx, i := watchSignals(t.Context(), io.Discard, "")
-	defer i.close()
-	i.signals <- syscall.SIGTERM
-	i.signals <- syscall.SIGTERM
-	<-ctx.Done()
-	first := time.Now()
-	require.Never(t, func() bool {
-		select {
-		case <-i.now:
-			return true
-		default:
-			return false
-		}
-	}, signalEcho/2, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return time.Since(first) > signalEcho }, patience, 10*time.Millisecond)
-	i.signals <- syscall.SIGTERM
-	<-i.now
-	var stopped *signalError
-	require.ErrorAs(t, context.Cause(ctx), &stopped)
-}
-
 // The second signal doesn't wait for a node that is stuck.
 func TestSecondSignalStopsNow(t *testing.T) {
 	t.Parallel()
@@ -215,7 +191,7 @@ func TestSecondSignalStopsNow(t *testing.T) {
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGINT))
 	require.Eventually(t, func() bool { return strings.Contains(r.stderr.String(), "Again to stop now.") }, patience, 10*time.Millisecond)
 	first := time.Now()
-	require.Eventually(t, func() bool { return time.Since(first) > signalEcho }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return time.Since(first) > interrupt.Echo }, patience, 10*time.Millisecond)
 	second := time.Now()
 	require.NoError(t, r.cmd.Process.Signal(syscall.SIGINT))
 	require.Equal(t, 130, r.wait())
@@ -279,7 +255,7 @@ func TestTheOthersFinishWithoutALostNode(t *testing.T) {
 	engine := r.engine("node_1")
 	r.awaitRound("node_1", 3)
 	send(t, engine, syscall.SIGKILL)
-	require.Equal(t, exitLost, r.wait(), r.stderr)
+	require.Equal(t, fail.ExitLost, r.wait(), r.stderr)
 
 	after := status(t, home)
 	require.Equal(t, store.RunLost, after.State)
@@ -300,7 +276,7 @@ func TestStopsBeforeTheDiskIsFull(t *testing.T) {
 	require.NoError(t, syscall.Statfs(home, &disk))
 	fill := make([]byte, int64(disk.Bavail)*disk.Bsize-(20<<20)) // leaves 20 MiB, less than the reserve and enough to checkpoint
 	require.NoError(t, os.WriteFile(filepath.Join(home, "fill"), fill, 0o600))
-	require.Equal(t, exitFailed, r.wait(), r.stderr)
+	require.Equal(t, fail.ExitFailed, r.wait(), r.stderr)
 	require.Regexp(t, `(?m)^Error: stopped because the disk is nearly full: \S+ has \d+ MB free\nTry: free some space, or --home on a larger disk$`, r.stderr.String())
 
 	after := status(t, home)

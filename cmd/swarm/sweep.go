@@ -10,6 +10,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -53,7 +56,7 @@ func (s *sweep) serve(ctx context.Context) error {
 		}
 	}
 	for n, item := range s.items {
-		if !item.failed() || item.code == exitUsage { // what is refused is refused again
+		if !item.failed() || item.code == fail.ExitUsage { // what is refused is refused again
 			continue
 		}
 		if err := s.turn(ctx, n, item); err != nil {
@@ -69,11 +72,11 @@ func (s *sweep) turn(ctx context.Context, n int, item *sweepItem) error {
 	for {
 		var err error
 		if status, err = s.status(ctx); err != nil {
-			return stoppedBy(ctx, err)
+			return interrupt.Exit(ctx, err)
 		}
 		if status.Rows[n].State == store.RunDone {
 			if item.done || item.tried > 0 {
-				item.code = exitDone
+				item.code = fail.ExitDone
 				return nil
 			}
 			return s.adopt(ctx, n, item)
@@ -99,10 +102,10 @@ func (s *sweep) turn(ctx context.Context, n int, item *sweepItem) error {
 	}
 	s.tellEnd(n, item, status)
 	if ctx.Err() != nil {
-		return stoppedBy(ctx, ctx.Err())
+		return interrupt.Exit(ctx, ctx.Err())
 	}
-	if item.code > exitSignal { // by its keys, or by swarm down
-		return &silentError{item.code}
+	if item.code > fail.ExitSignal { // by its keys, or by swarm down
+		return fail.Exit(item.code)
 	}
 	return nil
 }
@@ -111,14 +114,14 @@ func (s *sweep) turn(ctx context.Context, n int, item *sweepItem) error {
 func (s *sweep) adopt(ctx context.Context, n int, item *sweepItem) error {
 	err := s.recheck(ctx, item)
 	if ctx.Err() != nil {
-		return stoppedBy(ctx, ctx.Err())
+		return interrupt.Exit(ctx, ctx.Err())
 	}
-	item.code = exitDone
+	item.code = fail.ExitDone
 	if err == nil {
 		item.done = true
 		return nil
 	}
-	item.tried, item.code, item.refused, item.why = 1, exitUsage, true, err.Error()
+	item.tried, item.code, item.refused, item.why = 1, fail.ExitUsage, true, err.Error()
 	status, err := s.status(ctx)
 	if err != nil {
 		return err
@@ -132,23 +135,23 @@ const otherInterval = time.Second
 
 // awaitOther waits while somebody else runs the item's experiment: the run of a sweep that was killed, mostly. It tells whether it had to.
 func (s *sweep) awaitOther(ctx context.Context, item *sweepItem) (waited bool, err error) {
-	progress := newStatusLine(s.g.stderr, 10*time.Second)
-	defer progress.end()
+	progress := screen.NewStatusLine(s.g.stderr, 10*time.Second)
+	defer progress.End()
 	ticker := time.NewTicker(otherInterval)
 	defer ticker.Stop()
 	for ; ; waited = true {
 		if ctx.Err() != nil {
-			return waited, stoppedBy(ctx, ctx.Err())
+			return waited, interrupt.Exit(ctx, ctx.Err())
 		}
 		running := alreadyRunning(s.g.home, item.experiment())
 		if running == nil {
 			return waited, nil
 		}
 		if !waited {
-			what, _ := splitRemedy(running.Error())
+			what, _ := fail.SplitRemedy(running.Error())
 			fmt.Fprintf(s.g.stderr, "sweep: %s; waiting for its end (%s attach %s)\n", what, s.g.invocation(), item.experiment())
 		} else if status, err := readStatus(ctx, s.reader, item.experiment()); err == nil {
-			progress.say(fmt.Sprintf("sweep: waiting for %s: round %d of %d", status.Run, status.Round, status.Rounds))
+			progress.Say(fmt.Sprintf("sweep: waiting for %s: round %d of %d", status.Run, status.Round, status.Rounds))
 		}
 		select {
 		case <-ticker.C:
@@ -163,17 +166,17 @@ func (s *sweep) end(ctx context.Context, err error, c *completion) error {
 	if readErr != nil {
 		return errors.Join(err, readErr)
 	}
-	var stopped *silentError
-	state, code := store.RunDone, exitDone
+	var stopped *fail.ExitError
+	state, code := store.RunDone, fail.ExitDone
 	switch {
 	case errors.As(err, &stopped):
-		state, code = store.RunStopped, stopped.code
+		state, code = store.RunStopped, stopped.Code
 	case err != nil:
-		state, code = store.RunFailed, exitFailed
+		state, code = store.RunFailed, fail.ExitFailed
 	case status.Done == 0:
-		state, code = store.RunFailed, exitFailed
+		state, code = store.RunFailed, fail.ExitFailed
 	case status.Done < status.Runs:
-		state, code = store.RunLost, exitLost
+		state, code = store.RunLost, fail.ExitLost
 	}
 	summary := sweepSummary{Type: event.TypeSummary, Time: event.Now(), State: state, ExitCode: code, SweepStatus: status, Study: s.verdict(ctx)}
 	shown := s.tellSummary(summary)
@@ -187,8 +190,8 @@ func (s *sweep) end(ctx context.Context, err error, c *completion) error {
 		s.locks = nil
 		c.finish(ctx, s.g, s.ending(summary))
 	}
-	if err == nil && code != exitDone {
-		err = &silentError{code} // the table says which
+	if err == nil && code != fail.ExitDone {
+		err = fail.Exit(code) // the table says which
 	}
 	return errors.Join(shown, err)
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 )
@@ -47,10 +49,10 @@ func passedOn(f *pflag.FlagSet) []string {
 }
 
 // upArguments are those of an item's swarm up.
-func upArguments(home string, item *sweepItem, passed []string, asJSON bool) []string {
+func upArguments(home layout.Home, item *sweepItem, passed []string, asJSON bool) []string {
 	// --config takes a list in CSV, in which quotes make one value of a name with commas.
 	config := `"` + strings.ReplaceAll(item.config, `"`, `""`) + `"`
-	args := append([]string{"up", "--home=" + home, "--config=" + config, "--seed=" + strconv.FormatInt(item.seed(), 10)}, item.flags()...)
+	args := append([]string{"up", "--home=" + string(home), "--config=" + config, "--seed=" + strconv.FormatInt(item.seed(), 10)}, item.flags()...)
 	args = append(args, passed...) // later ones win
 	if nodes := item.p.plan.Nodes; nodes > 0 {
 		args = append(args, "--nodes="+strconv.Itoa(nodes)) // what auto is, is decided once for all runs
@@ -107,7 +109,7 @@ func sweepSignals() (signals chan os.Signal, stop func()) {
 }
 
 // wait waits for the end, and sees to it that every signal reaches the run once: those from the keyboard and from a terminal that is closed
-// come to it by themselves. It returns the exit code; of a process that was killed that is exitFailed, and why says by what.
+// come to it by themselves. It returns the exit code; of a process that was killed that is fail.ExitFailed, and why says by what.
 func (c *child) wait(signals <-chan os.Signal) (code int, why string) {
 	done := make(chan error, 1)
 	go func() { done <- c.cmd.Wait() }()
@@ -137,10 +139,10 @@ func (c *child) verdict(err error) (code int, why string) {
 	case err == nil || errors.Is(err, exec.ErrWaitDelay):
 		return c.cmd.ProcessState.ExitCode(), ""
 	case !errors.As(err, &exit):
-		return exitFailed, err.Error()
+		return fail.ExitFailed, err.Error()
 	}
 	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return exitFailed, "its process was killed by " + unix.SignalName(status.Signal())
+		return fail.ExitFailed, "its process was killed by " + unix.SignalName(status.Signal())
 	}
 	return exit.ExitCode(), ""
 }

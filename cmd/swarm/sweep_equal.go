@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
@@ -119,7 +120,7 @@ func unequal(items []*sweepItem) error {
 			try = "--nodes " + n + " for all of them, or " + try
 		}
 	}
-	return &usageError{&listError{"the sweep would compare runs that differ in more than their configurations", lines}, try}
+	return fail.Usage(fail.List("the sweep would compare runs that differ in more than their configurations", lines), try)
 }
 
 // differs says what an item's run has, for itself and as many others.

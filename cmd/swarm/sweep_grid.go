@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/jobs"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -128,7 +129,7 @@ func refuseStudyFile(names []string) error {
 		}
 		text, err := readBounded(name)
 		if err == nil && configs.IsStudy(text) {
-			return &usageError{fmt.Errorf("%s is a study, not a configuration", name), "swarm sweep --study " + jobs.ShellWord(name)}
+			return fail.Usage(fmt.Errorf("%s is a study, not a configuration", name), "swarm sweep --study "+jobs.ShellWord(name))
 		}
 	}
 	return nil

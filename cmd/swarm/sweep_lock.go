@@ -4,24 +4,26 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
 )
 
 // sweepLocks are held while a sweep goes on, one for each of its experiments: two sweeps may go on side by side if they share none.
 // The kernel drops them with the process, however that ends.
 type sweepLocks []*os.File
 
-func sweepLockPath(home, experiment string) string {
-	return filepath.Join(home, "locks", experiment+".sweep")
+func sweepLockPath(home layout.Home, experiment string) string {
+	return home.Path("locks", experiment+".sweep")
 }
 
 // lockSweep takes the locks, or says who has one of them.
-func lockSweep(home string, items []*sweepItem) (sweepLocks, error) {
-	dir := filepath.Join(home, "locks")
+func lockSweep(home layout.Home, items []*sweepItem) (sweepLocks, error) {
+	dir := home.Path("locks")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, homeError(home, err)
+		return nil, home.Error(err)
 	}
 	var locks sweepLocks
 	seen := map[string]bool{}
@@ -40,10 +42,10 @@ func lockSweep(home string, items []*sweepItem) (sweepLocks, error) {
 	return locks, nil
 }
 
-func lockOneSweep(home, path, experiment string) (*os.File, error) {
+func lockOneSweep(home layout.Home, path, experiment string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
-		return nil, homeError(home, err)
+		return nil, home.Error(err)
 	}
 	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == nil {
@@ -52,7 +54,7 @@ func lockOneSweep(home, path, experiment string) (*os.File, error) {
 		}
 		if err != nil {
 			file.Close()
-			return nil, homeError(home, err)
+			return nil, home.Error(err)
 		}
 		return file, nil
 	}
@@ -62,10 +64,10 @@ func lockOneSweep(home, path, experiment string) (*os.File, error) {
 	}
 	holder := make([]byte, 32)
 	n, _ := file.ReadAt(holder, 0)
-	return nil, &hintError{
+	return nil, fail.Hint(
 		fmt.Errorf("a sweep with experiment %s goes on already (process %s)", experiment, strings.TrimSpace(string(holder[:n]))),
-		"swarm status, or the same command once that one has ended",
-	}
+		"swarm status, or the same command once that one has ended")
+
 }
 
 // release gives the locks up. The files stay, like an experiment's.

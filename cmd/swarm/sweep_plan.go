@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/shirou/gopsutil/v4/disk"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/node"
@@ -31,7 +32,7 @@ type sweepItem struct {
 
 func (i *sweepItem) experiment() string { return i.p.config.Experiment }
 func (i *sweepItem) seed() int64        { return i.p.config.Seed }
-func (i *sweepItem) failed() bool       { return i.tried > 0 && i.code != exitDone }
+func (i *sweepItem) failed() bool       { return i.tried > 0 && i.code != fail.ExitDone }
 
 func (i *sweepItem) String() string { return fmt.Sprintf("%s seed %d", i.experiment(), i.seed()) }
 
@@ -99,10 +100,10 @@ func (o *sweepOptions) configs(ctx context.Context, g *globals, sources []sweepS
 		}
 		for _, other := range list {
 			if other.p.config.Experiment == c.p.config.Experiment {
-				return nil, &usageError{
+				return nil, fail.Usage(
 					fmt.Errorf("%s and %s are both the experiment %q", other.name, c.name, c.p.config.Experiment),
-					"each once, and an experiment: NAME of its own in each file",
-				}
+					"each once, and an experiment: NAME of its own in each file")
+
 			}
 		}
 		for _, w := range c.p.warnings {
@@ -179,7 +180,7 @@ func (o *sweepOptions) item(ctx context.Context, g *globals, c *sweepConfig, see
 	request.Nodes = nodes
 	item.p.plan, err = fit.New(request)
 	if errors.Is(err, fit.ErrRequest) {
-		return nil, &usageError{err, "swarm plan --help"}
+		return nil, fail.Usage(err, "swarm plan --help")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.name, err)
@@ -207,7 +208,7 @@ func later(r fit.Request, p planned) fit.Request {
 
 // checkSweepDisk refuses a sweep whose runs don't fit the disk one after the other: each leaves a checkpoint of every node behind, and
 // while it runs has two more.
-func checkSweepDisk(home string, items []*sweepItem) error {
+func checkSweepDisk(home layout.Home, items []*sweepItem) error {
 	var kept, largest int64
 	left := 0
 	for _, item := range items {
@@ -225,16 +226,16 @@ func checkSweepDisk(home string, items []*sweepItem) error {
 		}
 		kept += bytes
 	}
-	usage, err := disk.Usage(home)
+	usage, err := disk.Usage(string(home))
 	if err != nil {
-		return homeError(home, err)
+		return home.Error(err)
 	}
 	if need := minFreeDisk + kept + 2*largest; left > 0 && int64(usage.Free) < need {
-		return &hintError{
+		return fail.Hint(
 			fmt.Errorf("%s has %s free; the checkpoints, journals and logs of the %s left take %s", home, gb(int64(usage.Free)),
 				units.Plural(left, "run"), gb(need)),
-			"free some space (finished runs are in " + filepath.Join(home, "runs") + "), fewer --seeds, or --home on a larger disk",
-		}
+			"free some space (finished runs are in "+home.Path("runs")+"), fewer --seeds, or --home on a larger disk")
+
 	}
 	return nil
 }

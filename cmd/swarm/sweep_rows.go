@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -101,7 +102,7 @@ func (s *sweep) row(ctx context.Context, item *sweepItem) (stats.SweepRow, error
 	case row.State == store.RunDone && run.Rounds != row.Rounds:
 		row.State = store.RunStopped // it goes on to the rounds that are asked for now
 	case row.State == store.RunDone:
-	case item.failed() && item.code < exitSignal && row.State != store.RunLost:
+	case item.failed() && item.code < fail.ExitSignal && row.State != store.RunLost:
 		row.State = store.RunFailed // also what was refused before it was recorded, or was killed
 	case !item.failed() && (row.State == store.RunFailed || row.State == store.RunLost):
 		row.State = store.RunStopped

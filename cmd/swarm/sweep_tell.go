@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -39,7 +41,7 @@ func (s *sweep) tellEnd(n int, item *sweepItem, status stats.SweepStatus) {
 		})
 		return
 	}
-	if item.code != exitDone && item.code < exitSignal {
+	if item.code != fail.ExitDone && item.code < fail.ExitSignal {
 		why := item.why
 		if why == "" {
 			why = fmt.Sprintf("exit code %d", item.code)
@@ -94,7 +96,7 @@ func (s *sweep) tellSummary(x sweepSummary) error {
 	if s.lines != nil {
 		return s.lines.write(x)
 	}
-	return s.g.print(func(p *table.Page) {
+	return screen.Print(s.g.stdout, func(p *table.Page) {
 		p.Printf("\nsweep %s: %d of %s done\n\n", x.State, x.Done, units.Plural(x.Runs, "run"))
 		p.Table(sweepTable(x.SweepStatus, false))
 		switch {
@@ -196,7 +198,7 @@ func costOf(seconds, perHour *float64) *float64 {
 
 // dryRun shows the sweep and starts nothing.
 func (s *sweep) dryRun(ctx context.Context) error {
-	reader, err := store.OpenReader(ctx, s.g.database())
+	reader, err := store.OpenReader(ctx, s.g.home.Database())
 	if err == nil {
 		s.reader = reader
 	} // without a database nothing is known
@@ -207,7 +209,7 @@ func (s *sweep) dryRun(ctx context.Context) error {
 	if s.lines != nil {
 		return s.lines.write(sweepEvent{Type: sweepPlanned, Time: event.Now(), Runs: status.Runs, Sweep: &status})
 	}
-	return s.g.print(func(p *table.Page) {
+	return screen.Print(s.g.stdout, func(p *table.Page) {
 		p.Table(sweepTable(status, true))
 		p.Printf("\n%s; %s\n", units.Plural(status.Runs, "run"), progressOf(status))
 		if status.ETASeconds == nil {

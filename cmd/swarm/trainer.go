@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -38,16 +39,16 @@ const shell = "/bin/sh"
 
 func (t *trainer) check() error {
 	if t.command == "" && t.memory.given {
-		return &usageError{errors.New("--node-memory is for --node-command: swarm knows what its own nodes take"), "swarm up --help"}
+		return fail.Usage(errors.New("--node-memory is for --node-command: swarm knows what its own nodes take"), "swarm up --help")
 	}
 	if t.command == "" && (t.given == nil || !t.given()) {
 		return nil
 	}
 	if strings.TrimSpace(t.command) == "" || strings.ContainsRune(t.command, 0) {
-		return &usageError{errors.New("--node-command is empty"), `--node-command "python3 train.py"`}
+		return fail.Usage(errors.New("--node-command is empty"), `--node-command "python3 train.py"`)
 	}
 	if _, err := exec.LookPath(shell); err != nil {
-		return &usageError{err, "a system with " + shell + ", which runs --node-command"}
+		return fail.Usage(err, "a system with "+shell+", which runs --node-command")
 	}
 	_, err := t.memory.bytes("node-memory")
 	return err
@@ -77,12 +78,13 @@ func (t *trainer) inputs() map[string]string {
 // foreignNodes refuses a run whose nodes this program can't make again: a --node-command's, and one that was imported.
 func foreignNodes(run store.Run) error {
 	if run.Imported() {
-		return &usageError{fmt.Errorf("run %s was imported: its nodes' weights and journals are not here", run.Run), "swarm status " + run.Run}
+		return fail.Usage(fmt.Errorf("run %s was imported: its nodes' weights and journals are not here", run.Run), "swarm status "+run.Run)
 	}
 	var made versions
 	if err := json.Unmarshal(run.Versions, &made); err == nil && made.Inputs[trainerInput] != "" {
-		return &usageError{fmt.Errorf("the nodes of run %s are those of a --node-command: swarm knows no weights or journals of theirs", run.Run),
-			"swarm status " + run.Run}
+		return fail.Usage(fmt.Errorf("the nodes of run %s are those of a --node-command: swarm knows no weights or journals of theirs", run.Run),
+			"swarm status "+run.Run)
+
 	}
 	return nil
 }

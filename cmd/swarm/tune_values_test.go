@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/stretchr/testify/require"
 )
 
@@ -121,7 +122,7 @@ func TestTuneReadsGuide2sFiles(t *testing.T) {
 	// Stages of one group that differ are named, and decide nothing without a word.
 	change("conf/text_curriculum/04_stage.yaml", "n_negatives: 8", "n_negatives: 64")
 	o := swarm(t, home, "tune", "--workload", "naics-embedder", "--gpu-memory", "24", "--dir", dir, "--apply")
-	require.Equal(t, exitUsage, o.code, o.stdout)
+	require.Equal(t, fail.ExitUsage, o.code, o.stdout)
 	require.Contains(t, o.stderr, "the memory estimate assumes n_negatives 64 in stage 02-05 (conf/text_curriculum/02_stage.yaml:4 has 8 and "+
 		"conf/text_curriculum/04_stage.yaml:4 has 64)")
 }

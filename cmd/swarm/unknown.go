@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
@@ -34,7 +35,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 		text += fmt.Sprintf(": did you mean %q?", near)
 		try = cmd.CommandPath() + " " + near + " --help"
 	}
-	return &usageError{errors.New(text), try}
+	return fail.Usage(errors.New(text), try)
 }
 
 // subcommands are the names of a command's subcommands that are meant for people.

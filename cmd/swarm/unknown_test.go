@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 )
@@ -38,10 +39,10 @@ func TestDidYouMean(t *testing.T) {
 		"service install -- --rond": "Error: unknown flag: --rond: did you mean --rounds?\nTry: swarm up --help\n",
 	} {
 		o := inProcess(t, strings.Fields(args)...)
-		require.Equal(t, outcome{exitUsage, "", want}, o, args)
+		require.Equal(t, outcome{fail.ExitUsage, "", want}, o, args)
 	}
 	o := inProcess(t, "plan", "4loc5ext")
-	require.Equal(t, exitUsage, o.code)
+	require.Equal(t, fail.ExitUsage, o.code)
 	require.Contains(t, o.stderr, "Error: unknown config \"4loc5ext\": did you mean \"4loc4ext\"? Allowed: 8loc0ext, ")
 }
 
@@ -65,20 +66,20 @@ func TestArgumentsAreConfigurations(t *testing.T) {
 		require.NoError(t, fs.Parse(strings.Fields(tt.flags)))
 		err := f.takeArgs(strings.Fields(tt.args))
 		if tt.err != "" {
-			var usage *usageError
+			var usage *fail.UsageError
 			require.ErrorAs(t, err, &usage)
-			require.Equal(t, tt.err, usage.Error()+"; "+usage.try)
+			require.Equal(t, tt.err, usage.Error()+"; "+usage.Try)
 			continue
 		}
 		require.NoError(t, err, tt)
 		require.Equal(t, tt.want, strings.Join(f.config, ","))
 	}
 	byFlag, byArgument := inProcess(t, "plan", "--config", "4loc4ext", "--device", "cpu", "--nodes", "3"), inProcess(t, "plan", "4loc4ext", "--device", "cpu", "--nodes", "3")
-	require.Equal(t, exitDone, byArgument.code, byArgument.stderr)
+	require.Equal(t, fail.ExitDone, byArgument.code, byArgument.stderr)
 	require.Equal(t, byFlag, byArgument)
 	for _, command := range []string{"up", "plan", "profile"} {
 		o := inProcess(t, command, "4loc4ext", "2loc6ext")
-		require.Equal(t, exitUsage, o.code)
+		require.Equal(t, fail.ExitUsage, o.code)
 		require.Equal(t, "Error: bad config \"2loc6ext\" (--config): allowed: one preset (4loc4ext is another)\n", o.stderr, command)
 	}
 }

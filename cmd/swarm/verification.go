@@ -9,11 +9,12 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -25,7 +26,7 @@ import (
 
 // verifyRun verifies a run whose folder is under this home.
 func verifyRun(ctx context.Context, g *globals, reader *store.Reader, s store.Snapshot, generate bool) (verify.Report, error) {
-	v := &verification{g: g, run: s.Run, dir: filepath.Join(g.home, "runs", s.Run.Run)}
+	v := &verification{g: g, run: s.Run, dir: g.home.Path("runs", s.Run.Run)}
 	if err := v.prepare(ctx); err != nil {
 		return verify.Report{}, err
 	}
@@ -53,7 +54,7 @@ func verifyRun(ctx context.Context, g *globals, reader *store.Reader, s store.Sn
 		jobs = max(1, runtime.GOMAXPROCS(0)/max(1, v.p.plan.Threads))
 	}
 	progress := newVerifyProgress(g.stderr, total)
-	defer progress.line.end()
+	defer progress.line.End()
 	report, err := verify.Run(ctx, verify.Options{
 		Dir: v.dir, Nodes: nodes, Foreign: foreign, From: from, Config: v.p.config, Own: own, Records: recordedRun{reader, s.Run.Run}, Start: v.start,
 		Exact: v.inexact() == "", Inexact: v.inexact(), Generate: generate, Jobs: jobs, Scratch: scratch, Logger: g.logger, Progress: progress.tell,
@@ -121,7 +122,7 @@ func (v *verification) inexact() string {
 
 func (v *verification) prepare(ctx context.Context) error {
 	if _, err := os.Stat(v.dir); err != nil {
-		return &hintError{fmt.Errorf("the folder of run %s: %w", v.run.Run, err), "--home where the run was made"}
+		return fail.Hint(fmt.Errorf("the folder of run %s: %w", v.run.Run, err), "--home where the run was made")
 	}
 	var made versions
 	err := errors.Join(json.Unmarshal(v.run.Config, &v.p.config), json.Unmarshal(v.run.Plan, &v.p.plan), json.Unmarshal(v.run.Versions, &made))
@@ -133,14 +134,14 @@ func (v *verification) prepare(ctx context.Context) error {
 	}
 	v.p.model, v.modelDirs = v.p.models[0], map[string]string{}
 	for _, m := range v.p.models {
-		if v.modelDirs[modelKey(m)], err = model.Resolve(m, v.g.home); err != nil {
+		if v.modelDirs[modelKey(m)], err = model.Resolve(m, string(v.g.home)); err != nil {
 			return err
 		}
 	}
 	if err := v.sameInputs(ctx, made.Inputs); err != nil {
 		return err
 	}
-	if v.python, err = v.g.findPython(ctx); err != nil {
+	if v.python, err = v.g.python.Find(ctx); err != nil {
 		return err
 	}
 	if engineDevice(v.p.plan) != fit.DeviceCPU && !v.python.CUDA {
@@ -149,7 +150,7 @@ func (v *verification) prepare(ctx context.Context) error {
 	if made.Torch != "" && made.Torch != v.python.Torch {
 		v.g.logger.Warn("another torch than the run's: its sums may come out a little different", "run", made.Torch, "here", v.python.Torch)
 	}
-	if v.engineDir, err = policy.Extract(v.g.home); err != nil {
+	if v.engineDir, err = policy.Extract(string(v.g.home)); err != nil {
 		return err
 	}
 	if v.same = made.Engine == policy.Digest(v.engineDir); !v.same {
@@ -170,10 +171,10 @@ func (v *verification) sameInputs(ctx context.Context, began map[string]string) 
 	}
 	for _, name := range slices.Sorted(maps.Keys(inputs)) {
 		if was := began[name]; was != "" && was != inputs[name] {
-			return &hintError{
+			return fail.Hint(
 				fmt.Errorf("run %s can't be verified: what %s names has changed since it began (sha256 %.12s → %.12s)", v.run.Run, name, was, inputs[name]),
-				formerFiles(v.p, v.g.home, name),
-			}
+				formerFiles(v.p, v.g.home, name))
+
 		}
 	}
 	return nil
@@ -207,7 +208,7 @@ func (v *verification) start(ctx context.Context, node string) (verify.Engine, i
 		Ranks: v.p.plan.Ranks(),
 	}
 	environ := slices.Concat(os.Environ(), v.p.plan.Environment(index))
-	engine, length, err := verify.StartEngine(ctx, assignment, config, environ, v.g.stderr, v.g.engines.client)
+	engine, length, err := verify.StartEngine(ctx, assignment, config, environ, v.g.stderr, v.g.python.Client())
 	if err != nil {
 		return nil, 0, err
 	}
@@ -239,13 +240,13 @@ func (r recordedRun) Hashes(ctx context.Context, node string) (map[int]string, e
 
 // verifyProgress tells how far it is.
 type verifyProgress struct {
-	line        *statusLine
+	line        *screen.StatusLine
 	began       time.Time
 	done, total int // node-rounds
 }
 
 func newVerifyProgress(out io.Writer, total int) *verifyProgress {
-	return &verifyProgress{line: newStatusLine(out, 10*time.Second), began: time.Now(), total: total}
+	return &verifyProgress{line: screen.NewStatusLine(out, 10*time.Second), began: time.Now(), total: total}
 }
 
 func (p *verifyProgress) tell(string, int) {
@@ -255,5 +256,5 @@ func (p *verifyProgress) tell(string, int) {
 		estimate := time.Duration(float64(spent) / float64(p.done) * float64(p.total-p.done))
 		left = fmt.Sprintf(", about %s left", estimate.Round(time.Second))
 	}
-	p.line.say(fmt.Sprintf("verified %d of %d node-rounds%s", p.done, p.total, left))
+	p.line.Say(fmt.Sprintf("verified %d of %d node-rounds%s", p.done, p.total, left))
 }

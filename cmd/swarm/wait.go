@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
@@ -48,8 +50,8 @@ type look func(context.Context) (planned, fit.Request, error)
 // where cpu_fallback allows it. The turn that comes with a plan keeps other waiting processes of this user from taking the same
 // memory; the caller releases it when its nodes have it.
 func (w *waitFlags) forGPU(ctx context.Context, stderr io.Writer, look look) (planned, error) {
-	progress := newStatusLine(stderr, 0)
-	defer progress.end()
+	progress := screen.NewStatusLine(stderr, 0)
+	defer progress.End()
 	for began := time.Now(); ; {
 		out, request, err := w.try(ctx, look)
 		if !errors.Is(err, fit.ErrDoesNotFit) {
@@ -66,7 +68,7 @@ func (w *waitFlags) forGPU(ctx context.Context, stderr io.Writer, look look) (pl
 			}
 			return out, err
 		}
-		progress.say(waitingText(request.GPUs, left))
+		progress.Say(waitingText(request.GPUs, left))
 		timer := time.NewTimer(min(w.interval, left))
 		select {
 		case <-ctx.Done():
@@ -147,7 +149,7 @@ func takeTurn() (*gpuTurn, error) {
 	path := filepath.Join(os.TempDir(), "swarm-gpu-"+strconv.Itoa(os.Getuid())+".lock")
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, &hintError{fmt.Errorf("wait for a GPU: %w", err), "another folder in $TMPDIR"}
+		return nil, fail.Hint(fmt.Errorf("wait for a GPU: %w", err), "another folder in $TMPDIR")
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		file.Close()

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -39,22 +41,22 @@ func newWatch(ctx context.Context, g *globals, reader *store.Reader, name string
 }
 
 func watching(g *globals, reader *store.Reader, run store.Run) *watch {
-	return &watch{g: g, reader: reader, run: run, view: newViewing(reader, run.Run, g.runDir(run.Run))}
+	return &watch{g: g, reader: reader, run: run, view: newViewing(reader, run.Run, g.home.Run(run.Run))}
 }
 
 // show shows the run until it ends, then what it came to; its error has the exit code of the run. Whoever leaves before, by a key or a
 // signal, leaves with 130 or 143: a run that goes on is no success that a script should act on.
 func (w *watch) show(ctx context.Context, interval time.Duration, asJSON bool) error {
-	ctx, interrupts := watchSignals(ctx, w.g.stderr, "Left. "+w.run.Run+" goes on.")
-	defer interrupts.close()
+	ctx, interrupts := interrupt.Notify(ctx, w.g.stderr, "Left. "+w.run.Run+" goes on.")
+	defer interrupts.Close()
 	if asJSON {
 		if err := w.lines(ctx, interval); err != nil {
-			return stoppedBy(ctx, err)
+			return interrupt.Exit(ctx, err)
 		}
 		return w.code()
 	}
 	if err := w.draw(ctx, interval); err != nil {
-		return stoppedBy(ctx, err)
+		return interrupt.Exit(ctx, err)
 	}
 	if err := w.summarise(); err != nil {
 		return err
@@ -64,8 +66,8 @@ func (w *watch) show(ctx context.Context, interval time.Duration, asJSON bool) e
 
 // code is the error with the run's exit code, nil for 0.
 func (w *watch) code() error {
-	if code := codeOf(w.view.latest()); code != exitDone {
-		return &silentError{code}
+	if code := codeOf(w.view.latest()); code != fail.ExitDone {
+		return fail.Exit(code)
 	}
 	return nil
 }
@@ -101,7 +103,7 @@ func (w *watch) draw(ctx context.Context, interval time.Duration) error {
 				return err
 			}
 			fmt.Fprintf(w.g.stderr, "%s goes on. %s attach %s shows it again.\n", w.run.Run, w.g.invocation(), w.run.Run)
-			return &silentError{exitSignal + int(syscall.SIGINT)}
+			return fail.Exit(fail.ExitSignal + int(syscall.SIGINT))
 		}
 	}
 	if err := terminal.Plain(shown, config); err != nil {
@@ -137,7 +139,7 @@ func (w *watch) lines(ctx context.Context, interval time.Duration) error {
 
 // summarise prints what the run came to, as swarm up does at its end.
 func (w *watch) summarise() error {
-	c := &coordinator{g: w.g, run: w.run.Run, dir: w.g.runDir(w.run.Run), reader: w.reader}
+	c := &coordinator{g: w.g, run: w.run.Run, dir: w.g.home.Run(w.run.Run), reader: w.reader}
 	if err := json.Unmarshal(w.run.Config, &c.p.config); err != nil {
 		return fmt.Errorf("read the configuration of %s: %w", w.run.Run, err)
 	}

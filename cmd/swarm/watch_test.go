@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -33,13 +34,13 @@ func TestAttachHasTheRunsExitCode(t *testing.T) {
 		code    int
 	}{
 		{store.RunDone, "", 0},
-		{store.RunLost, "1 node given up", exitLost},
-		{store.RunFailed, "no", exitFailed},
+		{store.RunLost, "1 node given up", fail.ExitLost},
+		{store.RunFailed, "no", fail.ExitFailed},
 		{store.RunStopped, "stopped by interrupt", 130},
 		{store.RunStopped, "stopped by terminated", 143},
 		{store.RunStopped, "stopped by SIGINT", 130},
 		{store.RunStopped, "stopped by SIGTERM", 143},
-		{store.RunStopped, "stopped because the disk is nearly full", exitFailed},
+		{store.RunStopped, "stopped because the disk is nearly full", fail.ExitFailed},
 	} {
 		t.Run(string(tt.state)+" "+tt.message, func(t *testing.T) {
 			t.Parallel()
@@ -108,33 +109,33 @@ func TestAttachOnATerminal(t *testing.T) {
 func TestAttachToNothing(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
-	require.Equal(t, exitFailed, swarm(t, home, "attach").code)
+	require.Equal(t, fail.ExitFailed, swarm(t, home, "attach").code)
 	pretend(t, home, map[string]string{"a": obedient, "b": obedient})
 	o := swarm(t, home, "attach")
-	require.Equal(t, exitUsage, o.code)
+	require.Equal(t, fail.ExitUsage, o.code)
 	require.Contains(t, o.stderr, "Error: 2 runs go on: ")
-	require.Equal(t, exitUsage, swarm(t, home, "attach", "c").code)
-	require.Equal(t, exitUsage, swarm(t, home, "attach", "--interval", "1ms").code)
-	require.Equal(t, exitUsage, swarm(t, home, "status", "--watch", "--interval", "1ms").code)
-	require.Equal(t, exitUsage, swarm(t, home, "attach", "a", "b").code)
+	require.Equal(t, fail.ExitUsage, swarm(t, home, "attach", "c").code)
+	require.Equal(t, fail.ExitUsage, swarm(t, home, "attach", "--interval", "1ms").code)
+	require.Equal(t, fail.ExitUsage, swarm(t, home, "status", "--watch", "--interval", "1ms").code)
+	require.Equal(t, fail.ExitUsage, swarm(t, home, "attach", "a", "b").code)
 }
 
 func TestLogsOfWhatIsNotThere(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
-	require.Equal(t, exitFailed, swarm(t, home, "logs").code)
+	require.Equal(t, fail.ExitFailed, swarm(t, home, "logs").code)
 	aRun(t, home, "")
 	o := swarm(t, home, "logs", "node_9")
-	require.Equal(t, exitUsage, o.code)
+	require.Equal(t, fail.ExitUsage, o.code)
 	require.Equal(t, `Error: "node_9" is no run, no experiment, and no node of r-1`+"\n"+
 		"Try: swarm logs r-1 and any of coordinator, node_0, node_1, node_2\n", o.stderr)
 	o = swarm(t, home, "logs", "r", "node_9")
-	require.Equal(t, exitUsage, o.code)
+	require.Equal(t, fail.ExitUsage, o.code)
 	require.Equal(t, "Error: run r-1 has no node \"node_9\"\nTry: coordinator, node_0, node_1, node_2\n", o.stderr)
 	o = swarm(t, home, "logs", "-n", "-3")
-	require.Equal(t, exitUsage, o.code)
+	require.Equal(t, fail.ExitUsage, o.code)
 	o = swarm(t, home, "logs")
-	require.Equal(t, exitFailed, o.code)
+	require.Equal(t, fail.ExitFailed, o.code)
 	require.Contains(t, o.stderr, "the logs of r-1 are gone")
 	require.NoError(t, os.MkdirAll(home+"/runs/r-1/node_1", 0o755))
 	require.NoError(t, os.WriteFile(runlog.Path(home+"/runs/r-1", "node_1"), []byte(strings.Repeat("<x>\n", 3)), 0o644))

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -37,16 +38,16 @@ func workersRun(ctx context.Context, g *globals, reader *store.Reader, name stri
 		return "", joined, notFound(err, name)
 	}
 	if g.isPart(snapshot.Run.Run) {
-		return "", joined, &usageError{
+		return "", joined, fail.Usage(
 			fmt.Errorf("run %s is this host's part in a run that another host coordinates: who takes part is known there", snapshot.Run.Run),
-			"swarm workers, on the coordinator; here: swarm status " + snapshot.Run.Run,
-		}
+			"swarm workers, on the coordinator; here: swarm status "+snapshot.Run.Run)
+
 	}
 	return snapshot.Run.Run, joined, nil
 }
 
 // isPart tells whether a run is this home's part in another host's: such a one reports through an outbox in its folder.
 func (g *globals) isPart(run string) bool {
-	_, err := os.Stat(outboxDir(g.runDir(run)))
+	_, err := os.Stat(outboxDir(g.home.Run(run)))
 	return err == nil
 }

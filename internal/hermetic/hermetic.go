@@ -2,6 +2,7 @@
 package hermetic
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -56,6 +57,11 @@ func Enter() (leave func(), err error) {
 			return nil, err
 		}
 		os.Setenv(name, path)
+	}
+	// The go command counts its use in the user's home, also after it has ended.
+	telemetry := filepath.Join(home, ".config", "go", "telemetry")
+	if err := errors.Join(os.MkdirAll(telemetry, 0o700), os.WriteFile(filepath.Join(telemetry, "mode"), []byte("off\n"), 0o600)); err != nil {
+		return nil, err
 	}
 	return func() {
 		os.Clearenv()

@@ -1,4 +1,4 @@
-package main
+package screen
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"golang.org/x/term"
 )
 
-// statusLine tells of long work: one line that is rewritten on a terminal, a line now and then elsewhere.
-type statusLine struct {
+// StatusLine reports long work: one line that is rewritten on a terminal, a line now and then elsewhere.
+type StatusLine struct {
 	out     io.Writer
 	inPlace bool
 	every   time.Duration // between two lines, where it is no terminal
@@ -18,12 +18,16 @@ type statusLine struct {
 	shown   bool
 }
 
-// newStatusLine returns one for out. Where that is no terminal, the first line too comes after every.
-func newStatusLine(out io.Writer, every time.Duration) *statusLine {
-	return &statusLine{out: out, inPlace: isTerminal(out), every: every, last: time.Now()}
+// NewStatusLine returns one for out. Where that is no terminal, the first line too comes after every.
+func NewStatusLine(out io.Writer, every time.Duration) *StatusLine {
+	return &StatusLine{out: out, inPlace: IsTerminal(out), every: every, last: time.Now()}
 }
 
-func (s *statusLine) say(text string) {
+// Soon makes the next line come at once where out is no terminal.
+func (s *StatusLine) Soon() { s.last = time.Time{} }
+
+// Say shows text, or leaves it out where the last line is younger than every.
+func (s *StatusLine) Say(text string) {
 	switch {
 	case s.inPlace:
 		fmt.Fprintf(s.out, "\r\x1b[K%s", oneRow(text, s.out))
@@ -34,15 +38,15 @@ func (s *statusLine) say(text string) {
 	}
 }
 
-// end leaves the line where it is.
-func (s *statusLine) end() {
+// End leaves the line where it is.
+func (s *StatusLine) End() {
 	if s.shown {
 		fmt.Fprintln(s.out)
 	}
 }
 
-// clear takes the line away again.
-func (s *statusLine) clear() {
+// Clear takes the line away again.
+func (s *StatusLine) Clear() {
 	if s.shown {
 		fmt.Fprint(s.out, "\r\x1b[K")
 		s.shown = false

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/sapo-swarm/swarm/launcher/supervise"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// hostFolder is the folder of a run that holds the pid file of its engine host.
+const hostFolder = "engine-host"
+
+// keepHost has a run's log report its engine host, and its folder name the host's process, for whoever ends what a killed coordinator left
+// behind. The function returned ends that.
+func keepHost(ctx context.Context, python *policy.Interpreter, dir string, logger *slog.Logger) func() {
+	host, err := python.Host()
+	if err != nil {
+		logger.Warn("no engine host: each engine imports torch for itself", "err", err)
+	}
+	if host == nil {
+		return func() {}
+	}
+	path := filepath.Join(dir, hostFolder, supervise.PIDFileName)
+	if _, err := supervise.SweepOrphans(ctx, filepath.Dir(path), 0); err != nil {
+		logger.Warn("engine host of an earlier coordinator", "err", err)
+	}
+	host.Watch(logger, func(pid int) {
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		if err == nil {
+			err = supervise.Record(path, pid)
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			logger.Warn("engine host not recorded", "pid", pid, "err", err)
+		}
+	})
+	return func() {
+		host.Watch(logger, func(int) {})
+		os.RemoveAll(filepath.Dir(path))
+	}
+}

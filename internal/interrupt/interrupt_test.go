@@ -1,0 +1,35 @@
+package interrupt
+
+import (
+	"context"
+	"io"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// One request that comes twice, as from timeout or to a whole process group, is one: the run stops in order.
+func TestAnEchoedSignalStopsInOrder(t *testing.T) {
+	t.Parallel()
+	ctx, i := Notify(t.Context(), io.Discard, "")
+	defer i.Close()
+	i.signals <- syscall.SIGTERM
+	i.signals <- syscall.SIGTERM
+	<-ctx.Done()
+	first := time.Now()
+	require.Never(t, func() bool {
+		select {
+		case <-i.Now:
+			return true
+		default:
+			return false
+		}
+	}, Echo/2, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return time.Since(first) > Echo }, 10*time.Second, 10*time.Millisecond)
+	i.signals <- syscall.SIGTERM
+	<-i.Now
+	var stopped *Error
+	require.ErrorAs(t, context.Cause(ctx), &stopped)
+}

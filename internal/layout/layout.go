@@ -1,0 +1,61 @@
+// Package layout knows where everything lives: the folders and files under the folder that --home names. Others script against these names
+// (docs/ARCHITECTURE.md, "Files").
+package layout
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+)
+
+// Home is the absolute path of the folder that --home names.
+type Home string
+
+// Default is SWARM_HOME, else swarm's folder under XDG_DATA_HOME.
+func Default(getenv func(string) string) string {
+	if home := getenv("SWARM_HOME"); home != "" {
+		return home
+	}
+	if data := getenv("XDG_DATA_HOME"); data != "" {
+		return filepath.Join(data, "swarm")
+	}
+	return filepath.Join(getenv("HOME"), ".local", "share", "swarm")
+}
+
+// Path is a file or folder of the home.
+func (d Home) Path(elements ...string) string {
+	return filepath.Join(append([]string{string(d)}, elements...)...)
+}
+
+// Database is the one SQLite file.
+func (d Home) Database() string { return d.Path("swarm.db") }
+
+// Runs holds a folder a run.
+func (d Home) Runs() string { return d.Path("runs") }
+
+// Run is a run's folder.
+func (d Home) Run(run string) string { return d.Path("runs", run) }
+
+// Workers is where a home keeps which workers it has let in. It is the owner's alone.
+func (d Home) Workers() string { return d.Path("workers") }
+
+// Jobs holds a folder a job of swarm run.
+func (d Home) Jobs() string { return d.Path("jobs") }
+
+// Queue is where jobs and runs of this host claim GPUs.
+func (d Home) Queue() string { return d.Path("jobs", "queue") }
+
+// Error says what to do about a home that can't be used.
+func (d Home) Error(err error) error {
+	try := "another --home, or mend the folder's permissions"
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		try = "free some space, or put --home on another disk"
+	case errors.Is(err, syscall.EROFS):
+		try = "--home on a disk that can be written to"
+	}
+	return fail.Hint(fmt.Errorf("cannot write under %s: %w", d, err), try)
+}

@@ -1,0 +1,49 @@
+// Package screen knows where output goes: a terminal of some width, or a pipe or file that has none.
+package screen
+
+import (
+	"io"
+	"os"
+	"strconv"
+
+	"golang.org/x/term"
+
+	"github.com/sapo-swarm/swarm/internal/charset"
+	"github.com/sapo-swarm/swarm/internal/table"
+)
+
+// usualWidth is the width of a terminal that does not tell its own.
+const usualWidth = 80
+
+// IsTerminal tells whether v is a file that is a terminal.
+func IsTerminal(v any) bool {
+	file, ok := v.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// Of is what out is laid out for: COLUMNS where it is set, so that watch(1) works, else the terminal's width. A pipe or a file has none.
+func Of(out io.Writer, environ []string) table.Screen {
+	s := table.Screen{ASCII: charset.ASCIIOnly(environ)}
+	if columns, err := strconv.Atoi(charset.Value(environ, "COLUMNS")); err == nil && columns > 0 {
+		s.Width = columns
+		return s
+	}
+	if !IsTerminal(out) {
+		return s
+	}
+	s.Width = usualWidth
+	if width, _, err := term.GetSize(int(out.(*os.File).Fd())); err == nil && width > 0 {
+		s.Width = width
+	}
+	return s
+}
+
+// Page is an empty page for out, laid out by this process's environment. Whoever prints on it ends with Flush.
+func Page(out io.Writer) *table.Page { return table.NewPage(out, Of(out, os.Environ())) }
+
+// Print prints what write puts on a page for out.
+func Print(out io.Writer, write func(p *table.Page)) error {
+	p := Page(out)
+	write(p)
+	return p.Flush()
+}
