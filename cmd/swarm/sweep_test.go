@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"database/sql"
 	"encoding/json"
 	"io"
 	"os"
@@ -367,14 +368,14 @@ func TestAKilledSweepsRunIsWaitedFor(t *testing.T) {
 	require.Equal(t, 1, second.code)
 	require.Contains(t, second.stderr, "a sweep with experiment 8loc0ext goes on already")
 	coordinator := status(t, home).PID
-	send(t, coordinator, syscall.SIGSTOP) // it isn't done before the next sweep has seen it
+	stopBetweenWrites(t, home, coordinator) // it isn't done before the next sweep has seen it
 	require.NoError(t, s.cmd.Process.Kill())
 	require.Equal(t, 137, waitFor(t, s.cmd))
 	require.Equal(t, "running", status(t, home).State, "the run ended with the sweep")
 	again := startSweep(t, home, args)
 	require.Eventually(t, func() bool {
 		return strings.Contains(again.stderr.String(), "experiment 8loc0ext is running already")
-	}, patience, 20*time.Millisecond, "the next sweep doesn't wait")
+	}, patience, 20*time.Millisecond, "the next sweep doesn't wait: %s", again.stderr)
 	send(t, coordinator, syscall.SIGCONT)
 	require.Equal(t, 0, waitFor(t, again.cmd), again.stderr)
 	<-s.stdout // the run had it too
@@ -382,6 +383,23 @@ func TestAKilledSweepsRunIsWaitedFor(t *testing.T) {
 	require.Equal(t, 1, out.summary.Done)
 	require.Empty(t, out.order(), "the run that went on was started again")
 	requireNoProcess(t, home)
+}
+
+// stopBetweenWrites stops a coordinator when it holds no lock of its database, which others could wait for in vain.
+func stopBetweenWrites(t *testing.T, home string, pid int) {
+	t.Helper()
+	db, err := sql.Open("sqlite3", "file:"+filepath.Join(home, "swarm.db")+"?_busy_timeout=100&_txlock=immediate")
+	require.NoError(t, err)
+	defer db.Close()
+	require.Eventually(t, func() bool {
+		send(t, pid, syscall.SIGSTOP)
+		write, err := db.BeginTx(t.Context(), nil)
+		if err == nil {
+			return write.Rollback() == nil
+		}
+		send(t, pid, syscall.SIGCONT)
+		return false
+	}, patience, 20*time.Millisecond, "the coordinator always writes")
 }
 
 func TestASweepsComparisonHasItsBaseline(t *testing.T) {
