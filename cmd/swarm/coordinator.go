@@ -16,8 +16,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/launch"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -82,10 +82,10 @@ func (c *coordinator) train(ctx context.Context, interrupts *interrupt.Watch, as
 }
 
 // launch runs the nodes, and what watches over them, to the end.
-func (c *coordinator) launch(ctx context.Context, interrupts *interrupt.Watch, feed *terminal.Feed, lines *printer, logger, chronicle *slog.Logger) (launcher.Result, error) {
+func (c *coordinator) launch(ctx context.Context, interrupts *interrupt.Watch, feed *terminal.Feed, lines *printer, logger, chronicle *slog.Logger) (launch.Result, error) {
 	exe, err := os.Executable()
 	if err != nil {
-		return launcher.Result{}, fmt.Errorf("own program: %w", err)
+		return launch.Result{}, fmt.Errorf("own program: %w", err)
 	}
 	args := []string{"node"}
 	if c.g.verbose {
@@ -105,10 +105,10 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupt.Watch, f
 		c.joined.now = interrupts.Now
 	}
 	if err := c.meet(background, events, logger); err != nil {
-		return launcher.Result{}, err
+		return launch.Result{}, err
 	}
 	events.watchHost()
-	spec := launcher.Spec{
+	spec := launch.Spec{
 		Run: c.run, Exe: exe, Args: args, Env: env, Files: files, Starts: c.starts, Plan: c.p.plan, Now: interrupts.Now,
 		Restarts:    supervise.Policy{MaxRestarts: c.p.config.MaxRestarts},
 		CPUFallback: c.p.config.CPUFallback,
@@ -126,11 +126,11 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupt.Watch, f
 	case c.joined != nil:
 		spec.Others = c.joined.members
 	}
-	var result launcher.Result
+	var result launch.Result
 	if len(c.starts) == 0 {
 		err = c.company.host(ctx)
 	} else {
-		result, err = launcher.Run(ctx, spec, events.take, logger)
+		result, err = launch.Run(ctx, spec, events.take, logger)
 	}
 	if c.company != nil && err == nil {
 		err = c.company.settle(ctx, c.p.config, logger)
@@ -181,7 +181,7 @@ func (c *coordinator) show(ctx context.Context, feed *terminal.Feed, interactive
 }
 
 // end records how the run ended, and prints it where lines are wanted.
-func (c *coordinator) end(result launcher.Result, err error, lines *printer) {
+func (c *coordinator) end(result launch.Result, err error, lines *printer) {
 	state, message := final(result, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -195,7 +195,7 @@ func (c *coordinator) end(result launcher.Result, err error, lines *printer) {
 }
 
 // final is the state that a run ends in, and why.
-func final(result launcher.Result, err error) (state, message string) {
+func final(result launch.Result, err error) (state, message string) {
 	state = store.RunDone
 	var stopped *interrupt.Error
 	var full *diskError
@@ -207,7 +207,7 @@ func final(result launcher.Result, err error) (state, message string) {
 		state, message = store.RunStopped, full.Error()
 	case errors.As(err, &over):
 		state, message = over.state, over.Error()
-	case errors.Is(err, launcher.ErrLost) && result.Remaining > 0:
+	case errors.Is(err, launch.ErrLost) && result.Remaining > 0:
 		state, message = store.RunLost, err.Error()
 	case err != nil:
 		state, message = store.RunFailed, err.Error()
@@ -279,7 +279,7 @@ func (c *coordinator) verdict(err error) error {
 	if errors.As(err, &full) {
 		return fail.Hint(full, "free some space, or --home on a larger disk")
 	}
-	var lost *launcher.LostError
+	var lost *launch.LostError
 	if errors.As(err, &lost) && len(lost.GivenUp) > 0 {
 		if lost.GivenUp[0].Cause == event.CauseDevice {
 			return fail.Hint(err, "swarm gpu, which says what to do about it")

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/launcher/launch"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
@@ -27,7 +27,7 @@ type deviceWatch struct {
 	recorded float64          // time of the last sample that was
 	on       map[string][]int // the GPUs of each node
 	emit     func(event.Event)
-	faults   chan launcher.Fault
+	faults   chan launch.Fault
 	logger   *slog.Logger
 
 	mu     sync.Mutex
@@ -36,7 +36,7 @@ type deviceWatch struct {
 
 func newDeviceWatch(plan fit.Plan, emit func(event.Event), logger *slog.Logger) *deviceWatch {
 	w := &deviceWatch{
-		on: map[string][]int{}, emit: emit, faults: make(chan launcher.Fault), logger: logger, claims: map[string]gpu.Claim{},
+		on: map[string][]int{}, emit: emit, faults: make(chan launch.Fault), logger: logger, claims: map[string]gpu.Claim{},
 	}
 	for _, at := range plan.Placement {
 		w.on[at.Node] = at.Cards()
@@ -110,7 +110,7 @@ func (w *deviceWatch) report(ctx context.Context, before, now gpu.Sample) {
 		what, _ := fail.SplitRemedy(strings.TrimPrefix(f.Message, fmt.Sprintf("read GPU %d: ", f.GPU)))
 		what = strings.TrimPrefix(what, fmt.Sprintf("GPU %d: ", f.GPU))
 		select {
-		case w.faults <- launcher.Fault{GPU: f.GPU, Message: what, Fatal: true}:
+		case w.faults <- launch.Fault{GPU: f.GPU, Message: what, Fatal: true}:
 		case <-ctx.Done():
 			return
 		}

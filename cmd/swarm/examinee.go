@@ -10,9 +10,9 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/launcher/launch"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node"
 	"github.com/sapo-swarm/swarm/node/model"
@@ -125,7 +125,7 @@ func (x *examinee) place(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	request := launcher.Describe(host, fit.Request{
+	request := launch.Describe(host, fit.Request{
 		Device: x.config.Device, Shm: sharedMemory(), Model: x.model, Settings: fitSettings(x.config), Table: table, Nodes: "1", Share: "auto",
 		SwarmSize: 1, GPUsPerNode: 1,
 	})

@@ -56,7 +56,7 @@ var hintContexts = []struct{ file, commands string }{
 	{"launcher/queue", "run"},
 	{"launcher/retry", "run"},
 	{"launcher/settings", "tune"},
-	{"launcher/spec", "up, join"},
+	{"launcher/launch", "up, join"},
 	{"launcher/systemd", "service install"},
 	{"launcher/workload", "tune"},
 	{"node/exchange/membership", "join"},

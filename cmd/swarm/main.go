@@ -19,8 +19,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
-	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/launch"
 	"github.com/sapo-swarm/swarm/launcher/mps"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/policy"
@@ -115,7 +115,7 @@ func exitCode(err error) int {
 	var silent *fail.ExitError
 	var usage *fail.UsageError
 	var config *configs.Error
-	var lost *launcher.LostError
+	var lost *launch.LostError
 	switch {
 	case errors.As(err, &silent):
 		return silent.Code

@@ -15,9 +15,9 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/launcher/launch"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
@@ -215,7 +215,7 @@ func (p *planFlags) look(g *globals) (look, error) {
 				return out, fit.Request{}, err
 			}
 		}
-		request := launcher.Describe(host, fit.Request{
+		request := launch.Describe(host, fit.Request{
 			Device: c.Device, GPUMemory: sizes[0], GPULimit: sizes[1], MinGPUMemory: sizes[2], HostMemory: sizes[3], Shm: sharedMemory(),
 			Apart: os.Getenv(policy.HostVariable) == "off",
 			Model: out.model, Settings: fitSettings(c), Table: table,

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sapo-swarm/swarm/launcher"
+	"github.com/sapo-swarm/swarm/launcher/launch"
 	"github.com/sapo-swarm/swarm/launcher/mps"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -206,13 +206,13 @@ func (r *recorder) watchSelf() {
 }
 
 // watchDevices begins to sample the GPUs, and returns where their faults are told.
-func (r *recorder) watchDevices() <-chan launcher.Fault {
+func (r *recorder) watchDevices() <-chan launch.Fault {
 	r.group.Go(func() { r.devices.serve(r.ctx) })
 	return r.devices.faults
 }
 
 // watchMPS hands on the faults of MPS, and has every node that loads proved to be its client.
-func (r *recorder) watchMPS(host *mps.Host) launcher.Sharer {
+func (r *recorder) watchMPS(host *mps.Host) launch.Sharer {
 	r.mps = &mpsSharer{host, r.c.p.plan.PerNode.Context}
 	r.group.Go(func() { forwardFaults(r.ctx, host.Faults(), r.devices.faults) })
 	return r.mps

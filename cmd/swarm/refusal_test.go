@@ -14,8 +14,8 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/launch"
 )
 
 // noDriver is what a machine without a GPU says; these tests hide any real one.
@@ -241,8 +241,8 @@ func TestErrorText(t *testing.T) {
 
 func TestExitCodes(t *testing.T) {
 	for code, err := range map[int]error{
-		fail.ExitFailed: &launcher.LostError{GivenUp: make([]launcher.NodeResult, 2)}, // nobody is left
-		fail.ExitLost:   fmt.Errorf("run: %w", &launcher.LostError{GivenUp: make([]launcher.NodeResult, 2), Remaining: 6}),
+		fail.ExitFailed: &launch.LostError{GivenUp: make([]launch.NodeResult, 2)}, // nobody is left
+		fail.ExitLost:   fmt.Errorf("run: %w", &launch.LostError{GivenUp: make([]launch.NodeResult, 2), Remaining: 6}),
 		fail.ExitUsage:  fmt.Errorf("plan: %w", &configs.Error{}),
 		fail.ExitNoRoom: fail.Hint(fit.ErrDoesNotFit, "less"),
 		130:             errors.Join(errors.New("summary"), fail.Exit(130)),

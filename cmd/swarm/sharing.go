@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/launcher/launch"
 	"github.com/sapo-swarm/swarm/launcher/mps"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
@@ -82,7 +82,7 @@ type mpsSharer struct {
 	context int64
 }
 
-// ClientEnv implements launcher.Sharer.
+// ClientEnv implements launch.Sharer.
 func (s mpsSharer) ClientEnv(index int, budget int64) []string {
 	if budget > 0 {
 		budget += s.context
@@ -103,7 +103,7 @@ func (s mpsSharer) verify(ctx context.Context, e event.Event, index int, warn fu
 const verifyLimit = 10 * time.Second
 
 // forwardFaults hands on what MPS announces until it is closed, or ctx ends.
-func forwardFaults(ctx context.Context, from <-chan launcher.Fault, to chan<- launcher.Fault) {
+func forwardFaults(ctx context.Context, from <-chan mps.Fault, to chan<- launch.Fault) {
 	for {
 		select {
 		case f, open := <-from:
@@ -111,7 +111,7 @@ func forwardFaults(ctx context.Context, from <-chan launcher.Fault, to chan<- la
 				return
 			}
 			select {
-			case to <- f:
+			case to <- launch.Fault(f):
 			case <-ctx.Done():
 				return
 			}

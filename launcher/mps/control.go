@@ -36,7 +36,7 @@ type pace struct {
 	kill     time.Duration // and when not
 	canary   time.Duration // a cold driver takes seconds to open a GPU
 	listed   time.Duration // from a client's first allocation to its place in the list
-	look     time.Duration // between two looks at a daemon; well within launcher.Spec.FaultSettle
+	look     time.Duration // between two looks at a daemon; well within launch.Spec.FaultSettle
 	patience time.Duration // from a fault to the server's recovery by itself; then the daemon is restarted
 	regroup  time.Duration // from the loss of a daemon to its restart: its clients are ended meanwhile
 }

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
@@ -27,18 +26,16 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Host is one run's MPS: a daemon for each GPU, since a fault on one GPU keeps new clients from every GPU of its server. It is a
-// launcher.Sharer, safe for concurrent use.
+// Host is one run's MPS: a daemon for each GPU, since a fault on one GPU keeps new clients from every GPU of its server. It serves
+// as a launch.Sharer, safe for concurrent use.
 type Host struct {
 	options Options
 	daemons []*daemon // as Need.GPUs
-	faults  chan launcher.Fault
+	faults  chan Fault
 
 	cancel   context.CancelFunc
 	watching sync.WaitGroup
 }
-
-var _ launcher.Sharer = (*Host)(nil)
 
 // Open checks that MPS can be had, starts its daemons and proves that each governs its clients. Errors wrap ErrUnavailable where MPS is
 // the reason, are a *Finding where the proof failed, and leave nothing behind. Close must follow.
@@ -50,7 +47,7 @@ func open(ctx context.Context, o Options, p pace) (*Host, error) {
 		return nil, err
 	}
 	watched, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	h := &Host{options: o, faults: make(chan launcher.Fault, 16), cancel: cancel}
+	h := &Host{options: o, faults: make(chan Fault, 16), cancel: cancel}
 	for _, g := range o.GPUs {
 		d, err := start(ctx, program, filepath.Join(o.Dir, "mps", fmt.Sprintf("gpu%d", g.Index)), g.UUID, p)
 		if err == nil {
@@ -69,7 +66,7 @@ func open(ctx context.Context, o Options, p pace) (*Host, error) {
 	return h, nil
 }
 
-// ClientEnv is launcher.Sharer's: the daemon's directories, and the budget as a limit that the driver keeps.
+// ClientEnv is launch.Sharer's: the daemon's directories, and the budget as a limit that the driver keeps.
 func (h *Host) ClientEnv(index int, budget int64) []string {
 	d, _ := h.of(index)
 	if d == nil {
@@ -90,7 +87,7 @@ func (h *Host) of(index int) (*daemon, GPU) {
 	return h.daemons[place], h.options.GPUs[place]
 }
 
-// BeforeKill is launcher.Sharer's: a client that is killed within a kernel can take its server and all other clients with it, so that
+// BeforeKill is launch.Sharer's: a client that is killed within a kernel can take its server and all other clients with it, so that
 // the server first ends its work (terminate_client). It is bounded, and what fails is logged: the kill follows in any case.
 func (h *Host) BeforeKill(pids []int) {
 	// A command that hangs is given up a second after its context.
@@ -122,8 +119,8 @@ func (h *Host) Verify(ctx context.Context, index, pid int) error {
 	return &Finding{Kind: NotAClient, GPU: g.Index, PID: pid, Message: message}
 }
 
-// Faults is for launcher.Spec. It is closed by Close.
-func (h *Host) Faults() <-chan launcher.Fault { return h.faults }
+// Faults is for launch.Spec. It is closed by Close.
+func (h *Host) Faults() <-chan Fault { return h.faults }
 
 // Close ends the daemons and their servers and removes what they left, logs aside. The nodes should be gone. It is bounded whatever the
 // state of MPS.
@@ -144,7 +141,7 @@ func (h *Host) Close(ctx context.Context) error {
 func (h *Host) watch(ctx context.Context, gpu int, d *daemon) {
 	m, log := monitor{pace: d.control.pace}, newTail(filepath.Join(d.logs, "server.log"))
 	var over chan struct{} // of the fault that is announced
-	announce := func(f launcher.Fault) {
+	announce := func(f Fault) {
 		select {
 		case h.faults <- f:
 		case <-ctx.Done():
@@ -159,7 +156,7 @@ func (h *Host) watch(ctx context.Context, gpu int, d *daemon) {
 		switch what {
 		case faulted:
 			over = make(chan struct{})
-			announce(launcher.Fault{GPU: gpu, Message: why, Recovered: over})
+			announce(Fault{GPU: gpu, Message: why, Recovered: over})
 		case recovered:
 			h.options.Logger.Info("MPS is active again", "gpu", gpu)
 			close(over)
@@ -169,7 +166,7 @@ func (h *Host) watch(ctx context.Context, gpu int, d *daemon) {
 				h.options.Logger.Warn("MPS was not restarted", "gpu", gpu, "error", err)
 			}
 		case fatal:
-			announce(launcher.Fault{GPU: gpu, Message: why + ". Try: --share lease", Fatal: true})
+			announce(Fault{GPU: gpu, Message: why + ". Try: --share lease", Fatal: true})
 			return
 		}
 	}

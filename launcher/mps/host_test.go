@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sapo-swarm/swarm/launcher"
 	"github.com/sapo-swarm/swarm/launcher/mps/fakemps"
 )
 
@@ -32,18 +31,18 @@ func openHost(t *testing.T, w world, o Options) *Host {
 }
 
 // nextFault waits for an announced fault.
-func nextFault(t *testing.T, h *Host) launcher.Fault {
+func nextFault(t *testing.T, h *Host) Fault {
 	t.Helper()
 	select {
 	case f := <-h.Faults():
 		return f
 	case <-time.After(10 * time.Second):
 		t.Fatal("no fault was announced")
-		return launcher.Fault{}
+		return Fault{}
 	}
 }
 
-func isOver(f launcher.Fault) bool {
+func isOver(f Fault) bool {
 	select {
 	case <-f.Recovered:
 		return true

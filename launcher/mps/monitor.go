@@ -7,7 +7,7 @@ import (
 
 const (
 	missesAllowed = 3 // questions in a row without an answer before the daemon counts as lost
-	mostRestarts  = 2 // of a daemon within one fault; together within launcher.Spec.FaultTimeout
+	mostRestarts  = 2 // of a daemon within one fault; together within launch.Spec.FaultTimeout
 )
 
 // observation is one look at a daemon.

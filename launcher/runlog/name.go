@@ -6,12 +6,13 @@ package runlog
 import (
 	"path/filepath"
 	"slices"
-
-	"github.com/sapo-swarm/swarm/launcher"
 )
 
 // Coordinator is how the coordinator's log is called among those of nodes.
 const Coordinator = "coordinator"
+
+// NodeFile is a node's log in its folder.
+const NodeFile = "log.txt"
 
 // coordinatorFile is the coordinator's log in its run's folder.
 const coordinatorFile = "coordinator.log"
@@ -22,13 +23,13 @@ func Path(dir, name string) string {
 	if name == Coordinator {
 		return filepath.Join(dir, coordinatorFile)
 	}
-	return filepath.Join(dir, name, launcher.LogFileName)
+	return filepath.Join(dir, name, NodeFile)
 }
 
 // logNames are the logs in a run's folder, the coordinator's first, then nodes in their order.
 func logNames(dir string) []string {
 	var names []string
-	for _, file := range []string{launcher.LogFileName, launcher.LogFileName + ".1"} {
+	for _, file := range []string{NodeFile, NodeFile + ".1"} {
 		paths, _ := filepath.Glob(filepath.Join(dir, "*", file)) // the pattern is a good one
 		for _, path := range paths {
 			names = append(names, filepath.Base(filepath.Dir(path)))

@@ -1,4 +1,4 @@
-package launcher
+package launch
 
 import (
 	"context"
@@ -12,30 +12,28 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/launcher/lease"
+	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
-
-// LogFileName is a node's log in its folder.
-const LogFileName = "log.txt"
 
 // node is one place in the swarm; its process may change.
 type node struct {
 	swarm  *swarm
 	index  int
-	room   *room         // changes between two lives only
+	pool   *devicePool   // changes between two attempts only
 	turn   *lease.Ticket // for loading
 	grants sync.WaitGroup
 
 	failures *supervise.Failures
 	memory   *memoryDeaths
 	cutOff   *supervise.Failures // from the exchange
-	past     failureLog
+	history  failureLog
 	resident atomic.Int64 // bytes between phases, as it last measured them
 
 	sendMu sync.Mutex
 	start  event.Start      // of the next process; its budget may change at any time
-	child  *supervise.Child // the one that has its start command; nil between lives
+	child  *supervise.Child // the one that has its start command; nil between attempts
 }
 
 // serve keeps the node alive until it is done, stopped or given up.
@@ -85,18 +83,18 @@ func (n *node) pause(ctx context.Context, next remedy) bool {
 	}
 }
 
-// awaitTurn returns when it is the node's turn to load and its room is open, with the outage that may close it next; or at once when the room is
+// awaitTurn returns when it is the node's turn to load and its pool is open, with the outage that may close it next; or at once when the pool is
 // lost, with what cost it. The error says that ctx has ended.
 func (n *node) awaitTurn(ctx context.Context, turn lease.Key) (*outage, error) {
 	for {
 		if err := n.turn.Wait(ctx); err != nil {
 			return nil, err
 		}
-		o := n.room.next()
+		o := n.pool.next()
 		if !o.strikes(ctx, 0) {
 			return o, nil
 		}
-		n.swarm.loading.Release(turn) // other rooms may be open
+		n.swarm.loading.Release(turn) // other pools may be open
 		if lost, err := o.await(ctx); err != nil || lost != "" {
 			return o, err
 		}
@@ -108,12 +106,12 @@ func (n *node) awaitTurn(ctx context.Context, turn lease.Key) (*outage, error) {
 }
 
 // live runs one process from its turn to load to its end.
-func (n *node) live(ctx context.Context) *life {
+func (n *node) live(ctx context.Context) *attempt {
 	s, name := n.swarm, n.start.Node
 	turn := lease.Key{Node: name}
 	defer s.loading.Release(turn)
 	s.emit(name, event.Event{Type: event.TypeState, State: event.StateQueued})
-	l := &life{spawned: make(chan struct{}), loaded: make(chan struct{})}
+	l := &attempt{spawned: make(chan struct{}), loaded: make(chan struct{})}
 	var err error
 	if l.outage, err = n.awaitTurn(ctx, turn); err != nil {
 		s.emit(name, event.Event{Type: event.TypeState, State: event.StateStopped}) // it is queued for nothing any more
@@ -142,11 +140,11 @@ func (n *node) live(ctx context.Context) *life {
 	n.sendMu.Unlock()
 	if unkillable != nil {
 		l.survives.Store(true)
-		n.room.pool.ReleaseAll(name)
+		n.pool.leases.ReleaseAll(name)
 		l.verdict = supervise.Verdict{State: event.StateFailed, Cause: event.CauseStalled, Message: unkillable.Error()}
 		return l
 	}
-	n.room.pool.ReleaseAll(name) // after Done no event can ask for more
+	n.pool.leases.ReleaseAll(name) // after Done no event can ask for more
 	n.grants.Wait()
 	exit := child.Exit()
 	l.verdict = exit.Verdict()
@@ -162,15 +160,15 @@ func (n *node) process() supervise.Process {
 	spec := n.swarm.spec
 	p := supervise.Process{
 		Path: spec.Exe, Args: spec.Args, Env: slices.Concat(os.Environ(), spec.Env), Files: spec.Files,
-		LogPath: filepath.Join(n.start.Dir, LogFileName), LogLimit: spec.LogLimit,
+		LogPath: filepath.Join(n.start.Dir, runlog.NodeFile), LogLimit: spec.LogLimit,
 		PIDPath: filepath.Join(n.start.Dir, supervise.PIDFileName), StopLimit: spec.StopLimit,
 	}
-	if n.room == n.swarm.host {
+	if n.pool == n.swarm.host {
 		p.Env = append(p.Env, "CUDA_VISIBLE_DEVICES=") // none
 		return p
 	}
 	p.Env = append(p.Env, spec.Plan.Environment(n.index)...)
-	if spec.Sharer != nil && n.room.isGPU() {
+	if spec.Sharer != nil && n.pool.isGPU() {
 		p.Env = append(p.Env, spec.Sharer.ClientEnv(n.index, n.budget())...)
 		p.BeforeKill = spec.Sharer.BeforeKill
 	}
@@ -223,9 +221,9 @@ func (n *node) sendMembers() {
 // secondLook is how long a process that seems to be stuck may still speak up: what it said while this program itself didn't run is read first.
 const secondLook = 2 * time.Second
 
-// watch waits for the process's end and brings it about when it is asked to stop, doesn't load, falls silent, is condemned, or its room is
+// watch waits for the process's end and brings it about when it is asked to stop, doesn't load, falls silent, is condemned, or its pool is
 // struck. It calls loaded once the model is in memory, and returns an error only when the process can't be killed.
-func (n *node) watch(ctx context.Context, l *life, loaded func()) error {
+func (n *node) watch(ctx context.Context, l *attempt, loaded func()) error {
 	spec := n.swarm.spec
 	timer := time.NewTimer(spec.LoadTimeout)
 	defer timer.Stop()

@@ -1,4 +1,4 @@
-package launcher
+package launch
 
 import (
 	"sync"
@@ -10,22 +10,22 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// life is one process of a node, as its events change it.
-type life struct {
-	child    *supervise.Child
-	outage   *outage       // the first that can end it
-	spawned  chan struct{} // closed when child is set and its spawn event is out
-	loaded   chan struct{} // closed at the loaded event
-	isUp     atomic.Bool
-	upSince  moment      // the loaded event
-	heard    moment      // the last event
-	gotOn    moment      // the spawn, the last state, request of a lease, grant or release
-	asks     atomic.Bool // waits for a lease
-	survives atomic.Bool // it can't be killed
-	cut      bool        // a lease of it was less than it asked for; the events' reader only
+// attempt is one process of a node, as its events change it.
+type attempt struct {
+	child     *supervise.Child
+	outage    *outage       // the first that can end it
+	spawned   chan struct{} // closed when child is set and its spawn event is out
+	loaded    chan struct{} // closed at the loaded event
+	isUp      atomic.Bool
+	upSince   moment // the loaded event
+	lastEvent moment
+	gotOn     moment      // the spawn, the last state, request of a lease, grant or release
+	asks      atomic.Bool // waits for a lease
+	survives  atomic.Bool // it can't be killed
+	cut       bool        // a lease of it was less than it asked for; the events' reader only
 
 	mu     sync.Mutex
-	rounds int // done in this life, for the first time
+	rounds int // done in this attempt, for the first time
 	round  int // the last one it was at
 	state  event.State
 	step   *event.MemoryStep // the last
@@ -36,18 +36,18 @@ type life struct {
 
 // left is what is left of the time that the node may take for what it does, and what to say of it when there is none. Loading may take as
 // long between two signs of getting on, of which a replayed round is one, and waiting for a lease doesn't count.
-func (l *life) left(spec Spec) (time.Duration, string) {
+func (l *attempt) left(spec Spec) (time.Duration, string) {
 	switch {
 	case l.isUp.Load():
-		return spec.StallTimeout - l.heard.since(), "no sign of life for " + spec.StallTimeout.String()
+		return spec.StallTimeout - l.lastEvent.since(), "no sign of attempt for " + spec.StallTimeout.String()
 	case l.asks.Load():
 		return spec.LoadTimeout, ""
 	}
 	return spec.LoadTimeout - l.gotOn.since(), "its model was not loaded after " + spec.LoadTimeout.String()
 }
 
-// note keeps what the launcher has to know when the life ends. A round told again is no progress.
-func (l *life) note(e event.Event) {
+// note keeps what the launcher has to know when the attempt ends. A round told again is no progress.
+func (l *attempt) note(e event.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch e.Type {
@@ -64,12 +64,12 @@ func (l *life) note(e event.Event) {
 }
 
 // handle takes one event of a process; they come one at a time.
-func (n *node) handle(l *life, e event.Event) {
+func (n *node) handle(l *attempt, e event.Event) {
 	<-l.spawned
 	if l.survives.Load() { // given up: nobody will take back what it asks for
 		return
 	}
-	l.heard.mark()
+	l.lastEvent.mark()
 	if e.Type == event.TypeEngine {
 		n.adopt(l, e.PID)
 		return
@@ -100,12 +100,12 @@ func (n *node) handle(l *life, e event.Event) {
 		n.requestLease(l, *e.Lease)
 	case event.TypeRelease:
 		l.gotOn.mark()
-		n.room.pool.Release(lease.Key{Node: n.start.Node, ID: e.Lease.ID})
+		n.pool.leases.Release(lease.Key{Node: n.start.Node, ID: e.Lease.ID})
 	}
 }
 
 // adopt makes the node's engine end with it at the latest.
-func (n *node) adopt(l *life, engine int) {
+func (n *node) adopt(l *attempt, engine int) {
 	if engine <= 0 {
 		return
 	}
@@ -114,7 +114,7 @@ func (n *node) adopt(l *life, engine int) {
 	}
 }
 
-// recorded notes that a round was passed on, so that the node's next life need not tell of it again.
+// recorded notes that a round was passed on, so that the node's next attempt need not tell of it again.
 func (n *node) recorded(round int) {
 	n.sendMu.Lock()
 	defer n.sendMu.Unlock()

@@ -1,4 +1,4 @@
-package launcher
+package launch
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// remedy is what follows the end of a life.
+// remedy is what follows the end of an attempt.
 type remedy struct {
 	cause, message string
 	wait           time.Duration // before the next start
@@ -26,14 +26,14 @@ func (n *node) forgive() {
 	n.failures = supervise.NewFailures(spec.Restarts, rand.Float64)
 	n.cutOff = supervise.NewFailures(spec.CutOff, rand.Float64)
 	n.memory = newMemoryDeaths(spec.Crowded)
-	n.past = failureLog{most: max(spec.Restarts.MaxRestarts, spec.CutOff.MaxRestarts) + 1}
+	n.history = failureLog{most: max(spec.Restarts.MaxRestarts, spec.CutOff.MaxRestarts) + 1}
 }
 
-// remedy decides what to do after a life that ended otherwise than it should. It returns early when ctx ends.
+// remedy decides what to do after an attempt that ended otherwise than it should. It returns early when ctx ends.
 //
 // Each node has its own count, so that what ends all of them at once, such as a kill -9 of everything, costs each one failure of as many as it
 // may have without getting a round done in between.
-func (n *node) remedy(ctx context.Context, l *life) remedy {
+func (n *node) remedy(ctx context.Context, l *attempt) remedy {
 	spec, v := n.swarm.spec, l.verdict
 	r := remedy{cause: v.Cause, message: v.Message, free: true}
 	if l.survives.Load() {
@@ -41,7 +41,7 @@ func (n *node) remedy(ctx context.Context, l *life) remedy {
 		return r
 	}
 	settle := spec.FaultSettle
-	if spec.Faults == nil || !n.room.isGPU() {
+	if spec.Faults == nil || !n.pool.isGPU() {
 		settle = 0
 	}
 	if l.outage.strikes(ctx, settle) { // whatever the process said: it was not its fault
@@ -51,7 +51,7 @@ func (n *node) remedy(ctx context.Context, l *life) remedy {
 		}
 		return r
 	}
-	n.past.add(time.Now(), v.Cause, v.Message, l.rounds)
+	n.history.add(time.Now(), v.Cause, v.Message, l.rounds)
 	if outOfMemory(v.Cause) {
 		crowded := l.crowdedOut()
 		r.memory, r.elsewhere, r.free = true, v.Cause == event.CauseOutOfMemory, !crowded
@@ -71,20 +71,20 @@ func (n *node) remedy(ctx context.Context, l *life) remedy {
 		r.wait = 0 // it ran well. Memory and the exchange need the wait: a start changes nothing about them
 	}
 	if r.spent && !r.memory {
-		r.cause, r.message = n.past.main()
+		r.cause, r.message = n.history.main()
 	}
 	return r
 }
 
 // fallBack moves a node that can't go on where it is to the CPU, if that is allowed and helps.
-func (n *node) fallBack(l *life, next *remedy) bool {
-	if !n.swarm.spec.CPUFallback || !next.elsewhere || !n.room.isGPU() {
+func (n *node) fallBack(l *attempt, next *remedy) bool {
+	if !n.swarm.spec.CPUFallback || !next.elsewhere || !n.pool.isGPU() {
 		return false
 	}
 	if next.memory {
 		n.swarm.emit(n.start.Node, l.memoryStep(event.ActionCPU))
 	}
-	n.room.leave(n, next.free, n.swarm.spec.Sharer == nil)
+	n.pool.leave(n, next.free, n.swarm.spec.Sharer == nil)
 	n.toCPU()
 	n.forgive()
 	next.wait = 0
@@ -92,16 +92,16 @@ func (n *node) fallBack(l *life, next *remedy) bool {
 	return true
 }
 
-// giveUp takes the node out of the swarm and shares what it leaves among the others of its room.
-func (n *node) giveUp(l *life, next remedy) {
+// giveUp takes the node out of the swarm and shares what it leaves among the others of its pool.
+func (n *node) giveUp(l *attempt, next remedy) {
 	if next.memory {
 		n.swarm.emit(n.start.Node, l.memoryStep(event.ActionShed))
 	}
 	message := next.message
 	if next.spent {
-		message += "; " + n.past.String()
+		message += "; " + n.history.String()
 	}
 	n.swarm.emit(n.start.Node, event.Event{Type: event.TypeGiveUp, Cause: next.cause, Message: message})
 	n.swarm.giveUp(n)
-	n.room.leave(n, next.free, n.swarm.spec.Sharer == nil)
+	n.pool.leave(n, next.free, n.swarm.spec.Sharer == nil)
 }

@@ -1,4 +1,4 @@
-package launcher
+package launch
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/hermetic"
+	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
@@ -112,8 +113,8 @@ func (n *fakeNode) firstLife() bool {
 	return err == nil
 }
 
-// life is 0 in a node's first process, 1 in its second.
-func (n *fakeNode) life() int {
+// attempt is 0 in a node's first process, 1 in its second.
+func (n *fakeNode) attempt() int {
 	for i := 0; ; i++ {
 		f, err := os.OpenFile(filepath.Join(n.start.Dir, fmt.Sprintf("life_%d", i)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if err == nil {
@@ -221,13 +222,13 @@ func (n *fakeNode) live() int {
 
 // liveInMemory are the behaviours that have to do with memory and the GPU; done says that the process has ended.
 func (n *fakeNode) liveInMemory() (code int, done bool) {
-	var lives, cycles int
+	var attempts, cycles int
 	switch {
 	case n.start.Device == deviceCPU:
 	case n.behaving == "runs out of memory":
 		return n.runOut(event.MemoryOwnCap), true
-	case scan(n.behaving, "is crowded out %d times", &lives):
-		if n.life() < lives {
+	case scan(n.behaving, "is crowded out %d times", &attempts):
+		if n.attempt() < attempts {
 			return n.runOut(event.MemoryNeighbour), true
 		}
 	case n.behaving == "is killed by the kernel":
@@ -235,8 +236,8 @@ func (n *fakeNode) liveInMemory() (code int, done bool) {
 		return 3, true
 	case n.behaving == "waits for a budget":
 		n.send(event.Event{Type: event.TypeWarning, Message: fmt.Sprint(<-n.budgets)})
-	case scan(n.behaving, "hangs in %d lives", &lives):
-		if n.life() < lives {
+	case scan(n.behaving, "hangs in %d attempts", &attempts):
+		if n.attempt() < attempts {
 			select {}
 		}
 	case n.behaving == "dies in its engine once":
@@ -276,7 +277,7 @@ func (n *fakeNode) replay() {
 	case n.behaving == "replays until node_1 has begun":
 		n.send(event.Event{Type: event.TypeState, State: event.StateReplaying})
 		for {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(n.start.Dir), "node_1", LogFileName)); err == nil {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(n.start.Dir), "node_1", runlog.NodeFile)); err == nil {
 				return
 			}
 			time.Sleep(time.Millisecond)
@@ -306,7 +307,7 @@ func (n *fakeNode) engine() int {
 
 // liveHard are the behaviours of nodes to which something happens again and again; done says that the process has ended.
 func (n *fakeNode) liveHard() (code int, done bool) {
-	var lives int
+	var attempts int
 	tell := func(round int, replayed bool) {
 		n.send(event.Event{Type: event.TypeRound, Replayed: replayed, Round: &event.Round{Round: round, Reward: 0.5}})
 	}
@@ -315,22 +316,22 @@ func (n *fakeNode) liveHard() (code int, done bool) {
 		select {}
 	case n.behaving == "is stopped":
 		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-	case scan(n.behaving, "gets a round done in each of %d lives", &lives):
-		if life := n.life(); life < lives {
-			tell(life, false)
+	case scan(n.behaving, "gets a round done in each of %d attempts", &attempts):
+		if attempt := n.attempt(); attempt < attempts {
+			tell(attempt, false)
 			return 1, true
 		}
 	case n.behaving == "only tells again":
 		tell(0, true)
 		tell(1, true)
 		return 1, true
-	case scan(n.behaving, "does not reach the exchange in %d lives", &lives):
-		if n.life() < lives {
+	case scan(n.behaving, "does not reach the exchange in %d attempts", &attempts):
+		if n.attempt() < attempts {
 			n.send(event.Event{Type: event.TypeFailure, Cause: event.CauseExchange, Message: "no answer within 1m0s"})
 			return 1, true
 		}
 	case n.behaving == "fails in two ways":
-		if life := n.life(); life == 0 || life == 2 {
+		if attempt := n.attempt(); attempt == 0 || attempt == 2 {
 			n.send(event.Event{Type: event.TypeFailure, Cause: event.CauseEngine, Message: "the engine is gone"})
 		}
 		return 1, true

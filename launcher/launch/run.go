@@ -1,4 +1,4 @@
-package launcher
+package launch
 
 import (
 	"context"
@@ -37,12 +37,12 @@ func Run(ctx context.Context, spec Spec, sink func(event.Event), logger *slog.Lo
 			logger.Warn("ended a process that an earlier launcher left behind", "run", spec.Run, "node", start.Node, "pid", orphan.PID)
 		}
 	}
-	rooms, of, err := newRooms(spec)
+	pools, of, err := newPools(spec)
 	if err != nil {
 		return Result{}, err
 	}
 	s := &swarm{
-		spec: spec, sink: sink, logger: logger, rooms: rooms, host: hostRoom(spec),
+		spec: spec, sink: sink, logger: logger, pools: pools, host: hostPool(spec),
 		loading: lease.NewPool(lease.Capacity{Slots: 1}),
 	}
 	for i, start := range spec.Starts {
@@ -99,8 +99,8 @@ type swarm struct {
 	spec    Spec
 	logger  *slog.Logger
 	nodes   []*node
-	rooms   []*room
-	host    *room       // of nodes that went on, on the CPU
+	pools   []*devicePool
+	host    *devicePool // of nodes that went on, on the CPU
 	loading *lease.Pool // one model load at a time
 
 	sinkMu sync.Mutex

@@ -1,4 +1,4 @@
-package launcher
+package launch
 
 import (
 	"sync/atomic"

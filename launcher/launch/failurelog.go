@@ -1,4 +1,4 @@
-package launcher
+package launch
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ type failure struct {
 	cause, message string
 }
 
-// add notes a failure after a life of so many rounds.
+// add notes a failure after an attempt of so many rounds.
 func (f *failureLog) add(at time.Time, cause, message string, rounds int) {
 	if rounds > 0 {
 		f.all = nil

@@ -1,4 +1,4 @@
-package launcher
+package launch
 
 import (
 	"errors"
@@ -16,13 +16,13 @@ import (
 )
 
 // onGPUs places a test's nodes on GPUs, by turns, with a budget of 9 GB each.
-func (st *swarmTest) onGPUs(rooms ...fit.Room) {
-	for i := range rooms {
-		rooms[i].GPU = &i
+func (st *swarmTest) onGPUs(pools ...fit.Room) {
+	for i := range pools {
+		pools[i].GPU = &i
 	}
-	st.spec.Plan = fit.Plan{Device: fit.DeviceCUDA, Rooms: rooms, PerNode: fit.Footprint{Resident: 3e9}}
+	st.spec.Plan = fit.Plan{Device: fit.DeviceCUDA, Rooms: pools, PerNode: fit.Footprint{Resident: 3e9}}
 	for i := range st.spec.Starts {
-		gpu := i % len(rooms)
+		gpu := i % len(pools)
 		st.spec.Plan.Placement = append(st.spec.Plan.Placement, fit.Placement{Node: st.spec.Starts[i].Node, GPU: &gpu})
 		s := &st.spec.Starts[i]
 		s.Device, s.BudgetBytes, s.OthersBytes, s.TrimAfter, s.Ranks = "cuda:0", 9e9, 20e9, true, 1
@@ -163,7 +163,7 @@ func TestMemoryDeaths(t *testing.T) {
 	for name, deaths := range tests {
 		m := newMemoryDeaths(supervise.Policy{MaxRestarts: 2})
 		for i, d := range deaths {
-			l := &life{rounds: d.rounds, verdict: supervise.Verdict{Cause: event.CauseOutOfMemory}}
+			l := &attempt{rounds: d.rounds, verdict: supervise.Verdict{Cause: event.CauseOutOfMemory}}
 			switch {
 			case d.neighbour:
 				l.step = &event.MemoryStep{Cause: event.MemoryNeighbour, Action: event.ActionRestartEngine}
@@ -179,7 +179,7 @@ func TestMemoryDeaths(t *testing.T) {
 	}
 }
 
-// Whatever leaves a room in whatever order: budgets are neither made nor lost (but for bytes of rounding), and the leases grow by what was
+// Whatever leaves a pool in whatever order: budgets are neither made nor lost (but for bytes of rounding), and the leases grow by what was
 // held between phases.
 func TestLeavingSharesWhatIsFree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -189,7 +189,7 @@ func TestLeavingSharesWhatIsFree(t *testing.T) {
 			c.Bytes = 10e9
 		}
 		s := &swarm{spec: Spec{Plan: fit.Plan{PerNode: fit.Footprint{Resident: 2e9}}}}
-		r := newRoom("GPU 0", []int{0}, c, s.spec)
+		r := newPool("GPU 0", []int{0}, c, s.spec)
 		const each = int64(7e9)
 		var total int64
 		leases := c.Bytes
@@ -226,7 +226,7 @@ func TestLeavingSharesWhatIsFree(t *testing.T) {
 			if lost := total - sum; lost < 0 || lost > 64*64 {
 				t.Fatalf("budgets of %d, want %d", sum, total)
 			}
-			if got := r.pool.Snapshot().Capacity.Bytes; got != leases {
+			if got := r.leases.Snapshot().Capacity.Bytes; got != leases {
 				t.Fatalf("leases share %d, want %d", got, leases)
 			}
 		}

@@ -1,4 +1,4 @@
-package launcher
+package launch
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 )
 
 // leaseBytes is what a request counts for: what the node declares, else what the plan expects of the phase. Loading ends with a self-test,
-// which is like a small generation. A phase of which nobody knows anything gets the room for itself.
+// which is like a small generation. A phase of which nobody knows anything gets the pool for itself.
 func (n *node) leaseBytes(r event.Lease) int64 {
 	expected := n.start.Transient.GenerateBytes
 	if r.Phase == "update" {
 		expected = n.start.Transient.UpdateBytes
 	}
 	switch {
-	case r.Bytes > 0 || !n.room.byBytes:
+	case r.Bytes > 0 || !n.pool.byBytes:
 		return r.Bytes
 	case expected > 0:
 		return expected
@@ -27,16 +27,16 @@ func (n *node) leaseBytes(r event.Lease) int64 {
 }
 
 // requestLease queues a request and has it served. It must not wait: it is called by the events' reader.
-func (n *node) requestLease(l *life, r event.Lease) {
+func (n *node) requestLease(l *attempt, r event.Lease) {
 	asked := n.leaseBytes(r)
-	ticket, err := n.room.pool.Request(lease.Key{Node: n.start.Node, ID: r.ID}, asked)
+	ticket, err := n.pool.leases.Request(lease.Key{Node: n.start.Node, ID: r.ID}, asked)
 	if err != nil {
 		n.warn("lease refused: " + err.Error())
 		return
 	}
 	if bytes := ticket.Bytes(); bytes < asked && asked < lease.All && !l.cut {
 		l.cut = true
-		n.warn(fmt.Sprintf("wants %s to %s, but the nodes on %s share %s: it computes alone", size(asked), r.Phase, n.room.name, size(bytes)))
+		n.warn(fmt.Sprintf("wants %s to %s, but the nodes on %s share %s: it computes alone", size(asked), r.Phase, n.pool.name, size(bytes)))
 	}
 	l.asks.Store(true)
 	n.grants.Go(func() { n.serveLease(l, r, ticket) })
@@ -44,7 +44,7 @@ func (n *node) requestLease(l *life, r event.Lease) {
 
 // serveLease sends the grant when the lease is held, and watches over it until it is returned. Both waits end with the process at the latest,
 // whose leases are then all returned.
-func (n *node) serveLease(l *life, r event.Lease, ticket *lease.Ticket) {
+func (n *node) serveLease(l *attempt, r event.Lease, ticket *lease.Ticket) {
 	if ticket.Wait(context.Background()) != nil {
 		return
 	}
@@ -62,9 +62,9 @@ func (n *node) serveLease(l *life, r event.Lease, ticket *lease.Ticket) {
 		case <-ticket.Over():
 			return
 		case <-tick.C:
-			if waiting := n.room.pool.Snapshot().Waiting; len(waiting) > 0 {
+			if waiting := n.pool.leases.Snapshot().Waiting; len(waiting) > 0 {
 				of := ""
-				if n.room.byBytes {
+				if n.pool.byBytes {
 					of = " of " + size(ticket.Bytes())
 				}
 				n.warn(fmt.Sprintf("has held a lease%s to %s for more than %s, and %s", of, r.Phase, limit, waits(waiting)))

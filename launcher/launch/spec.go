@@ -1,7 +1,7 @@
-// Package launcher runs one host's nodes: it loads them one at a time, keeps them alive, hands out the right to compute, and ends
+// Package launch runs one host's nodes: it loads them one at a time, keeps them alive, hands out the right to compute, and ends
 // them in order. It owns the processes of `swarm node` through supervise, and knows them by argv, stdin, stdout and exit codes only: it
 // imports configs and metrics/event, never node or metrics/store.
-package launcher
+package launch
 
 import (
 	"errors"

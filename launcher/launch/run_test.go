@@ -1,4 +1,4 @@
-package launcher
+package launch
 
 import (
 	"bufio"
@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
@@ -286,7 +287,7 @@ func TestOddNodesFinish(t *testing.T) {
 	if len(st.of("node_0", event.TypeWarning)) != 1 {
 		t.Error("garbage went unnoticed")
 	}
-	info, err := os.Stat(filepath.Join(st.spec.Starts[1].Dir, LogFileName))
+	info, err := os.Stat(filepath.Join(st.spec.Starts[1].Dir, runlog.NodeFile))
 	if err != nil || info.Size() == 0 || info.Size() > st.spec.LogLimit {
 		t.Errorf("log: %v, %v", info, err)
 	}

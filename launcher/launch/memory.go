@@ -1,4 +1,4 @@
-package launcher
+package launch
 
 import (
 	"math/rand/v2"
@@ -10,7 +10,7 @@ import (
 
 // memoryDeaths decides what follows when a node dies for want of memory. It has then tried everything it could do itself, so that it is
 // started once more; a second death before it has done a round would be followed by a third. A death from which the node has learnt, so
-// that its next life takes less at a time, is none of the two.
+// that its next attempt takes less at a time, is none of the two.
 type memoryDeaths struct {
 	inARow  int // without a round between them
 	crowded *supervise.Failures
@@ -20,24 +20,24 @@ func newMemoryDeaths(crowded supervise.Policy) *memoryDeaths {
 	return &memoryDeaths{crowded: supervise.NewFailures(crowded, rand.Float64)}
 }
 
-// add counts a death after a life of so many rounds. Where somebody else had filled the GPU, that one may go again: it returns how long
+// add counts a death after an attempt of so many rounds. Where somebody else had filled the GPU, that one may go again: it returns how long
 // to wait for that, without counting the death. It returns false when starting the node again would be in vain.
-func (m *memoryDeaths) add(l *life) (wait time.Duration, again bool) {
+func (m *memoryDeaths) add(l *attempt) (wait time.Duration, again bool) {
 	if l.crowdedOut() {
 		return m.crowded.Add(l.healthy, 0) // its rounds don't send the neighbour away
 	}
 	if l.rounds > 0 {
 		m.inARow = 0
 	}
-	if l.learnt() {
+	if l.lowered() {
 		return 0, true
 	}
 	m.inARow++
 	return 0, m.inARow < 2
 }
 
-// learnt tells whether the last that the node did about its memory was to lower its sights for its next life (node/ladder.go, fall).
-func (l *life) learnt() bool {
+// lowered tells whether the last that the node did about its memory was to lower its sights for its next attempt (node/ladder.go, fall).
+func (l *attempt) lowered() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.verdict.Cause != event.CauseHostOutOfMemory || l.step == nil || l.step.Cause != event.MemoryHost {
@@ -51,7 +51,7 @@ func outOfMemory(cause string) bool {
 }
 
 // memoryStep is what the launcher does about a node that can't go on where it is, with what the node last said about its memory.
-func (l *life) memoryStep(action string) event.Event {
+func (l *attempt) memoryStep(action string) event.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	step := event.MemoryStep{Round: l.round, Phase: "generate", Cause: event.MemoryGPU}
@@ -71,7 +71,7 @@ func (l *life) memoryStep(action string) event.Event {
 }
 
 // crowdedOut tells whether the node's last word about its memory was that somebody else has it.
-func (l *life) crowdedOut() bool {
+func (l *attempt) crowdedOut() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.verdict.Cause == event.CauseOutOfMemory && l.step != nil && l.step.Cause == event.MemoryNeighbour
@@ -84,8 +84,8 @@ func (n *node) budget() int64 {
 	return n.start.BudgetBytes
 }
 
-// grow adds to the node's budget, if it has one, and tells it if it runs and tell is set.
-func (n *node) grow(bytes int64, tell bool) {
+// grow adds to the node's budget, if it has one, and tells it if it runs and announce is set.
+func (n *node) grow(bytes int64, announce bool) {
 	n.sendMu.Lock()
 	defer n.sendMu.Unlock()
 	if n.start.BudgetBytes <= 0 || bytes <= 0 {
@@ -93,7 +93,7 @@ func (n *node) grow(bytes int64, tell bool) {
 	}
 	n.start.BudgetBytes += bytes
 	n.start.OthersBytes = max(0, n.start.OthersBytes-bytes)
-	if n.child == nil || !tell {
+	if n.child == nil || !announce {
 		return
 	}
 	if err := n.child.Send(event.Command{Type: event.CommandBudget, BudgetBytes: n.start.BudgetBytes}); err != nil {

@@ -1,4 +1,4 @@
-package launcher
+package launch
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
@@ -38,20 +39,20 @@ func TestKilledNodesEngineIsGoneWhenItComesBack(t *testing.T) {
 	sharer := &fakeSharer{}
 	st.spec.Sharer = sharer
 	st.onGPUs(fit.Room{})
-	node, engine, lives := 0, 0, 0
+	node, engine, attempts := 0, 0, 0
 	st.on = func(e event.Event) {
 		switch e.Type {
 		case event.TypeSpawn:
 			node = e.PID
-			if lives++; lives == 2 && runs(engine) {
+			if attempts++; attempts == 2 && runs(engine) {
 				t.Error("the engine still runs when its node comes back")
 			}
 		case event.TypeLoaded:
-			if lives == 1 {
+			if attempts == 1 {
 				engine = e.Loaded.EnginePID
 			}
 		case event.TypeLease:
-			if lives == 1 {
+			if attempts == 1 {
 				syscall.Kill(node, syscall.SIGKILL)
 			}
 		}
@@ -140,7 +141,7 @@ func TestReplayIsNoStallAndHoldsUpNobody(t *testing.T) {
 
 // Whatever kills a node that gets on: it is started again.
 func TestNodeThatGetsOnIsNotGivenUp(t *testing.T) {
-	st := newSwarmTest(t, 1, "gets a round done in each of 40 lives")
+	st := newSwarmTest(t, 1, "gets a round done in each of 40 attempts")
 	st.spec.Restarts.MaxRestarts = 1
 	result, err := st.run(t, t.Context())
 	if err != nil {
@@ -160,7 +161,7 @@ func TestNodeThatOnlyTellsAgainIsGivenUp(t *testing.T) {
 
 // A node that had got on is started again at once, as often as that happens; one that never ran well waits.
 func TestFirstFailureAfterProgressIsNotWaitedFor(t *testing.T) {
-	st := newSwarmTest(t, 1, "gets a round done in each of 5 lives")
+	st := newSwarmTest(t, 1, "gets a round done in each of 5 attempts")
 	st.spec.Restarts = supervise.Policy{MaxRestarts: 2, First: time.Hour, Cap: time.Hour}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -184,7 +185,7 @@ func TestFirstFailureAfterProgressIsNotWaitedFor(t *testing.T) {
 
 // The exchange may be gone for longer than a node may fail.
 func TestExchangeIsWaitedFor(t *testing.T) {
-	st := newSwarmTest(t, 1, "does not reach the exchange in 6 lives")
+	st := newSwarmTest(t, 1, "does not reach the exchange in 6 attempts")
 	st.spec.Restarts.MaxRestarts = 1
 	st.spec.CutOff = supervise.Policy{MaxRestarts: 6, First: time.Millisecond, Cap: 5 * time.Millisecond}
 	result, err := st.run(t, t.Context())
@@ -193,7 +194,7 @@ func TestExchangeIsWaitedFor(t *testing.T) {
 	}
 	wantState(t, result.Nodes[0], event.StateDone, 6)
 
-	st = newSwarmTest(t, 1, "does not reach the exchange in 99 lives")
+	st = newSwarmTest(t, 1, "does not reach the exchange in 99 attempts")
 	st.spec.CutOff = supervise.Policy{MaxRestarts: 3, First: time.Millisecond, Cap: 5 * time.Millisecond}
 	result, err = st.run(t, t.Context())
 	if !errors.Is(err, ErrLost) || result.Nodes[0].Cause != event.CauseExchange {
@@ -312,7 +313,7 @@ func TestOrderlyRunLeavesALogAlone(t *testing.T) {
 	}
 	for _, start := range st.spec.Starts {
 		entries, err := os.ReadDir(start.Dir)
-		if err != nil || len(entries) != 1 || entries[0].Name() != LogFileName {
+		if err != nil || len(entries) != 1 || entries[0].Name() != runlog.NodeFile {
 			t.Errorf("%s holds %v, %v", start.Dir, entries, err)
 		}
 	}

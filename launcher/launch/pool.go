@@ -1,4 +1,4 @@
-package launcher
+package launch
 
 import (
 	"fmt"
@@ -13,12 +13,12 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
-// room is a GPU, or the host, with the nodes that share it: their leases, their budgets and its faults.
-type room struct {
+// devicePool is a GPU, or the host, with the nodes that share it: their leases, their budgets and its faults.
+type devicePool struct {
 	name     string // for a person
 	gpus     []int  // fit.GPU.Index; none: the host
 	resident int64  // bytes of a node between its phases, by the plan
-	pool     *lease.Pool
+	leases   *lease.Pool
 	byBytes  bool // leases are limited by their bytes
 
 	mu       sync.Mutex
@@ -29,30 +29,30 @@ type room struct {
 	sound    time.Time // since when there was no fault
 }
 
-func newRoom(name string, gpus []int, c lease.Capacity, spec Spec) *room {
+func newPool(name string, gpus []int, c lease.Capacity, spec Spec) *devicePool {
 	faults := spec.Restarts
 	faults.MaxRestarts = max(1, faults.MaxRestarts) // a fault is no failure of a node, which may have none
-	return &room{
-		name: name, gpus: gpus, resident: spec.Plan.PerNode.Resident, pool: lease.NewPool(c), byBytes: c.Bytes > 0, capacity: c,
+	return &devicePool{
+		name: name, gpus: gpus, resident: spec.Plan.PerNode.Resident, leases: lease.NewPool(c), byBytes: c.Bytes > 0, capacity: c,
 		outage: newOutage(), faults: supervise.NewFailures(faults, rand.Float64), sound: time.Now(),
 	}
 }
 
-// host is a room without limits.
-func hostRoom(spec Spec) *room { return newRoom("the host", nil, lease.Capacity{}, spec) }
+// hostPool is a pool without limits.
+func hostPool(spec Spec) *devicePool { return newPool("the host", nil, lease.Capacity{}, spec) }
 
-// newRooms returns a plan's rooms, and each node's.
-func newRooms(spec Spec) (rooms, of []*room, err error) {
+// newPools returns a plan's pools, and each node's.
+func newPools(spec Spec) (pools, of []*devicePool, err error) {
 	planned := spec.Plan.Rooms
 	if len(planned) == 0 { // one for all
 		planned = []fit.Room{{Slots: spec.Plan.Slots}}
 	}
 	for _, p := range planned {
-		r := newRoom("the host", nil, lease.Capacity{Bytes: p.LeaseBytes, Slots: p.Slots}, spec)
+		r := newPool("the host", nil, lease.Capacity{Bytes: p.LeaseBytes, Slots: p.Slots}, spec)
 		if p.GPU != nil {
 			r.name, r.gpus = "GPU "+strconv.Itoa(*p.GPU), []int{*p.GPU}
 		}
-		rooms = append(rooms, r)
+		pools = append(pools, r)
 	}
 	for i, start := range spec.Starts {
 		var at fit.Placement
@@ -66,16 +66,16 @@ func newRooms(spec Spec) (rooms, of []*room, err error) {
 			index = 0
 		}
 		if index < 0 {
-			return nil, nil, fmt.Errorf("launch %s: the plan places it on %s, and has no such room", start.Node, place(at))
+			return nil, nil, fmt.Errorf("launch %s: the plan places it on %s, and has no such pool", start.Node, place(at))
 		}
-		rooms[index].seat(at)
-		of = append(of, rooms[index])
+		pools[index].cover(at)
+		of = append(of, pools[index])
 	}
-	return rooms, of, nil
+	return pools, of, nil
 }
 
-// seat makes the faults of all GPUs of a node the room's.
-func (r *room) seat(at fit.Placement) {
+// cover makes the faults of all GPUs of a node the pool's.
+func (r *devicePool) cover(at fit.Placement) {
 	for _, g := range at.Cards() {
 		if !slices.Contains(r.gpus, g) {
 			r.gpus = append(r.gpus, g)
@@ -90,20 +90,20 @@ func place(at fit.Placement) string {
 	return "GPU " + strconv.Itoa(*at.GPU)
 }
 
-func (r *room) isGPU() bool { return len(r.gpus) > 0 }
+func (r *devicePool) isGPU() bool { return len(r.gpus) > 0 }
 
 // enter is called before a node's first process is started.
-func (r *room) enter(n *node) {
+func (r *devicePool) enter(n *node) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n.room = r
+	n.pool = r
 	r.nodes = append(r.nodes, n)
 }
 
 // leave takes a node out. Where the memory it had is free, the others share it: each node's budget grows by its part, for its next start
-// and, if tell is set, at once. That memory is the node's budget or, where leases govern what phases take, what it took between them; the
+// and, if announce is set, at once. That memory is the node's budget or, where leases govern what phases take, what it took between them; the
 // leases then share that much more.
-func (r *room) leave(gone *node, free, tell bool) {
+func (r *devicePool) leave(gone *node, free, announce bool) {
 	r.mu.Lock() // to the end: two that leave must not share out to each other
 	defer r.mu.Unlock()
 	r.nodes = slices.DeleteFunc(r.nodes, func(n *node) bool { return n == gone })
@@ -117,9 +117,9 @@ func (r *room) leave(gone *node, free, tell bool) {
 			bytes = measured
 		}
 		r.capacity.Bytes += bytes
-		r.pool.Resize(r.capacity)
+		r.leases.Resize(r.capacity)
 	}
 	for _, n := range r.nodes {
-		n.grow(bytes/int64(len(r.nodes)), tell)
+		n.grow(bytes/int64(len(r.nodes)), announce)
 	}
 }

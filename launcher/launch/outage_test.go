@@ -1,4 +1,4 @@
-package launcher
+package launch
 
 import (
 	"context"
@@ -55,7 +55,7 @@ func (st *swarmTest) once(n int, t event.Type, nodes []string, do func()) {
 
 // A fault ends the nodes of its GPU, no others; they come back when it is over, and it is held against none of them.
 func TestFaultIsOutlived(t *testing.T) {
-	st := newSwarmTest(t, 4, "node_0=hangs in 1 lives;node_2=hangs in 1 lives;*=normal")
+	st := newSwarmTest(t, 4, "node_0=hangs in 1 attempts;node_2=hangs in 1 attempts;*=normal")
 	sharer := &fakeSharer{}
 	faults, recovered := make(chan Fault, 1), make(chan struct{})
 	st.spec.Sharer, st.spec.Faults = sharer, faults
@@ -148,7 +148,7 @@ func TestLostGPU(t *testing.T) {
 		for _, fallback := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, fallback %t", name, fallback), func(t *testing.T) {
 				t.Parallel()
-				st := newSwarmTest(t, 2, "node_0=hangs in 99 lives;*=normal")
+				st := newSwarmTest(t, 2, "node_0=hangs in 99 attempts;*=normal")
 				faults := make(chan Fault, 4)
 				st.spec.Faults, st.spec.FaultTimeout = faults, 200*time.Millisecond
 				if name == "while it lasts" {
@@ -193,7 +193,7 @@ func TestLostGPU(t *testing.T) {
 }
 
 func TestStopDuringAFault(t *testing.T) {
-	st := newSwarmTest(t, 1, "hangs in 99 lives")
+	st := newSwarmTest(t, 1, "hangs in 99 attempts")
 	faults := make(chan Fault, 1)
 	st.spec.Faults = faults
 	st.onGPUs(fit.Room{})
@@ -239,7 +239,7 @@ func TestEnvironmentOfClients(t *testing.T) {
 			t.Errorf("%s sees %q, want %q", node, got, want)
 		}
 	}
-	n := &node{swarm: &swarm{spec: st.spec, host: hostRoom(st.spec)}, start: st.spec.Starts[0]}
+	n := &node{swarm: &swarm{spec: st.spec, host: hostPool(st.spec)}, start: st.spec.Starts[0]}
 	n.toCPU()
 	p := n.process()
 	if last := p.Env[len(p.Env)-1]; last != "CUDA_VISIBLE_DEVICES=" || p.BeforeKill != nil {

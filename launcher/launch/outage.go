@@ -1,4 +1,4 @@
-package launcher
+package launch
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// outage is a time in which a room's nodes must not run. A room always has one: before it begins it is the next.
+// outage is a time in which a pool's nodes must not run. A pool always has one: before it begins it is the next.
 type outage struct {
 	begun   chan struct{} // closed when it begins
 	message string        // what it is; valid after begun
@@ -44,7 +44,7 @@ func (o *outage) strikes(ctx context.Context, within time.Duration) bool {
 	return false
 }
 
-// await returns when the outage is over: why the room is lost, or nothing.
+// await returns when the outage is over: why the pool is lost, or nothing.
 func (o *outage) await(ctx context.Context) (lost string, err error) {
 	select {
 	case <-o.over:
@@ -55,13 +55,13 @@ func (o *outage) await(ctx context.Context) (lost string, err error) {
 }
 
 // next is the outage that lasts, or the one to come.
-func (r *room) next() *outage {
+func (r *devicePool) next() *outage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.outage
 }
 
-// watchFaults stops the rooms that faults strike, and opens them again, until ctx ends.
+// watchFaults stops the pools that faults strike, and opens them again, until ctx ends.
 func (s *swarm) watchFaults(ctx context.Context) {
 	var ending sync.WaitGroup
 	defer ending.Wait()
@@ -73,7 +73,7 @@ func (s *swarm) watchFaults(ctx context.Context) {
 			if !more {
 				return
 			}
-			for _, r := range s.rooms {
+			for _, r := range s.pools {
 				if !r.isGPU() || f.GPU >= 0 && !slices.Contains(r.gpus, f.GPU) {
 					continue
 				}
@@ -90,8 +90,8 @@ func (s *swarm) watchFaults(ctx context.Context) {
 }
 
 // strike begins an outage. It returns it when it has yet to be ended, with how long to wait once the fault is over, and whether the fault is
-// news: a room that is closed can only be lost for good.
-func (r *room) strike(f Fault) (open *outage, wait time.Duration, news bool) {
+// news: a pool that is closed can only be lost for good.
+func (r *devicePool) strike(f Fault) (open *outage, wait time.Duration, news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o := r.outage
@@ -122,7 +122,7 @@ func (r *room) strike(f Fault) (open *outage, wait time.Duration, news bool) {
 }
 
 // open ends an outage: when the fault is over and a wait has passed, or when either takes too long.
-func (r *room) open(ctx context.Context, o *outage, f Fault, wait, limit time.Duration) {
+func (r *devicePool) open(ctx context.Context, o *outage, f Fault, wait, limit time.Duration) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	lost := ""

@@ -1,4 +1,4 @@
-package launcher
+package launch
 
 import (
 	"context"
@@ -94,14 +94,14 @@ func TestWhatALeaseCountsFor(t *testing.T) {
 		{event.Lease{Phase: "update", Bytes: 7}, planned, false, 7},
 	}
 	for _, tt := range tests {
-		n := &node{room: &room{byBytes: tt.byBytes}, start: event.Start{Transient: tt.expected}}
+		n := &node{pool: &devicePool{byBytes: tt.byBytes}, start: event.Start{Transient: tt.expected}}
 		if got := n.leaseBytes(tt.request); got != tt.want {
 			t.Errorf("%+v: %d, want %d", tt, got, tt.want)
 		}
 	}
 }
 
-// A lease that is held for too long is told of once, with those who wait; the rooms of others go on meanwhile.
+// A lease that is held for too long is told of once, with those who wait; the pools of others go on meanwhile.
 func TestLongLeaseIsWarnedOf(t *testing.T) {
 	st := newSwarmTest(t, 4, "node_0=holds a lease and beats;*=normal")
 	st.onGPUs(fit.Room{LeaseBytes: 10e9}, fit.Room{LeaseBytes: 10e9}) // nodes 0 and 2 on GPU 0
