@@ -10,8 +10,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/metrics/event"
-	"github.com/sapo-swarm/swarm/node/atomicfile"
 )
 
 const (
@@ -86,7 +86,7 @@ func (l *learnt) keep(dir string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(dir, learntFile), data)
+	return files.Write(filepath.Join(dir, learntFile), data)
 }
 
 // pace is that of a phase, nil for one without sequences.

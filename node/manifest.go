@@ -9,8 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/metrics/event"
-	"github.com/sapo-swarm/swarm/node/atomicfile"
 )
 
 // manifestVersion is that of the manifests written. Those before versions have neither a sum nor an owner.
@@ -60,7 +60,7 @@ func (m manifest) write(path string) error {
 	if !whole {
 		return errors.New("its sum is not last")
 	}
-	return atomicfile.Write(path, append(head, sumOf(data)...))
+	return files.Write(path, append(head, sumOf(data)...))
 }
 
 // readManifest reads a manifest, whose errors but errNewerManifest say that it is damaged.

@@ -15,12 +15,12 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	htmlreport "github.com/sapo-swarm/swarm/metrics/report"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
-	"github.com/sapo-swarm/swarm/node/atomicfile"
 )
 
 type reportOptions struct {
@@ -170,7 +170,7 @@ func writeReport(path string, page []byte) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return fail.Hint(fmt.Errorf("can't write %s: it is a folder", path), "--out "+filepath.Join(path, "report.html"))
 	}
-	err := atomicfile.Write(path, page)
+	err := files.Write(path, page)
 	var reason *fs.PathError
 	if errors.As(err, &reason) {
 		return fail.Hint(fmt.Errorf("can't write %s: %w", path, reason.Err), "another file with --out; its folder has to exist")

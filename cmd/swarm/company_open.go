@@ -14,7 +14,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/node/atomicfile"
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
 	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
@@ -60,7 +60,7 @@ func (f *company) open(ctx context.Context, c *coordinator) (way, error) {
 	if f.flags.credentials != "" {
 		f.invitation += " --nats-creds FILE"
 	}
-	if err := atomicfile.WriteSecret(invitationPath(c.g), []byte(invitation.String()+"\n")); err != nil {
+	if err := files.WriteSecret(invitationPath(c.g), []byte(invitation.String()+"\n")); err != nil {
 		bus.close()
 		return nil, c.g.home.Error(err)
 	}

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/metrics/event"
-	"github.com/sapo-swarm/swarm/node/atomicfile"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
 	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
@@ -54,7 +54,7 @@ func (o *joinOptions) enrol(ctx context.Context, g *globals, invitation membersh
 		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
 	if err == nil {
-		err = atomicfile.WriteSecret(path, data)
+		err = files.WriteSecret(path, data)
 	}
 	if err != nil {
 		return c, g.home.Error(err)

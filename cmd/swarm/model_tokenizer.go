@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/sapo-swarm/swarm/configs"
-	"github.com/sapo-swarm/swarm/node/atomicfile"
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/node/model/hub"
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
@@ -23,12 +23,12 @@ func saveTokenizer(base configs.Model, from, to string) error {
 	if hasTokenizer(from) {
 		return copyFiles(from, to, hub.SmallFiles()...)
 	}
-	files, err := tokenizer.TransformersFiles(base.Tokenizer, base.Shape.Context)
+	contents, err := tokenizer.TransformersFiles(base.Tokenizer, base.Shape.Context)
 	if err != nil {
 		return fmt.Errorf("tokenizer of model %s: %w", base.Name, err)
 	}
-	for name, data := range files {
-		if err := atomicfile.Write(filepath.Join(to, name), data); err != nil {
+	for name, data := range contents {
+		if err := files.Write(filepath.Join(to, name), data); err != nil {
 			return err
 		}
 	}
@@ -59,7 +59,7 @@ func copyFiles(from, to string, names ...string) error {
 			continue
 		}
 		if err == nil {
-			err = atomicfile.Write(filepath.Join(to, name), data)
+			err = files.Write(filepath.Join(to, name), data)
 		}
 		if err != nil {
 			return err
@@ -92,5 +92,5 @@ func nameEnd(path string, id int) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(path, append(data, '\n'))
+	return files.Write(path, append(data, '\n'))
 }

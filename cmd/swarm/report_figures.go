@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/metrics/figures"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
-	"github.com/sapo-swarm/swarm/node/atomicfile"
 )
 
 // figureFile is a figure that was written.
@@ -40,20 +40,20 @@ func writeFigures(ctx context.Context, reader *store.Reader, o *reportOptions) (
 	if err == nil {
 		err = os.MkdirAll(dir, 0o755)
 	}
-	var files []figureFile
+	var wrote []figureFile
 	for _, f := range drawn {
 		if err != nil {
 			break
 		}
 		path := filepath.Join(dir, f.Name+".svg")
-		err = atomicfile.Write(path, f.SVG)
-		files = append(files, figureFile{path, len(f.SVG)})
+		err = files.Write(path, f.SVG)
+		wrote = append(wrote, figureFile{path, len(f.SVG)})
 	}
 	var reason *fs.PathError
 	if errors.As(err, &reason) {
 		return nil, fail.Hint(fmt.Errorf("can't write figures to %s: %w", o.figures, reason.Err), "another folder with --figures")
 	}
-	return files, err
+	return wrote, err
 }
 
 // figuresDocument is `report --figures DIR -o json` without --out.

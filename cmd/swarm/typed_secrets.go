@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sapo-swarm/swarm/node/atomicfile"
+	"github.com/sapo-swarm/swarm/internal/files"
 )
 
 // masked stands for a secret in a command line that is recorded or shown.
@@ -64,7 +64,7 @@ func (s commandSecrets) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteSecret(secretsPath(dir), data)
+	return files.WriteSecret(secretsPath(dir), data)
 }
 
 // readSecrets are those of a run's folder; none where there is no file, or no usable one.

@@ -1,4 +1,5 @@
-// Package files measures and removes folders without leaving the root that they lie in.
+// Package files does to files what every package needs done alike: it writes small ones whole, and measures and removes folders without
+// leaving the root that they lie in. It imports nothing of ours.
 package files
 
 import (

@@ -11,7 +11,7 @@ import (
 	"path"
 	"path/filepath"
 
-	"github.com/sapo-swarm/swarm/node/atomicfile"
+	"github.com/sapo-swarm/swarm/internal/files"
 )
 
 // embeddedModels holds a folder for each model that is part of the program.
@@ -44,7 +44,7 @@ func resolveEmbedded(models fs.FS, name, home string) (string, error) {
 		return "", fmt.Errorf("model %s: %w", name, err)
 	}
 	for file, data := range contents {
-		if err := atomicfile.Ensure(filepath.Join(dir, file), data); err != nil {
+		if err := files.Ensure(filepath.Join(dir, file), data); err != nil {
 			return "", fmt.Errorf("model %s: %w", name, err)
 		}
 	}

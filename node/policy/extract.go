@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/sapo-swarm/swarm/node/atomicfile"
+	"github.com/sapo-swarm/swarm/internal/files"
 )
 
 // The pattern names files because go:embed drops names that begin with "_" from folders.
@@ -27,13 +27,13 @@ func Extract(home string) (string, error) {
 		return "", fmt.Errorf("embedded engine: %w", err)
 	}
 	sum := sha256.New()
-	files := map[string][]byte{}
+	sources := map[string][]byte{}
 	for _, entry := range entries {
 		data, err := engineFiles.ReadFile("engine/" + entry.Name())
 		if err != nil {
 			return "", fmt.Errorf("embedded engine: %w", err)
 		}
-		files[entry.Name()] = data
+		sources[entry.Name()] = data
 		fmt.Fprintf(sum, "%s %d\n", entry.Name(), len(data))
 		sum.Write(data)
 	}
@@ -41,8 +41,8 @@ func Extract(home string) (string, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "engine"), 0o755); err != nil {
 		return "", fmt.Errorf("engine folder: %w", err)
 	}
-	for name, data := range files {
-		if err := atomicfile.Ensure(filepath.Join(dir, "engine", name), data); err != nil {
+	for name, data := range sources {
+		if err := files.Ensure(filepath.Join(dir, "engine", name), data); err != nil {
 			return "", fmt.Errorf("write the engine's files: %w", err)
 		}
 	}

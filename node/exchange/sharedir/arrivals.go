@@ -12,7 +12,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/sapo-swarm/swarm/node/atomicfile"
+	"github.com/sapo-swarm/swarm/internal/files"
 )
 
 // Bounds of what is remembered.
@@ -55,7 +55,7 @@ func openArrivals(dir string) (*arrivals, error) {
 		return nil, fmt.Errorf("remember arrivals: %w", err)
 	}
 	a.loaded = a.load(data)
-	if err := atomicfile.Write(path, a.dump()); err != nil { // without what is forgotten, and a torn end
+	if err := files.Write(path, a.dump()); err != nil { // without what is forgotten, and a torn end
 		return nil, fmt.Errorf("remember arrivals: %w", err)
 	}
 	if a.file, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0); err != nil {

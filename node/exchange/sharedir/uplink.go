@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sapo-swarm/swarm/node/atomicfile"
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
@@ -179,7 +179,7 @@ func (u *uplink) beginSession() error {
 	}
 	u.session = min(remembered+1, 999_999)
 	if u.o.State != "" {
-		if err := atomicfile.Write(path, fmt.Appendf(nil, "%d\n", u.session)); err != nil {
+		if err := files.Write(path, fmt.Appendf(nil, "%d\n", u.session)); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,4 @@
-// Package atomicfile writes small files so that a crash, a full disk or a reader at the same moment sees the old content
-// or the new, never a part. It imports nothing of ours.
-package atomicfile
+package files
 
 import (
 	"bytes"
