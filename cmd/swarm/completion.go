@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 )
 
@@ -106,7 +106,7 @@ func (c *completion) runCommand(ctx context.Context, g *globals, e ending, docum
 	path := filepath.Join(e.Folder, "summary.json")
 	err := os.MkdirAll(e.Folder, 0o755)
 	if err == nil {
-		err = writeDurably(path, append(document, '\n'))
+		err = files.Write(path, append(document, '\n'))
 	}
 	if err != nil {
 		g.logger.Warn("the summary for --on-complete was not written", "error", err)
@@ -184,30 +184,4 @@ func writesTo(w io.Writer, file *os.File) bool {
 	its, err := other.Stat()
 	info, err2 := file.Stat()
 	return err == nil && err2 == nil && os.SameFile(its, info)
-}
-
-// writeDurably replaces a file; after it the new content is on the disk.
-func writeDurably(path string, content []byte) error {
-	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer os.Remove(file.Name()) // gone after the rename
-	_, err = file.Write(content)
-	if err == nil {
-		err = file.Chmod(0o644)
-	}
-	if err == nil {
-		err = file.Sync()
-	}
-	if closed := file.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
 }

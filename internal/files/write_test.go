@@ -48,3 +48,19 @@ func TestEnsureLeavesEqualContentAlone(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "y", string(got))
 }
+
+func TestReplaceLeavesNoTemporaryFile(t *testing.T) {
+	dir := t.TempDir()
+	path, temporary := filepath.Join(dir, "a"), filepath.Join(dir, "a.tmp")
+	for _, text := range []string{"one", "two"} {
+		require.NoError(t, Replace(path, temporary, []byte(text), 0o600))
+		got, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, text, string(got))
+		require.NoFileExists(t, temporary)
+	}
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.Mkdir(path, 0o755))
+	require.Error(t, Replace(path, temporary, nil, 0o600))
+	require.NoFileExists(t, temporary)
+}

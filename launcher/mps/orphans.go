@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
@@ -35,11 +36,7 @@ func (d *daemon) record() error {
 	if err != nil {
 		return fmt.Errorf("mps: encode record: %w", err)
 	}
-	temporary := d.path + ".tmp"
-	if err := os.WriteFile(temporary, append(data, '\n'), 0o600); err != nil {
-		return fmt.Errorf("mps: write record: %w", err)
-	}
-	if err := os.Rename(temporary, d.path); err != nil {
+	if err := files.WriteSecret(d.path, append(data, '\n')); err != nil {
 		return fmt.Errorf("mps: write record: %w", err)
 	}
 	return nil

@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sapo-swarm/swarm/internal/files"
 )
 
 // Ends of the names of a ticket's files.
@@ -206,13 +208,7 @@ func (q *Queue) write(e *Entry) error {
 	if err != nil {
 		return err
 	}
-	temporary := q.path(e.Number, writingExt)
-	err = os.WriteFile(temporary, data, 0o644)
-	if err == nil {
-		err = os.Rename(temporary, q.path(e.Number, stateExt))
-	}
-	if err != nil {
-		os.Remove(temporary)
+	if err := files.Replace(q.path(e.Number, stateExt), q.path(e.Number, writingExt), data, 0o644); err != nil {
 		return q.trouble(err)
 	}
 	return nil

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/sapo-swarm/swarm/internal/files"
 )
 
 // ErrInUse is what an error wraps when another process changes the same file.
@@ -171,17 +173,7 @@ func saveJournal(path string, j journal) error {
 	if err != nil {
 		return err
 	}
-	temporary := path + ".new" // one process writes it at a time
-	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(append(data, '\n'))
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		os.Remove(temporary)
-		return err
-	}
-	return swap(temporary, path)
+	return files.WriteSecret(path, append(data, '\n'))
 }
 
 func loadJournal(path string) (journal, error) {

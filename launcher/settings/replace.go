@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/sapo-swarm/swarm/internal/files"
 )
 
 // reached is called between the steps of a change. A test ends the process there.
@@ -61,16 +63,8 @@ func swap(staged, path string) error {
 	if err := os.Rename(staged, path); err != nil {
 		return err
 	}
-	syncFolder(filepath.Dir(path))
+	_ = files.SyncFolder(filepath.Dir(path)) // the file is there; how durable its name is, is the file system's
 	return nil
-}
-
-// syncFolder brings names onto the disk. A file system that can't do so keeps them in its own way.
-func syncFolder(folder string) {
-	if f, err := os.Open(folder); err == nil {
-		_ = f.Sync()
-		f.Close()
-	}
 }
 
 // temporaryName is a new name beside a file.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+
+	"github.com/sapo-swarm/swarm/internal/files"
 )
 
 // PIDFileName is the file in a node's folder that says which processes run there.
@@ -46,10 +48,7 @@ func (f pidFile) write(path string) error {
 		return fmt.Errorf("encode pid file: %w", err)
 	}
 	for try := 0; ; try++ {
-		if err := os.WriteFile(path+temporary, append(data, '\n'), 0o644); err != nil {
-			return fmt.Errorf("write pid file: %w", err)
-		}
-		err := os.Rename(path+temporary, path)
+		err := files.Replace(path, path+temporary, append(data, '\n'), 0o644)
 		if errors.Is(err, fs.ErrNotExist) && try == 0 {
 			continue // a sweep took it for a dead launcher's before its content was there
 		}

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/files"
 )
 
 // mark is the first line of every unit that swarm writes; only files with it are replaced or removed.
@@ -49,12 +51,7 @@ func (m Manager) Write(name, text string) error {
 	if err := os.MkdirAll(m.Dir, 0o755); err != nil {
 		return fail(err)
 	}
-	temporary := m.Path("." + name + ".tmp")
-	if err := os.WriteFile(temporary, []byte(text), 0o644); err != nil {
-		return fail(err)
-	}
-	if err := os.Rename(temporary, m.Path(name)); err != nil {
-		os.Remove(temporary)
+	if err := files.Write(m.Path(name), []byte(text)); err != nil {
 		return fail(err)
 	}
 	return nil

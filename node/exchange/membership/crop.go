@@ -3,6 +3,8 @@ package membership
 import (
 	"os"
 	"slices"
+
+	"github.com/sapo-swarm/swarm/internal/files"
 )
 
 // crop keeps the outbox within its bound. Only segments that nothing was served of are changed: nobody knows the numbers of their events yet.
@@ -66,7 +68,7 @@ func (o *Outbox) thin(i int) error {
 		o.dropped += int64(all)
 		return o.remove(i)
 	}
-	if err := replace(o.path(s.id), kept, true); err != nil {
+	if err := files.WriteSecret(o.path(s.id), kept); err != nil {
 		return err
 	}
 	o.dropped += int64(all - count)

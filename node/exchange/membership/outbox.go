@@ -14,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
@@ -191,7 +192,7 @@ func fresh() string {
 func (o *Outbox) save(state outboxState) error {
 	data, err := json.Marshal(state)
 	if err == nil {
-		err = replace(filepath.Join(o.dir, outboxFile), data, true)
+		err = files.WriteSecret(filepath.Join(o.dir, outboxFile), data)
 	}
 	if err == nil {
 		o.state = state
@@ -210,7 +211,7 @@ func (o *Outbox) begin() error {
 	if err != nil {
 		return err
 	}
-	if err := syncDir(o.dir); err != nil {
+	if err := files.SyncFolder(o.dir); err != nil {
 		return errors.Join(err, file.Close())
 	}
 	o.file, o.dirty = file, false

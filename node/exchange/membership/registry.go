@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
@@ -336,7 +337,7 @@ func (r *Registry) edit(change func(*book) error) error {
 	if err != nil {
 		return fmt.Errorf("write the workers' registry: %w", err)
 	}
-	if err := replace(r.path(), append(data, '\n'), true); err != nil {
+	if err := files.WriteSecret(r.path(), append(data, '\n')); err != nil {
 		return fmt.Errorf("write the workers' registry: %w", err)
 	}
 	return nil
@@ -358,34 +359,6 @@ func (r *Registry) lock() (unlock func(), err error) {
 			return nil, fmt.Errorf("lock the workers' registry: %s: %w. Try: again; another swarm process may be changing it", r.dir, err)
 		}
 	}
-}
-
-// replace writes a file so that it is the old one or the new one, whatever dies meanwhile.
-func replace(path string, data []byte, durable bool) error {
-	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp") // 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name()) // gone when it was renamed
-	_, err = file.Write(data)
-	if err == nil && durable {
-		err = file.Sync()
-	}
-	if err := errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(file.Name(), path); err != nil || !durable {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(dir string) error {
-	folder, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // internal is the coordinator's own trouble, in a Refusal. What it says of paths stays here.

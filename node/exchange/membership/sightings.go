@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/sapo-swarm/swarm/internal/files"
 )
 
 const (
@@ -75,7 +77,7 @@ func (s *sightings) write(at time.Time) {
 	}
 	s.flushed, s.dirty = at, false
 	if data, err := json.Marshal(s.last); err == nil {
-		_ = replace(s.path, data, false) // the next one may succeed
+		_ = files.Replace(s.path, s.path+".tmp", data, 0o600) // the next one may succeed
 	}
 }
 

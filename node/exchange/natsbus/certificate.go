@@ -1,7 +1,6 @@
 package natsbus
 
 import (
-	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -20,6 +19,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/sapo-swarm/swarm/internal/files"
 )
 
 const (
@@ -65,7 +66,7 @@ func certificate(dir string, hosts []string, now time.Time) (tls.Certificate, er
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	if err := writeFile(path, made); err != nil {
+	if err := files.EnsureSecret(path, made); err != nil {
 		return tls.Certificate{}, err
 	}
 	return pair(made, key)
@@ -99,7 +100,7 @@ func makeKey(path string) (*ecdsa.PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	return key, writeFile(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	return key, files.EnsureSecret(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
 func selfSigned(key *ecdsa.PrivateKey, hosts []string, now time.Time) ([]byte, error) {
@@ -153,24 +154,4 @@ func names(leaf *x509.Certificate, hosts []string) bool {
 		}
 	}
 	return true
-}
-
-// writeFile replaces a file by one that only its owner reads, whole or not at all.
-func writeFile(path string, data []byte) error {
-	if kept, err := os.ReadFile(path); err == nil && bytes.Equal(kept, data) {
-		return nil
-	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(file.Name())
-	}
-	return err
 }

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/files"
 )
 
 // keepSnapshots is how many snapshots stay: one may still be on its way when the next is written.
@@ -135,5 +137,5 @@ func copyInto(ctx context.Context, file string, t *tree, folder, name string) er
 		_ = root.Remove(full)
 		return err
 	}
-	return syncFolder(root, folder)
+	return files.SyncFolderIn(root, folder)
 }

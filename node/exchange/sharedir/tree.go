@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/sapo-swarm/swarm/internal/files"
 )
 
 // maxEntries bounds a listing; more is somebody's mischief.
@@ -179,7 +181,7 @@ func write(root *os.Root, dir, full string, data []byte) error {
 		_ = root.Remove(full) // a torn one would do no harm but take space
 		return err
 	}
-	return syncFolder(root, dir)
+	return files.SyncFolderIn(root, dir)
 }
 
 // create opens an empty file, in a folder that it makes.
@@ -193,19 +195,6 @@ func create(root *os.Root, dir, full string) (*os.File, error) {
 		}
 	}
 	return root.OpenFile(full, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0o666)
-}
-
-// syncFolder makes a new name durable, where the file system knows how to.
-func syncFolder(root *os.Root, dir string) error {
-	d, err := root.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOTSUP) && !errors.Is(err, syscall.EBADF) {
-		return err
-	}
-	return nil
 }
 
 // remove deletes a file; one that is gone is no error.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sapo-swarm/swarm/internal/files"
 )
 
 // diskReserve stays free on the cache's disk.
@@ -190,15 +192,7 @@ func (p *pull) point(revision string) error {
 	if err := os.MkdirAll(filepath.Dir(ref), 0o755); err != nil {
 		return err
 	}
-	temporary, err := os.CreateTemp(filepath.Dir(ref), ".ref-*")
-	if err != nil {
-		return err
-	}
-	_, err = temporary.WriteString(p.commit)
-	if err := errors.Join(err, temporary.Chmod(0o644), temporary.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), ref)
+	return files.Write(ref, []byte(p.commit))
 }
 
 // advance counts n bytes more, fewer where a part is dropped, and tells about every second.
