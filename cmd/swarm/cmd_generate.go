@@ -13,6 +13,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/jobs"
+	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
@@ -193,7 +194,7 @@ func warnLoopback(g *globals, text, target string) {
 		who = "containers and workers on other hosts can't reach it"
 	}
 	fmt.Fprintf(g.stderr, "Warning: the invitation is to %s: %s. Try: swarm up --listen :%s --advertise HOST on the coordinator, and its new invitation\n",
-		invitation.Address(), who, natsPort)
+		invitation.Address(), who, workers.NATSPort)
 }
 
 // throughFolder tells whether a join's arguments name a folder that carries the swarm: then no invitation is needed.
@@ -204,7 +205,7 @@ func (o *generateOptions) invitation(g *globals) (string, error) {
 	given := joinOptions{url: o.url, urlFile: o.urlFile}
 	read := given.invitation
 	if o.url == "" && o.urlFile == "" && os.Getenv(joinVariable) == "" {
-		read = func() (membership.Invitation, error) { return readInvitation(g) }
+		read = func() (membership.Invitation, error) { return workers.ReadInvitation(g.home) }
 	}
 	invitation, err := read()
 	if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +16,15 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// joinTimeout bounds one request to a coordinator while a worker gets ready.
-const joinTimeout = 30 * time.Second
+// How long join waits for the coordinator where --wait does not say: what goes through a folder takes as long as that takes to be synced.
+const (
+	defaultJoinWait = time.Minute
+	folderJoinWait  = 10 * time.Minute
+)
 
 // joinVariable holds an invitation that should not be seen among a process's arguments.
 const joinVariable = "SWARM_JOIN"
@@ -205,30 +208,36 @@ func (o *joinOptions) invitation() (membership.Invitation, error) {
 	return invitation, nil
 }
 
-// worker is this worker's name where nobody gives it one.
-func (o *joinOptions) worker() string {
-	for _, name := range []string{o.name, o.nodeID} {
-		if name != "" {
-			return workerName(name)
-		}
+// checkWait refuses a --wait that is no time.
+func (o *joinOptions) checkWait() error {
+	if o.wait < 0 {
+		return &configs.Error{Key: "wait", Value: o.wait.String(), Source: "--wait", Allowed: "a time such as 60s or 10m, or 0 to wait without end"}
 	}
-	host, _ := os.Hostname()
-	return workerName(host)
+	return nil
 }
 
-// workerName makes a worker's name of any text: letters, digits, _ and - stay.
-func workerName(text string) string {
-	name := strings.Map(func(r rune) rune {
-		if r < 128 && (r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
-			return r
-		}
-		return '-'
-	}, strings.TrimSpace(text))
-	name = strings.Trim(name[:min(len(name), membership.MaxNameBytes-8)], "-") // room for a number after it
-	if name == "" {
-		return "worker"
+// waitLimit is how long to wait for the coordinator; 0: without end.
+func (o *joinOptions) waitLimit() time.Duration {
+	if o.shared != "" && !o.waitTyped {
+		return folderJoinWait
 	}
-	return name
+	return o.wait
+}
+
+// connect connects to the coordinator.
+func (o *joinOptions) connect(ctx context.Context, g *globals) (*workers.Worker, error) {
+	to := workers.ConnectOptions{
+		CAFile: o.caFile, Credentials: o.credentials, Shared: o.shared, Experiment: o.experiment, Compat: o.compat,
+		Name: o.name, NodeID: o.nodeID, GenerateOnly: o.generateOnly, Wait: o.waitLimit(),
+		Home: g.home, Version: version, Stderr: g.stderr, Logger: g.logger,
+	}
+	if o.shared == "" {
+		var err error
+		if to.Invitation, err = o.invitation(); err != nil {
+			return nil, err
+		}
+	}
+	return workers.Connect(ctx, to)
 }
 
 func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
@@ -258,14 +267,17 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 	}
 	ctx, interrupts := interrupt.Notify(ctx, g.stderr, stopEarly)
 	defer interrupts.Close()
-	j, err := o.reach(ctx, g)
+	j, err := o.connect(ctx, g)
 	if err != nil {
-		return interrupt.Exit(ctx, refused(err))
+		return interrupt.Exit(ctx, workers.Refused(err))
 	}
-	defer j.close()
+	defer j.Close()
 	o.plan.resume = &resume{g: g, fresh: o.fresh}
-	o.plan.base, o.plan.onlyGenerate = j.base, o.generateOnly
-	if err := j.needsFiles(&o.plan.config); err != nil {
+	o.plan.base, o.plan.onlyGenerate = func() (layer, error) {
+		c, err := j.Config()
+		return joinedBase(c, j.LocalName()), err
+	}, o.generateOnly
+	if err := needsFiles(j, &o.plan.config); err != nil {
 		return err
 	}
 	p, err := o.plan.resolve(ctx, g)
@@ -274,7 +286,7 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 		return interrupt.Exit(ctx, err)
 	}
 	if finished {
-		if err := j.deliverRest(ctx, g, o.plan.resume); err != nil {
+		if err := j.DeliverRest(ctx, workers.Run{Dir: o.plan.resume.dir(), Logger: g.logger}); err != nil {
 			return interrupt.Exit(ctx, err)
 		}
 		return o.plan.resume.summarise(ctx, p, o.output == "json")
@@ -283,18 +295,18 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 	if err != nil {
 		return err
 	}
-	c, err := prepare(ctx, &coordinator{g: g, p: p, resume: o.plan.resume, price: price, joined: j}, o.yes)
+	c, err := prepare(ctx, &coordinator{g: g, p: p, resume: o.plan.resume, price: price, worker: j}, o.yes)
 	if err != nil {
 		page.close()
-		return interrupt.Exit(ctx, refused(err))
+		return interrupt.Exit(ctx, workers.Refused(err))
 	}
 	defer c.close()
 	c.page = page
-	if err := j.sameFiles(c.inputs); err != nil {
+	if err := j.SameFiles(c.inputs); err != nil {
 		page.close()
 		return err
 	}
-	for _, line := range j.differences(c) {
+	for _, line := range j.Differences(c.asRun(), c.p.model.Name) {
 		g.logger.Info(line)
 	}
 	if err := c.announce(); err != nil {
@@ -303,13 +315,9 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 	return c.train(ctx, interrupts, o.output == "json" && g.console == nil)
 }
 
-// base is the coordinator's configuration as this host begins with it.
-func (j *joined) base() (layer, error) {
-	c, err := j.config()
-	if err != nil {
-		return layer{}, err
-	}
-	c.Experiment, c.Device, c.MicroBatch = j.localName(), "auto", 0
+// joinedBase is the coordinator's configuration as this host begins with it.
+func joinedBase(c configs.Config, name string) layer {
+	c.Experiment, c.Device, c.MicroBatch = name, "auto", 0
 	c.Models, c.Members = "", nil        // a worker's nodes have one model, by default the coordinator's first
 	c.Tasks.File, c.Tasks.Words = "", "" // paths of another host
 	l := layer{values: configs.Values(c), sources: map[string]string{}, mixture: c.Tasks.Mixture}
@@ -319,75 +327,20 @@ func (j *joined) base() (layer, error) {
 			delete(l.values, key)
 		}
 	}
-	return l, nil
+	return l
 }
 
-// questionFiles are what a worker has a copy of where the coordinator has it: which questions are a node's follows from their content.
-var questionFiles = []string{"tasks.file", "tasks.words"}
-
 // needsFiles tells which copy isn't given.
-func (j *joined) needsFiles(flags *configFlags) error {
+func needsFiles(w *workers.Worker, flags *configFlags) error {
 	given, err := flags.layer()
 	if err != nil {
 		return err
 	}
-	for _, key := range questionFiles {
-		if j.welcome.Inputs[key] != "" && given.values[key] == nil {
+	for _, key := range workers.QuestionFiles {
+		if w.Welcome().Inputs[key] != "" && given.values[key] == nil {
 			flag := "--" + strings.ReplaceAll(key, ".", "-")
 			return fail.Usage(fmt.Errorf("the swarm's questions need a file that this host has to have, too: there is no %s", flag), flag+" FILE, a copy of the coordinator's")
 		}
 	}
 	return nil
-}
-
-// sameFiles refuses another content: every rollout would be refused.
-func (j *joined) sameFiles(inputs map[string]string) error {
-	for _, key := range questionFiles {
-		if is, there := inputs[key], j.welcome.Inputs[key]; is != there {
-			return fail.Usage(fmt.Errorf("%s has another content here than at the coordinator (sha256 %.12s, there %.12s)", key, cmp.Or(is, "none"), cmp.Or(there, "none")),
-				"a copy of the coordinator's file, or none where it has none")
-
-		}
-	}
-	return nil
-}
-
-// differences are what is otherwise here than in the rest of the swarm, a line each.
-func (j *joined) differences(c *coordinator) (lines []string) {
-	theirs, err := j.config()
-	if err != nil {
-		return nil
-	}
-	if c.p.config.Model != theirs.Model {
-		lines = append(lines, fmt.Sprintf("this host trains %s, the coordinator %s: rollouts travel as text, each re-encodes them", c.p.model.Name, theirs.Model))
-	} else if is, there := c.inputs["model"], j.welcome.Inputs["model"]; there != "" && is != there {
-		lines = append(lines, fmt.Sprintf("the first weights of %s are others here than at the coordinator (sha256 %.12s, there %.12s)", c.p.model.Name, is, there))
-	}
-	if j.welcome.Version != version {
-		lines = append(lines, fmt.Sprintf("this is swarm %s, the coordinator's %s", version, j.welcome.Version))
-	}
-	for _, key := range []struct{ name, here, there string }{
-		{"precision", c.p.config.Precision, theirs.Precision}, {"sync", c.p.config.Sync, theirs.Sync},
-	} {
-		if key.here != key.there {
-			lines = append(lines, fmt.Sprintf("%s is %s here, %s at the coordinator", key.name, key.here, key.there))
-		}
-	}
-	return lines
-}
-
-// deliverRest reports what a run that is done here has not delivered yet.
-func (j *joined) deliverRest(ctx context.Context, g *globals, r *resume) error {
-	outbox, err := membership.OpenOutbox(outboxDir(r.dir()), g.logger)
-	if err != nil {
-		return err
-	}
-	j.outbox = outbox
-	if events, _ := outbox.Pending(); events == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, j.patience(joinTimeout))
-	defer cancel()
-	courier := membership.Courier{Uplink: j.uplink, Outbox: outbox, Run: j.welcome.Run, Process: j.process, Silence: j.patience(0), Logger: g.logger}
-	return courier.Drain(ctx)
 }

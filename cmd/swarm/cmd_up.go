@@ -19,7 +19,7 @@ type upOptions struct {
 	price      priceFlag
 	completion completion
 	page       pageFlag
-	company    companyFlags
+	admission  admissionFlags
 	fresh      bool
 	onlyRun    string // swarm resume: the run to go on with, and no other
 	detach     bool
@@ -52,7 +52,7 @@ func newUpCommand(g *globals) *cobra.Command {
 	o.completion.add(cmd.Flags())
 	o.plan.trainer.add(cmd.Flags())
 	o.page.add(cmd.Flags())
-	o.company.add(cmd.Flags())
+	o.admission.add(cmd.Flags())
 	cmd.Flags().Var(&o.plan.gpuLimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15 or 15GB")
 	cmd.Flags().BoolVar(&o.detach, "detach", false, "return once the run has begun: it goes on in the background (swarm attach, logs, down)")
 	cmd.Flags().BoolVar(&o.fresh, "fresh", false, "begin a new run, even if one of this experiment and seed could go on")
@@ -74,11 +74,11 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	if err := o.completion.check(); err != nil {
 		return err
 	}
-	company, err := o.company.company()
+	admission, err := o.admission.admission()
 	if err != nil {
 		return err
 	}
-	o.plan.hosts = company != nil
+	o.plan.hosts = admission != nil
 	o.plan.resume = &resume{g: g, fresh: o.fresh, only: o.onlyRun}
 	if o.detach && !inBackground(g) {
 		return detachUp(ctx, g, o)
@@ -99,7 +99,10 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	if err != nil {
 		return err
 	}
-	c, err := prepare(ctx, &coordinator{g: g, p: p, resume: o.plan.resume, price: price, company: company}, o.yes)
+	if o.admission.predecessor {
+		tellFolder(g.logger, o.admission.shared, roleCoordinator)
+	}
+	c, err := prepare(ctx, &coordinator{g: g, p: p, resume: o.plan.resume, price: price, admission: admission}, o.yes)
 	if err != nil {
 		page.close()
 		return interrupt.Exit(ctx, err)

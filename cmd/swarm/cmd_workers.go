@@ -14,6 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -104,7 +105,7 @@ func (g *globals) stillInvited(name string) {
 // registry is the home's list of workers, where there is one.
 func (g *globals) registry() (*membership.Registry, error) {
 	if _, err := os.Stat(g.home.Workers()); errors.Is(err, fs.ErrNotExist) {
-		return nil, fail.Usage(fmt.Errorf("nobody has been let in yet: there is no list of workers under %s", g.home), "swarm up --listen :"+natsPort)
+		return nil, fail.Usage(fmt.Errorf("nobody has been let in yet: there is no list of workers under %s", g.home), "swarm up --listen :"+workers.NATSPort)
 	}
 	return membership.OpenRegistry(g.home.Workers())
 }
@@ -114,7 +115,7 @@ func runInvite(g *globals, name string, once bool) error {
 	if err != nil {
 		return err
 	}
-	invitation, err := readInvitation(g)
+	invitation, err := workers.ReadInvitation(g.home)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
-	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
 // Tasks and lengths are the first model's, rate and micro-batch each model's own, unless somebody gave them; and the highest layer that names
@@ -79,7 +78,8 @@ func TestAWorkerHasOneModel(t *testing.T) {
 	require.NoError(t, err)
 	text, err := json.Marshal(theirs)
 	require.NoError(t, err)
-	j := &joined{welcome: membership.Welcome{Run: "e-1", Config: text}, credentials: membership.Credentials{Worker: "anna"}}
+	coordinators := configs.Default()
+	require.NoError(t, json.Unmarshal(text, &coordinators))
 	for flag, want := range map[string]string{"": "nano", "gpt2": "gpt2"} {
 		var flags planFlags
 		fs := pflag.NewFlagSet("join", pflag.ContinueOnError)
@@ -87,7 +87,7 @@ func TestAWorkerHasOneModel(t *testing.T) {
 		if flag != "" {
 			require.NoError(t, fs.Parse([]string{"--model", flag}))
 		}
-		c, m, err := resolveJoined(&flags.config, j.base)
+		c, m, err := resolveJoined(&flags.config, func() (layer, error) { return joinedBase(coordinators, "e-1.anna"), nil })
 		require.NoError(t, err)
 		require.Equal(t, want, m.Name)
 		require.Equal(t, want, c.ModelOf(1))

@@ -20,6 +20,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/launch"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
+	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -30,9 +31,9 @@ import (
 // memoryLimit makes the collector give back what JetStream's block caches leave behind: the host's memory belongs to the nodes.
 const memoryLimit = 48 << 20
 
-// companyMemory is what others' nodes may take of this process's memory beside that: their batches, on the way through it. It is a limit to the
+// workersMemory is what others' nodes may take of this process's memory beside that: their batches, on the way through it. It is a limit to the
 // collector's thrift, not a need: a few workers take a few MB.
-const companyMemory = 512 << 20
+const workersMemory = 512 << 20
 
 // train runs the nodes until the rounds are done or somebody stops it, shows it meanwhile, and sums it up.
 func (c *coordinator) train(ctx context.Context, interrupts *interrupt.Watch, asJSON bool) error {
@@ -40,8 +41,8 @@ func (c *coordinator) train(ctx context.Context, interrupts *interrupt.Watch, as
 	if c.page != nil {
 		limit += pageMemory
 	}
-	if c.company != nil {
-		limit += companyMemory
+	if c.admission != nil {
+		limit += workersMemory
 	}
 	debug.SetMemoryLimit(limit)
 	interactive := !asJSON && c.g.interactive()
@@ -58,8 +59,8 @@ func (c *coordinator) train(ctx context.Context, interrupts *interrupt.Watch, as
 	var lines *printer
 	if asJSON {
 		lines = newPrinter(c.g.stdout)
-		if c.company != nil {
-			c.company.tell(c, c.g.stderr)
+		if c.admission != nil {
+			c.admission.Print(c.g.stderr, c.g.invocation(), c.g.console != nil)
 		}
 	} else {
 		printStart(c)
@@ -96,14 +97,11 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupt.Watch, f
 	env = append(env, variable)
 	defer keepHost(ctx, &c.g.python, c.dir, logger)()
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	events := newRecorder(background, c, feed, lines, logger, chronicle, interrupts.Fail)
+	events := newRecorder(background, c, feed, lines, logger, chronicle, interrupts.Fail, interrupts.Now)
 	events.answer = interrupts.Answer
 	defer events.close()
 	defer stop()
-	events.take(event.Event{Type: event.TypeRunStarted, Run: c.run, Time: c.clock.now()})
-	if c.joined != nil {
-		c.joined.now = interrupts.Now
-	}
+	events.Record(event.Event{Type: event.TypeRunStarted, Run: c.run, Time: c.clock.now()})
 	if err := c.meet(background, events, logger); err != nil {
 		return launch.Result{}, err
 	}
@@ -121,40 +119,36 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupt.Watch, f
 		spec.Sharer = events.watchMPS(c.mps)
 	}
 	switch {
-	case c.company != nil:
-		spec.Others = c.company.others
-	case c.joined != nil:
-		spec.Others = c.joined.members
+	case c.admission != nil:
+		spec.Others = c.admission.Others
+	case c.worker != nil:
+		spec.Others = c.worker.Members
 	}
 	var result launch.Result
 	if len(c.starts) == 0 {
-		err = c.company.host(ctx)
+		err = c.admission.Wait(ctx)
 	} else {
-		result, err = launch.Run(ctx, spec, events.take, logger)
+		result, err = launch.Run(ctx, spec, events.Record, logger)
 	}
-	if c.company != nil && err == nil {
-		err = c.company.settle(ctx, c.p.config, logger)
+	if c.admission != nil && err == nil {
+		err = c.admission.Settle(ctx, logger)
 	}
-	if c.company != nil {
+	if c.admission != nil {
 		state, message := final(result, err)
-		c.company.dismiss(background, interrupts.Now, state, message, logger)
+		c.admission.Dismiss(background, interrupts.Now, state, message, logger)
 	}
 	return result, err
 }
 
 // meet begins to deal with other hosts, where there are any.
 func (c *coordinator) meet(ctx context.Context, events *recorder, logger *slog.Logger) error {
-	if c.joined != nil {
-		c.joined.serve(ctx, events, logger)
+	if c.worker != nil {
+		c.worker.Start(ctx, events, logger)
 	}
-	if c.company == nil {
+	if c.admission == nil {
 		return nil
 	}
-	if err := c.company.receive(ctx, c, events, logger); err != nil {
-		return err
-	}
-	c.company.serve(ctx, c, events, logger)
-	return nil
+	return c.admission.Start(ctx, c.asRun(), events, logger)
 }
 
 // show draws the run until ctx ends.
@@ -168,8 +162,8 @@ func (c *coordinator) show(ctx context.Context, feed *terminal.Feed, interactive
 	if c.page != nil {
 		view.Page = c.page.url
 	}
-	if c.company != nil {
-		view.Join = c.company.hint(c)
+	if c.admission != nil {
+		view.Join = c.admission.Hint(c.g.invocation())
 	}
 	if interactive {
 		if err := terminal.Live(ctx, view); err == nil {
@@ -199,14 +193,14 @@ func final(result launch.Result, err error) (state, message string) {
 	state = store.RunDone
 	var stopped *interrupt.Error
 	var full *diskError
-	var over *overError
+	var over *workers.EndedError
 	switch {
 	case errors.As(err, &stopped):
 		state, message = store.RunStopped, stopped.Error()
 	case errors.As(err, &full):
 		state, message = store.RunStopped, full.Error()
 	case errors.As(err, &over):
-		state, message = over.state, over.Error()
+		state, message = over.State, over.Error()
 	case errors.Is(err, launch.ErrLost) && result.Remaining > 0:
 		state, message = store.RunLost, err.Error()
 	case err != nil:
@@ -246,12 +240,12 @@ func (c *coordinator) next() []string {
 	var next []string
 	if c.summary.State != store.RunDone {
 		goesOn := c.g.goesOn(c.run, c.summary.Command) + "   (it goes on where this ended)"
-		if remedy := c.joined.remedy(); remedy != "" {
+		if remedy := c.worker.Remedy(); remedy != "" {
 			goesOn = remedy
 		}
 		next = append(next, goesOn)
 	}
-	if c.joined != nil { // what it means beside others is the coordinator's to say
+	if c.worker != nil { // what it means beside others is the coordinator's to say
 		return append(next, program+" status "+c.run, program+" eval "+c.run)
 	}
 	next = append(next, program+" status "+c.run, program+" compare")
@@ -267,13 +261,13 @@ func (c *coordinator) verdict(err error) error {
 	if errors.As(err, &stopped) {
 		return fail.Exit(fail.ExitSignal + int(stopped.Signal))
 	}
-	var over *overError
+	var over *workers.EndedError
 	if errors.As(err, &over) {
-		return over.verdict()
+		return over.Verdict()
 	}
 	var no *membership.Refusal
-	if c.joined != nil && errors.As(err, &no) {
-		return refused(err)
+	if c.worker != nil && errors.As(err, &no) {
+		return workers.Refused(err)
 	}
 	var full *diskError
 	if errors.As(err, &full) {
@@ -332,8 +326,8 @@ func printStart(c *coordinator) {
 		}
 	})
 	c.tellPage()
-	if c.company != nil {
-		c.company.tell(c, c.g.stdout)
+	if c.admission != nil {
+		c.admission.Print(c.g.stdout, c.g.invocation(), c.g.console != nil)
 	}
 }
 

@@ -80,8 +80,8 @@ func (c *coordinator) announce() error {
 	if c.page != nil {
 		a.Dashboard = c.page.url
 	}
-	if c.company != nil {
-		a.Join = c.company.invitation
+	if c.admission != nil {
+		a.Join = c.admission.Invitation()
 	}
 	return c.g.console.announce(a)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/jobs"
+	"github.com/sapo-swarm/swarm/launcher/workers"
 )
 
 const anInvitation = "tls://203.0.113.7:4222?fp=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA#c2VjcmV0LXRva2Vu"
@@ -70,7 +71,7 @@ func TestGenerateTakesTheInvitationOfItsHome(t *testing.T) {
 	home, dir := t.TempDir(), t.TempDir()
 	g := &globals{home: layout.Home(home)}
 	require.NoError(t, os.Mkdir(g.home.Workers(), 0o700))
-	require.NoError(t, os.WriteFile(invitationPath(g), []byte(anInvitation+"\n"), 0o600))
+	require.NoError(t, os.WriteFile(workers.InvitationPath(g.home), []byte(anInvitation+"\n"), 0o600))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "swarm-slurm"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "swarm-slurm", "invitation"), nil, 0o644))
 	o := generate(t, home, dir, "slurm", "--workers", "1", "--force")
@@ -137,5 +138,5 @@ func TestGenerateRefusesInOneLine(t *testing.T) {
 func TestGeneratedNamesAreWorkersNames(t *testing.T) {
 	t.Parallel()
 	longest := jobs.Spec{Name: strings.Repeat("a", jobs.MaxNameBytes)}.Worker(jobs.MaxWorkers - 1)
-	require.Equal(t, longest, workerName(longest))
+	require.Equal(t, longest, workers.Name(longest))
 }

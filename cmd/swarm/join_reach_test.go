@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
 )
@@ -27,13 +28,13 @@ func TestReachThroughAFolderSaysWhatIsWrong(t *testing.T) {
 	var log bytes.Buffer
 	g := &globals{home: layout.Home(t.TempDir()), logger: slog.New(slog.NewTextHandler(&log, nil))}
 	o := joinOptions{shared: shared, experiment: "mine", name: "w"}
-	_, err = o.reach(t.Context(), g)
+	_, err = o.connect(t.Context(), g)
 	require.ErrorContains(t, err, "is of experiment theirs, not of mine")
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	o.experiment = "nobodys"
-	_, err = o.reach(ctx, g)
+	_, err = o.connect(ctx, g)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "experiment nobodys isn't in "+shared)
 }
@@ -44,7 +45,7 @@ func TestInBackgroundTheInvitationIsNotLogged(t *testing.T) {
 	home := t.TempDir()
 	a := detached(t, home, "--nodes", "0", "--listen", "127.0.0.1:0")
 	require.Contains(t, a.Join, "swarm join 'tls://127.0.0.1:")
-	invitation, err := readInvitation(&globals{home: layout.Home(home)})
+	invitation, err := workers.ReadInvitation(layout.Home(home))
 	require.NoError(t, err)
 	found := 0
 	require.NoError(t, filepath.WalkDir(home, func(path string, entry fs.DirEntry, err error) error {

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
@@ -42,7 +41,7 @@ func TestJoinWaitsForNoOneOnlySoLong(t *testing.T) {
 	var i membership.Invitation
 	i, err = membership.ParseInvitation(invitation)
 	require.NoError(t, err)
-	path := credentialsPath(layout.Home(home), i, "")
+	path := workers.CredentialsPath(layout.Home(home), i, "")
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	writeFile(t, path, `{"worker":"anna","secret":"s"}`)
 	o = inProcess(t, "join", "--home", home, invitation, "--wait", "1500ms")
@@ -63,17 +62,9 @@ func TestJoinWaitsForNoOneOnlySoLong(t *testing.T) {
 	require.Equal(t, "Error: bad wait \"-1s\" (--wait): allowed: a time such as 60s or 10m, or 0 to wait without end\n", o.stderr)
 }
 
-// A wait that is over within a second is not told of.
-func TestAwaitingIsQuietAtFirst(t *testing.T) {
+// How long join waits.
+func TestHowLongJoinWaits(t *testing.T) {
 	t.Parallel()
-	var out bytes.Buffer
-	g := &globals{stderr: &out}
-	ctx, end := g.awaiting(t.Context(), "somebody", time.Minute)
-	require.NoError(t, ctx.Err())
-	end()
-	end()
-	require.ErrorIs(t, ctx.Err(), context.Canceled)
-	require.Empty(t, out.String())
 	o := joinOptions{wait: defaultJoinWait}
 	require.Equal(t, time.Minute, o.waitLimit())
 	o.shared = "/x"

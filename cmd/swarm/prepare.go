@@ -18,10 +18,10 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/mps"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
+	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
-	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/task"
 )
@@ -31,30 +31,30 @@ const orphanTerm = 3 * time.Second
 
 // coordinator is one run, from its preparation to its summary.
 type coordinator struct {
-	g       *globals
-	p       planned
-	resume  *resume
-	price   price
-	summary stats.Summary // after train
-	run     string
-	dir     string            // runs/<run>; empty until it is made
-	begun   bool              // the run is recorded
-	inputs  map[string]string // hashes of what is read beside the configuration
-	engine  string            // see versions
-	clock   *runClock
-	python  policy.Probe
-	lock    *experimentLock
-	store   *store.Store
-	reader  *store.Reader
-	way     way
-	company *company          // with --listen, --nats or --shared: other hosts' nodes
-	claims  *gpuClaims        // of the GPUs that it trains on
-	joined  *joined           // swarm join: the swarm is another host's
-	mps     *mps.Host         // where the plan's share is mps
-	page    *dashboardService // with --dashboard
-	config  json.RawMessage   // as the nodes get it
-	starts  []event.Start
-	nodeIDs []string
+	g         *globals
+	p         planned
+	resume    *resume
+	price     price
+	summary   stats.Summary // after train
+	run       string
+	dir       string            // runs/<run>; empty until it is made
+	begun     bool              // the run is recorded
+	inputs    map[string]string // hashes of what is read beside the configuration
+	engine    string            // see versions
+	clock     *runClock
+	python    policy.Probe
+	lock      *experimentLock
+	store     *store.Store
+	reader    *store.Reader
+	transport workers.Transport
+	admission *workers.Admission // with --listen, --nats or --shared: other hosts' nodes
+	claims    *gpuClaims         // of the GPUs that it trains on
+	worker    *workers.Worker    // swarm join: the swarm is another host's
+	mps       *mps.Host          // where the plan's share is mps
+	page      *dashboardService  // with --dashboard
+	config    json.RawMessage    // as the nodes get it
+	starts    []event.Start
+	nodeIDs   []string
 }
 
 // prepare checks and opens everything a run needs, before anything is recorded or started. What it opened, close closes.
@@ -216,18 +216,26 @@ func (c *coordinator) open(ctx context.Context) (err error) {
 		return err
 	}
 	c.clock = newRunClock(last)
-	return c.openWay(ctx)
+	return c.openTransport(ctx)
 }
 
-// openWay opens what carries the rollouts.
-func (c *coordinator) openWay(ctx context.Context) (err error) {
+// asRun is the run as other hosts' part in it sees it.
+func (c *coordinator) asRun() workers.Run {
+	return workers.Run{
+		Name: c.run, Dir: c.dir, Home: c.g.home, Config: c.p.config, Document: c.config, Inputs: c.inputs, Nodes: c.nodeIDs, Version: version,
+		Reader: c.reader, Store: c.store, Logger: c.g.logger,
+	}
+}
+
+// openTransport opens what carries the rollouts.
+func (c *coordinator) openTransport(ctx context.Context) (err error) {
 	switch {
-	case c.joined != nil:
-		c.way, err = c.joined.open(ctx, c)
-	case c.company != nil:
-		c.way, err = c.company.open(ctx, c)
+	case c.worker != nil:
+		c.transport, err = c.worker.Open(c.dir, c.g.logger)
+	case c.admission != nil:
+		c.transport, err = c.admission.Open(ctx, c.asRun())
 	default:
-		c.way, err = openBus(ctx, c, natsbus.ServerOptions{})
+		c.transport, err = workers.Local(ctx, c.asRun())
 	}
 	return err
 }
@@ -300,8 +308,8 @@ func (c *coordinator) assign(ctx context.Context, e equipment) error {
 	for i := range c.p.plan.Nodes {
 		c.nodeIDs = append(c.nodeIDs, fit.NodeName(i))
 	}
-	if c.joined != nil {
-		if c.nodeIDs, err = c.joined.take(ctx, c); err != nil {
+	if c.worker != nil {
+		if c.nodeIDs, err = c.join(ctx); err != nil {
 			return err
 		}
 	}
@@ -316,14 +324,32 @@ func (c *coordinator) assign(ctx context.Context, e equipment) error {
 			Protocol: event.Protocol, Run: c.run, Node: id, Index: i, Members: members, Dir: filepath.Join(c.dir, id), Config: config,
 			Recorded: recorded[id], Evaluated: evaluated[id],
 			Python: c.python.Path, EngineDir: e.engineDir, Tokenizer: c.p.of(key).Tokenizer, ModelDir: e.modelDirs[key],
-			Device: engineDevice(c.p.plan), Threads: c.p.plan.Threads, Ranks: c.p.plan.Ranks(), Exchange: c.way.exchange(),
+			Device: engineDevice(c.p.plan), Threads: c.p.plan.Threads, Ranks: c.p.plan.Ranks(), Exchange: c.transport.Exchange(),
 		})
 		assignMemory(&c.starts[i], c.p.plan)
-		if c.joined != nil {
-			c.joined.seat(&c.starts[i])
+		if c.worker != nil {
+			c.worker.Assign(&c.starts[i])
 		}
 	}
 	return nil
+}
+
+// join asks the coordinator of the swarm for this host's nodes.
+func (c *coordinator) join(ctx context.Context) ([]string, error) {
+	wanted := workers.Wanted{Device: c.p.plan.Device, Model: c.p.model.Name, Nodes: c.p.plan.Nodes}
+	if gpus := c.p.plan.GPUs; len(gpus) > 0 {
+		wanted.Device = gpus[0].Name
+	}
+	if c.resume.run != nil {
+		snapshot, err := c.reader.Snapshot(ctx, c.run)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range snapshot.Nodes {
+			wanted.Held = append(wanted.Held, workers.Held{Node: n.Node, Rounds: max(1, c.resume.done(n, 0))})
+		}
+	}
+	return c.worker.Join(ctx, wanted)
 }
 
 // assignMemory writes what the plan says of a node's memory into its assignment.
@@ -389,8 +415,8 @@ func (c *coordinator) close() {
 			c.g.logger.Error("MPS was not ended in order", "error", err)
 		}
 	}
-	if c.way != nil {
-		c.way.close()
+	if c.transport != nil {
+		c.transport.Close()
 	}
 	if c.reader != nil {
 		c.reader.Close()

@@ -25,9 +25,10 @@ type recorder struct {
 	feed    *terminal.Feed
 	lines   *printer // nil: nobody wants the events themselves
 	logger  *slog.Logger
-	past    *slog.Logger // the run's chronicle, for swarm logs
-	fail    func(error)  // stops the run in order
-	answer  func(string) // changes what Ctrl-C is answered with
+	past    *slog.Logger    // the run's chronicle, for swarm logs
+	fail    func(error)     // stops the run in order
+	now     <-chan struct{} // closed when the process is to end at once
+	answer  func(string)    // changes what Ctrl-C is answered with
 	group   sync.WaitGroup
 	devices *deviceWatch
 	mps     *mpsSharer // nil without MPS
@@ -38,23 +39,23 @@ type recorder struct {
 	loading map[string]bool // nodes that have not yet loaded
 }
 
-func newRecorder(ctx context.Context, c *coordinator, feed *terminal.Feed, lines *printer, logger, chronicle *slog.Logger, fail func(error)) *recorder {
+func newRecorder(ctx context.Context, c *coordinator, feed *terminal.Feed, lines *printer, logger, chronicle *slog.Logger, fail func(error), now <-chan struct{}) *recorder {
 	r := &recorder{
-		ctx: ctx, c: c, feed: feed, lines: lines, logger: logger, past: chronicle, fail: fail, loading: map[string]bool{},
-		keep: newRetention(context.WithoutCancel(ctx), c.way, c.nodeIDs, c.p.config.ExternalLag, logger),
+		ctx: ctx, c: c, feed: feed, lines: lines, logger: logger, past: chronicle, fail: fail, now: now, loading: map[string]bool{},
+		keep: newRetention(context.WithoutCancel(ctx), c.transport, c.nodeIDs, c.p.config.ExternalLag, logger),
 	}
 	for _, id := range c.nodeIDs {
 		r.loading[id] = true
 	}
-	r.devices = newDeviceWatch(c.p.plan, r.take, logger)
+	r.devices = newDeviceWatch(c.p.plan, r.Record, logger)
 	return r
 }
 
-// take is the launcher's sink, and everybody's who has something to tell.
-func (r *recorder) take(e event.Event) {
+// Record is the launcher's sink, and everybody's who has something to report.
+func (r *recorder) Record(e event.Event) {
 	r.record(e)
-	if r.c.company != nil {
-		r.c.company.see(e) // which may have something to tell itself
+	if r.c.admission != nil {
+		r.c.admission.Observe(e) // which may have something to tell itself
 	}
 }
 
@@ -63,13 +64,13 @@ func (r *recorder) record(e event.Event) {
 	defer r.mu.Unlock()
 	e.Run = r.c.run
 	r.c.clock.stamp(&e)
-	if e.Worker == "" || r.c.joined != nil {
+	if e.Worker == "" || r.c.worker != nil {
 		r.keep.see(e)
 		r.devices.see(e)
 		r.seen.see(e)
 	}
-	if r.c.joined != nil {
-		r.c.joined.see(e)
+	if r.c.worker != nil {
+		r.c.worker.Observe(e)
 	}
 	switch {
 	case e.Type == event.TypeLoaded:
@@ -91,8 +92,8 @@ func (r *recorder) record(e event.Event) {
 	}
 }
 
-// deliver takes what a worker's nodes told: once it returns nil it is in the database for good.
-func (r *recorder) deliver(ctx context.Context, worker string, d membership.Delivery, list []event.Event) error {
+// Deliver takes what a worker's nodes reported: once it returns nil it is in the database for good.
+func (r *recorder) Deliver(ctx context.Context, worker string, d membership.Delivery, list []event.Event) error {
 	if _, err := r.c.store.Deliver(ctx, store.Delivery{Run: r.c.run, Worker: worker, Outbox: d.Outbox, First: d.First, Events: list}); err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func (r *recorder) deliver(ctx context.Context, worker string, d membership.Deli
 		if e.Type == event.TypeRelease { // stands for one that was not taken
 			continue
 		}
-		r.c.company.hear(e)
+		r.c.admission.OnDelivered(e)
 		r.feed.Add(e)
 		r.chronicle(e)
 		if r.lines != nil {
@@ -153,13 +154,13 @@ func (r *recorder) loaded(e event.Event) {
 		}
 	}
 	if r.mps != nil && r.ctx.Err() == nil {
-		r.group.Go(func() { r.mps.verify(r.ctx, e, slices.Index(r.c.nodeIDs, e.Node), r.take) })
+		r.group.Go(func() { r.mps.verify(r.ctx, e, slices.Index(r.c.nodeIDs, e.Node), r.Record) })
 	}
 }
 
 // watchHost begins to look after what the run stands on: its disk, its database, its message bus, the host's clock.
 func (r *recorder) watchHost() {
-	budget := newDiskBudget(r.c, r.warn, r.fail)
+	budget := newDiskBudget(r.c, r.Warn, r.fail)
 	r.group.Go(func() { budget.serve(r.ctx) })
 	r.group.Go(func() { r.watchSelf() })
 	r.group.Go(func() {
@@ -170,16 +171,16 @@ func (r *recorder) watchHost() {
 		}
 	})
 	r.group.Go(func() {
-		if err := r.c.way.tend(r.ctx, r.c.nodeIDs, r.c.shared); err != nil {
+		if err := r.c.transport.Tend(r.ctx, r.c.nodeIDs, r.c.shared); err != nil {
 			r.logger.Error("nobody tends the message bus", "error", err)
 		}
 	})
 }
 
-// warn records a warning about the run itself.
-func (r *recorder) warn(message string) {
+// Warn records a warning about the run itself.
+func (r *recorder) Warn(message string) {
 	r.logger.Warn(message)
-	r.take(event.Event{Type: event.TypeWarning, Time: event.Now(), Message: message})
+	r.Record(event.Event{Type: event.TypeWarning, Time: event.Now(), Message: message})
 }
 
 // selfInterval is how often the coordinator looks at its clock, and tells what it takes at debug level.
@@ -198,7 +199,7 @@ func (r *recorder) watchSelf() {
 		jump := r.c.clock.jump()
 		r.mu.Unlock()
 		if jump != "" {
-			r.warn(jump)
+			r.Warn(jump)
 		}
 		used := resources(r.ctx)
 		r.logger.Debug("resources", "rss_bytes", used.rss, "open_files", used.files, "goroutines", runtime.NumGoroutine())
@@ -218,11 +219,17 @@ func (r *recorder) watchMPS(host *mps.Host) launch.Sharer {
 	return r.mps
 }
 
+// Fail implements workers.Events.
+func (r *recorder) Fail(why error) { r.fail(why) }
+
+// Go implements workers.Events.
+func (r *recorder) Go(work func()) { r.group.Go(work) }
+
 // close ends what follows the run. Its context has ended.
 func (r *recorder) close() {
 	r.group.Wait()
-	if r.c.joined != nil {
-		r.c.joined.settle()
+	if r.c.worker != nil {
+		r.c.worker.Settle(r.now)
 	}
 	r.keep.close()
 	r.c.freshen(context.WithoutCancel(r.ctx), r.seen)

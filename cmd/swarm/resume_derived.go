@@ -10,12 +10,13 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 // derivedCommand is the command that goes on with a run of which none is recorded: it was begun by an older swarm.
 func derivedCommand(run store.Run, dir string) (*store.Command, error) {
-	if _, err := os.Stat(outboxDir(dir)); err == nil {
+	if _, err := os.Stat(workers.OutboxDir(dir)); err == nil {
 		return nil, fail.Usage(fmt.Errorf("run %s is this host's part of another host's run, and the command that began it is not recorded", run.Run),
 			"the same swarm join again")
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/journal"
 )
@@ -14,9 +15,9 @@ import (
 // retention drops shared rollouts that no node can need again: those before every node's second newest checkpoint (the newest may
 // turn out damaged), less the rounds that others' rollouts are old when they are drawn.
 type retention struct {
-	way    way
-	lag    int // external_lag
-	logger *slog.Logger
+	transport workers.Transport
+	lag       int // external_lag
+	logger    *slog.Logger
 
 	checkpoints map[string][2]int // node -> rounds of its second newest and newest checkpoint
 	purged      int
@@ -24,14 +25,14 @@ type retention struct {
 	done        sync.WaitGroup
 }
 
-func newRetention(ctx context.Context, way way, nodes []string, lag int, logger *slog.Logger) *retention {
-	r := &retention{way: way, lag: lag, logger: logger, checkpoints: map[string][2]int{}, work: make(chan int, 1)}
+func newRetention(ctx context.Context, transport workers.Transport, nodes []string, lag int, logger *slog.Logger) *retention {
+	r := &retention{transport: transport, lag: lag, logger: logger, checkpoints: map[string][2]int{}, work: make(chan int, 1)}
 	for _, n := range nodes {
 		r.checkpoints[n] = [2]int{}
 	}
 	r.done.Go(func() {
 		for before := range r.work {
-			if err := way.purge(ctx, before); err != nil && ctx.Err() == nil {
+			if err := transport.Purge(ctx, before); err != nil && ctx.Err() == nil {
 				logger.Warn("old rollouts not dropped", "error", err)
 			}
 		}

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -22,7 +22,7 @@ func workersRun(ctx context.Context, g *globals, reader *store.Reader, name stri
 		return cmp.Compare(max(b.Started, b.Resumed), max(a.Started, a.Resumed))
 	})
 	for _, r := range runs {
-		switch part := g.isPart(r.Run.Run); {
+		switch part := workers.IsPart(g.home, r.Run.Run); {
 		case r.Imported():
 		case part && joined == "":
 			joined = r.Run.Run
@@ -37,17 +37,11 @@ func workersRun(ctx context.Context, g *globals, reader *store.Reader, name stri
 	if err != nil {
 		return "", joined, notFound(err, name)
 	}
-	if g.isPart(snapshot.Run.Run) {
+	if workers.IsPart(g.home, snapshot.Run.Run) {
 		return "", joined, fail.Usage(
 			fmt.Errorf("run %s is this host's part in a run that another host coordinates: who takes part is known there", snapshot.Run.Run),
 			"swarm workers, on the coordinator; here: swarm status "+snapshot.Run.Run)
 
 	}
 	return snapshot.Run.Run, joined, nil
-}
-
-// isPart tells whether a run is this home's part in another host's: such a one reports through an outbox in its folder.
-func (g *globals) isPart(run string) bool {
-	_, err := os.Stat(outboxDir(g.home.Run(run)))
-	return err == nil
 }

@@ -14,10 +14,11 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/workers"
 )
 
-// companyFlags are up's ways for other hosts to join.
-type companyFlags struct {
+// admissionFlags are up's ways for other hosts to join.
+type admissionFlags struct {
 	listen, advertise string
 	cert, key         string
 	nats, credentials string
@@ -29,7 +30,7 @@ type companyFlags struct {
 	predecessor bool // shared is GDRIVE_PATH's
 }
 
-func (f *companyFlags) add(fs *pflag.FlagSet) {
+func (f *admissionFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.listen, "listen", "", "let others join over the network: `address` to listen on with TLS, such as :4222; prints the line they type")
 	fs.StringVar(&f.advertise, "advertise", "", "`host` or host:port, or several with commas, by which others reach this host (default: its addresses)")
 	fs.StringVar(&f.cert, "tls-cert", "", "`file` of a certificate of one's own for --listen (default: a self-signed one, pinned by its fingerprint)")
@@ -59,11 +60,8 @@ func predecessorsFolder(role string) string {
 	return os.Getenv(folderVariable)
 }
 
-// natsPort is where NATS listens by convention.
-const natsPort = "4222"
-
-// company is what the flags ask for, and refuses what can't go together. It is nil, nil where nobody is let in.
-func (f *companyFlags) company() (*company, error) {
+// admission is what the flags ask for, and refuses what can't go together. It is nil, nil where nobody is let in.
+func (f *admissionFlags) admission() (*workers.Admission, error) {
 	if err := f.readNATS(); err != nil {
 		return nil, err
 	}
@@ -76,7 +74,7 @@ func (f *companyFlags) company() (*company, error) {
 	case len(given) > 1:
 		return nil, fail.Usage(errors.New("--listen, --nats and --shared are three ways to carry one swarm"), "one of them")
 	case (f.advertise != "" || f.cert != "" || f.key != "") && f.listen == "":
-		return nil, fail.Usage(errors.New("--advertise, --tls-cert and --tls-key are for --listen"), "--listen :"+natsPort)
+		return nil, fail.Usage(errors.New("--advertise, --tls-cert and --tls-key are for --listen"), "--listen :"+workers.NATSPort)
 	case (f.cert == "") != (f.key == ""):
 		return nil, fail.Usage(errors.New("--tls-cert and --tls-key go together"), "both, or neither for a self-signed certificate")
 	case f.credentials != "" && f.nats == "":
@@ -96,14 +94,16 @@ func (f *companyFlags) company() (*company, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &company{flags: *f}, nil
+	return workers.NewAdmission(workers.Options{
+		Listen: f.listen, Advertise: f.advertise, Cert: f.cert, Key: f.key, NATS: f.nats, Credentials: f.credentials, Shared: f.shared, Compat: f.compat,
+	}), nil
 }
 
 // listenAddress is host:port of what --listen names.
 func listenAddress(text string) (string, error) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
-		host, port = strings.Trim(text, "[]"), natsPort
+		host, port = strings.Trim(text, "[]"), workers.NATSPort
 	}
 	number, err := net.LookupPort("tcp", port)
 	if err != nil || strings.ContainsAny(host, "/ ") || strings.Contains(host, ":") && net.ParseIP(host) == nil {
@@ -116,7 +116,7 @@ func listenAddress(text string) (string, error) {
 }
 
 // readNATS takes the cluster's URLs from the file that --nats-file names: others see a process's arguments, and a unit's.
-func (f *companyFlags) readNATS() error {
+func (f *admissionFlags) readNATS() error {
 	if f.natsFile == "" {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package main
+package workers
 
 import (
 	"errors"
@@ -9,26 +9,26 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// overError says that the coordinator has ended the run, and how.
-type overError struct{ state, message string }
+// EndedError says that the coordinator has ended the run, and how.
+type EndedError struct{ State, Message string }
 
-func (e *overError) Error() string {
-	if e.message != "" {
-		return fmt.Sprintf("the coordinator ended the run: %s (%s)", e.state, e.message)
+func (e *EndedError) Error() string {
+	if e.Message != "" {
+		return fmt.Sprintf("the coordinator ended the run: %s (%s)", e.State, e.Message)
 	}
-	return "the coordinator ended the run: " + e.state
+	return "the coordinator ended the run: " + e.State
 }
 
-// verdict is how the command ends when the coordinator has ended the run.
-func (e *overError) verdict() error {
-	if e.state == store.RunDone {
+// Verdict is how the command ends when the coordinator has ended the run.
+func (e *EndedError) Verdict() error {
+	if e.State == store.RunDone {
 		return nil
 	}
 	return fail.Hint(e, "the same command again, once the coordinator goes on")
 }
 
-// refused gives a coordinator's no its remedy and its exit code: what is wrong with the invitation, the version or a name is the user's to mend.
-func refused(err error) error {
+// Refused gives a coordinator's no its remedy and its exit code: what is wrong with the invitation, the version or a name is the user's to mend.
+func Refused(err error) error {
 	var no *membership.Refusal
 	if !errors.As(err, &no) {
 		return err
@@ -54,18 +54,18 @@ func refused(err error) error {
 	return err
 }
 
-// remedy says what to do where the coordinator has shut this host out, so that the same command would be refused, too; empty elsewhere.
-func (j *joined) remedy() string {
-	if j == nil {
+// Remedy says what to do where the coordinator has shut this host out, so that the same command would be refused, too; empty elsewhere.
+func (w *Worker) Remedy() string {
+	if w == nil {
 		return ""
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.no == nil {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.no == nil {
 		return ""
 	}
-	worker := j.credentials.Worker
-	switch j.no.Code {
+	worker := w.credentials.Worker
+	switch w.no.Code {
 	case membership.CodeBanned:
 		return fmt.Sprintf("the coordinator banned worker %s: ask whoever runs it, who may lift that (there: swarm workers unban %[1]s)", worker)
 	case membership.CodeRevoked, membership.CodeToken:

@@ -11,13 +11,16 @@ import (
 )
 
 // ways parses up's flags.
-func ways(t *testing.T, args ...string) (*company, error) {
+func ways(t *testing.T, args ...string) (*admissionFlags, error) {
 	t.Helper()
-	var f companyFlags
+	var f admissionFlags
 	flags := pflag.NewFlagSet("up", pflag.ContinueOnError)
 	f.add(flags)
 	require.NoError(t, flags.Parse(args))
-	return f.company()
+	if a, err := f.admission(); a == nil {
+		return nil, err
+	}
+	return &f, nil
 }
 
 // GDRIVE_PATH alone, which many have set, carries no swarm: the predecessor's role has to be there, and nothing typed that says otherwise.
@@ -44,9 +47,9 @@ func TestThePredecessorsFolderCountsWithItsRoleAlone(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, tt.none, c == nil)
 			if c != nil {
-				require.Equal(t, tt.listen, c.flags.listen)
-				require.Equal(t, tt.into, c.flags.shared)
-				require.Equal(t, tt.into == drive, c.flags.predecessor, "nobody typed it, which is said")
+				require.Equal(t, tt.listen, c.listen)
+				require.Equal(t, tt.into, c.shared)
+				require.Equal(t, tt.into == drive, c.predecessor, "nobody typed it, which is said")
 			}
 		})
 	}
@@ -105,7 +108,7 @@ func TestAClustersPasswordComesFromAFileOfItsOwner(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 		c, err := ways(t, "--nats-file", file)
 		require.NoError(t, err)
-		require.Equal(t, want, c.flags.nats)
+		require.Equal(t, want, c.nats)
 	}
 	_, err := ways(t, "--nats-file", file, "--nats", "nats://b:2")
 	require.ErrorContains(t, err, "at once")

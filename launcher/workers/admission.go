@@ -1,0 +1,249 @@
+package workers
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
+)
+
+// Admission lets other hosts' nodes into a run: it says who may, and what becomes of what they send.
+type Admission struct {
+	options    Options
+	registry   *membership.Registry // nil with a folder, whose own access decides
+	reception  *membership.Reception
+	transport  hostTransport
+	home       layout.Home
+	run        Run          // since Start
+	invitation string       // the command to type elsewhere
+	done       atomic.Bool  // a worker's node has done all its rounds
+	pace       atomic.Int64 // nanoseconds that a round took here last
+}
+
+// Options say how other hosts reach this one. One of Listen, NATS and Shared is set.
+type Options struct {
+	Listen, Advertise string // host:port to listen on with TLS; hosts, with commas, by which others reach it (empty: its addresses)
+	Cert, Key         string // files of a certificate of one's own
+	NATS, Credentials string // URLs of a cluster, with commas; its credentials file
+	Shared            string // a synced folder
+	Compat            bool   // with Shared: also write the files that rl-swarm's nodes read
+}
+
+// NewAdmission returns one that admits nobody before Open and Start.
+func NewAdmission(o Options) *Admission { return &Admission{options: o} }
+
+// Start admits workers until ctx ends. The run has been recorded, and events are taken.
+func (a *Admission) Start(ctx context.Context, run Run, events Events, logger *slog.Logger) error {
+	a.run = run
+	if err := a.open(ctx, events, logger); err != nil {
+		return err
+	}
+	a.serve(ctx, events, logger)
+	return nil
+}
+
+// open makes the admission server of what is recorded.
+func (a *Admission) open(ctx context.Context, events Events, logger *slog.Logger) error {
+	known, err := a.run.Reader.Members(ctx, a.run.Name)
+	if err != nil {
+		return err
+	}
+	var before []membership.KnownMember
+	for _, m := range known {
+		if m.Worker != "" {
+			before = append(before, membership.KnownMember{Node: m.Node, Worker: m.Worker, From: m.From})
+		}
+	}
+	a.reception, err = membership.NewReception(membership.ReceptionOptions{
+		Run: a.run.Name, Experiment: a.run.Config.Experiment, Version: a.run.Version, Config: a.run.Document, Cfg: a.run.Config,
+		Inputs: a.run.Inputs, Local: event.Members(a.run.Nodes...), Rounds: a.run.Config.Rounds, Registry: a.registry, Trusted: a.registry == nil,
+		Store: a.transport.store,
+		Deliver: func(ctx context.Context, worker string, d membership.Delivery, list []event.Event) error {
+			return events.Deliver(ctx, worker, d, list)
+		},
+		Acked: func(ctx context.Context, worker, outbox string) (int64, error) {
+			return a.run.Reader.Delivered(ctx, a.run.Name, worker, outbox)
+		},
+		Recorded: func(ctx context.Context) (map[string]int, map[string][]int, error) {
+			recorded, err := a.run.Reader.Recorded(ctx, a.run.Name)
+			if err != nil {
+				return nil, nil, err
+			}
+			evaluated, err := a.run.Reader.Evaluated(ctx, a.run.Name)
+			return recorded, evaluated, err
+		},
+		Tell: events.Record, Expel: a.disconnect, Now: time.Now, Logger: logger,
+	}, before)
+	if err != nil {
+		return err
+	}
+	if len(a.run.Nodes) == 0 { // it is the workers' nodes whose end is waited for
+		recorded, err := a.run.Reader.Recorded(ctx, a.run.Name)
+		if err != nil {
+			return err
+		}
+		for _, m := range before {
+			if recorded[m.Node] >= a.run.Config.Rounds {
+				a.done.Store(true)
+			}
+		}
+	}
+	if folder, ok := a.transport.(*folderTransport); ok {
+		return sharedir.Announce(folder.dir, membership.Welcome{
+			Protocol: membership.Protocol, Run: a.run.Name, Experiment: a.run.Config.Experiment, Config: a.run.Document, Inputs: a.run.Inputs,
+			Version: a.run.Version, Time: event.Now(),
+		})
+	}
+	return nil
+}
+
+// disconnect ends the connections of a worker that may not be here any more.
+func (a *Admission) disconnect(worker string) {
+	if bus, ok := a.transport.(*busTransport); ok {
+		bus.server.Disconnect(worker)
+	}
+}
+
+// serve answers workers until ctx ends.
+func (a *Admission) serve(ctx context.Context, events Events, logger *slog.Logger) {
+	events.Go(func() { a.reception.Serve(ctx) })
+	events.Go(func() {
+		if err := a.transport.serve(ctx, a.reception); err != nil && ctx.Err() == nil {
+			events.Warn("nobody can join any more, and workers are not heard: " + err.Error())
+		}
+	})
+	events.Go(func() { a.book(ctx, logger) })
+	if folder, ok := a.transport.(*folderTransport); ok {
+		events.Go(func() { a.snapshots(ctx, folder, logger) })
+		events.Go(func() { a.foreigners(ctx, folder, logger) })
+	}
+}
+
+// Others are the workers' nodes. This host's own are waited for by each other whatever the reception thinks of them: equal seeds give equal results.
+func (a *Admission) Others() ([]event.Member, <-chan struct{}) {
+	members, changed := a.reception.Members()
+	return slices.DeleteFunc(slices.Clone(members), func(m event.Member) bool { return slices.Contains(a.run.Nodes, m.Node) }), changed
+}
+
+// OnDelivered follows what workers deliver.
+func (a *Admission) OnDelivered(e event.Event) {
+	if e.Type == event.TypeState && e.State == event.StateDone {
+		a.done.Store(true)
+	}
+}
+
+// Observe follows this host's nodes.
+func (a *Admission) Observe(e event.Event) {
+	switch {
+	case e.Worker != "" || e.Node == "":
+	case e.Type == event.TypeState:
+		a.reception.Progress(e.Node, e.RoundIndex)
+	case e.Type == event.TypeRound && !e.Replayed:
+		a.reception.Progress(e.Node, e.Round.Round+1)
+		a.pace.Store(int64(e.Round.StepTime * float64(time.Second)))
+	case e.Type == event.TypeGiveUp:
+		a.reception.Lost(e.Node)
+	}
+}
+
+// farewell is how long workers get to hear of the end and to deliver the rest of what they have, over a network.
+const farewell = 30 * time.Second
+
+// Settle waits for the workers' nodes after this host's own are done: for those that are in step with them, about a round behind, at a barrier, and
+// for those that need no longer for the rest than a node would wait for them at one. What is heard through a folder is old: a node may be done that is
+// rounds behind by it. Others may be far behind, and nobody pays for a GPU that waits for them: they are told to stop.
+func (a *Admission) Settle(ctx context.Context, logger *slog.Logger) error {
+	config := a.run.Config
+	if config.Async() {
+		return nil
+	}
+	patience := time.Duration(config.BarrierDeadline * float64(time.Second))
+	soon := func(n membership.NodeStatus) bool {
+		return doneSoon(n, config.Rounds, time.Duration(a.pace.Load()), patience)
+	}
+	if nodes := a.working(soon); nodes > 0 {
+		logger.Info("waiting for workers' last rounds", "nodes", nodes, "at_most", patience)
+	}
+	ticker := time.NewTicker(settleInterval)
+	defer ticker.Stop()
+	for end := time.Now().Add(patience); a.working(soon) > 0 && time.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("run stopped: %w", context.Cause(ctx))
+		case <-ticker.C:
+		}
+	}
+	return nil
+}
+
+// doneSoon tells whether a node is in step, or has its rounds done within patience if they take as long as the last one here; 0: none is known.
+func doneSoon(n membership.NodeStatus, rounds int, pace, patience time.Duration) bool {
+	return !n.Absent || pace > 0 && float64(rounds-n.Round)*pace.Seconds() <= patience.Seconds()
+}
+
+// settleInterval is how often a run that is done here looks whether its workers are.
+const settleInterval = 200 * time.Millisecond
+
+// working is how many nodes of workers that are here have rounds to do, of those that count.
+func (a *Admission) working(counts func(membership.NodeStatus) bool) (nodes int) {
+	for _, w := range a.reception.Workers() {
+		for _, n := range w.Nodes {
+			if w.State == event.WorkerConnected && n.State != event.StateDone && n.State != event.StateGivenUp && counts(n) {
+				nodes++
+			}
+		}
+	}
+	return nodes
+}
+
+// silence is how long a worker may say nothing and still be there.
+func (a *Admission) silence() time.Duration {
+	if _, folder := a.transport.(*folderTransport); folder {
+		return sharedir.SilentAfter
+	}
+	return membership.SilentAfter
+}
+
+func everyone(membership.NodeStatus) bool { return true }
+
+// hostInterval is how often a host without nodes looks whether the others' are done.
+const hostInterval = time.Second
+
+// Wait waits until nodes that joined have done all their rounds, and no other that is here still works: what a host without nodes of its own does.
+func (a *Admission) Wait(ctx context.Context) error {
+	ticker := time.NewTicker(hostInterval)
+	defer ticker.Stop()
+	busyUntil := time.Now()
+	if a.done.Load() { // by what is recorded: others may be at it that this process has not heard of yet
+		busyUntil = busyUntil.Add(a.silence())
+	}
+	for {
+		if a.done.Load() && !time.Now().Before(busyUntil) && a.working(everyone) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("run stopped: %w", context.Cause(ctx))
+		case <-ticker.C:
+		}
+	}
+}
+
+// Dismiss tells workers how the run ended, and waits until they have left, or now is closed.
+func (a *Admission) Dismiss(ctx context.Context, now <-chan struct{}, state, message string, logger *slog.Logger) {
+	a.reception.End(state, message)
+	patience := max(farewell, a.silence())
+	ctx, end := interrupt.WithLimit(ctx, patience, now)
+	defer end()
+	if err := a.reception.Settled(ctx, patience); err != nil {
+		logger.Warn("some workers did not leave in order: what they have not delivered they keep, and deliver when the run goes on", "error", err)
+	}
+}

@@ -1,0 +1,78 @@
+package workers
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+)
+
+// QuestionFiles are the keys of files of which a worker has a copy where the coordinator has them: which questions are a node's follows
+// from their content.
+var QuestionFiles = []string{"tasks.file", "tasks.words"}
+
+// SameFiles refuses files of questions with another content than the coordinator's: every rollout would be refused. inputs are hashes by key.
+func (w *Worker) SameFiles(inputs map[string]string) error {
+	for _, key := range QuestionFiles {
+		if is, there := inputs[key], w.welcome.Inputs[key]; is != there {
+			return fail.Usage(fmt.Errorf("%s has another content here than at the coordinator (sha256 %.12s, there %.12s)", key, cmp.Or(is, "none"), cmp.Or(there, "none")),
+				"a copy of the coordinator's file, or none where it has none")
+		}
+	}
+	return nil
+}
+
+// Differences are what run, whose model is called so, has otherwise than the rest of the swarm, a line each.
+func (w *Worker) Differences(run Run, model string) (lines []string) {
+	theirs, err := w.Config()
+	if err != nil {
+		return nil
+	}
+	ours := run.Config
+	if ours.Model != theirs.Model {
+		lines = append(lines, fmt.Sprintf("this host trains %s, the coordinator %s: rollouts travel as text, each re-encodes them", model, theirs.Model))
+	} else if is, there := run.Inputs["model"], w.welcome.Inputs["model"]; there != "" && is != there {
+		lines = append(lines, fmt.Sprintf("the first weights of %s are others here than at the coordinator (sha256 %.12s, there %.12s)", model, is, there))
+	}
+	if w.welcome.Version != run.Version {
+		lines = append(lines, fmt.Sprintf("this is swarm %s, the coordinator's %s", run.Version, w.welcome.Version))
+	}
+	for _, key := range []struct{ name, here, there string }{
+		{"precision", ours.Precision, theirs.Precision}, {"sync", ours.Sync, theirs.Sync},
+	} {
+		if key.here != key.there {
+			lines = append(lines, fmt.Sprintf("%s is %s here, %s at the coordinator", key.name, key.here, key.there))
+		}
+	}
+	return lines
+}
+
+// requestTimeout bounds what a worker asks of a coordinator when its run is over.
+const requestTimeout = 30 * time.Second
+
+// DeliverRest delivers what a run that is done here has not delivered yet.
+func (w *Worker) DeliverRest(ctx context.Context, run Run) error {
+	outbox, err := membership.OpenOutbox(OutboxDir(run.Dir), run.Logger)
+	if err != nil {
+		return err
+	}
+	w.outbox = outbox
+	if events, _ := outbox.Pending(); events == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.patience(requestTimeout))
+	defer cancel()
+	courier := membership.Courier{Uplink: w.uplink, Outbox: outbox, Run: w.welcome.Run, Process: w.process, Silence: w.patience(0), Logger: run.Logger}
+	return courier.Drain(ctx)
+}
+
+// IsPart tells whether a run of a home is its part in another host's run: such a one reports through an outbox in its folder.
+func IsPart(home layout.Home, run string) bool {
+	_, err := os.Stat(OutboxDir(home.Run(run)))
+	return err == nil
+}

@@ -1,0 +1,189 @@
+package workers
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/files"
+	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
+	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
+)
+
+// CredentialsPath is where a home keeps what an invitation gave it under a name that was asked for: the name that it got may have a number after it.
+func CredentialsPath(home layout.Home, invitation membership.Invitation, name string) string {
+	sum := sha256.Sum256([]byte(invitation.Fingerprint + "\x00" + invitation.Token + "\x00" + name))
+	return home.Path("joined", hex.EncodeToString(sum[:8])+".json")
+}
+
+// enrol returns this home's credentials with a coordinator: those that it has, or new ones.
+func (o ConnectOptions) enrol(ctx context.Context) (membership.Credentials, error) {
+	path := CredentialsPath(o.Home, o.Invitation, o.Name)
+	var c membership.Credentials
+	data, err := os.ReadFile(path)
+	if err == nil {
+		if err = json.Unmarshal(data, &c); err == nil && c.Worker != "" && c.Secret != "" {
+			return c, nil
+		}
+		o.Logger.Debug("credentials not used", "file", path, "error", err)
+	}
+	name := o.Name
+	if name == "" {
+		if name, err = os.Hostname(); err != nil {
+			return c, fmt.Errorf("host name: %w", err)
+		}
+		name = Name(name)
+	}
+	if c, err = natsbus.Enrol(ctx, o.Invitation, name, natsbus.TLSOptions{CAFile: o.CAFile, Credentials: o.Credentials}); err != nil {
+		return c, err
+	}
+	data, err = json.Marshal(c)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err == nil {
+		err = files.WriteSecret(path, data)
+	}
+	if err != nil {
+		return c, o.Home.Error(err)
+	}
+	return c, nil
+}
+
+// ConnectOptions say whose swarm to join, and as whom.
+type ConnectOptions struct {
+	Invitation          membership.Invitation // over a network
+	CAFile, Credentials string                // files: of the authority of the coordinator's certificate; of a NATS cluster
+
+	Shared, Experiment string // through a folder
+	Compat             bool   // also write the files that rl-swarm's nodes read
+
+	Name         string // of the worker, as asked for; empty: the host's
+	NodeID       string // of its node; of several, what their names begin with
+	GenerateOnly bool
+	Wait         time.Duration // for the coordinator; 0: without end
+
+	Home    layout.Home
+	Version string // of this program
+	Stderr  io.Writer
+	Logger  *slog.Logger
+}
+
+// Connect connects to the coordinator and asks what is trained. Errors are *membership.Refusal where the coordinator says no.
+func Connect(ctx context.Context, o ConnectOptions) (*Worker, error) {
+	w, err := o.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.hello(ctx, o); err != nil {
+		return nil, errors.Join(err, w.uplink.Close())
+	}
+	return w, nil
+}
+
+// connect waits until the coordinator is there, as long as --wait says.
+func (o ConnectOptions) connect(ctx context.Context) (*Worker, error) {
+	w := &Worker{nodeName: o.NodeID, generateOnly: o.GenerateOnly, process: rand.Text()}
+	var err error
+	if o.Shared != "" {
+		w.credentials.Worker = o.worker()
+		folder, wrong := sharedir.Folder(o.Shared, o.Experiment)
+		if wrong != nil {
+			return nil, &configs.Error{Key: "experiment", Value: o.Experiment, Allowed: "the name of an experiment", Source: "--experiment"}
+		}
+		w.to = event.Exchange{Kind: event.ExchangeDir, Dir: folder, Worker: w.credentials.Worker, Compat: o.Compat}
+		ctx, end := awaiting(ctx, o.Stderr, "the experiment "+o.Experiment+" in "+o.Shared, o.Wait)
+		defer end()
+		w.uplink, err = sharedir.DialUplink(ctx, sharedir.UplinkOptions{
+			Dir: o.Shared, Experiment: o.Experiment, Worker: w.credentials.Worker, Logger: o.Logger,
+			State: o.Home.Path("joined", w.credentials.Worker+"-"+o.Experiment),
+		})
+	} else {
+		ctx, end := awaiting(ctx, o.Stderr, "the coordinator at "+o.Invitation.Address(), o.Wait)
+		defer end()
+		if w.credentials, err = o.enrol(ctx); err != nil {
+			return nil, err
+		}
+		w.to = event.Exchange{
+			Kind: event.ExchangeNATS, URL: o.Invitation.URL(), Token: w.credentials.Secret, Worker: w.credentials.Worker,
+			Credentials: o.Credentials, CAFile: o.CAFile,
+		}
+		w.uplink, err = natsbus.DialUplink(ctx, natsbus.UplinkOptions{
+			Invitation: o.Invitation, Credentials: w.credentials, CAFile: o.CAFile, NATSCredentials: o.Credentials, Logger: o.Logger,
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// hello asks what is trained. A former process of this worker, which was killed, counts as alive for a while.
+func (w *Worker) hello(ctx context.Context, o ConnectOptions) error {
+	host, _ := os.Hostname()
+	for again := false; ; again = true {
+		var err error
+		within, end := awaiting(ctx, o.Stderr, "the coordinator's answer", o.Wait)
+		w.welcome, err = w.uplink.Hello(within, membership.Hello{
+			Protocol: membership.Protocol, Version: o.Version, Host: host, Time: event.Now(), Process: w.process,
+		})
+		end()
+		var no *membership.Refusal
+		if again || !errors.As(err, &no) || no.Code != membership.CodeName || no.RetryAfter <= 0 {
+			return err
+		}
+		wait := time.Duration(no.RetryAfter * float64(time.Second))
+		_, end = awaiting(ctx, o.Stderr, fmt.Sprintf("a former process of worker %s to be given up, %d s", w.credentials.Worker, int(math.Ceil(no.RetryAfter))), 0)
+		select {
+		case <-ctx.Done():
+			end()
+			return context.Cause(ctx)
+		case <-time.After(wait):
+			end()
+		}
+	}
+}
+
+// worker is this worker's name where nobody gives it one.
+func (o ConnectOptions) worker() string {
+	for _, name := range []string{o.Name, o.NodeID} {
+		if name != "" {
+			return Name(name)
+		}
+	}
+	host, _ := os.Hostname()
+	return Name(host)
+}
+
+// Name makes a worker's name of any text: letters, digits, _ and - stay.
+func Name(text string) string {
+	name := strings.Map(func(r rune) rune {
+		if r < 128 && (r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
+			return r
+		}
+		return '-'
+	}, strings.TrimSpace(text))
+	name = strings.Trim(name[:min(len(name), membership.MaxNameBytes-8)], "-") // room for a number after it
+	if name == "" {
+		return "worker"
+	}
+	return name
+}
+
+// Welcome is the coordinator's answer: what is trained.
+func (w *Worker) Welcome() membership.Welcome { return w.welcome }

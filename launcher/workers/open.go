@@ -1,0 +1,187 @@
+package workers
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/files"
+	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
+	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
+)
+
+// NATSPort is where NATS listens by convention.
+const NATSPort = "4222"
+
+// InvitationPath is where a home keeps the line that was last handed out. Its folder is the owner's alone.
+func InvitationPath(home layout.Home) string { return filepath.Join(home.Workers(), "invitation") }
+
+// ReadInvitation is that line.
+func ReadInvitation(home layout.Home) (membership.Invitation, error) {
+	text, err := os.ReadFile(InvitationPath(home))
+	if err != nil {
+		return membership.Invitation{}, fail.Usage(fmt.Errorf("no invitation is known under %s: no swarm has been open to others", home), "swarm up --listen :"+NATSPort)
+	}
+	return membership.ParseInvitation(string(text))
+}
+
+// Open opens the transport that workers share. Of run it needs what is known before nodes are assigned.
+func (a *Admission) Open(ctx context.Context, run Run) (Transport, error) {
+	a.home = run.Home
+	if a.options.Shared != "" {
+		return a.openFolder(run)
+	}
+	var err error
+	if a.registry, err = membership.OpenRegistry(run.Home.Workers()); err != nil {
+		return nil, err
+	}
+	token, err := a.registry.Invite("", false)
+	if err != nil {
+		return nil, err
+	}
+	invitation := membership.Invitation{Scheme: membership.SchemeTLS, Token: token}
+	var bus *busTransport
+	if a.options.NATS != "" {
+		invitation.Scheme = membership.SchemeNATS
+		bus, err = a.openCluster(ctx, run, &invitation)
+	} else {
+		bus, err = a.openServer(ctx, run, &invitation)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.transport, a.invitation = bus, "swarm join '"+invitation.String()+"'"
+	if a.options.Credentials != "" {
+		a.invitation += " --nats-creds FILE"
+	}
+	if err := files.WriteSecret(InvitationPath(run.Home), []byte(invitation.String()+"\n")); err != nil {
+		bus.Close()
+		return nil, run.Home.Error(err)
+	}
+	return bus, nil
+}
+
+func (a *Admission) openFolder(run Run) (Transport, error) {
+	dir, err := sharedir.Folder(a.options.Shared, run.Config.Experiment)
+	if err != nil {
+		return nil, err
+	}
+	a.transport = &folderTransport{dir: dir, run: run.Name, compat: a.options.Compat, logger: run.Logger}
+	a.invitation = fmt.Sprintf("swarm join --shared DIR --experiment %s   (DIR: where that host has %s)", run.Config.Experiment, a.options.Shared)
+	return a.transport, nil
+}
+
+// openCluster uses somebody's NATS cluster. What is handed out holds no password of its URLs.
+func (a *Admission) openCluster(ctx context.Context, run Run, invitation *membership.Invitation) (*busTransport, error) {
+	options := natsbus.ServerOptions{External: strings.Split(a.options.NATS, ","), Credentials: a.options.Credentials, Admit: a.registry.Check}
+	for _, server := range options.External {
+		text := strings.TrimSpace(server)
+		if !strings.Contains(text, "://") {
+			text = "nats://" + text
+		}
+		u, err := url.Parse(text)
+		if err != nil || u.Hostname() == "" {
+			return nil, &configs.Error{Key: "nats", Value: server, Source: "--nats", Allowed: "nats://host:port, or several with commas"}
+		}
+		port := u.Port()
+		if port == "" {
+			port = NATSPort
+		}
+		invitation.Hosts = append(invitation.Hosts, net.JoinHostPort(u.Hostname(), port))
+	}
+	return openBus(ctx, run, options)
+}
+
+// openServer listens on the network.
+func (a *Admission) openServer(ctx context.Context, run Run, invitation *membership.Invitation) (*busTransport, error) {
+	hosts := advertised(a.options.Listen, a.options.Advertise)
+	certificate, fingerprint, err := a.certificate(run.Home, hosts)
+	if err != nil {
+		return nil, err
+	}
+	bus, err := openBus(ctx, run, natsbus.ServerOptions{
+		Listen: a.options.Listen, Admit: a.registry.Check,
+		TLS: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13},
+	})
+	if err != nil {
+		return nil, err
+	}
+	invitation.Fingerprint = fingerprint
+	for _, host := range hosts {
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			address, _ := bus.server.Addr().(*net.TCPAddr)
+			host = net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(address.Port))
+		}
+		invitation.Hosts = append(invitation.Hosts, host)
+	}
+	return bus, nil
+}
+
+// certificate is the user's own, without a fingerprint: then the name is what counts; or one that this home keeps.
+func (a *Admission) certificate(home layout.Home, hosts []string) (tls.Certificate, string, error) {
+	if a.options.Cert == "" {
+		return natsbus.Certificate(home.Workers(), hosts)
+	}
+	certificate, err := tls.LoadX509KeyPair(a.options.Cert, a.options.Key)
+	if err != nil {
+		return certificate, "", fail.Usage(fmt.Errorf("--tls-cert %s, --tls-key %s: %w", a.options.Cert, a.options.Key, err), "PEM files of a certificate chain and its key")
+	}
+	return certificate, "", nil
+}
+
+// advertised are the hosts by which others reach this one: as told, as listened on, or its addresses that aren't loopback, those of the default
+// route first as far as the kernel's order tells.
+func advertised(listen, told string) []string {
+	if told != "" {
+		return strings.Split(told, ",")
+	}
+	host, _, _ := net.SplitHostPort(listen)
+	if ip := net.ParseIP(host); host != "" && (ip == nil || !ip.IsUnspecified()) {
+		return []string{host}
+	}
+	var hosts []string
+	addresses, _ := net.InterfaceAddrs()
+	for _, a := range addresses {
+		if network, ok := a.(*net.IPNet); ok && network.IP.IsGlobalUnicast() && network.IP.To4() != nil {
+			hosts = append(hosts, network.IP.String())
+		}
+	}
+	if hosts == nil {
+		hosts = []string{"127.0.0.1"}
+	}
+	return hosts
+}
+
+// Hint says in a few words how others join: a live view is no place for a secret, nor wide enough for it.
+func (a *Admission) Hint(invocation string) string {
+	if a.registry == nil {
+		return a.invitation
+	}
+	return invocation + " workers invite prints the line for it"
+}
+
+// Print says how others join. Where what is printed is logged, others may read it: it then names the file that holds the secret.
+func (a *Admission) Print(to io.Writer, invocation string, logged bool) {
+	if a.registry != nil && logged {
+		fmt.Fprintf(to, "Others join with the line in %s\n", InvitationPath(a.home))
+	} else {
+		fmt.Fprintf(to, "Others join with:\n  %s\n", a.invitation)
+	}
+	if a.registry != nil {
+		fmt.Fprintf(to, "Who has joined, and who may not any more: %s workers\n", invocation)
+	}
+}
+
+// Invitation is the command that others type to join.
+func (a *Admission) Invitation() string { return a.invitation }

@@ -1,0 +1,134 @@
+// Package workers is other hosts' part in a run. On the coordinator's side, Admission lets their nodes in and records what they
+// deliver. On a worker's side, Worker joins another host's run, keeps what its nodes report in an outbox on disk, and delivers it. The
+// package takes a run's folder, database and configuration. It must not import what trains a run (launcher/coordinator).
+package workers
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
+	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
+)
+
+// Transport carries a run's rollouts, seen from the process that runs some of the nodes.
+type Transport interface {
+	// Exchange is how this host's nodes reach the swarm.
+	Exchange() event.Exchange
+
+	// Purge drops what was shared before a round.
+	Purge(ctx context.Context, before int) error
+
+	// Tend keeps what was shared available until ctx ends. find is what a node of this host shared in a round, by its journal.
+	Tend(ctx context.Context, nodes []string, find natsbus.Find) error
+
+	Close()
+}
+
+// hostTransport is a Transport that workers can use too.
+type hostTransport interface {
+	Transport
+
+	// serve answers workers' requests until ctx ends.
+	serve(ctx context.Context, desk membership.Desk) error
+
+	// store shares what a worker's node offers.
+	store(ctx context.Context, offer membership.Offer) error
+}
+
+// busTransport is a NATS server, of this process or of somebody else's.
+type busTransport struct {
+	server      *natsbus.Server
+	run         string
+	credentials string // file, of somebody else's
+}
+
+// Local opens the message bus of a run that no other host takes part in.
+func Local(ctx context.Context, run Run) (Transport, error) {
+	return openBus(ctx, run, natsbus.ServerOptions{})
+}
+
+// openBus opens the message bus of a run, with its stream.
+func openBus(ctx context.Context, run Run, options natsbus.ServerOptions) (*busTransport, error) {
+	options.Dir, options.Logger = filepath.Join(run.Dir, "exchange"), run.Logger
+	server, err := natsbus.Start(options)
+	if err != nil {
+		return nil, err
+	}
+	if err := server.CreateStream(ctx, run.Name); err != nil {
+		server.Shutdown()
+		return nil, err
+	}
+	return &busTransport{server, run.Name, options.Credentials}, nil
+}
+
+func (w *busTransport) Exchange() event.Exchange {
+	return event.Exchange{Kind: event.ExchangeNATS, URL: w.server.URL(), Token: w.server.Token(), Credentials: w.credentials}
+}
+
+func (w *busTransport) Purge(ctx context.Context, before int) error {
+	return w.server.Purge(ctx, w.run, before)
+}
+
+func (w *busTransport) Tend(ctx context.Context, nodes []string, find natsbus.Find) error {
+	return w.server.Tend(ctx, w.run, nodes, find)
+}
+
+func (w *busTransport) serve(ctx context.Context, desk membership.Desk) error {
+	return w.server.ServeDesk(ctx, desk)
+}
+
+func (w *busTransport) store(ctx context.Context, offer membership.Offer) error {
+	return w.server.StoreOffer(ctx, w.run, offer)
+}
+
+func (w *busTransport) Close() { w.server.Shutdown() }
+
+// folderTransport is a folder that something else keeps in step between hosts.
+type folderTransport struct {
+	dir    string // of the experiment
+	run    string
+	compat bool
+	logger *slog.Logger
+}
+
+func (w *folderTransport) Exchange() event.Exchange {
+	return event.Exchange{Kind: event.ExchangeDir, Dir: w.dir, Compat: w.compat}
+}
+
+func (w *folderTransport) Purge(ctx context.Context, before int) error {
+	return sharedir.Sweep(ctx, w.dir, w.run, before)
+}
+
+// Tend has nothing to do: what lies in the folder stays there.
+func (w *folderTransport) Tend(ctx context.Context, _ []string, _ natsbus.Find) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (w *folderTransport) serve(ctx context.Context, desk membership.Desk) error {
+	return sharedir.ServeDesk(ctx, w.dir, w.run, desk, sharedir.ServeOptions{Logger: w.logger})
+}
+
+func (w *folderTransport) store(ctx context.Context, offer membership.Offer) error {
+	return sharedir.Store(ctx, w.dir, w.run, offer)
+}
+
+func (w *folderTransport) Close() {}
+
+// workerTransport is the coordinator's, which keeps what is shared.
+type workerTransport struct{ to event.Exchange }
+
+func (w *workerTransport) Exchange() event.Exchange { return w.to }
+
+func (w *workerTransport) Purge(context.Context, int) error { return nil }
+
+func (w *workerTransport) Tend(ctx context.Context, _ []string, _ natsbus.Find) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (w *workerTransport) Close() {}

@@ -1,0 +1,59 @@
+package workers
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/sapo-swarm/swarm/internal/screen"
+)
+
+const (
+	waitQuietly = time.Second      // a coordinator that answers within it is not waited for
+	waitLines   = 15 * time.Second // between two lines, where there is no terminal
+)
+
+// WaitedError says how long was waited in vain.
+type WaitedError struct{ Limit time.Duration }
+
+func (e *WaitedError) Error() string { return "waited " + e.Limit.String() }
+
+// awaiting says on stderr what a worker waits for, from a second on, until end is called: a line that is rewritten on a terminal, a
+// line every 15 s elsewhere. The context ends at the limit with a *WaitedError as its cause; 0: it has no limit.
+func awaiting(ctx context.Context, stderr io.Writer, what string, limit time.Duration) (_ context.Context, end func()) {
+	cancel := context.CancelFunc(func() {})
+	began := time.Now()
+	if limit > 0 {
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, &WaitedError{limit})
+	}
+	done := make(chan struct{})
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		line := screen.NewStatusLine(stderr, waitLines)
+		line.Soon() // the first one too
+		defer line.Clear()
+		tick := time.NewTicker(waitQuietly)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			text := fmt.Sprintf("Waiting %d s", int(time.Since(began).Seconds()))
+			if limit > 0 {
+				text += fmt.Sprintf(" of %s (--wait)", limit)
+			}
+			line.Say(text + " for " + what) // the end is cut where the terminal is narrow
+		}
+	})
+	return ctx, sync.OnceFunc(func() {
+		close(done)
+		telling.Wait()
+		cancel()
+	})
+}

@@ -1,0 +1,279 @@
+package workers
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
+)
+
+// Worker is this host's part in another host's swarm: what it trains it takes from there, and what its nodes do it reports there, through an
+// outbox on disk. Beside that its run is as any: with a folder, a database and a live view of its own.
+type Worker struct {
+	uplink       membership.Uplink
+	welcome      membership.Welcome
+	credentials  membership.Credentials
+	to           event.Exchange
+	nodeName     string // wished for by --node-id
+	generateOnly bool
+	process      string // names this process to the coordinator
+
+	outbox *membership.Outbox
+	seats  []membership.Seat
+	full   bool // the outbox took nothing of late
+	logger *slog.Logger
+
+	mu       sync.Mutex
+	roster   []event.Member
+	changed  chan struct{}
+	progress map[string]membership.Progress
+	order    []string
+	stop     context.CancelFunc
+	no       *membership.Refusal // why the coordinator won't have this host any more; nil: it does
+	serving  sync.WaitGroup
+	courier  *membership.Courier
+}
+
+// LocalName names this host's part of a run in its own database: experiment and run there must not be those of the coordinator, which may have
+// the same home.
+func (w *Worker) LocalName() string {
+	name := w.welcome.Run + "." + w.credentials.Worker
+	if len(name) > 60 { // an experiment's name may have 64
+		sum := sha256.Sum256([]byte(name))
+		name = name[:50] + "." + hex.EncodeToString(sum[:4])
+	}
+	return name
+}
+
+// OutboxDir is where, in the folder of a run, a worker keeps what it has to report.
+func OutboxDir(run string) string { return filepath.Join(run, "outbox") }
+
+// Open opens the outbox, in the run's folder.
+func (w *Worker) Open(dir string, logger *slog.Logger) (Transport, error) {
+	var err error
+	w.logger = logger
+	w.outbox, err = membership.OpenOutbox(OutboxDir(dir), logger)
+	return &workerTransport{w.to}, err
+}
+
+// Wanted are the nodes that a worker brings.
+type Wanted struct {
+	Device string // what they train on, for people
+	Model  string
+	Nodes  int
+	Held   []Held // of a run that goes on, in their order
+}
+
+// Held is a node that this host has had in the run before.
+type Held struct {
+	Node   string
+	Rounds int // done, at least 1
+}
+
+// Join asks for this host's node assignments. It returns the nodes' names.
+func (w *Worker) Join(ctx context.Context, wanted Wanted) ([]string, error) {
+	join := membership.Join{Protocol: membership.Protocol, Run: w.welcome.Run, Device: wanted.Device}
+	for i := range wanted.Nodes {
+		info := membership.NodeInfo{Model: wanted.Model, GenerateOnly: w.generateOnly}
+		switch {
+		case i < len(wanted.Held):
+			info.Name, info.Rounds = wanted.Held[i].Node, wanted.Held[i].Rounds
+		case w.nodeName != "" && wanted.Nodes == 1:
+			info.Name = w.nodeName
+		case w.nodeName != "":
+			info.Name = fmt.Sprintf("%s_%d", w.nodeName, i)
+		}
+		join.Nodes = append(join.Nodes, info)
+	}
+	answer, err := w.uplink.Join(ctx, join)
+	if err != nil {
+		return nil, fmt.Errorf("join run %s: %w", w.welcome.Run, err)
+	}
+	if len(answer.Seats) != len(join.Nodes) {
+		return nil, fmt.Errorf("join run %s: asked for %d seats, got %d", w.welcome.Run, len(join.Nodes), len(answer.Seats))
+	}
+	w.seats, w.roster, w.changed = answer.Seats, answer.Roster.Members, make(chan struct{})
+	w.progress = map[string]membership.Progress{}
+	for _, s := range w.seats {
+		w.order = append(w.order, s.Node)
+		w.progress[s.Node] = membership.Progress{Node: s.Node, Round: max(s.From, s.Recorded), State: event.StateQueued}
+	}
+	return w.order, nil
+}
+
+// Assign makes an assignment one in the other host's run. The node tells again what either database lacks: each may have lost the last half second
+// before a crash.
+func (w *Worker) Assign(start *event.Start) {
+	s := w.seats[start.Index]
+	start.Run, start.From, start.Recorded = w.welcome.Run, s.From, min(start.Recorded, s.Recorded)
+	start.Evaluated = slices.DeleteFunc(start.Evaluated, func(round int) bool { return !slices.Contains(s.Evaluated, round) })
+	start.GenerateOnly = w.generateOnly
+	start.Members, _ = w.Members()
+}
+
+// Members are the swarm as the coordinator last told, and a channel that is closed when that changes.
+func (w *Worker) Members() ([]event.Member, <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.roster, w.changed
+}
+
+// enter tells the local database where the nodes begin.
+func (w *Worker) enter(record func(event.Event)) {
+	for _, s := range w.seats {
+		record(event.Event{Type: event.TypeJoin, Time: event.Now(), Node: s.Node, RoundIndex: s.From,
+			Message: "in run " + w.welcome.Run})
+	}
+}
+
+// Start begins to report and to follow the roster. Settle ends it.
+func (w *Worker) Start(ctx context.Context, events Events, logger *slog.Logger) {
+	w.logger = logger
+	w.enter(events.Record)
+	w.courier = &membership.Courier{
+		Uplink: w.uplink, Outbox: w.outbox, Run: w.welcome.Run, Process: w.process, Silence: w.patience(0), Logger: logger,
+		Progress: w.progresses,
+		Members: func(members []event.Member) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.roster = members
+			close(w.changed)
+			w.changed = make(chan struct{})
+		},
+		Ended: func(state, message string) {
+			events.Fail(&EndedError{State: state, Message: message})
+		},
+		Trouble: func(err error) { events.Warn(err.Error()) },
+	}
+	if w.to.Kind == event.ExchangeDir {
+		w.courier.Interval = sharedir.BeatEvery
+	}
+	// The nodes' last words are delivered after ctx has ended.
+	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
+	w.serving.Go(func() {
+		var refusal *membership.Refusal
+		if err := w.courier.Serve(ctx); errors.As(err, &refusal) {
+			w.mu.Lock()
+			w.no = refusal
+			w.mu.Unlock()
+			events.Fail(err)
+		} else if err != nil && ctx.Err() == nil {
+			events.Warn("nothing is reported to the coordinator any more: " + err.Error())
+		}
+	})
+}
+
+func (w *Worker) progresses() []membership.Progress {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var list []membership.Progress
+	for _, node := range w.order {
+		list = append(list, w.progress[node])
+	}
+	return list
+}
+
+// Observe puts what the nodes report into the outbox.
+func (w *Worker) Observe(e event.Event) {
+	if e.Node != "" {
+		w.mu.Lock()
+		p := w.progress[e.Node]
+		p.Node = e.Node
+		switch e.Type {
+		case event.TypeState:
+			p.State = e.State
+			if e.State != event.StateQueued && e.State != event.StateLoading {
+				p.Round = e.RoundIndex
+			}
+		case event.TypeRound:
+			p.Round = max(p.Round, e.Round.Round+1)
+		case event.TypeGiveUp:
+			p.State = event.StateGivenUp
+		}
+		w.progress[e.Node] = p
+		w.mu.Unlock()
+	}
+	switch e.Type {
+	case event.TypeLease, event.TypeRelease, event.TypeJoin, event.TypeLeave, event.TypeWorker, event.TypeRunStarted, event.TypeRunEnded, event.TypeDevice:
+		return
+	}
+	if e.Node == "" {
+		return // this host's own affair
+	}
+	e.Run, e.Worker = w.welcome.Run, w.credentials.Worker
+	if err := w.outbox.Append(e); err != nil && !w.full {
+		// Rounds are told again out of the journals when the run goes on.
+		w.full = true
+		w.logger.Warn("what happens here can't be kept for the coordinator", "error", err)
+	} else if err == nil {
+		w.full = false
+	}
+}
+
+// lastWords is how long the end of a run may be held up by the way to the coordinator.
+const lastWords = 20 * time.Second
+
+// patience is how long to wait for the coordinator: what goes through a folder takes as long as that takes to be synced.
+func (w *Worker) patience(network time.Duration) time.Duration {
+	if w.to.Kind == event.ExchangeDir {
+		return max(network, sharedir.SilentAfter)
+	}
+	return network
+}
+
+// Settle delivers what is left, as far as the coordinator can be reached, and leaves the run. Closing now cuts it short.
+func (w *Worker) Settle(now <-chan struct{}) {
+	if w.courier == nil {
+		return
+	}
+	ctx, end := interrupt.WithLimit(context.Background(), w.patience(lastWords), now)
+	defer end()
+	if err := w.courier.Drain(ctx); err != nil {
+		events, _ := w.outbox.Pending()
+		w.logger.Warn("not all is delivered: it is kept, and goes out when the same command goes on", "events", events, "error", err)
+	}
+	w.stop()
+	w.serving.Wait()
+}
+
+// briefly is how long a command that failed tries to take leave.
+const briefly = 2 * time.Second
+
+// Close ends the worker. Without Settle it leaves the run if the coordinator answers soon.
+func (w *Worker) Close() {
+	if w.outbox != nil {
+		if err := w.outbox.Close(); err != nil {
+			w.logger.Warn("outbox not closed in order", "error", err)
+		}
+	}
+	if w.uplink != nil {
+		if w.courier == nil { // its hello took a place, which is free at once rather than after a silence
+			ctx, cancel := context.WithTimeout(context.Background(), briefly)
+			defer cancel()
+			_, _ = w.uplink.Beat(ctx, membership.Beat{Protocol: membership.Protocol, Run: w.welcome.Run, Process: w.process, Time: event.Now(), Left: true})
+		}
+		_ = w.uplink.Close() // the process ends
+	}
+}
+
+// Config is the coordinator's as it came. What a worker makes of it is checked like any.
+func (w *Worker) Config() (configs.Config, error) {
+	c := configs.Default()
+	if err := json.Unmarshal(w.welcome.Config, &c); err != nil {
+		return c, fmt.Errorf("the coordinator's configuration can't be read: %w", err)
+	}
+	return c, nil
+}
