@@ -15,6 +15,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/mps"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
@@ -43,7 +44,7 @@ type coordinator struct {
 	engine    string            // see versions
 	clock     *runClock
 	python    policy.Probe
-	lock      *experimentLock
+	lock      *files.Claim
 	store     *store.Store
 	reader    *store.Reader
 	transport workers.Transport
@@ -427,7 +428,7 @@ func (c *coordinator) close() {
 		}
 	}
 	if c.lock != nil {
-		c.lock.release()
+		c.lock.Release()
 	}
 	c.p.turn.release()
 	c.claims.release()

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/pflag"
 
@@ -73,36 +72,19 @@ func (g *globals) inUse(r listedRun) error {
 	if !store.ValidExperiment(r.Experiment) {
 		return nil // nobody can run it
 	}
-	if holder := lockHolder(lockPath(g.home, r.Experiment)); holder != "" {
+	var other *files.HeldError
+	if errors.As(files.LookClaim(lockPath(g.home, r.Experiment), 0), &other) {
 		return fail.Hint(
-			fmt.Errorf("%s can't be removed: its experiment %s is running (process %s)", r.Run, r.Experiment, holder), "swarm down "+r.Experiment)
+			fmt.Errorf("%s can't be removed: its experiment %s is running (process %s)", r.Run, r.Experiment, other.Holder), "swarm down "+r.Experiment)
 
 	}
-	if holder := lockHolder(sweepLockPath(g.home, r.Experiment)); holder != "" {
+	if errors.As(files.LookClaim(sweepLockPath(g.home, r.Experiment), 0), &other) {
 		return fail.Hint(
-			fmt.Errorf("%s can't be removed: a sweep with its experiment %s is running (process %s)", r.Run, r.Experiment, holder),
+			fmt.Errorf("%s can't be removed: a sweep with its experiment %s is running (process %s)", r.Run, r.Experiment, other.Holder),
 			"swarm rm "+r.Run+" once the sweep has ended")
 
 	}
 	return nil
-}
-
-// lockHolder is the process that holds a lock file, empty where none does. It makes no file.
-func lockHolder(path string) string {
-	file, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer file.Close()
-	if !errors.Is(syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK) {
-		return ""
-	}
-	holder := make([]byte, 32)
-	n, _ := file.ReadAt(holder, 0)
-	if text := strings.TrimSpace(string(holder[:n])); text != "" {
-		return text
-	}
-	return "unknown"
 }
 
 // remove shows what would go, asks, and removes runs, one after the other. left are those that were meant and are in use.
@@ -218,7 +200,7 @@ func (o *removal) removeOne(ctx context.Context, g *globals, root *os.Root, reco
 		if err != nil {
 			return err
 		}
-		defer lock.release()
+		defer lock.Release()
 	}
 	s, err := records.open(ctx)
 	if err != nil {

@@ -145,14 +145,14 @@ func TestARunningRunIsNeverRemoved(t *testing.T) {
 	require.Equal(t, outcome{1, "", "Error: " + want + "\nTry: swarm down dead\n"}, o)
 	o = swarm(t, home, "prune", "--keep", "0", "--state", "crashed", "--yes")
 	require.Equal(t, outcome{0, "Left: " + want + "\n2 runs left. swarm ls lists runs.\n", ""}, o)
-	lock.release()
+	lock.Release()
 
-	sweep, err := lockOneSweep(layout.Home(home), sweepLockPath(layout.Home(home), "dead"), "dead")
+	sweep, err := lockOneSweep(layout.Home(home), "dead")
 	require.NoError(t, err)
 	o = swarm(t, home, "rm", "dead-1", "--yes")
 	require.Equal(t, 1, o.code)
 	require.Contains(t, o.stderr, "a sweep with its experiment dead is running")
-	require.NoError(t, sweep.Close())
+	sweep.Release()
 
 	_, names := removed(t, home, "rm", "dead-1", "--yes")
 	require.Equal(t, []string{"dead-1"}, names)

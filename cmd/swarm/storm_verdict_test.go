@@ -175,7 +175,7 @@ func locksFree(home string) error {
 	if err != nil {
 		return fmt.Errorf("a lock is left behind: %w", err)
 	}
-	o.release()
+	o.Release()
 	return nil
 }
 

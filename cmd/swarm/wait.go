@@ -17,6 +17,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
@@ -151,9 +152,9 @@ func takeTurn() (*gpuTurn, error) {
 	if err != nil {
 		return nil, fail.Hint(fmt.Errorf("wait for a GPU: %w", err), "another folder in $TMPDIR")
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := files.Lock(file); err != nil {
 		file.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
+		if errors.Is(err, files.ErrLocked) {
 			return nil, errTurnTaken
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/sapo-swarm/swarm/internal/files"
 )
 
 const (
@@ -53,7 +55,7 @@ func (q *Queue) lockFile() (*locked, error) {
 		if err != nil {
 			return nil, q.trouble(err)
 		}
-		err = flock(file, syscall.LOCK_EX)
+		err = files.Lock(file)
 		if err == nil && same(file, path) {
 			l := &locked{file: file}
 			if l.next, l.changes = l.counters(); l.next == 0 {
@@ -63,32 +65,13 @@ func (q *Queue) lockFile() (*locked, error) {
 			return l, nil
 		}
 		file.Close()
-		if err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
+		if err != nil && !errors.Is(err, files.ErrLocked) {
 			return nil, q.trouble(err)
 		}
 		if time.Since(began) > lockLimit {
 			return nil, fmt.Errorf("queue: %s has been locked for %s, by a swarm that is stopped? Try: fuser -v %s", path, lockLimit, path)
 		}
 		time.Sleep(lockPoll)
-	}
-}
-
-// flock takes a lock without waiting.
-func flock(file *os.File, how int) error {
-	for {
-		if err := syscall.Flock(int(file.Fd()), how|syscall.LOCK_NB); !errors.Is(err, syscall.EINTR) {
-			return err
-		}
-	}
-}
-
-// flockSoon takes a lock for good that others hold for an instant at most, to see whether it is held.
-func flockSoon(file *os.File) error {
-	for began := time.Now(); ; time.Sleep(lockPoll) {
-		err := flock(file, syscall.LOCK_EX)
-		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Since(began) > lockLimit {
-			return err
-		}
 	}
 }
 
@@ -101,7 +84,7 @@ func same(file *os.File, path string) bool {
 
 // unlock lets the next one in.
 func (q *Queue) unlock(l *locked) {
-	_ = syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN) // closing alone leaves it to a child that is just being forked
+	_ = files.Unlock(l.file)
 	l.file.Close()
 	q.mu.Unlock()
 }
@@ -155,7 +138,7 @@ func (q *Queue) trouble(err error) error {
 		try = "free some space, or put --home on another disk"
 	case errors.Is(err, syscall.EROFS):
 		try = "--home on a disk that can be written to"
-	case errors.Is(err, syscall.ENOLCK), errors.Is(err, syscall.EOPNOTSUPP), errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.EINVAL):
+	case files.NoLocks(err), errors.Is(err, syscall.EINVAL):
 		return fmt.Errorf("queue: %s: this file system has no locks (%w). Try: --home on a local disk", q.dir, err)
 	}
 	return fmt.Errorf("queue: %w. Try: %s", err, try)

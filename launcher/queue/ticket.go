@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
@@ -151,7 +152,7 @@ func (t *Ticket) save() error {
 		if err != nil {
 			return t.q.trouble(err)
 		}
-		if err := flockSoon(file); err != nil {
+		if err := files.LockWithin(file, lockLimit); err != nil { // others hold it for an instant at most, to see whether it is held
 			file.Close()
 			return t.q.trouble(err)
 		}

@@ -69,16 +69,11 @@ func lockState(state string) (*os.File, error) {
 	if err != nil {
 		return nil, stateError(state, err)
 	}
-	for deadline := time.Now().Add(lockWait); ; time.Sleep(5 * time.Millisecond) {
-		err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return lock, nil
-		}
-		if busy := errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR); !busy || time.Now().After(deadline) {
-			lock.Close()
-			return nil, stateError(state, fmt.Errorf("lock: %w", err))
-		}
+	if err := files.LockWithin(lock, lockWait); err != nil {
+		lock.Close()
+		return nil, stateError(state, fmt.Errorf("lock: %w", err))
 	}
+	return lock, nil
 }
 
 // stateError says what to do about a state folder that can't be used.
@@ -87,7 +82,7 @@ func stateError(state string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		try = "free some space"
-	case errors.Is(err, syscall.ENOLCK), errors.Is(err, syscall.EOPNOTSUPP):
+	case files.NoLocks(err):
 		try = "--home on a local disk: this one has no file locks"
 	case errors.Is(err, syscall.EWOULDBLOCK):
 		try = "again in a moment"
@@ -138,7 +133,7 @@ func begin(state string, j journal) (*transaction, error) {
 		return nil, stateError(state, err)
 	}
 	if t.alive, err = os.Create(filepath.Join(t.folder(), aliveName)); err == nil {
-		err = errors.Join(syscall.Flock(int(t.alive.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), t.save())
+		err = errors.Join(files.Lock(t.alive), t.save())
 	}
 	if err != nil {
 		t.end()

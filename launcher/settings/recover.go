@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
+
+	"github.com/sapo-swarm/swarm/internal/files"
 )
 
 // Recover puts back what dead processes left: files of loans, and files that an Apply did not come to write all of. One that was changed since
@@ -31,7 +32,7 @@ func sweep(state string) (live []journal, restored []Restored, err error) {
 	for _, number := range entries(state, openName) {
 		folder := openFolder(state, number)
 		alive, err := os.OpenFile(filepath.Join(folder, aliveName), os.O_RDWR, 0)
-		if err == nil && syscall.Flock(int(alive.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		if err == nil && files.Lock(alive) != nil {
 			alive.Close()
 			if j, err := loadJournal(filepath.Join(folder, journalName)); err == nil {
 				live = append(live, j)

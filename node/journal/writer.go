@@ -7,8 +7,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
+
+	"github.com/sapo-swarm/swarm/internal/files"
 )
 
 // lockPatience is how long Open waits for a former writer, one whose launcher died and that is about to notice.
@@ -42,18 +43,14 @@ func Open(dir string, logger *slog.Logger) (*Journal, error) {
 }
 
 func lock(folder *os.File, patience time.Duration, logger *slog.Logger) error {
-	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		err := syscall.Flock(int(folder.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		switch {
-		case err == nil:
-			return nil
-		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR):
-			logger.Debug("journal not locked", "reason", err) // a file system without locks
-			return nil
-		case time.Since(began) > patience:
-			return fmt.Errorf("%w. Try: end the process that works in this folder", ErrInUse)
-		}
+	err := files.LockWithin(folder, patience)
+	if errors.Is(err, files.ErrLocked) {
+		return fmt.Errorf("%w. Try: end the process that works in this folder", ErrInUse)
 	}
+	if err != nil {
+		logger.Debug("journal not locked", "reason", err) // a file system without locks
+	}
+	return nil
 }
 
 // Resume lets the next record be of a round: it drops what is logged of that round and later ones, but that round's own Generated. What is

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -96,7 +95,7 @@ func (o *Outbox) open() error {
 	if o.lock, err = os.OpenFile(filepath.Join(o.dir, outboxLock), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return err
 	}
-	if err := syscall.Flock(int(o.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := files.Lock(o.lock); err != nil {
 		return fmt.Errorf("another process uses it (%w). Try: swarm down there, or another --home", err)
 	}
 	data, err := os.ReadFile(filepath.Join(o.dir, outboxFile))

@@ -13,7 +13,6 @@ import (
 	"sort"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/files"
@@ -349,16 +348,11 @@ func (r *Registry) lock() (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the workers' registry: %w", err)
 	}
-	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { _ = file.Close() }, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) || time.Since(began) > lockPatience {
-			_ = file.Close()
-			return nil, fmt.Errorf("lock the workers' registry: %s: %w. Try: again; another swarm process may be changing it", r.dir, err)
-		}
+	if err := files.LockWithin(file, lockPatience); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("lock the workers' registry: %s: %w. Try: again; another swarm process may be changing it", r.dir, err)
 	}
+	return func() { _ = file.Close() }, nil
 }
 
 // internal is the coordinator's own trouble, in a Refusal. What it says of paths stays here.

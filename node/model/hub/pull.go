@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
@@ -143,17 +141,17 @@ func (p *pull) lock(ctx context.Context, file remote) (func(), error) {
 		return nil, err
 	}
 	for {
-		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil || errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOLCK) {
+		err := files.Lock(lock)
+		if err == nil || files.NoLocks(err) {
 			return func() { _ = lock.Close() }, nil // a file system without locks has none to wait for
 		}
-		if errors.Is(err, unix.EWOULDBLOCK) {
+		if errors.Is(err, files.ErrLocked) {
 			p.progress.Waiting = true
 			p.advance(file.name, 0)
 			err = pause(ctx, 100*time.Millisecond)
 			p.progress.Waiting = false
 		}
-		if err != nil && !errors.Is(err, unix.EINTR) {
+		if err != nil {
 			_ = lock.Close()
 			return nil, err
 		}
