@@ -15,6 +15,7 @@ var allowed = []struct{ from, to string }{
 	{"configs", "internal/"},
 	{"internal/", "internal/"},
 	{"launcher", "launcher configs metrics/event internal/"},
+	{"launcher/lifecycle", "launcher metrics configs internal/"},
 	{"launcher/workers", "launcher node metrics configs internal/"},
 	{"node", "node configs metrics/event internal/"},
 	{"metrics/event", "internal/"},

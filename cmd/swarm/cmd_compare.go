@@ -15,6 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -122,7 +123,7 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 		return err
 	}
 	o.Names, o.Key = names, configKey
-	o.Alive = func(s store.Snapshot) bool { return coordinatorAlive(s, event.Now()) }
+	o.Alive = func(s store.Snapshot) bool { return lifecycle.Alive(s, event.Now()) }
 	reader, err := g.openReader(ctx)
 	if err != nil {
 		return err
@@ -138,7 +139,7 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 	comparison, err := query.Compare(ctx, reader, o.CompareOptions)
 	var unknown *query.UnknownError
 	if errors.As(err, &unknown) {
-		return unknownExperiment(ctx, reader, unknown.Name)
+		return lifecycle.UnknownExperiment(ctx, reader, unknown.Name)
 	}
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -72,7 +73,7 @@ func runCurve(ctx context.Context, g *globals, names []string, o *curveOptions) 
 	for _, name := range names {
 		snapshot, err := reader.Snapshot(ctx, name)
 		if err != nil {
-			return notFound(err, name)
+			return lifecycle.NotFound(err, name)
 		}
 		curve, err := query.Curve(ctx, reader, snapshot.Run, o.metric, o.CurveOptions)
 		if err != nil {

@@ -14,6 +14,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
+	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -127,22 +129,22 @@ func runDown(ctx context.Context, g *globals, name string, o *downOptions) error
 
 // downTargets are the runs to stop. idle is the one that was named and does not run.
 func downTargets(ctx context.Context, reader *store.Reader, name string, all bool) (targets []store.Snapshot, idle *store.Snapshot, err error) {
-	running, err := runsNow(ctx, reader, name)
+	running, err := lifecycle.Running(ctx, reader, name)
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(running) == 0 && name != "" {
 		snapshot, err := reader.Snapshot(ctx, name)
-		return nil, &snapshot, notFound(err, name)
+		return nil, &snapshot, lifecycle.NotFound(err, name)
 	}
 	if len(running) > 1 && !all {
-		if _, err := chooseRunning(ctx, reader, name, "down"); err != nil {
+		if _, err := lifecycle.Choose(ctx, reader, name, "down"); err != nil {
 			return nil, nil, err
 		}
 	}
 	for _, s := range running {
 		switch {
-		case !elsewhere(s.Run):
+		case !lifecycle.Elsewhere(s.Run):
 			targets = append(targets, s)
 		case !all:
 			return nil, nil, fail.Hint(
@@ -157,33 +159,53 @@ func downTargets(ctx context.Context, reader *store.Reader, name string, all boo
 // downAll stops all targets side by side.
 func downAll(ctx context.Context, g *globals, reader *store.Reader, targets []store.Snapshot, o *downOptions) ([]downRun, error) {
 	progress := screen.NewStatusLine(g.stderr, 5*time.Second)
-	stops := make([]*stopping, len(targets))
+	stops := make([]*lifecycle.Stop, len(targets))
 	for i, s := range targets {
-		stops[i] = newStopping(g, s.Run, o.now)
+		stops[i] = lifecycle.NewStop(g.home, s.Run, o.now)
 	}
-	failures := await(ctx, stops, o.limit, func(waited time.Duration, left []*stopping) {
+	failures := lifecycle.Await(ctx, stops, o.limit, func(waited time.Duration, left []*lifecycle.Stop) {
 		var names []string
 		for _, s := range left {
-			names = append(names, s.told(ctx, reader))
+			names = append(names, s.Describe(ctx, reader))
 		}
 		progress.Say(fmt.Sprintf("Stopping for %.0f s: %s.", waited.Seconds(), strings.Join(names, "; ")))
 	})
 	progress.End()
 	var results []downRun
 	for _, s := range stops {
-		result, err := s.result(ctx, g, reader)
+		result, err := downResult(ctx, g, reader, s)
 		results = append(results, result)
 		failures = append(failures, err)
 	}
 	return results, errors.Join(failures...)
 }
 
+// downResult is how it ended. The error is that it had to be killed though nobody asked for that.
+func downResult(ctx context.Context, g *globals, reader *store.Reader, s *lifecycle.Stop) (downRun, error) {
+	d := downRun{
+		Experiment: s.Run.Experiment, Run: s.Run.Run, PID: s.Run.PID, Outcome: outcomeStopped, Seconds: s.Took.Seconds(), Orphans: s.Orphans,
+	}
+	err := d.read(ctx, g, reader)
+	if !s.Ended {
+		d.Outcome = outcomeLeft
+		return d, err
+	}
+	if s.Killed {
+		d.Outcome, d.service = outcomeKilled, s.Service
+		if !s.Now {
+			err = errors.Join(err, fail.Hint(
+				fmt.Errorf("%s did not stop in order", s.Run.Run), "swarm logs "+s.Run.Run+" "+runlog.Coordinator+" for why"))
+		}
+	}
+	return d, err
+}
+
 // clean ends what a run that isn't running has left behind, should anything be.
 func clean(ctx context.Context, g *globals, reader *store.Reader, run store.Run) (downRun, error) {
 	result := downRun{Experiment: run.Experiment, Run: run.Run, Outcome: outcomeIdle, imported: run.Imported()}
 	var err error
-	if !elsewhere(run) {
-		result.Orphans, err = sweepRun(ctx, g.home.Run(run.Run))
+	if !lifecycle.Elsewhere(run) {
+		result.Orphans, err = lifecycle.SweepRun(ctx, g.home.Run(run.Run))
 	}
 	return result, errors.Join(err, result.read(ctx, g, reader))
 }
@@ -195,7 +217,7 @@ func (d *downRun) read(ctx context.Context, g *globals, reader *store.Reader) er
 		return err
 	}
 	now := event.Now()
-	status := stats.NewStatus(snapshot, now, coordinatorAlive(snapshot, now))
+	status := stats.NewStatus(snapshot, now, lifecycle.Alive(snapshot, now))
 	d.State, d.Round, d.Rounds = status.State, status.Round, status.Rounds
 	if !d.imported {
 		d.goesOn = g.goesOn(d.Run, status.Command)

@@ -17,6 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
@@ -134,7 +135,7 @@ func runEvalShow(ctx context.Context, g *globals, o *evalOptions, name string) e
 	defer reader.Close()
 	snapshot, err := reader.Snapshot(ctx, name)
 	if err != nil {
-		return notFound(err, name)
+		return lifecycle.NotFound(err, name)
 	}
 	ks, err := o.passes()
 	if err != nil {

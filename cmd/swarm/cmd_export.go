@@ -18,6 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/export"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -231,11 +232,11 @@ func chosenRuns(ctx context.Context, reader *store.Reader, names []string) (runs
 		isRun := slices.ContainsFunc(all, func(t store.Totals) bool { return name == t.Run.Run || name == t.Experiment })
 		isJob := slices.ContainsFunc(allJobs, func(j store.Job) bool { return name == j.Job || name == j.Name })
 		if !isRun && !isJob {
-			return nil, nil, notFound(store.ErrNotFound, name)
+			return nil, nil, lifecycle.NotFound(store.ErrNotFound, name)
 		}
 	}
 	if len(all) == 0 && len(allJobs) == 0 {
-		return nil, nil, notFound(store.ErrNotFound, "")
+		return nil, nil, lifecycle.NotFound(store.ErrNotFound, "")
 	}
 	for _, t := range all {
 		if len(names) == 0 || slices.Contains(names, t.Run.Run) || slices.Contains(names, t.Experiment) {

@@ -12,6 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -176,7 +177,7 @@ func (w *gpuWatch) running(ctx context.Context) ([]runningRun, error) {
 		if t.Host != own {
 			continue
 		}
-		status, err := readStatus(ctx, w.reader, t.Run.Run)
+		status, err := lifecycle.Status(ctx, w.reader, t.Run.Run)
 		if err != nil {
 			return nil, err
 		}

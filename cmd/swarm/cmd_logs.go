@@ -18,6 +18,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -137,7 +138,7 @@ func logsOf(ctx context.Context, reader *store.Reader, args []string) (store.Sna
 			"swarm logs "+snapshot.Run.Run+" and any of "+strings.Join(knownLogs(snapshot), ", "))
 
 	}
-	return snapshot, args, notFound(err, "")
+	return snapshot, args, lifecycle.NotFound(err, "")
 }
 
 func knownLogs(s store.Snapshot) []string {
@@ -169,10 +170,10 @@ func hasEnded(ctx context.Context, reader *store.Reader, run string) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	if elsewhere(snapshot.Run) {
+	if lifecycle.Elsewhere(snapshot.Run) {
 		return snapshot.Run.State != store.RunRunning, nil
 	}
-	return !identityOf(snapshot.Run).Alive(), nil // it logs a little after it has recorded the end
+	return !lifecycle.Identity(snapshot.Run).Alive(), nil // it logs a little after it has recorded the end
 }
 
 // logPrinter prints lines, each with its log's name before it.

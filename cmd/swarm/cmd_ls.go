@@ -15,6 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -32,9 +33,9 @@ type lsOptions struct {
 
 // lsDocument is `swarm ls -o json`.
 type lsDocument struct {
-	Runs  []listedRun    `json:"runs"`
-	Total int            `json:"total"` // runs of these names and states, of which runs has the newest
-	Jobs  []stats.JobRow `json:"jobs,omitempty"`
+	Runs  []lifecycle.Listed `json:"runs"`
+	Total int                `json:"total"` // runs of these names and states, of which runs has the newest
+	Jobs  []stats.JobRow     `json:"jobs,omitempty"`
 }
 
 func newLsCommand(g *globals) *cobra.Command {
@@ -55,7 +56,7 @@ func newLsCommand(g *globals) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.states, "state", nil, "only runs in these `states`: "+strings.Join(runStates, ", "))
+	f.StringSliceVar(&o.states, "state", nil, "only runs in these `states`: "+strings.Join(lifecycle.States, ", "))
 	f.IntVarP(&o.limit, "limit", "n", listedMost, "show the newest `N`")
 	f.BoolVarP(&o.all, "all", "a", false, "show all")
 	cmd.MarkFlagsMutuallyExclusive("limit", "all")
@@ -64,7 +65,7 @@ func newLsCommand(g *globals) *cobra.Command {
 }
 
 func runLs(ctx context.Context, g *globals, names []string, o *lsOptions) error {
-	if err := errors.Join(checkOutput(o.output), checkStates(o.states)); err != nil {
+	if err := errors.Join(checkOutput(o.output), lifecycle.CheckStates(o.states)); err != nil {
 		return err
 	}
 	if o.limit < 1 {
@@ -72,7 +73,7 @@ func runLs(ctx context.Context, g *globals, names []string, o *lsOptions) error 
 	}
 	reader, err := store.OpenReader(ctx, g.home.Database())
 	if errors.Is(err, store.ErrNoDatabase) && len(names) == 0 {
-		return lsDocument{Runs: []listedRun{}}.show(g, o)
+		return lsDocument{Runs: []lifecycle.Listed{}}.show(g, o)
 	}
 	if err != nil {
 		return err
@@ -82,9 +83,9 @@ func runLs(ctx context.Context, g *globals, names []string, o *lsOptions) error 
 	if err != nil {
 		return err
 	}
-	var runs []listedRun
+	var runs []lifecycle.Listed
 	if runNames := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return jobNames[n] }); len(names) == 0 || len(runNames) > 0 {
-		if runs, err = listRuns(ctx, g, reader, runNames, o.states); err != nil {
+		if runs, err = lifecycle.List(ctx, reader, runNames, o.states); err != nil {
 			return err
 		}
 	}
@@ -92,7 +93,7 @@ func runLs(ctx context.Context, g *globals, names []string, o *lsOptions) error 
 	if !o.all {
 		d.Runs = d.Runs[:min(o.limit, len(d.Runs))]
 	}
-	if err := g.measure(d.Runs); err != nil {
+	if err := lifecycle.Measure(g.home, d.Runs); err != nil {
 		return err
 	}
 	return d.show(g, o)
@@ -129,7 +130,7 @@ func listJobs(ctx context.Context, reader *store.Reader, names []string, o *lsOp
 
 func (d lsDocument) show(g *globals, o *lsOptions) error {
 	if o.output == "json" {
-		d.Runs = append([]listedRun{}, d.Runs...)
+		d.Runs = append([]lifecycle.Listed{}, d.Runs...)
 		return writeJSON(g.stdout, d)
 	}
 	p := screen.Page(g.stdout)
@@ -155,25 +156,25 @@ func (d lsDocument) show(g *globals, o *lsOptions) error {
 }
 
 // runsTable has a row a run.
-func runsTable(runs []listedRun) *table.Table {
+func runsTable(runs []lifecycle.Listed) *table.Table {
 	t := table.New(
 		table.Column{Title: "RUN"}, table.Column{Title: "EXPERIMENT", Drop: 3, Max: 24}, table.Column{Title: "STATE"}, table.Column{Title: "ROUNDS", Right: true},
 		table.Column{Title: "NODES", Right: true, Drop: 2}, table.Column{Title: "AGE", Right: true, Drop: 1}, table.Column{Title: "SIZE", Right: true},
 	)
 	for _, r := range runs {
-		t.Add(printable(r.Run), printable(r.Experiment), printable(r.State), fmt.Sprintf("%d/%d", r.Round, r.Rounds), strconv.Itoa(r.Nodes), r.age(), r.size())
+		t.Add(printable(r.Run), printable(r.Experiment), printable(r.State), fmt.Sprintf("%d/%d", r.Round, r.Rounds), strconv.Itoa(r.Nodes), ageOf(r), folderSize(r))
 	}
 	return t
 }
 
-func (r listedRun) age() string {
+func ageOf(r lifecycle.Listed) string {
 	if r.State == store.RunRunning {
 		return "now"
 	}
 	return units.Age(time.Duration((event.Now() - r.LastSeen) * float64(time.Second)))
 }
 
-func (r listedRun) size() string {
+func folderSize(r lifecycle.Listed) string {
 	switch {
 	case r.SizeBytes != nil:
 		return gb(*r.SizeBytes)
@@ -181,8 +182,8 @@ func (r listedRun) size() string {
 		return "?" // too much to look through, or it can't be read
 	case r.Imported:
 		return "imported"
-	case elsewhere(r.record.Run):
-		return "on " + printable(r.record.Host)
+	case lifecycle.Elsewhere(r.Record.Run):
+		return "on " + printable(r.Record.Host)
 	}
 	return "no files"
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node"
 	"github.com/sapo-swarm/swarm/node/model"
@@ -97,7 +98,7 @@ func (g *globals) findRun(ctx context.Context, name string) (store.Run, error) {
 	defer reader.Close()
 	snapshot, err := reader.Snapshot(ctx, name)
 	if err != nil {
-		return store.Run{}, notFound(err, name)
+		return store.Run{}, lifecycle.NotFound(err, name)
 	}
 	return snapshot.Run, nil
 }

@@ -229,7 +229,7 @@ func outOfRoom(err error) error {
 }
 
 func keepProfile(ctx context.Context, g *globals, p planned, result profiled) error {
-	db, err := store.Open(ctx, g.home.Database(), store.Options{Warn: databaseNews(g.logger)})
+	db, err := store.Open(ctx, g.home.Database(), store.Options{Warn: store.LogNews(g.logger)})
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/jobs"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -103,25 +104,25 @@ func runPrune(ctx context.Context, g *globals, experiments []string, o *pruneOpt
 	}
 	for i, name := range experiments {
 		if i >= len(known) || known[i] != name {
-			return unknownExperiment(ctx, reader, name)
+			return lifecycle.UnknownExperiment(ctx, reader, name)
 		}
 	}
-	all, err := listRuns(ctx, g, reader, experiments, o.states)
+	all, err := lifecycle.List(ctx, reader, experiments, o.states)
 	if err != nil {
 		return err
 	}
-	root, err := g.runsRoot()
+	root, err := lifecycle.RunsRoot(g.home)
 	if err != nil {
 		return g.home.Error(err)
 	}
 	if root != nil {
-		g.locate(root, all)
+		lifecycle.Locate(g.home, root, all)
 		root.Close()
 	}
-	var runs []listedRun
+	var runs []lifecycle.Listed
 	var left []leftRun
 	for _, r := range o.choose(all) {
-		if err := g.inUse(r); err != nil {
+		if err := lifecycle.InUse(g.home, r); err != nil {
 			left = append(left, leftRun{r.Run, err.Error()})
 			continue
 		}
@@ -131,9 +132,9 @@ func runPrune(ctx context.Context, g *globals, experiments []string, o *pruneOpt
 }
 
 // choose are those of runs, the newest first, that go.
-func (o *pruneOptions) choose(runs []listedRun) []listedRun {
+func (o *pruneOptions) choose(runs []lifecycle.Listed) []lifecycle.Listed {
 	newer := map[string]int{} // runs of an experiment that came before
-	var chosen []listedRun
+	var chosen []lifecycle.Listed
 	for _, r := range runs {
 		if r.Imported {
 			continue

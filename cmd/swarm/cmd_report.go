@@ -16,6 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/files"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	htmlreport "github.com/sapo-swarm/swarm/metrics/report"
@@ -108,7 +109,7 @@ func runReport(ctx context.Context, g *globals, o *reportOptions, flags *pflag.F
 		return err
 	}
 	defer reader.Close()
-	o.Now, o.Alive, o.Version, o.Key = event.Now(), coordinatorAlive, version, configKey
+	o.Now, o.Alive, o.Version, o.Key = event.Now(), lifecycle.Alive, version, configKey
 	o.CompareOptions.Alive = func(s store.Snapshot) bool { return o.Alive(s, o.Now) }
 	var drawn []figureFile
 	if o.figures != "" {
@@ -156,11 +157,11 @@ func (o *reportOptions) unreadable(ctx context.Context, reader *store.Reader, er
 	var unknown *query.UnknownError
 	switch {
 	case errors.As(err, &unknown):
-		return unknownExperiment(ctx, reader, unknown.Name)
+		return lifecycle.UnknownExperiment(ctx, reader, unknown.Name)
 	case errors.Is(err, store.ErrNotFound) && o.study.name != "":
 		return o.study.none()
 	case errors.Is(err, store.ErrNotFound):
-		return notFound(err, "")
+		return lifecycle.NotFound(err, "")
 	}
 	return err
 }

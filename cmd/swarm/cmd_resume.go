@@ -16,6 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	sh "github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -100,7 +101,7 @@ func runResume(ctx context.Context, g *globals, name string, extra []string) err
 	switch {
 	case run.Imported():
 		return fail.Usage(fmt.Errorf("run %s was imported: only the home that made it can go on with it", run.Run), "swarm status "+run.Run)
-	case run.State == store.RunRunning && coordinatorAlive(s, event.Now()):
+	case run.State == store.RunRunning && lifecycle.Alive(s, event.Now()):
 		return fail.Usage(fmt.Errorf("run %s is running already", run.Run), "swarm attach "+run.Run)
 	case run.State == store.RunDone && len(extra) == 0:
 		fmt.Fprintf(g.stdout, "%s has done all its %s. To prolong it: %s resume %s --rounds %d\n", run.Run, units.Plural(run.Rounds, "round"),
@@ -134,7 +135,7 @@ func runResume(ctx context.Context, g *globals, name string, extra []string) err
 func toResume(ctx context.Context, reader *store.Reader, name string) (s store.Snapshot, err error) {
 	if name != "" {
 		s, err = reader.Snapshot(ctx, name)
-		return s, notFound(err, name)
+		return s, lifecycle.NotFound(err, name)
 	}
 	runs, err := reader.Runs(ctx, store.Filter{})
 	if err != nil {
@@ -150,7 +151,7 @@ func toResume(ctx context.Context, reader *store.Reader, name string) (s store.S
 		if s, err = reader.Snapshot(ctx, r.Run.Run); err != nil {
 			return s, err
 		}
-		if r.State != store.RunRunning || !coordinatorAlive(s, event.Now()) {
+		if r.State != store.RunRunning || !lifecycle.Alive(s, event.Now()) {
 			return s, nil
 		}
 	}

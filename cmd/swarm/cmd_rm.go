@@ -9,6 +9,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/jobs"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -49,7 +50,7 @@ func runRm(ctx context.Context, g *globals, names []string, o *removal) error {
 		return err
 	}
 	for _, r := range runs {
-		if err := g.inUse(r); err != nil {
+		if err := lifecycle.InUse(g.home, r); err != nil {
 			return err
 		}
 	}
@@ -64,7 +65,7 @@ func runRm(ctx context.Context, g *globals, names []string, o *removal) error {
 }
 
 // namedForRemoval are the runs of those names. A name that a run has means that run alone, though an experiment has it, too.
-func namedForRemoval(ctx context.Context, g *globals, reader *store.Reader, names []string) ([]listedRun, error) {
+func namedForRemoval(ctx context.Context, g *globals, reader *store.Reader, names []string) ([]lifecycle.Listed, error) {
 	for _, name := range names {
 		job, ok, err := jobNamed(ctx, reader, name)
 		if err != nil {
@@ -74,7 +75,7 @@ func namedForRemoval(ctx context.Context, g *globals, reader *store.Reader, name
 			return nil, fail.Usage(errors.New(strings.TrimSpace(printable(job.Job))+" is a job of swarm run: rm removes runs of swarm up"), "swarm ls")
 		}
 	}
-	all, err := listRuns(ctx, g, reader, names, nil)
+	all, err := lifecycle.List(ctx, reader, names, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func namedForRemoval(ctx context.Context, g *globals, reader *store.Reader, name
 	for _, name := range names {
 		wanted[name] = true
 	}
-	var runs []listedRun
+	var runs []lifecycle.Listed
 	for _, r := range all {
 		if wanted[r.Run] || wanted[r.Experiment] && !isRun[r.Experiment] {
 			runs = append(runs, r)

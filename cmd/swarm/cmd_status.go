@@ -9,6 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
@@ -77,9 +78,9 @@ func runStatus(ctx context.Context, g *globals, name string, o *statusOptions) e
 	if name == "" {
 		return showOverview(ctx, g, reader, o)
 	}
-	status, err := readStatus(ctx, reader, name)
+	status, err := lifecycle.Status(ctx, reader, name)
 	if err != nil {
-		return notFound(err, name)
+		return lifecycle.NotFound(err, name)
 	}
 	if o.output == "json" {
 		return writeJSON(g.stdout, status)

@@ -220,7 +220,7 @@ func (s *sweep) open(ctx context.Context) (err error) {
 		}
 	}
 	// Opened for writing first: that makes the database, and brings an older one up to date.
-	db, err := store.Open(ctx, s.g.home.Database(), store.Options{Warn: databaseNews(s.g.logger)})
+	db, err := store.Open(ctx, s.g.home.Database(), store.Options{Warn: store.LogNews(s.g.logger)})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/verify"
@@ -71,7 +72,7 @@ func runVerify(ctx context.Context, g *globals, name string, o verifyOptions) er
 	defer reader.Close()
 	snapshot, err := reader.Snapshot(ctx, name)
 	if err != nil {
-		return notFound(err, name)
+		return lifecycle.NotFound(err, name)
 	}
 	if err := foreignNodes(snapshot.Run); err != nil {
 		return err
@@ -104,7 +105,7 @@ func ended(s store.Snapshot) error {
 	switch {
 	case run.State != store.RunRunning:
 		return nil
-	case coordinatorAlive(s, event.Now()):
+	case lifecycle.Alive(s, event.Now()):
 		return fail.Usage(fmt.Errorf("run %s is still running", run.Run), "when it is done; or swarm down "+run.Run+", which stops it in order")
 	}
 	return fail.Usage(fmt.Errorf("run %s was cut off in the middle", run.Run), "swarm up with its configuration goes on with it; verify it then")

@@ -18,6 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/launch"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/launcher/workers"
@@ -219,7 +220,7 @@ type summaryEvent struct {
 func (c *coordinator) summarise(asJSON bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	status, err := readStatus(ctx, c.reader, c.run)
+	status, err := lifecycle.Status(ctx, c.reader, c.run)
 	if err != nil {
 		return fmt.Errorf("read the run: %w", err)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/dashboard"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -49,7 +50,7 @@ func (g *globals) listenDashboard(ctx context.Context, o dashboardOptions) (*das
 	}
 	folders := &runFolders{g: g}
 	d.server, err = dashboard.New(dashboard.Options{
-		Path: g.home.Database(), Alive: coordinatorAlive, Key: configKey, Logs: folders.logs, Rollouts: folders.rollouts, Version: version, Token: o.token,
+		Path: g.home.Database(), Alive: lifecycle.Alive, Key: configKey, Logs: folders.logs, Rollouts: folders.rollouts, Version: version, Token: o.token,
 		Logger: g.logger,
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -110,7 +111,7 @@ func TestDownStopsInOrder(t *testing.T) {
 			require.Equal(t, outcomeStopped, d.Runs[0].Outcome)
 			require.Equal(t, cmd.Process.Pid, d.Runs[0].PID)
 			require.Equal(t, 17, d.Runs[0].CheckpointRound)
-			require.NoFileExists(t, filepath.Join(home, "runs", "a-1", askedFile))
+			require.NoFileExists(t, filepath.Join(home, "runs", "a-1", lifecycle.AskedFile))
 		})
 	}
 }
@@ -122,7 +123,7 @@ func TestDownTwiceIsNoSecondSignal(t *testing.T) {
 	cmd := pretend(t, home, map[string]string{"a": twice})["a"]
 	first := swarmCommand(t, home, "down", "--timeout", "1m")
 	require.NoError(t, first.Start())
-	asked := filepath.Join(home, "runs", "a-1", askedFile)
+	asked := filepath.Join(home, "runs", "a-1", lifecycle.AskedFile)
 	require.Eventually(t, func() bool { _, err := os.Stat(asked); return err == nil }, patience, 10*time.Millisecond)
 	require.NoError(t, first.Process.Kill()) // impatience
 	require.Equal(t, 137, waitFor(t, first))

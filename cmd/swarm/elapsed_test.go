@@ -17,6 +17,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -99,7 +100,7 @@ func TestElapsedAndTimeLeftAreTheSameEverywhere(t *testing.T) {
 	require.NoError(t, json.Unmarshal(line, &watched))
 	says("status --watch -o json", watched)
 
-	now, err := readStatus(t.Context(), reader, "paused")
+	now, err := lifecycle.Status(t.Context(), reader, "paused")
 	require.NoError(t, err)
 	var summary strings.Builder
 	require.NoError(t, terminal.Summary(&summary, stats.NewSummary(now, nil), terminal.Place{}))

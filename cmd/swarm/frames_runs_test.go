@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
@@ -59,9 +60,9 @@ func curveInFrame(rounds int) stats.Curve {
 	return c
 }
 
-func runsInFrame() []listedRun {
+func runsInFrame() []lifecycle.Listed {
 	size, folder := int64(1_430_000_000), "/home/anna/.local/share/swarm/runs/4loc4ext-3"
-	return []listedRun{
+	return []lifecycle.Listed{
 		{Run: "4loc4ext-3", Experiment: "4loc4ext", State: "running", Round: 120, Rounds: 2000, Nodes: 8, Folder: &folder, SizeBytes: &size},
 		{Run: "study-sharing-that-pays-2loc6ext-seed-42", Experiment: "study-sharing-that-pays-2loc6ext", State: "done", Round: 2000, Rounds: 2000, Nodes: 8,
 			Imported: true, LastSeen: event.Now() - 3.5*86400},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -62,7 +63,7 @@ func (a afterwards) print(p *table.Page) {
 // restarted says that a run's host has been restarted since; nothing where it hasn't, or nobody knows.
 func restarted(run store.Run) string {
 	self, err := supervise.Identify(os.Getpid())
-	if err != nil || elsewhere(run) || run.BootID == "" || run.BootID == self.Boot {
+	if err != nil || lifecycle.Elsewhere(run) || run.BootID == "" || run.BootID == self.Boot {
 		return ""
 	}
 	return " This host has been restarted since."

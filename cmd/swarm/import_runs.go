@@ -69,7 +69,7 @@ func recordRuns(ctx context.Context, g *globals, from *store.Reader, dry bool) (
 		defer os.RemoveAll(dir)
 		database = filepath.Join(dir, "swarm.db")
 	}
-	s, err := store.Open(ctx, database, store.Options{Warn: databaseNews(g.logger)})
+	s, err := store.Open(ctx, database, store.Options{Warn: store.LogNews(g.logger)})
 	if err != nil {
 		return nil, err
 	}

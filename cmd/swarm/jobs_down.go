@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/queue"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -112,11 +113,11 @@ func endJob(ctx context.Context, job store.Job, o *downOptions) error {
 		return fmt.Errorf("stop %s: %w", job.Job, err)
 	}
 	defer process.Release() //nolint:errcheck // nothing is left to do with it
-	limit, again := time.After(o.limit), time.After(downGap)
+	limit, again := time.After(o.limit), time.After(lifecycle.SignalGap)
 	if err := signalJob(job, process); err != nil {
 		return err
 	}
-	ticker := time.NewTicker(downPoll)
+	ticker := time.NewTicker(lifecycle.PollInterval)
 	defer ticker.Stop()
 	for id.Alive() {
 		select {

@@ -13,6 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -45,14 +46,14 @@ func showOverview(ctx context.Context, g *globals, reader *store.Reader, o *stat
 	for _, j := range jobs {
 		all.Jobs = append(all.Jobs, j.JobRow)
 	}
-	status, err := readStatus(ctx, reader, "")
+	status, err := lifecycle.Status(ctx, reader, "")
 	switch {
 	case err == nil:
 		all.Status = &status
 	case !errors.Is(err, store.ErrNotFound) || len(jobs) == 0:
-		return notFound(err, "")
+		return lifecycle.NotFound(err, "")
 	}
-	running, err := runsNow(ctx, reader, "")
+	running, err := lifecycle.Running(ctx, reader, "")
 	if err != nil {
 		return err
 	}

@@ -6,17 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/mps"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/launcher/workers"
@@ -26,9 +25,6 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/task"
 )
-
-// orphanTerm is what a process that a dead coordinator left behind gets between SIGTERM and SIGKILL.
-const orphanTerm = 3 * time.Second
 
 // coordinator is one run, from its preparation to its summary.
 type coordinator struct {
@@ -80,7 +76,7 @@ func prepare(ctx context.Context, c *coordinator, yes bool) (_ *coordinator, err
 	if err := os.MkdirAll(string(g.home), 0o755); err != nil {
 		return nil, g.home.Error(err)
 	}
-	if c.lock, err = lockExperiment(g.home, p.config.Experiment); err != nil {
+	if c.lock, err = lifecycle.LockExperiment(g.home, p.config.Experiment); err != nil {
 		return nil, err
 	}
 	if r.run != nil {
@@ -92,7 +88,7 @@ func prepare(ctx context.Context, c *coordinator, yes bool) (_ *coordinator, err
 	if err := checkDisk(g.home, c.dir, c.p); err != nil {
 		return nil, err
 	}
-	orphans, err := supervise.SweepOrphans(ctx, g.home.Runs(), orphanTerm)
+	orphans, err := supervise.SweepOrphans(ctx, g.home.Runs(), lifecycle.OrphanTerm)
 	if err != nil {
 		return nil, fmt.Errorf("end what an earlier run left behind: %w", err)
 	}
@@ -198,7 +194,7 @@ func checkTasks(tasks configs.Tasks) error {
 // open opens the database and the message bus, under a new run's name or that of the run that goes on.
 func (c *coordinator) open(ctx context.Context) (err error) {
 	logger := c.g.logger
-	if c.store, err = store.Open(ctx, c.g.home.Database(), store.Options{Warn: databaseNews(logger)}); err != nil {
+	if c.store, err = store.Open(ctx, c.g.home.Database(), store.Options{Warn: store.LogNews(logger)}); err != nil {
 		return err
 	}
 	if c.reader, err = store.OpenReader(ctx, c.g.home.Database()); err != nil {
@@ -239,18 +235,6 @@ func (c *coordinator) openTransport(ctx context.Context) (err error) {
 		c.transport, err = workers.Local(ctx, c.asRun())
 	}
 	return err
-}
-
-// databaseNews logs what a database has to tell.
-func databaseNews(logger *slog.Logger) func(error) {
-	return func(err error) {
-		var well *store.Recovered
-		if errors.As(err, &well) {
-			logger.Info("database", "news", err)
-			return
-		}
-		logger.Warn("database", "problem", err)
-	}
 }
 
 // name finds a new run its name and makes its folder. It returns when the experiment was last heard of, in Unix seconds: whatever the host's

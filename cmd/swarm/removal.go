@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -12,11 +11,10 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -37,21 +35,12 @@ func (o *removal) add(f *pflag.FlagSet) {
 
 // removeDocument is `-o json` of rm and prune.
 type removeDocument struct {
-	DryRun     bool         `json:"dry_run"`
-	FilesOnly  bool         `json:"files_only"`
-	Runs       []removedRun `json:"runs"`
-	Left       []leftRun    `json:"left"`        // that were meant and can't be removed now
-	FreedBytes int64        `json:"freed_bytes"` // of files; with dry_run what would be
-	Remaining  int          `json:"remaining"`   // runs that stay recorded
-}
-
-type removedRun struct {
-	Run           string `json:"run"`
-	Experiment    string `json:"experiment"`
-	State         string `json:"state"`
-	Removed       bool   `json:"removed"`
-	FreedBytes    *int64 `json:"freed_bytes"`    // of its folder; null: not measured
-	DatabaseBytes int64  `json:"database_bytes"` // that later runs can use in the database, whose file does not shrink
+	DryRun     bool                `json:"dry_run"`
+	FilesOnly  bool                `json:"files_only"`
+	Runs       []lifecycle.Removed `json:"runs"`
+	Left       []leftRun           `json:"left"`        // that were meant and can't be removed now
+	FreedBytes int64               `json:"freed_bytes"` // of files; with dry_run what would be
+	Remaining  int                 `json:"remaining"`   // runs that stay recorded
 }
 
 // leftRun is a run that is in use.
@@ -60,50 +49,29 @@ type leftRun struct {
 	Reason string `json:"reason"`
 }
 
-// inUse says why a run can't be removed now; nil: it can.
-func (g *globals) inUse(r listedRun) error {
-	if r.State == store.RunRunning {
-		where := ""
-		if elsewhere(r.record.Run) {
-			where = " on " + r.record.Host
-		}
-		return fail.Hint(fmt.Errorf("%s is running%s", r.Run, where), "swarm down "+r.Run)
-	}
-	if !store.ValidExperiment(r.Experiment) {
-		return nil // nobody can run it
-	}
-	var other *files.HeldError
-	if errors.As(files.LookClaim(lockPath(g.home, r.Experiment), 0), &other) {
-		return fail.Hint(
-			fmt.Errorf("%s can't be removed: its experiment %s is running (process %s)", r.Run, r.Experiment, other.Holder), "swarm down "+r.Experiment)
-
-	}
-	if errors.As(files.LookClaim(sweepLockPath(g.home, r.Experiment), 0), &other) {
-		return fail.Hint(
-			fmt.Errorf("%s can't be removed: a sweep with its experiment %s is running (process %s)", r.Run, r.Experiment, other.Holder),
-			"swarm rm "+r.Run+" once the sweep has ended")
-
-	}
-	return nil
-}
-
 // remove shows what would go, asks, and removes runs, one after the other. left are those that were meant and are in use.
-func (o *removal) remove(ctx context.Context, g *globals, reader *store.Reader, command string, runs []listedRun, left []leftRun) error {
+func (o *removal) remove(ctx context.Context, g *globals, reader *store.Reader, command string, runs []lifecycle.Listed, left []leftRun) error {
 	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
 	defer interrupts.Close()
-	if err := g.measure(runs); err != nil {
+	if err := lifecycle.Measure(g.home, runs); err != nil {
 		return err
 	}
 	if o.files {
-		runs = slices.DeleteFunc(runs, func(r listedRun) bool { return r.Folder == nil })
+		runs = slices.DeleteFunc(runs, func(r lifecycle.Listed) bool { return r.Folder == nil })
 	}
-	d := removeDocument{DryRun: o.dryRun, FilesOnly: o.files, Runs: []removedRun{}, Left: append([]leftRun{}, left...)}
+	d := removeDocument{DryRun: o.dryRun, FilesOnly: o.files, Runs: []lifecycle.Removed{}, Left: append([]leftRun{}, left...)}
 	if !o.dryRun && len(runs) > 0 {
 		if err := o.agree(ctx, g, command, runs); err != nil {
 			return interrupt.Exit(ctx, err)
 		}
 	}
-	err := o.removeAll(ctx, g, runs, &d)
+	removed, err := lifecycle.Removal{Home: g.home, FilesOnly: o.files, DryRun: o.dryRun, Logger: g.logger}.Remove(ctx, runs)
+	d.Runs = append(d.Runs, removed...)
+	for _, r := range removed {
+		if r.FreedBytes != nil {
+			d.FreedBytes += *r.FreedBytes
+		}
+	}
 	if all, readErr := reader.Runs(context.WithoutCancel(ctx), store.Filter{}); readErr == nil {
 		d.Remaining = len(all)
 		if o.dryRun && !o.files {
@@ -114,7 +82,7 @@ func (o *removal) remove(ctx context.Context, g *globals, reader *store.Reader, 
 }
 
 // agree asks on a terminal, and elsewhere wants --yes.
-func (o *removal) agree(ctx context.Context, g *globals, command string, runs []listedRun) error {
+func (o *removal) agree(ctx context.Context, g *globals, command string, runs []lifecycle.Listed) error {
 	if o.yes {
 		return nil
 	}
@@ -142,7 +110,7 @@ func (o *removal) agree(ctx context.Context, g *globals, command string, runs []
 }
 
 // sizeOf is what the folders of runs take, for people.
-func sizeOf(runs []listedRun) string {
+func sizeOf(runs []lifecycle.Listed) string {
 	bytes, more := int64(0), ""
 	for _, r := range runs {
 		switch {
@@ -155,124 +123,8 @@ func sizeOf(runs []listedRun) string {
 	return more + gb(bytes)
 }
 
-// removeAll fills in d with what became of each run. It stops at the first failure and between runs where ctx ends.
-func (o *removal) removeAll(ctx context.Context, g *globals, runs []listedRun, d *removeDocument) (err error) {
-	root, err := g.runsRoot()
-	if err != nil {
-		return g.home.Error(err)
-	}
-	if root != nil {
-		defer root.Close()
-		if !o.dryRun {
-			if err := files.EmptyAside(root); err != nil {
-				return g.home.Error(err)
-			}
-		}
-	}
-	records := &records{g: g}
-	defer func() { err = errors.Join(err, records.close()) }()
-	for _, r := range runs {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		x := removedRun{Run: r.Run, Experiment: r.Experiment, State: r.State, FreedBytes: r.SizeBytes}
-		if r.Folder == nil {
-			x.FreedBytes = new(int64)
-		}
-		if !o.dryRun {
-			if err := o.removeOne(ctx, g, root, records, r, &x); err != nil {
-				return fmt.Errorf("remove %s: %w", r.Run, err)
-			}
-		}
-		d.Runs = append(d.Runs, x)
-		if x.FreedBytes != nil {
-			d.FreedBytes += *x.FreedBytes
-		}
-	}
-	return nil
-}
-
-// removeOne removes a run while nobody else can have its experiment. Its files go first: a disk that is full has room for the database then, and a
-// removal that is interrupted leaves a run that is still listed, which rm removes.
-func (o *removal) removeOne(ctx context.Context, g *globals, root *os.Root, records *records, r listedRun, x *removedRun) error {
-	if store.ValidExperiment(r.Experiment) {
-		lock, err := lockExperiment(g.home, r.Experiment)
-		if err != nil {
-			return err
-		}
-		defer lock.Release()
-	}
-	s, err := records.open(ctx)
-	if err != nil {
-		return err
-	}
-	now, err := s.Snapshot(ctx, r.Run)
-	if errors.Is(err, store.ErrNotFound) || err == nil && now.Run.Run != r.Run { // another rm was sooner
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if now.Run.Attempts != r.record.Attempts || now.Run.State == store.RunRunning && coordinatorAlive(now, event.Now()) {
-		return fail.Hint(errors.New("another process has worked on it meanwhile"), "swarm ls "+r.Run)
-	}
-	if root != nil && store.ValidRun(r.Run) {
-		if !elsewhere(now.Run) {
-			if _, err := sweepRun(ctx, g.home.Run(r.Run)); err != nil {
-				return fmt.Errorf("end what it left behind: %w", err)
-			}
-		}
-		if err := files.Remove(root, r.Run); err != nil {
-			return g.home.Error(err)
-		}
-	}
-	if x.Removed = o.files; o.files {
-		return nil
-	}
-	x.DatabaseBytes, err = records.remove(ctx, r.Run)
-	x.Removed = err == nil
-	return err
-}
-
-// records is the database, read until a run's record is removed: one on a full disk can be written to only once files are gone.
-type records struct {
-	g      *globals
-	reader *store.Reader
-	store  *store.Store
-}
-
-func (r *records) open(ctx context.Context) (_ *store.Reader, err error) {
-	if r.reader == nil {
-		r.reader, err = store.OpenReader(ctx, r.g.home.Database())
-	}
-	return r.reader, err
-}
-
-func (r *records) remove(ctx context.Context, run string) (freed int64, err error) {
-	if r.store == nil {
-		if r.store, err = store.Open(ctx, r.g.home.Database(), store.Options{Warn: databaseNews(r.g.logger)}); err != nil {
-			return 0, err
-		}
-	}
-	freed, err = r.store.RemoveRun(ctx, run)
-	if errors.Is(err, store.ErrNotFound) {
-		return 0, nil
-	}
-	return freed, err
-}
-
-func (r *records) close() (err error) {
-	if r.reader != nil {
-		err = r.reader.Close()
-	}
-	if r.store != nil {
-		err = errors.Join(err, r.store.Close())
-	}
-	return err
-}
-
 // show tells what was removed, what is freed and what stays.
-func (d removeDocument) show(g *globals, o *removal, runs []listedRun) error {
+func (d removeDocument) show(g *globals, o *removal, runs []lifecycle.Listed) error {
 	if o.output == "json" {
 		return writeJSON(g.stdout, d)
 	}
@@ -296,7 +148,7 @@ func (d removeDocument) show(g *globals, o *removal, runs []listedRun) error {
 	switch {
 	case removed > 0:
 		freed := fmt.Sprintf(": %s %s.", sizeOf(runs[:len(d.Runs)]), done)
-		if d.FreedBytes == 0 && !slices.ContainsFunc(runs, func(r listedRun) bool { return r.Folder != nil }) {
+		if d.FreedBytes == 0 && !slices.ContainsFunc(runs, func(r lifecycle.Listed) bool { return r.Folder != nil }) {
 			freed = ", without files."
 		}
 		p.Printf("%s%s%s%s", verb, what, units.Plural(removed, "run"), freed)
@@ -326,7 +178,7 @@ func (d removeDocument) show(g *globals, o *removal, runs []listedRun) error {
 // removable are the states that rm and prune may find a run in.
 func removable() []string {
 	var states []string
-	for _, s := range runStates {
+	for _, s := range lifecycle.States {
 		if s != store.RunRunning {
 			states = append(states, s)
 		}
@@ -341,5 +193,5 @@ func checkRemovable(states []string) error {
 			return &configs.Error{Key: "state", Value: s, Allowed: strings.Join(removable(), ", "), Source: "--state"}
 		}
 	}
-	return checkStates(states)
+	return lifecycle.CheckStates(states)
 }

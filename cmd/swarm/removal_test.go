@@ -15,6 +15,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -138,7 +139,7 @@ func TestARunningRunIsNeverRemoved(t *testing.T) {
 	require.Equal(t, []string{"dead-1", "live-1"}, foldersOf(t, home), "nothing is removed where one of them runs")
 
 	// A coordinator that is about to begin, or to go on, has the lock.
-	lock, err := lockExperiment(layout.Home(home), "dead")
+	lock, err := lifecycle.LockExperiment(layout.Home(home), "dead")
 	require.NoError(t, err)
 	want := fmt.Sprintf("dead-1 can't be removed: its experiment dead is running (process %d)", os.Getpid())
 	o = swarm(t, home, "rm", "dead-1", "--yes")

@@ -15,6 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/journal"
 )
@@ -43,7 +44,7 @@ func (r *resume) decide(ctx context.Context, c configs.Config) error {
 		return nil
 	}
 	if !r.busy {
-		if err := alreadyRunning(r.g.home, c.Experiment); err != nil {
+		if err := lifecycle.AlreadyRunning(r.g.home, c.Experiment); err != nil {
 			return err
 		}
 	}
@@ -71,7 +72,7 @@ func (r *resume) find(ctx context.Context, c configs.Config) error {
 		return nil // there is none; what else is wrong with its folder, making one will tell
 	}
 	// Opened for writing first: that brings a database of an older swarm up to date.
-	s, err := store.Open(ctx, r.g.home.Database(), store.Options{Warn: databaseNews(r.g.logger)})
+	s, err := store.Open(ctx, r.g.home.Database(), store.Options{Warn: store.LogNews(r.g.logger)})
 	if err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func (r *resume) find(ctx context.Context, c configs.Config) error {
 func (r *resume) findOnly(ctx context.Context, reader *store.Reader, c configs.Config) error {
 	snapshot, err := reader.Snapshot(ctx, r.only)
 	if err != nil {
-		return notFound(err, r.only)
+		return lifecycle.NotFound(err, r.only)
 	}
 	run := snapshot.Run
 	if run.Run != r.only || run.Experiment != c.Experiment || run.Seed != c.Seed {

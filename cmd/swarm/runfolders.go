@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/metrics/dashboard"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -34,7 +35,7 @@ func (f *runFolders) run(ctx context.Context, name string) (snapshot store.Snaps
 	dir := f.g.home.Run(snapshot.Run.Run)
 	switch _, err := os.Stat(dir); {
 	case err == nil:
-	case elsewhere(snapshot.Run):
+	case lifecycle.Elsewhere(snapshot.Run):
 		note = fmt.Sprintf("the folder of %s is on %s, not here", snapshot.Run.Run, snapshot.Run.Host)
 	case errors.Is(err, os.ErrNotExist):
 		note = fmt.Sprintf("the folder of %s is gone", snapshot.Run.Run)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 )
 
 // verdict compares a stormy run's home with a calm one's. The error says every difference, of each kind the first.
@@ -171,7 +172,7 @@ func fileKinds(home string) (map[string]string, error) {
 
 // locksFree tells whether a lock file is still held.
 func locksFree(home string) error {
-	o, err := lockExperiment(layout.Home(home), "e")
+	o, err := lifecycle.LockExperiment(layout.Home(home), "e")
 	if err != nil {
 		return fmt.Errorf("a lock is left behind: %w", err)
 	}

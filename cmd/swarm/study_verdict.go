@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -15,7 +16,7 @@ func (s *sweep) verdict(ctx context.Context) *stats.Study {
 	if s.judge == nil || s.reader == nil {
 		return nil
 	}
-	o := query.CompareOptions{Alive: func(x store.Snapshot) bool { return coordinatorAlive(x, event.Now()) }}
+	o := query.CompareOptions{Alive: func(x store.Snapshot) bool { return lifecycle.Alive(x, event.Now()) }}
 	o.Key, o.Measure, o.Study = configKey, s.judge.measure, s.judge.design
 	comparison, err := query.Compare(ctx, s.reader, o)
 	if err != nil {

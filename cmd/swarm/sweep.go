@@ -13,6 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/screen"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -143,14 +144,14 @@ func (s *sweep) awaitOther(ctx context.Context, item *sweepItem) (waited bool, e
 		if ctx.Err() != nil {
 			return waited, interrupt.Exit(ctx, ctx.Err())
 		}
-		running := alreadyRunning(s.g.home, item.experiment())
+		running := lifecycle.AlreadyRunning(s.g.home, item.experiment())
 		if running == nil {
 			return waited, nil
 		}
 		if !waited {
 			what, _ := fail.SplitRemedy(running.Error())
 			fmt.Fprintf(s.g.stderr, "sweep: %s; waiting for its end (%s attach %s)\n", what, s.g.invocation(), item.experiment())
-		} else if status, err := readStatus(ctx, s.reader, item.experiment()); err == nil {
+		} else if status, err := lifecycle.Status(ctx, s.reader, item.experiment()); err == nil {
 			progress.Say(fmt.Sprintf("sweep: waiting for %s: round %d of %d", status.Run, status.Round, status.Rounds))
 		}
 		select {

@@ -6,15 +6,12 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 )
 
 // sweepLocks are held while a sweep goes on, one for each of its experiments: two sweeps may go on side by side if they share none.
 // The kernel drops them with the process, however that ends.
 type sweepLocks []*files.Claim
-
-func sweepLockPath(home layout.Home, experiment string) string {
-	return home.Path("locks", experiment+".sweep")
-}
 
 // lockSweep takes the locks, or says who has one of them.
 func lockSweep(home layout.Home, items []*sweepItem) (sweepLocks, error) {
@@ -36,8 +33,8 @@ func lockSweep(home layout.Home, items []*sweepItem) (sweepLocks, error) {
 }
 
 func lockOneSweep(home layout.Home, experiment string) (*files.Claim, error) {
-	claim, err := files.TakeClaim(sweepLockPath(home, experiment))
-	return claim, lockError(home, err, func(holder string) error {
+	claim, err := files.TakeClaim(lifecycle.SweepLockPath(home, experiment))
+	return claim, lifecycle.LockError(home, err, func(holder string) error {
 		return fail.Hint(
 			fmt.Errorf("a sweep with experiment %s goes on already (process %s)", experiment, holder),
 			"swarm status, or the same command once that one has ended")

@@ -12,6 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/node"
 )
 
@@ -136,7 +137,7 @@ func (o *sweepOptions) resolveConfig(ctx context.Context, g *globals, source swe
 	if c.inputs, err = inputsOf(ctx, c.p, c.dirs); err != nil {
 		return nil, err
 	}
-	c.busy = alreadyRunning(g.home, c.p.config.Experiment) != nil
+	c.busy = lifecycle.AlreadyRunning(g.home, c.p.config.Experiment) != nil
 	return c, nil
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -82,7 +83,7 @@ func (s *sweep) row(ctx context.Context, item *sweepItem) (stats.SweepRow, error
 		return row, err
 	}
 	if run != nil {
-		status, err := readStatus(ctx, s.reader, run.Run)
+		status, err := lifecycle.Status(ctx, s.reader, run.Run)
 		if err != nil {
 			return row, err
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -41,7 +42,7 @@ func newViewing(reader *store.Reader, run, dir string) *viewing {
 }
 
 func (v *viewing) poll(ctx context.Context) (stats.Status, error) {
-	status, err := readStatus(ctx, v.reader, v.run)
+	status, err := lifecycle.Status(ctx, v.reader, v.run)
 	if err == nil {
 		v.mu.Lock()
 		v.last = status

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -26,7 +27,7 @@ type watch struct {
 
 // newWatch finds the run to watch: the one of that name, a running one rather than another; with no name the one that runs, else the newest.
 func newWatch(ctx context.Context, g *globals, reader *store.Reader, name string) (*watch, error) {
-	running, err := chooseRunning(ctx, reader, name, "attach")
+	running, err := lifecycle.Choose(ctx, reader, name, "attach")
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +36,7 @@ func newWatch(ctx context.Context, g *globals, reader *store.Reader, name string
 	}
 	snapshot, err := reader.Snapshot(ctx, name)
 	if err != nil {
-		return nil, notFound(err, name)
+		return nil, lifecycle.NotFound(err, name)
 	}
 	return watching(g, reader, snapshot.Run), nil
 }
@@ -66,7 +67,7 @@ func (w *watch) show(ctx context.Context, interval time.Duration, asJSON bool) e
 
 // code is the error with the run's exit code, nil for 0.
 func (w *watch) code() error {
-	if code := codeOf(w.view.latest()); code != fail.ExitDone {
+	if code := lifecycle.ExitCode(w.view.latest()); code != fail.ExitDone {
 		return fail.Exit(code)
 	}
 	return nil

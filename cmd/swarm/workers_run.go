@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -35,7 +36,7 @@ func workersRun(ctx context.Context, g *globals, reader *store.Reader, name stri
 	}
 	snapshot, err := reader.Snapshot(ctx, name)
 	if err != nil {
-		return "", joined, notFound(err, name)
+		return "", joined, lifecycle.NotFound(err, name)
 	}
 	if workers.IsPart(g.home, snapshot.Run.Run) {
 		return "", joined, fail.Usage(

@@ -1,0 +1,28 @@
+package lifecycle
+
+import (
+	"syscall"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// ExitCode is the exit code that swarm up of a run ended with, as far as the database tells.
+func ExitCode(s stats.Status) int {
+	switch s.State {
+	case store.RunDone:
+		return fail.ExitDone
+	case store.RunLost:
+		return fail.ExitLost
+	case store.RunStopped:
+		for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+			// "stopped by interrupt" and the like are of runs of an older swarm.
+			if s.Message == (&interrupt.Error{Signal: signal}).Error() || s.Message == "stopped by "+signal.String() {
+				return fail.ExitSignal + int(signal)
+			}
+		}
+	}
+	return fail.ExitFailed
+}

@@ -1,0 +1,29 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// NotFound says what to do about a name that the database does not know; empty: any run.
+func NotFound(err error, name string) error {
+	if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if name == "" {
+		return fail.Hint(errors.New("no run is recorded yet"), "swarm up --config 4loc4ext")
+	}
+	return fail.Usage(fmt.Errorf("no run or experiment %q is recorded", name), "swarm ls")
+}
+
+// UnknownExperiment is a name that no experiment has, where experiments are compared: it may be a run's.
+func UnknownExperiment(ctx context.Context, reader *store.Reader, name string) error {
+	if s, err := reader.Snapshot(ctx, name); err == nil && s.Run.Run == name {
+		return fail.Usage(fmt.Errorf("%q is a run, and experiments are what is compared", name), "its experiment, "+s.Run.Experiment)
+	}
+	return fail.Usage(fmt.Errorf("no experiment %q is recorded", name), "swarm ls")
+}

@@ -1,0 +1,18 @@
+package store
+
+import (
+	"errors"
+	"log/slog"
+)
+
+// LogNews is an Options.Warn that logs.
+func LogNews(logger *slog.Logger) func(error) {
+	return func(err error) {
+		var well *Recovered
+		if errors.As(err, &well) {
+			logger.Info("database", "news", err)
+			return
+		}
+		logger.Warn("database", "problem", err)
+	}
+}
