@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // Bounds on a mixture that a user writes.
@@ -123,7 +125,7 @@ func plain(value any, depth int) (any, error) {
 	case int, string, bool:
 		return v, nil
 	case float64:
-		if math.IsNaN(v) || math.IsInf(v, 0) {
+		if !units.Finite(v) {
 			return nil, fmt.Errorf("a finite number")
 		}
 		if v == math.Trunc(v) && math.Abs(v) <= MaxSeed {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // Bounds of a formula: of its text in bytes, and of parentheses within parentheses.
@@ -75,7 +77,7 @@ func (f Formula) Eval(values map[string]float64) (float64, error) {
 		return 0, nil
 	}
 	result, err := f.root.eval(values)
-	if err == nil && (math.IsNaN(result) || math.IsInf(result, 0)) {
+	if err == nil && !units.Finite(result) {
 		err = fmt.Errorf("%s is not a finite number", f.text)
 	}
 	return result, err

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 var (
@@ -34,7 +36,7 @@ func Number(text string) (float64, bool) {
 		return 0, true
 	}
 	n, err := strconv.ParseFloat(text, 64)
-	return n, err == nil && !math.IsNaN(n) && !math.IsInf(n, 0)
+	return n, err == nil && units.Finite(n)
 }
 
 // validate checks what one key alone doesn't show.

@@ -231,7 +231,7 @@ func (o *compareOptions) check(flags *pflag.FlagSet) error {
 func ratio(text string) (float64, error) {
 	digits, isPercent := strings.CutSuffix(strings.TrimSpace(text), "%")
 	v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
-	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+	if err != nil || !units.Finite(v) {
 		return 0, &configs.Error{Key: "min", Value: text, Allowed: "a ratio such as 0.1, or 10%"}
 	}
 	if isPercent {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -145,7 +144,7 @@ func printCurve(p *table.Page, c stats.Curve, all bool) {
 }
 
 func decimal(v float64) string {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
+	if !units.Finite(v) {
 		return "–"
 	}
 	return fmt.Sprintf("%.4g", v)

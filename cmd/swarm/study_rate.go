@@ -195,7 +195,7 @@ func loadingOf(t store.Totals, first store.RoundBand, others float64) float64 {
 func median(values []float64) float64 {
 	var finite []float64
 	for _, v := range values {
-		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+		if units.Finite(v) {
 			finite = append(finite, v)
 		}
 	}

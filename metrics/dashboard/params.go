@@ -1,12 +1,13 @@
 package dashboard
 
 import (
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // params reads a request's query. The first mistake is kept; whoever reads them asks for it once, at the end.
@@ -99,7 +100,7 @@ func (p *params) number(name string) (v float64, ok bool) {
 		return 0, false
 	}
 	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
+	if err != nil || !units.Finite(v) {
 		p.fail(badRequest("%s is %.40q, allowed is a number", name, text))
 	}
 	return v, true

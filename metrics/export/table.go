@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -168,7 +169,7 @@ func (j *jsonWriter) value(v any, document bool) error {
 			return json.Compact(&j.line, []byte(text))
 		}
 	}
-	if f, ok := v.(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
+	if f, ok := v.(float64); ok && !units.Finite(f) {
 		v = nil
 	}
 	text, err := json.Marshal(v)

@@ -95,7 +95,7 @@ func (c Config) perSeed(value func(Seed) (float64, bool)) []float64 {
 				values = append(values, v)
 			}
 		}
-		if mean := stats.Mean(values); finite(mean) {
+		if mean := stats.Mean(values); units.Finite(mean) {
 			out = append(out, mean)
 		}
 	}

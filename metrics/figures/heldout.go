@@ -97,7 +97,7 @@ func (d *Data) heldOutOverRounds() []byte {
 			m, l, h := stats.MeanInterval(values)
 			x, mean, low, high2 = append(x, float64(round)), append(mean, m), append(low, max(0, l)), append(high2, min(1, h))
 			for _, v := range append(values, h) {
-				if finite(v) {
+				if units.Finite(v) {
 					high = max(high, min(1, v))
 				}
 			}
@@ -144,7 +144,7 @@ func (d *Data) heldOutFinal() []byte {
 		}
 		mean, low, upper := stats.MeanInterval(values)
 		low, upper = max(0, low), min(1, upper)
-		if finite(upper) {
+		if units.Finite(upper) {
 			high = max(high, upper)
 		}
 		p.Add(marks{points: dots, style: draw.GlyphStyle{Color: faint(look.color, 0xB0), Radius: 2.2, Shape: draw.CircleGlyph{}}})

@@ -7,12 +7,12 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // xy is a point of a plot; a y that is no number is a gap.
 type xy struct{ x, y float64 }
-
-func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 // lineOf joins points, but for gaps. It isn't clipped: axes have room for all that is drawn.
 type lineOf struct {
@@ -67,7 +67,7 @@ func newBand(x, low, high []float64, fill color.Color) bandOf {
 	b := bandOf{fill: fill}
 	for i := range x {
 		l, h := low[i], high[i]
-		if !finite(l) || !finite(h) {
+		if !units.Finite(l) || !units.Finite(h) {
 			l, h = math.NaN(), math.NaN()
 		}
 		b.low, b.high = append(b.low, xy{x[i], l}), append(b.high, xy{x[i], h})
@@ -92,13 +92,13 @@ type mark struct {
 func (m marks) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	for _, q := range m.points {
-		if !finite(q.x) || !finite(q.y) {
+		if !units.Finite(q.x) || !units.Finite(q.y) {
 			continue
 		}
 		switch {
-		case finite(q.low) && finite(q.high) && m.across:
+		case units.Finite(q.low) && units.Finite(q.high) && m.across:
 			c.StrokeLine2(m.line, x(q.low), y(q.y), x(q.high), y(q.y))
-		case finite(q.low) && finite(q.high):
+		case units.Finite(q.low) && units.Finite(q.high):
 			c.StrokeLine2(m.line, x(q.x), y(q.low), x(q.x), y(q.high))
 		}
 		c.DrawGlyphNoClip(m.style, vg.Point{X: x(q.x), Y: y(q.y)})
@@ -112,7 +112,7 @@ func (m marks) DataRange() (xmin, xmax, ymin, ymax float64) {
 		all = append(all, q.xy)
 		for _, end := range []float64{q.low, q.high} {
 			switch {
-			case !finite(end):
+			case !units.Finite(end):
 			case m.across:
 				all = append(all, xy{end, q.y})
 			default:
@@ -149,7 +149,7 @@ func (r rules) Plot(c draw.Canvas, p *plot.Plot) {
 func runs(points []xy) (out [][]xy) {
 	from := 0
 	for i := range len(points) + 1 {
-		if i < len(points) && finite(points[i].y) {
+		if i < len(points) && units.Finite(points[i].y) {
 			continue
 		}
 		if i > from {
@@ -163,7 +163,7 @@ func runs(points []xy) (out [][]xy) {
 func rangeOf(points []xy) (xmin, xmax, ymin, ymax float64) {
 	xmin, xmax, ymin, ymax = math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 	for _, q := range points {
-		if finite(q.x) && finite(q.y) {
+		if units.Finite(q.x) && units.Finite(q.y) {
 			xmin, xmax, ymin, ymax = min(xmin, q.x), max(xmax, q.x), min(ymin, q.y), max(ymax, q.y)
 		}
 	}

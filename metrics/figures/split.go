@@ -4,6 +4,7 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg/draw"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -14,7 +15,7 @@ func (d *Data) splitPath() []byte {
 	for _, c := range d.Configs {
 		var curves []stats.Curve
 		for _, s := range c.Seeds {
-			if len(s.Split.Round) > 0 && finite(stats.Mean(s.Split.Mean)) {
+			if len(s.Split.Round) > 0 && units.Finite(stats.Mean(s.Split.Mean)) {
 				curves = append(curves, s.Split)
 			}
 		}

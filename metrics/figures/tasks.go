@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -52,7 +53,7 @@ func (d *Data) heldOutByTask() []byte {
 			low, upper = max(0, low), min(1, upper)
 			at = append(at, mark{xy{mean, float64(len(tasks)-1-k) + shift}, low, upper})
 			for _, v := range []float64{mean, upper} {
-				if finite(v) {
+				if units.Finite(v) {
 					high = max(high, v)
 				}
 			}

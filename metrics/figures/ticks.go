@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"gonum.org/v1/plot"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // fewTicks labels about so many round numbers of an axis: 1, 2 or 5 times a power of ten apart.
@@ -34,7 +36,7 @@ func (n fewTicks) Ticks(low, high float64) []plot.Tick {
 func fromZero(a *plot.Axis, high float64) {
 	a.Min = min(0, a.Min)
 	a.Max = 1
-	if high > a.Min && finite(high) {
+	if high > a.Min && units.Finite(high) {
 		a.Max = high + 0.05*(high-a.Min)
 	}
 }

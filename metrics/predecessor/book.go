@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -191,7 +192,7 @@ func (b *book) round(s *settings, sum record, e *entry, transplants int) store.I
 		Round: sum.round, Reward: sum.value / float64(completions), Completions: completions,
 		TrainedOwn: s.trainSamples, TrainedExternal: transplants, NonFinite: unrecorded(),
 	}
-	if math.IsNaN(r.Reward) || math.IsInf(r.Reward, 0) {
+	if !units.Finite(r.Reward) {
 		b.report.NotNumbers++
 	}
 	return store.ImportedRound{Node: sum.node, Time: sum.time, Round: r, RewardSum: sum.value, Records: e.records, Source: sum.kind}

@@ -3,6 +3,8 @@ package report
 import (
 	"math"
 	"strconv"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // plotted are numbers to be drawn: six digits are more than a screen shows, and keep the file small. null: unknown.
@@ -17,7 +19,7 @@ func (p plotted) MarshalJSON() ([]byte, error) {
 			out = append(out, ',')
 		}
 		switch {
-		case !finite(v):
+		case !units.Finite(v):
 			out = append(out, "null"...)
 		case math.Abs(v) < 1e15 && v == math.Trunc(v):
 			out = strconv.AppendInt(out, int64(v), 10)

@@ -6,16 +6,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // unknown stands for what isn't known.
 const unknown = "–"
 
-func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
-
 // number formats with four digits, as few as tell the value.
 func number(v *float64) string {
-	if v == nil || !finite(*v) {
+	if v == nil || !units.Finite(*v) {
 		return unknown
 	}
 	if size := math.Abs(*v); size >= 1000 {
@@ -26,7 +26,7 @@ func number(v *float64) string {
 
 // percent formats a ratio with its sign: +94.0 %.
 func percent(v *float64) string {
-	if v == nil || !finite(*v) {
+	if v == nil || !units.Finite(*v) {
 		return unknown
 	}
 	return fmt.Sprintf("%+.1f\u00a0%%", 100**v) // a space at which no line breaks
@@ -37,7 +37,7 @@ func share(v *float64) string { return strings.TrimPrefix(percent(v), "+") }
 
 func pvalue(v *float64) string {
 	switch {
-	case v == nil || !finite(*v):
+	case v == nil || !units.Finite(*v):
 		return unknown
 	case *v < 0.0001:
 		return "below 0.0001"
@@ -68,7 +68,7 @@ func gigabytes(n int64) string {
 
 // duration formats seconds: 5.6 ms, 0.4 s, 42s, 1m27s, 2h05m, 3d04h.
 func duration(s float64) string {
-	if !finite(s) {
+	if !units.Finite(s) {
 		return unknown
 	}
 	whole := int(math.Round(max(0, s)))

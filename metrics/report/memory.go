@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -58,10 +59,10 @@ func (run *Run) HostKind() string { return strings.ToUpper(run.Status.HostKind) 
 
 // ends makes 0 of what isn't known before the first and after the last known value: a node has no process then.
 func (p plotted) ends() {
-	for i := 0; i < len(p) && !finite(p[i]); i++ {
+	for i := 0; i < len(p) && !units.Finite(p[i]); i++ {
 		p[i] = 0
 	}
-	for i := len(p) - 1; i >= 0 && !finite(p[i]); i-- {
+	for i := len(p) - 1; i >= 0 && !units.Finite(p[i]); i-- {
 		p[i] = 0
 	}
 }
@@ -90,7 +91,7 @@ func (run *Run) card(x plotted, at map[float64]int) []series {
 		return nil
 	}
 	for k, bytes := range highest {
-		if !finite(used[k.slot]) {
+		if !units.Finite(used[k.slot]) {
 			used[k.slot] = 0
 		}
 		used[k.slot] += float64(bytes)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -22,7 +23,7 @@ func readSplit(ctx context.Context, reader *store.Reader, row store.Run, window 
 		return nil, err
 	}
 	path := external.Curve(stats.CurveOptions{Window: 1, Points: rawPoints})
-	if !slices.ContainsFunc(path.Mean, finite) {
+	if !slices.ContainsFunc(path.Mean, units.Finite) {
 		return nil, nil //nolint:nilnil // as documented
 	}
 	own, err := query.ReadRounds(ctx, reader, row, "split_own")

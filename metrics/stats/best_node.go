@@ -1,6 +1,9 @@
 package stats
 
-import "github.com/sapo-swarm/swarm/metrics/store"
+import (
+	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
 
 // What a Choice of a node goes by.
 const (
@@ -39,7 +42,7 @@ func BestNode(among []string, evals []store.NodeEval, recent []store.RoundReward
 	}
 	for _, r := range recent {
 		last = max(last, r.Round)
-		if counts[r.Node]++; finite(r.Reward) {
+		if counts[r.Node]++; units.Finite(r.Reward) {
 			sums[r.Node] += r.Reward
 		}
 	}

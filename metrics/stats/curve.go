@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -123,7 +124,7 @@ func (c *Curve) addBand() {
 		for k := range c.Nodes {
 			v := c.Nodes[k].Values[i]
 			column[k] = v
-			if !finite(v) {
+			if !units.Finite(v) {
 				continue
 			}
 			if !(c.Low[i] <= v) {

@@ -1,6 +1,10 @@
 package stats
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/sapo-swarm/swarm/internal/units"
+)
 
 // KeepExtremes chooses at most points places, ascending, of equally long series with a common x, such that all may be drawn with those alone: it
 // cuts x into buckets of equal width and keeps of each the place of every series' lowest and highest finite value, and the first and the last
@@ -57,10 +61,10 @@ func keepOf(series [][]float64, kept []bool, buckets int) int {
 
 // extremes returns where the lowest and the highest finite value are, -1 where there is none.
 func extremes(values []float64) (low, high int) {
-	low = slices.IndexFunc(values, finite)
+	low = slices.IndexFunc(values, units.Finite)
 	high = low
 	for i, v := range values {
-		if !finite(v) {
+		if !units.Finite(v) {
 			continue
 		}
 		if v < values[low] {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -125,7 +126,7 @@ func taskEvaluations(key evalKey, evals []store.NodeEval, ks []int) []TaskEvalua
 func EvalReward(questions []event.EvalQuestion, generations int) float64 {
 	sum := 0.0
 	for _, q := range questions {
-		if finite(q.RewardSum) {
+		if units.Finite(q.RewardSum) {
 			sum += q.RewardSum
 		}
 	}
@@ -143,7 +144,7 @@ func evalReward(e store.EvalTotal) *float64 {
 
 // meanReward returns sum / completions, 0 where that is no number.
 func meanReward(sum float64, completions int) float64 {
-	if mean := sum / float64(completions); finite(mean) {
+	if mean := sum / float64(completions); units.Finite(mean) {
 		return mean
 	}
 	return 0

@@ -95,7 +95,7 @@ func (g group) perSeed(value func(store.Totals) (float64, bool)) []float64 {
 func (g group) bySeed(value func(store.Totals) (float64, bool)) map[int64]float64 {
 	values := map[int64][]float64{}
 	for _, r := range g.runs {
-		if v, ok := value(r); ok && finite(v) {
+		if v, ok := value(r); ok && units.Finite(v) {
 			values[r.Seed] = append(values[r.Seed], v)
 		}
 	}
@@ -112,7 +112,7 @@ func RewardPerNodeRound(r store.Totals) (reward float64, ok bool) {
 	if r.NodeRounds < 1 {
 		return 0, false
 	}
-	return r.CumulativeReward / float64(r.NodeRounds), finite(r.CumulativeReward)
+	return r.CumulativeReward / float64(r.NodeRounds), units.Finite(r.CumulativeReward)
 }
 
 // evalMean returns the mean reward of a completion in an evaluation; ok is false where it has none.

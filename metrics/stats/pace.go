@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -57,10 +58,10 @@ func ETA(pace float64, remaining int, used float64) float64 {
 	if remaining <= 0 {
 		return 0
 	}
-	if !finite(pace) {
+	if !units.Finite(pace) {
 		return math.NaN()
 	}
-	if !finite(used) {
+	if !units.Finite(used) {
 		used = 0
 	}
 	return float64(remaining)*pace - min(max(0, used), pace)

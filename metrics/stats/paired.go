@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/stat"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // PairedDifference is the mean of the differences of equal seeds. Equal seeds begin with the same weights and draw the same questions into the
@@ -23,7 +25,7 @@ type PairedDifference struct {
 func Paired(a, b map[int64]float64) *PairedDifference {
 	var differences []float64
 	for _, seed := range slices.Sorted(maps.Keys(a)) {
-		if other, ok := b[seed]; ok && finite(a[seed]-other) {
+		if other, ok := b[seed]; ok && units.Finite(a[seed]-other) {
 			differences = append(differences, a[seed]-other)
 		}
 	}
@@ -37,7 +39,7 @@ func Paired(a, b map[int64]float64) *PairedDifference {
 	}
 	mean, low, high := MeanInterval(differences)
 	out := &PairedDifference{Seeds: n, Difference: optional(mean)}
-	if err := stat.StdDev(differences, nil) / math.Sqrt(float64(n)); err > 1e-12*largest && finite(err) { // what is less is rounding
+	if err := stat.StdDev(differences, nil) / math.Sqrt(float64(n)); err > 1e-12*largest && units.Finite(err) { // what is less is rounding
 		out.CILow, out.CIHigh = optional(low), optional(high)
 		out.PValue = optional(2 * student(float64(n-1)).Survival(math.Abs(mean)/err))
 	}

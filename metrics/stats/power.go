@@ -7,6 +7,8 @@ import (
 	"gonum.org/v1/gonum/integrate/quad"
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 const (
@@ -38,7 +40,7 @@ func SeedsNeeded(a, b []float64, level float64) (n int, ok bool) {
 	}
 	va, vb := stat.Variance(a, nil), stat.Variance(b, nil)
 	difference := math.Abs(Mean(a) - Mean(b))
-	if !(va+vb > 0) || !finite(va+vb) || !(difference > 0) || !finite(difference) {
+	if !(va+vb > 0) || !units.Finite(va+vb) || !(difference > 0) || !units.Finite(difference) {
 		return 0, false
 	}
 	sa, sb := va/(va+vb), vb/(va+vb)
@@ -57,7 +59,7 @@ func Holm(ps []float64) []float64 {
 	var order []int
 	for i, p := range ps {
 		out[i] = math.NaN()
-		if finite(p) {
+		if units.Finite(p) {
 			order = append(order, i)
 		}
 	}

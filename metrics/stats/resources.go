@@ -3,6 +3,7 @@ package stats
 import (
 	"math"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -60,4 +61,4 @@ func Energy(samples []store.DeviceSample, until float64) float64 {
 	return sum
 }
 
-func isPower(watts float64) bool { return watts >= 0 && finite(watts) }
+func isPower(watts float64) bool { return watts >= 0 && units.Finite(watts) }

@@ -11,16 +11,15 @@ import (
 	"math"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
-
-func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 // Mean returns the mean of the finite values of xs, NaN where there is none.
 func Mean(xs []float64) float64 {
 	sum, n := 0.0, 0
 	for _, x := range xs {
-		if finite(x) {
+		if units.Finite(x) {
 			sum += x
 			n++
 		}
@@ -70,7 +69,7 @@ type partial struct {
 }
 
 func (p partial) plus(x float64) partial {
-	if !finite(x) {
+	if !units.Finite(x) {
 		return p
 	}
 	return partial{p.sum + x, p.n + 1}
@@ -87,7 +86,7 @@ func (p partial) mean() float64 {
 func CumulativeReward(rows []store.RoundReward) float64 {
 	sum := 0.0
 	for _, r := range rows {
-		if finite(r.Reward) {
+		if units.Finite(r.Reward) {
 			sum += r.Reward
 		}
 	}
@@ -111,7 +110,7 @@ func PerNode(rows []store.RoundReward) []NodeReward {
 			byNode[r.Node] = n
 		}
 		n.Rounds++
-		if finite(r.Reward) {
+		if units.Finite(r.Reward) {
 			n.CumulativeReward += r.Reward
 		}
 	}
@@ -149,10 +148,10 @@ func SwarmRounds(rows []store.RoundReward) []SwarmRound {
 		for i, r := range rs {
 			rewards[i] = r.Reward
 			s.FirstEnd, s.End = min(s.FirstEnd, r.Time), max(s.End, r.Time)
-			if !finite(r.Reward) {
+			if !units.Finite(r.Reward) {
 				continue
 			}
-			if !finite(s.Min) {
+			if !units.Finite(s.Min) {
 				s.Min, s.Max = r.Reward, r.Reward
 			}
 			s.Min, s.Max = min(s.Min, r.Reward), max(s.Max, r.Reward)
@@ -174,7 +173,7 @@ func Improvement(value, baseline float64) float64 {
 
 // optional returns nil, JSON's null, for a value that isn't finite.
 func optional(v float64) *float64 {
-	if !finite(v) {
+	if !units.Finite(v) {
 		return nil
 	}
 	return &v

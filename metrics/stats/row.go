@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -74,7 +75,7 @@ func (g group) row(runs Runs, s span, set string) Row {
 		}
 	}
 	slices.Sort(cumulative) // a sum's last digit depends on the order
-	if mean := Mean(cumulative); finite(mean) {
+	if mean := Mean(cumulative); units.Finite(mean) {
 		row.CumulativeReward = mean
 	}
 	row.EvalReward = optional(Mean(g.perSeed(runs.evalReward(s, set))))

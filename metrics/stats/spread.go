@@ -3,6 +3,8 @@ package stats
 import (
 	"math"
 	"slices"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // Spread says how values lie. What isn't finite is left out; without any value every figure is null.
@@ -16,7 +18,7 @@ type Spread struct {
 
 // NewSpread describes xs.
 func NewSpread(xs []float64) Spread {
-	sorted := slices.DeleteFunc(slices.Clone(xs), func(x float64) bool { return !finite(x) })
+	sorted := slices.DeleteFunc(slices.Clone(xs), func(x float64) bool { return !units.Finite(x) })
 	slices.Sort(sorted)
 	return Spread{
 		Values: len(sorted), Mean: optional(Mean(sorted)), Median: optional(Quantile(sorted, 0.5)), P90: optional(Quantile(sorted, 0.9)),

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -169,7 +170,7 @@ func (out *Status) addPace(s store.Snapshot, now float64) {
 			break
 		}
 		done = append(done, r)
-		if finite(r.Reward) {
+		if units.Finite(r.Reward) {
 			out.RecentRewards = append(out.RecentRewards, r.Reward)
 			out.Reward = optional(r.Reward)
 		}

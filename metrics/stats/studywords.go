@@ -94,7 +94,7 @@ func (j *judged) lead() string {
 // above is ", 31.0 % above the next best 2loc6ext (2/6) (0.1090)".
 func (j *judged) above(best, other Row, role string) string {
 	by := "above"
-	if change := Improvement(*best.Value, *other.Value); finite(change) {
+	if change := Improvement(*best.Value, *other.Value); units.Finite(change) {
 		by = fmt.Sprintf("%.1f %% above", 100*change)
 	}
 	return fmt.Sprintf(", %s %s %s (%s)", by, role, j.label(other.Experiment), figure(other.Value))

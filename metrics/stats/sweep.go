@@ -1,6 +1,9 @@
 package stats
 
-import "github.com/sapo-swarm/swarm/metrics/store"
+import (
+	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
 
 // SweepPending is the state of a sweep's run that hasn't begun.
 const SweepPending = "pending"
@@ -93,7 +96,7 @@ func sweepETA(r SweepRow, rows []SweepRow) *float64 {
 		return optional(float64(left) * max(0, *r.SecondsPerRound))
 	}
 	pace := meanPace(rows, func(other SweepRow) bool { return other.Config == r.Config })
-	if !finite(pace) {
+	if !units.Finite(pace) {
 		pace = meanPace(rows, func(SweepRow) bool { return true })
 	}
 	return optional(float64(left) * pace)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // Values are numbers of which some may not be known: NaN and infinities are null in JSON, and null is NaN.
@@ -14,7 +16,7 @@ type Value float64
 
 // MarshalJSON writes the shortest number that reads back the same.
 func (v Value) MarshalJSON() ([]byte, error) {
-	if !finite(float64(v)) {
+	if !units.Finite(float64(v)) {
 		return []byte("null"), nil
 	}
 	return strconv.AppendFloat(nil, float64(v), 'g', -1, 64), nil
@@ -41,7 +43,7 @@ func (v Values) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		if finite(x) {
+		if units.Finite(x) {
 			out = strconv.AppendFloat(out, x, 'g', -1, 64)
 		} else {
 			out = append(out, "null"...)

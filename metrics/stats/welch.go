@@ -5,6 +5,8 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // Confidence is the level of every interval.
@@ -24,7 +26,7 @@ func Welch(a, b []float64) Difference {
 		return d
 	}
 	va, vb := stat.Variance(a, nil)/float64(len(a)), stat.Variance(b, nil)/float64(len(b))
-	if !(va+vb > 0) || !finite(va+vb) {
+	if !(va+vb > 0) || !units.Finite(va+vb) {
 		return d
 	}
 	sa, sb := va/(va+vb), vb/(va+vb) // unlike those of a variance, squares of a share neither overflow nor vanish

@@ -2,8 +2,8 @@ package store
 
 import (
 	"errors"
-	"math"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
@@ -33,7 +33,7 @@ func check(e event.Event) error {
 	switch {
 	case e.Type == "":
 		return errors.New("it has no type")
-	case e.Time <= 0 || math.IsNaN(e.Time) || math.IsInf(e.Time, 0):
+	case e.Time <= 0 || !units.Finite(e.Time):
 		return errors.New("its time is not a time")
 	case ownedByNode(e.Type) && e.Node == "":
 		return errors.New("it names no node")

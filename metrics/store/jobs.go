@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/mattn/go-sqlite3"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // States of a job.
@@ -141,7 +143,7 @@ func (j Job) check() error {
 	return fmt.Errorf("%q is no state of a job", j.State)
 }
 
-func isTime(v float64) bool { return v > 0 && finite(v) != nil }
+func isTime(v float64) bool { return v > 0 && units.Finite(v) }
 
 // persist runs write in a transaction of its own, and again while what fails may pass.
 func (s *Store) persist(ctx context.Context, what string, write func(*sql.Tx) error) error {

@@ -5,9 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
@@ -218,7 +218,7 @@ func (tx *transaction) applyAlone(e event.Event, reject func(error)) error {
 
 // finite returns what SQLite stores for v: NULL for NaN and the infinities.
 func finite(v float64) any {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
+	if !units.Finite(v) {
 		return nil
 	}
 	return v

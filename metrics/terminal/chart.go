@@ -8,6 +8,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/sapo-swarm/swarm/internal/charset"
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // brailleDots are the bits of a braille sign's 2 × 4 dots, by row and column.
@@ -21,7 +22,7 @@ func chart(values []float64, width, height int) []string {
 	low, high := extent(values)
 	x0, y0, pen := 0, 0, false
 	for i, v := range values {
-		if !finite(v) {
+		if !units.Finite(v) {
 			pen = false
 			continue
 		}
@@ -42,13 +43,11 @@ func chart(values []float64, width, height int) []string {
 	return c.rows()
 }
 
-func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
-
 // extent is the least and the greatest of the values that are numbers; 0 and 0 where there is none.
 func extent(values []float64) (low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)
 	for _, v := range values {
-		if finite(v) {
+		if units.Finite(v) {
 			low, high = min(low, v), max(high, v)
 		}
 	}

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/sapo"
 	"github.com/sapo-swarm/swarm/node/task"
@@ -146,7 +146,7 @@ func (t *trainer) step(ctx context.Context, step int) error {
 		return fmt.Errorf("step %d: %w", step, err)
 	}
 	loss := -update.MeanLogprob
-	if math.IsNaN(loss) || math.IsInf(loss, 0) {
+	if !units.Finite(loss) {
 		return fmt.Errorf("step %d: the loss is %v; a smaller learning rate may help", step, loss)
 	}
 	t.recent = append(t.recent[max(0, len(t.recent)-99):], loss)

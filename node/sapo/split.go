@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // Split is a round's I and J.
@@ -87,7 +89,7 @@ func (b SplitBandit) Next(budget int) Split { return splitOf(budget, b.Arms[b.Ar
 // Credit judges the arm that is being tried, by gain for cost; cost is positive. What isn't finite is no credit.
 func (b *SplitBandit) Credit(gain, cost float64) {
 	x := gain / cost
-	if math.IsNaN(x) || math.IsInf(x, 0) {
+	if !units.Finite(x) {
 		return
 	}
 	b.Squares = b.Squares*banditDiscount + x*x

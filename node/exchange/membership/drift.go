@@ -3,6 +3,8 @@ package membership
 import (
 	"math"
 	"time"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 const (
@@ -37,7 +39,7 @@ func newDrift(slack time.Duration) drift {
 
 // sample takes the worker's time in a message that has just arrived, in Unix seconds; 0: it said none. It returns true when the correction changed.
 func (d *drift) sample(now, theirs float64) bool {
-	if theirs <= 0 || math.IsNaN(theirs) || math.IsInf(theirs, 0) {
+	if theirs <= 0 || !units.Finite(theirs) {
 		return false
 	}
 	d.samples[d.count%driftSamples] = now - theirs
