@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/hostmem"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
@@ -121,7 +122,7 @@ func computed(p policy.UpdateParams) int {
 func (g *governed) attempt(ctx context.Context, phase string, asked, most int, call func(size int) (policy.Memory, error)) error {
 	ladder := climb{governed: g, phase: phase, asked: asked}
 	for {
-		kills := oomKills()
+		kills := hostmem.OOMKills()
 		size := g.size(phase, asked)
 		memory, err := call(size)
 		if err == nil {
@@ -136,7 +137,7 @@ func (g *governed) attempt(ctx context.Context, phase string, asked, most int, c
 			if err := ladder.down(ctx, *short, err); err != nil {
 				return err
 			}
-		case errors.Is(err, policy.ErrEngineGone) && killed(err) && kills >= 0 && oomKills() > kills:
+		case errors.Is(err, policy.ErrEngineGone) && killed(err) && kills >= 0 && hostmem.OOMKills() > kills:
 			return ladder.fall(err)
 		case errors.Is(err, policy.ErrEngineGone) && killed(err) && kills >= 0:
 			return killedByStranger(err)

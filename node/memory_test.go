@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/hostmem"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/model"
 	"github.com/sapo-swarm/swarm/node/policy"
@@ -293,7 +294,7 @@ func memoryGroup(t *testing.T, limit int64) string {
 // The kernel kills an engine that holds too much. The node's next life tries the same once more, the one after it takes less at a time; once there
 // is room, the rewards and the weights are those of a run without a limit.
 func TestKernelKillsTheEngine(t *testing.T) {
-	if oomKills() < 0 {
+	if hostmem.OOMKills() < 0 {
 		t.Skip("this kernel doesn't count its kills")
 	}
 	free := unlimitedOnce(t)

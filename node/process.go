@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/hostmem"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
 	"github.com/sapo-swarm/swarm/node/policy"
@@ -72,7 +73,7 @@ func Process(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env
 	logger = logger.With("run", start.Run, "node", start.Node)
 	go link.Serve()
 
-	kills := oomKills()
+	kills := hostmem.OOMKills()
 	err = run(ctx, link, start, environ, stderr, logger)
 	if err == nil || errors.Is(err, ErrStopped) {
 		return ExitDone
@@ -82,11 +83,11 @@ func Process(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env
 		return ExitFailed
 	}
 	failure := classify(err)
-	if failure.Cause == event.CauseHostOutOfMemory && killed(err) && kills >= 0 && oomKills() == kills {
+	if failure.Cause == event.CauseHostOutOfMemory && killed(err) && kills >= 0 && hostmem.OOMKills() == kills {
 		failure = killedByStranger(err)
 	}
 	var exit *policy.ExitError
-	if errors.As(err, &exit) && exit.Unknown && kills >= 0 && oomKills() > kills {
+	if errors.As(err, &exit) && exit.Unknown && kills >= 0 && hostmem.OOMKills() > kills {
 		failure = &Failure{event.CauseHostOutOfMemory, fmt.Errorf("%w; meanwhile the kernel's out-of-memory killer has killed", err)}
 	}
 	logger.Error("node failed", "cause", failure.Cause, "error", failure.Err)

@@ -1,11 +1,8 @@
 package node
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -93,25 +90,4 @@ var remedies = map[string]string{
 	event.MemoryGPU:       "fewer --nodes, --share lease, or a smaller max_prompt_length or max_completion_length",
 	event.MemoryNeighbour: "wait until the GPU's other users are done, or fewer --nodes",
 	event.MemoryHost:      "fewer --nodes, a smaller --model, or a machine with more memory",
-}
-
-// oomKills reads how often the kernel's out-of-memory killer has struck on this machine since boot, memory limits of containers
-// included; -1 where the kernel doesn't tell (before Linux 4.13).
-func oomKills() int64 {
-	data, err := os.ReadFile("/proc/vmstat")
-	if err != nil {
-		return -1
-	}
-	return parseOOMKills(data)
-}
-
-func parseOOMKills(vmstat []byte) int64 {
-	for line := range bytes.Lines(vmstat) {
-		if value, ok := bytes.CutPrefix(line, []byte("oom_kill ")); ok {
-			if n, err := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64); err == nil {
-				return n
-			}
-		}
-	}
-	return -1
 }

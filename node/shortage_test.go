@@ -74,19 +74,3 @@ func TestDescribe(t *testing.T) {
 	require.Equal(t, "0.5 MB asked for", describe(policy.Shortage{RequestedBytes: 516096}))
 	require.Equal(t, "the engine gives no figures", describe(policy.Shortage{Where: "device"}))
 }
-
-func TestParseOOMKills(t *testing.T) {
-	cases := []struct {
-		text string
-		want int64
-	}{
-		{"nr_free_pages 1\noom_kill 12\nfoo 3\n", 12},
-		{"oom_kill 0", 0},
-		{"oom_kill_x 4\n", -1},
-		{"oom_kill many\n", -1},
-		{"", -1},
-	}
-	for _, c := range cases {
-		require.Equal(t, c.want, parseOOMKills([]byte(c.text)), "%q", c.text)
-	}
-}

@@ -1,4 +1,4 @@
-// Package hostmem reads what processes hold of the host's memory.
+// Package hostmem reads what processes hold of the host's memory, and how often the kernel has ended one for want of it.
 package hostmem
 
 import (

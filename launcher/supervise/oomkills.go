@@ -1,10 +1,10 @@
 package supervise
 
 import (
-	"bytes"
-	"strconv"
 	"sync"
 	"time"
+
+	"github.com/sapo-swarm/swarm/internal/hostmem"
 )
 
 // remembered is how many looks a kill may lie before the end of the process that it met: a process with much memory takes its time to end.
@@ -44,7 +44,7 @@ func (k *KillMeter) Rise() int64 {
 	return now - k.seen[0]
 }
 
-// killCount is the newest reading of oomKills. The file is dear: the kernel adds up some 200 counters over all cores.
+// killCount is the newest reading of hostmem.OOMKills, which is dear.
 type killCount struct {
 	mu    sync.Mutex
 	at    time.Time
@@ -58,28 +58,7 @@ func (h *killCount) oomKills(age time.Duration) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if now := time.Now(); now.Sub(h.at) >= age {
-		h.at, h.count = now, oomKills()
+		h.at, h.count = now, hostmem.OOMKills()
 	}
 	return h.count
-}
-
-// oomKills reads how often the kernel's out-of-memory killer has struck on this machine since boot, memory limits of control groups
-// included; -1 where the kernel doesn't tell (before Linux 4.13).
-func oomKills() int64 {
-	data, err := readProc("/proc/vmstat")
-	if err != nil {
-		return -1
-	}
-	return parseOOMKills(data)
-}
-
-func parseOOMKills(vmstat []byte) int64 {
-	for line := range bytes.Lines(vmstat) {
-		if value, ok := bytes.CutPrefix(line, []byte("oom_kill ")); ok {
-			if n, err := strconv.ParseInt(string(bytes.TrimSpace(value)), 10, 64); err == nil {
-				return n
-			}
-		}
-	}
-	return -1
 }

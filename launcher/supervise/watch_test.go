@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/hostmem"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
@@ -79,17 +80,9 @@ func TestKillMeter(t *testing.T) {
 	}
 }
 
-func TestParseOOMKills(t *testing.T) {
-	for text, want := range map[string]int64{"nr_free_pages 1\noom_kill 12\nfoo 3\n": 12, "oom_kill 0": 0, "oom_kill_x 4\n": -1, "oom_kill many\n": -1, "": -1} {
-		if got := parseOOMKills([]byte(text)); got != want {
-			t.Errorf("%q: %d, want %d", text, got, want)
-		}
-	}
-}
-
 // The kernel kills a process that takes more than its control group may have: that is host memory, a plain kill -9 isn't.
 func TestKernelsKillIsToldFromSomebodys(t *testing.T) {
-	if oomKills() < 0 {
+	if hostmem.OOMKills() < 0 {
 		t.Skip("this kernel doesn't count its kills")
 	}
 	group := memoryGroup(t, 24<<20)
@@ -98,14 +91,14 @@ func TestKernelsKillIsToldFromSomebodys(t *testing.T) {
 		t.Errorf("verdict %+v", v)
 	}
 	for range 20 { // others on this machine may run out of memory meanwhile
-		before := oomKills()
+		before := hostmem.OOMKills()
 		c, r := watched(t, `echo '`+loadedLine+`'; exec sleep 1000`)
 		eventually(t, "the looks before are forgotten", func() bool { return len(r.all()) > 0 })
 		if err := syscall.Kill(c.PID(), syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 		exit := ended(t, c)
-		if oomKills() != before {
+		if hostmem.OOMKills() != before {
 			continue
 		}
 		if v := exit.Verdict(); v.Cause != event.CauseUnknown || !strings.Contains(v.Message, "not by the kernel's out-of-memory killer") {
