@@ -1,21 +1,19 @@
 package predecessor
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/pythonjson"
 )
 
 // decode reads what Python's json.dump writes: JSON, with NaN, Infinity and -Infinity where a number may stand.
 func decode(text []byte, into any) error {
-	if !json.Valid(text) {
-		text = quoteNonFinite(text)
-	}
-	err := json.Unmarshal(text, into)
+	err := json.Unmarshal(pythonjson.Quote(text), into)
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
 	switch {
@@ -29,41 +27,7 @@ func decode(text []byte, into any) error {
 	return err
 }
 
-// quoteNonFinite makes strings of Python's NaN, Infinity and -Infinity outside strings.
-func quoteNonFinite(text []byte) []byte {
-	var out bytes.Buffer
-	inString := false
-	for i := 0; i < len(text); {
-		switch c := text[i]; {
-		case inString && c == '\\' && i+1 < len(text):
-			out.Write(text[i : i+2])
-			i += 2
-			continue
-		case c == '"':
-			inString = !inString
-		case !inString:
-			if word := nonFiniteAt(text[i:]); word != "" {
-				out.WriteString(`"` + word + `"`)
-				i += len(word)
-				continue
-			}
-		}
-		out.WriteByte(text[i])
-		i++
-	}
-	return out.Bytes()
-}
-
-func nonFiniteAt(text []byte) string {
-	for _, word := range []string{"NaN", "Infinity", "-Infinity"} {
-		if bytes.HasPrefix(text, []byte(word)) {
-			return word
-		}
-	}
-	return ""
-}
-
-// number is a JSON number, or one of Python's three words as quoteNonFinite leaves them.
+// number is a JSON number, or one of Python's three words as pythonjson.Quote leaves them.
 type number float64
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -9,6 +9,7 @@ import (
 	"path"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/pythonjson"
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
@@ -85,7 +86,7 @@ func (p *predecessor) readJSON(name string, into any) error {
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(withoutNaN(text), into)
+	return json.Unmarshal(pythonjson.Null(text), into)
 }
 
 // writeJSON replaces a file in place: the predecessor's readers try again where it is half.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/internal/pythonjson"
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
@@ -47,7 +48,7 @@ type foreignQuestion struct {
 // decodeForeign reads a rollouts file: errPartial for what isn't JSON (a half file), errOurs, or what is wrong with it. The order of its rollouts is
 // that of their batch numbers, for a JSON object has none. That a completion ended by itself isn't known there; it is taken to have.
 func decodeForeign(text []byte, peer string, round int) (exchange.Batch, error) {
-	text = withoutNaN(text)
+	text = pythonjson.Null(text)
 	if !json.Valid(text) {
 		return exchange.Batch{}, errPartial
 	}
@@ -98,41 +99,4 @@ func sortedKeys(rollouts map[string][]foreignPayload) []string {
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-// withoutNaN makes JSON of what Python's json.dump writes: NaN, Infinity and -Infinity outside strings become null.
-func withoutNaN(text []byte) []byte {
-	if json.Valid(text) {
-		return text
-	}
-	var out bytes.Buffer
-	inString := false
-	for i := 0; i < len(text); i++ {
-		c := text[i]
-		switch {
-		case inString && c == '\\' && i+1 < len(text):
-			out.Write(text[i : i+2])
-			i++
-			continue
-		case c == '"':
-			inString = !inString
-		case !inString:
-			if word := nonFinite(text[i:]); word != "" {
-				out.WriteString("null")
-				i += len(word) - 1
-				continue
-			}
-		}
-		out.WriteByte(c)
-	}
-	return out.Bytes()
-}
-
-func nonFinite(text []byte) string {
-	for _, word := range []string{"NaN", "Infinity", "-Infinity"} {
-		if bytes.HasPrefix(text, []byte(word)) {
-			return word
-		}
-	}
-	return ""
 }
