@@ -16,12 +16,12 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/metrics/predecessor"
+	"github.com/sapo-swarm/swarm/metrics/rlswarm"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 type importOptions struct {
-	predecessor.Options
+	rlswarm.Options
 	transplants int
 	seed        int64
 	dryRun      bool
@@ -31,7 +31,7 @@ type importOptions struct {
 // importDocument is `import -o json`, of one experiment.
 type importDocument struct {
 	Outcome string `json:"outcome"` // new, unchanged, replaced, dry_run, nothing
-	*predecessor.Report
+	*rlswarm.Report
 }
 
 // importable is what import takes.
@@ -115,9 +115,9 @@ func runImport(ctx context.Context, g *globals, path string, o *importOptions, f
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 		return importRuns(ctx, g, path, o, flags)
 	}
-	folders, err := predecessor.Find(path)
+	folders, err := rlswarm.Find(path)
 	switch {
-	case errors.Is(err, predecessor.ErrNothing):
+	case errors.Is(err, rlswarm.ErrNothing):
 		return fail.Hint(err, importable)
 	case err != nil:
 		return fail.Usage(err, importable)
@@ -146,7 +146,7 @@ func runImport(ctx context.Context, g *globals, path string, o *importOptions, f
 		}
 	}
 	if recorded == 0 {
-		return fail.Hint(fmt.Errorf("import %s: %w", path, predecessor.ErrNothing), importable)
+		return fail.Hint(fmt.Errorf("import %s: %w", path, rlswarm.ErrNothing), importable)
 	}
 	return nil
 }
@@ -154,10 +154,10 @@ func runImport(ctx context.Context, g *globals, path string, o *importOptions, f
 func importOne(ctx context.Context, g *globals, folder string, o *importOptions) (importDocument, error) {
 	options := o.Options
 	done := importProgress(g, filepath.Base(folder), &options)
-	x, report, err := predecessor.Read(ctx, folder, options)
+	x, report, err := rlswarm.Read(ctx, folder, options)
 	done()
 	switch {
-	case errors.Is(err, predecessor.ErrNothing):
+	case errors.Is(err, rlswarm.ErrNothing):
 		return importDocument{importNothing, report}, nil
 	case err != nil:
 		return importDocument{}, err
@@ -179,7 +179,7 @@ func importOne(ctx context.Context, g *globals, folder string, o *importOptions)
 }
 
 // importProgress tells on a terminal how many files have been read: on Google Drive a file takes its time. The function it returns ends it.
-func importProgress(g *globals, name string, o *predecessor.Options) (done func()) {
+func importProgress(g *globals, name string, o *rlswarm.Options) (done func()) {
 	file, ok := g.stderr.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return func() {}

@@ -1,4 +1,4 @@
-package predecessor
+package rlswarm
 
 import (
 	"bufio"
