@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
@@ -58,30 +59,19 @@ func describe(s policy.Shortage) string {
 	var parts []string
 	add := func(format string, n int64) {
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf(format, gigabytes(n)))
+			parts = append(parts, fmt.Sprintf(format, units.Bytes(n)))
 		}
 	}
 	add("%s asked for", s.RequestedBytes)
 	add("%s in use", s.UsedBytes)
 	add("%s allowed", s.CapBytes)
 	if s.TotalBytes > 0 {
-		parts = append(parts, fmt.Sprintf("%s of %s free", gigabytes(s.FreeBytes), gigabytes(s.TotalBytes)))
+		parts = append(parts, fmt.Sprintf("%s of %s free", units.Bytes(s.FreeBytes), units.Bytes(s.TotalBytes)))
 	}
 	if len(parts) == 0 {
 		return "the engine gives no figures"
 	}
 	return strings.Join(parts, ", ")
-}
-
-// gigabytes writes bytes as people and the guides do: GB of 10^9.
-func gigabytes(n int64) string {
-	switch {
-	case n < 10e6:
-		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
-	case n < 1e9:
-		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
-	}
-	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
 }
 
 // remedies are what a user can do when a node's ladder is at its end.

@@ -133,7 +133,7 @@ func checkHome(home layout.Home) finding {
 		return f
 	}
 	f.OK = usage.Free > minFreeDisk
-	f.Found = fmt.Sprintf("%s, %s free", home, gb(int64(usage.Free)))
+	f.Found = fmt.Sprintf("%s, %s free", home, units.Bytes(int64(usage.Free)))
 	if !f.OK {
 		f.Try = "free some space, or put --home on another disk"
 	}
@@ -160,9 +160,9 @@ func checkDatabase(ctx context.Context, g *globals) finding {
 }
 
 func checkHost(host gpu.Host) []finding {
-	list := []finding{{Check: "host", OK: true, Found: fmt.Sprintf("%s, %s of memory, %s free", units.Plural(host.Cores, "core"), gb(host.MemoryTotal), gb(host.MemoryAvailable))}}
+	list := []finding{{Check: "host", OK: true, Found: fmt.Sprintf("%s, %s of memory, %s free", units.Plural(host.Cores, "core"), units.Bytes(host.MemoryTotal), units.Bytes(host.MemoryAvailable))}}
 	for _, d := range host.GPUs {
-		f := finding{Check: "GPU " + fmt.Sprint(d.Index), OK: !d.MIG, Found: fmt.Sprintf("%s, %s, %s free, driver %s", d.Name, gb(d.MemoryTotal), gb(d.MemoryFree), host.Driver)}
+		f := finding{Check: "GPU " + fmt.Sprint(d.Index), OK: !d.MIG, Found: fmt.Sprintf("%s, %s, %s free, driver %s", d.Name, units.Bytes(d.MemoryTotal), units.Bytes(d.MemoryFree), host.Driver)}
 		if d.MIG {
 			f.Found += ", split into MIG instances"
 			f.Try = "sudo nvidia-smi -mig 0"
@@ -239,7 +239,7 @@ func checkEngine(ctx context.Context, g *globals, host gpu.Host) finding {
 	defer engine.Close()
 	h := engine.Hello
 	f.OK = true
-	f.Found = fmt.Sprintf("answers after %.1f s, torch %s, BLAS %s, CUDA %t, %s resident", time.Since(began).Seconds(), h.Torch, h.BLAS, h.CUDA, gb(h.RSSBytes))
+	f.Found = fmt.Sprintf("answers after %.1f s, torch %s, BLAS %s, CUDA %t, %s resident", time.Since(began).Seconds(), h.Torch, h.BLAS, h.CUDA, units.Bytes(h.RSSBytes))
 	if _, err := g.python.Host(); err != nil {
 		f.Found += "; started by itself: " + err.Error()
 	}

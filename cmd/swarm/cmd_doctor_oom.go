@@ -14,6 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/shortage"
 	"github.com/sapo-swarm/swarm/launcher/workload"
 )
@@ -224,9 +225,9 @@ func (l *oomLog) feed(stderr io.Writer, to ...interface {
 		if l.read >= next {
 			next += between
 			if l.size > 0 {
-				line.Say(fmt.Sprintf("read %s of %s", gb(l.read), gb(l.size)))
+				line.Say(fmt.Sprintf("read %s of %s", units.Bytes(l.read), units.Bytes(l.size)))
 			} else {
-				line.Say("read " + gb(l.read))
+				line.Say("read " + units.Bytes(l.read))
 			}
 		}
 		if errors.Is(err, io.EOF) {

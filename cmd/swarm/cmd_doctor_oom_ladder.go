@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/settings"
 	"github.com/sapo-swarm/swarm/launcher/shortage"
 	"github.com/sapo-swarm/swarm/launcher/workload"
@@ -55,7 +56,7 @@ func oomBefore(r shortage.Report) []oomStep {
 	}
 	if r.Kind == shortage.Torch && r.Fragmented() {
 		list = append(list, remedyStep("Let PyTorch's allocator use what it holds",
-			fmt.Sprintf("%s are reserved and in no tensor: the free pieces are too small (fragmentation)", shortage.GiB(r.Reserved)),
+			fmt.Sprintf("%s are reserved and in no tensor: the free pieces are too small (fragmentation)", units.BytesOfTorch(r.Reserved)),
 			"none known; PyTorch before 2.1 has max_split_size_mb:512 instead", "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"))
 	}
 	return list
@@ -74,7 +75,7 @@ func oomWait(r shortage.Report) string {
 func oomOther(r shortage.Report) oomStep {
 	if r.Total > 0 && r.Need() > r.Total {
 		return remedyStep("More GPUs, or a larger one", fmt.Sprintf("at this batch it had and asked for %s, and this GPU has %s: "+
-			"parameters and optimizer can be shared out over several (FSDP, ZeRO)", shortage.GiB(r.Need()), shortage.GiB(r.Total)),
+			"parameters and optimizer can be shared out over several (FSDP, ZeRO)", units.BytesOfTorch(r.Need()), units.BytesOfTorch(r.Total)),
 			"more GPUs are paid for", "")
 	}
 	return remedyStep("Another GPU, or more of them", "one with more free memory, or parameters and optimizer shared out over several",

@@ -21,14 +21,14 @@ func oomMeans(r shortage.Report) []string {
 	list := []string{}
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	if r.Asked > 0 && r.Free > 0 && r.Free < r.Asked {
-		add("%s more was asked for than was free", shortage.GiB(r.Asked-r.Free))
+		add("%s more was asked for than was free", units.BytesOfTorch(r.Asked-r.Free))
 	}
 	if text := oomNeighbours(r); text != "" && r.Others() > 0 {
 		add("%s", text)
 	}
 	if r.Fragmented() {
 		add("%s are reserved by the framework and in no tensor: as much as was asked for, or a good part of the GPU, is lost to fragmentation",
-			shortage.GiB(r.Reserved))
+			units.BytesOfTorch(r.Reserved))
 	}
 	if r.Kind == shortage.CUDA && strings.Contains(r.Line, "cache blocks") {
 		add("vLLM's share of the GPU (gpu_memory_utilization) has no room for its KV cache beside the weights; where a trainer shares the GPU, " +
@@ -48,7 +48,7 @@ func oomNeighbours(r shortage.Report) string {
 			return ""
 		}
 		return fmt.Sprintf("%s are neither free nor this process's: other processes hold them, or its own CUDA context and libraries",
-			shortage.GiB(r.Others()))
+			units.BytesOfTorch(r.Others()))
 	}
 	var list []string
 	for i, h := range others {
@@ -56,9 +56,9 @@ func oomNeighbours(r shortage.Report) string {
 			list = append(list, fmt.Sprintf("%d more", len(others)-5))
 			break
 		}
-		list = append(list, fmt.Sprintf("process %d (%s)", h.PID, shortage.GiB(h.Bytes)))
+		list = append(list, fmt.Sprintf("process %d (%s)", h.PID, units.BytesOfTorch(h.Bytes)))
 	}
-	return fmt.Sprintf("%s are held by others: %s", shortage.GiB(r.Others()), strings.Join(list, ", "))
+	return fmt.Sprintf("%s are held by others: %s", units.BytesOfTorch(r.Others()), strings.Join(list, ", "))
 }
 
 func (d *oomDocument) print(g *globals, output string) error {
@@ -109,7 +109,7 @@ func (d *oomDocument) printShortage(w *table.Page, r shortage.Report) {
 		{"this process", r.InUse}, {"others", r.Others()},
 	} {
 		if row.bytes > 0 {
-			t.Add(row.name, shortage.GiB(row.bytes), "("+gb(row.bytes)+")")
+			t.Add(row.name, units.BytesOfTorch(row.bytes), "("+units.Bytes(row.bytes)+")")
 		}
 	}
 	if t.Len() > 0 {

@@ -177,7 +177,7 @@ func ageOf(r lifecycle.Listed) string {
 func folderSize(r lifecycle.Listed) string {
 	switch {
 	case r.SizeBytes != nil:
-		return gb(*r.SizeBytes)
+		return units.Bytes(*r.SizeBytes)
 	case r.Folder != nil:
 		return "?" // too much to look through, or it can't be read
 	case r.Imported:

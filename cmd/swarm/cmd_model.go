@@ -18,6 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/node/model"
 	"github.com/sapo-swarm/swarm/node/model/hub"
 )
@@ -143,7 +144,7 @@ func modelTable(rows []modelRow) *table.Table {
 	t := table.New(table.Column{Title: "MODEL"}, table.Column{Title: "ARCHITECTURE", Drop: 2}, table.Column{Title: "PARAMETERS", Right: true, Drop: 1},
 		table.Column{Title: "STATE"}, table.Column{Title: "SIZE", Right: true})
 	for _, r := range rows {
-		size := gb(r.Bytes)
+		size := units.Bytes(r.Bytes)
 		if r.State == model.Embedded {
 			size = "built in"
 		}
@@ -269,12 +270,12 @@ func printModel(w *table.Page, m configs.Model, memory modelMemory) {
 		group(int64(s.Vocabulary)), group(int64(s.Context)), m.Tokenizer)
 	w.Printf("parameters  %s\n", group(s.Parameters))
 	w.Printf("memory      %s weights, %s gradients, %s Adam; activations and the KV cache come on top (swarm plan)\n",
-		gb(memory.Weights), gb(memory.Gradients), gb(memory.Optimizer))
+		units.Bytes(memory.Weights), units.Bytes(memory.Gradients), units.Bytes(memory.Optimizer))
 	if memory.GuideTotal > 0 {
-		w.Printf("guide 4     %s a node: %s weights, %s forward, %s gradients and optimizer, %s working memory\n", gb(memory.GuideTotal),
-			gb(m.GuideMemory.Weights), gb(m.GuideMemory.Forward), gb(m.GuideMemory.GradientsAndOptimizer), gb(m.GuideMemory.Working))
+		w.Printf("guide 4     %s a node: %s weights, %s forward, %s gradients and optimizer, %s working memory\n", units.Bytes(memory.GuideTotal),
+			units.Bytes(m.GuideMemory.Weights), units.Bytes(m.GuideMemory.Forward), units.Bytes(m.GuideMemory.GradientsAndOptimizer), units.Bytes(m.GuideMemory.Working))
 	}
-	w.Printf("checkpoint  %s each\n", gb(memory.Checkpoint))
+	w.Printf("checkpoint  %s each\n", units.Bytes(memory.Checkpoint))
 }
 
 // hubName is a preset's or the hub's NAME[@REVISION] as the hub spells it.
@@ -318,7 +319,7 @@ func runModelPull(ctx context.Context, g *globals, name, output string) error {
 		return writeJSON(g.stdout, result)
 	}
 	fmt.Fprintf(g.stdout, "%s: %s, %s parameters, %s (%s downloaded)\n%s\n", id, result.Shape.Family(), group(result.Shape.Parameters),
-		gb(result.Bytes), gb(result.Downloaded), result.Path)
+		units.Bytes(result.Bytes), units.Bytes(result.Downloaded), result.Path)
 	next := result.Path
 	if m, err := configs.LoadModel(id); err == nil && revision == hub.Main {
 		next = m.Name

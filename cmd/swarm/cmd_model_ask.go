@@ -12,6 +12,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/screen"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/node/model"
 	"github.com/sapo-swarm/swarm/node/model/hub"
 )
@@ -34,7 +35,7 @@ func ensureModel(ctx context.Context, g *globals, m configs.Model, yes bool) (st
 		}
 		size := ""
 		if m.DownloadBytes > 0 {
-			size = " (" + gb(m.DownloadBytes) + ")"
+			size = " (" + units.Bytes(m.DownloadBytes) + ")"
 		}
 		agreed, askErr := ask(ctx, g.stdin, g.stderr, fmt.Sprintf("Download %s%s from %s? [y/N] ", missing.ID, size, client.Host()))
 		if askErr != nil {
@@ -73,10 +74,10 @@ func pullText(id string, now hub.Progress) string {
 	if now.Waiting {
 		return fmt.Sprintf("%s: waits for another program that downloads %s", id, now.File)
 	}
-	line := fmt.Sprintf("%s: %s of %s (%.0f %%)", id, gb(now.Done), gb(now.Total), 100*float64(now.Done)/float64(max(now.Total, 1)))
+	line := fmt.Sprintf("%s: %s of %s (%.0f %%)", id, units.Bytes(now.Done), units.Bytes(now.Total), 100*float64(now.Done)/float64(max(now.Total, 1)))
 	if now.Rate > 0 && now.Done < now.Total {
 		left := time.Duration(float64(now.Total-now.Done) / now.Rate * float64(time.Second))
-		line += fmt.Sprintf(", %s/s, left %s", gb(int64(now.Rate)), left.Round(time.Second))
+		line += fmt.Sprintf(", %s/s, left %s", units.Bytes(int64(now.Rate)), left.Round(time.Second))
 	}
 	return line
 }

@@ -105,11 +105,11 @@ func printPlan(w *table.Page, p planned) {
 	fmt.Fprintf(w, "rule      %s\n", plan.Rule)
 	fmt.Fprintf(w, "limit     %s\n", plan.Limit)
 	if plan.Shared > 0 {
-		fmt.Fprintf(w, "shared    %s of host memory, once for all nodes\n", gb(plan.Shared))
+		fmt.Fprintf(w, "shared    %s of host memory, once for all nodes\n", units.Bytes(plan.Shared))
 	}
-	fmt.Fprintf(w, "per node  %s resident, %s transient, %s budget\n", gb(plan.PerNode.Resident), gb(plan.PerNode.Transient), gb(plan.PerNode.Budget))
+	fmt.Fprintf(w, "per node  %s resident, %s transient, %s budget\n", units.Bytes(plan.PerNode.Resident), units.Bytes(plan.PerNode.Transient), units.Bytes(plan.PerNode.Budget))
 	if plan.HostBytes > 0 {
-		fmt.Fprintf(w, "          %s of host memory\n", gb(plan.HostBytes))
+		fmt.Fprintf(w, "          %s of host memory\n", units.Bytes(plan.HostBytes))
 	}
 	fmt.Fprintf(w, "share     %s: %d at a time, %s each\n", plan.Share, plan.Slots, units.Plural(plan.Threads, "CPU thread"))
 	if plan.ShareWhy != "" {
@@ -128,7 +128,7 @@ func printPlan(w *table.Page, p planned) {
 	if len(plan.Rooms) > 1 {
 		where = " on the fullest GPU"
 	}
-	fmt.Fprintf(w, "expected  %s of %s at the peak%s (%.0f %%)\n", gb(plan.Expected), gb(plan.Capacity), where, share)
+	fmt.Fprintf(w, "expected  %s of %s at the peak%s (%.0f %%)\n", units.Bytes(plan.Expected), units.Bytes(plan.Capacity), where, share)
 	for _, at := range plan.Placement {
 		switch {
 		case len(at.GPUs) > 1:
@@ -147,11 +147,11 @@ func printPlan(w *table.Page, p planned) {
 func printDevices(w io.Writer, p planned) {
 	if p.plan.Device == fit.DeviceCUDA {
 		for _, d := range p.plan.GPUs {
-			fmt.Fprintf(w, "GPU %d     %s, %s, %s free\n", d.Index, d.Name, gb(d.MemoryTotal), gb(d.MemoryFree))
+			fmt.Fprintf(w, "GPU %d     %s, %s, %s free\n", d.Index, d.Name, units.Bytes(d.MemoryTotal), units.Bytes(d.MemoryFree))
 		}
 		return
 	}
-	fmt.Fprintf(w, "device    CPU: %s, %s of memory, %s free", units.Plural(p.host.Cores, "core"), gb(p.host.MemoryTotal), gb(p.host.MemoryAvailable))
+	fmt.Fprintf(w, "device    CPU: %s, %s of memory, %s free", units.Plural(p.host.Cores, "core"), units.Bytes(p.host.MemoryTotal), units.Bytes(p.host.MemoryAvailable))
 	if p.host.Reason != "" {
 		reason, _ := fail.SplitRemedy(p.host.Reason)
 		fmt.Fprintf(w, " (no GPU: %s)", reason)
@@ -168,12 +168,12 @@ func printRooms(w io.Writer, plan fit.Plan) {
 		}
 		parts := []string{}
 		if r.LeaseBytes > 0 {
-			parts = append(parts, gb(r.LeaseBytes)+" for the phases of those whose turn it is")
+			parts = append(parts, units.Bytes(r.LeaseBytes)+" for the phases of those whose turn it is")
 		}
 		if r.OthersBytes > 0 {
-			parts = append(parts, gb(r.OthersBytes)+" used by others and the driver")
+			parts = append(parts, units.Bytes(r.OthersBytes)+" used by others and the driver")
 		}
-		fmt.Fprintf(w, "%-9s %s\n", name, strings.Join(append(parts, gb(r.ReserveBytes)+" in reserve"), ", "))
+		fmt.Fprintf(w, "%-9s %s\n", name, strings.Join(append(parts, units.Bytes(r.ReserveBytes)+" in reserve"), ", "))
 	}
 }
 
@@ -188,14 +188,14 @@ func printBreakdown(w *table.Page, p planned) {
 	for _, c := range p.plan.Breakdown {
 		if c.Phase != phase {
 			phase = c.Phase
-			t.Add(phase, gb(sums[phase]))
+			t.Add(phase, units.Bytes(sums[phase]))
 		}
-		t.Add("  "+c.Name, gb(c.Bytes), c.Note)
+		t.Add("  "+c.Name, units.Bytes(c.Bytes), c.Note)
 	}
 	w.Table(t)
 	if g := p.plan.Guide; g.Total() > 0 && p.plan.Device == fit.DeviceCUDA {
 		fmt.Fprintf(w, "  guide 4 says %s: weights %s, forward pass %s, gradients and optimizer %s, working memory %s\n",
-			gb(g.Total()), gb(g.Weights), gb(g.Forward), gb(g.GradientsAndOptimizer), gb(g.Working))
+			units.Bytes(g.Total()), units.Bytes(g.Weights), units.Bytes(g.Forward), units.Bytes(g.GradientsAndOptimizer), units.Bytes(g.Working))
 	}
 }
 

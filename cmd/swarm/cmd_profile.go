@@ -18,6 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -246,29 +247,29 @@ func keepProfile(ctx context.Context, g *globals, p planned, result profiled) er
 }
 
 func printProfile(w *table.Page, r profiled) {
-	w.Printf("%s on %s, torch %s: %s between phases\n\n", r.Model, r.GPU, r.Torch, gb(r.Resident))
+	w.Printf("%s on %s, torch %s: %s between phases\n\n", r.Model, r.GPU, r.Torch, units.Bytes(r.Resident))
 	t := table.New(table.Column{Title: "phase"}, table.Column{Title: "at a time", Right: true}, table.Column{Title: "measured", Right: true},
 		table.Column{Title: "line", Right: true}, table.Column{Title: "seconds", Right: true})
 	for _, p := range r.Points {
-		line, took := r.Generate, gb(p.Bytes)
+		line, took := r.Generate, units.Bytes(p.Bytes)
 		if p.Phase == profile.Update {
 			line = r.Update
 		}
 		if !p.Fits {
 			took = "does not fit"
 		}
-		t.Add(p.Phase, strconv.Itoa(p.Sequences), took, gb(line.At(p.Sequences)), fmt.Sprintf("%.1f", p.Seconds))
+		t.Add(p.Phase, strconv.Itoa(p.Sequences), took, units.Bytes(line.At(p.Sequences)), fmt.Sprintf("%.1f", p.Seconds))
 	}
 	w.Table(t)
 	w.Printf("\ngenerate: %s + %s a completion; update: %s + %s a sequence of the micro-batch\n"+
 		"Kept: swarm plan and swarm up count with this from now on, for the same model and settings.\n",
-		gb(r.Generate.Base), fine(r.Generate.PerSequence), gb(r.Update.Base), fine(r.Update.PerSequence))
+		units.Bytes(r.Generate.Base), fine(r.Generate.PerSequence), units.Bytes(r.Update.Base), fine(r.Update.PerSequence))
 }
 
-// fine is gb for what may be small, and counts many times.
+// fine is units.Bytes for what may be small, and counts many times.
 func fine(n int64) string {
 	if n < 10_000_000 {
 		return fmt.Sprintf("%.0f kB", float64(n)/1e3)
 	}
-	return gb(n)
+	return units.Bytes(n)
 }

@@ -47,7 +47,7 @@ type tuning struct {
 	warnings []string
 }
 
-func (t *tuning) size(bytes int64) string { return workload.Size(bytes, t.w.Unit) }
+func (t *tuning) size(bytes int64) string { return units.BytesIn(bytes, t.w.Unit) }
 
 // findGPU fills in the memory there is.
 func (t *tuning) findGPU(ctx context.Context) (err error) {

@@ -47,8 +47,8 @@ func checkDisk(home layout.Home, dir string, p planned) error {
 	need := minFreeDisk + int64(copies)*checkpointBytes(p) - node.CheckpointBytes(dir)
 	if int64(usage.Free) < need {
 		return fail.Hint(
-			fmt.Errorf("%s has %s free; the checkpoints, journals and logs of %s of %s take %s", home, gb(int64(usage.Free)),
-				units.Plural(p.plan.Nodes, "node"), p.trains(), gb(need)),
+			fmt.Errorf("%s has %s free; the checkpoints, journals and logs of %s of %s take %s", home, units.Bytes(int64(usage.Free)),
+				units.Plural(p.plan.Nodes, "node"), p.trains(), units.Bytes(need)),
 			"free some space, or --home on a larger disk")
 
 	}
@@ -65,7 +65,7 @@ func (e *diskError) Error() string {
 	if e.free == 0 {
 		return "stopped because the disk is full, or a quota on it used up: " + string(e.home)
 	}
-	return fmt.Sprintf("stopped because the disk is nearly full: %s has %s free", e.home, gb(e.free))
+	return fmt.Sprintf("stopped because the disk is nearly full: %s has %s free", e.home, units.Bytes(e.free))
 }
 
 // diskBudget watches the disk under a home while a run goes on: first it warns, then it drops spare checkpoints, and before the disk is full
@@ -119,7 +119,7 @@ func (d *diskBudget) look(ctx context.Context) (stopped bool) {
 	stopAt := diskReserve + d.wave
 	if free < stopAt+d.wave {
 		if dropped := d.spare(); dropped > 0 {
-			d.warn(fmt.Sprintf("%s has only %s free: dropped %s of older checkpoints, each node keeps its newest", d.home, gb(free), gb(dropped)))
+			d.warn(fmt.Sprintf("%s has only %s free: dropped %s of older checkpoints, each node keeps its newest", d.home, units.Bytes(free), units.Bytes(dropped)))
 			if free, err = d.free(ctx); err != nil {
 				return false
 			}
@@ -133,7 +133,7 @@ func (d *diskBudget) look(ctx context.Context) (stopped bool) {
 	switch {
 	case free < warnAt && !d.warned:
 		d.warned = true
-		d.warn(fmt.Sprintf("%s has only %s free: below %s the run stops in order. Free some space", d.home, gb(free), gb(stopAt)))
+		d.warn(fmt.Sprintf("%s has only %s free: below %s the run stops in order. Free some space", d.home, units.Bytes(free), units.Bytes(stopAt)))
 	case free > warnAt+diskReserve:
 		d.warned = false
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/launcher/queue"
@@ -35,7 +36,7 @@ func withoutJobs(g *globals, gpus []fit.GPU) (left []fit.GPU, notes []string) {
 	for i, d := range gpus {
 		if n := free[d.UUID]; n < d.MemoryFree {
 			left[i].MemoryFree = n
-			notes = append(notes, fmt.Sprintf("GPU %d: %s of its free %s are claimed by %s", d.Index, gb(d.MemoryFree-n), gb(d.MemoryFree),
+			notes = append(notes, fmt.Sprintf("GPU %d: %s of its free %s are claimed by %s", d.Index, units.Bytes(d.MemoryFree-n), units.Bytes(d.MemoryFree),
 				strings.Join(claimants[d.UUID], ", ")))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -78,7 +79,7 @@ func jobComparison(rows []stats.JobRow) *table.Table {
 	)
 	for _, r := range rows {
 		t.Add(cellText(r.Job), r.State, strconv.Itoa(r.AttemptCount), strconv.Itoa(r.Shortages), batchText(r.BatchSize, r.Accumulate),
-			optionalText(r.EffectiveBatch, strconv.Itoa), optionalText(r.PeakGPUBytes, gb), optionalText(r.PeakHostBytes, gb),
+			optionalText(r.EffectiveBatch, strconv.Itoa), optionalText(r.PeakGPUBytes, units.Bytes), optionalText(r.PeakHostBytes, units.Bytes),
 			optionalText(r.Seconds, timeText), optionalText(r.ExitCode, strconv.Itoa), placeText(r.GPUName, r.Device))
 	}
 	return t

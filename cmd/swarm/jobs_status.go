@@ -117,7 +117,7 @@ func jobTable(rows []stats.JobRow) *table.Table {
 	)
 	for _, r := range rows {
 		t.Add(cellText(r.Job), cellText(r.State), strconv.Itoa(r.AttemptCount), batchText(r.BatchSize, r.Accumulate),
-			optionalText(r.EffectiveBatch, strconv.Itoa), optionalText(r.PeakGPUBytes, gb), optionalText(r.PeakHostBytes, gb), timeText(r.ElapsedSeconds),
+			optionalText(r.EffectiveBatch, strconv.Itoa), optionalText(r.PeakGPUBytes, units.Bytes), optionalText(r.PeakHostBytes, units.Bytes), timeText(r.ElapsedSeconds),
 			commandLine(r.Command))
 	}
 	return t
@@ -156,7 +156,7 @@ func printJobStatus(b *table.Page, j stats.Job) {
 	)
 	for _, a := range j.Attempts {
 		t.Add(strconv.Itoa(a.Attempt), batchText(a.BatchSize, a.Accumulate), optionalText(a.EffectiveBatch, strconv.Itoa), savings(a),
-			placeText(a.GPUName, a.Device), optionalText(a.PeakGPUBytes, gb), optionalText(a.PeakHostBytes, gb), optionalText(a.Seconds, timeText),
+			placeText(a.GPUName, a.Device), optionalText(a.PeakGPUBytes, units.Bytes), optionalText(a.PeakHostBytes, units.Bytes), optionalText(a.Seconds, timeText),
 			cellText(endText(a)))
 	}
 	b.Table(t)
@@ -226,7 +226,7 @@ func attemptNotes(a stats.JobAttempt) string {
 		bytes *int64
 	}{{"asked for", a.AskedBytes}, {"free", a.FreeBytes}, {"allocated", a.AllocatedBytes}} {
 		if fact.bytes != nil {
-			facts = append(facts, fact.what+" "+gb(*fact.bytes))
+			facts = append(facts, fact.what+" "+units.Bytes(*fact.bytes))
 		}
 	}
 	var notes []string

@@ -327,14 +327,3 @@ func oneGPU(list []fit.GPU, index string) ([]fit.GPU, error) {
 	}
 	return nil, fmt.Errorf("%w: there is no GPU %s among the %d found. Try: swarm doctor", fit.ErrDoesNotFit, index, len(list))
 }
-
-// gb writes bytes as people and the guides do: GB of 10^9.
-func gb(n int64) string {
-	switch {
-	case 0 < n && n < 1e6:
-		return fmt.Sprintf("%.0f kB", max(1, float64(n)/1e3))
-	case n < 1e9:
-		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
-	}
-	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
-}

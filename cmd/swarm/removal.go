@@ -120,7 +120,7 @@ func sizeOf(runs []lifecycle.Listed) string {
 			more = "at least "
 		}
 	}
-	return more + gb(bytes)
+	return more + units.Bytes(bytes)
 }
 
 // show tells what was removed, what is freed and what stays.
@@ -153,7 +153,7 @@ func (d removeDocument) show(g *globals, o *removal, runs []lifecycle.Listed) er
 		}
 		p.Printf("%s%s%s%s", verb, what, units.Plural(removed, "run"), freed)
 		if room > 0 {
-			p.Printf(" The database has room for %s more in its file, which does not shrink.", gb(room))
+			p.Printf(" The database has room for %s more in its file, which does not shrink.", units.Bytes(room))
 		}
 		p.Println()
 	case len(runs) == 0 && len(d.Left) == 0:

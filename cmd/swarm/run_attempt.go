@@ -14,6 +14,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/command"
 	"github.com/sapo-swarm/swarm/launcher/retry"
 	"github.com/sapo-swarm/swarm/launcher/shortage"
@@ -213,7 +214,7 @@ func shortageText(s shortage.Report) string {
 		bytes int64
 	}{{"asked for", s.Asked}, {"free", s.Free}, {"of", s.Total}} {
 		if n.bytes > 0 {
-			parts = append(parts, n.what+" "+gb(n.bytes))
+			parts = append(parts, n.what+" "+units.Bytes(n.bytes))
 		}
 	}
 	return strings.Join(parts, ", ")

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/command"
 	"github.com/sapo-swarm/swarm/launcher/retry"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -54,10 +55,10 @@ func (j *job) tell(o command.Outcome) {
 	text += " after " + (time.Duration(o.Seconds * float64(time.Second))).Round(time.Second/10).String() + reason
 	var peaks []string
 	if o.Peak.GPUBytes > 0 {
-		peaks = append(peaks, gb(o.Peak.GPUBytes)+" of GPU memory")
+		peaks = append(peaks, units.Bytes(o.Peak.GPUBytes)+" of GPU memory")
 	}
 	if o.Peak.HostBytes >= 1e6 {
-		peaks = append(peaks, gb(o.Peak.HostBytes)+" of host memory")
+		peaks = append(peaks, units.Bytes(o.Peak.HostBytes)+" of host memory")
 	}
 	if len(peaks) > 0 {
 		text += "; at most " + strings.Join(peaks, " and ")

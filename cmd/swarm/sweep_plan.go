@@ -233,8 +233,8 @@ func checkSweepDisk(home layout.Home, items []*sweepItem) error {
 	}
 	if need := minFreeDisk + kept + 2*largest; left > 0 && int64(usage.Free) < need {
 		return fail.Hint(
-			fmt.Errorf("%s has %s free; the checkpoints, journals and logs of the %s left take %s", home, gb(int64(usage.Free)),
-				units.Plural(left, "run"), gb(need)),
+			fmt.Errorf("%s has %s free; the checkpoints, journals and logs of the %s left take %s", home, units.Bytes(int64(usage.Free)),
+				units.Plural(left, "run"), units.Bytes(need)),
 			"free some space (finished runs are in "+home.Path("runs")+"), fewer --seeds, or --home on a larger disk")
 
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/internal/screen"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
@@ -131,7 +132,7 @@ func whenFree(r fit.Request) fit.Request {
 func waitingText(gpus []fit.GPU, left time.Duration) string {
 	var free []string
 	for _, g := range gpus {
-		free = append(free, fmt.Sprintf("GPU %d has %s free of %s", g.Index, gb(g.MemoryFree), gb(g.MemoryTotal)))
+		free = append(free, fmt.Sprintf("GPU %d has %s free of %s", g.Index, units.Bytes(g.MemoryFree), units.Bytes(g.MemoryTotal)))
 	}
 	if free == nil {
 		free = []string{"no GPU is to be seen"}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // mpsClients is the most processes that one MPS server takes (NVIDIA's MPS documentation, since Volta; CUDA 13 raises it to 60).
@@ -43,10 +45,10 @@ func (r *Request) usable() (gpus []GPU, reason string) {
 		return gpus, ""
 	case most != nil && r.MinGPUMemory > largest:
 		return nil, fmt.Sprintf("none has %s free (--min-gpu-memory); the largest has %s in all. Try: a smaller --min-gpu-memory",
-			bytes(r.MinGPUMemory), bytes(largest))
+			units.BytesShort(r.MinGPUMemory), units.BytesShort(largest))
 	case most != nil && r.MinGPUMemory > 0:
 		return nil, fmt.Sprintf("none has %s free (--min-gpu-memory); %s has %s. Try: --wait-for-gpu 60m, or a smaller --min-gpu-memory",
-			bytes(r.MinGPUMemory), most.Name, bytes(most.MemoryFree))
+			units.BytesShort(r.MinGPUMemory), most.Name, units.BytesShort(most.MemoryFree))
 	case r.NoGPU != "":
 		return nil, r.NoGPU
 	}
@@ -111,7 +113,7 @@ func (c *card) fill(r *Request, n need) {
 	} else if memory := r.Model.GuideMemory.Total(); memory > 0 {
 		c.advice, c.rule = min(c.holds, int(c.MemoryFree/memory)), "guide memory"
 		if c.advice == 0 && c.holds > 0 {
-			c.advice, c.rule = 1, "estimate: below the guide's "+bytes(memory)+" a node"
+			c.advice, c.rule = 1, "estimate: below the guide's "+units.BytesShort(memory)+" a node"
 		}
 	}
 }

@@ -73,7 +73,7 @@ func (r *Request) planCPU(asked int) (Plan, error) {
 	}
 	p.Why = fmt.Sprintf("%s of %s on the CPU: %sa node takes %s and %s more while it computes; %s of memory is available, and %s at a time "+
 		"on %s with %s each.",
-		units.Plural(nodes, "node"), r.name(), shared(p.Shared), bytes(p.PerNode.Resident), bytes(p.PerNode.Transient), bytes(r.Memory),
+		units.Plural(nodes, "node"), r.name(), shared(p.Shared), units.BytesShort(p.PerNode.Resident), units.BytesShort(p.PerNode.Transient), units.BytesShort(r.Memory),
 		computes(p.Slots), units.Plural(r.Cores, "core"), units.Plural(p.Threads, "thread"))
 	if nodes < r.SwarmSize {
 		p.Why += fmt.Sprintf(" The experiment's swarm has %d; this is decided by: %s.", r.SwarmSize, p.Limit)
@@ -91,8 +91,8 @@ func (r *Request) hostTooSmall(nodes, room int, need Footprint, usable int64) er
 		remedy = fmt.Sprintf("--nodes auto, or --nodes %d", room)
 	}
 	return fmt.Errorf("%w: %s of %s on this CPU take %s, but %s of host memory is available and %s of it may be used. Try: %s",
-		ErrDoesNotFit, units.Plural(nodes, "node"), r.name(), bytes(need.Shared+int64(nodes)*need.Resident+transient), bytes(r.Memory),
-		bytes(usable), remedy)
+		ErrDoesNotFit, units.Plural(nodes, "node"), r.name(), units.BytesShort(need.Shared+int64(nodes)*need.Resident+transient), units.BytesShort(r.Memory),
+		units.BytesShort(usable), remedy)
 }
 
 // shared says what all nodes of a host take of it together.
@@ -100,5 +100,5 @@ func shared(n int64) string {
 	if n == 0 {
 		return ""
 	}
-	return "all share " + bytes(n) + ", "
+	return "all share " + units.BytesShort(n) + ", "
 }

@@ -165,7 +165,7 @@ func (r *Request) explain(p *Plan, asked int, byAdvice bool, room, holds int, ho
 	}
 	each := p.PerNode.Resident + p.PerNode.Transient
 	p.Why = fmt.Sprintf("%s of %s on %s (%s): %s has %s resident and takes %s more while it computes, %s in all%s; %s.",
-		units.Plural(p.Nodes, "node"), r.name(), used(all), p.Rule, "a node", bytes(p.PerNode.Resident), bytes(p.PerNode.Transient), bytes(each),
+		units.Plural(p.Nodes, "node"), r.name(), used(all), p.Rule, "a node", units.BytesShort(p.PerNode.Resident), units.BytesShort(p.PerNode.Transient), units.BytesShort(each),
 		r.guided(), describe(p.GPUs))
 	if p.Share == ShareLease {
 		p.Why += fmt.Sprintf(" Nodes take turns: %s at a time%s.", computes(p.Slots), r.byCores(p))
@@ -188,7 +188,7 @@ func (r *Request) byCores(p *Plan) string {
 // guided is the guide's figure for a node, for comparison.
 func (r *Request) guided() string {
 	if memory := r.Model.GuideMemory.Total(); memory > 0 {
-		return fmt.Sprintf(" (guide 4: %s)", bytes(memory))
+		return fmt.Sprintf(" (guide 4: %s)", units.BytesShort(memory))
 	}
 	return ""
 }
@@ -212,18 +212,18 @@ func (r *Request) hostHolds(n need) (hostRoom, error) {
 	}
 	usable := percent(r.Memory, hostShare)
 	free.nodes = int(max(0, usable-n.hostShared()) / n.host())
-	free.what, free.detail = "host memory", fmt.Sprintf("%s may be used, all nodes share %s, and each takes %s", bytes(usable), bytes(n.hostShared()), bytes(n.host()))
+	free.what, free.detail = "host memory", fmt.Sprintf("%s may be used, all nodes share %s, and each takes %s", units.BytesShort(usable), units.BytesShort(n.hostShared()), units.BytesShort(n.host()))
 	if free.nodes < 1 {
 		return free, fmt.Errorf("%w: a node on a GPU takes %s of host memory, of which %s is available and %s may be used. Try: free some memory%s",
-			ErrDoesNotFit, bytes(n.hostShared()+n.host()), bytes(r.Memory), bytes(usable), r.withoutOffload())
+			ErrDoesNotFit, units.BytesShort(n.hostShared()+n.host()), units.BytesShort(r.Memory), units.BytesShort(usable), r.withoutOffload())
 	}
 	if n.ranks > 1 && r.Shm >= 0 && r.GPUMemory == 0 {
 		if byShm := int(r.Shm / (int64(n.ranks) * shmRank)); byShm < free.nodes {
-			free.nodes, free.what, free.detail = byShm, "/dev/shm", bytes(r.Shm)
+			free.nodes, free.what, free.detail = byShm, "/dev/shm", units.BytesShort(r.Shm)
 		}
 		if free.nodes < 1 {
 			return free, fmt.Errorf("%w: %d GPUs of one node exchange through %s of /dev/shm, which has %s. "+
-				"Try: docker run --shm-size=1g, or --gpus-per-node 1", ErrDoesNotFit, n.ranks, bytes(int64(n.ranks)*shmRank), bytes(r.Shm))
+				"Try: docker run --shm-size=1g, or --gpus-per-node 1", ErrDoesNotFit, n.ranks, units.BytesShort(int64(n.ranks)*shmRank), units.BytesShort(r.Shm))
 		}
 	}
 	return free, nil

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // open is the paper's 4 / 4 with a micro-batch that the plan chooses, and CUDA graphs, as presets have it.
@@ -33,14 +35,14 @@ func TestTheMicroBatchIsWhatFits(t *testing.T) {
 		r.GPUMemory = tt.memory
 		p := plan(t, r)
 		if p.Nodes != tt.nodes || p.Share != ShareStatic || p.MicroBatch != tt.batch || p.KeepMemory != tt.kept {
-			t.Errorf("%s: %d nodes, %s, micro-batch %d, memory kept %v", bytes(tt.memory), p.Nodes, p.Share, p.MicroBatch, p.KeepMemory)
+			t.Errorf("%s: %d nodes, %s, micro-batch %d, memory kept %v", units.BytesShort(tt.memory), p.Nodes, p.Share, p.MicroBatch, p.KeepMemory)
 		}
 		if share := float64(p.Expected) / float64(p.Capacity); share > tt.most || p.Expected != int64(p.Nodes)*(p.PerNode.Resident+p.PerNode.Transient) {
-			t.Errorf("%s: %s at the peak", bytes(tt.memory), bytes(p.Expected))
+			t.Errorf("%s: %s at the peak", units.BytesShort(tt.memory), units.BytesShort(p.Expected))
 		}
 		r.Settings.MicroBatch = 2
 		if p := plan(t, r); p.MicroBatch != 2 {
-			t.Errorf("%s: micro_batch 2 became %d", bytes(tt.memory), p.MicroBatch)
+			t.Errorf("%s: micro_batch 2 became %d", units.BytesShort(tt.memory), p.MicroBatch)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 var (
@@ -115,7 +116,7 @@ func TestTargets(t *testing.T) {
 	r := request(gpt2, mib(0, "NVIDIA H100 80GB HBM3", 81559, 81003))
 	p := plan(t, r)
 	if p.Nodes != 8 || p.Expected > 52e9 {
-		t.Errorf("8 nodes are expected to take %s, not at most 52 GB", bytes(p.Expected))
+		t.Errorf("8 nodes are expected to take %s, not at most 52 GB", units.BytesShort(p.Expected))
 	}
 	r.SwarmSize, r.Nodes, r.Share = 24, NodesMax, ShareLease
 	if p := plan(t, r); p.Nodes != 24 {
@@ -208,7 +209,7 @@ func TestADescribedHostLimitsAPlan(t *testing.T) {
 			continue
 		}
 		want := fmt.Sprintf("the host holds %d (host memory: %s may be used, all nodes share 500 MB, and each takes 1.3 GB). Try: --nodes auto, or --nodes %d",
-			holds, bytes(percent(memory, hostShare)), holds)
+			holds, units.BytesShort(percent(memory, hostShare)), holds)
 		if !errors.Is(err, ErrDoesNotFit) || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
@@ -555,13 +556,13 @@ func TestAnUpdateCountsAFullPass(t *testing.T) {
 	at := func(rows int) string {
 		for _, c := range Estimate(nano, DeviceCPU, s, Sizes{Generate: 1, Update: rows}) {
 			if c.Name == "activations" {
-				return bytes(c.Bytes / (12016 * 4)) // positions
+				return units.BytesShort(c.Bytes / (12016 * 4)) // positions
 			}
 		}
 		return ""
 	}
 	for rows, want := range map[int]int64{1: 239, 2: 448, 64: 448} {
-		if got := at(rows); got != bytes(want) {
+		if got := at(rows); got != units.BytesShort(want) {
 			t.Errorf("%d rows: %s positions, want %d", rows, got, want)
 		}
 	}

@@ -28,7 +28,7 @@ func rungs() []rung {
 func (r *Request) tooSmall(n need, largest card, gpus []GPU) error {
 	now := n.at(n.least())
 	text := fmt.Sprintf("a %s node takes at least %s and %s, %s of it kept in reserve",
-		r.name(), bytes(now.Resident+now.Transient), describe(gpus), bytes(reserve(largest.MemoryTotal)))
+		r.name(), units.BytesShort(now.Resident+now.Transient), describe(gpus), units.BytesShort(reserve(largest.MemoryTotal)))
 	smaller, found := *r, false
 	smaller.estimateOnly() // what was measured is of these settings
 	var steps, flags, remedy []string
@@ -48,7 +48,7 @@ func (r *Request) tooSmall(n need, largest card, gpus []GPU) error {
 		flags = append(flags, step.flag)
 		need := smaller.need(DeviceCUDA)
 		f := need.at(need.least())
-		steps = append(steps, fmt.Sprintf("with %s %s", step.name, bytes(f.Resident+f.Transient)))
+		steps = append(steps, fmt.Sprintf("with %s %s", step.name, units.BytesShort(f.Resident+f.Transient)))
 		if !found && f.Resident+f.Transient <= largest.capacity {
 			remedy, found = append(remedy, strings.Join(flags, " ")), true
 		}
@@ -92,7 +92,7 @@ func (r *Request) tooMany(n need, asked, holds int, host hostRoom, gpus []GPU) e
 		remedy = append(remedy, "--param-offload")
 	}
 	return fmt.Errorf("%w: %s of %s have %s resident and take %s more while they compute, but %s. Try: %s",
-		ErrDoesNotFit, units.Plural(asked, "node"), r.name(), bytes(resident), bytes(transient), text,
+		ErrDoesNotFit, units.Plural(asked, "node"), r.name(), units.BytesShort(resident), units.BytesShort(transient), text,
 		strings.Join(remedy[:len(remedy)-1], ", ")+orLast(remedy))
 }
 

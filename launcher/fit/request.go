@@ -153,7 +153,7 @@ func (r *Request) check() (int, error) {
 	if r.GPUMemory > 0 {
 		r.GPUs = nil
 		for i := range r.GPUsPerNode {
-			r.GPUs = append(r.GPUs, GPU{Index: i, Name: "assumed " + bytes(r.GPUMemory), MemoryTotal: r.GPUMemory, MemoryFree: r.GPUMemory})
+			r.GPUs = append(r.GPUs, GPU{Index: i, Name: "assumed " + units.BytesShort(r.GPUMemory), MemoryTotal: r.GPUMemory, MemoryFree: r.GPUMemory})
 		}
 	}
 	if err := r.checkWords(); err != nil {

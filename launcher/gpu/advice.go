@@ -91,7 +91,7 @@ func Advise(s Situation) (warnings, recommendations []Note) {
 	warnings = append(warnings, adviseXIDs(s.XIDs)...)
 	if total := s.Host.MemoryTotal; total > 0 && float64(s.Host.MemoryAvailable) < hostLow*float64(total) {
 		warnings = append(warnings, Note{nil, "host_memory",
-			fmt.Sprintf("the host has %s of memory left of %s", gigabytes(s.Host.MemoryAvailable), gigabytes(total)),
+			fmt.Sprintf("the host has %s of memory left of %s", units.Bytes(s.Host.MemoryAvailable), units.Bytes(total)),
 			"fewer nodes; what runs out of host memory is killed"})
 	}
 	if len(s.Devices) == 0 && s.Running > 0 {
@@ -121,14 +121,14 @@ func adviseDevice(d DeviceUse) (warnings, recommendations []Note) {
 		}
 	}
 	full := float64(d.MemoryUsed) > likelyToRunOut*float64(d.MemoryTotal)
-	add(&warnings, note("memory_high", fewer(d), "%s of %s in use, more than 70 of 80: likely to run out of memory", gigabytes(d.MemoryUsed),
-		gigabytes(d.MemoryTotal)), full)
+	add(&warnings, note("memory_high", fewer(d), "%s of %s in use, more than 70 of 80: likely to run out of memory", units.Bytes(d.MemoryUsed),
+		units.Bytes(d.MemoryTotal)), full)
 	if n, rising := trend(d); rising {
 		warnings = append(warnings, n)
 	}
 	strangers := Strangers(d.MemoryUsed, d.Claims)
 	add(&warnings, note("others", "nvidia-smi to see whose; what they take is not there for nodes", "at least %s are in use by no node",
-		gigabytes(strangers)), float64(strangers) > max(strangerMin, 0.02*float64(d.MemoryTotal)))
+		units.Bytes(strangers)), float64(strangers) > max(strangerMin, 0.02*float64(d.MemoryTotal)))
 	warnings = append(warnings, adviseBoard(d)...)
 
 	add(&recommendations, note("batch_size", "", "guide 0's batch size for a node alone on this card is %d: (total - 2 GB) / (1.5 GB x 2.5)",
@@ -136,7 +136,7 @@ func adviseDevice(d DeviceUse) (warnings, recommendations []Note) {
 	add(&recommendations, note("save_memory", "gradient_checkpointing: true, or gradient_accumulation_steps: 4: the update stays the same",
 		"nodes can do with less memory"), full && len(d.Claims) > 0)
 	add(&recommendations, note("idle", "more nodes (--nodes max), or a larger micro_batch", "%.0f %% busy with %s, and %s free", d.Busy*100,
-		units.Plural(len(d.Claims), "node"), gigabytes(d.MemoryFree)), len(d.Claims) > 0 && d.Busy >= 0 && d.Busy < idleBelow && !full)
+		units.Plural(len(d.Claims), "node"), units.Bytes(d.MemoryFree)), len(d.Claims) > 0 && d.Busy >= 0 && d.Busy < idleBelow && !full)
 	add(&recommendations, note("power_cap", "", "its clocks are held back by the power limit of %.0f W, as is usual under full load",
 		d.PowerLimitWatts), slices.Contains(d.Slowdowns, SlowdownPowerCap) && d.PowerLimitWatts > 0)
 	return warnings, recommendations
@@ -200,7 +200,7 @@ func trend(d DeviceUse) (Note, bool) {
 	if slope*d.History.Span() < trendRise*float64(d.MemoryTotal) || full > trendAhead {
 		return Note{}, false
 	}
-	return Note{&d.Index, "memory_rising", fmt.Sprintf("memory in use rises by %s an hour: full in %s", gigabytes(int64(slope*3600)), hours(full)),
+	return Note{&d.Index, "memory_rising", fmt.Sprintf("memory in use rises by %s an hour: full in %s", units.Bytes(int64(slope*3600)), hours(full)),
 		"clear_cache_every_n_rounds: 10; a restarted node starts small again"}, true
 }
 
@@ -209,7 +209,7 @@ func migNote(g GPU) Note {
 	if len(g.Instances) > 0 {
 		var names []string
 		for _, i := range g.Instances {
-			names = append(names, fmt.Sprintf("%s (%s, %s free)", i.Name, i.UUID, gigabytes(i.MemoryFree)))
+			names = append(names, fmt.Sprintf("%s (%s, %s free)", i.Name, i.UUID, units.Bytes(i.MemoryFree)))
 		}
 		n.Text = fmt.Sprintf("split by MIG, and an instance is used only where it is named: %s", strings.Join(names, ", "))
 		n.Try = fmt.Sprintf("%s=%s, or sudo nvidia-smi -i %d -mig 0", VisibleVariable, g.Instances[0].UUID, g.Index)
@@ -237,14 +237,6 @@ func adviseXIDs(xids []XID) (warnings []Note) {
 		warnings = append(warnings, note)
 	}
 	return warnings
-}
-
-// gigabytes writes bytes as the guides do: GB of 10^9.
-func gigabytes(n int64) string {
-	if n < 1e9 {
-		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
-	}
-	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
 }
 
 func hours(seconds float64) string {

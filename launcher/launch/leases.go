@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/lease"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
@@ -36,7 +37,7 @@ func (n *node) requestLease(l *attempt, r event.Lease) {
 	}
 	if bytes := ticket.Bytes(); bytes < asked && asked < lease.All && !l.cut {
 		l.cut = true
-		n.warn(fmt.Sprintf("wants %s to %s, but the nodes on %s share %s: it computes alone", size(asked), r.Phase, n.pool.name, size(bytes)))
+		n.warn(fmt.Sprintf("wants %s to %s, but the nodes on %s share %s: it computes alone", units.Bytes(asked), r.Phase, n.pool.name, units.Bytes(bytes)))
 	}
 	l.asks.Store(true)
 	n.grants.Go(func() { n.serveLease(l, r, ticket) })
@@ -65,7 +66,7 @@ func (n *node) serveLease(l *attempt, r event.Lease, ticket *lease.Ticket) {
 			if waiting := n.pool.leases.Snapshot().Waiting; len(waiting) > 0 {
 				of := ""
 				if n.pool.byBytes {
-					of = " of " + size(ticket.Bytes())
+					of = " of " + units.Bytes(ticket.Bytes())
 				}
 				n.warn(fmt.Sprintf("has held a lease%s to %s for more than %s, and %s", of, r.Phase, limit, waits(waiting)))
 				return
@@ -93,12 +94,4 @@ func waits(waiting []lease.Entry) string {
 
 func (n *node) warn(message string) {
 	n.swarm.emit(n.start.Node, event.Event{Type: event.TypeWarning, Message: message})
-}
-
-// size is n in GB of 10^9 bytes, or MB where it is small, as the guides count.
-func size(n int64) string {
-	if n < 1e9 {
-		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
-	}
-	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
 }

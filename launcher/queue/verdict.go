@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // Verdict is the answer to a ticket that tried.
@@ -129,7 +131,7 @@ func (n Need) String() string {
 	if n.amount() == 1 {
 		return device
 	}
-	return fmt.Sprintf("%s with %s free", device, size(n.amount()))
+	return fmt.Sprintf("%s with %s free", device, units.Bytes(n.amount()))
 }
 
 // String is the reason as a person would say it.
@@ -138,10 +140,10 @@ func (f Shortfall) String() string {
 	if f.GPU == CPU {
 		where = "the host"
 	}
-	text := fmt.Sprintf("%s has %s free of %s", where, size(f.Free), size(f.Total))
+	text := fmt.Sprintf("%s has %s free of %s", where, units.Bytes(f.Free), units.Bytes(f.Total))
 	holders := strings.Join(f.Holders, ", ")
 	if f.Unused > 0 && !f.Alone {
-		text += fmt.Sprintf(", %s of it claimed", size(f.Unused))
+		text += fmt.Sprintf(", %s of it claimed", units.Bytes(f.Unused))
 		if holders != "" {
 			text += " by " + holders
 		}
@@ -155,12 +157,4 @@ func (f Shortfall) String() string {
 		text += ", not shared"
 	}
 	return text
-}
-
-// size is a number of bytes for a person.
-func size(n int64) string {
-	if n < 1e9 {
-		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
-	}
-	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
 }

@@ -69,7 +69,7 @@ func TestAWaitIsBounded(t *testing.T) {
 	require.True(t, granted(t, first, card()))
 	_, err := second.Wait(t.Context(), time.Hour, 0, lookAt(card()), nil)
 	require.ErrorIs(t, err, ErrTimeout)
-	require.ErrorContains(t, err, "GPU 0 has 0 MB free of 0 MB")
+	require.ErrorContains(t, err, "GPU 0 has 1 kB free of 1 kB")
 	_, err = second.Wait(t.Context(), time.Hour, 300*time.Millisecond, lookAt(card()), nil)
 	require.ErrorIs(t, err, ErrTimeout)
 
@@ -100,7 +100,7 @@ func TestADriverThatDoesNotAnswerIsWaitedFor(t *testing.T) {
 	claim, err := ticket.Wait(t.Context(), wakePoll, time.Minute, look, tell)
 	require.NoError(t, err)
 	require.Equal(t, "GPU-0", claim.GPU)
-	require.Equal(t, []string{"waits for a GPU with 0 MB free: no answer"}, told)
+	require.Equal(t, []string{"waits for a GPU with 1 kB free: no answer"}, told)
 
 	require.NoError(t, ticket.Release())
 	never := func(context.Context) ([]Room, error) { return nil, broken }

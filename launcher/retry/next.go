@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/shortage"
 )
 
@@ -46,7 +47,7 @@ func (p Policy) batch(_ []Outcome, last Outcome, _ []GPU) (Setting, string, bool
 	}
 	to, why := p.withBatch(s, s.Effective(), max(s.BatchSize/2, least))
 	if r := last.Shortage; r.Total > 0 && r.Asked/2 > r.Total {
-		why += fmt.Sprintf("; it asked for %s at once of a memory of %s, so that a smaller batch may not be enough", gb(r.Asked), gb(r.Total))
+		why += fmt.Sprintf("; it asked for %s at once of a memory of %s, so that a smaller batch may not be enough", units.Bytes(r.Asked), units.Bytes(r.Total))
 	}
 	return to, why, true
 }
@@ -119,12 +120,12 @@ func (p Policy) otherGPU(history []Outcome, last Outcome, others []GPU) (Setting
 		return s, "no other GPU has clearly more free memory", false
 	}
 	s.GPU = best.UUID
-	why := fmt.Sprintf("%s, which has %s free", best.name(), gb(best.Free))
+	why := fmt.Sprintf("%s, which has %s free", best.name(), units.Bytes(best.Free))
 	if known {
-		why += fmt.Sprintf("; the one before had %s", gb(had))
+		why += fmt.Sprintf("; the one before had %s", units.Bytes(had))
 	}
 	if neighbour > 0 {
-		why += fmt.Sprintf(", and other processes held %s there", gb(neighbour))
+		why += fmt.Sprintf(", and other processes held %s there", units.Bytes(neighbour))
 	}
 	return s, why, true
 }
@@ -189,6 +190,3 @@ func tried(history []Outcome, gpu string) bool {
 	}
 	return false
 }
-
-// gb is bytes as everything of swarm run shows them.
-func gb(bytes int64) string { return fmt.Sprintf("%.1f GB", float64(bytes)/1e9) }

@@ -1,6 +1,10 @@
 package shortage
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/sapo-swarm/swarm/internal/units"
+)
 
 // Neighbours are the other processes that were said to hold the GPU's memory. Inside a container PyTorch does not find itself by its PID, and
 // names itself among them; the one whose memory fits best what it says of its own is left out then.
@@ -73,29 +77,18 @@ func (r Report) Doubts() []string {
 	var list []string
 	if r.Total > 0 && r.Allocated > r.Total {
 		list = append(list, fmt.Sprintf("%s allocated is more than the %s that the GPU has: it counts all that was allocated, on other devices or "+
-			"swapped out too, or the message is misquoted; total and free are the driver's own figures", GiB(r.Allocated), GiB(r.Total)))
+			"swapped out too, or the message is misquoted; total and free are the driver's own figures", units.BytesOfTorch(r.Allocated), units.BytesOfTorch(r.Total)))
 	}
 	if r.Total > 0 && r.Free > r.Total {
-		list = append(list, fmt.Sprintf("%s free is more than the %s that the GPU has: the message is misquoted", GiB(r.Free), GiB(r.Total)))
+		list = append(list, fmt.Sprintf("%s free is more than the %s that the GPU has: the message is misquoted", units.BytesOfTorch(r.Free), units.BytesOfTorch(r.Total)))
 	}
 	if r.Asked > 0 && r.Free >= r.Asked {
 		list = append(list, fmt.Sprintf("%s were free and only %s asked for: the process has a limit of its own (set_per_process_memory_fraction, MPS), "+
-			"or there was no single piece of that size", GiB(r.Free), GiB(r.Asked)))
+			"or there was no single piece of that size", units.BytesOfTorch(r.Free), units.BytesOfTorch(r.Asked)))
 	}
 	if r.Total > 0 && r.Asked > r.Total {
 		list = append(list, fmt.Sprintf("the one allocation of %s is more than the whole %s: no neighbour and no cache is to blame",
-			GiB(r.Asked), GiB(r.Total)))
+			units.BytesOfTorch(r.Asked), units.BytesOfTorch(r.Total)))
 	}
 	return list
-}
-
-// GiB prints bytes in the unit of PyTorch's messages, so that a reader finds the figure again in the log.
-func GiB(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.2f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%d bytes", n)
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // near is how far a GPU's memory may lie from a published row's, as part of it: drivers report 40536 to 40960 MiB of a 40 GB card.
@@ -158,18 +159,4 @@ func (q question) rowMatches(k configs.KnownRow) bool {
 }
 
 // size writes bytes in the profile's unit.
-func (q question) size(bytes int64) string { return Size(bytes, q.w.Unit) }
-
-// Size writes bytes in GiB where that is the unit, else in GB of 10^9; what is less than a tenth of one in MiB or MB.
-func Size(bytes int64, unit string) string {
-	large, small, name := 1e9, 1e6, "MB"
-	if unit == "GiB" {
-		large, small, name = 1<<30, 1<<20, "MiB"
-	} else {
-		unit = "GB"
-	}
-	if math.Abs(float64(bytes)) < large {
-		return fmt.Sprintf("%.0f %s", float64(bytes)/small, name)
-	}
-	return fmt.Sprintf("%.1f %s", float64(bytes)/large, unit)
-}
+func (q question) size(bytes int64) string { return units.BytesIn(bytes, q.w.Unit) }

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 const (
@@ -68,7 +69,7 @@ func TestNaicsEmbedderIsGuide2sTable(t *testing.T) {
 			require.True(t, r.Published)
 			require.True(t, r.Fits)
 			require.Equal(t, []int{tt.batch, tt.accumulate, tt.effective}, []int{r.Batch, r.Accumulate, r.EffectiveBatch}, "%d GB", tt.gb)
-			require.Equal(t, tt.expected, Size(r.ExpectedBytes, w.Unit), "%d GB", tt.gb)
+			require.Equal(t, tt.expected, units.BytesIn(r.ExpectedBytes, w.Unit), "%d GB", tt.gb)
 			require.Equal(t, strconv.Itoa(tt.batch), text(r.Values, "batch_size"))
 			require.Equal(t, strconv.Itoa(tt.accumulate), text(r.Values, "accumulate_grad_batches"))
 			require.Len(t, r.Stages, 2)
@@ -78,7 +79,7 @@ func TestNaicsEmbedderIsGuide2sTable(t *testing.T) {
 			})
 			require.Equal(t, r.ExpectedBytes, r.Stages[0].ExpectedBytes)
 			if tt.later != "" {
-				require.Equal(t, tt.later, Size(r.Stages[1].ExpectedBytes, w.Unit))
+				require.Equal(t, tt.later, units.BytesIn(r.Stages[1].ExpectedBytes, w.Unit))
 			}
 			if memory == int64(tt.gb)*gib {
 				require.Equal(t, tt.percent, fmt.Sprintf("%.0f", 100*r.Utilisation), "%d GB", tt.gb)

@@ -53,18 +53,8 @@ func interval(low, high *float64, format func(*float64) string) string {
 	return format(low) + " to " + format(high)
 }
 
-// gigabytes formats bytes as people size memory, 1 GB being 10^9 bytes; what isn't above 0 was not measured.
-func gigabytes(n int64) string {
-	switch {
-	case n <= 0:
-		return unknown
-	case n < 1e9:
-		return fmt.Sprintf("%d\u00a0MB", (n+5e5)/1e6)
-	case n < 100e9:
-		return fmt.Sprintf("%.1f\u00a0GB", float64(n)/1e9)
-	}
-	return fmt.Sprintf("%.0f\u00a0GB", float64(n)/1e9)
-}
+// gigabytes formats bytes; what isn't above 0 was not measured. No line breaks before the unit.
+func gigabytes(n int64) string { return strings.Replace(units.BytesMeasured(n), " ", "\u00a0", 1) }
 
 // duration formats seconds: 5.6 ms, 0.4 s, 42s, 1m27s, 2h05m, 3d04h.
 func duration(s float64) string {

@@ -9,6 +9,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // GPUStatus is what a GPU view shows. Memory is in bytes; what isn't known is -1, or empty.
@@ -115,10 +116,10 @@ func gpuDevice(st styles, d GPUDevice, width int) []string {
 		facts = append(facts, fmt.Sprintf("%.0f °C", d.Temperature))
 	}
 	if d.Nodes > 0 {
-		facts = append(facts, "nodes "+gigabytes(d.Nodes))
+		facts = append(facts, "nodes "+units.BytesMeasured(d.Nodes))
 	}
 	if d.Unattributed > 0 {
-		facts = append(facts, "unattributed "+gigabytes(d.Unattributed))
+		facts = append(facts, "unattributed "+units.BytesMeasured(d.Unattributed))
 	}
 	out = append(out, "  "+gpuMemoryLine(st, "memory", d.Used, d.Total, d.Trend, width-2))
 	if len(facts) == 0 {
@@ -138,7 +139,7 @@ func gpuMemoryLine(st styles, label string, used, total int64, trend []float64, 
 		style = st.bad
 	}
 	cells := max(8, min(30, width-50))
-	text := fmt.Sprintf("%s %s %s of %s %3.0f %%", label, style.Render(bar(share, cells)), gigabytes(used), gigabytes(total), share*100)
+	text := fmt.Sprintf("%s %s %s of %s %3.0f %%", label, style.Render(bar(share, cells)), units.BytesMeasured(used), units.BytesMeasured(total), share*100)
 	if len(trend) < 2 {
 		return text
 	}
@@ -150,7 +151,7 @@ type gpuColumn = columnOf[GPUNode]
 
 func gpuColumns(nodes []GPUNode) []gpuColumn {
 	figure := func(title string, drop int, bytes func(GPUNode) int64) gpuColumn {
-		return gpuColumn{title, max(7, len(title)), false, drop, func(n GPUNode) string { return gigabytes(bytes(n)) }}
+		return gpuColumn{title, max(7, len(title)), false, drop, func(n GPUNode) string { return units.BytesMeasured(bytes(n)) }}
 	}
 	columns := []gpuColumn{
 		{"NODE", 9, true, 0, func(n GPUNode) string { return n.Node }},

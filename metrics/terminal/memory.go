@@ -3,6 +3,7 @@ package terminal
 import (
 	"fmt"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
@@ -19,7 +20,7 @@ func memoryLine(e event.Event) string {
 	var numbers []string
 	add := func(what string, bytes int64) {
 		if bytes > 0 {
-			numbers = append(numbers, what+" "+gigabytes(bytes))
+			numbers = append(numbers, what+" "+units.BytesMeasured(bytes))
 		}
 	}
 	add("asked for", s.RequestedBytes)

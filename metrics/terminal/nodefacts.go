@@ -85,22 +85,22 @@ func heldOut(rewards []HeldOut) string {
 
 // memoryFacts tells what the node takes, against its budget where it has one.
 func memoryFacts(st styles, n stats.NodeStatus, width int) string {
-	parts := []string{"peak " + gigabytes(n.PeakMemoryBytes)}
+	parts := []string{"peak " + units.BytesMeasured(n.PeakMemoryBytes)}
 	if n.ResidentBytes > 0 {
-		parts = append(parts, "resident "+gigabytes(n.ResidentBytes), "transient "+gigabytes(n.TransientBytes))
+		parts = append(parts, "resident "+units.BytesMeasured(n.ResidentBytes), "transient "+units.BytesMeasured(n.TransientBytes))
 	}
 	if n.DevicePeakBytes == 0 && n.PeakHostBytes > 0 {
 		parts = append(parts, "by "+strings.ToUpper(n.HostKind))
 	}
 	if n.BudgetBytes <= 0 {
-		return dotted(append([]string{"memory " + gigabytes(n.MemoryBytes)}, parts...)...)
+		return dotted(append([]string{"memory " + units.BytesMeasured(n.MemoryBytes)}, parts...)...)
 	}
 	share := float64(n.MemoryBytes) / float64(n.BudgetBytes)
 	style := st.good
 	if n.PeakMemoryBytes > n.BudgetBytes {
 		style = st.bad
 	}
-	text := fmt.Sprintf("%s of %s budget · %s", gigabytes(n.MemoryBytes), gigabytes(n.BudgetBytes), dotted(parts...))
+	text := fmt.Sprintf("%s of %s budget · %s", units.BytesMeasured(n.MemoryBytes), units.BytesMeasured(n.BudgetBytes), dotted(parts...))
 	cells := min(memoryBarWide, width-len("memory ")-ansi.StringWidth(text)-1)
 	if cells < 5 {
 		return "memory " + text

@@ -129,7 +129,7 @@ func progressLine(x stats.Status) string {
 		}
 	}
 	return dotted(fmt.Sprintf("round %d/%d", x.Round, x.Rounds), "reward "+reward(x.Reward), alive(x), workers(x), what, pace, eta,
-		"mem "+gigabytes(x.MemoryBytes), cost)
+		"mem "+units.BytesMeasured(x.MemoryBytes), cost)
 }
 
 // states counts the nodes by what they do, in the order of the first.

@@ -103,7 +103,7 @@ func summaryColumns(shared bool) []column {
 		{"ROUNDS", 6, false, 0, func(n stats.NodeStatus) string { return fmt.Sprint(n.Round) }},
 		{"CUMULATIVE", 10, false, 0, func(n stats.NodeStatus) string { return fmt.Sprintf("%.2f", n.CumulativeReward) }},
 		{"LAST 10", 7, false, 0, func(n stats.NodeStatus) string { return reward(n.RecentReward) }},
-		{"PEAK MEMORY", 11, false, 0, func(n stats.NodeStatus) string { return gigabytes(n.PeakMemoryBytes) }},
+		{"PEAK MEMORY", 11, false, 0, func(n stats.NodeStatus) string { return units.BytesMeasured(n.PeakMemoryBytes) }},
 		{"RESTARTS", 8, false, 0, func(n stats.NodeStatus) string { return fmt.Sprint(n.Restarts) }},
 		{"NOTE", 30, true, 0, trouble},
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
@@ -50,8 +51,8 @@ func nodeColumns(shared bool) []column {
 		{"ROUND", roundWidth, false, 1, roundOf},
 		{"REWARD", 6, false, 2, func(n stats.NodeStatus) string { return reward(n.Reward) }},
 		{"LAST 10", 7, false, 5, func(n stats.NodeStatus) string { return reward(n.RecentReward) }},
-		{"MEMORY", 7, false, 3, func(n stats.NodeStatus) string { return gigabytes(n.MemoryBytes) }},
-		{"PEAK", 7, false, 4, func(n stats.NodeStatus) string { return gigabytes(n.PeakMemoryBytes) }},
+		{"MEMORY", 7, false, 3, func(n stats.NodeStatus) string { return units.BytesMeasured(n.MemoryBytes) }},
+		{"PEAK", 7, false, 4, func(n stats.NodeStatus) string { return units.BytesMeasured(n.PeakMemoryBytes) }},
 		{"RESTARTS", 8, false, 6, func(n stats.NodeStatus) string { return fmt.Sprint(n.Restarts) }},
 		{"PID", 7, false, 7, func(n stats.NodeStatus) string {
 			if n.PID == 0 {

@@ -19,6 +19,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
@@ -307,7 +308,7 @@ func TestUnits(t *testing.T) {
 		require.Equal(t, want, seconds(s))
 	}
 	for n, want := range map[int64]string{0: "–", 512e6: "512 MB", 1_940_000_000: "1.9 GB", 141e9: "141 GB"} {
-		require.Equal(t, want, gigabytes(n))
+		require.Equal(t, want, units.BytesMeasured(n))
 	}
 	require.Equal(t, "▁▅█", sparkline([]float64{9, 0, 0.5, 1}, 3))
 	require.Equal(t, "▁▁", sparkline([]float64{2, 2}, 5))

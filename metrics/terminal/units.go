@@ -9,19 +9,6 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// gigabytes formats bytes as people size memory: 1 GB is 10^9 bytes.
-func gigabytes(n int64) string {
-	switch {
-	case n <= 0:
-		return "–"
-	case n < 1e9:
-		return fmt.Sprintf("%d MB", (n+5e5)/1e6)
-	case n < 100e9:
-		return fmt.Sprintf("%.1f GB", float64(n)/1e9)
-	}
-	return fmt.Sprintf("%.0f GB", float64(n)/1e9)
-}
-
 // seconds formats a duration: 0.4 s, 3.1 s, 42s, 1m27s, 2h05m, 3d04h.
 func seconds(s float64) string {
 	whole := time.Duration(math.Round(s)) * time.Second

@@ -153,7 +153,7 @@ func paceLine(x stats.Status) string {
 	if x.Restarts > 0 {
 		restarts = units.Plural(x.Restarts, "restart")
 	}
-	return dotted("elapsed "+seconds(x.ElapsedSeconds), eta, pace, alive(x), workers(x), "mem "+gigabytes(x.MemoryBytes), restarts, resumed(x))
+	return dotted("elapsed "+seconds(x.ElapsedSeconds), eta, pace, alive(x), workers(x), "mem "+units.BytesMeasured(x.MemoryBytes), restarts, resumed(x))
 }
 
 func perRound(s float64) string {

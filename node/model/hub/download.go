@@ -11,7 +11,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strconv"
 	"time"
 )
 
@@ -215,15 +214,4 @@ func publish(incomplete, path string) error {
 		return &localError{err}
 	}
 	return nil
-}
-
-// bytesOf writes a size as people do: GB of 10^9.
-func bytesOf(n int64) string {
-	switch {
-	case n >= 1e9:
-		return strconv.FormatFloat(float64(n)/1e9, 'f', 1, 64) + " GB"
-	case n >= 1e6:
-		return strconv.FormatFloat(float64(n)/1e6, 'f', 0, 64) + " MB"
-	}
-	return strconv.FormatInt(n, 10) + " bytes"
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/files"
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // diskReserve stays free on the cache's disk.
@@ -102,7 +103,7 @@ func (p *pull) measure(files []remote) error {
 	}
 	if missing > 0 && free < missing+diskReserve {
 		return fmt.Errorf("model %s needs %s more on the disk of %s, which has %s free. Try: free some space, or HF_HOME on a larger disk",
-			p.id, bytesOf(missing+diskReserve), p.client.Cache, bytesOf(free))
+			p.id, units.Bytes(missing+diskReserve), p.client.Cache, units.Bytes(free))
 	}
 	return nil
 }
