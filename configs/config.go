@@ -256,3 +256,11 @@ type GPU struct {
 	MemoryBytes int64          `yaml:"memory_bytes" json:"memory_bytes"` // least memory the row stands for
 	Nodes       map[string]int `yaml:"nodes" json:"nodes"`               // model preset -> nodes
 }
+
+// Key is the model as a configuration names it: a preset, or a folder.
+func (m Model) Key() string {
+	if m.Folder() {
+		return m.Weights
+	}
+	return m.Name
+}

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 
@@ -66,4 +67,13 @@ func quote(s string) string {
 		s = string(r[:most]) + "…"
 	}
 	return strconv.Quote(s)
+}
+
+// WithSource names the place in an *Error that has none.
+func WithSource(err error, source string) error {
+	var e *Error
+	if errors.As(err, &e) && e.Source == "" {
+		e.Source = source
+	}
+	return err
 }

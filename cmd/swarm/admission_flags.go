@@ -13,7 +13,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/launcher/workers"
 )
 
@@ -43,21 +45,18 @@ func (f *admissionFlags) add(fs *pflag.FlagSet) {
 	f.typed = fs.Changed
 }
 
-// The predecessor's variables for a shared folder, and what its role is called in each command. Many have GDRIVE_PATH set for other reasons: without
-// the role it doesn't count.
+// What a role of rl-swarm is called in each command.
 const (
-	folderVariable  = "GDRIVE_PATH"
-	roleVariable    = "NODE_ROLE"
 	roleCoordinator = "coordinator"
 	roleWorker      = "worker"
 )
 
 // predecessorsFolder is the folder that the predecessor's variables name for a role; empty: none.
 func predecessorsFolder(role string) string {
-	if os.Getenv(roleVariable) != role {
+	if os.Getenv(resolve.RoleVariable) != role {
 		return ""
 	}
-	return os.Getenv(folderVariable)
+	return os.Getenv(resolve.FolderVariable)
 }
 
 // admission is what the flags ask for, and refuses what can't go together. It is nil, nil where nobody is let in.
@@ -65,7 +64,7 @@ func (f *admissionFlags) admission() (*workers.Admission, error) {
 	if err := f.readNATS(); err != nil {
 		return nil, err
 	}
-	if f.listen == "" && f.nats == "" && !f.typed("shared") && !f.typed(ignoreRLSwarmFlag) {
+	if f.listen == "" && f.nats == "" && !f.typed("shared") && !f.typed(resolve.IgnoreRLSwarmFlag) {
 		f.shared = predecessorsFolder(roleCoordinator)
 		f.predecessor = f.shared != ""
 	}
@@ -127,7 +126,7 @@ func (f *admissionFlags) readNATS() error {
 	if err == nil && info.Mode().Perm()&0o077 != 0 {
 		return fail.Usage(fmt.Errorf("--nats-file %s can be read by others", f.natsFile), "chmod 600 "+f.natsFile)
 	}
-	data, err := readBounded(f.natsFile)
+	data, err := files.ReadBounded(f.natsFile, configs.MaxDocument)
 	if err != nil {
 		return fail.Usage(fmt.Errorf("--nats-file: %w", err), "a file with nats://user:password@host:4222, several with commas or in lines")
 	}
@@ -141,7 +140,7 @@ func (f *admissionFlags) readNATS() error {
 func sharedFolder(text string, predecessor bool) (string, error) {
 	source := "--shared"
 	if predecessor {
-		source = folderVariable
+		source = resolve.FolderVariable
 	}
 	dir, err := filepath.Abs(text)
 	if err != nil {
@@ -155,5 +154,5 @@ func sharedFolder(text string, predecessor bool) (string, error) {
 
 // tellFolder says that nobody typed the folder, and how to do without.
 func tellFolder(logger *slog.Logger, folder, role string) {
-	logger.Info("the swarm is carried through "+folderVariable+", since "+roleVariable+" is "+role+"; --shared '' leaves it alone", "folder", folder)
+	logger.Info("the swarm is carried through "+resolve.FolderVariable+", since "+resolve.RoleVariable+" is "+role+"; --shared '' leaves it alone", "folder", folder)
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
@@ -41,8 +42,8 @@ func TestThePredecessorsFolderCountsWithItsRoleAlone(t *testing.T) {
 		{name: "left alone", role: roleCoordinator, args: []string{"--shared", ""}, none: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Setenv(folderVariable, drive)
-			t.Setenv(roleVariable, tt.role)
+			t.Setenv(resolve.FolderVariable, drive)
+			t.Setenv(resolve.RoleVariable, tt.role)
 			c, err := ways(t, tt.args...)
 			require.NoError(t, err)
 			require.Equal(t, tt.none, c == nil)
@@ -53,8 +54,8 @@ func TestThePredecessorsFolderCountsWithItsRoleAlone(t *testing.T) {
 			}
 		})
 	}
-	t.Setenv(folderVariable, filepath.Join(drive, "none"))
-	t.Setenv(roleVariable, roleCoordinator)
+	t.Setenv(resolve.FolderVariable, filepath.Join(drive, "none"))
+	t.Setenv(resolve.RoleVariable, roleCoordinator)
 	_, err := ways(t)
 	require.ErrorContains(t, err, "(GDRIVE_PATH): allowed: a folder that is there")
 }
@@ -76,8 +77,8 @@ func TestAWorkersWayIsWhatWasTypedThenTheInvitationThenThePredecessorsFolder(t *
 		{name: "typed, and SWARM_JOIN", variable: "tls://h:1#t", o: joinOptions{shared: drive, sharedTyped: true}, into: drive},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Setenv(folderVariable, drive)
-			t.Setenv(roleVariable, tt.role)
+			t.Setenv(resolve.FolderVariable, drive)
+			t.Setenv(resolve.RoleVariable, tt.role)
 			t.Setenv(joinVariable, tt.variable)
 			tt.o.experiment = "e"
 			require.NoError(t, tt.o.check())
@@ -85,7 +86,7 @@ func TestAWorkersWayIsWhatWasTypedThenTheInvitationThenThePredecessorsFolder(t *
 			require.Equal(t, tt.into != "" && !tt.o.sharedTyped, tt.o.predecessor)
 		})
 	}
-	t.Setenv(folderVariable, drive)
+	t.Setenv(resolve.FolderVariable, drive)
 	_, err := (&joinOptions{}).invitation()
 	_, try := fail.SplitRemedy(err.Error())
 	require.Contains(t, try+hintOf(err), "NODE_ROLE=worker, with which GDRIVE_PATH counts")

@@ -13,6 +13,7 @@ const modulePath = "github.com/sapo-swarm/swarm/"
 var allowed = []struct{ from, to string }{
 	{"cmd/", "cmd/ configs launcher node metrics internal/"},
 	{"configs", "internal/"},
+	{"configs/resolve", "configs internal/"},
 	{"internal/", "internal/"},
 	{"launcher", "launcher configs metrics/event internal/"},
 	{"launcher/lifecycle", "launcher metrics configs internal/"},

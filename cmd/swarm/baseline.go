@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	sh "github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
@@ -60,7 +61,7 @@ func configFile(c *stats.Command) string {
 			continue
 		}
 		for _, name := range strings.Split(strings.TrimPrefix(w.text, "--config="), ",") {
-			if !isFile(name) || strings.HasPrefix(name, "-") {
+			if !resolve.IsFile(name) || strings.HasPrefix(name, "-") {
 				continue
 			}
 			if !filepath.IsAbs(name) {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/screen"
@@ -23,7 +24,7 @@ import (
 )
 
 type evalOptions struct {
-	config      configFlags
+	config      resolve.Flags
 	node        string
 	round       int // -1: the newest
 	questions   int // 0: the experiment's
@@ -62,7 +63,7 @@ func newEvalCommand(g *globals) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	o.config.add(f)
+	o.config.AddFlags(f)
 	f.StringVar(&o.node, "node", "", "evaluate a checkpoint of this `node` now")
 	f.IntVar(&o.round, "round", -1, "with --node: `rounds` that the checkpoint holds (default: the newest)")
 	f.IntVar(&o.questions, "questions", 0, "held-out questions (default: eval_questions)")
@@ -122,7 +123,7 @@ func isModelFolder(name string) bool {
 
 // runEvalShow shows what a run's nodes have evaluated.
 func runEvalShow(ctx context.Context, g *globals, o *evalOptions, name string) error {
-	if flag := o.config.given(); flag != "" || o.questions > 0 || o.generations > 0 {
+	if flag := o.config.Given(); flag != "" || o.questions > 0 || o.generations > 0 {
 		if flag == "" {
 			flag = "--questions or --generations"
 		}
@@ -185,20 +186,4 @@ func runEvalNow(ctx context.Context, g *globals, o *evalOptions, open func(conte
 		return writeJSON(g.stdout, evaluations)
 	}
 	return screen.Print(g.stdout, func(p *table.Page) { printEvaluations(p, evaluations, x.node == "") })
-}
-
-// given is the first of the flags that was given, "" where none was; those of except don't count.
-func (f *configFlags) given(except ...string) string {
-	switch {
-	case len(f.config) > 0:
-		return "--config"
-	case len(f.sets) > 0:
-		return "--set"
-	}
-	for _, k := range f.keys {
-		if k.given && !slices.Contains(except, k.key.Name) {
-			return k.source
-		}
-	}
-	return ""
 }

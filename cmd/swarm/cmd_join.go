@@ -14,7 +14,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
@@ -119,7 +121,7 @@ func newJoinCommand(g *globals) *cobra.Command {
 
 // readRLSwarm takes what rl-swarm's variables say of a worker where no flag does, and keeps which of them took effect.
 func (o *joinOptions) readRLSwarm(f *pflag.FlagSet, getenv func(string) string) {
-	if o.plan.config.ignoreRLSwarm {
+	if o.plan.config.IgnoreRLSwarm {
 		return
 	}
 	for _, v := range []struct {
@@ -139,15 +141,15 @@ func (o *joinOptions) tellRLSwarm(g *globals) {
 	if o.shared == "" { // an invitation names the experiment
 		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "EXPERIMENT_NAME" })
 	}
-	g.tellEnvironment(&configFlags{keys: []*keyFlag{}, ignoreRLSwarm: o.plan.config.ignoreRLSwarm}, names...)
+	g.tellEnvironment(&resolve.Flags{Keys: []*resolve.KeyFlag{}, IgnoreRLSwarm: o.plan.config.IgnoreRLSwarm}, names...)
 }
 
 // addHost defines the flags of what a worker decides for itself.
 func (p *planFlags) addHost(f *pflag.FlagSet) {
-	p.config.addIgnoreRLSwarm(f)
+	p.config.AddIgnoreRLSwarm(f)
 	for _, key := range configs.AllKeys() {
 		if slices.Contains(hostKeys, key.Name) {
-			p.config.addKey(f, key, key.FlagName(), key.Usage())
+			p.config.AddKey(f, key, key.FlagName(), key.Usage())
 		}
 	}
 	f.StringVar(&p.nodes, "nodes", "auto", "`number` of nodes; auto: the guides' count; max: what memory holds")
@@ -159,7 +161,7 @@ func (p *planFlags) addHost(f *pflag.FlagSet) {
 // check refuses what can't go together. What the predecessor's variables say counts where nothing else does.
 func (o *joinOptions) check() error {
 	invited := o.url != "" || o.urlFile != ""
-	if !invited && !o.sharedTyped && os.Getenv(joinVariable) == "" && !o.plan.config.ignoreRLSwarm {
+	if !invited && !o.sharedTyped && os.Getenv(joinVariable) == "" && !o.plan.config.IgnoreRLSwarm {
 		o.shared = predecessorsFolder(roleWorker)
 		o.predecessor = o.shared != ""
 	}
@@ -185,7 +187,7 @@ func (o *joinOptions) invitation() (membership.Invitation, error) {
 	switch {
 	case text != "":
 	case o.urlFile != "":
-		data, err := readBounded(o.urlFile)
+		data, err := files.ReadBounded(o.urlFile, configs.MaxDocument)
 		if err != nil {
 			return membership.Invitation{}, fail.Usage(fmt.Errorf("--url-file: %w", err), "the file that holds the line of swarm up --listen")
 		}
@@ -196,8 +198,8 @@ func (o *joinOptions) invitation() (membership.Invitation, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
 		try := "the line that `swarm up --listen` prints, or --shared DIR"
-		if os.Getenv(folderVariable) != "" && !o.sharedTyped && !o.plan.config.ignoreRLSwarm {
-			try += ", or " + roleVariable + "=" + roleWorker + ", with which " + folderVariable + " counts"
+		if os.Getenv(resolve.FolderVariable) != "" && !o.sharedTyped && !o.plan.config.IgnoreRLSwarm {
+			try += ", or " + resolve.RoleVariable + "=" + roleWorker + ", with which " + resolve.FolderVariable + " counts"
 		}
 		return membership.Invitation{}, fail.Usage(errors.New("join what? There is no invitation"), try)
 	}
@@ -273,7 +275,7 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 	}
 	defer j.Close()
 	o.plan.resume = &resume{g: g, fresh: o.fresh}
-	o.plan.base, o.plan.onlyGenerate = func() (layer, error) {
+	o.plan.base, o.plan.onlyGenerate = func() (resolve.Layer, error) {
 		c, err := j.Config()
 		return joinedBase(c, j.LocalName()), err
 	}, o.generateOnly
@@ -316,28 +318,28 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 }
 
 // joinedBase is the coordinator's configuration as this host begins with it.
-func joinedBase(c configs.Config, name string) layer {
+func joinedBase(c configs.Config, name string) resolve.Layer {
 	c.Experiment, c.Device, c.MicroBatch = name, "auto", 0
 	c.Models, c.Members = "", nil        // a worker's nodes have one model, by default the coordinator's first
 	c.Tasks.File, c.Tasks.Words = "", "" // paths of another host
-	l := layer{values: configs.Values(c), sources: map[string]string{}, mixture: c.Tasks.Mixture}
-	for key, value := range l.values {
-		l.sources[key] = "the coordinator's configuration"
+	l := resolve.Layer{Values: configs.Values(c), Sources: map[string]string{}, Mixture: c.Tasks.Mixture}
+	for key, value := range l.Values {
+		l.Sources[key] = "the coordinator's configuration"
 		if reflect.ValueOf(value).IsZero() && strings.HasPrefix(key, "tasks.") {
-			delete(l.values, key)
+			delete(l.Values, key)
 		}
 	}
 	return l
 }
 
 // needsFiles tells which copy isn't given.
-func needsFiles(w *workers.Worker, flags *configFlags) error {
-	given, err := flags.layer()
+func needsFiles(w *workers.Worker, flags *resolve.Flags) error {
+	given, err := flags.Layer()
 	if err != nil {
 		return err
 	}
 	for _, key := range workers.QuestionFiles {
-		if w.Welcome().Inputs[key] != "" && given.values[key] == nil {
+		if w.Welcome().Inputs[key] != "" && given.Values[key] == nil {
 			flag := "--" + strings.ReplaceAll(key, ".", "-")
 			return fail.Usage(fmt.Errorf("the swarm's questions need a file that this host has to have, too: there is no %s", flag), flag+" FILE, a copy of the coordinator's")
 		}

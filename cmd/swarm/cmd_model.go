@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -82,35 +81,6 @@ func arguments(what string, n int, try string) cobra.PositionalArgs {
 		}
 		return nil
 	}
-}
-
-// findModel is the model of a preset's name, a folder, or a name of the hub whose weights are cached.
-func findModel(name string) (configs.Model, error) {
-	m, err := configs.LoadModel(name)
-	if err == nil {
-		return m, nil
-	}
-	folder, called := name, filepath.Base(name)
-	if _, missing := os.Stat(filepath.Join(name, "config.json")); missing != nil {
-		id, revision, notID := hub.ParseName(name)
-		cache, noCache := hub.Cache(os.Getenv)
-		if notID != nil || noCache != nil {
-			return m, err
-		}
-		dir, notCached := hub.Snapshot(cache, id, revision)
-		if errors.Is(notCached, fs.ErrNotExist) {
-			return m, err
-		}
-		folder, called = dir, id
-	}
-	text, readErr := readBounded(filepath.Join(folder, "config.json"))
-	if readErr != nil {
-		return m, fmt.Errorf("model %s: %w", name, readErr)
-	}
-	if folder, readErr = filepath.Abs(folder); readErr != nil {
-		return m, fmt.Errorf("model folder: %w", readErr)
-	}
-	return configs.ParseModel(called, folder, text)
 }
 
 // modelRow is one model of swarm model list.
@@ -247,7 +217,7 @@ func runModelShow(g *globals, name, output string) error {
 	if err := checkOutput(output); err != nil {
 		return err
 	}
-	m, err := findModel(name)
+	m, err := model.Find(name)
 	if err != nil {
 		return err
 	}

@@ -130,7 +130,7 @@ func (g *globals) nodeFolders(run store.Run) ([]string, error) {
 			known = append(known, entry.Name())
 		}
 	}
-	slices.SortFunc(known, func(a, b string) int { return cmp.Or(nodeIndex(a)-nodeIndex(b), strings.Compare(a, b)) })
+	slices.SortFunc(known, func(a, b string) int { return cmp.Or(fit.NodeIndex(a)-fit.NodeIndex(b), strings.Compare(a, b)) })
 	return known, nil
 }
 
@@ -140,7 +140,7 @@ func saveModel(ctx context.Context, g *globals, run store.Run, nodeName, dir str
 	if err := json.Unmarshal(run.Config, &config); err != nil {
 		return savedModel{}, fmt.Errorf("configuration of run %s: %w", run.Run, err)
 	}
-	base, err := findModel(config.ModelOf(nodeIndex(nodeName)))
+	base, err := model.Find(config.ModelOf(fit.NodeIndex(nodeName)))
 	if err != nil {
 		return savedModel{}, err
 	}

@@ -41,7 +41,7 @@ func newPlanCommand(g *globals) *cobra.Command {
   swarm plan --model gpt2 --gpu-memory 40GB -o json
   swarm plan --nodes max --share lease --swarm-size 24
   swarm plan --study paper --model gpt2 --gpu-memory 80GB --price 1.29/h`,
-		Args: func(cmd *cobra.Command, args []string) error { return o.plan.config.takeArgs(args) },
+		Args: func(cmd *cobra.Command, args []string) error { return o.plan.config.TakeArgs(args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.flags = cmd.Flags()
 			return runPlan(cmd.Context(), g, &o)

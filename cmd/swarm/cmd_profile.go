@@ -44,12 +44,12 @@ func newProfileCommand(g *globals) *cobra.Command {
 			"with it in place of the guides' table and the estimate, and say so. The GPU should be otherwise idle.",
 		Example: `  swarm profile --model gpt2
   swarm profile 4loc4ext --sizes 1,4,16`,
-		Args: func(cmd *cobra.Command, args []string) error { return o.plan.config.takeArgs(args) },
+		Args: func(cmd *cobra.Command, args []string) error { return o.plan.config.TakeArgs(args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runProfile(cmd.Context(), g, &o)
 		},
 	}
-	o.plan.config.add(cmd.Flags())
+	o.plan.config.AddFlags(cmd.Flags())
 	cmd.Flags().StringVar(&o.sizes, "sizes", "", "sequences at a time to measure, a `list` such as 1,4,16 (default: powers of two)")
 	addOutputFlag(cmd.Flags(), &o.output)
 	return cmd

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -91,7 +92,7 @@ func interrupted(t *testing.T, state, folder string, words ...string) string {
 	home := t.TempDir()
 	s, err := store.Open(t.Context(), filepath.Join(home, "swarm.db"), store.Options{})
 	require.NoError(t, err)
-	config, _, _, err := resolveConfig(&configFlags{config: []string{"4loc4ext"}}, nil, false)
+	config, _, _, err := configSources(nil, false).Config(&resolve.Flags{Config: []string{"4loc4ext"}})
 	require.NoError(t, err)
 	config.Experiment, config.Seed, config.Rounds = "e", 7, 20
 	text, err := json.Marshal(config)
@@ -186,15 +187,15 @@ func TestTheBaselineHasTheRunsSettings(t *testing.T) {
 	c := &coordinator{g: &globals{home: layout.Home(layout.Default(os.Getenv))}}
 	c.p.config = configs.Default()
 	require.Empty(t, c.baseline(), "it shares nothing itself")
-	var flags configFlags
+	var flags resolve.Flags
 	set := map[string]string{"rounds": "5", "learning_rate": "0.0002", "seed": "7", "eval_questions": "0", "model": "nano"}
 	for name, value := range set {
 		key, err := configs.FindKey(name)
 		require.NoError(t, err)
-		flags.keys = append(flags.keys, &keyFlag{key: key, text: value, given: true})
+		flags.Keys = append(flags.Keys, &resolve.KeyFlag{Key: key, Text: value, Given: true})
 	}
-	flags.config = []string{"4loc4ext"}
-	config, _, _, err := resolveConfig(&flags, nil, false)
+	flags.Config = []string{"4loc4ext"}
+	config, _, _, err := configSources(nil, false).Config(&flags)
 	require.NoError(t, err)
 	c.p.config = config
 	c.summary.Nodes = []stats.NodeStatus{{ID: "node_0"}, {ID: "node_1"}, {ID: "anna_0", Worker: "anna"}}

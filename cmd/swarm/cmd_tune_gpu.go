@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
@@ -162,16 +163,16 @@ func (t *tuning) smaller() string {
 // estimateSAPO takes the memory of our own models from launcher/fit, with the settings of the folder's swarm.yaml where it has one, as a line
 // over the micro-batch. Phases come one after the other; a node's update is what the micro-batch decides.
 func (t *tuning) estimateSAPO() error {
-	var flags configFlags
+	var flags resolve.Flags
 	if path := filepath.Join(t.o.dir, "swarm.yaml"); fileExists(path) {
-		flags.config = []string{path}
+		flags.Config = []string{path}
 	}
-	c, m, warnings, err := resolveConfig(&flags, os.Environ(), true)
+	c, m, warnings, err := configSources(os.Environ(), true).Config(&flags)
 	if err != nil {
 		return err
 	}
 	t.warnings = append(t.warnings, warnings...)
-	if note := flags.environmentNote(os.Environ()); note != "" {
+	if note := flags.EnvironmentNote(os.Environ()); note != "" {
 		t.warnings = append(t.warnings, note)
 	}
 	need := func(rows int) int64 {

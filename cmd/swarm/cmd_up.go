@@ -42,7 +42,7 @@ func newUpCommand(g *globals) *cobra.Command {
 		Example: `  swarm up 4loc4ext
   swarm up 8loc0ext --rounds 40 --device cpu --model nano
   swarm up mine.yaml --seed 7 --name mine-7`,
-		Args: func(cmd *cobra.Command, args []string) error { return o.plan.config.takeArgs(args) },
+		Args: func(cmd *cobra.Command, args []string) error { return o.plan.config.TakeArgs(args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runUp(cmd.Context(), g, &o)
 		},

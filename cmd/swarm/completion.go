@@ -121,41 +121,11 @@ func (c *completion) runCommand(ctx context.Context, g *globals, e ending, docum
 	}
 }
 
-// The variables of --on-complete.
-const (
-	runVariable        = "SWARM_RUN"
-	experimentVariable = "SWARM_EXPERIMENT"
-	stateVariable      = "SWARM_STATE"
-	exitCodeVariable   = "SWARM_EXIT_CODE"
-	summaryVariable    = "SWARM_SUMMARY"
-)
-
 func (e ending) environ(summary string) []string {
 	return []string{
-		runVariable + "=" + e.Run, experimentVariable + "=" + e.Experiment, stateVariable + "=" + e.State,
-		exitCodeVariable + "=" + strconv.Itoa(e.ExitCode), summaryVariable + "=" + summary,
+		configs.HookRun + "=" + e.Run, configs.HookExperiment + "=" + e.Experiment, configs.HookState + "=" + e.State,
+		configs.HookExitCode + "=" + strconv.Itoa(e.ExitCode), configs.HookSummary + "=" + summary,
 	}
-}
-
-// withoutHook is an environment without the variables of --on-complete: a swarm that such a command starts must not take the name of the
-// experiment that has ended for its own.
-func withoutHook(environ []string) []string {
-	inHook := false
-	for _, entry := range environ {
-		inHook = inHook || strings.HasPrefix(entry, exitCodeVariable+"=")
-	}
-	if !inHook {
-		return environ
-	}
-	var kept []string
-	for _, entry := range environ {
-		switch name, _, _ := strings.Cut(entry, "="); name {
-		case runVariable, experimentVariable, stateVariable, exitCodeVariable, summaryVariable:
-		default:
-			kept = append(kept, entry)
-		}
-	}
-	return kept
 }
 
 // output is stderr, and the log beside it where that is another file.

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/stretchr/testify/require"
@@ -164,9 +165,9 @@ func TestACommandMayLeaveSomethingBehind(t *testing.T) {
 func TestASwarmThatOnCompleteStartsHasItsOwnName(t *testing.T) {
 	t.Parallel()
 	own := []string{"SWARM_EXPERIMENT=mine", "SWARM_SEED=3", "PATH=/bin"}
-	require.Equal(t, own, withoutHook(own), "outside of a hook the variable is the user's")
+	require.Equal(t, own, configs.WithoutHook(own), "outside of a hook the variable is the user's")
 	hook := append([]string{"PATH=/bin", "SWARM_SEED=3"}, ending{Run: "e-1", Experiment: "e", State: "done"}.environ("/x/summary.json")...)
-	require.Equal(t, []string{"PATH=/bin", "SWARM_SEED=3"}, withoutHook(hook))
+	require.Equal(t, []string{"PATH=/bin", "SWARM_SEED=3"}, configs.WithoutHook(hook))
 }
 
 func TestCompletionIsCheckedBeforeTheRun(t *testing.T) {

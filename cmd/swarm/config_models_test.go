@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/configs/resolve"
+	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
 // Tasks and lengths are the first model's, rate and micro-batch each model's own, unless somebody gave them; and the highest layer that names
@@ -38,7 +40,7 @@ func TestModelsOfASwarm(t *testing.T) {
 		{name: "given for all", args: []string{"--config", file, "--micro-batch", "2"}, environ: []string{"SWARM_LEARNING_RATE=0.5"}, models: "nano,gpt2", members: given, first: "nano"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c, m, _, err := resolve(test.args, test.environ, true)
+			c, m, _, err := resolved(test.args, test.environ, true)
 			require.NoError(t, err)
 			require.Equal(t, test.first, m.Name)
 			require.Equal(t, test.first, c.Model)
@@ -63,7 +65,7 @@ func TestModelsThatCannotBeOneSwarmAreRefused(t *testing.T) {
 		{[]string{"--models", "nano,gpt2", "--model", "gpt2"}, `bad model "gpt2" (--model): allowed: one of model and models, or as model the first of models, nano`},
 		{[]string{"--models", "gpt2,nano"}, `bad max_prompt_length "768" (model gpt2): allowed: with max_completion_length (256) at most the context of nano, 256 tokens`},
 	} {
-		_, _, _, err := resolve(test.args, nil, false)
+		_, _, _, err := resolved(test.args, nil, false)
 		var mistake *configs.Error
 		require.ErrorAs(t, err, &mistake, test.args)
 		require.ErrorContains(t, err, test.want)
@@ -74,7 +76,7 @@ func TestModelsThatCannotBeOneSwarmAreRefused(t *testing.T) {
 
 // A worker has one model whatever the coordinator's nodes have: the first of theirs, or its own.
 func TestAWorkerHasOneModel(t *testing.T) {
-	theirs, _, _, err := resolve([]string{"--models", "nano,gpt2"}, nil, false)
+	theirs, _, _, err := resolved([]string{"--models", "nano,gpt2"}, nil, false)
 	require.NoError(t, err)
 	text, err := json.Marshal(theirs)
 	require.NoError(t, err)
@@ -87,7 +89,7 @@ func TestAWorkerHasOneModel(t *testing.T) {
 		if flag != "" {
 			require.NoError(t, fs.Parse([]string{"--model", flag}))
 		}
-		c, m, err := resolveJoined(&flags.config, func() (layer, error) { return joinedBase(coordinators, "e-1.anna"), nil })
+		c, m, err := configSources(nil, false).Joined(&flags.config, func() (resolve.Layer, error) { return joinedBase(coordinators, "e-1.anna"), nil })
 		require.NoError(t, err)
 		require.Equal(t, want, m.Name)
 		require.Equal(t, want, c.ModelOf(1))
@@ -98,6 +100,6 @@ func TestAWorkerHasOneModel(t *testing.T) {
 
 func TestANodesIndexIsInItsName(t *testing.T) {
 	for name, want := range map[string]int{"node_0": 0, "node_17": 17, "anna_3": 0, "node_x": 0, "node_-1": 0, "node_007": 0, "7": 0} {
-		require.Equal(t, want, nodeIndex(name), name)
+		require.Equal(t, want, fit.NodeIndex(name), name)
 	}
 }

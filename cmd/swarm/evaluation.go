@@ -18,7 +18,7 @@ import (
 
 // checkpoint is a run's node's.
 func (o *evalOptions) checkpoint(ctx context.Context, g *globals, name string) (*examinee, error) {
-	if flag := o.config.given("device"); flag != "" {
+	if flag := o.config.Given("device"); flag != "" {
 		return nil, fail.Usage(
 			fmt.Errorf("%s does not go with --node: a checkpoint is evaluated with its run's configuration", flag), "swarm eval FOLDER, of swarm model save")
 
@@ -34,9 +34,9 @@ func (o *evalOptions) checkpoint(ctx context.Context, g *globals, name string) (
 	if err != nil {
 		return nil, err
 	}
-	for _, k := range o.config.keys {
-		if k.given {
-			x.config.Device = k.text
+	for _, k := range o.config.Keys {
+		if k.Given {
+			x.config.Device = k.Text
 		}
 	}
 	o.apply(&x.config)

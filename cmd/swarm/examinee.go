@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
@@ -55,8 +56,8 @@ func (g *globals) checkpointOf(run store.Run, node string, round int) (*examinee
 		return nil, err
 	}
 	x.dir = g.home.Path("runs", run.Run, x.node)
-	x.config = x.config.OfNode(nodeIndex(x.node))
-	if x.model, err = findModel(x.config.Model); err != nil {
+	x.config = x.config.OfNode(fit.NodeIndex(x.node))
+	if x.model, err = model.Find(x.config.Model); err != nil {
 		return nil, err
 	}
 	if x.modelDir, err = model.Resolve(x.model, string(g.home)); err != nil {
@@ -71,7 +72,7 @@ func (g *globals) checkpointOf(run store.Run, node string, round int) (*examinee
 
 // baseModel is a model that no run has: a folder's, a preset's, or one of the hub's that is cached, with the tasks and sampling of flags, which have
 // all keys. It is not placed yet.
-func (g *globals) baseModel(ctx context.Context, flags *configFlags, name string) (*examinee, error) {
+func (g *globals) baseModel(ctx context.Context, flags *resolve.Flags, name string) (*examinee, error) {
 	folder := isModelFolder(name)
 	if folder {
 		var err error
@@ -86,12 +87,12 @@ func (g *globals) baseModel(ctx context.Context, flags *configFlags, name string
 	if err != nil {
 		return nil, err
 	}
-	for _, k := range flags.keys {
-		if k.key.Name == "model" && !k.given {
-			k.text, k.given = name, true
+	for _, k := range flags.Keys {
+		if k.Key.Name == "model" && !k.Given {
+			k.Text, k.Given = name, true
 		}
 	}
-	c, like, warnings, err := resolveConfig(flags, os.Environ(), host.Device == gpu.CUDA)
+	c, like, warnings, err := configSources(os.Environ(), host.Device == gpu.CUDA).Config(flags)
 	if err != nil {
 		return nil, err
 	}

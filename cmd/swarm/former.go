@@ -26,7 +26,7 @@ func former(ctx context.Context, home layout.Home, p planned, modelDirs, inputs,
 			return nil, err
 		}
 		if dir != "" {
-			modelDirs[modelKey(m)], inputs[input] = dir, was
+			modelDirs[m.Key()], inputs[input] = dir, was
 			found = append(found, m.Name)
 		}
 	}
@@ -71,8 +71,8 @@ func formerFiles(p planned, home layout.Home, input string) string {
 
 // modelInput is the name of a model's first weights among a run's inputs.
 func modelInput(p planned, m configs.Model) string {
-	if modelKey(m) == modelKey(p.model) {
+	if m.Key() == p.model.Key() {
 		return "model"
 	}
-	return "model " + modelKey(m)
+	return "model " + m.Key()
 }

@@ -31,7 +31,7 @@ func TestFormerWeightsAreFound(t *testing.T) {
 
 	p := planned{model: nano}
 	find := func(p planned, began map[string]string) (dirs, inputs map[string]string, found []string) {
-		dirs = map[string]string{modelKey(nano): dir}
+		dirs = map[string]string{nano.Key(): dir}
 		inputs, err := inputsOf(t.Context(), p, dirs)
 		require.NoError(t, err)
 		found, err = former(t.Context(), layout.Home(home), p, dirs, inputs, began)
@@ -40,13 +40,13 @@ func TestFormerWeightsAreFound(t *testing.T) {
 	}
 	dirs, inputs, found := find(p, hashes)
 	require.Equal(t, []string{"nano"}, found)
-	require.Equal(t, old, dirs[modelKey(nano)])
+	require.Equal(t, old, dirs[nano.Key()])
 	require.Equal(t, hashes["model"], inputs["model"])
 
 	for name, began := range map[string]map[string]string{"nothing recorded": {}, "nobody's": {"model": "beef"}} {
 		dirs, _, found = find(p, began)
 		require.Empty(t, found, name)
-		require.Equal(t, dir, dirs[modelKey(nano)], name)
+		require.Equal(t, dir, dirs[nano.Key()], name)
 	}
 	require.Equal(t, "the former files, "+home+"/models/nano-* of the program that began it", formerFiles(p, layout.Home(home), "model"))
 	require.Equal(t, "the former files", formerFiles(p, layout.Home(home), "tasks.file"))

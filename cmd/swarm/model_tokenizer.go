@@ -71,7 +71,7 @@ func copyFiles(from, to string, names ...string) error {
 // nameEnd sets the end token in a JSON file, which need not be there, and makes it the first and the padding token where the file names none.
 func nameEnd(path string, id int) error {
 	fields := map[string]any{}
-	data, err := readBounded(path)
+	data, err := files.ReadBounded(path, configs.MaxDocument)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
@@ -24,7 +25,7 @@ import (
 
 // planFlags are what plan and up share: an experiment's configuration, how many nodes of it, and which GPUs.
 type planFlags struct {
-	config       configFlags
+	config       resolve.Flags
 	nodes        string
 	gpuMemory    sizeFlag // plan: of a card that isn't there
 	hostMemory   sizeFlag // plan: of a host that isn't there
@@ -33,13 +34,13 @@ type planFlags struct {
 	wait         waitFlags
 	trainer      trainer // up
 
-	resume       *resume               // up: which run goes on; nil elsewhere
-	base         func() (layer, error) // join: another host's configuration, to which the flags add
-	onlyGenerate bool                  // join: nodes that train nothing
-	hosts        bool                  // up: other hosts bring the nodes, where --nodes is 0
+	resume       *resume                       // up: which run goes on; nil elsewhere
+	base         func() (resolve.Layer, error) // join: another host's configuration, to which the flags add
+	onlyGenerate bool                          // join: nodes that train nothing
+	hosts        bool                          // up: other hosts bring the nodes, where --nodes is 0
 }
 
-// sizeFlag holds the text of a size in bytes. Like a keyFlag it is read when all flags are known; given empty, it is a mistake.
+// sizeFlag holds the text of a size in bytes. Like a resolve.KeyFlag it is read when all flags are known; given empty, it is a mistake.
 type sizeFlag struct {
 	text  string
 	given bool
@@ -70,7 +71,7 @@ func (s *sizeFlag) bytesOf(key string, gb float64) (int64, error) {
 }
 
 func (p *planFlags) add(f *pflag.FlagSet) {
-	p.config.add(f)
+	p.config.AddFlags(f)
 	f.StringVar(&p.nodes, "nodes", "auto", "`number` of nodes; auto: the guides' count; max: what memory holds")
 	f.Var(&p.minGPUMemory, "min-gpu-memory", "leave out GPUs with less free memory than this `size`, such as 4 or 4GB")
 	p.wait.add(f)
@@ -188,9 +189,9 @@ func (p *planFlags) look(g *globals) (look, error) {
 		}
 		out := planned{host: host, trainer: p.trainer}
 		if p.base != nil {
-			out.config, out.model, err = resolveJoined(&p.config, p.base)
+			out.config, out.model, err = configSources(nil, false).Joined(&p.config, p.base)
 		} else {
-			out.config, out.models, out.warnings, err = resolveSwarm(&p.config, os.Environ(), host.Device == gpu.CUDA || sizes[0] > 0)
+			out.config, out.models, out.warnings, err = configSources(os.Environ(), host.Device == gpu.CUDA || sizes[0] > 0).Swarm(&p.config)
 		}
 		if err != nil {
 			return planned{}, fit.Request{}, err
@@ -305,8 +306,8 @@ func (p *planFlags) idle(out planned) []string {
 	}{
 		{"gpus_per_node", out.config.GPUsPerNode > 1}, {"optimizer_offload", out.config.OptimizerOffload},
 		{"param_offload", out.config.ParamOffload},
-		{"micro_batch", p.config.gives("micro_batch", os.Environ())}, // an update's passes on the CPU don't look at it (engine/batch.py)
-		{"precision " + out.config.Precision, p.config.gives("precision", os.Environ()) && out.config.Precision != "auto" && out.config.Precision != "fp32"},
+		{"micro_batch", p.config.Gives("micro_batch", os.Environ())}, // an update's passes on the CPU don't look at it (engine/batch.py)
+		{"precision " + out.config.Precision, p.config.Gives("precision", os.Environ()) && out.config.Precision != "auto" && out.config.Precision != "fp32"},
 		{"--min-gpu-memory", p.minGPUMemory.given && !out.config.CPUFallback}, {"--wait-for-gpu", p.wait.limit > 0 && !out.config.CPUFallback},
 	} {
 		if s.given {

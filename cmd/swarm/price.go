@@ -19,7 +19,7 @@ type price struct {
 	Currency string // a sign such as $, or an ISO 4217 code in capitals; empty: not given
 }
 
-// priceFlag holds the text of --price. Like a keyFlag it is read when all flags are known; given empty, it is a mistake.
+// priceFlag holds the text of --price. Like a resolve.KeyFlag it is read when all flags are known; given empty, it is a mistake.
 type priceFlag struct {
 	text  string
 	given bool
@@ -47,7 +47,7 @@ func (p *priceFlag) price(getenv func(string) string) (price, error) {
 		}
 	}
 	out, err := parsePrice(text)
-	return out, withSource(err, source)
+	return out, configs.WithSource(err, source)
 }
 
 var priceForm = regexp.MustCompile(`^(?:(\p{Sc}|[A-Za-z]{3}) ?)?([0-9]{1,7}(?:\.[0-9]{1,6})?)(?: ?(\p{Sc}|[A-Za-z]{3}))?(?: ?/ ?h)?$`)

@@ -6,9 +6,11 @@ import (
 	"fmt"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node/model"
 )
 
 // find is the model that a name means: a folder, a run's node, or a model that no run has. The choice is that of the run's node.
@@ -33,7 +35,7 @@ func (o *promptOptions) find(ctx context.Context, g *globals, name string) (*exa
 		x, choice, err := o.trained(ctx, g, run)
 		return x, choice, err
 	}
-	if _, err := findModel(name); err != nil {
+	if _, err := model.Find(name); err != nil {
 		var unknown *fail.UsageError
 		var nothing *fail.HintError
 		if errors.As(runErr, &unknown) || errors.As(runErr, &nothing) {
@@ -69,14 +71,14 @@ func (o *promptOptions) trained(ctx context.Context, g *globals, run store.Run) 
 
 // base is a model as it is, with the tasks and sampling of its defaults.
 func (o *promptOptions) base(ctx context.Context, g *globals, name string) (*examinee, error) {
-	var flags configFlags
+	var flags resolve.Flags
 	for _, key := range configs.AllKeys() {
-		switch k := (&keyFlag{key: key, source: "--" + key.FlagName()}); key.Name {
+		switch k := (&resolve.KeyFlag{Key: key, Source: "--" + key.FlagName()}); key.Name {
 		case "model":
-			flags.keys = append(flags.keys, k)
+			flags.Keys = append(flags.Keys, k)
 		case "device":
-			k.text, k.given = o.device, o.given("device")
-			flags.keys = append(flags.keys, k)
+			k.Text, k.Given = o.device, o.given("device")
+			flags.Keys = append(flags.Keys, k)
 		}
 	}
 	return g.baseModel(ctx, &flags, name)

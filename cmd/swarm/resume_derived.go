@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -44,17 +45,17 @@ func derivedCommand(run store.Run, dir string) (*store.Command, error) {
 // settingFlags are the flags that make a configuration of what --config names (presets and files), but for keys that are left out, its name, and what
 // only saves memory. It fails where flags can't: for tasks of a file's own.
 func settingFlags(config []string, want configs.Config, leaveOut []string) ([]string, error) {
-	given := configFlags{config: config}
+	given := resolve.Flags{Config: config}
 	model, err := configs.FindKey("model")
 	if err != nil {
 		return nil, err
 	}
 	var flags []string
 	if want.Models == "" && want.Model != "" {
-		given.keys = append(given.keys, &keyFlag{key: model, source: "--model", text: want.Model, given: true})
+		given.Keys = append(given.Keys, &resolve.KeyFlag{Key: model, Source: "--model", Text: want.Model, Given: true})
 		flags = append(flags, "--model", want.Model)
 	}
-	base, _, _, err := resolveSwarm(&given, nil, want.Models == "" && want.Model == "")
+	base, _, _, err := configSources(nil, want.Models == "" && want.Model == "").Swarm(&given)
 	if err != nil {
 		return nil, err
 	}

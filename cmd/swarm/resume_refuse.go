@@ -99,7 +99,7 @@ func (r *resume) sameDone(ctx context.Context, p planned) error {
 			}
 			return r.same(inputs)
 		}
-		dirs[modelKey(m)] = dir
+		dirs[m.Key()] = dir
 	}
 	inputs, err := inputsOf(ctx, p, dirs)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/metrics/dashboard"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/exchange"
@@ -39,7 +40,7 @@ func (f *runFolders) text(run store.Run, node string) (*runText, error) {
 	if err := json.Unmarshal(run.Config, &t.config); err != nil {
 		return nil, fmt.Errorf("the configuration of %s: %w", run.Run, err)
 	}
-	t.config = t.config.OfNode(nodeIndex(node))
+	t.config = t.config.OfNode(fit.NodeIndex(node))
 	key := run.Run + " " + t.config.Model // nodes of a run may have different models
 	if known := f.texts[key]; known != nil {
 		return known, nil
@@ -71,7 +72,7 @@ func (f *runFolders) tokenizer(name string) (tokenizer.Tokenizer, error) {
 			return t.tokens, nil
 		}
 	}
-	m, err := findModel(name)
+	m, err := model.Find(name)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/systemd"
@@ -93,7 +94,7 @@ func checkJoinService(g *globals, args []string) ([]string, error) {
 		*into = join.Flags().Lookup(name).Value.String()
 	}
 	o.sharedTyped = join.Flags().Changed("shared")
-	o.plan.config.ignoreRLSwarm = join.Flags().Changed(ignoreRLSwarmFlag)
+	o.plan.config.IgnoreRLSwarm = join.Flags().Changed(resolve.IgnoreRLSwarmFlag)
 	o.readRLSwarm(join.Flags(), os.Getenv)
 	for name, why := range map[string]string{"detach": "a service is in the background already", "fresh": "a service with --fresh would begin anew at each of its starts"} {
 		if join.Flags().Changed(name) {
@@ -148,7 +149,7 @@ func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err er
 	if err := copyFlags(up.Flags(), known); err != nil {
 		return false, fail.Usage(err, "swarm up --help")
 	}
-	if err := p.config.takeArgs(up.Flags().Args()); err != nil {
+	if err := p.config.TakeArgs(up.Flags().Args()); err != nil {
 		return false, err
 	}
 	p.wait.limit = 0 // it is the service that will wait

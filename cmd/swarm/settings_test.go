@@ -35,7 +35,7 @@ func finishedRuns(t *testing.T, runs ...finishedRun) string {
 	require.NoError(t, err)
 	for i, r := range runs {
 		flags, _ := flagsOf(t, append([]string{"--model", "nano", "--rounds", "4"}, r.args...)...)
-		c, model, _, err := resolveConfig(&flags.config, nil, false)
+		c, model, _, err := configSources(nil, false).Config(&flags.config)
 		require.NoError(t, err)
 		dir, err := ensureModel(t.Context(), &globals{home: layout.Home(home)}, model, false)
 		require.NoError(t, err)

@@ -9,8 +9,11 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/launcher/jobs"
+	"github.com/sapo-swarm/swarm/node/model"
 )
 
 // sweepSource is one of a sweep's configurations before it is resolved.
@@ -73,11 +76,11 @@ func (s sweepSource) flags() []string {
 // with is the flags for one configuration: the source's values count where the user gave none. nodesGiven: the user said how many.
 func (p planFlags) with(s sweepSource, nodesGiven bool) planFlags {
 	p.resume = nil
-	p.config.config = []string{s.config}
-	p.config.keys = slices.Clone(p.config.keys)
-	for i, key := range p.config.keys {
-		if value, ok := s.values[key.key.Name]; ok && !key.given {
-			p.config.keys[i] = &keyFlag{key: key.key, source: s.name, text: fmt.Sprint(value), given: true}
+	p.config.Config = []string{s.config}
+	p.config.Keys = slices.Clone(p.config.Keys)
+	for i, key := range p.config.Keys {
+		if value, ok := s.values[key.Key.Name]; ok && !key.Given {
+			p.config.Keys[i] = &resolve.KeyFlag{Key: key.Key, Source: s.name, Text: fmt.Sprint(value), Given: true}
 		}
 	}
 	if s.nodes > 0 && !nodesGiven {
@@ -95,15 +98,15 @@ type sweepStudy struct {
 
 // findStudy is the study of that name, or of a user's file.
 func findStudy(name string) (configs.Study, error) {
-	if !isFile(name) {
+	if !resolve.IsFile(name) {
 		study, err := configs.LoadStudy(name)
 		var unknown *configs.Error
 		if errors.As(err, &unknown) && unknown.Allowed != "" {
 			unknown.Allowed += ", or a YAML file"
 		}
-		return study, withSource(err, "--study")
+		return study, configs.WithSource(err, "--study")
 	}
-	text, err := readBounded(name)
+	text, err := files.ReadBounded(name, configs.MaxDocument)
 	if err != nil {
 		var path *os.PathError
 		if errors.As(err, &path) {
@@ -115,47 +118,47 @@ func findStudy(name string) (configs.Study, error) {
 }
 
 // loadStudy finds a study, and its model among the flags, and refuses flags for what the study itself varies. nodesGiven: --nodes was given.
-func loadStudy(name string, flags *configFlags, nodesGiven bool) (*sweepStudy, error) {
+func loadStudy(name string, flags *resolve.Flags, nodesGiven bool) (*sweepStudy, error) {
 	study, err := findStudy(name)
 	if err != nil {
 		return nil, err
 	}
-	l, err := flags.layer()
+	l, err := flags.Layer()
 	if err != nil {
 		return nil, err
 	}
-	s := &sweepStudy{Study: study, named: l.text("model")}
+	s := &sweepStudy{Study: study, named: l.Text("model")}
 	switch {
-	case l.text("models") != "":
+	case l.Text("models") != "":
 		return nil, &configs.Error{
-			Problem: "a study decides itself which models its nodes have", Source: l.sources["models"], Remedy: "--model NAME, or the study mixed-models",
+			Problem: "a study decides itself which models its nodes have", Source: l.Sources["models"], Remedy: "--model NAME, or the study mixed-models",
 		}
 	case s.named == "":
 		s.model, err = configs.LoadModel(configs.NanoModel) // the one that any machine can train
 	case study.FixesModels():
 		return nil, &configs.Error{
-			Problem: fmt.Sprintf("study %s has no choice of a model: its experiments name theirs", name), Source: l.sources["model"],
+			Problem: fmt.Sprintf("study %s has no choice of a model: its experiments name theirs", name), Source: l.Sources["model"],
 			Remedy: "leave it out",
 		}
 	default:
-		s.model, err = findModel(s.named)
+		s.model, err = model.Find(s.named)
 	}
 	if err != nil {
-		return nil, withSource(err, l.sources["model"])
+		return nil, configs.WithSource(err, l.Sources["model"])
 	}
 	return s, s.checkFlags(l, nodesGiven)
 }
 
 // checkFlags refuses what the study compares as a flag: it would make its experiments the same.
-func (s *sweepStudy) checkFlags(l layer, nodesGiven bool) error {
+func (s *sweepStudy) checkFlags(l resolve.Layer, nodesGiven bool) error {
 	settings, err := s.Settings(s.named, s.model)
 	if err != nil {
 		return err
 	}
 	for _, key := range configs.Compared(settings) {
-		if value, given := l.values[key]; given {
+		if value, given := l.Values[key]; given {
 			return &configs.Error{
-				Key: key, Value: fmt.Sprint(value), Source: l.sources[key], Allowed: "none: study " + s.Name + " compares values of it",
+				Key: key, Value: fmt.Sprint(value), Source: l.Sources[key], Allowed: "none: study " + s.Name + " compares values of it",
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 )
 
@@ -56,11 +57,11 @@ func TestEveryStudyCanBeRun(t *testing.T) {
 				}
 				for _, source := range sources {
 					here := user.with(source, false)
-					c, _, _, err := resolveConfig(&here.config, nil, true)
+					c, _, _, err := configSources(nil, true).Config(&here.config)
 					require.NoError(t, err, source.name)
 					require.Equal(t, source.name, c.Experiment)
 					require.Equal(t, 27, c.EvalQuestions, "the user's flags win")
-					same, _, _, err := resolveConfig(&here.config, environ, true)
+					same, _, _, err := configSources(environ, true).Config(&here.config)
 					require.NoError(t, err)
 					require.Equal(t, c, same, "%s: an environment doesn't change what is compared", source.name)
 
@@ -68,7 +69,7 @@ func TestEveryStudyCanBeRun(t *testing.T) {
 					item.p.config.Seed = c.Seed
 					args := upArguments("/h", item, given, false)
 					there, _ := flagsOf(t, args[2:]...)
-					child, _, _, err := resolveConfig(&there.config, nil, true)
+					child, _, _, err := configSources(nil, true).Config(&there.config)
 					require.NoError(t, err)
 					require.Equal(t, c, child, source.name)
 					require.Equal(t, here.nodes, there.nodes)
@@ -80,24 +81,24 @@ func TestEveryStudyCanBeRun(t *testing.T) {
 
 func TestFlagsWinOverAStudy(t *testing.T) {
 	t.Parallel()
-	var none configFlags
+	var none resolve.Flags
 	study, err := loadStudy("swarm-size", &none, false)
 	require.NoError(t, err)
 	sources, err := study.sources()
 	require.NoError(t, err)
 	user, _ := flagsOf(t, "--rounds", "7", "--set", "num_iterations=2")
 	flags := user.with(sources[0], false)
-	c, _, _, err := resolveConfig(&flags.config, []string{"SWARM_EVAL_EVERY=9", "SWARM_SWARM_SIZE=9"}, true)
+	c, _, _, err := configSources([]string{"SWARM_EVAL_EVERY=9", "SWARM_SWARM_SIZE=9"}, true).Config(&flags.config)
 	require.NoError(t, err)
 	require.Equal(t, []int{7, 2, 50, 2}, []int{c.Rounds, c.NumIterations, c.EvalEvery, c.SwarmSize}, "and a study over the environment")
 	require.Equal(t, "2", flags.nodes)
 	require.Equal(t, "auto", user.with(sources[0], true).nodes, "the user asked for --nodes auto")
-	require.False(t, user.config.keys[0].given, "the user's flags stay as they were")
+	require.False(t, user.config.Keys[0].Given, "the user's flags stay as they were")
 }
 
 func TestTheEnvironmentDoesNotWinOverAStudysPresets(t *testing.T) {
 	t.Parallel()
-	var none configFlags
+	var none resolve.Flags
 	study, err := loadStudy("paper", &none, false)
 	require.NoError(t, err)
 	sources, err := study.sources("2loc6ext", "8loc0ext")
@@ -106,7 +107,7 @@ func TestTheEnvironmentDoesNotWinOverAStudysPresets(t *testing.T) {
 	require.Len(t, sources, 2)
 	user, _ := flagsOf(t)
 	flags := user.with(sources[0], false)
-	c, _, _, err := resolveConfig(&flags.config, []string{"NUM_TRAIN_SAMPLES=4"}, true)
+	c, _, _, err := configSources([]string{"NUM_TRAIN_SAMPLES=4"}, true).Config(&flags.config)
 	require.NoError(t, err)
 	require.Equal(t, []any{"paper-8loc0ext", 8, 0}, []any{c.Experiment, c.NumTrainSamples, c.NumTransplantTrees})
 	require.Equal(t, "8", flags.nodes)

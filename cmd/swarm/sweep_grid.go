@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/launcher/jobs"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -39,11 +41,11 @@ func parseGrid(texts []string, configurations int) (configs.Grid, error) {
 	for _, text := range texts {
 		axis, err := configs.ParseAxis(text)
 		if err != nil {
-			return nil, withSource(err, "--grid")
+			return nil, configs.WithSource(err, "--grid")
 		}
 		grid = append(grid, axis)
 	}
-	return grid, withSource(grid.Check(configurations), "--grid")
+	return grid, configs.WithSource(grid.Check(configurations), "--grid")
 }
 
 // gridSources are the arms of a sweep's configurations by --grid: every configuration with every combination of the values.
@@ -52,19 +54,19 @@ func (o *sweepOptions) gridSources(names []string) ([]sweepSource, error) {
 	if err != nil {
 		return nil, err
 	}
-	given, err := o.plan.config.layer()
+	given, err := o.plan.config.Layer()
 	if err != nil {
 		return nil, err
 	}
 	for _, axis := range grid {
-		if value, twice := given.values[axis.Key]; twice {
-			return nil, &configs.Error{Key: axis.Key, Value: fmt.Sprint(value), Source: given.sources[axis.Key], Allowed: "none: --grid gives values of it"}
+		if value, twice := given.Values[axis.Key]; twice {
+			return nil, &configs.Error{Key: axis.Key, Value: fmt.Sprint(value), Source: given.Sources[axis.Key], Allowed: "none: --grid gives values of it"}
 		}
 	}
 	var out []sweepSource
 	for _, name := range names {
 		flags := o.plan.with(sweepSource{name: name, config: name}, o.nodesGiven)
-		base, _, _, err := resolveConfig(&flags.config, os.Environ(), false)
+		base, _, _, err := configSources(os.Environ(), false).Config(&flags.config)
 		if err != nil {
 			return nil, err
 		}
@@ -124,10 +126,10 @@ func comparedKeys(items []*sweepItem) (keys []string) {
 // refuseStudyFile refuses a study's file where configurations are named.
 func refuseStudyFile(names []string) error {
 	for _, name := range names {
-		if !isFile(name) {
+		if !resolve.IsFile(name) {
 			continue
 		}
-		text, err := readBounded(name)
+		text, err := files.ReadBounded(name, configs.MaxDocument)
 		if err == nil && configs.IsStudy(text) {
 			return fail.Usage(fmt.Errorf("%s is a study, not a configuration", name), "swarm sweep --study "+jobs.ShellWord(name))
 		}

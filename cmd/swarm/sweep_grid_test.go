@@ -83,7 +83,7 @@ func TestAnArmsRunHasItsValues(t *testing.T) {
 	var names []string
 	for _, source := range sources {
 		here := flags.with(source, false)
-		c, _, _, err := resolveConfig(&here.config, []string{"SWARM_LEARNING_RATE=0.9"}, false)
+		c, _, _, err := configSources([]string{"SWARM_LEARNING_RATE=0.9"}, false).Config(&here.config)
 		require.NoError(t, err)
 		names = append(names, c.Experiment)
 		require.Equal(t, source.values["learning_rate"], c.LearningRate)

@@ -146,7 +146,7 @@ func (o *sweepOptions) item(ctx context.Context, g *globals, c *sweepConfig, see
 	item := &sweepItem{sweepSource: c.sweepSource, p: c.p}
 	item.p.config.Seed = seed
 	if err := configs.Validate(item.p.config); err != nil {
-		return nil, withSource(err, "--seeds")
+		return nil, configs.WithSource(err, "--seeds")
 	}
 	request := c.request
 	if busy || o.plan.wait.limit > 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -18,7 +19,7 @@ const beganVariable = "_SWARM_BEGAN_BY"
 
 // otherVariables decide something about a run beside the configuration's.
 var otherVariables = []string{
-	priceVariable, "SWARM_PYTHON", joinVariable, dashboardTokenVariable, folderVariable, roleVariable, "EXPERIMENT_NAME", "NODE_ID",
+	priceVariable, "SWARM_PYTHON", joinVariable, dashboardTokenVariable, resolve.FolderVariable, resolve.RoleVariable, "EXPERIMENT_NAME", "NODE_ID",
 	"CUDA_VISIBLE_DEVICES",
 }
 
@@ -53,12 +54,8 @@ func (g *globals) typedHere() (store.Command, commandSecrets) {
 
 // decisiveVariables names what in an environment decides something about a run.
 func decisiveVariables(environ []string) []string {
-	names := slices.Concat(otherVariables, tellingNames) // beside these, more of rl-swarm's count
-	if layer, _, err := environmentLayer(environ, false); err == nil {
-		for _, name := range layer.sources {
-			names = append(names, name)
-		}
-	}
+	names := slices.Concat(otherVariables, resolve.TellingNames) // beside these, more of rl-swarm's count
+	names = append(names, resolve.EnvironmentNames(environ)...)
 	slices.Sort(names)
 	return slices.Compact(names)
 }
@@ -117,7 +114,7 @@ func (c *coordinator) typed() (store.Command, commandSecrets) {
 // environWith is an environment in which nothing decides about a run but what was recorded, and what was set for this call alone.
 func environWith(environ []string, c store.Command, secrets commandSecrets) []string {
 	// SEED and the like count only beside others, which may come back here.
-	deciding := slices.AppendSeq(decisiveVariables(environ), maps.Values(rlSwarmNames))
+	deciding := slices.AppendSeq(decisiveVariables(environ), maps.Values(resolve.RLSwarmNames))
 	out := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return slices.Contains(deciding, name) && !slices.Contains(ofThisHost, name)

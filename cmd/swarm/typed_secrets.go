@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
@@ -69,7 +70,7 @@ func (s commandSecrets) write(dir string) error {
 
 // readSecrets are those of a run's folder; none where there is no file, or no usable one.
 func readSecrets(dir string) (s commandSecrets) {
-	data, err := readBounded(secretsPath(dir))
+	data, err := files.ReadBounded(secretsPath(dir), configs.MaxDocument)
 	if err != nil || json.Unmarshal(data, &s) != nil {
 		return commandSecrets{}
 	}

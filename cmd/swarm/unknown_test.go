@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
@@ -60,11 +61,11 @@ func TestArgumentsAreConfigurations(t *testing.T) {
 		{"--config 8loc0ext", "4loc4ext", "", `the argument "4loc4ext" and --config 8loc0ext are two configurations; one of them`},
 		{"--config mine.yaml", "4loc4ext", "", `the argument "4loc4ext" and --config mine.yaml are two configurations; --config mine.yaml,4loc4ext for both`},
 	} {
-		var f configFlags
+		var f resolve.Flags
 		fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
-		f.add(fs)
+		f.AddFlags(fs)
 		require.NoError(t, fs.Parse(strings.Fields(tt.flags)))
-		err := f.takeArgs(strings.Fields(tt.args))
+		err := f.TakeArgs(strings.Fields(tt.args))
 		if tt.err != "" {
 			var usage *fail.UsageError
 			require.ErrorAs(t, err, &usage)
@@ -72,7 +73,7 @@ func TestArgumentsAreConfigurations(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err, tt)
-		require.Equal(t, tt.want, strings.Join(f.config, ","))
+		require.Equal(t, tt.want, strings.Join(f.Config, ","))
 	}
 	byFlag, byArgument := inProcess(t, "plan", "--config", "4loc4ext", "--device", "cpu", "--nodes", "3"), inProcess(t, "plan", "4loc4ext", "--device", "cpu", "--nodes", "3")
 	require.Equal(t, fail.ExitDone, byArgument.code, byArgument.stderr)

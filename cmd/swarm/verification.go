@@ -129,12 +129,12 @@ func (v *verification) prepare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("what the database has of run %s: %w", v.run.Run, err)
 	}
-	if v.p.models, err = modelsOf(v.p.config); err != nil {
+	if v.p.models, err = model.Of(v.p.config); err != nil {
 		return err
 	}
 	v.p.model, v.modelDirs = v.p.models[0], map[string]string{}
 	for _, m := range v.p.models {
-		if v.modelDirs[modelKey(m)], err = model.Resolve(m, string(v.g.home)); err != nil {
+		if v.modelDirs[m.Key()], err = model.Resolve(m, string(v.g.home)); err != nil {
 			return err
 		}
 	}
@@ -181,13 +181,13 @@ func (v *verification) sameInputs(ctx context.Context, began map[string]string) 
 }
 
 // modelDir is the folder of a model's weights.
-func (v *verification) modelDir(key string) string { return v.modelDirs[modelKey(v.p.of(key))] }
+func (v *verification) modelDir(key string) string { return v.modelDirs[v.p.of(key).Key()] }
 
 // settings are what each node has of its model's.
 func (v *verification) settings(nodes []string) (map[string]verify.Setting, error) {
 	tokens, own := map[string]tokenizer.Tokenizer{}, map[string]verify.Setting{}
 	for _, node := range nodes {
-		config := v.p.config.OfNode(nodeIndex(node))
+		config := v.p.config.OfNode(fit.NodeIndex(node))
 		if tokens[config.Model] == nil {
 			var err error
 			if tokens[config.Model], err = tokenizer.Open(v.p.of(config.Model).Tokenizer, v.modelDir(config.Model)); err != nil {
@@ -201,7 +201,7 @@ func (v *verification) settings(nodes []string) (map[string]verify.Setting, erro
 
 // start starts the engine of a node.
 func (v *verification) start(ctx context.Context, node string) (verify.Engine, int, error) {
-	index := nodeIndex(node)
+	index := fit.NodeIndex(node)
 	config := v.p.config.OfNode(index)
 	assignment := event.Start{
 		Node: node, Python: v.python.Path, EngineDir: v.engineDir, ModelDir: v.modelDir(config.Model), Device: engineDevice(v.p.plan), Threads: v.p.plan.Threads,

@@ -15,6 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
+	"github.com/sapo-swarm/swarm/node/model"
 )
 
 // watch shows a run from the database alone, beside whoever trains it.
@@ -145,7 +146,7 @@ func (w *watch) summarise() error {
 		return fmt.Errorf("read the configuration of %s: %w", w.run.Run, err)
 	}
 	// For the commands to type next only: a model that has gone since is no matter.
-	c.p.model, _ = findModel(c.p.config.Model)
+	c.p.model, _ = model.Find(c.p.config.Model)
 	return c.summarise(false)
 }
 

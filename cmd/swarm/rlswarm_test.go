@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
@@ -12,36 +13,9 @@ import (
 
 // clearRLSwarm makes an environment without rl-swarm's variables for a test.
 func clearRLSwarm(t *testing.T) {
-	for _, name := range append(tellingNames, commonNames...) {
+	for _, name := range append(resolve.TellingNames, "SEED", "MODEL_NAME") {
 		t.Setenv(name, "")
 		require.NoError(t, os.Unsetenv(name))
-	}
-}
-
-// One line names rl-swarm's variables that took effect, and those that many shells export and that did not.
-func TestEnvironmentNote(t *testing.T) {
-	const leaves = " (rl-swarm's names; --ignore-rl-swarm-env leaves them out)"
-	for _, tt := range []struct{ args, environ, want string }{
-		{"", "HOME=/root SWARM_SEED=3", ""},
-		{"", "EXPERIMENT_NAME=e SEED=7 MODEL_NAME=gpt2", "Used from the environment: EXPERIMENT_NAME=e, SEED=7, MODEL_NAME=gpt2" + leaves},
-		{"", "MAX_ROUNDS=3", "Used from the environment: MAX_ROUNDS=3" + leaves},
-		{"--rounds 5", "MAX_ROUNDS=3", ""},
-		{"--set rounds=5", "MAX_ROUNDS=3", ""},
-		{"", "MAX_ROUNDS=3 SWARM_ROUNDS=4", ""},
-		{"--ignore-rl-swarm-env", "MAX_ROUNDS=3 SEED=7", ""},
-		{"", "SEED=7", "Not used from the environment: SEED=7 (many shells export it; --seed sets it)"},
-		{"", "SEED=7 MODEL_NAME=gpt2", "Not used from the environment: SEED=7, MODEL_NAME=gpt2 (many shells export them; --seed and --model set them)"},
-		{"--seed 3", "SEED=7", ""},
-		{"", "SEED=7 SWARM_SEED=3", ""},
-		{"", "SEED=7 NODE_ID=node_1", "Used from the environment: SEED=7" + leaves},
-		{"", "SEED=7 NODE_ID=", "Not used from the environment: SEED=7 (many shells export it; --seed sets it)"},
-		{"", "EXPERIMENT_NAME=a\x1bb" + strings.Repeat("c", 99), "Used from the environment: EXPERIMENT_NAME=a?b" + strings.Repeat("c", 57) + "…" + leaves},
-	} {
-		var f configFlags
-		fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
-		f.add(fs)
-		require.NoError(t, fs.Parse(strings.Fields(tt.args)))
-		require.Equal(t, tt.want, f.environmentNote(strings.Split(tt.environ, " ")), tt)
 	}
 }
 

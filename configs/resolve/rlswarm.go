@@ -1,9 +1,7 @@
-package main
+package resolve
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -12,11 +10,11 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// ignoreRLSwarmFlag leaves out every variable that bears a name of rl-swarm, the program before this one.
-const ignoreRLSwarmFlag = "ignore-rl-swarm-env"
+// IgnoreRLSwarmFlag leaves out every variable that bears a name of rl-swarm, the program before this one.
+const IgnoreRLSwarmFlag = "ignore-rl-swarm-env"
 
-// rlSwarmNames are rl-swarm's variables for keys of the configuration.
-var rlSwarmNames = map[string]string{
+// RLSwarmNames are rl-swarm's variables for keys of the configuration.
+var RLSwarmNames = map[string]string{
 	"experiment":           "EXPERIMENT_NAME",
 	"model":                "MODEL_NAME",
 	"num_train_samples":    "NUM_TRAIN_SAMPLES",
@@ -30,15 +28,22 @@ var rlSwarmNames = map[string]string{
 // set that nobody but rl-swarm's users set.
 var commonNames = []string{"SEED", "MODEL_NAME"}
 
-// tellingNames show that rl-swarm's variables are meant.
-var tellingNames = []string{
-	"EXPERIMENT_NAME", "NUM_TRAIN_SAMPLES", "NUM_TRANSPLANT_TREES", "NUM_GENERATIONS", "MAX_ROUNDS", roleVariable, "NODE_ID", folderVariable,
+// rl-swarm's variables for a shared folder and for a host's role. Many have GDRIVE_PATH set for other reasons: without the role it does
+// not count.
+const (
+	FolderVariable = "GDRIVE_PATH"
+	RoleVariable   = "NODE_ROLE"
+)
+
+// TellingNames show that rl-swarm's variables are meant.
+var TellingNames = []string{
+	"EXPERIMENT_NAME", "NUM_TRAIN_SAMPLES", "NUM_TRANSPLANT_TREES", "NUM_GENERATIONS", "MAX_ROUNDS", RoleVariable, "NODE_ID", FolderVariable,
 }
 
 // variables are an environment's by name. An empty one counts as not set.
 func variables(environ []string) map[string]string {
 	all := map[string]string{}
-	for _, entry := range withoutHook(environ) {
+	for _, entry := range configs.WithoutHook(environ) {
 		if name, text, ok := strings.Cut(entry, "="); ok && text != "" {
 			all[name] = text
 		}
@@ -48,33 +53,33 @@ func variables(environ []string) map[string]string {
 
 // rlSwarmVariable is rl-swarm's variable for a key, if it counts. set are the variables that are set.
 func rlSwarmVariable(key string, set map[string]string) string {
-	name := rlSwarmNames[key]
-	if slices.Contains(commonNames, name) && !slices.ContainsFunc(tellingNames, func(n string) bool { return set[n] != "" }) {
+	name := RLSwarmNames[key]
+	if slices.Contains(commonNames, name) && !slices.ContainsFunc(TellingNames, func(n string) bool { return set[n] != "" }) {
 		return ""
 	}
 	return name
 }
 
-// addIgnoreRLSwarm defines the flag.
-func (f *configFlags) addIgnoreRLSwarm(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.ignoreRLSwarm, ignoreRLSwarmFlag, false, "leave out rl-swarm's variables (EXPERIMENT_NAME, SEED and so on); SWARM_… still count")
+// AddIgnoreRLSwarm defines the flag.
+func (f *Flags) AddIgnoreRLSwarm(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.IgnoreRLSwarm, IgnoreRLSwarmFlag, false, "leave out rl-swarm's variables (EXPERIMENT_NAME, SEED and so on); SWARM_… still count")
 }
 
-// environmentNote names rl-swarm's variables that took effect, and those that are set and did not; empty where there are none. more
+// EnvironmentNote names rl-swarm's variables that took effect, and those that are set and did not; empty where there are none. more
 // are variables that a command reads besides those of the configuration.
-func (f *configFlags) environmentNote(environ []string, more ...string) string {
-	if f.ignoreRLSwarm {
+func (f *Flags) EnvironmentNote(environ []string, more ...string) string {
+	if f.IgnoreRLSwarm {
 		return ""
 	}
 	set := variables(environ)
-	flags, err := f.layer()
+	flags, err := f.Layer()
 	if err != nil {
 		return "" // the command says so itself
 	}
 	var used, unused, instead []string
 	for _, key := range configs.AllKeys() {
-		name := rlSwarmNames[key.Name]
-		if name == "" || set[name] == "" || flags.values[key.Name] != nil || set[key.EnvironmentName()] != "" || !f.reads(key.Name) {
+		name := RLSwarmNames[key.Name]
+		if name == "" || set[name] == "" || flags.Values[key.Name] != nil || set[key.EnvironmentName()] != "" || !f.reads(key.Name) {
 			continue
 		}
 		if rlSwarmVariable(key.Name, set) != "" {
@@ -89,7 +94,7 @@ func (f *configFlags) environmentNote(environ []string, more ...string) string {
 	}
 	var parts []string
 	if len(used) > 0 {
-		parts = append(parts, fmt.Sprintf("Used from the environment: %s (rl-swarm's names; --%s leaves them out)", strings.Join(used, ", "), ignoreRLSwarmFlag))
+		parts = append(parts, fmt.Sprintf("Used from the environment: %s (rl-swarm's names; --%s leaves them out)", strings.Join(used, ", "), IgnoreRLSwarmFlag))
 	}
 	if len(unused) > 0 {
 		why := "many shells export it; %s sets it"
@@ -102,8 +107,8 @@ func (f *configFlags) environmentNote(environ []string, more ...string) string {
 }
 
 // reads tells whether a command takes a key from the environment: join leaves all of them to the coordinator.
-func (f *configFlags) reads(key string) bool {
-	return f.keys == nil || slices.ContainsFunc(f.keys, func(k *keyFlag) bool { return k.key.Name == key })
+func (f *Flags) reads(key string) bool {
+	return f.Keys == nil || slices.ContainsFunc(f.Keys, func(k *KeyFlag) bool { return k.Key.Name == key })
 }
 
 // shortVariable is NAME=VALUE on one line of bounded length.
@@ -118,15 +123,4 @@ func shortVariable(name, value string) string {
 		value = string(r[:60]) + "…"
 	}
 	return name + "=" + value
-}
-
-// tellEnvironment says once which of rl-swarm's variables took effect.
-func (g *globals) tellEnvironment(f *configFlags, more ...string) {
-	if g.environmentTold {
-		return
-	}
-	g.environmentTold = true
-	if note := f.environmentNote(os.Environ(), more...); note != "" {
-		io.WriteString(g.stderr, note+"\n")
-	}
 }

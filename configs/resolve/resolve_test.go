@@ -1,4 +1,4 @@
-package main
+package resolve
 
 import (
 	"errors"
@@ -19,13 +19,23 @@ import (
 
 // resolve parses arguments as a command does and puts the configuration together.
 func resolve(args, environ []string, hasCUDA bool) (configs.Config, configs.Model, []string, error) {
-	var f configFlags
+	var f Flags
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	f.add(fs)
+	f.AddFlags(fs)
 	if err := fs.Parse(args); err != nil {
 		return configs.Config{}, configs.Model{}, nil, err
 	}
-	return resolveConfig(&f, environ, hasCUDA)
+	return Sources{Environ: environ, HasCUDA: hasCUDA, FindModel: findModel, Known: []string{"SWARM_HOME", "SWARM_PYTHON", "SWARM_PRICE"}}.Config(&f)
+}
+
+// findModel finds presets and folders, as node/model does.
+func findModel(name string) (configs.Model, error) {
+	m, err := configs.LoadModel(name)
+	text, missing := os.ReadFile(filepath.Join(name, "config.json"))
+	if err == nil || missing != nil {
+		return m, err
+	}
+	return configs.ParseModel(filepath.Base(name), name, text)
 }
 
 func writeFile(t require.TestingT, path, text string) string {

@@ -1,0 +1,62 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/files"
+	"github.com/sapo-swarm/swarm/node/model/hub"
+)
+
+// Find is the model of a preset's name, a folder, or a name of the hub whose weights are cached.
+func Find(name string) (configs.Model, error) {
+	m, err := configs.LoadModel(name)
+	if err == nil {
+		return m, nil
+	}
+	folder, called := name, filepath.Base(name)
+	if _, missing := os.Stat(filepath.Join(name, "config.json")); missing != nil {
+		id, revision, notID := hub.ParseName(name)
+		cache, noCache := hub.Cache(os.Getenv)
+		if notID != nil || noCache != nil {
+			return m, err
+		}
+		dir, notCached := hub.Snapshot(cache, id, revision)
+		if errors.Is(notCached, fs.ErrNotExist) {
+			return m, err
+		}
+		folder, called = dir, id
+	}
+	text, readErr := files.ReadBounded(filepath.Join(folder, "config.json"), configs.MaxDocument)
+	if readErr != nil {
+		return m, fmt.Errorf("model %s: %w", name, readErr)
+	}
+	if folder, readErr = filepath.Abs(folder); readErr != nil {
+		return m, fmt.Errorf("model folder: %w", readErr)
+	}
+	return configs.ParseModel(called, folder, text)
+}
+
+// Of are the models of a configuration that is resolved, each once, the first node's first.
+func Of(c configs.Config) ([]configs.Model, error) {
+	keys := []string{c.Model}
+	for _, m := range c.Members {
+		if !slices.Contains(keys, m.Model) {
+			keys = append(keys, m.Model)
+		}
+	}
+	var list []configs.Model
+	for _, key := range keys {
+		m, err := Find(key)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}
