@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
@@ -44,7 +45,7 @@ func (w *way) lost(round int) bool { return w.cut && w.last == round }
 
 // deadline is how long a node waits for its peers, or for the bus to answer.
 func (n *Node) deadline() time.Duration {
-	return time.Duration(n.Config.BarrierDeadline * float64(time.Second))
+	return units.Seconds(n.Config.BarrierDeadline)
 }
 
 // patience is deadline, and shorter while the node is cut off: it has waited once.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
@@ -48,5 +49,5 @@ func (c *runClock) jump() string {
 	}
 	c.told = off
 	return fmt.Sprintf("the host's clock went %s by %s; the run's times go on as if it had not", way,
-		time.Duration(by*float64(time.Second)).Round(time.Second))
+		units.Seconds(by).Round(time.Second))
 }

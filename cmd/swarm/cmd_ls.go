@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -171,7 +170,7 @@ func ageOf(r lifecycle.Listed) string {
 	if r.State == store.RunRunning {
 		return "now"
 	}
-	return units.Age(time.Duration((event.Now() - r.LastSeen) * float64(time.Second)))
+	return units.Age(units.Seconds(event.Now() - r.LastSeen))
 }
 
 func folderSize(r lifecycle.Listed) string {

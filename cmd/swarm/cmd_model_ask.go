@@ -76,7 +76,7 @@ func pullText(id string, now hub.Progress) string {
 	}
 	line := fmt.Sprintf("%s: %s of %s (%.0f %%)", id, units.Bytes(now.Done), units.Bytes(now.Total), 100*float64(now.Done)/float64(max(now.Total, 1)))
 	if now.Rate > 0 && now.Done < now.Total {
-		left := time.Duration(float64(now.Total-now.Done) / now.Rate * float64(time.Second))
+		left := units.Seconds(float64(now.Total-now.Done) / now.Rate)
 		line += fmt.Sprintf(", %s/s, left %s", units.Bytes(int64(now.Rate)), left.Round(time.Second))
 	}
 	return line

@@ -16,6 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/pretrain"
 	"github.com/sapo-swarm/swarm/node/task"
@@ -198,7 +199,7 @@ func printPretrained(w io.Writer, o pretrainOptions, result pretrain.Result) {
 	fmt.Fprintf(w, "%-26s %6d %8.3f %8.3f\n", "all", items, result.Reward, result.Knows)
 	fmt.Fprintf(w, "\n%s parameters, %.2f MB in %s, %.1f %% of completions in tags, %s, sha256 %s\n",
 		group(result.Parameters), float64(result.Bytes)/1e6, o.out, 100*result.FormatRate,
-		time.Duration(result.Seconds*float64(time.Second)).Round(time.Second), result.SHA256)
+		units.Seconds(result.Seconds).Round(time.Second), result.SHA256)
 	fmt.Fprintf(w, "Next: swarm up --model %s --config 4loc4ext --device cpu\n", o.out)
 }
 

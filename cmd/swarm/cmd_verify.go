@@ -112,7 +112,7 @@ func ended(s store.Snapshot) error {
 }
 
 func printVerified(out *table.Page, v verified) {
-	spent := time.Duration(v.Seconds * float64(time.Second)).Round(time.Second)
+	spent := units.Seconds(v.Seconds).Round(time.Second)
 	fmt.Fprintf(out, "%s: %s made again in %s, %s\n\n", v.Run, units.Plural(v.Rounds, "node-round"), spent, compared(v))
 	t := table.New(table.Column{Title: "node"}, table.Column{Title: "rounds", Right: true}, table.Column{Title: "checkpoints", Right: true, Drop: 2},
 		table.Column{Title: "equal weights", Right: true, Drop: 1}, table.Column{Title: "result", Wrap: true})

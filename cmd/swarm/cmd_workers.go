@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
@@ -215,7 +215,7 @@ func workersTable(rows []stats.WorkerRow, now float64) *table.Table {
 			useful = fmt.Sprintf("%.0f %%", 100*r.UsefulRatio)
 		}
 		t.Add(printable(r.Worker), r.State, strconv.Itoa(r.Nodes), strconv.Itoa(r.Rounds), printable(r.Device), printable(r.Host), useful,
-			strconv.Itoa(r.RolloutsUsed), strconv.FormatInt(r.Refused, 10), ago(r.LastSeen, now), printable(r.Reason))
+			strconv.Itoa(r.RolloutsUsed), strconv.FormatInt(r.Refused, 10), units.Ago(r.LastSeen, now), printable(r.Reason))
 	}
 	return t
 }
@@ -232,19 +232,11 @@ func listedTable(rows []listedDocument, now float64) *table.Table {
 		case e.Once && e.Used:
 			state = "used"
 		}
-		seen := ago(e.LastSeen, now)
+		seen := units.Ago(e.LastSeen, now)
 		if e.Kind == "invitation" { // of its use the workers tell
 			seen = ""
 		}
 		t.Add(printable(e.Name), e.Kind, state, seen)
 	}
 	return t
-}
-
-// ago is how long something is past, for people; both are Unix seconds.
-func ago(at, now float64) string {
-	if at == 0 {
-		return "never"
-	}
-	return (time.Duration(max(0, now-at)) * time.Second).String() + " ago"
 }

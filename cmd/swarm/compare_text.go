@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -93,7 +92,7 @@ func reachedText(r stats.Row) string {
 
 func hours(r stats.Row) string {
 	if seconds := targetOf(r).ActiveSeconds; seconds != nil {
-		return time.Duration(*seconds * float64(time.Second)).Round(time.Second).String()
+		return units.Exactly(*seconds)
 	}
 	return "–"
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -37,7 +38,7 @@ func (g *globals) afterwards(ctx context.Context, reader *store.Reader, x stats.
 		return out, err
 	}
 	if x.State == stats.StateCrashed {
-		out.heard = fmt.Sprintf("Last heard of at %s, %s.%s", time.Unix(int64(x.LastSeen), 0).Format(time.DateTime), ago(x.LastSeen, event.Now()),
+		out.heard = fmt.Sprintf("Last heard of at %s, %s.%s", time.Unix(int64(x.LastSeen), 0).Format(time.DateTime), units.Ago(x.LastSeen, event.Now()),
 			restarted(snapshot.Run))
 	}
 	out.commands = []string{"Continue with: " + g.goesOn(x.Run, x.Command)}

@@ -80,7 +80,7 @@ func jobComparison(rows []stats.JobRow) *table.Table {
 	for _, r := range rows {
 		t.Add(cellText(r.Job), r.State, strconv.Itoa(r.AttemptCount), strconv.Itoa(r.Shortages), batchText(r.BatchSize, r.Accumulate),
 			optionalText(r.EffectiveBatch, strconv.Itoa), optionalText(r.PeakGPUBytes, units.Bytes), optionalText(r.PeakHostBytes, units.Bytes),
-			optionalText(r.Seconds, timeText), optionalText(r.ExitCode, strconv.Itoa), placeText(r.GPUName, r.Device))
+			optionalText(r.Seconds, units.Elapsed), optionalText(r.ExitCode, strconv.Itoa), placeText(r.GPUName, r.Device))
 	}
 	return t
 }

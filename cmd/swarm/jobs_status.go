@@ -117,7 +117,7 @@ func jobTable(rows []stats.JobRow) *table.Table {
 	)
 	for _, r := range rows {
 		t.Add(cellText(r.Job), cellText(r.State), strconv.Itoa(r.AttemptCount), batchText(r.BatchSize, r.Accumulate),
-			optionalText(r.EffectiveBatch, strconv.Itoa), optionalText(r.PeakGPUBytes, units.Bytes), optionalText(r.PeakHostBytes, units.Bytes), timeText(r.ElapsedSeconds),
+			optionalText(r.EffectiveBatch, strconv.Itoa), optionalText(r.PeakGPUBytes, units.Bytes), optionalText(r.PeakHostBytes, units.Bytes), units.Elapsed(r.ElapsedSeconds),
 			commandLine(r.Command))
 	}
 	return t
@@ -156,7 +156,7 @@ func printJobStatus(b *table.Page, j stats.Job) {
 	)
 	for _, a := range j.Attempts {
 		t.Add(strconv.Itoa(a.Attempt), batchText(a.BatchSize, a.Accumulate), optionalText(a.EffectiveBatch, strconv.Itoa), savings(a),
-			placeText(a.GPUName, a.Device), optionalText(a.PeakGPUBytes, units.Bytes), optionalText(a.PeakHostBytes, units.Bytes), optionalText(a.Seconds, timeText),
+			placeText(a.GPUName, a.Device), optionalText(a.PeakGPUBytes, units.Bytes), optionalText(a.PeakHostBytes, units.Bytes), optionalText(a.Seconds, units.Elapsed),
 			cellText(endText(a)))
 	}
 	b.Table(t)
@@ -173,7 +173,7 @@ func jobFacts(j stats.Job) []string {
 		facts = append(facts, "exit "+strconv.Itoa(*j.ExitCode))
 	}
 	if j.State != stats.JobLost || j.ElapsedSeconds >= 1 { // else nobody knows how long it ran
-		facts = append(facts, timeText(j.ElapsedSeconds))
+		facts = append(facts, units.Elapsed(j.ElapsedSeconds))
 	}
 	if j.AttemptCount > 0 {
 		facts = append(facts, units.Plural(j.AttemptCount, "attempt"))
@@ -236,13 +236,4 @@ func attemptNotes(a stats.JobAttempt) string {
 		}
 	}
 	return strings.Join(notes, "; ")
-}
-
-// timeText is a duration in seconds, for people.
-func timeText(seconds float64) string {
-	d := time.Duration(seconds * float64(time.Second))
-	if d < 10*time.Second {
-		return d.Round(100 * time.Millisecond).String()
-	}
-	return d.Round(time.Second).String()
 }

@@ -52,7 +52,7 @@ func (j *job) tell(o command.Outcome) {
 	case o.ExitCode != 0:
 		text, reason = fmt.Sprintf("failed with exit code %d", o.ExitCode), ", not for want of memory"
 	}
-	text += " after " + (time.Duration(o.Seconds * float64(time.Second))).Round(time.Second/10).String() + reason
+	text += " after " + units.Seconds(o.Seconds).Round(time.Second/10).String() + reason
 	var peaks []string
 	if o.Peak.GPUBytes > 0 {
 		peaks = append(peaks, units.Bytes(o.Peak.GPUBytes)+" of GPU memory")

@@ -122,7 +122,7 @@ func shortTime(seconds *float64) string {
 	case *seconds < 120:
 		return fmt.Sprintf("%.0f s", *seconds)
 	}
-	return roughly(*seconds)
+	return units.Roughly(*seconds)
 }
 
 // runTime writes the time of a run: as roughly does, hours to a tenth.
@@ -133,5 +133,5 @@ func runTime(seconds *float64) string {
 	case *seconds >= 90*60 && *seconds < 48*3600:
 		return fmt.Sprintf("%.1f h", *seconds/3600)
 	}
-	return roughly(*seconds)
+	return units.Roughly(*seconds)
 }

@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
@@ -55,7 +53,7 @@ func progressOf(x stats.SweepStatus) string {
 	text := fmt.Sprintf("done %d, failed %d", x.Done, x.Failed)
 	var more []string
 	if x.ETASeconds != nil {
-		more = append(more, "about "+roughly(*x.ETASeconds)+" left")
+		more = append(more, "about "+units.Roughly(*x.ETASeconds)+" left")
 	}
 	switch {
 	case x.Cost != nil && x.ProjectedCost != nil:
@@ -67,19 +65,6 @@ func progressOf(x stats.SweepStatus) string {
 		return text
 	}
 	return text + "; " + strings.Join(more, ", ")
-}
-
-// roughly writes a time as people guess it: 40 s, 12 min, 14 h, 3 days.
-func roughly(seconds float64) string {
-	switch {
-	case seconds < 90:
-		return fmt.Sprintf("%.0f s", max(0, seconds))
-	case seconds < 90*60:
-		return fmt.Sprintf("%.0f min", seconds/60)
-	case seconds < 48*3600:
-		return fmt.Sprintf("%.0f h", seconds/3600)
-	}
-	return fmt.Sprintf("%.0f days", seconds/86400)
 }
 
 // sweepSummary is the last line of sweep -o json, and what the webhook gets.
@@ -178,7 +163,7 @@ func timeOr(seconds *float64) string {
 	if seconds == nil {
 		return "–"
 	}
-	return (time.Duration(math.Round(*seconds)) * time.Second).String()
+	return units.Exactly(*seconds)
 }
 
 func moneyOr(amount *float64, currency string) string {

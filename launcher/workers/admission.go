@@ -10,6 +10,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
@@ -165,7 +166,7 @@ func (a *Admission) Settle(ctx context.Context, logger *slog.Logger) error {
 	if config.Async() {
 		return nil
 	}
-	patience := time.Duration(config.BarrierDeadline * float64(time.Second))
+	patience := units.Seconds(config.BarrierDeadline)
 	soon := func(n membership.NodeStatus) bool {
 		return doneSoon(n, config.Rounds, time.Duration(a.pace.Load()), patience)
 	}

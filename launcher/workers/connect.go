@@ -19,6 +19,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
@@ -147,7 +148,7 @@ func (w *Worker) hello(ctx context.Context, o ConnectOptions) error {
 		if again || !errors.As(err, &no) || no.Code != membership.CodeName || no.RetryAfter <= 0 {
 			return err
 		}
-		wait := time.Duration(no.RetryAfter * float64(time.Second))
+		wait := units.Seconds(no.RetryAfter)
 		_, end = awaiting(ctx, o.Stderr, fmt.Sprintf("a former process of worker %s to be given up, %d s", w.credentials.Worker, int(math.Ceil(no.RetryAfter))), 0)
 		select {
 		case <-ctx.Done():

@@ -56,25 +56,16 @@ func interval(low, high *float64, format func(*float64) string) string {
 // gigabytes formats bytes; what isn't above 0 was not measured. No line breaks before the unit.
 func gigabytes(n int64) string { return strings.Replace(units.BytesMeasured(n), " ", "\u00a0", 1) }
 
-// duration formats seconds: 5.6 ms, 0.4 s, 42s, 1m27s, 2h05m, 3d04h.
+// duration formats seconds as units.Span does, and below a tenth of a second in ms: 5.6 ms. No line breaks before the unit.
 func duration(s float64) string {
-	if !units.Finite(s) {
-		return unknown
-	}
-	whole := int(math.Round(max(0, s)))
+	text := units.Span(s)
 	switch {
+	case !units.Finite(s):
+		return unknown
 	case s < 0.1:
-		return strconv.FormatFloat(1000*max(0, s), 'g', 2, 64) + "\u00a0ms"
-	case s < 10:
-		return fmt.Sprintf("%.1f\u00a0s", s)
-	case whole < 60:
-		return fmt.Sprintf("%ds", whole)
-	case whole < 3600:
-		return fmt.Sprintf("%dm%02ds", whole/60, whole%60)
-	case whole < 86400:
-		return fmt.Sprintf("%dh%02dm", whole/3600, whole%3600/60)
+		text = strconv.FormatFloat(1000*max(0, s), 'g', 2, 64) + " ms"
 	}
-	return fmt.Sprintf("%dd%02dh", whole/86400, whole%86400/3600)
+	return strings.Replace(text, " ", "\u00a0", 1)
 }
 
 func optionalDuration(s *float64) string {

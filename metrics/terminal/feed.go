@@ -140,7 +140,7 @@ func describe(e event.Event) string {
 			return ""
 		}
 		return subject(e, fmt.Sprintf("applied %s of its journal again in %s", units.Plural(e.Loaded.ReplayedRounds, "update"),
-			seconds(e.Loaded.ReplaySeconds)))
+			units.Span(e.Loaded.ReplaySeconds)))
 	case event.TypeMemoryStep:
 		return memoryLine(e)
 	case event.TypeFailure:
@@ -158,7 +158,7 @@ func describe(e event.Event) string {
 		if e.Seconds == 0 {
 			return join(subject(e, "restarts at once"), e.Message)
 		}
-		return join(subject(e, "restarts in "+seconds(e.Seconds)), e.Message)
+		return join(subject(e, "restarts in "+units.Span(e.Seconds)), e.Message)
 	case event.TypeGiveUp:
 		return join(subject(e, "given up"), why(e.Cause, e.Message))
 	case event.TypeJoin:

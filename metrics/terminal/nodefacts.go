@@ -45,7 +45,7 @@ func (p *nodePage) facts(st styles, x stats.Status, n stats.NodeStatus, width in
 		batch = "micro-batch " + fmt.Sprint(n.MicroBatch)
 	}
 	if n.ReplayedRounds > 0 {
-		replayed = fmt.Sprintf("%s replayed in %s", units.Plural(n.ReplayedRounds, "update"), seconds(n.ReplaySeconds))
+		replayed = fmt.Sprintf("%s replayed in %s", units.Plural(n.ReplayedRounds, "update"), units.Span(n.ReplaySeconds))
 	}
 	out := []string{
 		st.title.Render(n.ID) + "  " + state.Render(n.State) + "  " + round,

@@ -117,7 +117,7 @@ func progressLine(x stats.Status) string {
 		pace = perRound(*x.SecondsPerRound)
 	}
 	if x.ETASeconds != nil && x.Round < x.Rounds {
-		eta = "eta " + seconds(*x.ETASeconds)
+		eta = "eta " + units.Span(*x.ETASeconds)
 	}
 	if x.Round == 0 {
 		what = states(x.Nodes)

@@ -23,7 +23,7 @@ type Place struct {
 func Summary(w io.Writer, s stats.Summary, place Place) error {
 	s.Status = cleanStatus(s.Status)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d of %s in %s\n", strings.TrimSpace(s.Experiment+" "+s.State), s.Round, units.Plural(s.Rounds, "round"), seconds(s.ElapsedSeconds))
+	fmt.Fprintf(&b, "%s: %d of %s in %s\n", strings.TrimSpace(s.Experiment+" "+s.State), s.Round, units.Plural(s.Rounds, "round"), units.Span(s.ElapsedSeconds))
 	if s.Message != "" {
 		fmt.Fprintln(&b, s.Message)
 	}
@@ -43,11 +43,11 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 		fact("pace", perRound(*s.SecondsPerRound))
 	}
 	if s.Cost != nil && s.PricePerHour != nil {
-		fact("cost", fmt.Sprintf("%s (%s at %s)", units.Money(*s.Cost, s.PriceCurrency), seconds(s.ElapsedSeconds),
+		fact("cost", fmt.Sprintf("%s (%s at %s)", units.Money(*s.Cost, s.PriceCurrency), units.Span(s.ElapsedSeconds),
 			units.PerHour(*s.PricePerHour, s.PriceCurrency)))
 	}
 	if s.Attempts > 1 {
-		fact("attempts", fmt.Sprintf("%d (%s; %s with the pauses)", s.Attempts, resumed(s.Status), seconds(s.LastSeen-s.Started)))
+		fact("attempts", fmt.Sprintf("%d (%s; %s with the pauses)", s.Attempts, resumed(s.Status), units.Span(s.LastSeen-s.Started)))
 	}
 	fact("restarts", fmt.Sprint(s.Restarts))
 	if s.ReplayedRounds > 0 {

@@ -19,7 +19,6 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
@@ -303,13 +302,7 @@ func TestFeedForgetsTheOldest(t *testing.T) {
 	require.Equal(t, []feedLine{{1, "warning: new"}}, lines)
 }
 
-func TestUnits(t *testing.T) {
-	for s, want := range map[float64]string{0: "0.0 s", 3.14: "3.1 s", 42.4: "42s", 59.7: "1m00s", 87: "1m27s", 7512: "2h05m", 276000: "3d04h"} {
-		require.Equal(t, want, seconds(s))
-	}
-	for n, want := range map[int64]string{0: "–", 512e6: "512 MB", 1_940_000_000: "1.9 GB", 141e9: "141 GB"} {
-		require.Equal(t, want, units.BytesMeasured(n))
-	}
+func TestBarAndSparkline(t *testing.T) {
 	require.Equal(t, "▁▅█", sparkline([]float64{9, 0, 0.5, 1}, 3))
 	require.Equal(t, "▁▁", sparkline([]float64{2, 2}, 5))
 	require.Equal(t, "███░", bar(0.75, 4))

@@ -4,26 +4,9 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"time"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
-
-// seconds formats a duration: 0.4 s, 3.1 s, 42s, 1m27s, 2h05m, 3d04h.
-func seconds(s float64) string {
-	whole := time.Duration(math.Round(s)) * time.Second
-	switch {
-	case s < 10:
-		return fmt.Sprintf("%.1f s", max(0, s))
-	case whole < time.Minute:
-		return fmt.Sprintf("%ds", whole/time.Second)
-	case whole < time.Hour:
-		return fmt.Sprintf("%dm%02ds", whole/time.Minute, whole%time.Minute/time.Second)
-	case whole < 24*time.Hour:
-		return fmt.Sprintf("%dh%02dm", whole/time.Hour, whole%time.Hour/time.Minute)
-	}
-	return fmt.Sprintf("%dd%02dh", whole/(24*time.Hour), whole%(24*time.Hour)/time.Hour)
-}
 
 // reward formats an optional reward.
 func reward(r *float64) string {

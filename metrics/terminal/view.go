@@ -148,16 +148,16 @@ func paceLine(x stats.Status) string {
 		pace = perRound(*x.SecondsPerRound)
 	}
 	if x.ETASeconds != nil && x.Round < x.Rounds {
-		eta = "eta " + seconds(*x.ETASeconds)
+		eta = "eta " + units.Span(*x.ETASeconds)
 	}
 	if x.Restarts > 0 {
 		restarts = units.Plural(x.Restarts, "restart")
 	}
-	return dotted("elapsed "+seconds(x.ElapsedSeconds), eta, pace, alive(x), workers(x), "mem "+units.BytesMeasured(x.MemoryBytes), restarts, resumed(x))
+	return dotted("elapsed "+units.Span(x.ElapsedSeconds), eta, pace, alive(x), workers(x), "mem "+units.BytesMeasured(x.MemoryBytes), restarts, resumed(x))
 }
 
 func perRound(s float64) string {
-	return seconds(s) + "/round" // 3.1 s/round, 42s/round
+	return units.Span(s) + "/round" // 3.1 s/round, 42s/round
 }
 
 // alive counts the nodes; of a run that is over those that took part.

@@ -1,6 +1,10 @@
 package membership
 
-import "time"
+import (
+	"time"
+
+	"github.com/sapo-swarm/swarm/internal/units"
+)
 
 // bucket bounds a rate: it fills with rate tokens a second up to burst. It is not safe for concurrent use.
 type bucket struct {
@@ -20,7 +24,7 @@ func (b *bucket) wait(now time.Time, n float64) time.Duration {
 	}
 	b.at = now
 	if need := min(n, b.burst); b.tokens < need {
-		return max(1, time.Duration((need-b.tokens)/b.rate*float64(time.Second))) // less than a nanosecond is not yet, either
+		return max(1, units.Seconds((need-b.tokens)/b.rate)) // less than a nanosecond is not yet, either
 	}
 	return 0
 }

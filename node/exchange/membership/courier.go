@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
@@ -266,7 +267,7 @@ func seconds(s float64) time.Duration {
 	if !(s > 0) {
 		return 0
 	}
-	return time.Duration(min(s, longestPause.Seconds()) * float64(time.Second))
+	return units.Seconds(min(s, longestPause.Seconds()))
 }
 
 // refused tells of a refusal. Trouble of the way is only logged: silence tells of that.

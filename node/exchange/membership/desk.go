@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
@@ -309,7 +310,7 @@ func (r *Reception) clock(s *session, theirs float64) {
 	if !s.drift.sample(unix(r.o.Now()), theirs) || s.drift.offset == 0 {
 		return
 	}
-	how, offset := "behind", time.Duration(s.drift.offset*float64(time.Second))
+	how, offset := "behind", units.Seconds(s.drift.offset)
 	if offset < 0 {
 		how, offset = "ahead of", -offset
 	}

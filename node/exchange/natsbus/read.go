@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
@@ -239,7 +240,7 @@ func readableToken(t string) bool {
 // wait is how long until a refused request may be made again.
 func wait(refusal *membership.Refusal) time.Duration {
 	seconds := min(max(refusal.RetryAfter, firstBackoff.Seconds()), lastWait.Seconds())
-	return time.Duration(seconds * float64(time.Second))
+	return units.Seconds(seconds)
 }
 
 const lastWait = 30 * time.Second

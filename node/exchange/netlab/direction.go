@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // direction carries packets one way. Its clock and its dice are its own, so that it is tested without a network.
@@ -90,7 +92,7 @@ func (d *direction) arrival(size int, now time.Time) (time.Time, fate) {
 		if begins.Sub(now) > limit {
 			return now, overflowed
 		}
-		d.idle = begins.Add(time.Duration(float64(size) / c.RateBytes * float64(time.Second)))
+		d.idle = begins.Add(units.Seconds(float64(size) / c.RateBytes))
 		at = d.idle
 	}
 	d.counts.LongestWait = max(d.counts.LongestWait, at.Sub(now))
