@@ -14,9 +14,9 @@ import (
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
+	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
-	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
@@ -97,8 +97,8 @@ func (o *curveOptions) check() error {
 	if err := checkOutput(o.output); err != nil {
 		return err
 	}
-	if !slices.Contains(store.RoundMetrics(), o.metric) {
-		return &configs.Error{Key: "metric", Value: o.metric, Allowed: strings.Join(store.RoundMetrics(), ", ")}
+	if !slices.Contains(event.MetricNames(), o.metric) {
+		return &configs.Error{Key: "metric", Value: o.metric, Allowed: strings.Join(event.MetricNames(), ", ")}
 	}
 	if o.Window < 1 || o.Window > 1_000_000 {
 		return &configs.Error{Key: "window", Value: fmt.Sprint(o.Window), Allowed: "a whole number from 1 to 1000000"}

@@ -143,7 +143,7 @@ func TestMetricsHaveUnits(t *testing.T) {
 	require.Equal(t, "seconds", units["step_time"])
 	require.Equal(t, "ratio", units["format_rate"])
 	require.Equal(t, "tokens", units["completions_mean_length"])
-	require.Len(t, units, len(store.RoundMetrics()))
+	require.Len(t, units, len(event.MetricNames()))
 }
 
 func TestMistakesGetOneLine(t *testing.T) {

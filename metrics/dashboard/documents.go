@@ -137,28 +137,14 @@ func (b *board) stamp(ctx context.Context) (string, error) {
 
 // metric is one that curves can be of.
 type metric struct {
-	Name string `json:"name"`
-	Unit string `json:"unit"` // number, seconds, ratio, tokens
-}
-
-// metricUnits are those of round metrics; those that are not here are numbers. Definitions: docs/METRICS.md.
-var metricUnits = map[string]string{
-	"frac_reward_zero_std": "ratio", "format_rate": "ratio", "completions_clipped_ratio": "ratio", "clip_ratio_low": "ratio",
-	"clip_ratio_high": "ratio", "late": "ratio", "completions_mean_length": "tokens",
+	Name string     `json:"name"`
+	Unit event.Axis `json:"unit"`
 }
 
 func (s *Server) getMetrics(_ context.Context, r *http.Request) (any, error) {
 	list := []metric{}
-	for _, name := range store.RoundMetrics() {
-		unit := metricUnits[name]
-		switch {
-		case unit != "":
-		case strings.HasSuffix(name, "_time"):
-			unit = "seconds"
-		default:
-			unit = "number"
-		}
-		list = append(list, metric{name, unit})
+	for _, m := range event.Metrics() {
+		list = append(list, metric{m.Name, m.Axis})
 	}
 	return map[string][]metric{"metrics": list}, readParams(r).done()
 }

@@ -14,25 +14,18 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// tags are the metrics of a round under TRL's names, as its GRPO trainer logs them; TRL has no names for the others, which go below swarm/.
-var tags = map[string]string{
-	"reward": "reward", "reward_std": "reward_std", "frac_reward_zero_std": "frac_reward_zero_std", "loss": "loss", "kl": "kl",
-	"grad_norm": "grad_norm", "entropy": "entropy", "step_time": "step_time", "completions_mean_length": "completions/mean_length",
-	"completions_clipped_ratio": "completions/clipped_ratio", "clip_ratio_low": "clip_ratio/low_mean", "clip_ratio_high": "clip_ratio/high_mean",
-	"sampling_logp_difference_max":  "sampling/sampling_logp_difference/max",
-	"sampling_logp_difference_mean": "sampling/sampling_logp_difference/mean",
-}
-
-func tagOf(metric string) string {
-	if tag, ok := tags[metric]; ok {
-		return tag
+// tagOf is a metric's tag: TRL's name, as its GRPO trainer logs it, or the metric's own below swarm/ where TRL has none.
+func tagOf(m event.Metric) string {
+	if m.TRL != "" {
+		return m.TRL
 	}
-	return "swarm/" + metric
+	return "swarm/" + m.Name
 }
 
 // writeTensorBoard writes one log folder for each node, RUN/NODE, and one for the mean over nodes, RUN/swarm. A step is a round, from 0.
@@ -89,15 +82,16 @@ func (l *logFolder) node(ctx context.Context, reader *store.Reader, run store.Ru
 			return slices.IndexFunc(columns, func(c store.Column) bool { return c.Name == name })
 		}
 		round, time := at("round"), at("time")
-		names := store.RoundMetrics()
-		places := make([]int, len(names))
-		for i, name := range names {
-			places[i] = at(name)
-			names[i] = tagOf(name)
+		var tags []string
+		var places []int
+		for _, m := range event.Metrics() {
+			if place := at(m.Name); place >= 0 { // an older schema has not all of them
+				tags, places = append(tags, tagOf(m)), append(places, place)
+			}
 		}
 		return reader.Dump(ctx, "rounds", run.Run, node, func(row []any) error {
-			points := make([]point, 0, len(names))
-			for i, tag := range names {
+			points := make([]point, 0, len(tags))
+			for i, tag := range tags {
 				if v, ok := float(row[places[i]]); ok {
 					points = append(points, point{tag, v})
 				}
@@ -143,8 +137,9 @@ func (l *logFolder) swarm(ctx context.Context, reader *store.Reader, run store.R
 
 func (w *eventWriter) means(ctx context.Context, reader *store.Reader, run store.Run) error {
 	var curves []stats.Curve
-	for _, metric := range store.RoundMetrics() {
-		curve, err := query.Curve(ctx, reader, run, metric, stats.CurveOptions{})
+	metrics := event.Metrics()
+	for _, m := range metrics {
+		curve, err := query.Curve(ctx, reader, run, m.Name, stats.CurveOptions{})
 		if err != nil {
 			return err
 		}
@@ -156,9 +151,9 @@ func (w *eventWriter) means(ctx context.Context, reader *store.Reader, run store
 	}
 	for i, round := range curves[0].Round {
 		var points []point
-		for _, c := range curves {
+		for n, c := range curves {
 			if i < len(c.Round) && c.Round[i] == round && !math.IsNaN(c.Mean[i]) { // a running swarm's later curves may be longer
-				points = append(points, point{tagOf(c.Metric), c.Mean[i]})
+				points = append(points, point{tagOf(metrics[n]), c.Mean[i]})
 			}
 		}
 		if err := w.write(run.Started+curves[0].Time[i], int64(round), points); err != nil {

@@ -18,9 +18,9 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/dynamicpb"
 
+	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
-	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 // The check value of CRC-32C (RFC 3720, B.4: 32 bytes of zeros), masked as TFRecord says.
@@ -122,8 +122,8 @@ func TestEventFilesHoldWhatWasRecorded(t *testing.T) {
 	}
 	require.Contains(t, mean, scalar{"eval/pass@1", 5, 1004.123456, 0.25})
 	require.Contains(t, mean, scalar{"eval/reward", 5, 1004.123456, 0.375})
-	for _, metric := range store.RoundMetrics() {
-		require.True(t, slices.ContainsFunc(node, func(s scalar) bool { return s.Tag == tagOf(metric) }), metric)
+	for _, metric := range event.Metrics() {
+		require.True(t, slices.ContainsFunc(node, func(s scalar) bool { return s.Tag == tagOf(metric) }), metric.Name)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Curve reads a metric of a run (store.RoundMetrics). The error is store.ErrNotFound, wrapped, for an unknown metric.
+// Curve reads a metric of a run (event.MetricNames). The error is store.ErrNotFound, wrapped, for an unknown metric.
 func Curve(ctx context.Context, reader *store.Reader, run store.Run, metric string, o stats.CurveOptions) (stats.Curve, error) {
 	values, err := reader.RoundValues(ctx, run.Run, metric, 0)
 	if err != nil {

@@ -201,12 +201,10 @@ func (b *book) round(s *settings, sum record, e *entry, transplants int) store.I
 // unrecorded names the figures that the predecessor doesn't record: they are unknown, not 0.
 func unrecorded() map[string]string {
 	out := map[string]string{}
-	for _, name := range []string{
-		"reward_std", "training_reward", "frac_reward_zero_std", "format_rate", "completions_mean_length", "completions_clipped_ratio", "loss", "kl",
-		"grad_norm", "entropy", "clip_ratio_low", "clip_ratio_high", "step_time", "generate_time", "update_time", "score_time", "lease_time",
-		"barrier_time", "journal_time",
-	} {
-		out[name] = "unrecorded"
+	for _, m := range event.Metrics() {
+		if m.Real() && !m.Optional && m.Name != "reward" && m.Unit != event.UnitRounds {
+			out[m.Name] = "unrecorded"
+		}
 	}
 	return out
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
 // Spread says how values lie. What isn't finite is left out; without any value every figure is null.
@@ -54,5 +55,11 @@ type TimePart struct {
 
 // TimeMetrics are the times of a round: first the whole, then its parts. What they leave of the whole is the exchange and checkpoints.
 func TimeMetrics() []string {
-	return []string{"step_time", "generate_time", "update_time", "score_time", "lease_time", "barrier_time", "journal_time"}
+	var names []string
+	for _, m := range event.Metrics() {
+		if m.Unit == event.UnitSeconds {
+			names = append(names, m.Name)
+		}
+	}
+	return names
 }

@@ -157,7 +157,7 @@ INSERT INTO nodes (run, node) VALUES ('%[1]s', 'node_0');`, testRun))
 	runs, err := r.Runs(t.Context(), Filter{})
 	require.NoError(t, err)
 	require.Len(t, runs, 1)
-	for _, metric := range RoundMetrics() {
+	for _, metric := range event.MetricNames() {
 		_, err := r.RoundBands(t.Context(), testRun, metric, 0)
 		require.NoError(t, err, metric)
 	}

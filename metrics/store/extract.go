@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
 // extracted says what Extract takes of a run, table by table: rows that where leaves, of all of them for none. What isn't here it leaves out:
@@ -169,14 +171,15 @@ func takeTable(ctx context.Context, tx *sql.Tx, table, where string) (rows int, 
 // can't be compressed.
 func shortened(table, column, kind string) string {
 	neutral := neutralized[table+"."+column]
+	metric, _ := event.MetricNamed(column)
 	switch {
 	case neutral != "":
 		return neutral
 	case table != "rounds" || kind != "REAL" || column == "reward":
 		return column
-	case column == "time" || strings.HasSuffix(column, "_time"):
+	case column == "time" || metric.Unit == event.UnitSeconds:
 		return fmt.Sprintf("round(%s * 1024.0) / 1024.0", column)
-	case strings.HasPrefix(column, "sampling_logp_difference_"): // 1e-6 where all is well: 0 would be another claim
+	case metric.Bound == event.BoundDifference: // 1e-6 where all is well: 0 would be another claim
 		return fmt.Sprintf("round(%s * 1073741824.0) / 1073741824.0", column)
 	}
 	return fmt.Sprintf("round(%s * 16384.0) / 16384.0", column)

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
 // digests are checksums of runs, each as of an extract of the run alone: the labels of GPUs and hosts don't depend on what else is in the file then.
@@ -117,6 +119,9 @@ func digestRun(ctx context.Context, from *Reader, run string) (digest string, ro
 	return hex.EncodeToString(sum.Sum(nil)), rows, nil
 }
 
+// firstLateMetric is the schema from which on a metric's column that is NULL is left out of checksums: imports of before are recognized.
+const firstLateMetric = 9
+
 func digestTable(ctx context.Context, from *Reader, table, run string, sum hash.Hash) (rows int, err error) {
 	columns, err := from.Columns(ctx, table)
 	if err != nil {
@@ -124,9 +129,10 @@ func digestTable(ctx context.Context, from *Reader, table, run string, sum hash.
 	}
 	var treated []digested
 	for _, c := range columns {
+		metric, _ := event.MetricNamed(c.Name)
 		treated = append(treated, digested{
 			skip:    c.Name == "run" || c.Name == "id",
-			late:    table == "rounds" && metricSince[c.Name] >= schemaSampling || table == "nodes" && strings.HasSuffix(c.Name, "pss_bytes"),
+			late:    table == "rounds" && metric.Since >= firstLateMetric || table == "nodes" && strings.HasSuffix(c.Name, "pss_bytes"),
 			version: table == "runs" && c.Name == "versions",
 			name:    !c.JSON && !freeText[table+"."+c.Name],
 		})

@@ -33,8 +33,6 @@ const (
 	schemaEvals    = 4
 	schemaWorkers  = 6
 	schemaJobs     = 7
-	schemaSplit    = 8
-	schemaSampling = 9
 	schemaCommands = 10
 	schemaShares   = 11
 )

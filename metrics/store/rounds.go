@@ -26,74 +26,8 @@ var (
   used = excluded.used, late = excluded.late, reason = excluded.reason`)
 )
 
-// roundColumn is a column of rounds beside its key, time and non_finite.
-type roundColumn struct {
-	name  string
-	value func(*event.Round) any
-}
-
-// ofTraining are the columns that are NULL where a node only generates: there was no training to measure.
-var ofTraining = map[string]bool{
-	"training_reward": true, "loss": true, "kl": true, "grad_norm": true, "entropy": true, "clip_ratio_low": true, "clip_ratio_high": true,
-	"update_time": true, "staleness": true, "sampling_logp_difference_max": true, "sampling_logp_difference_mean": true,
-}
-
-// roundColumns lists event.Round in the order of the table.
-var roundColumns = []roundColumn{
-	{"reward", func(r *event.Round) any { return r.Reward }},
-	{"reward_std", func(r *event.Round) any { return r.RewardStd }},
-	{"training_reward", func(r *event.Round) any { return r.TrainingReward }},
-	{"frac_reward_zero_std", func(r *event.Round) any { return r.FracRewardZeroStd }},
-	{"format_rate", func(r *event.Round) any { return r.FormatRate }},
-	{"completions", func(r *event.Round) any { return r.Completions }},
-	{"completions_mean_length", func(r *event.Round) any { return r.MeanLength }},
-	{"completions_clipped_ratio", func(r *event.Round) any { return r.ClippedRatio }},
-	{"loss", func(r *event.Round) any { return r.Loss }},
-	{"kl", func(r *event.Round) any { return r.KL }},
-	{"grad_norm", func(r *event.Round) any { return r.GradNorm }},
-	{"entropy", func(r *event.Round) any { return r.Entropy }},
-	{"clip_ratio_low", func(r *event.Round) any { return r.ClipLow }},
-	{"clip_ratio_high", func(r *event.Round) any { return r.ClipHigh }},
-	{"steps", func(r *event.Round) any { return r.Steps }},
-	{"sampling_logp_difference_max", func(r *event.Round) any { return measured(r.SamplingLogpDifferenceMax) }},
-	{"sampling_logp_difference_mean", func(r *event.Round) any { return measured(r.SamplingLogpDifferenceMean) }},
-	{"trained_own", func(r *event.Round) any { return r.TrainedOwn }},
-	{"trained_external", func(r *event.Round) any { return r.TrainedExternal }},
-	{"split_own", func(r *event.Round) any { return ofSplit(r, r.SplitOwn) }},
-	{"split_external", func(r *event.Round) any { return ofSplit(r, r.SplitExternal) }},
-	{"step_time", func(r *event.Round) any { return r.StepTime }},
-	{"generate_time", func(r *event.Round) any { return r.GenerateTime }},
-	{"update_time", func(r *event.Round) any { return r.UpdateTime }},
-	{"score_time", func(r *event.Round) any { return r.ScoreTime }},
-	{"lease_time", func(r *event.Round) any { return r.LeaseTime }},
-	{"barrier_time", func(r *event.Round) any { return r.BarrierTime }},
-	{"journal_time", func(r *event.Round) any { return r.JournalTime }},
-	{"late", func(r *event.Round) any { return r.Late }},
-	{"staleness", func(r *event.Round) any { return r.Staleness }},
-	{"generate_only", func(r *event.Round) any { return r.GenerateOnly }},
-}
-
-// measured is a figure, NULL where there is none.
-func measured(figure *float64) any {
-	if figure == nil {
-		return nil
-	}
-	return *figure
-}
-
-// ofSplit is a part of the round's split, NULL where the split is fixed.
-func ofSplit(r *event.Round, groups int) any {
-	if r.SplitOwn == 0 && r.SplitExternal == 0 {
-		return nil
-	}
-	return groups
-}
-
 var insertRoundSQL = func() string {
-	names := make([]string, len(roundColumns))
-	for i, c := range roundColumns {
-		names[i] = c.name
-	}
+	names := event.MetricNames()
 	return "INSERT INTO rounds (run, round, node, time, " + strings.Join(names, ", ") + ", non_finite) VALUES (?, ?, ?, ?" +
 		strings.Repeat(", ?", len(names)) + ", ?) ON CONFLICT DO NOTHING"
 }()
@@ -166,22 +100,20 @@ func (tx *transaction) addRound(e event.Event, rows int, former float64) error {
 	return tx.insert(insertPeers, [3]any{e.Run, r.Round, e.Node}, peers)
 }
 
-// roundValues returns the row of e: a value that isn't finite becomes NULL, and non_finite says what it was. What generate_only explains is
-// NULL, too.
+// roundValues returns the row of e: a value that isn't finite becomes NULL, and non_finite says what it was. What the round doesn't have
+// is NULL, too.
 func roundValues(e event.Event) []any {
-	values := make([]any, 0, len(roundColumns)+5)
+	metrics := event.Metrics()
+	values := make([]any, 0, len(metrics)+5)
 	values = append(values, e.Run, e.Round.Round, e.Node, e.Time)
 	var nonFinite missing
-	for _, c := range roundColumns {
-		v := c.value(e.Round)
-		if e.Round.GenerateOnly && ofTraining[c.name] {
-			v = nil
-		}
+	for _, m := range metrics {
+		v := m.Value(e.Round)
 		if f, ok := v.(float64); ok {
-			nonFinite.note(c.name, f)
+			nonFinite.note(m.Name, f)
 			v = finite(f)
-			if was, ok := e.Round.NonFinite[c.name]; ok && v != nil {
-				nonFinite = append(nonFinite, c.name+"="+strings.ToLower(was))
+			if was, ok := e.Round.NonFinite[m.Name]; ok && v != nil {
+				nonFinite = append(nonFinite, m.Name+"="+strings.ToLower(was))
 				v = nil
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
 // RoundValue is one metric of one node's round.
@@ -24,29 +26,14 @@ type RoundBand struct {
 	Mean, Min, Max float64 // of the finite values; NaN: there is none
 }
 
-// RoundMetrics names the metrics of a round that RoundValues and RoundBands know: reward, training_reward, step_time … They are the JSON
-// names of event.Round's figures.
-func RoundMetrics() []string {
-	names := make([]string, len(roundColumns))
-	for i, c := range roundColumns {
-		names[i] = c.name
-	}
-	return names
-}
-
-// metricSince is the schema that brought a column which the oldest readable one hasn't.
-var metricSince = map[string]int{
-	"staleness": schemaWorkers, "generate_only": schemaWorkers, "split_own": schemaSplit, "split_external": schemaSplit,
-	"sampling_logp_difference_max": schemaSampling, "sampling_logp_difference_mean": schemaSampling,
-}
-
-// metricSQL puts a metric's column into a query, NULL where the database's schema hasn't it. Only what roundColumns has ever becomes part of one.
+// metricSQL puts a metric's column into a query, NULL where the database's schema hasn't it. Only a metric's name ever becomes part of one.
 func (r *Reader) metricSQL(ctx context.Context, format, metric string) (string, error) {
-	if !slices.ContainsFunc(roundColumns, func(c roundColumn) bool { return c.name == metric }) {
+	m, ok := event.MetricNamed(metric)
+	if !ok {
 		return "", fmt.Errorf("%w: no metric %q", ErrNotFound, metric)
 	}
-	column := metric
-	if ok, err := r.has(ctx, metricSince[metric]); err != nil {
+	column := m.Name
+	if ok, err := r.has(ctx, m.Since); err != nil {
 		return "", err
 	} else if !ok {
 		column = "NULL"

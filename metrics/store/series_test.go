@@ -39,7 +39,7 @@ func seriesStore(t *testing.T) *Reader {
 
 func TestRoundValuesAndBandsAgree(t *testing.T) {
 	r := seriesStore(t)
-	for _, metric := range RoundMetrics() {
+	for _, metric := range event.MetricNames() {
 		for from := range 6 {
 			values, err := r.RoundValues(t.Context(), testRun, metric, from)
 			require.NoError(t, err)
@@ -105,7 +105,7 @@ func TestMetricIsOneOfTheAllowed(t *testing.T) {
 		_, err = r.RoundBands(t.Context(), testRun, metric, 0)
 		require.ErrorIs(t, err, ErrNotFound, metric)
 	}
-	require.Contains(t, RoundMetrics(), "training_reward")
+	require.Contains(t, event.MetricNames(), "training_reward")
 }
 
 func TestTaskTotalsByStepsAddUpToTheWhole(t *testing.T) {

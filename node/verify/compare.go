@@ -12,89 +12,52 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
-// field is a figure of a round's report, by its JSON name.
-type field struct {
-	name  string
-	value func(*event.Round) float64
-}
-
-// The figures that a round must come out with again: those of the node's own rollouts, those known before the update, those that say whether
+// The metrics that a round must come out with again: those of the node's own rollouts, those known before the update, those that say whether
 // there was one, and those that come of it in floating point. Times are nobody's to repeat.
 var (
-	own = []field{
-		{"reward", func(r *event.Round) float64 { return r.Reward }},
-		{"reward_std", func(r *event.Round) float64 { return r.RewardStd }},
-		{"frac_reward_zero_std", func(r *event.Round) float64 { return r.FracRewardZeroStd }},
-		{"format_rate", func(r *event.Round) float64 { return r.FormatRate }},
-		{"completions", func(r *event.Round) float64 { return float64(r.Completions) }},
-		{"completions_mean_length", func(r *event.Round) float64 { return r.MeanLength }},
-		{"completions_clipped_ratio", func(r *event.Round) float64 { return r.ClippedRatio }},
-		{"entropy", func(r *event.Round) float64 { return r.Entropy }},
-		{"trained_own", func(r *event.Round) float64 { return float64(r.TrainedOwn) }},
-		{"split_own", func(r *event.Round) float64 { return float64(r.SplitOwn) }},
-		{"split_external", func(r *event.Round) float64 { return float64(r.SplitExternal) }},
-	}
-	scored = append(own[:len(own):len(own)], []field{
-		{"training_reward", func(r *event.Round) float64 { return r.TrainingReward }},
-		{"trained_external", func(r *event.Round) float64 { return float64(r.TrainedExternal) }},
-		{"late", func(r *event.Round) float64 { return truth(r.Late) }},
-	}...)
-	stepped = []field{
-		{"steps", func(r *event.Round) float64 { return float64(r.Steps) }},
-	}
-	learned = []field{
-		{"loss", func(r *event.Round) float64 { return r.Loss }},
-		{"kl", func(r *event.Round) float64 { return r.KL }},
-		{"grad_norm", func(r *event.Round) float64 { return r.GradNorm }},
-		{"clip_ratio_low", func(r *event.Round) float64 { return r.ClipLow }},
-		{"clip_ratio_high", func(r *event.Round) float64 { return r.ClipHigh }},
-		{"sampling_logp_difference_max", func(r *event.Round) float64 { return known(r.SamplingLogpDifferenceMax) }},
-		{"sampling_logp_difference_mean", func(r *event.Round) float64 { return known(r.SamplingLogpDifferenceMean) }},
-	}
+	own     = repeated(event.RepeatOwn)
+	scored  = append(own[:len(own):len(own)], repeated(event.RepeatScored)...)
+	stepped = repeated(event.RepeatStepped)
+	learned = repeated(event.RepeatLearned)
 )
 
-// known is a figure, not a number where there is none.
-func known(figure *float64) float64 {
-	if figure == nil {
-		return math.NaN()
+func repeated(in event.Repeat) []event.Metric {
+	var list []event.Metric
+	for _, m := range event.Metrics() {
+		if m.Repeat == in {
+			list = append(list, m)
+		}
 	}
-	return *figure
+	return list
 }
 
-func truth(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// figure is a field's value as text: of a number that is none, what it was.
-func (f field) figure(r *event.Round) string {
-	if was, ok := r.NonFinite[f.name]; ok {
+// figure is a metric's value as text: of a number that is none, what it was.
+func figure(m event.Metric, r *event.Round) string {
+	if was, ok := r.NonFinite[m.Name]; ok {
 		return strings.ToLower(was)
 	}
-	if v := f.value(r); !math.IsNaN(v) {
+	if v := m.Number(r); !math.IsNaN(v) {
 		return fmt.Sprint(v)
 	}
 	return "nan"
 }
 
-// unequal lists the fields in which two reports differ; figures print with all their bits.
-func unequal(a, b event.Round, fields []field) []field {
-	var list []field
-	for _, f := range fields {
-		if f.figure(&a) != f.figure(&b) {
-			list = append(list, f)
+// unequal lists the metrics in which two reports differ; figures print with all their bits.
+func unequal(a, b event.Round, metrics []event.Metric) []event.Metric {
+	var list []event.Metric
+	for _, m := range metrics {
+		if figure(m, &a) != figure(m, &b) {
+			list = append(list, m)
 		}
 	}
 	return list
 }
 
 // compare notes in what a recorded report differs from the one that came out.
-func (c *check) compare(round int, where string, got, found event.Round, groups ...[]field) {
-	for _, fields := range groups {
-		for _, f := range unequal(got, found, fields) {
-			c.add(*c.differs(round, f.name, where, f.figure(&got), f.figure(&found)))
+func (c *check) compare(round int, where string, got, found event.Round, groups ...[]event.Metric) {
+	for _, metrics := range groups {
+		for _, m := range unequal(got, found, metrics) {
+			c.add(*c.differs(round, m.Name, where, figure(m, &got), figure(m, &found)))
 		}
 	}
 }

@@ -11,7 +11,7 @@ MEASURED = (
 COUNTS = ("completions", "steps", "trained_own", "trained_external", "split_own", "split_external")
 SECONDS = ("step_time", "generate_time", "update_time", "score_time", "lease_time", "barrier_time", "journal_time")
 ROUNDS = ("staleness",)  # lengths in rounds
-DIFFERENCES = ("sampling_logp_difference_max", "sampling_logp_difference_mean")  # nats; left out, they are NULL without a reason
+OPTIONAL = ("sampling_logp_difference_max", "sampling_logp_difference_mean")  # left out, they are NULL without a reason
 FLAGS = ("late", "generate_only")
 LISTS = ("tasks", "peers")
 
@@ -21,7 +21,7 @@ def round_report(number, reward, fields):
 
     Raises ValueError for a field that isn't one, and TypeError or ValueError for a value of the wrong kind.
     """
-    known = MEASURED + COUNTS + SECONDS + ROUNDS + DIFFERENCES + LISTS + FLAGS
+    known = MEASURED + COUNTS + SECONDS + ROUNDS + OPTIONAL + LISTS + FLAGS
     for name in fields:
         if name not in known:
             raise ValueError("a round has no {!r}: it has {}".format(name, ", ".join(known)))

@@ -236,7 +236,7 @@ def go_struct(name):
 def test_names_are_those_of_the_go_side():
     source = EVENT_GO.read_text()
     assert int(re.search(r"const Protocol = (\d+)", source).group(1)) == link.PROTOCOL
-    kinds = (report.MEASURED, report.COUNTS, report.SECONDS, report.ROUNDS, report.DIFFERENCES, report.LISTS, report.FLAGS)
+    kinds = (report.MEASURED, report.COUNTS, report.SECONDS, report.ROUNDS, report.OPTIONAL, report.LISTS, report.FLAGS)
     ours = {name for kind in kinds for name in kind} | {"round", "non_finite"}
     assert ours == go_struct("Round")
     assert set(node.STATES) <= set(re.findall(r'State\w+\s+State = "(\w+)"', source))

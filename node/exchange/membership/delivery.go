@@ -145,32 +145,8 @@ func (x examiner) round(r *event.Round) error {
 	if r.Round < 0 || r.Round >= x.rounds {
 		return fmt.Errorf("there is no round %d: they are 0 to %d", r.Round, x.rounds-1)
 	}
-	for _, ratio := range []float64{r.Reward, r.RewardStd, r.TrainingReward, r.FracRewardZeroStd, r.FormatRate, r.ClippedRatio} {
-		if ratio < 0 || ratio > 1 {
-			return fmt.Errorf("round %d: %v is outside 0 to 1", r.Round, ratio)
-		}
-	}
-	c := x.cfg
-	if r.Completions > c.MostOwn()*c.NumGenerations || r.TrainedOwn > c.MostOwn() || r.TrainedExternal > c.MostExternal() ||
-		r.SplitOwn > c.MostOwn() || r.SplitExternal > c.MostExternal() {
-		return fmt.Errorf("round %d: more completions or groups than the experiment has", r.Round)
-	}
-	for _, n := range []int{r.Completions, r.Steps, r.TrainedOwn, r.TrainedExternal, r.SplitOwn, r.SplitExternal} {
-		if n < 0 {
-			return fmt.Errorf("round %d: a count of %d", r.Round, n)
-		}
-	}
-	for _, seconds := range []float64{
-		r.MeanLength, r.StepTime, r.GenerateTime, r.UpdateTime, r.ScoreTime, r.LeaseTime, r.BarrierTime, r.JournalTime, r.Staleness,
-	} {
-		if seconds < 0 {
-			return fmt.Errorf("round %d: a duration or length of %v", r.Round, seconds)
-		}
-	}
-	for _, difference := range []*float64{r.SamplingLogpDifferenceMax, r.SamplingLogpDifferenceMean} {
-		if difference != nil && *difference < 0 {
-			return fmt.Errorf("round %d: a difference of log-probabilities of %v", r.Round, *difference)
-		}
+	if err := x.metrics(r); err != nil {
+		return fmt.Errorf("round %d: %w", r.Round, err)
 	}
 	total := 0
 	for _, t := range r.Tasks {
@@ -179,12 +155,37 @@ func (x examiner) round(r *event.Round) error {
 			return fmt.Errorf("round %d: task %.40q has a reward of %v for %d completions", r.Round, t.Task, t.RewardSum, t.Completions)
 		}
 	}
-	if most := c.MaxPeers; most > 0 && len(r.Peers) > most { // each is a row of the database
+	if most := x.cfg.MaxPeers; most > 0 && len(r.Peers) > most { // each is a row of the database
 		return fmt.Errorf("round %d: %d peers, and max_peers is %d", r.Round, len(r.Peers), most)
 	}
 	for _, p := range r.Peers {
 		if err := natural(p); err != nil {
 			return fmt.Errorf("round %d: peer %.40q: %w", r.Round, p.Node, err)
+		}
+	}
+	return nil
+}
+
+// metrics holds a round's figures to their bounds.
+func (x examiner) metrics(r *event.Round) error {
+	own, external := float64(x.cfg.MostOwn()), float64(x.cfg.MostExternal())
+	most := map[event.Bound]float64{
+		event.BoundCompletions: own * float64(x.cfg.NumGenerations), event.BoundOwnGroups: own, event.BoundExternalGroups: external,
+	}
+	for _, m := range event.Metrics() {
+		v := m.Number(r)
+		limit, limited := most[m.Bound]
+		switch {
+		case limited && v > limit:
+			return errors.New("more completions or groups than the experiment has")
+		case (limited || m.Bound == event.BoundCount) && v < 0:
+			return fmt.Errorf("a count of %v", v)
+		case m.Bound == event.BoundRatio && (v < 0 || v > 1):
+			return fmt.Errorf("%v is outside 0 to 1", v)
+		case m.Bound == event.BoundLength && v < 0:
+			return fmt.Errorf("a duration or length of %v", v)
+		case m.Bound == event.BoundDifference && v < 0:
+			return fmt.Errorf("a difference of log-probabilities of %v", v)
 		}
 	}
 	return nil

@@ -1,0 +1,271 @@
+package event
+
+import (
+	"math"
+	"slices"
+)
+
+// Metric is one figure of a Round. The table of metrics is the one place that lists them: the database's columns, what verify compares, what a
+// worker may deliver, exports, the API and the documents come from it or are tested against it. A new metric is a field of Round, its
+// computation, one row here and the migration that adds its column.
+type Metric struct {
+	Name     string  // in JSON, in the database and in the API
+	Unit     Unit    // of its values
+	Axis     Axis    // of a curve of it
+	Meaning  string  // as docs/METRICS.md has it
+	TRL      string  // TRL's name for it; empty: TRL has none
+	Training bool    // only a round that trains has it
+	Bound    Bound   // what a worker may say
+	Repeat   Repeat  // which comparison of a verification covers it
+	Since    int     // the schema of the database that brought its column; 0: every schema that can be read has it
+	Optional bool    // a round may do without it, and says no reason then
+	field    fieldOf // pointer to its field: *float64, **float64, *int or *bool
+	none     noneOf  // tells a round whose value means that there is none; nil: no value does
+}
+
+type (
+	fieldOf func(*Round) any
+	noneOf  func(*Round) bool
+)
+
+// Unit is a metric's unit as docs/METRICS.md writes it.
+type Unit string
+
+// Units of metrics.
+const (
+	UnitNone         Unit = ""
+	UnitReward       Unit = "0–1"
+	UnitRatio        Unit = "ratio"
+	UnitCount        Unit = "count"
+	UnitTokens       Unit = "tokens"
+	UnitGroups       Unit = "groups"
+	UnitNats         Unit = "nats"
+	UnitNatsPerToken Unit = "nats/token"
+	UnitSeconds      Unit = "s"
+	UnitRounds       Unit = "rounds"
+	UnitFlag         Unit = "0/1"
+)
+
+// Axis is what a curve of a metric is drawn on, as the dashboard's API names it.
+type Axis string
+
+// Axes of curves.
+const (
+	AxisNumber  Axis = "number"
+	AxisRatio   Axis = "ratio"
+	AxisTokens  Axis = "tokens"
+	AxisSeconds Axis = "seconds"
+)
+
+// Bound says which values of a metric are accepted from a worker. The largest counts follow from the experiment.
+type Bound int
+
+// Bounds of metrics.
+const (
+	BoundNone           Bound = iota // any finite number
+	BoundRatio                       // 0 to 1
+	BoundLength                      // a duration or length: at least 0
+	BoundDifference                  // of log-probabilities: at least 0
+	BoundCount                       // at least 0
+	BoundCompletions                 // a count, at most a round's own completions
+	BoundOwnGroups                   // a count, at most a round's own groups
+	BoundExternalGroups              // a count, at most a round's external groups
+)
+
+// Repeat says which comparison of a verification (`swarm verify`) covers a metric.
+type Repeat int
+
+// Comparisons of a verification.
+const (
+	RepeatNever   Repeat = iota // a time, or what depends on when peers' rollouts arrived
+	RepeatOwn                   // of the node's own rollouts
+	RepeatScored                // known before the update, where all that peers shared is there
+	RepeatStepped               // whether there was an update
+	RepeatLearned               // what the update gave, in floating point
+)
+
+// metrics is the table, in the order in which surfaces list them.
+var metrics = []Metric{
+	{Name: "reward", Unit: UnitReward, Axis: AxisNumber, TRL: "reward", Bound: BoundRatio, Repeat: RepeatOwn,
+		Meaning: "mean of scores over own I·G completions",
+		field:   func(r *Round) any { return &r.Reward }},
+	{Name: "reward_std", Unit: UnitReward, Axis: AxisNumber, TRL: "reward_std", Bound: BoundRatio, Repeat: RepeatOwn,
+		Meaning: "mean over own groups of the group's standard deviation (ddof 1)",
+		field:   func(r *Round) any { return &r.RewardStd }},
+	{Name: "training_reward", Unit: UnitReward, Axis: AxisNumber, Training: true, Bound: BoundRatio, Repeat: RepeatScored,
+		Meaning: "mean of scores over the I+J groups trained on",
+		field:   func(r *Round) any { return &r.TrainingReward }},
+	{Name: "frac_reward_zero_std", Unit: UnitRatio, Axis: AxisRatio, TRL: "frac_reward_zero_std", Bound: BoundRatio, Repeat: RepeatOwn,
+		Meaning: "own groups whose scores are all equal / own groups",
+		field:   func(r *Round) any { return &r.FracRewardZeroStd }},
+	{Name: "format_rate", Unit: UnitRatio, Axis: AxisRatio, Bound: BoundRatio, Repeat: RepeatOwn,
+		Meaning: "own completions with an `<answer>` pair / own completions",
+		field:   func(r *Round) any { return &r.FormatRate }},
+	{Name: "completions", Unit: UnitCount, Axis: AxisNumber, Bound: BoundCompletions, Repeat: RepeatOwn,
+		Meaning: "I·G",
+		field:   func(r *Round) any { return &r.Completions }},
+	{Name: "completions_mean_length", Unit: UnitTokens, Axis: AxisTokens, TRL: "completions/mean_length", Bound: BoundLength, Repeat: RepeatOwn,
+		Meaning: "mean length of own completions",
+		field:   func(r *Round) any { return &r.MeanLength }},
+	{Name: "completions_clipped_ratio", Unit: UnitRatio, Axis: AxisRatio, TRL: "completions/clipped_ratio", Bound: BoundRatio, Repeat: RepeatOwn,
+		Meaning: "own completions that hit the length limit / own completions",
+		field:   func(r *Round) any { return &r.ClippedRatio }},
+	{Name: "loss", Unit: UnitNone, Axis: AxisNumber, TRL: "loss", Training: true, Repeat: RepeatLearned,
+		Meaning: "GRPO loss of the update, mean over its steps",
+		field:   func(r *Round) any { return &r.Loss }},
+	{Name: "kl", Unit: UnitNats, Axis: AxisNumber, TRL: "kl", Training: true, Repeat: RepeatLearned,
+		Meaning: "to the reference policy; 0 without one",
+		field:   func(r *Round) any { return &r.KL }},
+	{Name: "grad_norm", Unit: UnitNone, Axis: AxisNumber, TRL: "grad_norm", Training: true, Repeat: RepeatLearned,
+		Meaning: "norm of the gradient before clipping",
+		field:   func(r *Round) any { return &r.GradNorm }},
+	{Name: "entropy", Unit: UnitNatsPerToken, Axis: AxisNumber, TRL: "entropy", Training: true, Repeat: RepeatOwn,
+		Meaning: "of the policy over completion tokens",
+		field:   func(r *Round) any { return &r.Entropy }},
+	{Name: "clip_ratio_low", Unit: UnitRatio, Axis: AxisRatio, TRL: "clip_ratio/low_mean", Training: true, Repeat: RepeatLearned,
+		Meaning: "tokens whose ratio was clipped below 1−ε_low",
+		field:   func(r *Round) any { return &r.ClipLow }},
+	{Name: "clip_ratio_high", Unit: UnitRatio, Axis: AxisRatio, TRL: "clip_ratio/high_mean", Training: true, Repeat: RepeatLearned,
+		Meaning: "tokens whose ratio was clipped above 1+ε_high",
+		field:   func(r *Round) any { return &r.ClipHigh }},
+	{Name: "steps", Unit: UnitCount, Axis: AxisNumber, Bound: BoundCount, Repeat: RepeatStepped,
+		Meaning: "optimizer steps; 0: every advantage was zero",
+		field:   func(r *Round) any { return &r.Steps }},
+	{Name: "sampling_logp_difference_max", Unit: UnitNats, Axis: AxisNumber, TRL: "sampling/sampling_logp_difference/max", Training: true,
+		Bound: BoundDifference, Repeat: RepeatLearned, Since: 9, Optional: true,
+		Meaning: "largest \\|log-probability before the update − log-probability when sampled\\|; [see below](#sampler-and-trainer)",
+		field:   func(r *Round) any { return &r.SamplingLogpDifferenceMax }},
+	{Name: "sampling_logp_difference_mean", Unit: UnitNats, Axis: AxisNumber, TRL: "sampling/sampling_logp_difference/mean", Training: true,
+		Bound: BoundDifference, Repeat: RepeatLearned, Since: 9, Optional: true,
+		Meaning: "mean of the same differences",
+		field:   func(r *Round) any { return &r.SamplingLogpDifferenceMean }},
+	{Name: "trained_own", Unit: UnitGroups, Axis: AxisNumber, Bound: BoundOwnGroups, Repeat: RepeatOwn,
+		Meaning: "own groups in the training set",
+		field:   func(r *Round) any { return &r.TrainedOwn }},
+	{Name: "trained_external", Unit: UnitGroups, Axis: AxisNumber, Bound: BoundExternalGroups, Repeat: RepeatScored,
+		Meaning: "others' groups in the training set",
+		field:   func(r *Round) any { return &r.TrainedExternal }},
+	{Name: "split_own", Unit: UnitGroups, Axis: AxisNumber, Bound: BoundOwnGroups, Repeat: RepeatOwn, Since: 8,
+		Meaning: "the round's I as the run's rule chose it (configuration key `split`). NULL: the split is fixed, or from before schema 8",
+		field:   func(r *Round) any { return &r.SplitOwn }, none: fixedSplit},
+	{Name: "split_external", Unit: UnitGroups, Axis: AxisNumber, Bound: BoundExternalGroups, Repeat: RepeatOwn, Since: 8,
+		Meaning: "the round's J, likewise; I+J is the same every round, and `trained_external` is what was to be had of J",
+		field:   func(r *Round) any { return &r.SplitExternal }, none: fixedSplit},
+	{Name: "step_time", Unit: UnitSeconds, Axis: AxisSeconds, TRL: "step_time", Bound: BoundLength,
+		Meaning: "whole round, wall",
+		field:   func(r *Round) any { return &r.StepTime }},
+	{Name: "generate_time", Unit: UnitSeconds, Axis: AxisSeconds, Bound: BoundLength,
+		Meaning: "inside the engine's generate call",
+		field:   func(r *Round) any { return &r.GenerateTime }},
+	{Name: "update_time", Unit: UnitSeconds, Axis: AxisSeconds, Training: true, Bound: BoundLength,
+		Meaning: "inside the engine's update call",
+		field:   func(r *Round) any { return &r.UpdateTime }},
+	{Name: "score_time", Unit: UnitSeconds, Axis: AxisSeconds, Bound: BoundLength,
+		Meaning: "in verifiers",
+		field:   func(r *Round) any { return &r.ScoreTime }},
+	{Name: "lease_time", Unit: UnitSeconds, Axis: AxisSeconds, Bound: BoundLength,
+		Meaning: "waiting for leases",
+		field:   func(r *Round) any { return &r.LeaseTime }},
+	{Name: "barrier_time", Unit: UnitSeconds, Axis: AxisSeconds, Bound: BoundLength,
+		Meaning: "waiting for peers' rollouts",
+		field:   func(r *Round) any { return &r.BarrierTime }},
+	{Name: "journal_time", Unit: UnitSeconds, Axis: AxisSeconds, Bound: BoundLength,
+		Meaning: "writing the journal; NULL before schema 3",
+		field:   func(r *Round) any { return &r.JournalTime }},
+	{Name: "late", Unit: UnitFlag, Axis: AxisRatio, Repeat: RepeatScored,
+		Meaning: "the barrier's deadline passed before every peer had shared",
+		field:   func(r *Round) any { return &r.Late }},
+	{Name: "staleness", Unit: UnitRounds, Axis: AxisNumber, Training: true, Bound: BoundLength, Since: 6,
+		Meaning: "mean age of the external groups trained on, in this node's rounds since they arrived; 0 at a barrier; NULL before schema 6",
+		field:   func(r *Round) any { return &r.Staleness }},
+	{Name: "generate_only", Unit: UnitFlag, Axis: AxisNumber, Since: 6,
+		Meaning: "the node shares and never trains",
+		field:   func(r *Round) any { return &r.GenerateOnly }},
+}
+
+// fixedSplit tells a round whose I and J are the configured ones.
+func fixedSplit(r *Round) bool { return r.SplitOwn == 0 && r.SplitExternal == 0 }
+
+// Metrics returns the table of metrics. Callers must not change it.
+func Metrics() []Metric { return slices.Clip(metrics) }
+
+// MetricNamed returns the metric of that name, and whether there is one.
+func MetricNamed(name string) (Metric, bool) {
+	i := slices.IndexFunc(metrics, func(m Metric) bool { return m.Name == name })
+	if i < 0 {
+		return Metric{}, false
+	}
+	return metrics[i], true
+}
+
+// MetricNames returns the names of all metrics in the table's order.
+func MetricNames() []string {
+	names := make([]string, len(metrics))
+	for i, m := range metrics {
+		names[i] = m.Name
+	}
+	return names
+}
+
+// Value returns a round's figure as it is recorded: a float64, an int or a bool, nil where the round has none. NonFinite is not consulted.
+func (m Metric) Value(r *Round) any {
+	if m.Training && r.GenerateOnly || m.none != nil && m.none(r) {
+		return nil
+	}
+	switch p := m.field(r).(type) {
+	case *float64:
+		return *p
+	case **float64:
+		if *p != nil {
+			return **p
+		}
+	case *int:
+		return *p
+	case *bool:
+		return *p
+	}
+	return nil
+}
+
+// Number returns the field's content as a number: NaN for a pointer that is nil, 1 and 0 for true and false.
+func (m Metric) Number(r *Round) float64 {
+	switch p := m.field(r).(type) {
+	case *float64:
+		return *p
+	case **float64:
+		if *p != nil {
+			return **p
+		}
+	case *int:
+		return float64(*p)
+	case *bool:
+		if *p {
+			return 1
+		}
+		return 0
+	}
+	return math.NaN()
+}
+
+// SetNumber is the reverse of Number.
+func (m Metric) SetNumber(r *Round, v float64) {
+	switch p := m.field(r).(type) {
+	case *float64:
+		*p = v
+	case **float64:
+		*p = &v
+	case *int:
+		*p = int(v)
+	case *bool:
+		*p = v != 0
+	}
+}
+
+// Real tells a metric that is measured, a REAL of the database, from a count or a flag, its INTEGERs.
+func (m Metric) Real() bool {
+	switch m.field(&Round{}).(type) {
+	case *float64, **float64:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,60 @@
+package store
+
+import (
+	"database/sql"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/metrics/event"
+)
+
+// columnTypes are the columns of rounds in a database, with their types.
+func columnTypes(t *testing.T, path string) map[string]string {
+	t.Helper()
+	db, err := sql.Open("sqlite3", dsn(path, nil))
+	require.NoError(t, err)
+	defer db.Close()
+	rows, err := db.Query(`SELECT name, type FROM pragma_table_info('rounds')`)
+	require.NoError(t, err)
+	defer rows.Close()
+	types := map[string]string{}
+	for rows.Next() {
+		var name, kind string
+		require.NoError(t, rows.Scan(&name, &kind))
+		types[name] = kind
+	}
+	require.NoError(t, rows.Err())
+	return types
+}
+
+// The migrations give rounds one column for each metric, of its type, in the schema that its row names.
+func TestMigrationsGiveEveryMetricItsColumn(t *testing.T) {
+	steps, err := loadMigrations()
+	require.NoError(t, err)
+	for schema := oldestReadable; schema <= len(steps); schema++ {
+		want := map[string]string{"run": "TEXT", "round": "INTEGER", "node": "TEXT", "time": "REAL", "non_finite": "TEXT"}
+		for _, m := range event.Metrics() {
+			switch {
+			case m.Since > schema:
+			case m.Real():
+				want[m.Name] = "REAL"
+			default:
+				want[m.Name] = "INTEGER"
+			}
+		}
+		require.Equal(t, want, columnTypes(t, olderDatabase(t, schema, "")), "schema %d", schema)
+	}
+}
+
+// docs/METRICS.md names the schema's version.
+func TestTheMetricsPageNamesTheSchema(t *testing.T) {
+	steps, err := loadMigrations()
+	require.NoError(t, err)
+	page, err := os.ReadFile("../../docs/METRICS.md")
+	require.NoError(t, err)
+	require.Contains(t, string(page), fmt.Sprintf("`PRAGMA user_version` the schema's version, now %d. This program reads schemas %d to %d as well",
+		len(steps), oldestReadable, len(steps)-1))
+}
