@@ -101,11 +101,7 @@ func othersText(runs []string) string {
 	if more := len(runs) - othersNamed; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	verb := "is"
-	if len(runs) > 1 {
-		verb = "are"
-	}
-	return printable(fmt.Sprintf("%s %s running, too: %s. swarm ls lists all runs.", units.Plural(len(runs), "other run"), verb, names))
+	return printable(fmt.Sprintf("%s %s running, too: %s. swarm ls lists all runs.", units.Plural(len(runs), "other run"), units.Verb(len(runs), "be"), names))
 }
 
 // jobTable has a row a job.

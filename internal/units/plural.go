@@ -27,3 +27,24 @@ func Noun[N ~int | ~int32 | ~int64](n N, noun string) string {
 	}
 	return noun + "s"
 }
+
+// Verb returns a regular verb, or "be", as it stands after n: "computes" and "is" after 1, else "compute" and "are".
+func Verb[N ~int | ~int32 | ~int64](n N, infinitive string) string {
+	switch {
+	case infinitive == "be" && n == 1:
+		return "is"
+	case infinitive == "be":
+		return "are"
+	case n == 1:
+		return infinitive + "s"
+	}
+	return infinitive
+}
+
+// List joins names: "a", "a and b", "a, b and c" where last is "and".
+func List(names []string, last string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " " + last + " " + names[len(names)-1]
+}

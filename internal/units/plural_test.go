@@ -20,3 +20,16 @@ func TestPluralAgreesWithTheNumber(t *testing.T) {
 		t.Errorf("Plural(int64) = %q", got)
 	}
 }
+
+func TestVerbAndList(t *testing.T) {
+	for n, want := range map[int][2]string{0: {"compute", "are"}, 1: {"computes", "is"}, 2: {"compute", "are"}} {
+		if got := [2]string{Verb(n, "compute"), Verb(n, "be")}; got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+	for want, names := range map[string][]string{"": nil, "a": {"a"}, "a or b": {"a", "b"}, "a, b or c": {"a", "b", "c"}} {
+		if got := List(names, "or"); got != want {
+			t.Errorf("%q: %q, want %q", names, got, want)
+		}
+	}
+}

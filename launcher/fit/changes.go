@@ -92,7 +92,7 @@ func size(batch int) string {
 
 func sharing(p Plan) string {
 	if p.Share == ShareLease {
-		return fmt.Sprintf("%s at a time", computes(p.Slots))
+		return fmt.Sprintf("%d %s at a time", p.Slots, units.Verb(p.Slots, "compute"))
 	}
 	return "all at once"
 }

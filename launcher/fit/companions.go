@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // Companion is another model of a swarm whose nodes have different ones.
@@ -56,7 +57,7 @@ func (r *Request) name() string {
 	for _, c := range r.Companions {
 		names = append(names, c.Model.Name)
 	}
-	return list(names, "and")
+	return units.List(names, "and")
 }
 
 // largest takes of two nodes, phase by phase, what the one has that takes more: what holds either.

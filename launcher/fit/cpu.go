@@ -71,10 +71,10 @@ func (r *Request) planCPU(asked int) (Plan, error) {
 	default:
 		p.Limit = "host memory"
 	}
-	p.Why = fmt.Sprintf("%s of %s on the CPU: %sa node takes %s and %s more while it computes; %s of memory is available, and %s at a time "+
+	p.Why = fmt.Sprintf("%s of %s on the CPU: %sa node takes %s and %s more while it computes; %s of memory is available, and %d %s at a time "+
 		"on %s with %s each.",
 		units.Plural(nodes, "node"), r.name(), shared(p.Shared), units.BytesShort(p.PerNode.Resident), units.BytesShort(p.PerNode.Transient), units.BytesShort(r.Memory),
-		computes(p.Slots), units.Plural(r.Cores, "core"), units.Plural(p.Threads, "thread"))
+		p.Slots, units.Verb(p.Slots, "compute"), units.Plural(r.Cores, "core"), units.Plural(p.Threads, "thread"))
 	if nodes < r.SwarmSize {
 		p.Why += fmt.Sprintf(" The experiment's swarm has %d; this is decided by: %s.", r.SwarmSize, p.Limit)
 	}

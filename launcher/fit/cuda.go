@@ -168,7 +168,7 @@ func (r *Request) explain(p *Plan, asked int, byAdvice bool, room, holds int, ho
 		units.Plural(p.Nodes, "node"), r.name(), used(all), p.Rule, "a node", units.BytesShort(p.PerNode.Resident), units.BytesShort(p.PerNode.Transient), units.BytesShort(each),
 		r.guided(), describe(p.GPUs))
 	if p.Share == ShareLease {
-		p.Why += fmt.Sprintf(" Nodes take turns: %s at a time%s.", computes(p.Slots), r.byCores(p))
+		p.Why += fmt.Sprintf(" Nodes take turns: %d %s at a time%s.", p.Slots, units.Verb(p.Slots, "compute"), r.byCores(p))
 	}
 	if p.Nodes < r.SwarmSize {
 		p.Why += fmt.Sprintf(" The experiment's swarm has %d; this is decided by: %s.", r.SwarmSize, p.Limit)

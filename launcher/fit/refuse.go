@@ -54,7 +54,7 @@ func (r *Request) tooSmall(n need, largest card, gpus []GPU) error {
 		}
 	}
 	if len(steps) > 0 {
-		text += "; " + list(steps, "and")
+		text += "; " + units.List(steps, "and")
 	}
 	remedy = append(remedy, "a smaller --model")
 	if r.GPUMemory == 0 {

@@ -2,7 +2,6 @@ package fit
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/sapo-swarm/swarm/internal/units"
 )
@@ -17,19 +16,4 @@ func describe(gpus []GPU) string {
 		free += g.MemoryFree
 	}
 	return fmt.Sprintf("%d GPUs have %s free, the largest %s", len(gpus), units.BytesShort(free), units.BytesShort(gpus[0].MemoryFree))
-}
-
-// list is "a", "a and b", "a, b and c".
-func list(items []string, last string) string {
-	if len(items) < 2 {
-		return strings.Join(items, "")
-	}
-	return strings.Join(items[:len(items)-1], ", ") + " " + last + " " + items[len(items)-1]
-}
-
-func computes(slots int) string {
-	if slots == 1 {
-		return "1 computes"
-	}
-	return fmt.Sprintf("%d compute", slots)
 }

@@ -86,10 +86,7 @@ func waits(waiting []lease.Entry) string {
 	if more := len(waiting) - most; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	if len(waiting) == 1 {
-		return text + " waits"
-	}
-	return text + " wait"
+	return text + " " + units.Verb(len(waiting), "wait")
 }
 
 func (n *node) warn(message string) {

@@ -91,11 +91,3 @@ func clock(t float64) string {
 	}
 	return time.Unix(int64(t), 0).UTC().Format("2006-01-02 15:04:05")
 }
-
-// list joins names with commas and an "and".
-func list(names []string) string {
-	if len(names) < 2 {
-		return strings.Join(names, "")
-	}
-	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
-}

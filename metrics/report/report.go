@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -157,7 +158,7 @@ func (r *Report) name() {
 		r.Title = strings.TrimSpace(fmt.Sprintf("Study %s %s", s.Name, s.Model))
 	}
 	if r.Title == "" && len(experiments) <= 4 {
-		r.Title = "Swarm report: " + list(experiments)
+		r.Title = "Swarm report: " + units.List(experiments, "and")
 	}
 	if r.Title == "" {
 		r.Title = fmt.Sprintf("Swarm report: %d experiments", len(experiments))

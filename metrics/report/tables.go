@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
@@ -122,7 +123,7 @@ func (run *Run) Card() string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s, %s in all", list(names), gigabytes(run.cardBytes()))
+	return fmt.Sprintf("%s, %s in all", units.List(names, "and"), gigabytes(run.cardBytes()))
 }
 
 // NewestEvaluation is the last held-out evaluation, nil for none.

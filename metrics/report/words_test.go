@@ -152,7 +152,7 @@ func TestFormats(t *testing.T) {
 		"-3.0\u00a0%": percent(ptr(-0.03)), "below 0.0001": pvalue(ptr(1e-9)), "0.034": pvalue(ptr(0.0341)), "5.6\u00a0ms": duration(0.0056),
 		"2h05m": duration(7500), "3d04h": duration(273600), "0.1\u00a0s": duration(0.1), "812\u00a0MB": gigabytes(812e6), "7.5\u00a0GB": gigabytes(7.5e9),
 		"1.5 kWh": energy(ptr(5.4e6)), "2025-10-09 08:53:20": clock(1_760_000_000), "$1.50": money(ptr(1.5), "$"), "1.50 EUR": money(ptr(1.5), "EUR"),
-		"€1.50": money(ptr(1.5), "€"), "a, b and c": list([]string{"a", "b", "c"}), "1 run": units.Plural(1, "run"), "abc…": shortened("abcdef", 4),
+		"€1.50": money(ptr(1.5), "€"), "a, b and c": units.List([]string{"a", "b", "c"}, "and"), "1 run": units.Plural(1, "run"), "abc…": shortened("abcdef", 4),
 	} {
 		require.Equal(t, want, got)
 	}

@@ -23,7 +23,8 @@ var pages embed.FS
 var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"number": number, "percent": percent, "share": share, "pvalue": pvalue, "gigabytes": gigabytes, "duration": duration,
 	"optionalDuration": optionalDuration, "energy": energy, "clock": clock, "label": label, "passes": passes, "money": money, "count": units.Plural[int],
-	"interval": interval, "tone": tone, "guide": guide, "list": list,
+	"interval": interval, "tone": tone, "guide": guide,
+	"list":     func(names []string) string { return units.List(names, "and") },
 	"numbers":  func(low, high *float64) string { return interval(low, high, number) },
 	"percents": func(low, high *float64) string { return interval(low, high, percent) },
 	"measure":  stats.MeasureName,

@@ -124,20 +124,13 @@ func (c *Comparison) noteStates(g group) {
 	switch {
 	case len(g.skipped) > 0:
 		c.note("%s: %d %s not done (%s) and not counted beside the %d that %s.", g.name, len(g.skipped), runsAre(len(g.skipped)),
-			states(g.skipped), len(g.runs), isAre(len(g.runs)))
+			states(g.skipped), len(g.runs), units.Verb(len(g.runs), "be"))
 	case g.runs[0].State != store.RunDone:
 		c.note("%s: no run is done; %d unfinished %s counted (%s).", g.name, len(g.runs), runsAre(len(g.runs)), states(g.runs))
 	}
 }
 
-func runsAre(n int) string { return units.Noun(n, "run") + " " + isAre(n) }
-
-func isAre(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
-}
+func runsAre(n int) string { return units.Noun(n, "run") + " " + units.Verb(n, "be") }
 
 func states(runs []store.Totals) string {
 	var list []string

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -163,7 +164,7 @@ func (s Study) modelsLead() string {
 	case s.Outcome == StudyWorse:
 		text = "Every model loses"
 	case s.Outcome == StudyMixed:
-		text = fmt.Sprintf("Of %d models %d %s and %d %s", len(s.Models), better, verb(better, "gain"), worse, verb(worse, "lose"))
+		text = fmt.Sprintf("Of %d models %d %s and %d %s", len(s.Models), better, units.Verb(better, "gain"), worse, units.Verb(worse, "lose"))
 	case worse > 0:
 		text = "Not every model gains, and of some it is undecided"
 	}
@@ -176,13 +177,6 @@ func (s Study) modelsLead() string {
 		parts = append(parts, part)
 	}
 	return text + " in a swarm of several over one of its own, by held-out pass@1: " + strings.Join(parts, ", ") + "."
-}
-
-func verb(n int, infinitive string) string {
-	if n == 1 {
-		return infinitive + "s"
-	}
-	return infinitive
 }
 
 // line puts it into words.

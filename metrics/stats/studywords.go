@@ -303,10 +303,7 @@ func (j *judged) openNames() string {
 	for i, arm := range j.open {
 		names[i] = j.label(arm.Experiment)
 	}
-	if n := len(names); n > 1 {
-		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
-	}
-	return strings.Join(names, "")
+	return units.List(names, "and")
 }
 
 // ranking is the row of an experiment that has a value, nil of one that hasn't.
