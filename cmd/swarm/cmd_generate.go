@@ -12,14 +12,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/launcher/jobs"
+	"github.com/sapo-swarm/swarm/launcher/targets"
 	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
 // generateOptions are those of generate, for all targets.
 type generateOptions struct {
-	spec            jobs.Spec
+	spec            targets.Spec
 	url, urlFile    string
 	memory, storage sizeFlag
 	out             string
@@ -47,16 +47,16 @@ func newGenerateCommand(g *globals) *cobra.Command {
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 	}
 	cmd.AddCommand(
-		newGenerateTarget(g, jobs.Slurm, "Write a job array for sbatch", (*generateOptions).addSlurm),
-		newGenerateTarget(g, jobs.Kubernetes, "Write Jobs, their claims and a Secret for kubectl apply", (*generateOptions).addKubernetes),
-		newGenerateTarget(g, jobs.SkyPilot, "Write a managed job for sky jobs launch", (*generateOptions).addSkyPilot),
-		newGenerateTarget(g, jobs.Compose, "Write a file for docker compose up, on one host", (*generateOptions).addCompose),
+		newGenerateTarget(g, targets.Slurm, "Write a job array for sbatch", (*generateOptions).addSlurm),
+		newGenerateTarget(g, targets.Kubernetes, "Write Jobs, their claims and a Secret for kubectl apply", (*generateOptions).addKubernetes),
+		newGenerateTarget(g, targets.SkyPilot, "Write a managed job for sky jobs launch", (*generateOptions).addSkyPilot),
+		newGenerateTarget(g, targets.Compose, "Write a file for docker compose up, on one host", (*generateOptions).addCompose),
 	)
 	return cmd
 }
 
 func newGenerateTarget(g *globals, target, short string, more func(*generateOptions, *pflag.FlagSet)) *cobra.Command {
-	o := &generateOptions{spec: jobs.Spec{Target: target}}
+	o := &generateOptions{spec: targets.Spec{Target: target}}
 	cmd := &cobra.Command{
 		Use:   target + " --workers N [-- ARGUMENTS OF swarm join]",
 		Short: short,
@@ -116,7 +116,7 @@ func (o *generateOptions) addSkyPilot(f *pflag.FlagSet) {
 }
 
 func (o *generateOptions) addCompose(f *pflag.FlagSet) {
-	f.StringVar(&o.spec.Image, "image", jobs.DefaultImage, "`image` with Python and PyTorch")
+	f.StringVar(&o.spec.Image, "image", targets.DefaultImage, "`image` with Python and PyTorch")
 	o.addProgram(f)
 }
 
@@ -190,7 +190,7 @@ func warnLoopback(g *globals, text, target string) {
 		return
 	}
 	who := "workers on other hosts can't reach it"
-	if target == jobs.Compose {
+	if target == targets.Compose {
 		who = "containers and workers on other hosts can't reach it"
 	}
 	fmt.Fprintf(g.stderr, "Warning: the invitation is to %s: %s. Try: swarm up --listen :%s --advertise HOST on the coordinator, and its new invitation\n",
@@ -218,7 +218,7 @@ func (o *generateOptions) invitation(g *globals) (string, error) {
 }
 
 // printJob writes the job file to stdout. The others are for the user to make: no secret is printed.
-func printJob(g *globals, s *jobs.Spec, files []jobs.File) error {
+func printJob(g *globals, s *targets.Spec, files []targets.File) error {
 	if _, err := fmt.Fprint(g.stdout, files[0].Text); err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func printJob(g *globals, s *jobs.Spec, files []jobs.File) error {
 	return err
 }
 
-func writeJobs(g *globals, s *jobs.Spec, files []jobs.File, force bool) error {
+func writeJobs(g *globals, s *targets.Spec, files []targets.File, force bool) error {
 	if !force {
 		for _, f := range files {
 			path := filepath.Join(s.Dir, f.Name)
@@ -264,7 +264,7 @@ func writeJobs(g *globals, s *jobs.Spec, files []jobs.File, force bool) error {
 }
 
 // writeJob makes a new file, so that a secret never takes over an older file's permissions or a link's target.
-func writeJob(path string, f jobs.File) error {
+func writeJob(path string, f targets.File) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

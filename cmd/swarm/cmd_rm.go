@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/launcher/jobs"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
+	"github.com/sapo-swarm/swarm/launcher/targets"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -56,7 +56,7 @@ func runRm(ctx context.Context, g *globals, names []string, o *removal) error {
 	}
 	command := "rm"
 	for _, name := range names {
-		command += " " + jobs.ShellWord(name)
+		command += " " + targets.ShellWord(name)
 	}
 	if o.files {
 		command += " --files"

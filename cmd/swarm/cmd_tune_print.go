@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
-	"github.com/sapo-swarm/swarm/launcher/jobs"
+	"github.com/sapo-swarm/swarm/launcher/targets"
 	"github.com/sapo-swarm/swarm/launcher/workload"
 )
 
@@ -260,11 +260,11 @@ func (t *tuning) next() []string {
 	if t.edits == nil && t.result.Fits {
 		named := ""
 		if t.o.workload != "" {
-			named = " --workload " + jobs.ShellWord(t.o.workload)
+			named = " --workload " + targets.ShellWord(t.o.workload)
 		}
 		size := " --auto"
 		if t.o.gpuMemory.given {
-			size = " --gpu-memory " + jobs.ShellWord(t.o.gpuMemory.text)
+			size = " --gpu-memory " + targets.ShellWord(t.o.gpuMemory.text)
 		}
 		if same := "swarm tune" + named + size + t.o.asGiven(); !t.o.profile {
 			next = append(next, same+" --dry-run")
@@ -299,7 +299,7 @@ func (o *tuneOptions) asGiven() string {
 	}
 	text := ""
 	for _, word := range words {
-		text += " " + jobs.ShellWord(word)
+		text += " " + targets.ShellWord(word)
 	}
 	return text
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
-	"github.com/sapo-swarm/swarm/launcher/jobs"
+	"github.com/sapo-swarm/swarm/launcher/targets"
 	"github.com/sapo-swarm/swarm/launcher/workers"
 )
 
@@ -137,6 +137,6 @@ func TestGenerateRefusesInOneLine(t *testing.T) {
 // A name that jobs takes is one that swarm join keeps whole, with the highest number after it.
 func TestGeneratedNamesAreWorkersNames(t *testing.T) {
 	t.Parallel()
-	longest := jobs.Spec{Name: strings.Repeat("a", jobs.MaxNameBytes)}.Worker(jobs.MaxWorkers - 1)
+	longest := targets.Spec{Name: strings.Repeat("a", targets.MaxNameBytes)}.Worker(targets.MaxWorkers - 1)
 	require.Equal(t, longest, workers.Name(longest))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
-	"github.com/sapo-swarm/swarm/launcher/jobs"
+	"github.com/sapo-swarm/swarm/launcher/targets"
 )
 
 // printStudyPlan writes the plan for people: what is run, what it takes, and where each figure comes from.
@@ -71,7 +71,7 @@ func againFlags(f *pflag.FlagSet) string {
 			values = list.GetSlice()
 		}
 		for _, value := range values {
-			b.WriteString(" " + jobs.ShellWord("--"+flag.Name+"="+value))
+			b.WriteString(" " + targets.ShellWord("--"+flag.Name+"="+value))
 		}
 	})
 	return b.String()

@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/files"
-	"github.com/sapo-swarm/swarm/launcher/jobs"
+	"github.com/sapo-swarm/swarm/launcher/targets"
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
@@ -171,9 +171,9 @@ func (s *sweepStudy) checkFlags(l resolve.Layer, nodesGiven bool) error {
 // flags are those that name the study on a command line.
 func (s *sweepStudy) flags() string {
 	if s.named == "" {
-		return "--study " + jobs.ShellWord(s.Named())
+		return "--study " + targets.ShellWord(s.Named())
 	}
-	return "--study " + jobs.ShellWord(s.Named()) + " --model " + jobs.ShellWord(s.named)
+	return "--study " + targets.ShellWord(s.Named()) + " --model " + targets.ShellWord(s.named)
 }
 
 // otherwise refuses to go on with, or to count, a run of the study that was made otherwise than the study says now. err is take's.

@@ -10,7 +10,7 @@ import (
 	core "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sapo-swarm/swarm/launcher/jobs"
+	"github.com/sapo-swarm/swarm/launcher/targets"
 )
 
 // manifests are the documents of a file, each decoded into Kubernetes' own type, where an unknown or doubled field is an error.
@@ -44,7 +44,7 @@ func manifests(t *testing.T, text string) (list []batch.Job, claims []core.Persi
 }
 
 func TestKubernetesDecodesEveryFieldStrictly(t *testing.T) {
-	s := example(jobs.Kubernetes)
+	s := example(targets.Kubernetes)
 	s.GPUs, s.GPUType = 2, "NVIDIA-A100-SXM4-80GB"
 	list, claims, _ := manifests(t, text(t, s, "workers.yaml"))
 	_, _, secrets := manifests(t, text(t, s, "secret.yaml"))
@@ -59,7 +59,7 @@ func TestKubernetesDecodesEveryFieldStrictly(t *testing.T) {
 	require.Equal(t, "fast", *claim.Spec.StorageClassName)
 	require.Equal(t, "20Gi", claim.Spec.Resources.Requests.Storage().String())
 	pod := job.Spec.Template.Spec
-	require.Greater(t, *pod.TerminationGracePeriodSeconds, int64(jobs.StopSeconds))
+	require.Greater(t, *pod.TerminationGracePeriodSeconds, int64(targets.StopSeconds))
 	require.Equal(t, map[string]string{"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}, pod.NodeSelector)
 	require.Equal(t, claim.Name, pod.Volumes[0].PersistentVolumeClaim.ClaimName)
 	require.Equal(t, secrets[0].Name, pod.Volumes[1].Secret.SecretName)
@@ -85,11 +85,11 @@ func TestKubernetesDecodesEveryFieldStrictly(t *testing.T) {
 
 // What the API server would refuse and no type can hold: the rules of pod failure policies and of names (Kubernetes' documentation of Jobs).
 func TestKubernetesJobsKeepTheServersRules(t *testing.T) {
-	s := example(jobs.Kubernetes)
-	s.Name, s.Workers = "abcdefghijabcdefghi", jobs.MaxWorkers
+	s := example(targets.Kubernetes)
+	s.Name, s.Workers = "abcdefghijabcdefghi", targets.MaxWorkers
 	list, claims, _ := manifests(t, text(t, s, "workers.yaml"))
-	require.Len(t, list, jobs.MaxWorkers)
-	require.Len(t, claims, jobs.MaxWorkers)
+	require.Len(t, list, targets.MaxWorkers)
+	require.Len(t, claims, targets.MaxWorkers)
 	label := regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 	seen := map[string]bool{}
 	for _, job := range list {
@@ -115,7 +115,7 @@ func TestKubernetesJobsKeepTheServersRules(t *testing.T) {
 }
 
 func TestKubernetesHandsOnHostileArguments(t *testing.T) {
-	s := example(jobs.Kubernetes)
+	s := example(targets.Kubernetes)
 	s.Name, s.Namespace, s.Args = "null", "123", hostileWords(t)
 	list, _, _ := manifests(t, text(t, s, "workers.yaml"))
 	args := list[0].Spec.Template.Spec.Containers[0].Args

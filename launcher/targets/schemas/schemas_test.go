@@ -1,5 +1,5 @@
-// Package schemas checks the files of launcher/jobs with their targets' own parsers: Compose's loader and Kubernetes' types. It is a module of
-// its own, so that what those need is no dependency of swarm: cd launcher/jobs/schemas && go test ./...
+// Package schemas checks the files of launcher/targets with their targets' own parsers: Compose's loader and Kubernetes' types. It is a module of
+// its own, so that what those need is no dependency of swarm: cd launcher/targets/schemas && go test ./...
 package schemas
 
 import (
@@ -9,12 +9,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sapo-swarm/swarm/launcher/jobs"
+	"github.com/sapo-swarm/swarm/launcher/targets"
 )
 
 // example is a Spec that is good for the target.
-func example(target string) jobs.Spec {
-	return jobs.Spec{
+func example(target string) targets.Spec {
+	return targets.Spec{
 		Target: target, Name: "swarm", Workers: 3, Args: []string{"--model", "gpt2", "--yes"}, Nodes: "auto", GPUs: 1, CPUs: 8, Memory: 32 << 30,
 		Invitation: "tls://203.0.113.7:4222?fp=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA#c2VjcmV0LXRva2Vu", Dir: "/home/anna/jobs",
 		Program: "/opt/swarm", Image: "registry.example.com/swarm:1", Namespace: "default", Storage: 20 << 30, StorageClass: "fast",
@@ -22,7 +22,7 @@ func example(target string) jobs.Spec {
 }
 
 // text is one of the files' text.
-func text(t *testing.T, s jobs.Spec, name string) string {
+func text(t *testing.T, s targets.Spec, name string) string {
 	t.Helper()
 	files, err := s.Files()
 	require.NoError(t, err)

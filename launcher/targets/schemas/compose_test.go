@@ -8,11 +8,11 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/sapo-swarm/swarm/launcher/jobs"
+	"github.com/sapo-swarm/swarm/launcher/targets"
 )
 
 // load reads the file as docker compose does, its schema and its replacing of variables included.
-func load(t *testing.T, s jobs.Spec) *types.Project {
+func load(t *testing.T, s targets.Spec) *types.Project {
 	t.Helper()
 	project, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{
 		WorkingDir: s.Dir, ConfigFiles: []types.ConfigFile{{Filename: s.Dir + "/compose.yaml", Content: []byte(text(t, s, "compose.yaml"))}},
@@ -23,7 +23,7 @@ func load(t *testing.T, s jobs.Spec) *types.Project {
 }
 
 func TestComposeLoadsTheFile(t *testing.T) {
-	s := example(jobs.Compose)
+	s := example(targets.Compose)
 	s.GPUs = 2
 	project := load(t, s)
 	require.Equal(t, "swarm", project.Name)
@@ -33,7 +33,7 @@ func TestComposeLoadsTheFile(t *testing.T) {
 	require.Equal(t, types.ShellCommand{"--home", "/var/lib/swarm", "join", "--url-file", "/run/secrets/invitation", "--name", "swarm-1",
 		"--nodes", "auto", "--device", "cuda", "--wait", "1h", "--model", "gpt2", "--yes"}, worker.Command)
 	require.Equal(t, "on-failure:5", worker.Restart)
-	require.Greater(t, time.Duration(*worker.StopGracePeriod), jobs.StopSeconds*time.Second)
+	require.Greater(t, time.Duration(*worker.StopGracePeriod), targets.StopSeconds*time.Second)
 	require.Equal(t, types.UnitBytes(32<<30), worker.MemLimit)
 	require.Equal(t, float32(8), worker.CPUS)
 	require.Equal(t, []string{"2", "3"}, worker.Deploy.Resources.Reservations.Devices[0].IDs)
@@ -47,7 +47,7 @@ func TestComposeLoadsTheFile(t *testing.T) {
 }
 
 func TestComposeWithoutGPUsAsksForNone(t *testing.T) {
-	s := example(jobs.Compose)
+	s := example(targets.Compose)
 	s.GPUs = 0
 	worker := load(t, s).Services["swarm-0"]
 	require.Nil(t, worker.Deploy)
@@ -55,7 +55,7 @@ func TestComposeWithoutGPUsAsksForNone(t *testing.T) {
 }
 
 func TestComposeHandsOnHostileArguments(t *testing.T) {
-	s, hostile := example(jobs.Compose), hostileWords(t)
+	s, hostile := example(targets.Compose), hostileWords(t)
 	s.Name, s.Args, s.Program = "null", hostile, "/opt/$HOME/it's \"swarm\" #1: x"
 	worker := load(t, s).Services["null-0"]
 	require.Equal(t, hostile, []string(worker.Command[len(worker.Command)-len(hostile):]))
@@ -63,7 +63,7 @@ func TestComposeHandsOnHostileArguments(t *testing.T) {
 }
 
 func TestComposeLoadsAsManyWorkersAsThereMayBe(t *testing.T) {
-	s := example(jobs.Compose)
-	s.Workers = jobs.MaxWorkers
-	require.Len(t, load(t, s).Services, jobs.MaxWorkers)
+	s := example(targets.Compose)
+	s.Workers = targets.MaxWorkers
+	require.Len(t, load(t, s).Services, targets.MaxWorkers)
 }

@@ -1,4 +1,4 @@
-module github.com/sapo-swarm/swarm/launcher/jobs/schemas
+module github.com/sapo-swarm/swarm/launcher/targets/schemas
 
 go 1.26.0
 
