@@ -16,6 +16,7 @@ var allowed = []struct{ from, to string }{
 	{"configs/resolve", "configs internal/"},
 	{"internal/", "internal/"},
 	{"launcher", "launcher configs metrics/event internal/"},
+	{"launcher/job/", "launcher/job/ launcher/supervise configs internal/"},
 	{"launcher/lifecycle", "launcher metrics configs internal/"},
 	{"launcher/workers", "launcher node metrics configs internal/"},
 	{"node", "node configs metrics/event internal/"},
@@ -37,9 +38,9 @@ var pure = map[string][]string{
 	"internal/charset": {"os", "net", "time", "os/exec", "database/sql", "sync"},
 	"internal/units":   {"os", "net", "os/exec", "database/sql", "sync"},
 
-	"launcher/retry":    {"os", "net", "time", "os/exec", "database/sql", "sync"},
-	"launcher/shortage": {"os", "net", "time", "os/exec", "database/sql"},
-	"launcher/workload": {"os", "net", "time", "os/exec", "database/sql", "sync"},
+	"launcher/job/retry":    {"os", "net", "time", "os/exec", "database/sql", "sync"},
+	"launcher/job/shortage": {"os", "net", "time", "os/exec", "database/sql"},
+	"launcher/job/workload": {"os", "net", "time", "os/exec", "database/sql", "sync"},
 }
 
 func TestImportArrows(t *testing.T) {

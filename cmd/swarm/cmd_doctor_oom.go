@@ -15,8 +15,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/launcher/shortage"
-	"github.com/sapo-swarm/swarm/launcher/workload"
+	"github.com/sapo-swarm/swarm/launcher/job/shortage"
+	"github.com/sapo-swarm/swarm/launcher/job/workload"
 )
 
 type oomOptions struct {

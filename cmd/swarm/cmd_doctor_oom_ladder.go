@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/launcher/settings"
-	"github.com/sapo-swarm/swarm/launcher/shortage"
-	"github.com/sapo-swarm/swarm/launcher/workload"
+	"github.com/sapo-swarm/swarm/launcher/job/settings"
+	"github.com/sapo-swarm/swarm/launcher/job/shortage"
+	"github.com/sapo-swarm/swarm/launcher/job/workload"
 )
 
 // oomStep is a remedy with what to type.

@@ -7,7 +7,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/launcher/shortage"
+	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
 // oomKinds name who ran out.

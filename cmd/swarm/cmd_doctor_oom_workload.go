@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
-	"github.com/sapo-swarm/swarm/launcher/settings"
-	"github.com/sapo-swarm/swarm/launcher/shortage"
+	"github.com/sapo-swarm/swarm/launcher/job/settings"
+	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
 // oomWorkload says which profile the ladder is from.

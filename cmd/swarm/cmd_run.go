@@ -15,7 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
-	"github.com/sapo-swarm/swarm/launcher/settings"
+	"github.com/sapo-swarm/swarm/launcher/job/settings"
 )
 
 // What --cpu may be.

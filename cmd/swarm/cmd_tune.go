@@ -11,8 +11,8 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/launcher/settings"
-	"github.com/sapo-swarm/swarm/launcher/workload"
+	"github.com/sapo-swarm/swarm/launcher/job/settings"
+	"github.com/sapo-swarm/swarm/launcher/job/workload"
 )
 
 type tuneOptions struct {

@@ -7,8 +7,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/table"
-	"github.com/sapo-swarm/swarm/launcher/settings"
-	"github.com/sapo-swarm/swarm/launcher/workload"
+	"github.com/sapo-swarm/swarm/launcher/job/settings"
+	"github.com/sapo-swarm/swarm/launcher/job/workload"
 )
 
 // tuneEdits are what --apply did to the training's files, or --dry-run found to do.

@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
-	"github.com/sapo-swarm/swarm/launcher/workload"
+	"github.com/sapo-swarm/swarm/launcher/job/workload"
 )
 
 // Where a recommendation's memory comes from.

@@ -11,15 +11,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sapo-swarm/swarm/launcher/command"
-	"github.com/sapo-swarm/swarm/launcher/queue"
+	"github.com/sapo-swarm/swarm/launcher/job/attempt"
+	"github.com/sapo-swarm/swarm/launcher/job/queue"
 )
 
 // measuring is the runs of one profile.
 type measuring struct {
 	t        *tuning
 	g        *globals
-	template command.Template
+	template attempt.Template
 	rooms    *rooms // nil: the process tree's host memory counts
 }
 
@@ -85,7 +85,7 @@ func (m *measuring) run(ctx context.Context, batch int) (tunePoint, error) {
 		return point, err
 	}
 	peak := &peakWatch{growing: time.Now()}
-	spec.Sampled = func(u command.Usage) { peak.see(m.bytes(u)) }
+	spec.Sampled = func(u attempt.Usage) { peak.see(m.bytes(u)) }
 	spec.Warn = func(line string) { fmt.Fprintln(m.g.stderr, "Warning:", line) }
 	if m.rooms != nil {
 		before, err := m.inUse(ctx)
@@ -95,7 +95,7 @@ func (m *measuring) run(ctx context.Context, batch int) (tunePoint, error) {
 		spec.GPUMemory = func(pids []int) (int64, bool) { return m.gpuMemory(before, pids) }
 	}
 	fmt.Fprintf(m.g.stderr, "Measuring with a batch of %d.\n", batch)
-	p, err := command.Start(spec)
+	p, err := attempt.Start(spec)
 	if err != nil {
 		return point, err
 	}
@@ -119,38 +119,38 @@ func (m *measuring) run(ctx context.Context, batch int) (tunePoint, error) {
 	return point, nil
 }
 
-func (m *measuring) spec(batch int) (command.Spec, error) {
+func (m *measuring) spec(batch int) (attempt.Spec, error) {
 	steps, target := 1, m.t.target()
 	if target > 0 {
 		steps = max(1, target/(batch*m.t.devices()))
 	}
-	device := command.Device{CPU: true, Index: -1}
+	device := attempt.Device{CPU: true, Index: -1}
 	values := map[string]string{
-		command.BatchSize: strconv.Itoa(batch), command.Accumulate: strconv.Itoa(steps),
-		command.EffectiveBatch: strconv.Itoa(batch * steps * m.t.devices()), command.GradientCheckpointing: "", command.Offload: "",
-		command.DevicePlace: "cuda:0", command.GPUPlace: "0", // the one that CUDA_VISIBLE_DEVICES shows
+		attempt.BatchSize: strconv.Itoa(batch), attempt.Accumulate: strconv.Itoa(steps),
+		attempt.EffectiveBatch: strconv.Itoa(batch * steps * m.t.devices()), attempt.GradientCheckpointing: "", attempt.Offload: "",
+		attempt.DevicePlace: "cuda:0", attempt.GPUPlace: "0", // the one that CUDA_VISIBLE_DEVICES shows
 	}
 	if card := m.t.meter; card != nil {
-		device = command.Device{Index: card.Index, UUID: card.UUID}
+		device = attempt.Device{Index: card.Index, UUID: card.UUID}
 	} else {
-		values[command.DevicePlace], values[command.GPUPlace] = "cpu", ""
+		values[attempt.DevicePlace], values[attempt.GPUPlace] = "cpu", ""
 	}
 	args, err := m.template.Expand(values)
 	if err != nil {
-		return command.Spec{}, err
+		return attempt.Spec{}, err
 	}
 	program, err := findProgram(args[0])
 	if err != nil {
-		return command.Spec{}, err
+		return attempt.Spec{}, err
 	}
 	dir, err := filepath.Abs(m.t.o.dir)
-	return command.Spec{
-		Path: program, Args: args[1:], Env: command.Unbuffered(command.Environment(os.Environ(), device)), Dir: dir,
+	return attempt.Spec{
+		Path: program, Args: args[1:], Env: attempt.Unbuffered(attempt.Environment(os.Environ(), device)), Dir: dir,
 		Stdout: m.g.stderr, Stderr: m.g.stderr, Interval: profileInterval,
 	}, err
 }
 
-func (m *measuring) bytes(u command.Usage) int64 {
+func (m *measuring) bytes(u attempt.Usage) int64 {
 	if m.rooms != nil {
 		return u.GPUBytes
 	}
@@ -204,7 +204,7 @@ func (p *peakWatch) quiet() time.Duration {
 }
 
 // awaitPeak returns when the command has ended. It stops it when its time is up, when its peak hasn't grown for half of that, and with ctx.
-func awaitPeak(ctx context.Context, p *command.Process, peak *peakWatch, limit time.Duration) error {
+func awaitPeak(ctx context.Context, p *attempt.Process, peak *peakWatch, limit time.Duration) error {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	ticker := time.NewTicker(profileInterval)

@@ -10,8 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/launcher/job/workload"
 	"github.com/sapo-swarm/swarm/launcher/targets"
-	"github.com/sapo-swarm/swarm/launcher/workload"
 )
 
 // tuneDocument is what swarm tune -o json prints.

@@ -13,8 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/table"
-	"github.com/sapo-swarm/swarm/launcher/command"
-	"github.com/sapo-swarm/swarm/launcher/workload"
+	"github.com/sapo-swarm/swarm/launcher/job/attempt"
+	"github.com/sapo-swarm/swarm/launcher/job/workload"
 )
 
 const (
@@ -43,11 +43,11 @@ type tunePoint struct {
 
 // measure runs the training at ever larger batch sizes and takes the line through the peaks in place of the estimate.
 func (t *tuning) measure(ctx context.Context, g *globals) error {
-	template, err := command.Parse(t.o.command)
+	template, err := attempt.Parse(t.o.command)
 	if err != nil {
 		return fail.Usage(err, "")
 	}
-	if !template.Has(command.BatchSize) {
+	if !template.Has(attempt.BatchSize) {
 		return fail.Usage(errors.New("the command has no place for the batch size"), "{batch_size} in its arguments, wherever it takes the batch size")
 	}
 	sizes, err := t.sizes()

@@ -13,7 +13,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/launcher/shortage"
+	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
 // guide1 is guide 1's log: its job's overrides, the path of verl, and the guide's own message.

@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
-	"github.com/sapo-swarm/swarm/launcher/queue"
+	"github.com/sapo-swarm/swarm/launcher/job/queue"
 )
 
 // Nodes and the jobs of swarm run share GPUs by the jobs' queue: what jobs have claimed is not planned for nodes, and what nodes are planned to

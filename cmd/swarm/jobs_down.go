@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/job/queue"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
-	"github.com/sapo-swarm/swarm/launcher/queue"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )

@@ -15,31 +15,31 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/launcher/command"
-	"github.com/sapo-swarm/swarm/launcher/retry"
-	"github.com/sapo-swarm/swarm/launcher/shortage"
+	"github.com/sapo-swarm/swarm/launcher/job/attempt"
+	"github.com/sapo-swarm/swarm/launcher/job/retry"
+	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 // attempt starts the command once and waits for its end.
-func (j *job) attempt(ctx context.Context, setting retry.Setting, why string) (command.Outcome, error) {
+func (j *job) attempt(ctx context.Context, setting retry.Setting, why string) (attempt.Outcome, error) {
 	values := j.places.values(setting, j.claim.Index)
 	args, err := j.places.command.Expand(values)
 	if err != nil {
-		return command.Outcome{}, err
+		return attempt.Outcome{}, err
 	}
 	env, err := j.places.env.Expand(values)
 	if err != nil {
-		return command.Outcome{}, err
+		return attempt.Outcome{}, err
 	}
 	if j.loan != nil {
 		changes, err := j.places.changes(values)
 		if err != nil {
-			return command.Outcome{}, err
+			return attempt.Outcome{}, err
 		}
 		if err := j.loan.Set(changes); err != nil {
-			return command.Outcome{}, err
+			return attempt.Outcome{}, err
 		}
 	}
 	row := j.newAttempt(ctx, setting, why, values)
@@ -48,11 +48,11 @@ func (j *job) attempt(ctx context.Context, setting retry.Setting, why string) (c
 		said = "" // with the shortage before it
 	}
 	j.say("attempt %d on %s%s", row.Attempt, j.roomText(), settingText(setting, said))
-	spec := command.Spec{
+	spec := attempt.Spec{
 		Path: j.places.program, Args: args, Dir: j.dir, Stdin: j.input(),
-		Env:    command.Unbuffered(command.Environment(os.Environ(), command.Device{CPU: setting.OnCPU, Index: j.claim.Index, UUID: setting.GPU}, env...)),
+		Env:    attempt.Unbuffered(attempt.Environment(os.Environ(), attempt.Device{CPU: setting.OnCPU, Index: j.claim.Index, UUID: setting.GPU}, env...)),
 		Stdout: j.stdout, Stderr: j.stderr, Grace: j.o.grace,
-		Sampled: func(u command.Usage) { j.sampled(u) }, Warn: func(line string) { j.say("%s", line) },
+		Sampled: func(u attempt.Usage) { j.sampled(u) }, Warn: func(line string) { j.say("%s", line) },
 	}
 	spec.Together = j.together
 	if j.o.output == "json" {
@@ -64,10 +64,10 @@ func (j *job) attempt(ctx context.Context, setting retry.Setting, why string) (c
 	if !setting.OnCPU {
 		spec.GPUMemory = j.gpuMemory
 	}
-	p, err := command.Start(spec)
+	p, err := attempt.Start(spec)
 	if err != nil {
-		j.finish(row, command.Outcome{ExitCode: fail.ExitFailed}, err.Error())
-		return command.Outcome{}, err
+		j.finish(row, attempt.Outcome{ExitCode: fail.ExitFailed}, err.Error())
+		return attempt.Outcome{}, err
 	}
 	if err := j.ticket.Adjust(j.claim.Bytes, []int{p.PID()}); err != nil { // should we be killed, it is found by this
 		j.g.logger.Debug("queue", "error", err)
@@ -76,8 +76,8 @@ func (j *job) attempt(ctx context.Context, setting retry.Setting, why string) (c
 	j.saveJob(ctx) // with ctx: a database that is held up must not keep a Ctrl-C from the command
 	j.saveAttempt(ctx, row)
 	if err := j.await(ctx, p); err != nil {
-		j.finish(row, command.Outcome{ExitCode: fail.ExitFailed, Stopped: true}, err.Error())
-		return command.Outcome{}, err
+		j.finish(row, attempt.Outcome{ExitCode: fail.ExitFailed, Stopped: true}, err.Error())
+		return attempt.Outcome{}, err
 	}
 	outcome := p.Wait()
 	j.finish(row, outcome, "")
@@ -85,7 +85,7 @@ func (j *job) attempt(ctx context.Context, setting retry.Setting, why string) (c
 }
 
 // await returns when the command has ended, and ends it where the user wants that. Its error is that of a process that can't be ended.
-func (j *job) await(ctx context.Context, p *command.Process) error {
+func (j *job) await(ctx context.Context, p *attempt.Process) error {
 	select {
 	case <-p.Done():
 		return nil
@@ -119,7 +119,7 @@ func (j *job) gpuMemory(pids []int) (int64, bool) {
 }
 
 // sampled tells the others of the queue what of the claim is in use.
-func (j *job) sampled(u command.Usage) {
+func (j *job) sampled(u attempt.Usage) {
 	if j.onCPU() || len(j.pids) == 0 {
 		return
 	}
@@ -143,7 +143,7 @@ func (j *job) newAttempt(ctx context.Context, s retry.Setting, why string, value
 		Job: j.row.Job, Attempt: j.attempts, Started: event.Now(), Device: "cuda", GPU: s.GPU, GPUName: j.claim.Name,
 		GradientCheckpointing: s.GradientCheckpointing, Offload: s.Offload, Settings: text, Step: why,
 	}
-	if j.places.has(command.BatchSize) {
+	if j.places.has(attempt.BatchSize) {
 		row.BatchSize, row.Accumulate = s.BatchSize, max(1, s.Accumulate)
 	}
 	j.free, j.before = 0, 0
@@ -161,7 +161,7 @@ func (j *job) newAttempt(ctx context.Context, s retry.Setting, why string, value
 }
 
 // finish writes what became of an attempt.
-func (j *job) finish(row store.JobAttempt, o command.Outcome, message string) {
+func (j *job) finish(row store.JobAttempt, o attempt.Outcome, message string) {
 	row.Ended, row.Message = event.Now(), message
 	row.PeakGPU, row.PeakHost = o.Peak.GPUBytes, o.Peak.HostBytes
 	if o.Signal != 0 {

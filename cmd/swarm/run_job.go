@@ -15,11 +15,11 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
-	"github.com/sapo-swarm/swarm/launcher/command"
 	"github.com/sapo-swarm/swarm/launcher/fit"
-	"github.com/sapo-swarm/swarm/launcher/queue"
-	"github.com/sapo-swarm/swarm/launcher/retry"
-	"github.com/sapo-swarm/swarm/launcher/settings"
+	"github.com/sapo-swarm/swarm/launcher/job/attempt"
+	"github.com/sapo-swarm/swarm/launcher/job/queue"
+	"github.com/sapo-swarm/swarm/launcher/job/retry"
+	"github.com/sapo-swarm/swarm/launcher/job/settings"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -253,7 +253,7 @@ func (j *job) start(ctx context.Context) (setting retry.Setting, why string) {
 func (j *job) onCPU() bool { return j.claim.GPU == queue.CPU }
 
 // next is what to try after memory ran out, with a room for it. A GPU that can't be had in time is left out.
-func (j *job) next(ctx context.Context, setting retry.Setting, outcome command.Outcome) (retry.Setting, string, error) {
+func (j *job) next(ctx context.Context, setting retry.Setting, outcome attempt.Outcome) (retry.Setting, string, error) {
 	j.history = append(j.history, retry.Outcome{Setting: setting, Shortage: *outcome.Shortage, Free: j.free})
 	others, err := j.moveTo(ctx)
 	if err != nil { // the GPU at hand may do with less

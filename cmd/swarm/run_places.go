@@ -14,19 +14,19 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/launcher/command"
-	"github.com/sapo-swarm/swarm/launcher/retry"
-	"github.com/sapo-swarm/swarm/launcher/settings"
+	"github.com/sapo-swarm/swarm/launcher/job/attempt"
+	"github.com/sapo-swarm/swarm/launcher/job/retry"
+	"github.com/sapo-swarm/swarm/launcher/job/settings"
 )
 
 // places is a command with its places for values, wherever they are.
 type places struct {
 	argv    []string // as typed
 	program string   // its path
-	command command.Template
-	env     command.Template // NAME=text
+	command attempt.Template
+	env     attempt.Template // NAME=text
 	files   []settings.Place
-	texts   []command.Template // one for each of files
+	texts   []attempt.Template // one for each of files
 
 	asked               retry.Setting
 	checkpoint, offload onOff
@@ -55,7 +55,7 @@ func parsePlaces(dir string, o *runOptions, argv []string) (*places, error) {
 	if p.program, err = findProgram(argv[0]); err != nil {
 		return nil, err
 	}
-	if p.command, err = command.Parse(argv[1:]); err != nil {
+	if p.command, err = attempt.Parse(argv[1:]); err != nil {
 		return nil, err
 	}
 	for _, entry := range o.env {
@@ -63,7 +63,7 @@ func parsePlaces(dir string, o *runOptions, argv []string) (*places, error) {
 			return nil, &configs.Error{Key: "env", Value: entry, Source: "--env", Allowed: "NAME=text, such as BATCH={batch_size}"}
 		}
 	}
-	if p.env, err = command.Parse(o.env); err != nil {
+	if p.env, err = attempt.Parse(o.env); err != nil {
 		return nil, fail.Usage(fmt.Errorf("--env: %w", err), "")
 	}
 	var texts []string
@@ -72,7 +72,7 @@ func parsePlaces(dir string, o *runOptions, argv []string) (*places, error) {
 		if err != nil {
 			return nil, err
 		}
-		parsed, err := command.Parse([]string{text})
+		parsed, err := attempt.Parse([]string{text})
 		if err != nil {
 			return nil, fail.Usage(fmt.Errorf("--set: %w", err), "")
 		}
@@ -107,9 +107,9 @@ func (p *places) begin(dir string, o *runOptions, texts []string) error {
 		}
 		var number *int
 		switch {
-		case text == "{"+command.BatchSize+"}" && !o.chosen["batch-size"]:
+		case text == "{"+attempt.BatchSize+"}" && !o.chosen["batch-size"]:
 			number = &p.asked.BatchSize
-		case text == "{"+command.Accumulate+"}" && !o.chosen["accumulate"]:
+		case text == "{"+attempt.Accumulate+"}" && !o.chosen["accumulate"]:
 			number = &p.asked.Accumulate
 		default:
 			continue
@@ -118,15 +118,15 @@ func (p *places) begin(dir string, o *runOptions, texts []string) error {
 			return &configs.Error{Key: p.files[i].String(), Value: found.Text, Source: "--set", Allowed: "a whole number from 1 to begin with"}
 		}
 	}
-	hasBatch := p.has(command.BatchSize)
+	hasBatch := p.has(attempt.BatchSize)
 	switch {
-	case p.asked.BatchSize == 0 && (hasBatch || p.has(command.EffectiveBatch)):
+	case p.asked.BatchSize == 0 && (hasBatch || p.has(attempt.EffectiveBatch)):
 		return fail.Usage(errors.New("the command has a place for {batch_size}, and nothing says what to begin with"), "--batch-size 32")
 	case !hasBatch && (o.chosen["batch-size"] || o.chosen["min-batch-size"]):
 		return fail.Usage(errors.New("the command has no place for {batch_size}"),
 			"training.batch_size={batch_size} in its arguments, --env NAME={batch_size}, or --set FILE:KEY={batch_size}")
 
-	case o.chosen["accumulate"] && !p.has(command.Accumulate):
+	case o.chosen["accumulate"] && !p.has(attempt.Accumulate):
 		return fail.Usage(errors.New("the command has no place for {accumulate}"), "{accumulate} in its arguments, --env or --set")
 	case hasBatch && p.asked.BatchSize < o.minBatchSize && o.chosen["min-batch-size"]:
 		return &configs.Error{Key: "min-batch-size", Value: fmt.Sprint(o.minBatchSize), Source: "--min-batch-size",
@@ -156,14 +156,14 @@ func (p *places) present(dir string, i int) (first settings.Value, err error) {
 // has tells whether there is a place for a value.
 func (p *places) has(value string) bool {
 	return p.command.Has(value) || p.env.Has(value) ||
-		slices.ContainsFunc(p.texts, func(t command.Template) bool { return t.Has(value) })
+		slices.ContainsFunc(p.texts, func(t attempt.Template) bool { return t.Has(value) })
 }
 
 // policy is what may be tried when memory runs out.
 func (p *places) policy(o *runOptions) retry.Policy {
 	return retry.Policy{
 		MinBatchSize: o.minBatchSize, MaxRetries: o.maxRetries,
-		CanBatch: p.has(command.BatchSize), CanAccumulate: p.has(command.Accumulate), CanCheckpoint: p.has(command.GradientCheckpointing), CanOffload: p.has(command.Offload),
+		CanBatch: p.has(attempt.BatchSize), CanAccumulate: p.has(attempt.Accumulate), CanCheckpoint: p.has(attempt.GradientCheckpointing), CanOffload: p.has(attempt.Offload),
 		OtherGPU: o.gpu == "" && o.cpu != cpuOnly, CPU: o.cpu == cpuFallback,
 	}
 }
@@ -181,12 +181,12 @@ func (p *places) identity(dir string, o *runOptions) (string, error) {
 // values are what the places become in an attempt.
 func (p *places) values(s retry.Setting, index int) map[string]string {
 	values := map[string]string{
-		command.BatchSize: strconv.Itoa(s.BatchSize), command.Accumulate: strconv.Itoa(max(1, s.Accumulate)), command.EffectiveBatch: strconv.Itoa(s.Effective()),
-		command.GradientCheckpointing: p.checkpoint.of(s.GradientCheckpointing), command.Offload: p.offload.of(s.Offload),
-		command.DevicePlace: "cuda", command.GPUPlace: strconv.Itoa(index),
+		attempt.BatchSize: strconv.Itoa(s.BatchSize), attempt.Accumulate: strconv.Itoa(max(1, s.Accumulate)), attempt.EffectiveBatch: strconv.Itoa(s.Effective()),
+		attempt.GradientCheckpointing: p.checkpoint.of(s.GradientCheckpointing), attempt.Offload: p.offload.of(s.Offload),
+		attempt.DevicePlace: "cuda", attempt.GPUPlace: strconv.Itoa(index),
 	}
 	if s.OnCPU {
-		values[command.DevicePlace], values[command.GPUPlace] = "cpu", ""
+		values[attempt.DevicePlace], values[attempt.GPUPlace] = "cpu", ""
 	}
 	for name := range values {
 		if !p.has(name) {

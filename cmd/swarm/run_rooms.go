@@ -12,8 +12,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
-	"github.com/sapo-swarm/swarm/launcher/queue"
-	"github.com/sapo-swarm/swarm/launcher/retry"
+	"github.com/sapo-swarm/swarm/launcher/job/queue"
+	"github.com/sapo-swarm/swarm/launcher/job/retry"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 

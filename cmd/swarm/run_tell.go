@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/launcher/command"
-	"github.com/sapo-swarm/swarm/launcher/retry"
+	"github.com/sapo-swarm/swarm/launcher/job/attempt"
+	"github.com/sapo-swarm/swarm/launcher/job/retry"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -42,7 +42,7 @@ func settingText(s retry.Setting, why string) string {
 }
 
 // tell says how the job ended.
-func (j *job) tell(o command.Outcome) {
+func (j *job) tell(o attempt.Outcome) {
 	text, reason := "done", ""
 	switch {
 	case o.Stopped:

@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
-	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/launcher/workload"
 )
 
 // Note is one line of advice.
@@ -45,6 +42,7 @@ type DeviceUse struct {
 	Claims  []Claim
 	History *History // of the session, may be nil
 	Busy    float64  // mean utilisation of the session, -1: not told
+	Batch   int      // guide 0's batch size for a node alone on it (workload.RecommendedBatch)
 }
 
 // Bounds of the advice. Guide 4 warns above 70 GB of 80 and finds 50 to 60 GB stable.
@@ -60,26 +58,6 @@ const (
 	hostLow     = 0.1       // part of host memory that should be available
 	strangerMin = 1e9       // bytes
 )
-
-// guide0 is the profile with guide 0's formula.
-var guide0 = sync.OnceValues(func() (configs.Workload, error) { return configs.LoadWorkload("rl-swarm") })
-
-// RecommendedBatch is guide 0's batch size for a card: (total - 2 GB) / (1.5 GB x 2.5), at least 1; 0 where the total isn't known. swarm tune
-// --workload rl-swarm computes the same.
-func RecommendedBatch(total int64) int {
-	if total <= 0 {
-		return 0
-	}
-	profile, err := guide0()
-	if err != nil {
-		return 0 // it is part of the program and tested
-	}
-	r, err := workload.Recommend(profile, workload.Request{GPUMemory: total})
-	if err != nil {
-		return 0
-	}
-	return r.Batch
-}
 
 // Advise returns what is wrong or about to go wrong, and what could be better.
 func Advise(s Situation) (warnings, recommendations []Note) {
@@ -132,7 +110,7 @@ func adviseDevice(d DeviceUse) (warnings, recommendations []Note) {
 	warnings = append(warnings, adviseBoard(d)...)
 
 	add(&recommendations, note("batch_size", "", "guide 0's batch size for a node alone on this card is %d: (total - 2 GB) / (1.5 GB x 2.5)",
-		RecommendedBatch(d.MemoryTotal)), len(d.Claims) == 0)
+		d.Batch), len(d.Claims) == 0)
 	add(&recommendations, note("save_memory", "gradient_checkpointing: true, or gradient_accumulation_steps: 4: the update stays the same",
 		"nodes can do with less memory"), full && len(d.Claims) > 0)
 	add(&recommendations, note("idle", "more nodes (--nodes max), or a larger micro_batch", "%.0f %% busy with %s, and %s free", d.Busy*100,

@@ -24,7 +24,7 @@ const (
 	JobStopped = "stopped" // by a signal
 )
 
-// Causes of an attempt's end that are no shortage of memory. What else there may be is launcher/shortage's Kind: torch, host_killed.
+// Causes of an attempt's end that are no shortage of memory. What else there may be is launcher/job/shortage's Kind: torch, host_killed.
 const (
 	CauseSucceeded = ""
 	CauseFailed    = "failed"

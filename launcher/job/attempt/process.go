@@ -1,4 +1,4 @@
-package command
+package attempt
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sapo-swarm/swarm/launcher/shortage"
+	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 

@@ -1,4 +1,4 @@
-package command
+package attempt
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sapo-swarm/swarm/launcher/shortage"
+	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
 const (

@@ -1,4 +1,4 @@
-package command_test
+package attempt_test
 
 import (
 	"bufio"
@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sapo-swarm/swarm/launcher/command"
+	"github.com/sapo-swarm/swarm/launcher/job/attempt"
 )
 
 func line(n int) []byte { return []byte(strconv.Itoa(n) + "\n") }
@@ -49,17 +49,17 @@ func TestWhatCannotBeStartedIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		spec command.Spec
+		spec attempt.Spec
 		want string
 	}{
-		"no program":     {command.Spec{Path: "no-such-program-here"}, "Try: the path of a program that is there"},
-		"no interpreter": {command.Spec{Path: script}, "Try: name the interpreter"},
-		"not executable": {command.Spec{Path: plain}, "chmod +x " + plain},
-		"not on PATH":    {command.Spec{Path: "my-script", Dir: dir}, "Try: ./my-script"},
-		"no folder":      {command.Spec{Path: "/bin/true", Dir: filepath.Join(dir, "none")}, "there is no folder"},
-		"too long":       {command.Spec{Path: "/bin/true", Args: []string{strings.Repeat("x", 1<<20)}}, "Try: fewer or shorter arguments"},
+		"no program":     {attempt.Spec{Path: "no-such-program-here"}, "Try: the path of a program that is there"},
+		"no interpreter": {attempt.Spec{Path: script}, "Try: name the interpreter"},
+		"not executable": {attempt.Spec{Path: plain}, "chmod +x " + plain},
+		"not on PATH":    {attempt.Spec{Path: "my-script", Dir: dir}, "Try: ./my-script"},
+		"no folder":      {attempt.Spec{Path: "/bin/true", Dir: filepath.Join(dir, "none")}, "there is no folder"},
+		"too long":       {attempt.Spec{Path: "/bin/true", Args: []string{strings.Repeat("x", 1<<20)}}, "Try: fewer or shorter arguments"},
 	} {
-		p, err := command.Start(c.spec)
+		p, err := attempt.Start(c.spec)
 		if err == nil {
 			p.Kill()
 		}
@@ -166,7 +166,7 @@ func TestWhatEndsByItselfInTimeIsNotEnded(t *testing.T) {
 
 func TestAStopCutsTheTimeOfWhatIsLeftBehind(t *testing.T) {
 	t.Parallel()
-	r := begin(t, func(s *command.Spec) { s.Grace = time.Hour }, "/bin/sh", "-c", "sleep 1000 & echo $!")
+	r := begin(t, func(s *attempt.Spec) { s.Grace = time.Hour }, "/bin/sh", "-c", "sleep 1000 & echo $!")
 	pid := r.numbers(t, 1)[0]
 	eventually(t, "it was told about", func() bool { return r.warned.String() != "" })
 	if err := r.Stop(); err != nil {

@@ -1,11 +1,11 @@
-package command
+package attempt
 
 import (
 	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/sapo-swarm/swarm/launcher/shortage"
+	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
 const (

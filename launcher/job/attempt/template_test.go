@@ -1,4 +1,4 @@
-package command_test
+package attempt_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sapo-swarm/swarm/configs"
-	"github.com/sapo-swarm/swarm/launcher/command"
+	"github.com/sapo-swarm/swarm/launcher/job/attempt"
 )
 
 var values = map[string]string{
@@ -39,7 +39,7 @@ func TestTemplatesAreExpanded(t *testing.T) {
 		{"two braces around a slip", []string{"{{batchsize}}"}, []string{"{batchsize}"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			template, err := command.Parse(c.args)
+			template, err := attempt.Parse(c.args)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +64,7 @@ func TestASlipInAPlaceIsNamed(t *testing.T) {
 		"{acumulate}": "{accumulate}", "{gradient_accumulation_steps}": "{accumulate}", "{gradient_checkpoint}": "", "{gradient_checkpointin}": "{gradient_checkpointing}",
 		"{offlod}": "{offload}", "{GPU}": "{gpu}", "{step}": "", "{model}": "", "{size}": "", "{name}": "",
 	} {
-		_, err := command.Parse([]string{"ok", slip})
+		_, err := attempt.Parse([]string{"ok", slip})
 		var bad *configs.Error
 		switch {
 		case want == "" && err != nil:
@@ -76,7 +76,7 @@ func TestASlipInAPlaceIsNamed(t *testing.T) {
 }
 
 func TestAValueThatIsMissingIsAnError(t *testing.T) {
-	template, err := command.Parse([]string{"{gpu}"})
+	template, err := attempt.Parse([]string{"{gpu}"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func FuzzTemplate(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, arg string) {
-		template, err := command.Parse([]string{arg})
+		template, err := attempt.Parse([]string{arg})
 		if err != nil {
 			if !strings.Contains(err.Error(), "Try: ") {
 				t.Errorf("no remedy: %v", err)
@@ -110,7 +110,7 @@ func FuzzTemplate(f *testing.F) {
 func TestTextWithoutPlacesIsKeptByteForByte(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		args := rapid.SliceOf(rapid.StringMatching(`([xyz0-9{}"$: ]|\{step\}|\{\{x\}\})*`)).Draw(t, "args")
-		template, err := command.Parse(args)
+		template, err := attempt.Parse(args)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,20 +125,20 @@ func TestEnvironment(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		base       []string
-		device     command.Device
+		device     attempt.Device
 		extra      []string
 		want, none []string
 	}{
-		{"a GPU by its index", base, command.Device{Index: 2, UUID: "GPU-x"}, nil,
+		{"a GPU by its index", base, attempt.Device{Index: 2, UUID: "GPU-x"}, nil,
 			[]string{"A=1", "B=", "CUDA_VISIBLE_DEVICES=2", "CUDA_DEVICE_ORDER=PCI_BUS_ID", "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512"}, []string{"CUDA_VISIBLE_DEVICES=5,6"}},
-		{"a GPU whose index is unknown", base, command.Device{Index: -1, UUID: "GPU-x"}, nil, []string{"CUDA_VISIBLE_DEVICES=GPU-x"}, nil},
-		{"a MIG instance by its UUID", base, command.Device{Index: 2, UUID: "MIG-x"}, nil, []string{"CUDA_VISIBLE_DEVICES=MIG-x"}, nil},
-		{"the CPU", base, command.Device{CPU: true, Index: 2}, nil, []string{"CUDA_VISIBLE_DEVICES="}, []string{"PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512"}},
-		{"the user's allocator", []string{"PYTORCH_CUDA_ALLOC_CONF=x:1"}, command.Device{}, nil, []string{"PYTORCH_CUDA_ALLOC_CONF=x:1"}, []string{"PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512"}},
-		{"the user's allocator by its new name", []string{"PYTORCH_ALLOC_CONF=x:1"}, command.Device{}, nil, nil, []string{"PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512"}},
-		{"extra comes last", base, command.Device{}, []string{"A=2", "CUDA_DEVICE_ORDER=FASTEST_FIRST"}, []string{"A=2", "CUDA_DEVICE_ORDER=FASTEST_FIRST"}, []string{"A=1"}},
+		{"a GPU whose index is unknown", base, attempt.Device{Index: -1, UUID: "GPU-x"}, nil, []string{"CUDA_VISIBLE_DEVICES=GPU-x"}, nil},
+		{"a MIG instance by its UUID", base, attempt.Device{Index: 2, UUID: "MIG-x"}, nil, []string{"CUDA_VISIBLE_DEVICES=MIG-x"}, nil},
+		{"the CPU", base, attempt.Device{CPU: true, Index: 2}, nil, []string{"CUDA_VISIBLE_DEVICES="}, []string{"PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512"}},
+		{"the user's allocator", []string{"PYTORCH_CUDA_ALLOC_CONF=x:1"}, attempt.Device{}, nil, []string{"PYTORCH_CUDA_ALLOC_CONF=x:1"}, []string{"PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512"}},
+		{"the user's allocator by its new name", []string{"PYTORCH_ALLOC_CONF=x:1"}, attempt.Device{}, nil, nil, []string{"PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:512"}},
+		{"extra comes last", base, attempt.Device{}, []string{"A=2", "CUDA_DEVICE_ORDER=FASTEST_FIRST"}, []string{"A=2", "CUDA_DEVICE_ORDER=FASTEST_FIRST"}, []string{"A=1"}},
 	} {
-		got := command.Environment(c.base, c.device, c.extra...)
+		got := attempt.Environment(c.base, c.device, c.extra...)
 		for _, entry := range c.want {
 			if !slices.Contains(got, entry) {
 				t.Errorf("%s: no %s in %q", c.name, entry, got)
@@ -153,10 +153,10 @@ func TestEnvironment(t *testing.T) {
 	if !slices.Equal(base, []string{"A=1", "CUDA_VISIBLE_DEVICES=5,6", "B="}) {
 		t.Errorf("base was changed: %q", base)
 	}
-	if got := command.Unbuffered([]string{"A=1"}); !slices.Contains(got, "PYTHONUNBUFFERED=1") {
+	if got := attempt.Unbuffered([]string{"A=1"}); !slices.Contains(got, "PYTHONUNBUFFERED=1") {
 		t.Errorf("%q", got)
 	}
-	if got := command.Unbuffered([]string{"PYTHONUNBUFFERED="}); !slices.Equal(got, []string{"PYTHONUNBUFFERED="}) {
+	if got := attempt.Unbuffered([]string{"PYTHONUNBUFFERED="}); !slices.Equal(got, []string{"PYTHONUNBUFFERED="}) {
 		t.Errorf("the user's own is gone: %q", got)
 	}
 }

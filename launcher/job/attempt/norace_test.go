@@ -1,5 +1,5 @@
 //go:build !race
 
-package command_test
+package attempt_test
 
 const raced = false

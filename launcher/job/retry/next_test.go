@@ -8,8 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/sapo-swarm/swarm/launcher/retry"
-	"github.com/sapo-swarm/swarm/launcher/shortage"
+	"github.com/sapo-swarm/swarm/launcher/job/retry"
+	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
 const gib = 1 << 30

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/launcher/shortage"
+	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
 // Next is what to try after the last outcome of history, the oldest first, and why, in words for the user. Each step changes one thing: half

@@ -1,10 +1,10 @@
-package command
+package attempt
 
 import (
 	"strings"
 	"syscall"
 
-	"github.com/sapo-swarm/swarm/launcher/shortage"
+	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
 // A command that goes on for so many lines after a shortage has dealt with it: one that it does not survive is followed by tracebacks and the

@@ -1,6 +1,6 @@
 //go:build race
 
-package command_test
+package attempt_test
 
 // raced says that the race detector slows every byte down.
 const raced = true

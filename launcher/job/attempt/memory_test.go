@@ -1,4 +1,4 @@
-package command_test
+package attempt_test
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sapo-swarm/swarm/launcher/command"
-	"github.com/sapo-swarm/swarm/launcher/shortage"
+	"github.com/sapo-swarm/swarm/launcher/job/attempt"
+	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
 const python = "/usr/bin/python3"
@@ -68,7 +68,7 @@ func TestTorchThatRunsOutOfHostMemory(t *testing.T) {
 	}
 	script := "import resource, torch\nused = int(open('/proc/self/statm').read().split()[0]) * 4096\n" +
 		"resource.setrlimit(resource.RLIMIT_AS, (used + (256 << 20),) * 2)\ntorch.zeros(1 << 30)"
-	out := begin(t, func(s *command.Spec) { s.Env = append(os.Environ(), "OPENBLAS_CORETYPE=SkylakeX", "OMP_NUM_THREADS=1") }, python, "-c", script).Wait()
+	out := begin(t, func(s *attempt.Spec) { s.Env = append(os.Environ(), "OPENBLAS_CORETYPE=SkylakeX", "OMP_NUM_THREADS=1") }, python, "-c", script).Wait()
 	if r := out.Shortage; r == nil || r.Kind != shortage.HostAllocation || r.Asked != 4<<30 {
 		t.Errorf("%+v; shortage %+v", out, r)
 	}
@@ -133,11 +133,11 @@ os.killpg(0, 15)`
 	}
 	defer feed.Close()
 	var mu sync.Mutex
-	var last command.Usage
+	var last attempt.Usage
 	asked := map[int]bool{}
-	r := begin(t, func(s *command.Spec) {
+	r := begin(t, func(s *attempt.Spec) {
 		s.Stdin, s.Interval = in, 10*time.Millisecond
-		s.Sampled = func(u command.Usage) { mu.Lock(); defer mu.Unlock(); last = u }
+		s.Sampled = func(u attempt.Usage) { mu.Lock(); defer mu.Unlock(); last = u }
 		s.GPUMemory = func(pids []int) (int64, bool) {
 			for _, pid := range pids {
 				asked[pid] = true
@@ -162,7 +162,7 @@ os.killpg(0, 15)`
 func TestAShortCommandsMemoryIsKnownToo(t *testing.T) {
 	needPython(t)
 	t.Parallel()
-	out := begin(t, func(s *command.Spec) { s.Interval = time.Hour }, python, "-c", "bytearray(b'x' * (600 << 20))").Wait()
+	out := begin(t, func(s *attempt.Spec) { s.Interval = time.Hour }, python, "-c", "bytearray(b'x' * (600 << 20))").Wait()
 	if out.Peak.HostBytes < 600<<20 || out.Peak.HostBytes > 2000<<20 {
 		t.Errorf("%+v", out)
 	}
@@ -172,7 +172,7 @@ func TestSamplesNameNobodyElse(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var seen []int
-	r := begin(t, func(s *command.Spec) {
+	r := begin(t, func(s *attempt.Spec) {
 		s.GPUMemory = func(pids []int) (int64, bool) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -1,8 +1,8 @@
-// Package command runs one attempt of a training command: in a session of its own, its output passed on unchanged, to a log and through
-// launcher/shortage, the memory of its whole process tree sampled, and nothing of it left running in the end. It takes argv and an
-// environment; what the attempt is for, and whether there is another one, is the caller's. It imports launcher/shortage and
+// Package attempt runs one attempt of a training command: in a session of its own, its output passed on unchanged, to a log and through
+// launcher/job/shortage, the memory of its whole process tree sampled, and nothing of it left running in the end. It takes argv and an
+// environment; what the attempt is for, and whether there is another one, is the caller's. It imports launcher/job/shortage and
 // launcher/supervise.
-package command
+package attempt
 
 import (
 	"io"
@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sapo-swarm/swarm/launcher/shortage"
+	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
 // Spec is what to start.

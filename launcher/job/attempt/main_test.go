@@ -1,4 +1,4 @@
-package command_test
+package attempt_test
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/hermetic"
-	"github.com/sapo-swarm/swarm/launcher/command"
+	"github.com/sapo-swarm/swarm/launcher/job/attempt"
 )
 
 // The test binary plays a launcher where this is set to what that is to do.
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	case "":
 		os.Exit(hermetic.Main(m))
 	case "print pid": // and wait for the end
-		p, err := command.Start(command.Spec{Path: "/bin/sleep", Args: []string{"1000"}})
+		p, err := attempt.Start(attempt.Spec{Path: "/bin/sleep", Args: []string{"1000"}})
 		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		fmt.Println(p.PID())
 		p.Wait()
 	case "closed stdout": // whose reader is gone
-		p, err := command.Start(command.Spec{Path: "/bin/sh", Args: []string{"-c", "echo one; echo two; exit 7"}, Stdout: os.Stdout})
+		p, err := attempt.Start(attempt.Spec{Path: "/bin/sh", Args: []string{"-c", "echo one; echo two; exit 7"}, Stdout: os.Stdout})
 		if err != nil {
 			os.Exit(1)
 		}
@@ -58,22 +58,22 @@ func (r *record) String() string {
 
 // run is one attempt, with what it said.
 type run struct {
-	*command.Process
+	*attempt.Process
 	out, err, log, warned record
 }
 
 // begin starts an attempt; change may be nil. The rest of it is killed with the test.
-func begin(t testing.TB, change func(*command.Spec), path string, args ...string) *run {
+func begin(t testing.TB, change func(*attempt.Spec), path string, args ...string) *run {
 	t.Helper()
 	r := &run{}
-	spec := command.Spec{
+	spec := attempt.Spec{
 		Path: path, Args: args, Stdout: &r.out, Stderr: &r.err, Log: &r.log, Interval: 20 * time.Millisecond, Grace: 10 * time.Second,
 		Warn: func(line string) { fmt.Fprintln(&r.warned, line) },
 	}
 	if change != nil {
 		change(&spec)
 	}
-	p, err := command.Start(spec)
+	p, err := attempt.Start(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func shell(t testing.TB, script string) *run {
 // hasty gives what a script leaves behind little time.
 func hasty(t testing.TB, script string) *run {
 	t.Helper()
-	return begin(t, func(s *command.Spec) { s.Grace = 100 * time.Millisecond }, "/bin/sh", "-c", script)
+	return begin(t, func(s *attempt.Spec) { s.Grace = 100 * time.Millisecond }, "/bin/sh", "-c", script)
 }
 
 func eventually(t testing.TB, what string, ok func() bool) {

@@ -1,4 +1,4 @@
-package command_test
+package attempt_test
 
 import (
 	"bufio"
@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sapo-swarm/swarm/launcher/command"
+	"github.com/sapo-swarm/swarm/launcher/job/attempt"
 )
 
 func TestBinaryOutputPassesUnchanged(t *testing.T) {
@@ -43,7 +43,7 @@ func TestOutputComesAtOnceAndEachStreamToItsWriter(t *testing.T) {
 	}
 	defer in.Close()
 	defer feed.Close()
-	r := begin(t, func(s *command.Spec) { s.Stdin = in }, "/bin/sh", "-c", "printf half; read line; echo $line >&2")
+	r := begin(t, func(s *attempt.Spec) { s.Stdin = in }, "/bin/sh", "-c", "printf half; read line; echo $line >&2")
 	r.said(t, "half") // no end of the line has come
 	if _, err := feed.WriteString("whole\n"); err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestMuchOutput(t *testing.T) {
 		size = 20_000_000
 	}
 	var stdout, log counter
-	r := begin(t, func(s *command.Spec) { s.Stdout, s.Log = &stdout, &log }, "/usr/bin/head", "-c", strconv.FormatInt(size, 10), "/dev/zero")
+	r := begin(t, func(s *attempt.Spec) { s.Stdout, s.Log = &stdout, &log }, "/usr/bin/head", "-c", strconv.FormatInt(size, 10), "/dev/zero")
 	if out := r.Wait(); out.ExitCode != 0 || stdout.n != size || log.n != size {
 		t.Errorf("%+v; %d bytes, %d in the log; want %d", out, stdout.n, log.n, size)
 	}
@@ -77,7 +77,7 @@ func (s *slow) Write(p []byte) (int, error) {
 func TestASlowReaderGetsAllOfIt(t *testing.T) {
 	t.Parallel()
 	var reader slow
-	r := begin(t, func(s *command.Spec) { s.Stdout = &reader }, "/bin/sh", "-c", "seq 200000; echo end >&2")
+	r := begin(t, func(s *attempt.Spec) { s.Stdout = &reader }, "/bin/sh", "-c", "seq 200000; echo end >&2")
 	if out := r.Wait(); out.ExitCode != 0 {
 		t.Fatalf("%+v", out)
 	}
@@ -98,7 +98,7 @@ func TestAReaderThatLeavesDoesNotEndTheCommand(t *testing.T) {
 	}
 	reader.Close()
 	defer writer.Close()
-	r := begin(t, func(s *command.Spec) { s.Stdout = writer }, "/bin/sh", "-c", "seq 100000; exit 7")
+	r := begin(t, func(s *attempt.Spec) { s.Stdout = writer }, "/bin/sh", "-c", "seq 100000; exit 7")
 	out := r.Wait()
 	if out.ExitCode != 7 || !strings.HasSuffix(r.log.String(), "\n100000\n") {
 		t.Errorf("%+v; the log ends in %q", out, tail(r.log.String()))
@@ -138,7 +138,7 @@ func TestAStuckReaderDoesNotHoldAStopUp(t *testing.T) {
 	t.Parallel()
 	hold := make(stuck)
 	defer close(hold)
-	r := begin(t, func(s *command.Spec) { s.Stdout, s.Grace = hold, 100*time.Millisecond }, "/bin/sh", "-c", "echo x; echo ready >&2; sleep 1000")
+	r := begin(t, func(s *attempt.Spec) { s.Stdout, s.Grace = hold, 100*time.Millisecond }, "/bin/sh", "-c", "echo x; echo ready >&2; sleep 1000")
 	eventually(t, "it runs", func() bool { return r.err.String() != "" })
 	if err := r.Stop(); err != nil {
 		t.Fatal(err)
@@ -181,7 +181,7 @@ func TestAPipeThatAStrangerHoldsOpenDoesNotHoldTheEndUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := begin(t, func(s *command.Spec) { s.Stdin = in }, "/bin/sh", "-c", "echo $$; read go; echo last")
+	r := begin(t, func(s *attempt.Spec) { s.Stdin = in }, "/bin/sh", "-c", "echo $$; read go; echo last")
 	writer.WriteString(strings.TrimSpace(r.said(t, "\n")) + "\n")
 	if line, err := bufio.NewReader(opened).ReadString('\n'); line != "open\n" {
 		t.Fatalf("%q, %v", line, err)
@@ -200,7 +200,7 @@ func TestALogThatRefusesStopsNothing(t *testing.T) {
 	}
 	reader.Close()
 	defer writer.Close()
-	r := begin(t, func(s *command.Spec) { s.Log = writer }, "/usr/bin/seq", "50000")
+	r := begin(t, func(s *attempt.Spec) { s.Log = writer }, "/usr/bin/seq", "50000")
 	out := r.Wait()
 	hash := sha256.New()
 	for i := range 50000 {

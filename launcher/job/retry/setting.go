@@ -1,11 +1,11 @@
 // Package retry decides what a training command is started with: at first, and again after memory ran out. It knows nothing of
-// commands or GPUs but the numbers that it is given. It is pure: no I/O, no clock, no goroutine. It imports launcher/shortage only.
+// commands or GPUs but the numbers that it is given. It is pure: no I/O, no clock, no goroutine. It imports launcher/job/shortage only.
 package retry
 
 import (
 	"errors"
 
-	"github.com/sapo-swarm/swarm/launcher/shortage"
+	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
 // Setting is what one attempt is started with.
