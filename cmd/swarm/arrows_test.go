@@ -16,6 +16,7 @@ var allowed = []struct{ from, to string }{
 	{"configs/resolve", "configs internal/"},
 	{"internal/", "internal/"},
 	{"launcher", "launcher configs metrics/event internal/"},
+	{"launcher/gpu", "launcher/gpu configs metrics/event internal/"},
 	{"launcher/job/", "launcher/job/ launcher/supervise configs internal/"},
 	{"launcher/lifecycle", "launcher metrics configs internal/"},
 	{"launcher/workers", "launcher node metrics configs internal/"},

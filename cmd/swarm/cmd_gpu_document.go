@@ -7,6 +7,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/launcher/job/workload"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
@@ -103,6 +104,7 @@ func newGPUDocument(w *gpuWatch, sample gpu.Sample, runs []runningRun) gpuDocume
 		}
 		situation.Devices = append(situation.Devices, gpu.DeviceUse{
 			Device: d, Claims: claims[d.UUID], History: w.history(d.UUID), Busy: w.busy[d.UUID].value(),
+			Batch: workload.RecommendedBatch(d.MemoryTotal),
 		})
 	}
 	doc.Warnings, doc.Recommendations = gpu.Advise(situation)
@@ -144,7 +146,7 @@ func newGPUDevice(d gpu.Device, a gpu.Attribution) gpuDevice {
 		Device: *d.Event(a.Unattributed), MemoryFreeBytes: d.MemoryFree, NodesBytes: a.Nodes, Slowdowns: d.Slowdowns,
 		TemperatureSlowdown: d.TemperatureSlowdown, MIG: d.MIG, Instances: d.Instances, InstanceOf: d.InstanceOf,
 		MemoryRepairPending: d.MemoryRepairPending, MemoryRepairImpossible: d.MemoryRepairImpossible, Lost: d.Lost, Problem: d.Problem,
-		RecommendedBatchSize: gpu.RecommendedBatch(d.MemoryTotal),
+		RecommendedBatchSize: workload.RecommendedBatch(d.MemoryTotal),
 	}
 	if out.Slowdowns == nil {
 		out.Slowdowns = []string{}

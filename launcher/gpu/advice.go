@@ -42,7 +42,7 @@ type DeviceUse struct {
 	Claims  []Claim
 	History *History // of the session, may be nil
 	Busy    float64  // mean utilisation of the session, -1: not told
-	Batch   int      // guide 0's batch size for a node alone on it (workload.RecommendedBatch)
+	Batch   int      // guide 0's batch size for a node alone on it
 }
 
 // Bounds of the advice. Guide 4 warns above 70 GB of 80 and finds 50 to 60 GB stable.

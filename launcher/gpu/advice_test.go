@@ -12,7 +12,7 @@ const gb80 = int64(81920) << 20
 
 // card is an idle A100 80 GB with used bytes in use.
 func card(used int64) DeviceUse {
-	return DeviceUse{Busy: -1, Device: Device{
+	return DeviceUse{Busy: -1, Batch: 22, Device: Device{
 		GPU:         GPU{Name: "NVIDIA A100-SXM4-80GB", MemoryTotal: gb80, MemoryUsed: used, MemoryFree: gb80 - used},
 		Utilization: -1, PowerWatts: -1, PowerLimitWatts: -1, TemperatureCelsius: -1, TemperatureSlowdown: -1,
 	}}
@@ -134,11 +134,4 @@ func TestAdviceOnTheHostAndOnXIDs(t *testing.T) {
 	require.NotNil(t, advice)
 	require.Empty(t, warnings)
 	require.Empty(t, advice)
-}
-
-// Guide 0's formula, on the cards of guide 4's table and at its edges.
-func TestRecommendedBatch(t *testing.T) {
-	for total, want := range map[int64]int{80e9: 20, 40e9: 10, 32e9: 8, 24e9: 5, 15e9: 3, 5e9: 1, 1e9: 1, 0: 0, -1: 0} {
-		require.Equal(t, want, RecommendedBatch(total), "%d", total)
-	}
 }

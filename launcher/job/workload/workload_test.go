@@ -256,3 +256,10 @@ func TestPublishedRowsGrow(t *testing.T) {
 		last = max(last, r.Batch)
 	}
 }
+
+// Guide 0's formula, on the cards of guide 4's table and at its edges.
+func TestRecommendedBatch(t *testing.T) {
+	for total, want := range map[int64]int{80e9: 20, 40e9: 10, 32e9: 8, 24e9: 5, 15e9: 3, 5e9: 1, 1e9: 1, 0: 0, -1: 0} {
+		require.Equal(t, want, RecommendedBatch(total), "%d", total)
+	}
+}
