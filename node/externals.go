@@ -74,7 +74,7 @@ func (n *Node) stopped(ctx context.Context, err error) error {
 func describeOwn(groups []group, report *event.Round) {
 	byTask := map[string]int{}
 	var stds, all []float64
-	var tokens, formatted, clipped, flat int
+	var tokens, terminated, formatted, clipped, flat int
 	for _, g := range groups {
 		all = append(all, g.rewards...)
 		stds = append(stds, sapo.Std(g.rewards))
@@ -95,7 +95,9 @@ func describeOwn(groups []group, report *event.Round) {
 			if task.ExtractAnswer(text) != nil {
 				formatted++
 			}
-			if !g.terminated[i] {
+			if g.terminated[i] {
+				terminated += len(g.completions[i])
+			} else {
 				clipped++
 			}
 		}
@@ -107,4 +109,8 @@ func describeOwn(groups []group, report *event.Round) {
 	report.FormatRate = float64(formatted) / float64(len(all))
 	report.MeanLength = float64(tokens) / float64(len(all))
 	report.ClippedRatio = float64(clipped) / float64(len(all))
+	if ended := len(all) - clipped; ended > 0 {
+		mean := float64(terminated) / float64(ended)
+		report.MeanTerminatedLength = &mean
+	}
 }

@@ -145,6 +145,9 @@ type Round struct {
 	MeanLength        float64 `json:"completions_mean_length"`   // tokens
 	ClippedRatio      float64 `json:"completions_clipped_ratio"` // share that hit the length limit
 
+	// Tokens, of the own completions that ended with an EOS. nil: none did, or an earlier program's round.
+	MeanTerminatedLength *float64 `json:"completions_mean_terminated_length,omitempty"`
+
 	Loss     float64 `json:"loss"`
 	KL       float64 `json:"kl"`
 	GradNorm float64 `json:"grad_norm"`

@@ -11,7 +11,8 @@ MEASURED = (
 COUNTS = ("completions", "steps", "trained_own", "trained_external", "split_own", "split_external")
 SECONDS = ("step_time", "generate_time", "update_time", "score_time", "lease_time", "barrier_time", "journal_time")
 ROUNDS = ("staleness",)  # lengths in rounds
-OPTIONAL = ("sampling_logp_difference_max", "sampling_logp_difference_mean")  # left out, they are NULL without a reason
+# Left out, they are NULL without a reason.
+OPTIONAL = ("completions_mean_terminated_length", "sampling_logp_difference_max", "sampling_logp_difference_mean")
 FLAGS = ("late", "generate_only")
 LISTS = ("tasks", "peers")
 
