@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/units"
@@ -276,7 +277,7 @@ func (d downRun) print(b *strings.Builder) {
 		fmt.Fprintf(b, "Every node has a checkpoint of round %d: the run goes on at round %d.\n", d.CheckpointRound, d.Round)
 	}
 	if d.State != store.RunDone && d.goesOn != "" {
-		fmt.Fprintf(b, "Continue with: %s\n", printable(d.goesOn))
+		fmt.Fprintf(b, "Continue with: %s\n", charset.Shown(d.goesOn))
 	}
 	if d.service != "" {
 		fmt.Fprintf(b, "%s is a service that may start it again: swarm service remove, or systemctl stop %s.\n", d.service, d.service)

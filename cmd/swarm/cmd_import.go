@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/units"
@@ -187,7 +188,7 @@ func importProgress(g *globals, name string, o *rlswarm.Options) (done func()) {
 	shown := false
 	o.Progress = func(files int) {
 		shown = true
-		fmt.Fprintf(file, "\r%s: %s", printable(name), units.Plural(files, "file"))
+		fmt.Fprintf(file, "\r%s: %s", charset.Shown(name), units.Plural(files, "file"))
 	}
 	return func() {
 		if shown {
@@ -206,7 +207,7 @@ func tellImport(g *globals, d importDocument, output string) {
 		fmt.Fprintf(g.stderr, "Skipped %d more\n", n)
 	}
 	for _, text := range r.Assumed {
-		fmt.Fprintf(g.stderr, "Assumed: %s\n", printable(text))
+		fmt.Fprintf(g.stderr, "Assumed: %s\n", charset.Shown(text))
 	}
 	if output == "json" {
 		return
@@ -217,14 +218,14 @@ func tellImport(g *globals, d importDocument, output string) {
 func writeImport(w io.Writer, d importDocument) {
 	r := d.Report
 	if d.Outcome == importNothing {
-		fmt.Fprintf(w, "%s: nothing: no round is recorded there\n", printable(filepath.Base(r.Folder)))
+		fmt.Fprintf(w, "%s: nothing: no round is recorded there\n", charset.Shown(filepath.Base(r.Folder)))
 		return
 	}
 	what := map[string]string{
 		store.ImportNew: "imported", store.ImportUnchanged: "nothing changed, imported before", store.ImportReplaced: "has changed, imported anew",
 		importDryRun: "would be imported",
 	}[d.Outcome]
-	fmt.Fprintf(w, "%s: %s as run %s\n", printable(r.Experiment), what, r.Run)
+	fmt.Fprintf(w, "%s: %s as run %s\n", charset.Shown(r.Experiment), what, r.Run)
 	fmt.Fprintf(w, "  %s, %s planned, %s recorded: %s\n", units.Plural(r.Nodes, "node"), units.Plural(r.Rounds, "round"),
 		units.Plural(r.NodeRounds, "node-round"), r.State)
 	fmt.Fprintf(w, "  sums turned to means (sums kept); %d doubled records counted once", r.Doubled)

@@ -11,12 +11,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
-	"github.com/charmbracelet/x/ansi"
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
@@ -213,22 +212,12 @@ func (p *logPrinter) write(line runlog.Line) error {
 		}{line.Log, at, line.Text})
 	}
 	if p.alone {
-		_, err := io.WriteString(p.out, printable(overwritten(line.Text))+"\n")
+		_, err := io.WriteString(p.out, charset.Shown(overwritten(line.Text))+"\n")
 		return err
 	}
 	_, err := fmt.Fprintf(p.out, "%-*s | ", p.merge.Width(), line.Log)
 	if err == nil {
-		_, err = io.WriteString(p.out, printable(line.Text)+"\n")
+		_, err = io.WriteString(p.out, charset.Shown(line.Text)+"\n")
 	}
 	return err
-}
-
-// printable takes out what a terminal would obey: logs hold text that models wrote.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\t' && unicode.IsControl(r) {
-			return '\uFFFD'
-		}
-		return r
-	}, ansi.Strip(text))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
@@ -161,7 +162,7 @@ func runsTable(runs []lifecycle.Listed) *table.Table {
 		table.Column{Title: "NODES", Right: true, Drop: 2}, table.Column{Title: "AGE", Right: true, Drop: 1}, table.Column{Title: "SIZE", Right: true},
 	)
 	for _, r := range runs {
-		t.Add(printable(r.Run), printable(r.Experiment), printable(r.State), fmt.Sprintf("%d/%d", r.Round, r.Rounds), strconv.Itoa(r.Nodes), ageOf(r), folderSize(r))
+		t.Add(charset.Shown(r.Run), charset.Shown(r.Experiment), charset.Shown(r.State), fmt.Sprintf("%d/%d", r.Round, r.Rounds), strconv.Itoa(r.Nodes), ageOf(r), folderSize(r))
 	}
 	return t
 }
@@ -182,7 +183,7 @@ func folderSize(r lifecycle.Listed) string {
 	case r.Imported:
 		return "imported"
 	case lifecycle.Elsewhere(r.Record.Run):
-		return "on " + printable(r.Record.Host)
+		return "on " + charset.Shown(r.Record.Host)
 	}
 	return "no files"
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/targets"
@@ -72,7 +73,7 @@ func namedForRemoval(ctx context.Context, g *globals, reader *store.Reader, name
 			return nil, err
 		}
 		if ok {
-			return nil, fail.Usage(errors.New(strings.TrimSpace(printable(job.Job))+" is a job of swarm run: rm removes runs of swarm up"), "swarm ls")
+			return nil, fail.Usage(errors.New(strings.TrimSpace(charset.Shown(job.Job))+" is a job of swarm run: rm removes runs of swarm up"), "swarm ls")
 		}
 	}
 	all, err := lifecycle.List(ctx, reader, names, nil)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
@@ -214,8 +215,8 @@ func workersTable(rows []stats.WorkerRow, now float64) *table.Table {
 		if r.RolloutsAvailable+r.RolloutsRejected > 0 {
 			useful = fmt.Sprintf("%.0f %%", 100*r.UsefulRatio)
 		}
-		t.Add(printable(r.Worker), r.State, strconv.Itoa(r.Nodes), strconv.Itoa(r.Rounds), printable(r.Device), printable(r.Host), useful,
-			strconv.Itoa(r.RolloutsUsed), strconv.FormatInt(r.Refused, 10), units.Ago(r.LastSeen, now), printable(r.Reason))
+		t.Add(charset.Shown(r.Worker), r.State, strconv.Itoa(r.Nodes), strconv.Itoa(r.Rounds), charset.Shown(r.Device), charset.Shown(r.Host), useful,
+			strconv.Itoa(r.RolloutsUsed), strconv.FormatInt(r.Refused, 10), units.Ago(r.LastSeen, now), charset.Shown(r.Reason))
 	}
 	return t
 }
@@ -226,7 +227,7 @@ func listedTable(rows []listedDocument, now float64) *table.Table {
 		state := "may join"
 		switch {
 		case e.Banned != "":
-			state = "banned: " + printable(e.Banned)
+			state = "banned: " + charset.Shown(e.Banned)
 		case e.Revoked:
 			state = "revoked"
 		case e.Once && e.Used:
@@ -236,7 +237,7 @@ func listedTable(rows []listedDocument, now float64) *table.Table {
 		if e.Kind == "invitation" { // of its use the workers tell
 			seen = ""
 		}
-		t.Add(printable(e.Name), e.Kind, state, seen)
+		t.Add(charset.Shown(e.Name), e.Kind, state, seen)
 	}
 	return t
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
@@ -84,7 +85,7 @@ func (o *compareOptions) print(out *table.Page, c stats.Comparison) error {
 		if i == 0 {
 			fmt.Fprintln(out)
 		}
-		fmt.Fprintln(out, printable(note))
+		fmt.Fprintln(out, charset.Shown(note))
 	}
 	return nil
 }
@@ -115,9 +116,9 @@ func printPairs(out io.Writer, c stats.Comparison) {
 		if i == 0 {
 			fmt.Fprintln(out)
 		}
-		fmt.Fprintln(out, printable(pairLine(c, p)))
+		fmt.Fprintln(out, charset.Shown(pairLine(c, p)))
 		for _, line := range p.DifferenceLines() {
-			fmt.Fprintln(out, printable("  "+line))
+			fmt.Fprintln(out, charset.Shown("  "+line))
 		}
 	}
 }
@@ -147,4 +148,4 @@ func printTasks(out *table.Page, c stats.Comparison) {
 }
 
 // cellText is text that neither leaves its cell nor speaks to the terminal: names may come from another's database.
-func cellText(text string) string { return strings.ReplaceAll(printable(text), "\t", " ") }
+func cellText(text string) string { return strings.ReplaceAll(charset.Shown(text), "\t", " ") }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/targets"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -136,7 +137,7 @@ func printStudy(out io.Writer, study *stats.Study) error {
 	}
 	var b strings.Builder
 	for _, line := range study.Lines {
-		b.WriteString(printable(line) + "\n")
+		b.WriteString(charset.Shown(line) + "\n")
 	}
 	b.WriteByte('\n')
 	if _, err := io.WriteString(out, b.String()); err != nil {

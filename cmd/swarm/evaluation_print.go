@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -53,7 +54,7 @@ func tasksEvaluated(tasks []stats.TaskEvaluation, pass []stats.Pass) *table.Tabl
 	t := table.New(append([]table.Column{{Title: "task"}, {Title: "questions", Right: true, Drop: 2}, {Title: "reward", Right: true}},
 		passColumns(pass)...)...)
 	for _, r := range tasks {
-		t.Add(append([]string{cmp.Or(printable(r.Task), "(file)"), strconv.Itoa(r.Questions), reward3(r.Reward)}, passes(r.Pass, pass)...)...)
+		t.Add(append([]string{cmp.Or(charset.Shown(r.Task), "(file)"), strconv.Itoa(r.Questions), reward3(r.Reward)}, passes(r.Pass, pass)...)...)
 	}
 	return t
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/units"
@@ -100,9 +101,9 @@ func importedText(runs []store.ImportedRun, dry bool) string {
 		name := r.Run
 		switch {
 		case name == "":
-			name = printable(r.Source)
+			name = charset.Shown(r.Source)
 		case name != r.Source:
-			name += " (there " + printable(r.Source) + ")"
+			name += " (there " + charset.Shown(r.Source) + ")"
 		}
 		fmt.Fprintf(&b, "%s: seed %d, %s, %d of %s, %s: %s\n", name, r.Seed, units.Plural(r.Nodes, "node"), r.RoundsDone,
 			units.Plural(r.Rounds, "round"), r.State, what)

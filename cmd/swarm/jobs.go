@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
@@ -72,7 +73,7 @@ func jobNamed(ctx context.Context, reader *store.Reader, name string) (store.Job
 func commandLine(words []string) string {
 	quoted := make([]string, len(words))
 	for i, word := range words {
-		word = strings.ReplaceAll(printable(word), "\t", " ")
+		word = strings.ReplaceAll(charset.Shown(word), "\t", " ")
 		if word == "" || strings.ContainsAny(word, " '\"\\$&|;<>()*?[]#~`!") {
 			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 		}

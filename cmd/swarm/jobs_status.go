@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
@@ -101,7 +102,7 @@ func othersText(runs []string) string {
 	if more := len(runs) - othersNamed; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return printable(fmt.Sprintf("%s %s running, too: %s. swarm ls lists all runs.", units.Plural(len(runs), "other run"), units.Verb(len(runs), "be"), names))
+	return charset.Shown(fmt.Sprintf("%s %s running, too: %s. swarm ls lists all runs.", units.Plural(len(runs), "other run"), units.Verb(len(runs), "be"), names))
 }
 
 // jobTable has a row a job.
@@ -132,14 +133,14 @@ func showJob(g *globals, j store.Job, o *statusOptions) error {
 }
 
 func printJobStatus(b *table.Page, j stats.Job) {
-	fmt.Fprintln(b, strings.Join(append([]string{printable(j.Job)}, jobFacts(j)...), " · "))
+	fmt.Fprintln(b, strings.Join(append([]string{charset.Shown(j.Job)}, jobFacts(j)...), " · "))
 	if j.Reason != "" {
-		fmt.Fprintln(b, printable(j.Reason))
+		fmt.Fprintln(b, charset.Shown(j.Reason))
 	}
 	b.Command("command  " + commandLine(j.Command))
-	fmt.Fprintf(b, "in       %s\n", printable(j.Dir))
+	fmt.Fprintf(b, "in       %s\n", charset.Shown(j.Dir))
 	if j.Log != "" {
-		fmt.Fprintf(b, "log      %s\n", printable(j.Log))
+		fmt.Fprintf(b, "log      %s\n", charset.Shown(j.Log))
 	}
 	if len(j.Attempts) == 0 {
 		return
@@ -158,7 +159,7 @@ func printJobStatus(b *table.Page, j stats.Job) {
 	b.Table(t)
 	for _, a := range j.Attempts {
 		if notes := attemptNotes(a); notes != "" {
-			fmt.Fprintf(b, "%d: %s\n", a.Attempt, printable(notes))
+			fmt.Fprintf(b, "%d: %s\n", a.Attempt, charset.Shown(notes))
 		}
 	}
 }

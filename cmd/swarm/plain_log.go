@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 )
@@ -49,7 +50,7 @@ func (p *plainLog) Handle(ctx context.Context, r slog.Record) error {
 	}
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	_, err := fmt.Fprintln(p.out, printable(fail.OneLine(line)))
+	_, err := fmt.Fprintln(p.out, charset.Shown(fail.OneLine(line)))
 	return err
 }
 

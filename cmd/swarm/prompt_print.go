@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
-	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
 // chosenBecause says why a node answers; nothing of one that was asked for.
@@ -33,16 +33,16 @@ func printPrompted(out io.Writer, p *prompted) error {
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "model     %s on %s, temperature %g, seed %d, system prompt %s\n", terminal.Line(p.Model), p.Device, p.Temperature, p.Seed, p.SystemPrompt)
+	fmt.Fprintf(w, "model     %s on %s, temperature %g, seed %d, system prompt %s\n", charset.Line(p.Model), p.Device, p.Temperature, p.Seed, p.SystemPrompt)
 	if p.drawn != "" {
-		fmt.Fprintf(w, "task      %s\n", terminal.Line(p.drawn))
+		fmt.Fprintf(w, "task      %s\n", charset.Line(p.drawn))
 	}
 	fmt.Fprintln(w, "question")
 	indent(w, p.Question)
 	if p.drawn != "" {
 		answer := "none is fixed: the task checks each answer"
 		if p.CorrectAnswer != nil {
-			answer = terminal.Line(*p.CorrectAnswer)
+			answer = charset.Line(*p.CorrectAnswer)
 		}
 		fmt.Fprintf(w, "correct   %s\n", answer)
 	}
@@ -52,7 +52,7 @@ func printPrompted(out io.Writer, p *prompted) error {
 			fmt.Fprintf(w, "score %.3g, ", *c.Score)
 		}
 		if c.Answer != nil {
-			fmt.Fprintf(w, "answer %s, ", terminal.Line(*c.Answer))
+			fmt.Fprintf(w, "answer %s, ", charset.Line(*c.Answer))
 		} else {
 			fmt.Fprint(w, "no answer tags, ")
 		}
@@ -70,7 +70,7 @@ func printPrompted(out io.Writer, p *prompted) error {
 }
 
 func indent(w io.Writer, text string) {
-	for _, line := range terminal.Lines(text) {
+	for _, line := range charset.Lines(text) {
 		fmt.Fprintf(w, "  %s\n", line)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/metrics/dashboard"
@@ -89,7 +90,7 @@ func (w *logWindow) take(line runlog.Line) error {
 	if w.seen++; w.seen%1000 == 0 && w.ctx.Err() != nil {
 		return context.Cause(w.ctx)
 	}
-	out := dashboard.LogLine{Node: line.Log, Text: printable(line.Text)}
+	out := dashboard.LogLine{Node: line.Log, Text: charset.Shown(line.Text)}
 	later := false
 	if !line.Time.IsZero() {
 		at := float64(line.Time.UnixMilli()) / 1e3

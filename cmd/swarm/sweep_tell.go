@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
@@ -104,7 +105,7 @@ func (s *sweep) printOutcome(p *table.Page, verdict *stats.Study) {
 		return
 	}
 	if verdict != nil {
-		p.Printf("%s\n\n", printable(verdict.Verdict))
+		p.Printf("%s\n\n", charset.Shown(verdict.Verdict))
 	}
 	if s.judge.report == "" {
 		p.Command(fmt.Sprintf("%s compare %s", s.g.invocation(), s.judge.flags))

@@ -142,8 +142,3 @@ func TestLogsOfWhatIsNotThere(t *testing.T) {
 	o = swarm(t, home, "logs", "node_1", "-n", "2", "-o", "json")
 	require.Equal(t, outcome{0, strings.Repeat(`{"log":"node_1","time":null,"line":"<x>"}`+"\n", 2), ""}, o)
 }
-
-func TestLogLinesCannotCommandTheTerminal(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, "red\tand \uFFFD", printable("\x1b[31mred\x1b[0m\tand \x07"))
-}

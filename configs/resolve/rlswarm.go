@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/charset"
 )
 
 // IgnoreRLSwarmFlag leaves out every variable that bears a name of rl-swarm, the program before this one.
@@ -113,12 +114,7 @@ func (f *Flags) reads(key string) bool {
 
 // shortVariable is NAME=VALUE on one line of bounded length.
 func shortVariable(name, value string) string {
-	value = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '?'
-		}
-		return r
-	}, value)
+	value = charset.Line(value)
 	if r := []rune(value); len(r) > 60 {
 		value = string(r[:60]) + "…"
 	}

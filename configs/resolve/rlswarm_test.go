@@ -25,7 +25,7 @@ func TestEnvironmentNote(t *testing.T) {
 		{"", "SEED=7 SWARM_SEED=3", ""},
 		{"", "SEED=7 NODE_ID=node_1", "Used from the environment: SEED=7" + leaves},
 		{"", "SEED=7 NODE_ID=", "Not used from the environment: SEED=7 (many shells export it; --seed sets it)"},
-		{"", "EXPERIMENT_NAME=a\x1bb" + strings.Repeat("c", 99), "Used from the environment: EXPERIMENT_NAME=a?b" + strings.Repeat("c", 57) + "…" + leaves},
+		{"", "EXPERIMENT_NAME=a\x1bb" + strings.Repeat("c", 99), "Used from the environment: EXPERIMENT_NAME=a" + strings.Repeat("c", 59) + "…" + leaves},
 	} {
 		var f Flags
 		fs := pflag.NewFlagSet("test", pflag.ContinueOnError)

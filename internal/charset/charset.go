@@ -1,4 +1,5 @@
-// Package charset tells what the terminal's locale can show, and writes text in ASCII where that is all.
+// Package charset tells what the terminal's locale can show, writes text in ASCII where that is all, and takes out of foreign text what a terminal
+// would obey.
 package charset
 
 import (

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -129,7 +130,7 @@ func (l feedLine) stamped(loc *time.Location) string {
 }
 
 // EventLine describes e in one printable line, empty for an event that isn't worth one.
-func EventLine(e event.Event) string { return clean(describe(e)) }
+func EventLine(e event.Event) string { return charset.Line(describe(e)) }
 
 func describe(e event.Event) string {
 	switch e.Type {

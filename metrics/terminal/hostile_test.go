@@ -8,12 +8,10 @@ import (
 	"testing"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -31,23 +29,6 @@ func requireHarmless(t require.TestingT, text string) {
 	for _, r := range text {
 		require.True(t, r == '\n' || !unicode.IsControl(r) && !unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp), "%q in %q", r, text)
 	}
-}
-
-func TestCleanTextIsOnePrintableLine(t *testing.T) {
-	require.Equal(t, "fp16 may overflow", clean("fp16 may overflow"))
-	require.Equal(t, "naïve 漢字 ✓", clean("naïve 漢字 ✓"))
-	require.Equal(t, "red  plain", clean("\x1b[31mred\x1b[0m\t\nplain"))
-	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }),
-			rapid.Just(strings.Repeat(hostile, 100))).Draw(t, "text")
-		got := clean(text)
-		require.True(t, utf8.ValidString(got))
-		require.NotContains(t, got, "\n")
-		require.LessOrEqual(t, len(got), maxText+len("…"))
-		requireHarmless(t, got)
-		require.NotContains(t, got, "\x1b")
-		require.Equal(t, got, clean(got))
-	})
 }
 
 func hostileStatus() stats.Status {

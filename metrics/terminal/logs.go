@@ -7,6 +7,8 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+
+	"github.com/sapo-swarm/swarm/internal/charset"
 )
 
 const (
@@ -49,9 +51,9 @@ func (m *model) tail(ctx context.Context, b *book, node string, last int) tea.Cm
 		name = max(name, len(n.ID))
 	}
 	emit := func(l LogLine) {
-		text := clean(brief(l.Text, m.cfg.Location))
+		text := charset.Line(brief(l.Text, m.cfg.Location))
 		if node == "" {
-			text = fmt.Sprintf("%-*s | ", name, clean(l.Log)) + text
+			text = fmt.Sprintf("%-*s | ", name, charset.Line(l.Log)) + text
 		}
 		b.add(text)
 	}
@@ -97,7 +99,7 @@ func await(ctx context.Context, b *book, after time.Duration) tea.Cmd {
 func (m *model) logged(msg logsMsg) {
 	why := "ended"
 	if msg.err != nil {
-		why = clean(msg.err.Error())
+		why = charset.Line(msg.err.Error())
 	}
 	for _, shown := range m.pages {
 		switch p := shown.(type) {

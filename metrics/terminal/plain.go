@@ -97,7 +97,7 @@ func (p *plain) step(x stats.Status, pollErr error, lines []feedLine, now time.T
 
 // noNews tells in one line why a poll failed.
 func noNews(err error) string {
-	return "no news: " + strings.Join(strings.Fields(clean(err.Error())), " ")
+	return "no news: " + strings.Join(strings.Fields(charset.Line(err.Error())), " ")
 }
 
 const (

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/sapo-swarm/swarm/internal/charset"
 )
 
 // search is what is looked for on a page.
@@ -60,7 +62,7 @@ func (s *search) typed(key, text string) (done, kept bool) {
 		s.draft = ""
 	default:
 		if len(s.draft) < 200 {
-			s.draft += clean(text)
+			s.draft += charset.Line(text)
 		}
 	}
 	return false, false

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -69,7 +70,7 @@ func Summary(w io.Writer, s stats.Summary, place Place) error {
 	fmt.Fprintln(&b)
 	fact("run", s.Run)
 	if s.Command != nil {
-		fact("command", clean(s.Command.Line))
+		fact("command", charset.Line(s.Command.Line))
 	}
 	fact("database", place.Database)
 	fact("folder", place.Folder)

@@ -6,9 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"unicode"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/charset"
 )
 
 // ReadWorkload reads the values of a profile from the training's files in dir: one reading for each value that has a place, then one for each stage's.
@@ -139,9 +139,9 @@ func (r *workloadReader) at(p Place) (line int, text, problem string) {
 		return n.line, "", fmt.Sprintf("%s:%d has no value (null)", p.File, n.line)
 	}
 	if l := n.leaf; l.stuck != "" && !l.isNumber() {
-		problem = printable(fmt.Sprintf("%s:%d %s", p.File, n.line, l.stuck))
+		problem = charset.Line(fmt.Sprintf("%s:%d %s", p.File, n.line, l.stuck))
 	}
-	return n.line, printable(short(n.leaf.text)), problem
+	return n.line, charset.Line(short(n.leaf.text)), problem
 }
 
 // unlike says why a text cannot be counted with in place of start: it is no number, or below 0.
@@ -161,16 +161,6 @@ func unlike(p Place, line int, text, start string) string {
 		return fmt.Sprintf("%s:%d has %s, which is below 0", p.File, line, short(text))
 	}
 	return ""
-}
-
-// printable is text that can be shown on a terminal: nothing in it moves a cursor.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, text)
 }
 
 func isBoolean(text string) bool {

@@ -51,7 +51,7 @@ func (x examiner) take(raw json.RawMessage) (event.Event, error) {
 		return e, errors.New("it is not UTF-8")
 	}
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return e, fmt.Errorf("it can't be decoded: %.100s", tidy(err.Error(), 100))
+		return e, fmt.Errorf("it can't be decoded: %.100s", Tidy(err.Error(), 100))
 	}
 	if err := x.allowed(e); err != nil {
 		return e, err
@@ -77,10 +77,10 @@ func (x examiner) allowed(e event.Event) error {
 		}
 	case event.TypeWarning, event.TypeDevice:
 	default:
-		return fmt.Errorf("a worker can't tell %.20q", tidy(string(e.Type), 20))
+		return fmt.Errorf("a worker can't tell %.20q", Tidy(string(e.Type), 20))
 	}
 	if e.Node != "" && !x.owns(e.Node) {
-		return fmt.Errorf("node %.40q is another's", tidy(e.Node, 40))
+		return fmt.Errorf("node %.40q is another's", Tidy(e.Node, 40))
 	}
 	if !(e.Time > 0) || e.Time > maxMagnitude {
 		return errors.New("its time is no time")
@@ -250,7 +250,7 @@ func bound(v reflect.Value) error {
 			}
 		}
 	case reflect.String:
-		v.SetString(tidy(v.String(), MaxTextBytes))
+		v.SetString(Tidy(v.String(), MaxTextBytes))
 	case reflect.Int, reflect.Int64:
 		if n := v.Int(); n > 1<<53 || n < -1<<53 {
 			return fmt.Errorf("a number of %d", n)

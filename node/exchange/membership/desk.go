@@ -47,7 +47,7 @@ func (r *Reception) Hello(_ context.Context, worker string, hello Hello) (Welcom
 		return Welcome{}, Refuse(CodeMalformed, "a version, host or process of more than %d bytes", MaxTextBytes)
 	}
 	now := r.o.Now()
-	host := tidy(hello.Host, MaxTextBytes)
+	host := Tidy(hello.Host, MaxTextBytes)
 	other := host != s.host || hello.Process != s.process && hello.Process != "" && s.process != ""
 	if left := r.silence - now.Sub(s.heard); s.state == event.WorkerConnected && other && left > 0 {
 		refusal := r.double(s, host)
@@ -60,7 +60,7 @@ func (r *Reception) Hello(_ context.Context, worker string, hello Hello) (Welcom
 			return Welcome{}, refusal
 		}
 	}
-	s.host, s.process, s.version = host, hello.Process, tidy(hello.Version, MaxTextBytes)
+	s.host, s.process, s.version = host, hello.Process, Tidy(hello.Version, MaxTextBytes)
 	r.clock(s, hello.Time)
 	r.alive(s)
 	if !again {
@@ -331,7 +331,7 @@ func speaks(protocol int, here, there string) *Refusal {
 	if protocol == Protocol {
 		return nil
 	}
-	if there = tidy(there, 40); there == "" {
+	if there = Tidy(there, 40); there == "" {
 		there = "another version"
 	}
 	return Refuse(CodeVersion, "the coordinator (swarm %s) speaks protocol %d, the worker (%s) %d. Try: the same version of swarm on both",

@@ -44,7 +44,7 @@ func (g gate) check(p place, offer Offer) *Refusal {
 func (g gate) open(offer Offer) *Refusal {
 	batch, err := exchange.Decode(offer.Data, offer.Node, offer.Round)
 	if err != nil {
-		return Refuse(CodeMalformed, "rollouts of %s, round %d: %.300s", offer.Node, offer.Round, tidy(err.Error(), MaxTextBytes))
+		return Refuse(CodeMalformed, "rollouts of %s, round %d: %.300s", offer.Node, offer.Round, Tidy(err.Error(), MaxTextBytes))
 	}
 	if len(batch.Rollouts) > g.rollouts {
 		return Refuse(CodeRollouts, "rollouts of %s, round %d: %d, and the experiment has %d", offer.Node, offer.Round, len(batch.Rollouts), g.rollouts)

@@ -175,6 +175,6 @@ func (r *Reception) drop(s *session, n int, why error) {
 	r.mu.Lock()
 	defer r.flush()
 	s.dropped += int64(n)
-	s.reason = "an event was not taken: " + tidy(why.Error(), 200)
-	r.warn(s, "events", fmt.Sprintf("%d events of worker %s were not taken, the first because %s", n, s.worker, tidy(why.Error(), 200)))
+	s.reason = "an event was not taken: " + Tidy(why.Error(), 200)
+	r.warn(s, "events", fmt.Sprintf("%d events of worker %s were not taken, the first because %s", n, s.worker, Tidy(why.Error(), 200)))
 }

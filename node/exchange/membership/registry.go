@@ -229,7 +229,7 @@ func (r *Registry) Revoke(name string) error {
 
 // Ban ends a worker's credentials with a reason that it is told.
 func (r *Registry) Ban(name, reason string) error {
-	reason = tidy(reason, MaxTextBytes)
+	reason = Tidy(reason, MaxTextBytes)
 	if strings.TrimSpace(reason) == "" {
 		reason = "no reason was given"
 	}

@@ -163,14 +163,14 @@ func (r *Reception) seat(s *session, join Join, seats []Seat) {
 			r.lineup.leave(old, event.CauseStopped, "its worker goes on without it")
 		}
 	}
-	s.device = tidy(join.Device, MaxTextBytes)
+	s.device = Tidy(join.Device, MaxTextBytes)
 	r.hear(s)
 	if s.state != event.WorkerConnected {
 		r.report(s, event.WorkerConnected, s.device)
 	}
 	for i, place := range seats {
 		info := join.Nodes[i]
-		seat := r.lineup.join(place.Node, s.worker, place.From, max(place.From, info.Rounds), tidy(info.Model, MaxTextBytes)+" on "+s.device)
+		seat := r.lineup.join(place.Node, s.worker, place.From, max(place.From, info.Rounds), Tidy(info.Model, MaxTextBytes)+" on "+s.device)
 		if s.owns(place.Node) == nil {
 			s.seats = append(s.seats, seat)
 		}

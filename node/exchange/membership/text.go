@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// tidy makes a stranger's text one that can be shown on a terminal: valid UTF-8 without control characters, at most limit bytes.
-func tidy(text string, limit int) string {
+// Tidy makes a stranger's text one that can be shown on a terminal: valid UTF-8 without control characters, at most limit bytes.
+func Tidy(text string, limit int) string {
 	clean := strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
-	"strings"
 
 	"github.com/nats-io/nats.go"
 
@@ -100,21 +99,8 @@ func decodeRefusal(data []byte) *membership.Refusal {
 	if len(data) > membership.MaxMessageBytes || json.Unmarshal(data, &refusal) != nil || refusal.Message == "" {
 		return membership.Refuse(membership.CodeInternal, "the coordinator said no and gave no readable reason")
 	}
-	refusal.Message = oneLine(refusal.Message)
+	refusal.Message = membership.Tidy(refusal.Message, membership.MaxTextBytes)
 	return &refusal
-}
-
-// oneLine bounds a text from elsewhere and makes one line of it.
-func oneLine(text string) string {
-	if len(text) > membership.MaxTextBytes {
-		text = strings.ToValidUTF8(text[:membership.MaxTextBytes], "")
-	}
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, text)
 }
 
 // final tells whether a refusal is of the worker rather than of one request: nothing that it asks will be granted.
