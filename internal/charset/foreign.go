@@ -13,13 +13,16 @@ const maxLine = 2048
 
 // Shown makes text that a model, a worker or another program wrote one that a terminal obeys in nothing: no escape sequences, U+FFFD for control
 // characters other than tabs.
-func Shown(text string) string {
+func Shown(text string) string { return Marked(ansi.Strip(text)) }
+
+// Marked has U+FFFD for control characters other than tabs, and leaves the rest of an escape sequence in sight: for a value that is refused.
+func Marked(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\t' && unicode.IsControl(r) {
 			return utf8.RuneError
 		}
 		return r
-	}, ansi.Strip(text))
+	}, text)
 }
 
 // Line makes one line of at most 2 KB of such a text, which can be laid out: Shown, with blanks for tabs and newlines, and without what has no
