@@ -139,9 +139,9 @@ func (r *workloadReader) at(p Place) (line int, text, problem string) {
 		return n.line, "", fmt.Sprintf("%s:%d has no value (null)", p.File, n.line)
 	}
 	if l := n.leaf; l.stuck != "" && !l.isNumber() {
-		problem = charset.Line(fmt.Sprintf("%s:%d %s", p.File, n.line, l.stuck))
+		problem = charset.Marked(fmt.Sprintf("%s:%d %s", p.File, n.line, l.stuck))
 	}
-	return n.line, charset.Line(short(n.leaf.text)), problem
+	return n.line, charset.Marked(short(n.leaf.text)), problem
 }
 
 // unlike says why a text cannot be counted with in place of start: it is no number, or below 0.

@@ -43,7 +43,7 @@ func TestWorkloadValuesAreReadFromTheFiles(t *testing.T) {
 		"places differ": {"[c.yaml:data.a, c.yaml:data.b, d.yaml:data.a]", "data:\n  a: 8\n  b: 16\n", configs.WorkloadReading{File: "c.yaml", Line: 3, Text: "16", Usable: true, Problem: "c.yaml:2 has 8 and c.yaml:3 has 16"}},
 		"places agree":  {"'{c,d}.yaml:data.a'", "data:\n  a: 8.0\n", configs.WorkloadReading{File: "c.yaml", Line: 2, Text: "8.0", Usable: true}},
 		"computed":      {"c.sh:LENGTH", "export LENGTH=$OTHER\n", configs.WorkloadReading{File: "c.sh", Line: 1, Text: "$OTHER", Problem: "c.sh:1 is computed from other things ($OTHER)"}},
-		"an escape":     {"c.yaml:data.length", "data:\n  length: \"\\e[2J\"\n", configs.WorkloadReading{File: "c.yaml", Line: 2, Text: "?[2J", Problem: "c.yaml:2 has ?[2J, which is not a plain number"}},
+		"an escape":     {"c.yaml:data.length", "data:\n  length: \"\\e[2J\"\n", configs.WorkloadReading{File: "c.yaml", Line: 2, Text: "\uFFFD[2J", Problem: "c.yaml:2 has \uFFFD[2J, which is not a plain number"}},
 		"a script":      {"c.sh:data.length", "train \\\n  data.length=4096\n", configs.WorkloadReading{File: "c.sh", Line: 2, Text: "4096", Usable: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
