@@ -9,6 +9,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // errPeersChanged interrupts a wait at the barrier when other nodes are to be waited for.
@@ -73,12 +74,12 @@ func (n *Node) gatherFrom(ctx context.Context, round int, peers []string, change
 		barrier.Quorum = int(math.Ceil(n.Config.BarrierQuorum*float64(len(peers)) - 1e-9)) // 0.55 x 20 is 11, whatever floats say
 		barrier.Limit = max(0, barrierLimit*deadline-time.Since(began))
 	}
-	return n.gatherWhile(ctx, round, peers, barrier, changed, func(members []event.Member) []string { return n.roster(round, members).present })
+	return n.gatherWhile(ctx, round, peers, barrier, changed, func(members []protocol.Member) []string { return n.roster(round, members).present })
 }
 
 // gatherWhile is Gather, which errPeersChanged ends once choose gives other peers than these.
 func (n *Node) gatherWhile(
-	ctx context.Context, round int, peers []string, barrier exchange.Barrier, changed <-chan struct{}, choose func([]event.Member) []string,
+	ctx context.Context, round int, peers []string, barrier exchange.Barrier, changed <-chan struct{}, choose func([]protocol.Member) []string,
 ) ([]*exchange.Received, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -91,7 +92,7 @@ func (n *Node) gatherWhile(
 				return
 			case <-changed:
 			}
-			var members []event.Member
+			var members []protocol.Member
 			members, changed = n.Host.Members()
 			same = slices.Equal(peers, choose(members))
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // launched is an engine with its model loaded.
@@ -25,7 +26,7 @@ type launched struct {
 // launchEngine returns what starts an engine of an assignment and loads its model. trouble is told what was done about an engine that
 // was in trouble and lives on.
 func launchEngine(
-	start event.Start, environ []string, stderr io.Writer, trouble func(string), host supervisor, logger *slog.Logger,
+	start protocol.Start, environ []string, stderr io.Writer, trouble func(string), host supervisor, logger *slog.Logger,
 ) func(context.Context, policy.LoadParams) (launched, error) {
 	threads := strconv.Itoa(max(1, start.Threads))
 	options := policy.Options{

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // book is what a database would have of a node's evaluations, and how it came by them.
@@ -23,7 +24,7 @@ type book struct {
 }
 
 // take enters a life that has ended.
-func (b *book) take(l *life, start event.Start) {
+func (b *book) take(l *life, start protocol.Start) {
 	b.t.Helper()
 	for _, e := range l.events {
 		if e.Eval == nil {
@@ -142,7 +143,7 @@ func TestStopInAnEvaluation(t *testing.T) {
 	start := assignment(t, broker(t, "stop"), "stop", t.TempDir(), func(c *configs.Config) { evaluating(c); c.EvalGenerations = 64 })
 	l := begin(t, start)
 	l.await("evaluating", func(e event.Event) bool { return e.State == event.StateEvaluating && e.RoundIndex == 2 })
-	l.command(event.Command{Type: event.CommandStop})
+	l.command(protocol.Command{Type: protocol.CommandStop})
 	l.ends(ExitDone)
 	evals := newBook(t)
 	evals.take(l, start)
@@ -154,7 +155,7 @@ func TestStopInAnEvaluation(t *testing.T) {
 	start.Recorded, start.Evaluated = 2, []int{0}
 	again := begin(t, start)
 	again.await("the evaluation", func(e event.Event) bool { return e.Eval != nil && e.Eval.Round == 2 })
-	again.command(event.Command{Type: event.CommandStop})
+	again.command(protocol.Command{Type: protocol.CommandStop})
 	again.ends(ExitDone)
 	require.Empty(t, again.failure().Message)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
 	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/protocol"
 	"github.com/sapo-swarm/swarm/node/sapo"
 )
 
@@ -56,7 +57,7 @@ func (n *Node) follow(ctx context.Context, round int, began time.Time) error {
 		if n.Config.Async() {
 			barrier = exchange.Barrier{Quorum: len(peers)/2 + 1, Limit: left}
 		}
-		_, err := n.gatherWhile(ctx, round, peers, barrier, changed, func(members []event.Member) []string { return n.leaders(round, members) })
+		_, err := n.gatherWhile(ctx, round, peers, barrier, changed, func(members []protocol.Member) []string { return n.leaders(round, members) })
 		switch {
 		case errors.Is(err, errPeersChanged):
 			continue
@@ -70,7 +71,7 @@ func (n *Node) follow(ctx context.Context, round int, began time.Time) error {
 }
 
 // leaders are the members whose progress paces this node in a round.
-func (n *Node) leaders(round int, members []event.Member) []string {
+func (n *Node) leaders(round int, members []protocol.Member) []string {
 	var peers []string
 	for _, m := range members {
 		if m.Node != n.ID && m.From <= round && !m.Absent {

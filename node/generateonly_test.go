@@ -10,6 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // generator is a node_0 that only generates, beside a node_1.
@@ -52,8 +53,8 @@ func TestAGeneratorKeepsTheSwarmsPace(t *testing.T) {
 
 // A peer that says nothing holds it up for the deadline; one that is silent or has not begun, no longer than it is so.
 func TestAGeneratorGoesOnAfterTheDeadline(t *testing.T) {
-	for name, members := range map[string][]event.Member{
-		"a peer says nothing": event.Members("node_0", "node_1"),
+	for name, members := range map[string][]protocol.Member{
+		"a peer says nothing": protocol.Members("node_0", "node_1"),
 		"all are absent":      {{Node: "node_0"}, {Node: "node_1", Absent: true}},
 		"all begin later":     {{Node: "node_0"}, {Node: "node_1", From: 70}},
 	} {

@@ -10,6 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/hostmem"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // engine is a node's engine as the governor needs it; *policy.Engine is the real one.
@@ -31,7 +32,7 @@ type supervisor interface {
 // runs out it climbs down the ladder (ladder.go) and tries again, so that a call returns what it would have returned with more
 // memory, or an error once nothing is left to try. Calls come from one goroutine; the meter may be read from any.
 type governed struct {
-	start  event.Start
+	start  protocol.Start
 	config configs.Config
 	launch func(context.Context, policy.LoadParams) (launched, error)
 	host   supervisor

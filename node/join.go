@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
 	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
 	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // join opens the assignment's way to the swarm. A bus that isn't there is waited for until dialDeadline: the launcher decides then whether the
@@ -15,11 +15,11 @@ import (
 func (l *lifetime) join(ctx context.Context) (exchange.Exchange, error) {
 	start, way := l.model.start, l.model.start.Exchange
 	switch way.Kind {
-	case event.ExchangeDir:
+	case protocol.ExchangeDir:
 		return sharedir.Open(sharedir.Options{
 			Dir: way.Dir, Run: start.Run, Node: start.Node, Worker: way.Worker, State: start.Dir, Compat: way.Compat, Logger: l.logger,
 		})
-	case event.ExchangeNATS:
+	case protocol.ExchangeNATS:
 		ctx, cancel := context.WithTimeoutCause(ctx, dialDeadline, fmt.Errorf("no answer within %s", dialDeadline))
 		defer cancel()
 		return natsbus.Dial(ctx, natsbus.Options{
@@ -28,5 +28,5 @@ func (l *lifetime) join(ctx context.Context) (exchange.Exchange, error) {
 		})
 	}
 	return nil, fmt.Errorf("the assignment names no way to the swarm that this program knows: %q, allowed: %s, %s",
-		way.Kind, event.ExchangeNATS, event.ExchangeDir)
+		way.Kind, protocol.ExchangeNATS, protocol.ExchangeDir)
 }

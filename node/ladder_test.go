@@ -20,6 +20,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // gpu is a device of so much memory on which engines of the test run; its figures are of no unit. It counts what a real one would hold:
@@ -169,7 +170,7 @@ func (e *deviceEngine) Close() { e.calls = append(e.calls, "close") }
 func govern(t testing.TB, g *gpu, dir string, change func(*governed)) (*governed, error) {
 	t.Helper()
 	p := &governed{
-		start:  event.Start{Device: "cuda:0", Dir: dir, BudgetBytes: g.budget, Config: []byte("{}")},
+		start:  protocol.Start{Device: "cuda:0", Dir: dir, BudgetBytes: g.budget, Config: []byte("{}")},
 		config: configs.Config{AutoBatchSize: true, Precision: "auto"}, launch: g.launch, host: g, logger: slog.New(slog.DiscardHandler),
 		meter: &meter{device: true}, round: 3,
 	}

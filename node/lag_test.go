@@ -13,6 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
 	"github.com/sapo-swarm/swarm/node/journal"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // trainedLog keeps what rounds trained on.
@@ -169,7 +170,7 @@ func TestLaggedRolloutsAreTrainedOnOnce(t *testing.T) {
 	way := &ahead{share: func(round int) *exchange.Received { return sent(t, answers(t, n, "node_1", round)) }}
 	n.Swarm = way
 	members := n.Host.(*host)
-	members.setMembers(event.Member{Node: "node_0"}, event.Member{Node: "node_1", Absent: true})
+	members.setMembers(protocol.Member{Node: "node_0"}, protocol.Member{Node: "node_1", Absent: true})
 	for round := 10; round < 16; round++ {
 		way.newest = nil
 		if round == 10 {

@@ -10,15 +10,16 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/journal"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // latecomerFrom is the round that the latecomer of these tests begins with.
 const latecomerFrom = 3
 
 // latecomers are a node that is there from the start and one that begins with round latecomerFrom, of seven rounds.
-func latecomers(t *testing.T, run string) (first, late event.Start) {
+func latecomers(t *testing.T, run string) (first, late protocol.Start) {
 	server := broker(t, run)
-	members := event.Members("node_0", "node_1")
+	members := protocol.Members("node_0", "node_1")
 	members[1].From = latecomerFrom
 	config := func(c *configs.Config) {
 		c.NumTransplantTrees, c.Rounds, c.SwarmSize, c.CheckpointEvery = 2, 7, 2, 3
@@ -103,7 +104,7 @@ func TestANodeThatOnlyGenerates(t *testing.T) {
 	t.Parallel()
 	first, generator := latecomers(t, "generator")
 	generator.From, generator.Recorded, generator.GenerateOnly = 0, 0, true
-	first.Members = event.Members("node_0", "node_1")
+	first.Members = protocol.Members("node_0", "node_1")
 	generator.Members = first.Members
 	peer := begin(t, first)
 	peer.wait = 8 * soon

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/sapo-swarm/swarm/internal/files"
-	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 const (
@@ -34,7 +34,7 @@ type learnt struct {
 }
 
 // assignmentHash names what the lessons depend on.
-func assignmentHash(start event.Start) string {
+func assignmentHash(start protocol.Start) string {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%s\n%s\n%d\n", start.ModelDir, start.Device, start.Ranks)
 	sum.Write(start.Config)
@@ -43,7 +43,7 @@ func assignmentHash(start event.Start) string {
 
 // recall reads what an earlier life of the node learnt. What is missing, damaged or of another assignment is as if nothing had been
 // learnt; an error says so where the file is there and can't be used. A larger budget than then gives failed sizes another chance.
-func recall(start event.Start) (learnt, error) {
+func recall(start protocol.Start) (learnt, error) {
 	fresh := learnt{Version: learntVersion, Assignment: assignmentHash(start), BudgetBytes: start.BudgetBytes}
 	data, err := os.ReadFile(filepath.Join(start.Dir, learntFile))
 	if errors.Is(err, fs.ErrNotExist) {

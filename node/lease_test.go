@@ -8,14 +8,15 @@ import (
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // A lease is for what the phase was measured to take, and what it leaves cached is gone before it ends.
 func TestTenantLease(t *testing.T) {
 	for _, trims := range []bool{true, false} {
-		l := newLink(t, event.Start{Leased: true, BudgetBytes: 2500})
+		l := newLink(t, protocol.Start{Leased: true, BudgetBytes: 2500})
 		g := &gpu{room: 5000, weights: 1000, each: 100, budget: 2500}
-		p, err := govern(t, g, t.TempDir(), func(p *governed) { p.meter.expected = event.Transient{GenerateBytes: 70, UpdateBytes: 90} })
+		p, err := govern(t, g, t.TempDir(), func(p *governed) { p.meter.expected = protocol.Transient{GenerateBytes: 70, UpdateBytes: 90} })
 		require.NoError(t, err)
 		host := &tenant{Link: l.Link, governed: p, trims: trims}
 
@@ -36,7 +37,7 @@ func TestTenantLease(t *testing.T) {
 			asked := l.next()
 			require.Equal(t, event.TypeLease, asked.Type)
 			require.Equal(t, phase, asked.Lease.Phase)
-			l.command(event.Command{Type: event.CommandGrant, Lease: asked.Lease})
+			l.command(protocol.Command{Type: protocol.CommandGrant, Lease: asked.Lease})
 			end := l.next()
 			require.Equal(t, event.TypeRelease, end.Type)
 			require.Equal(t, asked.Lease.ID, end.Lease.ID)
@@ -76,7 +77,7 @@ func TestTenantLease(t *testing.T) {
 
 // Without leases nobody else waits for the memory: only what a generation leaves is given back, for the node's own update.
 func TestTenantTrimsWithoutLeases(t *testing.T) {
-	l := newLink(t, event.Start{BudgetBytes: 2500})
+	l := newLink(t, protocol.Start{BudgetBytes: 2500})
 	g := &gpu{room: 5000, weights: 1000, each: 100, budget: 2500}
 	p, err := govern(t, g, t.TempDir(), nil)
 	require.NoError(t, err)
@@ -96,17 +97,17 @@ func TestTenantTrimsWithoutLeases(t *testing.T) {
 }
 
 func TestLinkBudget(t *testing.T) {
-	l := newLink(t, event.Start{BudgetBytes: 100})
+	l := newLink(t, protocol.Start{BudgetBytes: 100})
 	require.EqualValues(t, 100, l.Budget())
-	l.command(event.Command{Type: event.CommandBudget, BudgetBytes: 250})
-	l.command(event.Command{Type: event.CommandStop})
+	l.command(protocol.Command{Type: protocol.CommandBudget, BudgetBytes: 250})
+	l.command(protocol.Command{Type: protocol.CommandStop})
 	<-l.Stopping()
 	require.EqualValues(t, 250, l.Budget())
 }
 
 // Before the model is loaded a lease has nothing to trim.
 func TestTenantLeaseWithoutAnEngine(t *testing.T) {
-	l := newLink(t, event.Start{})
+	l := newLink(t, protocol.Start{})
 	p := &governed{meter: &meter{}, logger: slog.New(slog.DiscardHandler)}
 	host := &tenant{Link: l.Link, governed: p, trims: true}
 	release, err := host.Lease(t.Context(), phaseLoad)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // ErrOrphaned ends a node whose launcher is gone: its stdin closed or its stdout broke.
@@ -26,7 +27,7 @@ type Link struct {
 	mu      sync.Mutex
 	leases  map[int64]chan struct{} // asked for, not granted
 	lastID  int64
-	members []event.Member
+	members []protocol.Member
 	changed chan struct{}
 	leased  bool
 	budget  int64
@@ -42,19 +43,19 @@ func NewLink(stdin io.Reader, stdout io.Writer, gone context.CancelCauseFunc) *L
 }
 
 // Assignment reads the first line: what this node is to do.
-func (l *Link) Assignment() (event.Start, error) {
-	var c event.Command
+func (l *Link) Assignment() (protocol.Start, error) {
+	var c protocol.Command
 	if err := l.in.Read(&c); err != nil {
-		return event.Start{}, fmt.Errorf("read the assignment: %w", err)
+		return protocol.Start{}, fmt.Errorf("read the assignment: %w", err)
 	}
-	if c.Type != event.CommandStart {
-		return event.Start{}, fmt.Errorf("first command is %q, not %q", c.Type, event.CommandStart)
+	if c.Type != protocol.CommandStart {
+		return protocol.Start{}, fmt.Errorf("first command is %q, not %q", c.Type, protocol.CommandStart)
 	}
 	if c.Start == nil {
-		return event.Start{}, fmt.Errorf("first command is %q with no assignment", c.Type)
+		return protocol.Start{}, fmt.Errorf("first command is %q with no assignment", c.Type)
 	}
-	if c.Start.Protocol != event.Protocol {
-		return event.Start{}, fmt.Errorf("launcher speaks protocol %d, this program %d", c.Start.Protocol, event.Protocol)
+	if c.Start.Protocol != protocol.Version {
+		return protocol.Start{}, fmt.Errorf("launcher speaks protocol %d, this program %d", c.Start.Protocol, protocol.Version)
 	}
 	l.members = c.Start.Members
 	l.leased, l.budget = c.Start.Leased, c.Start.BudgetBytes
@@ -64,25 +65,25 @@ func (l *Link) Assignment() (event.Start, error) {
 // Serve obeys commands until stdin closes; then it calls gone. It holds one goroutine for the process's life.
 func (l *Link) Serve() {
 	for {
-		var c event.Command
+		var c protocol.Command
 		if err := l.in.Read(&c); err != nil {
 			l.gone(fmt.Errorf("%w: %w", ErrOrphaned, err))
 			return
 		}
 		switch {
-		case c.Type == event.CommandStop:
+		case c.Type == protocol.CommandStop:
 			l.Stop()
-		case c.Type == event.CommandMembers:
+		case c.Type == protocol.CommandMembers:
 			l.mu.Lock()
 			l.members = c.Members
 			close(l.changed)
 			l.changed = make(chan struct{})
 			l.mu.Unlock()
-		case c.Type == event.CommandBudget:
+		case c.Type == protocol.CommandBudget:
 			l.mu.Lock()
 			l.budget = c.BudgetBytes
 			l.mu.Unlock()
-		case c.Type == event.CommandGrant && c.Lease != nil:
+		case c.Type == protocol.CommandGrant && c.Lease != nil:
 			// One that is not there was given up, and so released, while its grant was on the way.
 			l.mu.Lock()
 			if granted := l.leases[c.Lease.ID]; granted != nil {
@@ -110,7 +111,7 @@ func (l *Link) State(state event.State, round int) {
 }
 
 // Members implements Host.
-func (l *Link) Members() ([]event.Member, <-chan struct{}) {
+func (l *Link) Members() ([]protocol.Member, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.members, l.changed

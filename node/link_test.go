@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // launcherEnd is a test's end of a link.
@@ -25,7 +26,7 @@ type launcherEnd struct {
 }
 
 // newLink makes a link whose assignment has been read.
-func newLink(t *testing.T, start event.Start) *launcherEnd {
+func newLink(t *testing.T, start protocol.Start) *launcherEnd {
 	t.Helper()
 	stdin, in := io.Pipe()
 	out, stdout := io.Pipe()
@@ -34,15 +35,15 @@ func newLink(t *testing.T, start event.Start) *launcherEnd {
 		Link: NewLink(stdin, stdout, gone), t: t, in: in, send: event.NewWriter(in), events: event.NewReader(out, event.MaxLine), ctx: ctx,
 	}
 	t.Cleanup(func() { in.Close(); out.Close() })
-	start.Protocol = event.Protocol
-	go func() { _ = l.send.Write(event.Command{Type: event.CommandStart, Start: &start}) }()
+	start.Protocol = protocol.Version
+	go func() { _ = l.send.Write(protocol.Command{Type: protocol.CommandStart, Start: &start}) }()
 	_, err := l.Assignment()
 	require.NoError(t, err)
 	go l.Serve()
 	return l
 }
 
-func (l *launcherEnd) command(c event.Command) {
+func (l *launcherEnd) command(c protocol.Command) {
 	l.t.Helper()
 	require.NoError(l.t, l.send.Write(c))
 }
@@ -77,9 +78,9 @@ func (l *launcherEnd) ask(ctx context.Context) (*event.Lease, <-chan leased) {
 
 func TestLinkLease(t *testing.T) {
 	t.Run("granted and released once", func(t *testing.T) {
-		l := newLink(t, event.Start{Leased: true})
+		l := newLink(t, protocol.Start{Leased: true})
 		asked, got := l.ask(t.Context())
-		l.command(event.Command{Type: event.CommandGrant, Lease: asked})
+		l.command(protocol.Command{Type: protocol.CommandGrant, Lease: asked})
 		lease := <-got
 		require.NoError(t, lease.err)
 		go func() {
@@ -97,7 +98,7 @@ func TestLinkLease(t *testing.T) {
 		require.NotEqual(t, asked.ID, again.ID)
 	})
 	t.Run("not asked for where leases are not used", func(t *testing.T) {
-		l := newLink(t, event.Start{})
+		l := newLink(t, protocol.Start{})
 		release, err := l.Lease(t.Context(), "update", 7)
 		require.NoError(t, err)
 		release()
@@ -110,11 +111,13 @@ func TestLinkLease(t *testing.T) {
 			want error
 		}{
 			{"by its caller", func(_ *launcherEnd, cancel context.CancelCauseFunc) { cancel(why) }, why},
-			{"by a stop", func(l *launcherEnd, _ context.CancelCauseFunc) { l.command(event.Command{Type: event.CommandStop}) }, ErrStopped},
+			{"by a stop", func(l *launcherEnd, _ context.CancelCauseFunc) {
+				l.command(protocol.Command{Type: protocol.CommandStop})
+			}, ErrStopped},
 		}
 		for _, c := range cases {
 			t.Run(c.name, func(t *testing.T) {
-				l := newLink(t, event.Start{Leased: true})
+				l := newLink(t, protocol.Start{Leased: true})
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
 				asked, got := l.ask(ctx)
@@ -124,7 +127,7 @@ func TestLinkLease(t *testing.T) {
 				require.Equal(t, event.Lease{ID: asked.ID, Phase: "update"}, *e.Lease)
 				require.ErrorIs(t, (<-got).err, c.want)
 				// A grant that was on the way finds the lease released already.
-				l.command(event.Command{Type: event.CommandGrant, Lease: asked})
+				l.command(protocol.Command{Type: protocol.CommandGrant, Lease: asked})
 				go l.Emit(event.Event{Type: event.TypeWarning})
 				require.Equal(t, event.TypeWarning, l.next().Type)
 			})
@@ -132,9 +135,9 @@ func TestLinkLease(t *testing.T) {
 	})
 	t.Run("refused after a stop", func(t *testing.T) {
 		for _, leases := range []bool{true, false} {
-			l := newLink(t, event.Start{Leased: leases})
-			l.command(event.Command{Type: event.CommandStop})
-			l.command(event.Command{Type: event.CommandStop})
+			l := newLink(t, protocol.Start{Leased: leases})
+			l.command(protocol.Command{Type: protocol.CommandStop})
+			l.command(protocol.Command{Type: protocol.CommandStop})
 			<-l.Stopping()
 			_, err := l.Lease(t.Context(), "update", 7)
 			require.ErrorIs(t, err, ErrStopped)
@@ -144,7 +147,7 @@ func TestLinkLease(t *testing.T) {
 
 // However a grant and a withdrawal meet, each lease asked for is released exactly once.
 func TestLinkLeaseRace(t *testing.T) {
-	l := newLink(t, event.Start{Leased: true})
+	l := newLink(t, protocol.Start{Leased: true})
 	const leases = 200
 	done := make(chan struct{})
 	released := map[int64]int{}
@@ -176,7 +179,7 @@ func TestLinkLeaseRace(t *testing.T) {
 		if i%2 == 0 {
 			go cancel()
 		}
-		l.command(event.Command{Type: event.CommandGrant, Lease: grant})
+		l.command(protocol.Command{Type: protocol.CommandGrant, Lease: grant})
 		if i%2 == 1 {
 			<-got
 		}
@@ -191,13 +194,13 @@ func TestLinkLeaseRace(t *testing.T) {
 }
 
 func TestLinkPeersAndEnd(t *testing.T) {
-	l := newLink(t, event.Start{Members: event.Members("node_0", "node_1")})
+	l := newLink(t, protocol.Start{Members: protocol.Members("node_0", "node_1")})
 	members, changed := l.Members()
-	require.Equal(t, event.Members("node_0", "node_1"), members)
-	l.command(event.Command{Type: event.CommandMembers, Members: event.Members("node_0")})
+	require.Equal(t, protocol.Members("node_0", "node_1"), members)
+	l.command(protocol.Command{Type: protocol.CommandMembers, Members: protocol.Members("node_0")})
 	<-changed
 	members, _ = l.Members()
-	require.Equal(t, event.Members("node_0"), members)
+	require.Equal(t, protocol.Members("node_0"), members)
 	l.in.Close()
 	<-l.ctx.Done()
 	require.ErrorIs(t, context.Cause(l.ctx), ErrOrphaned)
@@ -218,7 +221,7 @@ func TestAssignmentErrors(t *testing.T) {
 		{"no JSON\n", "decode line"},
 		{`{"type":"stop"}` + "\n", `first command is "stop", not "start"`},
 		{`{"type":"start"}` + "\n", "with no assignment"},
-		{`{"type":"start","start":{"protocol":99}}` + "\n", "launcher speaks protocol 99, this program 4"},
+		{`{"type":"start","start":{"protocol":99}}` + "\n", "launcher speaks protocol 99, this program 5"},
 	}
 	for _, c := range cases {
 		var out bytes.Buffer

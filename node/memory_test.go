@@ -24,6 +24,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/model"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/policy/policytest"
+	"github.com/sapo-swarm/swarm/node/protocol"
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
@@ -31,7 +32,7 @@ import (
 // kernel keeps to. The model is the program's own nano, large enough for its activations to matter.
 
 // memoryAssignment is a node alone whose update takes several times what its weights do.
-func memoryAssignment(t *testing.T, run string, change func(*configs.Config)) event.Start {
+func memoryAssignment(t *testing.T, run string, change func(*configs.Config)) protocol.Start {
 	t.Helper()
 	c := configs.Default()
 	c.Experiment, c.Model, c.Device, c.SwarmSize, c.Rounds = "memory", "nano", "cpu", 1, 3
@@ -50,15 +51,15 @@ func memoryAssignment(t *testing.T, run string, change func(*configs.Config)) ev
 	require.NoError(t, err)
 	options := lab.Options(t)
 	server := broker(t, run)
-	return event.Start{
-		Protocol: event.Protocol, Run: run, Node: "node_0", Members: event.Members("node_0"), Dir: t.TempDir(), Config: config,
+	return protocol.Start{
+		Protocol: protocol.Version, Run: run, Node: "node_0", Members: protocol.Members("node_0"), Dir: t.TempDir(), Config: config,
 		Python: options.Python, EngineDir: options.Dir, Tokenizer: tokenizer.NameBytes, ModelDir: nanoModel(t), Device: "cpu", Threads: 1,
-		Exchange: event.Exchange{Kind: "nats", URL: server.URL(), Token: server.Token()}, Leased: true,
+		Exchange: protocol.Exchange{Kind: "nats", URL: server.URL(), Token: server.Token()}, Leased: true,
 	}
 }
 
 // beginSlow is begin with the patience that nano's rounds need on a busy machine.
-func beginSlow(t *testing.T, start event.Start) *life {
+func beginSlow(t *testing.T, start protocol.Start) *life {
 	l := begin(t, start)
 	l.wait = 4 * soon
 	return l
@@ -103,7 +104,7 @@ type free struct {
 	grown         int64     // resident memory at the peak beyond that at load
 }
 
-func unlimited(t *testing.T, start event.Start) free {
+func unlimited(t *testing.T, start protocol.Start) free {
 	t.Helper()
 	start.Python = limited(t, start.Python, ":") // an engine under a limit is no fork either: a fork's address space is another
 	l := beginSlow(t, start)

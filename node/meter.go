@@ -5,6 +5,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // Phases of a node's work that take memory, as leases and memory steps name them.
@@ -23,7 +24,7 @@ const (
 // says what the plan expects. It is safe for concurrent use.
 type meter struct {
 	device   bool // on a GPU
-	expected event.Transient
+	expected protocol.Transient
 
 	mu        sync.Mutex
 	budget    int64 // 0: none

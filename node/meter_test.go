@@ -8,6 +8,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 func call(begin, peak, end int64) policy.Memory {
@@ -15,7 +16,7 @@ func call(begin, peak, end int64) policy.Memory {
 }
 
 func TestMeterOfAGPU(t *testing.T) {
-	m := &meter{device: true, expected: event.Transient{GenerateBytes: 300, UpdateBytes: 500}, budget: 2000}
+	m := &meter{device: true, expected: protocol.Transient{GenerateBytes: 300, UpdateBytes: 500}, budget: 2000}
 	require.EqualValues(t, 0, m.need(phaseLoad))
 	require.EqualValues(t, 300, m.need(phaseGenerate), "the plan's, before anything was measured")
 	require.EqualValues(t, 500, m.need(phaseUpdate))

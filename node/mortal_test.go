@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // pointVariable holds, as JSON, where a node of a process of its own kills itself.
@@ -102,7 +103,7 @@ func mortal(text string) int {
 }
 
 // beginMortal begins a life in a process of its own.
-func beginMortal(t *testing.T, start event.Start, p point) (*life, *exec.Cmd) {
+func beginMortal(t *testing.T, start protocol.Start, p point) (*life, *exec.Cmd) {
 	t.Helper()
 	text, err := json.Marshal(p)
 	require.NoError(t, err)
@@ -131,7 +132,7 @@ func beginMortal(t *testing.T, start event.Start, p point) (*life, *exec.Cmd) {
 		stdin.Close()
 		l.exit <- cmd.ProcessState.ExitCode()
 	}()
-	require.NoError(t, l.send.Write(event.Command{Type: event.CommandStart, Start: &start}))
+	require.NoError(t, l.send.Write(protocol.Command{Type: protocol.CommandStart, Start: &start}))
 	return l, cmd
 }
 

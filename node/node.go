@@ -17,6 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 	"github.com/sapo-swarm/swarm/node/journal"
 	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/protocol"
 	"github.com/sapo-swarm/swarm/node/sapo"
 	"github.com/sapo-swarm/swarm/node/task"
 	"github.com/sapo-swarm/swarm/node/tokenizer"
@@ -39,7 +40,7 @@ type Host interface {
 	// State tells what the node does now.
 	State(state event.State, round int)
 	// Members are the nodes of the swarm, this one included, and a channel that is closed when that changes.
-	Members() (members []event.Member, changed <-chan struct{})
+	Members() (members []protocol.Member, changed <-chan struct{})
 	// Stopping is closed when the node has been asked to stop.
 	Stopping() <-chan struct{}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 	"github.com/sapo-swarm/swarm/node/journal"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // wire is an exchange that can be cut: then calls last until their context ends, as they do when packets are lost.
@@ -191,7 +192,7 @@ func TestAnotherLifeSharesWhatWasKept(t *testing.T) {
 	}
 	require.NoError(t, log.Close())
 	n.way, n.Journal, w.shared = way{}, nil, nil
-	n.remember(event.Start{Dir: dir}, 4)
+	n.remember(protocol.Start{Dir: dir}, 4)
 	_, err = n.Round(t.Context(), 4)
 	require.NoError(t, err)
 	require.Equal(t, []int{4, 1, 2}, w.shared)

@@ -19,6 +19,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
 	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/protocol"
 	"github.com/sapo-swarm/swarm/node/task"
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
@@ -101,7 +102,7 @@ func Process(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env
 	return ExitFailed
 }
 
-func run(ctx context.Context, link *Link, start event.Start, environ []string, stderr io.Writer, logger *slog.Logger) error {
+func run(ctx context.Context, link *Link, start protocol.Start, environ []string, stderr io.Writer, logger *slog.Logger) error {
 	var cfg configs.Config
 	if err := json.Unmarshal(start.Config, &cfg); err != nil {
 		return &Failure{event.CauseConfig, fmt.Errorf("decode the configuration: %w", err)}

@@ -24,6 +24,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/policy/policytest"
+	"github.com/sapo-swarm/swarm/node/protocol"
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
@@ -42,7 +43,7 @@ type life struct {
 }
 
 // assignment is that of a node alone, of rounds rounds.
-func assignment(t *testing.T, server *natsbus.Server, run, dir string, change func(*configs.Config)) event.Start {
+func assignment(t *testing.T, server *natsbus.Server, run, dir string, change func(*configs.Config)) protocol.Start {
 	t.Helper()
 	c := testConfig(t)
 	c.NumTransplantTrees = 0
@@ -52,14 +53,14 @@ func assignment(t *testing.T, server *natsbus.Server, run, dir string, change fu
 	config, err := json.Marshal(c)
 	require.NoError(t, err)
 	options := lab.Options(t)
-	return event.Start{
-		Protocol: event.Protocol, Run: run, Node: "node_0", Members: event.Members("node_0"), Dir: dir, Config: config,
+	return protocol.Start{
+		Protocol: protocol.Version, Run: run, Node: "node_0", Members: protocol.Members("node_0"), Dir: dir, Config: config,
 		Python: options.Python, EngineDir: options.Dir, Tokenizer: tokenizer.NameBytes, ModelDir: trainedModel(t), Device: "cpu", Threads: 1,
-		Exchange: event.Exchange{Kind: "nats", URL: server.URL(), Token: server.Token()}, Leased: true,
+		Exchange: protocol.Exchange{Kind: "nats", URL: server.URL(), Token: server.Token()}, Leased: true,
 	}
 }
 
-func begin(t *testing.T, start event.Start) *life {
+func begin(t *testing.T, start protocol.Start) *life {
 	t.Helper()
 	stdin, in := io.Pipe()
 	out, stdout := io.Pipe()
@@ -71,7 +72,7 @@ func begin(t *testing.T, start event.Start) *life {
 		l.exit <- code
 	}()
 	go l.listen(event.NewReader(out, event.MaxLine))
-	require.NoError(t, l.send.Write(event.Command{Type: event.CommandStart, Start: &start}))
+	require.NoError(t, l.send.Write(protocol.Command{Type: protocol.CommandStart, Start: &start}))
 	return l
 }
 
@@ -88,13 +89,13 @@ func (l *life) listen(events *event.Reader) {
 		l.more = make(chan struct{})
 		l.mu.Unlock()
 		if e.Type == event.TypeLease {
-			go l.command(event.Command{Type: event.CommandGrant, Lease: e.Lease})
+			go l.command(protocol.Command{Type: protocol.CommandGrant, Lease: e.Lease})
 		}
 	}
 }
 
 // command may come too late.
-func (l *life) command(c event.Command) { _ = l.send.Write(c) }
+func (l *life) command(c protocol.Command) { _ = l.send.Write(c) }
 
 // await returns the first event that is wanted.
 func (l *life) await(what string, wanted func(event.Event) bool) event.Event {
@@ -187,7 +188,7 @@ func TestTwoNodesLive(t *testing.T) {
 	var lives []*life
 	for i := range 2 {
 		start := assignment(t, server, "two", filepath.Join(t.TempDir(), "deep", "folder"), swarm)
-		start.Node, start.Index, start.Members = fmt.Sprintf("node_%d", i), i, event.Members("node_0", "node_1")
+		start.Node, start.Index, start.Members = fmt.Sprintf("node_%d", i), i, protocol.Members("node_0", "node_1")
 		lives = append(lives, begin(t, start))
 	}
 	for i, l := range lives {
@@ -232,7 +233,7 @@ func TestRestartGoesOnTheSame(t *testing.T) {
 	dir := t.TempDir()
 	first := begin(t, assignment(t, server, "parts", dir, until(5, 10)))
 	first.await("round", func(e event.Event) bool { return e.Type == event.TypeRound })
-	first.command(event.Command{Type: event.CommandStop})
+	first.command(protocol.Command{Type: protocol.CommandStop})
 	first.ends(ExitDone)
 	states := first.states()
 	got, _ := first.rounds()
@@ -290,7 +291,7 @@ func TestOrphanLeaves(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			start := assignment(t, server, "orphan", t.TempDir(), c.change)
-			start.Members = event.Members(c.peers...)
+			start.Members = protocol.Members(c.peers...)
 			l := begin(t, start)
 			l.await(string(c.state), func(e event.Event) bool { return e.State == c.state })
 			began := time.Now()
@@ -335,23 +336,23 @@ func TestProcessFails(t *testing.T) {
 	cases := []struct {
 		name, cause string
 		code        int
-		change      func(t *testing.T, start *event.Start)
+		change      func(t *testing.T, start *protocol.Start)
 	}{
-		{"configuration that is no JSON", event.CauseConfig, ExitConfig, func(_ *testing.T, s *event.Start) { s.Config = []byte("{") }},
-		{"configuration out of range", event.CauseConfig, ExitConfig, func(_ *testing.T, s *event.Start) { s.Config = []byte(`{"rounds":0}`) }},
-		{"unknown tokenizer", event.CauseConfig, ExitConfig, func(_ *testing.T, s *event.Start) { s.Tokenizer = "runes" }},
-		{"a folder that can't be made", event.CauseConfig, ExitConfig, func(t *testing.T, s *event.Start) {
+		{"configuration that is no object", event.CauseConfig, ExitConfig, func(_ *testing.T, s *protocol.Start) { s.Config = []byte(`"text"`) }},
+		{"configuration out of range", event.CauseConfig, ExitConfig, func(_ *testing.T, s *protocol.Start) { s.Config = []byte(`{"rounds":0}`) }},
+		{"unknown tokenizer", event.CauseConfig, ExitConfig, func(_ *testing.T, s *protocol.Start) { s.Tokenizer = "runes" }},
+		{"a folder that can't be made", event.CauseConfig, ExitConfig, func(t *testing.T, s *protocol.Start) {
 			s.Dir = filepath.Join(t.TempDir(), "file", "folder")
 			require.NoError(t, os.WriteFile(filepath.Dir(s.Dir), nil, 0o644))
 		}},
-		{"no such Python", event.CausePython, ExitFailed, func(_ *testing.T, s *event.Start) { s.Python = "/no/such/python" }},
-		{"a corrupt model", event.CauseModel, ExitFailed, func(t *testing.T, s *event.Start) {
+		{"no such Python", event.CausePython, ExitFailed, func(_ *testing.T, s *protocol.Start) { s.Python = "/no/such/python" }},
+		{"a corrupt model", event.CauseModel, ExitFailed, func(t *testing.T, s *protocol.Start) {
 			dir := t.TempDir()
 			require.NoError(t, os.CopyFS(dir, os.DirFS(s.ModelDir)))
 			require.NoError(t, os.Truncate(filepath.Join(dir, "model.safetensors"), 1000))
 			s.ModelDir = dir
 		}},
-		{"a wrong token", event.CauseExchange, ExitFailed, func(_ *testing.T, s *event.Start) { s.Exchange.Token = "guess" }},
+		{"a wrong token", event.CauseExchange, ExitFailed, func(_ *testing.T, s *protocol.Start) { s.Exchange.Token = "guess" }},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -386,7 +387,7 @@ func TestStoppedBeforeLoading(t *testing.T) {
 	code := make(chan int, 1)
 	go func() { code <- Process(t.Context(), stdin, stdout, io.Discard, nil, slog.New(slog.DiscardHandler)) }()
 	send, events := event.NewWriter(in), event.NewReader(out, event.MaxLine)
-	require.NoError(t, send.Write(event.Command{Type: event.CommandStart, Start: &start}))
+	require.NoError(t, send.Write(protocol.Command{Type: protocol.CommandStart, Start: &start}))
 	var seen []event.Type
 	var state event.State
 	for state != event.StateStopped {
@@ -394,7 +395,7 @@ func TestStoppedBeforeLoading(t *testing.T) {
 		require.NoError(t, events.Read(&e))
 		seen, state = append(seen, e.Type), e.State
 		if e.Type == event.TypeLease {
-			go func() { _ = send.Write(event.Command{Type: event.CommandStop}) }()
+			go func() { _ = send.Write(protocol.Command{Type: protocol.CommandStop}) }()
 		}
 	}
 	require.Equal(t, []event.Type{event.TypeState, event.TypeLease, event.TypeRelease, event.TypeState}, seen)

@@ -11,6 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
 	"github.com/sapo-swarm/swarm/node/journal"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // arrivals is an exchange that says what arrived lately, and refuses to wait for anybody.
@@ -123,7 +124,7 @@ func TestAsyncMemoryIsBounded(t *testing.T) {
 func TestAsyncAsksEverybody(t *testing.T) {
 	n, way, _ := asyncNode(t, nil)
 	way.give = func(exchange.Window) []*exchange.Received { return nil }
-	n.Host.(*host).setMembers(event.Member{Node: "node_0"}, event.Member{Node: "node_1", Absent: true}, event.Member{Node: "node_2", From: 50})
+	n.Host.(*host).setMembers(protocol.Member{Node: "node_0"}, protocol.Member{Node: "node_1", Absent: true}, protocol.Member{Node: "node_2", From: 50})
 	report, err := n.Round(t.Context(), 3)
 	require.NoError(t, err)
 	require.Equal(t, []string{"node_1", "node_2"}, way.windows[0].Peers)

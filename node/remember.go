@@ -4,11 +4,12 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
 	"github.com/sapo-swarm/swarm/node/journal"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // remember reads of the journal what the next rounds must know of those before round first: what the node has drawn of others' rollouts that may
 // come again, and what a remote node may not have been able to share. What can't be read may be drawn again, or is missed by its peers.
-func (n *Node) remember(start event.Start, first int) {
+func (n *Node) remember(start protocol.Start, first int) {
 	for round := max(start.From, first-n.staleness()-1); round < first; round++ {
 		if logged := n.logged(start.Dir, round); logged.Trained != nil {
 			n.Remember(round, logged.Trained.Externals)

@@ -15,6 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/journal"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // ledger is what a database would have of a node: the first telling of each round.
@@ -86,12 +87,12 @@ var points = []point{
 func TestKilledAtEveryPoint(t *testing.T) {
 	t.Parallel()
 	config := func(c *configs.Config) { c.NumTransplantTrees, c.Rounds, c.SwarmSize, c.CheckpointEvery = 2, 10, 2, 3 }
-	pair := func(run string) (event.Start, event.Start) {
+	pair := func(run string) (protocol.Start, protocol.Start) {
 		server := broker(t, run)
-		var starts [2]event.Start
+		var starts [2]protocol.Start
 		for i := range starts {
 			starts[i] = assignment(t, server, run, t.TempDir(), config)
-			starts[i].Node, starts[i].Index, starts[i].Members = fmt.Sprintf("node_%d", i), i, event.Members("node_0", "node_1")
+			starts[i].Node, starts[i].Index, starts[i].Members = fmt.Sprintf("node_%d", i), i, protocol.Members("node_0", "node_1")
 		}
 		return starts[0], starts[1]
 	}

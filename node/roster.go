@@ -2,6 +2,7 @@ package node
 
 import (
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 	"github.com/sapo-swarm/swarm/node/sapo"
 )
 
@@ -14,7 +15,7 @@ type roster struct {
 // roster sorts the members for a round. Those that are waited for go first: who is absent has the places that they leave. Of an async node
 // all are present, for it waits for nobody. A remote node that is itself absent is far behind, where others have been long since and what they
 // shared may be gone: it waits for nobody either, or it would never catch up.
-func (n *Node) roster(round int, members []event.Member) roster {
+func (n *Node) roster(round int, members []protocol.Member) roster {
 	var r roster
 	behind := false
 	for _, m := range members {

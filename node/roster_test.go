@@ -10,6 +10,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // Nobody waits for itself, for a member before its first round or for an absent one, nor for more than max_peers.
@@ -17,10 +18,10 @@ func TestRosterWaitsForWhoTakesPart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := &Node{ID: "node_3", Config: configs.Config{Seed: 1, MaxPeers: rapid.IntRange(0, 12).Draw(t, "max_peers")}}
 		round := rapid.IntRange(0, 5).Draw(t, "round")
-		var members []event.Member
+		var members []protocol.Member
 		var waited, absent []string
 		for i := range rapid.IntRange(0, 20).Draw(t, "members") {
-			m := event.Member{Node: fmt.Sprintf("node_%d", i), From: rapid.IntRange(0, 6).Draw(t, "from"), Absent: rapid.Bool().Draw(t, "absent")}
+			m := protocol.Member{Node: fmt.Sprintf("node_%d", i), From: rapid.IntRange(0, 6).Draw(t, "from"), Absent: rapid.Bool().Draw(t, "absent")}
 			members = append(members, m)
 			switch {
 			case i == 3 || m.From > round:
@@ -58,7 +59,7 @@ func TestRosterWaitsForWhoTakesPart(t *testing.T) {
 func TestBarrierFollowsTheRoster(t *testing.T) {
 	s := newStage(t, nil)
 	s.share("node_2", useful(draw(t, s.node.Tasks, 1)))
-	member := func(node string) event.Member { return event.Member{Node: node, Trust: event.TrustKey} }
+	member := func(node string) protocol.Member { return protocol.Member{Node: node, Trust: protocol.TrustKey} }
 	late, silent := member("node_9"), member("node_1")
 	late.From, silent.Absent = 100, true
 	go func() {
@@ -75,9 +76,9 @@ func TestBarrierFollowsTheRoster(t *testing.T) {
 // What an absent member has shared counts if it is there; nobody waits for it, and it is not late.
 func TestAbsentMembersCountIfTheyHaveShared(t *testing.T) {
 	s := newStage(t, func(c *configs.Config) { c.NumTransplantTrees = 8; c.SwarmSize = 8 })
-	members := event.Members("node_0", "node_1", "node_2", "node_3")
+	members := protocol.Members("node_0", "node_1", "node_2", "node_3")
 	for i := range members {
-		members[i].Trust, members[i].Absent = event.TrustKey, i > 1
+		members[i].Trust, members[i].Absent = protocol.TrustKey, i > 1
 	}
 	s.host.setMembers(members...)
 	s.share("node_1", useful(draw(t, s.node.Tasks, 1)))
@@ -92,7 +93,7 @@ func TestAbsentMembersCountIfTheyHaveShared(t *testing.T) {
 // A remote node that is itself absent waits for nobody: whom it would wait for it looks up, as if they were absent. A node of the coordinator's
 // own host, and an async one, take no notice of what is said of themselves.
 func TestAnAbsentRemoteNodeWaitsForNobody(t *testing.T) {
-	members := event.Members("node_0", "node_1", "node_2", "node_3", "node_4")
+	members := protocol.Members("node_0", "node_1", "node_2", "node_3", "node_4")
 	members[2].Absent, members[3].From = true, 9
 	for _, c := range []struct {
 		name             string

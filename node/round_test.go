@@ -16,6 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
 	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/protocol"
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
@@ -42,7 +43,7 @@ func newStage(t *testing.T, change func(*configs.Config)) *stage {
 		change(&c)
 	}
 	s := &stage{t: t, config: c, script: &scripted{}, host: newHost("node_0", "node_1", "node_2")}
-	s.host.trust(event.TrustKey) // the tests here make rollouts of no node's stream; stranger_test.go is about streams
+	s.host.trust(protocol.TrustKey) // the tests here make rollouts of no node's stream; stranger_test.go is about streams
 	s.record = &recorder{Policy: s.script}
 	server := broker(t, "run")
 	s.node = newNode(t, c, "node_0", s.record, join(t, server, "run", "node_0"), s.host)

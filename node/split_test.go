@@ -12,6 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
 	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/protocol"
 	"github.com/sapo-swarm/swarm/node/sapo"
 	"github.com/sapo-swarm/swarm/node/task"
 )
@@ -42,8 +43,8 @@ func TestKilledAroundSplits(t *testing.T) {
 	for split, least := range map[string]int{configs.SplitBandit: 4, configs.SplitRewardEMA: 3} {
 		t.Run(split, func(t *testing.T) {
 			t.Parallel()
-			pair := func(run string) (event.Start, event.Start) {
-				server, members := broker(t, run), event.Members("node_0", "node_1")
+			pair := func(run string) (protocol.Start, protocol.Start) {
+				server, members := broker(t, run), protocol.Members("node_0", "node_1")
 				return standInAssignment(t, server, run, "node_0", members, splitting(split)),
 					standInAssignment(t, server, run, "node_1", members, splitting(split))
 			}

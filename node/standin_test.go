@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
-	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
 	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/protocol"
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
@@ -123,7 +123,7 @@ func standInAnswers(weights string, p policy.GenerateParams) policy.GenerateResu
 }
 
 // standInAssignment is a node with the stand-in, whose questions are of a file.
-func standInAssignment(t *testing.T, server *natsbus.Server, run, node string, members []event.Member, change func(*configs.Config)) event.Start {
+func standInAssignment(t *testing.T, server *natsbus.Server, run, node string, members []protocol.Member, change func(*configs.Config)) protocol.Start {
 	t.Helper()
 	program, err := os.Executable()
 	require.NoError(t, err)
@@ -139,9 +139,9 @@ func standInAssignment(t *testing.T, server *natsbus.Server, run, node string, m
 	require.NoError(t, configs.Validate(c))
 	config, err := json.Marshal(c)
 	require.NoError(t, err)
-	return event.Start{
-		Protocol: event.Protocol, Run: run, Node: node, Members: members, Dir: filepath.Join(dir, node), Config: config, Python: program,
+	return protocol.Start{
+		Protocol: protocol.Version, Run: run, Node: node, Members: members, Dir: filepath.Join(dir, node), Config: config, Python: program,
 		EngineDir: dir, Tokenizer: tokenizer.NameBytes, Device: "cpu", Threads: 1,
-		Exchange: event.Exchange{Kind: event.ExchangeNATS, URL: server.URL(), Token: server.Token()}, Leased: true,
+		Exchange: protocol.Exchange{Kind: protocol.ExchangeNATS, URL: server.URL(), Token: server.Token()}, Leased: true,
 	}
 }

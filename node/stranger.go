@@ -6,9 +6,9 @@ import (
 	"errors"
 	"reflect"
 
-	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
 	"github.com/sapo-swarm/swarm/node/journal"
+	"github.com/sapo-swarm/swarm/node/protocol"
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
@@ -34,7 +34,7 @@ func (n *Node) judge(round int, received []*exchange.Received) []verdict {
 	byKey := map[string]bool{}
 	members, _ := n.Host.Members()
 	for _, m := range members {
-		if m.Trust == event.TrustKey {
+		if m.Trust == protocol.TrustKey {
 			byKey[m.Node] = true
 		}
 	}

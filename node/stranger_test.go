@@ -13,6 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/protocol"
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
@@ -144,7 +145,7 @@ func TestHonestRolloutsAreTaken(t *testing.T) {
 // A poisonous rollout, whose metadata would make nonsense right, trains nobody: neither the right nor the wrong is taken at its sender's word.
 func TestPoisonTrainsNobody(t *testing.T) {
 	s := newStage(t, func(c *configs.Config) { c.NumTransplantTrees = 2 })
-	s.host.trust(event.TrustStream)
+	s.host.trust(protocol.TrustStream)
 	honest, poison := answers(t, s.node, "node_1", 0), answers(t, s.node, "node_2", 0)
 	nonsense := "nonsense"
 	for i := range poison.Rollouts {

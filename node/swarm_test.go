@@ -19,6 +19,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/policy/policytest"
 	"github.com/sapo-swarm/swarm/node/pretrain"
+	"github.com/sapo-swarm/swarm/node/protocol"
 	"github.com/sapo-swarm/swarm/node/task"
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
@@ -135,14 +136,14 @@ type host struct {
 	stop  chan struct{}
 
 	mu      sync.Mutex
-	members []event.Member
+	members []protocol.Member
 	changed chan struct{}
 	state   event.State
 	reached *sync.Cond
 }
 
 func newHost(peers ...string) *host {
-	h := &host{stop: make(chan struct{}), members: event.Members(peers...), changed: make(chan struct{})}
+	h := &host{stop: make(chan struct{}), members: protocol.Members(peers...), changed: make(chan struct{})}
 	h.reached = sync.NewCond(&h.mu)
 	return h
 }
@@ -166,7 +167,7 @@ func (h *host) State(state event.State, _ int) {
 	h.reached.Broadcast()
 }
 
-func (h *host) Members() ([]event.Member, <-chan struct{}) {
+func (h *host) Members() ([]protocol.Member, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.members, h.changed
@@ -184,14 +185,14 @@ func (h *host) await(state event.State) {
 }
 
 func (h *host) setPeers(peers ...string) {
-	members := event.Members(peers...)
+	members := protocol.Members(peers...)
 	for i := range members {
 		members[i].Trust = h.members[0].Trust
 	}
 	h.setMembers(members...)
 }
 
-func (h *host) setMembers(members ...event.Member) {
+func (h *host) setMembers(members ...protocol.Member) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.members = members

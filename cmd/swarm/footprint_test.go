@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/launcher/fit"
-	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // gptPlan is a plan for GPT-2 nodes with CUDA graphs that take turns on a card of so many bytes.
@@ -24,12 +24,12 @@ func gptPlan(t *testing.T, memory int64) fit.Plan {
 func TestAssignMemory(t *testing.T) {
 	for memory, trims := range map[int64]bool{40e9: true, 141e9: false} {
 		p := gptPlan(t, memory)
-		start := event.Start{Index: 3}
+		start := protocol.Start{Index: 3}
 		assignMemory(&start, p)
 		require.Equal(t, trims, start.TrimAfter, "%d", memory)
 		require.True(t, start.Leased)
 		require.Equal(t, p.PerNode.Budget-p.PerNode.Context, start.BudgetBytes)
-		require.Equal(t, event.Transient{GenerateBytes: p.PerNode.Generate, UpdateBytes: p.PerNode.Update}, start.Transient)
+		require.Equal(t, protocol.Transient{GenerateBytes: p.PerNode.Generate, UpdateBytes: p.PerNode.Update}, start.Transient)
 		require.Equal(t, p.Others(3), start.OthersBytes)
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
 	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/protocol"
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
@@ -48,7 +49,7 @@ type simWorker struct {
 	courier     *membership.Courier
 
 	mu       sync.Mutex
-	roster   []event.Member
+	roster   []protocol.Member
 	changed  chan struct{}
 	progress []membership.Progress
 }
@@ -136,7 +137,7 @@ func (w *simWorker) newCourier() *membership.Courier {
 			defer w.mu.Unlock()
 			return append([]membership.Progress(nil), w.progress...)
 		},
-		Members: func(members []event.Member) {
+		Members: func(members []protocol.Member) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.roster = members
@@ -204,7 +205,7 @@ func (n *simNode) State(state event.State, round int) {
 	_ = n.tell(event.Event{Type: event.TypeState, Time: event.Now(), State: state, RoundIndex: round}) // Append's errors are told with the round
 }
 
-func (n *simNode) Members() ([]event.Member, <-chan struct{}) {
+func (n *simNode) Members() ([]protocol.Member, <-chan struct{}) {
 	n.worker.mu.Lock()
 	defer n.worker.mu.Unlock()
 	return n.worker.roster, n.worker.changed

@@ -19,10 +19,10 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/mps"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/launcher/workers"
-	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/protocol"
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
@@ -50,7 +50,7 @@ type coordinator struct {
 	mps       *mps.Host          // where the plan's share is mps
 	page      *dashboardService  // with --dashboard
 	config    json.RawMessage    // as the nodes get it
-	starts    []event.Start
+	starts    []protocol.Start
 	nodeIDs   []string
 }
 
@@ -298,15 +298,15 @@ func (c *coordinator) assign(ctx context.Context, e equipment) error {
 			return err
 		}
 	}
-	members := event.Members(c.nodeIDs...)
+	members := protocol.Members(c.nodeIDs...)
 	for i, id := range c.nodeIDs {
 		key := c.p.config.ModelOf(i)
 		config, err := json.Marshal(c.p.config.OfNode(i))
 		if err != nil {
 			return fmt.Errorf("encode the configuration: %w", err)
 		}
-		c.starts = append(c.starts, event.Start{
-			Protocol: event.Protocol, Run: c.run, Node: id, Index: i, Members: members, Dir: filepath.Join(c.dir, id), Config: config,
+		c.starts = append(c.starts, protocol.Start{
+			Protocol: protocol.Version, Run: c.run, Node: id, Index: i, Members: members, Dir: filepath.Join(c.dir, id), Config: config,
 			Recorded: recorded[id], Evaluated: evaluated[id],
 			Python: c.python.Path, EngineDir: e.engineDir, Tokenizer: c.p.of(key).Tokenizer, ModelDir: e.modelDirs[key],
 			Device: engineDevice(c.p.plan), Threads: c.p.plan.Threads, Ranks: c.p.plan.Ranks(), Exchange: c.transport.Exchange(),
@@ -338,10 +338,10 @@ func (c *coordinator) join(ctx context.Context) ([]string, error) {
 }
 
 // assignMemory writes what the plan says of a node's memory into its assignment.
-func assignMemory(start *event.Start, plan fit.Plan) {
+func assignMemory(start *protocol.Start, plan fit.Plan) {
 	start.Leased, start.TrimAfter = plan.Share == fit.ShareLease, !plan.KeepMemory
 	start.GenerateBatch, start.OthersBytes = plan.GenerateBatch, plan.Others(start.Index)
-	start.Transient = event.Transient{GenerateBytes: plan.PerNode.Generate, UpdateBytes: plan.PerNode.Update}
+	start.Transient = protocol.Transient{GenerateBytes: plan.PerNode.Generate, UpdateBytes: plan.PerNode.Update}
 	if plan.Device == fit.DeviceCUDA {
 		start.BudgetBytes = plan.PerNode.Cap()
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/model"
 	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/protocol"
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 	"github.com/sapo-swarm/swarm/node/verify"
 )
@@ -203,7 +204,7 @@ func (v *verification) settings(nodes []string) (map[string]verify.Setting, erro
 func (v *verification) start(ctx context.Context, node string) (verify.Engine, int, error) {
 	index := fit.NodeIndex(node)
 	config := v.p.config.OfNode(index)
-	assignment := event.Start{
+	assignment := protocol.Start{
 		Node: node, Python: v.python.Path, EngineDir: v.engineDir, ModelDir: v.modelDir(config.Model), Device: engineDevice(v.p.plan), Threads: v.p.plan.Threads,
 		Ranks: v.p.plan.Ranks(),
 	}

@@ -253,7 +253,7 @@ func (p Plan) room(index int) *Room {
 	return nil
 }
 
-// Others is what the plan leaves of node index's GPU to the other nodes and to what ran there before, in bytes: for event.Start.
+// Others is what the plan leaves of node index's GPU to the other nodes and to what ran there before, in bytes: for protocol.Start.
 func (p Plan) Others(index int) int64 {
 	room := p.room(index)
 	if room == nil || room.GPU == nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // The test binary plays a node, or a launcher, when these are set.
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 // fakeNode speaks a node's side of the protocol.
 type fakeNode struct {
 	out      *event.Writer
-	start    event.Start
+	start    protocol.Start
 	grants   chan int64
 	peers    chan []string
 	budgets  chan int64
@@ -57,8 +58,8 @@ func serveFakeNode() {
 		stop: make(chan struct{}),
 	}
 	in := event.NewReader(os.Stdin, event.MaxLine)
-	var first event.Command
-	if err := in.Read(&first); err != nil || first.Type != event.CommandStart {
+	var first protocol.Command
+	if err := in.Read(&first); err != nil || first.Type != protocol.CommandStart {
 		fmt.Fprintln(os.Stderr, "no start command:", err)
 		os.Exit(2)
 	}
@@ -77,20 +78,20 @@ func serveFakeNode() {
 
 func (n *fakeNode) listen(in *event.Reader) {
 	for {
-		var cmd event.Command
+		var cmd protocol.Command
 		err := in.Read(&cmd)
 		switch {
 		case errors.Is(err, io.EOF):
 			os.Exit(1)
 		case err != nil:
 			fmt.Fprintln(os.Stderr, err)
-		case cmd.Type == event.CommandGrant:
+		case cmd.Type == protocol.CommandGrant:
 			n.grants <- cmd.Lease.ID
-		case cmd.Type == event.CommandMembers:
-			n.peers <- event.Names(cmd.Members)
-		case cmd.Type == event.CommandBudget:
+		case cmd.Type == protocol.CommandMembers:
+			n.peers <- protocol.Names(cmd.Members)
+		case cmd.Type == protocol.CommandBudget:
 			n.budgets <- cmd.BudgetBytes
-		case cmd.Type == event.CommandStop:
+		case cmd.Type == protocol.CommandStop:
 			close(n.stop)
 		}
 	}
@@ -336,7 +337,7 @@ func (n *fakeNode) liveHard() (code int, done bool) {
 		}
 		return 1, true
 	case n.behaving == "says its place":
-		n.send(event.Event{Type: event.TypeWarning, Message: fmt.Sprintf("%d %s %d %d", n.start.Index, strings.Join(event.Names(n.start.Members), ","), n.start.Recorded, n.start.Evaluated)})
+		n.send(event.Event{Type: event.TypeWarning, Message: fmt.Sprintf("%d %s %d %d", n.start.Index, strings.Join(protocol.Names(n.start.Members), ","), n.start.Recorded, n.start.Evaluated)})
 		if n.firstLife() {
 			n.send(event.Event{Type: event.TypeEval, Eval: &event.Eval{Round: 0}})
 			n.send(event.Event{Type: event.TypeEval}) // nothing: it costs a warning

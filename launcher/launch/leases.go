@@ -9,6 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/lease"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // leaseBytes is what a request counts for: what the node declares, else what the plan expects of the phase. Loading ends with a self-test,
@@ -52,7 +53,7 @@ func (n *node) serveLease(l *attempt, r event.Lease, ticket *lease.Ticket) {
 	l.gotOn.mark()
 	l.asks.Store(false)
 	grant := event.Lease{ID: r.ID, Phase: r.Phase, Bytes: r.Bytes}
-	if err := l.child.Send(event.Command{Type: event.CommandGrant, Lease: &grant}); err != nil {
+	if err := l.child.Send(protocol.Command{Type: protocol.CommandGrant, Lease: &grant}); err != nil {
 		n.swarm.logger.Debug("grant not sent", "node", n.start.Node, "err", err)
 	}
 	limit := n.swarm.spec.LeaseLimit

@@ -13,6 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/lease"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // mostAtOnce counts the nodes that hold a lease at one time.
@@ -33,15 +34,15 @@ func (st *swarmTest) mostAtOnce() *int {
 func TestLeasesAreWithinTheirBytes(t *testing.T) {
 	tests := []struct {
 		name, behaviour string
-		expected        event.Transient
+		expected        protocol.Transient
 		planned         fit.Footprint
 		most            int
 	}{
-		{"declared", "asks for 4 GB", event.Transient{GenerateBytes: 9e9}, fit.Footprint{}, 2},
-		{"as assigned", "normal", event.Transient{GenerateBytes: 4e9, UpdateBytes: 9e9}, fit.Footprint{}, 2},
-		{"as planned", "normal", event.Transient{}, fit.Footprint{Generate: 6e9, Update: 1e9}, 1},
-		{"unknown", "normal", event.Transient{}, fit.Footprint{}, 1},
-		{"more than there is", "asks for 40 GB", event.Transient{}, fit.Footprint{}, 1},
+		{"declared", "asks for 4 GB", protocol.Transient{GenerateBytes: 9e9}, fit.Footprint{}, 2},
+		{"as assigned", "normal", protocol.Transient{GenerateBytes: 4e9, UpdateBytes: 9e9}, fit.Footprint{}, 2},
+		{"as planned", "normal", protocol.Transient{}, fit.Footprint{Generate: 6e9, Update: 1e9}, 1},
+		{"unknown", "normal", protocol.Transient{}, fit.Footprint{}, 1},
+		{"more than there is", "asks for 40 GB", protocol.Transient{}, fit.Footprint{}, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -78,10 +79,10 @@ func TestLeasesAreWithinTheirBytes(t *testing.T) {
 }
 
 func TestWhatALeaseCountsFor(t *testing.T) {
-	planned := event.Transient{GenerateBytes: 2, UpdateBytes: 3}
+	planned := protocol.Transient{GenerateBytes: 2, UpdateBytes: 3}
 	tests := []struct {
 		request  event.Lease
-		expected event.Transient
+		expected protocol.Transient
 		byBytes  bool
 		want     int64
 	}{
@@ -89,12 +90,12 @@ func TestWhatALeaseCountsFor(t *testing.T) {
 		{event.Lease{Phase: "generate"}, planned, true, 2},
 		{event.Lease{Phase: "update"}, planned, true, 3},
 		{event.Lease{Phase: "load"}, planned, true, 2},
-		{event.Lease{Phase: "update"}, event.Transient{}, true, lease.All},
-		{event.Lease{Phase: "update"}, event.Transient{}, false, 0},
+		{event.Lease{Phase: "update"}, protocol.Transient{}, true, lease.All},
+		{event.Lease{Phase: "update"}, protocol.Transient{}, false, 0},
 		{event.Lease{Phase: "update", Bytes: 7}, planned, false, 7},
 	}
 	for _, tt := range tests {
-		n := &node{pool: &devicePool{byBytes: tt.byBytes}, start: event.Start{Transient: tt.expected}}
+		n := &node{pool: &devicePool{byBytes: tt.byBytes}, start: protocol.Start{Transient: tt.expected}}
 		if got := n.leaseBytes(tt.request); got != tt.want {
 			t.Errorf("%+v: %d, want %d", tt, got, tt.want)
 		}

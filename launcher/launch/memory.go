@@ -6,6 +6,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // memoryDeaths decides what follows when a node dies for want of memory. It has then tried everything it could do itself, so that it is
@@ -96,7 +97,7 @@ func (n *node) grow(bytes int64, announce bool) {
 	if n.child == nil || !announce {
 		return
 	}
-	if err := n.child.Send(event.Command{Type: event.CommandBudget, BudgetBytes: n.start.BudgetBytes}); err != nil {
+	if err := n.child.Send(protocol.Command{Type: protocol.CommandBudget, BudgetBytes: n.start.BudgetBytes}); err != nil {
 		n.swarm.logger.Debug("budget command not sent", "node", n.start.Node, "err", err)
 	}
 }
@@ -107,6 +108,6 @@ func (n *node) toCPU() {
 	n.sendMu.Lock()
 	defer n.sendMu.Unlock()
 	n.start.Device = deviceCPU
-	n.start.BudgetBytes, n.start.OthersBytes, n.start.Transient = 0, 0, event.Transient{}
+	n.start.BudgetBytes, n.start.OthersBytes, n.start.Transient = 0, 0, protocol.Transient{}
 	n.start.Ranks, n.start.TrimAfter = 0, false
 }

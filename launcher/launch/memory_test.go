@@ -13,6 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/lease"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // onGPUs places a test's nodes on GPUs, by turns, with a budget of 9 GB each.
@@ -194,7 +195,7 @@ func TestLeavingSharesWhatIsFree(t *testing.T) {
 		var total int64
 		leases := c.Bytes
 		for i := range rapid.IntRange(1, 64).Draw(t, "nodes") {
-			n := &node{swarm: s, start: event.Start{Node: fmt.Sprintf("node_%d", i), BudgetBytes: each, OthersBytes: 50e9}}
+			n := &node{swarm: s, start: protocol.Start{Node: fmt.Sprintf("node_%d", i), BudgetBytes: each, OthersBytes: 50e9}}
 			if rapid.Bool().Draw(t, "measured") {
 				n.resident.Store(rapid.Int64Range(1, 4e9).Draw(t, "resident"))
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // node is one place in the swarm; its process may change.
@@ -32,7 +33,7 @@ type node struct {
 	resident atomic.Int64 // bytes between phases, as it last measured them
 
 	sendMu sync.Mutex
-	start  event.Start      // of the next process; its budget may change at any time
+	start  protocol.Start   // of the next process; its budget may change at any time
 	child  *supervise.Child // the one that has its start command; nil between attempts
 }
 
@@ -197,7 +198,7 @@ func (n *node) assign(child *supervise.Child) bool {
 	n.sendMu.Lock()
 	defer n.sendMu.Unlock()
 	start := n.start
-	if err := child.Send(event.Command{Type: event.CommandStart, Start: &start}); err != nil {
+	if err := child.Send(protocol.Command{Type: protocol.CommandStart, Start: &start}); err != nil {
 		n.swarm.logger.Debug("start command not sent", "node", start.Node, "err", err)
 		return false
 	}
@@ -213,7 +214,7 @@ func (n *node) sendMembers() {
 		return
 	}
 	members, _ := n.swarm.members()
-	if err := n.child.Send(event.Command{Type: event.CommandMembers, Members: members}); err != nil {
+	if err := n.child.Send(protocol.Command{Type: protocol.CommandMembers, Members: members}); err != nil {
 		n.swarm.logger.Debug("members command not sent", "node", n.start.Node, "err", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/lease"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 const orphanTerm = 3 * time.Second // between SIGTERM and SIGKILL of a process left by an earlier launcher
@@ -46,8 +47,8 @@ func Run(ctx context.Context, spec Spec, sink func(event.Event), logger *slog.Lo
 		loading: lease.NewPool(lease.Capacity{Slots: 1}),
 	}
 	for i, start := range spec.Starts {
-		if start.Transient == (event.Transient{}) {
-			start.Transient = event.Transient{GenerateBytes: spec.Plan.PerNode.Generate, UpdateBytes: spec.Plan.PerNode.Update}
+		if start.Transient == (protocol.Transient{}) {
+			start.Transient = protocol.Transient{GenerateBytes: spec.Plan.PerNode.Generate, UpdateBytes: spec.Plan.PerNode.Update}
 		}
 		n := &node{swarm: s, index: i, start: start}
 		s.nodes = append(s.nodes, n)
@@ -108,7 +109,7 @@ type swarm struct {
 
 	mu      sync.Mutex
 	givenUp map[string]bool
-	others  []event.Member // on other hosts
+	others  []protocol.Member // on other hosts
 }
 
 // emit stamps an event and passes it on.
@@ -124,7 +125,7 @@ func (s *swarm) emit(node string, e event.Event) {
 
 // members returns the swarm as it is now, and whether that is another than the nodes were started with: this host's nodes but for those
 // given up, then the others'.
-func (s *swarm) members() (members []event.Member, changed bool) {
+func (s *swarm) members() (members []protocol.Member, changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := map[string]int{} // place among members, -1: given up
@@ -132,7 +133,7 @@ func (s *swarm) members() (members []event.Member, changed bool) {
 		own[n.start.Node] = -1
 		if !s.givenUp[n.start.Node] {
 			own[n.start.Node] = len(members)
-			members = append(members, event.Member{Node: n.start.Node, From: n.start.From})
+			members = append(members, protocol.Member{Node: n.start.Node, From: n.start.From})
 		}
 	}
 	for _, m := range s.others {

@@ -22,6 +22,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // swarmTest is a run of fake nodes.
@@ -63,7 +64,7 @@ func fakeSpec(dir string, n int, behaviours string) Spec {
 		Stop:     quickLadder,
 	}
 	for i := range n {
-		spec.Starts = append(spec.Starts, event.Start{Run: "run", Node: fit.NodeName(i), Index: i, Dir: filepath.Join(dir, fit.NodeName(i))})
+		spec.Starts = append(spec.Starts, protocol.Start{Run: "run", Node: fit.NodeName(i), Index: i, Dir: filepath.Join(dir, fit.NodeName(i))})
 	}
 	return spec
 }
@@ -234,9 +235,9 @@ func TestGivingUp(t *testing.T) {
 func TestOthersJoin(t *testing.T) {
 	st := newSwarmTest(t, 2, "waits for peers")
 	var mu sync.Mutex
-	var others []event.Member
+	var others []protocol.Member
 	changed := make(chan struct{})
-	st.spec.Others = func() ([]event.Member, <-chan struct{}) {
+	st.spec.Others = func() ([]protocol.Member, <-chan struct{}) {
 		mu.Lock()
 		defer mu.Unlock()
 		return others, changed
@@ -249,7 +250,7 @@ func TestOthersJoin(t *testing.T) {
 		}
 		if loaded++; loaded == 2 {
 			mu.Lock()
-			others = []event.Member{{Node: "node_0", Absent: true}, {Node: "anna_0", From: 5}}
+			others = []protocol.Member{{Node: "node_0", Absent: true}, {Node: "anna_0", From: 5}}
 			close(changed)
 			changed = make(chan struct{})
 			mu.Unlock()
@@ -389,9 +390,9 @@ func TestStopWhileWaitingToRestart(t *testing.T) {
 func TestBadSpecs(t *testing.T) {
 	good := fakeSpec(t.TempDir(), 2, "*=normal")
 	twice := good
-	twice.Starts = []event.Start{good.Starts[0], good.Starts[0]}
+	twice.Starts = []protocol.Start{good.Starts[0], good.Starts[0]}
 	homeless := good
-	homeless.Starts = []event.Start{{Node: "node_0"}}
+	homeless.Starts = []protocol.Start{{Node: "node_0"}}
 	for name, spec := range map[string]Spec{"nothing": {}, "no nodes": {Exe: "/bin/true"}, "one name twice": twice, "no folder": homeless} {
 		if _, err := Run(t.Context(), spec, func(event.Event) {}, slog.New(slog.DiscardHandler)); err == nil {
 			t.Errorf("%s: no error", name)
@@ -506,30 +507,30 @@ func TestStoppedLauncherFindsItsNodesWell(t *testing.T) {
 // What others say of this host's nodes counts as far as Absent; who was given up stays out, and where a node begins its assignment says.
 func TestMembersTakeOverWhoIsAbsent(t *testing.T) {
 	own := func(name string, from int) *node {
-		return &node{start: event.Start{Node: name, From: from}}
+		return &node{start: protocol.Start{Node: name, From: from}}
 	}
 	s := &swarm{nodes: []*node{own("w_0", 3), own("w_1", 3), own("w_2", 7)}, givenUp: map[string]bool{}}
 	members, changed := s.members()
 	require.False(t, changed)
-	require.Equal(t, []event.Member{{Node: "w_0", From: 3}, {Node: "w_1", From: 3}, {Node: "w_2", From: 7}}, members)
+	require.Equal(t, []protocol.Member{{Node: "w_0", From: 3}, {Node: "w_1", From: 3}, {Node: "w_2", From: 7}}, members)
 
 	s.givenUp["w_1"] = true
-	s.others = []event.Member{
-		{Node: "node_0"}, {Node: "w_0", From: 99, Absent: true, Trust: event.TrustKey}, {Node: "w_1", Absent: true}, {Node: "w_2", From: 7},
-		{Node: "old", Absent: true, Trust: event.TrustKey},
+	s.others = []protocol.Member{
+		{Node: "node_0"}, {Node: "w_0", From: 99, Absent: true, Trust: protocol.TrustKey}, {Node: "w_1", Absent: true}, {Node: "w_2", From: 7},
+		{Node: "old", Absent: true, Trust: protocol.TrustKey},
 	}
-	want := []event.Member{
-		{Node: "w_0", From: 3, Absent: true}, {Node: "w_2", From: 7}, {Node: "node_0"}, {Node: "old", Absent: true, Trust: event.TrustKey},
+	want := []protocol.Member{
+		{Node: "w_0", From: 3, Absent: true}, {Node: "w_2", From: 7}, {Node: "node_0"}, {Node: "old", Absent: true, Trust: protocol.TrustKey},
 	}
 	members, changed = s.members()
 	require.True(t, changed)
 	require.Equal(t, want, members)
 
-	s.others = []event.Member{{Node: "w_0"}}
+	s.others = []protocol.Member{{Node: "w_0"}}
 	members, _ = s.members()
-	require.Equal(t, []event.Member{{Node: "w_0", From: 3}, {Node: "w_2", From: 7}}, members, "it is there again")
+	require.Equal(t, []protocol.Member{{Node: "w_0", From: 3}, {Node: "w_2", From: 7}}, members, "it is there again")
 
-	s.others = []event.Member{}
+	s.others = []protocol.Member{}
 	_, changed = s.members()
 	require.True(t, changed, "nobody else is another swarm than the one before")
 }

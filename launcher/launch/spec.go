@@ -16,9 +16,10 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// deviceCPU is event.Start.Device of a node on no GPU.
+// deviceCPU is protocol.Start.Device of a node on no GPU.
 const deviceCPU = "cpu"
 
 // graceShared makes up for what a Sharer may take before a kill, so that a stop with one is over as soon as one without.
@@ -30,12 +31,12 @@ var ErrLost = errors.New("nodes lost")
 // Spec is a run on this host. Zero durations take the defaults.
 type Spec struct {
 	Run    string
-	Exe    string        // the program that serves as a node
-	Args   []string      // its arguments, such as "node"
-	Env    []string      // added to this process's environment
-	Files  []*os.File    // each node inherits them, the first as descriptor 3
-	Starts []event.Start // one a node, in order of loading; Dir is its folder, which also gets log.txt and pid.json; Transient 0: the plan's
-	Plan   fit.Plan      // Rooms share out leases, or Slots where there are none; Environment(i) goes to node i
+	Exe    string           // the program that serves as a node
+	Args   []string         // its arguments, such as "node"
+	Env    []string         // added to this process's environment
+	Files  []*os.File       // each node inherits them, the first as descriptor 3
+	Starts []protocol.Start // one a node, in order of loading; Dir is its folder, which also gets log.txt and pid.json; Transient 0: the plan's
+	Plan   fit.Plan         // Rooms share out leases, or Slots where there are none; Environment(i) goes to node i
 
 	Restarts     supervise.Policy
 	Crowded      supervise.Policy // of nodes whose GPU somebody else filled; 6 restarts, from 30 s to 5 min apart
@@ -49,7 +50,7 @@ type Spec struct {
 
 	// Others are the swarm's nodes on other hosts, and a channel that is closed when that changes; of this host's own nodes
 	// among them only Absent counts. nil: there are none.
-	Others func() (members []event.Member, changed <-chan struct{})
+	Others func() (members []protocol.Member, changed <-chan struct{})
 
 	Sharer       Sharer          // nil: GPUs are shared by the driver alone
 	Faults       <-chan Fault    // nil, or closed: none are looked for

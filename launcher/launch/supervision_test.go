@@ -18,6 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 func TestStoppedNodeGoesOn(t *testing.T) {
@@ -97,7 +98,7 @@ func TestDeathBeforeLoadHoldsUpNobody(t *testing.T) {
 func TestReturnedNodeKeepsItsPlace(t *testing.T) {
 	st := newSwarmTest(t, 2, "node_1=says its place;*=normal")
 	for i := range st.spec.Starts {
-		st.spec.Starts[i].Members = event.Members("node_0", "node_1")
+		st.spec.Starts[i].Members = protocol.Members("node_0", "node_1")
 	}
 	result, err := st.run(t, t.Context())
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 const (
@@ -163,7 +164,7 @@ func (c *Child) Exit() Exit {
 }
 
 // Send writes one command. It is bounded in time: a child that doesn't read is condemned, for half a command may be in its stdin.
-func (c *Child) Send(cmd event.Command) error {
+func (c *Child) Send(cmd protocol.Command) error {
 	err := c.sendWithin(cmd, sendLimit)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		c.Condemn(event.CauseStalled, fmt.Sprintf("read no command for %s", sendLimit))
@@ -171,7 +172,7 @@ func (c *Child) Send(cmd event.Command) error {
 	return err
 }
 
-func (c *Child) sendWithin(cmd event.Command, limit time.Duration) error {
+func (c *Child) sendWithin(cmd protocol.Command, limit time.Duration) error {
 	select {
 	case <-c.ended:
 		return ErrGone

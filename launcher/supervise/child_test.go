@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 const testPatience = 300 * time.Millisecond
@@ -309,7 +310,7 @@ func TestPipesHeldByAStrangerAreAbandoned(t *testing.T) {
 func TestSendToAChildThatDoesNotRead(t *testing.T) {
 	c, r, _ := shell(t, `echo '`+loadedLine+`'; exec sleep 1000`)
 	eventually(t, "it has loaded", func() bool { return len(r.all()) > 0 })
-	large := event.Command{Type: event.CommandMembers, Members: event.Members(strings.Repeat("x", 1<<20))}
+	large := protocol.Command{Type: protocol.CommandMembers, Members: protocol.Members(strings.Repeat("x", 1<<20))}
 	if err := c.sendWithin(large, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}
@@ -317,7 +318,7 @@ func TestSendToAChildThatDoesNotRead(t *testing.T) {
 	if v := ended(t, c).Verdict(); v.Cause != event.CauseStalled {
 		t.Errorf("verdict %+v", v)
 	}
-	if err := c.Send(event.Command{Type: event.CommandStop}); !errors.Is(err, ErrGone) {
+	if err := c.Send(protocol.Command{Type: protocol.CommandStop}); !errors.Is(err, ErrGone) {
 		t.Errorf("send to a dead child: %v", err)
 	}
 }

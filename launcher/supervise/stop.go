@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // ErrUnkillable says that a process survived SIGKILL: it hangs in the kernel. Its owner goroutine stays behind and reaps it if it ever ends.
@@ -58,7 +58,7 @@ func (c *Child) Stop(l Ladder, hurry <-chan struct{}) error {
 	c.exit.Asked = true
 	c.mu.Unlock()
 	// A failure to send is no news here: the next steps follow in any case.
-	_ = c.sendWithin(event.Command{Type: event.CommandStop}, min(l.Grace, time.Second))
+	_ = c.sendWithin(protocol.Command{Type: protocol.CommandStop}, min(l.Grace, time.Second))
 	if c.goneWithin(l.Grace-time.Since(begin), hurry) {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // Admission lets other hosts' nodes into a run: it says who may, and what becomes of what they send.
@@ -65,7 +66,7 @@ func (a *Admission) open(ctx context.Context, events Events, logger *slog.Logger
 	}
 	a.reception, err = membership.NewReception(membership.ReceptionOptions{
 		Run: a.run.Name, Experiment: a.run.Config.Experiment, Version: a.run.Version, Config: a.run.Document, Cfg: a.run.Config,
-		Inputs: a.run.Inputs, Local: event.Members(a.run.Nodes...), Rounds: a.run.Config.Rounds, Registry: a.registry, Trusted: a.registry == nil,
+		Inputs: a.run.Inputs, Local: protocol.Members(a.run.Nodes...), Rounds: a.run.Config.Rounds, Registry: a.registry, Trusted: a.registry == nil,
 		Store: a.transport.store,
 		Deliver: func(ctx context.Context, worker string, d membership.Delivery, list []event.Event) error {
 			return events.Deliver(ctx, worker, d, list)
@@ -129,9 +130,9 @@ func (a *Admission) serve(ctx context.Context, events Events, logger *slog.Logge
 }
 
 // Others are the workers' nodes. This host's own are waited for by each other whatever the reception thinks of them: equal seeds give equal results.
-func (a *Admission) Others() ([]event.Member, <-chan struct{}) {
+func (a *Admission) Others() ([]protocol.Member, <-chan struct{}) {
 	members, changed := a.reception.Members()
-	return slices.DeleteFunc(slices.Clone(members), func(m event.Member) bool { return slices.Contains(a.run.Nodes, m.Node) }), changed
+	return slices.DeleteFunc(slices.Clone(members), func(m protocol.Member) bool { return slices.Contains(a.run.Nodes, m.Node) }), changed
 }
 
 // OnDelivered follows what workers deliver.

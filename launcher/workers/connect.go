@@ -24,6 +24,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
 	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // CredentialsPath is where a home keeps what an invitation gave it under a name that was asked for: the name that it got may have a number after it.
@@ -107,7 +108,7 @@ func (o ConnectOptions) connect(ctx context.Context) (*Worker, error) {
 		if wrong != nil {
 			return nil, &configs.Error{Key: "experiment", Value: o.Experiment, Allowed: "the name of an experiment", Source: "--experiment"}
 		}
-		w.to = event.Exchange{Kind: event.ExchangeDir, Dir: folder, Worker: w.credentials.Worker, Compat: o.Compat}
+		w.to = protocol.Exchange{Kind: protocol.ExchangeDir, Dir: folder, Worker: w.credentials.Worker, Compat: o.Compat}
 		ctx, end := awaiting(ctx, o.Stderr, "the experiment "+o.Experiment+" in "+o.Shared, o.Wait)
 		defer end()
 		w.uplink, err = sharedir.DialUplink(ctx, sharedir.UplinkOptions{
@@ -120,8 +121,8 @@ func (o ConnectOptions) connect(ctx context.Context) (*Worker, error) {
 		if w.credentials, err = o.enrol(ctx); err != nil {
 			return nil, err
 		}
-		w.to = event.Exchange{
-			Kind: event.ExchangeNATS, URL: o.Invitation.URL(), Token: w.credentials.Secret, Worker: w.credentials.Worker,
+		w.to = protocol.Exchange{
+			Kind: protocol.ExchangeNATS, URL: o.Invitation.URL(), Token: w.credentials.Secret, Worker: w.credentials.Worker,
 			Credentials: o.Credentials, CAFile: o.CAFile,
 		}
 		w.uplink, err = natsbus.DialUplink(ctx, natsbus.UplinkOptions{

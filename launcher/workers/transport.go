@@ -8,16 +8,16 @@ import (
 	"log/slog"
 	"path/filepath"
 
-	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
 	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // Transport carries a run's rollouts, seen from the process that runs some of the nodes.
 type Transport interface {
 	// Exchange is how this host's nodes reach the swarm.
-	Exchange() event.Exchange
+	Exchange() protocol.Exchange
 
 	// Purge drops what was shared before a round.
 	Purge(ctx context.Context, before int) error
@@ -65,8 +65,8 @@ func openBus(ctx context.Context, run Run, options natsbus.ServerOptions) (*busT
 	return &busTransport{server, run.Name, options.Credentials}, nil
 }
 
-func (w *busTransport) Exchange() event.Exchange {
-	return event.Exchange{Kind: event.ExchangeNATS, URL: w.server.URL(), Token: w.server.Token(), Credentials: w.credentials}
+func (w *busTransport) Exchange() protocol.Exchange {
+	return protocol.Exchange{Kind: protocol.ExchangeNATS, URL: w.server.URL(), Token: w.server.Token(), Credentials: w.credentials}
 }
 
 func (w *busTransport) Purge(ctx context.Context, before int) error {
@@ -95,8 +95,8 @@ type folderTransport struct {
 	logger *slog.Logger
 }
 
-func (w *folderTransport) Exchange() event.Exchange {
-	return event.Exchange{Kind: event.ExchangeDir, Dir: w.dir, Compat: w.compat}
+func (w *folderTransport) Exchange() protocol.Exchange {
+	return protocol.Exchange{Kind: protocol.ExchangeDir, Dir: w.dir, Compat: w.compat}
 }
 
 func (w *folderTransport) Purge(ctx context.Context, before int) error {
@@ -120,9 +120,9 @@ func (w *folderTransport) store(ctx context.Context, offer membership.Offer) err
 func (w *folderTransport) Close() {}
 
 // workerTransport is the coordinator's, which keeps what is shared.
-type workerTransport struct{ to event.Exchange }
+type workerTransport struct{ to protocol.Exchange }
 
-func (w *workerTransport) Exchange() event.Exchange { return w.to }
+func (w *workerTransport) Exchange() protocol.Exchange { return w.to }
 
 func (w *workerTransport) Purge(context.Context, int) error { return nil }
 

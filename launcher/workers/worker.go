@@ -18,6 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // Worker is this host's part in another host's swarm: what it trains it takes from there, and what its nodes do it reports there, through an
@@ -26,7 +27,7 @@ type Worker struct {
 	uplink       membership.Uplink
 	welcome      membership.Welcome
 	credentials  membership.Credentials
-	to           event.Exchange
+	to           protocol.Exchange
 	nodeName     string // wished for by --node-id
 	generateOnly bool
 	process      string // names this process to the coordinator
@@ -37,7 +38,7 @@ type Worker struct {
 	logger *slog.Logger
 
 	mu       sync.Mutex
-	roster   []event.Member
+	roster   []protocol.Member
 	changed  chan struct{}
 	progress map[string]membership.Progress
 	order    []string
@@ -116,7 +117,7 @@ func (w *Worker) Join(ctx context.Context, wanted Wanted) ([]string, error) {
 
 // Assign makes an assignment one in the other host's run. The node tells again what either database lacks: each may have lost the last half second
 // before a crash.
-func (w *Worker) Assign(start *event.Start) {
+func (w *Worker) Assign(start *protocol.Start) {
 	s := w.seats[start.Index]
 	start.Run, start.From, start.Recorded = w.welcome.Run, s.From, min(start.Recorded, s.Recorded)
 	start.Evaluated = slices.DeleteFunc(start.Evaluated, func(round int) bool { return !slices.Contains(s.Evaluated, round) })
@@ -125,7 +126,7 @@ func (w *Worker) Assign(start *event.Start) {
 }
 
 // Members are the swarm as the coordinator last told, and a channel that is closed when that changes.
-func (w *Worker) Members() ([]event.Member, <-chan struct{}) {
+func (w *Worker) Members() ([]protocol.Member, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.roster, w.changed
@@ -146,7 +147,7 @@ func (w *Worker) Start(ctx context.Context, events Events, logger *slog.Logger) 
 	w.courier = &membership.Courier{
 		Uplink: w.uplink, Outbox: w.outbox, Run: w.welcome.Run, Process: w.process, Silence: w.patience(0), Logger: logger,
 		Progress: w.progresses,
-		Members: func(members []event.Member) {
+		Members: func(members []protocol.Member) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.roster = members
@@ -158,7 +159,7 @@ func (w *Worker) Start(ctx context.Context, events Events, logger *slog.Logger) 
 		},
 		Trouble: func(err error) { events.Warn(err.Error()) },
 	}
-	if w.to.Kind == event.ExchangeDir {
+	if w.to.Kind == protocol.ExchangeDir {
 		w.courier.Interval = sharedir.BeatEvery
 	}
 	// The nodes' last words are delivered after ctx has ended.
@@ -228,7 +229,7 @@ const lastWords = 20 * time.Second
 
 // patience is how long to wait for the coordinator: what goes through a folder takes as long as that takes to be synced.
 func (w *Worker) patience(network time.Duration) time.Duration {
-	if w.to.Kind == event.ExchangeDir {
+	if w.to.Kind == protocol.ExchangeDir {
 		return max(network, sharedir.SilentAfter)
 	}
 	return network

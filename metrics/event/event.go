@@ -1,10 +1,7 @@
-// Package event defines what travels on the wire between a launcher and its nodes, and from there into
-// the database: one JSON object a line. It is a leaf and imports nothing of ours. Bytes are bytes, durations are seconds,
+// Package event defines what a node reports and what a run records: one JSON object a line on the wire from a node to its launcher, and from there
+// into the database. node/protocol is the other direction. It is a leaf and imports nothing of ours. Bytes are bytes, durations are seconds,
 // times are Unix seconds, ratios lie in 0..1.
 package event
-
-// Protocol is the version of the launcher-node protocol; a node refuses another one.
-const Protocol = 4
 
 // Type names what an Event carries.
 type Type string
@@ -288,95 +285,4 @@ type Checkpoint struct {
 	WeightHash string  `json:"weight_hash"`
 	Seconds    float64 `json:"seconds"`
 	Pause      float64 `json:"pause"` // of Seconds, those in which the node could not train
-}
-
-// Command is what a launcher writes to a node's stdin. The node exits when its stdin closes.
-type Command struct {
-	Type  CommandType `json:"type"`
-	Start *Start      `json:"start,omitempty"`
-	Lease *Lease      `json:"lease,omitempty"`
-
-	Members []Member `json:"members,omitempty"`
-
-	BudgetBytes int64 `json:"budget_bytes,omitempty"`
-}
-
-// CommandType names a Command.
-type CommandType string
-
-// Commands.
-const (
-	CommandStart   CommandType = "start"   // first line: everything the node needs
-	CommandGrant   CommandType = "grant"   // Lease set: compute
-	CommandBudget  CommandType = "budget"  // BudgetBytes set: the node's new device memory budget
-	CommandMembers CommandType = "members" // Members set: the swarm as it is now; who is missing has been given up or has left
-	CommandStop    CommandType = "stop"    // finish the current step, checkpoint, exit 0
-)
-
-// Start is a node's whole assignment. Secrets travel here, never in argv.
-type Start struct {
-	Protocol      int       `json:"protocol"`
-	Run           string    `json:"run"`
-	Node          string    `json:"node"`          // node_0 ...
-	Index         int       `json:"index"`         // 0 ...
-	Members       []Member  `json:"members"`       // every node of the swarm, itself included
-	From          int       `json:"from"`          // the round it begins with, where it has no former life: a late joiner starts from the swarm's
-	GenerateOnly  bool      `json:"generate_only"` // share rollouts, train on nothing
-	Dir           string    `json:"dir"`           // the node's folder: checkpoints, journal
-	Evaluated     []int     `json:"evaluated"`     // rounds whose evaluation the database has of this node
-	Recorded      int       `json:"recorded"`      // rounds, from 0 without a gap, that the database has of this node: later ones in its journal are told again
-	Config        []byte    `json:"config"`        // configs.Config as JSON
-	Python        string    `json:"python"`
-	EngineDir     string    `json:"engine_dir"` // holds the engine package
-	Tokenizer     string    `json:"tokenizer"`  // bytes, gpt2
-	ModelDir      string    `json:"model_dir"`
-	Device        string    `json:"device"` // cpu, cuda:0
-	Threads       int       `json:"threads"`
-	BudgetBytes   int64     `json:"budget_bytes"`   // device memory, 0: none
-	OthersBytes   int64     `json:"others_bytes"`   // device memory that the plan leaves to the other nodes and to what ran there before
-	Transient     Transient `json:"transient"`      // what the plan expects of the phases
-	Ranks         int       `json:"ranks"`          // data-parallel ranks, cuda:0 and up; 0 is 1
-	GenerateBatch int       `json:"generate_batch"` // completions that may be decoded together by the plan; 0: all of a round
-	TrimAfter     bool      `json:"trim_after"`     // give cached memory back after phases: the plan does not keep it
-	Exchange      Exchange  `json:"exchange"`
-	Leased        bool      `json:"leased"` // ask for a lease before computing
-}
-
-// Transient is what the phases take beyond a node's resident memory, in bytes: the weights of its leases until it has measured them.
-type Transient struct {
-	GenerateBytes int64 `json:"generate_bytes"`
-	UpdateBytes   int64 `json:"update_bytes"`
-}
-
-// Member is a node of the swarm as its peers see it.
-type Member struct {
-	Node   string `json:"node"`
-	From   int    `json:"from,omitempty"`   // the first round that it shares
-	Absent bool   `json:"absent,omitempty"` // silent, or out of step: not waited for; what it shares counts all the same
-	Ahead  bool   `json:"ahead,omitempty"`  // with Absent: out of step because it is ahead
-	Trust  string `json:"trust,omitempty"`  // how its rollouts are checked; empty: by TrustStream
-}
-
-// How a member's rollouts are checked.
-const (
-	TrustStream = ""       // its questions must be those that its seeded stream gives: their answer keys are known
-	TrustKey    = "by_key" // another program's, without a stream: answer keys and metadata are taken as they come
-)
-
-// Kinds of an Exchange.
-const (
-	ExchangeNATS = "nats"
-	ExchangeDir  = "dir"
-)
-
-// Exchange says how to reach the swarm.
-type Exchange struct {
-	Kind        string `json:"kind"`                  // one of Exchange*
-	URL         string `json:"url,omitempty"`         // nats://host:port or tls://host:port?fp=..., or several with commas
-	Token       string `json:"token,omitempty"`       // the bus's own, or the worker's secret
-	Worker      string `json:"worker,omitempty"`      // empty: a node of the coordinator's own host
-	Credentials string `json:"credentials,omitempty"` // file, of an external cluster
-	CAFile      string `json:"ca_file,omitempty"`     // of a certificate that is verified by name
-	Dir         string `json:"dir,omitempty"`         // the shared folder
-	Compat      bool   `json:"compat,omitempty"`      // with a folder: write the predecessor's files, too
 }

@@ -8,14 +8,14 @@ import (
 	"strconv"
 
 	"github.com/sapo-swarm/swarm/configs"
-	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // StartEngine starts an engine as a node with that assignment does (of it Python, EngineDir, ModelDir, Device, Threads and Ranks count), with
 // the model's first weights, forked by host where it can be, and returns the context's length in tokens.
 func StartEngine(
-	ctx context.Context, start event.Start, cfg configs.Config, environ []string, stderr io.Writer, host *policy.HostClient,
+	ctx context.Context, start protocol.Start, cfg configs.Config, environ []string, stderr io.Writer, host *policy.HostClient,
 ) (*policy.Engine, int, error) {
 	threads := strconv.Itoa(max(1, start.Threads))
 	engine, err := policy.Start(ctx, policy.Options{
@@ -33,7 +33,7 @@ func StartEngine(
 	return engine, loaded.ContextLength, nil
 }
 
-func loadParams(start event.Start, cfg configs.Config) policy.LoadParams {
+func loadParams(start protocol.Start, cfg configs.Config) policy.LoadParams {
 	return policy.LoadParams{
 		ModelDir: start.ModelDir, Device: start.Device, Precision: cfg.ResolvedPrecision(start.Device != "cpu"), Threads: start.Threads,
 		Ranks: start.Ranks, Seed: cfg.Seed,

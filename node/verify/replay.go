@@ -12,6 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 	"github.com/sapo-swarm/swarm/node/journal"
 	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/protocol"
 	"github.com/sapo-swarm/swarm/node/sapo"
 )
 
@@ -203,8 +204,8 @@ func (r *replay) Lease(ctx context.Context, _ string) (func(), error) {
 func (r *replay) State(event.State, int) {}
 
 // Members implements Host: those that the node knew then.
-func (r *replay) Members() ([]event.Member, <-chan struct{}) {
-	return event.Members(names(r.logged.Trained.Report.Peers)...), r.never
+func (r *replay) Members() ([]protocol.Member, <-chan struct{}) {
+	return protocol.Members(names(r.logged.Trained.Report.Peers)...), r.never
 }
 
 // Stopping implements Host.

@@ -25,6 +25,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/model"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/policy/policytest"
+	"github.com/sapo-swarm/swarm/node/protocol"
 	"github.com/sapo-swarm/swarm/node/task"
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
@@ -50,8 +51,8 @@ type finished struct {
 }
 
 // members are the run's nodes with their first rounds.
-func (f *finished) members() []event.Member {
-	members := event.Members(f.nodes...)
+func (f *finished) members() []protocol.Member {
+	members := protocol.Members(f.nodes...)
 	for i, m := range members {
 		members[i].From = f.from[m.Node]
 	}
@@ -104,7 +105,7 @@ func startEngine(t *testing.T, c configs.Config) func(context.Context, string) (
 		}
 	})
 	require.NoError(t, nanoErr)
-	start := event.Start{Python: options.Python, EngineDir: options.Dir, ModelDir: nanoDir, Device: "cpu", Threads: 1}
+	start := protocol.Start{Python: options.Python, EngineDir: options.Dir, ModelDir: nanoDir, Device: "cpu", Threads: 1}
 	return func(ctx context.Context, _ string) (Engine, int, error) {
 		return StartEngine(ctx, start, c, os.Environ(), os.Stderr, nil)
 	}
@@ -125,17 +126,17 @@ func reload(t *testing.T, c configs.Config) func(context.Context, string) (Engin
 		if node == "node_1" {
 			engine = engines[1]
 		}
-		loaded, err := engine.Load(ctx, loadParams(event.Start{ModelDir: nanoDir, Device: "cpu", Threads: 1}, c))
+		loaded, err := engine.Load(ctx, loadParams(protocol.Start{ModelDir: nanoDir, Device: "cpu", Threads: 1}, c))
 		return kept{engine}, loaded.ContextLength, err
 	}
 }
 
 // peerless is a Host that grants everything.
-type peerless struct{ members []event.Member }
+type peerless struct{ members []protocol.Member }
 
 func (h peerless) Lease(context.Context, string) (func(), error) { return func() {}, nil }
 func (h peerless) State(event.State, int)                        {}
-func (h peerless) Members() ([]event.Member, <-chan struct{})    { return h.members, nil }
+func (h peerless) Members() ([]protocol.Member, <-chan struct{}) { return h.members, nil }
 func (h peerless) Stopping() <-chan struct{}                     { return nil }
 
 var (

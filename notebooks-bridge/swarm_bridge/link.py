@@ -1,6 +1,5 @@
-"""A trainer's end of the launcher's pipes: one JSON object a line, commands on stdin, events on stdout (metrics/event is the Go side)."""
+"""A trainer's end of the launcher's pipes: one JSON object a line, commands on stdin (Go: node/protocol), events on stdout (Go: metrics/event)."""
 
-import base64
 import json
 import os
 import sys
@@ -9,13 +8,13 @@ import time
 
 from .errors import USAGE, SwarmError
 
-PROTOCOL = 4  # event.Protocol
+PROTOCOL = 5  # protocol.Version of node/protocol
 MAX_LINE = 4 << 20  # event.MaxLine, in bytes
 ORPHAN_SECONDS = 1.5  # between the end of stdin and this process's: the launcher's own patience is 2 s
 
 
 def names(members):
-    """The nodes of a list of event.Member."""
+    """The nodes of a list of protocol.Member."""
     return [member["node"] for member in members or []]
 
 
@@ -49,16 +48,19 @@ class Link:
         line = self._commands.readline(MAX_LINE)
         if not line.endswith(b"\n"):
             raise SwarmError("the launcher closed stdin before the assignment")
+        unreadable = SwarmError("the first line on stdin is no assignment: {!r}".format(line[:80]), USAGE, "swarm up --node-command")
         try:
             command = json.loads(line)
             start = command["start"]
-            config = json.loads(base64.b64decode(start["config"]))  # Go's []byte
-        except (ValueError, KeyError, TypeError):
-            raise SwarmError("the first line on stdin is no assignment: {!r}".format(line[:80]), USAGE, "swarm up --node-command") from None
-        if command.get("type") != "start" or start.get("protocol") != PROTOCOL:
-            raise SwarmError("the launcher speaks protocol {}, this swarm_bridge {}".format(start.get("protocol"), PROTOCOL), USAGE,
+            protocol, config = start.get("protocol"), start["config"]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise unreadable from None
+        if command.get("type") != "start" or protocol != PROTOCOL:
+            raise SwarmError("the launcher speaks protocol {}, this swarm_bridge {}".format(protocol, PROTOCOL), USAGE,
                              "the swarm_bridge that came with this swarm (pip install its notebooks-bridge folder)")
-        return dict(start, config=config)
+        if not isinstance(config, dict):
+            raise unreadable
+        return start
 
     def _serve(self):
         """Obeys commands until stdin closes; then this process has to end, whatever its other threads do."""

@@ -1,6 +1,5 @@
 """A launcher for tests: starts a Python trainer as the real one does and speaks its end of the protocol."""
 
-import base64
 import contextlib
 import json
 import os
@@ -30,8 +29,8 @@ class Launcher:
         if drain:
             self._reader.start()
         self.send("start", start=dict({
-            "protocol": 4, "run": "r-1", "node": "node_0", "index": 0, "members": [{"node": "node_0"}, {"node": "node_1"}], "dir": str(self.dir), "evaluated": None,
-            "recorded": 0, "config": base64.b64encode(json.dumps(config).encode()).decode(), "device": "cpu", "threads": 1, "leased": True,
+            "protocol": 5, "run": "r-1", "node": "node_0", "index": 0, "members": [{"node": "node_0"}, {"node": "node_1"}], "dir": str(self.dir), "evaluated": None,
+            "recorded": 0, "config": config, "device": "cpu", "threads": 1, "leased": True,
         }, **start))
 
     def _drain(self):

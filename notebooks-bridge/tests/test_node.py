@@ -12,6 +12,7 @@ from launcher import FOLDER, Launcher
 from swarm_bridge import failures, link, node, report
 
 EVENT_GO = FOLDER.parent / "metrics" / "event" / "event.go"
+COMMAND_GO = FOLDER.parent / "node" / "protocol" / "command.go"
 BEGIN = "import swarm_bridge, sys, os, signal, time\nnode = swarm_bridge.Node()\n"
 
 
@@ -235,7 +236,7 @@ def go_struct(name):
 @pytest.mark.skipif(not EVENT_GO.exists(), reason="no checkout around this package")
 def test_names_are_those_of_the_go_side():
     source = EVENT_GO.read_text()
-    assert int(re.search(r"const Protocol = (\d+)", source).group(1)) == link.PROTOCOL
+    assert int(re.search(r"const Version = (\d+)", COMMAND_GO.read_text()).group(1)) == link.PROTOCOL
     kinds = (report.MEASURED, report.COUNTS, report.SECONDS, report.ROUNDS, report.OPTIONAL, report.LISTS, report.FLAGS)
     ours = {name for kind in kinds for name in kind} | {"round", "non_finite"}
     assert ours == go_struct("Round")

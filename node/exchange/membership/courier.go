@@ -10,6 +10,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // Times of a Courier.
@@ -29,7 +30,7 @@ type Courier struct {
 	Run      string
 	Process  string // as in Hello; empty: Serve makes one
 	Progress func() []Progress
-	Members  func([]event.Member)        // the swarm has changed
+	Members  func([]protocol.Member)     // the swarm has changed
 	Ended    func(state, message string) // the run has, at the coordinator: called once
 	Trouble  func(error)                 // refusals and long silence, once until it is over
 	Silence  time.Duration               // after which silence is trouble, and a delivery is given up; 0: SilentAfter

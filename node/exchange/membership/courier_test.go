@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // badWay is an Uplink into a desk that loses requests and answers, delays them, and makes requests twice or again much later. It is seeded.
@@ -141,7 +142,7 @@ func TestEveryEventArrivesOnceOverABadWay(t *testing.T) {
 // collector notes what a courier tells.
 type collector struct {
 	mu      sync.Mutex
-	members [][]event.Member
+	members [][]protocol.Member
 	ended   []string
 	trouble []error
 }
@@ -150,7 +151,7 @@ func (c *collector) courier(way Uplink, o *Outbox) *Courier {
 	return &Courier{
 		Uplink: way, Outbox: o, Run: "run", Logger: quiet(), Interval: 5 * time.Millisecond, Silence: 50 * time.Millisecond,
 		Progress: func() []Progress { return []Progress{at("w_0", 2)} },
-		Members:  func(m []event.Member) { c.mu.Lock(); defer c.mu.Unlock(); c.members = append(c.members, m) },
+		Members:  func(m []protocol.Member) { c.mu.Lock(); defer c.mu.Unlock(); c.members = append(c.members, m) },
 		Ended:    func(s, m string) { c.mu.Lock(); defer c.mu.Unlock(); c.ended = append(c.ended, s+" "+m) },
 		Trouble:  func(err error) { c.mu.Lock(); defer c.mu.Unlock(); c.trouble = append(c.trouble, err) },
 	}
@@ -179,7 +180,7 @@ func TestACourierPassesOnTheSwarmItsEndAndTrouble(t *testing.T) {
 	until("the swarm", func(m, _, _ int) bool { return m == 1 })
 	d.Lost("node_1")
 	until("who was lost", func(m, _, _ int) bool { return m == 2 })
-	require.Equal(t, []string{"node_0", "w_0"}, event.Names(c.members[1]))
+	require.Equal(t, []string{"node_0", "w_0"}, protocol.Names(c.members[1]))
 
 	way.set(true, 0)
 	fill(t, o, 1, 5)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // Protocol is the version of these messages. It is on every one of them; another one is refused with CodeVersion.
@@ -109,12 +110,12 @@ type Progress struct {
 
 // Roster is the swarm as the coordinator sees it.
 type Roster struct {
-	Version int64          `json:"version"`
-	Members []event.Member `json:"members,omitempty"` // absent where the worker knows this version
-	Round   int            `json:"round"`             // the newest that any member works on
-	Ended   string         `json:"ended,omitempty"`   // the run's final state: the worker's nodes are to stop
-	Message string         `json:"message,omitempty"` // with Ended
-	Time    float64        `json:"time"`              // the coordinator's clock
+	Version int64             `json:"version"`
+	Members []protocol.Member `json:"members,omitempty"` // absent where the worker knows this version
+	Round   int               `json:"round"`             // the newest that any member works on
+	Ended   string            `json:"ended,omitempty"`   // the run's final state: the worker's nodes are to stop
+	Message string            `json:"message,omitempty"` // with Ended
+	Time    float64           `json:"time"`              // the coordinator's clock
 }
 
 // Delivery is a stretch of a worker's outbox.

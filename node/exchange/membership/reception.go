@@ -13,6 +13,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 const (
@@ -26,7 +27,7 @@ type ReceptionOptions struct {
 	Config                   json.RawMessage // as Welcome has it
 	Cfg                      configs.Config
 	Inputs                   map[string]string // may be nil
-	Local                    []event.Member    // nodes of the coordinator's own host; may be none
+	Local                    []protocol.Member // nodes of the coordinator's own host; may be none
 	Rounds                   int
 	Registry                 *Registry     // nil: who has access to the way may join, under any free name
 	Trusted                  bool          // the workers are the owner's own, or friends with a common folder: no rates are held against them
@@ -201,17 +202,17 @@ func (r *Reception) Foreign(node string, round int) {
 	s := r.lineup.seat(node)
 	switch {
 	case s == nil && len(r.lineup.seats) < maxMembers:
-		s = &seat{Member: event.Member{Node: node, Absent: true, Trust: event.TrustKey}, offered: -1}
+		s = &seat{Member: protocol.Member{Node: node, Absent: true, Trust: protocol.TrustKey}, offered: -1}
 		r.lineup.put(s)
 		r.lineup.changed()
-	case s == nil || s.Trust != event.TrustKey:
+	case s == nil || s.Trust != protocol.TrustKey:
 		return
 	}
 	r.lineup.progress(s, round, s.state)
 }
 
 // Members returns the swarm, in the order its members came, and a channel that is closed at the next change. The slice is never changed.
-func (r *Reception) Members() ([]event.Member, <-chan struct{}) {
+func (r *Reception) Members() ([]protocol.Member, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lineup.members(), r.changed

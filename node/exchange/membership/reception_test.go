@@ -14,6 +14,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // desk is a Reception with a clock, a database and an exchange in memory.
@@ -39,7 +40,7 @@ func newDesk(t testing.TB, change func(*ReceptionOptions), known ...KnownMember)
 	}
 	o := ReceptionOptions{
 		Run: "run", Experiment: "exp", Version: "v1", Config: json.RawMessage(`{}`), Cfg: testConfig(), Rounds: 100,
-		Local: event.Members("node_0", "node_1"), Logger: quiet(), Now: d.clock,
+		Local: protocol.Members("node_0", "node_1"), Logger: quiet(), Now: d.clock,
 		Store: func(_ context.Context, o Offer) error {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -136,7 +137,7 @@ func at(node string, round int) Progress {
 	return Progress{Node: node, Round: round, State: event.StateGenerating}
 }
 
-func absent(members []event.Member) (list []string) {
+func absent(members []protocol.Member) (list []string) {
 	for _, m := range members {
 		if m.Absent {
 			list = append(list, m.Node)
@@ -154,7 +155,7 @@ func TestAWorkerJoinsTrainsFallsSilentComesBackAndLeaves(t *testing.T) {
 	require.Equal(t, []Seat{
 		{Node: "w_0", From: 9, Recorded: 9, Evaluated: []int{}}, {Node: "star", From: 9, Recorded: 9, Evaluated: []int{}},
 	}, joined.Seats)
-	require.Equal(t, []string{"node_0", "node_1", "w_0", "star"}, event.Names(joined.Roster.Members))
+	require.Equal(t, []string{"node_0", "node_1", "w_0", "star"}, protocol.Names(joined.Roster.Members))
 	require.Equal(t, []string{"connected w", "join w w_0", "join w star"}, d.said())
 
 	members, changed := d.Members()
@@ -216,7 +217,7 @@ func TestAWorkerComesBackToItsPlace(t *testing.T) {
 	require.Equal(t, "w_1", joined.Seats[1].Node)
 	joined, err = d.join("w", NodeInfo{Name: "w_1", Rounds: 1})
 	require.NoError(t, err)
-	require.Equal(t, []string{"node_0", "node_1", "w_1"}, event.Names(joined.Roster.Members), "what it doesn't bring any more has left")
+	require.Equal(t, []string{"node_0", "node_1", "w_1"}, protocol.Names(joined.Roster.Members), "what it doesn't bring any more has left")
 }
 
 func TestNamesAreValidAndTheWorkersOwn(t *testing.T) {
@@ -596,7 +597,7 @@ func TestAThousandWorkersAndNoMore(t *testing.T) {
 	members, _ := d.Members()
 	require.Len(t, members, 2+2*MaxWorkers)
 	for len(members) < 10_000 {
-		members = append(members, event.Member{Node: "worker-of-some-1000_12", From: 1000, Absent: true})
+		members = append(members, protocol.Member{Node: "worker-of-some-1000_12", From: 1000, Absent: true})
 	}
 	data, err := json.Marshal(Roster{Members: members})
 	require.NoError(t, err)
@@ -610,11 +611,11 @@ func TestAnotherProgramsNodeIsNotWaitedFor(t *testing.T) {
 	d.Foreign("old_1", 4)
 	d.Foreign("node_0", 99)
 	members, _ := d.Members()
-	require.Equal(t, event.Member{Node: "old_1", Absent: true, Trust: event.TrustKey}, members[2])
+	require.Equal(t, protocol.Member{Node: "old_1", Absent: true, Trust: protocol.TrustKey}, members[2])
 	require.Len(t, members, 3)
 	d.Lost("node_1")
 	members, _ = d.Members()
-	require.Equal(t, []string{"node_0", "old_1"}, event.Names(members))
+	require.Equal(t, []string{"node_0", "old_1"}, protocol.Names(members))
 }
 
 // A name that is another node's by now doesn't keep the coordinator from starting.
@@ -629,7 +630,7 @@ func TestAWorkersNodeWithTheNameOfAnotherIsLeftOut(t *testing.T) {
 	}
 	d.mu.Unlock()
 	members, _ := d.Members()
-	require.Equal(t, []string{"node_0", "node_1", "w_1"}, event.Names(members))
+	require.Equal(t, []string{"node_0", "node_1", "w_1"}, protocol.Names(members))
 	_, err := d.join("w", NodeInfo{Name: "Node_1", Rounds: 5})
 	require.Equal(t, CodeName, code(t, err))
 	_, err = d.join("w", NodeInfo{Name: "other"}, NodeInfo{Name: "w_1", Rounds: 5})

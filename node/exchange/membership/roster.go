@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // How far from the swarm's round a worker's node may be and still be waited for, at a barrier. A node that has shared a round is one behind
@@ -24,14 +25,14 @@ type lineup struct {
 	own     bool // there are nodes of the coordinator's own host
 	newest  int  // the round that the swarm works on: never falls
 	seats   []*seat
-	byNode  map[string]*seat // by node in lower case: a folder may not tell cases apart
-	list    []event.Member   // what members returns; nil: to be made
+	byNode  map[string]*seat  // by node in lower case: a folder may not tell cases apart
+	list    []protocol.Member // what members returns; nil: to be made
 	changes []change
 }
 
 // seat is a node's place.
 type seat struct {
-	event.Member
+	protocol.Member
 	worker  string
 	round   int // that it works on; From at least
 	offered int // newest round that it shared; -1: none
@@ -52,7 +53,7 @@ type change struct {
 	why    string
 }
 
-func newLineup(local []event.Member, rounds int, barrier bool, version int64) (*lineup, error) {
+func newLineup(local []protocol.Member, rounds int, barrier bool, version int64) (*lineup, error) {
 	l := &lineup{barrier: barrier, rounds: rounds, version: version, byNode: map[string]*seat{}}
 	for _, m := range local {
 		if l.seat(m.Node) != nil {
@@ -79,7 +80,7 @@ func (l *lineup) first(after int) int { return max(l.newest+2, after+1) }
 func (l *lineup) join(node, worker string, from, round int, brings string) *seat {
 	s := l.seat(node)
 	if s == nil {
-		s = &seat{Member: event.Member{Node: node}, offered: -1}
+		s = &seat{Member: protocol.Member{Node: node}, offered: -1}
 		l.put(s)
 	}
 	if from != s.From {
@@ -162,7 +163,7 @@ func (l *lineup) look() {
 func (l *lineup) advance() {
 	l.own = false
 	for _, s := range l.seats {
-		if s.worker == "" && s.gone == "" && s.Trust == event.TrustStream {
+		if s.worker == "" && s.gone == "" && s.Trust == protocol.TrustStream {
 			l.own, l.newest = true, max(l.newest, s.round)
 		}
 	}
@@ -223,9 +224,9 @@ func (l *lineup) missing(s *seat) (why string, ahead bool) {
 }
 
 // members are all that belong to the swarm now, in the order they came. The slice is not changed later.
-func (l *lineup) members() []event.Member {
+func (l *lineup) members() []protocol.Member {
 	if l.list == nil {
-		l.list = make([]event.Member, 0, len(l.seats))
+		l.list = make([]protocol.Member, 0, len(l.seats))
 		for _, s := range l.seats {
 			if s.gone == "" {
 				l.list = append(l.list, s.Member)

@@ -9,12 +9,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 func lineupOf(t testing.TB, local int, barrier bool) *lineup {
-	var members []event.Member
+	var members []protocol.Member
 	for i := range local {
-		members = append(members, event.Member{Node: fmt.Sprintf("node_%d", i)})
+		members = append(members, protocol.Member{Node: fmt.Sprintf("node_%d", i)})
 	}
 	l, err := newLineup(members, 100, barrier, 1)
 	require.NoError(t, err)
@@ -114,9 +115,9 @@ func TestTheRosterHoldsWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		barrier := rapid.Bool().Draw(t, "barrier")
 		locals := rapid.IntRange(0, 2).Draw(t, "local")
-		var members []event.Member
+		var members []protocol.Member
 		for i := range locals {
-			members = append(members, event.Member{Node: fmt.Sprintf("node_%d", i)})
+			members = append(members, protocol.Member{Node: fmt.Sprintf("node_%d", i)})
 		}
 		l, err := newLineup(members, 100, barrier, 5)
 		require.NoError(t, err)

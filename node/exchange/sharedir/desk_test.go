@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // book is a desk that takes every worker, and keeps what it delivers by its numbers.
@@ -24,7 +24,7 @@ type book struct {
 	events  []string
 	beats   map[string]int
 	left    map[string]bool
-	members []event.Member
+	members []protocol.Member
 	version int64
 	ended   string
 	banned  map[string]bool
@@ -34,7 +34,7 @@ type book struct {
 func newBook() *book {
 	return &book{
 		acked: map[string]int64{}, beats: map[string]int{}, left: map[string]bool{}, banned: map[string]bool{},
-		hosts: map[string]string{}, members: event.Members("node_0"), version: 1,
+		hosts: map[string]string{}, members: protocol.Members("node_0"), version: 1,
 	}
 }
 
@@ -64,7 +64,7 @@ func (b *book) Join(_ context.Context, worker string, join membership.Join) (mem
 	for i := range join.Nodes {
 		node := fmt.Sprintf("%s_%d", worker, i)
 		j.Seats = append(j.Seats, membership.Seat{Node: node, From: 9})
-		b.members = append(b.members, event.Member{Node: node, From: 9})
+		b.members = append(b.members, protocol.Member{Node: node, From: 9})
 	}
 	b.version++
 	j.Roster = membership.Roster{Version: b.version, Members: b.members}
@@ -188,7 +188,7 @@ func TestWorkerThroughSyncedFolder(t *testing.T) {
 			stop()
 			serveDesk(t, s.folder(0), desk, ServeOptions{})
 			deliverAll(t, u, "o", 5, 8)
-			desk.set(func() { desk.members = append(desk.members, event.Member{Node: "later"}); desk.version++ })
+			desk.set(func() { desk.members = append(desk.members, protocol.Member{Node: "later"}); desk.version++ })
 			poll(t, func() bool {
 				r, err := u.Beat(t.Context(), membership.Beat{Protocol: membership.Protocol, Run: testRun, Roster: r.Version})
 				return err == nil && len(r.Members) == 4

@@ -141,7 +141,7 @@ func foreignRound(round int) string {
 
 // Foreign lists the predecessor's nodes that take part in an experiment through its folder: those that registered to train, and those that
 // shared rollouts
-// in the newest two rounds; none of ours. They are members to be trusted by key (event.TrustKey).
+// in the newest two rounds; none of ours. They are members to be trusted by key (protocol.TrustKey).
 func Foreign(dir, run string) ([]string, error) {
 	p := newPredecessor(dir, nil)
 	ours, err := writers(baseOf(dir), run)
