@@ -21,7 +21,7 @@ var allowed = []struct{ from, to string }{
 	{"launcher/lifecycle", "launcher metrics configs internal/"},
 	{"launcher/workers", "launcher node metrics configs internal/"},
 	{"node", "node configs metrics/event internal/"},
-	{"node/protocol", "metrics/event"},
+	{"node/protocol", "node/protocol metrics/event"},
 	{"metrics/event", "internal/"},
 	{"metrics/store", "metrics/store metrics/event internal/"},
 	{"metrics/", "metrics/ internal/"},
