@@ -24,16 +24,25 @@ var allowed = []struct{ from, to string }{
 	{"node/protocol", "node/protocol metrics/event"},
 	{"metrics/event", "internal/"},
 	{"metrics/store", "metrics/store metrics/event internal/"},
-	{"metrics/", "metrics/ internal/"},
-	{"metrics/query", "metrics/ configs internal/"},
+	{"metrics/stats", "metrics/stats metrics/store metrics/event internal/"},
+	{"metrics/query", "metrics/query metrics/stats metrics/store metrics/event configs internal/"},
+	{"metrics/wording", "metrics/wording metrics/stats metrics/store metrics/event internal/"},
+	{"metrics/charts", "metrics/charts internal/"},
+	{"metrics/terminal", "metrics/terminal metrics/wording metrics/query metrics/stats metrics/store metrics/event configs internal/"},
+	{"metrics/report", "metrics/report metrics/charts metrics/wording metrics/query metrics/stats metrics/store metrics/event internal/"},
+	{"metrics/dashboard", "metrics/dashboard metrics/export/prometheus metrics/charts metrics/wording metrics/query metrics/stats metrics/store metrics/event internal/"},
+	{"metrics/export", "metrics/export metrics/wording metrics/query metrics/stats metrics/store metrics/event internal/"},
+	{"metrics/figures", "metrics/figures metrics/export metrics/wording metrics/query metrics/stats metrics/store metrics/event internal/"},
+	{"metrics/rlswarm", "metrics/rlswarm metrics/store metrics/event internal/"},
 }
 
 // pure packages do no I/O and read no clock.
 var pure = map[string][]string{
-	"launcher/fit":  {"os", "net", "time", "os/exec", "database/sql"},
-	"node/sapo":     {"os", "net", "time", "os/exec", "database/sql", "sync"},
-	"metrics/stats": {"os", "net", "os/exec", "sync"},
-	"configs":       {"os", "net", "os/exec"},
+	"launcher/fit":    {"os", "net", "time", "os/exec", "database/sql"},
+	"node/sapo":       {"os", "net", "time", "os/exec", "database/sql", "sync"},
+	"metrics/stats":   {"os", "net", "os/exec", "sync"},
+	"metrics/wording": {"os", "net", "os/exec", "sync"},
+	"configs":         {"os", "net", "os/exec"},
 
 	"internal/shell":   {"os", "net", "time", "os/exec", "database/sql", "sync"},
 	"internal/table":   {"os", "net", "time", "os/exec", "database/sql", "sync"},

@@ -14,6 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // viewing is what the live view of a run reads: its status, how each node has fared, and its logs. It is safe for concurrent use.
@@ -167,7 +168,7 @@ func (v *viewing) readEvents(ctx context.Context) error {
 		}
 		for _, e := range entries {
 			v.seen = e.ID
-			if e.Event.Node == "" || terminal.EventLine(e.Event) == "" {
+			if e.Event.Node == "" || wording.Event(e.Event) == "" {
 				continue
 			}
 			events := append(v.events[e.Event.Node], e.Event)

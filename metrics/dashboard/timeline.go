@@ -10,7 +10,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
-	"github.com/sapo-swarm/swarm/metrics/terminal"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // entry is something that happened to a run or a node.
@@ -39,7 +39,7 @@ func cause(e event.Event) string {
 
 // describe says what happened, in the terminal's words where it has some.
 func describe(e event.Event) string {
-	text := terminal.EventLine(e)
+	text := wording.Event(e)
 	if e.Node != "" {
 		text = strings.TrimPrefix(text, e.Node+" ")
 	}

@@ -1,19 +1,17 @@
 // Package terminal shows a run to a person: a live view that redraws itself, plain lines where the output is no terminal, and the
 // summary at the end. It takes stats.Status values from a function and events through a Feed, owns no data and computes
-// no statistics; it must not import anything of ours but metrics/stats, metrics/store and metrics/event.
+// no statistics; it must not import node, launcher or metrics/dashboard.
 package terminal
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"sync"
 	"time"
 
-	"github.com/sapo-swarm/swarm/internal/charset"
-	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // Config is what Live and Plain share.
@@ -102,7 +100,7 @@ func NewFeed() *Feed { return &Feed{} }
 
 // Add notes e if it is one that people should see.
 func (f *Feed) Add(e event.Event) {
-	text := EventLine(e)
+	text := wording.Event(e)
 	if text == "" {
 		return
 	}
@@ -127,62 +125,4 @@ func (f *Feed) since(seen int) ([]feedLine, int) {
 func (l feedLine) stamped(loc *time.Location) string {
 	at := time.UnixMilli(int64(l.time * 1000)).In(loc)
 	return at.Format(time.TimeOnly) + "  " + l.text
-}
-
-// EventLine describes e in one printable line, empty for an event that isn't worth one.
-func EventLine(e event.Event) string { return charset.Line(describe(e)) }
-
-func describe(e event.Event) string {
-	switch e.Type {
-	case event.TypeWarning:
-		return join(subject(e, "warning"), e.Message)
-	case event.TypeLoaded:
-		if e.Loaded == nil || e.Loaded.ReplayedRounds == 0 {
-			return ""
-		}
-		return subject(e, fmt.Sprintf("applied %s of its journal again in %s", units.Plural(e.Loaded.ReplayedRounds, "update"),
-			units.Span(e.Loaded.ReplaySeconds)))
-	case event.TypeMemoryStep:
-		return memoryLine(e)
-	case event.TypeFailure:
-		return join(subject(e, "failing"), why(e.Cause, e.Message))
-	case event.TypeExit:
-		if e.ExitCode != nil && *e.ExitCode == 0 || e.Cause == event.CauseStopped {
-			return ""
-		}
-		ended := "ended"
-		if e.ExitCode != nil {
-			ended = fmt.Sprintf("ended with exit code %d", *e.ExitCode)
-		}
-		return join(subject(e, ended), why(e.Cause, e.Message))
-	case event.TypeRestart:
-		if e.Seconds == 0 {
-			return join(subject(e, "restarts at once"), e.Message)
-		}
-		return join(subject(e, "restarts in "+units.Span(e.Seconds)), e.Message)
-	case event.TypeGiveUp:
-		return join(subject(e, "given up"), why(e.Cause, e.Message))
-	case event.TypeJoin:
-		if e.Message == "" {
-			return subject(e, "is back")
-		}
-		return join(subject(e, fmt.Sprintf("joins at round %d", e.RoundIndex)), e.Message)
-	case event.TypeLeave:
-		if e.Cause == "" {
-			return join(subject(e, "is away"), e.Message)
-		}
-		return join(subject(e, "has left"), why(e.Cause, e.Message))
-	case event.TypeWorker:
-		return join(fmt.Sprintf("worker %s %s", e.Worker, e.State), e.Message)
-	case event.TypeRunEnded:
-		return join(fmt.Sprintf("run %s", e.State), e.Message)
-	}
-	return ""
-}
-
-func subject(e event.Event, what string) string {
-	if e.Node == "" {
-		return what
-	}
-	return e.Node + " " + what
 }

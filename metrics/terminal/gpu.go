@@ -10,6 +10,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // GPUStatus is what a GPU view shows. Memory is in bytes; what isn't known is -1, or empty.
@@ -125,7 +126,7 @@ func gpuDevice(st styles, d GPUDevice, width int) []string {
 	if len(facts) == 0 {
 		return out
 	}
-	return append(out, "  "+dotted(facts...))
+	return append(out, "  "+wording.Dotted(facts...))
 }
 
 // gpuMemoryLine is a bar of what is in use, and how it went.
@@ -241,7 +242,7 @@ func gpuFrame(st styles, x GPUStatus, known bool, trouble, help string, width, h
 	if x.Driver != "" {
 		driver = "driver " + x.Driver
 	}
-	head := []string{st.title.Render("swarm gpu") + st.faint.Render(strings.TrimRight("  "+dotted(driver, at), " "))}
+	head := []string{st.title.Render("swarm gpu") + st.faint.Render(strings.TrimRight("  "+wording.Dotted(driver, at), " "))}
 	foot := []string{""}
 	if trouble != "" {
 		foot = append(foot, st.bad.Render(trouble))

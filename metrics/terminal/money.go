@@ -3,6 +3,7 @@ package terminal
 import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // costLine tells what a run costs: `$4.10 so far · about $27 in all · $1.29/h`; empty without a price.
@@ -14,7 +15,7 @@ func costLine(x stats.Status) string {
 	if x.ProjectedCost != nil {
 		all = "about " + units.MoneyAbout(*x.ProjectedCost, x.PriceCurrency) + " in all"
 	}
-	return dotted(so, all, units.PerHour(*x.PricePerHour, x.PriceCurrency))
+	return wording.Dotted(so, all, units.PerHour(*x.PricePerHour, x.PriceCurrency))
 }
 
 // resumed tells how often a run was taken up again; empty if never.

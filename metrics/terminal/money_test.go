@@ -12,6 +12,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // aResumed is a run with a price that was taken up twice, one of whose nodes is still applying logged updates.
@@ -49,9 +50,9 @@ func TestResumedRunWithAPrice(t *testing.T) {
 
 func TestReplayIsTold(t *testing.T) {
 	e := event.Event{Type: event.TypeLoaded, Node: "node_1", Loaded: &event.Loaded{ReplayedRounds: 3, ReplaySeconds: 1.24}}
-	require.Equal(t, "node_1 applied 3 updates of its journal again in 1.2 s", EventLine(e))
+	require.Equal(t, "node_1 applied 3 updates of its journal again in 1.2 s", wording.Event(e))
 	e.Loaded.ReplayedRounds = 0
-	require.Empty(t, EventLine(e))
+	require.Empty(t, wording.Event(e))
 }
 
 func TestNoPriceIsNoCost(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 const memoryBarWide = 30
@@ -49,14 +50,14 @@ func (p *nodePage) facts(st styles, x stats.Status, n stats.NodeStatus, width in
 	}
 	out := []string{
 		st.title.Render(n.ID) + "  " + state.Render(n.State) + "  " + round,
-		dotted("reward "+reward(n.Reward), "last 10 "+reward(n.RecentReward), fmt.Sprintf("cumulative %.2f", n.CumulativeReward)),
+		wording.Dotted("reward "+reward(n.Reward), "last 10 "+reward(n.RecentReward), fmt.Sprintf("cumulative %.2f", n.CumulativeReward)),
 		memoryFacts(st, n, width),
-		dotted(modelName(n), n.Device, process, batch, units.Plural(n.Restarts, "restart"), replayed, from, generates),
+		wording.Dotted(modelName(n), n.Device, process, batch, units.Plural(n.Restarts, "restart"), replayed, from, generates),
 	}
 	if held := heldOut(p.history.HeldOut); held != "" {
 		out = slices.Insert(out, 2, held)
 	}
-	if note := why(n.Cause, n.Message); note != "" {
+	if note := wording.Why(n.Cause, n.Message); note != "" {
 		out = append(out, st.bad.Render(ansi.Truncate(note, width, "…")))
 	}
 	if p.trouble != "" {
@@ -93,14 +94,14 @@ func memoryFacts(st styles, n stats.NodeStatus, width int) string {
 		parts = append(parts, "by "+strings.ToUpper(n.HostKind))
 	}
 	if n.BudgetBytes <= 0 {
-		return dotted(append([]string{"memory " + units.BytesMeasured(n.MemoryBytes)}, parts...)...)
+		return wording.Dotted(append([]string{"memory " + units.BytesMeasured(n.MemoryBytes)}, parts...)...)
 	}
 	share := float64(n.MemoryBytes) / float64(n.BudgetBytes)
 	style := st.good
 	if n.PeakMemoryBytes > n.BudgetBytes {
 		style = st.bad
 	}
-	text := fmt.Sprintf("%s of %s budget · %s", units.BytesMeasured(n.MemoryBytes), units.BytesMeasured(n.BudgetBytes), dotted(parts...))
+	text := fmt.Sprintf("%s of %s budget · %s", units.BytesMeasured(n.MemoryBytes), units.BytesMeasured(n.BudgetBytes), wording.Dotted(parts...))
 	cells := min(memoryBarWide, width-len("memory ")-ansi.StringWidth(text)-1)
 	if cells < 5 {
 		return "memory " + text

@@ -7,6 +7,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // nodePage is a node with its rewards, its memory, what happened to it, and the end of its log.
@@ -80,7 +81,7 @@ func (m *model) remembered(msg historyMsg) tea.Cmd {
 		p.history = msg.history
 		p.events = p.events[:0]
 		for _, e := range msg.history.Events {
-			if text := EventLine(e); text != "" {
+			if text := wording.Event(e); text != "" {
 				p.events = append(p.events, feedLine{e.Time, text}.stamped(m.cfg.Location))
 			}
 		}

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	tea "charm.land/bubbletea/v2"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // overview is the first page: the run, its nodes and what happened last.
@@ -56,7 +57,7 @@ func (overview) find(m *model, query string, step int) bool {
 		}
 		at := ((m.screen.cursor+step+way)%len(nodes) + len(nodes)) % len(nodes)
 		n := nodes[at]
-		if index(n.ID+" "+n.Worker+" "+n.State+" "+join(n.Cause, n.Message), query) >= 0 {
+		if index(n.ID+" "+n.Worker+" "+n.State+" "+wording.Colons(n.Cause, n.Message), query) >= 0 {
 			m.screen.cursor = at
 			return true
 		}

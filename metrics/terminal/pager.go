@@ -6,6 +6,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // pager is a page of lines to scroll through, which may still come.
@@ -71,7 +72,7 @@ func (p *pager) where(first, end int) string {
 	if p.follow && p.grows {
 		following = "following"
 	}
-	return dotted(where, following, p.status)
+	return wording.Dotted(where, following, p.status)
 }
 
 func (p *pager) key(_ *model, key string) tea.Cmd {

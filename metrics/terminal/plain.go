@@ -10,6 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 const (
@@ -69,7 +70,7 @@ func (p *plain) step(x stats.Status, pollErr error, lines []feedLine, now time.T
 	var b strings.Builder
 	if pollErr == nil && !p.started {
 		p.started, p.at, p.round = true, now, x.Round
-		fmt.Fprintln(&b, dotted(x.Experiment, "run "+x.Run, x.Model, x.Device,
+		fmt.Fprintln(&b, wording.Dotted(x.Experiment, "run "+x.Run, x.Model, x.Device,
 			units.Plural(max(x.NodesPlanned, len(x.Nodes)), "node"), units.Plural(x.Rounds, "round"), resumed(x)))
 	}
 	for _, l := range lines {
@@ -128,7 +129,7 @@ func progressLine(x stats.Status) string {
 			cost += " of about " + units.MoneyAbout(*x.ProjectedCost, x.PriceCurrency)
 		}
 	}
-	return dotted(fmt.Sprintf("round %d/%d", x.Round, x.Rounds), "reward "+reward(x.Reward), alive(x), workers(x), what, pace, eta,
+	return wording.Dotted(fmt.Sprintf("round %d/%d", x.Round, x.Rounds), "reward "+reward(x.Reward), alive(x), workers(x), what, pace, eta,
 		"mem "+units.BytesMeasured(x.MemoryBytes), cost)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // printedWidth is how wide bars and trends are drawn where there is no terminal.
@@ -41,7 +42,7 @@ func drawnWidth(p *table.Page) int {
 // nodesTable has a row a node, with the columns of the live view.
 func nodesTable(x stats.Status) *table.Table {
 	columns := withModels(nodeColumns(x.Workers > 0), x.Nodes)
-	return notedTable(append(columns, column{"NOTE", minNote, true, 0, func(n stats.NodeStatus) string { return join(trouble(n), n.Message) }}), x.Nodes)
+	return notedTable(append(columns, column{"NOTE", minNote, true, 0, func(n stats.NodeStatus) string { return wording.Colons(trouble(n), n.Message) }}), x.Nodes)
 }
 
 // notedTable has a row a node. The last column holds notes, and is not there without any.

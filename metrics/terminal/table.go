@@ -11,6 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // columnOf is a column of a table with a row an N.
@@ -115,7 +116,7 @@ func fit(columns []column, width int) []column {
 		}
 		if left := width - total - 2; left >= minNote {
 			return append(columns, column{" NOTE", left + 1, true, 0, func(n stats.NodeStatus) string {
-				if note := why(trouble(n), n.Message); note != "" {
+				if note := wording.Why(trouble(n), n.Message); note != "" {
 					return " " + note
 				}
 				return ""

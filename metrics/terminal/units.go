@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-
-	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
 // reward formats an optional reward.
@@ -14,30 +12,6 @@ func reward(r *float64) string {
 		return "–"
 	}
 	return fmt.Sprintf("%.3f", *r)
-}
-
-// join puts colons between the parts that aren't empty.
-func join(parts ...string) string { return joined(": ", parts) }
-
-// why is the cause of an end and what is known about it. A cause that is not known says nothing beside a message.
-func why(cause, message string) string {
-	if cause == event.CauseUnknown && message != "" {
-		cause = ""
-	}
-	return join(cause, message)
-}
-
-// dotted puts middle dots between the parts that aren't empty.
-func dotted(parts ...string) string { return joined(" · ", parts) }
-
-func joined(separator string, parts []string) string {
-	var kept []string
-	for _, p := range parts {
-		if p != "" {
-			kept = append(kept, strings.Join(strings.Fields(p), " "))
-		}
-	}
-	return strings.Join(kept, separator)
 }
 
 // bar draws a share, 0..1, of width cells.

@@ -11,6 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // styles of the live view.
@@ -119,9 +120,9 @@ func (s *screen) header(st styles) []string {
 	if x.EvalReward != nil {
 		held = fmt.Sprintf("held-out %s after %s", reward(x.EvalReward), units.Plural(x.EvalRound, "round"))
 	}
-	result := dotted("reward "+reward(x.Reward), fmt.Sprintf("cumulative %.2f", x.CumulativeReward), held)
+	result := wording.Dotted("reward "+reward(x.Reward), fmt.Sprintf("cumulative %.2f", x.CumulativeReward), held)
 	out := []string{
-		st.title.Render(x.Experiment) + st.faint.Render(" · "+dotted(x.Model, x.Device, "run "+x.Run)),
+		st.title.Render(x.Experiment) + st.faint.Render(" · "+wording.Dotted(x.Model, x.Device, "run "+x.Run)),
 		state.Render(x.State) + "  " + progress + "  " + bar(share, cells) + " " + percent,
 	}
 	if s.height < roomy {
@@ -153,7 +154,7 @@ func paceLine(x stats.Status) string {
 	if x.Restarts > 0 {
 		restarts = units.Plural(x.Restarts, "restart")
 	}
-	return dotted("elapsed "+units.Span(x.ElapsedSeconds), eta, pace, alive(x), workers(x), "mem "+units.BytesMeasured(x.MemoryBytes), restarts, resumed(x))
+	return wording.Dotted("elapsed "+units.Span(x.ElapsedSeconds), eta, pace, alive(x), workers(x), "mem "+units.BytesMeasured(x.MemoryBytes), restarts, resumed(x))
 }
 
 func perRound(s float64) string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // sharedStatus is a run of four local nodes and two of other hosts, one of which is away.
@@ -98,7 +99,7 @@ func TestTheLiveViewSaysHowToJoinUntilSomebodyHas(t *testing.T) {
 
 func TestAReturnIsNoSecondJoin(t *testing.T) {
 	e := event.Event{Type: event.TypeJoin, Node: "anna_0", Worker: "anna", RoundIndex: 7}
-	require.Equal(t, "anna_0 is back", EventLine(e))
+	require.Equal(t, "anna_0 is back", wording.Event(e))
 	e.Message = "gpt2 on cpu"
-	require.Equal(t, "anna_0 joins at round 7: gpt2 on cpu", EventLine(e))
+	require.Equal(t, "anna_0 joins at round 7: gpt2 on cpu", wording.Event(e))
 }

@@ -1,4 +1,4 @@
-package terminal
+package wording
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ func memoryLine(e event.Event) string {
 	add("held", s.UsedBytes)
 	add("budget", s.CapBytes)
 	add("free", s.FreeBytes)
-	return join(subject(e, "out of memory in "+s.Phase), why, joined(", ", numbers), stepTaken(s))
+	return Colons(subject(e, "out of memory in "+s.Phase), why, joined(", ", numbers), stepTaken(s))
 }
 
 func stepTaken(s *event.MemoryStep) string {
