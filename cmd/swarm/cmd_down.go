@@ -15,6 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -66,8 +67,8 @@ const (
 
 // downDocument is what swarm down -o json prints.
 type downDocument struct {
-	Runs []downRun `json:"runs"`
-	Jobs []jobDown `json:"jobs,omitempty"`
+	Runs []downRun   `json:"runs"`
+	Jobs []job.Ended `json:"jobs,omitempty"`
 }
 
 type downRun struct {
@@ -105,12 +106,12 @@ func runDown(ctx context.Context, g *globals, name string, o *downOptions) error
 		return err
 	}
 	defer reader.Close()
-	job, ok, err := jobNamed(ctx, reader, name)
+	found, ok, err := job.Named(ctx, reader, name)
 	if err != nil {
 		return err
 	}
 	if ok {
-		return downJob(ctx, g, reader, job, o)
+		return downJob(ctx, g, reader, found, o)
 	}
 	targets, idle, err := downTargets(ctx, reader, name, o.all)
 	if err != nil {
@@ -282,4 +283,30 @@ func (d downRun) print(b *strings.Builder) {
 	if d.service != "" {
 		fmt.Fprintf(b, "%s is a service that may start it again: swarm service remove, or systemctl stop %s.\n", d.service, d.service)
 	}
+}
+
+// downJob ends a job.
+func downJob(ctx context.Context, g *globals, reader *store.Reader, j store.Job, o *downOptions) error {
+	if o.all {
+		return fail.Usage(fmt.Errorf("--all and %s at once", j.Job), "one of them")
+	}
+	done, err := job.End(ctx, reader, j, job.EndOptions{Home: g.home, Limit: o.limit, Now: o.now})
+	if done == nil {
+		return err
+	}
+	return errors.Join(tellJobDown(g, o, *done), err)
+}
+
+func tellJobDown(g *globals, o *downOptions, r job.Ended) error {
+	if o.output == "json" {
+		return writeJSON(g.stdout, downDocument{Runs: []downRun{}, Jobs: []job.Ended{r}})
+	}
+	var err error
+	switch r.Outcome {
+	case outcomeIdle:
+		_, err = fmt.Fprintf(g.stdout, "%s does not run: %s.\n", r.Job, r.State)
+	case outcomeStopped:
+		_, err = fmt.Fprintf(g.stdout, "%s ended after %.1f s: %s.\n", r.Job, r.Seconds, r.State)
+	}
+	return err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -81,12 +82,12 @@ func runLogs(ctx context.Context, g *globals, args []string, o *logsOptions) err
 		return err
 	}
 	defer reader.Close()
-	job, ok, err := jobNamed(ctx, reader, nameIn(args))
+	found, ok, err := job.Named(ctx, reader, nameIn(args))
 	if err != nil {
 		return err
 	}
 	if ok {
-		return jobLogs(ctx, g, reader, job, args[1:], o)
+		return jobLogs(ctx, g, reader, found, args[1:], o)
 	}
 	snapshot, nodes, err := logsOf(ctx, reader, args)
 	if err != nil {

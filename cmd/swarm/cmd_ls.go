@@ -15,6 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -103,7 +104,7 @@ func runLs(ctx context.Context, g *globals, names []string, o *lsOptions) error 
 func listJobs(ctx context.Context, reader *store.Reader, names []string, o *lsOptions) (rows []stats.JobRow, only map[string]bool, err error) {
 	only = map[string]bool{}
 	for _, name := range names {
-		_, ok, err := jobNamed(ctx, reader, name)
+		_, ok, err := job.Named(ctx, reader, name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -123,7 +124,7 @@ func listJobs(ctx context.Context, reader *store.Reader, names []string, o *lsOp
 	}
 	jobs, err := reader.Jobs(ctx, filter)
 	for _, j := range jobs {
-		rows = append(rows, describeJob(j).JobRow)
+		rows = append(rows, job.Describe(j).JobRow)
 	}
 	return rows, only, err
 }

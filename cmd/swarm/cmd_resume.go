@@ -16,6 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	sh "github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -85,12 +86,12 @@ func runResume(ctx context.Context, g *globals, name string, extra []string) err
 	}
 	defer reader.Close()
 	if name != "" {
-		job, ok, err := jobNamed(ctx, reader, name)
+		found, ok, err := job.Named(ctx, reader, name)
 		if err != nil {
 			return err
 		}
 		if ok {
-			return fail.Usage(fmt.Errorf("%s is a job of swarm run, and resume is for runs of swarm up", job.Job), "swarm run with the command of swarm status "+job.Job)
+			return fail.Usage(fmt.Errorf("%s is a job of swarm run, and resume is for runs of swarm up", found.Job), "swarm run with the command of swarm status "+found.Job)
 		}
 	}
 	s, err := toResume(ctx, reader, name)

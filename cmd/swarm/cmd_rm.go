@@ -9,6 +9,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/targets"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -68,12 +69,12 @@ func runRm(ctx context.Context, g *globals, names []string, o *removal) error {
 // namedForRemoval are the runs of those names. A name that a run has means that run alone, though an experiment has it, too.
 func namedForRemoval(ctx context.Context, g *globals, reader *store.Reader, names []string) ([]lifecycle.Listed, error) {
 	for _, name := range names {
-		job, ok, err := jobNamed(ctx, reader, name)
+		found, ok, err := job.Named(ctx, reader, name)
 		if err != nil {
 			return nil, err
 		}
 		if ok {
-			return nil, fail.Usage(errors.New(strings.TrimSpace(charset.Shown(job.Job))+" is a job of swarm run: rm removes runs of swarm up"), "swarm ls")
+			return nil, fail.Usage(errors.New(strings.TrimSpace(charset.Shown(found.Job))+" is a job of swarm run: rm removes runs of swarm up"), "swarm ls")
 		}
 	}
 	all, err := lifecycle.List(ctx, reader, names, nil)

@@ -9,6 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
@@ -61,12 +62,12 @@ func runStatus(ctx context.Context, g *globals, name string, o *statusOptions) e
 		return err
 	}
 	defer reader.Close()
-	job, ok, err := jobNamed(ctx, reader, name)
+	found, ok, err := job.Named(ctx, reader, name)
 	if err != nil {
 		return err
 	}
 	if ok {
-		return showJob(g, job, o)
+		return showJob(g, found, o)
 	}
 	if o.watch {
 		w, err := newWatch(ctx, g, reader, name)

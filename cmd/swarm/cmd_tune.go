@@ -11,6 +11,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/job/settings"
 	"github.com/sapo-swarm/swarm/launcher/job/workload"
 )
@@ -128,8 +129,8 @@ func runTune(ctx context.Context, g *globals, o *tuneOptions) error {
 		return err
 	}
 	if r := t.result; !r.Fits && r.ExpectedBytes > 0 {
-		return &noRoom{fmt.Errorf("%s is expected to take %s with a batch of %d, and %.0f %% of %s may be used. Try: %s", w.Name,
-			t.size(r.ExpectedBytes), r.Batch, 100*r.SafetyMargin, t.size(t.request.GPUMemory), t.smaller())}
+		return fit.NoRoom(fmt.Errorf("%s is expected to take %s with a batch of %d, and %.0f %% of %s may be used. Try: %s", w.Name,
+			t.size(r.ExpectedBytes), r.Batch, 100*r.SafetyMargin, t.size(t.request.GPUMemory), t.smaller()))
 	}
 	return nil
 }

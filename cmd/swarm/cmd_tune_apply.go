@@ -7,6 +7,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/job/settings"
 	"github.com/sapo-swarm/swarm/launcher/job/workload"
 )
@@ -36,8 +37,8 @@ func (g *globals) tuneState() string { return g.home.Path("tune") }
 // edit writes the recommended values, or says what it would write.
 func (t *tuning) edit(g *globals) error {
 	if !t.result.Fits && t.o.apply {
-		return &noRoom{fmt.Errorf("nothing is written: nothing says that a batch of %d of %s fits. Try: swarm tune without --apply tells more, "+
-			"--profile -- COMMAND measures", t.result.Batch, t.w.Name)}
+		return fit.NoRoom(fmt.Errorf("nothing is written: nothing says that a batch of %d of %s fits. Try: swarm tune without --apply tells more, "+
+			"--profile -- COMMAND measures", t.result.Batch, t.w.Name))
 	}
 	if assumed := t.result.Assumed(); t.o.apply && len(assumed) > 0 {
 		return refuseAssumed(assumed)

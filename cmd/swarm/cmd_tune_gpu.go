@@ -74,8 +74,8 @@ func (t *tuning) findGPU(ctx context.Context) (err error) {
 			return nil
 		}
 		reason, _ := fail.SplitRemedy(host.Reason)
-		return &noRoom{fmt.Errorf("--auto finds no GPU: %s. Try: --gpu-memory 24, or whatever the one you will train on has; swarm doctor tells more",
-			reason)}
+		return fit.NoRoom(fmt.Errorf("--auto finds no GPU: %s. Try: --gpu-memory 24, or whatever the one you will train on has; swarm doctor tells more",
+			reason))
 	}
 	t.card, err = t.choose(host.GPUs)
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/job/attempt"
 	"github.com/sapo-swarm/swarm/launcher/job/queue"
 )
@@ -20,7 +22,7 @@ type measuring struct {
 	t        *tuning
 	g        *globals
 	template attempt.Template
-	rooms    *rooms // nil: the process tree's host memory counts
+	devices  *job.Devices // nil: the process tree's host memory counts
 }
 
 // claim takes the GPU for the time of the measuring: beside jobs of swarm run neither would have what it counts on.
@@ -38,9 +40,9 @@ func (m *measuring) claim(ctx context.Context) (release func(), err error) {
 			m.g.logger.Debug("queue", "error", err) // it ends with this process
 		}
 	}
-	_, err = ticket.Wait(ctx, time.Second, 0, m.rooms.look, nil)
+	_, err = ticket.Wait(ctx, time.Second, 0, m.devices.Look, nil)
 	if errors.Is(err, queue.ErrTimeout) {
-		err = &noRoom{fmt.Errorf("GPU %d can't be measured on beside others. Try: when they have ended, as swarm status tells", m.t.meter.Index)}
+		err = fit.NoRoom(fmt.Errorf("GPU %d can't be measured on beside others. Try: when they have ended, as swarm status tells", m.t.meter.Index))
 	}
 	if err != nil {
 		release()
@@ -87,7 +89,7 @@ func (m *measuring) run(ctx context.Context, batch int) (tunePoint, error) {
 	peak := &peakWatch{growing: time.Now()}
 	spec.Sampled = func(u attempt.Usage) { peak.see(m.bytes(u)) }
 	spec.Warn = func(line string) { fmt.Fprintln(m.g.stderr, "Warning:", line) }
-	if m.rooms != nil {
+	if m.devices != nil {
 		before, err := m.inUse(ctx)
 		if err != nil {
 			return point, err
@@ -139,7 +141,7 @@ func (m *measuring) spec(batch int) (attempt.Spec, error) {
 	if err != nil {
 		return attempt.Spec{}, err
 	}
-	program, err := findProgram(args[0])
+	program, err := job.FindProgram(args[0])
 	if err != nil {
 		return attempt.Spec{}, err
 	}
@@ -151,7 +153,7 @@ func (m *measuring) spec(batch int) (attempt.Spec, error) {
 }
 
 func (m *measuring) bytes(u attempt.Usage) int64 {
-	if m.rooms != nil {
+	if m.devices != nil {
 		return u.GPUBytes
 	}
 	return u.HostBytes
@@ -159,23 +161,21 @@ func (m *measuring) bytes(u attempt.Usage) int64 {
 
 // inUse is what the card holds for anybody.
 func (m *measuring) inUse(ctx context.Context) (int64, error) {
-	list, err := m.rooms.look(ctx)
+	list, err := m.devices.Look(ctx)
 	for _, room := range list {
 		if room.GPU == m.t.meter.UUID {
 			return room.Total - room.Free, nil
 		}
 	}
 	if err == nil {
-		err = &noRoom{fmt.Errorf("GPU %d can't be used any more. Try: swarm gpu --once", m.t.meter.Index)}
+		err = fit.NoRoom(fmt.Errorf("GPU %d can't be used any more. Try: swarm gpu --once", m.t.meter.Index))
 	}
 	return 0, err
 }
 
 // gpuMemory is what the command's processes hold, or where the driver tells of none what the card holds more than before it began.
 func (m *measuring) gpuMemory(before int64, pids []int) (int64, bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), sampleLimit)
-	defer cancel()
-	return m.rooms.used(ctx, m.t.meter.UUID, pids, before, true)
+	return m.devices.Used(m.t.meter.UUID, pids, before, true)
 }
 
 // peakWatch keeps the largest memory seen, and when it last grew.

@@ -13,6 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/job/attempt"
 	"github.com/sapo-swarm/swarm/launcher/job/workload"
 )
@@ -58,11 +60,11 @@ func (t *tuning) measure(ctx context.Context, g *globals) error {
 	defer interrupts.Close()
 	m := &measuring{t: t, g: g, template: template}
 	if t.meter != nil {
-		m.rooms, err = openRooms(ctx, &runOptions{gpu: t.meter.UUID})
+		m.devices, err = job.OpenDevices(ctx, t.meter.UUID)
 		if err != nil {
 			return interrupt.Exit(ctx, err)
 		}
-		defer m.rooms.close()
+		defer m.devices.Close()
 		release, err := m.claim(ctx)
 		if err != nil {
 			return interrupt.Exit(ctx, err)
@@ -70,7 +72,7 @@ func (t *tuning) measure(ctx context.Context, g *globals) error {
 		defer release()
 	}
 	t.profile = &tuneProfile{Where: "host", Points: []tunePoint{}}
-	if m.rooms != nil {
+	if m.devices != nil {
 		t.profile.Where = "gpu"
 	}
 	if err := m.walk(ctx, sizes); err != nil {
@@ -131,7 +133,7 @@ func (t *tuning) conclude() error {
 		}
 	}
 	if len(points) == 0 {
-		return &noRoom{fmt.Errorf("not even a batch of %d fits. Try: swarm doctor --oom on its output, or a larger GPU", least)}
+		return fit.NoRoom(fmt.Errorf("not even a batch of %d fits. Try: swarm doctor --oom on its output, or a larger GPU", least))
 	}
 	line, err := workload.FitLine(points)
 	if err != nil {

@@ -137,7 +137,7 @@ func (x *examinee) place(ctx context.Context, g *globals) error {
 	switch {
 	case errors.Is(err, fit.ErrDoesNotFit) && x.config.Device != fit.DeviceCPU:
 		what, _ := fail.SplitRemedy(fail.OneLine(err.Error())) // its remedy is for training
-		return fail.Hint(&noRoom{errors.New(what)}, "--device cpu")
+		return fail.Hint(fit.NoRoom(errors.New(what)), "--device cpu")
 	case err == nil && x.plan.Device == fit.DeviceCPU && x.threads > 0:
 		x.plan.Threads = x.threads
 	}

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -14,34 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
-	"github.com/sapo-swarm/swarm/metrics/store"
 )
-
-// jobsToCompare returns the jobs that the names mean; nil where they mean none, and then experiments are meant. Jobs and others at once is a
-// usage error.
-func jobsToCompare(ctx context.Context, reader *store.Reader, names []string) ([]stats.Job, error) {
-	var jobs []stats.Job
-	var others []string
-	for _, name := range names {
-		job, ok, err := jobNamed(ctx, reader, name)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			jobs = append(jobs, describeJob(job))
-		} else {
-			others = append(others, name)
-		}
-	}
-	if len(jobs) > 0 && len(others) > 0 {
-		return nil, fail.Usage(
-			fmt.Errorf("%s is a job of swarm run, and %s is none: jobs compare with jobs, experiments with experiments",
-				jobs[0].Job, strings.Join(others, ", ")),
-			"swarm status lists jobs, swarm compare experiments")
-
-	}
-	return jobs, nil
-}
 
 // compareJobs puts jobs beside each other. Flags that judge experiments are refused.
 func (o *compareOptions) compareJobs(g *globals, jobs []stats.Job, flags *pflag.FlagSet) error {

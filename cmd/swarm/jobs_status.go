@@ -14,6 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -38,7 +39,7 @@ type overview struct {
 
 // showOverview shows the newest run and the jobs of the last days; without either it says what there could be.
 func showOverview(ctx context.Context, g *globals, reader *store.Reader, o *statusOptions) error {
-	options := jobOptions()
+	options := job.QueryOptions()
 	jobs, err := query.RecentJobs(ctx, reader, options.Now-(listedDays*24*time.Hour).Seconds(), listedJobs, options)
 	if err != nil {
 		return err
@@ -125,7 +126,7 @@ func showJob(g *globals, j store.Job, o *statusOptions) error {
 	if o.watch {
 		return fail.Usage(fmt.Errorf("--watch shows runs of swarm up, and %s is a job", j.Job), "swarm logs "+j.Job+" -f")
 	}
-	job := describeJob(j)
+	job := job.Describe(j)
 	if o.output == "json" {
 		return writeJSON(g.stdout, job)
 	}
@@ -233,4 +234,36 @@ func attemptNotes(a stats.JobAttempt) string {
 		}
 	}
 	return strings.Join(notes, "; ")
+}
+
+// commandLine is a command as its user would type it, in one line that a terminal can show.
+func commandLine(words []string) string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		word = strings.ReplaceAll(charset.Shown(word), "\t", " ")
+		if word == "" || strings.ContainsAny(word, " '\"\\$&|;<>()*?[]#~`!") {
+			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+		quoted[i] = word
+	}
+	return strings.Join(quoted, " ")
+}
+
+// batchText is 32 × 4: batch size and accumulation steps.
+func batchText(batch, accumulate *int) string {
+	switch {
+	case batch == nil:
+		return "–"
+	case accumulate == nil:
+		return fmt.Sprint(*batch)
+	}
+	return fmt.Sprintf("%d × %d", *batch, *accumulate)
+}
+
+// optionalText is a number, – where nobody knows it.
+func optionalText[T any](v *T, text func(T) string) string {
+	if v == nil {
+		return "–"
+	}
+	return text(*v)
 }

@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"io"
@@ -31,9 +31,9 @@ func (l *liner) say(line string) {
 }
 
 // outputLines are stdout and stderr, and whether these are one terminal or one file.
-func outputLines(g *globals) (stdout, stderr *liner, together bool) {
-	stdout, stderr = newLiner(g.stdout), newLiner(g.stderr)
-	if together = g.console != nil || sameFile(g.stdout, g.stderr); together { // in the background both are the log
+func outputLines(s Session) (stdout, stderr *liner, together bool) {
+	stdout, stderr = newLiner(s.Stdout), newLiner(s.Stderr)
+	if together = s.Announce != nil || sameFile(s.Stdout, s.Stderr); together { // in the background both are the log
 		stdout.open = stderr.open
 	}
 	return stdout, stderr, together

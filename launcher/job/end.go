@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"context"
@@ -9,65 +9,75 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/job/queue"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// jobDown is what swarm down -o json says of a job.
-type jobDown struct {
+// Outcomes of End.
+const (
+	OutcomeEnded   = "stopped"     // it, or what it left, has ended
+	OutcomeRunning = "running"     // it could not be ended
+	OutcomeIdle    = "not_running" // there was nothing to end
+)
+
+// Ended says how a job was ended, as swarm down -o json prints it.
+type Ended struct {
 	Job     string  `json:"job"`
 	PID     int     `json:"pid"`
-	Outcome string  `json:"outcome"` // stopped, running, not_running
+	Outcome string  `json:"outcome"`
 	State   string  `json:"state"`   // of the job, afterwards
-	Seconds float64 `json:"seconds"` // that stopping took
+	Seconds float64 `json:"seconds"` // that ending it took
 }
 
-// downJob asks the swarm run of a job to stop, which ends its command, and waits for it; with --now it asks twice. It never kills swarm run
-// itself: nobody would be left to end the command.
-func downJob(ctx context.Context, g *globals, reader *store.Reader, job store.Job, o *downOptions) error {
-	if o.all {
-		return fail.Usage(fmt.Errorf("--all and %s at once", job.Job), "one of them")
-	}
-	if goesOn(job) && jobElsewhere(job) {
-		return fail.Hint(
-			fmt.Errorf("%s runs on %s, whose processes can't be stopped from here", job.Job, job.Host), "swarm down "+job.Job+" there")
+// EndOptions say how a job is ended.
+type EndOptions struct {
+	Home  layout.Home
+	Limit time.Duration // to wait for its end
+	Now   bool          // ask twice: its command is killed
+}
 
+// End asks the swarm run of a job to stop, which ends its command, and waits for it. It never kills swarm run itself: nobody would be left to
+// end the command. What a killed swarm run left of a command is ended, too. done is nil where the job could not be looked at.
+func End(ctx context.Context, reader *store.Reader, job store.Job, o EndOptions) (done *Ended, err error) {
+	if GoesOn(job) && Elsewhere(job) {
+		return nil, fail.Hint(fmt.Errorf("%s runs on %s, whose processes can't be stopped from here", job.Job, job.Host), "swarm down "+job.Job+" there")
 	}
-	result := jobDown{Job: job.Job, PID: job.PID, Outcome: outcomeIdle}
+	result := Ended{Job: job.Job, PID: job.PID, Outcome: OutcomeIdle}
 	var failure error
-	if goesOn(job) {
+	if GoesOn(job) {
 		began := time.Now()
-		failure = endJob(ctx, job, o)
+		failure = endRun(ctx, job, o)
 		result.Seconds = time.Since(began).Seconds()
-		result.Outcome = outcomeStopped
+		result.Outcome = OutcomeEnded
 		if failure != nil {
-			result.Outcome = outcomeLeft
+			result.Outcome = OutcomeRunning
 		}
 	}
 	if failure == nil {
 		began := time.Now()
-		left, err := endOrphans(ctx, g, job, o)
+		left, err := endOrphans(ctx, job, o)
 		if left > 0 {
-			result.Outcome, result.Seconds = outcomeStopped, result.Seconds+time.Since(began).Seconds()
+			result.Outcome, result.Seconds = OutcomeEnded, result.Seconds+time.Since(began).Seconds()
 		}
 		if failure = err; err != nil {
-			result.Outcome = outcomeLeft
+			result.Outcome = OutcomeRunning
 		}
 	}
 	now, err := reader.Job(ctx, job.Job)
 	if err != nil {
-		return errors.Join(failure, err)
+		return nil, errors.Join(failure, err)
 	}
-	result.State = describeJob(now).State
-	return errors.Join(tellJobDown(g, o, result), failure)
+	result.State = Describe(now).State
+	return &result, failure
 }
 
 // endOrphans ends what is left of a job's command whose swarm run was killed: the queue knows its processes. They get half of the limit to end in
 // order. left is how many there were.
-func endOrphans(ctx context.Context, g *globals, job store.Job, o *downOptions) (left int, err error) {
-	waiting, err := queue.Open(g.home.Queue())
+func endOrphans(ctx context.Context, job store.Job, o EndOptions) (left int, err error) {
+	waiting, err := queue.Open(o.Home.Queue())
 	if err != nil {
 		return 0, err
 	}
@@ -85,8 +95,8 @@ func endOrphans(ctx context.Context, g *globals, job store.Job, o *downOptions) 
 		group, err := syscall.Getpgid(id.PID)
 		return err == nil && group == id.PID
 	}
-	term := o.limit / 2
-	if o.now {
+	term := o.Limit / 2
+	if o.Now {
 		term = 0
 	}
 	// First those whose group is theirs, which hears it too; what is left then had its time.
@@ -105,16 +115,16 @@ func endOrphans(ctx context.Context, g *globals, job store.Job, o *downOptions) 
 	return left, nil
 }
 
-// endJob signals the job's process and waits until it is gone, at most for the limit.
-func endJob(ctx context.Context, job store.Job, o *downOptions) error {
-	id := identityOfJob(job)
+// endRun signals the job's swarm run and waits until it is gone, at most for the limit.
+func endRun(ctx context.Context, job store.Job, o EndOptions) error {
+	id := identity(job)
 	process, err := os.FindProcess(id.PID) // before its identity is checked: the handle stays with the process
 	if err != nil {
 		return fmt.Errorf("stop %s: %w", job.Job, err)
 	}
 	defer process.Release() //nolint:errcheck // nothing is left to do with it
-	limit, again := time.After(o.limit), time.After(lifecycle.SignalGap)
-	if err := signalJob(job, process); err != nil {
+	limit, again := time.After(o.Limit), time.After(lifecycle.SignalGap)
+	if err := signalRun(job, process); err != nil {
 		return err
 	}
 	ticker := time.NewTicker(lifecycle.PollInterval)
@@ -123,12 +133,12 @@ func endJob(ctx context.Context, job store.Job, o *downOptions) error {
 		select {
 		case <-ticker.C:
 		case <-again:
-			if o.now {
-				err = signalJob(job, process)
+			if o.Now {
+				err = signalRun(job, process)
 			}
 		case <-limit:
 			err = fail.Hint(
-				fmt.Errorf("%s still runs %s after it was asked to stop", job.Job, o.limit), "swarm down "+job.Job+" --now, or a longer --timeout")
+				fmt.Errorf("%s still runs %s after it was asked to stop", job.Job, o.Limit), "swarm down "+job.Job+" --now, or a longer --timeout")
 
 		case <-ctx.Done():
 			err = context.Cause(ctx)
@@ -140,10 +150,10 @@ func endJob(ctx context.Context, job store.Job, o *downOptions) error {
 	return nil
 }
 
-// signalJob sends SIGTERM, and wakes a process that is stopped, as by ctrl+z, if it still is the job's.
-func signalJob(job store.Job, process *os.Process) error {
+// signalRun sends SIGTERM, and wakes a process that is stopped, as by ctrl+z, if it still is the job's.
+func signalRun(job store.Job, process *os.Process) error {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} {
-		if !identityOfJob(job).Alive() {
+		if !identity(job).Alive() {
 			return nil
 		}
 		err := process.Signal(signal)
@@ -155,18 +165,4 @@ func signalJob(job store.Job, process *os.Process) error {
 		}
 	}
 	return nil
-}
-
-func tellJobDown(g *globals, o *downOptions, r jobDown) error {
-	if o.output == "json" {
-		return writeJSON(g.stdout, downDocument{Runs: []downRun{}, Jobs: []jobDown{r}})
-	}
-	var err error
-	switch r.Outcome {
-	case outcomeIdle:
-		_, err = fmt.Fprintf(g.stdout, "%s does not run: %s.\n", r.Job, r.State)
-	case outcomeStopped:
-		_, err = fmt.Fprintf(g.stdout, "%s ended after %.1f s: %s.\n", r.Job, r.Seconds, r.State)
-	}
-	return err
 }

@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"context"
@@ -6,14 +6,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/job/attempt"
 	"github.com/sapo-swarm/swarm/launcher/job/retry"
+	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// roomText says where an attempt runs.
-func (j *job) roomText() string {
+// deviceText says where an attempt runs.
+func (j *Job) deviceText() string {
 	if j.onCPU() {
 		return "the CPU"
 	}
@@ -41,8 +43,8 @@ func settingText(s retry.Setting, why string) string {
 	return text
 }
 
-// tell says how the job ended.
-func (j *job) tell(o attempt.Outcome) {
+// reportEnd says how the command ended.
+func (j *Job) reportEnd(o attempt.Outcome) {
 	text, reason := "done", ""
 	switch {
 	case o.Stopped:
@@ -69,13 +71,44 @@ func (j *job) tell(o attempt.Outcome) {
 	j.say("%s", text)
 }
 
-// document prints the job as swarm status JOB -o json does.
-func (j *job) document(ctx context.Context) error {
+// document reports the job as swarm status JOB -o json prints it.
+func (j *Job) document(ctx context.Context) error {
 	return j.reading(context.WithoutCancel(ctx), func(r *store.Reader) error {
 		found, err := r.Job(context.WithoutCancel(ctx), j.row.Job)
 		if err != nil {
 			return err
 		}
-		return writeJSON(j.g.stdout, describeJob(found))
+		return j.s.Report(Describe(found))
 	})
+}
+
+// say tells the user, and the log, about the job itself.
+func (j *Job) say(format string, args ...any) {
+	line := "swarm run: " + fail.OneLine(fmt.Sprintf(format, args...)) + "\n"
+	j.stderr.say(line)
+	if j.log != nil {
+		j.logged.say(line)
+	}
+}
+
+// shortageText is a shortage in numbers.
+func shortageText(s shortage.Report) string {
+	parts := []string{"the GPU's, says " + string(s.Kind)}
+	switch {
+	case s.Kind == shortage.HostKilled:
+		parts[0] = "the host's: its processes were killed"
+	case s.Kind == shortage.HostAllocation:
+		parts[0] = "the host's"
+	case s.OnHost:
+		parts[0] = "the host's, says " + string(s.Kind)
+	}
+	for _, n := range []struct {
+		what  string
+		bytes int64
+	}{{"asked for", s.Asked}, {"free", s.Free}, {"of", s.Total}} {
+		if n.bytes > 0 {
+			parts = append(parts, n.what+" "+units.Bytes(n.bytes))
+		}
+	}
+	return strings.Join(parts, ", ")
 }

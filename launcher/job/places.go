@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"crypto/sha256"
@@ -49,25 +49,25 @@ func (o onOff) of(taken bool) string {
 }
 
 // parsePlaces reads the command line and finds what the command begins with.
-func parsePlaces(dir string, o *runOptions, argv []string) (*places, error) {
-	p := &places{argv: argv, checkpoint: parseOnOff(o.checkpoint), offload: parseOnOff(o.offload)}
+func parsePlaces(dir string, o *Options, argv []string) (*places, error) {
+	p := &places{argv: argv, checkpoint: parseOnOff(o.Checkpoint), offload: parseOnOff(o.Offload)}
 	var err error
-	if p.program, err = findProgram(argv[0]); err != nil {
+	if p.program, err = FindProgram(argv[0]); err != nil {
 		return nil, err
 	}
 	if p.command, err = attempt.Parse(argv[1:]); err != nil {
 		return nil, err
 	}
-	for _, entry := range o.env {
+	for _, entry := range o.Env {
 		if name, _, ok := strings.Cut(entry, "="); !ok || name == "" {
 			return nil, &configs.Error{Key: "env", Value: entry, Source: "--env", Allowed: "NAME=text, such as BATCH={batch_size}"}
 		}
 	}
-	if p.env, err = attempt.Parse(o.env); err != nil {
+	if p.env, err = attempt.Parse(o.Env); err != nil {
 		return nil, fail.Usage(fmt.Errorf("--env: %w", err), "")
 	}
 	var texts []string
-	for _, entry := range o.set {
+	for _, entry := range o.Set {
 		place, text, err := settings.ParseSetting(entry)
 		if err != nil {
 			return nil, err
@@ -85,8 +85,8 @@ func parsePlaces(dir string, o *runOptions, argv []string) (*places, error) {
 	return p, err
 }
 
-// findProgram is the command's path, as a shell would find it.
-func findProgram(name string) (string, error) {
+// FindProgram returns a command's path, as a shell would find it.
+func FindProgram(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if errors.Is(err, exec.ErrDot) {
 		err = nil
@@ -98,8 +98,8 @@ func findProgram(name string) (string, error) {
 }
 
 // begin finds the first batch size and accumulation: what was typed, else what a file has at a place that is nothing else.
-func (p *places) begin(dir string, o *runOptions, texts []string) error {
-	p.asked = retry.Setting{BatchSize: o.batchSize, Accumulate: o.accumulate}
+func (p *places) begin(dir string, o *Options, texts []string) error {
+	p.asked = retry.Setting{BatchSize: o.BatchSize, Accumulate: o.Accumulate}
 	for i, text := range texts {
 		found, err := p.present(dir, i)
 		if err != nil {
@@ -107,9 +107,9 @@ func (p *places) begin(dir string, o *runOptions, texts []string) error {
 		}
 		var number *int
 		switch {
-		case text == "{"+attempt.BatchSize+"}" && !o.chosen["batch-size"]:
+		case text == "{"+attempt.BatchSize+"}" && !o.Given["batch-size"]:
 			number = &p.asked.BatchSize
-		case text == "{"+attempt.Accumulate+"}" && !o.chosen["accumulate"]:
+		case text == "{"+attempt.Accumulate+"}" && !o.Given["accumulate"]:
 			number = &p.asked.Accumulate
 		default:
 			continue
@@ -122,14 +122,14 @@ func (p *places) begin(dir string, o *runOptions, texts []string) error {
 	switch {
 	case p.asked.BatchSize == 0 && (hasBatch || p.has(attempt.EffectiveBatch)):
 		return fail.Usage(errors.New("the command has a place for {batch_size}, and nothing says what to begin with"), "--batch-size 32")
-	case !hasBatch && (o.chosen["batch-size"] || o.chosen["min-batch-size"]):
+	case !hasBatch && (o.Given["batch-size"] || o.Given["min-batch-size"]):
 		return fail.Usage(errors.New("the command has no place for {batch_size}"),
 			"training.batch_size={batch_size} in its arguments, --env NAME={batch_size}, or --set FILE:KEY={batch_size}")
 
-	case o.chosen["accumulate"] && !p.has(attempt.Accumulate):
+	case o.Given["accumulate"] && !p.has(attempt.Accumulate):
 		return fail.Usage(errors.New("the command has no place for {accumulate}"), "{accumulate} in its arguments, --env or --set")
-	case hasBatch && p.asked.BatchSize < o.minBatchSize && o.chosen["min-batch-size"]:
-		return &configs.Error{Key: "min-batch-size", Value: fmt.Sprint(o.minBatchSize), Source: "--min-batch-size",
+	case hasBatch && p.asked.BatchSize < o.MinBatchSize && o.Given["min-batch-size"]:
+		return &configs.Error{Key: "min-batch-size", Value: fmt.Sprint(o.MinBatchSize), Source: "--min-batch-size",
 			Allowed: fmt.Sprintf("at most the batch size to begin with, %d", p.asked.BatchSize)}
 	}
 	return nil
@@ -160,17 +160,17 @@ func (p *places) has(value string) bool {
 }
 
 // policy is what may be tried when memory runs out.
-func (p *places) policy(o *runOptions) retry.Policy {
+func (p *places) policy(o *Options) retry.Policy {
 	return retry.Policy{
-		MinBatchSize: o.minBatchSize, MaxRetries: o.maxRetries,
+		MinBatchSize: o.MinBatchSize, MaxRetries: o.MaxRetries,
 		CanBatch: p.has(attempt.BatchSize), CanAccumulate: p.has(attempt.Accumulate), CanCheckpoint: p.has(attempt.GradientCheckpointing), CanOffload: p.has(attempt.Offload),
-		OtherGPU: o.gpu == "" && o.cpu != cpuOnly, CPU: o.cpu == cpuFallback,
+		OtherGPU: o.GPU == "" && o.CPU != CPUOnly, CPU: o.CPU == CPUFallback,
 	}
 }
 
 // identity names the command by all that is typed of it and where it runs; the values to begin with are not part of it.
-func (p *places) identity(dir string, o *runOptions) (string, error) {
-	text, err := json.Marshal([]any{p.argv, o.env, o.set, dir})
+func (p *places) identity(dir string, o *Options) (string, error) {
+	text, err := json.Marshal([]any{p.argv, o.Env, o.Set, dir})
 	if err != nil {
 		return "", fmt.Errorf("name the command: %w", err)
 	}

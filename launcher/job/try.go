@@ -1,4 +1,4 @@
-package main
+package job
 
 import (
 	"context"
@@ -6,24 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
-	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/job/attempt"
 	"github.com/sapo-swarm/swarm/launcher/job/retry"
-	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 // attempt starts the command once and waits for its end.
-func (j *job) attempt(ctx context.Context, setting retry.Setting, why string) (attempt.Outcome, error) {
+func (j *Job) attempt(ctx context.Context, setting retry.Setting, why string) (attempt.Outcome, error) {
 	values := j.places.values(setting, j.claim.Index)
 	args, err := j.places.command.Expand(values)
 	if err != nil {
@@ -47,15 +45,15 @@ func (j *job) attempt(ctx context.Context, setting retry.Setting, why string) (a
 	if row.Attempt > 1 {
 		said = "" // with the shortage before it
 	}
-	j.say("attempt %d on %s%s", row.Attempt, j.roomText(), settingText(setting, said))
+	j.say("attempt %d on %s%s", row.Attempt, j.deviceText(), settingText(setting, said))
 	spec := attempt.Spec{
 		Path: j.places.program, Args: args, Dir: j.dir, Stdin: j.input(),
-		Env:    attempt.Unbuffered(attempt.Environment(os.Environ(), attempt.Device{CPU: setting.OnCPU, Index: j.claim.Index, UUID: setting.GPU}, env...)),
-		Stdout: j.stdout, Stderr: j.stderr, Grace: j.o.grace,
+		Env:    attempt.Unbuffered(attempt.Environment(j.s.Environ, attempt.Device{CPU: setting.OnCPU, Index: j.claim.Index, UUID: setting.GPU}, env...)),
+		Stdout: j.stdout, Stderr: j.stderr, Grace: j.o.Grace,
 		Sampled: func(u attempt.Usage) { j.sampled(u) }, Warn: func(line string) { j.say("%s", line) },
 	}
 	spec.Together = j.together
-	if j.o.output == "json" {
+	if j.s.Report != nil {
 		spec.Stdout, spec.Together = j.stderr, true
 	}
 	if j.log != nil {
@@ -70,7 +68,7 @@ func (j *job) attempt(ctx context.Context, setting retry.Setting, why string) (a
 		return attempt.Outcome{}, err
 	}
 	if err := j.ticket.Adjust(j.claim.Bytes, []int{p.PID()}); err != nil { // should we be killed, it is found by this
-		j.g.logger.Debug("queue", "error", err)
+		j.s.Logger.Debug("queue", "error", err)
 	}
 	j.row.State = store.JobRunning
 	j.saveJob(ctx) // with ctx: a database that is held up must not keep a Ctrl-C from the command
@@ -85,7 +83,7 @@ func (j *job) attempt(ctx context.Context, setting retry.Setting, why string) (a
 }
 
 // await returns when the command has ended, and ends it where the user wants that. Its error is that of a process that can't be ended.
-func (j *job) await(ctx context.Context, p *attempt.Process) error {
+func (j *Job) await(ctx context.Context, p *attempt.Process) error {
 	select {
 	case <-p.Done():
 		return nil
@@ -97,7 +95,7 @@ func (j *job) await(ctx context.Context, p *attempt.Process) error {
 	} else {
 		_ = p.Signal(syscall.SIGTERM)
 	}
-	timer := time.NewTimer(j.o.grace)
+	timer := time.NewTimer(j.o.Grace)
 	defer timer.Stop()
 	select {
 	case <-p.Done():
@@ -105,21 +103,19 @@ func (j *job) await(ctx context.Context, p *attempt.Process) error {
 	case <-j.interrupts.Now:
 		j.say("ending the command at once")
 	case <-timer.C:
-		j.say("the command has not ended within %s: it is killed", j.o.grace)
+		j.say("the command has not ended within %s: it is killed", j.o.Grace)
 	}
 	return p.Kill()
 }
 
 // gpuMemory is what the command's processes hold of its GPU.
-func (j *job) gpuMemory(pids []int) (int64, bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), sampleLimit)
-	defer cancel()
+func (j *Job) gpuMemory(pids []int) (int64, bool) {
 	j.pids = pids
-	return j.rooms.used(ctx, j.claim.GPU, pids, j.before, j.claim.Exclusive)
+	return j.devices.Used(j.claim.GPU, pids, j.before, j.claim.Exclusive)
 }
 
 // sampled tells the others of the queue what of the claim is in use.
-func (j *job) sampled(u attempt.Usage) {
+func (j *Job) sampled(u attempt.Usage) {
 	if j.onCPU() || len(j.pids) == 0 {
 		return
 	}
@@ -128,12 +124,12 @@ func (j *job) sampled(u attempt.Usage) {
 		bytes = max(bytes, u.GPUBytes)
 	}
 	if err := j.ticket.Adjust(bytes, j.pids); err != nil {
-		j.g.logger.Debug("queue", "error", err)
+		j.s.Logger.Debug("queue", "error", err)
 	}
 }
 
 // newAttempt is the row of an attempt that is about to begin.
-func (j *job) newAttempt(ctx context.Context, s retry.Setting, why string, values map[string]string) store.JobAttempt {
+func (j *Job) newAttempt(ctx context.Context, s retry.Setting, why string, values map[string]string) store.JobAttempt {
 	j.attempts++
 	text, err := json.Marshal(values)
 	if err != nil {
@@ -151,17 +147,17 @@ func (j *job) newAttempt(ctx context.Context, s retry.Setting, why string, value
 		row.Device, row.GPU, row.GPUName = "cpu", "", ""
 		return row
 	}
-	list, _ := j.rooms.look(ctx) // what can't be read isn't recorded
-	for _, room := range list {
-		if room.GPU == s.GPU {
-			row.GPUTotal, j.free, j.before = room.Total, room.Free, room.Total-room.Free
+	list, _ := j.devices.Look(ctx) // what can't be read isn't recorded
+	for _, device := range list {
+		if device.GPU == s.GPU {
+			row.GPUTotal, j.free, j.before = device.Total, device.Free, device.Total-device.Free
 		}
 	}
 	return row
 }
 
 // finish writes what became of an attempt.
-func (j *job) finish(row store.JobAttempt, o attempt.Outcome, message string) {
+func (j *Job) finish(row store.JobAttempt, o attempt.Outcome, message string) {
 	row.Ended, row.Message = event.Now(), message
 	row.PeakGPU, row.PeakHost = o.Peak.GPUBytes, o.Peak.HostBytes
 	if o.Signal != 0 {
@@ -187,7 +183,7 @@ func (j *job) finish(row store.JobAttempt, o attempt.Outcome, message string) {
 	j.saveAttempt(context.Background(), row)
 }
 
-func (j *job) saveAttempt(ctx context.Context, row store.JobAttempt) {
+func (j *Job) saveAttempt(ctx context.Context, row store.JobAttempt) {
 	if j.record(ctx, func(ctx context.Context) error { return j.store.SaveAttempt(ctx, row) }) {
 		delete(j.unsaved, row.Attempt)
 		return
@@ -198,24 +194,11 @@ func (j *job) saveAttempt(ctx context.Context, row store.JobAttempt) {
 	j.unsaved[row.Attempt] = row
 }
 
-// shortageText is a shortage in numbers.
-func shortageText(s shortage.Report) string {
-	parts := []string{"the GPU's, says " + string(s.Kind)}
-	switch {
-	case s.Kind == shortage.HostKilled:
-		parts[0] = "the host's: its processes were killed"
-	case s.Kind == shortage.HostAllocation:
-		parts[0] = "the host's"
-	case s.OnHost:
-		parts[0] = "the host's, says " + string(s.Kind)
+// input is what the command reads: a pipe or a file that was given, never the terminal, whose session it is not part of.
+func (j *Job) input() *os.File {
+	file, ok := j.s.Stdin.(*os.File)
+	if !ok || j.s.Announce != nil || term.IsTerminal(int(file.Fd())) {
+		return nil
 	}
-	for _, n := range []struct {
-		what  string
-		bytes int64
-	}{{"asked for", s.Asked}, {"free", s.Free}, {"of", s.Total}} {
-		if n.bytes > 0 {
-			parts = append(parts, n.what+" "+units.Bytes(n.bytes))
-		}
-	}
-	return strings.Join(parts, ", ")
+	return file
 }

@@ -1,0 +1,10 @@
+package fit
+
+// NoRoom returns err as an ErrDoesNotFit, and so with its exit code, without ErrDoesNotFit's words: nothing was tried that could fit or not.
+func NoRoom(err error) error { return &noRoom{err} }
+
+type noRoom struct{ err error }
+
+func (e *noRoom) Error() string        { return e.err.Error() }
+func (e *noRoom) Unwrap() error        { return e.err }
+func (e *noRoom) Is(target error) bool { return target == ErrDoesNotFit }

@@ -1,0 +1,82 @@
+package job
+
+import (
+	"context"
+	"errors"
+
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/job/queue"
+	"github.com/sapo-swarm/swarm/launcher/job/retry"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// need is what the job waits for on GPUs, or on the CPU, for a setting; nil: for whatever it would begin with there.
+func (j *Job) need(ctx context.Context, onCPU bool, next *retry.Setting) queue.Need {
+	bytes := j.o.Memory
+	if bytes == 0 {
+		bytes = j.learned(ctx, onCPU, next)
+	}
+	if onCPU { // swap and the kernel's killer stand behind it: what isn't known doesn't keep others away
+		return queue.Need{GPU: queue.CPU, Bytes: bytes}
+	}
+	n := queue.Need{Bytes: bytes, MinFree: j.o.MinGPUMemory, GPU: j.devices.only, Exclusive: bytes == 0}
+	if bytes == 0 && !j.o.Given["min-gpu-memory"] {
+		n.MinFree = leastGPUMemory
+	}
+	return n
+}
+
+// take takes a device for the next attempt, or waits for it; a gpu that is named is the only one that will do. It says what it waits for.
+func (j *Job) take(ctx context.Context, onCPU bool, gpu string, next *retry.Setting) (err error) {
+	need := j.need(ctx, onCPU, next)
+	if gpu != "" {
+		need.GPU = gpu
+	}
+	if j.ticket == nil {
+		if j.ticket, err = j.queue.Enter(j.row.Job, need); err != nil {
+			return err
+		}
+	} else if err := errors.Join(j.ticket.Release(), j.ticket.Change(need)); err != nil {
+		return err
+	}
+	look := j.devices.Look
+	if onCPU {
+		look = hostMemory
+	}
+	j.claim, err = j.ticket.Wait(ctx, j.o.Interval, j.o.Wait, look, j.waits)
+	if errors.Is(err, queue.ErrTimeout) {
+		return fit.NoRoom(err)
+	}
+	return err
+}
+
+// waits tells what the job waits for.
+func (j *Job) waits(v queue.Verdict) {
+	j.say("%s", v)
+	if j.row.State != store.JobWaiting {
+		j.row.State = store.JobWaiting
+		j.saveJob(context.Background())
+	}
+}
+
+// moveTo are the GPUs that the job could be moved to.
+func (j *Job) moveTo(ctx context.Context) ([]queue.Room, error) {
+	list, err := j.devices.Look(ctx)
+	var others []queue.Room
+	for _, device := range list {
+		if device.GPU != j.claim.GPU {
+			others = append(others, device)
+		}
+	}
+	return others, err
+}
+
+// openDevices looks for GPUs, unless only the CPU will do.
+func (j *Job) openDevices(ctx context.Context) (err error) {
+	if j.o.CPU == CPUOnly {
+		j.devices = &Devices{reason: "--cpu only"}
+		return nil
+	}
+	j.devices, err = OpenDevices(ctx, j.o.GPU)
+	return err
+}

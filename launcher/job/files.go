@@ -1,0 +1,48 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/job/settings"
+)
+
+// loanState is where files that --set changes are kept until they are put back.
+func (j *Job) loanState() string { return j.s.Home.Jobs() + "/lent" }
+
+// recoverLoans puts back what jobs that died left changed, and says so.
+func (j *Job) recoverLoans() error {
+	restored, err := settings.Recover(j.loanState())
+	for _, r := range restored {
+		if r.Left != "" {
+			fmt.Fprintf(j.s.Stderr, "swarm run: %s still has what a job that died set: %s\n", r.Path, r.Left)
+			continue
+		}
+		fmt.Fprintf(j.s.Stderr, "swarm run: %s is as it was before a job that died\n", r.Path)
+	}
+	return err
+}
+
+// lend takes the files that --set names. Where another job has them it waits as it does for a GPU.
+func (j *Job) lend(ctx context.Context) (err error) {
+	until := time.Now().Add(j.o.Wait)
+	for told := false; ; told = true {
+		j.loan, err = settings.Lend(j.loanState(), j.dir, j.row.Job, j.places.files)
+		left := time.Until(until)
+		if !errors.Is(err, settings.ErrInUse) || left <= 0 {
+			return err
+		}
+		if !told {
+			what, _ := fail.SplitRemedy(err.Error())
+			j.say("waits: %s", what)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(min(left, j.o.Interval, time.Second)):
+		}
+	}
+}
