@@ -23,23 +23,23 @@ const leastLook = time.Second
 
 // barrier waits for the rollouts of a round, which is this one or external_lag before, of the members that take part in that, and takes what absent
 // ones have shared. Errors are for stopped to judge.
-func (n *Node) barrier(ctx context.Context, round int, report *event.Round) ([]*exchange.Received, error) {
+func (n *Node) barrier(ctx context.Context, round int, m *measured) ([]*exchange.Received, error) {
 	began, lag := time.Now(), n.Config.ExternalLag
-	if n.Remote {
-		began = n.way.asked // one deadline for both: nobody trains on meanwhile
+	if n.Mode.Remote {
+		began = n.outage.asked // one deadline for both: nobody trains on meanwhile
 	}
 	for {
 		members, changed := n.Host.Members()
 		swarm := n.roster(round-lag, members)
-		if n.way.lost(round) {
-			describePeers(swarm.present, make([]*exchange.Received, len(swarm.present)), report)
+		if n.outage.lost(round) {
+			describePeers(swarm.present, make([]*exchange.Received, len(swarm.present)), m)
 			return nil, nil
 		}
 		received, err := n.gatherFrom(ctx, round-lag, swarm.present, changed, began)
 		if errors.Is(err, errPeersChanged) {
 			continue
 		}
-		if err != nil && n.Remote && ctx.Err() == nil {
+		if err != nil && n.Mode.Remote && ctx.Err() == nil {
 			if err := n.away(round, err); err != nil {
 				return nil, err
 			}
@@ -53,10 +53,10 @@ func (n *Node) barrier(ctx context.Context, round int, report *event.Round) ([]*
 				r.Age = lag
 			}
 		}
-		describePeers(swarm.present, received, report)
+		describePeers(swarm.present, received, m)
 		there := n.look(ctx, round, swarm.absent, began)
 		for _, r := range there {
-			describePeers([]string{r.Node}, []*exchange.Received{r}, report)
+			describePeers([]string{r.Node}, []*exchange.Received{r}, m)
 		}
 		return append(received, there...), nil
 	}
@@ -70,7 +70,7 @@ func (n *Node) gatherFrom(ctx context.Context, round int, peers []string, change
 	}
 	deadline := n.deadline()
 	barrier := exchange.Barrier{Deadline: max(0, deadline-time.Since(began))}
-	if !n.Remote {
+	if !n.Mode.Remote {
 		barrier.Quorum = int(math.Ceil(n.Config.BarrierQuorum*float64(len(peers)) - 1e-9)) // 0.55 x 20 is 11, whatever floats say
 		barrier.Limit = max(0, barrierLimit*deadline-time.Since(began))
 	}
@@ -124,17 +124,17 @@ func (n *Node) look(ctx context.Context, round int, absent []string, began time.
 }
 
 // describePeers counts what each peer offered.
-func describePeers(peers []string, received []*exchange.Received, report *event.Round) {
+func describePeers(peers []string, received []*exchange.Received, m *measured) {
 	for i, peer := range peers {
 		p := event.Peer{Node: peer}
 		switch r := received[i]; {
 		case r == nil:
-			p.Late, report.Late = true, true
+			p.Late, m.late = true, true
 		case r.Rejected != "":
 			p.Rejected, p.Reason = 1, r.Rejected
 		default:
 			p.Available = len(r.Rollouts)
 		}
-		report.Peers = append(report.Peers, p)
+		m.peers = append(m.peers, p)
 	}
 }

@@ -48,7 +48,7 @@ func (l *lifetime) openSplit(n *Node, state json.RawMessage) error {
 // evaluate answers the held-out questions with the node's weights, which hold so many rounds, where that is due and has not been done; of a
 // node that only generates they are always the first. It keeps what came of it before it tells. It returns ErrStopped when the node is to stop, after one call of the engine at most; nothing is kept then.
 func (l *lifetime) evaluate(ctx context.Context, n *Node, rounds int) error {
-	if !evaluates(n.Config, l.model.start.From, rounds) || n.GenerateOnly && rounds > l.model.start.From || l.evals.known[rounds] || n.HeldOut.Len() == 0 {
+	if !evaluates(n.Config, l.model.start.From, rounds) || n.Mode.GenerateOnly && rounds > l.model.start.From || l.evals.known[rounds] || n.HeldOut.Len() == 0 {
 		return nil
 	}
 	l.model.round = rounds

@@ -7,7 +7,6 @@ import (
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
-	"github.com/sapo-swarm/swarm/node/sapo"
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
@@ -38,13 +37,12 @@ func (n *Node) external(item task.Item, r exchange.Rollout) (group, error) {
 	return g, nil
 }
 
-// lease asks the host to let the node compute and accounts the wait.
-func (n *Node) lease(ctx context.Context, phase string, round int, report *event.Round) (func(), error) {
+// lease asks the host to let the node compute. waited is in seconds.
+func (n *Node) lease(ctx context.Context, phase string, round int) (release func(), waited float64, err error) {
 	n.Host.State(event.StateWaiting, round)
 	began := time.Now()
-	release, err := n.Host.Lease(ctx, phase)
-	report.LeaseTime += time.Since(began).Seconds()
-	return release, err
+	release, err = n.Host.Lease(ctx, phase)
+	return release, time.Since(began).Seconds(), err
 }
 
 // untilStop is ctx, ended also by a request to stop.
@@ -68,49 +66,4 @@ func (n *Node) stopped(ctx context.Context, err error) error {
 		return ErrStopped
 	}
 	return err
-}
-
-// describeOwn fills in what a round says of the node's own completions.
-func describeOwn(groups []group, report *event.Round) {
-	byTask := map[string]int{}
-	var stds, all []float64
-	var tokens, terminated, formatted, clipped, flat int
-	for _, g := range groups {
-		all = append(all, g.rewards...)
-		stds = append(stds, sapo.Std(g.rewards))
-		if sapo.AllEqual(g.rewards) {
-			flat++
-		}
-		name := g.item.Task()
-		k, known := byTask[name]
-		if !known {
-			k = len(report.Tasks)
-			byTask[name] = k
-			report.Tasks = append(report.Tasks, event.TaskReward{Task: name})
-		}
-		for i, text := range g.texts {
-			report.Tasks[k].Completions++
-			report.Tasks[k].RewardSum += g.rewards[i]
-			tokens += len(g.completions[i])
-			if task.ExtractAnswer(text) != nil {
-				formatted++
-			}
-			if g.terminated[i] {
-				terminated += len(g.completions[i])
-			} else {
-				clipped++
-			}
-		}
-	}
-	report.Completions = len(all)
-	report.Reward = sapo.Mean(all)
-	report.RewardStd = sapo.Mean(stds)
-	report.FracRewardZeroStd = float64(flat) / float64(len(groups))
-	report.FormatRate = float64(formatted) / float64(len(all))
-	report.MeanLength = float64(tokens) / float64(len(all))
-	report.ClippedRatio = float64(clipped) / float64(len(all))
-	if ended := len(all) - clipped; ended > 0 {
-		mean := float64(terminated) / float64(ended)
-		report.MeanTerminatedLength = &mean
-	}
 }

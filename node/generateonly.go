@@ -16,12 +16,12 @@ import (
 // they may want something of each other: it begins a round when all that
 // are waited for have shared the round before, or, where nobody waits, when most have shared the one max_staleness rounds ago. After the
 // barrier's deadline it goes on.
-func (n *Node) keepPace(ctx context.Context, round int, report *event.Round) error {
-	if !n.GenerateOnly && !n.ahead(round) {
+func (n *Node) keepPace(ctx context.Context, round int, m *measured) error {
+	if !n.Mode.GenerateOnly && !n.ahead(round) {
 		return nil
 	}
 	began := time.Now()
-	defer func() { report.BarrierTime = time.Since(began).Seconds() }()
+	defer func() { m.seconds.barrier = time.Since(began).Seconds() }()
 	behind := 1
 	if n.Config.Async() {
 		behind = max(1, n.Config.MaxStaleness)
@@ -41,7 +41,7 @@ func (n *Node) follow(ctx context.Context, round int, began time.Time) error {
 		left := n.patience() - time.Since(began)
 		members, changed := n.Host.Members()
 		peers := n.leaders(round, members)
-		if left <= 0 || len(members) <= 1 || n.way.cut {
+		if left <= 0 || len(members) <= 1 || n.outage.cut {
 			return nil
 		}
 		if len(peers) == 0 { // all are silent or have just joined
@@ -63,7 +63,7 @@ func (n *Node) follow(ctx context.Context, round int, began time.Time) error {
 			continue
 		case err == nil, errors.Is(err, exchange.ErrNoQuorum):
 			return nil
-		case n.Remote && ctx.Err() == nil:
+		case n.Mode.Remote && ctx.Err() == nil:
 			return turnedAway(err) // share will see whether the swarm is there
 		}
 		return err
@@ -81,11 +81,8 @@ func (n *Node) leaders(round int, members []protocol.Member) []string {
 	return sapo.DrawPeers(peers, n.Config.MaxPeers, sapo.Seed(n.Config.Seed, n.ID, round, sapo.PurposePeers, 0))
 }
 
-// untrained ends the round of a node that only generates. The journal's record says that it is done: a restart goes on with the next.
-func (n *Node) untrained(round int, report event.Round, began time.Time) (event.Round, error) {
-	report.GenerateOnly = true
-	report.StepTime = time.Since(began).Seconds()
-	err := n.logTrained(round, policy.UpdateParams{}, nil, &report)
-	report.StepTime = time.Since(began).Seconds()
-	return report, err
+// endUntrained ends the round of a node that only generates. The journal's record says that it is done: a restart goes on with the next.
+func (n *Node) endUntrained(round int, m *measured) (event.Round, error) {
+	err := n.logTrained(round, policy.UpdateParams{}, nil, m)
+	return m.report(), err
 }

@@ -23,7 +23,7 @@ func generator(t *testing.T, change func(*configs.Config)) (n *Node, peer exchan
 	server := broker(t, "generator")
 	p := &scripted{answer: func(int, int) string { return "<answer>1</answer>" }}
 	n = newNode(t, c, "node_0", p, join(t, server, "generator", "node_0"), newHost("node_0", "node_1"))
-	n.GenerateOnly = true
+	n.Mode.GenerateOnly = true
 	return n, join(t, server, "generator", "node_1")
 }
 

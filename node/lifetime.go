@@ -74,9 +74,9 @@ func (l *lifetime) live(ctx context.Context, tasks *task.Set) error {
 	n := &Node{
 		ID: start.Node, Config: cfg, Policy: l.model, Tasks: tasks, Tokens: l.tokens, Host: host,
 		Logger: l.logger, Context: l.model.running.loaded.ContextLength, Journal: l.journal,
-		OnGPU:        start.Device != "cpu",
-		GenerateOnly: start.GenerateOnly, Remote: start.Exchange.Worker != "",
-		Warn: func(message string) { l.link.Emit(event.Event{Type: event.TypeWarning, Message: message}) },
+		OnGPU: start.Device != "cpu",
+		Mode:  Mode{GenerateOnly: start.GenerateOnly, Remote: start.Exchange.Worker != ""},
+		Warn:  func(message string) { l.link.Emit(event.Event{Type: event.TypeWarning, Message: message}) },
 	}
 	if err := l.openHeldOut(n); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (l *lifetime) live(ctx context.Context, tasks *task.Set) error {
 	for _, e := range l.evals.settle(reached.first) {
 		l.link.Emit(e)
 	}
-	n.Former = reached.former
+	n.Mode.Recovered = reached.former
 	if reached.replayed > 0 {
 		l.logger.Info("replayed", "rounds", reached.replayed, "first", reached.first, "seconds", reached.seconds)
 		l.model.announce(reached)

@@ -26,8 +26,8 @@ const (
 // errBusSilent ends a call of the exchange that got no answer.
 var errBusSilent = errors.New("the message bus does not answer")
 
-// way is what a remote node knows of its way to the swarm. The zero value is an open one.
-type way struct {
+// outage is what a remote node knows of how it reaches the swarm. The zero value: it does.
+type outage struct {
 	since   int              // round from which on the swarm has not been reached
 	last    int              // newest such round
 	cut     bool             // it has not been reached since
@@ -38,10 +38,10 @@ type way struct {
 }
 
 // rests tells whether a node trains on alone without trying to reach the swarm.
-func (w *way) rests() bool { return w.cut && time.Now().Before(w.rest) }
+func (o *outage) rests() bool { return o.cut && time.Now().Before(o.rest) }
 
 // lost tells whether the swarm could not be reached in a round.
-func (w *way) lost(round int) bool { return w.cut && w.last == round }
+func (o *outage) lost(round int) bool { return o.cut && o.last == round }
 
 // deadline is how long a node waits for its peers, or for the bus to answer.
 func (n *Node) deadline() time.Duration {
@@ -50,7 +50,7 @@ func (n *Node) deadline() time.Duration {
 
 // patience is deadline, and shorter while the node is cut off: it has waited once.
 func (n *Node) patience() time.Duration {
-	if n.way.cut {
+	if n.outage.cut {
 		return min(n.deadline(), max(n.deadline()/10, shortPatience))
 	}
 	return n.deadline()
@@ -61,7 +61,7 @@ func (n *Node) patience() time.Duration {
 func (n *Node) shared(ctx, bounded context.Context, batch exchange.Batch, err error) error {
 	switch {
 	case err == nil:
-		n.way.refused = ""
+		n.outage.refused = ""
 		n.back(bounded, batch.Round)
 		return nil
 	case ctx.Err() != nil, errors.Is(err, exchange.ErrInvalid):
@@ -69,21 +69,21 @@ func (n *Node) shared(ctx, bounded context.Context, batch exchange.Batch, err er
 	case turnedAway(err) != nil:
 		return turnedAway(err)
 	case errors.Is(err, exchange.ErrRefused):
-		if reason := refusalOf(err); reason != n.way.refused {
-			n.way.refused = reason
+		if reason := refusalOf(err); reason != n.outage.refused {
+			n.outage.refused = reason
 			n.warn(fmt.Sprintf("the rollouts of round %d were not taken: %v", batch.Round, err))
 		}
 		n.back(bounded, batch.Round)
 		return nil
 	}
-	n.way.keep(batch)
+	n.outage.keep(batch)
 	return n.away(batch.Round, err)
 }
 
 // keep keeps a batch for when the swarm is reached again.
-func (w *way) keep(batch exchange.Batch) {
-	w.unsent = append(w.unsent, batch)
-	w.unsent = w.unsent[max(0, len(w.unsent)-maxUnsent):]
+func (o *outage) keep(batch exchange.Batch) {
+	o.unsent = append(o.unsent, batch)
+	o.unsent = o.unsent[max(0, len(o.unsent)-maxUnsent):]
 }
 
 // refusalOf is what a refusal is about, whatever round it names.
@@ -100,13 +100,13 @@ func (n *Node) away(round int, err error) error {
 	if final := turnedAway(err); final != nil {
 		return final
 	}
-	n.way.last = round
-	n.way.rest = time.Now().Add(restPerTry * time.Since(n.way.asked))
-	if n.way.cut {
+	n.outage.last = round
+	n.outage.rest = time.Now().Add(restPerTry * time.Since(n.outage.asked))
+	if n.outage.cut {
 		n.Logger.Debug("still alone", "round", round, "error", err)
 		return nil
 	}
-	n.way.cut, n.way.since = true, round
+	n.outage.cut, n.outage.since = true, round
 	n.warn(fmt.Sprintf("the swarm can't be reached in round %d: %v; the node trains on alone and tries again now and then. "+
 		"Try: check the network between this host and the coordinator", round, err))
 	return nil
@@ -114,17 +114,17 @@ func (n *Node) away(round int, err error) error {
 
 // back takes note that the swarm is reached in a round, and shares what was kept.
 func (n *Node) back(ctx context.Context, round int) {
-	if n.way.cut {
-		n.warn(fmt.Sprintf("the swarm is reached again in round %d: rounds %d to %d were trained alone", round, n.way.since, n.way.last))
-		n.way.cut = false
+	if n.outage.cut {
+		n.warn(fmt.Sprintf("the swarm is reached again in round %d: rounds %d to %d were trained alone", round, n.outage.since, n.outage.last))
+		n.outage.cut = false
 	}
-	for len(n.way.unsent) > 0 {
-		err := n.Swarm.Publish(ctx, n.way.unsent[0])
+	for len(n.outage.unsent) > 0 {
+		err := n.Swarm.Publish(ctx, n.outage.unsent[0])
 		if err != nil && !errors.Is(err, exchange.ErrRefused) {
-			n.Logger.Debug("kept rollouts not shared yet", "round", n.way.unsent[0].Round, "error", err)
+			n.Logger.Debug("kept rollouts not shared yet", "round", n.outage.unsent[0].Round, "error", err)
 			return
 		}
-		n.way.unsent = n.way.unsent[1:]
+		n.outage.unsent = n.outage.unsent[1:]
 	}
 }
 

@@ -48,7 +48,7 @@ func remote(t *testing.T) (*Node, *wire, *[]string) {
 	record := &recorder{Policy: &scripted{answer: func(int, int) string { return "<answer>1</answer>" }}}
 	n := newNode(t, c, "node_0", record, nil, newHost("node_0", "node_1"))
 	var warnings []string
-	n.Swarm, n.Remote, n.Warn = w, true, func(message string) { warnings = append(warnings, message) }
+	n.Swarm, n.Mode.Remote, n.Warn = w, true, func(message string) { warnings = append(warnings, message) }
 	other := join(t, server, "remote", "node_1")
 	for round := range 10 {
 		require.NoError(t, other.Publish(t.Context(), answers(t, n, "node_1", round)))
@@ -77,14 +77,14 @@ func TestARemoteNodeGoesOnAlone(t *testing.T) {
 	round(0)
 	w.cut = true
 	round(1)
-	n.way.rest = time.Now().Add(time.Hour)
+	n.outage.rest = time.Now().Add(time.Hour)
 	tries := w.tries
 	round(2)
 	require.Equal(t, tries, w.tries, "after a try it trains for a while")
-	n.way.rest = time.Time{}
+	n.outage.rest = time.Time{}
 	round(3)
 	require.Greater(t, w.tries, tries)
-	n.way.rest = time.Time{}
+	n.outage.rest = time.Time{}
 	require.Len(t, *warnings, 1)
 	require.Contains(t, (*warnings)[0], "can't be reached in round 1")
 	require.Contains(t, (*warnings)[0], ". Try: ")
@@ -138,9 +138,9 @@ func TestAStopEndsAnOutage(t *testing.T) {
 		_, err := n.Round(t.Context(), r)
 		require.NoError(t, err)
 	}
-	require.Len(t, n.way.unsent, maxUnsent)
-	require.Equal(t, 3, n.way.unsent[0].Round)
-	n.Config.BarrierDeadline, n.way.rest = soon.Seconds(), time.Time{}
+	require.Len(t, n.outage.unsent, maxUnsent)
+	require.Equal(t, 3, n.outage.unsent[0].Round)
+	n.Config.BarrierDeadline, n.outage.rest = soon.Seconds(), time.Time{}
 	go func() {
 		n.Host.(*host).await(event.StateSharing)
 		close(n.Host.(*host).stop)
@@ -152,7 +152,7 @@ func TestAStopEndsAnOutage(t *testing.T) {
 // On the coordinator's own host a silent bus is a failure, as ever.
 func TestALocalNodeFailsWithoutItsBus(t *testing.T) {
 	n, w, _ := remote(t)
-	n.Remote, w.cut = false, true
+	n.Mode.Remote, w.cut = false, true
 	_, err := n.Round(t.Context(), 0)
 	require.ErrorIs(t, err, errBusSilent)
 	require.Equal(t, event.CauseExchange, classify(err).Cause)
@@ -162,7 +162,7 @@ func TestALocalNodeFailsWithoutItsBus(t *testing.T) {
 func TestAnAsyncNodeGoesOnAlone(t *testing.T) {
 	for _, away := range []bool{true, false} {
 		n, a, _ := asyncNode(t, func(c *configs.Config) { c.BarrierDeadline = 0.1 })
-		n.Remote = away
+		n.Mode.Remote = away
 		a.err = errors.New("no answer")
 		report, err := n.Round(t.Context(), 1)
 		if !away {
@@ -171,7 +171,7 @@ func TestAnAsyncNodeGoesOnAlone(t *testing.T) {
 		}
 		require.NoError(t, err)
 		require.Zero(t, report.TrainedExternal)
-		require.True(t, n.way.cut)
+		require.True(t, n.outage.cut)
 	}
 }
 
@@ -185,13 +185,13 @@ func TestAnotherLifeSharesWhatWasKept(t *testing.T) {
 	n.Journal = log
 	for r := range 4 {
 		w.cut = r == 1 || r == 2
-		n.way.cut = false // else the first of round 3 shares them
-		n.way.unsent = nil
+		n.outage.cut = false // else the first of round 3 shares them
+		n.outage.unsent = nil
 		_, err := n.Round(t.Context(), r)
 		require.NoError(t, err)
 	}
 	require.NoError(t, log.Close())
-	n.way, n.Journal, w.shared = way{}, nil, nil
+	n.outage, n.Journal, w.shared = outage{}, nil, nil
 	n.remember(protocol.Start{Dir: dir}, 4)
 	_, err = n.Round(t.Context(), 4)
 	require.NoError(t, err)

@@ -10,13 +10,13 @@ import (
 
 // recent is what an async node learns from: whatever arrived since it shared its round max_staleness rounds ago, of whatever rounds. It waits for
 // nobody, so nobody is late. Errors are for stopped to judge.
-func (n *Node) recent(ctx context.Context, round int, report *event.Round) ([]*exchange.Received, error) {
+func (n *Node) recent(ctx context.Context, round int, m *measured) ([]*exchange.Received, error) {
 	members, _ := n.Host.Members()
 	peers := n.roster(round, members).present
 	for _, peer := range peers {
-		report.Peers = append(report.Peers, event.Peer{Node: peer})
+		m.peers = append(m.peers, event.Peer{Node: peer})
 	}
-	if len(peers) == 0 || n.way.lost(round) {
+	if len(peers) == 0 || n.outage.lost(round) {
 		return nil, nil
 	}
 	bounded, expire := context.WithTimeoutCause(ctx, n.patience(), errBusSilent)
@@ -24,15 +24,15 @@ func (n *Node) recent(ctx context.Context, round int, report *event.Round) ([]*e
 	received, err := n.Swarm.Recent(bounded, exchange.Window{
 		Round: round, Staleness: n.Config.MaxStaleness, Peers: peers, Limit: n.Config.MaxStaleness + 1,
 	})
-	if err != nil && n.Remote && ctx.Err() == nil {
+	if err != nil && n.Mode.Remote && ctx.Err() == nil {
 		return nil, n.away(round, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	index := indexPeers(report.Peers)
+	index := indexPeers(m.peers)
 	for _, r := range received {
-		p := &report.Peers[index[r.Node]]
+		p := &m.peers[index[r.Node]]
 		p.Available += len(r.Rollouts)
 		if r.Rejected != "" {
 			p.Rejected, p.Reason = p.Rejected+1, r.Rejected
@@ -53,14 +53,14 @@ func (n *Node) staleness() int {
 	return absentStaleness + 2*n.Config.ExternalLag
 }
 
-// lately is what a node remembers of its peers' rollouts, for as long as they can come again.
-type lately struct {
+// recentRollouts is what a node remembers of its peers' rollouts, for as long as they can come again.
+type recentRollouts struct {
 	drawn  map[journal.External]int // rollouts it has trained on, and in which of its rounds
 	judged map[journal.External]verdict
 }
 
 // fresh leaves out what the node has trained on in a former round.
-func (l *lately) fresh(groups []group) []group {
+func (l *recentRollouts) fresh(groups []group) []group {
 	var list []group
 	for _, g := range groups {
 		if _, known := l.drawn[g.origin]; !known {
@@ -71,14 +71,14 @@ func (l *lately) fresh(groups []group) []group {
 }
 
 // draw takes note of what a round trains on.
-func (l *lately) draw(round int, groups []group) {
+func (l *recentRollouts) draw(round int, groups []group) {
 	for _, g := range groups {
 		l.drawn[g.origin] = round
 	}
 }
 
 // begin forgets what can't come again in a round.
-func (l *lately) begin(round, staleness int) {
+func (l *recentRollouts) begin(round, staleness int) {
 	if l.drawn == nil {
 		l.drawn = map[journal.External]int{}
 	}
@@ -91,8 +91,8 @@ func (l *lately) begin(round, staleness int) {
 
 // Remember tells a node what a former life of it trained on, in a round that it does not do again.
 func (n *Node) Remember(round int, externals []journal.External) {
-	n.lately.begin(round, n.staleness())
+	n.rollouts.begin(round, n.staleness())
 	for _, origin := range externals {
-		n.lately.drawn[origin] = round
+		n.rollouts.drawn[origin] = round
 	}
 }

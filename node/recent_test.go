@@ -98,7 +98,7 @@ func TestAsyncNodeNeverTrainsOnARolloutTwice(t *testing.T) {
 	require.NotContains(t, seen, batches["node_1"].Rollouts[0].Question, "a former life trained on it")
 	require.Equal(t, exchange.Window{Round: 10, Staleness: 2, Peers: []string{"node_1", "node_2"}, Limit: 3}, way.windows[0])
 	require.Equal(t, []int{10, 11, 12}, way.shared)
-	require.LessOrEqual(t, len(n.lately.drawn), 4)
+	require.LessOrEqual(t, len(n.rollouts.drawn), 4)
 }
 
 // What an async node remembers stays as large as what can come again, however long it runs.
@@ -115,8 +115,8 @@ func TestAsyncMemoryIsBounded(t *testing.T) {
 	for round := range 40 {
 		_, err := n.Round(t.Context(), round)
 		require.NoError(t, err)
-		require.LessOrEqual(t, len(n.lately.drawn), 2*(2+3), "J a round of the last")
-		require.LessOrEqual(t, len(n.lately.judged), 2*3, "batches of the window")
+		require.LessOrEqual(t, len(n.rollouts.drawn), 2*(2+3), "J a round of the last")
+		require.LessOrEqual(t, len(n.rollouts.judged), 2*3, "batches of the window")
 	}
 }
 

@@ -15,7 +15,7 @@ func (n *Node) remember(start protocol.Start, first int) {
 			n.Remember(round, logged.Trained.Externals)
 		}
 	}
-	if !n.Remote {
+	if !n.Mode.Remote {
 		return
 	}
 	for round := max(start.From, first-maxUnsent); round < first; round++ {
@@ -28,7 +28,7 @@ func (n *Node) remember(start protocol.Start, first int) {
 			n.Logger.Warn("journaled rollouts not shared again", "round", round, "reason", err)
 			continue
 		}
-		n.way.keep(batch)
+		n.outage.keep(batch)
 	}
 }
 

@@ -20,10 +20,11 @@ func (n *Node) Replay(ctx context.Context, logged journal.Round) (event.Round, e
 		return report, nil
 	}
 	began := time.Now()
-	err := n.update(ctx, logged.Round, logged.Update(), event.StateReplaying, &report)
+	taken, err := n.update(ctx, logged.Round, logged.Update(), event.StateReplaying)
+	taken.addTo(&report)
 	report.StepTime += time.Since(began).Seconds()
 	if err == nil {
-		n.observe(logged.Trained.Update, report)
+		n.observeSplit(logged.Round, logged.Trained.Update, report.TrainedOwn, report.Reward)
 	}
 	return report, err
 }
@@ -47,7 +48,7 @@ type resumed struct {
 	first    int     // round to be done next
 	replayed int     // of the rounds before it, those applied again
 	seconds  float64 // that took, without waiting for leases
-	former   *FormerRound
+	former   *RecoveredRound
 	untold   *event.Event // of the last round before first, where no former life has logged that it told of it
 }
 
@@ -164,7 +165,7 @@ func (p *past) apply(ctx context.Context, n *Node, r journal.Round, out *resumed
 	}
 	if r.Trained == nil {
 		if r.Generated != nil {
-			out.former = &FormerRound{Round: r.Round, Generated: r.Generated}
+			out.former = &RecoveredRound{Round: r.Round, Generated: r.Generated}
 		}
 		return false, nil
 	}

@@ -21,7 +21,7 @@ func (n *Node) roster(round int, members []protocol.Member) roster {
 	for _, m := range members {
 		switch {
 		case m.Node == n.ID:
-			behind = n.Remote && m.Absent && !m.Ahead
+			behind = n.Mode.Remote && m.Absent && !m.Ahead
 		case n.Config.Async():
 			r.present = append(r.present, m.Node)
 		case m.From > round:

@@ -111,7 +111,7 @@ func TestAnAbsentRemoteNodeWaitsForNobody(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			members := slices.Clone(members)
 			members[4].Absent = c.absent
-			n := &Node{ID: "node_4", Remote: c.remote, Config: configs.Config{Seed: 1, Sync: c.sync, MaxPeers: c.maxPeers}}
+			n := &Node{ID: "node_4", Mode: Mode{Remote: c.remote}, Config: configs.Config{Seed: 1, Sync: c.sync, MaxPeers: c.maxPeers}}
 			got := n.roster(5, members)
 			require.ElementsMatch(t, c.waited, got.present)
 			if c.maxPeers > 0 {

@@ -429,15 +429,15 @@ func TestStop(t *testing.T) {
 }
 
 func TestDescribePeers(t *testing.T) {
-	var report event.Round
+	var m measured
 	describePeers([]string{"a", "b", "c"}, []*exchange.Received{
 		exchange.Receive([]byte("junk"), "a", 0), nil, {Batch: exchange.Batch{Rollouts: make([]exchange.Rollout, 3)}},
-	}, &report)
-	require.True(t, report.Late)
+	}, &m)
+	require.True(t, m.late)
 	require.Equal(t, []event.Peer{
 		{Node: "a", Rejected: 1, Reason: "invalid batch: invalid character 'j' at start of value"},
 		{Node: "b", Late: true}, {Node: "c", Available: 3},
-	}, report.Peers)
+	}, m.peers)
 }
 
 func TestMicroBatch(t *testing.T) {

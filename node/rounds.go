@@ -12,8 +12,8 @@ import (
 // rounds trains from round first to the end. It tells of each round, logs that it did, evaluates, and checkpoints on the way: in the background,
 // while the next rounds go on, and in the end, or when told to stop, before it returns.
 func (l *lifetime) rounds(ctx context.Context, n *Node, first int) error {
-	if !n.GenerateOnly && first < n.Config.Rounds && (l.due(first) || first-l.saved >= n.Config.CheckpointEvery) { // the last life didn't live to write it
-		if err := l.beginCheckpoint(ctx, first, n.Former != nil); err != nil {
+	if !n.Mode.GenerateOnly && first < n.Config.Rounds && (l.due(first) || first-l.saved >= n.Config.CheckpointEvery) { // the last life didn't live to write it
+		if err := l.beginCheckpoint(ctx, first, n.Mode.Recovered != nil); err != nil {
 			return err
 		}
 	}
@@ -28,7 +28,7 @@ func (l *lifetime) rounds(ctx context.Context, n *Node, first int) error {
 		if err != nil {
 			return err
 		}
-		n.Former = nil
+		n.Mode.Recovered = nil
 		if err := l.tell(report); err != nil {
 			return err
 		}
@@ -36,7 +36,7 @@ func (l *lifetime) rounds(ctx context.Context, n *Node, first int) error {
 		switch {
 		case !l.due(done) || done == n.Config.Rounds:
 			err = l.collect(ctx, false)
-		case n.GenerateOnly:
+		case n.Mode.GenerateOnly:
 			err = l.journal.Rotate(done) // its weights are the first: the journal is all that a restart needs
 		default:
 			err = l.beginCheckpoint(ctx, done, false)

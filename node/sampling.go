@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/sapo"
 )
@@ -38,28 +37,21 @@ func (n *Node) logSampled(g group) [][]float32 {
 	return list
 }
 
-// reportSampling puts how far sampler and trainer are apart into the round's report, where the update could tell.
-func reportSampling(result policy.UpdateResult, report *event.Round) {
-	if result.SamplingTokens > 0 {
-		report.SamplingLogpDifferenceMax, report.SamplingLogpDifferenceMean = &result.SamplingLogpDifferenceMax, &result.SamplingLogpDifferenceMean
-	}
-}
-
 // watchSampling warns when sampler and trainer begin to disagree. It warns again only after they have agreed in a round between. A round
 // without the figure decides nothing.
-func (n *Node) watchSampling(report event.Round) {
-	largest, mean := report.SamplingLogpDifferenceMax, report.SamplingLogpDifferenceMean
-	if largest == nil || mean == nil {
+func (n *Node) watchSampling(round int, result policy.UpdateResult) {
+	if result.SamplingTokens == 0 {
 		return
 	}
+	largest, mean := result.SamplingLogpDifferenceMax, result.SamplingLogpDifferenceMean
 	told := n.disagrees
-	n.disagrees = *largest > samplingLimit
+	n.disagrees = largest > samplingLimit
 	if !n.disagrees || told {
 		return
 	}
-	n.Logger.Warn("sampler and trainer disagree", "round", report.Round, "max", *largest, "mean", *mean)
+	n.Logger.Warn("sampler and trainer disagree", "round", round, "max", largest, "mean", mean)
 	if n.Warn != nil {
-		n.Warn(n.disagreement(report.Round, *largest, *mean))
+		n.Warn(n.disagreement(round, largest, mean))
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
-	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
@@ -69,13 +68,11 @@ func TestDisagreementIsToldOnceUntilItIsOver(t *testing.T) {
 		zero   bool
 		wanted int
 	}{{0.05, false, 0}, {0.0500001, false, 1}, {3, false, 1}, {0, true, 1}, {3, false, 1}, {0.01, false, 1}, {0.06, false, 2}} {
-		report := event.Round{Round: 7}
 		tokens := int64(10)
 		if step.zero {
 			tokens = 0
 		}
-		reportSampling(policy.UpdateResult{SamplingLogpDifferenceMax: step.apart, SamplingLogpDifferenceMean: 0.001, SamplingTokens: tokens}, &report)
-		s.node.watchSampling(report)
+		s.node.watchSampling(7, policy.UpdateResult{SamplingLogpDifferenceMax: step.apart, SamplingLogpDifferenceMean: 0.001, SamplingTokens: tokens})
 		require.Len(t, told, step.wanted, "%+v", step)
 	}
 	s.script.apart = 1

@@ -7,7 +7,6 @@ import (
 	"math"
 
 	"github.com/sapo-swarm/swarm/configs"
-	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/sapo"
 )
@@ -35,17 +34,19 @@ type block struct {
 }
 
 // split returns a round's I and J: the configured ones, or what the split's rule decides. A node that learns from nobody has nothing to decide.
-func (n *Node) split(ctx context.Context, round int, report *event.Round) (sapo.Split, error) {
+func (n *Node) split(ctx context.Context, round int, m *measured) (sapo.Split, error) {
 	configured := sapo.Split{Own: n.Config.NumTrainSamples, External: n.Config.NumTransplantTrees}
-	if !n.Config.Adaptive() || n.GenerateOnly {
+	if !n.Config.Adaptive() || n.Mode.GenerateOnly {
 		return configured, nil
 	}
 	decide := n.decide
-	if n.Decided != nil {
-		decide = func(_ context.Context, round int, _ sapo.Split) (sapo.Split, error) { return n.Decided(round), nil }
+	if n.Mode.Decided != nil {
+		decide = func(_ context.Context, round int, _ sapo.Split) (sapo.Split, error) {
+			return n.Mode.Decided(round), nil
+		}
 	}
 	split, err := decide(ctx, round, configured)
-	report.SplitOwn, report.SplitExternal = split.Own, split.External
+	m.split = split
 	return split, err
 }
 
@@ -121,14 +122,14 @@ func (n *Node) validate(ctx context.Context, rounds int) (value, cost float64, e
 	return rewards / completions, sampledTokenCost * math.Round(eval.MeanLength*completions), nil
 }
 
-// observe tells the split's rule what came of a round: its reward, and what it cost.
-func (n *Node) observe(training policy.UpdateParams, report event.Round) {
-	if s := n.splits; s == nil || s.Round != report.Round {
+// observeSplit gives the split's rule what came of a round: its reward, and what it cost. The first own prompts of the training set are the node's.
+func (n *Node) observeSplit(round int, training policy.UpdateParams, own int, reward float64) {
+	if s := n.splits; s == nil || s.Round != round {
 		return
 	} else if s.EMA != nil {
-		s.EMA.Observe(report.Reward, n.Config.SplitAlpha, n.Config.SplitEMA, n.Config.Budget())
+		s.EMA.Observe(reward, n.Config.SplitAlpha, n.Config.SplitEMA, n.Config.Budget())
 	} else {
-		s.Block.Cost += roundCost(training, report.TrainedOwn)
+		s.Block.Cost += roundCost(training, own)
 	}
 }
 

@@ -109,7 +109,7 @@ func TestASplitIsKeptAndThenJudged(t *testing.T) {
 	n, script := splitNode(t, nil)
 	var splits []sapo.Split
 	for round := range 6 {
-		var report event.Round
+		var m measured
 		if round == 2 { // it is told to stop in the middle of measuring
 			calls := 0
 			n.Host.(*host).lease = func(context.Context, string) (func(), error) {
@@ -118,18 +118,18 @@ func TestASplitIsKeptAndThenJudged(t *testing.T) {
 				}
 				return func() {}, nil
 			}
-			_, err := n.split(t.Context(), round, &report)
+			_, err := n.split(t.Context(), round, &m)
 			require.ErrorIs(t, err, ErrStopped)
 			require.Equal(t, 1, n.splits.Round)
 			n.Host.(*host).lease = nil
 		}
 		for range 2 { // asked again, it says the same and measures nothing
-			split, err := n.split(t.Context(), round, &report)
+			split, err := n.split(t.Context(), round, &m)
 			require.NoError(t, err)
-			require.Equal(t, split, sapo.Split{Own: report.SplitOwn, External: report.SplitExternal})
+			require.Equal(t, split, m.split)
 			splits = append(splits, split)
 		}
-		n.observe(policy.UpdateParams{Prompts: [][]int{{1, 2}}, Sequences: []policy.Sequence{{Completion: []int{3}, Advantage: 1}}}, event.Round{Round: round, TrainedOwn: 1})
+		n.observeSplit(round, policy.UpdateParams{Prompts: [][]int{{1, 2}}, Sequences: []policy.Sequence{{Completion: []int{3}, Advantage: 1}}}, 1, 0)
 	}
 	for i := range splits {
 		require.Equal(t, splits[i/4*4], splits[i], "of round %d", i/2)
@@ -204,7 +204,7 @@ func TestValidationIsApart(t *testing.T) {
 // What a checkpoint or journal of another rule, or of nonsense, says is refused and changes nothing.
 func TestForeignSplitStatesAreRefused(t *testing.T) {
 	n, _ := splitNode(t, nil)
-	_, err := n.split(t.Context(), 0, &event.Round{})
+	_, err := n.split(t.Context(), 0, &measured{})
 	require.NoError(t, err)
 	before, err := n.splitState()
 	require.NoError(t, err)

@@ -39,7 +39,7 @@ func (n *Node) judge(round int, received []*exchange.Received) []verdict {
 		}
 	}
 	async := n.Config.Async()
-	n.lately.begin(round, n.staleness())
+	n.rollouts.begin(round, n.staleness())
 	known := map[journal.External]verdict{}
 	var list []verdict
 	for _, r := range received {
@@ -47,21 +47,21 @@ func (n *Node) judge(round int, received []*exchange.Received) []verdict {
 			continue
 		}
 		batch := journal.External{Node: r.Node, Round: r.Round}
-		found, again := n.lately.judged[batch]
+		found, again := n.rollouts.judged[batch]
 		if !again {
 			found = n.judgeBatch(r, byKey[r.Node])
 		}
 		if async {
 			known[batch] = found
 		}
-		found.groups = n.lately.fresh(found.groups)
+		found.groups = n.rollouts.fresh(found.groups)
 		for i := range found.groups {
 			found.groups[i].age = r.Age
 		}
 		list = append(list, found)
 	}
 	if async {
-		n.lately.judged = known
+		n.rollouts.judged = known
 	}
 	return list
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
 	"github.com/sapo-swarm/swarm/node/journal"
 	"github.com/sapo-swarm/swarm/node/policy"
@@ -20,14 +19,14 @@ type Journal interface {
 
 var _ Journal = (*journal.Journal)(nil)
 
-// FormerRound is a round of which a former life of the node has logged what it generated, and no more.
-type FormerRound struct {
+// RecoveredRound is a round of which a former life of the node has logged what it generated, and no more.
+type RecoveredRound struct {
 	Round     int
 	Generated *journal.Generated
 }
 
 // logGenerated makes the round's batch and logs it with what it was made of, before anybody sees it.
-func (n *Node) logGenerated(round int, groups []group, report *event.Round) (exchange.Batch, error) {
+func (n *Node) logGenerated(round int, groups []group, m *measured) (exchange.Batch, error) {
 	batch := n.batch(round, groups)
 	if n.Journal == nil || n.recalled(round) {
 		return batch, nil
@@ -37,7 +36,7 @@ func (n *Node) logGenerated(round int, groups []group, report *event.Round) (exc
 	if err != nil {
 		return batch, fmt.Errorf("round %d: %w", round, err)
 	}
-	record := journal.Generated{Seed: n.generateSeed(round), Entropy: report.Entropy, Seconds: report.GenerateTime, Batch: data}
+	record := journal.Generated{Seed: n.generateSeed(round), Entropy: m.entropy, Seconds: m.seconds.generate, Batch: data}
 	if record.Split, err = n.splitState(); err != nil {
 		return batch, fmt.Errorf("round %d: %w", round, err)
 	}
@@ -51,24 +50,24 @@ func (n *Node) logGenerated(round int, groups []group, report *event.Round) (exc
 		}
 	}
 	err = n.Journal.Generated(round, record)
-	report.JournalTime += time.Since(began).Seconds()
+	m.seconds.journal += time.Since(began).Seconds()
 	return batch, err
 }
 
-// logTrained logs the round's training set before its update. The report's JournalTime takes the time, the logged report's can't.
-func (n *Node) logTrained(round int, training policy.UpdateParams, external []group, report *event.Round) error {
+// logTrained logs the round's training set before its update. The round's journal time takes it, the logged report's can't.
+func (n *Node) logTrained(round int, training policy.UpdateParams, external []group, m *measured) error {
 	if n.Journal == nil {
 		return nil
 	}
 	began := time.Now()
-	record := journal.Trained{Update: training, Report: *report}
+	record := journal.Trained{Update: training, Report: m.report()}
 	for _, g := range external {
 		if n.Config.Async() || g.origin.Round != round { // it may come again
 			record.Externals = append(record.Externals, g.origin)
 		}
 	}
 	err := n.Journal.Trained(round, record)
-	report.JournalTime += time.Since(began).Seconds()
+	m.seconds.journal += time.Since(began).Seconds()
 	return err
 }
 
@@ -77,14 +76,14 @@ func (n *Node) recall(round int, params policy.GenerateParams) (result policy.Ge
 	if !n.recalled(round) {
 		return result, 0, false
 	}
-	g := n.Former.Generated
+	g := n.Mode.Recovered.Generated
 	want, known := len(params.Prompts)*params.NumGenerations, g.Known()
 	if len(known) != want {
 		known = nil
 	}
 	if g.Seed != params.Seed || len(g.Completions) != want || len(g.Terminated) != want || n.Config.KeepsLogprobs() && len(g.Logprobs) != want {
 		n.Logger.Warn("logged completions not used", "round", round, "seed", g.Seed, "completions", len(g.Completions), "wanted", want)
-		n.Former = nil
+		n.Mode.Recovered = nil
 		return result, 0, false
 	}
 	return policy.GenerateResult{
@@ -92,4 +91,6 @@ func (n *Node) recall(round int, params policy.GenerateParams) (result policy.Ge
 	}, g.Seconds, true
 }
 
-func (n *Node) recalled(round int) bool { return n.Former != nil && n.Former.Round == round }
+func (n *Node) recalled(round int) bool {
+	return n.Mode.Recovered != nil && n.Mode.Recovered.Round == round
+}

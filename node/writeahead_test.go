@@ -143,7 +143,7 @@ func TestLoggedCompletionsAreTaken(t *testing.T) {
 				var g journal.Generated
 				require.NoError(t, json.Unmarshal(data, &g))
 				k.harm(&g)
-				s.node.Former = &FormerRound{Round: 0, Generated: &g}
+				s.node.Mode.Recovered = &RecoveredRound{Round: 0, Generated: &g}
 				got, err := s.round()
 				require.NoError(t, err)
 				require.Equal(t, !k.taken, slices.Contains(w.happened, "generate"))

@@ -171,7 +171,7 @@ func (w *simWorker) open(ctx context.Context, index int, tasks *task.Set, sleep 
 	n := &simNode{worker: w, index: index, way: &timedExchange{Exchange: bus, rounds: map[int]*exchangeTimes{}}}
 	n.Node = &node.Node{
 		ID: seat.Node, Config: w.config, Policy: sleep, Tasks: tasks, Tokens: sleep.tokens, Swarm: n.way, Host: n, Logger: quietly(),
-		Context: simContext, Remote: true,
+		Context: simContext, Mode: node.Mode{Remote: true},
 	}
 	return n, nil
 }

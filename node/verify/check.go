@@ -56,7 +56,7 @@ func (c *check) run(ctx context.Context) error {
 	replay := &replay{check: c}
 	agent := &node.Node{
 		ID: c.report.Node, Config: c.options.Config, Policy: replay, Tasks: c.tasks, Tokens: c.options.Tokens, Swarm: replay, Host: replay,
-		Logger: c.options.Logger, Context: length, Decided: replay.split,
+		Logger: c.options.Logger, Context: length, Mode: node.Mode{Decided: replay.split},
 	}
 	if c.options.Config.EvalQuestions > 0 {
 		if agent.HeldOut, err = node.OpenHeldOut(agent.Config, agent.Tasks, agent.Tokens, agent.Context); err != nil {
@@ -133,7 +133,7 @@ func (c *check) round(ctx context.Context, agent *node.Node, replay *replay, log
 	if err := replay.checkSplit(); err != nil {
 		return err
 	}
-	agent.GenerateOnly = logged.Trained.Report.GenerateOnly
+	agent.Mode.GenerateOnly = logged.Trained.Report.GenerateOnly
 	report, err := agent.Round(ctx, logged.Round)
 	if err != nil {
 		return err

@@ -1,0 +1,404 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/journal"
+	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/sapo"
+	"github.com/sapo-swarm/swarm/node/task"
+)
+
+// Round is Algorithm 1 of the paper for one round. It returns the round's report, or ErrStopped, or what failed. On an error no
+// update has been made. Before it shares and before it updates, the journal has what the round needs to come out the same again.
+func (n *Node) Round(ctx context.Context, round int) (event.Round, error) {
+	m := &measured{round: round, began: time.Now(), generateOnly: n.Mode.GenerateOnly}
+
+	if err := n.keepPace(ctx, round, m); err != nil {
+		return event.Round{}, err
+	}
+	split, err := n.split(ctx, round, m)
+	if err != nil {
+		return event.Round{}, err
+	}
+	questions, err := n.sampleBatch(round, split.Own)
+	if err != nil {
+		return event.Round{}, err
+	}
+	own, err := n.generate(ctx, round, questions, m)
+	if err != nil {
+		return event.Round{}, err
+	}
+	n.score(round, own, m)
+	batch, err := n.logGenerated(round, own, m)
+	if err != nil {
+		return event.Round{}, err
+	}
+	if err := n.share(ctx, round, batch); err != nil {
+		return event.Round{}, err
+	}
+	if n.Mode.GenerateOnly {
+		return n.endUntrained(round, m)
+	}
+	shared, err := n.gather(ctx, round, split.External, m)
+	if err != nil {
+		return event.Round{}, err
+	}
+	external := n.sampleExternal(round, split.External, shared, m)
+	training, err := n.trainingSet(own, external, m)
+	if err != nil {
+		return event.Round{}, err
+	}
+	if err := n.logTrained(round, training, external, m); err != nil {
+		return event.Round{}, err
+	}
+	// Others' completions were sampled by other policies: theirs is no difference to measure.
+	if m.step, err = n.update(ctx, round, training.WithSampling(sampledWith(own...)), event.StateUpdating); err != nil {
+		return event.Round{}, err
+	}
+	n.watchSampling(round, m.step.result)
+	n.observeSplit(round, training, len(own), m.own.reward)
+	return m.report(), nil
+}
+
+// group is one question with its completions, ready to learn from.
+type group struct {
+	item        task.Item
+	prompt      []int    // token ids
+	completions [][]int  // token ids, the EOS included where there was one
+	texts       []string // decoded completions
+	terminated  []bool
+	unsaid      []bool      // of an external group: nobody sampled these ids, so that they teach nothing
+	logprobs    [][]float64 // the sampling policy's, nil where they aren't known
+	rewards     []float64
+	origin      journal.External // of an external group
+	age         int              // and how many of this node's rounds ago it arrived
+}
+
+// redraws bounds the search for a question that fits the context.
+const redraws = 64
+
+// sampleBatch draws a round's own questions, of which there are so many, fresh ones, from the node's seeded stream.
+func (n *Node) sampleBatch(round, own int) ([]group, error) {
+	groups := make([]group, own)
+	for i := range groups {
+		found := false
+		for try := 0; try < redraws && !found; try++ {
+			item, err := n.question(n.ID, round, i, try)
+			if err != nil {
+				return nil, fmt.Errorf("draw a question: %w", err)
+			}
+			groups[i] = group{item: item, prompt: n.prompt(item.Question)}
+			found = n.fits(groups[i].prompt) && !n.heldOut(item.Question)
+		}
+		if !found {
+			return nil, fmt.Errorf("no question of %d fits max_prompt_length %d", redraws, n.Config.MaxPromptLength)
+		}
+	}
+	return groups, nil
+}
+
+// question is what a node's seeded stream gives for slot i of its round, at a try: slots whose question doesn't fit are drawn again. It depends on
+// no round's split: whoever checks it doesn't know that.
+func (n *Node) question(node string, round, i, try int) (task.Item, error) {
+	return n.Tasks.Draw(sapo.Seed(n.Config.Seed, node, round, sapo.PurposeQuestion, i+try*n.Config.MostOwn()))
+}
+
+// heldOut tells whether a question is one that the node is evaluated, or its splits are judged, by.
+func (n *Node) heldOut(question string) bool {
+	return n.HeldOut.Holds(question) || n.Validation.Holds(question)
+}
+
+// generate makes G completions of every question, all in one batch.
+func (n *Node) generate(ctx context.Context, round int, groups []group, m *measured) ([]group, error) {
+	params := policy.GenerateParams{
+		NumGenerations: n.Config.NumGenerations,
+		MaxNewTokens:   n.Config.MaxCompletionLength,
+		Temperature:    n.Config.Temperature,
+		TopK:           n.Config.TopK,
+		TopP:           n.Config.TopP,
+		EOSTokenID:     n.Tokens.EOS(),
+		Seed:           n.generateSeed(round),
+	}
+	if n.Config.Adaptive() { // memory is planned for the largest round
+		params.MicroBatch = n.Config.MostOwn() * n.Config.NumGenerations
+	}
+	for _, g := range groups {
+		params.Prompts = append(params.Prompts, g.prompt)
+	}
+	result, err := n.sample(ctx, round, params, m)
+	if err != nil {
+		return nil, err
+	}
+	m.entropy = result.Entropy
+	for i := range groups {
+		lo, hi := i*params.NumGenerations, (i+1)*params.NumGenerations
+		groups[i].completions = result.Completions[lo:hi]
+		groups[i].terminated = result.Terminated[lo:hi]
+		if result.Logprobs != nil { // those that were logged, where updates have no use for them, are not
+			groups[i].logprobs = result.Logprobs[lo:hi]
+		}
+		for _, ids := range groups[i].completions {
+			groups[i].texts = append(groups[i].texts, n.Tokens.Decode(ids))
+		}
+	}
+	return groups, nil
+}
+
+// generateSeed is that of a round's sampling.
+func (n *Node) generateSeed(round int) int64 {
+	return sapo.EngineSeed(n.Config.Seed, n.ID, round, sapo.PurposeGenerate, 0)
+}
+
+// sample has the engine draw a round's completions, if no former life of the node has them logged.
+func (n *Node) sample(ctx context.Context, round int, params policy.GenerateParams, m *measured) (policy.GenerateResult, error) {
+	if result, seconds, logged := n.recall(round, params); logged {
+		m.seconds.generate = seconds
+		return result, nil
+	}
+	release, waited, err := n.lease(ctx, phaseGenerate, round)
+	m.seconds.lease += waited
+	if err != nil {
+		return policy.GenerateResult{}, err
+	}
+	n.Host.State(event.StateGenerating, round)
+	began := time.Now()
+	result, err := n.Policy.Generate(ctx, params)
+	m.seconds.generate = time.Since(began).Seconds()
+	release()
+	if err != nil {
+		return result, fmt.Errorf("generate: %w", err)
+	}
+	want := len(params.Prompts) * params.NumGenerations
+	if len(result.Completions) != want || len(result.Terminated) != want || len(result.Logprobs) != want {
+		return result, fmt.Errorf("generate: engine gave %d completions, %d were asked for", len(result.Completions), want)
+	}
+	return result, nil
+}
+
+// score rewards the node's own completions with the tasks' verifiers. The node's reward of the round is the mean over its own I·G completions;
+// the cumulative reward sums it over nodes and rounds.
+func (n *Node) score(round int, own []group, m *measured) {
+	n.Host.State(event.StateScoring, round)
+	began := time.Now()
+	var rewards []float64
+	for i := range own {
+		n.reward(&own[i])
+		rewards = append(rewards, own[i].rewards...)
+	}
+	m.seconds.score = time.Since(began).Seconds()
+	m.own = describeOwn(own)
+	m.own.reward = sapo.Mean(rewards)
+}
+
+// reward is the verifier's score of each of a group's completions: 1 for a correct answer, 0 or a task's base score for another.
+func (n *Node) reward(g *group) {
+	g.rewards = make([]float64, len(g.texts))
+	for i, text := range g.texts {
+		g.rewards[i] = n.Tasks.Score(g.item, text)
+	}
+}
+
+// batch is all of the node's rollouts of a round as text, with answer keys and metadata.
+func (n *Node) batch(round int, groups []group) exchange.Batch {
+	batch := exchange.Batch{Version: exchange.Version, Node: n.ID, Round: round}
+	for _, g := range groups {
+		r := exchange.Rollout{Question: g.item.Question, Answer: g.item.Answer, Metadata: g.item.Metadata}
+		if r.Metadata == nil {
+			r.Metadata = json.RawMessage(`{}`) // a file's questions may have none
+		}
+		for i, ids := range g.completions {
+			var logprobs []float64 // where somebody has a use for them
+			if n.Config.Corrects() {
+				logprobs = g.logprobs[i]
+			}
+			r.Completions = append(r.Completions, exchange.Sampled(n.Tokens, ids, g.terminated[i], logprobs))
+		}
+		batch.Rollouts = append(batch.Rollouts, r)
+	}
+	return batch
+}
+
+// share publishes the node's rollouts.
+func (n *Node) share(ctx context.Context, round int, batch exchange.Batch) error {
+	if n.outage.rests() {
+		n.outage.keep(batch)
+		n.outage.last = round
+		return nil
+	}
+	n.Host.State(event.StateSharing, round)
+	ctx, cancel := n.untilStop(ctx)
+	defer cancel()
+	n.outage.asked = time.Now()
+	// A message bus that takes nothing for as long as peers are waited for is gone.
+	bounded, expire := context.WithTimeoutCause(ctx, n.patience(), errBusSilent)
+	defer expire()
+	err := n.Swarm.Publish(bounded, batch)
+	if n.Mode.Remote {
+		err = n.shared(ctx, bounded, batch, err)
+	}
+	if err != nil {
+		return n.stopped(ctx, err)
+	}
+	return nil
+}
+
+// gather collects the rollouts of the others, where any are wanted: all of this round, or of the one external_lag before, for which it waits at the
+// barrier, or what arrived lately.
+func (n *Node) gather(ctx context.Context, round, wanted int, m *measured) ([]*exchange.Received, error) {
+	if wanted == 0 || round < n.Config.ExternalLag {
+		return nil, nil // plain RL fine-tuning: nobody waits for anybody
+	}
+	n.Host.State(event.StateBarrier, round)
+	began := time.Now()
+	defer func() { m.seconds.barrier += time.Since(began).Seconds() }()
+	ctx, cancel := n.untilStop(ctx)
+	defer cancel()
+	collect := n.barrier
+	if n.Config.Async() {
+		collect = n.recent
+	}
+	received, err := collect(ctx, round, m)
+	if err != nil {
+		return nil, n.stopped(ctx, err)
+	}
+	return received, nil
+}
+
+// sampleExternal re-scores what the others shared, drops what can't teach (zero advantage) and draws as many of the rest as are wanted,
+// uniformly, fair over peers, or the better the likelier.
+func (n *Node) sampleExternal(round, wanted int, received []*exchange.Received, m *measured) []group {
+	began := time.Now()
+	var pool []sapo.Group
+	var groups []group
+	peers := indexPeers(m.peers)
+	for _, found := range n.judge(round, received) {
+		p := peers[found.node]
+		m.peers[p].Rejected += found.rejected
+		if found.reason != "" {
+			m.peers[p].Reason = found.reason
+		}
+		for _, g := range found.groups {
+			if n.Config.ZeroAdvantageFilter && sapo.AllEqual(g.rewards) {
+				m.peers[p].Filtered++
+			}
+			pool = append(pool, sapo.Group{Peer: p, Rollout: len(groups), Rewards: g.rewards})
+			groups = append(groups, g)
+		}
+	}
+	if n.Config.ZeroAdvantageFilter {
+		pool = sapo.Filter(pool)
+	}
+	draw := sapo.DrawExternals
+	switch {
+	case n.Config.Fair():
+		draw = sapo.DrawFair
+	case n.Config.ExternalSampling == configs.SamplingReward:
+		draw = sapo.DrawWeighted
+	}
+	var drawn []group
+	seed := sapo.Seed(n.Config.Seed, n.ID, round, sapo.PurposeExternals, 0)
+	for _, g := range draw(pool, wanted, seed) {
+		drawn = append(drawn, groups[g.Rollout])
+		m.peers[g.Peer].Used++
+		m.staleness += float64(groups[g.Rollout].age)
+	}
+	m.staleness /= float64(max(1, len(drawn)))
+	n.rollouts.draw(round, drawn)
+	m.seconds.score += time.Since(began).Seconds()
+	return drawn
+}
+
+// delta bounds a ratio where the advantage is negative, 0: nothing does. Others' log-probabilities ask for a bound, for a liar's would make of one completion
+// all of an update. 4 is INTELLECT-2's (arXiv:2505.07291); it has to lie above the clip of what is raised.
+func (n *Node) delta() float64 {
+	if !n.Config.Corrects() {
+		return 0
+	}
+	return max(4, 2*(1+n.Config.EpsilonHigh))
+}
+
+// trainingSet is what the round's update learns from: the I own and up to J external groups, each with its advantages.
+func (n *Node) trainingSet(own, external []group, m *measured) (policy.UpdateParams, error) {
+	params := policy.UpdateParams{
+		LearningRate:        n.Config.LearningRate,
+		Temperature:         n.Config.Temperature,
+		Epsilon:             n.Config.Epsilon,
+		Delta:               n.delta(),
+		EpsilonHigh:         n.Config.EpsilonHigh,
+		Beta:                n.Config.Beta,
+		NumIterations:       n.Config.NumIterations,
+		LossType:            n.Config.LossType,
+		MaxCompletionLength: n.Config.MaxCompletionLength,
+		MaxGradNorm:         n.Config.MaxGradNorm,
+	}
+	var rewards []float64
+	for k, g := range append(own[:len(own):len(own)], external...) {
+		advantages, err := sapo.Advantages(g.rewards, n.Config.ScaleRewards)
+		if err != nil {
+			return params, err
+		}
+		if k >= len(own) && n.Config.ExternalAdvantage == configs.AdvantagePositive {
+			advantages = sapo.Positive(advantages)
+		}
+		for i, completion := range g.completions {
+			s := policy.Sequence{Prompt: len(params.Prompts), Completion: completion, Advantage: advantages[i]}
+			if g.unsaid != nil && g.unsaid[i] {
+				s.Advantage = 0
+			}
+			if k < len(own) && n.Config.NumIterations > 1 || k >= len(own) && n.Config.Corrects() {
+				s.OldLogprobs = g.logprobs[i]
+			}
+			params.Sequences = append(params.Sequences, s)
+		}
+		params.Prompts = append(params.Prompts, g.prompt)
+		rewards = append(rewards, g.rewards...)
+	}
+	m.trainedOwn, m.trainedExternal, m.trainingReward = len(own), len(external), sapo.Mean(rewards)
+	params.MicroBatch = n.microBatch(len(params.Sequences))
+	return params, nil
+}
+
+// update takes the policy-gradient step (GRPO) on a round's training set.
+func (n *Node) update(ctx context.Context, round int, params policy.UpdateParams, state event.State) (step, error) {
+	release, waited, err := n.lease(ctx, phaseUpdate, round)
+	if err != nil {
+		return step{}, err
+	}
+	n.Host.State(state, round)
+	began := time.Now()
+	result, err := n.Policy.Update(ctx, params)
+	taken := step{result: result, seconds: time.Since(began).Seconds(), waited: waited}
+	release()
+	var refused *policy.Error
+	if errors.As(err, &refused) && refused.Kind == policy.KindNotFinite {
+		// The weights are as before: the round counts as one without a step.
+		n.Logger.Warn("no step", "round", round, "reason", refused.Message)
+		return step{seconds: taken.seconds, waited: waited, notFinite: true}, nil
+	}
+	if err != nil {
+		return step{}, fmt.Errorf("update: %w", err)
+	}
+	return taken, nil
+}
+
+// microBatch is how many of an update's sequences a forward pass takes: at most micro_batch, and so many that there are
+// gradient_accumulation_steps passes, counted before the engine leaves out sequences without an advantage. The whole batch is one as
+// far as its size is this node's choice: peers choose how many completions their groups have.
+func (n *Node) microBatch(sequences int) int {
+	size := n.Config.Budget() * n.Config.NumGenerations
+	if steps := n.Config.GradientAccumulationSteps; steps > 1 {
+		size = (min(size, sequences) + steps - 1) / steps
+	}
+	if n.Config.MicroBatch > 0 {
+		size = min(size, n.Config.MicroBatch)
+	}
+	return size
+}
