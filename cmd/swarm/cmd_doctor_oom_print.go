@@ -144,7 +144,7 @@ func (d *oomDocument) printWorkload(w *table.Page) {
 		fmt.Fprintf(w, ": a guess, from %s", strings.Join(d.Workload.From, ", "))
 	}
 	fmt.Fprintln(w)
-	t := factTable()
+	t := table.Facts()
 	for _, v := range d.Values {
 		from := v.From
 		if v.Note != "" {

@@ -29,7 +29,7 @@ type oomValue struct {
 // oomProfiles are the profiles that may be the log's: the named one, or all.
 func oomProfiles(named string) ([]configs.Workload, error) {
 	if named != "" {
-		w, err := loadWorkload(named)
+		w, err := settings.LoadWorkload(named)
 		return []configs.Workload{w}, err
 	}
 	var list []configs.Workload

@@ -60,6 +60,7 @@ var hintContexts = []struct{ file, commands string }{
 	{"launcher/systemd", "service install"},
 	{"launcher/workers", "join"},
 	{"launcher/workers/open", "up"},
+	{"launcher/job/tune", "tune"},
 	{"launcher/job/workload", "tune"},
 	{"node/exchange/membership", "join"},
 	{"node/exchange/sharedir/uplink", "join"},

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/internal/table"
 )
 
 // addOutputFlag adds -o, which every command that prints a result has.
@@ -46,11 +45,4 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return fail.Usage(fmt.Errorf("%s takes no argument %q", cmd.CommandPath(), args[0]), cmd.CommandPath()+" --help")
 	}
 	return nil
-}
-
-// factTable is a table of names, values and notes beneath a heading of its own.
-func factTable() *table.Table {
-	t := table.New(table.Column{}, table.Column{}, table.Column{Wrap: true})
-	t.Indent = 2
-	return t
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
-	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/job/tune"
 )
 
 // tuneJSON runs swarm tune -o json.
-func tuneJSON(t *testing.T, home string, args ...string) tuneDocument {
+func tuneJSON(t *testing.T, home string, args ...string) tune.Document {
 	t.Helper()
 	o := swarm(t, home, append([]string{"tune", "-o", "json"}, args...)...)
 	require.Zero(t, o.code, o.stderr)
-	var d tuneDocument
+	var d tune.Document
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &d))
 	return d
 }
@@ -94,31 +94,11 @@ func TestTuneDocument(t *testing.T) {
 		fields(t, v, map[string]string{"name": "string", "value": "string", "decided": "bool", "places": "array", "source": "string", "file": "string",
 			"line": "number", "current": "string", "used": "bool", "assumed": "bool", "why": "string"})
 	}
-	var d tuneDocument
+	var d tune.Document
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &d))
 	require.Equal(t, []int{82, 3, 246}, []int{d.Batch, d.Accumulate, d.EffectiveBatch})
 	require.EqualValues(t, 40<<30, d.GPU.MemoryTotal)
-	require.Equal(t, estimatePublished, d.Estimate)
-}
-
-// One size, however it is written: as a card's, in the GB of the profile's author, or exactly.
-func TestTuneGPUMemory(t *testing.T) {
-	t.Parallel()
-	naics, err := configs.LoadWorkload("naics-embedder")
-	require.NoError(t, err)
-	guide0, err := configs.LoadWorkload("rl-swarm")
-	require.NoError(t, err)
-	for text, want := range map[string][2]int64{"24": {24 << 30, 24e9}, "24GB": {24 << 30, 24e9}, "24GiB": {24 << 30, 24 << 30}, "24000MB": {24e9, 24e9}} {
-		flag := sizeFlag{text: text, given: true}
-		got, err := flag.bytesOf("gpu-memory", gbOf(naics))
-		require.NoError(t, err, text)
-		require.Equal(t, want[0], got, text)
-		got, err = flag.bytesOf("gpu-memory", gbOf(guide0))
-		require.NoError(t, err, text)
-		require.Equal(t, want[1], got, text)
-	}
-	_, err = (&sizeFlag{text: "24576", given: true}).bytes("gpu-memory")
-	require.EqualError(t, err, (&configs.Error{Key: "gpu-memory", Value: "24576", Allowed: units.SizeForms}).Error())
+	require.Equal(t, tune.EstimatePublished, d.Estimate)
 }
 
 // What holds a size of memory is a sizeFlag on every command, so that 24, 24GB and 24GiB are read alike.
@@ -145,7 +125,7 @@ func TestTuneOnAGPU(t *testing.T) {
 	t.Parallel()
 	o := onGPUs(t, t.TempDir(), t4+";"+a100x40+";"+v100, "tune", "--workload", "naics-embedder", "--auto", "-o", "json")
 	require.Zero(t, o.code, o.stderr)
-	var d tuneDocument
+	var d tune.Document
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &d))
 	require.Equal(t, 1, *d.GPU.Index, "the one with most memory")
 	require.Equal(t, 82, d.Batch)
@@ -254,7 +234,7 @@ func TestTuneSAPO(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
 	large := tuneJSON(t, home, "--workload", "sapo", "--gpu-memory", "80")
-	require.Equal(t, estimateFit, large.Estimate)
+	require.Equal(t, tune.EstimateFit, large.Estimate)
 	require.Equal(t, []int{64, 1, 64}, []int{large.Batch, large.Accumulate, large.EffectiveBatch})
 	small := tuneJSON(t, home, "--workload", "sapo", "--gpu-memory", "8")
 	require.Less(t, small.Batch, 64)
@@ -283,9 +263,9 @@ time.sleep(0.7)
 	cmd.Env = append(cmd.Env, "SWARM_NVML_LIBRARY=/nonexistent/libnvidia-ml.so.1")
 	o := finish(t, cmd)
 	require.Zero(t, o.code, o.stderr)
-	var d tuneDocument
+	var d tune.Document
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &d))
-	require.Equal(t, estimateMeasured, d.Estimate)
+	require.Equal(t, tune.EstimateMeasured, d.Estimate)
 	require.Equal(t, "host", d.Profile.Where)
 	var fits []bool
 	for _, p := range d.Profile.Points {
@@ -310,7 +290,7 @@ func TestTuneLists(t *testing.T) {
 	require.Zero(t, o.code, o.stderr)
 	require.Equal(t, len(configs.Workloads()), strings.Count(o.stdout, "\n"))
 	o = swarm(t, t.TempDir(), "tune", "--list", "-o", "json")
-	var list []listedWorkload
+	var list []tune.Listed
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &list))
 	require.Equal(t, configs.Workloads()[1], list[1].Name)
 }

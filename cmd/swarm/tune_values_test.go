@@ -6,8 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/job/tune"
 )
 
 // ownProfile is a folder with docs/TUNE.md's profile, as it stands there, and its config.yaml.
@@ -33,7 +35,7 @@ func TestTuneProfileOfOnesOwn(t *testing.T) {
 	mine := filepath.Join(dir, "mine.yaml")
 	d := tuneJSON(t, dir, "--workload", mine, "--gpu-memory", "24", "--dir", dir)
 	require.Equal(t, []int{173, 1}, []int{d.Batch, d.Accumulate})
-	require.Equal(t, estimateFormula, d.Estimate)
+	require.Equal(t, tune.EstimateFormula, d.Estimate)
 	require.Equal(t, []string{"the effective batch is 173 of 256; batch_size 128 with accumulate 2 comes to 256"}, d.Warnings)
 	require.Contains(t, page, "173 x 1")
 
@@ -106,7 +108,7 @@ func TestTuneReadsGuide2sFiles(t *testing.T) {
 		require.Contains(t, string(text), from)
 		require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(text), from, to, 1)), 0o600))
 	}
-	ask := func(args ...string) tuneDocument {
+	ask := func(args ...string) tune.Document {
 		return tuneJSON(t, home, append([]string{"--workload", "naics-embedder", "--gpu-memory", "24", "--dir", dir}, args...)...)
 	}
 	require.Equal(t, 45, ask().Batch)

@@ -1,4 +1,4 @@
-package main
+package tune
 
 import (
 	"context"
@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
-	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/job/attempt"
@@ -26,16 +24,17 @@ const (
 	measuredMargin  = 0.85 // of what was measured, where a profile's formula has its margin within
 )
 
-// tuneProfile is what --profile measured.
-type tuneProfile struct {
+// Profile is what --profile measured.
+type Profile struct {
 	Where  string        `json:"where"` // gpu, or host: memory of the process tree
-	Points []tunePoint   `json:"points"`
+	Points []Point       `json:"points"`
 	Line   workload.Line `json:"line"`
 	// LargestDifference is the largest of |measured - estimate| / measured; null where the profile has no estimate.
 	LargestDifference *float64 `json:"largest_difference"`
 }
 
-type tunePoint struct {
+// Point is the peak of one batch size.
+type Point struct {
 	Batch    int     `json:"batch_size"`
 	Bytes    int64   `json:"bytes"` // 0 where it doesn't fit
 	Fits     bool    `json:"fits"`
@@ -44,8 +43,8 @@ type tunePoint struct {
 }
 
 // measure runs the training at ever larger batch sizes and takes the line through the peaks in place of the estimate.
-func (t *tuning) measure(ctx context.Context, g *globals) error {
-	template, err := attempt.Parse(t.o.command)
+func (t *Answer) measure(ctx context.Context) error {
+	template, err := attempt.Parse(t.o.Command)
 	if err != nil {
 		return fail.Usage(err, "")
 	}
@@ -56,9 +55,9 @@ func (t *tuning) measure(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping: nothing is kept.")
+	ctx, interrupts := interrupt.Notify(ctx, t.s.Stderr, "Stopping: nothing is kept.")
 	defer interrupts.Close()
-	m := &measuring{t: t, g: g, template: template}
+	m := &measuring{t: t, template: template}
 	if t.meter != nil {
 		m.devices, err = job.OpenDevices(ctx, t.meter.UUID)
 		if err != nil {
@@ -71,7 +70,7 @@ func (t *tuning) measure(ctx context.Context, g *globals) error {
 		}
 		defer release()
 	}
-	t.profile = &tuneProfile{Where: "host", Points: []tunePoint{}}
+	t.profile = &Profile{Where: "host", Points: []Point{}}
 	if m.devices != nil {
 		t.profile.Where = "gpu"
 	}
@@ -82,7 +81,7 @@ func (t *tuning) measure(ctx context.Context, g *globals) error {
 }
 
 // sizes are three batch sizes up to the one that the estimate recommends, or the profile's start where there is no estimate.
-func (t *tuning) sizes() ([]int, error) {
+func (t *Answer) sizes() ([]int, error) {
 	r, err := workload.Recommend(t.w, t.request)
 	if err != nil {
 		return nil, fail.Usage(err, "swarm tune --help")
@@ -97,7 +96,7 @@ func (t *tuning) sizes() ([]int, error) {
 }
 
 // expected is the profile's own estimate for a batch, 0 where it has none.
-func (t *tuning) expected(batch int) int64 {
+func (t *Answer) expected(batch int) int64 {
 	v, _ := t.w.ByRole(configs.RoleBatch)
 	request := t.request
 	request.Fixed = map[string]float64{}
@@ -116,7 +115,7 @@ func (t *tuning) expected(batch int) int64 {
 }
 
 // conclude fits the line and takes it, and what didn't fit, for the recommendation.
-func (t *tuning) conclude() error {
+func (t *Answer) conclude() error {
 	var points []workload.Point
 	least := math.MaxInt
 	for _, p := range t.profile.Points {
@@ -151,29 +150,4 @@ func (t *tuning) conclude() error {
 		}
 	}
 	return nil
-}
-
-func (t *tuning) printProfile(w *table.Page) {
-	if t.profile == nil {
-		return
-	}
-	fmt.Fprintf(w, "\nMeasured (%s memory):\n", t.profile.Where)
-	rows := table.New(table.Column{Title: "batch", Right: true}, table.Column{Title: "measured", Right: true}, table.Column{Title: "line", Right: true},
-		table.Column{Title: "estimate", Right: true}, table.Column{Title: "seconds", Right: true})
-	rows.Indent = 2
-	for _, p := range t.profile.Points {
-		measured, estimate := "does not fit", "-"
-		if p.Fits {
-			measured = t.size(p.Bytes)
-		}
-		if p.Estimate > 0 {
-			estimate = t.size(p.Estimate)
-		}
-		rows.Add(strconv.Itoa(p.Batch), measured, t.size(t.profile.Line.At(p.Batch)), estimate, fmt.Sprintf("%.1f", p.Seconds))
-	}
-	w.Table(rows)
-	fmt.Fprintf(w, "  the points lie at most %.1f %% off the line\n", 100*t.profile.Line.Residual)
-	if d := t.profile.LargestDifference; d != nil {
-		fmt.Fprintf(w, "  the estimate is at most %.0f %% off what was measured\n", 100**d)
-	}
 }

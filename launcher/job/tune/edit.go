@@ -1,4 +1,4 @@
-package main
+package tune
 
 import (
 	"fmt"
@@ -6,41 +6,43 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/job/settings"
 	"github.com/sapo-swarm/swarm/launcher/job/workload"
 )
 
-// tuneEdits are what --apply did to the training's files, or --dry-run found to do.
-type tuneEdits struct {
-	Applied bool       `json:"applied"`
-	Files   []tuneFile `json:"files"` // those whose values aren't right already
-	Diff    string     `json:"diff"`
+// Edits are what --apply did to the training's files, or --dry-run found to do.
+type Edits struct {
+	Applied bool   `json:"applied"`
+	Files   []File `json:"files"` // those whose values aren't right already
+	Diff    string `json:"diff"`
 }
 
-type tuneFile struct {
-	Path  string     `json:"path"`
-	Edits []tuneEdit `json:"edits"`
+// File is one of the training's files.
+type File struct {
+	Path  string `json:"path"`
+	Edits []Edit `json:"edits"`
 }
 
-type tuneEdit struct {
+// Edit is one value of a file.
+type Edit struct {
 	Key  string `json:"key"`
 	From string `json:"from"`
 	To   string `json:"to"`
 	Line int    `json:"line"`
 }
 
-// tuneState is the folder in which what --apply wrote is remembered for --undo.
-func (g *globals) tuneState() string { return g.home.Path("tune") }
+// state is the folder in which what --apply wrote is remembered for --undo.
+func state(home layout.Home) string { return home.Path("tune") }
 
 // edit writes the recommended values, or says what it would write.
-func (t *tuning) edit(g *globals) error {
-	if !t.result.Fits && t.o.apply {
+func (t *Answer) edit() error {
+	if !t.result.Fits && t.o.Apply {
 		return fit.NoRoom(fmt.Errorf("nothing is written: nothing says that a batch of %d of %s fits. Try: swarm tune without --apply tells more, "+
 			"--profile -- COMMAND measures", t.result.Batch, t.w.Name))
 	}
-	if assumed := t.result.Assumed(); t.o.apply && len(assumed) > 0 {
+	if assumed := t.result.Assumed(); t.o.Apply && len(assumed) > 0 {
 		return refuseAssumed(assumed)
 	}
 	changes, err := t.changes()
@@ -52,22 +54,22 @@ func (t *tuning) edit(g *globals) error {
 			Problem: "profile " + t.w.Name + " names no place for its values", Remedy: "write them yourself, or add place: FILE:KEY to its values",
 		}
 	}
-	edition, err := settings.Prepare(t.o.dir, changes)
+	edition, err := settings.Prepare(t.o.Dir, changes)
 	if err != nil {
 		return err
 	}
-	t.edits = &tuneEdits{Files: []tuneFile{}, Diff: edition.Diff()}
+	t.edits = &Edits{Files: []File{}, Diff: edition.Diff()}
 	for _, f := range edition.Files() {
-		file := tuneFile{Path: f.Path, Edits: []tuneEdit{}}
+		file := File{Path: f.Path, Edits: []Edit{}}
 		for _, e := range f.Edits {
-			file.Edits = append(file.Edits, tuneEdit{e.Key, e.From, e.To, e.Line})
+			file.Edits = append(file.Edits, Edit{e.Key, e.From, e.To, e.Line})
 		}
 		t.edits.Files = append(t.edits.Files, file)
 	}
-	if !t.o.apply || len(t.edits.Files) == 0 {
+	if !t.o.Apply || len(t.edits.Files) == 0 {
 		return nil
 	}
-	if err := edition.Apply(g.tuneState()); err != nil {
+	if err := edition.Apply(state(t.s.Home)); err != nil {
 		return err
 	}
 	t.edits.Applied = true
@@ -98,7 +100,7 @@ func refuseAssumed(assumed []workload.Assumption) error {
 }
 
 // changes are the decided values at their places. A profile may be a stranger's: its places stay within the folder.
-func (t *tuning) changes() (changes []settings.Change, err error) {
+func (t *Answer) changes() (changes []settings.Change, err error) {
 	add := func(values []workload.Value) error {
 		for _, v := range values {
 			if !v.Decided {
@@ -126,50 +128,21 @@ func (t *tuning) changes() (changes []settings.Change, err error) {
 	return changes, nil
 }
 
-func (e *tuneEdits) print(w *table.Page) {
-	switch {
-	case len(e.Files) == 0:
-		fmt.Fprintln(w, "\nThe files have these values already.")
-	case !e.Applied:
-		w.Println()
-		w.Lines(strings.Split(strings.TrimSuffix(e.Diff, "\n"), "\n")) // a diff stays one
-	default:
-		fmt.Fprintln(w, "\nWritten:")
-		for _, f := range e.Files {
-			for _, edit := range f.Edits {
-				fmt.Fprintf(w, "  %s:%d  %s: %s -> %s\n", f.Path, edit.Line, edit.Key, edit.From, edit.To)
-			}
-		}
-		fmt.Fprintln(w, "  A backup is beside each file; swarm tune --undo puts them back.")
-	}
-}
-
-// undone is a file in swarm tune --undo -o json.
-type undone struct {
+// Undone is a file in swarm tune --undo -o json.
+type Undone struct {
 	Path string `json:"path"`
 	Left string `json:"left"` // why it was left as it is; empty where it was put back
 }
 
-func undoTune(g *globals, o *tuneOptions) error {
-	restored, err := settings.Undo(g.tuneState(), o.dir, o.force)
+// Undo puts back what the last --apply changed in the training's files. What was edited since is left as it is, unless Options.Force.
+func Undo(home layout.Home, o Options) ([]Undone, error) {
+	restored, err := settings.Undo(state(home), o.Dir, o.Force)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	list := []undone{}
+	list := []Undone{}
 	for _, r := range restored {
-		list = append(list, undone{r.Path, r.Left})
+		list = append(list, Undone{r.Path, r.Left})
 	}
-	if o.output == "json" {
-		return writeJSON(g.stdout, list)
-	}
-	for _, r := range list {
-		line := "put back  " + r.Path
-		if r.Left != "" {
-			line = "left      " + r.Path + ": " + r.Left
-		}
-		if _, err := fmt.Fprintln(g.stdout, line); err != nil {
-			return err
-		}
-	}
-	return nil
+	return list, nil
 }

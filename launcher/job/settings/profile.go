@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"errors"
@@ -13,18 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// load finds the profile; how says why it is that one where nobody named it.
-func (o *tuneOptions) load() (w configs.Workload, how string, err error) {
-	name := o.workload
-	if name == "" {
-		name, how = guessWorkload(o.dir)
-	}
-	w, err = loadWorkload(name)
-	return w, how, err
-}
-
-// guessWorkload is the built-in profile most of whose files are in the folder.
-func guessWorkload(dir string) (name, how string) {
+// GuessWorkload returns the name of the built-in profile most of whose files are in the folder, and how that shows; none: both are empty.
+func GuessWorkload(dir string) (name, how string) {
 	best := 0
 	for _, candidate := range configs.Workloads() {
 		w, err := configs.LoadWorkload(candidate)
@@ -45,14 +35,11 @@ func guessWorkload(dir string) (name, how string) {
 			how = "found in the folder: " + strings.Join(slices.Sorted(maps.Keys(files)), ", ")
 		}
 	}
-	if name == "" {
-		return ownWorkload, "no profile's files are in the folder; --workload names another (swarm tune --list)"
-	}
 	return name, how
 }
 
-// loadWorkload is the built-in profile of that name, or the one in the YAML file at that path.
-func loadWorkload(nameOrPath string) (configs.Workload, error) {
+// LoadWorkload returns the built-in profile of that name, or the one in the YAML file at that path.
+func LoadWorkload(nameOrPath string) (configs.Workload, error) {
 	extension := strings.ToLower(filepath.Ext(nameOrPath))
 	isPath := extension == ".yaml" || extension == ".yml" || strings.ContainsRune(nameOrPath, filepath.Separator)
 	if !isPath || slices.Contains(configs.Workloads(), nameOrPath) {

@@ -1,10 +1,9 @@
-package main
+package tune
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,15 +18,14 @@ import (
 
 // measuring is the runs of one profile.
 type measuring struct {
-	t        *tuning
-	g        *globals
+	t        *Answer
 	template attempt.Template
 	devices  *job.Devices // nil: the process tree's host memory counts
 }
 
 // claim takes the GPU for the time of the measuring: beside jobs of swarm run neither would have what it counts on.
 func (m *measuring) claim(ctx context.Context) (release func(), err error) {
-	q, err := queue.Open(m.g.home.Queue())
+	q, err := queue.Open(m.t.s.Home.Queue())
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +35,7 @@ func (m *measuring) claim(ctx context.Context) (release func(), err error) {
 	}
 	release = func() {
 		if err := ticket.Leave(); err != nil {
-			m.g.logger.Debug("queue", "error", err) // it ends with this process
+			m.t.s.Logger.Debug("queue", "error", err) // it ends with this process
 		}
 	}
 	_, err = ticket.Wait(ctx, time.Second, 0, m.devices.Look, nil)
@@ -75,20 +73,20 @@ func (m *measuring) walk(ctx context.Context, sizes []int) error {
 			sizes = []int{least}
 		}
 	}
-	slices.SortFunc(m.t.profile.Points, func(a, b tunePoint) int { return a.Batch - b.Batch })
+	slices.SortFunc(m.t.profile.Points, func(a, b Point) int { return a.Batch - b.Batch })
 	return nil
 }
 
 // run measures one batch size: to the command's end, until its peak has long stopped growing, or until its time is up.
-func (m *measuring) run(ctx context.Context, batch int) (tunePoint, error) {
-	point := tunePoint{Batch: batch, Estimate: m.t.expected(batch)}
+func (m *measuring) run(ctx context.Context, batch int) (Point, error) {
+	point := Point{Batch: batch, Estimate: m.t.expected(batch)}
 	spec, err := m.spec(batch)
 	if err != nil {
 		return point, err
 	}
 	peak := &peakWatch{growing: time.Now()}
-	spec.Sampled = func(u attempt.Usage) { peak.see(m.bytes(u)) }
-	spec.Warn = func(line string) { fmt.Fprintln(m.g.stderr, "Warning:", line) }
+	spec.Sampled = func(u attempt.Usage) { peak.observe(m.bytes(u)) }
+	spec.Warn = func(line string) { fmt.Fprintln(m.t.s.Stderr, "Warning:", line) }
 	if m.devices != nil {
 		before, err := m.inUse(ctx)
 		if err != nil {
@@ -96,18 +94,18 @@ func (m *measuring) run(ctx context.Context, batch int) (tunePoint, error) {
 		}
 		spec.GPUMemory = func(pids []int) (int64, bool) { return m.gpuMemory(before, pids) }
 	}
-	fmt.Fprintf(m.g.stderr, "Measuring with a batch of %d.\n", batch)
+	fmt.Fprintf(m.t.s.Stderr, "Measuring with a batch of %d.\n", batch)
 	p, err := attempt.Start(spec)
 	if err != nil {
 		return point, err
 	}
-	limit := time.Duration(m.t.o.seconds) * time.Second
+	limit := time.Duration(m.t.o.Seconds) * time.Second
 	if err := awaitPeak(ctx, p, peak, limit); err != nil { // it was stopped, or can't be: neither is to be waited for
 		return point, err
 	}
 	outcome := p.Wait()
 	point.Seconds = outcome.Seconds
-	peak.see(m.bytes(outcome.Peak))
+	peak.observe(m.bytes(outcome.Peak))
 	switch {
 	case outcome.Shortage != nil || outcome.OOMKilled:
 		return point, nil
@@ -145,10 +143,10 @@ func (m *measuring) spec(batch int) (attempt.Spec, error) {
 	if err != nil {
 		return attempt.Spec{}, err
 	}
-	dir, err := filepath.Abs(m.t.o.dir)
+	dir, err := filepath.Abs(m.t.o.Dir)
 	return attempt.Spec{
-		Path: program, Args: args[1:], Env: attempt.Unbuffered(attempt.Environment(os.Environ(), device)), Dir: dir,
-		Stdout: m.g.stderr, Stderr: m.g.stderr, Interval: profileInterval,
+		Path: program, Args: args[1:], Env: attempt.Unbuffered(attempt.Environment(m.t.s.Environ, device)), Dir: dir,
+		Stdout: m.t.s.Stderr, Stderr: m.t.s.Stderr, Interval: profileInterval,
 	}, err
 }
 
@@ -185,7 +183,7 @@ type peakWatch struct {
 	growing time.Time
 }
 
-func (p *peakWatch) see(bytes int64) {
+func (p *peakWatch) observe(bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if float64(bytes) > (1+profileGrowth)*float64(p.most) {
