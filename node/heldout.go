@@ -66,7 +66,7 @@ func drawHeldOut(
 	h := &HeldOut{tasks: tasks, tokens: tokens, questions: map[string]bool{}, options: policy.GenerateParams{
 		NumGenerations: c.EvalGenerations, MaxNewTokens: c.MaxCompletionLength, Temperature: c.Temperature, TopK: c.TopK, TopP: c.TopP,
 		EOSTokenID: tokens.EOS(),
-		MicroBatch: c.MostOwn() * c.NumGenerations, // a round's: memory is planned for it
+		MicroBatch: c.AtOnce(0).Generate, // a round's: memory is planned for it
 	}}
 	seed := func(name string, index int) uint64 { return sapo.Seed(0, name, 0, purpose, index) }
 	h.items = tasks.HeldOutItems(c.EvalQuestions, seed, func(item task.Item) bool {

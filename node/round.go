@@ -126,9 +126,7 @@ func (n *Node) generate(ctx context.Context, round int, groups []group, m *measu
 		TopP:           n.Config.TopP,
 		EOSTokenID:     n.Tokens.EOS(),
 		Seed:           n.generateSeed(round),
-	}
-	if n.Config.Adaptive() { // memory is planned for the largest round
-		params.MicroBatch = n.Config.MostOwn() * n.Config.NumGenerations
+		MicroBatch:     n.Config.AtOnce(0).Generate,
 	}
 	for _, g := range groups {
 		params.Prompts = append(params.Prompts, g.prompt)
@@ -362,7 +360,7 @@ func (n *Node) trainingSet(own, external []group, m *measured) (policy.UpdatePar
 		rewards = append(rewards, g.rewards...)
 	}
 	m.trainedOwn, m.trainedExternal, m.trainingReward = len(own), len(external), sapo.Mean(rewards)
-	params.MicroBatch = n.microBatch(len(params.Sequences))
+	params.MicroBatch = n.Config.AtOnce(len(params.Sequences)).Update
 	return params, nil
 }
 
@@ -387,18 +385,4 @@ func (n *Node) update(ctx context.Context, round int, params policy.UpdateParams
 		return step{}, fmt.Errorf("update: %w", err)
 	}
 	return taken, nil
-}
-
-// microBatch is how many of an update's sequences a forward pass takes: at most micro_batch, and so many that there are
-// gradient_accumulation_steps passes, counted before the engine leaves out sequences without an advantage. The whole batch is one as
-// far as its size is this node's choice: peers choose how many completions their groups have.
-func (n *Node) microBatch(sequences int) int {
-	size := n.Config.Budget() * n.Config.NumGenerations
-	if steps := n.Config.GradientAccumulationSteps; steps > 1 {
-		size = (min(size, sequences) + steps - 1) / steps
-	}
-	if n.Config.MicroBatch > 0 {
-		size = min(size, n.Config.MicroBatch)
-	}
-	return size
 }

@@ -456,8 +456,7 @@ func TestMicroBatch(t *testing.T) {
 	for _, c := range cases {
 		config := testConfig(t)
 		config.MicroBatch, config.GradientAccumulationSteps = c.micro, c.steps
-		n := Node{Config: config}
-		require.Equal(t, c.want, n.microBatch(c.sequences), "%+v", c)
+		require.Equal(t, c.want, config.AtOnce(c.sequences).Update, "%+v", c)
 	}
 }
 

@@ -97,7 +97,7 @@ func TestEstimateOnCPU(t *testing.T) {
 					continue // it is about the update
 				}
 				resident, peak := e.measure(t, s)
-				f := fit.Sum(fit.Estimate(m, fit.DeviceCPU, s.settings(checkpointing), fit.Sizes{Generate: s.rows, Update: s.counted()}))
+				f := fit.Sum(fit.Estimate(m, fit.DeviceCPU, s.settings(checkpointing), configs.AtOnce{Generate: s.rows, Update: s.counted()}))
 				phase := f.Update
 				if s.phase == fit.PhaseGenerate {
 					phase = f.Generate

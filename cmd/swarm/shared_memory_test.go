@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/node/policy/policytest"
 )
@@ -42,7 +43,7 @@ func TestSharedEstimateOnCPU(t *testing.T) {
 			continue
 		}
 		held := holdTogether(t, pids)
-		f := fit.Sum(fit.Estimate(model, fit.DeviceCPU, work.settings(false), fit.Sizes{Generate: 1, Update: work.rows}))
+		f := fit.Sum(fit.Estimate(model, fit.DeviceCPU, work.settings(false), configs.AtOnce{Generate: 1, Update: work.rows}))
 		// The Go process beside each engine isn't there.
 		resting := f.Shared + int64(n)*(f.Resident-fit.NodeProcess)
 		for what, figures := range map[string][2]int64{

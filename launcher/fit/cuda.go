@@ -3,6 +3,7 @@ package fit
 import (
 	"fmt"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
@@ -132,7 +133,7 @@ func (r *Request) cores() int {
 }
 
 // setSizes fills in what a node takes with so many sequences at a time.
-func (r *Request) setSizes(p *Plan, n need, sizes Sizes) {
+func (r *Request) setSizes(p *Plan, n need, sizes configs.AtOnce) {
 	p.Breakdown = n.parts(sizes)
 	p.PerNode = Sum(p.Breakdown)
 	if sizes.Update < r.Settings.Sequences {

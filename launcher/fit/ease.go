@@ -1,5 +1,7 @@
 package fit
 
+import "github.com/sapo-swarm/swarm/configs"
+
 // limits are what every node's phases may take of the fullest card, in bytes: if all compute at once, and if one at a time does.
 func limits(all []card, resident int64, capacity func(*card) int64) (static, lease int64) {
 	static, lease = 1<<62, 1<<62
@@ -14,11 +16,11 @@ func limits(all []card, resident int64, capacity func(*card) int64) (static, lea
 
 // crowd makes a micro-batch that is left open smaller where more nodes can then compute at a time, but not below modest: on a GPU two nodes that
 // overlap gain more than one with longer passes.
-func (r *Request) crowd(n need, sizes Sizes, all []card, resident int64) Sizes {
+func (r *Request) crowd(n need, sizes configs.AtOnce, all []card, resident int64) configs.AtOnce {
 	if !n.chooses() {
 		return sizes
 	}
-	slots := func(sizes Sizes) (slots int) {
+	slots := func(sizes configs.AtOnce) (slots int) {
 		transient := n.at(sizes).Transient
 		for i := range all {
 			if all[i].nodes > 0 {
@@ -38,7 +40,7 @@ func (r *Request) crowd(n need, sizes Sizes, all []card, resident int64) Sizes {
 // keepsMemory decides whether nodes hold on to cached memory and CUDA graphs between their phases. They do where every node's phases fit at
 // once, with room to spare. Without CUDA graphs what they hold is the allocator's cache, which serves their own next phase: nodes that do
 // not take turns need not give it back.
-func (r *Request) keepsMemory(n need, sizes Sizes, share string, easy int64) bool {
+func (r *Request) keepsMemory(n need, sizes configs.AtOnce, share string, easy int64) bool {
 	s := r.Settings
 	if share == ShareLease && (s.OptimizerOffload || s.ParamOffload) {
 		return false // the end of a lease moves them to the host

@@ -14,17 +14,11 @@ const (
 	PhaseUpdate   = "update"
 )
 
-// Sizes are how many sequences a node has at work at a time.
-type Sizes struct {
-	Generate int // completions that are decoded together
-	Update   int // rows of one forward and backward pass
-}
-
 // Estimate is a node's memory by formula, on cpu or cuda, with so many sequences at work: every item that is there when a phase is at its
 // peak. Sequences count as long as settings allow, so that real ones, mostly shorter, take less. The formulas follow the engine's code
 // (node/policy/engine); what a transformer keeps for its backward pass is counted as Korthikanti et al. do (arXiv:2205.05198, section
 // 4), tensor by tensor. Figures for a CPU were compared with measured ones (cmd/swarm/estimate_test.go); those for a GPU were not yet.
-func Estimate(m configs.Model, device string, s Settings, at Sizes) []Component {
+func Estimate(m configs.Model, device string, s Settings, at configs.AtOnce) []Component {
 	s.check(m.Shape.Context)
 	e := newEstimate(m.Shape, s, device == DeviceCUDA)
 	at.Generate = max(1, at.Generate)

@@ -554,7 +554,7 @@ func TestAnUpdateCountsAFullPass(t *testing.T) {
 	s := request(nano).Settings
 	s.PromptTokens, s.NewTokens = 192, 48
 	at := func(rows int) string {
-		for _, c := range Estimate(nano, DeviceCPU, s, Sizes{Generate: 1, Update: rows}) {
+		for _, c := range Estimate(nano, DeviceCPU, s, configs.AtOnce{Generate: 1, Update: rows}) {
 			if c.Name == "activations" {
 				return units.BytesShort(c.Bytes / (12016 * 4)) // positions
 			}
@@ -566,7 +566,7 @@ func TestAnUpdateCountsAFullPass(t *testing.T) {
 			t.Errorf("%d rows: %s positions, want %d", rows, got, want)
 		}
 	}
-	for _, c := range Estimate(gpt2, DeviceCUDA, request(gpt2).Settings, Sizes{Generate: 1, Update: 1}) {
+	for _, c := range Estimate(gpt2, DeviceCUDA, request(gpt2).Settings, configs.AtOnce{Generate: 1, Update: 1}) {
 		if c.Name == "attention mask" && c.Bytes == 4*256*1024 {
 			return
 		}

@@ -30,18 +30,16 @@ func (r *Request) need(device string) need {
 
 // wanted are the sizes that settings ask for: all completions of a round together, and micro-batches no larger than micro_batch and
 // small enough for gradient_accumulation_steps of them.
-func (n need) wanted() Sizes {
+func (n need) wanted() configs.AtOnce {
 	s := n.request.Settings
-	rows := divide(s.Sequences, n.ranks)
-	update := divide(rows, s.GradientAccumulationSteps)
-	if s.MicroBatch > 0 {
-		update = min(update, s.MicroBatch)
+	return configs.AtOnce{
+		Generate: divide(s.Prompts*s.Generations, n.ranks),
+		Update:   configs.MicroBatchOf(divide(s.Sequences, n.ranks), s.GradientAccumulationSteps, s.MicroBatch),
 	}
-	return Sizes{Generate: divide(s.Prompts*s.Generations, n.ranks), Update: update}
 }
 
 // least are the smallest sizes allowed. On a CPU an update's don't change what it takes.
-func (n need) least() Sizes {
+func (n need) least() configs.AtOnce {
 	least := n.wanted()
 	if n.request.Settings.AutoBatchSize {
 		least.Generate = 1
@@ -53,10 +51,10 @@ func (n need) least() Sizes {
 }
 
 // at is the footprint with so many sequences at work.
-func (n need) at(sizes Sizes) Footprint { return Sum(n.parts(sizes)) }
+func (n need) at(sizes configs.AtOnce) Footprint { return Sum(n.parts(sizes)) }
 
 // parts are the components of at.
-func (n need) parts(sizes Sizes) []Component {
+func (n need) parts(sizes configs.AtOnce) []Component {
 	parts := n.partsOf(n.request.Model, n.request.Measured, sizes)
 	for _, c := range n.request.Companions {
 		parts = largest(parts, n.partsOf(c.Model, c.Measured, sizes))
@@ -65,7 +63,7 @@ func (n need) parts(sizes Sizes) []Component {
 }
 
 // partsOf are the components of a node with that model.
-func (n need) partsOf(model configs.Model, m *Measured, sizes Sizes) []Component {
+func (n need) partsOf(model configs.Model, m *Measured, sizes configs.AtOnce) []Component {
 	if n.device == DeviceCPU {
 		sizes.Update = max(sizes.Update, n.request.Settings.Sequences) // its passes don't look at micro_batch
 	}
@@ -112,7 +110,7 @@ func (n need) apart(parts []Component) []Component {
 
 // kept is what an update finds taken by the generation before it, nothing where that gives its memory back. A profile does not measure
 // it, so that it is an estimate always.
-func (n need) kept(e estimate, m *Measured, sizes Sizes) []Component {
+func (n need) kept(e estimate, m *Measured, sizes configs.AtOnce) []Component {
 	told := m != nil && m.Origin == OriginTold // a trainer that is not ours
 	if !n.keeps || told || n.request.Settings.GenerateOnly {
 		return nil
@@ -156,7 +154,7 @@ const modest = 4
 
 // pick returns the largest sizes, halved from the wanted ones, whose phases each take at most limit; false, and the least of a phase, where
 // that takes more. A micro-batch that is left open exceeds modest only where an update takes at most ease.
-func (n need) pick(limit, ease int64) (Sizes, bool) {
+func (n need) pick(limit, ease int64) (configs.AtOnce, bool) {
 	sizes, least := n.wanted(), n.least()
 	for n.at(sizes).Generate > limit {
 		if sizes.Generate <= least.Generate {
@@ -172,7 +170,7 @@ func (n need) pick(limit, ease int64) (Sizes, bool) {
 		case sizes.Update > least.Update:
 			sizes.Update = divide(sizes.Update, 2)
 		default:
-			return Sizes{Generate: sizes.Generate, Update: least.Update}, update <= limit
+			return configs.AtOnce{Generate: sizes.Generate, Update: least.Update}, update <= limit
 		}
 	}
 }
@@ -183,7 +181,7 @@ func (n need) chooses() bool {
 }
 
 // meagre tells whether sizes are far below the wanted ones: single sequences, or parts of one prompt's completions.
-func (n need) meagre(sizes Sizes) bool {
+func (n need) meagre(sizes configs.AtOnce) bool {
 	wanted := n.wanted()
 	return sizes.Update < min(2, wanted.Update) || sizes.Generate < min(n.request.Settings.Generations, wanted.Generate)
 }

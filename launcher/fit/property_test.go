@@ -207,9 +207,9 @@ func TestEstimateGrowsWithWork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := anyRequest(t)
 		device := rapid.SampledFrom([]string{DeviceCPU, DeviceCUDA}).Draw(t, "on")
-		at := Sizes{rapid.IntRange(1, 100).Draw(t, "completions"), rapid.IntRange(1, 100).Draw(t, "rows")}
+		at := configs.AtOnce{Generate: rapid.IntRange(1, 100).Draw(t, "completions"), Update: rapid.IntRange(1, 100).Draw(t, "rows")}
 		small := Sum(Estimate(r.Model, device, r.Settings, at))
-		large := Sum(Estimate(r.Model, device, r.Settings, Sizes{at.Generate + 1, at.Update + 1}))
+		large := Sum(Estimate(r.Model, device, r.Settings, configs.AtOnce{Generate: at.Generate + 1, Update: at.Update + 1}))
 		if large.Generate < small.Generate || large.Update < small.Update || large.Resident != small.Resident {
 			t.Fatalf("%+v: %+v and then %+v", at, small, large)
 		}

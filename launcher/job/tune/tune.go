@@ -239,7 +239,7 @@ func (t *Answer) estimateSAPO() error {
 		t.warnings = append(t.warnings, note)
 	}
 	need := func(rows int) int64 {
-		f := fit.Sum(fit.Estimate(m, fit.DeviceCUDA, t.s.FitSettings(c), fit.Sizes{Generate: 1, Update: rows}))
+		f := fit.Sum(fit.Estimate(m, fit.DeviceCUDA, t.s.FitSettings(c), configs.AtOnce{Generate: 1, Update: rows}))
 		return f.Resident + f.Update
 	}
 	most := (c.NumTrainSamples + c.NumTransplantTrees) * c.NumGenerations
