@@ -10,14 +10,15 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	sh "github.com/sapo-swarm/swarm/internal/shell"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
 // baseline is the command of the run to compare this one with: without sharing, all else equal. It is empty where the run shares nothing itself, or where no
 // command can say that, and in a sweep.
 func (c *coordinator) baseline() string {
-	cfg := c.p.config
-	if cfg.NumTransplantTrees == 0 || c.p.trainer.command != "" || c.summary.Model == trainerModel {
+	cfg := c.p.Config
+	if cfg.NumTransplantTrees == 0 || c.p.Trainer.Command != "" || c.summary.Model == plan.TrainerModel {
 		return ""
 	}
 	if c.summary.Command != nil && commandName(c.summary.Command.Arguments) == "sweep" {

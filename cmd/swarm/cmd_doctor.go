@@ -18,6 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/launcher/mps"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
@@ -186,7 +187,7 @@ func checkMPS(host gpu.Host) (finding, bool) {
 	need := mps.Need{GPUsPerNode: 1}
 	for _, d := range host.GPUs {
 		if !d.MIG && d.InstanceOf == nil {
-			need.GPUs = append(need.GPUs, mpsGPU(d, 1))
+			need.GPUs = append(need.GPUs, plan.MPSGPU(d, 1))
 		}
 	}
 	if len(need.GPUs) == 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/targets"
 	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
@@ -21,7 +22,7 @@ import (
 type generateOptions struct {
 	spec            targets.Spec
 	url, urlFile    string
-	memory, storage sizeFlag
+	memory, storage plan.Size
 	out             string
 	force           bool
 }
@@ -83,7 +84,7 @@ func newGenerateTarget(g *globals, target, short string, more func(*generateOpti
 	f.IntVar(&o.spec.GPUs, "gpus-per-worker", 1, "`number` of GPUs of each worker; 0: train on the CPU")
 	f.StringVar(&o.spec.GPUType, "gpu-type", "", "`name` of the card, as the target calls it")
 	f.IntVar(&o.spec.CPUs, "cpus", 8, "`number` of CPU cores of each worker")
-	o.memory = sizeFlag{text: "32GiB", given: true}
+	o.memory = plan.Size{Text: "32GiB", Given: true}
 	f.Var(&o.memory, "memory", "`size` of host memory of each worker")
 	f.StringVar(&o.out, "out", "", "`folder` to write; -: print the job file alone (default swarm-"+target+")")
 	f.BoolVar(&o.force, "force", false, "replace files that are there")
@@ -102,7 +103,7 @@ func (o *generateOptions) addSlurm(f *pflag.FlagSet) {
 func (o *generateOptions) addKubernetes(f *pflag.FlagSet) {
 	f.StringVar(&o.spec.Image, "image", "", "`image` that holds swarm, Python and PyTorch")
 	f.StringVar(&o.spec.Namespace, "namespace", "default", "`name` of the namespace")
-	o.storage = sizeFlag{text: "20GiB", given: true}
+	o.storage = plan.Size{Text: "20GiB", Given: true}
 	f.Var(&o.storage, "storage", "`size` of each worker's home")
 	f.StringVar(&o.spec.StorageClass, "storage-class", "", "`name` of the storage class (default: the cluster's)")
 	o.spec.Program = "/usr/local/bin/swarm" // in the image
@@ -146,10 +147,10 @@ func checkJoin(g *globals, args []string) error {
 func runGenerate(g *globals, o *generateOptions) error {
 	s := &o.spec
 	var err error
-	if s.Memory, err = o.memory.bytes("memory"); err != nil {
+	if s.Memory, err = o.memory.Bytes("memory"); err != nil {
 		return err
 	}
-	if s.Storage, err = o.storage.bytes("storage"); err != nil {
+	if s.Storage, err = o.storage.Bytes("storage"); err != nil {
 		return err
 	}
 	if s.Program == "" {

@@ -18,6 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
@@ -33,7 +34,7 @@ const joinVariable = "SWARM_JOIN"
 
 // joinOptions are those of join.
 type joinOptions struct {
-	plan         planFlags
+	plan         plan.Options
 	price        priceFlag
 	page         pageFlag
 	url, urlFile string
@@ -93,13 +94,13 @@ func newJoinCommand(g *globals) *cobra.Command {
 			o.waitTyped = cmd.Flags().Changed("wait")
 			o.readRLSwarm(cmd.Flags(), os.Getenv)
 			if o.nodeID != "" && !cmd.Flags().Changed("nodes") {
-				o.plan.nodes = "1" // what the predecessor's variables mean
+				o.plan.Nodes = "1" // what the predecessor's variables mean
 			}
 			return runJoin(cmd.Context(), g, &o)
 		},
 	}
 	f := cmd.Flags()
-	o.plan.addHost(f)
+	addJoinFlags(f, &o.plan)
 	o.price.add(f)
 	o.page.add(f)
 	f.StringVar(&o.urlFile, "url-file", "", "`file` with the invitation ($"+joinVariable+")")
@@ -121,7 +122,7 @@ func newJoinCommand(g *globals) *cobra.Command {
 
 // readRLSwarm takes what rl-swarm's variables say of a worker where no flag does, and keeps which of them took effect.
 func (o *joinOptions) readRLSwarm(f *pflag.FlagSet, getenv func(string) string) {
-	if o.plan.config.IgnoreRLSwarm {
+	if o.plan.Config.IgnoreRLSwarm {
 		return
 	}
 	for _, v := range []struct {
@@ -141,27 +142,25 @@ func (o *joinOptions) tellRLSwarm(g *globals) {
 	if o.shared == "" { // an invitation names the experiment
 		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "EXPERIMENT_NAME" })
 	}
-	g.tellEnvironment(&resolve.Flags{Keys: []*resolve.KeyFlag{}, IgnoreRLSwarm: o.plan.config.IgnoreRLSwarm}, names...)
+	g.tellEnvironment(&resolve.Flags{Keys: []*resolve.KeyFlag{}, IgnoreRLSwarm: o.plan.Config.IgnoreRLSwarm}, names...)
 }
 
-// addHost defines the flags of what a worker decides for itself.
-func (p *planFlags) addHost(f *pflag.FlagSet) {
-	p.config.AddIgnoreRLSwarm(f)
+// addJoinFlags defines the flags of what a worker decides for itself.
+func addJoinFlags(f *pflag.FlagSet, o *plan.Options) {
+	o.Config.AddIgnoreRLSwarm(f)
 	for _, key := range configs.AllKeys() {
 		if slices.Contains(hostKeys, key.Name) {
-			p.config.AddKey(f, key, key.FlagName(), key.Usage())
+			o.Config.AddKey(f, key, key.FlagName(), key.Usage())
 		}
 	}
-	f.StringVar(&p.nodes, "nodes", "auto", "`number` of nodes; auto: the guides' count; max: what memory holds")
-	f.Var(&p.minGPUMemory, "min-gpu-memory", "leave out GPUs with less free memory than this `size`, such as 4 or 4GB")
-	f.Var(&p.gpuLimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15 or 15GB")
-	p.wait.add(f)
+	addHostFlags(f, o)
+	f.Var(&o.GPULimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15 or 15GB")
 }
 
 // check refuses what can't go together. What the predecessor's variables say counts where nothing else does.
 func (o *joinOptions) check() error {
 	invited := o.url != "" || o.urlFile != ""
-	if !invited && !o.sharedTyped && os.Getenv(joinVariable) == "" && !o.plan.config.IgnoreRLSwarm {
+	if !invited && !o.sharedTyped && os.Getenv(joinVariable) == "" && !o.plan.Config.IgnoreRLSwarm {
 		o.shared = predecessorsFolder(roleWorker)
 		o.predecessor = o.shared != ""
 	}
@@ -198,7 +197,7 @@ func (o *joinOptions) invitation() (membership.Invitation, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
 		try := "the line that `swarm up --listen` prints, or --shared DIR"
-		if os.Getenv(resolve.FolderVariable) != "" && !o.sharedTyped && !o.plan.config.IgnoreRLSwarm {
+		if os.Getenv(resolve.FolderVariable) != "" && !o.sharedTyped && !o.plan.Config.IgnoreRLSwarm {
 			try += ", or " + resolve.RoleVariable + "=" + roleWorker + ", with which " + resolve.FolderVariable + " counts"
 		}
 		return membership.Invitation{}, fail.Usage(errors.New("join what? There is no invitation"), try)
@@ -274,30 +273,31 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 		return interrupt.Exit(ctx, workers.Refused(err))
 	}
 	defer j.Close()
-	o.plan.resume = &resume{g: g, fresh: o.fresh}
-	o.plan.base, o.plan.onlyGenerate = func() (resolve.Layer, error) {
+	r := &resume{g: g, fresh: o.fresh}
+	o.plan.Resume = r
+	o.plan.Base, o.plan.OnlyGenerate = func() (resolve.Layer, error) {
 		c, err := j.Config()
 		return joinedBase(c, j.LocalName()), err
 	}, o.generateOnly
-	if err := needsFiles(j, &o.plan.config); err != nil {
+	if err := needsFiles(j, &o.plan.Config); err != nil {
 		return err
 	}
-	p, err := o.plan.resolve(ctx, g)
+	p, err := o.plan.Resolve(ctx, g.planHost())
 	finished := errors.Is(err, errFinished)
 	if err != nil && !finished {
 		return interrupt.Exit(ctx, err)
 	}
 	if finished {
-		if err := j.DeliverRest(ctx, workers.Run{Dir: o.plan.resume.dir(), Logger: g.logger}); err != nil {
+		if err := j.DeliverRest(ctx, workers.Run{Dir: r.dir(), Logger: g.logger}); err != nil {
 			return interrupt.Exit(ctx, err)
 		}
-		return o.plan.resume.summarise(ctx, p, o.output == "json")
+		return r.summarise(ctx, p, o.output == "json")
 	}
 	page, err := o.page.listen(ctx, g)
 	if err != nil {
 		return err
 	}
-	c, err := prepare(ctx, &coordinator{g: g, p: p, resume: o.plan.resume, price: price, worker: j}, o.yes)
+	c, err := prepare(ctx, &coordinator{g: g, p: p, resume: r, price: price, worker: j}, o.yes)
 	if err != nil {
 		page.close()
 		return interrupt.Exit(ctx, workers.Refused(err))
@@ -308,7 +308,7 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 		page.close()
 		return err
 	}
-	for _, line := range j.Differences(c.asRun(), c.p.model.Name) {
+	for _, line := range j.Differences(c.asRun(), c.p.Model.Name) {
 		g.logger.Info(line)
 	}
 	if err := c.announce(); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/node/model"
 	"github.com/sapo-swarm/swarm/node/model/hub"
 )
@@ -80,4 +81,17 @@ func pullText(id string, now hub.Progress) string {
 		line += fmt.Sprintf(", %s/s, left %s", units.Bytes(int64(now.Rate)), left.Round(time.Second))
 	}
 	return line
+}
+
+// ensureModels brings the weights of all models into place, and returns their folders by the models' keys.
+func ensureModels(ctx context.Context, g *globals, p plan.Planned, yes bool) (map[string]string, error) {
+	dirs := map[string]string{}
+	for _, m := range p.All() {
+		dir, err := ensureModel(ctx, g, m, yes)
+		if err != nil {
+			return nil, err
+		}
+		dirs[m.Key()] = dir
+	}
+	return dirs, nil
 }

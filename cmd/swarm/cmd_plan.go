@@ -17,10 +17,11 @@ import (
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 )
 
 type planOptions struct {
-	plan   planFlags
+	plan   plan.Options
 	study  string
 	seeds  string
 	price  priceFlag
@@ -41,16 +42,16 @@ func newPlanCommand(g *globals) *cobra.Command {
   swarm plan --model gpt2 --gpu-memory 40GB -o json
   swarm plan --nodes max --share lease --swarm-size 24
   swarm plan --study paper --model gpt2 --gpu-memory 80GB --price 1.29/h`,
-		Args: func(cmd *cobra.Command, args []string) error { return o.plan.config.TakeArgs(args) },
+		Args: func(cmd *cobra.Command, args []string) error { return o.plan.Config.TakeArgs(args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.flags = cmd.Flags()
 			return runPlan(cmd.Context(), g, &o)
 		},
 	}
-	o.plan.add(cmd.Flags())
+	addPlanFlags(cmd.Flags(), &o.plan)
 	o.price.add(cmd.Flags())
-	cmd.Flags().Var(&o.plan.gpuMemory, "gpu-memory", "plan for a GPU of this `size` that isn't there, such as 40, 40GB or 40GiB; a number alone is GB")
-	cmd.Flags().Var(&o.plan.hostMemory, "host-memory", "plan for a host on which this `size` of memory is available, such as 12.7 or 12.7GB")
+	cmd.Flags().Var(&o.plan.GPUMemory, "gpu-memory", "plan for a GPU of this `size` that isn't there, such as 40, 40GB or 40GiB; a number alone is GB")
+	cmd.Flags().Var(&o.plan.HostMemory, "host-memory", "plan for a host on which this `size` of memory is available, such as 12.7 or 12.7GB")
 	cmd.Flags().StringVar(&o.study, "study", "", "what a whole `study` takes: "+strings.Join(configs.Studies(), ", "))
 	cmd.Flags().StringVar(&o.seeds, "seeds", "", "with --study: how many `seeds` (default: the study's), or a list")
 	addOutputFlag(cmd.Flags(), &o.output)
@@ -62,7 +63,7 @@ func runPlan(ctx context.Context, g *globals, o *planOptions) error {
 	if err := checkOutput(o.output); err != nil {
 		return err
 	}
-	if p.wait.limit > 0 {
+	if p.Wait.Limit > 0 {
 		stoppable, interrupts := interrupt.Notify(ctx, g.stderr, "Stopped waiting.")
 		defer interrupts.Close()
 		ctx = stoppable
@@ -73,34 +74,34 @@ func runPlan(ctx context.Context, g *globals, o *planOptions) error {
 	if o.flags.Changed("seeds") {
 		return fail.Usage(errors.New("--seeds is for a study"), "swarm plan --study paper --seeds 3")
 	}
-	planned, err := p.resolve(ctx, g)
+	planned, err := p.Resolve(ctx, g.planHost())
 	if err != nil {
 		return interrupt.Exit(ctx, err)
 	}
-	planned.turn.release()
-	for _, w := range planned.warnings {
+	planned.Turn.Release()
+	for _, w := range planned.Warnings {
 		fmt.Fprintln(g.stderr, "Warning:", w)
 	}
 	if o.output == "json" {
-		return writeJSON(g.stdout, planned.plan)
+		return writeJSON(g.stdout, planned.Plan)
 	}
 	return screen.Print(g.stdout, func(p *table.Page) { printPlan(p, planned) })
 }
 
-func printPlan(w *table.Page, p planned) {
-	plan := p.plan
+func printPlan(w *table.Page, p plan.Planned) {
+	plan := p.Plan
 	printDevices(w, p)
-	for i, m := range p.all() {
+	for i, m := range p.All() {
 		what := "model    "
 		if i > 0 {
 			what = "         "
 		}
 		fmt.Fprintf(w, "%s %s, %s parameters\n", what, m.Name, group(m.Shape.Parameters))
 	}
-	if p.config.Models != "" {
-		fmt.Fprintf(w, "          in turn: %s\n", p.config.Models)
+	if p.Config.Models != "" {
+		fmt.Fprintf(w, "          in turn: %s\n", p.Config.Models)
 	}
-	fmt.Fprintf(w, "nodes     %d of %d\n", plan.Nodes, p.config.SwarmSize)
+	fmt.Fprintf(w, "nodes     %d of %d\n", plan.Nodes, p.Config.SwarmSize)
 	fmt.Fprintf(w, "why       %s\n", plan.Why)
 	fmt.Fprintf(w, "rule      %s\n", plan.Rule)
 	fmt.Fprintf(w, "limit     %s\n", plan.Limit)
@@ -144,16 +145,16 @@ func printPlan(w *table.Page, p planned) {
 	}
 }
 
-func printDevices(w io.Writer, p planned) {
-	if p.plan.Device == fit.DeviceCUDA {
-		for _, d := range p.plan.GPUs {
+func printDevices(w io.Writer, p plan.Planned) {
+	if p.Plan.Device == fit.DeviceCUDA {
+		for _, d := range p.Plan.GPUs {
 			fmt.Fprintf(w, "GPU %d     %s, %s, %s free\n", d.Index, d.Name, units.Bytes(d.MemoryTotal), units.Bytes(d.MemoryFree))
 		}
 		return
 	}
-	fmt.Fprintf(w, "device    CPU: %s, %s of memory, %s free", units.Plural(p.host.Cores, "core"), units.Bytes(p.host.MemoryTotal), units.Bytes(p.host.MemoryAvailable))
-	if p.host.Reason != "" {
-		reason, _ := fail.SplitRemedy(p.host.Reason)
+	fmt.Fprintf(w, "device    CPU: %s, %s of memory, %s free", units.Plural(p.Host.Cores, "core"), units.Bytes(p.Host.MemoryTotal), units.Bytes(p.Host.MemoryAvailable))
+	if p.Host.Reason != "" {
+		reason, _ := fail.SplitRemedy(p.Host.Reason)
 		fmt.Fprintf(w, " (no GPU: %s)", reason)
 	}
 	fmt.Fprintln(w)
@@ -178,14 +179,14 @@ func printRooms(w io.Writer, plan fit.Plan) {
 }
 
 // printBreakdown is a node's memory, component by component as guide 2 shows it, and guide 4's figures beside it.
-func printBreakdown(w *table.Page, p planned) {
-	f := p.plan.PerNode
+func printBreakdown(w *table.Page, p plan.Planned) {
+	f := p.Plan.PerNode
 	sums := map[string]int64{fit.PhaseShared: f.Shared, fit.PhaseResident: f.Resident, fit.PhaseGenerate: f.Generate, fit.PhaseUpdate: f.Update}
-	fmt.Fprintf(w, "\nMemory of one node (%s):\n", p.plan.Source)
+	fmt.Fprintf(w, "\nMemory of one node (%s):\n", p.Plan.Source)
 	t := table.New(table.Column{}, table.Column{Right: true}, table.Column{Wrap: true})
 	t.Indent = 2
 	phase := ""
-	for _, c := range p.plan.Breakdown {
+	for _, c := range p.Plan.Breakdown {
 		if c.Phase != phase {
 			phase = c.Phase
 			t.Add(phase, units.Bytes(sums[phase]))
@@ -193,7 +194,7 @@ func printBreakdown(w *table.Page, p planned) {
 		t.Add("  "+c.Name, units.Bytes(c.Bytes), c.Note)
 	}
 	w.Table(t)
-	if g := p.plan.Guide; g.Total() > 0 && p.plan.Device == fit.DeviceCUDA {
+	if g := p.Plan.Guide; g.Total() > 0 && p.Plan.Device == fit.DeviceCUDA {
 		fmt.Fprintf(w, "  guide 4 says %s: weights %s, forward pass %s, gradients and optimizer %s, working memory %s\n",
 			units.Bytes(g.Total()), units.Bytes(g.Weights), units.Bytes(g.Forward), units.Bytes(g.GradientsAndOptimizer), units.Bytes(g.Working))
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +19,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
-	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/model"
@@ -29,7 +28,7 @@ import (
 )
 
 type profileOptions struct {
-	plan   planFlags
+	plan   plan.Options
 	sizes  string
 	output string
 }
@@ -44,12 +43,12 @@ func newProfileCommand(g *globals) *cobra.Command {
 			"with it in place of the guides' table and the estimate, and say so. The GPU should be otherwise idle.",
 		Example: `  swarm profile --model gpt2
   swarm profile 4loc4ext --sizes 1,4,16`,
-		Args: func(cmd *cobra.Command, args []string) error { return o.plan.config.TakeArgs(args) },
+		Args: func(cmd *cobra.Command, args []string) error { return o.plan.Config.TakeArgs(args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runProfile(cmd.Context(), g, &o)
 		},
 	}
-	o.plan.config.AddFlags(cmd.Flags())
+	o.plan.Config.AddFlags(cmd.Flags())
 	cmd.Flags().StringVar(&o.sizes, "sizes", "", "sequences at a time to measure, a `list` such as 1,4,16 (default: powers of two)")
 	addOutputFlag(cmd.Flags(), &o.output)
 	return cmd
@@ -78,7 +77,7 @@ func runProfile(ctx context.Context, g *globals, o *profileOptions) error {
 	}
 	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping: nothing is kept.")
 	defer interrupts.Close()
-	look, err := o.plan.look(g)
+	look, err := o.plan.Look(g.planHost())
 	if err != nil {
 		return err
 	}
@@ -86,10 +85,10 @@ func runProfile(ctx context.Context, g *globals, o *profileOptions) error {
 	if err != nil {
 		return interrupt.Exit(ctx, err)
 	}
-	if p.config.Models != "" {
-		return fail.Usage(fmt.Errorf("one model is measured at a time, not %s", p.config.Models), "--model "+p.config.Model+", then each of the others")
+	if p.Config.Models != "" {
+		return fail.Usage(fmt.Errorf("one model is measured at a time, not %s", p.Config.Models), "--model "+p.Config.Model+", then each of the others")
 	}
-	if err := checkSizes(o.sizes, sizes, p.config); err != nil {
+	if err := checkSizes(o.sizes, sizes, p.Config); err != nil {
 		return err
 	}
 	result, err := measure(ctx, g, p, sizes)
@@ -140,21 +139,16 @@ func checkSizes(text string, sizes []int, c configs.Config) error {
 		"at least are no more than its %d completions", sequences, completions)}
 }
 
-// mostFree is the GPU with most free memory; p has one at least.
-func mostFree(p planned) gpu.GPU {
-	return slices.MaxFunc(p.host.GPUs, func(a, b gpu.GPU) int { return cmp.Compare(a.MemoryFree, b.MemoryFree) })
-}
-
 // measure starts an engine as a node would and profiles it.
-func measure(ctx context.Context, g *globals, p planned, sizes []int) (profiled, error) {
+func measure(ctx context.Context, g *globals, p plan.Planned, sizes []int) (profiled, error) {
 	began := time.Now()
-	c, key := p.config, footprintKey(p)
-	modelDir, err := model.Resolve(p.model, string(g.home))
+	c, key := p.Config, plan.FootprintKey(p)
+	modelDir, err := model.Resolve(p.Model, string(g.home))
 	if err != nil {
 		return profiled{}, err
 	}
 	device, env := fit.DeviceCPU, []string(nil)
-	if key.GPU != cpuName {
+	if key.GPU != plan.CPUName {
 		python, err := g.python.Find(ctx)
 		if err != nil {
 			return profiled{}, err
@@ -162,20 +156,20 @@ func measure(ctx context.Context, g *globals, p planned, sizes []int) (profiled,
 		if !python.CUDA {
 			return profiled{}, noCUDA(python, "the profile is for a GPU")
 		}
-		device, env = "cuda:0", []string{"CUDA_VISIBLE_DEVICES=" + mostFree(p).UUID}
+		device, env = "cuda:0", []string{"CUDA_VISIBLE_DEVICES=" + plan.MostFree(p).UUID}
 	}
-	engine, err := startEngine(ctx, g, p.host.Cores, env...)
+	engine, err := startEngine(ctx, g, p.Host.Cores, env...)
 	if err != nil {
 		return profiled{}, err
 	}
 	defer engine.Close()
-	var settings footprintSettings
+	var settings plan.FootprintSettings
 	if err := json.Unmarshal([]byte(key.Settings), &settings); err != nil {
 		return profiled{}, fmt.Errorf("read back the settings: %w", err)
 	}
 	fmt.Fprintf(g.stderr, "Loading %s on %s.\n", c.Model, key.GPU)
 	loaded, err := engine.Load(ctx, policy.LoadParams{
-		ModelDir: modelDir, Device: device, Precision: settings.Precision, Threads: p.host.Cores, GradientCheckpointing: c.GradientCheckpointing,
+		ModelDir: modelDir, Device: device, Precision: settings.Precision, Threads: p.Host.Cores, GradientCheckpointing: c.GradientCheckpointing,
 		OptimizerOffload: c.OptimizerOffload, ParamOffload: c.ParamOffload, CUDAGraphs: settings.CUDAGraphs, Ranks: c.GPUsPerNode,
 		AdamBeta1: c.AdamBeta1, AdamBeta2: c.AdamBeta2, AdamEpsilon: c.AdamEpsilon, WeightDecay: c.WeightDecay,
 	})
@@ -229,7 +223,7 @@ func outOfRoom(err error) error {
 	return err
 }
 
-func keepProfile(ctx context.Context, g *globals, p planned, result profiled) error {
+func keepProfile(ctx context.Context, g *globals, p plan.Planned, result profiled) error {
 	db, err := store.Open(ctx, g.home.Database(), store.Options{Warn: store.LogNews(g.logger)})
 	if err != nil {
 		return err
@@ -238,7 +232,7 @@ func keepProfile(ctx context.Context, g *globals, p planned, result profiled) er
 	if err != nil {
 		return errors.Join(fmt.Errorf("encode the points: %w", err), db.Close())
 	}
-	key := footprintKey(p)
+	key := plan.FootprintKey(p)
 	key.Torch = result.Torch
 	return errors.Join(db.SaveFootprint(ctx, store.Footprint{
 		FootprintKey: key, Resident: result.Resident, GenerateBase: result.Generate.Base, GeneratePerSequence: result.Generate.PerSequence,

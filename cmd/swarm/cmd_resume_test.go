@@ -185,7 +185,7 @@ func TestResumeTypesTheCommandAgain(t *testing.T) {
 func TestTheBaselineHasTheRunsSettings(t *testing.T) {
 	t.Parallel()
 	c := &coordinator{g: &globals{home: layout.Home(layout.Default(os.Getenv))}}
-	c.p.config = configs.Default()
+	c.p.Config = configs.Default()
 	require.Empty(t, c.baseline(), "it shares nothing itself")
 	var flags resolve.Flags
 	set := map[string]string{"rounds": "5", "learning_rate": "0.0002", "seed": "7", "eval_questions": "0", "model": "nano"}
@@ -197,7 +197,7 @@ func TestTheBaselineHasTheRunsSettings(t *testing.T) {
 	flags.Config = []string{"4loc4ext"}
 	config, _, _, err := configSources(nil, false).Config(&flags)
 	require.NoError(t, err)
-	c.p.config = config
+	c.p.Config = config
 	c.summary.Nodes = []stats.NodeStatus{{ID: "node_0"}, {ID: "node_1"}, {ID: "anna_0", Worker: "anna"}}
 	_, words, _ := strings.Cut(c.baseline(), " up ")
 	require.Equal(t, "--config 8loc0ext --nodes 2 --rounds 5 --model nano --seed 7 --learning-rate 0.0002 --eval-questions 0", words)

@@ -13,13 +13,14 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/job"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
 type runOptions struct {
 	job.Options
-	minGPUMemory, memory sizeFlag
-	wait                 waitFlags
+	minGPUMemory, memory plan.Size
+	wait                 plan.Wait
 	detach               bool
 	output               string
 }
@@ -61,7 +62,7 @@ func newRunCommand(g *globals) *cobra.Command {
 	f.Var(&o.memory, "memory", "GPU memory that the command needs, a `size` such as 9GB: others may have the rest")
 	f.StringVar(&o.GPU, "gpu", "", "this GPU alone: its `index` as swarm gpu shows it, or its UUID")
 	f.StringVar(&o.CPU, "cpu", job.CPUNever, "never, fallback (where no GPU is left to try) or only: `whether` the CPU will do")
-	o.wait.add(f)
+	addWaitFlags(f, &o.wait)
 	f.Lookup("wait-for-gpu").Usage = "wait up to this `time`, such as 60m, until a GPU has room for the command"
 	f.IntVar(&o.BatchSize, "batch-size", 0, "{batch_size} to begin with (default: what stands at a --set place that is {batch_size} alone)")
 	f.IntVar(&o.Accumulate, "accumulate", 1, "{accumulate} to begin with: batches to an optimizer step")
@@ -83,14 +84,14 @@ func (o *runOptions) check() (err error) {
 	if err := o.Check(); err != nil {
 		return err
 	}
-	if o.MinGPUMemory, err = o.minGPUMemory.bytes("min-gpu-memory"); err != nil {
+	if o.MinGPUMemory, err = o.minGPUMemory.Bytes("min-gpu-memory"); err != nil {
 		return err
 	}
-	if o.Memory, err = o.memory.bytes("memory"); err != nil {
+	if o.Memory, err = o.memory.Bytes("memory"); err != nil {
 		return err
 	}
-	o.Wait, o.Interval = o.wait.limit, o.wait.interval
-	return errors.Join(o.wait.check(), checkOutput(o.output))
+	o.Wait, o.Interval = o.wait.Limit, o.wait.Interval
+	return errors.Join(o.wait.Check(), checkOutput(o.output))
 }
 
 func runRun(ctx context.Context, g *globals, o *runOptions, argv []string) error {

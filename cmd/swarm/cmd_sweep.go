@@ -17,11 +17,12 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 type sweepOptions struct {
-	plan       planFlags
+	plan       plan.Options
 	price      priceFlag
 	completion completion
 	study      string
@@ -77,10 +78,10 @@ func newSweepCommand(g *globals) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	o.plan.add(f)
+	addPlanFlags(f, &o.plan)
 	o.price.add(f)
 	o.completion.add(f)
-	f.Var(&o.plan.gpuLimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15 or 15GB")
+	f.Var(&o.plan.GPULimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15 or 15GB")
 	f.BoolVarP(&o.yes, "yes", "y", false, "download the models' weights without a question where they are missing")
 	f.StringVar(&o.study, "study", "", "run a `study`, by name or YAML file: "+strings.Join(configs.Studies(), ", "))
 	f.StringArrayVar(&o.grid, "grid", nil, "run each configuration with each of several values of a key: `KEY=VALUE,VALUE`; may be repeated")
@@ -184,7 +185,7 @@ func (o *sweepOptions) sources(names []string) ([]sweepSource, *sweepVerdict, er
 	if o.study == "" {
 		return sourcesOf(names), nil, nil
 	}
-	study, err := loadStudy(o.study, &o.plan.config, o.nodesGiven)
+	study, err := loadStudy(o.study, &o.plan.Config, o.nodesGiven)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -215,7 +216,7 @@ func (s *sweep) open(ctx context.Context) (err error) {
 		return err
 	}
 	for _, item := range s.items {
-		if !item.done && engineDevice(item.p.plan) != "cpu" && !python.CUDA {
+		if !item.done && engineDevice(item.p.Plan) != "cpu" && !python.CUDA {
 			return noCUDA(python, item.String()+" is planned for a GPU")
 		}
 	}

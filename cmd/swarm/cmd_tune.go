@@ -8,12 +8,13 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/job/tune"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/spf13/cobra"
 )
 
 type tuneOptions struct {
 	tune.Options
-	gpuMemory sizeFlag // its GB are the profile's
+	gpuMemory plan.Size // its GB are the profile's
 	output    string
 }
 
@@ -73,7 +74,7 @@ func runTune(ctx context.Context, g *globals, o *tuneOptions) error {
 	if err := checkOutput(o.output); err != nil {
 		return err
 	}
-	o.GPUMemory, o.Given["gpu-memory"] = o.gpuMemory.text, o.gpuMemory.given
+	o.GPUMemory, o.Given["gpu-memory"] = o.gpuMemory.Text, o.gpuMemory.Given
 	if err := o.Check(); err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func runTune(ctx context.Context, g *globals, o *tuneOptions) error {
 		return undoTune(g, o)
 	}
 	answer, err := tune.Recommend(ctx, o.Options, tune.Session{
-		Home: g.home, Logger: g.logger, Stderr: g.stderr, Environ: os.Environ(), Sources: configSources(os.Environ(), true), FitSettings: fitSettings,
+		Home: g.home, Logger: g.logger, Stderr: g.stderr, Environ: os.Environ(), Sources: configSources(os.Environ(), true), FitSettings: plan.FitSettings,
 	})
 	if err != nil {
 		return err

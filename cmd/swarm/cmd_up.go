@@ -11,11 +11,12 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 )
 
 type upOptions struct {
-	plan       planFlags
+	plan       plan.Options
 	price      priceFlag
 	completion completion
 	page       pageFlag
@@ -42,18 +43,18 @@ func newUpCommand(g *globals) *cobra.Command {
 		Example: `  swarm up 4loc4ext
   swarm up 8loc0ext --rounds 40 --device cpu --model nano
   swarm up mine.yaml --seed 7 --name mine-7`,
-		Args: func(cmd *cobra.Command, args []string) error { return o.plan.config.TakeArgs(args) },
+		Args: func(cmd *cobra.Command, args []string) error { return o.plan.Config.TakeArgs(args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runUp(cmd.Context(), g, &o)
 		},
 	}
-	o.plan.add(cmd.Flags())
+	addPlanFlags(cmd.Flags(), &o.plan)
 	o.price.add(cmd.Flags())
 	o.completion.add(cmd.Flags())
-	o.plan.trainer.add(cmd.Flags())
+	addTrainerFlags(cmd.Flags(), &o.plan.Trainer)
 	o.page.add(cmd.Flags())
 	o.admission.add(cmd.Flags())
-	cmd.Flags().Var(&o.plan.gpuLimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15 or 15GB")
+	cmd.Flags().Var(&o.plan.GPULimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15 or 15GB")
 	cmd.Flags().BoolVar(&o.detach, "detach", false, "return once the run has begun: it goes on in the background (swarm attach, logs, down)")
 	cmd.Flags().BoolVar(&o.fresh, "fresh", false, "begin a new run, even if one of this experiment and seed could go on")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "download the model's weights without a question where they are missing")
@@ -78,19 +79,20 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	if err != nil {
 		return err
 	}
-	o.plan.hosts = admission != nil
-	o.plan.resume = &resume{g: g, fresh: o.fresh, only: o.onlyRun}
+	o.plan.Hosts = admission != nil
+	r := &resume{g: g, fresh: o.fresh, only: o.onlyRun}
+	o.plan.Resume = r
 	if o.detach && !inBackground(g) {
 		return detachUp(ctx, g, o)
 	}
 	ctx, interrupts := interrupt.Notify(ctx, g.stderr, stopEarly)
 	defer interrupts.Close()
-	p, err := o.plan.resolve(ctx, g)
+	p, err := o.plan.Resolve(ctx, g.planHost())
 	if errors.Is(err, errFinished) {
-		if err := o.plan.resume.sameDone(ctx, p); err != nil {
+		if err := r.sameDone(ctx, p); err != nil {
 			return interrupt.Exit(ctx, err)
 		}
-		return o.plan.resume.summarise(ctx, p, o.output == "json")
+		return r.summarise(ctx, p, o.output == "json")
 	}
 	if err != nil {
 		return interrupt.Exit(ctx, err)
@@ -102,7 +104,7 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	if o.admission.predecessor {
 		tellFolder(g.logger, o.admission.shared, roleCoordinator)
 	}
-	c, err := prepare(ctx, &coordinator{g: g, p: p, resume: o.plan.resume, price: price, admission: admission}, o.yes)
+	c, err := prepare(ctx, &coordinator{g: g, p: p, resume: r, price: price, admission: admission}, o.yes)
 	if err != nil {
 		page.close()
 		return interrupt.Exit(ctx, err)
@@ -120,7 +122,7 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	}
 	// Everything is on disk: the command may end the machine.
 	o.completion.finish(context.WithoutCancel(ctx), g, ending{
-		Run: c.run, Experiment: p.config.Experiment, State: c.summary.State, ExitCode: code, Summary: c.summary, Folder: c.dir,
+		Run: c.run, Experiment: p.Config.Experiment, State: c.summary.State, ExitCode: code, Summary: c.summary, Folder: c.dir,
 		Log: runlog.Path(c.dir, runlog.Coordinator),
 	})
 	return err

@@ -11,6 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 )
 
 // Tasks and lengths are the first model's, rate and micro-batch each model's own, unless somebody gave them; and the highest layer that names
@@ -83,13 +84,13 @@ func TestAWorkerHasOneModel(t *testing.T) {
 	coordinators := configs.Default()
 	require.NoError(t, json.Unmarshal(text, &coordinators))
 	for flag, want := range map[string]string{"": "nano", "gpt2": "gpt2"} {
-		var flags planFlags
+		var flags plan.Options
 		fs := pflag.NewFlagSet("join", pflag.ContinueOnError)
-		flags.addHost(fs)
+		addJoinFlags(fs, &flags)
 		if flag != "" {
 			require.NoError(t, fs.Parse([]string{"--model", flag}))
 		}
-		c, m, err := configSources(nil, false).Joined(&flags.config, func() (resolve.Layer, error) { return joinedBase(coordinators, "e-1.anna"), nil })
+		c, m, err := configSources(nil, false).Joined(&flags.Config, func() (resolve.Layer, error) { return joinedBase(coordinators, "e-1.anna"), nil })
 		require.NoError(t, err)
 		require.Equal(t, want, m.Name)
 		require.Equal(t, want, c.ModelOf(1))

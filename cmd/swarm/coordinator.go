@@ -49,8 +49,8 @@ func (c *coordinator) train(ctx context.Context, interrupts *interrupt.Watch, as
 	interactive := !asJSON && c.g.interactive()
 	logger, chronicle, closeLog := c.logs(interactive)
 	defer closeLog()
-	if why := c.p.plan.ShareWhy; why != "" {
-		chronicle.Info("nodes share GPUs", "share", c.p.plan.Share, "reason", why)
+	if why := c.p.Plan.ShareWhy; why != "" {
+		chronicle.Info("nodes share GPUs", "share", c.p.Plan.Share, "reason", why)
 	}
 	defer c.servePage(logger)()
 
@@ -93,7 +93,7 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupt.Watch, f
 	if c.g.verbose {
 		args = append(args, "--verbose")
 	}
-	exe, args, env := c.p.trainer.process(exe, args)
+	exe, args, env := c.p.Trainer.Process(exe, args)
 	files, variable := c.g.python.Client().Share(3)
 	env = append(env, variable)
 	defer keepHost(ctx, &c.g.python, c.dir, logger)()
@@ -108,11 +108,11 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupt.Watch, f
 	}
 	events.watchHost()
 	spec := launch.Spec{
-		Run: c.run, Exe: exe, Args: args, Env: env, Files: files, Starts: c.starts, Plan: c.p.plan, Now: interrupts.Now,
-		Restarts:    supervise.Policy{MaxRestarts: c.p.config.MaxRestarts},
-		CPUFallback: c.p.config.CPUFallback,
+		Run: c.run, Exe: exe, Args: args, Env: env, Files: files, Starts: c.starts, Plan: c.p.Plan, Now: interrupts.Now,
+		Restarts:    supervise.Policy{MaxRestarts: c.p.Config.MaxRestarts},
+		CPUFallback: c.p.Config.CPUFallback,
 	}
-	if c.p.plan.Device == fit.DeviceCUDA {
+	if c.p.Plan.Device == fit.DeviceCUDA {
 		// A fault must be known before the death that it caused is judged.
 		spec.Faults, spec.FaultSettle = events.watchDevices(), deviceInterval+time.Second
 	}
@@ -308,22 +308,22 @@ func (c *coordinator) logs(interactive bool) (logger, chronicle *slog.Logger, cl
 }
 
 func printStart(c *coordinator) {
-	cfg := c.p.config
+	cfg := c.p.Config
 	goesOn := ""
 	if c.resume.run != nil {
 		goesOn = " goes on"
 	}
-	trained, sizes := c.p.trains(), fmt.Sprintf(" I/J/G %d/%d/%d,", cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations)
-	if command := c.p.trainer.command; command != "" {
+	trained, sizes := c.p.Trains(), fmt.Sprintf(" I/J/G %d/%d/%d,", cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations)
+	if command := c.p.Trainer.Command; command != "" {
 		trained, sizes = command, ""
 	}
 	// A reader of stdout who has gone ends no run.
 	_ = screen.Print(c.g.stdout, func(p *table.Page) {
-		p.Printf("%s%s: %s on %s, %s,%s %s, seed %d\n", c.run, goesOn, trained, c.p.plan.Device, units.Plural(c.p.plan.Nodes, "node"), sizes,
+		p.Printf("%s%s: %s on %s, %s,%s %s, seed %d\n", c.run, goesOn, trained, c.p.Plan.Device, units.Plural(c.p.Plan.Nodes, "node"), sizes,
 			units.Plural(cfg.Rounds, "round"), cfg.Seed)
-		p.Println(c.p.plan.Why)
-		if why := c.p.plan.ShareWhy; why != "" {
-			p.Printf("share %s: %s\n", c.p.plan.Share, why)
+		p.Println(c.p.Plan.Why)
+		if why := c.p.Plan.ShareWhy; why != "" {
+			p.Printf("share %s: %s\n", c.p.Plan.Share, why)
 		}
 	})
 	c.tellPage()

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 )
 
@@ -76,7 +77,7 @@ func (c *coordinator) announce() error {
 	if c.g.console == nil {
 		return nil
 	}
-	a := announcement{Experiment: c.p.config.Experiment, Run: c.run, PID: os.Getpid(), Log: runlog.Path(c.dir, runlog.Coordinator)}
+	a := announcement{Experiment: c.p.Config.Experiment, Run: c.run, PID: os.Getpid(), Log: runlog.Path(c.dir, runlog.Coordinator)}
 	if c.page != nil {
 		a.Dashboard = c.page.url
 	}
@@ -160,7 +161,7 @@ func endedEarly(err error) error {
 // detachUp is up --detach as the user sees it. What would need an answer is asked here, since nobody can be asked in the background, and
 // what is wrong with the configuration is told before anything is started.
 func detachUp(ctx context.Context, g *globals, o *upOptions) error {
-	look, err := o.plan.look(g)
+	look, err := o.plan.Look(g.planHost())
 	if err != nil {
 		return err
 	}
@@ -169,7 +170,7 @@ func detachUp(ctx context.Context, g *globals, o *upOptions) error {
 	case errors.Is(err, errFinished): // the other process says so
 	case err != nil:
 		return err
-	case p.trainer.command != "", o.plan.hosts && o.plan.nodes == noNodes: // no model of this program's is trained here
+	case p.Trainer.Command != "", o.plan.Hosts && o.plan.Nodes == plan.NoNodes: // no model of this program's is trained here
 	default:
 		if _, err := ensureModels(ctx, g, p, o.yes); err != nil {
 			return err

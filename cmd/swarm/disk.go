@@ -12,6 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node"
 )
@@ -28,27 +29,27 @@ const (
 )
 
 // checkpointBytes is what one checkpoint of every node takes: weights and two moments, 4 bytes each.
-func checkpointBytes(p planned) int64 {
+func checkpointBytes(p plan.Planned) int64 {
 	var parameters int64
-	for i := range p.plan.Nodes {
-		parameters += p.of(p.config.ModelOf(i)).Shape.Parameters
+	for i := range p.Plan.Nodes {
+		parameters += p.Of(p.Config.ModelOf(i)).Shape.Parameters
 	}
 	return 12 * parameters
 }
 
 // checkDisk refuses a run whose checkpoints don't fit: each node keeps two and writes a third, if its rounds are enough for that. Those that
 // are in dir, the run's folder if it goes on, are there already.
-func checkDisk(home layout.Home, dir string, p planned) error {
+func checkDisk(home layout.Home, dir string, p plan.Planned) error {
 	usage, err := disk.Usage(string(home))
 	if err != nil {
 		return home.Error(err)
 	}
-	copies := min(3, p.config.Rounds/p.config.CheckpointEvery+1)
+	copies := min(3, p.Config.Rounds/p.Config.CheckpointEvery+1)
 	need := minFreeDisk + int64(copies)*checkpointBytes(p) - node.CheckpointBytes(dir)
 	if int64(usage.Free) < need {
 		return fail.Hint(
 			fmt.Errorf("%s has %s free; the checkpoints, journals and logs of %s of %s take %s", home, units.Bytes(int64(usage.Free)),
-				units.Plural(p.plan.Nodes, "node"), p.trains(), units.Bytes(need)),
+				units.Plural(p.Plan.Nodes, "node"), p.Trains(), units.Bytes(need)),
 			"free some space, or --home on a larger disk")
 
 	}

@@ -118,8 +118,8 @@ func TestElapsedAndTimeLeftAreTheSameEverywhere(t *testing.T) {
 	require.Contains(t, plain.String(), "4.0 s/round · eta 20s")
 
 	item := &sweepItem{sweepSource: sweepSource{name: "paused"}}
-	item.p.config = configs.Default()
-	item.p.config.Experiment, item.p.config.Rounds = "paused", 12
+	item.p.Config = configs.Default()
+	item.p.Config.Experiment, item.p.Config.Rounds = "paused", 12
 	row, err := (&sweep{g: g, reader: reader}).row(t.Context(), item)
 	require.NoError(t, err)
 	row = stats.NewSweepStatus([]stats.SweepRow{row}, 0, "").Rows[0]

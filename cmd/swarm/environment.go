@@ -6,6 +6,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/node/model"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
@@ -26,5 +27,13 @@ func configSources(environ []string, hasCUDA bool) resolve.Sources {
 	return resolve.Sources{
 		Environ: environ, HasCUDA: hasCUDA, FindModel: model.Find,
 		Known: []string{"SWARM_HOME", "SWARM_PYTHON", priceVariable, joinVariable, gpu.LibraryVariable, policy.HostVariable},
+	}
+}
+
+// planHost is what planning needs of this process.
+func (g *globals) planHost() plan.Host {
+	return plan.Host{
+		Home: g.home, Logger: g.logger, Stderr: g.stderr, Python: &g.python, Sources: configSources,
+		Note: func(f *resolve.Flags) { g.tellEnvironment(f) },
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
-	"github.com/sapo-swarm/swarm/launcher/launch"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node"
 	"github.com/sapo-swarm/swarm/node/model"
@@ -126,11 +126,11 @@ func (x *examinee) place(ctx context.Context, g *globals) error {
 	if err != nil {
 		return err
 	}
-	request := launch.Describe(host, fit.Request{
-		Device: x.config.Device, Shm: sharedMemory(), Model: x.model, Settings: fitSettings(x.config), Table: table, Nodes: "1", Share: "auto",
+	request := plan.Describe(host, fit.Request{
+		Device: x.config.Device, Shm: plan.SharedMemory(), Model: x.model, Settings: plan.FitSettings(x.config), Table: table, Nodes: "1", Share: "auto",
 		SwarmSize: 1, GPUsPerNode: 1,
 	})
-	if request.Measured, err = measured(ctx, g, planned{config: x.config, model: x.model, host: host}); err != nil {
+	if request.Measured, err = plan.Measured(ctx, g.planHost(), plan.Planned{Config: x.config, Model: x.model, Host: host}); err != nil {
 		return err
 	}
 	x.plan, err = fit.New(request)

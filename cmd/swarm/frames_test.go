@@ -18,6 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -100,7 +101,7 @@ func inFrame[T any](t *testing.T, name string) T {
 func planFrame(t *testing.T, p *table.Page) {
 	m, err := configs.LoadModel("gpt2")
 	require.NoError(t, err)
-	printPlan(p, planned{config: configs.Config{SwarmSize: 8}, model: m, plan: inFrame[fit.Plan](t, "plan.json")})
+	printPlan(p, plan.Planned{Config: configs.Config{SwarmSize: 8}, Model: m, Plan: inFrame[fit.Plan](t, "plan.json")})
 }
 
 func doctorFindings() []finding {

@@ -17,6 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/mps"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -29,7 +30,7 @@ import (
 // coordinator is one run, from its preparation to its summary.
 type coordinator struct {
 	g         *globals
-	p         planned
+	p         plan.Planned
 	resume    *resume
 	price     price
 	summary   stats.Summary // after train
@@ -45,7 +46,7 @@ type coordinator struct {
 	reader    *store.Reader
 	transport workers.Transport
 	admission *workers.Admission // with --listen, --nats or --shared: other hosts' nodes
-	claims    *gpuClaims         // of the GPUs that it trains on
+	claims    *plan.Claims       // of the GPUs that it trains on
 	worker    *workers.Worker    // swarm join: the swarm is another host's
 	mps       *mps.Host          // where the plan's share is mps
 	page      *dashboardService  // with --dashboard
@@ -67,16 +68,16 @@ func prepare(ctx context.Context, c *coordinator, yes bool) (_ *coordinator, err
 			}
 		}
 	}()
-	for _, w := range p.warnings {
+	for _, w := range p.Warnings {
 		g.logger.Warn(w)
 	}
-	if err := checkTasks(p.config.Tasks); err != nil {
+	if err := checkTasks(p.Config.Tasks); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(string(g.home), 0o755); err != nil {
 		return nil, g.home.Error(err)
 	}
-	if c.lock, err = lifecycle.LockExperiment(g.home, p.config.Experiment); err != nil {
+	if c.lock, err = lifecycle.LockExperiment(g.home, p.Config.Experiment); err != nil {
 		return nil, err
 	}
 	if r.run != nil {
@@ -112,7 +113,7 @@ func prepare(ctx context.Context, c *coordinator, yes bool) (_ *coordinator, err
 	if err := c.assign(ctx, e); err != nil {
 		return nil, err
 	}
-	c.claims = claimGPUs(g, c.run, p.plan, p.host.GPUs)
+	c.claims = plan.Claim(g.planHost(), c.run, p.Plan, p.Host.GPUs)
 	if err := c.share(ctx); err != nil {
 		return nil, err
 	}
@@ -128,25 +129,25 @@ type equipment struct {
 // equip brings the model's weights and the engine into place, and refuses a run to go on with others than it was begun with.
 func (c *coordinator) equip(ctx context.Context, yes bool) (e equipment, err error) {
 	g, p := c.g, c.p
-	if p.trainer.command != "" {
-		c.inputs = p.trainer.inputs()
+	if p.Trainer.Command != "" {
+		c.inputs = p.Trainer.Inputs()
 		return e, c.resume.same(c.inputs)
 	}
-	if p.plan.Nodes == 0 { // nothing is trained here
-		c.inputs, err = inputHashes(ctx, "", p.config.Tasks)
+	if p.Plan.Nodes == 0 { // nothing is trained here
+		c.inputs, err = plan.InputHashes(ctx, "", p.Config.Tasks)
 		return e, err
 	}
 	if e.modelDirs, err = ensureModels(ctx, g, p, yes); err != nil {
 		return e, err
 	}
-	if c.inputs, err = inputsOf(ctx, p, e.modelDirs); err != nil {
+	if c.inputs, err = plan.InputsOf(ctx, p, e.modelDirs); err != nil {
 		return e, err
 	}
 	before, err := c.resume.made()
 	if err != nil {
 		return e, err
 	}
-	kept, err := former(ctx, g.home, p, e.modelDirs, c.inputs, before.Inputs)
+	kept, err := plan.Former(ctx, g.home, p, e.modelDirs, c.inputs, before.Inputs)
 	if err != nil {
 		return e, err
 	}
@@ -159,7 +160,7 @@ func (c *coordinator) equip(ctx context.Context, yes bool) (e equipment, err err
 	if c.python, err = g.python.Find(ctx); err != nil {
 		return e, err
 	}
-	if engineDevice(p.plan) != fit.DeviceCPU && !c.python.CUDA {
+	if engineDevice(p.Plan) != fit.DeviceCPU && !c.python.CUDA {
 		return e, noCUDA(c.python, "the run is planned for a GPU")
 	}
 	if e.engineDir, err = policy.Extract(string(g.home)); err != nil {
@@ -200,14 +201,14 @@ func (c *coordinator) open(ctx context.Context) (err error) {
 	if c.reader, err = store.OpenReader(ctx, c.g.home.Database()); err != nil {
 		return err
 	}
-	if err := c.resume.still(ctx, c.reader, c.p.config); err != nil {
+	if err := c.resume.still(ctx, c.reader, c.p.Config); err != nil {
 		return err
 	}
 	var last float64
 	if c.resume.run == nil {
 		last, err = c.name(ctx)
 	} else {
-		last, err = c.resume.last(ctx, c.reader, c.p.config.Rounds)
+		last, err = c.resume.last(ctx, c.reader, c.p.Config.Rounds)
 	}
 	if err != nil {
 		return err
@@ -219,7 +220,7 @@ func (c *coordinator) open(ctx context.Context) (err error) {
 // asRun is the run as other hosts' part in it sees it.
 func (c *coordinator) asRun() workers.Run {
 	return workers.Run{
-		Name: c.run, Dir: c.dir, Home: c.g.home, Config: c.p.config, Document: c.config, Inputs: c.inputs, Nodes: c.nodeIDs, Version: version,
+		Name: c.run, Dir: c.dir, Home: c.g.home, Config: c.p.Config, Document: c.config, Inputs: c.inputs, Nodes: c.nodeIDs, Version: version,
 		Reader: c.reader, Store: c.store, Logger: c.g.logger,
 	}
 }
@@ -240,11 +241,11 @@ func (c *coordinator) openTransport(ctx context.Context) (err error) {
 // name finds a new run its name and makes its folder. It returns when the experiment was last heard of, in Unix seconds: whatever the host's
 // clock says, the new run is newer.
 func (c *coordinator) name(ctx context.Context) (last float64, err error) {
-	earlier, err := c.reader.Runs(ctx, store.Filter{Experiments: []string{c.p.config.Experiment}})
+	earlier, err := c.reader.Runs(ctx, store.Filter{Experiments: []string{c.p.Config.Experiment}})
 	if err != nil {
 		return 0, err
 	}
-	prefix := c.p.config.Experiment + "-"
+	prefix := c.p.Config.Experiment + "-"
 	newest := len(earlier)
 	for _, r := range earlier {
 		if !r.Imported() { // by another host's clock
@@ -284,13 +285,13 @@ func (c *coordinator) assign(ctx context.Context, e equipment) error {
 	if err != nil {
 		return err
 	}
-	if c.p.plan.MicroBatch > 0 { // 0: the whole batch fits
-		c.p.config = c.p.config.LimitMicroBatch(c.p.plan.MicroBatch)
+	if c.p.Plan.MicroBatch > 0 { // 0: the whole batch fits
+		c.p.Config = c.p.Config.LimitMicroBatch(c.p.Plan.MicroBatch)
 	}
-	if c.config, err = json.Marshal(c.p.config); err != nil {
+	if c.config, err = json.Marshal(c.p.Config); err != nil {
 		return fmt.Errorf("encode the configuration: %w", err)
 	}
-	for i := range c.p.plan.Nodes {
+	for i := range c.p.Plan.Nodes {
 		c.nodeIDs = append(c.nodeIDs, fit.NodeName(i))
 	}
 	if c.worker != nil {
@@ -300,18 +301,18 @@ func (c *coordinator) assign(ctx context.Context, e equipment) error {
 	}
 	members := protocol.Members(c.nodeIDs...)
 	for i, id := range c.nodeIDs {
-		key := c.p.config.ModelOf(i)
-		config, err := json.Marshal(c.p.config.OfNode(i))
+		key := c.p.Config.ModelOf(i)
+		config, err := json.Marshal(c.p.Config.OfNode(i))
 		if err != nil {
 			return fmt.Errorf("encode the configuration: %w", err)
 		}
 		c.starts = append(c.starts, protocol.Start{
 			Protocol: protocol.Version, Run: c.run, Node: id, Index: i, Members: members, Dir: filepath.Join(c.dir, id), Config: config,
 			Recorded: recorded[id], Evaluated: evaluated[id],
-			Python: c.python.Path, EngineDir: e.engineDir, Tokenizer: c.p.of(key).Tokenizer, ModelDir: e.modelDirs[key],
-			Device: engineDevice(c.p.plan), Threads: c.p.plan.Threads, Ranks: c.p.plan.Ranks(), Exchange: c.transport.Exchange(),
+			Python: c.python.Path, EngineDir: e.engineDir, Tokenizer: c.p.Of(key).Tokenizer, ModelDir: e.modelDirs[key],
+			Device: engineDevice(c.p.Plan), Threads: c.p.Plan.Threads, Ranks: c.p.Plan.Ranks(), Exchange: c.transport.Exchange(),
 		})
-		assignMemory(&c.starts[i], c.p.plan)
+		assignMemory(&c.starts[i], c.p.Plan)
 		if c.worker != nil {
 			c.worker.Assign(&c.starts[i])
 		}
@@ -321,8 +322,8 @@ func (c *coordinator) assign(ctx context.Context, e equipment) error {
 
 // join asks the coordinator of the swarm for this host's nodes.
 func (c *coordinator) join(ctx context.Context) ([]string, error) {
-	wanted := workers.Wanted{Device: c.p.plan.Device, Model: c.p.model.Name, Nodes: c.p.plan.Nodes}
-	if gpus := c.p.plan.GPUs; len(gpus) > 0 {
+	wanted := workers.Wanted{Device: c.p.Plan.Device, Model: c.p.Model.Name, Nodes: c.p.Plan.Nodes}
+	if gpus := c.p.Plan.GPUs; len(gpus) > 0 {
 		wanted.Device = gpus[0].Name
 	}
 	if c.resume.run != nil {
@@ -353,12 +354,12 @@ type versions struct {
 	Torch  string            `json:"torch"`
 	Python string            `json:"python"`
 	Engine string            `json:"engine,omitempty"` // policy.Digest of the one that made all of it; empty: several did, or nobody knows
-	Inputs map[string]string `json:"inputs"`           // see inputHashes
+	Inputs map[string]string `json:"inputs"`           // see plan.InputHashes
 }
 
 // record starts the run in the database, or one more attempt at it.
 func (c *coordinator) record() error {
-	plan, err := json.Marshal(c.p.plan)
+	decided, err := json.Marshal(c.p.Plan)
 	if err != nil {
 		return fmt.Errorf("encode the plan: %w", err)
 	}
@@ -374,18 +375,18 @@ func (c *coordinator) record() error {
 	if err != nil {
 		return fmt.Errorf("own process: %w", err)
 	}
-	cfg, model := c.p.config, cmp.Or(c.p.config.Models, c.p.config.Model)
-	if c.p.trainer.command != "" { // what it trains, and on whose rollouts, is its own affair
-		model, cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations = trainerModel, 0, 0, 0
+	cfg, model := c.p.Config, cmp.Or(c.p.Config.Models, c.p.Config.Model)
+	if c.p.Trainer.Command != "" { // what it trains, and on whose rollouts, is its own affair
+		model, cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations = plan.TrainerModel, 0, 0, 0
 	}
 	typed, secrets := c.typed()
 	if err := secrets.write(c.dir); err != nil {
 		c.g.logger.Warn("what is secret in this command is not kept for swarm resume", "error", err)
 	}
 	err = c.store.StartRun(context.Background(), store.Run{
-		Run: c.run, Experiment: cfg.Experiment, Preset: cfg.Preset, Model: model, Device: c.p.plan.Device, Seed: cfg.Seed,
-		Rounds: cfg.Rounds, Nodes: c.p.plan.Nodes, NodeIDs: c.nodeIDs, NumTrainSamples: cfg.NumTrainSamples,
-		NumTransplantTrees: cfg.NumTransplantTrees, NumGenerations: cfg.NumGenerations, Config: c.config, Plan: plan, Versions: versions,
+		Run: c.run, Experiment: cfg.Experiment, Preset: cfg.Preset, Model: model, Device: c.p.Plan.Device, Seed: cfg.Seed,
+		Rounds: cfg.Rounds, Nodes: c.p.Plan.Nodes, NodeIDs: c.nodeIDs, NumTrainSamples: cfg.NumTrainSamples,
+		NumTransplantTrees: cfg.NumTransplantTrees, NumGenerations: cfg.NumGenerations, Config: c.config, Plan: decided, Versions: versions,
 		Host: host, PID: self.PID, StartTicks: int64(self.Start), BootID: self.Boot, Started: c.clock.now(),
 		PricePerHour: c.price.PerHour, PriceCurrency: c.price.Currency, Command: &typed,
 	})
@@ -414,6 +415,6 @@ func (c *coordinator) close() {
 	if c.lock != nil {
 		c.lock.Release()
 	}
-	c.p.turn.release()
-	c.claims.release()
+	c.p.Turn.Release()
+	c.claims.Release()
 }

@@ -42,12 +42,12 @@ type recorder struct {
 func newRecorder(ctx context.Context, c *coordinator, feed *terminal.Feed, lines *printer, logger, chronicle *slog.Logger, fail func(error), now <-chan struct{}) *recorder {
 	r := &recorder{
 		ctx: ctx, c: c, feed: feed, lines: lines, logger: logger, past: chronicle, fail: fail, now: now, loading: map[string]bool{},
-		keep: newRetention(context.WithoutCancel(ctx), c.transport, c.nodeIDs, c.p.config.ExternalLag, logger),
+		keep: newRetention(context.WithoutCancel(ctx), c.transport, c.nodeIDs, c.p.Config.ExternalLag, logger),
 	}
 	for _, id := range c.nodeIDs {
 		r.loading[id] = true
 	}
-	r.devices = newDeviceWatch(c.p.plan, r.Record, logger)
+	r.devices = newDeviceWatch(c.p.Plan, r.Record, logger)
 	return r
 }
 
@@ -142,13 +142,13 @@ func (r *recorder) chronicle(e event.Event) {
 
 func (r *recorder) loaded(e event.Event) {
 	if r.ctx.Err() == nil && slices.Contains(r.c.nodeIDs, e.Node) {
-		r.group.Go(func() { r.c.claims.loaded(e.Node, e.Loaded.EnginePID) })
+		r.group.Go(func() { r.c.claims.Loaded(e.Node, e.Loaded.EnginePID) })
 	}
 	if r.answer != nil && slices.Contains(r.c.nodeIDs, e.Node) {
 		r.answer(stopSaved)
 	}
 	if delete(r.loading, e.Node); len(r.loading) == 0 {
-		r.c.p.turn.release() // the GPUs show now what the nodes take
+		r.c.p.Turn.Release() // the GPUs show now what the nodes take
 		if r.ctx.Err() == nil {
 			r.group.Go(debug.FreeOSMemory) // what planning took belongs to the nodes now
 		}
@@ -214,7 +214,7 @@ func (r *recorder) watchDevices() <-chan launch.Fault {
 
 // watchMPS hands on the faults of MPS, and has every node that loads proved to be its client.
 func (r *recorder) watchMPS(host *mps.Host) launch.Sharer {
-	r.mps = &mpsSharer{host, r.c.p.plan.PerNode.Context}
+	r.mps = &mpsSharer{host, r.c.p.Plan.PerNode.Context}
 	r.group.Go(func() { forwardFaults(r.ctx, host.Faults(), r.devices.faults) })
 	return r.mps
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/journal"
 )
@@ -38,7 +39,7 @@ type resume struct {
 	nodes []store.Node // of run, where it is this home's
 }
 
-// decide looks for the run to go on with. It is asked once the configuration is known and before anything is planned, since a run keeps its nodes.
+// decide looks for the run to go on with. It is asked once the configuration is known and before anything is plan.Planned, since a run keeps its nodes.
 func (r *resume) decide(ctx context.Context, c configs.Config) error {
 	if r.asked {
 		return nil
@@ -138,9 +139,9 @@ func (r *resume) finished(c configs.Config) bool {
 	return r.run != nil && r.run.State == store.RunDone && c.Rounds == r.run.Rounds
 }
 
-// take decides for a configuration, and returns how many nodes to plan for: as asked, or as the run has. It is errFinished when nothing is
+// Take decides for a configuration, and returns how many nodes to plan for: as asked, or as the run has. It is errFinished when nothing is
 // left to do, and refuses a run that was made otherwise, also one that is done.
-func (r *resume) take(ctx context.Context, c configs.Config, asked string) (nodes string, err error) {
+func (r *resume) Take(ctx context.Context, c configs.Config, asked string) (nodes string, err error) {
 	if err := r.decide(ctx, c); err != nil || r.run == nil {
 		return asked, err
 	}
@@ -236,7 +237,7 @@ func (r *resume) same(inputs map[string]string) error {
 	if err != nil {
 		return err
 	}
-	if was, now := before.Inputs[trainerInput], inputs[trainerInput]; (was == "") != (now == "") {
+	if was, now := before.Inputs[plan.TrainerInput], inputs[plan.TrainerInput]; (was == "") != (now == "") {
 		const own, others = "swarm's own nodes", "those of a --node-command"
 		began, goes := own, others
 		if was != "" {
@@ -262,7 +263,7 @@ func (r *resume) same(inputs map[string]string) error {
 }
 
 // summarise shows the end of a run that has nothing left to do.
-func (r *resume) summarise(ctx context.Context, p planned, asJSON bool) error {
+func (r *resume) summarise(ctx context.Context, p plan.Planned, asJSON bool) error {
 	reader, err := store.OpenReader(ctx, r.g.home.Database())
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/model"
 )
@@ -52,16 +54,16 @@ func (r *resume) precision() string {
 }
 
 // fits refuses a plan that would compute otherwise than the run did so far, and keeps what must stay as it was.
-func (r *resume) fits(p *planned) error {
-	if p.plan.Device != r.plan.Device {
-		return r.refuse(hostDifference("device", r.plan.Device, p.plan.Device))
+func (r *resume) fits(p *plan.Planned) error {
+	if p.Plan.Device != r.plan.Device {
+		return r.refuse(hostDifference("device", r.plan.Device, p.Plan.Device))
 	}
-	cuda := p.plan.Device == fit.DeviceCUDA
-	if was, is := r.precision(), p.config.ResolvedPrecision(cuda); was != is {
+	cuda := p.Plan.Device == fit.DeviceCUDA
+	if was, is := r.precision(), p.Config.ResolvedPrecision(cuda); was != is {
 		return r.refuse(hostDifference("precision", was, is))
 	}
 	if !cuda {
-		p.plan.Threads = r.plan.Threads // sums come out a little different with another number
+		p.Plan.Threads = r.plan.Threads // sums come out a little different with another number
 	}
 	return nil
 }
@@ -85,15 +87,15 @@ func (r *resume) fewer(nodes []store.Node, rounds int) error {
 }
 
 // sameDone is same for a run that has nothing left to do, of what can be had without a download.
-func (r *resume) sameDone(ctx context.Context, p planned) error {
-	if p.trainer.command != "" {
-		return r.same(p.trainer.inputs())
+func (r *resume) sameDone(ctx context.Context, p plan.Planned) error {
+	if p.Trainer.Command != "" {
+		return r.same(p.Trainer.Inputs())
 	}
 	dirs := map[string]string{}
-	for _, m := range p.all() {
+	for _, m := range p.All() {
 		dir, err := model.Resolve(m, string(r.g.home))
 		if err != nil || r.run.Nodes == 0 {
-			inputs, err := inputHashes(ctx, "", p.config.Tasks)
+			inputs, err := plan.InputHashes(ctx, "", p.Config.Tasks)
 			if err != nil {
 				return err
 			}
@@ -101,7 +103,7 @@ func (r *resume) sameDone(ctx context.Context, p planned) error {
 		}
 		dirs[m.Key()] = dir
 	}
-	inputs, err := inputsOf(ctx, p, dirs)
+	inputs, err := plan.InputsOf(ctx, p, dirs)
 	if err != nil {
 		return err
 	}
@@ -111,14 +113,14 @@ func (r *resume) sameDone(ctx context.Context, p planned) error {
 
 // sameOrFormer is same, and takes an earlier program's weights of an embedded model that the run began with for the model's own, as up does. It
 // returns the inputs that the run goes on with.
-func (r *resume) sameOrFormer(ctx context.Context, p planned, dirs, inputs map[string]string) (map[string]string, error) {
+func (r *resume) sameOrFormer(ctx context.Context, p plan.Planned, dirs, inputs map[string]string) (map[string]string, error) {
 	before, err := r.made()
 	if err != nil {
 		return nil, err
 	}
 	inputs = maps.Clone(inputs)
 	if !r.run.Imported() {
-		if _, err := former(ctx, r.g.home, p, maps.Clone(dirs), inputs, before.Inputs); err != nil {
+		if _, err := plan.Former(ctx, r.g.home, p, maps.Clone(dirs), inputs, before.Inputs); err != nil {
 			return nil, err
 		}
 	}
@@ -146,4 +148,18 @@ func (r *resume) differs(things string, text func(what string) error) error {
 		try = "the former " + things + ", or another --home for these"
 	}
 	return fail.Usage(text(what), try)
+}
+
+// foreignNodes refuses a run whose nodes this program can't make again: a --node-command's, and one that was imported.
+func foreignNodes(run store.Run) error {
+	if run.Imported() {
+		return fail.Usage(fmt.Errorf("run %s was imported: its nodes' weights and journals are not here", run.Run), "swarm status "+run.Run)
+	}
+	var made versions
+	if err := json.Unmarshal(run.Versions, &made); err == nil && made.Inputs[plan.TrainerInput] != "" {
+		return fail.Usage(fmt.Errorf("the nodes of run %s are those of a --node-command: swarm knows no weights or journals of theirs", run.Run),
+			"swarm status "+run.Run)
+
+	}
+	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/journal"
 )
@@ -154,17 +155,17 @@ func TestResumeRefusesOtherInputs(t *testing.T) {
 // A trainer of somebody's own and this program's nodes don't go on with one another's runs: rounds of both would be one run's.
 func TestResumeRefusesAnotherKindOfNodes(t *testing.T) {
 	t.Parallel()
-	one, other := trainer{command: "python3 a.py"}, trainer{command: "python3 b.py"}
+	one, other := plan.Trainer{Command: "python3 a.py"}, plan.Trainer{Command: "python3 b.py"}
 	own := map[string]string{"model": "12ab"}
 	for _, test := range []struct {
 		began, goes map[string]string
 		text        string
 	}{
-		{own, one.inputs(), "its nodes are swarm's own nodes, not those of a --node-command"},
-		{nil, one.inputs(), "its nodes are swarm's own nodes, not those of a --node-command"},
-		{one.inputs(), own, "its nodes are those of a --node-command, not swarm's own nodes"},
-		{one.inputs(), other.inputs(), "run e-1 can't go on with other contents of --node-command (sha256 "},
-		{one.inputs(), one.inputs(), ""},
+		{own, one.Inputs(), "its nodes are swarm's own nodes, not those of a --node-command"},
+		{nil, one.Inputs(), "its nodes are swarm's own nodes, not those of a --node-command"},
+		{one.Inputs(), own, "its nodes are those of a --node-command, not swarm's own nodes"},
+		{one.Inputs(), other.Inputs(), "run e-1 can't go on with other contents of --node-command (sha256 "},
+		{one.Inputs(), one.Inputs(), ""},
 		{own, own, ""},
 		{nil, own, ""}, // begun before inputs were recorded
 	} {
@@ -235,7 +236,7 @@ func TestANewRunIsTheNewest(t *testing.T) {
 	reader, begin := recordedRuns(t, home, map[string]float64{"e-1": 1000, "e-3": future})
 	var log strings.Builder
 	require.NoError(t, os.MkdirAll(filepath.Join(home, "runs", "e-4", "node_0"), 0o755)) // its database was deleted
-	c := &coordinator{g: &globals{home: layout.Home(home), logger: slog.New(slog.NewTextHandler(&log, nil))}, p: planned{config: configs.Config{Experiment: "e"}}, reader: reader}
+	c := &coordinator{g: &globals{home: layout.Home(home), logger: slog.New(slog.NewTextHandler(&log, nil))}, p: plan.Planned{Config: configs.Config{Experiment: "e"}}, reader: reader}
 	last, err := c.name(context.Background())
 	require.NoError(t, err)
 	require.Equal(t, "e-5", c.run)

@@ -42,7 +42,7 @@ func TestJoinReadsRLSwarmsVariables(t *testing.T) {
 	} {
 		var o joinOptions
 		f := pflag.NewFlagSet("join", pflag.ContinueOnError)
-		o.plan.addHost(f)
+		addJoinFlags(f, &o.plan)
 		f.StringVar(&o.experiment, "experiment", "", "")
 		f.StringVar(&o.nodeID, "node-id", "", "")
 		require.NoError(t, f.Parse(strings.Fields(tt.args)))

@@ -15,6 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/systemd"
 )
 
@@ -94,7 +95,7 @@ func checkJoinService(g *globals, args []string) ([]string, error) {
 		*into = join.Flags().Lookup(name).Value.String()
 	}
 	o.sharedTyped = join.Flags().Changed("shared")
-	o.plan.config.IgnoreRLSwarm = join.Flags().Changed(resolve.IgnoreRLSwarmFlag)
+	o.plan.Config.IgnoreRLSwarm = join.Flags().Changed(resolve.IgnoreRLSwarmFlag)
 	o.readRLSwarm(join.Flags(), os.Getenv)
 	for name, why := range map[string]string{"detach": "a service is in the background already", "fresh": "a service with --fresh would begin anew at each of its starts"} {
 		if join.Flags().Changed(name) {
@@ -142,18 +143,18 @@ func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err er
 			"the URLs in a file of mode 0600, and --nats-file FILE; or --nats-creds FILE")
 
 	}
-	var p planFlags
+	var p plan.Options
 	known := pflag.NewFlagSet("up", pflag.ContinueOnError)
-	p.add(known)
-	known.Var(&p.gpuLimit, "gpu-memory", "")
+	addPlanFlags(known, &p)
+	known.Var(&p.GPULimit, "gpu-memory", "")
 	if err := copyFlags(up.Flags(), known); err != nil {
 		return false, fail.Usage(err, "swarm up --help")
 	}
-	if err := p.config.TakeArgs(up.Flags().Args()); err != nil {
+	if err := p.Config.TakeArgs(up.Flags().Args()); err != nil {
 		return false, err
 	}
-	p.wait.limit = 0 // it is the service that will wait
-	look, err := p.look(g)
+	p.Wait.Limit = 0 // it is the service that will wait
+	look, err := p.Look(g.planHost())
 	if err != nil {
 		return false, err
 	}
@@ -161,7 +162,7 @@ func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err er
 	if err != nil {
 		return false, err
 	}
-	if err := checkTasks(planned.config.Tasks); err != nil {
+	if err := checkTasks(planned.Config.Tasks); err != nil {
 		return false, err
 	}
 	yes, err := up.Flags().GetBool("yes")

@@ -14,6 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -35,11 +36,11 @@ func finishedRuns(t *testing.T, runs ...finishedRun) string {
 	require.NoError(t, err)
 	for i, r := range runs {
 		flags, _ := flagsOf(t, append([]string{"--model", "nano", "--rounds", "4"}, r.args...)...)
-		c, model, _, err := configSources(nil, false).Config(&flags.config)
+		c, model, _, err := configSources(nil, false).Config(&flags.Config)
 		require.NoError(t, err)
 		dir, err := ensureModel(t.Context(), &globals{home: layout.Home(home)}, model, false)
 		require.NoError(t, err)
-		inputs, err := inputHashes(t.Context(), dir, c.Tasks)
+		inputs, err := plan.InputHashes(t.Context(), dir, c.Tasks)
 		require.NoError(t, err)
 		if r.device == "" {
 			r.device = fit.DeviceCPU

@@ -11,69 +11,52 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/launcher/launch"
 	"github.com/sapo-swarm/swarm/launcher/mps"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
 // share starts MPS where the plan says so. Where auto chose it, the run goes on without it if the proof fails. The plan
 // then says what was decided and why.
 func (c *coordinator) share(ctx context.Context) (err error) {
-	if c.p.plan.Share != fit.ShareMPS {
+	if c.p.Plan.Share != fit.ShareMPS {
 		return nil
 	}
 	c.mps, err = openMPS(ctx, c)
 	switch {
-	case c.p.config.Share == fit.ShareMPS:
+	case c.p.Config.Share == fit.ShareMPS:
 		return err
 	case err == nil:
-		c.p.plan = c.p.plan.Governed()
+		c.p.Plan = c.p.Plan.Governed()
 	case ctx.Err() != nil:
 		return err
 	default:
 		reason, _ := fail.SplitRemedy(strings.Join(strings.Fields(err.Error()), " "))
-		c.p.plan = c.p.plan.Ungoverned(reason)
+		c.p.Plan = c.p.Plan.Ungoverned(reason)
 	}
 	return nil
 }
 
-// triesMPS tells whether nodes may share these GPUs through NVIDIA MPS, as far as that shows before it is started.
-func triesMPS(host gpu.Host, r fit.Request) bool {
-	need := mps.Need{GPUsPerNode: r.GPUsPerNode}
-	for _, g := range host.GPUs {
-		if slices.ContainsFunc(r.GPUs, func(f fit.GPU) bool { return f.Index == g.Index && !f.MIG }) {
-			need.GPUs = append(need.GPUs, mpsGPU(g, 1))
-		}
-	}
-	return mps.Check(need) == nil
-}
-
 // openMPS starts NVIDIA MPS for the GPUs of a run's plan and proves that it governs them.
 func openMPS(ctx context.Context, c *coordinator) (*mps.Host, error) {
-	plan := c.p.plan
+	of := c.p.Plan
 	o := mps.Options{
-		Need: mps.Need{GPUsPerNode: plan.Ranks()}, Dir: c.dir, Python: c.python.Path, Logger: c.g.logger,
+		Need: mps.Need{GPUsPerNode: of.Ranks()}, Dir: c.dir, Python: c.python.Path, Logger: c.g.logger,
 	}
 	host, err := gpu.Detect(ctx) // again: the proof goes by what is free now
 	if err != nil {
 		return nil, err
 	}
-	for _, room := range plan.Rooms {
+	for _, room := range of.Rooms {
 		for _, g := range host.GPUs {
 			if room.GPU != nil && g.Index == *room.GPU {
-				o.GPUs = append(o.GPUs, mpsGPU(g, room.Nodes))
+				o.GPUs = append(o.GPUs, plan.MPSGPU(g, room.Nodes))
 			}
 		}
 	}
-	for _, at := range plan.Placement {
+	for _, at := range of.Placement {
 		o.Place = append(o.Place, slices.IndexFunc(o.GPUs, func(g mps.GPU) bool { return at.GPU != nil && g.Index == *at.GPU }))
 	}
 	return mps.Open(ctx, o)
-}
-
-func mpsGPU(g gpu.GPU, nodes int) mps.GPU {
-	return mps.GPU{
-		Index: g.Index, UUID: g.UUID, Name: g.Name, ComputeMajor: g.Capability, ComputeMode: g.Mode,
-		MIG: g.MIG || g.InstanceOf != nil, Clients: nodes, MemoryFree: g.MemoryFree,
-	}
 }
 
 // mpsSharer gives clients their CUDA context on top of what a node budgets, which is its allocator's.

@@ -13,6 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -53,7 +54,7 @@ type studyCost struct {
 }
 
 // newStudyPlan plans every experiment of a study as its runs would be, and predicts their time.
-func newStudyPlan(ctx context.Context, g *globals, s *sweepStudy, p *planFlags, nodesGiven bool, seeds int, cost price) (studyPlan, error) {
+func newStudyPlan(ctx context.Context, g *globals, s *sweepStudy, p *plan.Options, nodesGiven bool, seeds int, cost price) (studyPlan, error) {
 	out := studyPlan{Study: s.Name, Question: s.Question, Seeds: seeds, GPUs: []fit.GPU{}}
 	if !s.FixesModels() {
 		out.Model = s.model.Name
@@ -72,19 +73,19 @@ func newStudyPlan(ctx context.Context, g *globals, s *sweepStudy, p *planFlags, 
 	total, known := 0.0, true
 	var warned []string
 	for _, source := range sources {
-		flags := p.with(source, nodesGiven)
-		planned, err := flags.resolve(ctx, g)
+		flags := optionsOf(*p, source, nodesGiven)
+		planned, err := flags.Resolve(ctx, g.planHost())
 		if err != nil {
 			return out, fmt.Errorf("%s: %w", source.name, err)
 		}
-		planned.turn.release()
-		for _, w := range planned.warnings {
+		planned.Turn.Release()
+		for _, w := range planned.Warnings {
 			if !slices.Contains(warned, w) {
 				warned = append(warned, w)
 				fmt.Fprintln(g.stderr, "Warning:", w)
 			}
 		}
-		out.Device, out.GPUs = planned.plan.Device, planned.plan.GPUs
+		out.Device, out.GPUs = planned.Plan.Device, planned.Plan.GPUs
 		x, err := costOfRun(ctx, reader, planned)
 		if err != nil {
 			return out, err
@@ -108,11 +109,11 @@ func newStudyPlan(ctx context.Context, g *globals, s *sweepStudy, p *planFlags, 
 }
 
 // costOfRun predicts one run.
-func costOfRun(ctx context.Context, reader *store.Reader, p planned) (studyCost, error) {
-	c := p.config
+func costOfRun(ctx context.Context, reader *store.Reader, p plan.Planned) (studyCost, error) {
+	c := p.Config
 	out := studyCost{
-		Experiment: c.Experiment, Config: fmt.Sprintf("%d/%d", c.NumTrainSamples, c.NumTransplantTrees), Nodes: p.plan.Nodes, Rule: p.plan.Rule,
-		Why: p.plan.Why, Rounds: c.Rounds, Evaluations: evaluationCount(c),
+		Experiment: c.Experiment, Config: fmt.Sprintf("%d/%d", c.NumTrainSamples, c.NumTransplantTrees), Nodes: p.Plan.Nodes, Rule: p.Plan.Rule,
+		Why: p.Plan.Why, Rounds: c.Rounds, Evaluations: evaluationCount(c),
 		From:     "not known: nothing like it was measured here, and the device's peaks aren't known",
 		Adaptive: c.Adaptive(),
 	}
@@ -120,8 +121,8 @@ func costOfRun(ctx context.Context, reader *store.Reader, p planned) (studyCost,
 	if err != nil || r == nil {
 		return out, err
 	}
-	nodes := fullest(p.plan)
-	work := roundWork(c, p.plan.Nodes)
+	nodes := fullest(p.Plan)
+	work := roundWork(c, p.Plan.Nodes)
 	pace := r.pace.For(r.work, work, r.nodes, nodes)
 	round := pace.Seconds()
 	completions := c.EvalQuestions * c.EvalGenerations
@@ -158,34 +159,34 @@ func evaluationCount(c configs.Config) int {
 }
 
 // rateOfModels is rateOf, of a swarm of different models their mean by how many nodes each has; nil where one isn't known.
-func rateOfModels(ctx context.Context, reader *store.Reader, p planned) (*rate, error) {
-	if len(p.config.Members) == 0 {
+func rateOfModels(ctx context.Context, reader *store.Reader, p plan.Planned) (*rate, error) {
+	if len(p.Config.Members) == 0 {
 		return rateOf(ctx, reader, p)
 	}
 	nodes := map[string]int{}
-	for k := range p.plan.Nodes {
-		nodes[p.config.ModelOf(k)]++
+	for k := range p.Plan.Nodes {
+		nodes[p.Config.ModelOf(k)]++
 	}
-	out := rate{work: roundWork(p.config, p.plan.Nodes), nodes: fullest(p.plan)}
+	out := rate{work: roundWork(p.Config, p.Plan.Nodes), nodes: fullest(p.Plan)}
 	var paces []fit.Pace
 	var shares []float64
 	var from []string
-	for k := range p.plan.Nodes {
+	for k := range p.Plan.Nodes {
 		of := p
-		of.config = p.config.OfNode(k)
-		if nodes[of.config.Model] == 0 {
+		of.Config = p.Config.OfNode(k)
+		if nodes[of.Config.Model] == 0 {
 			continue
 		}
-		share := float64(nodes[of.config.Model]) / float64(p.plan.Nodes)
-		nodes[of.config.Model] = 0
-		of.model = p.of(of.config.Model)
+		share := float64(nodes[of.Config.Model]) / float64(p.Plan.Nodes)
+		nodes[of.Config.Model] = 0
+		of.Model = p.Of(of.Config.Model)
 		r, err := rateOf(ctx, reader, of)
 		if err != nil || r == nil {
 			return nil, err
 		}
 		paces, shares = append(paces, r.pace.For(r.work, out.work, r.nodes, out.nodes)), append(shares, share)
 		out.loading += share * r.loading * float64(out.nodes) / float64(max(1, r.nodes))
-		from = append(from, of.config.Model+" "+r.from)
+		from = append(from, of.Config.Model+" "+r.from)
 		if rateRank(r.source) > rateRank(out.source) {
 			out.source = r.source // the least certain
 		}
@@ -210,7 +211,7 @@ func runStudyPlan(ctx context.Context, g *globals, o *planOptions) error {
 			return fail.Usage(fmt.Errorf("--study and --%s: a study has its own configurations, with names", name), "swarm plan --study "+o.study)
 		}
 	}
-	s, err := loadStudy(o.study, &o.plan.config, nodesGiven)
+	s, err := loadStudy(o.study, &o.plan.Config, nodesGiven)
 	if err != nil {
 		return err
 	}

@@ -7,16 +7,17 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/profile"
 )
 
 // profiledRate is that of a swarm profile: one node alone, at its greatest lengths, so that nodes take it one after the other.
-func profiledRate(ctx context.Context, reader *store.Reader, p planned) (*rate, error) {
-	if p.plan.Device == fit.DeviceCUDA && len(p.host.GPUs) == 0 {
+func profiledRate(ctx context.Context, reader *store.Reader, p plan.Planned) (*rate, error) {
+	if p.Plan.Device == fit.DeviceCUDA && len(p.Host.GPUs) == 0 {
 		return nil, nil // a card that isn't there
 	}
-	key := footprintKey(p)
+	key := plan.FootprintKey(p)
 	found, err := reader.Footprints(ctx, key.Model, key.GPU)
 	if err != nil {
 		return nil, err
@@ -36,16 +37,16 @@ func profiledRate(ctx context.Context, reader *store.Reader, p planned) (*rate, 
 		if generate.Sequences == 0 || update.Sequences == 0 {
 			continue
 		}
-		w := roundWork(p.config, p.plan.Nodes)
-		n := float64(fullest(p.plan))
+		w := roundWork(p.Config, p.Plan.Nodes)
+		n := float64(fullest(p.Plan))
 		return &rate{
-			source: rateProfile, work: w, nodes: fullest(p.plan),
+			source: rateProfile, work: w, nodes: fullest(p.Plan),
 			from: fmt.Sprintf("predicted from swarm profile of %s on %s, one node alone with prompts and completions of their greatest length, "+
 				"not measured in a swarm", time.Unix(int64(f.Profiled), 0).UTC().Format(time.DateOnly), f.GPU),
 			pace: fit.Pace{
 				Generate: n * generate.Seconds * float64(w.Own*w.Generations) / float64(generate.Sequences),
 				Update: n * update.Seconds * float64((w.Own+w.External)*w.Generations*max(1, w.Iterations)) /
-					float64(update.Sequences*max(1, p.config.NumIterations)),
+					float64(update.Sequences*max(1, p.Config.NumIterations)),
 			},
 		}, nil
 	}
@@ -56,11 +57,11 @@ func profiledRate(ctx context.Context, reader *store.Reader, p planned) (*rate, 
 const assumedLoading = 15
 
 // assumedRate is that of a card whose peaks are known, by what must be computed and moved; nil on a CPU, and for other cards.
-func assumedRate(p planned) *rate {
-	if p.plan.Device != fit.DeviceCUDA || len(p.plan.GPUs) == 0 {
+func assumedRate(p plan.Planned) *rate {
+	if p.Plan.Device != fit.DeviceCUDA || len(p.Plan.GPUs) == 0 {
 		return nil
 	}
-	gpu := p.plan.GPUs[0]
+	gpu := p.Plan.GPUs[0]
 	card, ok := fit.CardNamed(gpu.Name)
 	if gpu.UUID == "" {
 		card, ok = fit.CardOfSize(gpu.MemoryTotal)
@@ -68,12 +69,12 @@ func assumedRate(p planned) *rate {
 	if !ok {
 		return nil
 	}
-	precision := p.config.ResolvedPrecision(true)
-	w := roundWork(p.config, p.plan.Nodes)
+	precision := p.Config.ResolvedPrecision(true)
+	w := roundWork(p.Config, p.Plan.Nodes)
 	return &rate{
-		source: rateAssumed, work: w, nodes: fullest(p.plan), loading: assumedLoading * float64(p.plan.Nodes),
+		source: rateAssumed, work: w, nodes: fullest(p.Plan), loading: assumedLoading * float64(p.Plan.Nodes),
 		from: fmt.Sprintf("predicted from first principles, not measured: %s; prompts of %d tokens, completions of %d, the longest; no time for "+
 			"scoring and sharing; %d s to load a node", card.Describe(precision), w.PromptTokens, w.NewTokens, assumedLoading),
-		pace: fit.FirstPrinciples(p.model.Shape, precision, card, w, fullest(p.plan), p.plan.GenerateBatch),
+		pace: fit.FirstPrinciples(p.Model.Shape, precision, card, w, fullest(p.Plan), p.Plan.GenerateBatch),
 	}
 }

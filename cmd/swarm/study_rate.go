@@ -11,6 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -54,9 +55,9 @@ func fullest(p fit.Plan) int {
 }
 
 // rateOf is the best rate that is known for nodes of p's model; nil: none is.
-func rateOf(ctx context.Context, reader *store.Reader, p planned) (*rate, error) {
+func rateOf(ctx context.Context, reader *store.Reader, p plan.Planned) (*rate, error) {
 	if reader != nil {
-		for _, find := range []func(context.Context, *store.Reader, planned) (*rate, error){measuredRate, profiledRate} {
+		for _, find := range []func(context.Context, *store.Reader, plan.Planned) (*rate, error){measuredRate, profiledRate} {
 			if r, err := find(ctx, reader, p); err != nil || r != nil {
 				return r, err
 			}
@@ -66,7 +67,7 @@ func rateOf(ctx context.Context, reader *store.Reader, p planned) (*rate, error)
 }
 
 // measuredRate is that of the newest run of the model on such a device; one that did the same work comes before others.
-func measuredRate(ctx context.Context, reader *store.Reader, p planned) (*rate, error) {
+func measuredRate(ctx context.Context, reader *store.Reader, p plan.Planned) (*rate, error) {
 	runs, err := reader.Runs(ctx, store.Filter{})
 	if err != nil {
 		return nil, err
@@ -77,10 +78,10 @@ func measuredRate(ctx context.Context, reader *store.Reader, p planned) (*rate, 
 		if t.RoundsDone < 5 || t.Workers > 0 || json.Unmarshal(t.Config, &c) != nil || json.Unmarshal(t.Plan, &plan) != nil {
 			continue
 		}
-		if t.Imported() || !sameRate(c, p.config) || !sameDevice(plan, p.plan) { // what was imported wasn't measured here
+		if t.Imported() || !sameRate(c, p.Config) || !sameDevice(plan, p.Plan) { // what was imported wasn't measured here
 			continue
 		}
-		exact := roundWork(c, t.Run.Nodes) == roundWork(p.config, p.plan.Nodes) && fullest(plan) == fullest(p.plan)
+		exact := roundWork(c, t.Run.Nodes) == roundWork(p.Config, p.Plan.Nodes) && fullest(plan) == fullest(p.Plan)
 		if best != nil && !exact {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/files"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/targets"
 	"github.com/sapo-swarm/swarm/node/model"
 )
@@ -73,18 +74,18 @@ func (s sweepSource) flags() []string {
 	return args
 }
 
-// with is the flags for one configuration: the source's values count where the user gave none. nodesGiven: the user said how many.
-func (p planFlags) with(s sweepSource, nodesGiven bool) planFlags {
-	p.resume = nil
-	p.config.Config = []string{s.config}
-	p.config.Keys = slices.Clone(p.config.Keys)
-	for i, key := range p.config.Keys {
+// optionsOf are the flags for one configuration: the source's values count where the user gave none. nodesGiven: the user said how many.
+func optionsOf(p plan.Options, s sweepSource, nodesGiven bool) plan.Options {
+	p.Resume = nil
+	p.Config.Config = []string{s.config}
+	p.Config.Keys = slices.Clone(p.Config.Keys)
+	for i, key := range p.Config.Keys {
 		if value, ok := s.values[key.Key.Name]; ok && !key.Given {
-			p.config.Keys[i] = &resolve.KeyFlag{Key: key.Key, Source: s.name, Text: fmt.Sprint(value), Given: true}
+			p.Config.Keys[i] = &resolve.KeyFlag{Key: key.Key, Source: s.name, Text: fmt.Sprint(value), Given: true}
 		}
 	}
 	if s.nodes > 0 && !nodesGiven {
-		p.nodes = strconv.Itoa(s.nodes)
+		p.Nodes = strconv.Itoa(s.nodes)
 	}
 	return p
 }
@@ -176,7 +177,7 @@ func (s *sweepStudy) flags() string {
 	return "--study " + targets.ShellWord(s.Named()) + " --model " + targets.ShellWord(s.named)
 }
 
-// otherwise refuses to go on with, or to count, a run of the study that was made otherwise than the study says now. err is take's.
+// otherwise refuses to go on with, or to count, a run of the study that was made otherwise than the study says now. err is Take's.
 func (i *sweepItem) otherwise(r *resume, err error) error {
 	if i.values == nil {
 		return nil
@@ -188,7 +189,7 @@ func (i *sweepItem) otherwise(r *resume, err error) error {
 		}
 		// A run may change while it goes on what it is measured by, a study's may not.
 		var measured []configs.Difference
-		for _, d := range configs.Differences(r.fixed, i.p.config) {
+		for _, d := range configs.Differences(r.fixed, i.p.Config) {
 			if d.Class == configs.ClassMeasure {
 				measured = append(measured, d)
 			}

@@ -22,7 +22,7 @@ func TestASweepAndItsReportNameExperimentsAlike(t *testing.T) {
 			args = []string{"--model", model}
 		}
 		user, _ := flagsOf(t, args...)
-		study, err := loadStudy("paper", &user.config, false)
+		study, err := loadStudy("paper", &user.Config, false)
 		require.NoError(t, err)
 		sources, err := study.sources()
 		require.NoError(t, err)

@@ -13,14 +13,15 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 )
 
-// flagsOf are planFlags after a command line.
-func flagsOf(t *testing.T, args ...string) (planFlags, *pflag.FlagSet) {
+// flagsOf are plan.Options after a command line.
+func flagsOf(t *testing.T, args ...string) (plan.Options, *pflag.FlagSet) {
 	t.Helper()
-	var p planFlags
+	var p plan.Options
 	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	p.add(f)
+	addPlanFlags(f, &p)
 	require.NoError(t, f.Parse(args))
 	return p, f
 }
@@ -39,7 +40,7 @@ func TestEveryStudyCanBeRun(t *testing.T) {
 				user, _ := flagsOf(t, given...)
 				design, err := configs.LoadStudy(name)
 				require.NoError(t, err)
-				study, err := loadStudy(name, &user.config, false)
+				study, err := loadStudy(name, &user.Config, false)
 				if model != "" && design.FixesModels() {
 					require.Error(t, err)
 					return
@@ -56,23 +57,23 @@ func TestEveryStudyCanBeRun(t *testing.T) {
 					environ = append(environ, fmt.Sprintf("%s=%v", found.EnvironmentName(), settings[len(settings)-1][key]))
 				}
 				for _, source := range sources {
-					here := user.with(source, false)
-					c, _, _, err := configSources(nil, true).Config(&here.config)
+					here := optionsOf(user, source, false)
+					c, _, _, err := configSources(nil, true).Config(&here.Config)
 					require.NoError(t, err, source.name)
 					require.Equal(t, source.name, c.Experiment)
 					require.Equal(t, 27, c.EvalQuestions, "the user's flags win")
-					same, _, _, err := configSources(environ, true).Config(&here.config)
+					same, _, _, err := configSources(environ, true).Config(&here.Config)
 					require.NoError(t, err)
 					require.Equal(t, c, same, "%s: an environment doesn't change what is compared", source.name)
 
 					item := &sweepItem{sweepSource: source}
-					item.p.config.Seed = c.Seed
+					item.p.Config.Seed = c.Seed
 					args := upArguments("/h", item, given, false)
 					there, _ := flagsOf(t, args[2:]...)
-					child, _, _, err := configSources(nil, true).Config(&there.config)
+					child, _, _, err := configSources(nil, true).Config(&there.Config)
 					require.NoError(t, err)
 					require.Equal(t, c, child, source.name)
-					require.Equal(t, here.nodes, there.nodes)
+					require.Equal(t, here.Nodes, there.Nodes)
 				}
 			})
 		}
@@ -87,13 +88,13 @@ func TestFlagsWinOverAStudy(t *testing.T) {
 	sources, err := study.sources()
 	require.NoError(t, err)
 	user, _ := flagsOf(t, "--rounds", "7", "--set", "num_iterations=2")
-	flags := user.with(sources[0], false)
-	c, _, _, err := configSources([]string{"SWARM_EVAL_EVERY=9", "SWARM_SWARM_SIZE=9"}, true).Config(&flags.config)
+	flags := optionsOf(user, sources[0], false)
+	c, _, _, err := configSources([]string{"SWARM_EVAL_EVERY=9", "SWARM_SWARM_SIZE=9"}, true).Config(&flags.Config)
 	require.NoError(t, err)
 	require.Equal(t, []int{7, 2, 50, 2}, []int{c.Rounds, c.NumIterations, c.EvalEvery, c.SwarmSize}, "and a study over the environment")
-	require.Equal(t, "2", flags.nodes)
-	require.Equal(t, "auto", user.with(sources[0], true).nodes, "the user asked for --nodes auto")
-	require.False(t, user.config.Keys[0].Given, "the user's flags stay as they were")
+	require.Equal(t, "2", flags.Nodes)
+	require.Equal(t, "auto", optionsOf(user, sources[0], true).Nodes, "the user asked for --nodes auto")
+	require.False(t, user.Config.Keys[0].Given, "the user's flags stay as they were")
 }
 
 func TestTheEnvironmentDoesNotWinOverAStudysPresets(t *testing.T) {
@@ -106,11 +107,11 @@ func TestTheEnvironmentDoesNotWinOverAStudysPresets(t *testing.T) {
 	require.Equal(t, []string{"paper-8loc0ext", "paper-2loc6ext"}, []string{sources[0].name, sources[1].name}, "those named, in the study's order")
 	require.Len(t, sources, 2)
 	user, _ := flagsOf(t)
-	flags := user.with(sources[0], false)
-	c, _, _, err := configSources([]string{"NUM_TRAIN_SAMPLES=4"}, true).Config(&flags.config)
+	flags := optionsOf(user, sources[0], false)
+	c, _, _, err := configSources([]string{"NUM_TRAIN_SAMPLES=4"}, true).Config(&flags.Config)
 	require.NoError(t, err)
 	require.Equal(t, []any{"paper-8loc0ext", 8, 0}, []any{c.Experiment, c.NumTrainSamples, c.NumTransplantTrees})
-	require.Equal(t, "8", flags.nodes)
+	require.Equal(t, "8", flags.Nodes)
 }
 
 func TestAStudyIsRefusedBesideWhatItDecides(t *testing.T) {

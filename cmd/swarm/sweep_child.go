@@ -54,7 +54,7 @@ func upArguments(home layout.Home, item *sweepItem, passed []string, asJSON bool
 	config := `"` + strings.ReplaceAll(item.config, `"`, `""`) + `"`
 	args := append([]string{"up", "--home=" + string(home), "--config=" + config, "--seed=" + strconv.FormatInt(item.seed(), 10)}, item.flags()...)
 	args = append(args, passed...) // later ones win
-	if nodes := item.p.plan.Nodes; nodes > 0 {
+	if nodes := item.p.Plan.Nodes; nodes > 0 {
 		args = append(args, "--nodes="+strconv.Itoa(nodes)) // what auto is, is decided once for all runs
 	}
 	if asJSON {

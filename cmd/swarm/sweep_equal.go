@@ -25,7 +25,7 @@ type sweepFact struct {
 func (i *sweepItem) compare(fresh fit.Plan, err error, inputs, used map[string]string) {
 	i.facts = []sweepFact{
 		{"nodes", strconv.Itoa(fresh.Nodes), ""}, {"device", fresh.Device, ""},
-		{"precision", i.p.config.ResolvedPrecision(fresh.Device == fit.DeviceCUDA), ""},
+		{"precision", i.p.Config.ResolvedPrecision(fresh.Device == fit.DeviceCUDA), ""},
 	}
 	for _, name := range slices.Sorted(maps.Keys(inputs)) {
 		i.facts = append(i.facts, sweepFact{"sha256 of " + name, fmt.Sprintf("%.12s", inputs[name]), fmt.Sprintf("%.12s", used[name])})
@@ -40,7 +40,7 @@ func (i *sweepItem) compare(fresh fit.Plan, err error, inputs, used map[string]s
 
 // look notes what of the facts the item's run has, or will have.
 func (i *sweepItem) look() {
-	nodes, device, precision := i.p.plan.Nodes, i.p.plan.Device, i.p.config.ResolvedPrecision(i.p.plan.Device == fit.DeviceCUDA)
+	nodes, device, precision := i.p.Plan.Nodes, i.p.Plan.Device, i.p.Config.ResolvedPrecision(i.p.Plan.Device == fit.DeviceCUDA)
 	if i.r.run != nil {
 		nodes, device, precision = i.r.run.Nodes, i.r.plan.Device, i.r.precision()
 	}

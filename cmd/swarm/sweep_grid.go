@@ -54,7 +54,7 @@ func (o *sweepOptions) gridSources(names []string) ([]sweepSource, error) {
 	if err != nil {
 		return nil, err
 	}
-	given, err := o.plan.config.Layer()
+	given, err := o.plan.Config.Layer()
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +65,8 @@ func (o *sweepOptions) gridSources(names []string) ([]sweepSource, error) {
 	}
 	var out []sweepSource
 	for _, name := range names {
-		flags := o.plan.with(sweepSource{name: name, config: name}, o.nodesGiven)
-		base, _, _, err := configSources(os.Environ(), false).Config(&flags.config)
+		flags := optionsOf(o.plan, sweepSource{name: name, config: name}, o.nodesGiven)
+		base, _, _, err := configSources(os.Environ(), false).Config(&flags.Config)
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +85,7 @@ func gridVerdict(items []*sweepItem, seeds int) *sweepVerdict {
 	seen := map[string]bool{}
 	flags := []string{}
 	for _, item := range items {
-		if item.p.config.EvalQuestions == 0 {
+		if item.p.Config.EvalQuestions == 0 {
 			v.measure = stats.MeasureReward
 		}
 		if name := item.experiment(); !seen[name] {
@@ -105,9 +105,9 @@ func gridVerdict(items []*sweepItem, seeds int) *sweepVerdict {
 
 // comparedKeys are the settings in which the configurations of a sweep differ, and what follows from these.
 func comparedKeys(items []*sweepItem) (keys []string) {
-	first := items[0].p.config
+	first := items[0].p.Config
 	for _, item := range items {
-		c := item.p.config
+		c := item.p.Config
 		c.Seed, c.Experiment = first.Seed, first.Experiment
 		for _, d := range configs.Differences(first, c) {
 			keys = append(keys, d.Key)

@@ -82,8 +82,8 @@ func TestAnArmsRunHasItsValues(t *testing.T) {
 	require.NoError(t, err)
 	var names []string
 	for _, source := range sources {
-		here := flags.with(source, false)
-		c, _, _, err := configSources([]string{"SWARM_LEARNING_RATE=0.9"}, false).Config(&here.config)
+		here := optionsOf(flags, source, false)
+		c, _, _, err := configSources([]string{"SWARM_LEARNING_RATE=0.9"}, false).Config(&here.Config)
 		require.NoError(t, err)
 		names = append(names, c.Experiment)
 		require.Equal(t, source.values["learning_rate"], c.LearningRate)
@@ -91,7 +91,7 @@ func TestAnArmsRunHasItsValues(t *testing.T) {
 		require.Equal(t, 7, c.Rounds)
 
 		item := &sweepItem{sweepSource: source}
-		item.p.config = c
+		item.p.Config = c
 		up := newUpCommand(&globals{}).Flags()
 		up.String("home", "", "")
 		require.NoError(t, up.Parse(upArguments("/h", item, nil, false)[1:]))

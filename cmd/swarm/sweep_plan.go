@@ -13,16 +13,17 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/node"
 )
 
 // sweepItem is one run of a sweep: a configuration with a seed.
 type sweepItem struct {
 	sweepSource
-	p       planned // its configuration has the seed; without a plan where done
-	dir     string  // of the run that goes on; empty: none does
-	done    bool    // nothing was left to do when the sweep began
-	r       *resume // which run it is, as the last check found it
+	p       plan.Planned // its configuration has the seed; without a plan where done
+	dir     string       // of the run that goes on; empty: none does
+	done    bool         // nothing was left to do when the sweep began
+	r       *resume      // which run it is, as the last check found it
 	facts   []sweepFact
 	check   func(ctx context.Context, busy bool) (nodes string, inputs map[string]string, err error) // as resume.take, with what the run reads
 	tried   int                                                                                      // times that this sweep ran it
@@ -31,8 +32,8 @@ type sweepItem struct {
 	refused bool                                                                                     // its run is done and doesn't count: another process has made it otherwise
 }
 
-func (i *sweepItem) experiment() string { return i.p.config.Experiment }
-func (i *sweepItem) seed() int64        { return i.p.config.Seed }
+func (i *sweepItem) experiment() string { return i.p.Config.Experiment }
+func (i *sweepItem) seed() int64        { return i.p.Config.Seed }
 func (i *sweepItem) failed() bool       { return i.tried > 0 && i.code != fail.ExitDone }
 
 func (i *sweepItem) String() string { return fmt.Sprintf("%s seed %d", i.experiment(), i.seed()) }
@@ -40,7 +41,7 @@ func (i *sweepItem) String() string { return fmt.Sprintf("%s seed %d", i.experim
 // sweepConfig is one of the configurations, resolved and checked as far as all seeds share it.
 type sweepConfig struct {
 	sweepSource
-	p       planned
+	p       plan.Planned
 	request fit.Request
 	dirs    map[string]string // of the models' weights, by key
 	inputs  map[string]string
@@ -58,7 +59,7 @@ func (o *sweepOptions) items(ctx context.Context, g *globals, sources []sweepSou
 	if err != nil {
 		return nil, err
 	}
-	if doubt := seeds.doubt(list[0].p.config.Seed); doubt != "" {
+	if doubt := seeds.doubt(list[0].p.Config.Seed); doubt != "" {
 		g.logger.Warn(doubt)
 	}
 	busy := false
@@ -68,7 +69,7 @@ func (o *sweepOptions) items(ctx context.Context, g *globals, sources []sweepSou
 	var items []*sweepItem
 	for n := range seeds.len() {
 		for _, c := range list {
-			item, err := o.item(ctx, g, c, seeds.at(n, c.p.config.Seed), busy)
+			item, err := o.item(ctx, g, c, seeds.at(n, c.p.Config.Seed), busy)
 			if err != nil {
 				return nil, err
 			}
@@ -86,10 +87,10 @@ func (o *sweepOptions) items(ctx context.Context, g *globals, sources []sweepSou
 
 // configs resolves the sources.
 func (o *sweepOptions) configs(ctx context.Context, g *globals, sources []sweepSource) ([]*sweepConfig, error) {
-	if o.plan.nodes == "" {
+	if o.plan.Nodes == "" {
 		return nil, &configs.Error{Key: "nodes", Value: "", Source: "--nodes", Allowed: "auto, max or a whole number from 1"}
 	}
-	if err := o.plan.wait.check(); err != nil {
+	if err := o.plan.Wait.Check(); err != nil {
 		return nil, err
 	}
 	var list []*sweepConfig
@@ -100,14 +101,14 @@ func (o *sweepOptions) configs(ctx context.Context, g *globals, sources []sweepS
 			return nil, err
 		}
 		for _, other := range list {
-			if other.p.config.Experiment == c.p.config.Experiment {
+			if other.p.Config.Experiment == c.p.Config.Experiment {
 				return nil, fail.Usage(
-					fmt.Errorf("%s and %s are both the experiment %q", other.name, c.name, c.p.config.Experiment),
+					fmt.Errorf("%s and %s are both the experiment %q", other.name, c.name, c.p.Config.Experiment),
 					"each once, and an experiment: NAME of its own in each file")
 
 			}
 		}
-		for _, w := range c.p.warnings {
+		for _, w := range c.p.Warnings {
 			if !warned[w] {
 				warned[w] = true
 				g.logger.Warn(w)
@@ -119,8 +120,8 @@ func (o *sweepOptions) configs(ctx context.Context, g *globals, sources []sweepS
 }
 
 func (o *sweepOptions) resolveConfig(ctx context.Context, g *globals, source sweepSource) (*sweepConfig, error) {
-	flags := o.plan.with(source, o.nodesGiven)
-	look, err := flags.look(g)
+	flags := optionsOf(o.plan, source, o.nodesGiven)
+	look, err := flags.Look(g.planHost())
 	if err != nil {
 		return nil, err
 	}
@@ -128,34 +129,34 @@ func (o *sweepOptions) resolveConfig(ctx context.Context, g *globals, source swe
 	if c.p, c.request, err = look(ctx); err != nil {
 		return nil, err
 	}
-	if err := checkTasks(c.p.config.Tasks); err != nil {
+	if err := checkTasks(c.p.Config.Tasks); err != nil {
 		return nil, err
 	}
 	if c.dirs, err = ensureModels(ctx, g, c.p, o.yes); err != nil {
 		return nil, err
 	}
-	if c.inputs, err = inputsOf(ctx, c.p, c.dirs); err != nil {
+	if c.inputs, err = plan.InputsOf(ctx, c.p, c.dirs); err != nil {
 		return nil, err
 	}
-	c.busy = lifecycle.AlreadyRunning(g.home, c.p.config.Experiment) != nil
+	c.busy = lifecycle.AlreadyRunning(g.home, c.p.Config.Experiment) != nil
 	return c, nil
 }
 
 // item checks one seed of a configuration as swarm up will. busy says that a run of the sweep holds memory now that will be free by then.
 func (o *sweepOptions) item(ctx context.Context, g *globals, c *sweepConfig, seed int64, busy bool) (*sweepItem, error) {
 	item := &sweepItem{sweepSource: c.sweepSource, p: c.p}
-	item.p.config.Seed = seed
-	if err := configs.Validate(item.p.config); err != nil {
+	item.p.Config.Seed = seed
+	if err := configs.Validate(item.p.Config); err != nil {
 		return nil, configs.WithSource(err, "--seeds")
 	}
 	request := c.request
-	if busy || o.plan.wait.limit > 0 {
+	if busy || o.plan.Wait.Limit > 0 {
 		request = later(request, item.p)
 	}
 	asked := request.Nodes
 	item.check = func(ctx context.Context, busy bool) (nodes string, inputs map[string]string, err error) {
 		item.r = &resume{g: g, sweep: true, busy: busy}
-		nodes, err = item.r.take(ctx, item.p.asked(), asked)
+		nodes, err = item.r.Take(ctx, item.p.Asked(), asked)
 		if other := item.otherwise(item.r, err); other != nil {
 			return "", nil, other
 		}
@@ -179,7 +180,7 @@ func (o *sweepOptions) item(ctx context.Context, g *globals, c *sweepConfig, see
 		return item, nil
 	}
 	request.Nodes = nodes
-	item.p.plan, err = fit.New(request)
+	item.p.Plan, err = fit.New(request)
 	if errors.Is(err, fit.ErrRequest) {
 		return nil, fail.Usage(err, "swarm plan --help")
 	}
@@ -197,13 +198,13 @@ func (o *sweepOptions) item(ctx context.Context, g *globals, c *sweepConfig, see
 }
 
 // later is a request to the host when others have given their memory back.
-func later(r fit.Request, p planned) fit.Request {
+func later(r fit.Request, p plan.Planned) fit.Request {
 	if len(r.GPUs) > 0 {
 		fallback, device := r.CPUFallback, r.Device
-		r = whenFree(r)
+		r = plan.WhenFree(r)
 		r.CPUFallback, r.Device = fallback, device
 	}
-	r.Memory = max(r.Memory, p.host.MemoryTotal)
+	r.Memory = max(r.Memory, p.Host.MemoryTotal)
 	return r
 }
 

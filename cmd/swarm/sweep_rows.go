@@ -70,14 +70,14 @@ func (s *sweep) predict(ctx context.Context, rows []stats.SweepRow) error {
 // row is one item's. Its state is that of the sweep: a run that failed before this sweep is left, like one that was stopped.
 func (s *sweep) row(ctx context.Context, item *sweepItem) (stats.SweepRow, error) {
 	row := stats.SweepRow{
-		Experiment: item.experiment(), Config: item.name, Seed: item.seed(), State: stats.SweepPending, Rounds: item.p.config.Rounds,
+		Experiment: item.experiment(), Config: item.name, Seed: item.seed(), State: stats.SweepPending, Rounds: item.p.Config.Rounds,
 	}
 	if s.reader == nil {
 		return row, nil
 	}
 	run, err := s.reader.FindRun(ctx, item.experiment(), item.seed())
 	if err == nil && run == nil {
-		run, err = s.reader.FindImported(ctx, item.experiment(), item.seed(), item.p.config.Rounds)
+		run, err = s.reader.FindImported(ctx, item.experiment(), item.seed(), item.p.Config.Rounds)
 	}
 	if err != nil {
 		return row, err
@@ -118,7 +118,7 @@ func similarPace(item *sweepItem, runs []store.Totals) *float64 {
 		if t.Imported() || t.RoundsDone < 2 || t.ActiveSeconds <= 0 || json.Unmarshal(t.Config, &c) != nil {
 			continue
 		}
-		if t.Device == item.p.plan.Device && t.Run.Nodes == item.p.plan.Nodes && workOf(c) == workOf(item.p.config) {
+		if t.Device == item.p.Plan.Device && t.Run.Nodes == item.p.Plan.Nodes && workOf(c) == workOf(item.p.Config) {
 			pace := t.ActiveSeconds / float64(t.RoundsDone)
 			return &pace
 		}

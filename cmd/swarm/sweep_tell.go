@@ -118,7 +118,7 @@ func (s *sweep) printOutcome(p *table.Page, verdict *stats.Study) {
 func (s *sweep) comparison() []string {
 	args := s.experiments()
 	for _, item := range s.items {
-		if item.p.config.NumTransplantTrees == 0 && len(args) > 1 {
+		if item.p.Config.NumTransplantTrees == 0 && len(args) > 1 {
 			return append(args, "--baseline", item.experiment())
 		}
 	}

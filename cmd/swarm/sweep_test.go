@@ -60,7 +60,7 @@ func TestUpTakesWhatSweepHandsOn(t *testing.T) {
 	sweepFlags := newSweepCommand(&globals{}).Flags()
 	require.NoError(t, sweepFlags.Parse(given))
 	item := &sweepItem{sweepSource: sweepSource{config: `a "b",c.yaml`}}
-	item.p.config.Seed = 6
+	item.p.Config.Seed = 6
 	args := upArguments("/h", item, passedOn(sweepFlags), true)
 	require.Equal(t, []string{"up", "--home=/h"}, args[:2])
 	up := newUpCommand(&globals{}).Flags()
@@ -401,7 +401,7 @@ func TestASweepsComparisonHasItsBaseline(t *testing.T) {
 	t.Parallel()
 	item := func(name string, seed int64, externals int) *sweepItem {
 		i := &sweepItem{sweepSource: sweepSource{config: name}}
-		i.p.config = configs.Config{Experiment: name, Seed: seed, NumTransplantTrees: externals}
+		i.p.Config = configs.Config{Experiment: name, Seed: seed, NumTransplantTrees: externals}
 		return i
 	}
 	s := &sweep{items: []*sweepItem{item("4loc4ext", 1, 4), item("8loc0ext", 1, 0), item("4loc4ext", 2, 4), item("8loc0ext", 2, 0)}}
@@ -427,9 +427,9 @@ func TestThePaceOfARunLikeIt(t *testing.T) {
 		return total
 	}
 	var item sweepItem
-	item.p.config = configs.Default()
-	item.p.config.Model, item.p.config.Experiment, item.p.config.Seed = "gpt2", "new", 7
-	item.p.plan.Device, item.p.plan.Nodes = "cuda", 8
+	item.p.Config = configs.Default()
+	item.p.Config.Model, item.p.Config.Experiment, item.p.Config.Seed = "gpt2", "new", 7
+	item.p.Plan.Device, item.p.Plan.Nodes = "cuda", 8
 	like := run("like", nil)
 	require.InDelta(t, 5, *similarPace(&item, []store.Totals{like}), 1e-9)
 	newer := run("newer", func(_ *configs.Config, t *store.Totals) { t.ActiveSeconds = 80 })

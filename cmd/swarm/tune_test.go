@@ -101,7 +101,7 @@ func TestTuneDocument(t *testing.T) {
 	require.Equal(t, tune.EstimatePublished, d.Estimate)
 }
 
-// What holds a size of memory is a sizeFlag on every command, so that 24, 24GB and 24GiB are read alike.
+// What holds a size of memory is a plan.Size on every command, so that 24, 24GB and 24GiB are read alike.
 func TestEverySizeOfMemoryIsReadAlike(t *testing.T) {
 	t.Parallel()
 	seen := 0

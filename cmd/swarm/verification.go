@@ -16,6 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/model"
@@ -51,13 +52,13 @@ func verifyRun(ctx context.Context, g *globals, reader *store.Reader, s store.Sn
 		return verify.Report{}, err
 	}
 	jobs := 1 // a GPU has room for one for certain
-	if engineDevice(v.p.plan) == fit.DeviceCPU {
-		jobs = max(1, runtime.GOMAXPROCS(0)/max(1, v.p.plan.Threads))
+	if engineDevice(v.p.Plan) == fit.DeviceCPU {
+		jobs = max(1, runtime.GOMAXPROCS(0)/max(1, v.p.Plan.Threads))
 	}
 	progress := newVerifyProgress(g.stderr, total)
 	defer progress.line.End()
 	report, err := verify.Run(ctx, verify.Options{
-		Dir: v.dir, Nodes: nodes, Foreign: foreign, From: from, Config: v.p.config, Own: own, Records: recordedRun{reader, s.Run.Run}, Start: v.start,
+		Dir: v.dir, Nodes: nodes, Foreign: foreign, From: from, Config: v.p.Config, Own: own, Records: recordedRun{reader, s.Run.Run}, Start: v.start,
 		Exact: v.inexact() == "", Inexact: v.inexact(), Generate: generate, Jobs: jobs, Scratch: scratch, Logger: g.logger, Progress: progress.tell,
 	})
 	if err != nil {
@@ -101,7 +102,7 @@ type verification struct {
 	run store.Run
 	dir string
 
-	p         planned           // configuration, models and plan
+	p         plan.Planned      // configuration, models and plan
 	modelDirs map[string]string // by the models' keys
 	engineDir string
 	python    policy.Probe
@@ -113,7 +114,7 @@ const anotherEngine = "another version of the engine made the run"
 // inexact says why other bits may come out than in the run; "" where the same do.
 func (v *verification) inexact() string {
 	switch {
-	case engineDevice(v.p.plan) != fit.DeviceCPU:
+	case engineDevice(v.p.Plan) != fit.DeviceCPU:
 		return "this device does not compute the same bits each time"
 	case !v.same:
 		return anotherEngine
@@ -126,15 +127,15 @@ func (v *verification) prepare(ctx context.Context) error {
 		return fail.Hint(fmt.Errorf("the folder of run %s: %w", v.run.Run, err), "--home where the run was made")
 	}
 	var made versions
-	err := errors.Join(json.Unmarshal(v.run.Config, &v.p.config), json.Unmarshal(v.run.Plan, &v.p.plan), json.Unmarshal(v.run.Versions, &made))
+	err := errors.Join(json.Unmarshal(v.run.Config, &v.p.Config), json.Unmarshal(v.run.Plan, &v.p.Plan), json.Unmarshal(v.run.Versions, &made))
 	if err != nil {
 		return fmt.Errorf("what the database has of run %s: %w", v.run.Run, err)
 	}
-	if v.p.models, err = model.Of(v.p.config); err != nil {
+	if v.p.Models, err = model.Of(v.p.Config); err != nil {
 		return err
 	}
-	v.p.model, v.modelDirs = v.p.models[0], map[string]string{}
-	for _, m := range v.p.models {
+	v.p.Model, v.modelDirs = v.p.Models[0], map[string]string{}
+	for _, m := range v.p.Models {
 		if v.modelDirs[m.Key()], err = model.Resolve(m, string(v.g.home)); err != nil {
 			return err
 		}
@@ -145,7 +146,7 @@ func (v *verification) prepare(ctx context.Context) error {
 	if v.python, err = v.g.python.Find(ctx); err != nil {
 		return err
 	}
-	if engineDevice(v.p.plan) != fit.DeviceCPU && !v.python.CUDA {
+	if engineDevice(v.p.Plan) != fit.DeviceCPU && !v.python.CUDA {
 		return noCUDA(v.python, "run "+v.run.Run+" was made on a GPU")
 	}
 	if made.Torch != "" && made.Torch != v.python.Torch {
@@ -163,18 +164,18 @@ func (v *verification) prepare(ctx context.Context) error {
 
 // sameInputs refuses first weights, or files of questions, that are no longer those of the run. An earlier program's that are still there are taken.
 func (v *verification) sameInputs(ctx context.Context, began map[string]string) error {
-	inputs, err := inputsOf(ctx, v.p, v.modelDirs)
+	inputs, err := plan.InputsOf(ctx, v.p, v.modelDirs)
 	if err != nil {
 		return err
 	}
-	if _, err := former(ctx, v.g.home, v.p, v.modelDirs, inputs, began); err != nil {
+	if _, err := plan.Former(ctx, v.g.home, v.p, v.modelDirs, inputs, began); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(inputs)) {
 		if was := began[name]; was != "" && was != inputs[name] {
 			return fail.Hint(
 				fmt.Errorf("run %s can't be verified: what %s names has changed since it began (sha256 %.12s → %.12s)", v.run.Run, name, was, inputs[name]),
-				formerFiles(v.p, v.g.home, name))
+				plan.FormerFiles(v.p, v.g.home, name))
 
 		}
 	}
@@ -182,16 +183,16 @@ func (v *verification) sameInputs(ctx context.Context, began map[string]string) 
 }
 
 // modelDir is the folder of a model's weights.
-func (v *verification) modelDir(key string) string { return v.modelDirs[v.p.of(key).Key()] }
+func (v *verification) modelDir(key string) string { return v.modelDirs[v.p.Of(key).Key()] }
 
 // settings are what each node has of its model's.
 func (v *verification) settings(nodes []string) (map[string]verify.Setting, error) {
 	tokens, own := map[string]tokenizer.Tokenizer{}, map[string]verify.Setting{}
 	for _, node := range nodes {
-		config := v.p.config.OfNode(fit.NodeIndex(node))
+		config := v.p.Config.OfNode(fit.NodeIndex(node))
 		if tokens[config.Model] == nil {
 			var err error
-			if tokens[config.Model], err = tokenizer.Open(v.p.of(config.Model).Tokenizer, v.modelDir(config.Model)); err != nil {
+			if tokens[config.Model], err = tokenizer.Open(v.p.Of(config.Model).Tokenizer, v.modelDir(config.Model)); err != nil {
 				return nil, err
 			}
 		}
@@ -203,12 +204,12 @@ func (v *verification) settings(nodes []string) (map[string]verify.Setting, erro
 // start starts the engine of a node.
 func (v *verification) start(ctx context.Context, node string) (verify.Engine, int, error) {
 	index := fit.NodeIndex(node)
-	config := v.p.config.OfNode(index)
+	config := v.p.Config.OfNode(index)
 	assignment := protocol.Start{
-		Node: node, Python: v.python.Path, EngineDir: v.engineDir, ModelDir: v.modelDir(config.Model), Device: engineDevice(v.p.plan), Threads: v.p.plan.Threads,
-		Ranks: v.p.plan.Ranks(),
+		Node: node, Python: v.python.Path, EngineDir: v.engineDir, ModelDir: v.modelDir(config.Model), Device: engineDevice(v.p.Plan), Threads: v.p.Plan.Threads,
+		Ranks: v.p.Plan.Ranks(),
 	}
-	environ := slices.Concat(os.Environ(), v.p.plan.Environment(index))
+	environ := slices.Concat(os.Environ(), v.p.Plan.Environment(index))
 	engine, length, err := verify.StartEngine(ctx, assignment, config, environ, v.g.stderr, v.g.python.Client())
 	if err != nil {
 		return nil, 0, err

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 )
 
 // sharedCard is a T4 whose free memory can be changed while programs look at it.
@@ -151,12 +152,12 @@ func TestWaitForGPUStopsInOrder(t *testing.T) {
 func TestWaitForGPUTakesTurns(t *testing.T) {
 	card := newSharedCard(t, "15000")
 	t.Setenv("TMPDIR", card.tmp)
-	turn, err := takeTurn()
+	turn, err := plan.TakeTurn()
 	require.NoError(t, err)
 	cmd := card.plan("--wait-for-gpu", "10m")
 	stdout, lines := started(t, cmd)
 	require.Contains(t, next(t, lines), "GPU 0 has 15.7 GB free", "enough, but it is another's turn")
-	turn.release()
+	turn.Release()
 	for range lines {
 	}
 	require.NoError(t, cmd.Wait())

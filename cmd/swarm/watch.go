@@ -142,11 +142,11 @@ func (w *watch) lines(ctx context.Context, interval time.Duration) error {
 // summarise prints what the run came to, as swarm up does at its end.
 func (w *watch) summarise() error {
 	c := &coordinator{g: w.g, run: w.run.Run, dir: w.g.home.Run(w.run.Run), reader: w.reader}
-	if err := json.Unmarshal(w.run.Config, &c.p.config); err != nil {
+	if err := json.Unmarshal(w.run.Config, &c.p.Config); err != nil {
 		return fmt.Errorf("read the configuration of %s: %w", w.run.Run, err)
 	}
 	// For the commands to type next only: a model that has gone since is no matter.
-	c.p.model, _ = model.Find(c.p.config.Model)
+	c.p.Model, _ = model.Find(c.p.Config.Model)
 	return c.summarise(false)
 }
 

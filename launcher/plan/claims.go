@@ -1,4 +1,4 @@
-package main
+package plan
 
 import (
 	"fmt"
@@ -18,8 +18,8 @@ import (
 // take is claimed for as long as their run goes on.
 
 // withoutJobs takes off GPUs what jobs have claimed and don't use yet, and says whose that is. A queue that can't be read keeps nobody away.
-func withoutJobs(g *globals, gpus []fit.GPU) (left []fit.GPU, notes []string) {
-	q, err := queue.Open(g.home.Queue())
+func withoutJobs(h Host, gpus []fit.GPU) (left []fit.GPU, notes []string) {
+	q, err := queue.Open(h.Home.Queue())
 	if err != nil {
 		return gpus, nil
 	}
@@ -43,8 +43,8 @@ func withoutJobs(g *globals, gpus []fit.GPU) (left []fit.GPU, notes []string) {
 	return left, notes
 }
 
-// gpuClaims are what a run's nodes have of the host's GPUs, for the jobs of swarm run to see.
-type gpuClaims struct {
+// Claims are what a run's nodes have of the host's GPUs, for the jobs of swarm run to see.
+type Claims struct {
 	log     *slog.Logger
 	bytes   int64 // of each GPU
 	tickets []*queue.Ticket
@@ -53,9 +53,9 @@ type gpuClaims struct {
 	engines map[string]int // pids, by node
 }
 
-// claimGPUs claims what a plan takes of its GPUs. What can't be claimed is logged: the nodes do without.
-func claimGPUs(g *globals, run string, plan fit.Plan, gpus []gpu.GPU) *gpuClaims {
-	c := &gpuClaims{log: g.logger, bytes: plan.Expected, engines: map[string]int{}}
+// Claim claims what a plan takes of its GPUs. What can't be claimed is logged: the nodes do without.
+func Claim(h Host, run string, plan fit.Plan, gpus []gpu.GPU) *Claims {
+	c := &Claims{log: h.Logger, bytes: plan.Expected, engines: map[string]int{}}
 	used := map[int]bool{}
 	for _, at := range plan.Placement {
 		for _, index := range at.Cards() {
@@ -65,12 +65,12 @@ func claimGPUs(g *globals, run string, plan fit.Plan, gpus []gpu.GPU) *gpuClaims
 	if len(used) == 0 {
 		return c
 	}
-	q, err := queue.Open(g.home.Queue())
+	q, err := queue.Open(h.Home.Queue())
 	if err != nil {
-		g.logger.Warn("jobs of swarm run don't see this run", "error", err)
+		h.Logger.Warn("jobs of swarm run don't see this run", "error", err)
 		return c
 	}
-	q.Log = g.logger
+	q.Log = h.Logger
 	for _, d := range gpus {
 		if used[d.Index] && d.UUID != "" {
 			c.claim(q, run, d)
@@ -79,7 +79,7 @@ func claimGPUs(g *globals, run string, plan fit.Plan, gpus []gpu.GPU) *gpuClaims
 	return c
 }
 
-func (c *gpuClaims) claim(q *queue.Queue, run string, d gpu.GPU) {
+func (c *Claims) claim(q *queue.Queue, run string, d gpu.GPU) {
 	t, err := q.Enter(run, queue.Need{GPU: d.UUID, Bytes: min(c.bytes, d.MemoryTotal)})
 	if err == nil {
 		var verdict queue.Verdict
@@ -96,9 +96,9 @@ func (c *gpuClaims) claim(q *queue.Queue, run string, d gpu.GPU) {
 	c.log.Warn("jobs of swarm run don't see what this run takes", "gpu", d.Index, "error", err)
 }
 
-// loaded notes the process of a node's engine on this host, whose memory is part of the claim. On nil it does nothing. It may wait for the
+// Loaded notes the process of a node's engine on this host, whose memory is part of the claim. On nil it does nothing. It may wait for the
 // queue's lock.
-func (c *gpuClaims) loaded(node string, pid int) {
+func (c *Claims) Loaded(node string, pid int) {
 	if c == nil || len(c.tickets) == 0 || pid <= 0 {
 		return
 	}
@@ -112,8 +112,8 @@ func (c *gpuClaims) loaded(node string, pid int) {
 	}
 }
 
-// release gives everything back. It can be called again, and on nil.
-func (c *gpuClaims) release() {
+// Release gives everything back. It can be called again, and on nil.
+func (c *Claims) Release() {
 	if c == nil {
 		return
 	}

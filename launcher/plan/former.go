@@ -1,4 +1,4 @@
-package main
+package plan
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
-// former puts the weights that a run began with, by the hashes that it was recorded with, in the place of those of the same name that this
+// Former puts the weights that a run began with, by the hashes that it was recorded with, in the place of those of the same name that this
 // program has: an earlier program's lie under home still. It tells the models' names; inputs and modelDirs are changed.
-func former(ctx context.Context, home layout.Home, p planned, modelDirs, inputs, began map[string]string) ([]string, error) {
+func Former(ctx context.Context, home layout.Home, p Planned, modelDirs, inputs, began map[string]string) ([]string, error) {
 	var found []string
-	for _, m := range p.all() {
-		input := modelInput(p, m)
+	for _, m := range p.All() {
+		input := ModelInput(p, m)
 		was := began[input]
 		if m.Weights != model.Embedded || was == "" || was == inputs[input] {
 			continue
@@ -35,12 +35,12 @@ func former(ctx context.Context, home layout.Home, p planned, modelDirs, inputs,
 
 // formerFolder is the folder under home with an embedded model's weights of that hash, "" where there is none that is whole.
 func formerFolder(ctx context.Context, home layout.Home, m configs.Model, hash string) (string, error) {
-	folders, err := filepath.Glob(filepath.Join(escapeGlob(string(home)), "models", m.Name+"-*"))
+	folders, err := filepath.Glob(filepath.Join(EscapeGlob(string(home)), "models", m.Name+"-*"))
 	if err != nil {
 		return "", fmt.Errorf("weights of %s under %s: %w", m.Name, home, err)
 	}
 	for _, dir := range folders {
-		hashes, err := inputHashes(ctx, dir, configs.Tasks{})
+		hashes, err := InputHashes(ctx, dir, configs.Tasks{})
 		if err == nil && hashes["model"] == hash {
 			_, err = model.Inspect(dir)
 			if err == nil {
@@ -54,24 +54,24 @@ func formerFolder(ctx context.Context, home layout.Home, m configs.Model, hash s
 	return "", nil
 }
 
-// escapeGlob makes a path a pattern of itself.
-func escapeGlob(path string) string {
+// EscapeGlob makes a path a pattern of itself.
+func EscapeGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// formerFiles is what to try where a run's inputs have changed.
-func formerFiles(p planned, home layout.Home, input string) string {
-	for _, m := range p.all() {
-		if m.Weights == model.Embedded && modelInput(p, m) == input {
+// FormerFiles is what to try where a run's inputs have changed.
+func FormerFiles(p Planned, home layout.Home, input string) string {
+	for _, m := range p.All() {
+		if m.Weights == model.Embedded && ModelInput(p, m) == input {
 			return "the former files, " + home.Path("models", m.Name+"-*") + " of the program that began it"
 		}
 	}
 	return "the former files"
 }
 
-// modelInput is the name of a model's first weights among a run's inputs.
-func modelInput(p planned, m configs.Model) string {
-	if m.Key() == p.model.Key() {
+// ModelInput is the name of a model's first weights among a run's inputs.
+func ModelInput(p Planned, m configs.Model) string {
+	if m.Key() == p.Model.Key() {
 		return "model"
 	}
 	return "model " + m.Key()

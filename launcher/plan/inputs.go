@@ -1,4 +1,4 @@
-package main
+package plan
 
 import (
 	"context"
@@ -14,13 +14,13 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// inputHashes are the SHA-256 sums of what a run reads beside its configuration, by name: the model's first weights, and files of questions
+// InputHashes are the SHA-256 sums of what a run reads beside its configuration, by name: the model's first weights, and files of questions
 // and words. A run that goes on with others would be another experiment under the same name.
-func inputHashes(ctx context.Context, modelDir string, tasks configs.Tasks) (map[string]string, error) {
+func InputHashes(ctx context.Context, modelDir string, tasks configs.Tasks) (map[string]string, error) {
 	var weights []string
 	var err error
 	if modelDir != "" {
-		weights, err = filepath.Glob(filepath.Join(escapeGlob(modelDir), "*.safetensors"))
+		weights, err = filepath.Glob(filepath.Join(EscapeGlob(modelDir), "*.safetensors"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("weights in %s: %w", modelDir, err)

@@ -1,4 +1,4 @@
-package main
+package plan
 
 import (
 	"os"
@@ -17,7 +17,8 @@ import (
 func TestFormerWeightsAreFound(t *testing.T) {
 	t.Parallel()
 	home := filepath.Join(t.TempDir(), "[home]") // no pattern
-	nano := presetModel(t, "nano")
+	nano, err := configs.LoadModel("nano")
+	require.NoError(t, err)
 	dir, err := model.Resolve(nano, home)
 	require.NoError(t, err)
 	old := filepath.Join(home, "models", "nano-0123456789abcdef")
@@ -26,15 +27,15 @@ func TestFormerWeightsAreFound(t *testing.T) {
 	require.NoError(t, err)
 	weights[len(weights)-1] ^= 1
 	require.NoError(t, os.WriteFile(filepath.Join(old, "model.safetensors"), weights, 0o644))
-	hashes, err := inputHashes(t.Context(), old, configs.Tasks{})
+	hashes, err := InputHashes(t.Context(), old, configs.Tasks{})
 	require.NoError(t, err)
 
-	p := planned{model: nano}
-	find := func(p planned, began map[string]string) (dirs, inputs map[string]string, found []string) {
+	p := Planned{Model: nano}
+	find := func(p Planned, began map[string]string) (dirs, inputs map[string]string, found []string) {
 		dirs = map[string]string{nano.Key(): dir}
-		inputs, err := inputsOf(t.Context(), p, dirs)
+		inputs, err := InputsOf(t.Context(), p, dirs)
 		require.NoError(t, err)
-		found, err = former(t.Context(), layout.Home(home), p, dirs, inputs, began)
+		found, err = Former(t.Context(), layout.Home(home), p, dirs, inputs, began)
 		require.NoError(t, err)
 		return dirs, inputs, found
 	}
@@ -48,8 +49,8 @@ func TestFormerWeightsAreFound(t *testing.T) {
 		require.Empty(t, found, name)
 		require.Equal(t, dir, dirs[nano.Key()], name)
 	}
-	require.Equal(t, "the former files, "+home+"/models/nano-* of the program that began it", formerFiles(p, layout.Home(home), "model"))
-	require.Equal(t, "the former files", formerFiles(p, layout.Home(home), "tasks.file"))
+	require.Equal(t, "the former files, "+home+"/models/nano-* of the program that began it", FormerFiles(p, layout.Home(home), "model"))
+	require.Equal(t, "the former files", FormerFiles(p, layout.Home(home), "tasks.file"))
 
 	require.NoError(t, os.Remove(filepath.Join(old, "config.json")))
 	_, _, found = find(p, hashes)

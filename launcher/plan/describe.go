@@ -1,0 +1,35 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/gpu"
+)
+
+// Describe fills the part of a plan's request that the host decides.
+func Describe(host gpu.Host, r fit.Request) fit.Request {
+	r.GPUs, r.NoGPU = nil, host.Reason
+	for _, g := range host.GPUs {
+		if reason := closed(g, r.Share); reason != "" {
+			r.NoGPU = reason
+			continue
+		}
+		r.GPUs = append(r.GPUs, fit.GPU{
+			Index: g.Index, UUID: g.UUID, Name: g.Name, MemoryTotal: g.MemoryTotal, MemoryFree: g.MemoryFree, MIG: g.MIG,
+		})
+	}
+	r.Cores, r.Memory = host.Cores, host.MemoryAvailable
+	return r
+}
+
+// closed is why a GPU can't be shared by nodes as its compute mode is set, empty where it can.
+func closed(g gpu.GPU, share string) string {
+	switch {
+	case g.Mode == gpu.ModeProhibited:
+		return fmt.Sprintf("GPU %d is in compute mode PROHIBITED. Try: sudo nvidia-smi -i %d -c 0", g.Index, g.Index)
+	case g.Mode == gpu.ModeExclusiveProcess && share != fit.ShareMPS:
+		return fmt.Sprintf("GPU %d is in compute mode EXCLUSIVE_PROCESS, for one process alone. Try: sudo nvidia-smi -i %d -c 0, or --share mps", g.Index, g.Index)
+	}
+	return ""
+}

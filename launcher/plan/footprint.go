@@ -1,0 +1,97 @@
+package plan
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// FootprintSettings are what a node's memory depends on beside its model and the sequences at a time. Their JSON is part of a
+// footprint's key: a field that is added makes every older footprint another setting's, as it should.
+type FootprintSettings struct {
+	Precision             string `json:"precision"`
+	GradientCheckpointing bool   `json:"gradient_checkpointing"`
+	OptimizerOffload      bool   `json:"optimizer_offload"`
+	ParamOffload          bool   `json:"param_offload"`
+	CUDAGraphs            bool   `json:"cuda_graphs"`
+	Reference             bool   `json:"reference"`       // beta above 0
+	Snapshot              bool   `json:"snapshot"`        // num_iterations above 1
+	SortedSampling        bool   `json:"sorted_sampling"` // top_k or top_p
+	MaxPromptLength       int    `json:"max_prompt_length"`
+	MaxCompletionLength   int    `json:"max_completion_length"`
+	Ranks                 int    `json:"ranks"`
+}
+
+// FootprintKey is what a node of p would be measured under on this host; torch is left open.
+func FootprintKey(p Planned) store.FootprintKey {
+	c := p.Config
+	gpuName := CPUName
+	onGPU := c.Device != fit.DeviceCPU && len(p.Host.GPUs) > 0
+	if onGPU {
+		gpuName = MostFree(p).Name
+	}
+	text, err := json.Marshal(FootprintSettings{
+		Precision: c.ResolvedPrecision(onGPU), GradientCheckpointing: c.GradientCheckpointing, OptimizerOffload: c.OptimizerOffload,
+		ParamOffload: c.ParamOffload, CUDAGraphs: c.CUDAGraphs && onGPU, Reference: c.Beta > 0, Snapshot: c.NumIterations > 1,
+		SortedSampling: c.TopK > 0 || c.TopP < 1, MaxPromptLength: c.MaxPromptLength, MaxCompletionLength: c.MaxCompletionLength,
+		Ranks: c.GPUsPerNode,
+	})
+	if err != nil {
+		panic(fmt.Sprintf("footprint settings: %v", err)) // strings, booleans and whole numbers always encode
+	}
+	return store.FootprintKey{Model: c.Model, Settings: string(text), GPU: gpuName}
+}
+
+// CPUName is the device of a footprint that was measured on a CPU.
+const CPUName = "cpu"
+
+// Measured is the footprint of p's nodes, nil where none was measured. One of another torch than the nodes will have doesn't count;
+// where there is no torch to ask, the newest does.
+func Measured(ctx context.Context, h Host, p Planned) (*fit.Measured, error) {
+	reader, err := store.OpenReader(ctx, h.Home.Database())
+	if err != nil {
+		// None yet, or of an older swarm; what is wrong with one that can't be read, a run says before it begins.
+		h.Logger.Debug("no measured footprints", "reason", err)
+		return nil, nil
+	}
+	defer reader.Close()
+	key := FootprintKey(p)
+	found, err := reader.Footprints(ctx, key.Model, key.GPU)
+	if err != nil {
+		return nil, err
+	}
+	torch := ""
+	for _, f := range found {
+		if f.Settings != key.Settings {
+			continue
+		}
+		if torch == "" {
+			python, err := h.Python.Find(ctx)
+			if err != nil && ctx.Err() != nil {
+				return nil, err
+			}
+			if torch = python.Torch; err != nil {
+				torch = f.Torch
+			}
+		}
+		if f.Torch == torch {
+			return &fit.Measured{
+				Resident: f.Resident, GenerateBase: f.GenerateBase, GeneratePerSequence: f.GeneratePerSequence,
+				UpdateBase: f.UpdateBase, UpdatePerSequence: f.UpdatePerSequence,
+				Origin: fit.OriginProfile, Torch: f.Torch, GPU: f.GPU, Time: max(f.Profiled, f.Raised),
+			}, nil
+		}
+	}
+	return nil, nil
+}
+
+// MostFree is the GPU with most free memory; p has one at least.
+func MostFree(p Planned) gpu.GPU {
+	return slices.MaxFunc(p.Host.GPUs, func(a, b gpu.GPU) int { return cmp.Compare(a.MemoryFree, b.MemoryFree) })
+}

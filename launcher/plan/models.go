@@ -1,0 +1,81 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/fit"
+)
+
+// companions are the models beside the first, with what was measured of each.
+func companions(p Planned, measured func(Planned) (*fit.Measured, error)) (list []fit.Companion, err error) {
+	for _, m := range p.All()[1:] {
+		own := p
+		own.Model, own.Config.Model = m, m.Key()
+		c := fit.Companion{Model: m}
+		if c.Measured, err = measured(own); err != nil {
+			return nil, err
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// Of is the model of a configuration's key.
+func (p Planned) Of(key string) configs.Model {
+	for _, m := range p.Models {
+		if m.Key() == key {
+			return m
+		}
+	}
+	return p.Model
+}
+
+// All are the models of the swarm, each once, the first node's first.
+func (p Planned) All() []configs.Model {
+	if len(p.Models) == 0 {
+		return []configs.Model{p.Model}
+	}
+	return p.Models
+}
+
+// unlike warns of models whose tokens are not of the same text: limits in tokens, and with them the held-out questions, may then differ.
+func (p Planned) unlike() []string {
+	var other []string
+	for _, m := range p.All() {
+		if m.Tokenizer != p.Model.Tokenizer {
+			other = append(other, m.Name)
+		}
+	}
+	if other == nil || p.Trainer.Command != "" {
+		return nil
+	}
+	return []string{fmt.Sprintf("the tokens of %s are not those of %s: limits in tokens mean other lengths of text, and held-out rewards compare only "+
+		"where the questions are the same", strings.Join(other, " and "), p.Model.Name)}
+}
+
+// Trains names what the nodes train.
+func (p Planned) Trains() string {
+	if p.Config.Models != "" {
+		return p.Config.Models
+	}
+	return p.Model.Name
+}
+
+// InputsOf are the InputHashes of a swarm: the first model's weights as "model", and those of each other under its name.
+func InputsOf(ctx context.Context, p Planned, modelDirs map[string]string) (map[string]string, error) {
+	hashes, err := InputHashes(ctx, modelDirs[p.Model.Key()], p.Config.Tasks)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range p.All()[1:] {
+		own, err := InputHashes(ctx, modelDirs[m.Key()], configs.Tasks{})
+		if err != nil {
+			return nil, err
+		}
+		hashes[ModelInput(p, m)] = own["model"]
+	}
+	return hashes, nil
+}

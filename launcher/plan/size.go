@@ -1,0 +1,36 @@
+package plan
+
+import (
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
+)
+
+// Size holds the text of a size in bytes. Like a resolve.KeyFlag it is read when all flags are known; given empty, it is a mistake.
+type Size struct {
+	Text  string
+	Given bool
+}
+
+func (s *Size) String() string { return s.Text }
+
+func (s *Size) Set(text string) error {
+	s.Text, s.Given = text, true
+	return nil
+}
+
+func (s *Size) Type() string { return "size" }
+
+// Bytes are 0 where the flag wasn't given. A GB is 10^9 bytes.
+func (s *Size) Bytes(key string) (int64, error) { return s.BytesOf(key, units.GB) }
+
+// BytesOf is Bytes where a GB has so many.
+func (s *Size) BytesOf(key string, gb float64) (int64, error) {
+	if !s.Given {
+		return 0, nil
+	}
+	size, err := units.ParseSize(s.Text, gb)
+	if err != nil {
+		return 0, &configs.Error{Key: key, Value: s.Text, Allowed: units.SizeForms}
+	}
+	return size, nil
+}
