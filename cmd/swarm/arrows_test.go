@@ -18,6 +18,7 @@ var allowed = []struct{ from, to string }{
 	{"launcher", "launcher configs metrics/event node/protocol internal/"},
 	{"launcher/gpu", "launcher/gpu configs metrics/event internal/"},
 	{"launcher/job", "launcher/job/ launcher/fit launcher/gpu launcher/lifecycle launcher/supervise metrics configs internal/"},
+	{"launcher/job/diagnose", "launcher/job/ configs internal/"},
 	{"launcher/job/tune", "launcher/job launcher/fit launcher/gpu launcher/targets configs internal/"},
 	{"launcher/job/", "launcher/job/ launcher/supervise configs internal/"},
 	{"launcher/lifecycle", "launcher metrics configs internal/"},

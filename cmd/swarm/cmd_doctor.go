@@ -17,6 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/launcher/job/diagnose"
 	"github.com/sapo-swarm/swarm/launcher/mps"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -33,7 +34,8 @@ type finding struct {
 }
 
 func newDoctorCommand(g *globals) *cobra.Command {
-	var o oomOptions
+	var o diagnose.Options
+	var output string
 	cmd := &cobra.Command{
 		Use:   "doctor [--oom LOG [--workload NAME or FILE]]",
 		Short: "Look at what swarm needs on this machine, or into a log of a training that ran out of memory",
@@ -45,22 +47,43 @@ func newDoctorCommand(g *globals) *cobra.Command {
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("oom") {
-				return runDoctorOOM(g, &o)
+				return runDoctorOOM(g, o, output)
 			}
 			for _, name := range []string{"workload", "dir"} {
 				if cmd.Flags().Changed(name) {
 					return fail.Usage(fmt.Errorf("--%s goes with --oom", name), "swarm doctor --oom LOG --"+name+" ...")
 				}
 			}
-			return runDoctor(cmd.Context(), g, o.output)
+			return runDoctor(cmd.Context(), g, output)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.log, "oom", "", "explain the `log` of a training that ran out of memory: a file, a folder, or - for stdin")
-	f.StringVar(&o.workload, "workload", "", "with --oom: profile's `name`, or its YAML file (default: guessed from the log)")
-	f.StringVar(&o.dir, "dir", ".", "with --oom: `folder` of the training, where its configuration files are")
-	addOutputFlag(f, &o.output)
+	f.StringVar(&o.Log, "oom", "", "explain the `log` of a training that ran out of memory: a file, a folder, or - for stdin")
+	f.StringVar(&o.Workload, "workload", "", "with --oom: profile's `name`, or its YAML file (default: guessed from the log)")
+	f.StringVar(&o.Dir, "dir", ".", "with --oom: `folder` of the training, where its configuration files are")
+	addOutputFlag(f, &output)
 	return cmd
+}
+
+// runDoctorOOM explains a training's log. Exit code 0: it was a shortage of memory; 1: the log tells of none.
+func runDoctorOOM(g *globals, o diagnose.Options, output string) error {
+	if err := checkOutput(output); err != nil {
+		return err
+	}
+	o.Stdin, o.Stderr = g.stdin, g.stderr
+	d, err := diagnose.Explain(o)
+	if err != nil {
+		return err
+	}
+	if output == "json" {
+		err = writeJSON(g.stdout, d)
+	} else {
+		err = screen.Print(g.stdout, d.Print)
+	}
+	if err == nil && d.Shortage == nil {
+		return fail.Exit(fail.ExitFailed)
+	}
+	return err
 }
 
 func runDoctor(ctx context.Context, g *globals, output string) error {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/job/diagnose"
 	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
@@ -55,17 +55,17 @@ func doctorOOM(t *testing.T, stdin string, args ...string) (code int, stdout, st
 	return code, out.String(), errs.String()
 }
 
-func explained(t *testing.T, log string, args ...string) oomDocument {
+func explained(t *testing.T, log string, args ...string) diagnose.Document {
 	t.Helper()
 	code, out, errs := explain(t, log, append(args, "-o", "json")...)
 	require.Equal(t, fail.ExitDone, code, errs)
-	var d oomDocument
+	var d diagnose.Document
 	require.NoError(t, json.Unmarshal([]byte(out), &d))
 	return d
 }
 
 // edits are a step's as "value: from -> to".
-func edits(s oomStep) []string {
+func edits(s diagnose.Step) []string {
 	var list []string
 	for _, e := range s.Edits {
 		list = append(list, e.Value+": "+e.From+" -> "+e.To)
@@ -80,8 +80,8 @@ func TestGuideOnesLogIsExplainedWithItsLadder(t *testing.T) {
 	require.Equal(t, int64(18962280612), d.Shortage.Asked) // 17.66 GiB
 	require.Equal(t, "main_ppo.py:64 in main", d.Shortage.Where)
 	require.True(t, d.LastFailure)
-	require.Len(t, d.Doubts, 1)
-	require.Contains(t, d.Doubts[0], "100.77 GiB allocated is more than the 79.18 GiB")
+	require.Len(t, d.Warnings, 1)
+	require.Contains(t, d.Warnings[0], "100.77 GiB allocated is more than the 79.18 GiB")
 	require.Equal(t, "verl-grpo", d.Workload.Name)
 	require.True(t, d.Workload.Guessed)
 	require.Contains(t, d.Workload.From, "data.train_batch_size=1024 in line 1")
@@ -126,13 +126,13 @@ func TestEditsNameTheLinesOfTheTrainingsFiles(t *testing.T) {
 		"  data.train_batch_size=512 \\\n  actor_rollout_ref.rollout.gpu_memory_utilization=0.55\n"), 0o644))
 	d := explained(t, guide1, "--workload", "verl-grpo", "--dir", dir)
 	require.False(t, d.Workload.Guessed)
-	byName := map[string]oomValue{}
+	byName := map[string]diagnose.Value{}
 	for _, v := range d.Values {
 		byName[v.Name] = v
 	}
 	// The log has what the job that failed ran with; that the file differs is told.
-	require.Equal(t, oomValue{"train_batch_size", "1024", "line 1 of the log", "run_grpo.sh:3 has 512 now"}, byName["train_batch_size"])
-	require.Equal(t, oomValue{"gpu_memory_utilization", "0.55", "run_grpo.sh:4", ""}, byName["gpu_memory_utilization"])
+	require.Equal(t, diagnose.Value{Name: "train_batch_size", Value: "1024", From: "line 1 of the log", Note: "run_grpo.sh:3 has 512 now"}, byName["train_batch_size"])
+	require.Equal(t, diagnose.Value{Name: "gpu_memory_utilization", Value: "0.55", From: "run_grpo.sh:4", Note: ""}, byName["gpu_memory_utilization"])
 	for _, s := range d.Ladder {
 		require.Len(t, s.Lines, len(s.Edits))
 		for i, e := range s.Edits {
@@ -182,7 +182,7 @@ func TestALogWithoutAShortageSaysWhatElseFailed(t *testing.T) {
 
 	code, out, _ = explain(t, "", "-o", "json")
 	require.Equal(t, fail.ExitFailed, code)
-	var d oomDocument
+	var d diagnose.Document
 	require.NoError(t, json.Unmarshal([]byte(out), &d))
 	require.Nil(t, d.Shortage)
 
@@ -235,28 +235,4 @@ func TestWhatIsNoLogIsRefused(t *testing.T) {
 		require.Empty(t, out, c.name)
 		require.Contains(t, errs, c.says, c.name)
 	}
-}
-
-// "Larger batch_size = faster training" is prose: the batch is what the training's file has.
-func TestWordsOfALogAreNoNumbers(t *testing.T) {
-	t.Parallel()
-	require.True(t, alike("64", "45"))
-	require.True(t, alike("1e-4", "0.1"))
-	require.True(t, alike("True", "False"))
-	require.False(t, alike("faster", "45"))
-}
-
-// The files are read as swarm tune reads them: what is computed there is no value, and places that differ are named.
-func TestValuesOfTheFilesAreThoseThatTuneReads(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "c.yaml"), []byte("length: ${model.length}\na: 8\nb: 16\n"), 0o600))
-	w, err := configs.ParseWorkload("p.yaml", []byte("name: p\nvalues:\n  - {name: batch, role: batch, start: 4}\n"+
-		"  - {name: length, start: 1024, place: 'c.yaml:length'}\n  - {name: width, start: 1, place: ['c.yaml:a', 'c.yaml:b']}\n"))
-	require.NoError(t, err)
-	require.Equal(t, []oomValue{
-		{Name: "batch", Value: "4", From: "presumed: the profile's start"},
-		{Name: "length", Value: "1024", From: "presumed: the profile's start", Note: "c.yaml:1 has ${model.length}, which is not a plain number"},
-		{Name: "width", Value: "16", From: "c.yaml:3", Note: "c.yaml:2 has 8 and c.yaml:3 has 16"},
-	}, newOOMClues([]configs.Workload{w}).values(w, dir))
 }

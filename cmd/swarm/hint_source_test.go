@@ -53,6 +53,7 @@ var hintContexts = []struct{ file, commands string }{
 	{"launcher/plan/trainer", "up"},
 	{"launcher/mps", "up, plan, join, sweep"},
 	{"launcher/job/", "run"},
+	{"launcher/job/diagnose", "doctor"},
 	{"launcher/job/end", "down"},
 	{"launcher/job/log", "logs"},
 	{"launcher/job/record", "compare"},

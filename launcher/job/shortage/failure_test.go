@@ -125,8 +125,8 @@ func TestWhatTheFiguresMean(t *testing.T) {
 		r, _ := scan(samples(t, "shortages.txtar")[name]).Shortage()
 		return r
 	}
-	if r := read("guide-1"); len(r.Doubts()) != 1 || !strings.Contains(r.Doubts()[0], "100.77 GiB allocated is more than the 79.18 GiB") || r.Crowded() {
-		t.Errorf("%q, crowded %t", r.Doubts(), r.Crowded())
+	if r := read("guide-1"); len(r.Warnings()) != 1 || !strings.Contains(r.Warnings()[0], "100.77 GiB allocated is more than the 79.18 GiB") || r.Crowded() {
+		t.Errorf("%q, crowded %t", r.Warnings(), r.Crowded())
 	}
 	if r := read("torch-2.5-neighbour"); !r.Crowded() || r.Others() != mib(15.53)+g(7.75) || r.Fragmented() {
 		t.Errorf("crowded %t, others %d", r.Crowded(), r.Others())
@@ -138,17 +138,17 @@ func TestWhatTheFiguresMean(t *testing.T) {
 	if r := read("verl-ray"); r.Crowded() || r.Others() != 0 {
 		t.Errorf("others %d", r.Others())
 	}
-	if r := read("torch-2.5-fragmented"); !r.Fragmented() || len(r.Doubts()) != 0 {
-		t.Errorf("%q", r.Doubts())
+	if r := read("torch-2.5-fragmented"); !r.Fragmented() || len(r.Warnings()) != 0 {
+		t.Errorf("%q", r.Warnings())
 	}
-	if r := read("torch-1.0-cached"); len(r.Doubts()) != 1 || !strings.Contains(r.Doubts()[0], "were free and only") {
-		t.Errorf("%q", r.Doubts())
+	if r := read("torch-1.0-cached"); len(r.Warnings()) != 1 || !strings.Contains(r.Warnings()[0], "were free and only") {
+		t.Errorf("%q", r.Warnings())
 	}
 	// Before 2.1 the neighbours aren't named; what is neither free nor PyTorch's is theirs.
 	if r := read("torch-1.5-reserved"); r.Others() != r.Total-r.Free-g(13.71) || r.Crowded() {
 		t.Errorf("others %d", r.Others())
 	}
-	if r := read("torch-cpu"); r.Others() != 0 || r.Fragmented() || len(r.Doubts()) != 0 {
+	if r := read("torch-cpu"); r.Others() != 0 || r.Fragmented() || len(r.Warnings()) != 0 {
 		t.Errorf("%+v", r)
 	}
 }

@@ -142,7 +142,7 @@ func check(t testing.TB, s *Scanner) {
 	if len(r.Holders) > maxHolders || len(s.tracebacks) > maxTracebacks || len(s.open.said) > maxSaid || cap(s.lines.held) > window {
 		t.Error("holds more than it may")
 	}
-	r.Doubts()
+	r.Warnings()
 	r.Crowded()
 	r.Fragmented()
 }

@@ -72,8 +72,8 @@ func (r Report) Fragmented() bool {
 	return (r.Asked > 0 && r.Reserved >= r.Asked) || (r.Total > 0 && r.Reserved >= r.Total/10)
 }
 
-// Doubts are what is odd in the figures, one sentence each: they are shown as they were said, and not believed.
-func (r Report) Doubts() []string {
+// Warnings are what is odd in the figures, one sentence each: they are shown as they were said, and not believed.
+func (r Report) Warnings() []string {
 	var list []string
 	if r.Total > 0 && r.Allocated > r.Total {
 		list = append(list, fmt.Sprintf("%s allocated is more than the %s that the GPU has: it counts all that was allocated, on other devices or "+

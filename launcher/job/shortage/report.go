@@ -20,7 +20,7 @@ type Holder struct {
 }
 
 // Report is what a program's output says about memory that ran out. Sizes are bytes, 0 where the output does not tell them; nothing is
-// estimated, and what can't be true is kept as it was said (see Doubts).
+// estimated, and what can't be true is kept as it was said (see Warnings).
 type Report struct {
 	Kind      Kind     `json:"kind"`
 	OnHost    bool     `json:"on_host"` // it was the host's memory, not a GPU's

@@ -1,4 +1,4 @@
-package main
+package diagnose
 
 import (
 	"fmt"
@@ -11,21 +11,21 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/workload"
 )
 
-// oomStep is a remedy with what to type.
-type oomStep struct {
+// Step is a remedy with what to type.
+type Step struct {
 	workload.Step
 	Lines   []int  `json:"lines"`             // of each edit in its file; 0: the file isn't there, or has no such key
 	Options string `json:"options,omitempty"` // the edits as overrides on the training's command line
 	Command string `json:"command,omitempty"` // to paste
 }
 
-func remedyStep(title, why, tradeOff, command string) oomStep {
-	return oomStep{Step: workload.Step{Title: title, Why: why, TradeOff: tradeOff, Edits: []workload.Edit{}}, Lines: []int{}, Command: command}
+func remedyStep(title, why, tradeOff, command string) Step {
+	return Step{Step: workload.Step{Title: title, Why: why, TradeOff: tradeOff, Edits: []workload.Edit{}}, Lines: []int{}, Command: command}
 }
 
-// oomEdits adds to a profile's step where its edits are in the files of dir, and how they are written on a command line.
-func oomEdits(s workload.Step, dir string) oomStep {
-	out := oomStep{Step: s, Lines: []int{}}
+// withLines adds to a profile's step where its edits are in the files of dir, and how they are written on a command line.
+func withLines(s workload.Step, dir string) Step {
+	out := Step{Step: s, Lines: []int{}}
 	var options []string
 	seen := map[string]bool{}
 	for _, e := range s.Edits {
@@ -47,12 +47,12 @@ func oomEdits(s workload.Step, dir string) oomStep {
 	return out
 }
 
-// oomBefore is what comes before any ladder: what the figures show to be the cause itself.
-func oomBefore(r shortage.Report) []oomStep {
-	var list []oomStep
+// causes is what comes before any ladder: what the figures show to be the cause itself.
+func causes(r shortage.Report) []Step {
+	var list []Step
 	if r.Crowded() {
-		list = append(list, remedyStep("Use a GPU that nobody else holds", oomNeighbours(r)+"; a smaller batch helps little against that",
-			"the job may have to wait", oomWait(r)))
+		list = append(list, remedyStep("Use a GPU that nobody else holds", neighbours(r)+"; a smaller batch helps little against that",
+			"the job may have to wait", waitCommand(r)))
 	}
 	if r.Kind == shortage.Torch && r.Fragmented() {
 		list = append(list, remedyStep("Let PyTorch's allocator use what it holds",
@@ -62,8 +62,8 @@ func oomBefore(r shortage.Report) []oomStep {
 	return list
 }
 
-// oomWait is the command that waits for a GPU with room for what this process had and asked for.
-func oomWait(r shortage.Report) string {
+// waitCommand is the command that waits for a GPU with room for what this process had and asked for.
+func waitCommand(r shortage.Report) string {
 	least := ""
 	if need := r.Need(); need > 0 {
 		least = fmt.Sprintf(" --min-gpu-memory %dGiB", (need+1<<30-1)>>30)
@@ -71,20 +71,20 @@ func oomWait(r shortage.Report) string {
 	return "swarm run --wait-for-gpu 60m" + least + " -- COMMAND"
 }
 
-// oomOther is the step to another GPU, or where none of that size would do, to more of them.
-func oomOther(r shortage.Report) oomStep {
+// otherGPU is the step to another GPU, or where none of that size would do, to more of them.
+func otherGPU(r shortage.Report) Step {
 	if r.Total > 0 && r.Need() > r.Total {
 		return remedyStep("More GPUs, or a larger one", fmt.Sprintf("at this batch it had and asked for %s, and this GPU has %s: "+
 			"parameters and optimizer can be shared out over several (FSDP, ZeRO)", units.BytesOfTorch(r.Need()), units.BytesOfTorch(r.Total)),
 			"more GPUs are paid for", "")
 	}
 	return remedyStep("Another GPU, or more of them", "one with more free memory, or parameters and optimizer shared out over several",
-		"the job may have to wait", oomWait(r))
+		"the job may have to wait", waitCommand(r))
 }
 
-// oomGeneral is the ladder of swarm run, for a training that no profile describes.
-func oomGeneral(r shortage.Report, c *oomClues) []oomStep {
-	list := []oomStep{}
+// generalLadder is the ladder of swarm run, for a training that no profile describes.
+func generalLadder(r shortage.Report, c *clues) []Step {
+	list := []Step{}
 	switch r.Kind {
 	case shortage.JAX:
 		list = append(list, remedyStep("Let JAX allocate as it goes",
@@ -94,7 +94,7 @@ func oomGeneral(r shortage.Report, c *oomClues) []oomStep {
 		list = append(list, remedyStep("Let TensorFlow allocate as it goes", "TensorFlow takes the whole GPU at its start",
 			"more fragmentation", "export TF_FORCE_GPU_ALLOW_GROWTH=true TF_GPU_ALLOCATOR=cuda_malloc_async"))
 	}
-	list = append(list, oomHalve(c))
+	list = append(list, halve(c))
 	list = append(list,
 		remedyStep("Gradient checkpointing", "activations are computed again in the backward pass and not kept: mostly the largest part goes",
 			"about a third more computing", "model.gradient_checkpointing_enable(), or gradient_checkpointing=true in the configuration"),
@@ -103,13 +103,13 @@ func oomGeneral(r shortage.Report, c *oomClues) []oomStep {
 		remedyStep("Offload optimizer and parameters to the host", "Adam's state alone is twice the weights in float32",
 			"transfers: 30 to 50 % slower; the host needs that memory",
 			"optimizer_offload=True param_offload=True (FSDP, verl), or DeepSpeed's offload_optimizer"),
-		oomOther(r),
+		otherGPU(r),
 		remedyStep("The CPU", "host memory is larger", "very slow", "swarm run --cpu fallback -- COMMAND"))
 	return list
 }
 
-// oomHalve is the first step, with the values that the log has.
-func oomHalve(c *oomClues) oomStep {
+// halve is the first step, with the values that the log has.
+func halve(c *clues) Step {
 	s := remedyStep("Halve the batch and double the accumulation",
 		"activations grow with the batch; batch x accumulation, and so the training, stays the same",
 		"more steps for the same samples", "swarm run --batch-size N -- python train.py batch_size={batch_size} gradient_accumulation_steps={accumulate}")
@@ -135,14 +135,14 @@ func oomHalve(c *oomClues) oomStep {
 	return s
 }
 
-// oomHost is the ladder for the host's memory, of a training that may have offloaded something to it or has not.
-func oomHost(r shortage.Report, offloads bool) []oomStep {
-	list := []oomStep{
+// hostLadder is the ladder for the host's memory, of a training that may have offloaded something to it or has not.
+func hostLadder(r shortage.Report, offloads bool) []Step {
+	list := []Step{
 		remedyStep("Fewer processes that load data", "each holds batches, and a copy of what the dataset keeps in Python", "data may come slower",
 			"num_workers=2, then 0"),
 	}
 	if strings.Contains(r.Line, "shared memory") {
-		list = append([]oomStep{remedyStep("A larger /dev/shm", "data loaders hand batches over in it, and a container has 64 MB of it", "none",
+		list = append([]Step{remedyStep("A larger /dev/shm", "data loaders hand batches over in it, and a container has 64 MB of it", "none",
 			"docker run --shm-size=8g, or torch.multiprocessing.set_sharing_strategy('file_system')")}, list...)
 	}
 	if r.Kind == shortage.HostKilled {

@@ -1,74 +1,22 @@
-package main
+package diagnose
 
 import (
 	"fmt"
 	"strings"
 
-	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
-// oomKinds name who ran out.
-var oomKinds = map[shortage.Kind]string{
+// kinds name who ran out.
+var kinds = map[shortage.Kind]string{
 	shortage.Torch: "PyTorch", shortage.JAX: "JAX", shortage.TensorFlow: "TensorFlow", shortage.CUDA: "CUDA or a library over it",
 	shortage.HostAllocation: "an allocation on the host", shortage.HostKilled: "a process was killed for it",
 }
 
-// oomMeans is what the figures say.
-func oomMeans(r shortage.Report) []string {
-	list := []string{}
-	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
-	if r.Asked > 0 && r.Free > 0 && r.Free < r.Asked {
-		add("%s more was asked for than was free", units.BytesOfTorch(r.Asked-r.Free))
-	}
-	if text := oomNeighbours(r); text != "" && r.Others() > 0 {
-		add("%s", text)
-	}
-	if r.Fragmented() {
-		add("%s are reserved by the framework and in no tensor: as much as was asked for, or a good part of the GPU, is lost to fragmentation",
-			units.BytesOfTorch(r.Reserved))
-	}
-	if r.Kind == shortage.CUDA && strings.Contains(r.Line, "cache blocks") {
-		add("vLLM's share of the GPU (gpu_memory_utilization) has no room for its KV cache beside the weights; where a trainer shares the GPU, " +
-			"it is the trainer that must take less")
-	}
-	if r.Asked == 0 && r.Total == 0 && r.InUse == 0 {
-		add("the message tells no figures")
-	}
-	return list
-}
-
-// oomNeighbours names who else holds the GPU.
-func oomNeighbours(r shortage.Report) string {
-	others := r.Neighbours()
-	if len(others) == 0 {
-		if r.Others() < 1<<30 {
-			return ""
-		}
-		return fmt.Sprintf("%s are neither free nor this process's: other processes hold them, or its own CUDA context and libraries",
-			units.BytesOfTorch(r.Others()))
-	}
-	var list []string
-	for i, h := range others {
-		if i == 5 {
-			list = append(list, fmt.Sprintf("%d more", len(others)-5))
-			break
-		}
-		list = append(list, fmt.Sprintf("process %d (%s)", h.PID, units.BytesOfTorch(h.Bytes)))
-	}
-	return fmt.Sprintf("%s are held by others: %s", units.BytesOfTorch(r.Others()), strings.Join(list, ", "))
-}
-
-func (d *oomDocument) print(g *globals, output string) error {
-	if output == "json" {
-		return writeJSON(g.stdout, d)
-	}
-	return screen.Print(g.stdout, func(p *table.Page) { d.printText(p) })
-}
-
-func (d *oomDocument) printText(b *table.Page) {
+// Print shows the diagnosis for people.
+func (d *Document) Print(b *table.Page) {
 	if d.Shortage == nil {
 		b.Printf("No shortage of memory in the %s of %s", units.Plural(d.Lines, "line"), d.Log)
 		if d.Fault != nil {
@@ -86,7 +34,7 @@ func (d *oomDocument) printText(b *table.Page) {
 	}
 }
 
-func (d *oomDocument) printShortage(w *table.Page, r shortage.Report) {
+func (d *Document) printShortage(w *table.Page, r shortage.Report) {
 	what := "GPU memory"
 	switch {
 	case r.OnHost:
@@ -94,7 +42,7 @@ func (d *oomDocument) printShortage(w *table.Page, r shortage.Report) {
 	case r.GPU >= 0:
 		what = fmt.Sprintf("The memory of GPU %d", r.GPU)
 	}
-	fmt.Fprintf(w, "%s ran out (%s): line %d of %s", what, oomKinds[r.Kind], r.LineNumber, d.Log)
+	fmt.Fprintf(w, "%s ran out (%s): line %d of %s", what, kinds[r.Kind], r.LineNumber, d.Log)
 	if r.Where != "" {
 		fmt.Fprintf(w, ", in %s", r.Where)
 	}
@@ -123,7 +71,7 @@ func (d *oomDocument) printShortage(w *table.Page, r shortage.Report) {
 	for _, text := range d.Means {
 		notes = append(notes, "- "+text+".")
 	}
-	for _, text := range d.Doubts {
+	for _, text := range d.Warnings {
 		notes = append(notes, "- Odd: "+text+".")
 	}
 	if !d.LastFailure && d.Fault != nil {
@@ -134,7 +82,7 @@ func (d *oomDocument) printShortage(w *table.Page, r shortage.Report) {
 	}
 }
 
-func (d *oomDocument) printWorkload(w *table.Page) {
+func (d *Document) printWorkload(w *table.Page) {
 	if d.Workload == nil {
 		fmt.Fprintln(w, "\nThe log does not tell which workload it is: this is the general ladder. --workload NAME takes a profile's (swarm tune --list).")
 		return
@@ -155,7 +103,7 @@ func (d *oomDocument) printWorkload(w *table.Page) {
 	w.Table(t)
 }
 
-func (d *oomDocument) printLadder(w *table.Page) {
+func (d *Document) printLadder(w *table.Page) {
 	fmt.Fprintln(w, "\nWhat to do, in this order:")
 	for i, s := range d.Ladder {
 		fmt.Fprintf(w, "  %d. %s", i+1, s.Title)

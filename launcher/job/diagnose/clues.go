@@ -1,4 +1,4 @@
-package main
+package diagnose
 
 import (
 	"fmt"
@@ -11,23 +11,23 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
-// oomWorkload says which profile the ladder is from.
-type oomWorkload struct {
+// Workload says which profile the ladder is from.
+type Workload struct {
 	Name    string   `json:"name"`
 	Guessed bool     `json:"guessed"`
 	From    []string `json:"from"` // what the guess is made from
 }
 
-// oomValue is a value of the training as it was.
-type oomValue struct {
+// Value is a value of the training as it was.
+type Value struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 	From  string `json:"from"` // where it was read: "line 3 of the log", "run_grpo.sh:12", "presumed: the profile's start"
 	Note  string `json:"note,omitempty"`
 }
 
-// oomProfiles are the profiles that may be the log's: the named one, or all.
-func oomProfiles(named string) ([]configs.Workload, error) {
+// profilesOf are the profiles that may be the log's: the named one, or all.
+func profilesOf(named string) ([]configs.Workload, error) {
 	if named != "" {
 		w, err := settings.LoadWorkload(named)
 		return []configs.Workload{w}, err
@@ -50,8 +50,8 @@ var (
 	commonAccumulate = []string{"gradient_accumulation_steps", "accumulate_grad_batches", "grad_accum_steps", "accumulation_steps"}
 )
 
-// oomClues is what the log says of the training's settings.
-type oomClues struct {
+// clues is what the log says of the training's settings.
+type clues struct {
 	profiles []configs.Workload
 	found    *shortage.Clues
 	owners   map[string]int // how many profiles a key is of
@@ -60,13 +60,13 @@ type oomClues struct {
 // presumed begins where a value is from when neither the log nor a file has it.
 const presumed = "presumed"
 
-func newOOMClues(profiles []configs.Workload) *oomClues {
-	c := &oomClues{profiles: profiles, owners: map[string]int{}}
+func newClues(profiles []configs.Workload) *clues {
+	c := &clues{profiles: profiles, owners: map[string]int{}}
 	keys := slices.Concat(commonBatch, commonAccumulate)
 	var words []string
 	for _, w := range profiles {
-		words = append(words, oomWords(w)...)
-		for key := range oomKeys(w) {
+		words = append(words, wordsOf(w)...)
+		for key := range keysOf(w) {
 			c.owners[key]++
 			keys = append(keys, key)
 		}
@@ -75,8 +75,8 @@ func newOOMClues(profiles []configs.Workload) *oomClues {
 	return c
 }
 
-// oomWords are the parts of paths that speak for a profile: its name, and the name's first word where that is long enough to be one.
-func oomWords(w configs.Workload) []string {
+// wordsOf are the parts of paths that speak for a profile: its name, and the name's first word where that is long enough to be one.
+func wordsOf(w configs.Workload) []string {
 	first, _, _ := strings.Cut(w.Name, "-")
 	if len(first) < 4 {
 		return []string{w.Name}
@@ -84,8 +84,8 @@ func oomWords(w configs.Workload) []string {
 	return []string{w.Name, first}
 }
 
-// oomKeys are the names under which a profile's values may be in a log, each with its value's.
-func oomKeys(w configs.Workload) map[string]string {
+// keysOf are the names under which a profile's values may be in a log, each with its value's.
+func keysOf(w configs.Workload) map[string]string {
 	keys := map[string]string{}
 	for _, v := range w.Values {
 		keys[v.Name] = v.Name
@@ -109,9 +109,9 @@ func placeKeys(v configs.WorkloadValue) []string {
 }
 
 // workload is the named profile, or the one that the log speaks for: keys that no other profile has, and paths. nil: none, or two alike.
-func (c *oomClues) workload(named string) (configs.Workload, *oomWorkload) {
+func (c *clues) workload(named string) (configs.Workload, *Workload) {
 	if named != "" {
-		return c.profiles[0], &oomWorkload{Name: c.profiles[0].Name, From: []string{}}
+		return c.profiles[0], &Workload{Name: c.profiles[0].Name, From: []string{}}
 	}
 	best, second, at := 0, 0, -1
 	var because []string
@@ -126,13 +126,13 @@ func (c *oomClues) workload(named string) (configs.Workload, *oomWorkload) {
 	if best < 2 || best == second {
 		return configs.Workload{}, nil
 	}
-	return c.profiles[at], &oomWorkload{Name: c.profiles[at].Name, Guessed: true, From: because}
+	return c.profiles[at], &Workload{Name: c.profiles[at].Name, Guessed: true, From: because}
 }
 
 // score is how much the log speaks for a profile: 2 for a whole key such as data.train_batch_size or a path, 1 for a bare name.
-func (c *oomClues) score(w configs.Workload) (score int, from []string) {
+func (c *clues) score(w configs.Workload) (score int, from []string) {
 	counted := map[string]bool{}
-	keys := oomKeys(w)
+	keys := keysOf(w)
 	names := make([]string, 0, len(keys))
 	for key := range keys {
 		names = append(names, key)
@@ -153,7 +153,7 @@ func (c *oomClues) score(w configs.Workload) (score int, from []string) {
 		from = append(from, fmt.Sprintf("%s=%s in line %d", key, clue.Value, clue.Line))
 	}
 	slices.Sort(from)
-	for _, word := range oomWords(w) {
+	for _, word := range wordsOf(w) {
 		if path := c.found.Path(word); path != "" {
 			score += 2
 			from = append(from, "the path "+path)
@@ -164,8 +164,8 @@ func (c *oomClues) score(w configs.Workload) (score int, from []string) {
 }
 
 // values are those of the training that ran out, as far as the log, the training's files in dir, or else the profile tell them.
-func (c *oomClues) values(w configs.Workload, dir string) []oomValue {
-	list := []oomValue{}
+func (c *clues) values(w configs.Workload, dir string) []Value {
+	list := []Value{}
 	inFiles := map[string]configs.WorkloadReading{}
 	for _, r := range settings.ReadWorkload(dir, w) {
 		if r.Stage == "" {
@@ -173,7 +173,7 @@ func (c *oomClues) values(w configs.Workload, dir string) []oomValue {
 		}
 	}
 	for _, v := range w.Values {
-		value := oomValue{Name: v.Name, Value: v.Start, From: presumed + ": the profile's start"}
+		value := Value{Name: v.Name, Value: v.Start, From: presumed + ": the profile's start"}
 		r := inFiles[v.Name]
 		inFile, where, known := r.Text, fmt.Sprintf("%s:%d", r.File, r.Line), r.Usable
 		if known {
@@ -182,7 +182,7 @@ func (c *oomClues) values(w configs.Workload, dir string) []oomValue {
 		if r.File != "" {
 			value.Note = r.Problem
 		}
-		for _, key := range append(placeKeys(v), oomNames(w, v.Name)...) {
+		for _, key := range append(placeKeys(v), namesOf(w, v.Name)...) {
 			if clue, ok := c.found.Found(key); ok && alike(clue.Value, v.Start) {
 				value.Value, value.From = clue.Value, fmt.Sprintf("line %d of the log", clue.Line)
 				if known && inFile != clue.Value {
@@ -205,10 +205,10 @@ func alike(found, start string) bool {
 	return err != nil || foundErr == nil
 }
 
-// oomNames are the bare names of one value, in a fixed order.
-func oomNames(w configs.Workload, name string) []string {
+// namesOf are the bare names of one value, in a fixed order.
+func namesOf(w configs.Workload, name string) []string {
 	var names []string
-	for key, of := range oomKeys(w) {
+	for key, of := range keysOf(w) {
 		if of == name && !strings.Contains(key, ".") {
 			names = append(names, key)
 		}

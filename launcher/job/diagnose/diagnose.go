@@ -1,0 +1,125 @@
+// Package diagnose explains a training's log (swarm doctor --oom): that memory ran out, in numbers, what these say, which workload it is, and what to
+// do about it in which order. Whether memory ran out launcher/job/shortage reads from the log; the ladder is the workload profile's
+// (launcher/job/workload), with the lines of the training's own files (launcher/job/settings), or the general one. It changes nothing, and
+// imports neither cmd nor what runs jobs.
+package diagnose
+
+import (
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/job/shortage"
+	"github.com/sapo-swarm/swarm/launcher/job/workload"
+)
+
+// Options say what to look into, and where.
+type Options struct {
+	Log      string // a file, a folder for the newest log in it, or - for Stdin
+	Workload string // a profile's name, or its YAML file; empty: guessed from the log
+	Dir      string // of the training, where its configuration files are
+
+	Stdin  io.Reader
+	Stderr io.Writer // for progress
+}
+
+// Document is what swarm doctor --oom -o json prints.
+type Document struct {
+	Log         string           `json:"log"`
+	Lines       int64            `json:"lines"`
+	Bytes       int64            `json:"bytes"`
+	Shortage    *shortage.Report `json:"shortage"`     // null: none was found
+	LastFailure bool             `json:"last_failure"` // nothing else failed after it
+	Fault       *shortage.Fault  `json:"fault"`        // the latest failure that memory did not cause
+	Means       []string         `json:"means"`        // what the figures say, in sentences
+	Warnings    []string         `json:"doubts"`       // what is odd in them
+	Workload    *Workload        `json:"workload"`     // null: not known
+	Values      []Value          `json:"values"`
+	Ladder      []Step           `json:"ladder"`
+	Advice      []string         `json:"advice"`
+}
+
+// Explain reads a training's log to its end and says whether memory ran out, and what to do about it.
+func Explain(o Options) (*Document, error) {
+	if info, err := os.Stat(o.Dir); err != nil || !info.IsDir() {
+		return nil, &configs.Error{Key: "dir", Value: o.Dir, Allowed: "a folder"}
+	}
+	profiles, err := profilesOf(o.Workload)
+	if err != nil {
+		return nil, err
+	}
+	log, err := openLog(o.Stdin, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	scanner, clues := shortage.NewScanner(), newClues(profiles)
+	if err := log.feed(o.Stderr, scanner, clues.found); err != nil {
+		return nil, err
+	}
+	if what := scanner.Unreadable(); what != "" {
+		remedy := "iconv -f " + what + " -t utf-8 " + o.Log + " | swarm doctor --oom -"
+		if strings.HasPrefix(what, "compressed") {
+			remedy = "unpack it, or pipe it: zcat " + o.Log + " | swarm doctor --oom -"
+		}
+		return nil, &configs.Error{Problem: "can't read the log " + log.name + ": it is " + what, Remedy: remedy}
+	}
+	d := Document{Log: log.name, Lines: scanner.Lines(), Bytes: log.read, LastFailure: scanner.Failed(),
+		Means: []string{}, Warnings: []string{}, Values: []Value{}, Ladder: []Step{}, Advice: []string{}}
+	if fault, ok := scanner.Fault(); ok {
+		d.Fault = &fault
+	}
+	if report, ok := scanner.Shortage(); ok {
+		d.Shortage = &report
+		d.explain(report, clues, &o)
+	}
+	return &d, nil
+}
+
+// explain fills what follows from the report.
+func (d *Document) explain(r shortage.Report, clues *clues, o *Options) {
+	d.Means = append(d.Means, meaning(r)...)
+	d.Warnings = append(d.Warnings, r.Warnings()...)
+	steps := causes(r)
+	w, named := clues.workload(o.Workload)
+	if named != nil {
+		d.Workload = named
+		d.Values = clues.values(w, o.Dir)
+	}
+	switch {
+	case r.OnHost:
+		steps = append(steps, hostLadder(r, d.offloads())...)
+		if named != nil && len(w.Ladder) > 0 {
+			d.Advice = append(d.Advice, "the ladder of "+w.Name+" is about GPU memory and does not help here: what it offloads comes on top")
+		}
+	case named != nil && len(w.Ladder) > 0:
+		current := map[string]string{}
+		for _, v := range d.Values {
+			current[v.Name] = v.Value
+		}
+		for _, s := range workload.Ladder(w, current) {
+			steps = append(steps, withLines(s, o.Dir))
+		}
+		d.Advice = append(d.Advice, w.Advice...)
+	default:
+		steps = append(steps, generalLadder(r, clues)...)
+	}
+	d.Ladder = append(d.Ladder, steps...)
+}
+
+// offloads tells whether the training may hold parts of a GPU's memory on the host: unless all values that would say so say no.
+func (d *Document) offloads() bool {
+	known := false
+	for _, v := range d.Values {
+		if !strings.Contains(v.Name, "offload") || strings.HasPrefix(v.From, presumed) {
+			continue
+		}
+		known = true
+		if on, err := strconv.ParseBool(v.Value); err != nil || on {
+			return true
+		}
+	}
+	return !known
+}
