@@ -60,9 +60,9 @@ func (j *Job) waits(v queue.Verdict) {
 }
 
 // moveTo are the GPUs that the job could be moved to.
-func (j *Job) moveTo(ctx context.Context) ([]queue.Room, error) {
+func (j *Job) moveTo(ctx context.Context) ([]queue.Device, error) {
 	list, err := j.devices.Look(ctx)
-	var others []queue.Room
+	var others []queue.Device
 	for _, device := range list {
 		if device.GPU != j.claim.GPU {
 			others = append(others, device)

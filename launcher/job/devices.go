@@ -66,7 +66,7 @@ func (d *Devices) Close() {
 }
 
 // Look returns every GPU that can be used, as it is now.
-func (d *Devices) Look(ctx context.Context) ([]queue.Room, error) {
+func (d *Devices) Look(ctx context.Context) ([]queue.Device, error) {
 	if d.gpus == nil {
 		return nil, nil
 	}
@@ -74,12 +74,12 @@ func (d *Devices) Look(ctx context.Context) ([]queue.Room, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []queue.Room
+	var list []queue.Device
 	for _, g := range sample.Devices {
 		if g.Lost || g.MemoryFree < 0 || g.MIG || g.Mode == gpu.ModeProhibited || d.only != "" && g.UUID != d.only {
 			continue
 		}
-		device := queue.Room{GPU: g.UUID, Index: g.Index, Name: g.Name, Total: g.MemoryTotal, Free: g.MemoryFree}
+		device := queue.Device{GPU: g.UUID, Index: g.Index, Name: g.Name, Total: g.MemoryTotal, Free: g.MemoryFree}
 		if g.Processes != nil && queue.SeesDriversPIDs() {
 			device.Processes = map[int]int64{}
 		}
@@ -92,12 +92,12 @@ func (d *Devices) Look(ctx context.Context) ([]queue.Room, error) {
 }
 
 // hostMemory is the CPU as a device of the queue.
-func hostMemory(ctx context.Context) ([]queue.Room, error) {
+func hostMemory(ctx context.Context) ([]queue.Device, error) {
 	total, available, err := gpu.Memory(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return []queue.Room{{GPU: queue.CPU, Name: queue.CPU, Total: total, Free: available}}, nil
+	return []queue.Device{{GPU: queue.CPU, Name: queue.CPU, Total: total, Free: available}}, nil
 }
 
 // Used is what processes hold of a GPU, in bytes. Where the driver doesn't tell, and alone says that nobody else is on the GPU, it is what the
@@ -106,7 +106,7 @@ func (d *Devices) Used(uuid string, pids []int, before int64, alone bool) (bytes
 	ctx, cancel := context.WithTimeout(context.Background(), sampleLimit)
 	defer cancel()
 	list, err := d.Look(ctx)
-	at := slices.IndexFunc(list, func(device queue.Room) bool { return device.GPU == uuid })
+	at := slices.IndexFunc(list, func(device queue.Device) bool { return device.GPU == uuid })
 	if err != nil || at < 0 {
 		return 0, false
 	}

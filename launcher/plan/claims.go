@@ -27,11 +27,11 @@ func withoutJobs(h Host, gpus []fit.GPU) (left []fit.GPU, notes []string) {
 	if err != nil || len(entries) == 0 {
 		return gpus, nil
 	}
-	var rooms []queue.Room
+	var devices []queue.Device
 	for _, d := range gpus {
-		rooms = append(rooms, queue.Room{GPU: d.UUID, Index: d.Index, Name: d.Name, Total: d.MemoryTotal, Free: d.MemoryFree})
+		devices = append(devices, queue.Device{GPU: d.UUID, Index: d.Index, Name: d.Name, Total: d.MemoryTotal, Free: d.MemoryFree})
 	}
-	free, claimants := queue.Unclaimed(entries, rooms)
+	free, claimants := queue.Unclaimed(entries, devices)
 	left = slices.Clone(gpus)
 	for i, d := range gpus {
 		if n := free[d.UUID]; n < d.MemoryFree {
@@ -83,7 +83,7 @@ func (c *Claims) claim(q *queue.Queue, run string, d gpu.GPU) {
 	t, err := q.Enter(run, queue.Need{GPU: d.UUID, Bytes: min(c.bytes, d.MemoryTotal)})
 	if err == nil {
 		var verdict queue.Verdict
-		_, verdict, err = t.Try([]queue.Room{{GPU: d.UUID, Index: d.Index, Name: d.Name, Total: d.MemoryTotal, Free: d.MemoryFree}})
+		_, verdict, err = t.Try([]queue.Device{{GPU: d.UUID, Index: d.Index, Name: d.Name, Total: d.MemoryTotal, Free: d.MemoryFree}})
 		if err == nil && verdict.Granted {
 			c.tickets = append(c.tickets, t)
 			return

@@ -15,21 +15,21 @@ func BenchmarkTry(b *testing.B) {
 	for _, tickets := range []int{1, 10, 100, 1000} {
 		b.Run(fmt.Sprintf("tickets=%d", tickets), func(b *testing.B) {
 			q := open(b, b.TempDir())
-			var rooms []Room
+			var devices []Device
 			for i := range 8 {
-				rooms = append(rooms, Room{GPU: fmt.Sprint("GPU-", i), Index: i, Total: 80e9, Free: 80e9, Processes: map[int]int64{}})
+				devices = append(devices, Device{GPU: fmt.Sprint("GPU-", i), Index: i, Total: 80e9, Free: 80e9, Processes: map[int]int64{}})
 			}
 			for i := range tickets - 1 {
 				ticket := enter(b, q, fmt.Sprint("job ", i), Need{Bytes: 1e9})
 				if i%20 == 0 {
-					_, _, err := ticket.Try(rooms)
+					_, _, err := ticket.Try(devices)
 					require.NoError(b, err)
 				}
 			}
 			last := enter(b, q, "last", Need{Bytes: 79e9})
 			began := processorTime(b)
 			for b.Loop() {
-				_, verdict, err := last.Try(rooms)
+				_, verdict, err := last.Try(devices)
 				require.NoError(b, err)
 				if verdict.Granted {
 					require.NoError(b, last.Release())
@@ -49,13 +49,13 @@ func processorTime(b *testing.B) time.Duration {
 
 // BenchmarkStart is what the queue adds to a command's start when nobody else is there: it enters, takes a GPU and leaves.
 func BenchmarkStart(b *testing.B) {
-	dir, rooms := b.TempDir(), card()
+	dir, devices := b.TempDir(), card()
 	for b.Loop() {
 		q, err := Open(dir)
 		require.NoError(b, err)
 		ticket, err := q.Enter("job", Need{Bytes: 6})
 		require.NoError(b, err)
-		_, verdict, err := ticket.Try(rooms)
+		_, verdict, err := ticket.Try(devices)
 		require.NoError(b, err)
 		require.True(b, verdict.Granted)
 		require.NoError(b, ticket.Leave())

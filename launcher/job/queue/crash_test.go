@@ -28,7 +28,7 @@ func work(q *Queue, dir string, bytes int64) error {
 		return err
 	}
 	defer t.Leave()
-	look := func(context.Context) ([]Room, error) { return card(), nil }
+	look := func(context.Context) ([]Device, error) { return card(), nil }
 	for range 2 {
 		if _, err := t.Wait(context.Background(), wakePoll, time.Minute, look, nil); err != nil {
 			return err
@@ -116,7 +116,7 @@ func TestAKilledOwnersRoomIsFree(t *testing.T) {
 	next := enter(t, open(t, dir), "next", Need{Bytes: 6})
 	require.False(t, granted(t, next, card()))
 	require.NoError(t, p.Process.Kill())
-	eventually(t, "the room isn't free", func() bool { return granted(t, next, card()) })
+	eventually(t, "the device isn't free", func() bool { return granted(t, next, card()) })
 }
 
 func TestARoomStaysClaimedWhileAProcessOfItsDeadOwnerRuns(t *testing.T) {

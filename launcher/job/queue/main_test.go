@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 // card is the one GPU of the test processes. The driver tells nothing of processes, and the free memory is what strangers leave.
-func card() []Room { return []Room{{GPU: "GPU-0", Name: "Test", Total: 10, Free: 10}} }
+func card() []Device { return []Device{{GPU: "GPU-0", Name: "Test", Total: 10, Free: 10}} }
 
 // holder takes 6 of 10 bytes, tells so, and holds them until its stdin ends. Its argument names a pid to report as a process of its attempt.
 func holder(dir string) int {
@@ -59,7 +59,7 @@ func holder(dir string) int {
 	return 0 // without leaving
 }
 
-// worker enters, waits, holds, releases, tries again and leaves, until it is killed or has done so 12 times. While it has a room, it has
+// worker enters, waits, holds, releases, tries again and leaves, until it is killed or has done so 12 times. While it has a device, it has
 // a file in the folder's "in use" that is named for its bytes and pid.
 func worker(dir string) int {
 	q, err := Open(dir)
@@ -138,9 +138,9 @@ func enter(t testing.TB, q *Queue, name string, need Need) *Ticket {
 }
 
 // granted tries.
-func granted(t *testing.T, ticket *Ticket, rooms []Room) bool {
+func granted(t *testing.T, ticket *Ticket, devices []Device) bool {
 	t.Helper()
-	_, verdict, err := ticket.Try(rooms)
+	_, verdict, err := ticket.Try(devices)
 	require.NoError(t, err)
 	return verdict.Granted
 }

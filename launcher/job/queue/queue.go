@@ -1,18 +1,18 @@
 // Package queue shares the GPUs of one host among several `swarm run`, and the nodes of `swarm up`, which don't wait in it but claim what they are
 // planned to take: who may take how much of which GPU, and when. Its state is a folder,
-// so that nobody has to serve it and it outlives whoever is in it. It takes what the GPUs look like (Room) from its caller, owns no
+// so that nobody has to serve it and it outlives whoever is in it. It takes what the GPUs look like (Device) from its caller, owns no
 // process, and must not import node or metrics/store.
 //
 // # The rule
 //
 // Tickets are numbered in order of arrival, and the one rule is: who came later never makes anybody wait. Whoever looks goes through
-// the waiting tickets in that order. One that fits a GPU has its room there, whether or not it has come to take it yet. One that fits none
+// the waiting tickets in that order. One that fits a GPU has its place there, whether or not it has come to take it yet. One that fits none
 // has a GPU kept for it: later tickets may use of that GPU only what leaves room for it once the earlier claims there have ended.
 // So a small ticket passes a large one exactly where it can't delay it, without anybody having to know how long anything runs; the oldest
 // takes whatever fits it; and each is served at the latest when all earlier ones have ended. The price is that part of a kept GPU
 // may lie idle for a while although something later would fit.
 //
-// An attempt that gives its GPU back keeps its number, and with it the room that it had. Should it want more the second time, it may
+// An attempt that gives its GPU back keeps its number, and with it the memory that it had. Should it want more the second time, it may
 // have to wait for what later tickets got in the meantime.
 //
 // A ticket holds nobody up while it can't be helped by waiting: when strangers' memory, or the size of the GPUs, keeps it from
@@ -21,7 +21,7 @@
 // # What is free
 //
 // A claim is what its owner said that it will use, and no byte of a GPU is claimed twice. Where the driver tells which process uses how much,
-// the room on a GPU is what is free less what each claim has not used yet. Where it doesn't (in a container, under WSL), each claim
+// what a GPU has left is what is free less what each claim has not used yet. Where it doesn't (in a container, under WSL), each claim
 // counts in full beside what strangers used when the claims there were taken, or must be using now. What cannot be known there: a
 // stranger that grows while claims are not used yet.
 //
@@ -49,7 +49,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
-// CPU is the host's memory as a Room.GPU and a Need.GPU.
+// CPU is the host's memory as a Device.GPU and a Need.GPU.
 const CPU = "cpu"
 
 // Errors that callers tell apart.
@@ -58,7 +58,7 @@ var (
 	ErrLeft    = errors.New("the ticket has left the queue")
 )
 
-// Need is what a ticket waits for. A GPU fits when its room is at least both Bytes and MinFree.
+// Need is what a ticket waits for. A GPU fits when what it has left is at least both Bytes and MinFree.
 type Need struct {
 	Bytes     int64  `json:"bytes"`               // what it claims
 	MinFree   int64  `json:"min_free,omitempty"`  // a GPU must have so much free
@@ -66,10 +66,10 @@ type Need struct {
 	Exclusive bool   `json:"exclusive,omitempty"` // no other claim beside it
 }
 
-// amount is how much room a GPU must have. Nothing counts as a byte, so that it can be in somebody's way.
+// amount is how much memory a GPU must have. Nothing counts as a byte, so that it can be in somebody's way.
 func (n Need) amount() int64 { return max(n.Bytes, n.MinFree, 1) }
 
-// Claim is a room that a ticket has.
+// Claim is a device that a ticket has.
 type Claim struct {
 	GPU       string `json:"gpu"` // UUID, or CPU
 	Index     int    `json:"index"`
@@ -79,8 +79,8 @@ type Claim struct {
 	Strangers int64  `json:"strangers"` // bytes that others than the queue's tickets used on the GPU when it was taken
 }
 
-// of is how much of a room a claim is.
-func (c *Claim) of(r Room) int64 {
+// of is how much of a device a claim is.
+func (c *Claim) of(r Device) int64 {
 	if c.Exclusive {
 		return max(c.Bytes, r.Total)
 	}

@@ -15,7 +15,7 @@ import (
 type job struct {
 	entry   Entry
 	runs    int   // looks of anybody that it runs for
-	retries int   // how often it gives its room back and wants another
+	retries int   // how often it gives its memory back and wants another
 	uses    int64 // of its claim, so far
 	ended   bool
 	sees    []string
@@ -24,16 +24,16 @@ type job struct {
 // host is a simulated machine, whose time passes with every look.
 type host struct {
 	t         *rapid.T
-	rooms     []Room // with Total; the rest is filled in by look
+	devices   []Device // with Total; the rest is filled in by look
 	strangers []int64
 	told      bool // the driver tells what processes use
 	jobs      []*job
 }
 
 // look is what the driver would tell now.
-func (h *host) look(sees []string) []Room {
-	var rooms []Room
-	for i, r := range h.rooms {
+func (h *host) look(sees []string) []Device {
+	var devices []Device
+	for i, r := range h.devices {
 		r.Free = r.Total - h.strangers[i]
 		if h.told {
 			r.Processes = map[int]int64{1 << 22: h.strangers[i]}
@@ -47,10 +47,10 @@ func (h *host) look(sees []string) []Room {
 			}
 		}
 		if slices.Contains(sees, r.GPU) {
-			rooms = append(rooms, r)
+			devices = append(devices, r)
 		}
 	}
-	return rooms
+	return devices
 }
 
 // entries are the tickets of jobs that have not ended.
@@ -80,15 +80,15 @@ func everybody(Entry) bool { return true }
 
 // serve lets a waiting job try, and checks what may never happen.
 func (h *host) serve(j *job) {
-	rooms := h.look(j.sees)
+	devices := h.look(j.sees)
 	j.entry.Sees = j.sees
-	claim, verdict := decide(h.entries(), j.entry.Number, rooms, 0)
+	claim, verdict := decide(h.entries(), j.entry.Number, devices, 0)
 	if !verdict.Granted {
-		h.checkRefusal(j, rooms, verdict)
+		h.checkRefusal(j, devices, verdict)
 		return
 	}
 	j.entry.Claim, j.uses = &claim, 0
-	for i, r := range h.rooms {
+	for i, r := range h.devices {
 		sum, alone, count := h.claims(r.GPU, everybody)
 		if sum > r.Total-h.strangers[i] {
 			h.t.Fatalf("claims of %d on %s, which has %d less %d of strangers", sum, r.GPU, r.Total, h.strangers[i])
@@ -101,13 +101,13 @@ func (h *host) serve(j *job) {
 }
 
 // checkRefusal checks that a ticket is refused only for what earlier ones need.
-func (h *host) checkRefusal(j *job, rooms []Room, v Verdict) {
+func (h *host) checkRefusal(j *job, devices []Device, v Verdict) {
 	for _, other := range h.jobs {
 		if other.entry.Number < j.entry.Number && !other.ended {
 			return
 		}
 	}
-	for _, r := range rooms {
+	for _, r := range devices {
 		if _, _, count := h.claims(r.GPU, everybody); count == 0 && r.Free >= j.entry.Need.amount() {
 			h.t.Fatalf("the oldest ticket is refused %s, which is free: %s", r.GPU, v)
 		}
@@ -122,7 +122,7 @@ func (h *host) checkNobodyDelayed(j *job) {
 			continue
 		}
 		clear, possible := false, false
-		for i, r := range h.rooms {
+		for i, r := range h.devices {
 			if !slices.Contains(w.sees, r.GPU) {
 				continue
 			}
@@ -158,7 +158,7 @@ func (h *host) pass() {
 func (h *host) served() bool {
 	for _, j := range h.jobs {
 		fits := false
-		for i, r := range h.rooms {
+		for i, r := range h.devices {
 			fits = fits || slices.Contains(j.sees, r.GPU) && r.Total-h.strangers[i] >= j.entry.Need.amount()
 		}
 		if fits && !j.ended {
@@ -172,7 +172,7 @@ func newHost(t *rapid.T) *host {
 	h := &host{t: t, told: rapid.Bool().Draw(t, "told")}
 	for i := range rapid.IntRange(1, 4).Draw(t, "gpus") {
 		total := rapid.Int64Range(8, 24).Draw(t, "total")
-		h.rooms = append(h.rooms, Room{GPU: fmt.Sprintf("GPU-%d", i), Index: i, Total: total})
+		h.devices = append(h.devices, Device{GPU: fmt.Sprintf("GPU-%d", i), Index: i, Total: total})
 		h.strangers = append(h.strangers, rapid.Int64Range(0, 6).Draw(t, "strangers"))
 	}
 	return h
@@ -185,7 +185,7 @@ func (h *host) arrive() {
 		need.MinFree = rapid.Int64Range(0, 24).Draw(t, "minimum")
 	}
 	var all []string
-	for _, r := range h.rooms {
+	for _, r := range h.devices {
 		all = append(all, r.GPU)
 	}
 	sees := rapid.SliceOfNDistinct(rapid.SampledFrom(all), 1, len(all), rapid.ID).Draw(t, "sees")
@@ -249,7 +249,7 @@ func TestTheOldestIsServedWhenAllBeforeItHaveEnded(t *testing.T) {
 		}
 		for _, j := range h.jobs {
 			possible := false
-			for i, r := range h.rooms {
+			for i, r := range h.devices {
 				possible = possible || slices.Contains(j.sees, r.GPU) && r.Total-h.strangers[i] >= j.entry.Need.amount()
 			}
 			if j.entry.Claim == nil && possible {
@@ -264,10 +264,10 @@ func TestTheOldestIsServedWhenAllBeforeItHaveEnded(t *testing.T) {
 }
 
 func TestAnOwnerThatDoesNotLookHoldsNobodyUp(t *testing.T) {
-	rooms := []Room{{GPU: "GPU-0", Total: 10, Free: 10}}
+	devices := []Device{{GPU: "GPU-0", Total: 10, Free: 10}}
 	entries := []Entry{{Number: 1, Name: "stopped", Need: Need{Bytes: 8}, Interval: time.Minute}, {Number: 2, Need: Need{Bytes: 8}}}
 	for now, granted := range map[time.Duration]bool{0: false, 3 * time.Minute: false, 3*time.Minute + 1: true} {
-		if _, verdict := decide(entries, 2, rooms, now); verdict.Granted != granted {
+		if _, verdict := decide(entries, 2, devices, now); verdict.Granted != granted {
 			t.Errorf("after %s: %s", now, verdict)
 		}
 	}

@@ -39,7 +39,7 @@ func (t *Ticket) Need() Need {
 }
 
 // Adjust tells what the attempt really uses: its claim grows or shrinks to so many bytes, and pids are its processes. It costs nothing
-// where nothing changed. Without a room it does nothing.
+// where nothing changed. Without a device it does nothing.
 func (t *Ticket) Adjust(bytes int64, pids []int) error {
 	pids = slices.Compact(slices.Sorted(slices.Values(pids)))
 	pids = pids[:min(len(pids), pidLimit)]
@@ -78,7 +78,7 @@ func (t *Ticket) Adjust(bytes int64, pids []int) error {
 	})
 }
 
-// Change replaces what a ticket waits for, as between two attempts. A room that it has stays.
+// Change replaces what a ticket waits for, as between two attempts. A device that it has stays.
 func (t *Ticket) Change(need Need) error {
 	need, err := need.checked()
 	if err != nil {
@@ -96,7 +96,7 @@ func (t *Ticket) Change(need Need) error {
 	})
 }
 
-// Release gives the room back and stays in line: with its number, in front of all that came later. The processes that used the room must
+// Release gives the device back and stays in line: with its number, in front of all that came later. The processes that used the device must
 // be gone.
 func (t *Ticket) Release() error {
 	return t.change(func(l *locked) error {
@@ -114,7 +114,7 @@ func (t *Ticket) Release() error {
 	})
 }
 
-// Leave gives the room back and leaves the queue. It can be called again, and on nil.
+// Leave gives the device back and leaves the queue. It can be called again, and on nil.
 func (t *Ticket) Leave() error {
 	if t == nil {
 		return nil

@@ -150,13 +150,13 @@ func TestEntriesOfOtherHostsAndOfBeforeAReboot(t *testing.T) {
 }
 
 func TestPidsOfAnotherNamespaceAreNotBelieved(t *testing.T) {
-	rooms := []Room{{GPU: "GPU-0", Processes: map[int]int64{1: 1}}}
-	require.Equal(t, rooms, (&Queue{pids: firstPIDs}).trusted(rooms))
-	require.Nil(t, (&Queue{pids: "pid:[4026532000]"}).trusted(rooms)[0].Processes)
-	require.NotNil(t, rooms[0].Processes)
+	devices := []Device{{GPU: "GPU-0", Processes: map[int]int64{1: 1}}}
+	require.Equal(t, devices, (&Queue{pids: firstPIDs}).trusted(devices))
+	require.Nil(t, (&Queue{pids: "pid:[4026532000]"}).trusted(devices)[0].Processes)
+	require.NotNil(t, devices[0].Processes)
 }
 
-// On a full disk each change says so in one line, and a room can still be given back.
+// On a full disk each change says so in one line, and a device can still be given back.
 func TestAFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
@@ -182,7 +182,7 @@ func TestAFullDisk(t *testing.T) {
 	require.ErrorIs(t, second.Change(Need{Bytes: 5}), syscall.ENOSPC)
 	require.Equal(t, int64(6), second.Need().Bytes)
 	_, _, err = first.Try(card())
-	require.ErrorIs(t, err, syscall.ENOSPC, "a room that can't be claimed")
+	require.ErrorIs(t, err, syscall.ENOSPC, "a device that can't be claimed")
 	require.NoError(t, first.Leave())
 	require.NoError(t, os.Truncate(filler.Name(), 0))
 	require.True(t, granted(t, second, card()))

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Try takes a room if one of rooms fits and is not kept for somebody in front; Verdict.Granted tells whether it did. rooms are those that
-// the ticket could use, looked at just now. A ticket that has a room gets the same one again.
-func (t *Ticket) Try(rooms []Room) (Claim, Verdict, error) { return t.try(rooms, 0) }
+// Try takes a device if one of devices fits and is not kept for somebody in front; Verdict.Granted tells whether it did. devices are those that
+// the ticket could use, looked at just now. A ticket that has a device gets the same one again.
+func (t *Ticket) Try(devices []Device) (Claim, Verdict, error) { return t.try(devices, 0) }
 
 // try is Try by somebody who looks at an interval.
-func (t *Ticket) try(rooms []Room, interval time.Duration) (claim Claim, verdict Verdict, err error) {
+func (t *Ticket) try(devices []Device, interval time.Duration) (claim Claim, verdict Verdict, err error) {
 	err = t.change(func(l *locked) error {
 		if t.entry.Claim != nil {
 			claim, verdict = *t.entry.Claim, Verdict{Granted: true, Position: 1, Need: t.entry.Need}
@@ -21,10 +21,10 @@ func (t *Ticket) try(rooms []Room, interval time.Duration) (claim Claim, verdict
 		if err != nil {
 			return err
 		}
-		news := t.look(rooms, interval)
+		news := t.look(devices, interval)
 		all := t.among(entries)
 		news = news || len(all) > len(entries) // its files are gone
-		claim, verdict = decide(all, t.entry.Number, t.q.trusted(rooms), t.q.now())
+		claim, verdict = decide(all, t.entry.Number, t.q.trusted(devices), t.q.now())
 		if !verdict.Granted && !news {
 			return nil
 		}
@@ -44,9 +44,9 @@ func (t *Ticket) try(rooms []Room, interval time.Duration) (claim Claim, verdict
 const freshness = 10 * time.Second
 
 // look notes what the ticket sees, and whether others need to know.
-func (t *Ticket) look(rooms []Room, interval time.Duration) (news bool) {
+func (t *Ticket) look(devices []Device, interval time.Duration) (news bool) {
 	var sees []string
-	for _, r := range rooms[:min(len(rooms), gpuLimit)] {
+	for _, r := range devices[:min(len(devices), gpuLimit)] {
 		sees = append(sees, r.GPU)
 	}
 	now := t.q.now()
@@ -74,17 +74,17 @@ func (t *Ticket) among(entries []Entry) []Entry {
 	return entries
 }
 
-// trusted are the rooms without what the driver tells of processes, unless its pids are ours: it numbers them as the machine's first pid
+// trusted are the devices without what the driver tells of processes, unless its pids are ours: it numbers them as the machine's first pid
 // namespace does.
-func (q *Queue) trusted(rooms []Room) []Room {
+func (q *Queue) trusted(devices []Device) []Device {
 	if q.pids == firstPIDs {
-		return rooms
+		return devices
 	}
-	rooms = slices.Clone(rooms)
-	for i := range rooms {
-		rooms[i].Processes = nil
+	devices = slices.Clone(devices)
+	for i := range devices {
+		devices[i].Processes = nil
 	}
-	return rooms
+	return devices
 }
 
 // SeesDriversPIDs tells whether the driver's pids are those that this process sees.

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// decide says what ticket number gets of rooms, as of now. entries are all tickets, in order of their numbers. The claim is valid when the
+// decide says what ticket number gets of devices, as of now. entries are all tickets, in order of their numbers. The claim is valid when the
 // verdict is Granted. It has no side effects.
-func decide(entries []Entry, number uint64, rooms []Room, now time.Duration) (Claim, Verdict) {
-	seats := make([]*seat, 0, len(rooms))
-	for _, r := range rooms {
-		seats = append(seats, newSeat(r, entries))
+func decide(entries []Entry, number uint64, devices []Device, now time.Duration) (Claim, Verdict) {
+	accounts := make([]*account, 0, len(devices))
+	for _, r := range devices {
+		accounts = append(accounts, newAccount(r, entries))
 	}
 	v := Verdict{}
 	for i := range entries {
 		e := &entries[i]
 		if e.Number == number {
-			return finish(e, seats, v)
+			return finish(e, accounts, v)
 		}
 		if e.Claim != nil || !e.present(now) {
 			continue
 		}
-		open := openTo(e, seats)
+		open := openTo(e, accounts)
 		at := choose(e.Need, open)
 		switch kept := keeping(e, open); {
 		case at != nil:
@@ -36,8 +36,8 @@ func decide(entries []Entry, number uint64, rooms []Room, now time.Duration) (Cl
 }
 
 // finish serves the ticket whose turn it was to ask.
-func finish(e *Entry, seats []*seat, v Verdict) (Claim, Verdict) {
-	open := openTo(e, seats)
+func finish(e *Entry, accounts []*account, v Verdict) (Claim, Verdict) {
+	open := openTo(e, accounts)
 	v.Position++
 	v.Need = e.Need
 	if at := choose(e.Need, open); at != nil {
@@ -50,10 +50,10 @@ func finish(e *Entry, seats []*seat, v Verdict) (Claim, Verdict) {
 	return Claim{}, v
 }
 
-// openTo are the seats that a ticket may use at all.
-func openTo(e *Entry, seats []*seat) []*seat {
-	open := make([]*seat, 0, len(seats))
-	for _, s := range seats {
+// openTo are the accounts that a ticket may use at all.
+func openTo(e *Entry, accounts []*account) []*account {
+	open := make([]*account, 0, len(accounts))
+	for _, s := range accounts {
 		if e.visible(s.GPU) {
 			open = append(open, s)
 		}
@@ -61,9 +61,9 @@ func openTo(e *Entry, seats []*seat) []*seat {
 	return open
 }
 
-// choose is the seat for a need: the one with most room; nil where none fits.
-func choose(n Need, open []*seat) *seat {
-	var best *seat
+// choose is the account for a need: the one with most memory; nil where none fits.
+func choose(n Need, open []*account) *account {
+	var best *account
 	for _, s := range open {
 		if s.fits(n) && (best == nil || preferred(s, best, s.free, best.free)) {
 			best = s
@@ -73,19 +73,19 @@ func choose(n Need, open []*seat) *seat {
 }
 
 // preferred says whether a is better than b, by what each of them has, most first.
-func preferred(a, b *seat, has, had int64) bool {
+func preferred(a, b *account, has, had int64) bool {
 	return cmp.Or(-cmp.Compare(has, had), cmp.Compare(a.Index, b.Index)) < 0
 }
 
-// keeping is the seat to keep for a ticket that fits none now: one where no later ticket is in its way, before others, and then the one that
+// keeping is the account to keep for a ticket that fits none now: one where no later ticket is in its way, before others, and then the one that
 // misses least. It is nil where no end of a claim would help.
 //
-// A seat that is kept stays one where nobody later is in the way. So there always is one, from the ticket's arrival on, but for
+// A account that is kept stays one where nobody later is in the way. So there always is one, from the ticket's arrival on, but for
 // strangers and for claims that grow.
-func keeping(e *Entry, open []*seat) *seat {
-	var best *seat
+func keeping(e *Entry, open []*account) *account {
+	var best *account
 	for _, s := range open {
-		if s.capacity() < s.room(e.Need) {
+		if s.capacity() < s.cost(e.Need) {
 			continue
 		}
 		if best == nil {

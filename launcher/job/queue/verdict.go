@@ -15,7 +15,7 @@ type Verdict struct {
 	Position int      // in the queue, from 1; tickets whose owner doesn't look any more, and those that wait for strangers alone, don't count
 	InFront  []string // names of the first few before it
 	Need     Need
-	Rooms    []Shortfall // of the GPUs that it may use; none: there is no such GPU
+	Devices  []Shortfall // of the GPUs that it may use; none: there is no such GPU
 	Blind    error       // the GPUs could not be looked at; nil: they could
 	Never    bool        // none of them is large enough, even empty
 }
@@ -46,7 +46,7 @@ func (v *Verdict) pass(e *Entry) {
 }
 
 // describe fills in what is missing where.
-func (v *Verdict) describe(e *Entry, open []*seat) {
+func (v *Verdict) describe(e *Entry, open []*account) {
 	v.Never = len(open) > 0
 	for _, s := range open {
 		v.Never = v.Never && s.Total < e.Need.amount()
@@ -63,9 +63,9 @@ func (v *Verdict) describe(e *Entry, open []*seat) {
 		if f.Missing == 0 && !f.Alone && s.keptFor != nil {
 			f.KeptFor = s.keptFor.Name
 		}
-		v.Rooms = append(v.Rooms, f)
+		v.Devices = append(v.Devices, f)
 	}
-	slices.SortFunc(v.Rooms, func(a, b Shortfall) int { return a.Index - b.Index })
+	slices.SortFunc(v.Devices, func(a, b Shortfall) int { return a.Index - b.Index })
 }
 
 // String is one line for a person: what it waits for, and what is missing where.
@@ -75,8 +75,8 @@ func (v Verdict) String() string {
 	}
 	var b strings.Builder
 	need := v.Need.String()
-	if v.Need.GPU != "" && v.Need.GPU != CPU && len(v.Rooms) == 1 {
-		need = strings.Replace(need, v.Need.GPU, strconv.Itoa(v.Rooms[0].Index), 1) // as people know it
+	if v.Need.GPU != "" && v.Need.GPU != CPU && len(v.Devices) == 1 {
+		need = strings.Replace(need, v.Need.GPU, strconv.Itoa(v.Devices[0].Index), 1) // as people know it
 	}
 	b.WriteString("waits for " + need)
 	if v.Blind != nil {
@@ -91,15 +91,15 @@ func (v Verdict) String() string {
 	}
 	const most = 8
 	separator := ": "
-	for i, r := range v.Rooms {
+	for i, r := range v.Devices {
 		b.WriteString(separator)
 		if separator = "; "; i == most {
-			fmt.Fprintf(&b, "%d more", len(v.Rooms)-most)
+			fmt.Fprintf(&b, "%d more", len(v.Devices)-most)
 			break
 		}
 		b.WriteString(r.String())
 	}
-	if len(v.Rooms) == 0 {
+	if len(v.Devices) == 0 {
 		b.WriteString(": there is none")
 	}
 	return b.String()
@@ -110,7 +110,7 @@ func (v Verdict) needs() string { return strings.Replace(v.String(), "waits for"
 
 // less is what a person could ask for instead.
 func (v Verdict) less() string {
-	if v.Need.Exclusive && slices.ContainsFunc(v.Rooms, func(f Shortfall) bool { return f.Alone }) {
+	if v.Need.Exclusive && slices.ContainsFunc(v.Devices, func(f Shortfall) bool { return f.Alone }) {
 		return "--memory SIZE for each, with which they share a GPU"
 	}
 	return "a smaller --memory or --min-gpu-memory"

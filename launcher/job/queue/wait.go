@@ -11,12 +11,12 @@ const (
 	wakeFirst = 16                     // tickets that a change wakes; those behind look at their interval
 )
 
-// Wait tries at every interval, and soon after another ticket has given something back, until a room is taken. tell, which may be nil, gets
+// Wait tries at every interval, and soon after another ticket has given something back, until a device is taken. report, which may be nil, gets
 // the first verdict, and each whose line differs from the one before; look describes the GPUs. After timeout it tries once more and returns
 // ErrTimeout, with the last verdict in the text; a timeout of 0 tries once. A need that no GPU could meet is ErrTimeout at once. When
-// ctx ends it returns its cause. An error of look, as of a driver that does not answer now, is waited out like want of room, and returned at last.
+// ctx ends it returns its cause. An error of look, as of a driver that does not answer now, is waited out like want of memory, and returned at last.
 func (t *Ticket) Wait(
-	ctx context.Context, interval, timeout time.Duration, look func(context.Context) ([]Room, error), tell func(Verdict),
+	ctx context.Context, interval, timeout time.Duration, look func(context.Context) ([]Device, error), report func(Verdict),
 ) (Claim, error) {
 	interval = min(max(interval, wakePoll), intervalLimit)
 	until := time.Now().Add(timeout)
@@ -26,7 +26,7 @@ func (t *Ticket) Wait(
 		}
 		seen := t.q.watch() // before the look: what changes from now on wakes
 		last := !time.Now().Before(until)
-		rooms, err := look(ctx)
+		devices, err := look(ctx)
 		if err != nil {
 			if ctx.Err() != nil {
 				return Claim{}, context.Cause(ctx)
@@ -34,11 +34,11 @@ func (t *Ticket) Wait(
 			if last {
 				return Claim{}, err
 			}
-			told = tellOnce(Verdict{Need: t.Need(), Blind: err}, told, tell)
+			told = reportOnce(Verdict{Need: t.Need(), Blind: err}, told, report)
 			t.q.pause(ctx, min(interval, time.Until(until)), seen, false)
 			continue
 		}
-		claim, verdict, err := t.try(rooms, interval)
+		claim, verdict, err := t.try(devices, interval)
 		if err != nil || verdict.Granted {
 			return claim, err
 		}
@@ -51,13 +51,13 @@ func (t *Ticket) Wait(
 		case last:
 			return Claim{}, fmt.Errorf("%w: after %s it still %s. Try: a longer --wait-for-gpu, or --cpu fallback", ErrTimeout, timeout, verdict)
 		}
-		told = tellOnce(verdict, told, tell)
+		told = reportOnce(verdict, told, report)
 		t.q.pause(ctx, min(interval, time.Until(until)), seen, verdict.Position <= wakeFirst)
 	}
 }
 
-// tellOnce tells a verdict unless its line was told before, and returns the line.
-func tellOnce(v Verdict, told string, to func(Verdict)) string {
+// reportOnce tells a verdict unless its line was told before, and returns the line.
+func reportOnce(v Verdict, told string, to func(Verdict)) string {
 	line := v.String()
 	if line != told && to != nil {
 		to(v)

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func lookAt(rooms []Room) func(context.Context) ([]Room, error) {
-	return func(context.Context) ([]Room, error) { return rooms, nil }
+func lookAt(devices []Device) func(context.Context) ([]Device, error) {
+	return func(context.Context) ([]Device, error) { return devices, nil }
 }
 
 func TestAWaitEndsWhenAnotherTicketGivesItsRoomBack(t *testing.T) {
@@ -89,7 +89,7 @@ func TestADriverThatDoesNotAnswerIsWaitedFor(t *testing.T) {
 	ticket := enter(t, open(t, t.TempDir()), "job", Need{Bytes: 6})
 	broken := errors.New("no answer. Try: dmesg")
 	looks := 0
-	look := func(context.Context) ([]Room, error) {
+	look := func(context.Context) ([]Device, error) {
 		if looks++; looks < 3 {
 			return nil, broken
 		}
@@ -103,7 +103,7 @@ func TestADriverThatDoesNotAnswerIsWaitedFor(t *testing.T) {
 	require.Equal(t, []string{"waits for a GPU with 1 kB free: no answer"}, told)
 
 	require.NoError(t, ticket.Release())
-	never := func(context.Context) ([]Room, error) { return nil, broken }
+	never := func(context.Context) ([]Device, error) { return nil, broken }
 	_, err = ticket.Wait(t.Context(), wakePoll, 300*time.Millisecond, never, nil)
 	require.ErrorIs(t, err, broken, "when time is up")
 	_, err = ticket.Wait(t.Context(), time.Hour, 0, never, nil)

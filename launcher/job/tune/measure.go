@@ -160,9 +160,9 @@ func (m *measuring) bytes(u attempt.Usage) int64 {
 // inUse is what the card holds for anybody.
 func (m *measuring) inUse(ctx context.Context) (int64, error) {
 	list, err := m.devices.Look(ctx)
-	for _, room := range list {
-		if room.GPU == m.t.meter.UUID {
-			return room.Total - room.Free, nil
+	for _, device := range list {
+		if device.GPU == m.t.meter.UUID {
+			return device.Total - device.Free, nil
 		}
 	}
 	if err == nil {

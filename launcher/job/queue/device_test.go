@@ -17,31 +17,31 @@ func has(number uint64, bytes, strangers int64, pid int) Entry {
 
 func TestNoByteIsCountedTwiceNorForgotten(t *testing.T) {
 	for name, c := range map[string]struct {
-		room            Room
+		device          Device
 		entries         []Entry
 		free, strangers int64
 	}{
-		"empty":                       {Room{Total: 24, Free: 24}, nil, 24, 0},
-		"strangers alone":             {Room{Total: 24, Free: 20}, nil, 20, 4},
-		"claim not used yet":          {Room{Total: 24, Free: 24, Processes: map[int]int64{}}, []Entry{has(1, 10, 0, 7)}, 14, 0},
-		"claim used in part":          {Room{Total: 24, Free: 18, Processes: map[int]int64{7: 6}}, []Entry{has(1, 10, 0, 7)}, 14, 0},
-		"claim used":                  {Room{Total: 24, Free: 14, Processes: map[int]int64{7: 10}}, []Entry{has(1, 10, 0, 7)}, 14, 0},
-		"more used than claimed":      {Room{Total: 24, Free: 12, Processes: map[int]int64{7: 12}}, []Entry{has(1, 10, 0, 7)}, 12, 0},
-		"and a stranger":              {Room{Total: 24, Free: 11, Processes: map[int]int64{7: 10, 8: 3}}, []Entry{has(1, 10, 0, 7)}, 11, 3},
-		"a stranger that grew":        {Room{Total: 24, Free: 16, Processes: map[int]int64{8: 8}}, []Entry{has(1, 10, 2, 7)}, 6, 8},
-		"not told, not used yet":      {Room{Total: 24, Free: 24}, []Entry{has(1, 10, 0, 7)}, 14, 0},
-		"not told, used":              {Room{Total: 24, Free: 14}, []Entry{has(1, 10, 0, 7)}, 14, 0},
-		"not told, a stranger before": {Room{Total: 24, Free: 20}, []Entry{has(1, 10, 4, 7)}, 10, 4},
-		"not told, the stranger left": {Room{Total: 24, Free: 23}, []Entry{has(1, 10, 4, 7)}, 13, 1},
-		"not told, a stranger grew":   {Room{Total: 24, Free: 8}, []Entry{has(1, 10, 4, 7)}, 8, 6},
-		"one process is not told":     {Room{Total: 24, Free: 14, Processes: map[int]int64{7: -1}}, []Entry{has(1, 10, 0, 7)}, 14, 0},
-		"two claims":                  {Room{Total: 24, Free: 18, Processes: map[int]int64{7: 6}}, []Entry{has(1, 8, 0, 7), has(2, 9, 0, 8)}, 7, 0},
-		"another GPU's":               {Room{Total: 24, Free: 24}, []Entry{{Number: 1, Claim: &Claim{GPU: "GPU-1", Bytes: 9}}}, 24, 0},
-		"a driver that contradicts":   {Room{Total: 24, Free: 99}, nil, 24, 0},
+		"empty":                       {Device{Total: 24, Free: 24}, nil, 24, 0},
+		"strangers alone":             {Device{Total: 24, Free: 20}, nil, 20, 4},
+		"claim not used yet":          {Device{Total: 24, Free: 24, Processes: map[int]int64{}}, []Entry{has(1, 10, 0, 7)}, 14, 0},
+		"claim used in part":          {Device{Total: 24, Free: 18, Processes: map[int]int64{7: 6}}, []Entry{has(1, 10, 0, 7)}, 14, 0},
+		"claim used":                  {Device{Total: 24, Free: 14, Processes: map[int]int64{7: 10}}, []Entry{has(1, 10, 0, 7)}, 14, 0},
+		"more used than claimed":      {Device{Total: 24, Free: 12, Processes: map[int]int64{7: 12}}, []Entry{has(1, 10, 0, 7)}, 12, 0},
+		"and a stranger":              {Device{Total: 24, Free: 11, Processes: map[int]int64{7: 10, 8: 3}}, []Entry{has(1, 10, 0, 7)}, 11, 3},
+		"a stranger that grew":        {Device{Total: 24, Free: 16, Processes: map[int]int64{8: 8}}, []Entry{has(1, 10, 2, 7)}, 6, 8},
+		"not told, not used yet":      {Device{Total: 24, Free: 24}, []Entry{has(1, 10, 0, 7)}, 14, 0},
+		"not told, used":              {Device{Total: 24, Free: 14}, []Entry{has(1, 10, 0, 7)}, 14, 0},
+		"not told, a stranger before": {Device{Total: 24, Free: 20}, []Entry{has(1, 10, 4, 7)}, 10, 4},
+		"not told, the stranger left": {Device{Total: 24, Free: 23}, []Entry{has(1, 10, 4, 7)}, 13, 1},
+		"not told, a stranger grew":   {Device{Total: 24, Free: 8}, []Entry{has(1, 10, 4, 7)}, 8, 6},
+		"one process is not told":     {Device{Total: 24, Free: 14, Processes: map[int]int64{7: -1}}, []Entry{has(1, 10, 0, 7)}, 14, 0},
+		"two claims":                  {Device{Total: 24, Free: 18, Processes: map[int]int64{7: 6}}, []Entry{has(1, 8, 0, 7), has(2, 9, 0, 8)}, 7, 0},
+		"another GPU's":               {Device{Total: 24, Free: 24}, []Entry{{Number: 1, Claim: &Claim{GPU: "GPU-1", Bytes: 9}}}, 24, 0},
+		"a driver that contradicts":   {Device{Total: 24, Free: 99}, nil, 24, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.room.GPU = "GPU-0"
-			s := newSeat(c.room, c.entries)
+			c.device.GPU = "GPU-0"
+			s := newAccount(c.device, c.entries)
 			require.Equal(t, c.free, s.free, "free")
 			require.Equal(t, c.strangers, s.strangers, "strangers")
 		})
@@ -49,13 +49,13 @@ func TestNoByteIsCountedTwiceNorForgotten(t *testing.T) {
 }
 
 // gpus are empty GPUs of so many bytes.
-func gpus(totals ...int64) []Room {
+func gpus(totals ...int64) []Device {
 	names := []string{"GPU-0", "GPU-1", "GPU-2"}
-	var rooms []Room
+	var devices []Device
 	for i, total := range totals {
-		rooms = append(rooms, Room{GPU: names[i], Index: i, Name: "Test", Total: total, Free: total})
+		devices = append(devices, Device{GPU: names[i], Index: i, Name: "Test", Total: total, Free: total})
 	}
-	return rooms
+	return devices
 }
 
 func waits(number uint64, need Need) Entry { return Entry{Number: number, Name: "job", Need: need} }
@@ -68,7 +68,7 @@ func TestWhichGPU(t *testing.T) {
 	busy := gpus(10, 20, 15)
 	busy[1].Free = 12
 	for name, c := range map[string]struct {
-		rooms   []Room
+		devices []Device
 		entries []Entry // the last one asks
 		want    string  // "": none
 	}{
@@ -76,8 +76,8 @@ func TestWhichGPU(t *testing.T) {
 		"equal ones by index":                 {gpus(8, 8), []Entry{waits(1, Need{Bytes: 4})}, "GPU-0"},
 		"the one asked for":                   {busy, []Entry{waits(1, Need{Bytes: 4, GPU: "GPU-0"})}, "GPU-0"},
 		"one asked for that is not there":     {busy, []Entry{waits(1, Need{Bytes: 4, GPU: "GPU-9"})}, ""},
-		"never the host unasked":              {[]Room{{GPU: CPU, Total: 50, Free: 50}}, []Entry{waits(1, Need{Bytes: 4})}, ""},
-		"the host":                            {[]Room{{GPU: CPU, Total: 50, Free: 50}}, []Entry{waits(1, Need{Bytes: 4, GPU: CPU})}, CPU},
+		"never the host unasked":              {[]Device{{GPU: CPU, Total: 50, Free: 50}}, []Entry{waits(1, Need{Bytes: 4})}, ""},
+		"the host":                            {[]Device{{GPU: CPU, Total: 50, Free: 50}}, []Entry{waits(1, Need{Bytes: 4, GPU: CPU})}, CPU},
 		"free for a minimum":                  {gpus(10), []Entry{waits(1, Need{Bytes: 4, MinFree: 11})}, ""},
 		"alone, beside a claim":               {gpus(10), []Entry{on("GPU-0", 1, 1), waits(2, Need{Bytes: 4, Exclusive: true})}, ""},
 		"beside one that is alone":            {gpus(10), []Entry{{Number: 1, Claim: &Claim{GPU: "GPU-0", Exclusive: true}}, waits(2, Need{})}, ""},
@@ -111,7 +111,7 @@ func TestWhichGPU(t *testing.T) {
 		"alone is waited for by whoever later": {gpus(10), []Entry{on("GPU-0", 1, 1), waits(2, Need{Exclusive: true}), waits(3, Need{})}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			claim, verdict := decide(c.entries, c.entries[len(c.entries)-1].Number, c.rooms, 0)
+			claim, verdict := decide(c.entries, c.entries[len(c.entries)-1].Number, c.devices, 0)
 			require.Equal(t, c.want, claim.GPU, verdict.String())
 			require.Equal(t, c.want != "", verdict.Granted)
 		})
@@ -119,28 +119,28 @@ func TestWhichGPU(t *testing.T) {
 }
 
 func TestAVerdictSaysInNumbersWhatIsMissing(t *testing.T) {
-	rooms := gpus(24e9, 16e9)
-	rooms[0].Free, rooms[1].Free = 9e9, 12e9
+	devices := gpus(24e9, 16e9)
+	devices[0].Free, devices[1].Free = 9e9, 12e9
 	large, small := waits(3, Need{Bytes: 15e9}), waits(4, Need{Bytes: 12e9})
 	large.Name = "large"
 	entries := []Entry{on("GPU-0", 1, 20e9), {Number: 2, Claim: &Claim{GPU: "GPU-1", Bytes: 4e9}}, large, small}
-	_, verdict := decide(entries, 4, rooms, 0)
+	_, verdict := decide(entries, 4, devices, 0)
 	require.Equal(t, 2, verdict.Position)
 	require.Equal(t, []string{"large"}, verdict.InFront)
 	require.Equal(t, []Shortfall{
 		{GPU: "GPU-0", Index: 0, Name: "Test", Total: 24e9, Free: 9e9, Unused: 5e9, Missing: 8e9, Holders: []string{"job"}},
 		{GPU: "GPU-1", Index: 1, Name: "Test", Total: 16e9, Free: 12e9, KeptFor: "large"},
-	}, verdict.Rooms)
+	}, verdict.Devices)
 	require.Equal(t, "waits for a GPU with 12.0 GB free, number 2 in the queue behind large: GPU 0 has 9.0 GB free of 24.0 GB, "+
 		"5.0 GB of it claimed by job; GPU 1 has 12.0 GB free of 16.0 GB, kept for large", verdict.String())
 	require.False(t, verdict.Never)
 
 	alone := on("GPU-1", 1, 0)
 	alone.Name, alone.Claim.Exclusive = "first", true
-	_, verdict = decide([]Entry{alone, waits(2, Need{Bytes: 1e9, GPU: "GPU-1"})}, 2, rooms, 0)
+	_, verdict = decide([]Entry{alone, waits(2, Need{Bytes: 1e9, GPU: "GPU-1"})}, 2, devices, 0)
 	require.Equal(t, "waits for GPU 1 with 1.0 GB free: GPU 1 has 12.0 GB free of 16.0 GB, in use by first", verdict.String())
 
-	_, verdict = decide([]Entry{waits(1, Need{Bytes: 25e9})}, 1, rooms, 0)
+	_, verdict = decide([]Entry{waits(1, Need{Bytes: 25e9})}, 1, devices, 0)
 	require.True(t, verdict.Never)
 	_, verdict = decide([]Entry{waits(1, Need{})}, 1, nil, 0)
 	require.False(t, verdict.Never)

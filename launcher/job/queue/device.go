@@ -2,8 +2,8 @@ package queue
 
 import "math"
 
-// Room is a GPU, or the host's memory, at one moment. Memory is in bytes.
-type Room struct {
+// Device is a GPU, or the host's memory, at one moment. Memory is in bytes.
+type Device struct {
 	GPU         string // UUID, or CPU
 	Index       int
 	Name        string
@@ -11,12 +11,12 @@ type Room struct {
 	Processes   map[int]int64 // bytes by pid, -1 where one's aren't told; nil: the driver tells of none
 }
 
-// unlimited is the slack of a seat that is kept for nobody.
+// unlimited is the slack of an account that is kept for nobody.
 const unlimited = math.MaxInt64
 
-// seat is a room while a decision is made, with what is claimed there, in fact or as good as.
-type seat struct {
-	Room
+// account is a device while a decision is made, with what is claimed there, in fact or as good as.
+type account struct {
+	Device
 	strangers int64   // bytes in use by others than the queue's tickets
 	held      []share // of tickets that have a claim
 	free      int64   // that nobody has claimed or uses
@@ -27,19 +27,19 @@ type seat struct {
 	keptFor   *Entry  // the first of them
 }
 
-// share is what a ticket has of a seat: the larger of its claim and what it uses.
+// share is what a ticket has of an account: the larger of its claim and what it uses.
 type share struct {
 	number uint64
 	name   string
 	bytes  int64
 }
 
-// newSeat accounts for the claims on a room, of whichever entries have one there. trusted says that the driver's pids are those of
+// newAccount accounts for the claims on a device, of whichever entries have one there. trusted says that the driver's pids are those of
 // the processes whose entries have pids.
-func newSeat(r Room, entries []Entry) *seat {
+func newAccount(r Device, entries []Entry) *account {
 	r.Total = max(0, r.Total)
 	r.Free = min(max(0, r.Free), r.Total)
-	s := &seat{Room: r, slack: unlimited}
+	s := &account{Device: r, slack: unlimited}
 	claimed, used, most := int64(0), int64(0), int64(0)
 	told := tells(r)
 	for i := range entries {
@@ -77,7 +77,7 @@ func newSeat(r Room, entries []Entry) *seat {
 }
 
 // tells says whether the driver tells what each process uses.
-func tells(r Room) bool {
+func tells(r Device) bool {
 	for _, bytes := range r.Processes {
 		if bytes < 0 {
 			return false
@@ -87,10 +87,10 @@ func tells(r Room) bool {
 }
 
 // capacity is what the queue's tickets may have of it altogether.
-func (s *seat) capacity() int64 { return s.Total - s.strangers }
+func (s *account) capacity() int64 { return s.Total - s.strangers }
 
 // later is what tickets that came after one have.
-func (s *seat) later(number uint64) int64 {
+func (s *account) later(number uint64) int64 {
 	sum := int64(0)
 	for _, h := range s.held {
 		if h.number > number {
@@ -100,24 +100,24 @@ func (s *seat) later(number uint64) int64 {
 	return sum
 }
 
-// wants is what a need takes of this seat.
-func (s *seat) wants(n Need) int64 {
+// wants is what a need takes of this account.
+func (s *account) wants(n Need) int64 {
 	if n.Exclusive {
 		return max(s.capacity(), n.amount())
 	}
 	return max(n.Bytes, 1)
 }
 
-// fits says whether a ticket that is behind all those the seat is kept for may have it now.
-func (s *seat) fits(n Need) bool {
+// fits says whether a ticket that is behind all those the account is kept for may have it now.
+func (s *account) fits(n Need) bool {
 	return s.free >= n.amount() && s.slack >= s.wants(n) && !(n.Exclusive && s.taken)
 }
 
 // give takes the part of a ticket away that has not come for it yet.
-func (s *seat) give(n Need) {
+func (s *account) give(n Need) {
 	s.taken = true
 	s.exclusive = s.exclusive || n.Exclusive
-	bytes := s.room(n)
+	bytes := s.cost(n)
 	s.free -= bytes
 	s.hope -= bytes
 	if s.slack != unlimited {
@@ -125,16 +125,16 @@ func (s *seat) give(n Need) {
 	}
 }
 
-// room is what it takes to let a ticket in that has to wait.
-func (s *seat) room(n Need) int64 { return max(s.wants(n), n.amount()) }
+// cost is what it takes to let a ticket in that has to wait.
+func (s *account) cost(n Need) int64 { return max(s.wants(n), n.amount()) }
 
 // spare is what later tickets could have beside a ticket once the earlier claims have ended; below 0 they are in its way.
-func (s *seat) spare(e *Entry) int64 { return s.capacity() - s.later(e.Number) - s.room(e.Need) }
+func (s *account) spare(e *Entry) int64 { return s.capacity() - s.later(e.Number) - s.cost(e.Need) }
 
-// keep keeps the seat for a ticket that doesn't fit yet.
-func (s *seat) keep(e *Entry) {
+// keep keeps the account for a ticket that doesn't fit yet.
+func (s *account) keep(e *Entry) {
 	s.slack = min(s.slack, s.spare(e))
-	s.hope -= s.room(e.Need)
+	s.hope -= s.cost(e.Need)
 	if s.keptFor == nil {
 		s.keptFor = e
 	}
