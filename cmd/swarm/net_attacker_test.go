@@ -20,7 +20,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// attacker is a hostile worker: honest up to its seats, then no more.
+// attacker is a hostile worker: honest up to its assignments, then no more.
 type attacker struct {
 	*simWorker
 	raw   *nats.Conn

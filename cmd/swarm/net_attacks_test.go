@@ -32,8 +32,8 @@ func (a *attacker) kinds() map[string]attack {
 	}
 	for name, change := range tampers() {
 		kinds["offer: "+name] = func(ctx context.Context, dice *rand.Rand) error {
-			seat := a.seats[dice.IntN(len(a.seats))]
-			return a.offer(ctx, dice, seat.Node, seat.From+dice.IntN(40), change)
+			assignment := a.assignments[dice.IntN(len(a.assignments))]
+			return a.offer(ctx, dice, assignment.Node, assignment.From+dice.IntN(40), change)
 		}
 	}
 	return kinds
@@ -92,7 +92,7 @@ func (a *attacker) poison(ctx context.Context) {
 	offered := 0
 	for ctx.Err() == nil {
 		var nodes []membership.Progress
-		for _, s := range a.seats {
+		for _, s := range a.assignments {
 			nodes = append(nodes, membership.Progress{Node: s.Node, Round: max(s.From, offered), State: event.StateGenerating})
 		}
 		roster, err := a.uplink.Beat(ctx, membership.Beat{
@@ -101,10 +101,10 @@ func (a *attacker) poison(ctx context.Context) {
 		if err != nil {
 			a.note("beat", fateOf(err))
 		}
-		for round := max(offered+1, roster.Round, a.seats[0].From); err == nil && round <= roster.Round+1; round++ {
-			for i, seat := range a.seats {
+		for round := max(offered+1, roster.Round, a.assignments[0].From); err == nil && round <= roster.Round+1; round++ {
+			for i, assignment := range a.assignments {
 				kind := kinds[(round+i)%len(kinds)]
-				a.note("offer: "+kind, fateOf(a.offer(ctx, a.dice, seat.Node, round, all[kind])))
+				a.note("offer: "+kind, fateOf(a.offer(ctx, a.dice, assignment.Node, round, all[kind])))
 			}
 			offered = round
 		}
@@ -205,13 +205,13 @@ func (a *attacker) deliver(ctx context.Context, dice *rand.Rand, events ...any) 
 func (a *attacker) flood(ctx context.Context, dice *rand.Rand) error {
 	events := make([]any, 1+dice.IntN(2*membership.MaxDeliveryEvents))
 	for i := range events {
-		events[i] = event.Event{Type: event.TypeState, Time: event.Now(), Node: a.seats[0].Node, State: event.StateGenerating, RoundIndex: dice.IntN(1000)}
+		events[i] = event.Event{Type: event.TypeState, Time: event.Now(), Node: a.assignments[0].Node, State: event.StateGenerating, RoundIndex: dice.IntN(1000)}
 	}
 	return a.deliver(ctx, dice, events...)
 }
 
 func (a *attacker) lies(ctx context.Context, dice *rand.Rand) error {
-	node, own := []string{"node_0", "node_1", "", a.seats[0].Node, "../../x"}[dice.IntN(5)], a.seats[1].Node
+	node, own := []string{"node_0", "node_1", "", a.assignments[0].Node, "../../x"}[dice.IntN(5)], a.assignments[1].Node
 	now := event.Now()
 	lies := []any{
 		event.Event{Type: event.TypeRound, Time: now, Node: "node_0", Round: &event.Round{Round: 3, Reward: 1, Completions: 8}},
@@ -232,7 +232,7 @@ func (a *attacker) beat(ctx context.Context, dice *rand.Rand) error {
 	_, err := a.uplink.Beat(ctx, membership.Beat{
 		Protocol: membership.Protocol, Run: []string{a.welcome.Run, "another"}[dice.IntN(2)], Process: a.name, Time: float64(dice.Uint32()), Roster: int64(dice.Uint64()),
 		Nodes: []membership.Progress{
-			{Node: a.seats[0].Node, Round: dice.IntN(1 << 30), State: "<b>"}, {Node: "node_0", Round: -5}, {Node: strings.Repeat("n", 10000)},
+			{Node: a.assignments[0].Node, Round: dice.IntN(1 << 30), State: "<b>"}, {Node: "node_0", Round: -5}, {Node: strings.Repeat("n", 10000)},
 		},
 	})
 	return err
@@ -240,7 +240,7 @@ func (a *attacker) beat(ctx context.Context, dice *rand.Rand) error {
 
 func (a *attacker) joins(ctx context.Context, dice *rand.Rand) error {
 	join := membership.Join{Protocol: membership.Protocol, Run: a.welcome.Run, Device: strings.Repeat("d", dice.IntN(5000))}
-	for range 1 + dice.IntN(membership.MaxSeats*2) {
+	for range 1 + dice.IntN(membership.MaxNodes*2) {
 		join.Nodes = append(join.Nodes, membership.NodeInfo{
 			Name: []string{"node_0", "../x", "", strings.Repeat("y", 100), "NODE_1"}[dice.IntN(5)], Model: "\x00", Rounds: int(int32(dice.Uint32())),
 		})

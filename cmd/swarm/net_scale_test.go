@@ -80,32 +80,32 @@ func scaleOnce(t *testing.T, count int) scaleFigures {
 
 	group, ctx := errgroup.WithContext(t.Context())
 	reporting, stop := context.WithCancel(t.Context())
-	var couriers sync.WaitGroup
+	var clients sync.WaitGroup
 	for _, w := range swarm.workers {
-		couriers.Go(func() { _ = w.courier.Serve(reporting) }) // ends with its context
+		clients.Go(func() { _ = w.client.Serve(reporting) }) // ends with its context
 	}
 	newest := 0
 	for _, w := range swarm.workers {
-		for _, s := range w.seats {
+		for _, s := range w.assignments {
 			newest = max(newest, s.From)
 		}
 	}
 	first := newest + 1 // everybody takes part, and nobody has just begun
 	var before, after scaleUse
 	for _, n := range swarm.nodes {
-		group.Go(func() error { return n.train(ctx, first+*scaleRounds-n.worker.seats[n.index].From) })
+		group.Go(func() error { return n.train(ctx, first+*scaleRounds-n.worker.assignments[n.index].From) })
 	}
 	watched := swarm.nodes[0]
 	require.NoError(t, watched.until(ctx, first), "the swarm's first rounds")
 	before = scaleUseOf(t, home, pid)
 	require.NoError(t, group.Wait())
 	for _, w := range swarm.workers {
-		require.NoError(t, w.courier.Drain(t.Context()))
+		require.NoError(t, w.client.Drain(t.Context()))
 	}
 	require.NoError(t, swarm.recorded(t, home, first))
 	after = scaleUseOf(t, home, pid)
 	stop()
-	couriers.Wait()
+	clients.Wait()
 	for _, w := range swarm.workers {
 		_ = w.close()
 	}
@@ -193,7 +193,7 @@ func (n *simNode) until(ctx context.Context, round int) error {
 func (s *simSwarm) recorded(t *testing.T, home string, first int) error {
 	want := 0
 	for _, n := range s.nodes {
-		want += first + *scaleRounds - n.worker.seats[n.index].From
+		want += first + *scaleRounds - n.worker.assignments[n.index].From
 	}
 	return pollFor(time.Minute, fmt.Sprintf("record of %d rounds", want), func() (bool, error) {
 		rows, err := tableRows(home, `SELECT count(*) AS c FROM rounds JOIN nodes USING (run, node) WHERE worker != ''`)

@@ -45,8 +45,8 @@ type simWorker struct {
 	outbox      *membership.Outbox
 	welcome     membership.Welcome
 	config      configs.Config
-	seats       []membership.Seat
-	courier     *membership.Courier
+	assignments []membership.NodeAssignment
+	client      *membership.DeliveryClient
 
 	mu       sync.Mutex
 	roster   []protocol.Member
@@ -85,14 +85,14 @@ func joinSimulated(ctx context.Context, invitation, name, dir string, nodes int)
 	if err != nil {
 		return nil, fmt.Errorf("join: %w", err)
 	}
-	w.seats, w.roster = joined.Seats, joined.Roster.Members
-	for _, s := range w.seats {
+	w.assignments, w.roster = joined.Assignments, joined.Roster.Members
+	for _, s := range w.assignments {
 		w.progress = append(w.progress, membership.Progress{Node: s.Node, Round: s.From, State: event.StateQueued})
 	}
 	if w.outbox, err = membership.OpenOutbox(dir, quietly()); err != nil {
 		return nil, err
 	}
-	w.courier = w.newCourier()
+	w.client = w.newDeliveryClient()
 	return w, nil
 }
 
@@ -128,9 +128,9 @@ func keep(pattern, text string) (string, error) {
 
 func quietly() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// newCourier makes who beats and delivers.
-func (w *simWorker) newCourier() *membership.Courier {
-	return &membership.Courier{
+// newDeliveryClient makes who beats and delivers.
+func (w *simWorker) newDeliveryClient() *membership.DeliveryClient {
+	return &membership.DeliveryClient{
 		Uplink: w.uplink, Outbox: w.outbox, Run: w.welcome.Run, Process: w.name, Logger: quietly(),
 		Progress: func() []membership.Progress {
 			w.mu.Lock()
@@ -159,18 +159,18 @@ type simNode struct {
 	way    *timedExchange
 }
 
-// open dials the exchange for one of the worker's seats.
+// open dials the exchange for one of the worker's assignments.
 func (w *simWorker) open(ctx context.Context, index int, tasks *task.Set, sleep *sleeper) (*simNode, error) {
-	seat := w.seats[index]
+	assignment := w.assignments[index]
 	bus, err := natsbus.Dial(ctx, natsbus.Options{
-		URL: w.invitation.URL(), Token: w.credentials.Secret, Worker: w.credentials.Worker, Run: w.welcome.Run, Node: seat.Node, Logger: quietly(),
+		URL: w.invitation.URL(), Token: w.credentials.Secret, Worker: w.credentials.Worker, Run: w.welcome.Run, Node: assignment.Node, Logger: quietly(),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("dial for %s: %w", seat.Node, err)
+		return nil, fmt.Errorf("dial for %s: %w", assignment.Node, err)
 	}
 	n := &simNode{worker: w, index: index, way: &timedExchange{Exchange: bus, rounds: map[int]*exchangeTimes{}}}
 	n.Node = &node.Node{
-		ID: seat.Node, Config: w.config, Policy: sleep, Tasks: tasks, Tokens: sleep.tokens, Swarm: n.way, Host: n, Logger: quietly(),
+		ID: assignment.Node, Config: w.config, Policy: sleep, Tasks: tasks, Tokens: sleep.tokens, Swarm: n.way, Host: n, Logger: quietly(),
 		Context: simContext, Mode: node.Mode{Remote: true},
 	}
 	return n, nil
@@ -178,7 +178,7 @@ func (w *simWorker) open(ctx context.Context, index int, tasks *task.Set, sleep 
 
 // train does rounds, and reports each as a real worker's launcher would.
 func (n *simNode) train(ctx context.Context, rounds int) error {
-	from := n.worker.seats[n.index].From
+	from := n.worker.assignments[n.index].From
 	for round := from; round < from+rounds; round++ {
 		report, err := n.Round(ctx, round)
 		if err != nil {

@@ -212,7 +212,7 @@ func (p *Options) Look(h Host) (Look, error) {
 // most is how many nodes may be planned: swarm_size, or of a worker, who brings its own beside the coordinator's, as many as it asks for.
 func (p *Options) most(c configs.Config, asked string) int {
 	if n, err := strconv.Atoi(asked); err == nil && p.Base != nil {
-		return max(c.SwarmSize, min(n, membership.MaxSeats))
+		return max(c.SwarmSize, min(n, membership.MaxNodes))
 	}
 	return c.SwarmSize
 }

@@ -21,7 +21,7 @@ import (
 type Admission struct {
 	options    Options
 	registry   *membership.Registry // nil with a folder, whose own access decides
-	reception  *membership.Reception
+	server     *membership.AdmissionServer
 	transport  hostTransport
 	home       layout.Home
 	run        Run          // since Start
@@ -64,7 +64,7 @@ func (a *Admission) open(ctx context.Context, events Events, logger *slog.Logger
 			before = append(before, membership.KnownMember{Node: m.Node, Worker: m.Worker, From: m.From})
 		}
 	}
-	a.reception, err = membership.NewReception(membership.ReceptionOptions{
+	a.server, err = membership.NewAdmissionServer(membership.AdmissionOptions{
 		Run: a.run.Name, Experiment: a.run.Config.Experiment, Version: a.run.Version, Config: a.run.Document, Cfg: a.run.Config,
 		Inputs: a.run.Inputs, Local: protocol.Members(a.run.Nodes...), Rounds: a.run.Config.Rounds, Registry: a.registry, Trusted: a.registry == nil,
 		Store: a.transport.store,
@@ -116,9 +116,9 @@ func (a *Admission) disconnect(worker string) {
 
 // serve answers workers until ctx ends.
 func (a *Admission) serve(ctx context.Context, events Events, logger *slog.Logger) {
-	events.Go(func() { a.reception.Serve(ctx) })
+	events.Go(func() { a.server.Serve(ctx) })
 	events.Go(func() {
-		if err := a.transport.serve(ctx, a.reception); err != nil && ctx.Err() == nil {
+		if err := a.transport.serve(ctx, a.server); err != nil && ctx.Err() == nil {
 			events.Warn("nobody can join any more, and workers are not heard: " + err.Error())
 		}
 	})
@@ -129,9 +129,9 @@ func (a *Admission) serve(ctx context.Context, events Events, logger *slog.Logge
 	}
 }
 
-// Others are the workers' nodes. This host's own are waited for by each other whatever the reception thinks of them: equal seeds give equal results.
+// Others are the workers' nodes. This host's own are waited for by each other whatever the admission server thinks of them: equal seeds give equal results.
 func (a *Admission) Others() ([]protocol.Member, <-chan struct{}) {
-	members, changed := a.reception.Members()
+	members, changed := a.server.Members()
 	return slices.DeleteFunc(slices.Clone(members), func(m protocol.Member) bool { return slices.Contains(a.run.Nodes, m.Node) }), changed
 }
 
@@ -147,12 +147,12 @@ func (a *Admission) Observe(e event.Event) {
 	switch {
 	case e.Worker != "" || e.Node == "":
 	case e.Type == event.TypeState:
-		a.reception.Progress(e.Node, e.RoundIndex)
+		a.server.Progress(e.Node, e.RoundIndex)
 	case e.Type == event.TypeRound && !e.Replayed:
-		a.reception.Progress(e.Node, e.Round.Round+1)
+		a.server.Progress(e.Node, e.Round.Round+1)
 		a.pace.Store(int64(e.Round.StepTime * float64(time.Second)))
 	case e.Type == event.TypeGiveUp:
-		a.reception.Lost(e.Node)
+		a.server.Lost(e.Node)
 	}
 }
 
@@ -196,7 +196,7 @@ const settleInterval = 200 * time.Millisecond
 
 // working is how many nodes of workers that are here have rounds to do, of those that count.
 func (a *Admission) working(counts func(membership.NodeStatus) bool) (nodes int) {
-	for _, w := range a.reception.Workers() {
+	for _, w := range a.server.Workers() {
 		for _, n := range w.Nodes {
 			if w.State == event.WorkerConnected && n.State != event.StateDone && n.State != event.StateGivenUp && counts(n) {
 				nodes++
@@ -241,11 +241,11 @@ func (a *Admission) Wait(ctx context.Context) error {
 
 // Dismiss tells workers how the run ended, and waits until they have left, or now is closed.
 func (a *Admission) Dismiss(ctx context.Context, now <-chan struct{}, state, message string, logger *slog.Logger) {
-	a.reception.End(state, message)
+	a.server.End(state, message)
 	patience := max(farewell, a.silence())
 	ctx, end := interrupt.WithLimit(ctx, patience, now)
 	defer end()
-	if err := a.reception.Settled(ctx, patience); err != nil {
+	if err := a.server.Settled(ctx, patience); err != nil {
 		logger.Warn("some workers did not leave in order: what they have not delivered they keep, and deliver when the run goes on", "error", err)
 	}
 }

@@ -67,8 +67,8 @@ func (w *Worker) DeliverRest(ctx context.Context, run Run) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.patience(requestTimeout))
 	defer cancel()
-	courier := membership.Courier{Uplink: w.uplink, Outbox: outbox, Run: w.welcome.Run, Process: w.process, Silence: w.patience(0), Logger: run.Logger}
-	return courier.Drain(ctx)
+	client := membership.DeliveryClient{Uplink: w.uplink, Outbox: outbox, Run: w.welcome.Run, Process: w.process, Silence: w.patience(0), Logger: run.Logger}
+	return client.Drain(ctx)
 }
 
 // IsPart tells whether a run of a home is its part in another host's run: such a one reports through an outbox in its folder.

@@ -33,7 +33,7 @@ type hostTransport interface {
 	Transport
 
 	// serve answers workers' requests until ctx ends.
-	serve(ctx context.Context, desk membership.Desk) error
+	serve(ctx context.Context, admission membership.Admission) error
 
 	// store shares what a worker's node offers.
 	store(ctx context.Context, offer membership.Offer) error
@@ -77,8 +77,8 @@ func (w *busTransport) Tend(ctx context.Context, nodes []string, find natsbus.Fi
 	return w.server.Tend(ctx, w.run, nodes, find)
 }
 
-func (w *busTransport) serve(ctx context.Context, desk membership.Desk) error {
-	return w.server.ServeDesk(ctx, desk)
+func (w *busTransport) serve(ctx context.Context, admission membership.Admission) error {
+	return w.server.ServeAdmission(ctx, admission)
 }
 
 func (w *busTransport) store(ctx context.Context, offer membership.Offer) error {
@@ -109,8 +109,8 @@ func (w *folderTransport) Tend(ctx context.Context, _ []string, _ natsbus.Find) 
 	return nil
 }
 
-func (w *folderTransport) serve(ctx context.Context, desk membership.Desk) error {
-	return sharedir.ServeDesk(ctx, w.dir, w.run, desk, sharedir.ServeOptions{Logger: w.logger})
+func (w *folderTransport) serve(ctx context.Context, admission membership.Admission) error {
+	return sharedir.ServeAdmission(ctx, w.dir, w.run, admission, sharedir.ServeOptions{Logger: w.logger})
 }
 
 func (w *folderTransport) store(ctx context.Context, offer membership.Offer) error {

@@ -29,7 +29,7 @@ func (a *Admission) book(ctx context.Context, logger *slog.Logger) {
 
 func (a *Admission) bookOnce(ctx context.Context, logger *slog.Logger) {
 	var workers []store.Worker
-	for _, w := range a.reception.Workers() {
+	for _, w := range a.server.Workers() {
 		workers = append(workers, store.Worker{
 			Worker: w.Worker, Host: w.Host, Device: w.Device, Version: w.Version, State: w.State, LastSeen: w.LastSeen, Nodes: len(w.Nodes),
 			Offered: w.Offered, Refused: w.Refused, Bytes: w.Bytes, Reason: w.Reason,
@@ -75,7 +75,7 @@ func (a *Admission) foreigners(ctx context.Context, folder *folderTransport, log
 			logger.Debug("rl-swarm's nodes can't be listed", "error", err)
 		}
 		for _, node := range nodes {
-			a.reception.Foreign(node, 0)
+			a.server.Foreign(node, 0)
 		}
 		select {
 		case <-ctx.Done():

@@ -32,10 +32,10 @@ type Worker struct {
 	generateOnly bool
 	process      string // names this process to the coordinator
 
-	outbox *membership.Outbox
-	seats  []membership.Seat
-	full   bool // the outbox took nothing of late
-	logger *slog.Logger
+	outbox      *membership.Outbox
+	assignments []membership.NodeAssignment
+	full        bool // the outbox took nothing of late
+	logger      *slog.Logger
 
 	mu       sync.Mutex
 	roster   []protocol.Member
@@ -45,7 +45,7 @@ type Worker struct {
 	stop     context.CancelFunc
 	no       *membership.Refusal // why the coordinator won't have this host any more; nil: it does
 	serving  sync.WaitGroup
-	courier  *membership.Courier
+	client   *membership.DeliveryClient
 }
 
 // LocalName names this host's part of a run in its own database: experiment and run there must not be those of the coordinator, which may have
@@ -103,12 +103,12 @@ func (w *Worker) Join(ctx context.Context, wanted Wanted) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("join run %s: %w", w.welcome.Run, err)
 	}
-	if len(answer.Seats) != len(join.Nodes) {
-		return nil, fmt.Errorf("join run %s: asked for %d seats, got %d", w.welcome.Run, len(join.Nodes), len(answer.Seats))
+	if len(answer.Assignments) != len(join.Nodes) {
+		return nil, fmt.Errorf("join run %s: asked for %d seats, got %d", w.welcome.Run, len(join.Nodes), len(answer.Assignments))
 	}
-	w.seats, w.roster, w.changed = answer.Seats, answer.Roster.Members, make(chan struct{})
+	w.assignments, w.roster, w.changed = answer.Assignments, answer.Roster.Members, make(chan struct{})
 	w.progress = map[string]membership.Progress{}
-	for _, s := range w.seats {
+	for _, s := range w.assignments {
 		w.order = append(w.order, s.Node)
 		w.progress[s.Node] = membership.Progress{Node: s.Node, Round: max(s.From, s.Recorded), State: event.StateQueued}
 	}
@@ -118,7 +118,7 @@ func (w *Worker) Join(ctx context.Context, wanted Wanted) ([]string, error) {
 // Assign makes an assignment one in the other host's run. The node tells again what either database lacks: each may have lost the last half second
 // before a crash.
 func (w *Worker) Assign(start *protocol.Start) {
-	s := w.seats[start.Index]
+	s := w.assignments[start.Index]
 	start.Run, start.From, start.Recorded = w.welcome.Run, s.From, min(start.Recorded, s.Recorded)
 	start.Evaluated = slices.DeleteFunc(start.Evaluated, func(round int) bool { return !slices.Contains(s.Evaluated, round) })
 	start.GenerateOnly = w.generateOnly
@@ -134,7 +134,7 @@ func (w *Worker) Members() ([]protocol.Member, <-chan struct{}) {
 
 // enter tells the local database where the nodes begin.
 func (w *Worker) enter(record func(event.Event)) {
-	for _, s := range w.seats {
+	for _, s := range w.assignments {
 		record(event.Event{Type: event.TypeJoin, Time: event.Now(), Node: s.Node, RoundIndex: s.From,
 			Message: "in run " + w.welcome.Run})
 	}
@@ -144,7 +144,7 @@ func (w *Worker) enter(record func(event.Event)) {
 func (w *Worker) Start(ctx context.Context, events Events, logger *slog.Logger) {
 	w.logger = logger
 	w.enter(events.Record)
-	w.courier = &membership.Courier{
+	w.client = &membership.DeliveryClient{
 		Uplink: w.uplink, Outbox: w.outbox, Run: w.welcome.Run, Process: w.process, Silence: w.patience(0), Logger: logger,
 		Progress: w.progresses,
 		Members: func(members []protocol.Member) {
@@ -160,13 +160,13 @@ func (w *Worker) Start(ctx context.Context, events Events, logger *slog.Logger) 
 		Trouble: func(err error) { events.Warn(err.Error()) },
 	}
 	if w.to.Kind == protocol.ExchangeDir {
-		w.courier.Interval = sharedir.BeatEvery
+		w.client.Interval = sharedir.BeatEvery
 	}
 	// The nodes' last words are delivered after ctx has ended.
 	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
 	w.serving.Go(func() {
 		var refusal *membership.Refusal
-		if err := w.courier.Serve(ctx); errors.As(err, &refusal) {
+		if err := w.client.Serve(ctx); errors.As(err, &refusal) {
 			w.mu.Lock()
 			w.no = refusal
 			w.mu.Unlock()
@@ -237,12 +237,12 @@ func (w *Worker) patience(network time.Duration) time.Duration {
 
 // Settle delivers what is left, as far as the coordinator can be reached, and leaves the run. Closing now cuts it short.
 func (w *Worker) Settle(now <-chan struct{}) {
-	if w.courier == nil {
+	if w.client == nil {
 		return
 	}
 	ctx, end := interrupt.WithLimit(context.Background(), w.patience(lastWords), now)
 	defer end()
-	if err := w.courier.Drain(ctx); err != nil {
+	if err := w.client.Drain(ctx); err != nil {
 		events, _ := w.outbox.Pending()
 		w.logger.Warn("not all is delivered: it is kept, and goes out when the same command goes on", "events", events, "error", err)
 	}
@@ -261,7 +261,7 @@ func (w *Worker) Close() {
 		}
 	}
 	if w.uplink != nil {
-		if w.courier == nil { // its hello took a place, which is free at once rather than after a silence
+		if w.client == nil { // its hello took a place, which is free at once rather than after a silence
 			ctx, cancel := context.WithTimeout(context.Background(), briefly)
 			defer cancel()
 			_, _ = w.uplink.Beat(ctx, membership.Beat{Protocol: membership.Protocol, Run: w.welcome.Run, Process: w.process, Time: event.Now(), Left: true})

@@ -53,7 +53,7 @@ type rates struct{ requests, visits, offers, events, bytes, kept bucket }
 // What a worker may send, a second and at once.
 const (
 	requestRate, requestBurst = 20, 100
-	visitRate, visitBurst     = 0.2, 20   // what is told to everybody and recorded: that it is there, its nodes' seats
+	visitRate, visitBurst     = 0.2, 20   // what is told to everybody and recorded: that it is there, its nodes' assignments
 	offerRate, offerBurst     = 4, 16     // a node
 	eventRate, eventBurst     = 200, 20e3 // a healed cut delivers what has waited
 	nodeEventRate             = 50        // a node, where that is more
@@ -73,8 +73,8 @@ func newRates() *rates {
 	}
 }
 
-// seats fits the rates to how many nodes the worker has.
-func (r *rates) seats(n int) {
+// resize fits the rates to how many nodes the worker has.
+func (r *rates) resize(n int) {
 	n = max(n, 1)
 	r.offers.resize(offerRate*float64(n), offerBurst*float64(n))
 	r.events.resize(max(eventRate, nodeEventRate*float64(n)), eventBurst)

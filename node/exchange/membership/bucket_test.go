@@ -12,7 +12,7 @@ import (
 
 // affords lets a worker deliver as much as it may until the time is over, size bytes of 100 events at a time, and returns the bytes and how long it
 // had to wait.
-func (d *desk) affords(s *session, limit int64, over time.Duration, size int) (bytes int64, took time.Duration) {
+func (d *testServer) affords(s *session, limit int64, over time.Duration, size int) (bytes int64, took time.Duration) {
 	for end := d.clock().Add(over); bytes < limit && d.clock().Before(end); {
 		if wait := d.afford(s, 100, size); wait > 0 {
 			d.later(wait)
@@ -25,7 +25,7 @@ func (d *desk) affords(s *session, limit int64, over time.Duration, size int) (b
 }
 
 func TestAStrangerDoesNotFillTheDiskInADay(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestServer(t, nil)
 	_, err := d.join("w", NodeInfo{})
 	require.NoError(t, err)
 	const day = 24 * time.Hour
@@ -49,7 +49,7 @@ func TestAStrangerDoesNotFillTheDiskInADay(t *testing.T) {
 // What eight nodes tell in an hour, a round of 10 kB every two seconds each, is delivered in minutes after an outage, and nobody is told to slow
 // down for it.
 func TestAnHoursOutageDrainsQuickly(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestServer(t, nil)
 	_, err := d.join("w", make([]NodeInfo, 8)...)
 	require.NoError(t, err)
 	s := d.sessions["w"]

@@ -25,7 +25,7 @@ type drift struct {
 const folderSlack = 3 * time.Minute
 
 // slack is how long messages may be under way. A folder's are under way for as long as its service likes.
-func (r *Reception) slack() time.Duration {
+func (r *AdmissionServer) slack() time.Duration {
 	if r.o.Registry == nil {
 		return folderSlack
 	}

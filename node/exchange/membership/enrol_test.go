@@ -136,6 +136,6 @@ func TestAWorkerWhoseRequestsOthersWouldHearIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	_, err = enrol(r, token, "Shared")
 	require.Equal(t, CodeName, code(t, err))
-	d := newDesk(t, nil)
+	d := newTestServer(t, nil)
 	require.Equal(t, CodeName, code(t, d.hello("shared", "h", "p")))
 }

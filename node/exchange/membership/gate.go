@@ -16,7 +16,7 @@ type gate struct {
 	async       bool
 }
 
-// place is what the gate must know of a seat.
+// place is what the gate must know of a assignment.
 type place struct{ from, round, offered, newest int }
 
 // check looks at everything but the content; what costs nothing comes first.

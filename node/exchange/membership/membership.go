@@ -2,7 +2,7 @@
 // members are waited for, what of a stranger's rollouts is taken, and how its events reach the coordinator's database exactly once. It knows
 // no network: natsbus and sharedir carry its messages.
 //
-// A worker enrols once with an invitation and keeps its own credentials; then, for a run: Hello (what is trained), Join (seats for its nodes),
+// A worker enrols once with an invitation and keeps its own credentials; then, for a run: Hello (what is trained), Join (assignments for its nodes),
 // Beat every BeatInterval (progress there, the roster back), Deliver (its events out of an Outbox on disk), and Leave.
 package membership
 
@@ -24,7 +24,7 @@ const (
 	MaxMessageBytes   = 1 << 20 // any message but an offered batch
 	MaxDeliveryEvents = 1000
 	MaxNameBytes      = 32
-	MaxSeats          = 64 // nodes of one worker
+	MaxNodes          = 64 // nodes of one worker
 	MaxWorkers        = 1024
 	MaxTextBytes      = 1 << 10 // of a version, host, message
 	MaxEventBytes     = 256 << 10
@@ -57,7 +57,7 @@ type Welcome struct {
 	Time       float64           `json:"time"`  // the coordinator's clock
 }
 
-// Join asks for seats. A worker that comes back asks again, with what its nodes hold by then.
+// Join asks for node assignments. A worker that comes back asks again, with what its nodes hold by then.
 type Join struct {
 	Protocol int        `json:"protocol"`
 	Run      string     `json:"run"`
@@ -73,14 +73,14 @@ type NodeInfo struct {
 	GenerateOnly bool   `json:"generate_only,omitempty"`
 }
 
-// Joined are the seats, in the order asked for, and the swarm.
+// Joined are the assignments, in the order asked for, and the swarm.
 type Joined struct {
-	Seats  []Seat `json:"seats"`
-	Roster Roster `json:"roster"`
+	Assignments []NodeAssignment `json:"seats"`
+	Roster      Roster           `json:"roster"`
 }
 
-// Seat is a node's place in the swarm.
-type Seat struct {
+// NodeAssignment is a node's place in the swarm.
+type NodeAssignment struct {
 	Node string `json:"node"`
 	From int    `json:"from"` // round to begin with; of a node with a former life, the same as then
 
@@ -150,8 +150,8 @@ type Uplink interface {
 	Close() error
 }
 
-// Desk is the coordinator's side: what a carrier calls once it knows which worker speaks. Its errors are *Refusal. Safe for concurrent use.
-type Desk interface {
+// Admission is the coordinator's side: what a carrier calls once it knows which worker speaks. Its errors are *Refusal. Safe for concurrent use.
+type Admission interface {
 	Enrol(ctx context.Context, enrol Enrol) (Enrolled, error)
 	Hello(ctx context.Context, worker string, hello Hello) (Welcome, error)
 	Join(ctx context.Context, worker string, join Join) (Joined, error)

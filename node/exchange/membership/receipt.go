@@ -12,7 +12,7 @@ const maxOutboxBytes = 64 // of an outbox's name
 
 // Deliver takes a stretch of a worker's outbox. Its answer always says up to which number the database has the events, so that a delivery which
 // comes twice, late or too early does no harm.
-func (r *Reception) Deliver(ctx context.Context, worker string, d Delivery) (Receipt, error) {
+func (r *AdmissionServer) Deliver(ctx context.Context, worker string, d Delivery) (Receipt, error) {
 	size, refusal := checkDelivery(d)
 	if refusal != nil {
 		return Receipt{}, refusal
@@ -69,7 +69,7 @@ func checkDelivery(d Delivery) (size int, refusal *Refusal) {
 }
 
 // sender admits who delivers.
-func (r *Reception) sender(worker string, d Delivery) (*session, *Refusal) {
+func (r *AdmissionServer) sender(worker string, d Delivery) (*session, *Refusal) {
 	r.mu.Lock()
 	defer r.flush()
 	s, refusal := r.request(worker)
@@ -89,7 +89,7 @@ func (r *Reception) sender(worker string, d Delivery) (*session, *Refusal) {
 }
 
 // acked is up to which number the outbox's events are in the database.
-func (r *Reception) acked(ctx context.Context, s *session, outbox string) (int64, error) {
+func (r *AdmissionServer) acked(ctx context.Context, s *session, outbox string) (int64, error) {
 	r.mu.Lock()
 	acked, ok := s.acked[outbox]
 	r.mu.Unlock()
@@ -106,14 +106,14 @@ func (r *Reception) acked(ctx context.Context, s *session, outbox string) (int64
 	return acked, nil
 }
 
-func (r *Reception) forget(s *session, outbox string) {
+func (r *AdmissionServer) forget(s *session, outbox string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(s.acked, outbox)
 }
 
 // afford takes the delivery from the worker's rates, or says how long to wait.
-func (r *Reception) afford(s *session, events, size int) time.Duration {
+func (r *AdmissionServer) afford(s *session, events, size int) time.Duration {
 	r.mu.Lock()
 	defer r.flush()
 	if r.o.Trusted {
@@ -135,13 +135,13 @@ func (r *Reception) afford(s *session, events, size int) time.Duration {
 }
 
 // examine makes of the delivery what is recorded of it: as many events, in order, those that say what can't be replaced by nothing.
-func (r *Reception) examine(s *session, d Delivery) []event.Event {
+func (r *AdmissionServer) examine(s *session, d Delivery) []event.Event {
 	r.mu.Lock()
 	now := unix(r.o.Now())
 	clock := s.drift
-	owned := make(map[string]bool, len(s.seats))
-	for _, seat := range s.seats {
-		owned[seat.Node] = true
+	owned := make(map[string]bool, len(s.assignments))
+	for _, assignment := range s.assignments {
+		owned[assignment.Node] = true
 	}
 	r.mu.Unlock()
 	x := examiner{
@@ -171,7 +171,7 @@ func (r *Reception) examine(s *session, d Delivery) []event.Event {
 	return events
 }
 
-func (r *Reception) drop(s *session, n int, why error) {
+func (r *AdmissionServer) drop(s *session, n int, why error) {
 	r.mu.Lock()
 	defer r.flush()
 	s.dropped += int64(n)

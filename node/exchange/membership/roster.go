@@ -18,20 +18,20 @@ const (
 
 // lineup is the swarm's members: who takes part from when, who is waited for. It is pure: no clock, no I/O, not safe for concurrent use.
 type lineup struct {
-	barrier bool // nodes wait for each other
-	offers  bool // workers' batches pass through here
-	rounds  int  // of the experiment
-	version int64
-	own     bool // there are nodes of the coordinator's own host
-	newest  int  // the round that the swarm works on: never falls
-	seats   []*seat
-	byNode  map[string]*seat  // by node in lower case: a folder may not tell cases apart
-	list    []protocol.Member // what members returns; nil: to be made
-	changes []change
+	barrier     bool // nodes wait for each other
+	offers      bool // workers' batches pass through here
+	rounds      int  // of the experiment
+	version     int64
+	own         bool // there are nodes of the coordinator's own host
+	newest      int  // the round that the swarm works on: never falls
+	assignments []*assignment
+	byNode      map[string]*assignment // by node in lower case: a folder may not tell cases apart
+	list        []protocol.Member      // what members returns; nil: to be made
+	changes     []change
 }
 
-// seat is a node's place.
-type seat struct {
+// assignment is the place of one node in the swarm, and what is known of it.
+type assignment struct {
 	protocol.Member
 	worker  string
 	round   int // that it works on; From at least
@@ -47,40 +47,40 @@ type seat struct {
 
 // change is what somebody should be told of a worker's node.
 type change struct {
-	seat   *seat
-	absent bool
-	back   bool // it was absent
-	why    string
+	assignment *assignment
+	absent     bool
+	back       bool // it was absent
+	why        string
 }
 
 func newLineup(local []protocol.Member, rounds int, barrier bool, version int64) (*lineup, error) {
-	l := &lineup{barrier: barrier, rounds: rounds, version: version, byNode: map[string]*seat{}}
+	l := &lineup{barrier: barrier, rounds: rounds, version: version, byNode: map[string]*assignment{}}
 	for _, m := range local {
-		if l.seat(m.Node) != nil {
+		if l.find(m.Node) != nil {
 			return nil, fmt.Errorf("two nodes are called %s", m.Node)
 		}
-		l.put(&seat{Member: m, round: m.From, offered: -1, heard: true})
+		l.put(&assignment{Member: m, round: m.From, offered: -1, heard: true})
 	}
 	return l, nil
 }
 
-func (l *lineup) put(s *seat) {
-	l.seats = append(l.seats, s)
+func (l *lineup) put(s *assignment) {
+	l.assignments = append(l.assignments, s)
 	l.byNode[strings.ToLower(s.Node)] = s
 	l.list = nil
 }
 
-// seat returns the node's, also of one that has gone; nil: nobody was ever called that.
-func (l *lineup) seat(node string) *seat { return l.byNode[strings.ToLower(node)] }
+// find returns the node's, also of one that has gone; nil: nobody was ever called that.
+func (l *lineup) find(node string) *assignment { return l.byNode[strings.ToLower(node)] }
 
 // first is the round that a node which joins now begins with.
 func (l *lineup) first(after int) int { return max(l.newest+2, after+1) }
 
 // join makes the node a member from a round on, or again one. round is what it works on, brings says its model and device.
-func (l *lineup) join(node, worker string, from, round int, brings string) *seat {
-	s := l.seat(node)
+func (l *lineup) join(node, worker string, from, round int, brings string) *assignment {
+	s := l.find(node)
 	if s == nil {
-		s = &seat{Member: protocol.Member{Node: node}, offered: -1}
+		s = &assignment{Member: protocol.Member{Node: node}, offered: -1}
 		l.put(s)
 	}
 	if from != s.From {
@@ -89,26 +89,26 @@ func (l *lineup) join(node, worker string, from, round int, brings string) *seat
 	s.worker, s.brings, s.From, s.round, s.state = worker, brings, from, l.clamp(max(from, round)), event.StateQueued
 	s.heard, s.silent, s.gone, s.cause, s.Absent, s.Ahead = false, false, "", "", false, false
 	l.changed()
-	l.changes = append(l.changes, change{seat: s})
+	l.changes = append(l.changes, change{assignment: s})
 	l.judge(s) // one that has not worked yet moves nobody else
 	return s
 }
 
 // leave ends a node's membership; it may join again.
-func (l *lineup) leave(s *seat, cause, why string) {
+func (l *lineup) leave(s *assignment, cause, why string) {
 	if s.gone != "" {
 		return
 	}
 	s.gone, s.cause = why, cause
 	l.changed()
 	if s.worker != "" {
-		l.changes = append(l.changes, change{seat: s, absent: true, why: why})
+		l.changes = append(l.changes, change{assignment: s, absent: true, why: why})
 	}
 	l.look()
 }
 
 // progress says where a node is. A node of the coordinator's own host never goes back; a worker's does that comes back from a checkpoint.
-func (l *lineup) progress(s *seat, round int, state event.State) (moved bool) {
+func (l *lineup) progress(s *assignment, round int, state event.State) (moved bool) {
 	round = l.clamp(max(round, s.From, s.offered))
 	if s.worker == "" {
 		round = max(round, s.round)
@@ -128,7 +128,7 @@ func (l *lineup) progress(s *seat, round int, state event.State) (moved bool) {
 }
 
 // share notes that the node's rollouts of a round are there.
-func (l *lineup) share(s *seat, round int) {
+func (l *lineup) share(s *assignment, round int) {
 	s.offered = max(s.offered, round)
 	if !l.progress(s, max(s.round, round), s.state) {
 		l.judge(s) // for what it has shared
@@ -136,8 +136,8 @@ func (l *lineup) share(s *seat, round int) {
 }
 
 // silence says whether anything is heard of a worker.
-func (l *lineup) silence(seats []*seat, silent bool) {
-	for _, s := range seats {
+func (l *lineup) silence(assignments []*assignment, silent bool) {
+	for _, s := range assignments {
 		s.silent = silent
 	}
 	l.look()
@@ -153,7 +153,7 @@ func (l *lineup) changed() {
 // look finds the swarm's round anew and judges everybody by it.
 func (l *lineup) look() {
 	l.advance()
-	for _, s := range l.seats {
+	for _, s := range l.assignments {
 		l.judge(s)
 	}
 }
@@ -162,7 +162,7 @@ func (l *lineup) look() {
 // more than half of the workers' nodes have got to.
 func (l *lineup) advance() {
 	l.own = false
-	for _, s := range l.seats {
+	for _, s := range l.assignments {
 		if s.worker == "" && s.gone == "" && s.Trust == protocol.TrustStream {
 			l.own, l.newest = true, max(l.newest, s.round)
 		}
@@ -174,7 +174,7 @@ func (l *lineup) advance() {
 
 func (l *lineup) reached(round int) bool {
 	there, all := 0, 0
-	for _, s := range l.seats {
+	for _, s := range l.assignments {
 		if s.worker == "" || s.gone != "" || s.silent || !s.heard {
 			continue
 		}
@@ -187,7 +187,7 @@ func (l *lineup) reached(round int) bool {
 }
 
 // judge decides whether a worker's node is waited for.
-func (l *lineup) judge(s *seat) {
+func (l *lineup) judge(s *assignment) {
 	if s.worker == "" || s.gone != "" {
 		return
 	}
@@ -200,12 +200,12 @@ func (l *lineup) judge(s *seat) {
 	if absent != s.Absent {
 		s.Absent = absent
 		l.changed()
-		l.changes = append(l.changes, change{seat: s, absent: absent, back: !absent, why: why})
+		l.changes = append(l.changes, change{assignment: s, absent: absent, back: !absent, why: why})
 	}
 }
 
 // missing says why a worker's node is not waited for, empty: it is, and whether that is for being ahead.
-func (l *lineup) missing(s *seat) (why string, ahead bool) {
+func (l *lineup) missing(s *assignment) (why string, ahead bool) {
 	round := s.round
 	if l.offers { // what it says is believed as far as it has shared: nobody waits, round after round, for one that only claims to get on
 		round = min(round, max(s.offered+1, s.From))
@@ -226,8 +226,8 @@ func (l *lineup) missing(s *seat) (why string, ahead bool) {
 // members are all that belong to the swarm now, in the order they came. The slice is not changed later.
 func (l *lineup) members() []protocol.Member {
 	if l.list == nil {
-		l.list = make([]protocol.Member, 0, len(l.seats))
-		for _, s := range l.seats {
+		l.list = make([]protocol.Member, 0, len(l.assignments))
+		for _, s := range l.assignments {
 			if s.gone == "" {
 				l.list = append(l.list, s.Member)
 			}

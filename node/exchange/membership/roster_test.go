@@ -23,7 +23,7 @@ func lineupOf(t testing.TB, local int, barrier bool) *lineup {
 }
 
 func work(l *lineup, node string, round int) {
-	l.progress(l.seat(node), round, event.StateGenerating)
+	l.progress(l.find(node), round, event.StateGenerating)
 }
 
 func TestWhoIsWaitedFor(t *testing.T) {
@@ -38,7 +38,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 		{"a newcomer begins two rounds on and is waited for", 1, true, func(l *lineup) {
 			work(l, "node_0", 7)
 			l.join("a", "w", l.first(-1), 0, "")
-			require.Equal(t, 9, l.seat("a").From)
+			require.Equal(t, 9, l.find("a").From)
 			work(l, "a", 9)
 		}, nil, 7},
 		{"one round behind is the barrier's work", 2, true, func(l *lineup) {
@@ -60,7 +60,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 		{"what it shared counts as where it is", 2, true, func(l *lineup) {
 			l.join("a", "w", 2, 0, "")
 			work(l, "a", 3)
-			l.share(l.seat("a"), 9)
+			l.share(l.find("a"), 9)
 			work(l, "node_1", 10)
 		}, nil, 10},
 		{"who was cut off and went on alone is not waited for", 1, true, func(l *lineup) {
@@ -78,7 +78,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 			work(l, "node_0", 50)
 		}, nil, 50},
 		{"silence is absence without a barrier, too", 1, false, func(l *lineup) {
-			l.silence([]*seat{l.join("a", "w", 2, 0, "")}, true)
+			l.silence([]*assignment{l.join("a", "w", 2, 0, "")}, true)
 		}, []string{"a"}, 0},
 		{"a swarm of workers alone goes by the most of them", 0, true, func(l *lineup) {
 			for _, node := range []string{"a", "b", "c"} {
@@ -90,7 +90,7 @@ func TestWhoIsWaitedFor(t *testing.T) {
 		{"a node of this host is never absent", 2, true, func(l *lineup) { work(l, "node_0", 50) }, nil, 50},
 		{"a lost node of this host moves nothing", 2, true, func(l *lineup) {
 			work(l, "node_0", 5)
-			l.leave(l.seat("node_1"), "", "given up")
+			l.leave(l.find("node_1"), "", "given up")
 			work(l, "node_1", 50)
 		}, nil, 5},
 	} {
@@ -125,7 +125,7 @@ func TestTheRosterHoldsWhateverHappens(t *testing.T) {
 		told := map[string]bool{} // whether somebody who listens takes the node for one that is waited for
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			before, version, newest := slices.Clone(l.members()), l.version, l.newest
-			seatOf := func(worker string) *seat { return l.seat(worker + "_0") }
+			seatOf := func(worker string) *assignment { return l.find(worker + "_0") }
 			worker := rapid.SampledFrom(workers).Draw(t, "worker")
 			round := rapid.IntRange(-5, 120).Draw(t, "round")
 			switch rapid.SampledFrom([]string{"join", "work", "share", "local", "silent", "heard", "leave"}).Draw(t, "step") {
@@ -146,11 +146,11 @@ func TestTheRosterHoldsWhateverHappens(t *testing.T) {
 				}
 			case "local":
 				if locals > 0 {
-					l.progress(l.seats[rapid.IntRange(0, locals-1).Draw(t, "local")], round, event.StateGenerating)
+					l.progress(l.assignments[rapid.IntRange(0, locals-1).Draw(t, "local")], round, event.StateGenerating)
 				}
 			case "silent", "heard":
 				if s := seatOf(worker); s != nil {
-					l.silence([]*seat{s}, rapid.Bool().Draw(t, "silent"))
+					l.silence([]*assignment{s}, rapid.Bool().Draw(t, "silent"))
 				}
 			case "leave":
 				if s := seatOf(worker); s != nil {
@@ -163,7 +163,7 @@ func TestTheRosterHoldsWhateverHappens(t *testing.T) {
 				require.Greater(t, l.version, version, "a change bumps the version")
 			}
 			for _, m := range l.members() {
-				s := l.seat(m.Node)
+				s := l.find(m.Node)
 				require.Empty(t, s.gone)
 				require.Equal(t, m, s.Member)
 				if s.worker == "" {
@@ -174,9 +174,9 @@ func TestTheRosterHoldsWhateverHappens(t *testing.T) {
 				require.Equal(t, s.silent || lags, m.Absent)
 			}
 			for _, c := range l.told() {
-				told[c.seat.Node] = !c.absent
+				told[c.assignment.Node] = !c.absent
 			}
-			for _, s := range l.seats {
+			for _, s := range l.assignments {
 				if s.worker != "" {
 					require.Equal(t, s.gone == "" && !s.Absent, told[s.Node], "%s", s.Node)
 				}
@@ -205,7 +205,7 @@ func TestWhoOnlyClaimsIsNotWaitedFor(t *testing.T) {
 	l.offers = true
 	liar, honest := l.join("liar", "w", 2, 0, ""), l.join("honest", "h", 2, 0, "")
 	for round := 1; round <= 6; round++ {
-		l.progress(l.seat("node_0"), round, event.StateGenerating)
+		l.progress(l.find("node_0"), round, event.StateGenerating)
 		l.progress(liar, round, event.StateGenerating)
 		l.progress(honest, round, event.StateGenerating)
 		if round >= 2 {

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	maxEverSeats = 4 * MaxSeats // nodes that a worker has ever brought
+	maxEverNodes = 4 * MaxNodes // nodes that a worker has ever brought
 	maxOutboxes  = 4            // of a worker, whose acknowledgements are remembered here
 	judged       = 50           // offers that a worker's standing rests on
 	warnEvery    = time.Minute
@@ -18,12 +18,12 @@ const (
 type session struct {
 	worker, host, process, version, device string
 
-	state   event.State // one of event.Worker*; empty: of an earlier attempt, not heard of yet
-	heard   time.Time
-	drift   drift
-	rates   *rates
-	seats   []*seat // all it ever had in this run
-	pending int64   // events that it has not delivered, as it says
+	state       event.State // one of event.Worker*; empty: of an earlier attempt, not heard of yet
+	heard       time.Time
+	drift       drift
+	rates       *rates
+	assignments []*assignment // all it ever had in this run
+	pending     int64         // events that it has not delivered, as it says
 
 	offered, refused, bytes, dropped int64
 	reason                           string // of the newest refusal, or of its end
@@ -45,21 +45,21 @@ func newSession(worker string, now time.Time, slack time.Duration) *session {
 }
 
 // owns tells whether the node is this worker's.
-func (s *session) owns(node string) *seat {
-	for _, seat := range s.seats {
-		if seat.Node == node {
-			return seat
+func (s *session) owns(node string) *assignment {
+	for _, assignment := range s.assignments {
+		if assignment.Node == node {
+			return assignment
 		}
 	}
 	return nil
 }
 
-// present are the seats that belong to the swarm now.
-func (s *session) present() []*seat {
-	var list []*seat
-	for _, seat := range s.seats {
-		if seat.gone == "" {
-			list = append(list, seat)
+// present are the assignments that belong to the swarm now.
+func (s *session) present() []*assignment {
+	var list []*assignment
+	for _, assignment := range s.assignments {
+		if assignment.gone == "" {
+			list = append(list, assignment)
 		}
 	}
 	return list

@@ -16,7 +16,7 @@ const (
 )
 
 // Serve notices silence, bans and revocations until ctx ends.
-func (r *Reception) Serve(ctx context.Context) {
+func (r *AdmissionServer) Serve(ctx context.Context) {
 	if r.o.Registry != nil {
 		done := make(chan struct{})
 		defer func() { <-done }()
@@ -38,7 +38,7 @@ func (r *Reception) Serve(ctx context.Context) {
 }
 
 // sweep finds workers that have fallen silent.
-func (r *Reception) sweep() {
+func (r *AdmissionServer) sweep() {
 	r.mu.Lock()
 	defer r.flush()
 	now := r.o.Now()
@@ -51,7 +51,7 @@ func (r *Reception) sweep() {
 }
 
 // review looks whether anybody was banned or revoked.
-func (r *Reception) review() {
+func (r *AdmissionServer) review() {
 	r.mu.Lock()
 	defer r.flush()
 	for _, s := range r.sessions {
@@ -62,7 +62,7 @@ func (r *Reception) review() {
 }
 
 // expel ends what a banned or revoked worker has here, once.
-func (r *Reception) expel(s *session, refusal *Refusal) {
+func (r *AdmissionServer) expel(s *session, refusal *Refusal) {
 	state := event.WorkerRevoked
 	switch refusal.Code {
 	case CodeBanned:
@@ -76,8 +76,8 @@ func (r *Reception) expel(s *session, refusal *Refusal) {
 	}
 	message, _, _ := strings.Cut(refusal.Message, ". Try: ")
 	s.reason = message
-	for _, seat := range s.present() {
-		r.lineup.leave(seat, event.CauseStopped, message)
+	for _, assignment := range s.present() {
+		r.lineup.leave(assignment, event.CauseStopped, message)
 	}
 	r.moved = r.o.Now()
 	r.report(s, state, message)
@@ -88,7 +88,7 @@ func (r *Reception) expel(s *session, refusal *Refusal) {
 
 // Settled returns nil once every worker's nodes have done their rounds and it has delivered what they told, or it has left; after End, once it
 // has left or is silent. It also returns nil when nobody got on for patience, with a warning told; an error only when ctx ends.
-func (r *Reception) Settled(ctx context.Context, patience time.Duration) error {
+func (r *AdmissionServer) Settled(ctx context.Context, patience time.Duration) error {
 	ticker := time.NewTicker(settleEvery)
 	defer ticker.Stop()
 	began := r.o.Now()
@@ -115,7 +115,7 @@ func (r *Reception) Settled(ctx context.Context, patience time.Duration) error {
 }
 
 // unsettled names, at most a few of them, the workers that are still at it, and when anything last got on.
-func (r *Reception) unsettled() (open []string, moved time.Time) {
+func (r *AdmissionServer) unsettled() (open []string, moved time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.sessions {
@@ -130,7 +130,7 @@ func (r *Reception) unsettled() (open []string, moved time.Time) {
 	return open, r.moved
 }
 
-func (r *Reception) settled(s *session) bool {
+func (r *AdmissionServer) settled(s *session) bool {
 	switch s.state {
 	case event.WorkerLeft, event.WorkerBanned, event.WorkerRevoked:
 		return true
@@ -145,8 +145,8 @@ func (r *Reception) settled(s *session) bool {
 			return false
 		}
 	}
-	for _, seat := range s.present() {
-		if seat.state != event.StateDone {
+	for _, assignment := range s.present() {
+		if assignment.state != event.StateDone {
 			return false
 		}
 	}

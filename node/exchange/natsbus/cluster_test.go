@@ -71,7 +71,7 @@ func TestConformanceOnExternalServer(t *testing.T) {
 	if server.Addr() != nil || server.Token() != "" {
 		t.Errorf("an external server has address %v and token %q", server.Addr(), server.Token())
 	}
-	serveDesk(t, server, o)
+	serveAdmission(t, server, o)
 	for who, url := range map[string]string{"Local": server.URL(), "Worker": as(hub, "w:w")} {
 		t.Run(who, func(t *testing.T) {
 			exchangetest.Run(t, func(t *testing.T) exchangetest.Swarm { return o.swarm(t, url, who == "Worker") })
@@ -92,7 +92,7 @@ func TestConformanceOverLeaf(t *testing.T) {
 		leafnodes { remotes [ { url: "nats-leaf://leaf:l@%s" } ] }`, net.JoinHostPort("127.0.0.1", fmt.Sprint(info.LeafNode.Port))))
 	await(t, "the leaf's connection", func() bool { return leaf.NumLeafNodes() == 1 && hub.NumLeafNodes() == 1 })
 	o := newOffice(t, "")
-	serveDesk(t, startExternal(t, o, as(hub, "coordinator:c")), o)
+	serveAdmission(t, startExternal(t, o, as(hub, "coordinator:c")), o)
 	exchangetest.Run(t, func(t *testing.T) exchangetest.Swarm { return o.swarm(t, "nats://"+leaf.Addr().String(), true) })
 }
 

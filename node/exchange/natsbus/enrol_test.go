@@ -94,7 +94,7 @@ func TestAnEavesdropperGetsNothingOfAnEnrolment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			hub := natsServer(t, sharedCluster(t, rights))
 			o := newOffice(t, "run")
-			serveDesk(t, startExternal(t, o, as(hub, "coordinator:c")), o)
+			serveAdmission(t, startExternal(t, o, as(hub, "coordinator:c")), o)
 			eve := listen(t, as(hub, "eve:e"))
 			invitation, err := membership.ParseInvitation("nats://" + hub.Addr().String() + "#" + o.token)
 			if err != nil {

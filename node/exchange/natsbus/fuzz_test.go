@@ -91,7 +91,7 @@ func FuzzAddress(f *testing.F) {
 	})
 }
 
-// FuzzRequests sends anything to a desk's verbs: a refusal or an answer comes back, and never a panic.
+// FuzzRequests sends anything to an admission server's verbs: a refusal or an answer comes back, and never a panic.
 func FuzzRequests(f *testing.F) {
 	f.Add("beat", []byte(`{"protocol":2}`), "a", "1")
 	f.Add("offer", []byte(`{"version":1,"node":"a","round":1}`), "a", "1")
@@ -99,7 +99,7 @@ func FuzzRequests(f *testing.F) {
 	f.Add("join", bytes.Repeat([]byte("["), 100), "", "")
 	o := newOffice(f, "run")
 	o.offers = func(string, membership.Offer) error { return membership.Refuse(membership.CodeRollouts, "no") }
-	d := &counter{desk: o}
+	d := &counter{admission: o}
 	f.Fuzz(func(t *testing.T, verb string, data []byte, node, round string) {
 		m := nats.NewMsg("x")
 		m.Data = data

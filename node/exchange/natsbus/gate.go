@@ -16,16 +16,16 @@ const (
 
 	enrolLife      = 30 * time.Second // of such a connection
 	maxEnrolling   = 256              // of them in that time
-	maxConnections = membership.MaxSeats + 8
+	maxConnections = membership.MaxNodes + 8
 
 	nonceDigits = 32
 )
 
 // gate decides who may connect to the embedded broker and what they may do there: with the token, the run's own nodes, everything; a worker,
-// under its name and secret, requests under its own subjects to the Desk, which takes and reads for it; enrolUser next to nothing.
+// under its name and secret, requests under its own subjects to the Admission, which takes and reads for it; enrolUser next to nothing.
 //
 // No worker gets a right on JetStream's API, reading included: a direct get answers to whatever subject the asker names, and the broker
-// doesn't ask whether the asker may write there. The Desk passes a worker's reads on once it has looked at that subject.
+// doesn't ask whether the asker may write there. The Admission passes a worker's reads on once it has looked at that subject.
 type gate struct {
 	token string
 	admit func(worker, secret string) error // nil: no workers

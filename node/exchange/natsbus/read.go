@@ -130,7 +130,7 @@ func (b *Bus) collect(ctx context.Context, answers *nats.Subscription, batch boo
 	}
 }
 
-// question is a query as a message: to the stream itself, or to the Desk that passes it on.
+// question is a query as a message: to the stream itself, or to the Admission that passes it on.
 func (b *Bus) question(inbox string, data []byte) *nats.Msg {
 	m := nats.NewMsg(b.subjects.direct())
 	if b.worker != "" {

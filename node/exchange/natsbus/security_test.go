@@ -53,7 +53,7 @@ func flush(t *testing.T, o *office, conn *nats.Conn) {
 	}
 }
 
-// A worker writes nowhere but to the desk: not into the stream, not to JetStream, not for others, not by way of an answer.
+// A worker writes nowhere but to the admission server: not into the stream, not to JetStream, not for others, not by way of an answer.
 func TestWorkerWritesNowhere(t *testing.T) {
 	o := openOffice(t, ServerOptions{})
 	s := o.bus(t, "ada", "a").subjects
@@ -187,8 +187,8 @@ func TestEnrolUserMayDoNothingElse(t *testing.T) {
 	}
 }
 
-// Requests that break the rules get one line back, and the desk never sees them.
-func TestDeskRefusesMalformedRequests(t *testing.T) {
+// Requests that break the rules get one line back, and the admission server never sees them.
+func TestAdmissionRefusesMalformedRequests(t *testing.T) {
 	o := openOffice(t, ServerOptions{})
 	conn := hostile(t, o, "ada", "secret of ada", "ada", inboxOf("ada"))
 	c := caller{conn: conn, link: newLink(), worker: "ada", secret: "secret of ada"}

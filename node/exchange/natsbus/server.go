@@ -1,7 +1,7 @@
 // Package natsbus carries a swarm's rollouts over NATS JetStream: the broker that a coordinator embeds (Server) and
 // the Exchange that its nodes dial (Bus). A run is a stream, a batch one message of it; the stream keeps the first batch
 // of a (round, node) and refuses others, whoever sends them. Workers, on other hosts, come over TLS with credentials of their own and write
-// nothing themselves: they offer their batches to the coordinator's desk (Server.ServeDesk, DialUplink). The package imports nothing of ours
+// nothing themselves: they offer their batches to the coordinator's admission server (Server.ServeAdmission, DialUplink). The package imports nothing of ours
 // but exchange and membership.
 package natsbus
 

@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// callTimeout bounds one request of an uplink; the courier makes it again.
+// callTimeout bounds one request of an uplink; the delivery client makes it again.
 const callTimeout = 15 * time.Second
 
 // UplinkOptions say which worker dials which coordinator.
@@ -26,7 +26,7 @@ type UplinkOptions struct {
 	Logger          *slog.Logger
 }
 
-// uplink carries a worker's requests to the Desk over NATS.
+// uplink carries a worker's requests to the Admission over NATS.
 type uplink struct {
 	dialer dialer
 	caller caller

@@ -10,9 +10,9 @@ import (
 const maxCandidates = 8
 
 // index is a listing of a block's folder by node and round.
-type index map[seat][]rolloutFile
+type index map[nodeRound][]rolloutFile
 
-type seat struct {
+type nodeRound struct {
 	node  string // encoded
 	round int
 }
@@ -21,7 +21,7 @@ func newIndex(names []string) index {
 	x := make(index, len(names))
 	for _, name := range names {
 		if f, ok := parseRollout(name); ok {
-			k := seat{f.node, f.round}
+			k := nodeRound{f.node, f.round}
 			x[k] = append(x[k], f)
 		}
 	}
@@ -31,14 +31,14 @@ func newIndex(names []string) index {
 // of returns the files that may be a node's batch for a round, the one that counts first: that of the smallest hash, so that all nodes that see the
 // same files take the same.
 func (x index) of(node string, round int) []rolloutFile {
-	files := x[seat{node, round}]
+	files := x[nodeRound{node, round}]
 	slices.SortFunc(files, func(a, b rolloutFile) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.name, b.name)) })
 	return files[:min(len(files), maxCandidates)]
 }
 
-// sorted are the seats by round and node, so that arrivals seen in one look have an order that doesn't depend on the listing's.
-func (x index) sorted() []seat {
+// sorted are the keys by round and node, so that arrivals seen in one look have an order that doesn't depend on the listing's.
+func (x index) sorted() []nodeRound {
 	keys := slices.Collect(maps.Keys(x))
-	slices.SortFunc(keys, func(a, b seat) int { return cmp.Or(cmp.Compare(a.round, b.round), cmp.Compare(a.node, b.node)) })
+	slices.SortFunc(keys, func(a, b nodeRound) int { return cmp.Or(cmp.Compare(a.round, b.round), cmp.Compare(a.node, b.node)) })
 	return keys
 }

@@ -198,7 +198,7 @@ func (u *uplink) Hello(ctx context.Context, hello membership.Hello) (w membershi
 	return w, u.call(ctx, verbHello, hello, &w)
 }
 
-// Join asks for seats.
+// Join asks for node assignments.
 func (u *uplink) Join(ctx context.Context, join membership.Join) (j membership.Joined, err error) {
 	return j, u.call(ctx, verbJoin, join, &j)
 }

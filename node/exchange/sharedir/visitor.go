@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// visitor is one worker at the desk. Only one goroutine at a time has it.
+// visitor is one worker at the admission server. Only one goroutine at a time has it.
 type visitor struct {
 	clerk   *clerk
 	worker  string
@@ -39,7 +39,7 @@ type visitor struct {
 	refused  string
 }
 
-func newVisitor(c *clerk, worker string) *visitor {
+func newWorkerSession(c *clerk, worker string) *visitor {
 	return &visitor{clerk: c, worker: worker, in: newMailbox(c.tree, c.run, worker, up), out: newMailbox(c.tree, c.run, worker, down)}
 }
 
@@ -131,7 +131,7 @@ func (v *visitor) receive(ctx context.Context, l letter) error {
 		return nil
 	}
 	if l.session > v.session && l.verb != verbHello && v.alive() {
-		return nil // of a process that the desk hasn't let in; its hello comes
+		return nil // of a process that the admission server hasn't let in; its hello comes
 	}
 	if l.verb == verbBeat {
 		v.turnTo(l.session)
@@ -175,7 +175,7 @@ func (v *visitor) alive() bool {
 	return !v.beatAt.IsZero() && time.Since(v.beatAt) <= silence
 }
 
-// serve asks the desk.
+// serve asks the admission server.
 func (v *visitor) serve(ctx context.Context, e envelope) (any, *membership.Refusal) {
 	if e.Protocol != membership.Protocol {
 		return nil, membership.Refuse(membership.CodeVersion,
@@ -183,11 +183,11 @@ func (v *visitor) serve(ctx context.Context, e envelope) (any, *membership.Refus
 	}
 	switch e.Verb {
 	case verbHello:
-		return answer(ctx, v, e, v.clerk.desk.Hello)
+		return answer(ctx, v, e, v.clerk.admission.Hello)
 	case verbJoin:
-		return answer(ctx, v, e, v.clerk.desk.Join)
+		return answer(ctx, v, e, v.clerk.admission.Join)
 	default:
-		return answer(ctx, v, e, v.clerk.desk.Deliver)
+		return answer(ctx, v, e, v.clerk.admission.Deliver)
 	}
 }
 
@@ -223,7 +223,7 @@ func (v *visitor) answerBeat(ctx context.Context) error {
 	}
 	beat := v.beat
 	beat.Roster = v.roster.Version
-	roster, err := v.clerk.desk.Beat(ctx, v.worker, beat)
+	roster, err := v.clerk.admission.Beat(ctx, v.worker, beat)
 	if ctx.Err() != nil {
 		return nil
 	}

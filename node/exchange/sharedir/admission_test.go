@@ -17,7 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// book is a desk that takes every worker, and keeps what it delivers by its numbers.
+// book is a admission that takes every worker, and keeps what it delivers by its numbers.
 type book struct {
 	mu      sync.Mutex
 	acked   map[string]int64
@@ -63,7 +63,7 @@ func (b *book) Join(_ context.Context, worker string, join membership.Join) (mem
 	var j membership.Joined
 	for i := range join.Nodes {
 		node := fmt.Sprintf("%s_%d", worker, i)
-		j.Seats = append(j.Seats, membership.Seat{Node: node, From: 9})
+		j.Assignments = append(j.Assignments, membership.NodeAssignment{Node: node, From: 9})
 		b.members = append(b.members, protocol.Member{Node: node, From: 9})
 	}
 	b.version++
@@ -107,15 +107,15 @@ func (b *book) set(change func()) {
 	change()
 }
 
-// serveDesk runs a desk until the test ends, or stop is called.
-func serveDesk(t *testing.T, dir string, desk membership.Desk, o ServeOptions) (stop func()) {
+// serveAdmission runs a admission until the test ends, or stop is called.
+func serveAdmission(t *testing.T, dir string, admission membership.Admission, o ServeOptions) (stop func()) {
 	t.Helper()
 	if o.Poll == 0 {
 		o.Poll = 2 * time.Millisecond
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- ServeDesk(ctx, dir, testRun, desk, o) }()
+	go func() { done <- ServeAdmission(ctx, dir, testRun, admission, o) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -167,10 +167,10 @@ func TestWorkerThroughSyncedFolder(t *testing.T) {
 	for seed := range schedules(1) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			s := newSynced(t, seed, 2)
-			desk := newBook()
+			admission := newBook()
 			require.NoError(t, Announce(s.folder(0), testWelcome()))
 			s.run()
-			stop := serveDesk(t, s.folder(0), desk, ServeOptions{})
+			stop := serveAdmission(t, s.folder(0), admission, ServeOptions{})
 			state := quickDir(t)
 			u := dial(t, s.replicas[1], "ann", state)
 			w, err := u.Hello(t.Context(), membership.Hello{Protocol: membership.Protocol})
@@ -179,16 +179,19 @@ func TestWorkerThroughSyncedFolder(t *testing.T) {
 			require.Equal(t, 7, w.Round)
 			j, err := u.Join(t.Context(), membership.Join{Protocol: membership.Protocol, Run: testRun, Nodes: make([]membership.NodeInfo, 2)})
 			require.NoError(t, err)
-			require.Equal(t, "ann_1", j.Seats[1].Node)
+			require.Equal(t, "ann_1", j.Assignments[1].Node)
 			r, err := u.Beat(t.Context(), membership.Beat{Protocol: membership.Protocol, Run: testRun})
 			require.NoError(t, err)
 			require.Len(t, r.Members, 3)
 			deliverAll(t, u, "o", 1, 4)
 
 			stop()
-			serveDesk(t, s.folder(0), desk, ServeOptions{})
+			serveAdmission(t, s.folder(0), admission, ServeOptions{})
 			deliverAll(t, u, "o", 5, 8)
-			desk.set(func() { desk.members = append(desk.members, protocol.Member{Node: "later"}); desk.version++ })
+			admission.set(func() {
+				admission.members = append(admission.members, protocol.Member{Node: "later"})
+				admission.version++
+			})
 			poll(t, func() bool {
 				r, err := u.Beat(t.Context(), membership.Beat{Protocol: membership.Protocol, Run: testRun, Roster: r.Version})
 				return err == nil && len(r.Members) == 4
@@ -199,8 +202,8 @@ func TestWorkerThroughSyncedFolder(t *testing.T) {
 			_, err = again.Hello(t.Context(), membership.Hello{Protocol: membership.Protocol})
 			require.NoError(t, err)
 			deliverAll(t, again, "o", 9, 12)
-			requireEvents(t, desk, 12)
-			desk.set(func() { desk.ended = "done" })
+			requireEvents(t, admission, 12)
+			admission.set(func() { admission.ended = "done" })
 			poll(t, func() bool {
 				r, err := again.Beat(t.Context(), membership.Beat{Protocol: membership.Protocol, Run: testRun})
 				return err == nil && r.Ended == "done"
@@ -211,8 +214,8 @@ func TestWorkerThroughSyncedFolder(t *testing.T) {
 			})
 			_, err = again.Beat(t.Context(), membership.Beat{Protocol: membership.Protocol, Run: testRun, Left: true})
 			require.NoError(t, err)
-			poll(t, func() bool { desk.mu.Lock(); defer desk.mu.Unlock(); return desk.left["ann"] })
-			requireEvents(t, desk, 12)
+			poll(t, func() bool { admission.mu.Lock(); defer admission.mu.Unlock(); return admission.left["ann"] })
+			requireEvents(t, admission, 12)
 		})
 	}
 }
@@ -239,14 +242,14 @@ func poll(t *testing.T, ok func() bool) {
 // Refusals arrive as such, on requests and beats.
 func TestRefusalsArrive(t *testing.T) {
 	dir := newFolder(t)
-	desk := newBook()
-	serveDesk(t, dir, desk, ServeOptions{})
+	admission := newBook()
+	serveAdmission(t, dir, admission, ServeOptions{})
 	u := dial(t, sharedOf(dir), "bob", "")
 	_, err := u.Hello(t.Context(), membership.Hello{Protocol: membership.Protocol})
 	require.NoError(t, err)
 	_, err = u.Beat(t.Context(), membership.Beat{Protocol: membership.Protocol, Run: testRun})
 	require.NoError(t, err)
-	desk.set(func() { desk.banned["bob"] = true })
+	admission.set(func() { admission.banned["bob"] = true })
 	var refusal *membership.Refusal
 	_, err = u.Hello(t.Context(), membership.Hello{Protocol: membership.Protocol})
 	require.ErrorAs(t, err, &refusal)
@@ -261,11 +264,11 @@ func TestRefusalsArrive(t *testing.T) {
 	require.Equal(t, membership.CodeMalformed, refusal.Code)
 }
 
-// A worker that stops writing falls silent to the desk; one whose beat lay there from before is not taken for alive.
+// A worker that stops writing falls silent to the admission server; one whose beat lay there from before is not taken for alive.
 func TestSilentWorker(t *testing.T) {
 	dir := newFolder(t)
-	desk := newBook()
-	stop := serveDesk(t, dir, desk, ServeOptions{Silence: 30 * time.Millisecond})
+	admission := newBook()
+	stop := serveAdmission(t, dir, admission, ServeOptions{Silence: 30 * time.Millisecond})
 	u := dial(t, sharedOf(dir), "cat", "")
 	_, err := u.Hello(t.Context(), membership.Hello{Protocol: membership.Protocol})
 	require.NoError(t, err)
@@ -273,7 +276,7 @@ func TestSilentWorker(t *testing.T) {
 	require.NoError(t, err)
 	quiet := func() int {
 		before := -1
-		now := func() int { desk.mu.Lock(); defer desk.mu.Unlock(); return desk.beats["cat"] }
+		now := func() int { admission.mu.Lock(); defer admission.mu.Unlock(); return admission.beats["cat"] }
 		poll(t, func() bool {
 			was := before
 			before = now()
@@ -285,12 +288,12 @@ func TestSilentWorker(t *testing.T) {
 	n := quiet()
 	require.Positive(t, n)
 	stop()
-	serveDesk(t, dir, desk, ServeOptions{Silence: 30 * time.Millisecond})
+	serveAdmission(t, dir, admission, ServeOptions{Silence: 30 * time.Millisecond})
 	require.Equal(t, n, quiet(), "a beat of another day")
 	u.beaten = time.Time{}
 	_, err = u.Beat(t.Context(), membership.Beat{Protocol: membership.Protocol, Run: testRun})
 	require.NoError(t, err)
-	poll(t, func() bool { desk.mu.Lock(); defer desk.mu.Unlock(); return desk.beats["cat"] > n })
+	poll(t, func() bool { admission.mu.Lock(); defer admission.mu.Unlock(); return admission.beats["cat"] > n })
 	u.silence = 0
 	_, err = u.Beat(t.Context(), membership.Beat{Protocol: membership.Protocol, Run: testRun})
 	require.ErrorContains(t, err, "nothing new of the coordinator")
@@ -299,8 +302,8 @@ func TestSilentWorker(t *testing.T) {
 // A second process of a worker is refused, and the first goes on; once the first is silent, the second has its place.
 func TestTwoProcessesOfOneWorker(t *testing.T) {
 	dir := newFolder(t)
-	desk := newBook()
-	serveDesk(t, dir, desk, ServeOptions{Silence: 6 * time.Second})
+	admission := newBook()
+	serveAdmission(t, dir, admission, ServeOptions{Silence: 6 * time.Second})
 	first := dial(t, sharedOf(dir), "dan", "")
 	hello := membership.Hello{Protocol: membership.Protocol, Host: "one"}
 	_, err := first.Hello(t.Context(), hello)
@@ -319,11 +322,11 @@ func TestTwoProcessesOfOneWorker(t *testing.T) {
 		require.NoError(t, err)
 		deliverAll(t, first, "o", n+1, n+1)
 	}
-	desk.set(func() { desk.hosts["dan"] = "" }) // it fell silent
+	admission.set(func() { admission.hosts["dan"] = "" }) // it fell silent
 	_, err = second.Hello(t.Context(), hello)
 	require.NoError(t, err)
 	deliverAll(t, second, "o", 4, 5)
-	requireEvents(t, desk, 5)
+	requireEvents(t, admission, 5)
 }
 
 // Joining what isn't there says what is.

@@ -15,7 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// office is a Desk that takes what its workers bring, and the list of who they are.
+// office is a Admission that takes what its workers bring, and the list of who they are.
 type office struct {
 	server *Server
 	run    string
@@ -71,7 +71,7 @@ func (o *office) Hello(context.Context, string, membership.Hello) (membership.We
 }
 
 func (o *office) Join(context.Context, string, membership.Join) (membership.Joined, error) {
-	return membership.Joined{Seats: []membership.Seat{{Node: "a", From: 3}}}, nil
+	return membership.Joined{Assignments: []membership.NodeAssignment{{Node: "a", From: 3}}}, nil
 }
 
 func (o *office) Beat(ctx context.Context, worker string, _ membership.Beat) (membership.Roster, error) {
@@ -104,7 +104,7 @@ func (o *office) Offer(ctx context.Context, worker string, offer membership.Offe
 	return o.server.StoreOffer(ctx, run, offer)
 }
 
-// openOffice starts a server with TLS and serves a desk on it.
+// openOffice starts a server with TLS and serves a admission on it.
 func openOffice(t testing.TB, options ServerOptions) *office {
 	t.Helper()
 	o := newOffice(t, "run")
@@ -119,15 +119,15 @@ func openOffice(t testing.TB, options ServerOptions) *office {
 	options.Admit = o.admit
 	o.server = startServer(t, options)
 	createRun(t, o.server, o.run)
-	serveDesk(t, o.server, o)
+	serveAdmission(t, o.server, o)
 	return o
 }
 
-func serveDesk(t testing.TB, server *Server, desk membership.Desk) {
+func serveAdmission(t testing.TB, server *Server, admission membership.Admission) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- server.ServeDesk(ctx, desk) }()
+	go func() { done <- server.ServeAdmission(ctx, admission) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -206,7 +206,7 @@ func TestUplinkCarriesRequests(t *testing.T) {
 	if welcome, err := u.Hello(ctx, membership.Hello{Protocol: membership.Protocol}); err != nil || welcome.Run != "run" {
 		t.Errorf("hello: %+v, %v", welcome, err)
 	}
-	if joined, err := u.Join(ctx, membership.Join{}); err != nil || len(joined.Seats) != 1 || joined.Seats[0].From != 3 {
+	if joined, err := u.Join(ctx, membership.Join{}); err != nil || len(joined.Assignments) != 1 || joined.Assignments[0].From != 3 {
 		t.Errorf("join: %+v, %v", joined, err)
 	}
 	if roster, err := u.Beat(ctx, membership.Beat{}); err != nil || roster.Version != 7 {
@@ -293,7 +293,7 @@ func TestBannedWhileConnected(t *testing.T) {
 	}
 }
 
-// What the Desk refuses comes back as ErrRefused with the reason; the next batch is looked at again.
+// What the Admission refuses comes back as ErrRefused with the reason; the next batch is looked at again.
 func TestOfferRefused(t *testing.T) {
 	o := openOffice(t, ServerOptions{})
 	tries := 0
@@ -327,8 +327,8 @@ func TestOfferRefused(t *testing.T) {
 	}
 }
 
-// A worker whose requests hang at the Desk is the only one that waits.
-func TestSlowDeskHoldsUpNobodyElse(t *testing.T) {
+// A worker whose requests hang at the Admission is the only one that waits.
+func TestSlowAdmissionHoldsUpNobodyElse(t *testing.T) {
 	o := openOffice(t, ServerOptions{})
 	o.block = make(chan struct{})
 	slow, quick := o.uplink(t, "slow"), o.uplink(t, "quick")
@@ -376,7 +376,7 @@ func TestRestartWithWorkers(t *testing.T) {
 	address := o.server.Addr().String()
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- o.server.ServeDesk(ctx, o) }()
+	go func() { served <- o.server.ServeAdmission(ctx, o) }()
 	a, reader, u := o.bus(t, "ada", "a"), o.bus(t, "bob", "reader"), o.uplink(t, "ada")
 	publish(t, a, batch("a", 0, "before"))
 	gathered := make(chan error, 1)
@@ -393,7 +393,7 @@ func TestRestartWithWorkers(t *testing.T) {
 	}
 	o.server.Shutdown()
 	o.server = start(address)
-	serveDesk(t, o.server, o)
+	serveAdmission(t, o.server, o)
 	publish(t, a, batch("a", 1, "after"))
 	if err := <-gathered; err != nil {
 		t.Errorf("gather over the restart: %v", err)

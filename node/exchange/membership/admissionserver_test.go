@@ -17,9 +17,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// desk is a Reception with a clock, a database and an exchange in memory.
-type desk struct {
-	*Reception
+// testServer is a AdmissionServer with a clock, a database and an exchange in memory.
+type testServer struct {
+	*AdmissionServer
 	t testing.TB
 
 	mu       sync.Mutex
@@ -33,12 +33,12 @@ type desk struct {
 	broken   error
 }
 
-func newDesk(t testing.TB, change func(*ReceptionOptions), known ...KnownMember) *desk {
-	d := &desk{t: t, now: time.Unix(1_000_000, 0), events: map[string][]event.Event{}, taken: map[string]int64{}, recorded: map[string]int{}}
+func newTestServer(t testing.TB, change func(*AdmissionOptions), known ...KnownMember) *testServer {
+	d := &testServer{t: t, now: time.Unix(1_000_000, 0), events: map[string][]event.Event{}, taken: map[string]int64{}, recorded: map[string]int{}}
 	for _, k := range known {
 		d.recorded[k.Node] = k.From + 5
 	}
-	o := ReceptionOptions{
+	o := AdmissionOptions{
 		Run: "run", Experiment: "exp", Version: "v1", Config: json.RawMessage(`{}`), Cfg: testConfig(), Rounds: 100,
 		Local: protocol.Members("node_0", "node_1"), Logger: quiet(), Now: d.clock,
 		Store: func(_ context.Context, o Offer) error {
@@ -63,14 +63,14 @@ func newDesk(t testing.TB, change func(*ReceptionOptions), known ...KnownMember)
 		change(&o)
 	}
 	var err error
-	d.Reception, err = NewReception(o, known)
+	d.AdmissionServer, err = NewAdmissionServer(o, known)
 	require.NoError(t, err)
 	return d
 }
 
-func (d *desk) clock() time.Time { d.mu.Lock(); defer d.mu.Unlock(); return d.now }
+func (d *testServer) clock() time.Time { d.mu.Lock(); defer d.mu.Unlock(); return d.now }
 
-func (d *desk) later(by time.Duration) {
+func (d *testServer) later(by time.Duration) {
 	d.mu.Lock()
 	d.now = d.now.Add(by)
 	d.mu.Unlock()
@@ -78,7 +78,7 @@ func (d *desk) later(by time.Duration) {
 }
 
 // record is a database that takes each event once.
-func (d *desk) record(_ context.Context, worker string, delivery Delivery, events []event.Event) error {
+func (d *testServer) record(_ context.Context, worker string, delivery Delivery, events []event.Event) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	key := worker + "/" + delivery.Outbox
@@ -94,7 +94,7 @@ func (d *desk) record(_ context.Context, worker string, delivery Delivery, event
 }
 
 // said are the told events in short, and forgets them.
-func (d *desk) said() (list []string) {
+func (d *testServer) said() (list []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, e := range d.told {
@@ -108,20 +108,20 @@ func (d *desk) said() (list []string) {
 	return list
 }
 
-func (d *desk) hello(worker, host, process string) error {
+func (d *testServer) hello(worker, host, process string) error {
 	_, err := d.Hello(d.t.Context(), worker, Hello{Protocol: Protocol, Version: "v1", Host: host, Process: process, Time: unix(d.clock())})
 	return err
 }
 
-func (d *desk) join(worker string, nodes ...NodeInfo) (Joined, error) {
+func (d *testServer) join(worker string, nodes ...NodeInfo) (Joined, error) {
 	return d.Join(d.t.Context(), worker, Join{Protocol: Protocol, Run: "run", Device: "cpu", Nodes: nodes})
 }
 
-func (d *desk) beat(worker string, nodes ...Progress) (Roster, error) {
+func (d *testServer) beat(worker string, nodes ...Progress) (Roster, error) {
 	return d.Beat(d.t.Context(), worker, Beat{Protocol: Protocol, Run: "run", Nodes: nodes})
 }
 
-func (d *desk) batch(node string, round, rollouts, completions int) Offer {
+func (d *testServer) batch(node string, round, rollouts, completions int) Offer {
 	b := exchange.Batch{Node: node, Round: round}
 	for range rollouts {
 		b.Rollouts = append(b.Rollouts, exchange.Rollout{
@@ -147,14 +147,14 @@ func absent(members []protocol.Member) (list []string) {
 }
 
 func TestAWorkerJoinsTrainsFallsSilentComesBackAndLeaves(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestServer(t, nil)
 	d.Progress("node_0", 7)
 	require.NoError(t, d.hello("w", "desk", "p1"))
 	joined, err := d.join("w", NodeInfo{Model: "nano"}, NodeInfo{Name: "star", Model: "nano"})
 	require.NoError(t, err)
-	require.Equal(t, []Seat{
+	require.Equal(t, []NodeAssignment{
 		{Node: "w_0", From: 9, Recorded: 9, Evaluated: []int{}}, {Node: "star", From: 9, Recorded: 9, Evaluated: []int{}},
-	}, joined.Seats)
+	}, joined.Assignments)
 	require.Equal(t, []string{"node_0", "node_1", "w_0", "star"}, protocol.Names(joined.Roster.Members))
 	require.Equal(t, []string{"connected w", "join w w_0", "join w star"}, d.said())
 
@@ -194,7 +194,7 @@ func TestAWorkerJoinsTrainsFallsSilentComesBackAndLeaves(t *testing.T) {
 }
 
 func TestAWorkerComesBackToItsPlace(t *testing.T) {
-	d := newDesk(t, nil, KnownMember{Node: "w_0", Worker: "w", From: 10})
+	d := newTestServer(t, nil, KnownMember{Node: "w_0", Worker: "w", From: 10})
 	d.Progress("node_0", 20)
 	require.Empty(t, d.said(), "what an earlier attempt has told is not told again")
 	members, _ := d.Members()
@@ -209,39 +209,39 @@ func TestAWorkerComesBackToItsPlace(t *testing.T) {
 
 	joined, err := d.join("w", NodeInfo{Name: "w_0", Rounds: 15})
 	require.NoError(t, err)
-	require.Equal(t, Seat{Node: "w_0", From: 10, Recorded: 15, Evaluated: []int{}}, joined.Seats[0], "a former life goes on")
+	require.Equal(t, NodeAssignment{Node: "w_0", From: 10, Recorded: 15, Evaluated: []int{}}, joined.Assignments[0], "a former life goes on")
 	require.NoError(t, d.Offer(t.Context(), "w", d.batch("w_0", 21, 2, 4)))
 	joined, err = d.join("w", NodeInfo{Name: "w_0"}, NodeInfo{})
 	require.NoError(t, err)
-	require.Equal(t, 22, joined.Seats[0].From, "one that was lost begins where the swarm is, after all it has shared")
-	require.Equal(t, "w_1", joined.Seats[1].Node)
+	require.Equal(t, 22, joined.Assignments[0].From, "one that was lost begins where the swarm is, after all it has shared")
+	require.Equal(t, "w_1", joined.Assignments[1].Node)
 	joined, err = d.join("w", NodeInfo{Name: "w_1", Rounds: 1})
 	require.NoError(t, err)
 	require.Equal(t, []string{"node_0", "node_1", "w_1"}, protocol.Names(joined.Roster.Members), "what it doesn't bring any more has left")
 }
 
 func TestNamesAreValidAndTheWorkersOwn(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestServer(t, nil)
 	_, err := d.join("a", NodeInfo{Name: "b_0"})
 	require.NoError(t, err)
 	joined, err := d.join("b", NodeInfo{})
 	require.NoError(t, err)
-	require.Equal(t, "b_1", joined.Seats[0].Node)
+	require.Equal(t, "b_1", joined.Assignments[0].Node)
 	for _, bad := range []string{"node_0", "Node_1", "b_0", "B_0", "../x", "a.b", "ü", strings.Repeat("x", 33)} {
 		_, err = d.join("b", NodeInfo{Name: bad})
 		require.Equal(t, CodeName, code(t, err), bad)
 	}
 	_, err = d.join("c", NodeInfo{Name: "x"}, NodeInfo{Name: "X"})
 	require.Equal(t, CodeName, code(t, err))
-	for n := range maxEverSeats/MaxSeats + 1 {
+	for n := range maxEverNodes/MaxNodes + 1 {
 		var nodes []NodeInfo
-		for i := range MaxSeats {
+		for i := range MaxNodes {
 			nodes = append(nodes, NodeInfo{Name: fmt.Sprintf("n%d_%d", n, i)})
 		}
 		_, err = d.join("greedy", nodes...)
 	}
 	require.Equal(t, CodeFull, code(t, err))
-	_, err = d.join("d", make([]NodeInfo, MaxSeats+1)...)
+	_, err = d.join("d", make([]NodeInfo, MaxNodes+1)...)
 	require.Equal(t, CodeMalformed, code(t, err))
 	_, err = d.join("a/b", NodeInfo{})
 	require.Equal(t, CodeName, code(t, err))
@@ -251,7 +251,7 @@ func TestNamesAreValidAndTheWorkersOwn(t *testing.T) {
 }
 
 func TestTwoProcessesWithOneWorkersCredentials(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestServer(t, nil)
 	require.NoError(t, d.hello("w", "desk", "p1"))
 	require.NoError(t, d.hello("w", "desk", "p1"), "again is no harm")
 	for _, other := range [][2]string{{"sofa", "p1"}, {"desk", "p2"}, {"sofa", ""}} {
@@ -270,7 +270,7 @@ func TestTwoProcessesWithOneWorkersCredentials(t *testing.T) {
 }
 
 func TestOtherVersionsAndRunsAreRefusedOnBothSides(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestServer(t, nil)
 	for range 3 {
 		_, err := d.Hello(t.Context(), "w", Hello{Protocol: 1, Version: "v9"})
 		require.Equal(t, CodeVersion, code(t, err))
@@ -292,7 +292,7 @@ func TestOtherVersionsAndRunsAreRefusedOnBothSides(t *testing.T) {
 }
 
 func TestOffersAreHeldToTheExperiment(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestServer(t, nil)
 	d.Progress("node_0", 80)
 	_, err := d.join("w", NodeInfo{})
 	require.NoError(t, err)
@@ -338,7 +338,7 @@ func TestOffersAreHeldToTheExperiment(t *testing.T) {
 }
 
 func TestAWorkerThatMostlyOffersRubbishIsNamedOnce(t *testing.T) {
-	d := newDesk(t, func(o *ReceptionOptions) { o.Trusted = true })
+	d := newTestServer(t, func(o *AdmissionOptions) { o.Trusted = true })
 	_, err := d.join("w", NodeInfo{})
 	require.NoError(t, err)
 	d.said()
@@ -352,7 +352,7 @@ func TestAWorkerThatMostlyOffersRubbishIsNamedOnce(t *testing.T) {
 }
 
 func TestNobodySendsMoreThanItMay(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestServer(t, nil)
 	_, err := d.join("w", NodeInfo{})
 	require.NoError(t, err)
 	offer := d.batch("w_0", 2, 1, 1)
@@ -409,7 +409,7 @@ func TestABucketGivesWhatHasComeInAndNoMore(t *testing.T) {
 
 // What a worker says of itself at its coming and going is told to everybody and recorded: it can't go on about it, nor make the database be read.
 func TestNobodyComesAndGoesAllTheTime(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestServer(t, nil)
 	reads := 0
 	recorded := d.o.Recorded
 	d.o.Recorded = func(ctx context.Context) (map[string]int, map[string][]int, error) {
@@ -439,7 +439,7 @@ func TestNobodyComesAndGoesAllTheTime(t *testing.T) {
 }
 
 func TestDeliveriesAreTakenOnceAndInOrder(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestServer(t, nil)
 	require.NoError(t, func() error {
 		_, err := d.Hello(t.Context(), "w", Hello{Protocol: Protocol, Time: unix(d.clock()) + 3600})
 		return err
@@ -500,7 +500,7 @@ func oneEvent() []json.RawMessage {
 
 func TestABannedWorkerIsOutAtOnce(t *testing.T) {
 	r := registry(t, t.TempDir())
-	d := newDesk(t, func(o *ReceptionOptions) { o.Registry = r })
+	d := newTestServer(t, func(o *AdmissionOptions) { o.Registry = r })
 	token, err := r.Invite("", false)
 	require.NoError(t, err)
 	application := Apply(token, "w")
@@ -539,7 +539,7 @@ func TestABannedWorkerIsOutAtOnce(t *testing.T) {
 }
 
 func TestSettledWaitsForWhoIsStillAtIt(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestServer(t, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	require.NoError(t, d.Settled(ctx, time.Hour), "nobody")
@@ -587,12 +587,12 @@ func TestSettledWaitsForWhoIsStillAtIt(t *testing.T) {
 }
 
 func TestAThousandWorkersAndNoMore(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestServer(t, nil)
 	for w := range MaxWorkers {
 		worker := fmt.Sprintf("w%d", w)
 		joined, err := d.join(worker, make([]NodeInfo, 2)...)
 		require.NoError(t, err)
-		require.Len(t, joined.Seats, 2)
+		require.Len(t, joined.Assignments, 2)
 	}
 	members, _ := d.Members()
 	require.Len(t, members, 2+2*MaxWorkers)
@@ -606,7 +606,7 @@ func TestAThousandWorkersAndNoMore(t *testing.T) {
 }
 
 func TestAnotherProgramsNodeIsNotWaitedFor(t *testing.T) {
-	d := newDesk(t, nil)
+	d := newTestServer(t, nil)
 	d.Foreign("old_1", 3)
 	d.Foreign("old_1", 4)
 	d.Foreign("node_0", 99)
@@ -620,7 +620,7 @@ func TestAnotherProgramsNodeIsNotWaitedFor(t *testing.T) {
 
 // A name that is another node's by now doesn't keep the coordinator from starting.
 func TestAWorkersNodeWithTheNameOfAnotherIsLeftOut(t *testing.T) {
-	d := newDesk(t, nil, KnownMember{Node: "Node_1", Worker: "w", From: 3}, KnownMember{Node: "w_1", Worker: "w", From: 3},
+	d := newTestServer(t, nil, KnownMember{Node: "Node_1", Worker: "w", From: 3}, KnownMember{Node: "w_1", Worker: "w", From: 3},
 		KnownMember{Node: "w_1", Worker: "x", From: 3})
 	d.sweep()
 	d.mu.Lock()
@@ -637,7 +637,7 @@ func TestAWorkersNodeWithTheNameOfAnotherIsLeftOut(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// FuzzMessages sends a stranger's messages to a desk: each is answered or refused.
+// FuzzMessages sends a stranger's messages to an admission server: each is answered or refused.
 func FuzzMessages(f *testing.F) {
 	f.Add(0, []byte(`{"protocol":2,"version":"v","host":"h","time":1}`))
 	f.Add(1, []byte(`{"protocol":2,"run":"run","device":"cpu","nodes":[{"model":"m"},{"name":"w_7","rounds":5}]}`))
@@ -646,7 +646,7 @@ func FuzzMessages(f *testing.F) {
 	f.Add(4, []byte(`{"version":1,"node":"w_0","round":2,"rollouts":[]}`))
 	f.Add(5, []byte(`{"protocol":2,"name":"n","hash":"00","proof":"00"}`))
 	f.Fuzz(func(t *testing.T, kind int, data []byte) {
-		d := newDesk(t, nil)
+		d := newTestServer(t, nil)
 		_, err := d.join("w", NodeInfo{})
 		require.NoError(t, err)
 		switch ctx := t.Context(); kind % 6 {
@@ -679,7 +679,7 @@ func ask[Q, A any](ctx context.Context, data []byte, call func(context.Context, 
 }
 
 func BenchmarkBeat(b *testing.B) {
-	d := newDesk(b, func(o *ReceptionOptions) { o.Trusted = true })
+	d := newTestServer(b, func(o *AdmissionOptions) { o.Trusted = true })
 	for w := range 1000 {
 		_, err := d.join(fmt.Sprintf("w%d", w), make([]NodeInfo, 10)...)
 		require.NoError(b, err)

@@ -17,10 +17,10 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// badWay is an Uplink into a desk that loses requests and answers, delays them, and makes requests twice or again much later. It is seeded.
+// badWay is an Uplink into an admission server that loses requests and answers, delays them, and makes requests twice or again much later. It is seeded.
 type badWay struct {
-	desk   *desk
-	worker string
+	testServer *testServer
+	worker     string
 
 	mu   sync.Mutex
 	rng  *rand.Rand
@@ -69,17 +69,17 @@ func carry[Q, A any](ctx context.Context, w *badWay, request Q, call func(contex
 }
 
 func (w *badWay) Hello(ctx context.Context, m Hello) (Welcome, error) {
-	return carry(ctx, w, m, w.desk.Hello)
+	return carry(ctx, w, m, w.testServer.Hello)
 }
 func (w *badWay) Join(ctx context.Context, m Join) (Joined, error) {
-	return carry(ctx, w, m, w.desk.Join)
+	return carry(ctx, w, m, w.testServer.Join)
 }
 func (w *badWay) Beat(ctx context.Context, m Beat) (Roster, error) {
-	return carry(ctx, w, m, w.desk.Beat)
+	return carry(ctx, w, m, w.testServer.Beat)
 }
 func (w *badWay) Close() error { return nil }
 func (w *badWay) Deliver(ctx context.Context, m Delivery) (Receipt, error) {
-	return carry(ctx, w, m, w.desk.Deliver)
+	return carry(ctx, w, m, w.testServer.Deliver)
 }
 
 func (w *badWay) set(down bool, loss float64) {
@@ -91,16 +91,16 @@ func (w *badWay) set(down bool, loss float64) {
 // Whatever the way does to requests and answers, every event is in the database once and in order at the end.
 func TestEveryEventArrivesOnceOverABadWay(t *testing.T) {
 	for seed := range uint64(4) {
-		d := newDesk(t, func(o *ReceptionOptions) { o.Trusted = true })
+		d := newTestServer(t, func(o *AdmissionOptions) { o.Trusted = true })
 		_, err := d.join("w", NodeInfo{})
 		require.NoError(t, err)
-		way := &badWay{desk: d, worker: "w", rng: rand.New(rand.NewPCG(seed, 1)), loss: 0.3}
+		way := &badWay{testServer: d, worker: "w", rng: rand.New(rand.NewPCG(seed, 1)), loss: 0.3}
 		dir := memory(t)
 		o := outbox(t, dir)
 		next := 1
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		for life := range 4 { // the worker's process, one after the other
-			c := &Courier{Uplink: way, Outbox: o, Run: "run", Logger: quiet()}
+			c := &DeliveryClient{Uplink: way, Outbox: o, Run: "run", Logger: quiet()}
 			for range 30 {
 				for range 1 + int(seed)*7%40 {
 					require.NoError(t, o.Append(event.Event{Type: event.TypeWarning, Time: 1000 + float64(next), Node: "w_0", Message: fmt.Sprint(next)}))
@@ -139,7 +139,7 @@ func TestEveryEventArrivesOnceOverABadWay(t *testing.T) {
 	}
 }
 
-// collector notes what a courier tells.
+// collector notes what a delivery client tells.
 type collector struct {
 	mu      sync.Mutex
 	members [][]protocol.Member
@@ -147,8 +147,8 @@ type collector struct {
 	trouble []error
 }
 
-func (c *collector) courier(way Uplink, o *Outbox) *Courier {
-	return &Courier{
+func (c *collector) client(way Uplink, o *Outbox) *DeliveryClient {
+	return &DeliveryClient{
 		Uplink: way, Outbox: o, Run: "run", Logger: quiet(), Interval: 5 * time.Millisecond, Silence: 50 * time.Millisecond,
 		Progress: func() []Progress { return []Progress{at("w_0", 2)} },
 		Members:  func(m []protocol.Member) { c.mu.Lock(); defer c.mu.Unlock(); c.members = append(c.members, m) },
@@ -163,17 +163,17 @@ func (c *collector) seen() (members, ended, trouble int) {
 	return len(c.members), len(c.ended), len(c.trouble)
 }
 
-func TestACourierPassesOnTheSwarmItsEndAndTrouble(t *testing.T) {
-	d := newDesk(t, func(o *ReceptionOptions) { o.Trusted = true })
+func TestADeliveryClientPassesOnTheSwarmItsEndAndTrouble(t *testing.T) {
+	d := newTestServer(t, func(o *AdmissionOptions) { o.Trusted = true })
 	_, err := d.join("w", NodeInfo{})
 	require.NoError(t, err)
-	way := &badWay{desk: d, worker: "w", rng: rand.New(rand.NewPCG(1, 1))}
+	way := &badWay{testServer: d, worker: "w", rng: rand.New(rand.NewPCG(1, 1))}
 	o := outbox(t, memory(t))
 	defer o.Close()
 	var c collector
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error)
-	go func() { served <- c.courier(way, o).Serve(ctx) }()
+	go func() { served <- c.client(way, o).Serve(ctx) }()
 	until := func(what string, done func(members, ended, trouble int) bool) {
 		require.Eventually(t, func() bool { return done(c.seen()) }, time.Minute, time.Millisecond, what)
 	}
@@ -197,13 +197,13 @@ func TestACourierPassesOnTheSwarmItsEndAndTrouble(t *testing.T) {
 	require.Equal(t, []int{1, 1}, []int{ended, trouble}, "once each")
 }
 
-func TestAFinalRefusalEndsTheCourier(t *testing.T) {
+func TestAFinalRefusalEndsTheDeliveryClient(t *testing.T) {
 	for _, final := range []string{CodeBanned, CodeRevoked, CodeRun, CodeVersion, CodeName} {
 		o := outbox(t, memory(t))
 		var c collector
-		err := c.courier(refusing{code: final}, o).Serve(t.Context())
+		err := c.client(refusing{code: final}, o).Serve(t.Context())
 		require.Equal(t, final, code(t, err))
-		require.Equal(t, final, code(t, (&Courier{Uplink: refusing{code: final}, Outbox: filled(t, o), Run: "run", Logger: quiet()}).Drain(t.Context())))
+		require.Equal(t, final, code(t, (&DeliveryClient{Uplink: refusing{code: final}, Outbox: filled(t, o), Run: "run", Logger: quiet()}).Drain(t.Context())))
 		require.NoError(t, o.Close())
 	}
 }
@@ -216,9 +216,9 @@ func TestOtherRefusalsAreToldOnceAndTriedAgain(t *testing.T) {
 	var c collector
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error)
-	courier := c.courier(refusing{code: CodeFull}, o)
-	courier.Silence = time.Hour
-	go func() { served <- courier.Serve(ctx) }()
+	client := c.client(refusing{code: CodeFull}, o)
+	client.Silence = time.Hour
+	go func() { served <- client.Serve(ctx) }()
 	require.Eventually(t, func() bool { _, _, trouble := c.seen(); return trouble > 0 }, time.Minute, time.Millisecond)
 	cancel()
 	require.NoError(t, <-served)
@@ -226,7 +226,7 @@ func TestOtherRefusalsAreToldOnceAndTriedAgain(t *testing.T) {
 	require.Equal(t, 1, trouble)
 	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	err := (&Courier{Uplink: refusing{code: CodeInternal}, Outbox: filled(t, o), Run: "run", Logger: quiet()}).Drain(ctx)
+	err := (&DeliveryClient{Uplink: refusing{code: CodeInternal}, Outbox: filled(t, o), Run: "run", Logger: quiet()}).Drain(ctx)
 	require.ErrorContains(t, err, "1 events wait")
 }
 
@@ -246,12 +246,12 @@ func (r refusing) Deliver(context.Context, Delivery) (Receipt, error) {
 func (r refusing) Close() error { return nil }
 
 // A coordinator that answers nonsense gets the worker neither to spin nor to lose events.
-func TestACourierOutlivesNonsense(t *testing.T) {
+func TestADeliveryClientOutlivesNonsense(t *testing.T) {
 	o := outbox(t, memory(t))
 	defer o.Close()
 	fill(t, o, 1, 3)
 	way := &nonsense{acked: []int64{99, -5, 1 << 60, 0, 2}}
-	c := &Courier{Uplink: way, Outbox: o, Run: "run", Logger: quiet()}
+	c := &DeliveryClient{Uplink: way, Outbox: o, Run: "run", Logger: quiet()}
 	for range way.acked[:4] {
 		empty, wait, err := c.deliver(t.Context())
 		require.NoError(t, err)

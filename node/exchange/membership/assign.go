@@ -8,8 +8,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// Join gives a worker's nodes their seats: all of them, or none.
-func (r *Reception) Join(ctx context.Context, worker string, join Join) (Joined, error) {
+// Join gives a worker's nodes their assignments: all of them, or none.
+func (r *AdmissionServer) Join(ctx context.Context, worker string, join Join) (Joined, error) {
 	if refusal := checkJoin(join); refusal != nil {
 		return Joined{}, refusal
 	}
@@ -30,23 +30,23 @@ func (r *Reception) Join(ctx context.Context, worker string, join Join) (Joined,
 	if refusal != nil {
 		return Joined{}, refusal
 	}
-	seats := make([]Seat, len(names))
+	assignments := make([]NodeAssignment, len(names))
 	for i, info := range join.Nodes {
-		if seats[i] = r.place(names[i], info, recorded[names[i]]); seats[i].From >= r.o.Rounds {
+		if assignments[i] = r.place(names[i], info, recorded[names[i]]); assignments[i].From >= r.o.Rounds {
 			return Joined{}, Refuse(CodeEnded, "the run is in round %d of %d: too late for a new node. Try: join the next run", r.lineup.newest, r.o.Rounds)
 		}
 		for _, round := range evaluated[names[i]] {
-			if round >= seats[i].From {
-				seats[i].Evaluated = append(seats[i].Evaluated, round)
+			if round >= assignments[i].From {
+				assignments[i].Evaluated = append(assignments[i].Evaluated, round)
 			}
 		}
 	}
-	r.seat(s, join, seats)
-	return Joined{Seats: seats, Roster: r.roster(-1)}, nil
+	r.assign(s, join, assignments)
+	return Joined{Assignments: assignments, Roster: r.roster(-1)}, nil
 }
 
 // asks does with a join what needs no look into the database.
-func (r *Reception) asks(worker string, join Join) *Refusal {
+func (r *AdmissionServer) asks(worker string, join Join) *Refusal {
 	r.mu.Lock()
 	defer r.flush()
 	s, refusal := r.request(worker)
@@ -60,8 +60,8 @@ func (r *Reception) asks(worker string, join Join) *Refusal {
 }
 
 func checkJoin(join Join) *Refusal {
-	if n := len(join.Nodes); n < 1 || n > MaxSeats {
-		return Refuse(CodeMalformed, "a worker brings 1 to %d nodes, not %d", MaxSeats, n)
+	if n := len(join.Nodes); n < 1 || n > MaxNodes {
+		return Refuse(CodeMalformed, "a worker brings 1 to %d nodes, not %d", MaxNodes, n)
 	}
 	if len(join.Device) > MaxTextBytes {
 		return Refuse(CodeMalformed, "a device's name of more than %d bytes", MaxTextBytes)
@@ -75,7 +75,7 @@ func checkJoin(join Join) *Refusal {
 }
 
 // joinable tells whether the worker may join this run now.
-func (r *Reception) joinable(s *session, join Join) *Refusal {
+func (r *AdmissionServer) joinable(s *session, join Join) *Refusal {
 	if refusal := r.speaks(s, join.Protocol, ""); refusal != nil {
 		return refusal
 	}
@@ -89,13 +89,13 @@ func (r *Reception) joinable(s *session, join Join) *Refusal {
 }
 
 // names are the nodes' names, each valid and the worker's own or nobody's.
-func (r *Reception) names(s *session, nodes []NodeInfo) ([]string, *Refusal) {
+func (r *AdmissionServer) names(s *session, nodes []NodeInfo) ([]string, *Refusal) {
 	names := make([]string, len(nodes))
 	taken := map[string]bool{}
 	claim := func(i int, name string) bool {
 		key := strings.ToLower(name)
-		seat := r.lineup.seat(name)
-		if taken[key] || seat != nil && (seat.worker != s.worker || seat.Node != name) {
+		assignment := r.lineup.find(name)
+		if taken[key] || assignment != nil && (assignment.worker != s.worker || assignment.Node != name) {
 			return false
 		}
 		taken[key], names[i] = true, name
@@ -125,38 +125,38 @@ func (r *Reception) names(s *session, nodes []NodeInfo) ([]string, *Refusal) {
 			fresh++
 		}
 	}
-	if len(s.seats)+fresh > maxEverSeats || len(r.lineup.seats)+fresh > maxMembers {
+	if len(s.assignments)+fresh > maxEverNodes || len(r.lineup.assignments)+fresh > maxMembers {
 		return nil, Refuse(CodeFull, "%d nodes of worker %s have taken part and %d in all, and no more may. Try: the names of before",
-			len(s.seats), s.worker, len(r.lineup.seats))
+			len(s.assignments), s.worker, len(r.lineup.assignments))
 	}
 	return names, nil
 }
 
 // place says where a node begins. One with a former life here goes on with it. One without begins where the swarm will be soon, and after all
 // that is known of its name: a life that was lost is not lived again.
-func (r *Reception) place(name string, info NodeInfo, recorded int) Seat {
-	known := r.lineup.seat(name)
+func (r *AdmissionServer) place(name string, info NodeInfo, recorded int) NodeAssignment {
+	known := r.lineup.find(name)
 	rounds := min(info.Rounds, r.o.Rounds)
 	switch {
 	case known != nil && rounds > 0 && (rounds > known.From || r.lineup.newest <= known.From):
-		return Seat{Node: name, From: known.From, Recorded: max(recorded, known.From), Evaluated: []int{}}
+		return NodeAssignment{Node: name, From: known.From, Recorded: max(recorded, known.From), Evaluated: []int{}}
 	case known == nil && rounds > 0: // this coordinator has lost what it knew of it
 		from := min(rounds, r.lineup.newest+2, r.o.Rounds-1)
-		return Seat{Node: name, From: from, Recorded: from, Evaluated: []int{}}
+		return NodeAssignment{Node: name, From: from, Recorded: from, Evaluated: []int{}}
 	}
 	after := -1
 	if known != nil {
 		after = max(known.offered, recorded-1)
 	}
 	from := r.lineup.first(after)
-	return Seat{Node: name, From: from, Recorded: from, Evaluated: []int{}}
+	return NodeAssignment{Node: name, From: from, Recorded: from, Evaluated: []int{}}
 }
 
-// seat makes it so. Nodes that the worker had and doesn't bring any more leave.
-func (r *Reception) seat(s *session, join Join, seats []Seat) {
+// assign makes it so. Nodes that the worker had and doesn't bring any more leave.
+func (r *AdmissionServer) assign(s *session, join Join, assignments []NodeAssignment) {
 	brought := map[string]bool{}
-	for _, seat := range seats {
-		brought[seat.Node] = true
+	for _, assignment := range assignments {
+		brought[assignment.Node] = true
 	}
 	for _, old := range s.present() {
 		if !brought[old.Node] {
@@ -168,13 +168,13 @@ func (r *Reception) seat(s *session, join Join, seats []Seat) {
 	if s.state != event.WorkerConnected {
 		r.report(s, event.WorkerConnected, s.device)
 	}
-	for i, place := range seats {
+	for i, place := range assignments {
 		info := join.Nodes[i]
-		seat := r.lineup.join(place.Node, s.worker, place.From, max(place.From, info.Rounds), Tidy(info.Model, MaxTextBytes)+" on "+s.device)
+		assignment := r.lineup.join(place.Node, s.worker, place.From, max(place.From, info.Rounds), Tidy(info.Model, MaxTextBytes)+" on "+s.device)
 		if s.owns(place.Node) == nil {
-			s.seats = append(s.seats, seat)
+			s.assignments = append(s.assignments, assignment)
 		}
 	}
-	s.rates.seats(len(s.present()))
+	s.rates.resize(len(s.present()))
 	r.moved = r.o.Now()
 }

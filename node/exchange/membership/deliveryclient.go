@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// Times of a Courier.
+// Times of a DeliveryClient.
 const (
 	deliverEvery = 500 * time.Millisecond
 	callLimit    = 10 * time.Second // of one request
@@ -23,8 +23,8 @@ const (
 	deliverBytes = MaxMessageBytes - 16<<10 // the rest is the envelope
 )
 
-// Courier beats for a worker's process and delivers its events. All its functions may be nil; they are called from one goroutine at a time each.
-type Courier struct {
+// DeliveryClient beats for a worker's process and delivers its events. All its functions may be nil; they are called from one goroutine at a time each.
+type DeliveryClient struct {
 	Uplink   Uplink
 	Outbox   *Outbox
 	Run      string
@@ -50,7 +50,7 @@ type troubles struct {
 
 // Serve works until ctx ends, and takes leave then. What the coordinator says for good ends it at once, with a *Refusal: banned, revoked,
 // another process with its name, another run or version.
-func (c *Courier) Serve(ctx context.Context) error {
+func (c *DeliveryClient) Serve(ctx context.Context) error {
 	if c.Process == "" {
 		c.Process = secret(8)
 	}
@@ -87,7 +87,7 @@ func final(err error) bool {
 }
 
 // beats says every Interval that the worker lives. It returns a final refusal.
-func (c *Courier) beats(ctx context.Context) error {
+func (c *DeliveryClient) beats(ctx context.Context) error {
 	interval, silence := c.Interval, c.Silence
 	if interval == 0 {
 		interval = BeatInterval
@@ -126,7 +126,7 @@ func (c *Courier) beats(ctx context.Context) error {
 }
 
 // beat makes one beat and passes on what it is told. version is that of the roster it knows.
-func (c *Courier) beat(ctx context.Context, version *int64, interval time.Duration) error {
+func (c *DeliveryClient) beat(ctx context.Context, version *int64, interval time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, max(callLimit, 2*interval))
 	defer cancel()
 	roster, err := c.Uplink.Beat(ctx, c.sign(*version))
@@ -148,7 +148,7 @@ func (c *Courier) beat(ctx context.Context, version *int64, interval time.Durati
 	return nil
 }
 
-func (c *Courier) sign(version int64) Beat {
+func (c *DeliveryClient) sign(version int64) Beat {
 	pending, _ := c.Outbox.Pending()
 	beat := Beat{Protocol: Protocol, Run: c.Run, Process: c.Process, Roster: version, Time: event.Now(), Pending: pending}
 	if c.Progress != nil {
@@ -158,7 +158,7 @@ func (c *Courier) sign(version int64) Beat {
 }
 
 // leave is the last beat. The coordinator finds out without it, only later.
-func (c *Courier) leave(ctx context.Context) {
+func (c *DeliveryClient) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
 	defer cancel()
 	beat := c.sign(-1)
@@ -169,7 +169,7 @@ func (c *Courier) leave(ctx context.Context) {
 }
 
 // deliveries empties the outbox again and again. It returns a final refusal.
-func (c *Courier) deliveries(ctx context.Context) error {
+func (c *DeliveryClient) deliveries(ctx context.Context) error {
 	pause := deliverEvery
 	timer, syncs := time.NewTimer(0), time.NewTicker(deliverEvery)
 	defer timer.Stop()
@@ -203,7 +203,7 @@ func (c *Courier) deliveries(ctx context.Context) error {
 }
 
 // Drain delivers until the outbox is empty. Its error is a final *Refusal, or that of ctx with the newest trouble.
-func (c *Courier) Drain(ctx context.Context) error {
+func (c *DeliveryClient) Drain(ctx context.Context) error {
 	pause := firstPause
 	for {
 		empty, wait, err := c.deliver(ctx)
@@ -230,7 +230,7 @@ func (c *Courier) Drain(ctx context.Context) error {
 }
 
 // deliver delivers what waits until nothing does, something fails or it has to wait.
-func (c *Courier) deliver(ctx context.Context) (empty bool, wait time.Duration, err error) {
+func (c *DeliveryClient) deliver(ctx context.Context) (empty bool, wait time.Duration, err error) {
 	c.delivering.Lock()
 	defer c.delivering.Unlock()
 	for ctx.Err() == nil {
@@ -257,7 +257,7 @@ func (c *Courier) deliver(ctx context.Context) (empty bool, wait time.Duration, 
 	return false, 0, ctx.Err()
 }
 
-func (c *Courier) hand(ctx context.Context, d Delivery) (Receipt, error) {
+func (c *DeliveryClient) hand(ctx context.Context, d Delivery) (Receipt, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(callLimit, c.Silence)) // an answer through a synced folder takes minutes
 	defer cancel()
 	return c.Uplink.Deliver(ctx, d)
@@ -272,7 +272,7 @@ func seconds(s float64) time.Duration {
 }
 
 // refused tells of a refusal. Trouble of the way is only logged: silence tells of that.
-func (c *Courier) refused(what string, err error) {
+func (c *DeliveryClient) refused(what string, err error) {
 	var refusal *Refusal
 	if errors.As(err, &refusal) && refusal.Code != CodeRate && refusal.Code != CodeInternal {
 		c.tell(what, err)
@@ -281,7 +281,7 @@ func (c *Courier) refused(what string, err error) {
 	c.Logger.Debug("the coordinator can't be reached now", "request", what, "error", err)
 }
 
-func (c *Courier) tell(what string, err error) {
+func (c *DeliveryClient) tell(what string, err error) {
 	c.trouble.mu.Lock()
 	again := c.trouble.told[what]
 	if c.trouble.told == nil {
@@ -295,7 +295,7 @@ func (c *Courier) tell(what string, err error) {
 }
 
 // over notes that something works again.
-func (c *Courier) over(what string) {
+func (c *DeliveryClient) over(what string) {
 	c.trouble.mu.Lock()
 	was := c.trouble.told[what]
 	delete(c.trouble.told, what)

@@ -21,8 +21,8 @@ const (
 	recordedLimit = 10 * time.Second
 )
 
-// ReceptionOptions are what a Reception needs. Fields without a remark must be set.
-type ReceptionOptions struct {
+// AdmissionOptions are what a AdmissionServer needs. Fields without a remark must be set.
+type AdmissionOptions struct {
 	Run, Experiment, Version string
 	Config                   json.RawMessage // as Welcome has it
 	Cfg                      configs.Config
@@ -47,7 +47,7 @@ type ReceptionOptions struct {
 	// Recorded is, by node, up to which round the database has all from the node's first, and whose evaluations; as store.Reader's.
 	Recorded func(ctx context.Context) (recorded map[string]int, evaluated map[string][]int, err error)
 
-	// Tell takes events of workers that come and go, and warnings, in order. It must not call the Reception but for Members and Workers.
+	// Tell takes events of workers that come and go, and warnings, in order. It must not call the AdmissionServer but for Members and Workers.
 	Tell func(event.Event)
 
 	Expel  func(worker string) // may be nil: called when a worker is revoked or banned, so that its connections end
@@ -84,9 +84,9 @@ type NodeStatus struct {
 	Absent bool
 }
 
-// Reception is the Desk of one run: it knows every member and every worker, and decides what of theirs is taken. Safe for concurrent use.
-type Reception struct {
-	o       ReceptionOptions
+// AdmissionServer is the Admission of one run: it knows every member and every worker, and decides what of theirs is taken. Safe for concurrent use.
+type AdmissionServer struct {
+	o       AdmissionOptions
 	silence time.Duration
 	gate    gate
 
@@ -105,10 +105,10 @@ type Reception struct {
 	enrolled bucket     // under mu
 }
 
-var _ Desk = (*Reception)(nil)
+var _ Admission = (*AdmissionServer)(nil)
 
-// NewReception opens the reception of a run. Its errors are the caller's.
-func NewReception(o ReceptionOptions, known []KnownMember) (*Reception, error) {
+// NewAdmissionServer opens the admission server of a run. Its errors are the caller's.
+func NewAdmissionServer(o AdmissionOptions, known []KnownMember) (*AdmissionServer, error) {
 	if o.Run == "" || o.Rounds < 1 || o.Store == nil || o.Deliver == nil || o.Acked == nil || o.Recorded == nil || o.Tell == nil || o.Logger == nil {
 		return nil, errors.New("open the reception: an option is missing")
 	}
@@ -131,7 +131,7 @@ func NewReception(o ReceptionOptions, known []KnownMember) (*Reception, error) {
 	if o.Cfg.Async() {
 		ahead += o.Cfg.MaxStaleness
 	}
-	r := &Reception{
+	r := &AdmissionServer{
 		o: o, silence: o.Silence, lineup: l, sessions: map[string]*session{}, changed: make(chan struct{}), moved: o.Now(), version: l.version,
 		gate:     gate{rounds: o.Rounds, rollouts: o.Cfg.MostOwn(), completions: o.Cfg.NumGenerations, ahead: ahead, async: o.Cfg.Async()},
 		enrolled: newBucket(enrolRate, enrolBurst),
@@ -146,20 +146,20 @@ func NewReception(o ReceptionOptions, known []KnownMember) (*Reception, error) {
 		r.recall(m, recorded[m.Node])
 	}
 	for _, m := range o.Local {
-		l.progress(l.seat(m.Node), recorded[m.Node], "")
+		l.progress(l.find(m.Node), recorded[m.Node], "")
 	}
 	l.look()
 	l.told() // who came and went is in the database
 	return r, nil
 }
 
-// recall seats a node of an earlier attempt. Its worker counts as heard of now: it may have gone on all the while. Where the name is another
+// recall assigns a node of an earlier attempt. Its worker counts as heard of now: it may have gone on all the while. Where the name is another
 // node's now, as when this host has more nodes than before, that one keeps it.
-func (r *Reception) recall(m KnownMember, recorded int) {
+func (r *AdmissionServer) recall(m KnownMember, recorded int) {
 	if m.Worker == "" {
 		return
 	}
-	if r.lineup.seat(m.Node) != nil {
+	if r.lineup.find(m.Node) != nil {
 		r.warn(nil, "", fmt.Sprintf("node %s of worker %s has the name of another node: it can't go on under it. "+
 			"Try: on %[2]s, the same swarm join with --fresh --node-id OTHER", m.Node, m.Worker))
 		return
@@ -170,39 +170,39 @@ func (r *Reception) recall(m KnownMember, recorded int) {
 		r.sessions[m.Worker] = s
 	}
 	round := max(recorded, m.From)
-	seat := r.lineup.join(m.Node, m.Worker, m.From, round, "")
-	seat.offered, seat.Absent = round-1, true // until it is heard of
-	seat.silent = true
-	s.seats = append(s.seats, seat)
-	s.rates.seats(len(s.seats))
+	assignment := r.lineup.join(m.Node, m.Worker, m.From, round, "")
+	assignment.offered, assignment.Absent = round-1, true // until it is heard of
+	assignment.silent = true
+	s.assignments = append(s.assignments, assignment)
+	s.rates.resize(len(s.assignments))
 }
 
 // Progress says which round a node of the coordinator's own host works on.
-func (r *Reception) Progress(node string, round int) {
+func (r *AdmissionServer) Progress(node string, round int) {
 	r.mu.Lock()
 	defer r.flush()
-	if s := r.lineup.seat(node); s != nil && s.worker == "" {
+	if s := r.lineup.find(node); s != nil && s.worker == "" {
 		r.lineup.progress(s, round, s.state)
 	}
 }
 
 // Lost says that a node of the coordinator's own host was given up: nobody waits for it.
-func (r *Reception) Lost(node string) {
+func (r *AdmissionServer) Lost(node string) {
 	r.mu.Lock()
 	defer r.flush()
-	if s := r.lineup.seat(node); s != nil && s.worker == "" {
+	if s := r.lineup.find(node); s != nil && s.worker == "" {
 		r.lineup.leave(s, event.CauseUnknown, "given up")
 	}
 }
 
-// Foreign seats another program's node: its rollouts are taken by their answer keys, and it is not waited for. Again it only notes the round.
-func (r *Reception) Foreign(node string, round int) {
+// Foreign admits another program's node: its rollouts are taken by their answer keys, and it is not waited for. Again it only notes the round.
+func (r *AdmissionServer) Foreign(node string, round int) {
 	r.mu.Lock()
 	defer r.flush()
-	s := r.lineup.seat(node)
+	s := r.lineup.find(node)
 	switch {
-	case s == nil && len(r.lineup.seats) < maxMembers:
-		s = &seat{Member: protocol.Member{Node: node, Absent: true, Trust: protocol.TrustKey}, offered: -1}
+	case s == nil && len(r.lineup.assignments) < maxMembers:
+		s = &assignment{Member: protocol.Member{Node: node, Absent: true, Trust: protocol.TrustKey}, offered: -1}
 		r.lineup.put(s)
 		r.lineup.changed()
 	case s == nil || s.Trust != protocol.TrustKey:
@@ -212,14 +212,14 @@ func (r *Reception) Foreign(node string, round int) {
 }
 
 // Members returns the swarm, in the order its members came, and a channel that is closed at the next change. The slice is never changed.
-func (r *Reception) Members() ([]protocol.Member, <-chan struct{}) {
+func (r *AdmissionServer) Members() ([]protocol.Member, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lineup.members(), r.changed
 }
 
 // Workers says how all workers fare that this run has had, by name.
-func (r *Reception) Workers() []WorkerStatus {
+func (r *AdmissionServer) Workers() []WorkerStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	list := make([]WorkerStatus, 0, len(r.sessions))
@@ -243,14 +243,14 @@ func (r *Reception) Workers() []WorkerStatus {
 }
 
 // End makes every later beat say that the run has ended, and how.
-func (r *Reception) End(state, message string) {
+func (r *AdmissionServer) End(state, message string) {
 	r.mu.Lock()
 	defer r.flush()
 	r.ended, r.message, r.moved = state, message, r.o.Now()
 }
 
 // flush unlocks mu, lets those know who wait for a change, and tells what has happened, in order.
-func (r *Reception) flush() {
+func (r *AdmissionServer) flush() {
 	for _, c := range r.lineup.told() {
 		r.queue = append(r.queue, r.happened(c))
 	}
@@ -280,28 +280,28 @@ func (r *Reception) flush() {
 }
 
 // happened is the event of a change.
-func (r *Reception) happened(c change) event.Event {
+func (r *AdmissionServer) happened(c change) event.Event {
 	e := event.Event{
-		Type: event.TypeJoin, Time: unix(r.o.Now()), Run: r.o.Run, Node: c.seat.Node, Worker: c.seat.worker,
-		RoundIndex: c.seat.From, Message: c.seat.brings,
+		Type: event.TypeJoin, Time: unix(r.o.Now()), Run: r.o.Run, Node: c.assignment.Node, Worker: c.assignment.worker,
+		RoundIndex: c.assignment.From, Message: c.assignment.brings,
 	}
 	if c.back {
 		e.Message = ""
 	}
 	if c.absent {
-		e.Type, e.RoundIndex, e.Message, e.Cause = event.TypeLeave, 0, c.why, c.seat.cause
+		e.Type, e.RoundIndex, e.Message, e.Cause = event.TypeLeave, 0, c.why, c.assignment.cause
 	}
 	return e
 }
 
 // report queues an event of a worker.
-func (r *Reception) report(s *session, state event.State, message string) {
+func (r *AdmissionServer) report(s *session, state event.State, message string) {
 	s.state = state
 	r.queue = append(r.queue, event.Event{Type: event.TypeWorker, Time: unix(r.o.Now()), Run: r.o.Run, Worker: s.worker, State: state, Message: message})
 }
 
 // warn queues a warning, at most once a minute of a kind and a worker. s may be nil.
-func (r *Reception) warn(s *session, kind, message string) {
+func (r *AdmissionServer) warn(s *session, kind, message string) {
 	if s != nil && !s.due(kind, r.o.Now()) {
 		return
 	}

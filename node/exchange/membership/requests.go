@@ -12,7 +12,7 @@ import (
 const enrolRate, enrolBurst = 50, 500
 
 // Enrol makes a worker of who has an invitation.
-func (r *Reception) Enrol(_ context.Context, enrol Enrol) (Enrolled, error) {
+func (r *AdmissionServer) Enrol(_ context.Context, enrol Enrol) (Enrolled, error) {
 	if r.o.Registry == nil {
 		return Enrolled{}, Refuse(CodeToken, "there are no invitations to this swarm: its folder decides who may join. Try: swarm join --shared DIR")
 	}
@@ -33,7 +33,7 @@ func (r *Reception) Enrol(_ context.Context, enrol Enrol) (Enrolled, error) {
 }
 
 // Hello introduces a worker's process.
-func (r *Reception) Hello(_ context.Context, worker string, hello Hello) (Welcome, error) {
+func (r *AdmissionServer) Hello(_ context.Context, worker string, hello Hello) (Welcome, error) {
 	r.mu.Lock()
 	defer r.flush()
 	s, refusal := r.request(worker)
@@ -73,7 +73,7 @@ func (r *Reception) Hello(_ context.Context, worker string, hello Hello) (Welcom
 }
 
 // double is the refusal of a second process with one worker's credentials.
-func (r *Reception) double(s *session, host string) *Refusal {
+func (r *AdmissionServer) double(s *session, host string) *Refusal {
 	if host != "" {
 		host = " on " + host
 	}
@@ -84,7 +84,7 @@ func (r *Reception) double(s *session, host string) *Refusal {
 }
 
 // Beat takes a sign of life and answers with the roster.
-func (r *Reception) Beat(_ context.Context, worker string, beat Beat) (Roster, error) {
+func (r *AdmissionServer) Beat(_ context.Context, worker string, beat Beat) (Roster, error) {
 	r.mu.Lock()
 	defer r.flush()
 	s, refusal := r.request(worker)
@@ -97,8 +97,8 @@ func (r *Reception) Beat(_ context.Context, worker string, beat Beat) (Roster, e
 	if refusal := r.runs(beat.Run); refusal != nil {
 		return Roster{}, refusal
 	}
-	if len(beat.Nodes) > MaxSeats || len(beat.Process) > MaxTextBytes {
-		return Roster{}, Refuse(CodeMalformed, "a beat of %d nodes, more than %d", len(beat.Nodes), MaxSeats)
+	if len(beat.Nodes) > MaxNodes || len(beat.Process) > MaxTextBytes {
+		return Roster{}, Refuse(CodeMalformed, "a beat of %d nodes, more than %d", len(beat.Nodes), MaxNodes)
 	}
 	if s.state == event.WorkerConnected && s.process != "" && beat.Process != s.process {
 		return Roster{}, r.double(s, "")
@@ -122,8 +122,8 @@ func (r *Reception) Beat(_ context.Context, worker string, beat Beat) (Roster, e
 		r.whereabouts(s.owns(p.Node), p)
 	}
 	if beat.Left {
-		for _, seat := range s.present() {
-			r.lineup.leave(seat, event.CauseStopped, "its worker left")
+		for _, assignment := range s.present() {
+			r.lineup.leave(assignment, event.CauseStopped, "its worker left")
 		}
 		r.moved = r.o.Now()
 		r.report(s, event.WorkerLeft, "")
@@ -132,28 +132,28 @@ func (r *Reception) Beat(_ context.Context, worker string, beat Beat) (Roster, e
 }
 
 // whereabouts takes what a beat says of a node.
-func (r *Reception) whereabouts(seat *seat, p Progress) {
+func (r *AdmissionServer) whereabouts(assignment *assignment, p Progress) {
 	switch p.State {
 	case event.StateGivenUp:
-		r.lineup.leave(seat, event.CauseUnknown, "given up")
+		r.lineup.leave(assignment, event.CauseUnknown, "given up")
 		return
 	case event.StateQueued, event.StateStarting, event.StateLoading, event.StateReplaying: // on its way to where it was
-		seat.state = p.State
+		assignment.state = p.State
 		return
 	}
-	r.lineup.progress(seat, p.Round, p.State)
-	r.advanced(seat)
+	r.lineup.progress(assignment, p.Round, p.State)
+	r.advanced(assignment)
 }
 
 // advanced notes that a node got on. Going to and fro is not getting on: nobody is waited for at the run's end because of it.
-func (r *Reception) advanced(seat *seat) {
-	if seat.round > seat.best {
-		seat.best, r.moved = seat.round, r.o.Now()
+func (r *AdmissionServer) advanced(assignment *assignment) {
+	if assignment.round > assignment.best {
+		assignment.best, r.moved = assignment.round, r.o.Now()
 	}
 }
 
 // roster is the swarm, with its members where the worker knows another version.
-func (r *Reception) roster(knows int64) Roster {
+func (r *AdmissionServer) roster(knows int64) Roster {
 	roster := Roster{Version: r.lineup.version, Round: r.lineup.newest, Ended: r.ended, Message: r.message, Time: unix(r.o.Now())}
 	if knows != roster.Version {
 		roster.Members = r.lineup.members()
@@ -162,8 +162,8 @@ func (r *Reception) roster(knows int64) Roster {
 }
 
 // Offer checks a batch and stores it.
-func (r *Reception) Offer(ctx context.Context, worker string, offer Offer) error {
-	seat, refusal := r.look(worker, offer)
+func (r *AdmissionServer) Offer(ctx context.Context, worker string, offer Offer) error {
+	assignment, refusal := r.look(worker, offer)
 	if refusal != nil {
 		return refusal
 	}
@@ -175,14 +175,14 @@ func (r *Reception) Offer(ctx context.Context, worker string, offer Offer) error
 	}
 	r.mu.Lock()
 	defer r.flush()
-	r.lineup.share(seat, offer.Round)
+	r.lineup.share(assignment, offer.Round)
 	r.sessions[worker].accept(len(offer.Data))
-	r.advanced(seat)
+	r.advanced(assignment)
 	return nil
 }
 
 // look does with an offer what needs no look inside.
-func (r *Reception) look(worker string, offer Offer) (*seat, *Refusal) {
+func (r *AdmissionServer) look(worker string, offer Offer) (*assignment, *Refusal) {
 	r.mu.Lock()
 	defer r.flush()
 	s, refusal := r.admit(worker)
@@ -195,31 +195,31 @@ func (r *Reception) look(worker string, offer Offer) (*seat, *Refusal) {
 	if refusal := r.rated(s, &s.rates.bytes, len(offer.Data)); refusal != nil {
 		return nil, r.refuse(s, refusal)
 	}
-	seat := s.owns(offer.Node)
+	assignment := s.owns(offer.Node)
 	switch {
 	case r.ended != "":
 		return nil, Refuse(CodeEnded, "the run has ended: %s", r.ended)
-	case seat == nil:
+	case assignment == nil:
 		return nil, r.refuse(s, Refuse(CodeRollouts, "rollouts of %.40q: that node is not worker %s's", offer.Node, worker))
 	}
-	p := place{from: seat.From, round: seat.round, offered: seat.offered, newest: r.lineup.newest}
+	p := place{from: assignment.From, round: assignment.round, offered: assignment.offered, newest: r.lineup.newest}
 	if refusal := r.gate.check(p, offer); refusal != nil {
 		return nil, r.refuse(s, refusal)
 	}
 	if s.state == event.WorkerConnected {
 		r.hear(s)
 	}
-	return seat, nil
+	return assignment, nil
 }
 
 // turnDown counts a refused offer.
-func (r *Reception) turnDown(worker string, refusal *Refusal) *Refusal {
+func (r *AdmissionServer) turnDown(worker string, refusal *Refusal) *Refusal {
 	r.mu.Lock()
 	defer r.flush()
 	return r.refuse(r.sessions[worker], refusal)
 }
 
-func (r *Reception) refuse(s *session, refusal *Refusal) *Refusal {
+func (r *AdmissionServer) refuse(s *session, refusal *Refusal) *Refusal {
 	if refusal.Code == CodeRate {
 		return refusal // it is offered again, and counts then
 	}
@@ -230,7 +230,7 @@ func (r *Reception) refuse(s *session, refusal *Refusal) *Refusal {
 }
 
 // admit finds the worker's session, or says why it may have none. mu is held.
-func (r *Reception) admit(worker string) (*session, *Refusal) {
+func (r *AdmissionServer) admit(worker string) (*session, *Refusal) {
 	if refusal := checkWorker(worker); refusal != nil {
 		return nil, refusal
 	}
@@ -257,7 +257,7 @@ func (r *Reception) admit(worker string) (*session, *Refusal) {
 }
 
 // request admits a worker for anything but an offer.
-func (r *Reception) request(worker string) (*session, *Refusal) {
+func (r *AdmissionServer) request(worker string) (*session, *Refusal) {
 	s, refusal := r.admit(worker)
 	if refusal == nil {
 		refusal = r.rated(s, &s.rates.requests, 1)
@@ -266,7 +266,7 @@ func (r *Reception) request(worker string) (*session, *Refusal) {
 }
 
 // rated takes n from a bucket.
-func (r *Reception) rated(s *session, b *bucket, n int) *Refusal {
+func (r *AdmissionServer) rated(s *session, b *bucket, n int) *Refusal {
 	if r.o.Trusted {
 		return nil
 	}
@@ -282,7 +282,7 @@ func slower(wait time.Duration) *Refusal {
 }
 
 // hear notes a sign of life.
-func (r *Reception) hear(s *session) {
+func (r *AdmissionServer) hear(s *session) {
 	now, before := r.o.Now(), s.heard
 	r.alive(s)
 	if s.state == "" || s.state == event.WorkerAway {
@@ -295,7 +295,7 @@ func (r *Reception) hear(s *session) {
 }
 
 // alive brings back the nodes of a worker that was silent.
-func (r *Reception) alive(s *session) {
+func (r *AdmissionServer) alive(s *session) {
 	s.heard = r.o.Now()
 	if r.o.Registry != nil {
 		r.o.Registry.Seen(s.worker, s.host)
@@ -306,7 +306,7 @@ func (r *Reception) alive(s *session) {
 }
 
 // clock takes the time that a message of the worker's says.
-func (r *Reception) clock(s *session, theirs float64) {
+func (r *AdmissionServer) clock(s *session, theirs float64) {
 	if !s.drift.sample(unix(r.o.Now()), theirs) || s.drift.offset == 0 {
 		return
 	}
@@ -319,7 +319,7 @@ func (r *Reception) clock(s *session, theirs float64) {
 }
 
 // speaks refuses another protocol.
-func (r *Reception) speaks(s *session, protocol int, version string) *Refusal {
+func (r *AdmissionServer) speaks(s *session, protocol int, version string) *Refusal {
 	refusal := speaks(protocol, r.o.Version, version)
 	if refusal != nil {
 		r.warn(s, CodeVersion, "worker "+s.worker+" was refused: "+refusal.Message)
@@ -339,7 +339,7 @@ func speaks(protocol int, here, there string) *Refusal {
 }
 
 // runs refuses messages for another run.
-func (r *Reception) runs(run string) *Refusal {
+func (r *AdmissionServer) runs(run string) *Refusal {
 	if run == r.o.Run {
 		return nil
 	}
@@ -347,7 +347,7 @@ func (r *Reception) runs(run string) *Refusal {
 }
 
 // logged keeps the cause of the coordinator's own trouble in its log: the worker is told that there was some.
-func (r *Reception) logged(what string, err error) error {
+func (r *AdmissionServer) logged(what string, err error) error {
 	if refusal, ok := err.(*Refusal); ok && refusal.cause != nil { //nolint:errorlint // not wrapped: made here
 		r.o.Logger.Error("a worker's request failed", "request", what, "error", refusal.cause)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// ServeOptions tune ServeDesk.
+// ServeOptions tune ServeAdmission.
 type ServeOptions struct {
 	Poll    time.Duration // how often the folder is looked at; 0: two seconds, or five where it isn't on this machine's disk
 	Silence time.Duration // a worker without a new beat file for as long has fallen silent; 0: SilentAfter
@@ -28,17 +28,17 @@ const rosterSoonest = BeatEvery
 
 // clerk answers the workers of a run.
 type clerk struct {
-	tree     *tree
-	run      string
-	desk     membership.Desk
-	o        ServeOptions
-	tell     *teller
-	visitors map[string]*visitor // by worker
+	tree      *tree
+	run       string
+	admission membership.Admission
+	o         ServeOptions
+	tell      *teller
+	sessions  map[string]*visitor // by worker
 }
 
-// ServeDesk answers the messages of a run's workers until ctx ends. To the desk it beats for a worker as long as new beat files of it come, so that
-// the desk's own patience, made for networks, needn't know of the folder's. A folder that is away is waited for. It returns nil.
-func ServeDesk(ctx context.Context, dir, run string, desk membership.Desk, o ServeOptions) error {
+// ServeAdmission answers the messages of a run's workers until ctx ends. To the admission server it beats for a worker as long as new beat files of it come, so that
+// the admission server's own patience, made for networks, needn't know of the folder's. A folder that is away is waited for. It returns nil.
+func ServeAdmission(ctx context.Context, dir, run string, admission membership.Admission, o ServeOptions) error {
 	logger := o.Logger
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -52,7 +52,7 @@ func ServeDesk(ctx context.Context, dir, run string, desk membership.Desk, o Ser
 			o.Poll = longPolls * defaultPoll
 		}
 	}
-	c := &clerk{tree: baseOf(dir), run: run, desk: desk, o: o, tell: &teller{logger: logger.With("run", run)}, visitors: make(map[string]*visitor)}
+	c := &clerk{tree: baseOf(dir), run: run, admission: admission, o: o, tell: &teller{logger: logger.With("run", run)}, sessions: make(map[string]*visitor)}
 	for {
 		err := c.round(ctx)
 		if ctx.Err() != nil {
@@ -81,14 +81,14 @@ func (c *clerk) round(ctx context.Context) error {
 		if !ok || !plain(worker, membership.MaxNameBytes) {
 			continue // a copy by another name, or nobody's
 		}
-		v := c.visitors[worker]
+		v := c.sessions[worker]
 		if v == nil {
-			if len(c.visitors) >= membership.MaxWorkers {
+			if len(c.sessions) >= membership.MaxWorkers {
 				c.tell.warn("crowd", fmt.Sprintf("more than %d workers in the shared folder; %q is not attended to", membership.MaxWorkers, worker))
 				continue
 			}
-			v = newVisitor(c, worker)
-			c.visitors[worker] = v
+			v = newWorkerSession(c, worker)
+			c.sessions[worker] = v
 		}
 		group.Go(func() error { return v.attend(ctx) })
 	}
@@ -112,7 +112,7 @@ func Store(ctx context.Context, dir, run string, offer membership.Offer) error {
 // storeLife stands for the life of a node whose batch somebody else stored.
 const storeLife = "00000000"
 
-// refusalOf makes a refusal of a desk's error; another error is the coordinator's own trouble.
+// refusalOf makes a refusal of an admission server's error; another error is the coordinator's own trouble.
 func refusalOf(err error) *membership.Refusal {
 	var refusal *membership.Refusal
 	if errors.As(err, &refusal) {

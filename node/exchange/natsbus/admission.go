@@ -21,17 +21,17 @@ import (
 const (
 	deskPending      = 64 << 20 // bytes of requests that came in and were not looked at: what comes beyond is asked again
 	deskPendingCalls = 16 << 10
-	handleTimeout    = 30 * time.Second // of one request at the Desk
+	handleTimeout    = 30 * time.Second // of one request at the Admission
 	maxInboxBytes    = 256
 	mismatchEvery    = time.Minute
 )
 
-// ServeDesk answers the workers' requests at the desk until ctx ends, and requests in progress with it. A worker's requests wait for
-// each other only, in bounded lanes: the broker and other workers never wait for a slow one, nor for a slow Desk. Of one server, one desk is served.
-func (s *Server) ServeDesk(ctx context.Context, desk membership.Desk) error {
+// ServeAdmission answers the workers' requests at the admission server until ctx ends, and requests in progress with it. A worker's requests wait for
+// each other only, in bounded lanes: the broker and other workers never wait for a slow one, nor for a slow admission server. Of one server, one admission server is served.
+func (s *Server) ServeAdmission(ctx context.Context, admission membership.Admission) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	d := &counter{server: s, desk: desk, lanes: newLanes(ctx)}
+	d := &counter{server: s, admission: admission, lanes: newLanes(ctx)}
 	for subject, handle := range map[string]nats.MsgHandler{
 		workerPrefix + "*.*": d.worker, enrolSubject: d.enrol, whySubject: d.why,
 	} {
@@ -53,11 +53,11 @@ func (s *Server) ServeDesk(ctx context.Context, desk membership.Desk) error {
 	return nil
 }
 
-// counter takes requests off the bus, puts them in lanes and sends the Desk's answers back.
+// counter takes requests off the bus, puts them in lanes and sends the Admission's answers back.
 type counter struct {
-	server *Server
-	desk   membership.Desk
-	lanes  *lanes
+	server    *Server
+	admission membership.Admission
+	lanes     *lanes
 
 	mu         sync.Mutex
 	mismatched time.Time // when the last one was told
@@ -122,7 +122,7 @@ func (d *counter) enrol(m *nats.Msg) {
 		if refusal := decode(m.Data, &enrol); refusal != nil {
 			return nil, refusal
 		}
-		return d.desk.Enrol(ctx, enrol)
+		return d.admission.Enrol(ctx, enrol)
 	})
 }
 
@@ -170,19 +170,19 @@ func (d *counter) queue(lane string, m *nats.Msg, handle func(context.Context) (
 func (d *counter) handle(ctx context.Context, worker, verb string, m *nats.Msg) (any, error) {
 	switch verb {
 	case verbHello:
-		return serve(ctx, worker, m.Data, d.desk.Hello)
+		return serve(ctx, worker, m.Data, d.admission.Hello)
 	case verbJoin:
-		return serve(ctx, worker, m.Data, d.desk.Join)
+		return serve(ctx, worker, m.Data, d.admission.Join)
 	case verbBeat:
-		return serve(ctx, worker, m.Data, d.desk.Beat)
+		return serve(ctx, worker, m.Data, d.admission.Beat)
 	case verbDeliver:
-		return serve(ctx, worker, m.Data, d.desk.Deliver)
+		return serve(ctx, worker, m.Data, d.admission.Deliver)
 	case verbOffer:
 		offer, refusal := decodeOffer(m)
 		if refusal != nil {
 			return nil, refusal
 		}
-		return struct{}{}, d.desk.Offer(ctx, worker, offer)
+		return struct{}{}, d.admission.Offer(ctx, worker, offer)
 	}
 	return nil, membership.Refuse(membership.CodeMalformed, "no request is called %.40q", verb)
 }
