@@ -20,6 +20,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
 // listedMost is how many runs swarm ls shows people unasked.
@@ -151,7 +152,7 @@ func (d lsDocument) show(g *globals, o *lsOptions) error {
 		p.Println()
 	}
 	if len(d.Jobs) > 0 {
-		p.Table(jobTable(d.Jobs))
+		p.Table(terminal.JobTable(d.Jobs))
 	}
 	return p.Flush()
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/terminal"
 	"github.com/sapo-swarm/swarm/node"
 	"github.com/sapo-swarm/swarm/node/model"
 	"github.com/sapo-swarm/swarm/node/policy"
@@ -69,7 +70,7 @@ func runModelSave(ctx context.Context, g *globals, runName, nodeName, dir, outpu
 	}
 	fmt.Fprintf(g.stdout, "%s of %s after %s: %s parameters, %s in %s\n",
 		saved.Node, saved.Run, units.Plural(saved.Rounds, "round"), group(saved.Parameters), units.Bytes(saved.Bytes), saved.Path)
-	fmt.Fprintf(g.stdout, "Next: %s\n", commandLine([]string{"swarm", "model", "prompt", saved.Path}))
+	fmt.Fprintf(g.stdout, "Next: %s\n", terminal.CommandLine([]string{"swarm", "model", "prompt", saved.Path}))
 	return nil
 }
 

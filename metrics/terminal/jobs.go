@@ -1,0 +1,197 @@
+package terminal
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/charset"
+	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// JobTable has a row a job.
+func JobTable(rows []stats.JobRow) *table.Table {
+	t := table.New(
+		table.Column{Title: "JOB"}, table.Column{Title: "STATE"}, table.Column{Title: "ATTEMPTS", Right: true, Drop: 4}, table.Column{Title: "BATCH", Drop: 2},
+		table.Column{Title: "EFFECTIVE", Right: true, Drop: 5}, table.Column{Title: "GPU PEAK", Right: true, Drop: 3},
+		table.Column{Title: "HOST PEAK", Right: true, Drop: 6}, table.Column{Title: "TIME", Right: true, Drop: 1}, table.Column{Title: "COMMAND", Drop: 1, Max: 30},
+	)
+	for _, r := range rows {
+		t.Add(cellText(r.Job), cellText(r.State), strconv.Itoa(r.AttemptCount), batchText(r.BatchSize, r.Accumulate),
+			optionalText(r.EffectiveBatch, strconv.Itoa), optionalText(r.PeakGPUBytes, units.Bytes), optionalText(r.PeakHostBytes, units.Bytes), units.Elapsed(r.ElapsedSeconds),
+			CommandLine(r.Command))
+	}
+	return t
+}
+
+// PrintJob shows one job and each of its attempts.
+func PrintJob(b *table.Page, j stats.Job) {
+	fmt.Fprintln(b, strings.Join(append([]string{charset.Shown(j.Job)}, jobFacts(j)...), " · "))
+	if j.Reason != "" {
+		fmt.Fprintln(b, charset.Shown(j.Reason))
+	}
+	b.Command("command  " + CommandLine(j.Command))
+	fmt.Fprintf(b, "in       %s\n", charset.Shown(j.Dir))
+	if j.Log != "" {
+		fmt.Fprintf(b, "log      %s\n", charset.Shown(j.Log))
+	}
+	if len(j.Attempts) == 0 {
+		return
+	}
+	fmt.Fprintln(b)
+	t := table.New(
+		table.Column{Title: "ATTEMPT", Right: true}, table.Column{Title: "BATCH"}, table.Column{Title: "EFFECTIVE", Right: true, Drop: 3},
+		table.Column{Title: "SAVES MEMORY BY", Drop: 2}, table.Column{Title: "ON", Drop: 5, Max: 24}, table.Column{Title: "GPU PEAK", Right: true, Drop: 1},
+		table.Column{Title: "HOST PEAK", Right: true, Drop: 4}, table.Column{Title: "TIME", Right: true, Drop: 1}, table.Column{Title: "ENDED", Wrap: true},
+	)
+	for _, a := range j.Attempts {
+		t.Add(strconv.Itoa(a.Attempt), batchText(a.BatchSize, a.Accumulate), optionalText(a.EffectiveBatch, strconv.Itoa), savings(a),
+			placeText(a.GPUName, a.Device), optionalText(a.PeakGPUBytes, units.Bytes), optionalText(a.PeakHostBytes, units.Bytes), optionalText(a.Seconds, units.Elapsed),
+			cellText(endText(a)))
+	}
+	b.Table(t)
+	for _, a := range j.Attempts {
+		if notes := attemptNotes(a); notes != "" {
+			fmt.Fprintf(b, "%d: %s\n", a.Attempt, charset.Shown(notes))
+		}
+	}
+}
+
+// jobFacts are what the first line of a job says of it.
+func jobFacts(j stats.Job) []string {
+	facts := []string{j.State}
+	if j.ExitCode != nil && j.State != store.JobDone {
+		facts = append(facts, "exit "+strconv.Itoa(*j.ExitCode))
+	}
+	if j.State != stats.JobLost || j.ElapsedSeconds >= 1 { // else nobody knows how long it ran
+		facts = append(facts, units.Elapsed(j.ElapsedSeconds))
+	}
+	if j.AttemptCount > 0 {
+		facts = append(facts, units.Plural(j.AttemptCount, "attempt"))
+	}
+	if j.Shortages > 0 {
+		facts = append(facts, fmt.Sprintf("out of memory %d×", j.Shortages))
+	}
+	if j.Ended == nil && j.State != stats.JobLost {
+		facts = append(facts, "pid "+strconv.Itoa(j.PID))
+	}
+	return facts
+}
+
+// savings are the steps beyond a smaller batch.
+func savings(a stats.JobAttempt) string {
+	var steps []string
+	if a.GradientCheckpointing {
+		steps = append(steps, "checkpointing")
+	}
+	if a.Offload {
+		steps = append(steps, "offload")
+	}
+	if steps == nil {
+		return "–"
+	}
+	return strings.Join(steps, ", ")
+}
+
+// placeText is where an attempt ran: its GPU's name, else its device.
+func placeText(gpuName, device string) string { return cellText(cmp.Or(gpuName, device, "–")) }
+
+// endText is how an attempt ended.
+func endText(a stats.JobAttempt) string {
+	text := a.State
+	switch {
+	case a.State == stats.AttemptOutOfMemory:
+		text = "out of memory (" + a.Cause + ")"
+	case a.Signal != "":
+		text += ", " + a.Signal
+	case a.ExitCode != nil && a.State == stats.AttemptFailed:
+		text += ", exit " + strconv.Itoa(*a.ExitCode)
+	}
+	return text
+}
+
+// attemptNotes say what was changed before an attempt, and what memory there was when it ran out.
+func attemptNotes(a stats.JobAttempt) string {
+	var facts []string
+	for _, fact := range []struct {
+		what  string
+		bytes *int64
+	}{{"asked for", a.AskedBytes}, {"free", a.FreeBytes}, {"allocated", a.AllocatedBytes}} {
+		if fact.bytes != nil {
+			facts = append(facts, fact.what+" "+units.Bytes(*fact.bytes))
+		}
+	}
+	var notes []string
+	for _, note := range []string{a.Step, strings.Join(facts, ", "), a.Message} {
+		if note != "" {
+			notes = append(notes, note)
+		}
+	}
+	return strings.Join(notes, "; ")
+}
+
+// CommandLine is a command as its user would type it, in one line that a terminal can show.
+func CommandLine(words []string) string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		word = strings.ReplaceAll(charset.Shown(word), "\t", " ")
+		if word == "" || strings.ContainsAny(word, " '\"\\$&|;<>()*?[]#~`!") {
+			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+		quoted[i] = word
+	}
+	return strings.Join(quoted, " ")
+}
+
+// batchText is 32 × 4: batch size and accumulation steps.
+func batchText(batch, accumulate *int) string {
+	switch {
+	case batch == nil:
+		return "–"
+	case accumulate == nil:
+		return fmt.Sprint(*batch)
+	}
+	return fmt.Sprintf("%d × %d", *batch, *accumulate)
+}
+
+// optionalText is a number, – where nobody knows it.
+func optionalText[T any](v *T, text func(T) string) string {
+	if v == nil {
+		return "–"
+	}
+	return text(*v)
+}
+
+// PrintJobComparison puts jobs beside each other.
+func PrintJobComparison(p *table.Page, c stats.JobComparison) {
+	p.Table(jobComparison(c.Jobs))
+	for i, note := range c.Notes {
+		if i == 0 {
+			p.Println()
+		}
+		p.Println(note)
+	}
+}
+
+// jobComparison has a row a job.
+func jobComparison(rows []stats.JobRow) *table.Table {
+	t := table.New(
+		table.Column{Title: "JOB"}, table.Column{Title: "STATE"}, table.Column{Title: "ATTEMPTS", Right: true, Drop: 4},
+		table.Column{Title: "OUT OF MEMORY", Right: true, Drop: 2}, table.Column{Title: "BATCH"}, table.Column{Title: "EFFECTIVE", Right: true, Drop: 5},
+		table.Column{Title: "GPU PEAK", Right: true, Drop: 1}, table.Column{Title: "HOST PEAK", Right: true, Drop: 6},
+		table.Column{Title: "SUCCEEDED IN", Right: true, Drop: 1}, table.Column{Title: "EXIT", Right: true, Drop: 3}, table.Column{Title: "ON", Drop: 7, Max: 24},
+	)
+	for _, r := range rows {
+		t.Add(cellText(r.Job), r.State, strconv.Itoa(r.AttemptCount), strconv.Itoa(r.Shortages), batchText(r.BatchSize, r.Accumulate),
+			optionalText(r.EffectiveBatch, strconv.Itoa), optionalText(r.PeakGPUBytes, units.Bytes), optionalText(r.PeakHostBytes, units.Bytes),
+			optionalText(r.Seconds, units.Elapsed), optionalText(r.ExitCode, strconv.Itoa), placeText(r.GPUName, r.Device))
+	}
+	return t
+}
+
+// cellText is text that neither leaves its cell nor speaks to the terminal.
+func cellText(text string) string { return strings.ReplaceAll(charset.Shown(text), "\t", " ") }
