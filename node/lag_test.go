@@ -236,7 +236,7 @@ func TestOthersLogprobsComeAlongIfCorrected(t *testing.T) {
 	}
 }
 
-// Those who tell no log-probabilities, a predecessor's nodes for instance, are learnt from as in the paper.
+// Those who tell no log-probabilities, rl-swarm's nodes for instance, are learnt from as in the paper.
 func TestOthersWithoutLogprobsAreNotCorrected(t *testing.T) {
 	s := newStage(t, func(c *configs.Config) { c.ExternalCorrection = configs.CorrectionImportance })
 	item := draw(t, s.node.Tasks, 1)

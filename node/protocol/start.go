@@ -52,5 +52,5 @@ type Exchange struct {
 	Credentials string `json:"credentials,omitempty"` // file, of an external cluster
 	CAFile      string `json:"ca_file,omitempty"`     // of a certificate that is verified by name
 	Dir         string `json:"dir,omitempty"`         // the shared folder
-	Compat      bool   `json:"compat,omitempty"`      // with a folder: write the predecessor's files, too
+	Compat      bool   `json:"compat,omitempty"`      // with a folder: write rl-swarm's files, too
 }

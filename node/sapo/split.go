@@ -21,7 +21,7 @@ func splitOf(budget, external int) Split {
 	return Split{budget - external, external}
 }
 
-// SplitEMA is the predecessor's rule (its adaptive_ij.py): J rises while a round's reward is above its moving average, and falls while it is below.
+// SplitEMA is rl-swarm's rule (its adaptive_ij.py): J rises while a round's reward is above its moving average, and falls while it is below.
 type SplitEMA struct {
 	External float64 `json:"external"` // J, continuous, 0 to the budget
 	Average  float64 `json:"average"`  // of the rewards

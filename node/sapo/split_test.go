@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The rule is the predecessor's: its own adaptive_ij.py gives these for the same rewards, with J of 0..8 cut to leave one own question.
+// The rule is rl-swarm's: its own adaptive_ij.py gives these for the same rewards, with J of 0..8 cut to leave one own question.
 func TestSplitEMAFollowsThePredecessorsRule(t *testing.T) {
 	s := SplitEMA{External: 4}
 	const alpha, decay, budget = 2, 0.5, 8

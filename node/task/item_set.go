@@ -14,7 +14,7 @@ type Spec struct {
 	Name string `mapstructure:"name" yaml:"name" json:"name"`
 	// Weight is the task's share of the draws, relative to the others; positive.
 	Weight float64 `mapstructure:"weight" yaml:"weight" json:"weight"`
-	// Params are the library's parameters, over the predecessor's values; see New.
+	// Params are the library's parameters, over rl-swarm's values; see New.
 	Params map[string]any `mapstructure:"params" yaml:"params" json:"params"`
 }
 
@@ -90,7 +90,7 @@ func NewFileSet(items []Item) (*Set, error) {
 	return s, s.addScorers()
 }
 
-// addScorers adds the tasks that s lacks, with the predecessor's parameters.
+// addScorers adds the tasks that s lacks, with rl-swarm's parameters.
 func (s *Set) addScorers() error {
 	for _, name := range Names() {
 		if s.scorers[name] != nil {

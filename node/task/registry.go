@@ -12,7 +12,7 @@ import (
 	"github.com/go-viper/mapstructure/v2"
 )
 
-// Names lists the nine tasks in the order of the predecessor's configuration.
+// Names lists the nine tasks in the order of rl-swarm's configuration.
 func Names() []string {
 	return []string{
 		"arc_1d", "basic_arithmetic", "base_conversion", "bf", "binary_matrix", "calendar_arithmetic",
@@ -21,7 +21,7 @@ func Names() []string {
 }
 
 // New makes the task of that name. params holds the library's parameter names, as YAML or JSON decode
-// them; what it leaves out has the predecessor's value. bf's "words" replaces the built-in word list.
+// them; what it leaves out has rl-swarm's value. bf's "words" replaces the built-in word list.
 // It returns an error that wraps ErrUnknownTask, or one that names the key, its value and what is allowed.
 func New(name string, params map[string]any) (Task, error) {
 	switch name {

@@ -31,7 +31,7 @@ const (
 func (s *Server) ServeAdmission(ctx context.Context, admission membership.Admission) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	d := &counter{server: s, admission: admission, lanes: newLanes(ctx)}
+	d := &admissionRequests{server: s, admission: admission, lanes: newLanes(ctx)}
 	for subject, handle := range map[string]nats.MsgHandler{
 		workerPrefix + "*.*": d.worker, enrolSubject: d.enrol, whySubject: d.why,
 	} {
@@ -53,8 +53,8 @@ func (s *Server) ServeAdmission(ctx context.Context, admission membership.Admiss
 	return nil
 }
 
-// counter takes requests off the bus, puts them in lanes and sends the Admission's answers back.
-type counter struct {
+// admissionRequests takes requests off the bus, puts them in lanes and sends the Admission's answers back.
+type admissionRequests struct {
 	server    *Server
 	admission membership.Admission
 	lanes     *lanes
@@ -64,7 +64,7 @@ type counter struct {
 }
 
 // mismatch refuses a request of another protocol, and says so here, too: once in a while, for anybody may send such ones.
-func (d *counter) mismatch(m *nats.Msg, who string, refusal error) {
+func (d *admissionRequests) mismatch(m *nats.Msg, who string, refusal error) {
 	d.refuse(m, refusal)
 	now := time.Now()
 	d.mu.Lock()
@@ -80,7 +80,7 @@ func (d *counter) mismatch(m *nats.Msg, who string, refusal error) {
 
 // worker takes a worker's request. The subject says which worker: the gate, or the cluster's permissions, let no other one publish there, and
 // the secret says it again.
-func (d *counter) worker(m *nats.Msg) {
+func (d *admissionRequests) worker(m *nats.Msg) {
 	workerToken, verb, _ := strings.Cut(strings.TrimPrefix(m.Subject, workerPrefix), ".")
 	name, ok := untoken(workerToken)
 	if !ok || !answerable(m.Reply, inboxOf(workerToken)) {
@@ -109,7 +109,7 @@ func (d *counter) worker(m *nats.Msg) {
 	})
 }
 
-func (d *counter) enrol(m *nats.Msg) {
+func (d *admissionRequests) enrol(m *nats.Msg) {
 	if !enrolAnswerable(m.Reply) {
 		return
 	}
@@ -127,7 +127,7 @@ func (d *counter) enrol(m *nats.Msg) {
 }
 
 // why tells one whom the gate turned away what is wrong with its credentials.
-func (d *counter) why(m *nats.Msg) {
+func (d *admissionRequests) why(m *nats.Msg) {
 	if !enrolAnswerable(m.Reply) {
 		return
 	}
@@ -140,7 +140,7 @@ func (d *counter) why(m *nats.Msg) {
 	})
 }
 
-func (d *counter) admit(worker, secret string) error {
+func (d *admissionRequests) admit(worker, secret string) error {
 	if d.server.admit == nil {
 		return membership.Refuse(membership.CodeToken, "this coordinator takes no workers. Try: swarm up --listen")
 	}
@@ -148,7 +148,7 @@ func (d *counter) admit(worker, secret string) error {
 }
 
 // queue runs a request in its lane, or refuses it where the lane is full.
-func (d *counter) queue(lane string, m *nats.Msg, handle func(context.Context) (any, error)) {
+func (d *admissionRequests) queue(lane string, m *nats.Msg, handle func(context.Context) (any, error)) {
 	taken := d.lanes.add(lane, len(m.Data), func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, handleTimeout)
 		defer cancel()
@@ -167,7 +167,7 @@ func (d *counter) queue(lane string, m *nats.Msg, handle func(context.Context) (
 	}
 }
 
-func (d *counter) handle(ctx context.Context, worker, verb string, m *nats.Msg) (any, error) {
+func (d *admissionRequests) handle(ctx context.Context, worker, verb string, m *nats.Msg) (any, error) {
 	switch verb {
 	case verbHello:
 		return serve(ctx, worker, m.Data, d.admission.Hello)
@@ -230,7 +230,7 @@ func checkProtocol(m *nats.Msg) error {
 }
 
 // read passes a worker's read on to JetStream, which answers into the worker's own inbox.
-func (d *counter) read(m *nats.Msg) error {
+func (d *admissionRequests) read(m *nats.Msg) error {
 	subjects, err := newSubjects(m.Header.Get(runHeader))
 	if err != nil {
 		return membership.Refuse(membership.CodeMalformed, "%v", err)
@@ -246,7 +246,7 @@ func (d *counter) read(m *nats.Msg) error {
 	return d.server.conn.PublishRequest(subjects.direct(), m.Reply, data)
 }
 
-func (d *counter) answer(m *nats.Msg, answer any) {
+func (d *admissionRequests) answer(m *nats.Msg, answer any) {
 	data, err := json.Marshal(answer)
 	if err != nil {
 		d.refuse(m, err)
@@ -256,7 +256,7 @@ func (d *counter) answer(m *nats.Msg, answer any) {
 }
 
 // refuse answers with a refusal. What is none is the coordinator's own trouble.
-func (d *counter) refuse(m *nats.Msg, err error) {
+func (d *admissionRequests) refuse(m *nats.Msg, err error) {
 	var refusal *membership.Refusal
 	if !errors.As(err, &refusal) {
 		d.server.logger.Warn("a worker's request failed", "subject", m.Subject, "error", err)
@@ -272,7 +272,7 @@ func (d *counter) refuse(m *nats.Msg, err error) {
 	d.respond(m, answer, data)
 }
 
-func (d *counter) respond(m, answer *nats.Msg, data []byte) {
+func (d *admissionRequests) respond(m, answer *nats.Msg, data []byte) {
 	answer.Data = data
 	if err := d.server.conn.PublishMsg(answer); err != nil {
 		d.server.logger.Debug("a worker's request not answered", "subject", m.Subject, "error", err) // it asks again

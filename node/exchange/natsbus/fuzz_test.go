@@ -99,7 +99,7 @@ func FuzzRequests(f *testing.F) {
 	f.Add("join", bytes.Repeat([]byte("["), 100), "", "")
 	o := newOffice(f, "run")
 	o.offers = func(string, membership.Offer) error { return membership.Refuse(membership.CodeRollouts, "no") }
-	d := &counter{admission: o}
+	d := &admissionRequests{admission: o}
 	f.Fuzz(func(t *testing.T, verb string, data []byte, node, round string) {
 		m := nats.NewMsg("x")
 		m.Data = data

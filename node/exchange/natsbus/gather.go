@@ -88,8 +88,8 @@ func (g *gathering) unsubscribe() {
 	}
 }
 
-// hear notes announcements, this one and all that have come.
-func (g *gathering) hear(hint *nats.Msg) {
+// onHint notes announcements, this one and all that have come.
+func (g *gathering) onHint(hint *nats.Msg) {
 	for {
 		if peer, asked := g.byShared[hint.Subject]; asked {
 			g.announced[peer] = true
@@ -150,7 +150,7 @@ func (g *gathering) wait(ctx context.Context, start time.Time) error {
 			case <-ctx.Done():
 				waiting = false
 			case hint := <-g.hints:
-				g.hear(hint)
+				g.onHint(hint)
 				all, waiting = failure != nil, !g.enough()
 			case <-reconnect:
 				all, backoff, waiting = true, firstBackoff, false

@@ -26,14 +26,14 @@ const rosterEvery = time.Minute
 // rosterSoonest is how soon after a roster one is written in which only the newest round is another.
 const rosterSoonest = BeatEvery
 
-// clerk answers the workers of a run.
-type clerk struct {
+// server answers the workers of a run.
+type server struct {
 	tree      *tree
 	run       string
 	admission membership.Admission
 	o         ServeOptions
-	tell      *teller
-	sessions  map[string]*visitor // by worker
+	tell      *reporter
+	sessions  map[string]*workerSession // by worker
 }
 
 // ServeAdmission answers the messages of a run's workers until ctx ends. To the admission server it beats for a worker as long as new beat files of it come, so that
@@ -52,7 +52,7 @@ func ServeAdmission(ctx context.Context, dir, run string, admission membership.A
 			o.Poll = longPolls * defaultPoll
 		}
 	}
-	c := &clerk{tree: baseOf(dir), run: run, admission: admission, o: o, tell: &teller{logger: logger.With("run", run)}, sessions: make(map[string]*visitor)}
+	c := &server{tree: baseOf(dir), run: run, admission: admission, o: o, tell: &reporter{logger: logger.With("run", run)}, sessions: make(map[string]*workerSession)}
 	for {
 		err := c.round(ctx)
 		if ctx.Err() != nil {
@@ -69,7 +69,7 @@ func ServeAdmission(ctx context.Context, dir, run string, admission membership.A
 const handlers = 8
 
 // round attends to every worker once.
-func (c *clerk) round(ctx context.Context) error {
+func (c *server) round(ctx context.Context) error {
 	names, err := c.tree.list(path.Join(runPath(c.run), workersPart))
 	if err != nil {
 		return err
@@ -103,14 +103,14 @@ func Store(ctx context.Context, dir, run string, offer membership.Offer) error {
 	if offer.Round < 0 || offer.Round > maxRounds {
 		return fmt.Errorf("store round %d of %s: no such round", offer.Round, offer.Node)
 	}
-	if err := store(baseOf(dir), run, offer.Node, offer.Round, storeLife, offer.Data); err != nil {
+	if err := store(baseOf(dir), run, offer.Node, offer.Round, storeProcess, offer.Data); err != nil {
 		return fmt.Errorf("store round %d of %s: %w", offer.Round, offer.Node, explain(dir, err))
 	}
 	return nil
 }
 
-// storeLife stands for the life of a node whose batch somebody else stored.
-const storeLife = "00000000"
+// storeProcess stands for the process of a node whose batch somebody else stored.
+const storeProcess = "00000000"
 
 // refusalOf makes a refusal of an admission server's error; another error is the coordinator's own trouble.
 func refusalOf(err error) *membership.Refusal {

@@ -28,7 +28,7 @@ type arrivals struct {
 	mu     sync.Mutex
 	file   *os.File // nil: in memory only
 	failed error
-	loaded bool  // there was a former life
+	loaded bool  // there was a previous process
 	count  int64 // arrivals so far
 	marks  map[int]int64
 	nodes  map[string]*seen // by encoded name
@@ -40,7 +40,7 @@ type seen struct {
 	floor int           // rounds below are forgotten, and not new
 }
 
-// openArrivals reads the file of a former life in a local folder, where one is named.
+// openArrivals reads the file of a previous process in a local folder, where one is named.
 func openArrivals(dir string) (*arrivals, error) {
 	a := &arrivals{marks: make(map[int]int64), nodes: make(map[string]*seen)}
 	if dir == "" {

@@ -2,7 +2,7 @@ package sharedir
 
 import (
 	"bytes"
-	"crypto/md5" //nolint:gosec // the predecessor's name of a question
+	"crypto/md5" //nolint:gosec // rl-swarm's name of a question
 	"encoding/json"
 	"fmt"
 	"math/big"
@@ -13,8 +13,8 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// register writes peers/NODE.json, by which the predecessor's nodes know of one, and the state that they wait for.
-func (p *predecessor) register(node string, leads bool) error {
+// register writes peers/NODE.json, by which rl-swarm's nodes know of one, and the state that they wait for.
+func (p *rlSwarm) register(node string, leads bool) error {
 	if !plain(node, 64) {
 		return fmt.Errorf("node %q can't take part with the predecessor's nodes. Try: a name of letters, digits, '_' and '-'", node)
 	}
@@ -36,8 +36,8 @@ func (p *predecessor) register(node string, leads bool) error {
 	return nil
 }
 
-// lead moves state/current_state.json on to a round, which is what the predecessor's nodes follow. A coordinator of its own that is further stays.
-func (p *predecessor) lead(round int) error {
+// lead moves state/current_state.json on to a round, which is what rl-swarm's nodes follow. A coordinator of its own that is further stays.
+func (p *rlSwarm) lead(round int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	state := map[string]any{}
@@ -52,8 +52,8 @@ func (p *predecessor) lead(round int) error {
 	return p.writeJSON(path.Dir(foreignState), path.Base(foreignState), state)
 }
 
-// publish writes a batch as the predecessor's nodes read it.
-func (p *predecessor) publish(batch exchange.Batch, leads bool) error {
+// publish writes a batch as rl-swarm's nodes read it.
+func (p *rlSwarm) publish(batch exchange.Batch, leads bool) error {
 	file := foreignFile{PeerID: batch.Node, Round: &batch.Round, Timestamp: now(), Program: program, Rollouts: map[string][]foreignPayload{}}
 	for _, r := range batch.Rollouts {
 		payload := foreignPayload{Actions: []string{}, Metadata: json.RawMessage("null")}
@@ -73,7 +73,7 @@ func (p *predecessor) publish(batch exchange.Batch, leads bool) error {
 	return nil
 }
 
-// batchID is the predecessor's number of a question; its nodes drop a rollout whose number differs.
+// batchID is rl-swarm's number of a question; its nodes drop a rollout whose number differs.
 func batchID(question string) string {
 	sum := md5.Sum([]byte(question)) //nolint:gosec // see the import
 	return new(big.Int).SetBytes(sum[:]).String()
@@ -81,7 +81,7 @@ func batchID(question string) string {
 
 func now() float64 { return float64(time.Now().UnixMicro()) / 1e6 }
 
-func (p *predecessor) readJSON(name string, into any) error {
+func (p *rlSwarm) readJSON(name string, into any) error {
 	text, err := p.tree.read(name, maxForeignNote)
 	if err != nil {
 		return err
@@ -89,8 +89,8 @@ func (p *predecessor) readJSON(name string, into any) error {
 	return json.Unmarshal(pythonjson.Null(text), into)
 }
 
-// writeJSON replaces a file in place: the predecessor's readers try again where it is half.
-func (p *predecessor) writeJSON(dir, name string, value any) error {
+// writeJSON replaces a file in place: rl-swarm's readers try again where it is half.
+func (p *rlSwarm) writeJSON(dir, name string, value any) error {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)

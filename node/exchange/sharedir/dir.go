@@ -20,7 +20,7 @@ type Options struct {
 	Node   string
 	Worker string        // whose node it is; empty: the coordinator's own
 	State  string        // local folder that remembers what arrived when; empty: forgotten with the process
-	Compat bool          // write the predecessor's files, too
+	Compat bool          // write rl-swarm's files, too
 	Poll   time.Duration // how often the folder is looked at in a wait, more rarely in a long one; 0: a second
 	Logger *slog.Logger  // may be nil
 }
@@ -33,13 +33,13 @@ const (
 
 // Dir is a node's Exchange through a folder.
 type Dir struct {
-	o     Options
-	life  string
-	base  *tree // <experiment>/swarm
-	tell  *teller
-	local bool
-	lives *lives
-	past  *predecessor
+	o         Options
+	process   string
+	base      *tree // <experiment>/swarm
+	tell      *reporter
+	local     bool
+	processes *processes
+	rlswarm   *rlSwarm
 
 	calls exchange.Calls
 
@@ -64,11 +64,11 @@ func Open(o Options) (*Dir, error) {
 		o.Poll = defaultPoll
 	}
 	d := &Dir{
-		o: o, life: newLife(), base: baseOf(o.Dir), local: isLocal(o.Dir),
-		tell: &teller{logger: logger.With("run", o.Run, "node", o.Node)},
+		o: o, process: newProcessID(), base: baseOf(o.Dir), local: isLocal(o.Dir),
+		tell: &reporter{logger: logger.With("run", o.Run, "node", o.Node)},
 	}
-	d.past = newPredecessor(o.Dir, d.tell)
-	d.lives = newLives(d.base, o, d.life)
+	d.rlswarm = newRLSwarm(o.Dir, d.tell)
+	d.processes = newProcesses(d.base, o, d.process)
 	d.scanner = scanner{dir: d}
 	if err := d.begin1st(); err != nil {
 		return nil, explain(o.Dir, err)
@@ -78,7 +78,7 @@ func Open(o Options) (*Dir, error) {
 
 // begin1st makes sure that the folder can be read and written, and looks at what is there.
 func (d *Dir) begin1st() error {
-	if err := d.lives.begin(); err != nil {
+	if err := d.processes.begin(); err != nil {
 		return err
 	}
 	var err error
@@ -86,7 +86,7 @@ func (d *Dir) begin1st() error {
 		return err
 	}
 	if d.o.Compat {
-		if err := d.past.register(d.o.Node, d.o.Worker == ""); err != nil {
+		if err := d.rlswarm.register(d.o.Node, d.o.Worker == ""); err != nil {
 			return err
 		}
 	}

@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 	exchangetest.Run(t, func(t *testing.T) exchangetest.Swarm { return newSwarm(t, false) })
 }
 
-// With the predecessor's files beside ours, nothing of what the exchange promises changes.
+// With rl-swarm's files beside ours, nothing of what the exchange promises changes.
 func TestConformanceCompat(t *testing.T) {
 	exchangetest.Run(t, func(t *testing.T) exchangetest.Swarm {
 		if strings.HasSuffix(t.Name(), "/Names") || strings.HasSuffix(t.Name(), "/LargeBatch") {
@@ -65,7 +65,7 @@ func (s *folderSwarm) Join(t *testing.T, node string) exchange.Exchange {
 
 func (s *folderSwarm) Plant(t *testing.T, round int, node string, data []byte) {
 	t.Helper()
-	_, err := baseOf(s.dir).put(blockPath(testRun, blockOf(round)), rolloutStem(node, round, newLife()), "json.zst", pack(data))
+	_, err := baseOf(s.dir).put(blockPath(testRun, blockOf(round)), rolloutStem(node, round, newProcessID()), "json.zst", pack(data))
 	require.NoError(t, err)
 }
 
@@ -205,7 +205,7 @@ func TestNamesRoundTrip(t *testing.T) {
 		}
 		f, ok := parseRollout(nameOf(rolloutStem(name, 12, "0123abcd"), "json.zst", []byte("x")))
 		require.True(t, ok, name)
-		require.Equal(t, rolloutFile{entry: f.entry, node: part, round: 12, life: "0123abcd"}, f)
+		require.Equal(t, rolloutFile{entry: f.entry, node: part, round: 12, process: "0123abcd"}, f)
 		require.LessOrEqual(t, len(nameOf(rolloutStem(name, maxRounds, "0123abcd"), "json.zst", make([]byte, 1))), maxName)
 	}
 	require.NotEqual(t, encode("A"), encode("a"))

@@ -1,5 +1,5 @@
 // Package sharedir carries a swarm through a folder that Google Drive, Dropbox, Syncthing, NFS or a walk with a USB stick keeps in sync: rollouts
-// (Dir is an exchange.Exchange), the messages of membership (DialUplink, ServeAdmission), snapshots of the database, and what the predecessor's
+// (Dir is an exchange.Exchange), the messages of membership (DialUplink, ServeAdmission), snapshots of the database, and what rl-swarm's
 // nodes read and
 // write. docs/SHARED.md describes the files.
 //

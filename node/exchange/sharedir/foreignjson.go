@@ -11,13 +11,13 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// errOurs says that a file in the predecessor's form was written by this program.
+// errOurs says that a file in rl-swarm's form was written by this program.
 var errOurs = errors.New("written by swarm")
 
-// program marks the files that this program writes in the predecessor's form; its nodes ignore the field.
+// program marks the files that this program writes in rl-swarm's form; its nodes ignore the field.
 const program = "swarm"
 
-// foreignFile is a rollouts file of the predecessor: by batch, which is the MD5 of the question as a decimal number, a list with one payload.
+// foreignFile is a rollouts file of rl-swarm: by batch, which is the MD5 of the question as a decimal number, a list with one payload.
 type foreignFile struct {
 	PeerID    string                      `json:"peer_id"`
 	Round     *int                        `json:"round"`

@@ -27,7 +27,7 @@ func (d *Dir) Gather(ctx context.Context, round int, peers []string, barrier exc
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("gather round %d: %w", round, context.Cause(ctx))
 		}
-		if err := d.lives.check(d.tell); err != nil {
+		if err := d.processes.check(d.tell); err != nil {
 			return nil, fmt.Errorf("gather round %d: %w", round, err)
 		}
 		elapsed := time.Since(start)
@@ -62,7 +62,7 @@ func (d *Dir) look(ctx context.Context, round int, collector *exchange.Collector
 				collector.Add(peer, data)
 			}
 		}
-		err = d.past.look(round, collector)
+		err = d.rlswarm.look(round, collector)
 	}
 	if err != nil {
 		err = explain(d.o.Dir, err)

@@ -12,7 +12,7 @@ import (
 
 // Where things are, below the experiment's folder.
 const (
-	base         = "swarm" // ours; the rest of the experiment's folder is the predecessor's
+	base         = "swarm" // ours; the rest of the experiment's folder is rl-swarm's
 	rolloutsPart = "rollouts"
 	livesPart    = "lives"
 	workersPart  = "workers"
@@ -25,7 +25,7 @@ const blockRounds = 16
 // maxRounds bounds a round's number, so that names stay short.
 const maxRounds = 99_999_999
 
-// Folder is an experiment's folder below a shared one: where the predecessor has it, too.
+// Folder is an experiment's folder below a shared one: where rl-swarm has it, too.
 func Folder(shared, experiment string) (string, error) {
 	if shared == "" {
 		return "", fmt.Errorf("no shared folder was named. Try: --shared DIR")
@@ -111,17 +111,17 @@ func parseBlock(name string) (int, bool) {
 	return n, err == nil && len(name) == 8 && n >= 0 && n%blockRounds == 0
 }
 
-// rolloutStem begins the name of a node's batch for a round, as it was written by one life of the node.
-func rolloutStem(node string, round int, life string) string {
-	return fmt.Sprintf("%s-%08d-%s", encode(node), round, life)
+// rolloutStem begins the name of a node's batch for a round, as it was written by one process of the node.
+func rolloutStem(node string, round int, process string) string {
+	return fmt.Sprintf("%s-%08d-%s", encode(node), round, process)
 }
 
 // rolloutFile is what the name of a batch's file says.
 type rolloutFile struct {
 	entry
-	node  string // encoded
-	round int
-	life  string
+	node    string // encoded
+	round   int
+	process string
 }
 
 func parseRollout(name string) (rolloutFile, bool) {
@@ -130,9 +130,9 @@ func parseRollout(name string) (rolloutFile, bool) {
 		return rolloutFile{}, false
 	}
 	parts := strings.Split(e.stem, "-")
-	if len(parts) != 3 || len(parts[1]) != 8 || len(parts[2]) != lifeLength {
+	if len(parts) != 3 || len(parts[1]) != 8 || len(parts[2]) != processLength {
 		return rolloutFile{}, false
 	}
 	round, err := strconv.Atoi(parts[1])
-	return rolloutFile{entry: e, node: parts[0], round: round, life: parts[2]}, err == nil && round >= 0
+	return rolloutFile{entry: e, node: parts[0], round: round, process: parts[2]}, err == nil && round >= 0
 }

@@ -47,12 +47,12 @@ func hashOf(data []byte) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// lifeLength is that of newLife's text.
-const lifeLength = 8
+// processLength is that of newProcessID's text.
+const processLength = 8
 
-// newLife names one opening of the folder by one node or worker.
-func newLife() string {
-	var b [lifeLength / 2]byte
+// newProcessID names one opening of the folder by one node or worker.
+func newProcessID() string {
+	var b [processLength / 2]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
 }

@@ -38,7 +38,7 @@ func (d *Dir) Publish(ctx context.Context, batch exchange.Batch) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("share round %d: %w", batch.Round, context.Cause(ctx))
 		}
-		if err := d.lives.check(d.tell); err != nil {
+		if err := d.processes.check(d.tell); err != nil {
 			return fmt.Errorf("share round %d: %w", batch.Round, err)
 		}
 		err := d.publish(batch, data)
@@ -59,20 +59,20 @@ func (d *Dir) publish(batch exchange.Batch, data []byte) error {
 	if err := d.scanner.beforeMark(); err != nil {
 		return err
 	}
-	if err := store(d.base, d.o.Run, batch.Node, batch.Round, d.life, data); err != nil {
+	if err := store(d.base, d.o.Run, batch.Node, batch.Round, d.process, data); err != nil {
 		return err
 	}
 	if err := d.arrivals.mark(batch.Round); err != nil {
 		return err
 	}
 	if d.o.Compat {
-		return d.past.publish(batch, d.o.Worker == "")
+		return d.rlswarm.publish(batch, d.o.Worker == "")
 	}
 	return nil
 }
 
 // store writes a batch, unless the node has one of that round there already.
-func store(t *tree, run, node string, round int, life string, data []byte) error {
+func store(t *tree, run, node string, round int, process string, data []byte) error {
 	dir := blockPath(run, blockOf(round))
 	names, err := t.list(dir)
 	if err != nil {
@@ -83,7 +83,7 @@ func store(t *tree, run, node string, round int, life string, data []byte) error
 			return nil
 		}
 	}
-	_, err = t.put(dir, rolloutStem(node, round, life), "json.zst", pack(data))
+	_, err = t.put(dir, rolloutStem(node, round, process), "json.zst", pack(data))
 	return err
 }
 

@@ -16,7 +16,7 @@ func (d *Dir) Recent(ctx context.Context, window exchange.Window) ([]*exchange.R
 		return nil, err
 	}
 	defer end()
-	if err := d.lives.check(d.tell); err != nil {
+	if err := d.processes.check(d.tell); err != nil {
 		return nil, fmt.Errorf("recent rollouts: %w", err)
 	}
 	if err := d.scan(window); err != nil {
@@ -44,7 +44,7 @@ func (d *Dir) scan(window exchange.Window) error {
 	if err := d.scanner.scanRecent(); err != nil {
 		return err
 	}
-	return d.past.scan(window.Peers, d.arrivals)
+	return d.rlswarm.scan(window.Peers, d.arrivals)
 }
 
 // recent reads a batch that has arrived; nil where it isn't whole after all.
@@ -58,7 +58,7 @@ func (d *Dir) recent(peer string, round int) *exchange.Received {
 	}
 	data, there := d.readBatch(blockPath(d.o.Run, blockOf(round)), files)
 	if !there {
-		data, there = d.past.batch(peer, round)
+		data, there = d.rlswarm.batch(peer, round)
 	}
 	if !there {
 		d.arrivals.forget(encode(peer), round)

@@ -159,7 +159,7 @@ func (t *tree) put(dir, stem, extension string, data []byte) (string, error) {
 	return name, err
 }
 
-// replace makes a file hold data, in place: for the predecessor's files, whose names don't tell their content.
+// replace makes a file hold data, in place: for rl-swarm's files, whose names don't tell their content.
 func (t *tree) replace(dir, name string, data []byte) error {
 	root, err := t.open()
 	if err != nil {

@@ -44,11 +44,11 @@ func (e *finalError) Error() string { return e.line }
 // Is makes it an exchange.ErrClosed: no call will succeed any more.
 func (e *finalError) Is(target error) bool { return target == exchange.ErrClosed }
 
-// tellAgain is how long a lasting trouble is told of only once.
-const tellAgain = 10 * time.Minute
+// reportAgain is how long a lasting trouble is told of only once.
+const reportAgain = 10 * time.Minute
 
-// teller tells each trouble once, and once that it is over.
-type teller struct {
+// reporter reports each trouble once, and once that it is over.
+type reporter struct {
 	logger *slog.Logger
 
 	mu   sync.Mutex
@@ -56,15 +56,15 @@ type teller struct {
 	bad  bool
 }
 
-// maxTold bounds what a hostile folder can make us remember.
-const maxTold = 256
+// maxReported bounds what a hostile folder can make us remember.
+const maxReported = 256
 
 // warn logs a line about a thing, unless it did so lately.
-func (t *teller) warn(thing, line string) {
+func (t *reporter) warn(thing, line string) {
 	t.mu.Lock()
 	now := time.Now()
 	before, known := t.told[thing]
-	again := known && now.Sub(before) < tellAgain || !known && len(t.told) >= maxTold
+	again := known && now.Sub(before) < reportAgain || !known && len(t.told) >= maxReported
 	if !again {
 		if t.told == nil {
 			t.told = make(map[string]time.Time)
@@ -78,7 +78,7 @@ func (t *teller) warn(thing, line string) {
 }
 
 // trouble notes how an operation on the folder went.
-func (t *teller) trouble(err error) {
+func (t *reporter) trouble(err error) {
 	if err != nil {
 		t.mu.Lock()
 		t.bad = true

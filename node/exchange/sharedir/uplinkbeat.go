@@ -18,7 +18,7 @@ func (u *uplink) Beat(ctx context.Context, beat membership.Beat) (membership.Ros
 	start, said := time.Now(), time.Now()
 	for {
 		failure := u.writeBeat(beat)
-		if err := u.hear(); err != nil {
+		if err := u.readBeat(); err != nil {
 			failure = err
 		}
 		switch {
@@ -77,8 +77,8 @@ func (u *uplink) writeBeat(beat membership.Beat) error {
 	return u.out.tidy(u.needed)
 }
 
-// hear takes the coordinator's newest beat of this session.
-func (u *uplink) hear() error {
+// readBeat takes the coordinator's newest beat of this session.
+func (u *uplink) readBeat() error {
 	letters, err := u.in.letters()
 	if err != nil {
 		return err

@@ -14,11 +14,11 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// predecessor is the part of an experiment's folder that the nodes of Elrashid/rl-swarm use. It reads rollouts/round_R/stage_0/ID.json (its
+// rlSwarm is the part of an experiment's folder that the nodes of Elrashid/rl-swarm use. It reads rollouts/round_R/stage_0/ID.json (its
 // nodes read no other stage either), and writes its files where that was asked for.
-type predecessor struct {
+type rlSwarm struct {
 	tree *tree // <shared>/experiments/<experiment>
-	tell *teller
+	tell *reporter
 
 	mu     sync.Mutex
 	looked time.Time
@@ -35,12 +35,12 @@ const (
 	maxForeignIDs   = 1024
 )
 
-func newPredecessor(dir string, tell *teller) *predecessor {
-	return &predecessor{tree: newTree(dir), tell: tell}
+func newRLSwarm(dir string, tell *reporter) *rlSwarm {
+	return &rlSwarm{tree: newTree(dir), tell: tell}
 }
 
 // present tells whether its rollouts are there at all, so that a folder without them costs one look in a while.
-func (p *predecessor) present() bool {
+func (p *rlSwarm) present() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.there && time.Since(p.looked) >= foreignEvery {
@@ -52,7 +52,7 @@ func (p *predecessor) present() bool {
 }
 
 // look adds what its nodes among the missing have shared for a round.
-func (p *predecessor) look(round int, collector *exchange.Collector) error {
+func (p *rlSwarm) look(round int, collector *exchange.Collector) error {
 	missing := collector.Missing()
 	if len(missing) == 0 || !p.present() {
 		return nil
@@ -67,7 +67,7 @@ func (p *predecessor) look(round int, collector *exchange.Collector) error {
 
 // batch reads what one of its nodes shared for a round, as exchange.Encode gives it: there is none while the file is half, or where it is a copy that
 // our own program wrote for its nodes.
-func (p *predecessor) batch(peer string, round int) (data []byte, there bool) {
+func (p *rlSwarm) batch(peer string, round int) (data []byte, there bool) {
 	if !plain(peer, 64) || !p.present() {
 		return nil, false
 	}
@@ -97,7 +97,7 @@ func (p *predecessor) batch(peer string, round int) (data []byte, there bool) {
 }
 
 // scan notes what its nodes have shared since the last one, in the newest two rounds that they work on.
-func (p *predecessor) scan(peers []string, arrivals *arrivals) error {
+func (p *rlSwarm) scan(peers []string, arrivals *arrivals) error {
 	if !p.present() {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (p *predecessor) scan(peers []string, arrivals *arrivals) error {
 }
 
 // rounds lists the rounds that have rollouts, in order.
-func (p *predecessor) rounds() ([]int, error) {
+func (p *rlSwarm) rounds() ([]int, error) {
 	names, err := p.tree.list(foreignRollouts)
 	if err != nil {
 		return nil, err
@@ -139,11 +139,11 @@ func foreignRound(round int) string {
 	return path.Join(foreignRollouts, fmt.Sprintf("round_%d", round), "stage_0")
 }
 
-// Foreign lists the predecessor's nodes that take part in an experiment through its folder: those that registered to train, and those that
+// Foreign lists rl-swarm's nodes that take part in an experiment through its folder: those that registered to train, and those that
 // shared rollouts
 // in the newest two rounds; none of ours. They are members to be trusted by key (protocol.TrustKey).
 func Foreign(dir, run string) ([]string, error) {
-	p := newPredecessor(dir, nil)
+	p := newRLSwarm(dir, nil)
 	ours, err := writers(baseOf(dir), run)
 	if err != nil {
 		return nil, explain(dir, err)
@@ -184,7 +184,7 @@ func Foreign(dir, run string) ([]string, error) {
 }
 
 // trains tells whether a file of peers/ is that of a node that trains and is none of ours. Its coordinator only turns the rounds.
-func (p *predecessor) trains(name, id string) bool {
+func (p *rlSwarm) trains(name, id string) bool {
 	var peer struct {
 		ID      string `json:"peer_id"`
 		Role    string `json:"node_role"`

@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// rollouts is a file as the predecessor's gdrive_rollout_sharing.py writes it (json.dump, indent 2), one question with two completions.
+// rollouts is a file as rl-swarm's gdrive_rollout_sharing.py writes it (json.dump, indent 2), one question with two completions.
 const foreignText = `{
   "peer_id": "%s",
   "round": %d,
@@ -49,8 +49,8 @@ func putForeign(t *testing.T, dir, node string, round int) {
 	putText(t, dir, fmt.Sprintf("rollouts/round_%d/stage_0/%s.json", round, node), fmt.Sprintf(foreignText, node, round, batchID("What is 2 + 2? ü")))
 }
 
-// A node gathers what the predecessor's nodes share, beside ours; half a file isn't there, a forged one is refused.
-func TestGatherFromPredecessor(t *testing.T) {
+// A node gathers what rl-swarm's nodes share, beside ours; half a file isn't there, a forged one is refused.
+func TestGatherFromRLSwarm(t *testing.T) {
 	dir := newFolder(t)
 	putForeign(t, dir, "node_7", 3)
 	putText(t, dir, "rollouts/round_3/stage_0/half.json", foreignText[:200])
@@ -93,7 +93,7 @@ func TestRecentFromPredecessor(t *testing.T) {
 	require.Empty(t, got[len(got)-1].Rejected)
 }
 
-// What we write with Compat is what the predecessor's nodes look for: their code's own conditions, by the bytes.
+// What we write with Compat is what rl-swarm's nodes look for: their code's own conditions, by the bytes.
 func TestCompatFiles(t *testing.T) {
 	dir := newFolder(t)
 	a := open(t, Options{Dir: dir, Run: testRun, Node: "node_0", Compat: true})
@@ -157,7 +157,7 @@ func readText(t *testing.T, dir, name string, into any) {
 	require.NoError(t, json.Unmarshal(text, into))
 }
 
-// The predecessor names a question by its MD5 as a number; the value is Python's int(hashlib.md5(b"What is 6 * 7?").hexdigest(), 16).
+// rl-swarm names a question by its MD5 as a number; the value is Python's int(hashlib.md5(b"What is 6 * 7?").hexdigest(), 16).
 func TestBatchID(t *testing.T) {
 	require.Equal(t, pythonBatchID, batchID("What is 6 * 7?"))
 }

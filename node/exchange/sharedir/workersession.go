@@ -12,9 +12,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
-// visitor is one worker at the admission server. Only one goroutine at a time has it.
-type visitor struct {
-	clerk   *clerk
+// workerSession is one worker at the admission server. Only one goroutine at a time has it.
+type workerSession struct {
+	server  *server
 	worker  string
 	in, out mailbox // the worker's messages, and the answers
 
@@ -39,12 +39,12 @@ type visitor struct {
 	refused  string
 }
 
-func newWorkerSession(c *clerk, worker string) *visitor {
-	return &visitor{clerk: c, worker: worker, in: newMailbox(c.tree, c.run, worker, up), out: newMailbox(c.tree, c.run, worker, down)}
+func newWorkerSession(c *server, worker string) *workerSession {
+	return &workerSession{server: c, worker: worker, in: newMailbox(c.tree, c.run, worker, up), out: newMailbox(c.tree, c.run, worker, down)}
 }
 
 // attend answers what is new and beats for the worker.
-func (v *visitor) attend(ctx context.Context) error {
+func (v *workerSession) attend(ctx context.Context) error {
 	if !v.met {
 		if err := v.meet(); err != nil {
 			return err
@@ -84,7 +84,7 @@ func (v *visitor) attend(ctx context.Context) error {
 const tidyEvery = 30
 
 // meet learns what a former process of the coordinator answered.
-func (v *visitor) meet() error {
+func (v *workerSession) meet() error {
 	letters, err := v.out.letters()
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (v *visitor) meet() error {
 
 // receive takes a message that is new: of the newest session, and above what was answered of its verb. What was deleted may come back; it
 // is old then.
-func (v *visitor) receive(ctx context.Context, l letter) error {
+func (v *workerSession) receive(ctx context.Context, l letter) error {
 	switch {
 	case l.session < v.session, l.session == v.session && l.verb != verbBeat && l.number <= v.answered[l.verb],
 		l.session == v.session && l.verb == verbBeat && l.number <= v.beatSeen:
@@ -127,7 +127,7 @@ func (v *visitor) receive(ctx context.Context, l letter) error {
 	case errors.Is(err, errPartial):
 		return nil
 	case err != nil:
-		v.clerk.tell.warn("worker "+v.worker, fmt.Sprintf("skipping a message of worker %s in the shared folder: %v", v.worker, err))
+		v.server.tell.warn("worker "+v.worker, fmt.Sprintf("skipping a message of worker %s in the shared folder: %v", v.worker, err))
 		return nil
 	}
 	if l.session > v.session && l.verb != verbHello && v.alive() {
@@ -135,14 +135,14 @@ func (v *visitor) receive(ctx context.Context, l letter) error {
 	}
 	if l.verb == verbBeat {
 		v.turnTo(l.session)
-		return v.takeBeat(l, e)
+		return v.acceptBeat(l, e)
 	}
 	body, refusal := v.serve(ctx, e)
 	if ctx.Err() != nil {
 		return nil // the next coordinator answers
 	}
 	if refusal != nil && refusal.Code == membership.CodeName && l.session > v.session && l.verb == verbHello {
-		v.rival = true // the older process goes on, as long as it gives signs of life
+		v.rival = true // the older process goes on, as long as it gives signs of process
 	} else {
 		v.turnTo(l.session)
 		v.answered[l.verb], v.served = l.number, true
@@ -157,7 +157,7 @@ func (v *visitor) receive(ctx context.Context, l letter) error {
 }
 
 // turnTo begins with a newer session of the worker.
-func (v *visitor) turnTo(session int) {
+func (v *workerSession) turnTo(session int) {
 	if session <= v.session {
 		return
 	}
@@ -167,8 +167,8 @@ func (v *visitor) turnTo(session int) {
 }
 
 // alive tells whether the session's beats still come. Where another process waits for its place, it has less time to show that it lives.
-func (v *visitor) alive() bool {
-	silence := v.clerk.o.Silence
+func (v *workerSession) alive() bool {
+	silence := v.server.o.Silence
 	if v.rival {
 		silence /= 3
 	}
@@ -176,22 +176,22 @@ func (v *visitor) alive() bool {
 }
 
 // serve asks the admission server.
-func (v *visitor) serve(ctx context.Context, e envelope) (any, *membership.Refusal) {
+func (v *workerSession) serve(ctx context.Context, e envelope) (any, *membership.Refusal) {
 	if e.Protocol != membership.Protocol {
 		return nil, membership.Refuse(membership.CodeVersion,
 			"the worker speaks protocol %d, the coordinator %d. Try: the same version of swarm on both", e.Protocol, membership.Protocol)
 	}
 	switch e.Verb {
 	case verbHello:
-		return answer(ctx, v, e, v.clerk.admission.Hello)
+		return answer(ctx, v, e, v.server.admission.Hello)
 	case verbJoin:
-		return answer(ctx, v, e, v.clerk.admission.Join)
+		return answer(ctx, v, e, v.server.admission.Join)
 	default:
-		return answer(ctx, v, e, v.clerk.admission.Deliver)
+		return answer(ctx, v, e, v.server.admission.Deliver)
 	}
 }
 
-func answer[Q, A any](ctx context.Context, v *visitor, e envelope, ask func(context.Context, string, Q) (A, error)) (any, *membership.Refusal) {
+func answer[Q, A any](ctx context.Context, v *workerSession, e envelope, ask func(context.Context, string, Q) (A, error)) (any, *membership.Refusal) {
 	var question Q
 	if err := json.Unmarshal(e.Body, &question); err != nil {
 		return nil, membership.Refuse(membership.CodeMalformed, "the %s can't be read: %.200s", e.Verb, err)
@@ -203,8 +203,8 @@ func answer[Q, A any](ctx context.Context, v *visitor, e envelope, ask func(cont
 	return reply, nil
 }
 
-// takeBeat notes the worker's newest beat. One that lay there when this process first looked may be a dead worker's.
-func (v *visitor) takeBeat(l letter, e envelope) error {
+// acceptBeat notes the worker's newest beat. One that lay there when this process first looked may be a dead worker's.
+func (v *workerSession) acceptBeat(l letter, e envelope) error {
 	var beat membership.Beat
 	if e.Protocol != membership.Protocol || json.Unmarshal(e.Body, &beat) != nil {
 		return nil
@@ -217,13 +217,13 @@ func (v *visitor) takeBeat(l letter, e envelope) error {
 }
 
 // answerBeat beats for a worker that isn't silent, and writes the roster when it is another, or old.
-func (v *visitor) answerBeat(ctx context.Context) error {
+func (v *workerSession) answerBeat(ctx context.Context) error {
 	if v.beatSeen == 0 || v.left || !v.alive() {
 		return nil
 	}
 	beat := v.beat
 	beat.Roster = v.roster.Version
-	roster, err := v.clerk.admission.Beat(ctx, v.worker, beat)
+	roster, err := v.server.admission.Beat(ctx, v.worker, beat)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -253,7 +253,7 @@ func (v *visitor) answerBeat(ctx context.Context) error {
 	return nil
 }
 
-func (v *visitor) writeBeat(e envelope, body any) error {
+func (v *workerSession) writeBeat(e envelope, body any) error {
 	name, err := v.out.post(e, body)
 	if err != nil {
 		return err
@@ -273,7 +273,7 @@ func (v *visitor) writeBeat(e envelope, body any) error {
 const keepReplies = 16
 
 // clear deletes answers whose requests are gone: the worker has them.
-func (v *visitor) clear(waiting map[string]bool) error {
+func (v *workerSession) clear(waiting map[string]bool) error {
 	for stem, reply := range v.replies {
 		if waiting[stem] && (reply.session > v.session || reply.number > v.answered[reply.verb]-keepReplies) {
 			continue

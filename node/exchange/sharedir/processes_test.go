@@ -42,10 +42,10 @@ func TestTwoProcessesOfOneNode(t *testing.T) {
 	dir := newFolder(t)
 	var log logLines
 	first := open(t, Options{Dir: dir, Run: testRun, Node: "a", Logger: log.logger()})
-	first.lives.every = 0
+	first.processes.every = 0
 	share(t, first, 0)
 	second := open(t, Options{Dir: dir, Run: testRun, Node: "a"})
-	second.lives.every = 0
+	second.processes.every = 0
 	share(t, first, 1)
 	err := second.Publish(t.Context(), batchOf("a", 2, ""))
 	require.ErrorIs(t, err, exchange.ErrClosed)
@@ -59,12 +59,12 @@ func TestTwoProcessesOfOneNode(t *testing.T) {
 	require.Equal(t, 1, log.count("another process began to share as node a"))
 }
 
-// A node that is started again after its death is nobody's twin, whatever comes back of its former life.
+// A node that is started again after its death is nobody's twin, whatever comes back of its previous process.
 func TestRestartIsNoTwin(t *testing.T) {
 	dir := newFolder(t)
 	for round := range 4 {
 		d := open(t, Options{Dir: dir, Run: testRun, Node: "a"})
-		d.lives.every = 0
+		d.processes.every = 0
 		share(t, d, round)
 		share(t, d, round)
 		require.NoError(t, d.Close())
@@ -79,7 +79,7 @@ func TestTwinsOnTwoMachines(t *testing.T) {
 			var dirs []*Dir
 			for i := range 2 {
 				d := open(t, Options{Dir: s.folder(i), Run: testRun, Node: "a"})
-				d.lives.every = 0
+				d.processes.every = 0
 				dirs = append(dirs, d)
 			}
 			s.run()
