@@ -11,6 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle/gpuwatch"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
@@ -51,23 +52,23 @@ func runGPU(ctx context.Context, g *globals, o *gpuOptions) error {
 	}
 	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Leaving; runs go on.")
 	defer interrupts.Close()
-	watch, err := openGPUWatch(ctx, g)
+	watch, err := gpuwatch.Open(ctx, g.home, remedy)
 	if err != nil {
 		return interrupt.Exit(ctx, err)
 	}
-	defer watch.close()
+	defer watch.Close()
 	if !o.once && o.output == "text" && g.interactive() {
 		err := terminal.LiveGPUs(ctx, terminal.GPUConfig{
-			Poll: watch.view, Interval: o.interval, Out: g.stdout, In: g.stdin, Environ: os.Environ(),
+			Poll: watch.View, Interval: o.interval, Out: g.stdout, In: g.stdin, Environ: os.Environ(),
 		})
 		return interrupt.Exit(ctx, err)
 	}
-	document, err := watch.look(ctx)
+	document, err := watch.Look(ctx)
 	if err != nil {
 		return interrupt.Exit(ctx, err)
 	}
 	if o.output == "json" {
 		return writeJSON(g.stdout, document)
 	}
-	return screen.Print(g.stdout, func(p *table.Page) { terminal.PrintGPUs(p, watch.status(document)) })
+	return screen.Print(g.stdout, func(p *table.Page) { terminal.PrintGPUs(p, watch.Status(document)) })
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu/fakenvml"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle/gpuwatch"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -30,7 +31,7 @@ const (
 )
 
 // gpuJSON runs swarm gpu -o json and checks that the document has what docs/CLI.md promises.
-func gpuJSON(t *testing.T, o outcome) gpuDocument {
+func gpuJSON(t *testing.T, o outcome) gpuwatch.Document {
 	t.Helper()
 	require.Equal(t, 0, o.code, o.stderr)
 	require.Empty(t, o.stderr)
@@ -64,7 +65,7 @@ func gpuJSON(t *testing.T, o outcome) gpuDocument {
 			fields(t, n, map[string]string{"gpu": "number?", "code": "string", "text": "string", "try": "string"})
 		}
 	}
-	var typed gpuDocument
+	var typed gpuwatch.Document
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &typed))
 	return typed
 }
@@ -85,7 +86,7 @@ func TestGPUDocument(t *testing.T) {
 	doc := gpuJSON(t, o)
 	require.Equal(t, "550.54.15", doc.Driver)
 	require.Len(t, doc.Devices, 2)
-	require.Equal(t, []gpuProcess{{PID: 4711, UsedBytes: 500 << 20}}, doc.Devices[0].Processes)
+	require.Equal(t, []gpuwatch.Process{{PID: 4711, UsedBytes: 500 << 20}}, doc.Devices[0].Processes)
 	require.Equal(t, []string{"heat"}, doc.Devices[0].Slowdowns)
 	require.Equal(t, 22, doc.Devices[0].RecommendedBatchSize)
 	require.Nil(t, doc.Devices[1].Processes)
@@ -173,7 +174,7 @@ func TestAnOldDriver(t *testing.T) {
 	doc := gpuJSON(t, o)
 	require.Equal(t, "390.157", doc.Driver)
 	require.Equal(t, []string{"power_cap"}, doc.Devices[0].Slowdowns)
-	require.Equal(t, []gpuProcess{{PID: 12, UsedBytes: 100 << 20}}, doc.Devices[0].Processes)
+	require.Equal(t, []gpuwatch.Process{{PID: 12, UsedBytes: 100 << 20}}, doc.Devices[0].Processes)
 	require.True(t, doc.Devices[0].MemoryRepairPending)
 	require.Equal(t, 0, run("plan", "--config", "4loc4ext").code)
 }
@@ -253,11 +254,13 @@ func TestGPUShowsTheNodesOfRunningRuns(t *testing.T) {
 	o := onGPUs(t, home, cards, "gpu", "-o", "json")
 	doc := gpuJSON(t, o)
 	zero, one := 0, 1
-	require.Equal(t, []gpuNode{
-		{"r", "r-1", "node_0", &zero, "updating", 5e9, 7e9, 2e9, 4e9, 9e9, 0},
-		{"r", "r-1", "node_1", &zero, "updating", 5e9, 7e9, 2e9, 4e9, 9e9, 0},
-		{"r", "r-1", "node_2", &one, "updating", 5e9, 7e9, 2e9, 4e9, 9e9, 0},
-	}, doc.Nodes)
+	node := func(id string, at *int) gpuwatch.Node {
+		return gpuwatch.Node{
+			Experiment: "r", Run: "r-1", ID: id, GPU: at, State: "updating", MemoryBytes: 5e9, PeakMemoryBytes: 7e9, ResidentBytes: 2e9,
+			TransientBytes: 4e9, BudgetBytes: 9e9,
+		}
+	}
+	require.Equal(t, []gpuwatch.Node{node("node_0", &zero), node("node_1", &zero), node("node_2", &one)}, doc.Nodes)
 	used := int64(49590 << 20)
 	require.Equal(t, []int64{10e9, used - 10e9}, []int64{doc.Devices[0].NodesBytes, doc.Devices[0].UnattributedBytes})
 	require.Equal(t, []int64{5e9, 4800<<20 - 5e9}, []int64{doc.Devices[1].NodesBytes, doc.Devices[1].UnattributedBytes})

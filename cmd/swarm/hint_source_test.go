@@ -47,6 +47,7 @@ var hintContexts = []struct{ file, commands string }{
 	{"internal/layout", "up, sweep"},
 	{"launcher/fit", "up, plan, join, sweep"},
 	{"launcher/gpu", "up, plan, join, sweep, run, tune, gpu, doctor, profile"},
+	{"launcher/lifecycle/gpuwatch", "gpu"},
 	{"launcher/lifecycle/lock", "up, join"},
 	{"launcher/lifecycle/stop", "down"},
 	{"launcher/plan", "up, plan, join, sweep"},

@@ -1,4 +1,7 @@
-package main
+// Package gpuwatch looks at this host's GPUs and at the runs of a home that go on here, and says whose the memory is, what is wrong and what could
+// be better (swarm gpu). Devices come from launcher/gpu, runs from the database; what it saw it keeps, for trends. It changes nothing, and must not
+// import what starts nodes.
+package gpuwatch
 
 import (
 	"cmp"
@@ -10,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
@@ -25,10 +29,11 @@ const (
 	recordedBusy  = 600
 )
 
-// gpuWatch looks at GPUs and running runs, and remembers what it saw.
-type gpuWatch struct {
+// Watch looks at GPUs and running runs, and remembers what it saw. It may be used from several goroutines.
+type Watch struct {
 	mu      sync.Mutex // a live view that was left may still be looking
-	g       *globals
+	home    layout.Home
+	remedy  func(error) string
 	host    gpu.Host
 	sampler *gpu.Sampler  // nil: no GPU
 	reader  *store.Reader // nil: nothing has run yet
@@ -53,8 +58,9 @@ func (m *mean) value() float64 {
 	return m.sum / float64(m.n)
 }
 
-func openGPUWatch(ctx context.Context, g *globals) (*gpuWatch, error) {
-	w := &gpuWatch{g: g, memory: map[string]*gpu.History{}, busy: map[string]*mean{}}
+// Open begins to watch this host's GPUs and the runs of a home. remedy says what mends an error of the database. The caller closes the watch.
+func Open(ctx context.Context, home layout.Home, remedy func(error) string) (*Watch, error) {
+	w := &Watch{home: home, remedy: remedy, memory: map[string]*gpu.History{}, busy: map[string]*mean{}}
 	var err error
 	if w.host, err = gpu.Detect(ctx); err != nil {
 		return nil, err
@@ -71,7 +77,8 @@ func openGPUWatch(ctx context.Context, g *globals) (*gpuWatch, error) {
 	return w, nil
 }
 
-func (w *gpuWatch) close() {
+// Close ends the sessions with the driver and the database. It waits for a look that is under way.
+func (w *Watch) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.sampler != nil {
@@ -82,47 +89,46 @@ func (w *gpuWatch) close() {
 	}
 }
 
-func (w *gpuWatch) view(ctx context.Context) (terminal.GPUStatus, error) {
-	document, err := w.look(ctx)
+// View is Look for people.
+func (w *Watch) View(ctx context.Context) (terminal.GPUStatus, error) {
+	document, err := w.Look(ctx)
 	if err != nil {
 		return terminal.GPUStatus{}, err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.status(document), nil
+	return w.Status(document), nil
 }
 
-// look samples the devices and reads the runs.
-func (w *gpuWatch) look(ctx context.Context) (gpuDocument, error) {
+// Look samples the devices and reads the runs.
+func (w *Watch) Look(ctx context.Context) (Document, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := context.Cause(ctx); err != nil {
-		return gpuDocument{}, err
+		return Document{}, err
 	}
 	sample := gpu.Sample{Time: event.Now()}
 	var err error
 	if w.sampler != nil {
 		if sample, err = w.sampler.Sample(ctx); err != nil {
-			return gpuDocument{}, err
+			return Document{}, err
 		}
 	}
 	if w.host.MemoryTotal, w.host.MemoryAvailable, err = gpu.Memory(ctx); err != nil {
-		return gpuDocument{}, err
+		return Document{}, err
 	}
 	runs, runsErr := w.running(ctx)
 	if !w.began && runsErr == nil {
 		w.began, runsErr = true, w.takeOver(ctx, runs, sample.Time)
 	}
 	w.remember(sample)
-	document := newGPUDocument(w, sample, runs)
+	document := newDocument(w, sample, runs)
 	if runsErr != nil && !errors.Is(runsErr, store.ErrNoDatabase) {
 		what, try := fail.SplitRemedy(fail.OneLine("runs can't be read: " + runsErr.Error()))
-		document.Warnings = append(document.Warnings, gpu.Note{Code: "database", Text: what, Try: cmp.Or(try, fail.OneLine(remedy(runsErr)))})
+		document.Warnings = append(document.Warnings, gpu.Note{Code: "database", Text: what, Try: cmp.Or(try, fail.OneLine(w.remedy(runsErr)))})
 	}
 	return document, nil
 }
 
-func (w *gpuWatch) remember(sample gpu.Sample) {
+func (w *Watch) remember(sample gpu.Sample) {
 	w.xids = append(w.xids, sample.XIDs...)
 	w.history("").Add(sample.Time, w.host.MemoryTotal-w.host.MemoryAvailable)
 	for _, d := range sample.Devices {
@@ -135,14 +141,14 @@ func (w *gpuWatch) remember(sample gpu.Sample) {
 	}
 }
 
-func (w *gpuWatch) history(uuid string) *gpu.History {
+func (w *Watch) history(uuid string) *gpu.History {
 	if w.memory[uuid] == nil {
 		w.memory[uuid] = &gpu.History{}
 	}
 	return w.memory[uuid]
 }
 
-func (w *gpuWatch) load(uuid string) *mean {
+func (w *Watch) load(uuid string) *mean {
 	if w.busy[uuid] == nil {
 		w.busy[uuid] = &mean{}
 	}
@@ -156,9 +162,9 @@ type runningRun struct {
 }
 
 // running returns the runs that go on here; the error is store.ErrNoDatabase where nothing has ever run.
-func (w *gpuWatch) running(ctx context.Context) ([]runningRun, error) {
+func (w *Watch) running(ctx context.Context) ([]runningRun, error) {
 	if w.reader == nil {
-		reader, err := store.OpenReader(ctx, w.g.home.Database())
+		reader, err := store.OpenReader(ctx, w.home.Database())
 		if err != nil {
 			return nil, err
 		}
@@ -193,7 +199,7 @@ func (w *gpuWatch) running(ctx context.Context) ([]runningRun, error) {
 }
 
 // takeOver adds what running runs have recorded of the devices, so that a trend is seen at the first look.
-func (w *gpuWatch) takeOver(ctx context.Context, runs []runningRun, now float64) error {
+func (w *Watch) takeOver(ctx context.Context, runs []runningRun, now float64) error {
 	var recorded []store.DeviceSample
 	for _, run := range runs {
 		samples, err := w.reader.Devices(ctx, run.Run, now-recordedTrend)

@@ -1,44 +1,43 @@
-package main
+package gpuwatch
 
 import (
-	"fmt"
 	"slices"
 
-	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/launcher/job/workload"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
-	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
-// gpuDocument is what `swarm gpu -o json` prints (docs/CLI.md). Fields are only ever added. What a driver doesn't tell is -1.
-type gpuDocument struct {
-	Time              float64     `json:"time"` // Unix seconds
-	Driver            string      `json:"driver"`
-	Reason            string      `json:"reason"` // why there is no GPU, or why one is left out, with the remedy; or empty
-	Host              gpuHost     `json:"host"`
-	Devices           []gpuDevice `json:"devices"`
-	Nodes             []gpuNode   `json:"nodes"`
-	UnattributedBytes int64       `json:"unattributed_bytes"` // over devices
-	Warnings          []gpu.Note  `json:"warnings"`
-	Recommendations   []gpu.Note  `json:"recommendations"`
+// Document is what `swarm gpu -o json` prints (docs/CLI.md). Fields are only ever added. What a driver doesn't tell is -1.
+type Document struct {
+	Time              float64    `json:"time"` // Unix seconds
+	Driver            string     `json:"driver"`
+	Reason            string     `json:"reason"` // why there is no GPU, or why one is left out, with the remedy; or empty
+	Host              Host       `json:"host"`
+	Devices           []Device   `json:"devices"`
+	Nodes             []Node     `json:"nodes"`
+	UnattributedBytes int64      `json:"unattributed_bytes"` // over devices
+	Warnings          []gpu.Note `json:"warnings"`
+	Recommendations   []gpu.Note `json:"recommendations"`
 }
 
-type gpuHost struct {
+// Host is the host's memory.
+type Host struct {
 	Cores                int   `json:"cores"`
 	MemoryTotalBytes     int64 `json:"memory_total_bytes"`
 	MemoryAvailableBytes int64 `json:"memory_available_bytes"`
 }
 
-type gpuDevice struct {
+// Device is a GPU with what is in use on it.
+type Device struct {
 	event.Device
 	MemoryFreeBytes        int64          `json:"memory_free_bytes"`
 	NodesBytes             int64          `json:"nodes_bytes"` // of what is used: by the nodes below, with their contexts where known
 	Slowdowns              []string       `json:"slowdowns"`   // why its clocks are reduced now
 	TemperatureSlowdown    float64        `json:"temperature_slowdown_celsius"`
-	Processes              []gpuProcess   `json:"processes"` // null: not told
+	Processes              []Process      `json:"processes"` // null: not told
 	MIG                    bool           `json:"mig"`
 	Instances              []gpu.Instance `json:"mig_instances,omitempty"`
 	InstanceOf             *int           `json:"mig_instance_of,omitempty"`
@@ -49,13 +48,15 @@ type gpuDevice struct {
 	RecommendedBatchSize   int            `json:"recommended_batch_size"`
 }
 
-type gpuProcess struct {
+// Process is a process on a GPU.
+type Process struct {
 	PID       int    `json:"pid"` // as the driver numbers it: in a container the host's
 	UsedBytes int64  `json:"used_bytes"`
 	Node      string `json:"node,omitempty"`
 }
 
-type gpuNode struct {
+// Node is a node of a running run.
+type Node struct {
 	Experiment      string `json:"experiment"`
 	Run             string `json:"run"`
 	ID              string `json:"id"`
@@ -69,16 +70,16 @@ type gpuNode struct {
 	ContextBytes    int64  `json:"context_bytes"` // beyond memory_bytes in its process; 0 where the driver doesn't tell
 }
 
-func newGPUDocument(w *gpuWatch, sample gpu.Sample, runs []runningRun) gpuDocument {
-	doc := gpuDocument{
-		Time: sample.Time, Driver: w.host.Driver, Reason: w.host.Reason, Devices: []gpuDevice{}, Nodes: []gpuNode{},
-		Host: gpuHost{w.host.Cores, w.host.MemoryTotal, w.host.MemoryAvailable},
+func newDocument(w *Watch, sample gpu.Sample, runs []runningRun) Document {
+	doc := Document{
+		Time: sample.Time, Driver: w.host.Driver, Reason: w.host.Reason, Devices: []Device{}, Nodes: []Node{},
+		Host: Host{w.host.Cores, w.host.MemoryTotal, w.host.MemoryAvailable},
 	}
 	claims := map[string][]gpu.Claim{} // by UUID
 	for _, run := range runs {
 		for _, n := range run.Nodes {
 			at := placed(run.plan, n)
-			node := gpuNode{
+			node := Node{
 				Experiment: run.Experiment, Run: run.Run, ID: n.ID, State: n.State, MemoryBytes: n.MemoryBytes, PeakMemoryBytes: n.PeakMemoryBytes,
 				ResidentBytes: n.ResidentBytes, TransientBytes: n.TransientBytes, BudgetBytes: n.BudgetBytes,
 			}
@@ -96,10 +97,10 @@ func newGPUDocument(w *gpuWatch, sample gpu.Sample, runs []runningRun) gpuDocume
 	situation := gpu.Situation{Host: w.host, Running: len(doc.Nodes), XIDs: w.xids}
 	for _, d := range sample.Devices {
 		a := gpu.Attribute(d.MemoryUsed, d.Processes, claims[d.UUID])
-		doc.Devices = append(doc.Devices, newGPUDevice(d, a))
+		doc.Devices = append(doc.Devices, newDevice(d, a))
 		doc.UnattributedBytes += max(0, a.Unattributed)
 		for _, p := range a.Portions {
-			i := slices.IndexFunc(doc.Nodes, func(n gpuNode) bool { return n.Run+"/"+n.ID == p.Node })
+			i := slices.IndexFunc(doc.Nodes, func(n Node) bool { return n.Run+"/"+n.ID == p.Node })
 			doc.Nodes[i].ContextBytes += p.Context
 		}
 		situation.Devices = append(situation.Devices, gpu.DeviceUse{
@@ -141,8 +142,8 @@ func indexNow(sample gpu.Sample, planned fit.GPU) *int {
 	return &planned.Index
 }
 
-func newGPUDevice(d gpu.Device, a gpu.Attribution) gpuDevice {
-	out := gpuDevice{
+func newDevice(d gpu.Device, a gpu.Attribution) Device {
+	out := Device{
 		Device: *d.Event(a.Unattributed), MemoryFreeBytes: d.MemoryFree, NodesBytes: a.Nodes, Slowdowns: d.Slowdowns,
 		TemperatureSlowdown: d.TemperatureSlowdown, MIG: d.MIG, Instances: d.Instances, InstanceOf: d.InstanceOf,
 		MemoryRepairPending: d.MemoryRepairPending, MemoryRepairImpossible: d.MemoryRepairImpossible, Lost: d.Lost, Problem: d.Problem,
@@ -152,43 +153,10 @@ func newGPUDevice(d gpu.Device, a gpu.Attribution) gpuDevice {
 		out.Slowdowns = []string{}
 	}
 	if d.Processes != nil {
-		out.Processes = []gpuProcess{}
+		out.Processes = []Process{}
 	}
 	for _, p := range d.Processes {
-		out.Processes = append(out.Processes, gpuProcess{p.PID, p.Used, a.Owners[p.PID]})
-	}
-	return out
-}
-
-// status is a document for people.
-func (w *gpuWatch) status(doc gpuDocument) terminal.GPUStatus {
-	out := terminal.GPUStatus{
-		Time: doc.Time, Driver: doc.Driver, Reason: doc.Reason, HostTotal: doc.Host.MemoryTotalBytes,
-		HostUsed: doc.Host.MemoryTotalBytes - doc.Host.MemoryAvailableBytes, HostTrend: w.history("").Values(),
-	}
-	for _, d := range doc.Devices {
-		problem, _ := fail.SplitRemedy(d.Problem) // the warnings have the remedy
-		out.Devices = append(out.Devices, terminal.GPUDevice{
-			Label: fmt.Sprintf("GPU %d", d.Index), Name: d.Name, Problem: problem, Total: d.MemoryTotalBytes, Used: d.MemoryUsedBytes,
-			Nodes: d.NodesBytes, Unattributed: d.UnattributedBytes, Utilization: d.Utilization, Power: d.PowerWatts, Limit: d.PowerLimitWatts,
-			Temperature: d.TemperatureCelsius, Trend: w.history(d.UUID).Values(),
-		})
-	}
-	for _, n := range doc.Nodes {
-		at := "host"
-		if n.GPU != nil {
-			at = fmt.Sprintf("GPU %d", *n.GPU)
-		}
-		out.Nodes = append(out.Nodes, terminal.GPUNode{
-			Run: n.Run, Node: n.ID, State: n.State, Device: at, Held: n.MemoryBytes, Peak: n.PeakMemoryBytes, Resident: n.ResidentBytes,
-			Transient: n.TransientBytes, Budget: n.BudgetBytes,
-		})
-	}
-	for _, n := range doc.Warnings {
-		out.Warnings = append(out.Warnings, n.String())
-	}
-	for _, n := range doc.Recommendations {
-		out.Recommendations = append(out.Recommendations, n.String())
+		out.Processes = append(out.Processes, Process{p.PID, p.Used, a.Owners[p.PID]})
 	}
 	return out
 }
