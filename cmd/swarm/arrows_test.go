@@ -23,6 +23,7 @@ var allowed = []struct{ from, to string }{
 	{"launcher/job/", "launcher/job/ launcher/supervise configs internal/"},
 	{"launcher/lifecycle", "launcher metrics configs internal/"},
 	{"launcher/lifecycle/gpuwatch", "launcher/lifecycle launcher/fit launcher/gpu launcher/job/workload metrics configs internal/"},
+	{"launcher/coordinator", "launcher node metrics configs internal/"},
 	{"launcher/plan", "launcher node metrics configs internal/"},
 	{"launcher/workers", "launcher node metrics configs internal/"},
 	{"node", "node configs metrics/event internal/"},

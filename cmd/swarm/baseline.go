@@ -10,22 +10,23 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	sh "github.com/sapo-swarm/swarm/internal/shell"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
 // baseline is the command of the run to compare this one with: without sharing, all else equal. It is empty where the run shares nothing itself, or where no
 // command can say that, and in a sweep.
-func (c *coordinator) baseline() string {
-	cfg := c.p.Config
-	if cfg.NumTransplantTrees == 0 || c.p.Trainer.Command != "" || c.summary.Model == plan.TrainerModel {
+func (g *globals) baseline(cfg configs.Config, trainer string, summary stats.Summary) string {
+	if cfg.NumTransplantTrees == 0 || trainer != "" || summary.Model == plan.TrainerModel {
 		return ""
 	}
-	if c.summary.Command != nil && commandName(c.summary.Command.Arguments) == "sweep" {
+	if summary.Command != nil && commandName(summary.Command.Arguments) == "sweep" {
 		return "" // which knows what it compares
 	}
 	nodes := 0
-	for _, n := range c.summary.Nodes {
+	for _, n := range summary.Nodes {
 		if n.Worker == "" {
 			nodes++
 		}
@@ -41,7 +42,7 @@ func (c *coordinator) baseline() string {
 	leaveOut := append(slices.Collect(maps.Keys(compared)), "num_train_samples", "num_transplant_trees", "split", "rounds")
 	leaveOut = slices.DeleteFunc(leaveOut, func(key string) bool { return key == "num_generations" })
 	config := []string{stats.BaselinePreset}
-	if file := configFile(c.summary.Command); file != "" {
+	if file := configFile(summary.Command); file != "" {
 		config = []string{file, stats.BaselinePreset}
 	}
 	flags, err := settingFlags(config, cfg, leaveOut)
@@ -49,7 +50,7 @@ func (c *coordinator) baseline() string {
 		return ""
 	}
 	words := append([]string{"up", "--config", strings.Join(config, ","), "--nodes", strconv.Itoa(nodes), "--rounds", strconv.Itoa(cfg.Rounds)}, flags...)
-	return c.g.invocation() + " " + sh.Line(words...)
+	return g.invocation() + " " + sh.Line(words...)
 }
 
 // configFile is the path of the YAML file that a command of swarm up names; empty: none.
@@ -72,4 +73,11 @@ func configFile(c *stats.Command) string {
 		}
 	}
 	return ""
+}
+
+// summarise prints what a run came to, and what to type next. trainer is its --node-command.
+func (g *globals) summarise(summary stats.Summary, config configs.Config, trainer string, asJSON bool) error {
+	place := terminal.Place{Database: g.home.Database(), Folder: g.home.Run(summary.Run)}
+	place.Next = coordinator.Next(g.invocation(), summary, g.goesOn, func(s stats.Summary) string { return g.baseline(config, trainer, s) })
+	return coordinator.Summarise(g.stdout, summary, asJSON, place)
 }

@@ -67,7 +67,7 @@ func runDashboard(ctx context.Context, g *globals, o dashboardOptions) error {
 	if o.open {
 		service.show(ctx, g)
 	}
-	if err := service.serve(ctx); err != nil {
+	if err := service.Serve(ctx); err != nil {
 		return err
 	}
 	return interrupt.Exit(ctx, nil)

@@ -16,6 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/launcher/job/diagnose"
 	"github.com/sapo-swarm/swarm/launcher/mps"
@@ -156,7 +157,7 @@ func checkHome(home layout.Home) finding {
 		f.Found, f.Try = err.Error(), "another --home"
 		return f
 	}
-	f.OK = usage.Free > minFreeDisk
+	f.OK = usage.Free > coordinator.MinFreeDisk
 	f.Found = fmt.Sprintf("%s, %s free", home, units.Bytes(int64(usage.Free)))
 	if !f.OK {
 		f.Try = "free some space, or put --home on another disk"

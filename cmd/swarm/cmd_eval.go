@@ -18,6 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -153,8 +154,8 @@ func runEvalShow(ctx context.Context, g *globals, o *evalOptions, name string) e
 	switch {
 	case o.output == "json":
 		return writeJSON(g.stdout, evaluations)
-	case most == 0 && foreignNodes(snapshot.Run) != nil:
-		return fail.Usage(fmt.Errorf("no held-out evaluation is recorded: %w", foreignNodes(snapshot.Run)), "swarm status "+snapshot.Run.Run)
+	case most == 0 && coordinator.ForeignNodes(snapshot.Run) != nil:
+		return fail.Usage(fmt.Errorf("no held-out evaluation is recorded: %w", coordinator.ForeignNodes(snapshot.Run)), "swarm status "+snapshot.Run.Run)
 	case most == 0:
 		return fail.Hint(fmt.Errorf("run %s has no held-out evaluation yet", snapshot.Run.Run), "--node node_0, which evaluates its newest checkpoint now")
 	case len(ks) > 0 && ks[0] > most:

@@ -18,6 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
@@ -266,14 +267,14 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 	if o.detach && !inBackground(g) {
 		return inTheBackground(g, o.output)
 	}
-	ctx, interrupts := interrupt.Notify(ctx, g.stderr, stopEarly)
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, coordinator.StopEarly)
 	defer interrupts.Close()
 	j, err := o.connect(ctx, g)
 	if err != nil {
 		return interrupt.Exit(ctx, workers.Refused(err))
 	}
 	defer j.Close()
-	r := &resume{g: g, fresh: o.fresh}
+	r := &coordinator.Resume{Home: g.home, Logger: g.logger, Fresh: o.fresh}
 	o.plan.Resume = r
 	o.plan.Base, o.plan.OnlyGenerate = func() (resolve.Layer, error) {
 		c, err := j.Config()
@@ -283,38 +284,40 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 		return err
 	}
 	p, err := o.plan.Resolve(ctx, g.planHost())
-	finished := errors.Is(err, errFinished)
+	finished := errors.Is(err, coordinator.ErrFinished)
 	if err != nil && !finished {
 		return interrupt.Exit(ctx, err)
 	}
 	if finished {
-		if err := j.DeliverRest(ctx, workers.Run{Dir: r.dir(), Logger: g.logger}); err != nil {
+		if err := j.DeliverRest(ctx, workers.Run{Dir: r.Dir(), Logger: g.logger}); err != nil {
 			return interrupt.Exit(ctx, err)
 		}
-		return r.summarise(ctx, p, o.output == "json")
+		return g.summariseDone(ctx, r, p, o.output == "json")
 	}
 	page, err := o.page.listen(ctx, g)
 	if err != nil {
 		return err
 	}
-	c, err := prepare(ctx, &coordinator{g: g, p: p, resume: r, price: price, worker: j}, o.yes)
+	c, err := g.coordinate(ctx, coordinator.Options{Planned: p, Resume: r, PricePerHour: price.PerHour, PriceCurrency: price.Currency, Worker: j}, o.yes)
 	if err != nil {
 		page.close()
 		return interrupt.Exit(ctx, workers.Refused(err))
 	}
-	defer c.close()
-	c.page = page
-	if err := j.SameFiles(c.inputs); err != nil {
+	defer c.Close()
+	if page != nil {
+		c.Serve(page)
+	}
+	if err := j.SameFiles(c.Inputs()); err != nil {
 		page.close()
 		return err
 	}
-	for _, line := range j.Differences(c.asRun(), c.p.Model.Name) {
+	for _, line := range j.Differences(c.Shared(), p.Model.Name) {
 		g.logger.Info(line)
 	}
-	if err := c.announce(); err != nil {
+	if err := g.announceRun(c, p.Config.Experiment, page, nil); err != nil {
 		return err
 	}
-	return c.train(ctx, interrupts, o.output == "json" && g.console == nil)
+	return c.Train(ctx, interrupts, o.output == "json" && g.console == nil)
 }
 
 // joinedBase is the coordinator's configuration as this host begins with it.

@@ -18,6 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -52,7 +53,7 @@ func runModelSave(ctx context.Context, g *globals, runName, nodeName, dir, outpu
 	if err != nil {
 		return err
 	}
-	if err := foreignNodes(run); err != nil {
+	if err := coordinator.ForeignNodes(run); err != nil {
 		return err
 	}
 	nodeName, err = g.nodeOf(run, nodeName)

@@ -154,7 +154,7 @@ func measure(ctx context.Context, g *globals, p plan.Planned, sizes []int) (prof
 			return profiled{}, err
 		}
 		if !python.CUDA {
-			return profiled{}, noCUDA(python, "the profile is for a GPU")
+			return profiled{}, plan.NoCUDA(python, "the profile is for a GPU")
 		}
 		device, env = "cuda:0", []string{"CUDA_VISIBLE_DEVICES=" + plan.MostFree(p).UUID}
 	}

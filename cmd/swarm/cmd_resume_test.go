@@ -184,9 +184,8 @@ func TestResumeTypesTheCommandAgain(t *testing.T) {
 // The baseline that a summary proposes is this run without sharing: every flag that makes it comparable is there.
 func TestTheBaselineHasTheRunsSettings(t *testing.T) {
 	t.Parallel()
-	c := &coordinator{g: &globals{home: layout.Home(layout.Default(os.Getenv))}}
-	c.p.Config = configs.Default()
-	require.Empty(t, c.baseline(), "it shares nothing itself")
+	g := &globals{home: layout.Home(layout.Default(os.Getenv))}
+	require.Empty(t, g.baseline(configs.Default(), "", stats.Summary{}), "it shares nothing itself")
 	var flags resolve.Flags
 	set := map[string]string{"rounds": "5", "learning_rate": "0.0002", "seed": "7", "eval_questions": "0", "model": "nano"}
 	for name, value := range set {
@@ -197,8 +196,8 @@ func TestTheBaselineHasTheRunsSettings(t *testing.T) {
 	flags.Config = []string{"4loc4ext"}
 	config, _, _, err := configSources(nil, false).Config(&flags)
 	require.NoError(t, err)
-	c.p.Config = config
-	c.summary.Nodes = []stats.NodeStatus{{ID: "node_0"}, {ID: "node_1"}, {ID: "anna_0", Worker: "anna"}}
-	_, words, _ := strings.Cut(c.baseline(), " up ")
+	summary := stats.Summary{}
+	summary.Nodes = []stats.NodeStatus{{ID: "node_0"}, {ID: "node_1"}, {ID: "anna_0", Worker: "anna"}}
+	_, words, _ := strings.Cut(g.baseline(config, "", summary), " up ")
 	require.Equal(t, "--config 8loc0ext --nodes 2 --rounds 5 --model nano --seed 7 --learning-rate 0.0002 --eval-questions 0", words)
 }

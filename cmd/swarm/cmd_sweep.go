@@ -216,8 +216,8 @@ func (s *sweep) open(ctx context.Context) (err error) {
 		return err
 	}
 	for _, item := range s.items {
-		if !item.done && engineDevice(item.p.Plan) != "cpu" && !python.CUDA {
-			return noCUDA(python, item.String()+" is planned for a GPU")
+		if !item.done && plan.EngineDevice(item.p.Plan) != "cpu" && !python.CUDA {
+			return plan.NoCUDA(python, item.String()+" is planned for a GPU")
 		}
 	}
 	// Opened for writing first: that makes the database, and brings an older one up to date.

@@ -11,6 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 )
@@ -80,19 +81,19 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 		return err
 	}
 	o.plan.Hosts = admission != nil
-	r := &resume{g: g, fresh: o.fresh, only: o.onlyRun}
+	r := &coordinator.Resume{Home: g.home, Logger: g.logger, Fresh: o.fresh, Only: o.onlyRun}
 	o.plan.Resume = r
 	if o.detach && !inBackground(g) {
 		return detachUp(ctx, g, o)
 	}
-	ctx, interrupts := interrupt.Notify(ctx, g.stderr, stopEarly)
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, coordinator.StopEarly)
 	defer interrupts.Close()
 	p, err := o.plan.Resolve(ctx, g.planHost())
-	if errors.Is(err, errFinished) {
-		if err := r.sameDone(ctx, p); err != nil {
+	if errors.Is(err, coordinator.ErrFinished) {
+		if err := r.SameDone(ctx, p); err != nil {
 			return interrupt.Exit(ctx, err)
 		}
-		return r.summarise(ctx, p, o.output == "json")
+		return g.summariseDone(ctx, r, p, o.output == "json")
 	}
 	if err != nil {
 		return interrupt.Exit(ctx, err)
@@ -104,26 +105,28 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	if o.admission.predecessor {
 		tellFolder(g.logger, o.admission.shared, roleCoordinator)
 	}
-	c, err := prepare(ctx, &coordinator{g: g, p: p, resume: r, price: price, admission: admission}, o.yes)
+	c, err := g.coordinate(ctx, coordinator.Options{Planned: p, Resume: r, PricePerHour: price.PerHour, PriceCurrency: price.Currency, Admission: admission}, o.yes)
 	if err != nil {
 		page.close()
 		return interrupt.Exit(ctx, err)
 	}
-	c.page = page
-	if err := c.announce(); err != nil {
-		c.close()
+	if page != nil {
+		c.Serve(page)
+	}
+	if err := g.announceRun(c, p.Config.Experiment, page, admission); err != nil {
+		c.Close()
 		return err
 	}
-	err = c.train(ctx, interrupts, o.output == "json" && g.console == nil)
-	c.close()
+	err = c.Train(ctx, interrupts, o.output == "json" && g.console == nil)
+	c.Close()
 	code := fail.ExitDone
 	if err != nil {
 		code = exitCode(err)
 	}
 	// Everything is on disk: the command may end the machine.
 	o.completion.finish(context.WithoutCancel(ctx), g, ending{
-		Run: c.run, Experiment: p.Config.Experiment, State: c.summary.State, ExitCode: code, Summary: c.summary, Folder: c.dir,
-		Log: runlog.Path(c.dir, runlog.Coordinator),
+		Run: c.Name(), Experiment: p.Config.Experiment, State: c.Summary().State, ExitCode: code, Summary: c.Summary(), Folder: c.Dir(),
+		Log: runlog.Path(c.Dir(), runlog.Coordinator),
 	})
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -74,7 +75,7 @@ func runVerify(ctx context.Context, g *globals, name string, o verifyOptions) er
 	if err != nil {
 		return lifecycle.NotFound(err, name)
 	}
-	if err := foreignNodes(snapshot.Run); err != nil {
+	if err := coordinator.ForeignNodes(snapshot.Run); err != nil {
 		return err
 	}
 	if err := ended(snapshot); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -40,7 +41,7 @@ func configKey(run store.Totals) string {
 	}
 	fmt.Fprintf(&b, "%s %s %s, %s", mixture, c.ResolvedPrecision(strings.HasPrefix(run.Device, "cuda")), units.Plural(run.Nodes, "node"),
 		units.Plural(run.Rounds, "round"))
-	var made versions
+	var made coordinator.Versions
 	if err := json.Unmarshal(run.Versions, &made); err == nil {
 		for _, name := range slices.Sorted(maps.Keys(made.Inputs)) {
 			fmt.Fprintf(&b, ", %s %s", store.WithoutFolders(name), made.Inputs[name])

@@ -170,8 +170,8 @@ func dashboardURL(address *net.TCPAddr, token string, encrypted bool) string {
 	return u.String()
 }
 
-// serve answers until ctx ends.
-func (d *dashboardService) serve(ctx context.Context) error {
+// Serve answers until ctx ends.
+func (d *dashboardService) Serve(ctx context.Context) error {
 	if err := d.server.Serve(ctx, d.listener); err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
@@ -202,3 +202,9 @@ func (d *dashboardService) show(ctx context.Context, g *globals) {
 		g.logger.Warn("no browser could be opened", "program", program, "error", err)
 	}
 }
+
+// URL implements coordinator.Page.
+func (d *dashboardService) URL() string { return d.url }
+
+// Notes implements coordinator.Page.
+func (d *dashboardService) Notes() []string { return d.notes }

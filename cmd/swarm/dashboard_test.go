@@ -181,7 +181,7 @@ func listenFor(t *testing.T, o dashboardOptions) (*dashboardService, *http.Clien
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- d.serve(ctx) }()
+	go func() { done <- d.Serve(ctx) }()
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, <-done)

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/plan"
-	"github.com/sapo-swarm/swarm/launcher/runlog"
 )
 
 // detachedEnv marks the copy of this program that goes to the background. It is taken out of the environment at once.
@@ -70,21 +70,6 @@ func (c *console) announce(a announcement) error {
 	defer pipe.Close()
 	_, _ = pipe.Write(append(line, '\n')) // the starter may have left: the work goes on
 	return nil
-}
-
-// announce tells whoever started the run in the background that it has begun. In the foreground there is nothing to tell.
-func (c *coordinator) announce() error {
-	if c.g.console == nil {
-		return nil
-	}
-	a := announcement{Experiment: c.p.Config.Experiment, Run: c.run, PID: os.Getpid(), Log: runlog.Path(c.dir, runlog.Coordinator)}
-	if c.page != nil {
-		a.Dashboard = c.page.url
-	}
-	if c.admission != nil {
-		a.Join = c.admission.Invitation()
-	}
-	return c.g.console.announce(a)
 }
 
 // background starts this very command again in a session of its own and waits until it has announced itself. Before that its output
@@ -167,7 +152,7 @@ func detachUp(ctx context.Context, g *globals, o *upOptions) error {
 	}
 	p, _, err := look(ctx)
 	switch {
-	case errors.Is(err, errFinished): // the other process says so
+	case errors.Is(err, coordinator.ErrFinished): // the other process says so
 	case err != nil:
 		return err
 	case p.Trainer.Command != "", o.plan.Hosts && o.plan.Nodes == plan.NoNodes: // no model of this program's is trained here

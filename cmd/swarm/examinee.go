@@ -11,6 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/launcher/plan"
@@ -43,7 +44,7 @@ type examinee struct {
 // checkpointOf is a run's node's checkpoint of that round, -1 the newest, on the device, and on a CPU with the threads, that the run has: what
 // it gives is then what the node itself would have given. It is not placed yet.
 func (g *globals) checkpointOf(run store.Run, node string, round int) (*examinee, error) {
-	if err := foreignNodes(run); err != nil {
+	if err := coordinator.ForeignNodes(run); err != nil {
 		return nil, err
 	}
 	x := &examinee{run: run, round: round, config: configs.Default()} // of keys that its swarm did not have yet
@@ -172,7 +173,7 @@ func (x *examinee) open(ctx context.Context, g *globals) (_ *opened, err error) 
 			return nil, err
 		}
 		if !python.CUDA {
-			return nil, noCUDA(python, "the model is to be on a GPU")
+			return nil, plan.NoCUDA(python, "the model is to be on a GPU")
 		}
 	}
 	if err := x.openText(); err != nil {
@@ -214,7 +215,7 @@ func (o *opened) Generate(ctx context.Context, p policy.GenerateParams) (policy.
 func (x *examinee) loadParams() policy.LoadParams {
 	c, cuda := x.config, x.plan.Device == fit.DeviceCUDA
 	p := policy.LoadParams{
-		ModelDir: x.modelDir, Device: engineDevice(x.plan), Precision: c.ResolvedPrecision(cuda), Threads: x.plan.Threads, Seed: c.Seed,
+		ModelDir: x.modelDir, Device: plan.EngineDevice(x.plan), Precision: c.ResolvedPrecision(cuda), Threads: x.plan.Threads, Seed: c.Seed,
 		AdamBeta1: c.AdamBeta1, AdamBeta2: c.AdamBeta2, AdamEpsilon: c.AdamEpsilon, WeightDecay: c.WeightDecay,
 		OptimizerOffload: cuda, // moments that come with a checkpoint are of no use here
 		CUDAGraphs:       c.CUDAGraphs,

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -20,7 +21,7 @@ func TestRunsOfOtherProgramsNodesAreNotEvaluatedSavedOrVerified(t *testing.T) {
 	s, err := store.Open(t.Context(), filepath.Join(home, "swarm.db"), store.Options{})
 	require.NoError(t, err)
 	own := plan.Trainer{Command: "python3 train.py"}
-	made, err := json.Marshal(versions{Inputs: own.Inputs()})
+	made, err := json.Marshal(coordinator.Versions{Inputs: own.Inputs()})
 	require.NoError(t, err)
 	require.NoError(t, s.StartRun(t.Context(), store.Run{Run: "bandit-1", Experiment: "bandit", Rounds: 1, NodeIDs: []string{"node_0"}, Versions: made,
 		Config: json.RawMessage(`{}`), Started: 1}))

@@ -39,6 +39,8 @@ var hintContexts = []struct{ file, commands string }{
 	{"cmd/swarm/import", "import"},
 	{"cmd/swarm/report", "report"},
 	{"cmd/swarm/resume", "up"},
+	{"launcher/coordinator/resume", "up"},
+	{"launcher/coordinator", "up, join, sweep"},
 	{"cmd/swarm/run_", "run"},
 	{"cmd/swarm/study_plan", "plan"},
 	{"cmd/swarm/sweep", "sweep"},

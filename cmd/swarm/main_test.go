@@ -21,6 +21,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/gpu/fakenvml"
 	"github.com/sapo-swarm/swarm/launcher/mps/fakemps"
+	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
 
@@ -52,7 +53,7 @@ func TestMain(m *testing.M) {
 	commands := fakemps.Commands()
 	commands["swarm"] = func() {
 		if os.Getenv(enginesOnCPU) != "" {
-			engineDevice = func(fit.Plan) string { return fit.DeviceCPU }
+			plan.EngineDevice = func(fit.Plan) string { return fit.DeviceCPU }
 		}
 		main()
 	}

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/stretchr/testify/require"
 )
 
@@ -52,6 +53,6 @@ func TestAnEarlySignalPromisesNoCheckpoint(t *testing.T) {
 	require.Eventually(t, func() bool { _, err := os.Stat(python + ".asked"); return err == nil }, patience, pollEvery)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 	require.Equal(t, 130, waitFor(t, cmd))
-	require.Equal(t, stopEarly+"\n", stderr.String())
+	require.Equal(t, coordinator.StopEarly+"\n", stderr.String())
 	require.NotContains(t, stderr.String(), "checkpoint")
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/model"
@@ -86,7 +87,7 @@ func (o *promptOptions) base(ctx context.Context, g *globals, name string) (*exa
 
 // bestNode chooses one of a run's nodes that have a folder here.
 func (g *globals) bestNode(ctx context.Context, run store.Run) (stats.Choice, error) {
-	if err := foreignNodes(run); err != nil {
+	if err := coordinator.ForeignNodes(run); err != nil {
 		return stats.Choice{}, err
 	}
 	known, err := g.nodeFolders(run)

@@ -1,25 +1,16 @@
 package main
 
 import (
-	"context"
 	"database/sql"
-	"encoding/json"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sapo-swarm/swarm/configs"
-	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/internal/layout"
-	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/store"
-	"github.com/sapo-swarm/swarm/node/journal"
 )
 
 // requireWhole requires every (node, round) of a run exactly once.
@@ -150,132 +141,4 @@ func TestResumeRefusesOtherInputs(t *testing.T) {
 	alter(t, home, `UPDATE runs SET versions = json_set(versions, '$.engine', 'beef') WHERE run = 'e-1'`)
 	require.Equal(t, 0, up(2).code)
 	require.Empty(t, engine(), "two engines made it")
-}
-
-// A trainer of somebody's own and this program's nodes don't go on with one another's runs: rounds of both would be one run's.
-func TestResumeRefusesAnotherKindOfNodes(t *testing.T) {
-	t.Parallel()
-	one, other := plan.Trainer{Command: "python3 a.py"}, plan.Trainer{Command: "python3 b.py"}
-	own := map[string]string{"model": "12ab"}
-	for _, test := range []struct {
-		began, goes map[string]string
-		text        string
-	}{
-		{own, one.Inputs(), "its nodes are swarm's own nodes, not those of a --node-command"},
-		{nil, one.Inputs(), "its nodes are swarm's own nodes, not those of a --node-command"},
-		{one.Inputs(), own, "its nodes are those of a --node-command, not swarm's own nodes"},
-		{one.Inputs(), other.Inputs(), "run e-1 can't go on with other contents of --node-command (sha256 "},
-		{one.Inputs(), one.Inputs(), ""},
-		{own, own, ""},
-		{nil, own, ""}, // begun before inputs were recorded
-	} {
-		made, err := json.Marshal(versions{Inputs: test.began})
-		require.NoError(t, err)
-		r := &resume{run: &store.Run{Run: "e-1", Versions: made}}
-		if err := r.same(test.goes); test.text == "" {
-			require.NoError(t, err)
-		} else {
-			var mistake *fail.UsageError
-			require.ErrorAs(t, err, &mistake)
-			require.ErrorContains(t, err, test.text)
-		}
-	}
-}
-
-// recordedRuns is a database in which runs of experiment e with seed 42 have begun, and what begins one more attempt at one.
-func recordedRuns(t *testing.T, home string, runs map[string]float64) (reader *store.Reader, begin func(run string, started float64)) {
-	t.Helper()
-	path := filepath.Join(home, "swarm.db")
-	db, err := store.Open(context.Background(), path, store.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	begin = func(run string, started float64) {
-		require.NoError(t, db.StartRun(context.Background(), store.Run{
-			Run: run, Experiment: "e", Seed: 42, Rounds: 3, NodeIDs: []string{"node_0", "node_1"}, Started: started,
-		}))
-	}
-	for run, started := range runs {
-		begin(run, started)
-	}
-	reader, err = store.OpenReader(context.Background(), path)
-	require.NoError(t, err)
-	t.Cleanup(func() { reader.Close() })
-	return reader, begin
-}
-
-// Who decided to begin a run, or to go on with one, while another process had the experiment in between, would double it.
-func TestADecisionOvertakenIsRefused(t *testing.T) {
-	t.Parallel()
-	ctx, c := context.Background(), configs.Config{Experiment: "e", Seed: 42}
-	reader, begin := recordedRuns(t, t.TempDir(), nil)
-	began := &resume{}
-	require.NoError(t, began.still(ctx, reader, c))
-	begin("e-1", 1000)
-	require.EqualError(t, began.still(ctx, reader, c), "another process has worked on run e-1 meanwhile")
-	require.NoError(t, (&resume{fresh: true}).still(ctx, reader, c))
-	require.NoError(t, began.still(ctx, reader, configs.Config{Experiment: "e", Seed: 7}))
-
-	run, err := reader.FindRun(ctx, "e", 42)
-	require.NoError(t, err)
-	goesOn := &resume{run: run}
-	require.NoError(t, goesOn.still(ctx, reader, c))
-	begin("e-1", 2000)
-	require.EqualError(t, goesOn.still(ctx, reader, c), "another process has worked on run e-1 meanwhile")
-	run, err = reader.FindRun(ctx, "e", 42)
-	require.NoError(t, err)
-	begin("e-2", 3000)
-	require.EqualError(t, (&resume{run: run}).still(ctx, reader, c), "another process has worked on run e-2 meanwhile")
-	gone := &resume{run: &store.Run{Run: "e-1"}}
-	require.EqualError(t, gone.still(ctx, reader, configs.Config{Experiment: "e", Seed: 7}), "run e-1 has been removed meanwhile")
-}
-
-// A new run's name is nobody's, also where folders of old runs have been deleted; and it is the newest though the clock was set back.
-func TestANewRunIsTheNewest(t *testing.T) {
-	t.Parallel()
-	home, future := t.TempDir(), 4e9
-	reader, begin := recordedRuns(t, home, map[string]float64{"e-1": 1000, "e-3": future})
-	var log strings.Builder
-	require.NoError(t, os.MkdirAll(filepath.Join(home, "runs", "e-4", "node_0"), 0o755)) // its database was deleted
-	c := &coordinator{g: &globals{home: layout.Home(home), logger: slog.New(slog.NewTextHandler(&log, nil))}, p: plan.Planned{Config: configs.Config{Experiment: "e"}}, reader: reader}
-	last, err := c.name(context.Background())
-	require.NoError(t, err)
-	require.Equal(t, "e-5", c.run)
-	require.Contains(t, log.String(), "the database knows nothing of the run in this folder")
-	begin(c.run, newRunClock(last).now())
-	newest, err := reader.FindRun(context.Background(), "e", 42)
-	require.NoError(t, err)
-	require.Equal(t, "e-5", newest.Run)
-}
-
-// What a node has done by its journal counts though a coordinator that was killed had not recorded it: replayed beyond the last round, it would
-// be in a checkpoint of fewer rounds, and be made once more by whoever goes on from that.
-func TestResumeRefusesFewerRoundsThanJournaled(t *testing.T) {
-	t.Parallel()
-	home := t.TempDir()
-	reader, _ := recordedRuns(t, home, map[string]float64{"e-1": 1000})
-	dir := filepath.Join(home, "runs", "e-1", "node_1")
-	require.NoError(t, os.MkdirAll(dir, 0o755))
-	j, err := journal.Open(dir, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	require.NoError(t, j.Resume(0))
-	for round := range 5 {
-		require.NoError(t, j.Generated(round, journal.Generated{}))
-		require.NoError(t, j.Trained(round, journal.Trained{}))
-	}
-	require.NoError(t, j.Generated(5, journal.Generated{}), "a round that is only begun is no round")
-	require.NoError(t, j.Close())
-
-	ctx := context.Background()
-	run, err := reader.FindRun(ctx, "e", 42)
-	require.NoError(t, err)
-	r := &resume{g: &globals{home: layout.Home(home)}, run: run}
-	for _, rounds := range []int{1, 4} {
-		_, err := r.last(ctx, reader, rounds)
-		require.EqualError(t, err, "run e-1 has done 5 rounds of node_1 already, more than --rounds "+strconv.Itoa(rounds))
-		require.Equal(t, fail.ExitUsage, exitCode(err))
-	}
-	for _, rounds := range []int{5, 6} {
-		_, err := r.last(ctx, reader, rounds)
-		require.NoError(t, err)
-	}
 }

@@ -162,7 +162,7 @@ func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err er
 	if err != nil {
 		return false, err
 	}
-	if err := checkTasks(planned.Config.Tasks); err != nil {
+	if err := plan.CheckTasks(planned.Config.Tasks); err != nil {
 		return false, err
 	}
 	yes, err := up.Flags().GetBool("yes")

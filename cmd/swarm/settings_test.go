@@ -13,6 +13,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -48,7 +49,7 @@ func finishedRuns(t *testing.T, runs ...finishedRun) string {
 		run := store.Run{
 			Run: c.Experiment + fmt.Sprintf("-%d", i+1), Experiment: c.Experiment, Model: "nano", Device: r.device, Seed: c.Seed, Rounds: c.Rounds,
 			NumTrainSamples: c.NumTrainSamples, NumTransplantTrees: c.NumTransplantTrees, NumGenerations: c.NumGenerations,
-			Config: document(t, c), Plan: document(t, fit.Plan{Device: r.device, Nodes: r.nodes}), Versions: document(t, versions{Inputs: inputs}),
+			Config: document(t, c), Plan: document(t, fit.Plan{Device: r.device, Nodes: r.nodes}), Versions: document(t, coordinator.Versions{Inputs: inputs}),
 			Started: float64(1000 + 100*i),
 		}
 		for n := range r.nodes {

@@ -109,7 +109,7 @@ func engineHostProcess(s *storm) (int, error) {
 		var record struct {
 			Process supervise.Identity `json:"process"`
 		}
-		data, err := os.ReadFile(filepath.Join(filepath.Dir(s.nodeDir(0)), hostFolder, supervise.PIDFileName))
+		data, err := os.ReadFile(filepath.Join(filepath.Dir(s.nodeDir(0)), "engine-host", supervise.PIDFileName))
 		if err != nil || json.Unmarshal(data, &record) != nil || !record.Process.Alive() {
 			return false, nil
 		}

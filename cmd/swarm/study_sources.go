@@ -12,6 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/files"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/targets"
 	"github.com/sapo-swarm/swarm/node/model"
@@ -178,24 +179,24 @@ func (s *sweepStudy) flags() string {
 }
 
 // otherwise refuses to go on with, or to count, a run of the study that was made otherwise than the study says now. err is Take's.
-func (i *sweepItem) otherwise(r *resume, err error) error {
+func (i *sweepItem) otherwise(r *coordinator.Resume, err error) error {
 	if i.values == nil {
 		return nil
 	}
 	var refused *fail.UsageError
-	if err == nil || errors.Is(err, errFinished) {
-		if r.run == nil {
+	if err == nil || errors.Is(err, coordinator.ErrFinished) {
+		if r.Run == nil {
 			return nil
 		}
 		// A run may change while it goes on what it is measured by, a study's may not.
 		var measured []configs.Difference
-		for _, d := range configs.Differences(r.fixed, i.p.Config) {
+		for _, d := range configs.Differences(r.Fixed, i.p.Config) {
 			if d.Class == configs.ClassMeasure {
 				measured = append(measured, d)
 			}
 		}
 		if measured != nil {
-			errors.As(r.refuse(measured...), &refused)
+			errors.As(r.Refuse(measured...), &refused)
 		}
 	} else {
 		errors.As(err, &refused)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
@@ -41,8 +42,8 @@ func (i *sweepItem) compare(fresh fit.Plan, err error, inputs, used map[string]s
 // look notes what of the facts the item's run has, or will have.
 func (i *sweepItem) look() {
 	nodes, device, precision := i.p.Plan.Nodes, i.p.Plan.Device, i.p.Config.ResolvedPrecision(i.p.Plan.Device == fit.DeviceCUDA)
-	if i.r.run != nil {
-		nodes, device, precision = i.r.run.Nodes, i.r.plan.Device, i.r.precision()
+	if i.r.Run != nil {
+		nodes, device, precision = i.r.Run.Nodes, i.r.Plan.Device, i.r.Precision()
 	}
 	for k, has := range map[string]string{"nodes": strconv.Itoa(nodes), "device": device, "precision": precision} {
 		if at := slices.IndexFunc(i.facts, func(f sweepFact) bool { return f.key == k }); at >= 0 {
@@ -53,7 +54,7 @@ func (i *sweepItem) look() {
 
 // recheck is for a run that another process has done since the sweep began: it counts if it is as the sweep asks for, and like the others.
 func (s *sweep) recheck(ctx context.Context, item *sweepItem) error {
-	if _, _, err := item.check(ctx, false); err != nil && !errors.Is(err, errFinished) {
+	if _, _, err := item.check(ctx, false); err != nil && !errors.Is(err, coordinator.ErrFinished) {
 		return err
 	}
 	item.look()
@@ -101,7 +102,7 @@ func unequal(items []*sweepItem) error {
 			shown := map[string]bool{}
 			for _, item := range groups[fresh] {
 				f, _ := item.fact(key)
-				if key == "nodes" && item.r.run != nil {
+				if key == "nodes" && item.r.Run != nil {
 					nodes[f.has] = true
 				}
 				if !shown[f.has] {
@@ -126,8 +127,8 @@ func unequal(items []*sweepItem) error {
 // differs says what an item's run has, for itself and as many others.
 func differs(item *sweepItem, f sweepFact, others int) string {
 	text := fmt.Sprintf("%s: a new run of %s would have %s", f.key, item, f.has)
-	if item.r.run != nil {
-		text = fmt.Sprintf("%s: run %s of %s has %s", f.key, item.r.run.Run, item, f.has)
+	if item.r.Run != nil {
+		text = fmt.Sprintf("%s: run %s of %s has %s", f.key, item.r.Run.Run, item, f.has)
 	}
 	switch {
 	case others == 1:

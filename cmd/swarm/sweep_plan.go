@@ -11,6 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/plan"
@@ -20,10 +21,10 @@ import (
 // sweepItem is one run of a sweep: a configuration with a seed.
 type sweepItem struct {
 	sweepSource
-	p       plan.Planned // its configuration has the seed; without a plan where done
-	dir     string       // of the run that goes on; empty: none does
-	done    bool         // nothing was left to do when the sweep began
-	r       *resume      // which run it is, as the last check found it
+	p       plan.Planned        // its configuration has the seed; without a plan where done
+	dir     string              // of the run that goes on; empty: none does
+	done    bool                // nothing was left to do when the sweep began
+	r       *coordinator.Resume // which run it is, as the last check found it
 	facts   []sweepFact
 	check   func(ctx context.Context, busy bool) (nodes string, inputs map[string]string, err error) // as resume.take, with what the run reads
 	tried   int                                                                                      // times that this sweep ran it
@@ -129,7 +130,7 @@ func (o *sweepOptions) resolveConfig(ctx context.Context, g *globals, source swe
 	if c.p, c.request, err = look(ctx); err != nil {
 		return nil, err
 	}
-	if err := checkTasks(c.p.Config.Tasks); err != nil {
+	if err := plan.CheckTasks(c.p.Config.Tasks); err != nil {
 		return nil, err
 	}
 	if c.dirs, err = ensureModels(ctx, g, c.p, o.yes); err != nil {
@@ -155,22 +156,22 @@ func (o *sweepOptions) item(ctx context.Context, g *globals, c *sweepConfig, see
 	}
 	asked := request.Nodes
 	item.check = func(ctx context.Context, busy bool) (nodes string, inputs map[string]string, err error) {
-		item.r = &resume{g: g, sweep: true, busy: busy}
+		item.r = &coordinator.Resume{Home: g.home, Logger: g.logger, Sweep: true, Busy: busy}
 		nodes, err = item.r.Take(ctx, item.p.Asked(), asked)
 		if other := item.otherwise(item.r, err); other != nil {
 			return "", nil, other
 		}
 		inputs = c.inputs
-		if item.r.run != nil && (err == nil || errors.Is(err, errFinished)) {
+		if item.r.Run != nil && (err == nil || errors.Is(err, coordinator.ErrFinished)) {
 			var same error
-			if inputs, same = item.r.sameOrFormer(ctx, c.p, c.dirs, inputs); same != nil {
+			if inputs, same = item.r.SameOrFormer(ctx, c.p, c.dirs, inputs); same != nil {
 				return "", nil, same
 			}
 		}
 		return nodes, inputs, err
 	}
 	nodes, inputs, err := item.check(ctx, c.busy)
-	item.done = errors.Is(err, errFinished)
+	item.done = errors.Is(err, coordinator.ErrFinished)
 	if err != nil && !item.done {
 		return nil, err
 	}
@@ -187,9 +188,9 @@ func (o *sweepOptions) item(ctx context.Context, g *globals, c *sweepConfig, see
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.name, err)
 	}
-	if item.r.run != nil {
-		item.dir = item.r.dir()
-		if err := item.r.fits(&item.p); err != nil {
+	if item.r.Run != nil {
+		item.dir = item.r.Dir()
+		if err := item.r.Fits(&item.p); err != nil {
 			return nil, err
 		}
 	}
@@ -217,11 +218,11 @@ func checkSweepDisk(home layout.Home, items []*sweepItem) error {
 		if item.done {
 			continue
 		}
-		if err := checkDisk(home, item.dir, item.p); err != nil {
+		if err := coordinator.CheckDisk(home, item.dir, item.p); err != nil {
 			return err
 		}
 		left++
-		bytes := checkpointBytes(item.p)
+		bytes := coordinator.CheckpointBytes(item.p)
 		largest = max(largest, bytes)
 		if item.dir != "" {
 			bytes = max(0, bytes-node.CheckpointBytes(item.dir))
@@ -232,7 +233,7 @@ func checkSweepDisk(home layout.Home, items []*sweepItem) error {
 	if err != nil {
 		return home.Error(err)
 	}
-	if need := minFreeDisk + kept + 2*largest; left > 0 && int64(usage.Free) < need {
+	if need := coordinator.MinFreeDisk + kept + 2*largest; left > 0 && int64(usage.Free) < need {
 		return fail.Hint(
 			fmt.Errorf("%s has %s free; the checkpoints, journals and logs of the %s left take %s", home, units.Bytes(int64(usage.Free)),
 				units.Plural(left, "run"), units.Bytes(need)),

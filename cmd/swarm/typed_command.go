@@ -104,11 +104,11 @@ func began(c store.Command) (string, error) {
 }
 
 // typed is the command to record for a run's attempt, and its secrets.
-func (c *coordinator) typed() (store.Command, commandSecrets) {
-	if c.g.began != nil {
-		return *c.g.began, commandSecrets{}
+func (g *globals) typed() (store.Command, commandSecrets) {
+	if g.began != nil {
+		return *g.began, commandSecrets{}
 	}
-	return c.g.typedHere()
+	return g.typedHere()
 }
 
 // environWith is an environment in which nothing decides about a run but what was recorded, and what was set for this call alone.

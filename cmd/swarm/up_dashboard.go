@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"os"
-	"sync"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -35,36 +32,4 @@ func (p *pageFlag) listen(ctx context.Context, g *globals) (*dashboardService, e
 		d, err = g.listenDashboard(ctx, o)
 	}
 	return d, err
-}
-
-// pageMemory is what a page may take of this process's memory beside memoryLimit: the series of some long runs.
-const pageMemory = 96 << 20
-
-// servePage answers the page's requests until the function it returns is called. A page that fails is no reason to end a run.
-func (c *coordinator) servePage(logger *slog.Logger) (stop func()) {
-	if c.page == nil {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		if err := c.page.serve(ctx); err != nil {
-			logger.Error("the dashboard has ended; the run goes on", "error", err)
-		}
-	})
-	return func() {
-		cancel()
-		serving.Wait()
-	}
-}
-
-// tellPage says where the page is.
-func (c *coordinator) tellPage() {
-	if c.page == nil {
-		return
-	}
-	fmt.Fprintf(c.g.stdout, "Dashboard: %s\n", c.page.url)
-	for _, note := range c.page.notes {
-		fmt.Fprintln(c.g.stderr, note)
-	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -52,7 +53,7 @@ func verifyRun(ctx context.Context, g *globals, reader *store.Reader, s store.Sn
 		return verify.Report{}, err
 	}
 	jobs := 1 // a GPU has room for one for certain
-	if engineDevice(v.p.Plan) == fit.DeviceCPU {
+	if plan.EngineDevice(v.p.Plan) == fit.DeviceCPU {
 		jobs = max(1, runtime.GOMAXPROCS(0)/max(1, v.p.Plan.Threads))
 	}
 	progress := newVerifyProgress(g.stderr, total)
@@ -114,7 +115,7 @@ const anotherEngine = "another version of the engine made the run"
 // inexact says why other bits may come out than in the run; "" where the same do.
 func (v *verification) inexact() string {
 	switch {
-	case engineDevice(v.p.Plan) != fit.DeviceCPU:
+	case plan.EngineDevice(v.p.Plan) != fit.DeviceCPU:
 		return "this device does not compute the same bits each time"
 	case !v.same:
 		return anotherEngine
@@ -126,7 +127,7 @@ func (v *verification) prepare(ctx context.Context) error {
 	if _, err := os.Stat(v.dir); err != nil {
 		return fail.Hint(fmt.Errorf("the folder of run %s: %w", v.run.Run, err), "--home where the run was made")
 	}
-	var made versions
+	var made coordinator.Versions
 	err := errors.Join(json.Unmarshal(v.run.Config, &v.p.Config), json.Unmarshal(v.run.Plan, &v.p.Plan), json.Unmarshal(v.run.Versions, &made))
 	if err != nil {
 		return fmt.Errorf("what the database has of run %s: %w", v.run.Run, err)
@@ -146,8 +147,8 @@ func (v *verification) prepare(ctx context.Context) error {
 	if v.python, err = v.g.python.Find(ctx); err != nil {
 		return err
 	}
-	if engineDevice(v.p.Plan) != fit.DeviceCPU && !v.python.CUDA {
-		return noCUDA(v.python, "run "+v.run.Run+" was made on a GPU")
+	if plan.EngineDevice(v.p.Plan) != fit.DeviceCPU && !v.python.CUDA {
+		return plan.NoCUDA(v.python, "run "+v.run.Run+" was made on a GPU")
 	}
 	if made.Torch != "" && made.Torch != v.python.Torch {
 		v.g.logger.Warn("another torch than the run's: its sums may come out a little different", "run", made.Torch, "here", v.python.Torch)
@@ -206,7 +207,7 @@ func (v *verification) start(ctx context.Context, node string) (verify.Engine, i
 	index := fit.NodeIndex(node)
 	config := v.p.Config.OfNode(index)
 	assignment := protocol.Start{
-		Node: node, Python: v.python.Path, EngineDir: v.engineDir, ModelDir: v.modelDir(config.Model), Device: engineDevice(v.p.Plan), Threads: v.p.Plan.Threads,
+		Node: node, Python: v.python.Path, EngineDir: v.engineDir, ModelDir: v.modelDir(config.Model), Device: plan.EngineDevice(v.p.Plan), Threads: v.p.Plan.Threads,
 		Ranks: v.p.Plan.Ranks(),
 	}
 	environ := slices.Concat(os.Environ(), v.p.Plan.Environment(index))

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -38,10 +39,10 @@ func TestTheViewReadsANodesHistory(t *testing.T) {
 	reader, err := store.OpenReader(t.Context(), filepath.Join(home, "swarm.db"))
 	require.NoError(t, err)
 	t.Cleanup(func() { reader.Close() })
-	v := newViewing(reader, "r-1", filepath.Join(home, "runs", "r-1"))
-	_, err = v.poll(t.Context())
+	v := coordinator.NewView(reader, "r-1", filepath.Join(home, "runs", "r-1"))
+	_, err = v.Poll(t.Context())
 	require.NoError(t, err)
-	past, err := v.history(t.Context(), "node_1")
+	past, err := v.History(t.Context(), "node_1")
 	require.NoError(t, err)
 	require.Equal(t, []float64{0, 0.25, 0.5}, past.Rewards)
 	require.Len(t, past.Events, 1)
@@ -59,7 +60,7 @@ func TestTheViewReadsANodesHistory(t *testing.T) {
 	round("node_1", 6, 1)
 	record(event.Event{Type: event.TypeRestart, Node: "node_1", Seconds: 2})
 	require.NoError(t, s.Flush(t.Context()))
-	past, err = v.history(t.Context(), "node_1")
+	past, err = v.History(t.Context(), "node_1")
 	require.NoError(t, err)
 	require.Zero(t, past.First)
 	require.Equal(t, []terminal.HeldOut{{Round: 0, Reward: 0.25}, {Round: 3, Reward: 0.75}}, past.HeldOut)
@@ -68,14 +69,14 @@ func TestTheViewReadsANodesHistory(t *testing.T) {
 		require.Equal(t, i >= 3 && i <= 5, math.IsNaN(reward), "round %d", i)
 	}
 	require.Len(t, past.Events, 2)
-	for i := range pastRounds + 10 {
+	for i := range coordinator.PastRounds + 10 {
 		round("node_2", i, 0)
 	}
 	require.NoError(t, s.Flush(t.Context()))
-	past, err = v.history(t.Context(), "node_2")
+	past, err = v.History(t.Context(), "node_2")
 	require.NoError(t, err)
 	require.Equal(t, 10, past.First, "no more than a page can show")
-	require.Len(t, past.Rewards, pastRounds)
+	require.Len(t, past.Rewards, coordinator.PastRounds)
 }
 
 // The pages of the live view on a terminal that changes its size, in both character sets.

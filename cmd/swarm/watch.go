@@ -8,14 +8,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
-	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
-	"github.com/sapo-swarm/swarm/node/model"
 )
 
 // watch shows a run from the database alone, beside whoever trains it.
@@ -23,7 +23,7 @@ type watch struct {
 	g      *globals
 	reader *store.Reader
 	run    store.Run
-	view   *viewing
+	view   *coordinator.View
 }
 
 // newWatch finds the run to watch: the one of that name, a running one rather than another; with no name the one that runs, else the newest.
@@ -43,7 +43,7 @@ func newWatch(ctx context.Context, g *globals, reader *store.Reader, name string
 }
 
 func watching(g *globals, reader *store.Reader, run store.Run) *watch {
-	return &watch{g: g, reader: reader, run: run, view: newViewing(reader, run.Run, g.home.Run(run.Run))}
+	return &watch{g: g, reader: reader, run: run, view: coordinator.NewView(reader, run.Run, g.home.Run(run.Run))}
 }
 
 // show shows the run until it ends, then what it came to; its error has the exit code of the run. Whoever leaves before, by a key or a
@@ -68,7 +68,7 @@ func (w *watch) show(ctx context.Context, interval time.Duration, asJSON bool) e
 
 // code is the error with the run's exit code, nil for 0.
 func (w *watch) code() error {
-	if code := lifecycle.ExitCode(w.view.latest()); code != fail.ExitDone {
+	if code := lifecycle.ExitCode(w.view.Latest()); code != fail.ExitDone {
 		return fail.Exit(code)
 	}
 	return nil
@@ -79,18 +79,18 @@ func (w *watch) draw(ctx context.Context, interval time.Duration) error {
 	shown, stop := context.WithCancel(ctx)
 	defer stop()
 	feed := terminal.NewFeed()
-	events := &timeline{reader: w.reader, run: w.run.Run, feed: feed}
-	if err := events.begin(ctx); err != nil {
+	events := &coordinator.Timeline{Reader: w.reader, Run: w.run.Run, Feed: feed}
+	if err := events.Begin(ctx); err != nil {
 		return err
 	}
 	over := false // read once Live or Plain has returned
 	config := terminal.Config{
 		Interval: interval, Feed: feed, Out: w.g.stdout, In: w.g.stdin, Environ: os.Environ(),
-		History: w.view.history, Logs: w.view.logs,
+		History: w.view.History, Logs: w.view.Logs,
 		Poll: func(ctx context.Context) (stats.Status, error) {
-			status, err := w.view.poll(ctx)
+			status, err := w.view.Poll(ctx)
 			if err == nil {
-				err = events.take(ctx)
+				err = events.Update(ctx)
 			}
 			if err == nil && status.State != store.RunRunning {
 				over = true
@@ -121,7 +121,7 @@ func (w *watch) lines(ctx context.Context, interval time.Duration) error {
 	encoder := json.NewEncoder(w.g.stdout)
 	encoder.SetEscapeHTML(false)
 	for {
-		status, err := w.view.poll(ctx)
+		status, err := w.view.Poll(ctx)
 		if err != nil {
 			return err
 		}
@@ -141,53 +141,15 @@ func (w *watch) lines(ctx context.Context, interval time.Duration) error {
 
 // summarise prints what the run came to, as swarm up does at its end.
 func (w *watch) summarise() error {
-	c := &coordinator{g: w.g, run: w.run.Run, dir: w.g.home.Run(w.run.Run), reader: w.reader}
-	if err := json.Unmarshal(w.run.Config, &c.p.Config); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var config configs.Config
+	if err := json.Unmarshal(w.run.Config, &config); err != nil {
 		return fmt.Errorf("read the configuration of %s: %w", w.run.Run, err)
 	}
-	// For the commands to type next only: a model that has gone since is no matter.
-	c.p.Model, _ = model.Find(c.p.Config.Model)
-	return c.summarise(false)
-}
-
-// timeline puts what happens to a run into a feed.
-type timeline struct {
-	reader *store.Reader
-	run    string
-	feed   *terminal.Feed
-	seen   int64
-}
-
-const (
-	timelinePage = 500
-	timelinePast = 10 * 60 // seconds before the first look that are still shown
-)
-
-// begin skips what is long past.
-func (t *timeline) begin(ctx context.Context) error {
-	since := event.Now() - timelinePast
-	return t.pages(ctx, func(e event.Event) {
-		if e.Time >= since {
-			t.feed.Add(e)
-		}
-	})
-}
-
-// take adds what is new.
-func (t *timeline) take(ctx context.Context) error { return t.pages(ctx, t.feed.Add) }
-
-func (t *timeline) pages(ctx context.Context, take func(event.Event)) error {
-	for {
-		entries, err := t.reader.Timeline(ctx, t.run, t.seen, timelinePage)
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			t.seen = e.ID
-			take(e.Event)
-		}
-		if len(entries) < timelinePage {
-			return nil
-		}
+	summary, err := coordinator.Summary(ctx, w.reader, w.run.Run)
+	if err != nil {
+		return err
 	}
+	return w.g.summarise(summary, config, "", false)
 }

@@ -1,4 +1,4 @@
-package main
+package coordinator
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 // share starts MPS where the plan says so. Where auto chose it, the run goes on without it if the proof fails. The plan
 // then says what was decided and why.
-func (c *coordinator) share(ctx context.Context) (err error) {
+func (c *Run) share(ctx context.Context) (err error) {
 	if c.p.Plan.Share != fit.ShareMPS {
 		return nil
 	}
@@ -37,10 +37,10 @@ func (c *coordinator) share(ctx context.Context) (err error) {
 }
 
 // openMPS starts NVIDIA MPS for the GPUs of a run's plan and proves that it governs them.
-func openMPS(ctx context.Context, c *coordinator) (*mps.Host, error) {
+func openMPS(ctx context.Context, c *Run) (*mps.Host, error) {
 	of := c.p.Plan
 	o := mps.Options{
-		Need: mps.Need{GPUsPerNode: of.Ranks()}, Dir: c.dir, Python: c.python.Path, Logger: c.g.logger,
+		Need: mps.Need{GPUsPerNode: of.Ranks()}, Dir: c.dir, Python: c.python.Path, Logger: c.h.Logger,
 	}
 	host, err := gpu.Detect(ctx) // again: the proof goes by what is free now
 	if err != nil {

@@ -1,4 +1,4 @@
-package main
+package coordinator
 
 import (
 	"context"
@@ -20,25 +20,25 @@ import (
 // otherwise lists what is asked for and the run doesn't have, as far as that is known before anything is planned: settings that decide what is
 // learnt, and nodes, device and precision where they were named. `auto` and `max` are what the run has. This is the one place in which up and
 // sweep tell whether a run is the one that was asked for, done or not.
-func (r *resume) otherwise(c configs.Config, nodes string) (list []configs.Difference, err error) {
+func (r *Resume) otherwise(c configs.Config, nodes string) (list []configs.Difference, err error) {
 	settings := c
-	if r.run.Imported() {
+	if r.Run.Imported() {
 		if settings, err = withoutFolders(c); err != nil {
 			return nil, err
 		}
 	}
-	list = configs.Changes(r.fixed, settings)
-	if asked, err := strconv.Atoi(nodes); err == nil && asked != r.run.Nodes {
-		list = append(list, configs.Difference{Key: "nodes", Class: configs.ClassExperiment, Before: strconv.Itoa(r.run.Nodes), After: nodes})
+	list = configs.Changes(r.Fixed, settings)
+	if asked, err := strconv.Atoi(nodes); err == nil && asked != r.Run.Nodes {
+		list = append(list, configs.Difference{Key: "nodes", Class: configs.ClassExperiment, Before: strconv.Itoa(r.Run.Nodes), After: nodes})
 	}
 	device, _, _ := strings.Cut(c.Device, ":")
-	if r.plan.Device == "" || device == fit.DeviceCUDA && c.CPUFallback { // which of both it is, planning tells
+	if r.Plan.Device == "" || device == fit.DeviceCUDA && c.CPUFallback { // which of both it is, planning tells
 		return list, nil
 	}
-	if device != fit.DeviceAuto && device != r.plan.Device {
-		list = append(list, hostDifference("device", r.plan.Device, device))
+	if device != fit.DeviceAuto && device != r.Plan.Device {
+		list = append(list, hostDifference("device", r.Plan.Device, device))
 	}
-	if was, is := r.precision(), c.ResolvedPrecision(r.plan.Device == fit.DeviceCUDA); c.Precision != "auto" && was != is {
+	if was, is := r.Precision(), c.ResolvedPrecision(r.Plan.Device == fit.DeviceCUDA); c.Precision != "auto" && was != is {
 		list = append(list, hostDifference("precision", was, is))
 	}
 	return list, nil
@@ -48,28 +48,28 @@ func hostDifference(key, before, after string) configs.Difference {
 	return configs.Difference{Key: key, Class: configs.ClassHost, Before: before, After: after}
 }
 
-// precision is the run's, resolved on its device.
-func (r *resume) precision() string {
-	return r.fixed.ResolvedPrecision(r.plan.Device == fit.DeviceCUDA)
+// Precision is the run's, resolved on its device.
+func (r *Resume) Precision() string {
+	return r.Fixed.ResolvedPrecision(r.Plan.Device == fit.DeviceCUDA)
 }
 
-// fits refuses a plan that would compute otherwise than the run did so far, and keeps what must stay as it was.
-func (r *resume) fits(p *plan.Planned) error {
-	if p.Plan.Device != r.plan.Device {
-		return r.refuse(hostDifference("device", r.plan.Device, p.Plan.Device))
+// Fits refuses a plan that would compute otherwise than the run did so far, and keeps what must stay as it was.
+func (r *Resume) Fits(p *plan.Planned) error {
+	if p.Plan.Device != r.Plan.Device {
+		return r.Refuse(hostDifference("device", r.Plan.Device, p.Plan.Device))
 	}
 	cuda := p.Plan.Device == fit.DeviceCUDA
-	if was, is := r.precision(), p.Config.ResolvedPrecision(cuda); was != is {
-		return r.refuse(hostDifference("precision", was, is))
+	if was, is := r.Precision(), p.Config.ResolvedPrecision(cuda); was != is {
+		return r.Refuse(hostDifference("precision", was, is))
 	}
 	if !cuda {
-		p.Plan.Threads = r.plan.Threads // sums come out a little different with another number
+		p.Plan.Threads = r.Plan.Threads // sums come out a little different with another number
 	}
 	return nil
 }
 
 // fewer refuses to go on to fewer rounds than a node of the run has done.
-func (r *resume) fewer(nodes []store.Node, rounds int) error {
+func (r *Resume) fewer(nodes []store.Node, rounds int) error {
 	ahead, most := "", rounds
 	for _, n := range nodes {
 		if done := r.done(n, rounds); done > most {
@@ -80,21 +80,21 @@ func (r *resume) fewer(nodes []store.Node, rounds int) error {
 		return nil
 	}
 	try := strconv.Itoa(most) + " or more, or --fresh for a new run"
-	if r.sweep {
+	if r.Sweep {
 		try = strconv.Itoa(most) + " or more, or another --home"
 	}
-	return fail.Usage(fmt.Errorf("run %s has done %s of %s already, more than --rounds %d", r.run.Run, units.Plural(most, "round"), ahead, rounds), "--rounds "+try)
+	return fail.Usage(fmt.Errorf("run %s has done %s of %s already, more than --rounds %d", r.Run.Run, units.Plural(most, "round"), ahead, rounds), "--rounds "+try)
 }
 
-// sameDone is same for a run that has nothing left to do, of what can be had without a download.
-func (r *resume) sameDone(ctx context.Context, p plan.Planned) error {
+// SameDone is same for a run that has nothing left to do, of what can be had without a download.
+func (r *Resume) SameDone(ctx context.Context, p plan.Planned) error {
 	if p.Trainer.Command != "" {
 		return r.same(p.Trainer.Inputs())
 	}
 	dirs := map[string]string{}
 	for _, m := range p.All() {
-		dir, err := model.Resolve(m, string(r.g.home))
-		if err != nil || r.run.Nodes == 0 {
+		dir, err := model.Resolve(m, string(r.Home))
+		if err != nil || r.Run.Nodes == 0 {
 			inputs, err := plan.InputHashes(ctx, "", p.Config.Tasks)
 			if err != nil {
 				return err
@@ -107,28 +107,28 @@ func (r *resume) sameDone(ctx context.Context, p plan.Planned) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.sameOrFormer(ctx, p, dirs, inputs)
+	_, err = r.SameOrFormer(ctx, p, dirs, inputs)
 	return err
 }
 
-// sameOrFormer is same, and takes an earlier program's weights of an embedded model that the run began with for the model's own, as up does. It
+// SameOrFormer is same, and takes an earlier program's weights of an embedded model that the run began with for the model's own, as up does. It
 // returns the inputs that the run goes on with.
-func (r *resume) sameOrFormer(ctx context.Context, p plan.Planned, dirs, inputs map[string]string) (map[string]string, error) {
+func (r *Resume) SameOrFormer(ctx context.Context, p plan.Planned, dirs, inputs map[string]string) (map[string]string, error) {
 	before, err := r.made()
 	if err != nil {
 		return nil, err
 	}
 	inputs = maps.Clone(inputs)
-	if !r.run.Imported() {
-		if _, err := plan.Former(ctx, r.g.home, p, maps.Clone(dirs), inputs, before.Inputs); err != nil {
+	if !r.Run.Imported() {
+		if _, err := plan.Former(ctx, r.Home, p, maps.Clone(dirs), inputs, before.Inputs); err != nil {
 			return nil, err
 		}
 	}
 	return inputs, r.same(inputs)
 }
 
-// refuse is the error for a command with other settings than the run's.
-func (r *resume) refuse(differences ...configs.Difference) error {
+// Refuse is the error for a command with other settings than the run's.
+func (r *Resume) Refuse(differences ...configs.Difference) error {
 	var lines []string
 	for _, d := range differences {
 		lines = append(lines, d.String())
@@ -137,25 +137,25 @@ func (r *resume) refuse(differences ...configs.Difference) error {
 }
 
 // differs is the error for a command that isn't the run's: it has what the text begins with, where the former things are wanted.
-func (r *resume) differs(things string, text func(what string) error) error {
-	what, try := fmt.Sprintf("run %s can't go on with", r.run.Run),
+func (r *Resume) differs(things string, text func(what string) error) error {
+	what, try := fmt.Sprintf("run %s can't go on with", r.Run.Run),
 		"the former "+things+", --fresh for a new run of this experiment, or --name OTHER for another experiment"
 	switch {
-	case r.run.Imported():
-		what = fmt.Sprintf("run %s, which was imported, was made otherwise: the command has", r.run.Run)
+	case r.Run.Imported():
+		what = fmt.Sprintf("run %s, which was imported, was made otherwise: the command has", r.Run.Run)
 		try = "the same " + things + ", or another --home for these"
-	case r.sweep:
+	case r.Sweep:
 		try = "the former " + things + ", or another --home for these"
 	}
 	return fail.Usage(text(what), try)
 }
 
-// foreignNodes refuses a run whose nodes this program can't make again: a --node-command's, and one that was imported.
-func foreignNodes(run store.Run) error {
+// ForeignNodes refuses a run whose nodes this program can't make again: a --node-command's, and one that was imported.
+func ForeignNodes(run store.Run) error {
 	if run.Imported() {
 		return fail.Usage(fmt.Errorf("run %s was imported: its nodes' weights and journals are not here", run.Run), "swarm status "+run.Run)
 	}
-	var made versions
+	var made Versions
 	if err := json.Unmarshal(run.Versions, &made); err == nil && made.Inputs[plan.TrainerInput] != "" {
 		return fail.Usage(fmt.Errorf("the nodes of run %s are those of a --node-command: swarm knows no weights or journals of theirs", run.Run),
 			"swarm status "+run.Run)

@@ -1,10 +1,11 @@
-package main
+package coordinator
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,7 +14,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/plan"
@@ -21,35 +22,37 @@ import (
 	"github.com/sapo-swarm/swarm/node/journal"
 )
 
-// errFinished says that there is nothing left to do: the run has done all its rounds.
-var errFinished = errors.New("the run has done all its rounds")
+// ErrFinished says that there is nothing left to do: the run has done all its rounds.
+var ErrFinished = errors.New("the run has done all its rounds")
 
-// resume decides which run `up` goes on with: the newest of the experiment with the same seed. Another seed, or --fresh, is another run.
-type resume struct {
-	g     *globals
-	fresh bool
-	only  string // key of the run to go on with, whatever is newer; empty: the newest
-	sweep bool   // for a run of a sweep: where there is none of this home, one that was done in another and imported counts
-	busy  bool   // for a sweep: the experiment is being run by somebody, whose run is looked at all the same
+// Resume decides which run `up` goes on with: the newest of the experiment with the same seed. Another seed, or --fresh, is another run.
+type Resume struct {
+	Home   layout.Home
+	Logger *slog.Logger
+
+	Fresh bool
+	Only  string // key of the run to go on with, whatever is newer; empty: the newest
+	Sweep bool   // for a run of a sweep: where there is none of this home, one that was done in another and imported counts
+	Busy  bool   // for a sweep: the experiment is being run by somebody, whose run is looked at all the same
 
 	asked bool
-	run   *store.Run // nil: a new one is begun
-	fixed configs.Config
-	plan  fit.Plan     // of run
-	nodes []store.Node // of run, where it is this home's
+	Run   *store.Run // decided by Take; nil: a new one is begun
+	Fixed configs.Config
+	Plan  fit.Plan     // of Run
+	Nodes []store.Node // of Run, where it is this home's
 }
 
 // decide looks for the run to go on with. It is asked once the configuration is known and before anything is plan.Planned, since a run keeps its nodes.
-func (r *resume) decide(ctx context.Context, c configs.Config) error {
+func (r *Resume) decide(ctx context.Context, c configs.Config) error {
 	if r.asked {
 		return nil
 	}
-	if !r.busy {
-		if err := lifecycle.AlreadyRunning(r.g.home, c.Experiment); err != nil {
+	if !r.Busy {
+		if err := lifecycle.AlreadyRunning(r.Home, c.Experiment); err != nil {
 			return err
 		}
 	}
-	if !r.fresh {
+	if !r.Fresh {
 		if err := r.find(ctx, c); err != nil {
 			return err
 		}
@@ -68,81 +71,82 @@ func withoutFolders(c configs.Config) (cut configs.Config, err error) {
 }
 
 // find sets the run, where there is one.
-func (r *resume) find(ctx context.Context, c configs.Config) error {
-	if _, err := os.Stat(r.g.home.Database()); err != nil {
+func (r *Resume) find(ctx context.Context, c configs.Config) error {
+	if _, err := os.Stat(r.Home.Database()); err != nil {
 		return nil // there is none; what else is wrong with its folder, making one will tell
 	}
 	// Opened for writing first: that brings a database of an older swarm up to date.
-	s, err := store.Open(ctx, r.g.home.Database(), store.Options{Warn: store.LogNews(r.g.logger)})
+	s, err := store.Open(ctx, r.Home.Database(), store.Options{Warn: store.LogNews(r.Logger)})
 	if err != nil {
 		return err
 	}
 	if err := s.Close(); err != nil {
 		return err
 	}
-	reader, err := store.OpenReader(ctx, r.g.home.Database())
+	reader, err := store.OpenReader(ctx, r.Home.Database())
 	if err != nil {
 		return err
 	}
 	defer reader.Close()
-	if r.only != "" {
+	if r.Only != "" {
 		return r.findOnly(ctx, reader, c)
 	}
-	r.run, err = reader.FindRun(ctx, c.Experiment, c.Seed)
-	if err == nil && r.run == nil && r.sweep {
-		r.run, err = reader.FindImported(ctx, c.Experiment, c.Seed, c.Rounds)
+	r.Run, err = reader.FindRun(ctx, c.Experiment, c.Seed)
+	if err == nil && r.Run == nil && r.Sweep {
+		r.Run, err = reader.FindImported(ctx, c.Experiment, c.Seed, c.Rounds)
 	}
-	if err != nil || r.run == nil {
+	if err != nil || r.Run == nil {
 		return err
 	}
 	return r.read(ctx, reader, c)
 }
 
 // findOnly sets the run that was asked for. Settings by which up would look for another one are refused.
-func (r *resume) findOnly(ctx context.Context, reader *store.Reader, c configs.Config) error {
-	snapshot, err := reader.Snapshot(ctx, r.only)
+func (r *Resume) findOnly(ctx context.Context, reader *store.Reader, c configs.Config) error {
+	snapshot, err := reader.Snapshot(ctx, r.Only)
 	if err != nil {
-		return lifecycle.NotFound(err, r.only)
+		return lifecycle.NotFound(err, r.Only)
 	}
 	run := snapshot.Run
-	if run.Run != r.only || run.Experiment != c.Experiment || run.Seed != c.Seed {
+	if run.Run != r.Only || run.Experiment != c.Experiment || run.Seed != c.Seed {
 		return fail.Usage(
 			fmt.Errorf("run %s is of experiment %s with seed %d, not of %s with seed %d", run.Run, run.Experiment, run.Seed, c.Experiment, c.Seed),
 			"swarm resume "+run.Run+" without another name or seed")
 
 	}
-	r.run = &run
+	r.Run = &run
 	return r.read(ctx, reader, c)
 }
 
 // read takes over what the run was made with, and checks that its folder is there.
-func (r *resume) read(ctx context.Context, reader *store.Reader, c configs.Config) error {
-	r.fixed = configs.Default() // of keys that its swarm did not have yet
-	if err := errors.Join(json.Unmarshal(r.run.Config, &r.fixed), json.Unmarshal(r.run.Plan, &r.plan)); err != nil {
+func (r *Resume) read(ctx context.Context, reader *store.Reader, c configs.Config) error {
+	r.Fixed = configs.Default() // of keys that its swarm did not have yet
+	if err := errors.Join(json.Unmarshal(r.Run.Config, &r.Fixed), json.Unmarshal(r.Run.Plan, &r.Plan)); err != nil {
 		return r.unusable(fmt.Errorf("its configuration can't be read: %w", err))
 	}
-	if _, err := os.Stat(r.dir()); err != nil && !r.finished(c) {
+	if _, err := os.Stat(r.Dir()); err != nil && !r.finished(c) {
 		return r.unusable(fmt.Errorf("its folder is gone: %w", err))
 	}
-	if r.run.Imported() {
+	if r.Run.Imported() {
 		return nil
 	}
-	snapshot, err := reader.Snapshot(ctx, r.run.Run)
-	r.nodes = snapshot.Nodes
+	snapshot, err := reader.Snapshot(ctx, r.Run.Run)
+	r.Nodes = snapshot.Nodes
 	return err
 }
 
-func (r *resume) dir() string { return r.g.home.Run(r.run.Run) }
+// Dir is the run's folder.
+func (r *Resume) Dir() string { return r.Home.Run(r.Run.Run) }
 
 // finished tells whether the run has done all that is asked for.
-func (r *resume) finished(c configs.Config) bool {
-	return r.run != nil && r.run.State == store.RunDone && c.Rounds == r.run.Rounds
+func (r *Resume) finished(c configs.Config) bool {
+	return r.Run != nil && r.Run.State == store.RunDone && c.Rounds == r.Run.Rounds
 }
 
-// Take decides for a configuration, and returns how many nodes to plan for: as asked, or as the run has. It is errFinished when nothing is
+// Take decides for a configuration, and returns how many nodes to plan for: as asked, or as the run has. It is ErrFinished when nothing is
 // left to do, and refuses a run that was made otherwise, also one that is done.
-func (r *resume) Take(ctx context.Context, c configs.Config, asked string) (nodes string, err error) {
-	if err := r.decide(ctx, c); err != nil || r.run == nil {
+func (r *Resume) Take(ctx context.Context, c configs.Config, asked string) (nodes string, err error) {
+	if err := r.decide(ctx, c); err != nil || r.Run == nil {
 		return asked, err
 	}
 	differences, err := r.otherwise(c, asked)
@@ -150,51 +154,51 @@ func (r *resume) Take(ctx context.Context, c configs.Config, asked string) (node
 		return "", err
 	}
 	if differences != nil {
-		return "", r.refuse(differences...)
+		return "", r.Refuse(differences...)
 	}
-	if err := r.fewer(r.nodes, c.Rounds); err != nil {
+	if err := r.fewer(r.Nodes, c.Rounds); err != nil {
 		return "", err
 	}
 	if _, notNumber := strconv.Atoi(asked); notNumber != nil && asked != fit.NodesAuto && asked != fit.NodesMax {
 		return asked, nil // which planning refuses
 	}
 	if r.finished(c) {
-		return "", errFinished
+		return "", ErrFinished
 	}
-	return strconv.Itoa(r.run.Nodes), nil
+	return strconv.Itoa(r.Run.Nodes), nil
 }
 
 // still refuses where another process has had the experiment since the decision, for which there is time: a GPU may be waited for in
 // between. The experiment's lock is held by now.
-func (r *resume) still(ctx context.Context, reader *store.Reader, c configs.Config) error {
-	if r.fresh {
+func (r *Resume) still(ctx context.Context, reader *store.Reader, c configs.Config) error {
+	if r.Fresh {
 		return nil
 	}
 	newest, err := reader.FindRun(ctx, c.Experiment, c.Seed)
-	if err == nil && r.only != "" {
+	if err == nil && r.Only != "" {
 		var s store.Snapshot
-		s, err = reader.Snapshot(ctx, r.only)
+		s, err = reader.Snapshot(ctx, r.Only)
 		newest = &s.Run
 	}
 	if err != nil {
 		return err
 	}
-	if newest == nil && r.run != nil && !r.run.Imported() {
-		return fail.Hint(fmt.Errorf("run %s has been removed meanwhile", r.run.Run), "the same command again")
+	if newest == nil && r.Run != nil && !r.Run.Imported() {
+		return fail.Hint(fmt.Errorf("run %s has been removed meanwhile", r.Run.Run), "the same command again")
 	}
-	if newest == nil || r.run != nil && newest.Run == r.run.Run && newest.Attempts == r.run.Attempts {
+	if newest == nil || r.Run != nil && newest.Run == r.Run.Run && newest.Attempts == r.Run.Attempts {
 		return nil
 	}
 	return fail.Hint(fmt.Errorf("another process has worked on run %s meanwhile", newest.Run), "the same command again")
 }
 
 // last is when the run was last heard of, in Unix seconds. It refuses to go on to fewer rounds than are done.
-func (r *resume) last(ctx context.Context, reader *store.Reader, rounds int) (float64, error) {
-	snapshot, err := reader.Snapshot(ctx, r.run.Run)
+func (r *Resume) last(ctx context.Context, reader *store.Reader, rounds int) (float64, error) {
+	snapshot, err := reader.Snapshot(ctx, r.Run.Run)
 	if err != nil {
 		return 0, err
 	}
-	last := max(r.run.Started, r.run.Resumed, r.run.Ended)
+	last := max(r.Run.Started, r.Run.Resumed, r.Run.Ended)
 	for _, n := range snapshot.Nodes {
 		last = max(last, n.LastEvent)
 	}
@@ -203,9 +207,9 @@ func (r *resume) last(ctx context.Context, reader *store.Reader, rounds int) (fl
 
 // done is how many rounds a node has done, as far as that may be more than rounds: those in the database, and those that its journal would
 // bring back though the coordinator died before it recorded them.
-func (r *resume) done(n store.Node, rounds int) int {
+func (r *Resume) done(n store.Node, rounds int) int {
 	done := n.LastRound + 1
-	for round, err := range journal.Rounds(filepath.Join(r.dir(), n.Node), max(done, rounds)) {
+	for round, err := range journal.Rounds(filepath.Join(r.Dir(), n.Node), max(done, rounds)) {
 		if err != nil || round.Trained == nil {
 			break // what is damaged is not brought back
 		}
@@ -215,22 +219,22 @@ func (r *resume) done(n store.Node, rounds int) int {
 }
 
 // going tells whether there is a run that goes on.
-func (r *resume) going() bool { return r != nil && r.run != nil }
+func (r *Resume) going() bool { return r != nil && r.Run != nil }
 
 // made is what the run that goes on was made with; nothing where none does.
-func (r *resume) made() (before versions, err error) {
+func (r *Resume) made() (before Versions, err error) {
 	if !r.going() {
 		return before, nil
 	}
-	if err := json.Unmarshal(r.run.Versions, &before); err != nil {
+	if err := json.Unmarshal(r.Run.Versions, &before); err != nil {
 		return before, r.unusable(fmt.Errorf("what it was made with can't be read: %w", err))
 	}
 	return before, nil
 }
 
 // same refuses other weights, files of questions or a trainer than the run began with.
-func (r *resume) same(inputs map[string]string) error {
-	if r.run == nil {
+func (r *Resume) same(inputs map[string]string) error {
+	if r.Run == nil {
 		return nil
 	}
 	before, err := r.made()
@@ -244,13 +248,13 @@ func (r *resume) same(inputs map[string]string) error {
 			began, goes = others, own
 		}
 		return fail.Usage(
-			fmt.Errorf("run %s can't go on: its nodes are %s, not %s", r.run.Run, began, goes),
+			fmt.Errorf("run %s can't go on: its nodes are %s, not %s", r.Run.Run, began, goes),
 			"the same command as before, --fresh for a new run of this experiment, or --name OTHER for another experiment")
 
 	}
 	for _, name := range slices.Sorted(maps.Keys(inputs)) {
 		was := before.Inputs[name]
-		if r.run.Imported() {
+		if r.Run.Imported() {
 			was = before.Inputs[store.WithoutFolders(name)]
 		}
 		if was != "" && was != inputs[name] {
@@ -262,22 +266,7 @@ func (r *resume) same(inputs map[string]string) error {
 	return nil
 }
 
-// summarise shows the end of a run that has nothing left to do.
-func (r *resume) summarise(ctx context.Context, p plan.Planned, asJSON bool) error {
-	reader, err := store.OpenReader(ctx, r.g.home.Database())
-	if err != nil {
-		return err
-	}
-	defer reader.Close()
-	if !asJSON {
-		fmt.Fprintf(r.g.stdout, "%s has done all its %s already. --rounds N goes on to more, --fresh begins a new run.\n", r.run.Run,
-			units.Plural(r.run.Rounds, "round"))
-	}
-	c := &coordinator{g: r.g, p: p, run: r.run.Run, dir: r.dir(), reader: reader}
-	return c.summarise(asJSON)
-}
-
 // unusable is the error for a run that can't go on.
-func (r *resume) unusable(err error) error {
-	return fail.Hint(fmt.Errorf("run %s can't go on: %w", r.run.Run, err), "--fresh for a new run")
+func (r *Resume) unusable(err error) error {
+	return fail.Hint(fmt.Errorf("run %s can't go on: %w", r.Run.Run, err), "--fresh for a new run")
 }

@@ -1,10 +1,11 @@
-package main
+package coordinator
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
@@ -12,8 +13,10 @@ import (
 // gptPlan is a plan for GPT-2 nodes with CUDA graphs that take turns on a card of so many bytes.
 func gptPlan(t *testing.T, memory int64) fit.Plan {
 	t.Helper()
+	gpt2, err := configs.LoadModel("gpt2")
+	require.NoError(t, err)
 	p, err := fit.New(fit.Request{
-		GPUMemory: memory, Model: presetModel(t, "gpt2"), Nodes: "8", SwarmSize: 8, Share: fit.ShareLease,
+		GPUMemory: memory, Model: gpt2, Nodes: "8", SwarmSize: 8, Share: fit.ShareLease,
 		Settings: fit.Settings{Prompts: 4, PromptTokens: 768, NewTokens: 256, CUDAGraphs: true, AutoBatchSize: true},
 	})
 	require.NoError(t, err)

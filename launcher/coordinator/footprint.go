@@ -1,4 +1,4 @@
-package main
+package coordinator
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func (p *peaks) attribute(plan fit.Plan) {
 }
 
 // freshen keeps a measured footprint true: what this run took beyond it counts from now on.
-func (c *coordinator) freshen(ctx context.Context, seen peaks) {
+func (c *Run) freshen(ctx context.Context, seen peaks) {
 	if c.p.Plan.Source != fit.SourceMeasured || seen.resident == 0 || c.p.Trainer.Command != "" {
 		return
 	}
@@ -49,9 +49,9 @@ func (c *coordinator) freshen(ctx context.Context, seen peaks) {
 	rows = min(seen.microBatch, rows)
 	raised, err := c.store.RaiseFootprint(ctx, key, seen.resident, seen.generate, generations, seen.update, int64(rows), event.Now())
 	if err != nil {
-		c.g.logger.Error("the measured footprint was not renewed", "error", err)
+		c.h.Logger.Error("the measured footprint was not renewed", "error", err)
 	}
 	if raised {
-		c.g.logger.Info("nodes took more memory than swarm profile measured: the footprint has been raised", "model", key.Model, "device", key.GPU)
+		c.h.Logger.Info("nodes took more memory than swarm profile measured: the footprint has been raised", "model", key.Model, "device", key.GPU)
 	}
 }

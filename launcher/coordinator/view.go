@@ -1,4 +1,4 @@
-package main
+package coordinator
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
-// viewing is what the live view of a run reads: its status, how each node has fared, and its logs. It is safe for concurrent use.
-type viewing struct {
+// View is what the live view of a run reads: its status, how each node has fared, and its logs. It is safe for concurrent use.
+type View struct {
 	reader *store.Reader
 	run    string
 	dir    string // the run's folder
@@ -38,11 +38,11 @@ type past struct {
 	evaluations int // that the database had when they were read
 }
 
-func newViewing(reader *store.Reader, run, dir string) *viewing {
-	return &viewing{reader: reader, run: run, dir: dir, events: map[string][]event.Event{}, pasts: map[string]*past{}}
+func NewView(reader *store.Reader, run, dir string) *View {
+	return &View{reader: reader, run: run, dir: dir, events: map[string][]event.Event{}, pasts: map[string]*past{}}
 }
 
-func (v *viewing) poll(ctx context.Context) (stats.Status, error) {
+func (v *View) Poll(ctx context.Context) (stats.Status, error) {
 	status, err := lifecycle.Status(ctx, v.reader, v.run)
 	if err == nil {
 		v.mu.Lock()
@@ -53,14 +53,14 @@ func (v *viewing) poll(ctx context.Context) (stats.Status, error) {
 }
 
 // latest is the newest status that was read.
-func (v *viewing) latest() stats.Status {
+func (v *View) Latest() stats.Status {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.last
 }
 
 const (
-	pastRounds = 2000   // rounds of a node that its page shows, at most
+	PastRounds = 2000   // rounds of a node that its page shows, at most
 	pastRows   = 200000 // rows of the database that may be read for them: they lie between those of other nodes
 	pastLeast  = 60
 	pastEvents = 100 // events of a node that are kept
@@ -70,8 +70,8 @@ const (
 )
 
 // history is how a node has fared. The first look at it reads its past, the next ones what is new.
-func (v *viewing) history(ctx context.Context, node string) (terminal.NodeHistory, error) {
-	status := v.latest()
+func (v *View) History(ctx context.Context, node string) (terminal.NodeHistory, error) {
+	status := v.Latest()
 	v.pastMu.Lock()
 	defer v.pastMu.Unlock()
 	if err := v.readEvents(ctx); err != nil {
@@ -79,7 +79,7 @@ func (v *viewing) history(ctx context.Context, node string) (terminal.NodeHistor
 	}
 	p := v.pasts[node]
 	if p == nil {
-		rounds := max(pastLeast, min(pastRounds, pastRows/max(1, len(status.Nodes))))
+		rounds := max(pastLeast, min(PastRounds, pastRows/max(1, len(status.Nodes))))
 		p = &past{NodeHistory: terminal.NodeHistory{First: max(0, roundsOf(status, node)-rounds)}}
 		v.pasts[node] = p
 	}
@@ -107,7 +107,7 @@ func roundsOf(status stats.Status, node string) int {
 }
 
 // readRounds adds the rounds that came since the last look.
-func (v *viewing) readRounds(ctx context.Context, node string, p *past) error {
+func (v *View) readRounds(ctx context.Context, node string, p *past) error {
 	for {
 		rounds, err := v.reader.NodeRounds(ctx, v.run, node, p.First+len(p.Rewards), pastPage)
 		if err != nil {
@@ -122,7 +122,7 @@ func (v *viewing) readRounds(ctx context.Context, node string, p *past) error {
 			}
 			p.Rewards = append(p.Rewards, r.Reward)
 		}
-		if over := len(p.Rewards) - pastRounds; over > 0 {
+		if over := len(p.Rewards) - PastRounds; over > 0 {
 			p.First += over
 			p.Rewards = append(p.Rewards[:0], p.Rewards[over:]...)
 		}
@@ -133,7 +133,7 @@ func (v *viewing) readRounds(ctx context.Context, node string, p *past) error {
 }
 
 // readEvaluations reads a node's held-out rewards where there are new ones, those of its newest questions.
-func (v *viewing) readEvaluations(ctx context.Context, node string, p *past) error {
+func (v *View) readEvaluations(ctx context.Context, node string, p *past) error {
 	evaluated, err := v.reader.Evaluated(ctx, v.run)
 	if err != nil {
 		return fmt.Errorf("read the evaluations: %w", err)
@@ -160,7 +160,7 @@ func (v *viewing) readEvaluations(ctx context.Context, node string, p *past) err
 }
 
 // readEvents sorts what is new in the run's timeline by node.
-func (v *viewing) readEvents(ctx context.Context) error {
+func (v *View) readEvents(ctx context.Context) error {
 	for {
 		entries, err := v.reader.Timeline(ctx, v.run, v.seen, timelinePage)
 		if err != nil {
@@ -181,7 +181,7 @@ func (v *viewing) readEvents(ctx context.Context) error {
 }
 
 // logs hands over a log, or all of them, and goes on until ctx ends: the view of a run ends with the run.
-func (v *viewing) logs(ctx context.Context, node string, last int, emit func(terminal.LogLine)) error {
+func (v *View) Logs(ctx context.Context, node string, last int, emit func(terminal.LogLine)) error {
 	if _, err := os.Stat(v.dir); err != nil {
 		return fmt.Errorf("the logs are gone: %w", err)
 	}

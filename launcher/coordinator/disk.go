@@ -1,4 +1,4 @@
-package main
+package coordinator
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// minFreeDisk is what a run needs beside its checkpoints to begin: database, journals, rollouts, logs.
-	minFreeDisk = 200 << 20
+	// MinFreeDisk is what a run needs beside its checkpoints to begin: database, journals, rollouts, logs.
+	MinFreeDisk = 200 << 20
 
 	// diskReserve is what must stay free beside one more checkpoint of every node, so that a run can still stop in order.
 	diskReserve = 32 << 20
@@ -28,8 +28,8 @@ const (
 	diskInterval = 2 * time.Second
 )
 
-// checkpointBytes is what one checkpoint of every node takes: weights and two moments, 4 bytes each.
-func checkpointBytes(p plan.Planned) int64 {
+// CheckpointBytes is what one checkpoint of every node takes: weights and two moments, 4 bytes each.
+func CheckpointBytes(p plan.Planned) int64 {
 	var parameters int64
 	for i := range p.Plan.Nodes {
 		parameters += p.Of(p.Config.ModelOf(i)).Shape.Parameters
@@ -37,15 +37,15 @@ func checkpointBytes(p plan.Planned) int64 {
 	return 12 * parameters
 }
 
-// checkDisk refuses a run whose checkpoints don't fit: each node keeps two and writes a third, if its rounds are enough for that. Those that
+// CheckDisk refuses a run whose checkpoints don't fit: each node keeps two and writes a third, if its rounds are enough for that. Those that
 // are in dir, the run's folder if it goes on, are there already.
-func checkDisk(home layout.Home, dir string, p plan.Planned) error {
+func CheckDisk(home layout.Home, dir string, p plan.Planned) error {
 	usage, err := disk.Usage(string(home))
 	if err != nil {
 		return home.Error(err)
 	}
 	copies := min(3, p.Config.Rounds/p.Config.CheckpointEvery+1)
-	need := minFreeDisk + int64(copies)*checkpointBytes(p) - node.CheckpointBytes(dir)
+	need := MinFreeDisk + int64(copies)*CheckpointBytes(p) - node.CheckpointBytes(dir)
 	if int64(usage.Free) < need {
 		return fail.Hint(
 			fmt.Errorf("%s has %s free; the checkpoints, journals and logs of %s of %s take %s", home, units.Bytes(int64(usage.Free)),
@@ -84,17 +84,17 @@ type diskBudget struct {
 
 // newDiskBudget watches the disk of a coordinator's run. What is spared are the older of two checkpoints: this run's and those of runs that
 // have ended.
-func newDiskBudget(c *coordinator, warn func(string), stop func(error)) *diskBudget {
+func newDiskBudget(c *Run, warn func(string), stop func(error)) *diskBudget {
 	return &diskBudget{
-		home: c.g.home, wave: checkpointBytes(c.p), warn: warn, stop: stop,
+		home: c.h.Home, wave: CheckpointBytes(c.p), warn: warn, stop: stop,
 		free: func(ctx context.Context) (int64, error) {
-			usage, err := disk.UsageWithContext(ctx, string(c.g.home))
+			usage, err := disk.UsageWithContext(ctx, string(c.h.Home))
 			if err != nil {
 				return 0, err
 			}
 			return int64(usage.Free), nil
 		},
-		spare: func() int64 { return dropSpares(c.g.home, c.reader) },
+		spare: func() int64 { return dropSpares(c.h.Home, c.reader) },
 	}
 }
 

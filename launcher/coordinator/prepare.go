@@ -1,4 +1,4 @@
-package main
+package coordinator
 
 import (
 	"cmp"
@@ -6,14 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
-	"github.com/sapo-swarm/swarm/configs"
-	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/files"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/mps"
@@ -24,86 +25,140 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/protocol"
-	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// coordinator is one run, from its preparation to its summary.
-type coordinator struct {
-	g         *globals
+// Host is what the process gives a run.
+type Host struct {
+	Home        layout.Home
+	Version     string // of this program
+	Python      *policy.Interpreter
+	Logger      *slog.Logger
+	Stdin       io.Reader
+	Stdout      io.Writer
+	Stderr      io.Writer
+	Interactive bool   // stdin and stdout are a terminal that can show the live view
+	Background  bool   // stdout and stderr are the run's log
+	Verbose     bool   // log more
+	Program     string // how this user types the program's name and its home
+}
+
+// Options are a run that is to be trained.
+type Options struct {
+	Host     Host
+	Planned  plan.Planned
+	Resume   *Resume
+	PlanHost plan.Host
+
+	PricePerHour  float64 // 0: not known
+	PriceCurrency string
+
+	Admission *workers.Admission // with --listen, --nats or --shared: other hosts' nodes
+	Worker    *workers.Worker    // swarm join: the swarm is another host's
+
+	Command      store.Command          // that began the run
+	KeepSecrets  func(dir string) error // keeps what is secret in it
+	EnsureModels func(ctx context.Context) (map[string]string, error)
+
+	GoesOn   func(run string, c *stats.Command) string // the command that continues a run
+	Baseline func(stats.Summary) string                // the command of the run to compare with; empty: none
+}
+
+// Page is a live web page about the home's runs.
+type Page interface {
+	URL() string
+	Notes() []string
+	Serve(ctx context.Context) error
+}
+
+// Run is one run, from its preparation to its summary.
+type Run struct {
+	o         Options
+	h         Host
 	p         plan.Planned
-	resume    *resume
-	price     price
-	summary   stats.Summary // after train
+	resume    *Resume
+	summary   stats.Summary // after Train
 	run       string
 	dir       string            // runs/<run>; empty until it is made
 	begun     bool              // the run is recorded
 	inputs    map[string]string // hashes of what is read beside the configuration
-	engine    string            // see versions
+	engine    string            // see Versions
 	clock     *runClock
 	python    policy.Probe
 	lock      *files.Claim
 	store     *store.Store
 	reader    *store.Reader
 	transport workers.Transport
-	admission *workers.Admission // with --listen, --nats or --shared: other hosts' nodes
-	claims    *plan.Claims       // of the GPUs that it trains on
-	worker    *workers.Worker    // swarm join: the swarm is another host's
-	mps       *mps.Host          // where the plan's share is mps
-	page      *dashboardService  // with --dashboard
-	config    json.RawMessage    // as the nodes get it
+	claims    *plan.Claims // of the GPUs that it trains on
+	mps       *mps.Host    // where the plan's share is mps
+	page      Page         // nil: none
+	config    json.RawMessage
 	starts    []protocol.Start
 	nodeIDs   []string
 }
 
-// prepare checks and opens everything a run needs, before anything is recorded or started. What it opened, close closes.
-//
-// yes says that a model may be downloaded without a question.
-func prepare(ctx context.Context, c *coordinator, yes bool) (_ *coordinator, err error) {
-	g, p, r := c.g, c.p, c.resume
+// Name is the run's.
+func (c *Run) Name() string { return c.run }
+
+// Dir is the run's folder.
+func (c *Run) Dir() string { return c.dir }
+
+// Inputs are hashes of what the run reads beside its configuration.
+func (c *Run) Inputs() map[string]string { return c.inputs }
+
+// Summary is what the run came to, after Train.
+func (c *Run) Summary() stats.Summary { return c.summary }
+
+// Serve has a page be served while the run is trained.
+func (c *Run) Serve(page Page) { c.page = page }
+
+// Prepare checks and opens everything a run needs, before anything is recorded or started. What it opened, Close closes.
+func Prepare(ctx context.Context, o Options) (_ *Run, err error) {
+	c := &Run{o: o, h: o.Host, p: o.Planned, resume: o.Resume}
+	h, p, r := c.h, c.p, c.resume
 	defer func() {
 		if err != nil {
-			c.close()
-			if c.dir != "" && !c.begun && r.run == nil {
+			c.Close()
+			if c.dir != "" && !c.begun && r.Run == nil {
 				os.RemoveAll(c.dir) // a run that was refused leaves nothing
 			}
 		}
 	}()
 	for _, w := range p.Warnings {
-		g.logger.Warn(w)
+		h.Logger.Warn(w)
 	}
-	if err := checkTasks(p.Config.Tasks); err != nil {
+	if err := plan.CheckTasks(p.Config.Tasks); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(string(g.home), 0o755); err != nil {
-		return nil, g.home.Error(err)
+	if err := os.MkdirAll(string(h.Home), 0o755); err != nil {
+		return nil, h.Home.Error(err)
 	}
-	if c.lock, err = lifecycle.LockExperiment(g.home, p.Config.Experiment); err != nil {
+	if c.lock, err = lifecycle.LockExperiment(h.Home, p.Config.Experiment); err != nil {
 		return nil, err
 	}
-	if r.run != nil {
-		c.run, c.dir = r.run.Run, r.dir()
-		if err := r.fits(&c.p); err != nil {
+	if r.Run != nil {
+		c.run, c.dir = r.Run.Run, r.Dir()
+		if err := r.Fits(&c.p); err != nil {
 			return nil, err
 		}
 	}
-	if err := checkDisk(g.home, c.dir, c.p); err != nil {
+	if err := CheckDisk(h.Home, c.dir, c.p); err != nil {
 		return nil, err
 	}
-	orphans, err := supervise.SweepOrphans(ctx, g.home.Runs(), lifecycle.OrphanTerm)
+	orphans, err := supervise.SweepOrphans(ctx, h.Home.Runs(), lifecycle.OrphanTerm)
 	if err != nil {
 		return nil, fmt.Errorf("end what an earlier run left behind: %w", err)
 	}
 	for _, o := range orphans {
-		g.logger.Warn("ended a process that an earlier run left behind", "pid", o.PID, "folder", o.Dir)
+		h.Logger.Warn("ended a process that an earlier run left behind", "pid", o.PID, "folder", o.Dir)
 	}
-	daemons, err := mps.Sweep(ctx, g.home.Runs())
+	daemons, err := mps.Sweep(ctx, h.Home.Runs())
 	if err != nil {
 		return nil, fmt.Errorf("end the MPS daemons that an earlier run left behind: %w", err)
 	}
 	for _, pid := range daemons {
-		g.logger.Warn("ended an MPS daemon that an earlier run left behind", "pid", pid)
+		h.Logger.Warn("ended an MPS daemon that an earlier run left behind", "pid", pid)
 	}
-	e, err := c.equip(ctx, yes)
+	e, err := c.equip(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +168,7 @@ func prepare(ctx context.Context, c *coordinator, yes bool) (_ *coordinator, err
 	if err := c.assign(ctx, e); err != nil {
 		return nil, err
 	}
-	c.claims = plan.Claim(g.planHost(), c.run, p.Plan, p.Host.GPUs)
+	c.claims = plan.Claim(c.o.PlanHost, c.run, p.Plan, p.Host.GPUs)
 	if err := c.share(ctx); err != nil {
 		return nil, err
 	}
@@ -127,8 +182,8 @@ type equipment struct {
 }
 
 // equip brings the model's weights and the engine into place, and refuses a run to go on with others than it was begun with.
-func (c *coordinator) equip(ctx context.Context, yes bool) (e equipment, err error) {
-	g, p := c.g, c.p
+func (c *Run) equip(ctx context.Context) (e equipment, err error) {
+	h, p := c.h, c.p
 	if p.Trainer.Command != "" {
 		c.inputs = p.Trainer.Inputs()
 		return e, c.resume.same(c.inputs)
@@ -137,7 +192,7 @@ func (c *coordinator) equip(ctx context.Context, yes bool) (e equipment, err err
 		c.inputs, err = plan.InputHashes(ctx, "", p.Config.Tasks)
 		return e, err
 	}
-	if e.modelDirs, err = ensureModels(ctx, g, p, yes); err != nil {
+	if e.modelDirs, err = c.o.EnsureModels(ctx); err != nil {
 		return e, err
 	}
 	if c.inputs, err = plan.InputsOf(ctx, p, e.modelDirs); err != nil {
@@ -147,24 +202,24 @@ func (c *coordinator) equip(ctx context.Context, yes bool) (e equipment, err err
 	if err != nil {
 		return e, err
 	}
-	kept, err := plan.Former(ctx, g.home, p, e.modelDirs, c.inputs, before.Inputs)
+	kept, err := plan.Former(ctx, h.Home, p, e.modelDirs, c.inputs, before.Inputs)
 	if err != nil {
 		return e, err
 	}
 	for _, name := range kept {
-		g.logger.Info("the run goes on from the first weights that it began with, which are an earlier program's", "model", name)
+		h.Logger.Info("the run goes on from the first weights that it began with, which are an earlier program's", "model", name)
 	}
 	if err := c.resume.same(c.inputs); err != nil {
 		return e, err
 	}
-	if c.python, err = g.python.Find(ctx); err != nil {
+	if c.python, err = h.Python.Find(ctx); err != nil {
 		return e, err
 	}
-	if engineDevice(p.Plan) != fit.DeviceCPU && !c.python.CUDA {
-		return e, noCUDA(c.python, "the run is planned for a GPU")
+	if plan.EngineDevice(p.Plan) != fit.DeviceCPU && !c.python.CUDA {
+		return e, plan.NoCUDA(c.python, "the run is planned for a GPU")
 	}
-	if e.engineDir, err = policy.Extract(string(g.home)); err != nil {
-		return e, g.home.Error(err)
+	if e.engineDir, err = policy.Extract(string(h.Home)); err != nil {
+		return e, h.Home.Error(err)
 	}
 	if c.engine = policy.Digest(e.engineDir); c.resume.going() && before.Engine != c.engine {
 		c.engine = "" // two engines made it
@@ -172,40 +227,20 @@ func (c *coordinator) equip(ctx context.Context, yes bool) (e equipment, err err
 	return e, nil
 }
 
-func noCUDA(python policy.Probe, but string) error {
-	return fail.Hint(
-		fmt.Errorf("%s has torch %s, which was built without CUDA, but %s", python.Path, python.Torch, but),
-		"pip install torch, then --python PATH; or --device cpu")
-
-}
-
-// engineDevice is the device that a plan's engines compute on. Tests without a GPU put it on the CPU under a plan for GPUs.
-var engineDevice = fit.Plan.TorchDevice
-
-// checkTasks opens the experiment's questions, as each node will.
-func checkTasks(tasks configs.Tasks) error {
-	_, err := task.Open(tasks)
-	var mistake *configs.Error // it says what is allowed
-	if err == nil || errors.As(err, &mistake) {
-		return err
-	}
-	return fail.Usage(err, "swarm task list")
-}
-
 // open opens the database and the message bus, under a new run's name or that of the run that goes on.
-func (c *coordinator) open(ctx context.Context) (err error) {
-	logger := c.g.logger
-	if c.store, err = store.Open(ctx, c.g.home.Database(), store.Options{Warn: store.LogNews(logger)}); err != nil {
+func (c *Run) open(ctx context.Context) (err error) {
+	logger := c.h.Logger
+	if c.store, err = store.Open(ctx, c.h.Home.Database(), store.Options{Warn: store.LogNews(logger)}); err != nil {
 		return err
 	}
-	if c.reader, err = store.OpenReader(ctx, c.g.home.Database()); err != nil {
+	if c.reader, err = store.OpenReader(ctx, c.h.Home.Database()); err != nil {
 		return err
 	}
 	if err := c.resume.still(ctx, c.reader, c.p.Config); err != nil {
 		return err
 	}
 	var last float64
-	if c.resume.run == nil {
+	if c.resume.Run == nil {
 		last, err = c.name(ctx)
 	} else {
 		last, err = c.resume.last(ctx, c.reader, c.p.Config.Rounds)
@@ -217,30 +252,30 @@ func (c *coordinator) open(ctx context.Context) (err error) {
 	return c.openTransport(ctx)
 }
 
-// asRun is the run as other hosts' part in it sees it.
-func (c *coordinator) asRun() workers.Run {
+// Shared is the run as other hosts' part in it sees it.
+func (c *Run) Shared() workers.Run {
 	return workers.Run{
-		Name: c.run, Dir: c.dir, Home: c.g.home, Config: c.p.Config, Document: c.config, Inputs: c.inputs, Nodes: c.nodeIDs, Version: version,
-		Reader: c.reader, Store: c.store, Logger: c.g.logger,
+		Name: c.run, Dir: c.dir, Home: c.h.Home, Config: c.p.Config, Document: c.config, Inputs: c.inputs, Nodes: c.nodeIDs, Version: c.h.Version,
+		Reader: c.reader, Store: c.store, Logger: c.h.Logger,
 	}
 }
 
 // openTransport opens what carries the rollouts.
-func (c *coordinator) openTransport(ctx context.Context) (err error) {
+func (c *Run) openTransport(ctx context.Context) (err error) {
 	switch {
-	case c.worker != nil:
-		c.transport, err = c.worker.Open(c.dir, c.g.logger)
-	case c.admission != nil:
-		c.transport, err = c.admission.Open(ctx, c.asRun())
+	case c.o.Worker != nil:
+		c.transport, err = c.o.Worker.Open(c.dir, c.h.Logger)
+	case c.o.Admission != nil:
+		c.transport, err = c.o.Admission.Open(ctx, c.Shared())
 	default:
-		c.transport, err = workers.Local(ctx, c.asRun())
+		c.transport, err = workers.Local(ctx, c.Shared())
 	}
 	return err
 }
 
 // name finds a new run its name and makes its folder. It returns when the experiment was last heard of, in Unix seconds: whatever the host's
 // clock says, the new run is newer.
-func (c *coordinator) name(ctx context.Context) (last float64, err error) {
+func (c *Run) name(ctx context.Context) (last float64, err error) {
 	earlier, err := c.reader.Runs(ctx, store.Filter{Experiments: []string{c.p.Config.Experiment}})
 	if err != nil {
 		return 0, err
@@ -257,7 +292,7 @@ func (c *coordinator) name(ctx context.Context) (last float64, err error) {
 	}
 	for n := newest + 1; ; n++ {
 		run := prefix + strconv.Itoa(n)
-		dir := c.g.home.Run(run)
+		dir := c.h.Home.Run(run)
 		err := os.MkdirAll(filepath.Dir(dir), 0o755)
 		if err == nil {
 			err = os.Mkdir(dir, 0o755)
@@ -267,16 +302,16 @@ func (c *coordinator) name(ctx context.Context) (last float64, err error) {
 			return last, nil
 		}
 		if !errors.Is(err, os.ErrExist) {
-			return 0, c.g.home.Error(err)
+			return 0, c.h.Home.Error(err)
 		}
 		if nodes, _ := filepath.Glob(filepath.Join(dir, "node_*")); nodes != nil {
-			c.g.logger.Warn("the database knows nothing of the run in this folder: a new run is begun instead of going on with it", "folder", dir)
+			c.h.Logger.Warn("the database knows nothing of the run in this folder: a new run is begun instead of going on with it", "folder", dir)
 		}
 	}
 }
 
 // assign writes each node's assignment.
-func (c *coordinator) assign(ctx context.Context, e equipment) error {
+func (c *Run) assign(ctx context.Context, e equipment) error {
 	recorded, err := c.reader.Recorded(ctx, c.run)
 	if err != nil {
 		return err
@@ -294,7 +329,7 @@ func (c *coordinator) assign(ctx context.Context, e equipment) error {
 	for i := range c.p.Plan.Nodes {
 		c.nodeIDs = append(c.nodeIDs, fit.NodeName(i))
 	}
-	if c.worker != nil {
+	if c.o.Worker != nil {
 		if c.nodeIDs, err = c.join(ctx); err != nil {
 			return err
 		}
@@ -310,23 +345,23 @@ func (c *coordinator) assign(ctx context.Context, e equipment) error {
 			Protocol: protocol.Version, Run: c.run, Node: id, Index: i, Members: members, Dir: filepath.Join(c.dir, id), Config: config,
 			Recorded: recorded[id], Evaluated: evaluated[id],
 			Python: c.python.Path, EngineDir: e.engineDir, Tokenizer: c.p.Of(key).Tokenizer, ModelDir: e.modelDirs[key],
-			Device: engineDevice(c.p.Plan), Threads: c.p.Plan.Threads, Ranks: c.p.Plan.Ranks(), Exchange: c.transport.Exchange(),
+			Device: plan.EngineDevice(c.p.Plan), Threads: c.p.Plan.Threads, Ranks: c.p.Plan.Ranks(), Exchange: c.transport.Exchange(),
 		})
 		assignMemory(&c.starts[i], c.p.Plan)
-		if c.worker != nil {
-			c.worker.Assign(&c.starts[i])
+		if c.o.Worker != nil {
+			c.o.Worker.Assign(&c.starts[i])
 		}
 	}
 	return nil
 }
 
 // join asks the coordinator of the swarm for this host's nodes.
-func (c *coordinator) join(ctx context.Context) ([]string, error) {
+func (c *Run) join(ctx context.Context) ([]string, error) {
 	wanted := workers.Wanted{Device: c.p.Plan.Device, Model: c.p.Model.Name, Nodes: c.p.Plan.Nodes}
 	if gpus := c.p.Plan.GPUs; len(gpus) > 0 {
 		wanted.Device = gpus[0].Name
 	}
-	if c.resume.run != nil {
+	if c.resume.Run != nil {
 		snapshot, err := c.reader.Snapshot(ctx, c.run)
 		if err != nil {
 			return nil, err
@@ -335,7 +370,7 @@ func (c *coordinator) join(ctx context.Context) ([]string, error) {
 			wanted.Held = append(wanted.Held, workers.Held{Node: n.Node, Rounds: max(1, c.resume.done(n, 0))})
 		}
 	}
-	return c.worker.Join(ctx, wanted)
+	return c.o.Worker.Join(ctx, wanted)
 }
 
 // assignMemory writes what the plan says of a node's memory into its assignment.
@@ -348,8 +383,8 @@ func assignMemory(start *protocol.Start, plan fit.Plan) {
 	}
 }
 
-// versions is what a run is recorded to have been made with.
-type versions struct {
+// Versions is what a run is recorded to have been made with.
+type Versions struct {
 	Swarm  string            `json:"swarm"`
 	Torch  string            `json:"torch"`
 	Python string            `json:"python"`
@@ -358,12 +393,12 @@ type versions struct {
 }
 
 // record starts the run in the database, or one more attempt at it.
-func (c *coordinator) record() error {
+func (c *Run) record() error {
 	decided, err := json.Marshal(c.p.Plan)
 	if err != nil {
 		return fmt.Errorf("encode the plan: %w", err)
 	}
-	versions, err := json.Marshal(versions{Swarm: version, Torch: c.python.Torch, Python: c.python.Path, Engine: c.engine, Inputs: c.inputs})
+	versions, err := json.Marshal(Versions{Swarm: c.h.Version, Torch: c.python.Torch, Python: c.python.Path, Engine: c.engine, Inputs: c.inputs})
 	if err != nil {
 		return fmt.Errorf("encode versions: %w", err)
 	}
@@ -379,26 +414,25 @@ func (c *coordinator) record() error {
 	if c.p.Trainer.Command != "" { // what it trains, and on whose rollouts, is its own affair
 		model, cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations = plan.TrainerModel, 0, 0, 0
 	}
-	typed, secrets := c.typed()
-	if err := secrets.write(c.dir); err != nil {
-		c.g.logger.Warn("what is secret in this command is not kept for swarm resume", "error", err)
+	if err := c.o.KeepSecrets(c.dir); err != nil {
+		c.h.Logger.Warn("what is secret in this command is not kept for swarm resume", "error", err)
 	}
 	err = c.store.StartRun(context.Background(), store.Run{
 		Run: c.run, Experiment: cfg.Experiment, Preset: cfg.Preset, Model: model, Device: c.p.Plan.Device, Seed: cfg.Seed,
 		Rounds: cfg.Rounds, Nodes: c.p.Plan.Nodes, NodeIDs: c.nodeIDs, NumTrainSamples: cfg.NumTrainSamples,
 		NumTransplantTrees: cfg.NumTransplantTrees, NumGenerations: cfg.NumGenerations, Config: c.config, Plan: decided, Versions: versions,
 		Host: host, PID: self.PID, StartTicks: int64(self.Start), BootID: self.Boot, Started: c.clock.now(),
-		PricePerHour: c.price.PerHour, PriceCurrency: c.price.Currency, Command: &typed,
+		PricePerHour: c.o.PricePerHour, PriceCurrency: c.o.PriceCurrency, Command: &c.o.Command,
 	})
 	c.begun = err == nil
 	return err
 }
 
-// close gives everything back, the database last.
-func (c *coordinator) close() {
+// Close gives everything back, the database last.
+func (c *Run) Close() {
 	if c.mps != nil {
 		if err := c.mps.Close(context.Background()); err != nil {
-			c.g.logger.Error("MPS was not ended in order", "error", err)
+			c.h.Logger.Error("MPS was not ended in order", "error", err)
 		}
 	}
 	if c.transport != nil {
@@ -409,7 +443,7 @@ func (c *coordinator) close() {
 	}
 	if c.store != nil {
 		if err := c.store.Close(); err != nil {
-			c.g.logger.Error("database not closed in order", "error", err)
+			c.h.Logger.Error("database not closed in order", "error", err)
 		}
 	}
 	if c.lock != nil {

@@ -1,9 +1,12 @@
-package main
+// Package coordinator is one run on this host, from plan to summary: it prepares the run, starts its nodes, records what they report, and
+// stops in order. It owns the database's writer and the run's folder. It must not import launcher/study or cmd.
+package coordinator
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"runtime/debug"
@@ -36,17 +39,17 @@ const memoryLimit = 48 << 20
 // collector's thrift, not a need: a few workers take a few MB.
 const workersMemory = 512 << 20
 
-// train runs the nodes until the rounds are done or somebody stops it, shows it meanwhile, and sums it up.
-func (c *coordinator) train(ctx context.Context, interrupts *interrupt.Watch, asJSON bool) error {
+// Train runs the nodes until the rounds are done or somebody stops it, shows it meanwhile, and sums it up.
+func (c *Run) Train(ctx context.Context, interrupts *interrupt.Watch, asJSON bool) error {
 	limit := int64(memoryLimit)
 	if c.page != nil {
-		limit += pageMemory
+		limit += PageMemory
 	}
-	if c.admission != nil {
+	if c.o.Admission != nil {
 		limit += workersMemory
 	}
 	debug.SetMemoryLimit(limit)
-	interactive := !asJSON && c.g.interactive()
+	interactive := !asJSON && c.h.Interactive
 	logger, chronicle, closeLog := c.logs(interactive)
 	defer closeLog()
 	if why := c.p.Plan.ShareWhy; why != "" {
@@ -59,9 +62,9 @@ func (c *coordinator) train(ctx context.Context, interrupts *interrupt.Watch, as
 	var showing sync.WaitGroup
 	var lines *printer
 	if asJSON {
-		lines = newPrinter(c.g.stdout)
-		if c.admission != nil {
-			c.admission.Print(c.g.stderr, c.g.invocation(), c.g.console != nil)
+		lines = newPrinter(c.h.Stdout)
+		if c.o.Admission != nil {
+			c.o.Admission.Print(c.h.Stderr, c.h.Program, c.h.Background)
 		}
 	} else {
 		printStart(c)
@@ -84,19 +87,19 @@ func (c *coordinator) train(ctx context.Context, interrupts *interrupt.Watch, as
 }
 
 // launch runs the nodes, and what watches over them, to the end.
-func (c *coordinator) launch(ctx context.Context, interrupts *interrupt.Watch, feed *terminal.Feed, lines *printer, logger, chronicle *slog.Logger) (launch.Result, error) {
+func (c *Run) launch(ctx context.Context, interrupts *interrupt.Watch, feed *terminal.Feed, lines *printer, logger, chronicle *slog.Logger) (launch.Result, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return launch.Result{}, fmt.Errorf("own program: %w", err)
 	}
 	args := []string{"node"}
-	if c.g.verbose {
+	if c.h.Verbose {
 		args = append(args, "--verbose")
 	}
 	exe, args, env := c.p.Trainer.Process(exe, args)
-	files, variable := c.g.python.Client().Share(3)
+	files, variable := c.h.Python.Client().Share(3)
 	env = append(env, variable)
-	defer keepHost(ctx, &c.g.python, c.dir, logger)()
+	defer keepHost(ctx, c.h.Python, c.dir, logger)()
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	events := newRecorder(background, c, feed, lines, logger, chronicle, interrupts.Fail, interrupts.Now)
 	events.answer = interrupts.Answer
@@ -120,51 +123,51 @@ func (c *coordinator) launch(ctx context.Context, interrupts *interrupt.Watch, f
 		spec.Sharer = events.watchMPS(c.mps)
 	}
 	switch {
-	case c.admission != nil:
-		spec.Others = c.admission.Others
-	case c.worker != nil:
-		spec.Others = c.worker.Members
+	case c.o.Admission != nil:
+		spec.Others = c.o.Admission.Others
+	case c.o.Worker != nil:
+		spec.Others = c.o.Worker.Members
 	}
 	var result launch.Result
 	if len(c.starts) == 0 {
-		err = c.admission.Wait(ctx)
+		err = c.o.Admission.Wait(ctx)
 	} else {
 		result, err = launch.Run(ctx, spec, events.Record, logger)
 	}
-	if c.admission != nil && err == nil {
-		err = c.admission.Settle(ctx, logger)
+	if c.o.Admission != nil && err == nil {
+		err = c.o.Admission.Settle(ctx, logger)
 	}
-	if c.admission != nil {
+	if c.o.Admission != nil {
 		state, message := final(result, err)
-		c.admission.Dismiss(background, interrupts.Now, state, message, logger)
+		c.o.Admission.Dismiss(background, interrupts.Now, state, message, logger)
 	}
 	return result, err
 }
 
 // meet begins to deal with other hosts, where there are any.
-func (c *coordinator) meet(ctx context.Context, events *recorder, logger *slog.Logger) error {
-	if c.worker != nil {
-		c.worker.Start(ctx, events, logger)
+func (c *Run) meet(ctx context.Context, events *recorder, logger *slog.Logger) error {
+	if c.o.Worker != nil {
+		c.o.Worker.Start(ctx, events, logger)
 	}
-	if c.admission == nil {
+	if c.o.Admission == nil {
 		return nil
 	}
-	return c.admission.Start(ctx, c.asRun(), events, logger)
+	return c.o.Admission.Start(ctx, c.Shared(), events, logger)
 }
 
 // show draws the run until ctx ends.
-func (c *coordinator) show(ctx context.Context, feed *terminal.Feed, interactive bool, interrupt func(syscall.Signal, bool)) {
-	sources := newViewing(c.reader, c.run, c.dir)
+func (c *Run) show(ctx context.Context, feed *terminal.Feed, interactive bool, interrupt func(syscall.Signal, bool)) {
+	sources := NewView(c.reader, c.run, c.dir)
 	view := terminal.Config{
-		Poll: sources.poll, History: sources.history, Logs: sources.logs,
-		Feed: feed, Out: c.g.stdout, In: c.g.stdin, Environ: os.Environ(),
+		Poll: sources.Poll, History: sources.History, Logs: sources.Logs,
+		Feed: feed, Out: c.h.Stdout, In: c.h.Stdin, Environ: os.Environ(),
 		Interrupt: func(immediately bool) { interrupt(syscall.SIGINT, immediately) },
 	}
 	if c.page != nil {
-		view.Page = c.page.url
+		view.Page = c.page.URL()
 	}
-	if c.admission != nil {
-		view.Join = c.admission.Hint(c.g.invocation())
+	if c.o.Admission != nil {
+		view.Join = c.o.Admission.Hint(c.h.Program)
 	}
 	if interactive {
 		if err := terminal.Live(ctx, view); err == nil {
@@ -176,13 +179,13 @@ func (c *coordinator) show(ctx context.Context, feed *terminal.Feed, interactive
 }
 
 // end records how the run ended, and prints it where lines are wanted.
-func (c *coordinator) end(result launch.Result, err error, lines *printer) {
+func (c *Run) end(result launch.Result, err error, lines *printer) {
 	state, message := final(result, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	end := event.Event{Type: event.TypeRunEnded, Run: c.run, Time: c.clock.now(), State: event.State(state), Message: message}
 	if err := errors.Join(c.store.Record(ctx, end), c.store.Flush(ctx)); err != nil {
-		c.g.logger.Error("the run's end was not recorded", "error", err)
+		c.h.Logger.Error("the run's end was not recorded", "error", err)
 	}
 	if lines != nil {
 		lines.add(end)
@@ -217,47 +220,72 @@ type summaryEvent struct {
 	stats.Summary
 }
 
-func (c *coordinator) summarise(asJSON bool) error {
+func (c *Run) summarise(asJSON bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	status, err := lifecycle.Status(ctx, c.reader, c.run)
+	var err error
+	c.summary, err = Summary(ctx, c.reader, c.run)
 	if err != nil {
-		return fmt.Errorf("read the run: %w", err)
+		return err
 	}
-	rounds, err := c.reader.RoundRewards(ctx, c.run)
+	return Summarise(c.h.Stdout, c.summary, asJSON, terminal.Place{Database: c.h.Home.Database(), Folder: c.dir, Next: c.next()})
+}
+
+// Summary is what a run has come to.
+func Summary(ctx context.Context, reader *store.Reader, run string) (stats.Summary, error) {
+	status, err := lifecycle.Status(ctx, reader, run)
 	if err != nil {
-		return fmt.Errorf("read the rounds: %w", err)
+		return stats.Summary{}, fmt.Errorf("read the run: %w", err)
 	}
-	c.summary = stats.NewSummary(status, rounds)
+	rounds, err := reader.RoundRewards(ctx, run)
+	if err != nil {
+		return stats.Summary{}, fmt.Errorf("read the rounds: %w", err)
+	}
+	return stats.NewSummary(status, rounds), nil
+}
+
+// Summarise prints a summary: as text with what to type next, or as the last line of up -o json.
+func Summarise(out io.Writer, summary stats.Summary, asJSON bool, place terminal.Place) error {
 	if asJSON {
-		return event.NewWriter(c.g.stdout).Write(summaryEvent{Type: event.TypeSummary, Time: event.Now(), Summary: c.summary})
+		return event.NewWriter(out).Write(summaryEvent{Type: event.TypeSummary, Time: event.Now(), Summary: summary})
 	}
-	return terminal.Summary(c.g.stdout, c.summary, terminal.Place{Database: c.g.home.Database(), Folder: c.dir, Next: c.next()})
+	return terminal.Summary(out, summary, place)
 }
 
 // next are the commands to type after a run, as this user would type them.
-func (c *coordinator) next() []string {
-	program := c.g.invocation()
+func (c *Run) next() []string {
+	if c.o.Worker == nil {
+		return Next(c.h.Program, c.summary, c.o.GoesOn, c.o.Baseline)
+	}
 	var next []string
 	if c.summary.State != store.RunDone {
-		goesOn := c.g.goesOn(c.run, c.summary.Command) + "   (it goes on where this ended)"
-		if remedy := c.worker.Remedy(); remedy != "" {
+		goesOn := c.o.GoesOn(c.run, c.summary.Command) + goesOnNote
+		if remedy := c.o.Worker.Remedy(); remedy != "" {
 			goesOn = remedy
 		}
 		next = append(next, goesOn)
 	}
-	if c.worker != nil { // what it means beside others is the coordinator's to say
-		return append(next, program+" status "+c.run, program+" eval "+c.run)
+	// What it means beside others is the coordinator's to say.
+	return append(next, c.h.Program+" status "+c.run, c.h.Program+" eval "+c.run)
+}
+
+const goesOnNote = "   (it goes on where this ended)"
+
+// Next are the commands to type after a run of this host. program is how this user types the program's name.
+func Next(program string, summary stats.Summary, goesOn func(run string, c *stats.Command) string, baseline func(stats.Summary) string) []string {
+	var next []string
+	if summary.State != store.RunDone {
+		next = append(next, goesOn(summary.Run, summary.Command)+goesOnNote)
 	}
-	next = append(next, program+" status "+c.run, program+" compare")
-	if baseline := c.baseline(); baseline != "" {
-		next = append(next, baseline+"   (the baseline to compare with)")
+	next = append(next, program+" status "+summary.Run, program+" compare")
+	if command := baseline(summary); command != "" {
+		next = append(next, command+"   (the baseline to compare with)")
 	}
 	return next
 }
 
 // verdict turns the launcher's result into the command's: a stop by signal is 128 + the signal.
-func (c *coordinator) verdict(err error) error {
+func (c *Run) verdict(err error) error {
 	var stopped *interrupt.Error
 	if errors.As(err, &stopped) {
 		return fail.Exit(fail.ExitSignal + int(stopped.Signal))
@@ -267,7 +295,7 @@ func (c *coordinator) verdict(err error) error {
 		return over.Verdict()
 	}
 	var no *membership.Refusal
-	if c.worker != nil && errors.As(err, &no) {
+	if c.o.Worker != nil && errors.As(err, &no) {
 		return workers.Refused(err)
 	}
 	var full *diskError
@@ -286,31 +314,31 @@ func (c *coordinator) verdict(err error) error {
 
 // logs opens the coordinator's log in the run's folder. The logger writes there, and to stderr where the live view does not own the terminal;
 // the chronicle there alone.
-func (c *coordinator) logs(interactive bool) (logger, chronicle *slog.Logger, closeLog func()) {
-	if c.g.console != nil { // in the background everything goes there
-		return c.g.logger, c.g.logger, func() {}
+func (c *Run) logs(interactive bool) (logger, chronicle *slog.Logger, closeLog func()) {
+	if c.h.Background { // in the background everything goes there
+		return c.h.Logger, c.h.Logger, func() {}
 	}
 	file, err := supervise.OpenLog(runlog.Path(c.dir, runlog.Coordinator), 0)
 	if err != nil {
-		return c.g.logger, slog.New(slog.DiscardHandler), func() {}
+		return c.h.Logger, slog.New(slog.DiscardHandler), func() {}
 	}
 	level := slog.LevelInfo
-	if c.g.verbose {
+	if c.h.Verbose {
 		level = slog.LevelDebug
 	}
 	handler := slog.NewTextHandler(file, &slog.HandlerOptions{Level: level})
 	chronicle = slog.New(handler)
 	logger = chronicle
 	if !interactive {
-		logger = slog.New(slog.NewMultiHandler(handler, c.g.logger.Handler()))
+		logger = slog.New(slog.NewMultiHandler(handler, c.h.Logger.Handler()))
 	}
 	return logger, chronicle, func() { file.Close() }
 }
 
-func printStart(c *coordinator) {
+func printStart(c *Run) {
 	cfg := c.p.Config
 	goesOn := ""
-	if c.resume.run != nil {
+	if c.resume.Run != nil {
 		goesOn = " goes on"
 	}
 	trained, sizes := c.p.Trains(), fmt.Sprintf(" I/J/G %d/%d/%d,", cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations)
@@ -318,7 +346,7 @@ func printStart(c *coordinator) {
 		trained, sizes = command, ""
 	}
 	// A reader of stdout who has gone ends no run.
-	_ = screen.Print(c.g.stdout, func(p *table.Page) {
+	_ = screen.Print(c.h.Stdout, func(p *table.Page) {
 		p.Printf("%s%s: %s on %s, %s,%s %s, seed %d\n", c.run, goesOn, trained, c.p.Plan.Device, units.Plural(c.p.Plan.Nodes, "node"), sizes,
 			units.Plural(cfg.Rounds, "round"), cfg.Seed)
 		p.Println(c.p.Plan.Why)
@@ -327,18 +355,13 @@ func printStart(c *coordinator) {
 		}
 	})
 	c.tellPage()
-	if c.admission != nil {
-		c.admission.Print(c.g.stdout, c.g.invocation(), c.g.console != nil)
+	if c.o.Admission != nil {
+		c.o.Admission.Print(c.h.Stdout, c.h.Program, c.h.Background)
 	}
-}
-
-// interactive tells whether there is a terminal to show a live view on and to take keys from.
-func (g *globals) interactive() bool {
-	return screen.IsTerminal(g.stdout) && screen.IsTerminal(g.stdin) && terminal.Capable(os.Environ())
 }
 
 // What up and join answer the first signal with: before any node has loaded there is nothing to save.
 const (
-	stopEarly = "Stopping: no node has started yet. Again to stop now."
-	stopSaved = "Stopping after a checkpoint. Again to stop now."
+	StopEarly = "Stopping: no node has started yet. Again to stop now."
+	StopSaved = "Stopping after a checkpoint. Again to stop now."
 )

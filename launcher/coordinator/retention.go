@@ -1,4 +1,4 @@
-package main
+package coordinator
 
 import (
 	"context"
@@ -69,7 +69,7 @@ func (r *retention) see(e event.Event) {
 }
 
 // shared is the batch that a node shared in a round, by its journal, nil where it has not got there.
-func (c *coordinator) shared(nodeID string, round int) ([]byte, error) {
+func (c *Run) shared(nodeID string, round int) ([]byte, error) {
 	found, err := journal.Find(filepath.Join(c.dir, nodeID), round)
 	if errors.Is(err, journal.ErrNotFound) || err == nil && found.Generated == nil {
 		return nil, nil

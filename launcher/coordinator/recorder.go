@@ -1,4 +1,4 @@
-package main
+package coordinator
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 // recorder takes every event of a run: into the database, to whoever shows it, and to what follows the run by its events.
 type recorder struct {
 	ctx     context.Context // of the run; it ends once the nodes are gone
-	c       *coordinator
+	c       *Run
 	feed    *terminal.Feed
 	lines   *printer // nil: nobody wants the events themselves
 	logger  *slog.Logger
@@ -39,7 +39,7 @@ type recorder struct {
 	loading map[string]bool // nodes that have not yet loaded
 }
 
-func newRecorder(ctx context.Context, c *coordinator, feed *terminal.Feed, lines *printer, logger, chronicle *slog.Logger, fail func(error), now <-chan struct{}) *recorder {
+func newRecorder(ctx context.Context, c *Run, feed *terminal.Feed, lines *printer, logger, chronicle *slog.Logger, fail func(error), now <-chan struct{}) *recorder {
 	r := &recorder{
 		ctx: ctx, c: c, feed: feed, lines: lines, logger: logger, past: chronicle, fail: fail, now: now, loading: map[string]bool{},
 		keep: newRetention(context.WithoutCancel(ctx), c.transport, c.nodeIDs, c.p.Config.ExternalLag, logger),
@@ -54,8 +54,8 @@ func newRecorder(ctx context.Context, c *coordinator, feed *terminal.Feed, lines
 // Record is the launcher's sink, and everybody's who has something to report.
 func (r *recorder) Record(e event.Event) {
 	r.record(e)
-	if r.c.admission != nil {
-		r.c.admission.Observe(e) // which may have something to tell itself
+	if r.c.o.Admission != nil {
+		r.c.o.Admission.Observe(e) // which may have something to tell itself
 	}
 }
 
@@ -64,20 +64,20 @@ func (r *recorder) record(e event.Event) {
 	defer r.mu.Unlock()
 	e.Run = r.c.run
 	r.c.clock.stamp(&e)
-	if e.Worker == "" || r.c.worker != nil {
+	if e.Worker == "" || r.c.o.Worker != nil {
 		r.keep.see(e)
 		r.devices.see(e)
 		r.seen.see(e)
 	}
-	if r.c.worker != nil {
-		r.c.worker.Observe(e)
+	if r.c.o.Worker != nil {
+		r.c.o.Worker.Observe(e)
 	}
 	switch {
 	case e.Type == event.TypeLoaded:
 		r.loaded(e)
 	case e.Type == event.TypeFailure && e.Cause == event.CauseDisk:
 		// The others would meet it, too. Their journals bring all of them back once there is room.
-		r.fail(&diskError{home: r.c.g.home})
+		r.fail(&diskError{home: r.c.h.Home})
 	}
 	if e.Type == event.TypeLease || e.Type == event.TypeRelease {
 		return
@@ -103,7 +103,7 @@ func (r *recorder) Deliver(ctx context.Context, worker string, d membership.Deli
 		if e.Type == event.TypeRelease { // stands for one that was not taken
 			continue
 		}
-		r.c.admission.OnDelivered(e)
+		r.c.o.Admission.OnDelivered(e)
 		r.feed.Add(e)
 		r.chronicle(e)
 		if r.lines != nil {
@@ -145,7 +145,7 @@ func (r *recorder) loaded(e event.Event) {
 		r.group.Go(func() { r.c.claims.Loaded(e.Node, e.Loaded.EnginePID) })
 	}
 	if r.answer != nil && slices.Contains(r.c.nodeIDs, e.Node) {
-		r.answer(stopSaved)
+		r.answer(StopSaved)
 	}
 	if delete(r.loading, e.Node); len(r.loading) == 0 {
 		r.c.p.Turn.Release() // the GPUs show now what the nodes take
@@ -228,8 +228,8 @@ func (r *recorder) Go(work func()) { r.group.Go(work) }
 // close ends what follows the run. Its context has ended.
 func (r *recorder) close() {
 	r.group.Wait()
-	if r.c.worker != nil {
-		r.c.worker.Settle(r.now)
+	if r.c.o.Worker != nil {
+		r.c.o.Worker.Settle(r.now)
 	}
 	r.keep.close()
 	r.c.freshen(context.WithoutCancel(r.ctx), r.seen)

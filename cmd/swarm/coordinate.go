@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/sapo-swarm/swarm/internal/screen"
+	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
+	"github.com/sapo-swarm/swarm/launcher/plan"
+	"github.com/sapo-swarm/swarm/launcher/runlog"
+	"github.com/sapo-swarm/swarm/launcher/workers"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/terminal"
+)
+
+// interactive tells whether there is a terminal to show a live view on and to take keys from.
+func (g *globals) interactive() bool {
+	return screen.IsTerminal(g.stdout) && screen.IsTerminal(g.stdin) && terminal.Capable(os.Environ())
+}
+
+// coordinate prepares a run of this process.
+func (g *globals) coordinate(ctx context.Context, o coordinator.Options, yes bool) (*coordinator.Run, error) {
+	o.Host = coordinator.Host{
+		Home: g.home, Version: version, Python: &g.python, Logger: g.logger, Stdin: g.stdin, Stdout: g.stdout, Stderr: g.stderr,
+		Interactive: g.interactive(), Background: g.console != nil, Verbose: g.verbose, Program: g.invocation(),
+	}
+	o.PlanHost = g.planHost()
+	o.EnsureModels = func(ctx context.Context) (map[string]string, error) { return ensureModels(ctx, g, o.Planned, yes) }
+	typed, secrets := g.typed()
+	o.Command, o.KeepSecrets = typed, secrets.write
+	o.GoesOn = g.goesOn
+	o.Baseline = func(s stats.Summary) string { return g.baseline(o.Planned.Config, o.Planned.Trainer.Command, s) }
+	return coordinator.Prepare(ctx, o)
+}
+
+// announceRun tells whoever started the run in the background that it has begun. In the foreground there is nothing to tell.
+func (g *globals) announceRun(c *coordinator.Run, experiment string, page *dashboardService, admission *workers.Admission) error {
+	if g.console == nil {
+		return nil
+	}
+	a := announcement{Experiment: experiment, Run: c.Name(), PID: os.Getpid(), Log: runlog.Path(c.Dir(), runlog.Coordinator)}
+	if page != nil {
+		a.Dashboard = page.url
+	}
+	if admission != nil {
+		a.Join = admission.Invitation()
+	}
+	return g.console.announce(a)
+}
+
+// summariseDone shows the end of a run that has nothing left to do.
+func (g *globals) summariseDone(ctx context.Context, r *coordinator.Resume, p plan.Planned, asJSON bool) error {
+	reader, err := store.OpenReader(ctx, g.home.Database())
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	if !asJSON {
+		fmt.Fprintf(g.stdout, "%s has done all its %s already. --rounds N goes on to more, --fresh begins a new run.\n", r.Run.Run,
+			units.Plural(r.Run.Rounds, "round"))
+	}
+	summary, err := coordinator.Summary(ctx, reader, r.Run.Run)
+	if err != nil {
+		return err
+	}
+	return g.summarise(summary, p.Config, p.Trainer.Command, asJSON)
+}

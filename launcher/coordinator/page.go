@@ -1,0 +1,40 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+)
+
+// PageMemory is what a page may take of this process's memory beside memoryLimit: the series of some long runs.
+const PageMemory = 96 << 20
+
+// servePage answers the page's requests until the function it returns is called. A page that fails is no reason to end a run.
+func (c *Run) servePage(logger *slog.Logger) (stop func()) {
+	if c.page == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := c.page.Serve(ctx); err != nil {
+			logger.Error("the dashboard has ended; the run goes on", "error", err)
+		}
+	})
+	return func() {
+		cancel()
+		serving.Wait()
+	}
+}
+
+// tellPage says where the page is.
+func (c *Run) tellPage() {
+	if c.page == nil {
+		return
+	}
+	fmt.Fprintf(c.h.Stdout, "Dashboard: %s\n", c.page.URL())
+	for _, note := range c.page.Notes() {
+		fmt.Fprintln(c.h.Stderr, note)
+	}
+}

@@ -1,0 +1,33 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/task"
+)
+
+// EngineDevice is the device that a plan's engines compute on. Tests without a GPU put it on the CPU under a plan for GPUs.
+var EngineDevice = fit.Plan.TorchDevice
+
+// NoCUDA is the error of a Python without CUDA where the nodes need it. but says why they do.
+func NoCUDA(python policy.Probe, but string) error {
+	return fail.Hint(
+		fmt.Errorf("%s has torch %s, which was built without CUDA, but %s", python.Path, python.Torch, but),
+		"pip install torch, then --python PATH; or --device cpu")
+
+}
+
+// CheckTasks opens the experiment's questions, as each node will.
+func CheckTasks(tasks configs.Tasks) error {
+	_, err := task.Open(tasks)
+	var mistake *configs.Error // it says what is allowed
+	if err == nil || errors.As(err, &mistake) {
+		return err
+	}
+	return fail.Usage(err, "swarm task list")
+}
