@@ -63,7 +63,7 @@ func (c *checkpoints) write(ctx context.Context, engine Saver, round int, backgr
 			return nil, fmt.Errorf("checkpoint after round %d: %w", round, err)
 		}
 	}
-	// One of the same name, of a former life, ends here: its manifest is not this file's.
+	// One of the same name, of a previous process, ends here: its manifest is not this file's.
 	if err := os.Remove(c.manifestPath(round)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("checkpoint after round %d: %w", round, err)
 	}
@@ -143,9 +143,9 @@ func (c *checkpoints) remove(round int) {
 	_ = os.Remove(filepath.Join(c.dir, checkpointName(round)+".safetensors"))
 }
 
-// leftovers removes what a former life was writing when it ended, and files without a manifest.
+// leftovers removes what a previous process was writing when it ended, and files without a manifest.
 func (c *checkpoints) leftovers() {
-	for _, pattern := range []string{"checkpoint-*.tmp", ".checkpoint-*.tmp", "restart.safetensors*", "." + learntFile + "-*.tmp"} {
+	for _, pattern := range []string{"checkpoint-*.tmp", ".checkpoint-*.tmp", "restart.safetensors*", "." + memorySettingsFile + "-*.tmp"} {
 		paths, _ := filepath.Glob(filepath.Join(c.dir, pattern))
 		for _, path := range paths {
 			c.logger.Info("leftover removed", "file", filepath.Base(path))

@@ -128,12 +128,12 @@ func (g *governed) restart(ctx context.Context, saved policy.RestoreParams) erro
 func (g *governed) stateFile() string { return filepath.Join(g.start.Dir, "restart.safetensors") }
 
 // announce tells the launcher of an engine that is ready, at the round it begins with: past tells how it got there.
-func (g *governed) announce(past resumed) {
+func (g *governed) announce(back resumed) {
 	loaded, hello := g.running.loaded, g.running.hello
 	g.host.Emit(event.Event{Type: event.TypeLoaded, Loaded: &event.Loaded{
 		Model: g.config.Model, Parameters: loaded.Parameters, ContextLength: loaded.ContextLength,
 		Torch: hello.Torch, Device: g.start.Device, Seconds: loaded.Seconds,
 		SelfTestMaxAbsDiff: loaded.SelfTestMaxAbsDiff, EnginePID: hello.PID,
-		StartRound: past.first, ReplayedRounds: past.replayed, ReplaySeconds: past.seconds,
+		StartRound: back.first, ReplayedRounds: back.replayed, ReplaySeconds: back.seconds,
 	}})
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // openHeldOut draws the node's held-out set. That its tasks have fewer questions than asked for is a warning, once a run.
-func (l *lifetime) openHeldOut(n *Node) error {
+func (l *attempt) openHeldOut(n *Node) error {
 	cfg := n.Config
 	if cfg.EvalQuestions == 0 {
 		return nil
@@ -33,7 +33,7 @@ func (l *lifetime) openHeldOut(n *Node) error {
 }
 
 // openSplit draws what the node's splits are judged by, and takes up how they were decided, as a checkpoint has it.
-func (l *lifetime) openSplit(n *Node, state json.RawMessage) error {
+func (l *attempt) openSplit(n *Node, state json.RawMessage) error {
 	var err error
 	if n.Validation, err = OpenValidation(n.Config, n.Tasks, n.Tokens, n.Context, n.HeldOut); err == nil {
 		err = n.recallSplits(state)
@@ -47,7 +47,7 @@ func (l *lifetime) openSplit(n *Node, state json.RawMessage) error {
 
 // evaluate answers the held-out questions with the node's weights, which hold so many rounds, where that is due and has not been done; of a
 // node that only generates they are always the first. It keeps what came of it before it tells. It returns ErrStopped when the node is to stop, after one call of the engine at most; nothing is kept then.
-func (l *lifetime) evaluate(ctx context.Context, n *Node, rounds int) error {
+func (l *attempt) evaluate(ctx context.Context, n *Node, rounds int) error {
 	if !evaluates(n.Config, l.model.start.From, rounds) || n.Mode.GenerateOnly && rounds > l.model.start.From || l.evals.known[rounds] || n.HeldOut.Len() == 0 {
 		return nil
 	}

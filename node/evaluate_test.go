@@ -23,8 +23,8 @@ type book struct {
 	replayed int
 }
 
-// take enters a life that has ended.
-func (b *book) take(l *life, start protocol.Start) {
+// take enters a process that has ended.
+func (b *book) take(l *nodeProcess, start protocol.Start) {
 	b.t.Helper()
 	for _, e := range l.events {
 		if e.Eval == nil {
@@ -56,7 +56,7 @@ func evaluating(c *configs.Config) {
 	c.Rounds, c.CheckpointEvery, c.EvalEvery, c.EvalQuestions, c.EvalGenerations = 5, 3, 2, 20, 4
 }
 
-// evaluationPoints are the places around an evaluation where a life can end.
+// evaluationPoints are the places around an evaluation where a process can end.
 var evaluationPoints = []point{
 	{Type: event.TypeState, State: event.StateEvaluating, Round: 0},
 	{Type: event.TypeEval, Round: 0, Before: true}, // made, not told
@@ -103,7 +103,7 @@ func TestKilledAroundEvaluations(t *testing.T) {
 	require.Equal(t, wantRounds.checkpoints[5], gotRounds.checkpoints[5])
 	file, err := openEvaluations(filepath.Join(start.Dir, evaluationsFile), nil, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	require.Len(t, file.untold, 4)
+	require.Len(t, file.unreported, 4)
 }
 
 // Rounds, weights and rewards of a run that evaluates are those of one that doesn't; and a longer run evaluates at its new end.
@@ -137,7 +137,7 @@ func TestEvaluationsChangeNothing(t *testing.T) {
 	require.Equal(t, want.checkpoints[5], got.checkpoints[5])
 }
 
-// A node that is told to stop in the middle of an evaluation stops, and its next life makes the evaluation.
+// A node that is told to stop in the middle of an evaluation stops, and its next process makes the evaluation.
 func TestStopInAnEvaluation(t *testing.T) {
 	t.Parallel()
 	start := assignment(t, broker(t, "stop"), "stop", t.TempDir(), func(c *configs.Config) { evaluating(c); c.EvalGenerations = 64 })
@@ -172,7 +172,7 @@ func TestFewHeldOutQuestionsAreToldOfOnce(t *testing.T) {
 	start := assignment(t, broker(t, "few"), "few", t.TempDir(), func(c *configs.Config) {
 		c.Rounds, c.CheckpointEvery, c.EvalQuestions, c.Tasks = 2, 1, 54, configs.Tasks{Set: "nano", File: path, SystemPrompt: "none"}
 	})
-	warnings := func(l *life) (list []string) {
+	warnings := func(l *nodeProcess) (list []string) {
 		for _, e := range l.events {
 			if e.Type == event.TypeWarning {
 				list = append(list, e.Message)
@@ -239,8 +239,8 @@ func TestDamagedEvaluations(t *testing.T) {
 				left++
 			}
 		}
-		require.Len(t, v.untold, left)
+		require.Len(t, v.unreported, left)
 		require.NoError(t, v.keep(9, event.Eval{Round: 8}))
-		require.Len(t, open().untold, left+1, "cut after %d bytes", cut)
+		require.Len(t, open().unreported, left+1, "cut after %d bytes", cut)
 	}
 }

@@ -19,7 +19,7 @@ import (
 // evaluationsFile holds a node's evaluations in its folder, one a line, in the order in which they were made.
 const evaluationsFile = "evaluations.jsonl"
 
-// evaluated is a line of that file. It is on disk before its evaluation is told and before the next round begins: whatever state a life begins
+// evaluated is a line of that file. It is on disk before its evaluation is told and before the next round begins: whatever state a process begins
 // with, the evaluations of earlier ones have been made, unless nobody wanted them then.
 type evaluated struct {
 	Time float64         `json:"time"` // when it was made, Unix seconds
@@ -29,16 +29,16 @@ type evaluated struct {
 
 // evaluations are those that a node has made, in this life and earlier ones. Its methods are called from one goroutine.
 type evaluations struct {
-	path   string
-	known  map[int]bool        // rounds whose evaluation the database or the file has
-	untold map[int]event.Event // of former lives, which the database lacks
-	mend   bool                // the file ends in the middle of a line
+	path       string
+	known      map[int]bool        // rounds whose evaluation the database or the file has
+	unreported map[int]event.Event // of previous processes, which the database lacks
+	mend       bool                // the file ends in the middle of a line
 }
 
-// openEvaluations reads what former lives have evaluated; the database has those of recorded. A line that is damaged counts as never written.
+// openEvaluations reads what previous processes have evaluated; the database has those of recorded. A line that is damaged counts as never written.
 // Of two of one round the later counts: see settle.
 func openEvaluations(path string, recorded []int, logger *slog.Logger) (*evaluations, error) {
-	v := &evaluations{path: path, known: map[int]bool{}, untold: map[int]event.Event{}}
+	v := &evaluations{path: path, known: map[int]bool{}, unreported: map[int]event.Event{}}
 	data, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("evaluations: %w", err)
@@ -50,26 +50,26 @@ func openEvaluations(path string, recorded []int, logger *slog.Logger) (*evaluat
 			logger.Warn("evaluation not used", "file", path, "reason", err)
 			continue
 		}
-		v.known[e.Eval.Round], v.untold[e.Eval.Round] = true, e
+		v.known[e.Eval.Round], v.unreported[e.Eval.Round] = true, e
 	}
 	for _, round := range recorded {
 		v.known[round] = true
-		delete(v.untold, round)
+		delete(v.unreported, round)
 	}
 	return v, nil
 }
 
-// settle takes note that the node goes on with round first, and returns what former lives have not told. Evaluations of later rounds were of
+// settle takes note that the node goes on with round first, and returns what previous processes have not told. Evaluations of later rounds were of
 // weights that are lost: they will be made again.
 func (v *evaluations) settle(first int) []event.Event {
 	maps.DeleteFunc(v.known, func(round int, _ bool) bool { return round > first })
 	var list []event.Event
-	for _, round := range slices.Sorted(maps.Keys(v.untold)) {
+	for _, round := range slices.Sorted(maps.Keys(v.unreported)) {
 		if round <= first {
-			list = append(list, v.untold[round])
+			list = append(list, v.unreported[round])
 		}
 	}
-	v.untold = nil
+	v.unreported = nil
 	return list
 }
 

@@ -24,15 +24,15 @@ func (n *Node) external(item task.Item, r exchange.Rollout) (group, error) {
 		return g, errors.New("its question does not fit the context")
 	}
 	for _, c := range r.Completions {
-		heard := c.Hear(n.Tokens, n.Config.MaxCompletionLength) // the reward is for what is learned from, not for an answer beyond it
-		if len(heard.IDs) == 0 {
+		decoded := c.Decode(n.Tokens, n.Config.MaxCompletionLength) // the reward is for what is learned from, not for an answer beyond it
+		if len(decoded.IDs) == 0 {
 			return g, errors.New("an empty completion")
 		}
-		g.completions = append(g.completions, heard.IDs)
-		g.logprobs = append(g.logprobs, heard.Logprobs)
-		g.unsaid = append(g.unsaid, heard.Unsaid)
-		g.texts = append(g.texts, heard.Text)
-		g.terminated = append(g.terminated, heard.Terminated)
+		g.completions = append(g.completions, decoded.IDs)
+		g.logprobs = append(g.logprobs, decoded.Logprobs)
+		g.unsaid = append(g.unsaid, decoded.Unsaid)
+		g.texts = append(g.texts, decoded.Text)
+		g.terminated = append(g.terminated, decoded.Terminated)
 	}
 	return g, nil
 }

@@ -39,12 +39,12 @@ type governed struct {
 	logger *slog.Logger
 	meter  *meter
 
-	limited bool     // MPS limits the memory of the device
-	running launched // its engine is replaced when it is restarted
-	saving  engine   // the one that was asked to save in the background; nil: none
-	learnt  learnt
-	most    map[string]int // by phase, sequences that a call asked for
-	round   int            // being worked on
+	limited  bool     // MPS limits the memory of the device
+	running  launched // its engine is replaced when it is restarted
+	saving   engine   // the one that was asked to save in the background; nil: none
+	settings memorySettings
+	most     map[string]int // by phase, sequences that a call asked for
+	round    int            // being worked on
 }
 
 var (
@@ -52,13 +52,13 @@ var (
 	_ Saver  = (*governed)(nil)
 )
 
-// open starts the engine with the model loaded, in the way that earlier lives of the node have learnt.
+// open starts the engine with the model loaded, in the way that previous processes of the node have learnt.
 func (g *governed) open(ctx context.Context) error {
 	var err error
-	if g.learnt, err = recall(g.start); err != nil {
+	if g.settings, err = recall(g.start); err != nil {
 		g.logger.Warn("memory settings of an earlier life not used", "reason", err)
 	}
-	_ = os.Remove(g.stateFile()) // of a life that ended in the middle of a restart
+	_ = os.Remove(g.stateFile()) // of a process that ended in the middle of a restart
 	g.most = map[string]int{}
 	g.meter.setBudget(g.start.BudgetBytes)
 	return g.load(ctx)
@@ -128,7 +128,7 @@ func (g *governed) attempt(ctx context.Context, phase string, asked, most int, c
 		memory, err := call(size)
 		if err == nil {
 			g.meter.observe(phase, size, g.size(phase, most), memory)
-			g.learnt.pace(phase).pass()
+			g.settings.pace(phase).pass()
 			g.fit(phase, most)
 			return nil
 		}
@@ -141,7 +141,7 @@ func (g *governed) attempt(ctx context.Context, phase string, asked, most int, c
 		case errors.Is(err, policy.ErrEngineGone) && killed(err) && kills >= 0 && hostmem.OOMKills() > kills:
 			return ladder.fall(err)
 		case errors.Is(err, policy.ErrEngineGone) && killed(err) && kills >= 0:
-			return killedByStranger(err)
+			return killedByOther(err)
 		default:
 			return err
 		}
@@ -149,7 +149,7 @@ func (g *governed) attempt(ctx context.Context, phase string, asked, most int, c
 }
 
 func (g *governed) size(phase string, asked int) int {
-	if pace := g.learnt.pace(phase); pace != nil {
+	if pace := g.settings.pace(phase); pace != nil {
 		return pace.size(asked)
 	}
 	return asked
@@ -162,7 +162,7 @@ func (g *governed) fit(phase string, most int) {
 	if !g.config.AutoBatchSize {
 		return
 	}
-	pace := g.learnt.pace(phase)
+	pace := g.settings.pace(phase)
 	changed := pace.fit(most,
 		func(size int) bool { return g.meter.holds(phase, size, 1, true) },
 		func(size int) bool { return g.meter.holds(phase, size, headroom, false) })
@@ -179,12 +179,12 @@ func (g *governed) rebudget(ctx context.Context) error {
 		return nil // it will be loaded with it
 	}
 	budget := g.host.Budget()
-	if budget == g.learnt.BudgetBytes {
+	if budget == g.settings.BudgetBytes {
 		return nil
 	}
-	g.logger.Info("new memory budget", "bytes", budget, "before", g.learnt.BudgetBytes)
+	g.logger.Info("new memory budget", "bytes", budget, "before", g.settings.BudgetBytes)
 	g.start.BudgetBytes = budget
-	g.learnt.rebudget(budget)
+	g.settings.rebudget(budget)
 	g.meter.setBudget(budget)
 	g.keep()
 	for phase, most := range g.most {
@@ -205,9 +205,9 @@ func (g *governed) configure(ctx context.Context, p policy.ConfigureParams) (boo
 	return err == nil, err
 }
 
-// keep writes what was learnt. That it fails costs the next life of the node the same lesson.
+// keep writes what was learnt. That it fails costs the next process of the node the same lesson.
 func (g *governed) keep() {
-	if err := g.learnt.keep(g.start.Dir); err != nil {
+	if err := g.settings.keep(g.start.Dir); err != nil {
 		g.logger.Warn("memory settings not kept", "error", err)
 	}
 }

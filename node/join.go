@@ -11,8 +11,8 @@ import (
 )
 
 // join opens the assignment's way to the swarm. A bus that isn't there is waited for until dialDeadline: the launcher decides then whether the
-// node gets another life to wait in. A worker's node is no exception; once it is in, it can go on alone (partition.go).
-func (l *lifetime) join(ctx context.Context) (exchange.Exchange, error) {
+// node gets another process to wait in. A worker's node is no exception; once it is in, it can go on alone (outage.go).
+func (l *attempt) join(ctx context.Context) (exchange.Exchange, error) {
 	start, way := l.model.start, l.model.start.Exchange
 	switch way.Kind {
 	case protocol.ExchangeDir:

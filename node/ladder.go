@@ -60,7 +60,7 @@ func (c *climb) down(ctx context.Context, short policy.Shortage, failed error) e
 			return c.lost(err, failed)
 		}
 		if done {
-			c.tell(rung.action, short)
+			c.record(rung.action, short)
 			return nil
 		}
 	}
@@ -76,7 +76,7 @@ func (c *climb) lost(err, failed error) error {
 	return fmt.Errorf("%w (after: %w)", err, failed)
 }
 
-func (c *climb) tell(action string, short policy.Shortage) {
+func (c *climb) record(action string, short policy.Shortage) {
 	size := c.size(c.phase, c.asked)
 	c.logger.Warn("out of memory", "round", c.round, "phase", c.phase, "cause", c.cause, "action", action, "sequences", size,
 		"figures", describe(short))
@@ -122,7 +122,7 @@ func (c *climb) pause(ctx context.Context, d time.Duration) error {
 
 // halveMicroBatch does nothing for an update on a CPU: its forward passes are the same whatever the micro-batch (engine/batch.py).
 func (c *climb) halveMicroBatch(context.Context) (bool, error) {
-	pace := c.learnt.pace(c.phase)
+	pace := c.settings.pace(c.phase)
 	if pace == nil || !c.here() || c.phase == phaseUpdate && !c.meter.device {
 		return false, nil
 	}
@@ -143,8 +143,8 @@ func (c *climb) checkpoint(ctx context.Context) (bool, error) {
 	if done, err := c.configure(ctx, policy.ConfigureParams{GradientCheckpointing: &on}); !done {
 		return false, err
 	}
-	c.learnt.GradientCheckpointing = true
-	c.changed(&c.learnt.Update)
+	c.settings.GradientCheckpointing = true
+	c.changed(&c.settings.Update)
 	return true, nil
 }
 
@@ -156,8 +156,8 @@ func (c *climb) offloadOptimizer(ctx context.Context) (bool, error) {
 	if done, err := c.configure(ctx, policy.ConfigureParams{OptimizerOffload: &on}); !done {
 		return false, err
 	}
-	c.learnt.OptimizerOffload = true
-	c.changed(&c.learnt.Update, &c.learnt.Generate)
+	c.settings.OptimizerOffload = true
+	c.changed(&c.settings.Update, &c.settings.Generate)
 	return true, nil
 }
 
@@ -199,20 +199,20 @@ func (c *climb) possible(err error) (bool, error) {
 // step lower.
 func (c *climb) fall(gone error) error {
 	c.cause = event.MemoryHost
-	again := c.learnt.FellIn > 0 && c.round < c.learnt.FellIn+fallsApart
-	c.learnt.FellIn = c.round + 1
+	again := c.settings.FellIn > 0 && c.round < c.settings.FellIn+fallsApart
+	c.settings.FellIn = c.round + 1
 	done, action := false, event.ActionHalveMicroBatch
 	if again && c.here() {
 		if done, _ = c.halveMicroBatch(context.Background()); !done && c.phase == phaseUpdate && !c.checkpointing() {
 			done, action = true, event.ActionCheckpointing
-			c.learnt.GradientCheckpointing = true
-			c.changed(&c.learnt.Update)
+			c.settings.GradientCheckpointing = true
+			c.changed(&c.settings.Update)
 		}
 	}
 	hope := ""
 	switch {
 	case done:
-		c.tell(action, policy.Shortage{Where: "host", UsedBytes: c.meter.resident()})
+		c.record(action, policy.Shortage{Where: "host", UsedBytes: c.meter.resident()})
 		hope = "; the node's next life takes less at a time"
 	case !again:
 		hope = "; the node's next life tries the same once more"
@@ -249,7 +249,7 @@ func onOff(on bool) string {
 }
 
 func (g *governed) checkpointing() bool {
-	return g.config.GradientCheckpointing || g.learnt.GradientCheckpointing
+	return g.config.GradientCheckpointing || g.settings.GradientCheckpointing
 }
 
-func (g *governed) offloading() bool { return g.config.OptimizerOffload || g.learnt.OptimizerOffload }
+func (g *governed) offloading() bool { return g.config.OptimizerOffload || g.settings.OptimizerOffload }

@@ -75,7 +75,7 @@ type deviceEngine struct {
 	checkpointing bool
 	offload       bool
 	calls         []string
-	learnt        int // updates its weights have seen
+	updates       int // updates its weights have seen
 }
 
 func (e *deviceEngine) take(call string, bytes int64) error {
@@ -125,9 +125,9 @@ func (e *deviceEngine) Update(_ context.Context, p policy.UpdateParams) (policy.
 	peak := e.resident() + e.gpu.base + each
 	err := e.take(fmt.Sprintf("update %d", p.MicroBatch), peak)
 	if err == nil {
-		e.learnt++
+		e.updates++
 	}
-	return policy.UpdateResult{Steps: e.learnt, Memory: e.memory(peak)}, err
+	return policy.UpdateResult{Steps: e.updates, Memory: e.memory(peak)}, err
 }
 
 func (e *deviceEngine) Configure(_ context.Context, p policy.ConfigureParams) (policy.Memory, error) {
@@ -152,14 +152,14 @@ func (e *deviceEngine) Trim(context.Context) (policy.Memory, error) {
 }
 
 func (e *deviceEngine) Save(_ context.Context, p policy.SaveParams) (policy.SaveResult, error) {
-	e.gpu.saved = e.learnt
+	e.gpu.saved = e.updates
 	return policy.SaveResult{SHA256: "0f"}, e.take("save", 0)
 }
 
 func (e *deviceEngine) Restore(_ context.Context, p policy.RestoreParams) (policy.RestoreResult, error) {
 	err := e.take("restore", e.resident())
 	if err == nil {
-		e.learnt = e.gpu.saved
+		e.updates = e.gpu.saved
 	}
 	return policy.RestoreResult{}, err
 }
@@ -194,7 +194,7 @@ func inBubble(t *testing.T, name string, test func(*testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-// What room is left decides how far down the ladder an update goes, and what its next life begins with.
+// What room is left decides how far down the ladder an update goes, and what its next process begins with.
 func TestLadder(t *testing.T) {
 	cleared := slices.Repeat([]string{"update clear_cache 16"}, len(patience))
 	halved := append(slices.Clone(cleared), "update halve_micro_batch 8", "update halve_micro_batch 4", "update halve_micro_batch 2", "update halve_micro_batch 1")
@@ -206,7 +206,7 @@ func TestLadder(t *testing.T) {
 		gpu                     gpu
 		steps                   []string
 		checkpointing, offloads bool
-		next                    string // first update of the next life
+		next                    string // first update of the next process
 	}{
 		{"enough", gpu{room: 2000 + 16*100}, nil, false, false, "update 16"},
 		{"cached blocks are in the way", gpu{room: 2000 + 16*100, cache: 50}, cleared[:1], false, false, "update 16"},
@@ -247,11 +247,11 @@ func TestLadder(t *testing.T) {
 
 			next, err := govern(t, g, dir, nil)
 			require.NoError(t, err)
-			life := g.engines[len(g.engines)-1]
-			require.Equal(t, []bool{c.checkpointing, c.offloads}, []bool{life.load.GradientCheckpointing, life.load.OptimizerOffload})
+			nodeProcess := g.engines[len(g.engines)-1]
+			require.Equal(t, []bool{c.checkpointing, c.offloads}, []bool{nodeProcess.load.GradientCheckpointing, nodeProcess.load.OptimizerOffload})
 			_, err = next.Update(t.Context(), batch(16))
 			require.NoError(t, err)
-			require.Equal(t, []string{"load", c.next}, life.calls)
+			require.Equal(t, []string{"load", c.next}, nodeProcess.calls)
 		})
 	}
 }
@@ -553,7 +553,7 @@ func TestKilledEngine(t *testing.T) {
 		err = p.attempt(t.Context(), phaseUpdate, 4, 4, func(int) (policy.Memory, error) { return policy.Memory{}, gone })
 		require.ErrorIs(t, err, gone)
 		require.Equal(t, event.CauseEngine, classify(err).Cause)
-		require.NoFileExists(t, filepath.Join(dir, learntFile))
+		require.NoFileExists(t, filepath.Join(dir, memorySettingsFile))
 	})
 }
 
@@ -620,7 +620,7 @@ func TestLadderAlwaysEnds(t *testing.T) {
 			short:   policy.Shortage{Where: rapid.SampledFrom([]string{"device", "device", "host"}).Draw(rt, "where")},
 		}
 		g.room = max(g.room, 1000+g.lost+g.cache)
-		require.NoError(rt, os.RemoveAll(filepath.Join(dir, learntFile)))
+		require.NoError(rt, os.RemoveAll(filepath.Join(dir, memorySettingsFile)))
 		sequences := rapid.IntRange(1, 64).Draw(rt, "sequences")
 		var result policy.UpdateResult
 		var err error

@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// tenant is the Host of a node whose memory is governed. Before a lease a new budget comes into force; the lease says how much memory it
+// leaseHost is the Host of a node whose memory is governed. Before a lease a new budget comes into force; the lease says how much memory it
 // is for; and where the nodes' phases do not all fit at once, memory that it leaves cached is given back before it ends, so that whoever
 // computes next finds it.
-type tenant struct {
+type leaseHost struct {
 	*Link
 	governed *governed
 	trims    bool // what a phase leaves cached is given back
 }
 
 // Lease implements Host.
-func (t *tenant) Lease(ctx context.Context, phase string) (func(), error) {
+func (t *leaseHost) Lease(ctx context.Context, phase string) (func(), error) {
 	if err := t.governed.rebudget(ctx); err != nil {
 		return nil, err
 	}

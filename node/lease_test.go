@@ -18,7 +18,7 @@ func TestTenantLease(t *testing.T) {
 		g := &gpu{room: 5000, weights: 1000, each: 100, budget: 2500}
 		p, err := govern(t, g, t.TempDir(), func(p *governed) { p.meter.expected = protocol.Transient{GenerateBytes: 70, UpdateBytes: 90} })
 		require.NoError(t, err)
-		host := &tenant{Link: l.Link, governed: p, trims: trims}
+		host := &leaseHost{Link: l.Link, governed: p, trims: trims}
 
 		// lease takes a lease with a call in it and returns the bytes asked for and the calls until its end.
 		lease := func(phase string, call func()) (bytes int64, calls []string) {
@@ -81,7 +81,7 @@ func TestTenantTrimsWithoutLeases(t *testing.T) {
 	g := &gpu{room: 5000, weights: 1000, each: 100, budget: 2500}
 	p, err := govern(t, g, t.TempDir(), nil)
 	require.NoError(t, err)
-	host := &tenant{Link: l.Link, governed: p, trims: true}
+	host := &leaseHost{Link: l.Link, governed: p, trims: true}
 	for _, tt := range []struct {
 		phase string
 		want  []string
@@ -109,7 +109,7 @@ func TestLinkBudget(t *testing.T) {
 func TestTenantLeaseWithoutAnEngine(t *testing.T) {
 	l := newLink(t, protocol.Start{})
 	p := &governed{meter: &meter{}, logger: slog.New(slog.DiscardHandler)}
-	host := &tenant{Link: l.Link, governed: p, trims: true}
+	host := &leaseHost{Link: l.Link, governed: p, trims: true}
 	release, err := host.Lease(t.Context(), phaseLoad)
 	require.NoError(t, err)
 	release()

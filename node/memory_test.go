@@ -59,7 +59,7 @@ func memoryAssignment(t *testing.T, run string, change func(*configs.Config)) pr
 }
 
 // beginSlow is begin with the patience that nano's rounds need on a busy machine.
-func beginSlow(t *testing.T, start protocol.Start) *life {
+func beginSlow(t *testing.T, start protocol.Start) *nodeProcess {
 	l := begin(t, start)
 	l.wait = 4 * soon
 	return l
@@ -95,7 +95,7 @@ func proc(pid int, name string) int64 {
 	return 0
 }
 
-// free is a life without a limit: what it earns, its last weights, and what its engine held.
+// free is a process without a limit: what it earns, its last weights, and what its engine held.
 type free struct {
 	rewards       map[int]float64
 	before, after []float32 // weights, before and after the last round
@@ -141,7 +141,7 @@ func unlimitedOnce(t *testing.T) free {
 	return bare
 }
 
-func (l *life) memorySteps() []event.MemoryStep {
+func (l *nodeProcess) memorySteps() []event.MemoryStep {
 	var steps []event.MemoryStep
 	for _, e := range l.events {
 		if e.Type == event.TypeMemoryStep {
@@ -194,7 +194,7 @@ func (f free) sameRun(t *testing.T, rewards map[int]float64, dir string) {
 }
 
 // An engine with too small an address space meets real failures of its allocator. The node climbs down and ends with the rewards of a
-// run without a limit, and its next life begins where it ended.
+// run without a limit, and its next process begins where it ended.
 func TestAddressSpaceRunsOut(t *testing.T) {
 	t.Parallel()
 	free := unlimitedOnce(t)
@@ -219,7 +219,7 @@ func TestAddressSpaceRunsOut(t *testing.T) {
 	rewards, _ := l.rounds()
 	free.sameRun(t, rewards, start.Dir)
 
-	// The next life has the same work to do, and begins where this one ended.
+	// The next process has the same work to do, and begins where this one ended.
 	for _, pattern := range []string{"checkpoint-*", "journal-*"} {
 		paths, err := filepath.Glob(filepath.Join(start.Dir, pattern))
 		require.NoError(t, err)
@@ -234,7 +234,7 @@ func TestAddressSpaceRunsOut(t *testing.T) {
 	free.sameRun(t, rewards, start.Dir)
 }
 
-// lasting counts the steps that a next life needn't take again: an emptied cache fills anew.
+// lasting counts the steps that a next process needn't take again: an emptied cache fills anew.
 func lasting(steps []event.MemoryStep) (count int) {
 	for _, step := range steps {
 		if step.Action != event.ActionClearCache {
@@ -292,7 +292,7 @@ func memoryGroup(t *testing.T, limit int64) string {
 	return ""
 }
 
-// The kernel kills an engine that holds too much. The node's next life tries the same once more, the one after it takes less at a time; once there
+// The kernel kills an engine that holds too much. The node's next process tries the same once more, the one after it takes less at a time; once there
 // is room, the rewards and the weights are those of a run without a limit.
 func TestKernelKillsTheEngine(t *testing.T) {
 	if hostmem.OOMKills() < 0 {

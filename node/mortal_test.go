@@ -22,7 +22,7 @@ import (
 // pointVariable holds, as JSON, where a node of a process of its own kills itself.
 const pointVariable = "SWARM_TEST_POINT"
 
-// point is where a life ends: at the event that tells of it, before or after it is sent. Events are sent between all steps of a round.
+// point is where a process ends: at the event that tells of it, before or after it is sent. Events are sent between all steps of a round.
 type point struct {
 	Type   event.Type  `json:"type"`
 	State  event.State `json:"state"` // with type state
@@ -102,8 +102,8 @@ func mortal(text string) int {
 	return Process(context.Background(), os.Stdin, &lethal{Writer: os.Stdout, point: p}, os.Stderr, os.Environ(), logger)
 }
 
-// beginMortal begins a life in a process of its own.
-func beginMortal(t *testing.T, start protocol.Start, p point) (*life, *exec.Cmd) {
+// beginMortal begins a process in a process of its own.
+func beginMortal(t *testing.T, start protocol.Start, p point) (*nodeProcess, *exec.Cmd) {
 	t.Helper()
 	text, err := json.Marshal(p)
 	require.NoError(t, err)
@@ -121,7 +121,7 @@ func beginMortal(t *testing.T, start protocol.Start, p point) (*life, *exec.Cmd)
 		_, _ = io.Copy(commands, stdin)
 		commands.Close()
 	}()
-	l := &life{t: t, in: in, send: event.NewWriter(in), exit: make(chan int, 1), wait: 2 * soon, read: make(chan struct{}), more: make(chan struct{})}
+	l := &nodeProcess{t: t, in: in, send: event.NewWriter(in), exit: make(chan int, 1), wait: 2 * soon, read: make(chan struct{}), more: make(chan struct{})}
 	go l.listen(event.NewReader(stdout, event.MaxLine))
 	go func() {
 		<-l.read
@@ -136,8 +136,8 @@ func beginMortal(t *testing.T, start protocol.Start, p point) (*life, *exec.Cmd)
 	return l, cmd
 }
 
-// dies waits for the end of a life, however it ends, and returns its exit code: -1 for a signal.
-func (l *life) dies() int {
+// dies waits for the end of a process, however it ends, and returns its exit code: -1 for a signal.
+func (l *nodeProcess) dies() int {
 	l.t.Helper()
 	select {
 	case code := <-l.exit:

@@ -85,7 +85,7 @@ func Process(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env
 	}
 	failure := classify(err)
 	if failure.Cause == event.CauseHostOutOfMemory && killed(err) && kills >= 0 && hostmem.OOMKills() == kills {
-		failure = killedByStranger(err)
+		failure = killedByOther(err)
 	}
 	var exit *policy.ExitError
 	if errors.As(err, &exit) && exit.Unknown && kills >= 0 && hostmem.OOMKills() > kills {
@@ -134,16 +134,16 @@ func run(ctx context.Context, link *Link, start protocol.Start, environ []string
 		start: start, config: cfg, launch: launchEngine(start, environ, stderr, trouble, link, logger), host: link, logger: logger,
 		meter: &meter{device: start.Device != "cpu", expected: start.Transient}, limited: mpsLimits(environ),
 	}
-	l, err := openLife(link, model, tokens, logger)
+	l, err := openAttempt(link, model, tokens, logger)
 	if err != nil {
 		return err
 	}
 	defer l.close()
-	return l.live(ctx, tasks)
+	return l.run(ctx, tasks)
 }
 
-// doubts are warnings about how the model is about to be trained.
-func doubts(cfg configs.Config, device string, loaded policy.LoadResult) []string {
+// loadWarnings are warnings about how the model is about to be trained.
+func loadWarnings(cfg configs.Config, device string, loaded policy.LoadResult) []string {
 	var list []string
 	if loaded.SelfTestMaxAbsDiff > loaded.SelfTestLimit { // in reduced precision: the engine fails in full precision
 		list = append(list, fmt.Sprintf(
@@ -221,8 +221,8 @@ func diskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// killedByStranger is the failure of an engine that was killed while the kernel's out-of-memory killer did nothing.
-func killedByStranger(err error) *Failure {
+// killedByOther is the failure of an engine that was killed while the kernel's out-of-memory killer did nothing.
+func killedByOther(err error) *Failure {
 	return &Failure{event.CauseEngine, fmt.Errorf("%w; somebody killed it, not the kernel for want of memory", err)}
 }
 

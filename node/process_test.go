@@ -29,7 +29,7 @@ import (
 )
 
 // life is one Process over pipes, with a launcher that grants every lease and keeps every event.
-type life struct {
+type nodeProcess struct {
 	t    *testing.T
 	in   *io.PipeWriter
 	send *event.Writer
@@ -60,11 +60,11 @@ func assignment(t *testing.T, server *natsbus.Server, run, dir string, change fu
 	}
 }
 
-func begin(t *testing.T, start protocol.Start) *life {
+func begin(t *testing.T, start protocol.Start) *nodeProcess {
 	t.Helper()
 	stdin, in := io.Pipe()
 	out, stdout := io.Pipe()
-	l := &life{t: t, in: in, send: event.NewWriter(in), exit: make(chan int, 1), wait: soon, read: make(chan struct{}), more: make(chan struct{})}
+	l := &nodeProcess{t: t, in: in, send: event.NewWriter(in), exit: make(chan int, 1), wait: soon, read: make(chan struct{}), more: make(chan struct{})}
 	go func() {
 		code := Process(t.Context(), stdin, stdout, os.Stderr, os.Environ(), slog.New(slog.DiscardHandler))
 		stdout.Close()
@@ -76,7 +76,7 @@ func begin(t *testing.T, start protocol.Start) *life {
 	return l
 }
 
-func (l *life) listen(events *event.Reader) {
+func (l *nodeProcess) listen(events *event.Reader) {
 	defer close(l.read)
 	for {
 		var e event.Event
@@ -95,10 +95,10 @@ func (l *life) listen(events *event.Reader) {
 }
 
 // command may come too late.
-func (l *life) command(c protocol.Command) { _ = l.send.Write(c) }
+func (l *nodeProcess) command(c protocol.Command) { _ = l.send.Write(c) }
 
 // await returns the first event that is wanted.
-func (l *life) await(what string, wanted func(event.Event) bool) event.Event {
+func (l *nodeProcess) await(what string, wanted func(event.Event) bool) event.Event {
 	l.t.Helper()
 	timeout := time.After(l.wait)
 	for {
@@ -117,13 +117,13 @@ func (l *life) await(what string, wanted func(event.Event) bool) event.Event {
 	}
 }
 
-func (l *life) loaded() *event.Loaded {
+func (l *nodeProcess) loaded() *event.Loaded {
 	l.t.Helper()
 	return l.await("loaded", func(e event.Event) bool { return e.Type == event.TypeLoaded }).Loaded
 }
 
 // ends waits for the exit code and for the engine's end.
-func (l *life) ends(code int) {
+func (l *nodeProcess) ends(code int) {
 	l.t.Helper()
 	select {
 	case got := <-l.exit:
@@ -147,7 +147,7 @@ func (l *life) ends(code int) {
 	require.Equal(l.t, asked, released, "each lease is released once")
 }
 
-func (l *life) failure() event.Event {
+func (l *nodeProcess) failure() event.Event {
 	for _, e := range l.events {
 		if e.Type == event.TypeFailure {
 			return e
@@ -157,7 +157,7 @@ func (l *life) failure() event.Event {
 }
 
 // rounds are the reports that were sent, by round, and lastly the hash of the last checkpoint.
-func (l *life) rounds() (rewards map[int]float64, hash string) {
+func (l *nodeProcess) rounds() (rewards map[int]float64, hash string) {
 	rewards = map[int]float64{}
 	for _, e := range l.events {
 		switch {
@@ -171,7 +171,7 @@ func (l *life) rounds() (rewards map[int]float64, hash string) {
 	return rewards, hash
 }
 
-func (l *life) states() []event.State {
+func (l *nodeProcess) states() []event.State {
 	var states []event.State
 	for _, e := range l.events {
 		if e.Type == event.TypeState {
@@ -185,7 +185,7 @@ func (l *life) states() []event.State {
 func TestTwoNodesLive(t *testing.T) {
 	server := broker(t, "two")
 	swarm := func(c *configs.Config) { c.NumTransplantTrees, c.Rounds, c.SwarmSize = 2, 2, 2 }
-	var lives []*life
+	var lives []*nodeProcess
 	for i := range 2 {
 		start := assignment(t, server, "two", filepath.Join(t.TempDir(), "deep", "folder"), swarm)
 		start.Node, start.Index, start.Members = fmt.Sprintf("node_%d", i), i, protocol.Members("node_0", "node_1")
@@ -242,7 +242,7 @@ func TestRestartGoesOnTheSame(t *testing.T) {
 	}
 	require.FileExists(t, filepath.Join(dir, fmt.Sprintf("checkpoint-%08d.json", len(got))), "it checkpoints before it goes")
 
-	// The next life ends at round 5, with checkpoints of rounds 4 and 5. The last is cut, and the one after it goes on
+	// The next process ends at round 5, with checkpoints of rounds 4 and 5. The last is cut, and the one after it goes on
 	// at 4, where the journal has the update of the last round.
 	second := begin(t, assignment(t, server, "parts", dir, until(5, 1)))
 	require.Equal(t, len(got), second.loaded().StartRound)
@@ -434,13 +434,13 @@ func TestClassify(t *testing.T) {
 
 func TestDoubts(t *testing.T) {
 	c := testConfig(t)
-	require.Empty(t, doubts(c, "cuda:0", policy.LoadResult{SelfTestMaxAbsDiff: 0.4, SelfTestLimit: 0.5}))
+	require.Empty(t, loadWarnings(c, "cuda:0", policy.LoadResult{SelfTestMaxAbsDiff: 0.4, SelfTestLimit: 0.5}))
 	c.Precision = "bf16"
 	require.Equal(t, []string{"log-probabilities of the same tokens differ by up to 0.75 nats between sampling and training, and rounding in " +
-		"precision bf16 explains up to 0.5. Try: precision tf32"}, doubts(c, "cuda:0", policy.LoadResult{SelfTestMaxAbsDiff: 0.75, SelfTestLimit: 0.5}))
+		"precision bf16 explains up to 0.5. Try: precision tf32"}, loadWarnings(c, "cuda:0", policy.LoadResult{SelfTestMaxAbsDiff: 0.75, SelfTestLimit: 0.5}))
 	c.Precision = "fp16"
-	require.Empty(t, doubts(c, "cpu", policy.LoadResult{}), "it has no effect there")
-	require.Contains(t, doubts(c, "cuda:0", policy.LoadResult{})[0], "gradients may underflow")
+	require.Empty(t, loadWarnings(c, "cpu", policy.LoadResult{}), "it has no effect there")
+	require.Contains(t, loadWarnings(c, "cuda:0", policy.LoadResult{})[0], "gradients may underflow")
 }
 
 // What saves memory changes nothing that is learnt: offloads, checkpointing aside, give the same weights to the bit.

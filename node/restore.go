@@ -61,7 +61,7 @@ func RestoreRound(ctx context.Context, dir string, rounds int, engine Saver, log
 	return err
 }
 
-// chosen is the state that a life begins with.
+// chosen is the state that a process begins with.
 type chosen struct {
 	round   int      // rounds done, 0: the model as it was first
 	newest  manifest // of that checkpoint
@@ -140,7 +140,7 @@ func intact(path, sum string) bool {
 	return err == nil && hex.EncodeToString(digest.Sum(nil)) == sum
 }
 
-// dropAbove removes the checkpoints that a life which begins with round rounds has passed over.
+// dropAbove removes the checkpoints that a process which begins with round rounds has passed over.
 func (c *checkpoints) dropAbove(round int) {
 	list, unreadable := c.list()
 	for name := range unreadable {

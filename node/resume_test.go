@@ -26,8 +26,8 @@ type ledger struct {
 	replayed    int
 }
 
-// take enters a life that has ended.
-func (b *ledger) take(l *life, recorded int) {
+// take enters a process that has ended.
+func (b *ledger) take(l *nodeProcess, recorded int) {
 	b.t.Helper()
 	for _, e := range l.events {
 		switch {
@@ -64,7 +64,7 @@ func newLedger(t *testing.T) *ledger {
 	return &ledger{t: t, rounds: map[int]event.Round{}, checkpoints: map[int]string{}}
 }
 
-// points are all the places of a round where a life can end, in the order in which one run can meet them. The checkpoints are after rounds 3, 6, 9.
+// points are all the places of a round where a process can end, in the order in which one run can meet them. The checkpoints are after rounds 3, 6, 9.
 var points = []point{
 	{Type: event.TypeLoaded, Round: -1},
 	{Type: event.TypeState, State: event.StateGenerating, Round: 0},

@@ -155,7 +155,7 @@ func (n *Node) generateSeed(round int) int64 {
 	return sapo.EngineSeed(n.Config.Seed, n.ID, round, sapo.PurposeGenerate, 0)
 }
 
-// sample has the engine draw a round's completions, if no former life of the node has them logged.
+// sample has the engine draw a round's completions, if no previous process of the node has them logged.
 func (n *Node) sample(ctx context.Context, round int, params policy.GenerateParams, m *measured) (policy.GenerateResult, error) {
 	if result, seconds, logged := n.recall(round, params); logged {
 		m.seconds.generate = seconds

@@ -11,8 +11,8 @@ import (
 
 // rounds trains from round first to the end. It tells of each round, logs that it did, evaluates, and checkpoints on the way: in the background,
 // while the next rounds go on, and in the end, or when told to stop, before it returns.
-func (l *lifetime) rounds(ctx context.Context, n *Node, first int) error {
-	if !n.Mode.GenerateOnly && first < n.Config.Rounds && (l.due(first) || first-l.saved >= n.Config.CheckpointEvery) { // the last life didn't live to write it
+func (l *attempt) rounds(ctx context.Context, n *Node, first int) error {
+	if !n.Mode.GenerateOnly && first < n.Config.Rounds && (l.due(first) || first-l.saved >= n.Config.CheckpointEvery) { // the last process didn't live to write it
 		if err := l.beginCheckpoint(ctx, first, n.Mode.Recovered != nil); err != nil {
 			return err
 		}
@@ -29,7 +29,7 @@ func (l *lifetime) rounds(ctx context.Context, n *Node, first int) error {
 			return err
 		}
 		n.Mode.Recovered = nil
-		if err := l.tell(report); err != nil {
+		if err := l.report(report); err != nil {
 			return err
 		}
 		done := round + 1
@@ -61,7 +61,7 @@ func (l *lifetime) rounds(ctx context.Context, n *Node, first int) error {
 }
 
 // round evaluates the weights, where that is due, and trains on.
-func (l *lifetime) round(ctx context.Context, n *Node, round int) (event.Round, error) {
+func (l *attempt) round(ctx context.Context, n *Node, round int) (event.Round, error) {
 	if err := l.evaluate(ctx, n, round); err != nil {
 		return event.Round{}, err
 	}
@@ -69,8 +69,8 @@ func (l *lifetime) round(ctx context.Context, n *Node, round int) (event.Round, 
 	return n.Round(ctx, round)
 }
 
-// tell sends a round's report and logs that it was sent.
-func (l *lifetime) tell(report event.Round) error {
+// report sends a round's report and logs that it was sent.
+func (l *attempt) report(report event.Round) error {
 	e := event.Event{Type: event.TypeRound, Time: event.Now(), Round: &report}
 	l.link.Emit(e)
 	l.gauge.emit()
@@ -78,13 +78,13 @@ func (l *lifetime) tell(report event.Round) error {
 }
 
 // due tells whether a checkpoint is to be written after so many rounds.
-func (l *lifetime) due(rounds int) bool {
+func (l *attempt) due(rounds int) bool {
 	return rounds > l.saved && rounds%l.model.config.CheckpointEvery == 0
 }
 
 // beginCheckpoint has the state after so many rounds written while training goes on, and begins a new segment of the journal, where the
 // next round isn't in the last one already.
-func (l *lifetime) beginCheckpoint(ctx context.Context, rounds int, logged bool) error {
+func (l *attempt) beginCheckpoint(ctx context.Context, rounds int, logged bool) error {
 	if err := l.collect(ctx, true); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (l *lifetime) beginCheckpoint(ctx context.Context, rounds int, logged bool)
 }
 
 // checkpoint returns once a checkpoint of so many rounds is there.
-func (l *lifetime) checkpoint(ctx context.Context, rounds int) error {
+func (l *attempt) checkpoint(ctx context.Context, rounds int) error {
 	if err := l.collect(ctx, true); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (l *lifetime) checkpoint(ctx context.Context, rounds int) error {
 }
 
 // collect takes a checkpoint that is being written in the background, if it is there or after waiting for it.
-func (l *lifetime) collect(ctx context.Context, wait bool) error {
+func (l *attempt) collect(ctx context.Context, wait bool) error {
 	written, err := l.saves.collect(ctx, l.model, wait)
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (l *lifetime) collect(ctx context.Context, wait bool) error {
 }
 
 // announce tells of a checkpoint that has been written; nil: none has.
-func (l *lifetime) announce(written *event.Checkpoint) {
+func (l *attempt) announce(written *event.Checkpoint) {
 	if written != nil {
 		l.saved = written.Round
 		l.link.Emit(event.Event{Type: event.TypeCheckpoint, Checkpoint: written})

@@ -25,7 +25,7 @@ func splitting(split string) func(*configs.Config) {
 	}
 }
 
-// splitPoints are where a life ends around what decides a split.
+// splitPoints are where a process ends around what decides a split.
 var splitPoints = []point{
 	{Type: event.TypeState, State: event.StateGenerating, Round: 1},
 	{Type: event.TypeState, State: event.StateEvaluating, Round: 2}, // measuring what the first split gained

@@ -19,7 +19,7 @@ type Journal interface {
 
 var _ Journal = (*journal.Journal)(nil)
 
-// RecoveredRound is a round of which a former life of the node has logged what it generated, and no more.
+// RecoveredRound is a round of which a previous process of the node has logged what it generated, and no more.
 type RecoveredRound struct {
 	Round     int
 	Generated *journal.Generated
@@ -71,7 +71,7 @@ func (n *Node) logTrained(round int, training policy.UpdateParams, external []gr
 	return err
 }
 
-// recall is what a former life generated in the round, if it is what would be generated now.
+// recall is what a previous process generated in the round, if it is what would be generated now.
 func (n *Node) recall(round int, params policy.GenerateParams) (result policy.GenerateResult, seconds float64, logged bool) {
 	if !n.recalled(round) {
 		return result, 0, false

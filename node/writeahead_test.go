@@ -117,7 +117,7 @@ func TestARoundEndsWhereItCantBeLogged(t *testing.T) {
 	require.Equal(t, []string{"generate"}, w.happened)
 }
 
-// What a former life generated is taken as if it had been generated now, if it is of the same seed and size.
+// What a previous process generated is taken as if it had been generated now, if it is of the same seed and size.
 func TestLoggedCompletionsAreTaken(t *testing.T) {
 	for _, iterations := range []int{1, 2} {
 		change := func(c *configs.Config) { c.NumIterations = iterations }

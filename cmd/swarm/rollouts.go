@@ -213,9 +213,9 @@ func (t *runText) learnt(from string, r exchange.Rollout) learnt {
 	l := learnt{from: from, rollout: r, prompt: t.prompt(r.Question)}
 	l.rollout.Completions = nil
 	for _, c := range r.Completions {
-		heard := c.Hear(t.tokens, t.config.MaxCompletionLength)
-		l.ids = append(l.ids, heard.IDs)
-		l.rollout.Completions = append(l.rollout.Completions, exchange.Completion{Text: heard.Text, Terminated: heard.Terminated})
+		decoded := c.Decode(t.tokens, t.config.MaxCompletionLength)
+		l.ids = append(l.ids, decoded.IDs)
+		l.rollout.Completions = append(l.rollout.Completions, exchange.Completion{Text: decoded.Text, Terminated: decoded.Terminated})
 	}
 	return l
 }

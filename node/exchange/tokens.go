@@ -31,8 +31,8 @@ func Sampled(t Tokenizer, ids []int, terminated bool, logprobs []float64) Comple
 	return c
 }
 
-// Heard is a completion as a node learns from it.
-type Heard struct {
+// Decoded is a completion as a node learns from it.
+type Decoded struct {
 	IDs        []int     // EOS at the end if it is terminated
 	Logprobs   []float64 // the sender's, of IDs; nil: not told, or of other ids
 	Text       string
@@ -40,9 +40,9 @@ type Heard struct {
 	Unsaid     bool // no node has sampled these ids: the text has U+FFFD in place of something else
 }
 
-// Hear is the completion in the ids of t, cut after limit of them. The sender's own are taken if t decodes them to the text, the text's if not.
-func (c Completion) Hear(t Tokenizer, limit int) Heard {
-	h := Heard{Text: c.Text, Terminated: c.Terminated}
+// Decode is the completion in the ids of t, cut after limit of them. The sender's own are taken if t decodes them to the text, the text's if not.
+func (c Completion) Decode(t Tokenizer, limit int) Decoded {
+	h := Decoded{Text: c.Text, Terminated: c.Terminated}
 	own := c.spelled(t)
 	if own {
 		h.IDs = slices.Clone(c.Tokens)

@@ -40,14 +40,14 @@ func TestSampledIDsArrive(t *testing.T) {
 				require.NoError(t, err)
 				arrived, err := exchange.Decode(data, "a", 0)
 				require.NoError(t, err)
-				heard := arrived.Rollouts[0].Completions[0].Hear(tokens, len(ids))
-				require.Equal(t, ids, heard.IDs)
-				require.False(t, heard.Unsaid)
-				require.Equal(t, tokens.Decode(ids), heard.Text)
-				require.Equal(t, terminated, heard.Terminated)
-				require.Len(t, heard.Logprobs, len(logprobs))
-				require.InDeltaSlice(t, logprobs, heard.Logprobs, 1e-4)
-				cut := arrived.Rollouts[0].Completions[0].Hear(tokens, len(ids)-1)
+				decoded := arrived.Rollouts[0].Completions[0].Decode(tokens, len(ids))
+				require.Equal(t, ids, decoded.IDs)
+				require.False(t, decoded.Unsaid)
+				require.Equal(t, tokens.Decode(ids), decoded.Text)
+				require.Equal(t, terminated, decoded.Terminated)
+				require.Len(t, decoded.Logprobs, len(logprobs))
+				require.InDeltaSlice(t, logprobs, decoded.Logprobs, 1e-4)
+				cut := arrived.Rollouts[0].Completions[0].Decode(tokens, len(ids)-1)
 				require.Equal(t, ids[:len(ids)-1], cut.IDs)
 				require.False(t, cut.Terminated)
 				require.Len(t, cut.Logprobs, max(0, len(logprobs)-1))
@@ -84,15 +84,15 @@ func TestIDsOfAnotherTokenizer(t *testing.T) {
 		"an end in between": {Text: "ab", Tokens: []int{'a', tokens.EOS(), 'b'}},
 	} {
 		c.Logprobs = make([]float32, len(c.Tokens))
-		require.Equal(t, exchange.Heard{IDs: text, Text: "ab"}, c.Hear(tokens, 48), "%s: log-probabilities are of the ids that they came with", name)
+		require.Equal(t, exchange.Decoded{IDs: text, Text: "ab"}, c.Decode(tokens, 48), "%s: log-probabilities are of the ids that they came with", name)
 	}
-	require.True(t, exchange.Completion{Text: "a\uFFFD", Tokens: []int{50000, 17}}.Hear(tokens, 48).Unsaid, "nobody knows what was there")
-	require.True(t, exchange.Completion{Text: "a\uFFFD"}.Hear(tokens, 48).Unsaid)
+	require.True(t, exchange.Completion{Text: "a\uFFFD", Tokens: []int{50000, 17}}.Decode(tokens, 48).Unsaid, "nobody knows what was there")
+	require.True(t, exchange.Completion{Text: "a\uFFFD"}.Decode(tokens, 48).Unsaid)
 	short := exchange.Completion{Text: "ab", Tokens: text, Logprobs: []float32{-1}}
-	require.Equal(t, exchange.Heard{IDs: text, Text: "ab"}, short.Hear(tokens, 48))
+	require.Equal(t, exchange.Decoded{IDs: text, Text: "ab"}, short.Decode(tokens, 48))
 
 	c := exchange.Completion{Text: "a\uFFFDb", Tokens: []int{'a', 0xe2, 'b'}, Terminated: true}
-	require.Equal(t, exchange.Heard{IDs: []int{'a', 0xe2}, Text: "a\uFFFD"}, c.Hear(tokens, 2))
+	require.Equal(t, exchange.Decoded{IDs: []int{'a', 0xe2}, Text: "a\uFFFD"}, c.Decode(tokens, 2))
 	require.Equal(t, []int{'a', 0xe2, 'b'}, c.Tokens, "what arrived is as it was")
 }
 

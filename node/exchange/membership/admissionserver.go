@@ -47,8 +47,8 @@ type AdmissionOptions struct {
 	// Recorded is, by node, up to which round the database has all from the node's first, and whose evaluations; as store.Reader's.
 	Recorded func(ctx context.Context) (recorded map[string]int, evaluated map[string][]int, err error)
 
-	// Tell takes events of workers that come and go, and warnings, in order. It must not call the AdmissionServer but for Members and Workers.
-	Tell func(event.Event)
+	// Report takes events of workers that come and go, and warnings, in order. It must not call the AdmissionServer but for Members and Workers.
+	Report func(event.Event)
 
 	Expel  func(worker string) // may be nil: called when a worker is revoked or banned, so that its connections end
 	Now    func() time.Time    // nil: time.Now
@@ -101,15 +101,15 @@ type AdmissionServer struct {
 	ended    string
 	message  string
 
-	telling  sync.Mutex // held around Tell, to keep the order; taken before mu
-	enrolled bucket     // under mu
+	reporting sync.Mutex // held around Report, to keep the order; taken before mu
+	enrolled  bucket     // under mu
 }
 
 var _ Admission = (*AdmissionServer)(nil)
 
 // NewAdmissionServer opens the admission server of a run. Its errors are the caller's.
 func NewAdmissionServer(o AdmissionOptions, known []KnownMember) (*AdmissionServer, error) {
-	if o.Run == "" || o.Rounds < 1 || o.Store == nil || o.Deliver == nil || o.Acked == nil || o.Recorded == nil || o.Tell == nil || o.Logger == nil {
+	if o.Run == "" || o.Rounds < 1 || o.Store == nil || o.Deliver == nil || o.Acked == nil || o.Recorded == nil || o.Report == nil || o.Logger == nil {
 		return nil, errors.New("open the reception: an option is missing")
 	}
 	if o.Now == nil {
@@ -149,7 +149,7 @@ func NewAdmissionServer(o AdmissionOptions, known []KnownMember) (*AdmissionServ
 		l.progress(l.find(m.Node), recorded[m.Node], "")
 	}
 	l.look()
-	l.told() // who came and went is in the database
+	l.unreported() // who came and went is in the database
 	return r, nil
 }
 
@@ -231,7 +231,7 @@ func (r *AdmissionServer) Workers() []WorkerStatus {
 		if s.state == "" {
 			w.State = event.WorkerAway
 		} else {
-			w.LastSeen = unix(s.heard)
+			w.LastSeen = unix(s.observed)
 		}
 		for _, n := range s.present() {
 			w.Nodes = append(w.Nodes, NodeStatus{Node: n.Node, From: n.From, Round: n.round, State: n.state, Absent: n.Absent})
@@ -251,7 +251,7 @@ func (r *AdmissionServer) End(state, message string) {
 
 // flush unlocks mu, lets those know who wait for a change, and tells what has happened, in order.
 func (r *AdmissionServer) flush() {
-	for _, c := range r.lineup.told() {
+	for _, c := range r.lineup.unreported() {
 		r.queue = append(r.queue, r.happened(c))
 	}
 	if r.version != r.lineup.version {
@@ -268,14 +268,14 @@ func (r *AdmissionServer) flush() {
 	if idle {
 		return
 	}
-	r.telling.Lock()
-	defer r.telling.Unlock()
+	r.reporting.Lock()
+	defer r.reporting.Unlock()
 	r.mu.Lock()
 	batch := r.queue
 	r.queue = nil
 	r.mu.Unlock()
 	for _, e := range batch {
-		r.o.Tell(e)
+		r.o.Report(e)
 	}
 }
 

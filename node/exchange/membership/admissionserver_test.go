@@ -56,8 +56,8 @@ func newTestServer(t testing.TB, change func(*AdmissionOptions), known ...KnownM
 		Recorded: func(context.Context) (map[string]int, map[string][]int, error) {
 			return d.recorded, map[string][]int{}, nil
 		},
-		Tell:  func(e event.Event) { d.mu.Lock(); defer d.mu.Unlock(); d.told = append(d.told, e) },
-		Expel: func(worker string) { d.expelled = append(d.expelled, worker) },
+		Report: func(e event.Event) { d.mu.Lock(); defer d.mu.Unlock(); d.told = append(d.told, e) },
+		Expel:  func(worker string) { d.expelled = append(d.expelled, worker) },
 	}
 	if change != nil {
 		change(&o)
@@ -506,7 +506,7 @@ func TestABannedWorkerIsOutAtOnce(t *testing.T) {
 	application := Apply(token, "w")
 	answer, err := d.Enrol(t.Context(), application.Enrol)
 	require.NoError(t, err)
-	c, err := application.Take(answer)
+	c, err := application.Accept(answer)
 	require.NoError(t, err)
 	old := application.Enrol
 	old.Protocol = 1

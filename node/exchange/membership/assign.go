@@ -132,8 +132,8 @@ func (r *AdmissionServer) names(s *session, nodes []NodeInfo) ([]string, *Refusa
 	return names, nil
 }
 
-// place says where a node begins. One with a former life here goes on with it. One without begins where the swarm will be soon, and after all
-// that is known of its name: a life that was lost is not lived again.
+// place says where a node begins. One with a previous process here goes on with it. One without begins where the swarm will be soon, and after all
+// that is known of its name: rounds that were lost are not done again.
 func (r *AdmissionServer) place(name string, info NodeInfo, recorded int) NodeAssignment {
 	known := r.lineup.find(name)
 	rounds := min(info.Rounds, r.o.Rounds)
@@ -164,7 +164,7 @@ func (r *AdmissionServer) assign(s *session, join Join, assignments []NodeAssign
 		}
 	}
 	s.device = Tidy(join.Device, MaxTextBytes)
-	r.hear(s)
+	r.observe(s)
 	if s.state != event.WorkerConnected {
 		r.report(s, event.WorkerConnected, s.device)
 	}

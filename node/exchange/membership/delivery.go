@@ -39,8 +39,8 @@ type examiner struct {
 	correct     func(time float64) float64
 }
 
-// take decodes and checks one event, and makes it one of the run's.
-func (x examiner) take(raw json.RawMessage) (event.Event, error) {
+// accept decodes and checks one event, and makes it one of the run's.
+func (x examiner) accept(raw json.RawMessage) (event.Event, error) {
 	var e event.Event
 	switch {
 	case len(raw) > MaxEventBytes:

@@ -51,7 +51,7 @@ func TestHonestEventsAreTakenAsTheyAre(t *testing.T) {
 	for _, e := range honest() {
 		raw, err := json.Marshal(e)
 		require.NoError(t, err)
-		got, err := testExaminer().take(raw)
+		got, err := testExaminer().accept(raw)
 		require.NoError(t, err, "%s", raw)
 		e.Run, e.Worker, e.Time = "run", "w", 15
 		require.Equal(t, e, got)
@@ -60,14 +60,14 @@ func TestHonestEventsAreTakenAsTheyAre(t *testing.T) {
 
 func TestWhatMeansNothingHereIsRemoved(t *testing.T) {
 	x := testExaminer()
-	e, err := x.take([]byte(`{"type":"spawn","time":1,"node":"w_0","pid":1,"run":"other","worker":"mallory"}`))
+	e, err := x.accept([]byte(`{"type":"spawn","time":1,"node":"w_0","pid":1,"run":"other","worker":"mallory"}`))
 	require.NoError(t, err)
 	require.Zero(t, e.PID)
 	require.Equal(t, []string{"run", "w"}, []string{e.Run, e.Worker})
-	e, err = x.take([]byte(`{"type":"checkpoint","time":1,"node":"w_0","checkpoint":{"round":1,"path":"/etc/shadow","bytes":1}}`))
+	e, err = x.accept([]byte(`{"type":"checkpoint","time":1,"node":"w_0","checkpoint":{"round":1,"path":"/etc/shadow","bytes":1}}`))
 	require.NoError(t, err)
 	require.Empty(t, e.Checkpoint.Path)
-	e, err = x.take([]byte(`{"type":"loaded","time":1,"node":"w_0","loaded":{"engine_pid":1,"model":"m\u001b[31m\u202e` +
+	e, err = x.accept([]byte(`{"type":"loaded","time":1,"node":"w_0","loaded":{"engine_pid":1,"model":"m\u001b[31m\u202e` +
 		strings.Repeat("x", 5000) + `"}}`))
 	require.NoError(t, err)
 	require.Zero(t, e.Loaded.EnginePID)
@@ -119,7 +119,7 @@ func TestWhatCannotBeIsNotTaken(t *testing.T) {
 		`{"type":"round","time":1,"node":"w_0","round":{"peers":[` + strings.Repeat("0,", 70000) + `0]}}`:                              "too many elements",
 		`{"type":"round","time":1,"node":"w_0","round":{"non_finite":{"` + strings.Repeat("x", 100) + `":"NaN"}}}`:                     "too long",
 	} {
-		_, err := testExaminer().take([]byte(raw))
+		_, err := testExaminer().accept([]byte(raw))
 		require.ErrorContains(t, err, says, "%.200s", raw)
 		require.Less(t, len(err.Error()), 400)
 	}
@@ -153,7 +153,7 @@ func FuzzEvent(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		e, err := testExaminer().take(raw)
+		e, err := testExaminer().accept(raw)
 		if err != nil {
 			return
 		}

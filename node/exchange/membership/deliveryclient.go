@@ -44,8 +44,8 @@ type DeliveryClient struct {
 
 // troubles are told once each, until they are over.
 type troubles struct {
-	mu   sync.Mutex
-	told map[string]bool
+	mu       sync.Mutex
+	reported map[string]bool
 }
 
 // Serve works until ctx ends, and takes leave then. What the coordinator says for good ends it at once, with a *Refusal: banned, revoked,
@@ -112,7 +112,7 @@ func (c *DeliveryClient) beats(ctx context.Context) error {
 			c.over("beat")
 		case time.Since(answered) > silence:
 			events, _ := c.Outbox.Pending()
-			c.tell("silence", fmt.Errorf("the coordinator has not answered for %s; training goes on, and %d events wait on this disk: %w",
+			c.report("silence", fmt.Errorf("the coordinator has not answered for %s; training goes on, and %d events wait on this disk: %w",
 				time.Since(answered).Round(time.Second), events, err))
 		default:
 			c.refused("beat", err)
@@ -275,19 +275,19 @@ func seconds(s float64) time.Duration {
 func (c *DeliveryClient) refused(what string, err error) {
 	var refusal *Refusal
 	if errors.As(err, &refusal) && refusal.Code != CodeRate && refusal.Code != CodeInternal {
-		c.tell(what, err)
+		c.report(what, err)
 		return
 	}
 	c.Logger.Debug("the coordinator can't be reached now", "request", what, "error", err)
 }
 
-func (c *DeliveryClient) tell(what string, err error) {
+func (c *DeliveryClient) report(what string, err error) {
 	c.trouble.mu.Lock()
-	again := c.trouble.told[what]
-	if c.trouble.told == nil {
-		c.trouble.told = map[string]bool{}
+	again := c.trouble.reported[what]
+	if c.trouble.reported == nil {
+		c.trouble.reported = map[string]bool{}
 	}
-	c.trouble.told[what] = true
+	c.trouble.reported[what] = true
 	c.trouble.mu.Unlock()
 	if !again && c.Trouble != nil {
 		c.Trouble(err)
@@ -297,8 +297,8 @@ func (c *DeliveryClient) tell(what string, err error) {
 // over notes that something works again.
 func (c *DeliveryClient) over(what string) {
 	c.trouble.mu.Lock()
-	was := c.trouble.told[what]
-	delete(c.trouble.told, what)
+	was := c.trouble.reported[what]
+	delete(c.trouble.reported, what)
 	c.trouble.mu.Unlock()
 	if was {
 		c.Logger.Info("the coordinator answers again", "request", what)

@@ -44,8 +44,8 @@ func Apply(token, name string) Application {
 	return a
 }
 
-// Take makes credentials of the answer.
-func (a Application) Take(answer Enrolled) (Credentials, error) {
+// Accept makes credentials of the answer.
+func (a Application) Accept(answer Enrolled) (Credentials, error) {
 	if checkWorker(answer.Worker) != nil || !hmac.Equal([]byte(answer.Proof), []byte(a.Enrol.confirmation(a.token, answer.Worker))) {
 		return Credentials{}, Refuse(CodeToken, "whoever answered does not know the invitation. Try: ask for a new one (swarm workers invite)")
 	}

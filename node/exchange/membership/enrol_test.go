@@ -32,7 +32,7 @@ func TestTheSameQuestionAgainMakesNoOtherWorker(t *testing.T) {
 	again, err := registry(t, dir).Enrol(application.Enrol)
 	require.NoError(t, err, "also with an invitation for one")
 	require.Equal(t, first, again)
-	c, err := application.Take(again)
+	c, err := application.Accept(again)
 	require.NoError(t, err)
 	require.NoError(t, r.Check(c.Worker, c.Secret))
 	require.Equal(t, []string{"ann"}, workersOf(t, r))
@@ -91,10 +91,10 @@ func TestAnEnrolmentCannotBeForged(t *testing.T) {
 		"a path":          {"../ann", application.Enrol.confirmation(token, "../ann")},
 		"of a stranger's": application.Enrol.accept("x", "ann"),
 	} {
-		_, err := application.Take(forged)
+		_, err := application.Accept(forged)
 		require.Equal(t, CodeToken, code(t, err), name)
 	}
-	c, err := application.Take(answer)
+	c, err := application.Accept(answer)
 	require.NoError(t, err)
 	said, err := json.Marshal([]any{application.Enrol, answer})
 	require.NoError(t, err)
@@ -120,7 +120,7 @@ func FuzzEnrol(f *testing.F) {
 		}
 		var a Enrolled
 		if json.Unmarshal(data, &a) == nil {
-			_, err := application.Take(a)
+			_, err := application.Accept(a)
 			require.Equal(t, CodeToken, code(t, err))
 		}
 	})

@@ -69,7 +69,7 @@ type Join struct {
 type NodeInfo struct {
 	Name         string `json:"name,omitempty"` // wished for; empty: <worker>_<index>
 	Model        string `json:"model"`
-	Rounds       int    `json:"rounds"` // that its former life got to; 0: it is new
+	Rounds       int    `json:"rounds"` // that its previous process got to; 0: it is new
 	GenerateOnly bool   `json:"generate_only,omitempty"`
 }
 
@@ -82,7 +82,7 @@ type Joined struct {
 // NodeAssignment is a node's place in the swarm.
 type NodeAssignment struct {
 	Node string `json:"node"`
-	From int    `json:"from"` // round to begin with; of a node with a former life, the same as then
+	From int    `json:"from"` // round to begin with; of a node with a previous process, the same as then
 
 	// The coordinator's database has all rounds from From up to Recorded, excluded: from this number on it must be told (again). From at least.
 	Recorded  int   `json:"recorded"`

@@ -83,7 +83,7 @@ func (r *AdmissionServer) sender(worker string, d Delivery) (*session, *Refusal)
 		return nil, refusal
 	}
 	if s.state == event.WorkerConnected {
-		r.hear(s)
+		r.observe(s)
 	}
 	return s, nil
 }
@@ -153,7 +153,7 @@ func (r *AdmissionServer) examine(s *session, d Delivery) []event.Event {
 	var first error
 	dropped := 0
 	for i, raw := range d.Events {
-		e, err := x.take(raw)
+		e, err := x.accept(raw)
 		if err != nil {
 			e = nothing(r.o.Run, s.worker, now)
 			if string(raw) != string(tombstone) {

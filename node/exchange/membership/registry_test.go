@@ -32,7 +32,7 @@ func enrol(r *Registry, token, name string) (Credentials, error) {
 	if err != nil {
 		return Credentials{}, err
 	}
-	return a.Take(answer)
+	return a.Accept(answer)
 }
 
 // code is the refusal's, empty for no error.

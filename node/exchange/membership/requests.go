@@ -49,7 +49,7 @@ func (r *AdmissionServer) Hello(_ context.Context, worker string, hello Hello) (
 	now := r.o.Now()
 	host := Tidy(hello.Host, MaxTextBytes)
 	other := host != s.host || hello.Process != s.process && hello.Process != "" && s.process != ""
-	if left := r.silence - now.Sub(s.heard); s.state == event.WorkerConnected && other && left > 0 {
+	if left := r.silence - now.Sub(s.observed); s.state == event.WorkerConnected && other && left > 0 {
 		refusal := r.double(s, host)
 		refusal.RetryAfter = left.Seconds()
 		return Welcome{}, refusal
@@ -117,7 +117,7 @@ func (r *AdmissionServer) Beat(_ context.Context, worker string, beat Beat) (Ros
 	}
 	s.process, s.pending = beat.Process, beat.Pending
 	r.clock(s, beat.Time)
-	r.hear(s)
+	r.observe(s)
 	for _, p := range beat.Nodes {
 		r.whereabouts(s.owns(p.Node), p)
 	}
@@ -207,7 +207,7 @@ func (r *AdmissionServer) look(worker string, offer Offer) (*assignment, *Refusa
 		return nil, r.refuse(s, refusal)
 	}
 	if s.state == event.WorkerConnected {
-		r.hear(s)
+		r.observe(s)
 	}
 	return assignment, nil
 }
@@ -281,9 +281,9 @@ func slower(wait time.Duration) *Refusal {
 	return &Refusal{Code: CodeRate, Message: "too much in too short a time. Try: again in a while", RetryAfter: wait.Seconds()}
 }
 
-// hear notes a sign of life.
-func (r *AdmissionServer) hear(s *session) {
-	now, before := r.o.Now(), s.heard
+// observe notes a sign of life.
+func (r *AdmissionServer) observe(s *session) {
+	now, before := r.o.Now(), s.observed
 	r.alive(s)
 	if s.state == "" || s.state == event.WorkerAway {
 		message := "heard of again"
@@ -296,7 +296,7 @@ func (r *AdmissionServer) hear(s *session) {
 
 // alive brings back the nodes of a worker that was silent.
 func (r *AdmissionServer) alive(s *session) {
-	s.heard = r.o.Now()
+	s.observed = r.o.Now()
 	if r.o.Registry != nil {
 		r.o.Registry.Seen(s.worker, s.host)
 	}

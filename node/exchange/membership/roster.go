@@ -33,16 +33,16 @@ type lineup struct {
 // assignment is the place of one node in the swarm, and what is known of it.
 type assignment struct {
 	protocol.Member
-	worker  string
-	round   int // that it works on; From at least
-	offered int // newest round that it shared; -1: none
-	best    int // newest round it ever worked on
-	heard   bool
-	state   event.State
-	silent  bool
-	gone    string // why it is no member now; empty: it is one
-	cause   string // of gone
-	brings  string // model and device
+	worker   string
+	round    int // that it works on; From at least
+	offered  int // newest round that it shared; -1: none
+	best     int // newest round it ever worked on
+	observed bool
+	state    event.State
+	silent   bool
+	gone     string // why it is no member now; empty: it is one
+	cause    string // of gone
+	brings   string // model and device
 }
 
 // change is what somebody should be told of a worker's node.
@@ -59,7 +59,7 @@ func newLineup(local []protocol.Member, rounds int, barrier bool, version int64)
 		if l.find(m.Node) != nil {
 			return nil, fmt.Errorf("two nodes are called %s", m.Node)
 		}
-		l.put(&assignment{Member: m, round: m.From, offered: -1, heard: true})
+		l.put(&assignment{Member: m, round: m.From, offered: -1, observed: true})
 	}
 	return l, nil
 }
@@ -87,7 +87,7 @@ func (l *lineup) join(node, worker string, from, round int, brings string) *assi
 		s.offered = min(s.offered, from-1)
 	}
 	s.worker, s.brings, s.From, s.round, s.state = worker, brings, from, l.clamp(max(from, round)), event.StateQueued
-	s.heard, s.silent, s.gone, s.cause, s.Absent, s.Ahead = false, false, "", "", false, false
+	s.observed, s.silent, s.gone, s.cause, s.Absent, s.Ahead = false, false, "", "", false, false
 	l.changed()
 	l.changes = append(l.changes, change{assignment: s})
 	l.judge(s) // one that has not worked yet moves nobody else
@@ -113,12 +113,12 @@ func (l *lineup) progress(s *assignment, round int, state event.State) (moved bo
 	if s.worker == "" {
 		round = max(round, s.round)
 	}
-	moved = round != s.round || state != s.state || !s.heard
+	moved = round != s.round || state != s.state || !s.observed
 	if !moved || s.gone != "" {
 		return false
 	}
 	before := s.round
-	s.round, s.state, s.heard = round, state, true
+	s.round, s.state, s.observed = round, state, true
 	if round > l.newest && (s.worker == "" || !l.own) {
 		l.look()
 	} else if round != before {
@@ -175,7 +175,7 @@ func (l *lineup) advance() {
 func (l *lineup) reached(round int) bool {
 	there, all := 0, 0
 	for _, s := range l.assignments {
-		if s.worker == "" || s.gone != "" || s.silent || !s.heard {
+		if s.worker == "" || s.gone != "" || s.silent || !s.observed {
 			continue
 		}
 		all++
@@ -236,8 +236,8 @@ func (l *lineup) members() []protocol.Member {
 	return l.list
 }
 
-// told hands over what there is to tell, in order.
-func (l *lineup) told() []change {
+// unreported hands over what there is to tell, in order.
+func (l *lineup) unreported() []change {
 	changes := l.changes
 	l.changes = nil
 	return changes

@@ -173,7 +173,7 @@ func TestTheRosterHoldsWhateverHappens(t *testing.T) {
 				lags := barrier && (s.round < l.newest-maxBehind || s.round > l.newest+maxAhead)
 				require.Equal(t, s.silent || lags, m.Absent)
 			}
-			for _, c := range l.told() {
+			for _, c := range l.unreported() {
 				told[c.assignment.Node] = !c.absent
 			}
 			for _, s := range l.assignments {
@@ -190,7 +190,7 @@ func BenchmarkBeatOfTenThousand(b *testing.B) {
 	for i := range 10_000 {
 		l.join(fmt.Sprintf("n%d", i), fmt.Sprintf("w%d", i/10), 2, 0, "")
 	}
-	l.told()
+	l.unreported()
 	l.members()
 	round := 0
 	for b.Loop() {

@@ -19,7 +19,7 @@ type session struct {
 	worker, host, process, version, device string
 
 	state       event.State // one of event.Worker*; empty: of an earlier attempt, not heard of yet
-	heard       time.Time
+	observed    time.Time
 	drift       drift
 	rates       *rates
 	assignments []*assignment // all it ever had in this run
@@ -39,7 +39,7 @@ type session struct {
 // newSession is of a worker whose messages are under way for at most about slack.
 func newSession(worker string, now time.Time, slack time.Duration) *session {
 	return &session{
-		worker: worker, heard: now, drift: newDrift(slack), rates: newRates(), acked: map[string]int64{},
+		worker: worker, observed: now, drift: newDrift(slack), rates: newRates(), acked: map[string]int64{},
 		busy: make(chan struct{}, 1), warnings: map[string]time.Time{},
 	}
 }

@@ -43,8 +43,8 @@ func (r *AdmissionServer) sweep() {
 	defer r.flush()
 	now := r.o.Now()
 	for _, s := range r.sessions {
-		if s.state == event.WorkerConnected && now.Sub(s.heard) > r.silence {
-			r.report(s, event.WorkerAway, "nothing was heard of it for "+now.Sub(s.heard).Round(time.Second).String())
+		if s.state == event.WorkerConnected && now.Sub(s.observed) > r.silence {
+			r.report(s, event.WorkerAway, "nothing was heard of it for "+now.Sub(s.observed).Round(time.Second).String())
 			r.lineup.silence(s.present(), true)
 		}
 	}

@@ -199,7 +199,7 @@ func Enrol(ctx context.Context, i membership.Invitation, name string, o TLSOptio
 		if err != nil {
 			return false, err
 		}
-		credentials, err = application.Take(answer)
+		credentials, err = application.Accept(answer)
 		return false, err
 	})
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {

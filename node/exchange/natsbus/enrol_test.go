@@ -204,7 +204,7 @@ func FuzzEnrolled(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if c, err := application.Take(answer); err == nil {
+		if c, err := application.Accept(answer); err == nil {
 			t.Errorf("%s: %+v", data, c)
 		}
 	})

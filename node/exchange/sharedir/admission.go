@@ -32,7 +32,7 @@ type server struct {
 	run       string
 	admission membership.Admission
 	o         ServeOptions
-	tell      *reporter
+	report    *reporter
 	sessions  map[string]*workerSession // by worker
 }
 
@@ -52,13 +52,13 @@ func ServeAdmission(ctx context.Context, dir, run string, admission membership.A
 			o.Poll = longPolls * defaultPoll
 		}
 	}
-	c := &server{tree: baseOf(dir), run: run, admission: admission, o: o, tell: &reporter{logger: logger.With("run", run)}, sessions: make(map[string]*workerSession)}
+	c := &server{tree: baseOf(dir), run: run, admission: admission, o: o, report: &reporter{logger: logger.With("run", run)}, sessions: make(map[string]*workerSession)}
 	for {
 		err := c.round(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		c.tell.trouble(explain(dir, err))
+		c.report.trouble(explain(dir, err))
 		if sleep(ctx, o.Poll) != nil {
 			return nil
 		}
@@ -84,7 +84,7 @@ func (c *server) round(ctx context.Context) error {
 		v := c.sessions[worker]
 		if v == nil {
 			if len(c.sessions) >= membership.MaxWorkers {
-				c.tell.warn("crowd", fmt.Sprintf("more than %d workers in the shared folder; %q is not attended to", membership.MaxWorkers, worker))
+				c.report.warn("crowd", fmt.Sprintf("more than %d workers in the shared folder; %q is not attended to", membership.MaxWorkers, worker))
 				continue
 			}
 			v = newWorkerSession(c, worker)

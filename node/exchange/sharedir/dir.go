@@ -36,7 +36,7 @@ type Dir struct {
 	o         Options
 	process   string
 	base      *tree // <experiment>/swarm
-	tell      *reporter
+	report    *reporter
 	local     bool
 	processes *processes
 	rlswarm   *rlSwarm
@@ -65,9 +65,9 @@ func Open(o Options) (*Dir, error) {
 	}
 	d := &Dir{
 		o: o, process: newProcessID(), base: baseOf(o.Dir), local: isLocal(o.Dir),
-		tell: &reporter{logger: logger.With("run", o.Run, "node", o.Node)},
+		report: &reporter{logger: logger.With("run", o.Run, "node", o.Node)},
 	}
-	d.rlswarm = newRLSwarm(o.Dir, d.tell)
+	d.rlswarm = newRLSwarm(o.Dir, d.report)
 	d.processes = newProcesses(d.base, o, d.process)
 	d.scanner = scanner{dir: d}
 	if err := d.begin1st(); err != nil {

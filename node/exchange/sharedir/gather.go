@@ -27,7 +27,7 @@ func (d *Dir) Gather(ctx context.Context, round int, peers []string, barrier exc
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("gather round %d: %w", round, context.Cause(ctx))
 		}
-		if err := d.processes.check(d.tell); err != nil {
+		if err := d.processes.check(d.report); err != nil {
 			return nil, fmt.Errorf("gather round %d: %w", round, err)
 		}
 		elapsed := time.Since(start)
@@ -67,7 +67,7 @@ func (d *Dir) look(ctx context.Context, round int, collector *exchange.Collector
 	if err != nil {
 		err = explain(d.o.Dir, err)
 	}
-	d.tell.trouble(err)
+	d.report.trouble(err)
 	return err
 }
 
@@ -80,10 +80,10 @@ func (d *Dir) readBatch(dir string, files []rolloutFile) (data []byte, there boo
 		case errors.Is(err, errPartial):
 			continue
 		case errors.Is(err, errUnpack), errors.Is(err, fs.ErrInvalid):
-			d.tell.warn("file "+f.stem, fmt.Sprintf("skipping %.300q in the shared folder: %v", f.name, err))
+			d.report.warn("file "+f.stem, fmt.Sprintf("skipping %.300q in the shared folder: %v", f.name, err))
 			continue
 		case err != nil:
-			d.tell.warn("file "+f.stem, fmt.Sprintf("can't read %.300q in the shared folder: %v", f.name, err))
+			d.report.warn("file "+f.stem, fmt.Sprintf("can't read %.300q in the shared folder: %v", f.name, err))
 			continue
 		}
 		data, err := unpack(packed, exchange.MaxBatchBytes)

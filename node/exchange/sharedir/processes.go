@@ -93,7 +93,7 @@ func (l *processes) parse(name, kind string) (process, stem string) {
 }
 
 // check looks around, now and then, and returns a final error once this process must stop.
-func (l *processes) check(tell *reporter) error {
+func (l *processes) check(report *reporter) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stopped != nil || time.Since(l.looked) < l.every {
@@ -117,19 +117,19 @@ func (l *processes) check(tell *reporter) error {
 	}
 	for _, name := range names {
 		if process, stem := l.parse(name, "life"); len(stem) == processLength && process != l.process && !l.earlier[process] && !l.told[process] {
-			l.reportOther(process, name, tell)
+			l.reportOther(process, name, report)
 		}
 	}
 	return nil
 }
 
 // reportOther tells a younger process, and the people here.
-func (l *processes) reportOther(process, name string, tell *reporter) {
+func (l *processes) reportOther(process, name string, report *reporter) {
 	if _, err := l.tree.put(l.dir(), l.stem("stop", process, l.process), "json", l.note()); err != nil {
 		return // again at the next look
 	}
 	l.told[process] = true
-	tell.warn("twin "+process, fmt.Sprintf("another process began to share as node %s%s and was told to stop. Try: another --node-id there",
+	report.warn("twin "+process, fmt.Sprintf("another process began to share as node %s%s and was told to stop. Try: another --node-id there",
 		l.o.Node, l.host(name)))
 }
 

@@ -38,16 +38,16 @@ func (d *Dir) Publish(ctx context.Context, batch exchange.Batch) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("share round %d: %w", batch.Round, context.Cause(ctx))
 		}
-		if err := d.processes.check(d.tell); err != nil {
+		if err := d.processes.check(d.report); err != nil {
 			return fmt.Errorf("share round %d: %w", batch.Round, err)
 		}
 		err := d.publish(batch, data)
 		if err == nil {
-			d.tell.trouble(nil)
+			d.report.trouble(nil)
 			return nil
 		}
 		err = explain(d.o.Dir, err)
-		d.tell.trouble(err)
+		d.report.trouble(err)
 		if cause := sleep(ctx, backoff); cause != nil {
 			return fmt.Errorf("share round %d: %w (last: %v)", batch.Round, cause, err)
 		}

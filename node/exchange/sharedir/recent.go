@@ -16,15 +16,15 @@ func (d *Dir) Recent(ctx context.Context, window exchange.Window) ([]*exchange.R
 		return nil, err
 	}
 	defer end()
-	if err := d.processes.check(d.tell); err != nil {
+	if err := d.processes.check(d.report); err != nil {
 		return nil, fmt.Errorf("recent rollouts: %w", err)
 	}
 	if err := d.scan(window); err != nil {
 		err = explain(d.o.Dir, err)
-		d.tell.trouble(err)
+		d.report.trouble(err)
 		return nil, fmt.Errorf("recent rollouts: %w", err)
 	}
-	d.tell.trouble(nil)
+	d.report.trouble(nil)
 	var out []*exchange.Received
 	for _, peer := range window.Peers {
 		for _, a := range d.arrivals.since(encode(peer), window.Round, window.Staleness, window.Limit) {

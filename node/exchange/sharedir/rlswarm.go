@@ -17,8 +17,8 @@ import (
 // rlSwarm is the part of an experiment's folder that the nodes of Elrashid/rl-swarm use. It reads rollouts/round_R/stage_0/ID.json (its
 // nodes read no other stage either), and writes its files where that was asked for.
 type rlSwarm struct {
-	tree *tree // <shared>/experiments/<experiment>
-	tell *reporter
+	tree   *tree // <shared>/experiments/<experiment>
+	report *reporter
 
 	mu     sync.Mutex
 	looked time.Time
@@ -35,8 +35,8 @@ const (
 	maxForeignIDs   = 1024
 )
 
-func newRLSwarm(dir string, tell *reporter) *rlSwarm {
-	return &rlSwarm{tree: newTree(dir), tell: tell}
+func newRLSwarm(dir string, report *reporter) *rlSwarm {
+	return &rlSwarm{tree: newTree(dir), report: report}
 }
 
 // present tells whether its rollouts are there at all, so that a folder without them costs one look in a while.
@@ -77,7 +77,7 @@ func (p *rlSwarm) batch(peer string, round int) (data []byte, there bool) {
 	case errors.Is(err, errPartial):
 		return nil, false
 	case errors.Is(err, fs.ErrInvalid):
-		p.tell.warn("predecessor "+peer, fmt.Sprintf("skipping what %s shared: %v", peer, err))
+		p.report.warn("predecessor "+peer, fmt.Sprintf("skipping what %s shared: %v", peer, err))
 		return []byte{0xff}, true
 	case err != nil:
 		return nil, false // the folder's trouble, which whoever lists it next tells
@@ -90,7 +90,7 @@ func (p *rlSwarm) batch(peer string, round int) (data []byte, there bool) {
 		data, err = exchange.Encode(batch)
 	}
 	if err != nil {
-		p.tell.warn("predecessor "+peer, fmt.Sprintf("skipping what %s shared for round %d: %v", peer, round, err))
+		p.report.warn("predecessor "+peer, fmt.Sprintf("skipping what %s shared for round %d: %v", peer, round, err))
 		return []byte{0xff}, true
 	}
 	return data, true

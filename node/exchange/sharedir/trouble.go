@@ -51,9 +51,9 @@ const reportAgain = 10 * time.Minute
 type reporter struct {
 	logger *slog.Logger
 
-	mu   sync.Mutex
-	told map[string]time.Time
-	bad  bool
+	mu       sync.Mutex
+	reported map[string]time.Time
+	bad      bool
 }
 
 // maxReported bounds what a hostile folder can make us remember.
@@ -63,13 +63,13 @@ const maxReported = 256
 func (t *reporter) warn(thing, line string) {
 	t.mu.Lock()
 	now := time.Now()
-	before, known := t.told[thing]
-	again := known && now.Sub(before) < reportAgain || !known && len(t.told) >= maxReported
+	before, known := t.reported[thing]
+	again := known && now.Sub(before) < reportAgain || !known && len(t.reported) >= maxReported
 	if !again {
-		if t.told == nil {
-			t.told = make(map[string]time.Time)
+		if t.reported == nil {
+			t.reported = make(map[string]time.Time)
 		}
-		t.told[thing] = now
+		t.reported[thing] = now
 	}
 	t.mu.Unlock()
 	if !again {
@@ -89,7 +89,7 @@ func (t *reporter) trouble(err error) {
 	t.mu.Lock()
 	was := t.bad
 	t.bad = false
-	delete(t.told, "folder")
+	delete(t.reported, "folder")
 	t.mu.Unlock()
 	if was {
 		t.logger.Info("the shared folder is back")

@@ -127,7 +127,7 @@ func (v *workerSession) receive(ctx context.Context, l letter) error {
 	case errors.Is(err, errPartial):
 		return nil
 	case err != nil:
-		v.server.tell.warn("worker "+v.worker, fmt.Sprintf("skipping a message of worker %s in the shared folder: %v", v.worker, err))
+		v.server.report.warn("worker "+v.worker, fmt.Sprintf("skipping a message of worker %s in the shared folder: %v", v.worker, err))
 		return nil
 	}
 	if l.session > v.session && l.verb != verbHello && v.alive() {

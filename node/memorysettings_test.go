@@ -13,7 +13,7 @@ func TestLearntIsRecalled(t *testing.T) {
 	start := protocol.Start{Dir: t.TempDir(), Config: []byte(`{"rounds":3}`), Device: "cuda:0", BudgetBytes: 100}
 	fresh, err := recall(start)
 	require.NoError(t, err)
-	require.Equal(t, learnt{Version: learntVersion, Assignment: assignmentHash(start), BudgetBytes: 100}, fresh)
+	require.Equal(t, memorySettings{Version: memorySettingsVersion, Assignment: assignmentHash(start), BudgetBytes: 100}, fresh)
 
 	taught := fresh
 	taught.Update.fail(16, false)
@@ -27,20 +27,20 @@ func TestLearntIsRecalled(t *testing.T) {
 	cases := []struct {
 		name   string
 		change func(*protocol.Start)
-		want   func(l learnt) // of what is recalled
+		want   func(l memorySettings) // of what is recalled
 	}{
-		{"another configuration", func(s *protocol.Start) { s.Config = []byte(`{"rounds":4}`) }, func(l learnt) { require.Zero(t, l.Update) }},
-		{"another device", func(s *protocol.Start) { s.Device = "cpu" }, func(l learnt) { require.False(t, l.OptimizerOffload) }},
-		{"another model", func(s *protocol.Start) { s.ModelDir = "/b" }, func(l learnt) { require.Zero(t, l.Generate) }},
-		{"a smaller budget", func(s *protocol.Start) { s.BudgetBytes = 90 }, func(l learnt) {
+		{"another configuration", func(s *protocol.Start) { s.Config = []byte(`{"rounds":4}`) }, func(l memorySettings) { require.Zero(t, l.Update) }},
+		{"another device", func(s *protocol.Start) { s.Device = "cpu" }, func(l memorySettings) { require.False(t, l.OptimizerOffload) }},
+		{"another model", func(s *protocol.Start) { s.ModelDir = "/b" }, func(l memorySettings) { require.Zero(t, l.Generate) }},
+		{"a smaller budget", func(s *protocol.Start) { s.BudgetBytes = 90 }, func(l memorySettings) {
 			require.Equal(t, pace{Limit: 8, Failed: 16}, l.Update)
 			require.EqualValues(t, 90, l.BudgetBytes)
 		}},
-		{"a larger budget", func(s *protocol.Start) { s.BudgetBytes = 110 }, func(l learnt) {
+		{"a larger budget", func(s *protocol.Start) { s.BudgetBytes = 110 }, func(l memorySettings) {
 			require.Equal(t, pace{Limit: 8, quiet: quietRounds}, l.Update)
 			require.True(t, l.OptimizerOffload)
 		}},
-		{"no budget any more", func(s *protocol.Start) { s.BudgetBytes = 0 }, func(l learnt) { require.Zero(t, l.Update.Failed) }},
+		{"no budget any more", func(s *protocol.Start) { s.BudgetBytes = 0 }, func(l memorySettings) { require.Zero(t, l.Update.Failed) }},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -57,13 +57,13 @@ func TestLearntIsRecalled(t *testing.T) {
 // A file that can't be used costs a warning, never the node.
 func TestDamagedLessonsAreForgotten(t *testing.T) {
 	start := protocol.Start{Dir: t.TempDir(), Config: []byte(`{}`)}
-	path := filepath.Join(start.Dir, learntFile)
+	path := filepath.Join(start.Dir, memorySettingsFile)
 	hash := assignmentHash(start)
 	for _, text := range []string{"", "{", "[]", "\x00\x01", `{"version":1,"assignment":"` + hash + `","update":{"limit":-4}}`, `{"version":"x"}`} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 		l, err := recall(start)
-		require.ErrorContains(t, err, learntFile, text)
-		require.Equal(t, learnt{Version: learntVersion, Assignment: hash}, l)
+		require.ErrorContains(t, err, memorySettingsFile, text)
+		require.Equal(t, memorySettings{Version: memorySettingsVersion, Assignment: hash}, l)
 	}
 	require.NoError(t, os.WriteFile(path, []byte(`{"version":99,"assignment":"`+hash+`","update":{"limit":4}}`), 0o644))
 	l, err := recall(start)

@@ -14,9 +14,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// lifetime is one life of a node, in one process: it takes up what its former lives have left in the node's folder, goes on with the
+// attempt is what one process of a node does: it takes up what previous processes have left in the node's folder, goes on with the
 // rounds, and leaves the same to the next.
-type lifetime struct {
+type attempt struct {
 	link    *Link
 	model   *governed
 	tokens  tokenizer.Tokenizer
@@ -30,14 +30,14 @@ type lifetime struct {
 	saved     int // rounds that the newest checkpoint holds
 }
 
-// openLife takes possession of the node's folder: no other process writes there from then on.
-func openLife(link *Link, model *governed, tokens tokenizer.Tokenizer, logger *slog.Logger) (*lifetime, error) {
+// openAttempt takes possession of the node's folder: no other process writes there from then on.
+func openAttempt(link *Link, model *governed, tokens tokenizer.Tokenizer, logger *slog.Logger) (*attempt, error) {
 	start := model.start
 	log, err := journal.Open(start.Dir, logger)
 	if err != nil {
 		return nil, err
 	}
-	l := &lifetime{
+	l := &attempt{
 		link: link, model: model, tokens: tokens, logger: logger, journal: log, stopGauge: func() {},
 		saves: &checkpoints{dir: start.Dir, owner: owner{start.Run, start.Node, model.config.Model}, logger: logger},
 		gauge: &gauge{link: link, meter: model.meter, logger: logger, share: sharing{ranks: max(1, start.Ranks)}},
@@ -49,7 +49,7 @@ func openLife(link *Link, model *governed, tokens tokenizer.Tokenizer, logger *s
 	return l, nil
 }
 
-func (l *lifetime) close() {
+func (l *attempt) close() {
 	l.stopGauge()
 	l.model.Close()
 	if err := l.journal.Close(); err != nil {
@@ -57,18 +57,18 @@ func (l *lifetime) close() {
 	}
 }
 
-// live loads the model, goes on where the last life ended, and does the rounds. It returns ErrStopped after a stop.
-func (l *lifetime) live(ctx context.Context, tasks *task.Set) error {
+// run loads the model, goes on where the last process ended, and does the rounds. It returns ErrStopped after a stop.
+func (l *attempt) run(ctx context.Context, tasks *task.Set) error {
 	start, cfg := l.model.start, l.model.config
 	l.link.State(event.StateLoading, 0)
 	parks := start.Leased && (cfg.ParamOffload || cfg.OptimizerOffload)
-	host := &tenant{Link: l.link, governed: l.model, trims: start.TrimAfter || parks}
-	former := &past{
+	host := &leaseHost{Link: l.link, governed: l.model, trims: start.TrimAfter || parks}
+	previous := &recovery{
 		dir: start.Dir, first: start.From, rounds: cfg.Rounds, recorded: max(start.Recorded, start.From),
 		saves: l.saves, journal: l.journal, model: l.model, emit: l.link.Emit, evaluate: l.evaluate,
 	}
 	var err error
-	if l.saved, err = l.load(ctx, host, former); err != nil {
+	if l.saved, err = l.load(ctx, host, previous); err != nil {
 		return l.orStopped(err, 0)
 	}
 	n := &Node{
@@ -81,17 +81,17 @@ func (l *lifetime) live(ctx context.Context, tasks *task.Set) error {
 	if err := l.openHeldOut(n); err != nil {
 		return err
 	}
-	if err := l.openSplit(n, former.split); err != nil {
+	if err := l.openSplit(n, previous.split); err != nil {
 		return err
 	}
-	reached, err := former.replay(ctx, n, l.saved)
+	reached, err := previous.replay(ctx, n, l.saved)
 	if err != nil {
 		return l.orStopped(err, reached.first)
 	}
 	for _, e := range l.evals.settle(reached.first) {
 		l.link.Emit(e)
 	}
-	n.Mode.Recovered = reached.former
+	n.Mode.Recovered = reached.recovered
 	if reached.replayed > 0 {
 		l.logger.Info("replayed", "rounds", reached.replayed, "first", reached.first, "seconds", reached.seconds)
 		l.model.announce(reached)
@@ -107,7 +107,7 @@ func (l *lifetime) live(ctx context.Context, tasks *task.Set) error {
 
 // load starts the engine with the newest state that can be used, under a lease to load, and returns the rounds it holds. From then on the
 // node gives signs of life.
-func (l *lifetime) load(ctx context.Context, host *tenant, former *past) (int, error) {
+func (l *attempt) load(ctx context.Context, host *leaseHost, previous *recovery) (int, error) {
 	release, err := host.Lease(ctx, phaseLoad)
 	if err != nil {
 		return 0, err
@@ -122,19 +122,19 @@ func (l *lifetime) load(ctx context.Context, host *tenant, former *past) (int, e
 			"tokenizer %s has %d tokens, the model only %d", l.tokens.Name(), l.tokens.VocabSize(), loaded.VocabSize)}
 	}
 	l.beat(ctx)
-	rounds, err := former.restore(ctx)
+	rounds, err := previous.restore(ctx)
 	if err != nil {
 		return 0, err
 	}
 	release()
 	l.model.announce(resumed{first: rounds})
-	for _, message := range doubts(l.model.config, l.model.start.Device, loaded) {
+	for _, message := range loadWarnings(l.model.config, l.model.start.Device, loaded) {
 		l.link.Emit(event.Event{Type: event.TypeWarning, Message: message})
 	}
 	return rounds, nil
 }
 
-func (l *lifetime) beat(ctx context.Context) {
+func (l *attempt) beat(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var beating sync.WaitGroup
 	beating.Go(func() { l.gauge.serve(ctx) })
@@ -145,7 +145,7 @@ func (l *lifetime) beat(ctx context.Context) {
 }
 
 // orStopped tells of a stop, where that is what err says.
-func (l *lifetime) orStopped(err error, round int) error {
+func (l *attempt) orStopped(err error, round int) error {
 	if errors.Is(err, ErrStopped) {
 		l.link.State(event.StateStopped, round)
 		return ErrStopped

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	learntFile    = "memory.json"
-	learntVersion = 1
+	memorySettingsFile    = "memory.json"
+	memorySettingsVersion = 1
 )
 
-// learnt is what running out of memory has taught a node. It is kept in the node's folder, so that its next life starts there, and
+// memorySettings is what running out of memory has taught a node. It is kept in the node's folder, so that its next process starts there, and
 // belongs to one assignment: another configuration or device starts anew. None of it changes what the model learns, rounding aside.
-type learnt struct {
+type memorySettings struct {
 	Version     int    `json:"version"`
 	Assignment  string `json:"assignment"` // hash
 	BudgetBytes int64  `json:"budget_bytes"`
@@ -41,33 +41,33 @@ func assignmentHash(start protocol.Start) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// recall reads what an earlier life of the node learnt. What is missing, damaged or of another assignment is as if nothing had been
+// recall reads what a previous process of the node learnt. What is missing, damaged or of another assignment is as if nothing had been
 // learnt; an error says so where the file is there and can't be used. A larger budget than then gives failed sizes another chance.
-func recall(start protocol.Start) (learnt, error) {
-	fresh := learnt{Version: learntVersion, Assignment: assignmentHash(start), BudgetBytes: start.BudgetBytes}
-	data, err := os.ReadFile(filepath.Join(start.Dir, learntFile))
+func recall(start protocol.Start) (memorySettings, error) {
+	fresh := memorySettings{Version: memorySettingsVersion, Assignment: assignmentHash(start), BudgetBytes: start.BudgetBytes}
+	data, err := os.ReadFile(filepath.Join(start.Dir, memorySettingsFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fresh, nil
 	}
 	if err != nil {
 		return fresh, err
 	}
-	var l learnt
+	var l memorySettings
 	if err := json.Unmarshal(data, &l); err != nil {
-		return fresh, fmt.Errorf("%s: %w", learntFile, err)
+		return fresh, fmt.Errorf("%s: %w", memorySettingsFile, err)
 	}
-	if l.Version != learntVersion || l.Assignment != fresh.Assignment {
+	if l.Version != memorySettingsVersion || l.Assignment != fresh.Assignment {
 		return fresh, nil
 	}
 	if min(l.Generate.Limit, l.Generate.Failed, l.Update.Limit, l.Update.Failed) < 0 {
-		return fresh, fmt.Errorf("%s: a negative number of sequences", learntFile)
+		return fresh, fmt.Errorf("%s: a negative number of sequences", memorySettingsFile)
 	}
 	l.rebudget(start.BudgetBytes)
 	return l, nil
 }
 
 // rebudget takes a new budget.
-func (l *learnt) rebudget(bytes int64) {
+func (l *memorySettings) rebudget(bytes int64) {
 	if more(bytes, l.BudgetBytes) {
 		l.Generate.relieve()
 		l.Update.relieve()
@@ -80,17 +80,17 @@ func more(bytes, than int64) bool {
 	return than != 0 && (bytes == 0 || bytes > than)
 }
 
-// keep writes the lessons for the node's next life.
-func (l *learnt) keep(dir string) error {
+// keep writes the lessons for the node's next process.
+func (l *memorySettings) keep(dir string) error {
 	data, err := json.Marshal(l)
 	if err != nil {
 		return err
 	}
-	return files.Write(filepath.Join(dir, learntFile), data)
+	return files.Write(filepath.Join(dir, memorySettingsFile), data)
 }
 
 // pace is that of a phase, nil for one without sequences.
-func (l *learnt) pace(phase string) *pace {
+func (l *memorySettings) pace(phase string) *pace {
 	switch phase {
 	case phaseGenerate:
 		return &l.Generate

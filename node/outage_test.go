@@ -175,7 +175,7 @@ func TestAnAsyncNodeGoesOnAlone(t *testing.T) {
 	}
 }
 
-// What a life could not share, and what it drew, the next one reads of the journal.
+// What a process could not share, and what it drew, the next one reads of the journal.
 func TestAnotherLifeSharesWhatWasKept(t *testing.T) {
 	n, w, _ := remote(t)
 	dir := t.TempDir()

@@ -29,10 +29,10 @@ func (n *Node) Replay(ctx context.Context, logged journal.Round) (event.Round, e
 	return report, err
 }
 
-// past is what is on disk of a node's former lives.
-type past struct {
+// recovery is what is on disk of a node's previous processes.
+type recovery struct {
 	dir      string
-	first    int // round that the first life began with: so many rounds the model as it was first counts for
+	first    int // round that the first process began with: so many rounds the model as it was first counts for
 	rounds   int // that the run is to have: a longer run's are left alone
 	recorded int // the database has the rounds from first to before this one
 	saves    *checkpoints
@@ -43,19 +43,19 @@ type past struct {
 	evaluate func(context.Context, *Node, int) error // the weights, which hold so many rounds, where that is due and has not been done
 }
 
-// resumed is how far a node's former lives have got it.
+// resumed is how far a node's previous processes have got it.
 type resumed struct {
-	first    int     // round to be done next
-	replayed int     // of the rounds before it, those applied again
-	seconds  float64 // that took, without waiting for leases
-	former   *RecoveredRound
-	untold   *event.Event // of the last round before first, where no former life has logged that it told of it
+	first      int     // round to be done next
+	replayed   int     // of the rounds before it, those applied again
+	seconds    float64 // that took, without waiting for leases
+	recovered  *RecoveredRound
+	unreported *event.Event // of the last round before first, where no previous process has logged that it told of it
 }
 
 // restore brings the newest state back from which everything that the database lacks can be told, and returns the rounds it holds: at worst
 // first, the model as it was first. What can't be used is a warning.
-func (p *past) restore(ctx context.Context) (int, error) {
-	told, err := p.told()
+func (p *recovery) restore(ctx context.Context) (int, error) {
+	told, err := p.reported()
 	if err != nil {
 		return 0, err
 	}
@@ -78,20 +78,20 @@ func (p *past) restore(ctx context.Context) (int, error) {
 	}
 	p.saves.dropAbove(choice.round)
 	p.split = choice.newest.Split
-	if choice.round > 0 { // a life that ended as soon as it was written may not have told of it
+	if choice.round > 0 { // a process that ended as soon as it was written may not have told of it
 		p.emit(event.Event{Type: event.TypeCheckpoint, Checkpoint: choice.newest.event(p.dir)})
 	}
 	return max(choice.round, p.first), nil
 }
 
-// told is the first round that neither the database has nor the journal can tell of. What is damaged ends it; replay says so where it matters.
-func (p *past) told() (int, error) {
+// reported is the first round that neither the database has nor the journal can tell of. What is damaged ends it; replay says so where it matters.
+func (p *recovery) reported() (int, error) {
 	round := p.recorded
 	for r, err := range journal.Rounds(p.dir, p.recorded) {
 		if errors.Is(err, journal.ErrVersion) {
 			return round, &Failure{event.CauseConfig, err}
 		}
-		if err != nil || !tells(r) {
+		if err != nil || !reports(r) {
 			break
 		}
 		round++
@@ -99,14 +99,14 @@ func (p *past) told() (int, error) {
 	return round, nil
 }
 
-// tells tells whether a journaled round has the event that told of it.
-func tells(r journal.Round) bool {
+// reports tells whether a journaled round has the event that told of it.
+func reports(r journal.Round) bool {
 	return r.Done != nil && r.Done.Event.Type == event.TypeRound && r.Done.Event.Round != nil && r.Done.Event.Round.Round == r.Round
 }
 
 // replay goes from a state with so many rounds on through the journal, as far as it is whole: it applies the logged updates, and tells again of
 // what the database lacks. It returns ErrStopped when the node is to stop; nothing is lost then.
-func (p *past) replay(ctx context.Context, n *Node, from int) (resumed, error) {
+func (p *recovery) replay(ctx context.Context, n *Node, from int) (resumed, error) {
 	out := resumed{first: from}
 	for r, err := range journal.Rounds(p.dir, min(from, p.recorded)) {
 		if errors.Is(err, journal.ErrVersion) {
@@ -128,29 +128,29 @@ func (p *past) replay(ctx context.Context, n *Node, from int) (resumed, error) {
 				break
 			}
 		}
-		if tells(r) {
+		if reports(r) {
 			again := r.Done.Event
 			again.Replayed = true
-			p.tell(again)
+			p.report(again)
 		}
 	}
 	if err := p.journal.Resume(out.first); err != nil {
 		return out, err
 	}
-	if out.untold != nil {
-		p.tell(*out.untold)
-		if err := p.journal.Done(out.first-1, journal.Done{Event: *out.untold}); err != nil {
+	if out.unreported != nil {
+		p.report(*out.unreported)
+		if err := p.journal.Done(out.first-1, journal.Done{Event: *out.unreported}); err != nil {
 			return out, err
 		}
 	}
 	return out, nil
 }
 
-// apply takes the next journaled round. It says no more where that has no training set: it is the one that the last life died in.
-func (p *past) apply(ctx context.Context, n *Node, r journal.Round, out *resumed) (more bool, err error) {
-	if out.untold != nil { // of the round before: its Done was lost
-		p.tell(*out.untold)
-		out.untold = nil
+// apply takes the next journaled round. It says no more where that has no training set: it is the one that the last process died in.
+func (p *recovery) apply(ctx context.Context, n *Node, r journal.Round, out *resumed) (more bool, err error) {
+	if out.unreported != nil { // of the round before: its Done was lost
+		p.report(*out.unreported)
+		out.unreported = nil
 	}
 	if g := r.Generated; g != nil && g.Seed != n.generateSeed(r.Round) {
 		return false, &Failure{event.CauseConfig, fmt.Errorf(
@@ -165,7 +165,7 @@ func (p *past) apply(ctx context.Context, n *Node, r journal.Round, out *resumed
 	}
 	if r.Trained == nil {
 		if r.Generated != nil {
-			out.former = &RecoveredRound{Round: r.Round, Generated: r.Generated}
+			out.recovered = &RecoveredRound{Round: r.Round, Generated: r.Generated}
 		}
 		return false, nil
 	}
@@ -179,23 +179,23 @@ func (p *past) apply(ctx context.Context, n *Node, r journal.Round, out *resumed
 		return false, fmt.Errorf("replay of round %d: %w", r.Round, err)
 	}
 	out.seconds += time.Since(began).Seconds() - (report.LeaseTime - r.Trained.Report.LeaseTime)
-	if !tells(r) {
-		out.untold = &event.Event{Type: event.TypeRound, Time: event.Now(), Round: &report}
+	if !reports(r) {
+		out.unreported = &event.Event{Type: event.TypeRound, Time: event.Now(), Round: &report}
 	}
 	out.replayed++
 	out.first = r.Round + 1
 	return true, nil
 }
 
-// tell tells of a round, if the database doesn't have it.
-func (p *past) tell(e event.Event) {
+// report tells of a round, if the database doesn't have it.
+func (p *recovery) report(e event.Event) {
 	if e.Round.Round >= p.recorded {
 		p.emit(e)
 	}
 }
 
 // warn tells the log and the launcher.
-func (p *past) warn(message string) {
+func (p *recovery) warn(message string) {
 	p.saves.logger.Warn(message)
 	p.emit(event.Event{Type: event.TypeWarning, Message: message})
 }

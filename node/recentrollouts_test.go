@@ -63,7 +63,7 @@ func aged(t *testing.T, batch exchange.Batch, age int) *exchange.Received {
 	return r
 }
 
-// An async node takes what arrived lately, of whatever rounds, and no rollout twice, for as long as it can come again; its former life's draws count.
+// An async node takes what arrived lately, of whatever rounds, and no rollout twice, for as long as it can come again; its previous process's draws count.
 func TestAsyncNodeNeverTrainsOnARolloutTwice(t *testing.T) {
 	n, way, record := asyncNode(t, func(c *configs.Config) { c.NumTransplantTrees = 2 })
 	batches := map[string]exchange.Batch{}
@@ -156,7 +156,7 @@ func TestAsyncDrawIsFairOverPeers(t *testing.T) {
 	require.Less(t, modest, 10)
 }
 
-// What a round draws is in its journal, so that the next life doesn't draw it again.
+// What a round draws is in its journal, so that the next process doesn't draw it again.
 func TestAsyncDrawsAreJournaled(t *testing.T) {
 	n, way, _ := asyncNode(t, nil)
 	way.give = func(w exchange.Window) []*exchange.Received {

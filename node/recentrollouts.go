@@ -59,7 +59,7 @@ type recentRollouts struct {
 	judged map[journal.External]verdict
 }
 
-// fresh leaves out what the node has trained on in a former round.
+// fresh leaves out what the node has trained on in a previous round.
 func (l *recentRollouts) fresh(groups []group) []group {
 	var list []group
 	for _, g := range groups {
@@ -89,7 +89,7 @@ func (l *recentRollouts) begin(round, staleness int) {
 	}
 }
 
-// Remember tells a node what a former life of it trained on, in a round that it does not do again.
+// Remember tells a node what a previous process of it trained on, in a round that it does not do again.
 func (n *Node) Remember(round int, externals []journal.External) {
 	n.rollouts.begin(round, n.staleness())
 	for _, origin := range externals {
