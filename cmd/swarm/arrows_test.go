@@ -16,6 +16,7 @@ var allowed = []struct{ from, to string }{
 	{"configs/resolve", "configs internal/"},
 	{"internal/", "internal/"},
 	{"launcher", "launcher configs metrics/event node/protocol internal/"},
+	{"launcher/doctor", "launcher/gpu launcher/mps launcher/plan metrics/store node/policy configs internal/"},
 	{"launcher/gpu", "launcher/gpu configs metrics/event internal/"},
 	{"launcher/job", "launcher/job/ launcher/fit launcher/gpu launcher/lifecycle launcher/supervise metrics configs internal/"},
 	{"launcher/job/diagnose", "launcher/job/ configs internal/"},

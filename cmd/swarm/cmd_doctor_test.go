@@ -1,29 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sapo-swarm/swarm/internal/screen"
-	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
-
-// An interpreter without torch is skipped where another one has it, and missing where none has. It is never ok.
-func TestDoctorSkipsInterpreters(t *testing.T) {
-	t.Parallel()
-	probes := []policy.Probe{{Path: "/a/python3", Source: "PATH", Err: "ModuleNotFoundError: No module named 'torch'"}, {Path: "/b/python3", Source: "system", Torch: "2.1"}}
-	for another, want := range map[bool]string{true: "skipped", false: "MISSING"} {
-		var out bytes.Buffer
-		g := &globals{stdout: &out}
-		require.NoError(t, screen.Print(g.stdout, func(p *table.Page) { p.Table(doctorTable(withoutTorch(probes, another))) }))
-		require.Regexp(t, "^"+want+" +python +/a/python3 \\(PATH\\): ModuleNotFoundError: No module named 'torch'\n$", out.String())
-	}
-}
 
 // A Python that is passed over for want of torch is no reason why engines of the one that was found start by themselves.
 func TestDoctorTellsOfTheFoundPythonsEngineHost(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/launcher/doctor"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -30,7 +31,7 @@ const frameNow = 1_800_000_000
 // frames are what commands print on screens of every kind, from documents.
 var frames = map[string]func(t *testing.T, p *table.Page){
 	"plan":    planFrame,
-	"doctor":  func(_ *testing.T, p *table.Page) { p.Table(doctorTable(doctorFindings())) },
+	"doctor":  func(_ *testing.T, p *table.Page) { p.Table(doctor.Table(doctorFindings())) },
 	"workers": func(_ *testing.T, p *table.Page) { printWorkers(p, workersInFrame(), frameNow) },
 	"status": func(_ *testing.T, p *table.Page) {
 		printOverview(p, overview{Status: new(statusInFrame()), Jobs: jobsInFrame()})
@@ -104,8 +105,8 @@ func planFrame(t *testing.T, p *table.Page) {
 	printPlan(p, plan.Planned{Config: configs.Config{SwarmSize: 8}, Model: m, Plan: inFrame[fit.Plan](t, "plan.json")})
 }
 
-func doctorFindings() []finding {
-	return []finding{
+func doctorFindings() []doctor.Finding {
+	return []doctor.Finding{
 		{Check: "swarm", OK: true, Found: "v1.1.0, go1.26.8, linux/amd64"},
 		{Check: "home", OK: true, Found: "/home/anna/.local/share/swarm, 59.6 GB free"},
 		{Check: "host", OK: true, Found: "16 cores, 128.0 GB of memory, 112.4 GB free"},

@@ -47,6 +47,7 @@ var hintContexts = []struct{ file, commands string }{
 	{"cmd/swarm/verification", "verify"},
 	{"cmd/swarm/dashboard", "dashboard"},
 	{"internal/layout", "up, sweep"},
+	{"launcher/doctor", "doctor"},
 	{"launcher/fit", "up, plan, join, sweep"},
 	{"launcher/gpu", "up, plan, join, sweep, run, tune, gpu, doctor, profile"},
 	{"launcher/lifecycle/gpuwatch", "gpu"},

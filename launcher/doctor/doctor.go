@@ -1,0 +1,68 @@
+// Package doctor says what swarm needs on this machine: what is found, what is missing, what to do (swarm doctor). It looks at the home, the
+// database, the GPUs and the Python interpreters, and starts an engine. It changes nothing but that it makes the home, and must not import what
+// runs nodes.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// Finding is one thing that doctor looked at.
+type Finding struct {
+	Check string `json:"check"`
+	OK    bool   `json:"ok"`
+	Found string `json:"found"`
+	Unfit bool   `json:"unfit,omitempty"` // an interpreter that can't be used, where another one can
+	Try   string `json:"try,omitempty"`   // what to do; for an OK one, how it could be better
+}
+
+// Options are what there is to look at.
+type Options struct {
+	Version     string // of swarm
+	Home        layout.Home
+	Python      *policy.Interpreter
+	StartEngine func(ctx context.Context, threads int) (*policy.Engine, error)
+	Remedy      func(error) string // what mends an error; may be empty
+	MinFreeDisk uint64             // bytes that a run needs to begin
+}
+
+// Check looks at everything, the most basic first.
+func Check(ctx context.Context, o Options) ([]Finding, error) {
+	findings := []Finding{
+		{Check: "swarm", OK: true, Found: fmt.Sprintf("%s, %s, %s/%s", o.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)},
+		checkHome(o.Home, o.MinFreeDisk),
+		checkDatabase(ctx, o),
+	}
+	host, err := gpu.Detect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	findings = append(findings, checkHost(host)...)
+	return append(findings, checkPython(ctx, o, host)...), nil
+}
+
+// Table shows findings for people.
+func Table(findings []Finding) *table.Table {
+	t := table.New(table.Column{}, table.Column{}, table.Column{Wrap: true})
+	for _, f := range findings {
+		mark := "ok"
+		switch {
+		case !f.OK:
+			mark = "MISSING"
+		case f.Unfit:
+			mark = "skipped"
+		}
+		t.Add(mark, f.Check, f.Found)
+		if f.Try != "" {
+			t.Add("", "", "Try: "+f.Try)
+		}
+	}
+	return t
+}

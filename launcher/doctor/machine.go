@@ -1,0 +1,105 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/launcher/mps"
+	"github.com/sapo-swarm/swarm/launcher/plan"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/shirou/gopsutil/v4/disk"
+)
+
+// checkHome writes below the home and asks how much is free there.
+func checkHome(home layout.Home, least uint64) Finding {
+	f := Finding{Check: "home", Found: string(home)}
+	if err := os.MkdirAll(string(home), 0o755); err != nil {
+		f.Found, f.Try = err.Error(), "another --home, or mend the folder's permissions"
+		return f
+	}
+	probe, err := os.CreateTemp(string(home), ".doctor-*")
+	if err != nil {
+		f.Found, f.Try = err.Error(), "another --home, or mend the folder's permissions"
+		return f
+	}
+	probe.Close()
+	os.Remove(probe.Name())
+	usage, err := disk.Usage(string(home))
+	if err != nil {
+		f.Found, f.Try = err.Error(), "another --home"
+		return f
+	}
+	f.OK = usage.Free > least
+	f.Found = fmt.Sprintf("%s, %s free", home, units.Bytes(int64(usage.Free)))
+	if !f.OK {
+		f.Try = "free some space, or put --home on another disk"
+	}
+	return f
+}
+
+// checkDatabase reads the runs.
+func checkDatabase(ctx context.Context, o Options) Finding {
+	f := Finding{Check: "database", OK: true}
+	reader, err := store.OpenReader(ctx, o.Home.Database())
+	if errors.Is(err, store.ErrNoDatabase) {
+		f.Found = "none yet"
+		return f
+	}
+	if err == nil {
+		defer reader.Close()
+		runs, queryErr := reader.Runs(ctx, store.Filter{})
+		err = queryErr
+		f.Found = o.Home.Database() + ", " + units.Plural(len(runs), "run")
+	}
+	if err != nil {
+		f.OK, f.Found, f.Try = false, err.Error(), o.Remedy(err)
+	}
+	return f
+}
+
+// checkHost is about memory, GPUs and how they can be shared.
+func checkHost(host gpu.Host) []Finding {
+	list := []Finding{{Check: "host", OK: true, Found: fmt.Sprintf("%s, %s of memory, %s free", units.Plural(host.Cores, "core"), units.Bytes(host.MemoryTotal), units.Bytes(host.MemoryAvailable))}}
+	for _, d := range host.GPUs {
+		f := Finding{Check: "GPU " + fmt.Sprint(d.Index), OK: !d.MIG, Found: fmt.Sprintf("%s, %s, %s free, driver %s", d.Name, units.Bytes(d.MemoryTotal), units.Bytes(d.MemoryFree), host.Driver)}
+		if d.MIG {
+			f.Found += ", split into MIG instances"
+			f.Try = "sudo nvidia-smi -mig 0"
+		}
+		list = append(list, f)
+	}
+	if f, ok := checkMPS(host); ok {
+		list = append(list, f)
+	}
+	if len(host.GPUs) == 0 {
+		// No fault: the bundled model trains on the CPU.
+		reason, try := fail.SplitRemedy(host.Reason)
+		list = append(list, Finding{Check: "GPU", OK: true, Found: "none: " + reason, Try: try})
+	}
+	return list
+}
+
+// checkMPS tells whether MPS can be had, as far as that shows before a daemon is started. That it can't is no fault: there are other
+// ways to share. It is not ok where there is no whole GPU to share.
+func checkMPS(host gpu.Host) (Finding, bool) {
+	need := mps.Need{GPUsPerNode: 1}
+	for _, d := range host.GPUs {
+		if !d.MIG && d.InstanceOf == nil {
+			need.GPUs = append(need.GPUs, plan.MPSGPU(d, 1))
+		}
+	}
+	if len(need.GPUs) == 0 {
+		return Finding{}, false
+	}
+	f := Finding{Check: "MPS", OK: true, Found: "can be had; --share auto takes it where all nodes' memory fits and its proof passes"}
+	if err := mps.Check(need); err != nil {
+		f.Found, f.Try = fail.SplitRemedy(err.Error())
+	}
+	return f, true
+}
