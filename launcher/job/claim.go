@@ -14,7 +14,7 @@ import (
 func (j *Job) need(ctx context.Context, onCPU bool, next *retry.Setting) queue.Need {
 	bytes := j.o.Memory
 	if bytes == 0 {
-		bytes = j.learned(ctx, onCPU, next)
+		bytes = j.remembered(ctx, onCPU, next)
 	}
 	if onCPU { // swap and the kernel's killer stand behind it: what isn't known doesn't keep others away
 		return queue.Need{GPU: queue.CPU, Bytes: bytes}

@@ -10,8 +10,8 @@ import (
 // headroom is what a job may need beyond what was seen of it: peaks between two looks, and the driver's own.
 const headroom = 1.1
 
-// learned is what the command was seen to need before, on any kind of GPU that is here; 0 where it never ran with so much.
-func (j *Job) learned(ctx context.Context, onCPU bool, next *retry.Setting) (most int64) {
+// remembered is what the command was seen to need before, on any kind of GPU that is here; 0 where it never ran with so much.
+func (j *Job) remembered(ctx context.Context, onCPU bool, next *retry.Setting) (most int64) {
 	look := j.devices.Look
 	if onCPU {
 		look = hostMemory
