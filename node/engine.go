@@ -127,7 +127,7 @@ func (g *governed) restart(ctx context.Context, saved policy.RestoreParams) erro
 // stateFile holds the state from one engine to the next.
 func (g *governed) stateFile() string { return filepath.Join(g.start.Dir, "restart.safetensors") }
 
-// announce tells the launcher of an engine that is ready, at the round it begins with: past tells how it got there.
+// announce tells the launcher of an engine that is ready, at the round it begins with: back says how it got there.
 func (g *governed) announce(back resumed) {
 	loaded, hello := g.running.loaded, g.running.hello
 	g.host.Emit(event.Event{Type: event.TypeLoaded, Loaded: &event.Loaded{

@@ -27,7 +27,7 @@ type evaluated struct {
 	Sum  string          `json:"sum"`  // CRC-32C of Eval, in hexadecimal
 }
 
-// evaluations are those that a node has made, in this life and earlier ones. Its methods are called from one goroutine.
+// evaluations are those that a node has made, in this process and previous ones. Its methods are called from one goroutine.
 type evaluations struct {
 	path       string
 	known      map[int]bool        // rounds whose evaluation the database or the file has

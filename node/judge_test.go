@@ -35,8 +35,8 @@ func answers(t testing.TB, n *Node, id string, round int) exchange.Batch {
 	return batch
 }
 
-// stranger is a node that judges others', with four questions a round.
-func stranger(t testing.TB, change func(*configs.Config)) *Node {
+// judgingNode is a node that judges others', with four questions a round.
+func judgingNode(t testing.TB, change func(*configs.Config)) *Node {
 	c := testConfig(t)
 	c.NumTrainSamples, c.MaxCompletionLength = 4, 48
 	if change != nil {
@@ -57,7 +57,7 @@ func sent(t testing.TB, batch exchange.Batch) *exchange.Received {
 
 // Whatever is not what the sender's stream asks in that round at that place is refused, with the reason, and so is what follows it.
 func TestForgedRolloutsAreRefused(t *testing.T) {
-	n := stranger(t, nil)
+	n := judgingNode(t, nil)
 	other := func(id string, round int) []exchange.Rollout { return answers(t, n, id, round).Rollouts }
 	set := func(i int, r exchange.Rollout) func(*exchange.Batch) {
 		return func(b *exchange.Batch) { b.Rollouts[i] = r }
@@ -102,7 +102,7 @@ func TestForgedRolloutsAreRefused(t *testing.T) {
 
 // A peer that is trusted by its key has no stream: the same forgeries come through, but for held-out questions.
 func TestForeignMembersHaveNoStream(t *testing.T) {
-	n := stranger(t, nil)
+	n := judgingNode(t, nil)
 	batch := answers(t, n, "another program's", 1)
 	batch.Node = "node_1"
 	require.Zero(t, n.judgeBatch(sent(t, batch), true).rejected)
@@ -111,7 +111,7 @@ func TestForeignMembersHaveNoStream(t *testing.T) {
 
 // Honest nodes are believed whatever their model's context and their evaluation leave out, and however their JSON is written.
 func TestHonestRolloutsAreTaken(t *testing.T) {
-	receiver := stranger(t, func(c *configs.Config) { c.EvalQuestions = 0 })
+	receiver := judgingNode(t, func(c *configs.Config) { c.EvalQuestions = 0 })
 	rapid.Check(t, func(rt *rapid.T) {
 		sender := *receiver
 		sender.Context = rapid.IntRange(140, 240).Draw(rt, "context") // of its model: it skips what doesn't fit
@@ -168,7 +168,7 @@ func TestQuestionsOfAFileAreRegenerated(t *testing.T) {
 		answer := fmt.Sprint(i)
 		items = append(items, task.Item{Question: "What is " + answer + "?", Answer: &answer})
 	}
-	n := stranger(t, nil)
+	n := judgingNode(t, nil)
 	var err error
 	n.Tasks, err = task.NewFileSet(items)
 	require.NoError(t, err)

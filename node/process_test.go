@@ -28,7 +28,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
-// life is one Process over pipes, with a launcher that grants every lease and keeps every event.
+// nodeProcess is one Process over pipes, with a launcher that grants every lease and keeps every event.
 type nodeProcess struct {
 	t    *testing.T
 	in   *io.PipeWriter
@@ -181,17 +181,17 @@ func (l *nodeProcess) states() []event.State {
 	return states
 }
 
-// Two nodes live their whole lives beside each other.
+// Two nodes train beside each other.
 func TestTwoNodesLive(t *testing.T) {
 	server := broker(t, "two")
 	swarm := func(c *configs.Config) { c.NumTransplantTrees, c.Rounds, c.SwarmSize = 2, 2, 2 }
-	var lives []*nodeProcess
+	var processes []*nodeProcess
 	for i := range 2 {
 		start := assignment(t, server, "two", filepath.Join(t.TempDir(), "deep", "folder"), swarm)
 		start.Node, start.Index, start.Members = fmt.Sprintf("node_%d", i), i, protocol.Members("node_0", "node_1")
-		lives = append(lives, begin(t, start))
+		processes = append(processes, begin(t, start))
 	}
-	for i, l := range lives {
+	for i, l := range processes {
 		l.ends(ExitDone)
 		loaded := l.loaded()
 		require.Zero(t, loaded.StartRound)

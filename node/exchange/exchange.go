@@ -2,7 +2,7 @@
 // says how to check an answer (paper §3), so that any model can learn from any other's. It owns the types, their bounds and
 // their checks; the ways to carry them live in sub-packages (natsbus), each held to the suite in exchangetest.
 //
-// Whatever arrives is a stranger's: bounded, checked, re-scored by the receiver, never evaluated, never a path.
+// Whatever arrives is an untrusted sender's: bounded, checked, re-scored by the receiver, never evaluated, never a path.
 package exchange
 
 import (

@@ -119,7 +119,7 @@ func TestHarmCostsOnlyWhatFollowsInItsSegment(t *testing.T) {
 			}
 		}
 
-		// The next life goes on after what it could read.
+		// The next process goes on after what it could read.
 		next := len(list)
 		if next > 0 && list[next-1].Trained == nil {
 			next--
@@ -238,7 +238,7 @@ func TestEveryFlippedBitIsFound(t *testing.T) {
 	}
 }
 
-// FuzzSegment reads a stranger's bytes as a segment, records with right checksums included.
+// FuzzSegment reads an untrusted sender's bytes as a segment, records with right checksums included.
 func FuzzSegment(f *testing.F) {
 	f.Add([]byte{}, false)
 	f.Add(frameOf2(kindGenerated, 0, generated(0, 0)), false)

@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
-// lockPatience is how long Open waits for a former writer, one whose launcher died and that is about to notice.
+// lockPatience is how long Open waits for a previous writer, one whose launcher died and that is about to notice.
 const lockPatience = 5 * time.Second
 
 // Journal appends to a node's journal. Its methods are called from one goroutine. After an error the record is not in the

@@ -109,7 +109,7 @@ func parseISO(t *testing.T, text string) time.Time {
 	return date
 }
 
-// A stranger's answer key cannot push a score above 1.
+// An untrusted sender's answer key cannot push a score above 1.
 func TestCalendarScoreOfForgedItems(t *testing.T) {
 	task := mustTask(t, defaultCalendar(), newCalendarArithmetic)
 	metadata := json.RawMessage(`{"task":"count_days"}`)

@@ -15,7 +15,7 @@ const (
 	notANumber
 )
 
-// decimalText is a number as a stranger wrote it, kept as text: its exponent may be far too large for
+// decimalText is a number as an untrusted sender wrote it, kept as text: its exponent may be far too large for
 // arithmetic, but comparing costs no more than reading.
 type decimalText struct {
 	kind     decimalKind

@@ -52,7 +52,7 @@ func (n *logicNode) complexity() int {
 	return 1 + n.left.complexity() + n.right.complexity()
 }
 
-// Limits on a stranger's expression. The library's recursion ends at about 900 levels; its cost doubles with
+// Limits on an untrusted sender's expression. The library's recursion ends at about 900 levels; its cost doubles with
 // every variable and has no limit.
 const (
 	maxLogicDepth     = 900

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostileMetadata are objects such as a stranger may send for a task: of the right keys with values of every wrong kind.
+// hostileMetadata are objects such as an untrusted sender may send for a task: of the right keys with values of every wrong kind.
 func hostileMetadata(name string) []string {
 	values := []string{
 		`null`, `true`, `-1`, `0`, `1e400`, `1e-400`, `9223372036854775808`, `0.1`, `""`, `"x"`, `"\u0000"`, `"9999-99-99"`, `"-"`, `"1e999999999"`, `[]`, `{}`,
@@ -37,7 +37,7 @@ func hostileMetadata(name string) []string {
 	return list
 }
 
-// judged scores an item as a node does with a stranger's rollout, and holds the verdict to its promises.
+// judged scores an item as a node does with an untrusted sender's rollout, and holds the verdict to its promises.
 func judged(t *testing.T, set *Set, item Item, completion string) {
 	score := set.Score(item, completion)
 	if !(score >= 0 && score <= 1) {

@@ -154,7 +154,7 @@ func TestTruthTableOfManyVariables(t *testing.T) {
 	}
 }
 
-// What a stranger writes may be deep, wide or full of variables.
+// What an untrusted sender writes may be deep, wide or full of variables.
 func TestPropositionalLogicIsBounded(t *testing.T) {
 	task := mustTask(t, defaultPropositional(), newPropositionalLogic)
 	wide := "P"

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Limits on a model's own files: they may be a stranger's. Qwen2.5's tokenizer.json has 7 MB and 151,665 tokens.
+// Limits on a model's own files: they may be an untrusted sender's. Qwen2.5's tokenizer.json has 7 MB and 151,665 tokens.
 const (
 	maxFileBytes  = 64 << 20
 	maxTokens     = 1 << 20

@@ -637,7 +637,7 @@ func TestAWorkersNodeWithTheNameOfAnotherIsLeftOut(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// FuzzMessages sends a stranger's messages to an admission server: each is answered or refused.
+// FuzzMessages sends an untrusted sender's messages to an admission server: each is answered or refused.
 func FuzzMessages(f *testing.F) {
 	f.Add(0, []byte(`{"protocol":2,"version":"v","host":"h","time":1}`))
 	f.Add(1, []byte(`{"protocol":2,"run":"run","device":"cpu","nodes":[{"model":"m"},{"name":"w_7","rounds":5}]}`))

@@ -61,7 +61,7 @@ const (
 )
 
 // keptRate is how many bytes a second of events, which the database keeps for good, a worker may deliver in the long run: 5.7 GB a day, where the
-// other rates alone would let a stranger fill a disk. An honest node's round is about 10 kB. What a worker doesn't use in an hour stays its
+// other rates alone would let an untrusted sender fill a disk. An honest node's round is about 10 kB. What a worker doesn't use in an hour stays its
 // own: so long an outage is delivered as fast as the other rates let it.
 const keptRate, keptBurst = 64 << 10, 3600 * keptRate
 

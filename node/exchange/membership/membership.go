@@ -1,5 +1,5 @@
 // Package membership is how another host's nodes belong to a swarm: who may join, what a worker and the coordinator tell each other, which
-// members are waited for, what of a stranger's rollouts is taken, and how its events reach the coordinator's database exactly once. It knows
+// members are waited for, what of an untrusted sender's rollouts is taken, and how its events reach the coordinator's database exactly once. It knows
 // no network: natsbus and sharedir carry its messages.
 //
 // A worker enrols once with an invitation and keeps its own credentials; then, for a run: Hello (what is trained), Join (assignments for its nodes),

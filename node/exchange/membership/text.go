@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// Tidy makes a stranger's text one that can be shown on a terminal: valid UTF-8 without control characters, at most limit bytes.
+// Tidy makes an untrusted sender's text one that can be shown on a terminal: valid UTF-8 without control characters, at most limit bytes.
 func Tidy(text string, limit int) string {
 	clean := strings.Map(func(r rune) rune {
 		switch {

@@ -76,12 +76,12 @@ func join(t testing.TB, server *Server, run, node string) *Bus {
 // plant is a client of no program of ours that has the token.
 func plant(t testing.TB, server *Server, run string, round int, node string, data []byte) {
 	t.Helper()
-	if err := stranger(t, server, run, round, node, data); err != nil {
+	if err := publishUnchecked(t, server, run, round, node, data); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func stranger(t testing.TB, server *Server, run string, round int, node string, data []byte) error {
+func publishUnchecked(t testing.TB, server *Server, run string, round int, node string, data []byte) error {
 	t.Helper()
 	where, err := parseAddress(server.URL())
 	if err != nil {

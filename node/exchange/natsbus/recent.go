@@ -118,7 +118,7 @@ func (a *arrivals) since(window exchange.Window) uint64 {
 	if sequence, shared := a.marks[window.Round-window.Staleness]; shared {
 		return sequence
 	}
-	since := a.joined // of this life; an own batch of a former one is older
+	since := a.joined // of this process; an own batch of a previous one is older
 	for round := max(0, window.Round-window.Staleness); round <= window.Round; round++ {
 		if sequence, shared := a.marks[round]; shared {
 			since = min(since, sequence)
@@ -196,7 +196,7 @@ func (b *Bus) recent(ctx context.Context, window exchange.Window) ([]*exchange.R
 	return found, nil
 }
 
-// findMarks looks up when own batches arrived that this life of the node has no answer for.
+// findMarks looks up when own batches arrived that this process of the node has no answer for.
 func (b *Bus) findMarks(ctx context.Context, rounds []int) error {
 	subjects := make([]string, len(rounds))
 	byName := make(map[string]int, len(rounds))

@@ -41,7 +41,7 @@ const (
 	memoryStoreBytes = 16 << 20
 	defaultStore     = 64 << 30
 
-	// What strangers' connections may cost.
+	// What unknown clients' connections may cost.
 	maxClients       = 16 << 10
 	maxSubscriptions = 4096 // of one connection
 	maxControlLine   = 4096
@@ -159,7 +159,7 @@ func brokerOptions(options ServerOptions, host string, port int) natsserver.Opti
 	}
 }
 
-// secure gives the broker its certificate: the handshake comes before anything else, so that a stranger learns nothing.
+// secure gives the broker its certificate: the handshake comes before anything else, so that an untrusted sender learns nothing.
 func (s *Server) secure(config *tls.Config) error {
 	if len(config.Certificates) != 1 || len(config.Certificates[0].Certificate) == 0 {
 		return errors.New("TLS with one certificate is needed")

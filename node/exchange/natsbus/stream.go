@@ -84,7 +84,7 @@ func purge(ctx context.Context, js jetstream.JetStream, run string, beforeRound 
 	return nil
 }
 
-// storedRounds returns the rounds that a stream holds, by their subjects' token. One that isn't a number is a stranger's and as good as
+// storedRounds returns the rounds that a stream holds, by their subjects' token. One that isn't a number is an untrusted sender's and as good as
 // over: -1.
 func storedRounds(s subjects, info *jetstream.StreamInfo) map[string]int {
 	rounds := make(map[string]int)

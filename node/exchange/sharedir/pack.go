@@ -18,7 +18,7 @@ var encoder = sync.OnceValue(func() *zstd.Encoder {
 	return e
 })
 
-// maxWindow bounds what a stranger's frame may ask a decoder to allocate.
+// maxWindow bounds what an untrusted sender's frame may ask a decoder to allocate.
 const maxWindow = 8 << 20
 
 // errUnpack says that a file's content, although it matches its name, is none of ours.

@@ -75,8 +75,8 @@ func (l *processes) note() []byte {
 	return note
 }
 
-func (l *processes) stem(kind string, lives ...string) string {
-	return encode(l.o.Node) + "-" + kind + "-" + strings.Join(lives, "-")
+func (l *processes) stem(kind string, processes ...string) string {
+	return encode(l.o.Node) + "-" + kind + "-" + strings.Join(processes, "-")
 }
 
 // parse reads the names of a kind that are this node's: the process, and the whole stem ("" where it is another's).

@@ -83,7 +83,7 @@ func (v *workerSession) attend(ctx context.Context) error {
 // tidyEvery is how often, in looks at a worker's messages, what came back of the answers is deleted again.
 const tidyEvery = 30
 
-// meet learns what a former process of the coordinator answered.
+// meet learns what a previous process of the coordinator answered.
 func (v *workerSession) meet() error {
 	letters, err := v.out.letters()
 	if err != nil {
