@@ -46,12 +46,12 @@ func (d dialer) dial(ctx context.Context) (*nats.Conn, error) {
 		return nil, err
 	}
 	var conn *nats.Conn
-	told := false
+	reported := false
 	err = retry(ctx, func() (bool, error) {
 		conn, err = nats.Connect(d.address.servers(), options...)
 		err = plainly(err)
-		if err != nil && !told && d.worker != "" {
-			told = true
+		if err != nil && !reported && d.worker != "" {
+			reported = true
 			d.logger.Debug("the coordinator can't be reached yet, trying on", "at", d.address.String(), "error", err)
 		}
 		if line := untrusted(err); line != nil {

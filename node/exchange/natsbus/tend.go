@@ -40,11 +40,11 @@ func (s *Server) Tend(ctx context.Context, run string, nodes []string, find Find
 		return fmt.Errorf("tend run %s: %w", run, err)
 	}
 	defer func() { _ = asked.Unsubscribe() }()
-	told, err := s.conn.Subscribe(subjects.trouble(), func(m *nats.Msg) { s.poke(string(m.Data)) })
+	reported, err := s.conn.Subscribe(subjects.trouble(), func(m *nats.Msg) { s.poke(string(m.Data)) })
 	if err != nil {
 		return fmt.Errorf("tend run %s: %w", run, err)
 	}
-	defer func() { _ = told.Unsubscribe() }()
+	defer func() { _ = reported.Unsubscribe() }()
 
 	var serving sync.WaitGroup
 	serving.Go(func() { newArchive(s, run, subjects, nodes, find).serve(ctx, wants) })
