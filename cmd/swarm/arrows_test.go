@@ -24,6 +24,7 @@ var allowed = []struct{ from, to string }{
 	{"launcher/job/", "launcher/job/ launcher/supervise configs internal/"},
 	{"launcher/lifecycle", "launcher metrics configs internal/"},
 	{"launcher/lifecycle/gpuwatch", "launcher/lifecycle launcher/fit launcher/gpu launcher/job/workload metrics configs internal/"},
+	{"launcher/study", "launcher node metrics configs internal/"},
 	{"launcher/coordinator", "launcher node metrics configs internal/"},
 	{"launcher/plan", "launcher node metrics configs internal/"},
 	{"launcher/workers", "launcher node metrics configs internal/"},

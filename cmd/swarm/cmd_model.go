@@ -118,7 +118,7 @@ func modelTable(rows []modelRow) *table.Table {
 		if r.State == model.Embedded {
 			size = "built in"
 		}
-		t.Add(r.Name, r.Architecture, group(r.Parameters), r.State, size)
+		t.Add(r.Name, r.Architecture, units.Group(r.Parameters), r.State, size)
 	}
 	return t
 }
@@ -237,8 +237,8 @@ func printModel(w *table.Page, m configs.Model, memory modelMemory) {
 	w.Printf("shape       %s: %d layers, %d heads (%d for keys and values), width %d, feed-forward %d\n",
 		s.Family(), s.Layers, s.Heads, s.KeyValueHeads(), s.Width, s.InnerWidth())
 	w.Printf("text        %s tokens in the vocabulary, %s of context, tokenizer %s\n",
-		group(int64(s.Vocabulary)), group(int64(s.Context)), m.Tokenizer)
-	w.Printf("parameters  %s\n", group(s.Parameters))
+		units.Group(int64(s.Vocabulary)), units.Group(int64(s.Context)), m.Tokenizer)
+	w.Printf("parameters  %s\n", units.Group(s.Parameters))
 	w.Printf("memory      %s weights, %s gradients, %s Adam; activations and the KV cache come on top (swarm plan)\n",
 		units.Bytes(memory.Weights), units.Bytes(memory.Gradients), units.Bytes(memory.Optimizer))
 	if memory.GuideTotal > 0 {
@@ -288,7 +288,7 @@ func runModelPull(ctx context.Context, g *globals, name, output string) error {
 	if output == "json" {
 		return writeJSON(g.stdout, result)
 	}
-	fmt.Fprintf(g.stdout, "%s: %s, %s parameters, %s (%s downloaded)\n%s\n", id, result.Shape.Family(), group(result.Shape.Parameters),
+	fmt.Fprintf(g.stdout, "%s: %s, %s parameters, %s (%s downloaded)\n%s\n", id, result.Shape.Family(), units.Group(result.Shape.Parameters),
 		units.Bytes(result.Bytes), units.Bytes(result.Downloaded), result.Path)
 	next := result.Path
 	if m, err := configs.LoadModel(id); err == nil && revision == hub.Main {

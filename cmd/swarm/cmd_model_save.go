@@ -70,7 +70,7 @@ func runModelSave(ctx context.Context, g *globals, runName, nodeName, dir, outpu
 		return writeJSON(g.stdout, saved)
 	}
 	fmt.Fprintf(g.stdout, "%s of %s after %s: %s parameters, %s in %s\n",
-		saved.Node, saved.Run, units.Plural(saved.Rounds, "round"), group(saved.Parameters), units.Bytes(saved.Bytes), saved.Path)
+		saved.Node, saved.Run, units.Plural(saved.Rounds, "round"), units.Group(saved.Parameters), units.Bytes(saved.Bytes), saved.Path)
 	fmt.Fprintf(g.stdout, "Next: %s\n", terminal.CommandLine([]string{"swarm", "model", "prompt", saved.Path}))
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/node/model"
 	"github.com/sapo-swarm/swarm/node/model/hub/hubtest"
 )
@@ -67,7 +68,7 @@ func TestPulledModelTrains(t *testing.T) {
 	require.Equal(t, "someone/tiny", last.Name)
 	require.Equal(t, "cached", last.State)
 	require.Equal(t, result.Bytes, last.Bytes)
-	require.Contains(t, withHub(t, hub, home, "model", "show", "someone/tiny").stdout, "parameters  "+group(last.Parameters))
+	require.Contains(t, withHub(t, hub, home, "model", "show", "someone/tiny").stdout, "parameters  "+units.Group(last.Parameters))
 
 	trained := withHub(t, hub, home, append([]string{"up"}, tinyRun("--model", result.Path, "--rounds", "1", "--name", "pulled")...)...)
 	require.Zero(t, trained.code, trained.stderr)

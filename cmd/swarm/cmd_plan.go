@@ -96,7 +96,7 @@ func printPlan(w *table.Page, p plan.Planned) {
 		if i > 0 {
 			what = "         "
 		}
-		fmt.Fprintf(w, "%s %s, %s parameters\n", what, m.Name, group(m.Shape.Parameters))
+		fmt.Fprintf(w, "%s %s, %s parameters\n", what, m.Name, units.Group(m.Shape.Parameters))
 	}
 	if p.Config.Models != "" {
 		fmt.Fprintf(w, "          in turn: %s\n", p.Config.Models)

@@ -198,7 +198,7 @@ func printPretrained(w io.Writer, o pretrainOptions, result pretrain.Result) {
 	}
 	fmt.Fprintf(w, "%-26s %6d %8.3f %8.3f\n", "all", items, result.Reward, result.Knows)
 	fmt.Fprintf(w, "\n%s parameters, %.2f MB in %s, %.1f %% of completions in tags, %s, sha256 %s\n",
-		group(result.Parameters), float64(result.Bytes)/1e6, o.out, 100*result.FormatRate,
+		units.Group(result.Parameters), float64(result.Bytes)/1e6, o.out, 100*result.FormatRate,
 		units.Seconds(result.Seconds).Round(time.Second), result.SHA256)
 	fmt.Fprintf(w, "Next: swarm up --model %s --config 4loc4ext --device cpu\n", o.out)
 }
@@ -216,15 +216,4 @@ func startEngine(ctx context.Context, g *globals, threads int, more ...string) (
 	env := append(os.Environ(), fmt.Sprintf("OMP_NUM_THREADS=%d", threads), fmt.Sprintf("OPENBLAS_NUM_THREADS=%d", threads))
 	env = append(env, more...)
 	return policy.Start(ctx, policy.Options{Python: python.Path, Dir: dir, Env: env, Stderr: g.stderr, Host: g.python.Client()})
-}
-
-// group writes an integer with thousands apart.
-func group(n int64) string {
-	s := fmt.Sprint(n)
-	var parts []string
-	for len(s) > 3 {
-		parts = append([]string{s[len(s)-3:]}, parts...)
-		s = s[:len(s)-3]
-	}
-	return strings.Join(append([]string{s}, parts...), " ")
 }

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,24 +16,19 @@ import (
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/plan"
-	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/launcher/study"
 )
 
 type sweepOptions struct {
-	plan       plan.Options
+	study.Options
 	price      priceFlag
 	completion completion
-	study      string
-	grid       []string // KEY=VALUE,VALUE
-	seeds      string
 	yes        bool
 	dryRun     bool
 	detach     bool
 	output     string
 
-	passed     []string // of its flags, those for swarm up
-	seedsGiven bool
-	nodesGiven bool
+	passed []string // of its flags, those for swarm up
 }
 
 func newSweepCommand(g *globals) *cobra.Command {
@@ -61,7 +54,7 @@ func newSweepCommand(g *globals) *cobra.Command {
   swarm sweep 8loc0ext mine.yaml --seeds 1,5,9 --rounds 200 --on-complete 'sudo shutdown -h now'
   swarm sweep 8loc0ext 4loc4ext --seeds 2 --dry-run`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if o.study == "" && len(args) == 0 {
+			if o.Study == "" && len(args) == 0 {
 				return fail.Usage(errors.New("sweep needs at least one configuration, or a study"),
 					"swarm sweep --study paper, or swarm sweep 8loc0ext 4loc4ext --seeds 3")
 
@@ -73,19 +66,19 @@ func newSweepCommand(g *globals) *cobra.Command {
 				return err
 			}
 			o.passed = passedOn(cmd.Flags())
-			o.seedsGiven, o.nodesGiven = cmd.Flags().Changed("seeds"), cmd.Flags().Changed("nodes")
+			o.SeedsGiven, o.NodesGiven = cmd.Flags().Changed("seeds"), cmd.Flags().Changed("nodes")
 			return runSweep(cmd.Context(), g, &o, args)
 		},
 	}
 	f := cmd.Flags()
-	addPlanFlags(f, &o.plan)
+	addPlanFlags(f, &o.Plan)
 	o.price.add(f)
 	o.completion.add(f)
-	f.Var(&o.plan.GPULimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15 or 15GB")
+	f.Var(&o.Plan.GPULimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15 or 15GB")
 	f.BoolVarP(&o.yes, "yes", "y", false, "download the models' weights without a question where they are missing")
-	f.StringVar(&o.study, "study", "", "run a `study`, by name or YAML file: "+strings.Join(configs.Studies(), ", "))
-	f.StringArrayVar(&o.grid, "grid", nil, "run each configuration with each of several values of a key: `KEY=VALUE,VALUE`; may be repeated")
-	f.StringVar(&o.seeds, "seeds", "1",
+	f.StringVar(&o.Study, "study", "", "run a `study`, by name or YAML file: "+strings.Join(configs.Studies(), ", "))
+	f.StringArrayVar(&o.Grid, "grid", nil, "run each configuration with each of several values of a key: `KEY=VALUE,VALUE`; may be repeated")
+	f.StringVar(&o.Seeds, "seeds", "1",
 		"how many `seeds` (of a study by default its own), from the configuration's own (--seed) on; or a list such as 1,5,9")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show the runs, and what is known of their time and price; start nothing")
 	f.BoolVar(&o.detach, "detach", false, "sweep in the background, beyond the end of this session")
@@ -123,144 +116,106 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 		return err
 	}
 	inBack := o.detach && inBackground(g)
-	signals, stopSignals := sweepSignals()
+	signals, stopSignals := study.Signals()
 	defer stopSignals()
 	stoppable, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping the sweep after a checkpoint of its run. Again to stop now.")
 	defer interrupts.Close()
-	sources, judge, err := o.sources(names)
+	host, err := g.studyHost(o.yes)
 	if err != nil {
 		return err
 	}
-	items, err := o.items(stoppable, g, sources)
+	asJSON := o.output == "json" && !inBack // a log is read by people
+	s, err := study.New(stoppable, host, o.Options, names, study.Price(price), o.passed, asJSON)
 	if err != nil {
 		return interrupt.Exit(stoppable, err)
 	}
-	if o.grid != nil {
-		judge = gridVerdict(items, len(items)/len(sources))
-	}
-	s := &sweep{g: g, items: items, judge: judge, price: price, passed: o.passed, signals: signals}
-	if o.output == "json" && !inBack { // a log is read by people
-		s.lines = &sweepLines{out: g.stdout}
-	}
-	defer s.close()
+	defer s.Close()
 	if o.dryRun {
-		return s.dryRun(stoppable)
+		return s.DryRun(stoppable)
 	}
 	if o.detach && !inBack {
 		interrupts.Close()
 		stopSignals()
-		return s.detach(o.output == "json")
+		return detachSweep(g, s.Runs(), o.output == "json")
 	}
-	if err := s.open(stoppable); err != nil {
+	if err := s.Open(stoppable); err != nil {
 		return interrupt.Exit(stoppable, err)
 	}
 	if inBack {
-		if err := s.announce(); err != nil {
+		if err := announceSweep(g, s); err != nil {
 			return err
 		}
 	}
-	err = s.serve(stoppable)
+	err = s.Serve(stoppable, signals)
 	interrupts.Close() // all is recorded: a signal ends the program at once, should stdout's reader hang
 	stopSignals()
-	return s.end(context.WithoutCancel(ctx), err, &o.completion)
+	ctx = context.WithoutCancel(ctx)
+	return s.End(ctx, err, func(e study.Ending) {
+		o.completion.finish(ctx, g, ending{
+			Experiment: e.Experiments, State: e.Summary.State, ExitCode: e.Summary.ExitCode, Summary: e.Summary,
+			Folder: e.Folder, Log: filepath.Join(e.Folder, "sweep.log"),
+		})
+	})
 }
 
-// sources are the configurations of a sweep: those named, with a grid its arms, or a study's, all or those named, whose seeds count where none were
-// asked for. A study has a verdict.
-func (o *sweepOptions) sources(names []string) ([]sweepSource, *sweepVerdict, error) {
-	switch {
-	case o.study != "" && o.grid != nil:
-		return nil, nil, fail.Usage(errors.New("--grid and --study are two ways to name what is compared"),
-			"a grid: key in a study's file, or swarm sweep CONFIG --grid KEY=VALUE,VALUE")
+// studyHost is what a sweep, or a plan of one, needs of this process.
+func (g *globals) studyHost(yes bool) (study.Host, error) {
+	typed, _ := g.typedHere()
+	variable, err := began(typed)
+	return study.Host{
+		Home: g.home, Logger: g.logger, Stdin: g.stdin, Stdout: g.stdout, Stderr: g.stderr, Program: g.invocation(), Began: variable,
+		Python: &g.python, Plan: g.planHost(), Key: configKey,
+		EnsureModels: func(ctx context.Context, p plan.Planned) (map[string]string, error) {
+			return ensureModels(ctx, g, p, yes)
+		},
+	}, err
 
-	case o.study == "":
-		if err := refuseStudyFile(names); err != nil {
-			return nil, nil, err
-		}
-	}
-	if o.grid != nil {
-		sources, err := o.gridSources(names)
-		return sources, nil, err
-	}
-	if o.study == "" {
-		return sourcesOf(names), nil, nil
-	}
-	study, err := loadStudy(o.study, &o.plan.Config, o.nodesGiven)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !o.seedsGiven {
-		o.seeds = strconv.Itoa(study.With(study.named).Seeds)
-	}
-	judge, err := verdictOf(study)
-	if err != nil {
-		return nil, nil, err
-	}
-	sources, err := study.sources(names...)
-	return sources, judge, err
 }
 
-// open prepares what a sweep needs beside its plan. What it opened, close closes.
-func (s *sweep) open(ctx context.Context) (err error) {
-	if err := os.MkdirAll(string(s.g.home), 0o755); err != nil {
-		return s.g.home.Error(err)
-	}
-	if s.locks, err = lockSweep(s.g.home, s.items); err != nil {
-		return err
-	}
-	if err := checkSweepDisk(s.g.home, s.items); err != nil {
-		return err
-	}
-	python, err := s.g.python.Find(ctx)
-	if err != nil {
-		return err
-	}
-	for _, item := range s.items {
-		if !item.done && plan.EngineDevice(item.p.Plan) != "cpu" && !python.CUDA {
-			return plan.NoCUDA(python, item.String()+" is planned for a GPU")
-		}
-	}
-	// Opened for writing first: that makes the database, and brings an older one up to date.
-	db, err := store.Open(ctx, s.g.home.Database(), store.Options{Warn: store.LogNews(s.g.logger)})
-	if err != nil {
-		return err
-	}
-	if err := db.Close(); err != nil {
-		return err
-	}
-	s.folder = s.g.home.Path("sweeps", time.Now().UTC().Format("20060102T150405.000Z"))
-	s.reader, err = store.OpenReader(ctx, s.g.home.Database())
-	return err
-}
-
-func (s *sweep) close() {
-	if s.reader != nil {
-		s.reader.Close()
-	}
-	s.locks.release()
-}
-
-// detach starts the sweep in the background and says how to watch it.
-func (s *sweep) detach(asJSON bool) error {
+// detachSweep starts the sweep in the background and says how to watch it.
+func detachSweep(g *globals, runs int, asJSON bool) error {
 	a, err := background()
 	if a == nil || err != nil {
 		return err
 	}
 	if asJSON {
-		return writeJSON(s.g.stdout, a)
+		return writeJSON(g.stdout, a)
 	}
-	program := s.g.invocation()
-	_, err = fmt.Fprintf(s.g.stdout, "The sweep of %s goes on in the background, process %d.\nwatch  %s attach\nlog    %s\nstop   %s down\n",
-		units.Plural(len(s.items), "run"), a.PID, program, a.Log, program)
+	program := g.invocation()
+	_, err = fmt.Fprintf(g.stdout, "The sweep of %s goes on in the background, process %d.\nwatch  %s attach\nlog    %s\nstop   %s down\n",
+		units.Plural(runs, "run"), a.PID, program, a.Log, program)
 	return err
 }
 
-// announce tells whoever started the sweep in the background that it goes on.
-func (s *sweep) announce() error {
-	if err := os.MkdirAll(s.folder, 0o755); err != nil {
-		return s.g.home.Error(err)
+// announceSweep tells whoever started the sweep in the background that it goes on.
+func announceSweep(g *globals, s *study.Sweep) error {
+	if err := os.MkdirAll(s.Folder(), 0o755); err != nil {
+		return g.home.Error(err)
 	}
-	return s.g.console.announce(announcement{
-		Experiment: strings.Join(s.experiments(), " "), PID: os.Getpid(), Log: filepath.Join(s.folder, "sweep.log"),
+	return g.console.announce(announcement{
+		Experiment: strings.Join(s.Experiments(), " "), PID: os.Getpid(), Log: filepath.Join(s.Folder(), "sweep.log"),
 	})
+}
+
+// ownSweepFlags are those of sweep that swarm up doesn't have, or gets from the sweep.
+var ownSweepFlags = map[string]bool{
+	"study": true, "grid": true, "seeds": true, "seed": true, "dry-run": true, "detach": true, "on-complete": true, "webhook": true, "output": true, "home": true,
+}
+
+// passedOn are the given flags as swarm up's arguments.
+func passedOn(f *pflag.FlagSet) []string {
+	var args []string
+	f.Visit(func(flag *pflag.Flag) {
+		if ownSweepFlags[flag.Name] {
+			return
+		}
+		values := []string{flag.Value.String()}
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			args = append(args, "--"+flag.Name+"="+v)
+		}
+	})
+	return args
 }

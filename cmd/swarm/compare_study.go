@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -13,6 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/study"
 	"github.com/sapo-swarm/swarm/launcher/targets"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
@@ -47,66 +46,21 @@ func (s *studyFlags) apply(o *stats.CompareOptions, names []string, flags *pflag
 			return fail.Usage(fmt.Errorf("--study %s and --%s: a study compares each of its experiments with each, by experiment", s.name, flag), again)
 		}
 	}
-	study, err := findStudy(s.name)
+	found, err := study.Find(s.name)
 	if err != nil {
 		return err
 	}
-	if s.model != "" && study.FixesModels() {
+	if s.model != "" && found.FixesModels() {
 		return &configs.Error{Key: "model", Value: s.model, Allowed: "none: the experiments of study " + s.name + " name theirs"}
 	}
-	o.Study = studyDesign(study, s.model)
-	if o.Study.Keys, err = studiedKeys(study, s.model); err != nil {
+	o.Study = study.Design(found, s.model)
+	if o.Study.Keys, err = study.Keys(found, s.model); err != nil {
 		return err
 	}
 	if !flags.Changed("measure") {
-		o.Measure = study.Measure
+		o.Measure = found.Measure
 	}
 	return nil
-}
-
-// studyDesign is a study as it is run with a model, empty for nano, without the keys that it compares.
-func studyDesign(study configs.Study, model string) *stats.StudyDesign {
-	d := &stats.StudyDesign{Name: study.Name, Question: study.Question, Baseline: study.Baseline, Seeds: study.With(model).Seeds}
-	if !study.FixesModels() {
-		d.Model = configs.ModelName(model)
-	}
-	for _, e := range study.Experiments {
-		d.Arms = append(d.Arms, stats.StudyArm{Name: e.Name, Experiment: study.ExperimentName(model, e.Name), Nodes: e.Nodes,
-			Models: len(slices.Compact(slices.Sorted(slices.Values(e.Models))))})
-	}
-	return d
-}
-
-// studiedKeys are the settings in which a study's experiments differ by its design. Models bring their own defaults.
-func studiedKeys(study configs.Study, model string) ([]string, error) {
-	m, err := configs.LoadModel(configs.ModelName(model))
-	if err != nil { // a folder, whose shape decides nothing here
-		m = configs.Model{Name: model}
-	}
-	settings, err := study.Settings(model, m)
-	if err != nil {
-		return nil, err
-	}
-	keys := configs.Compared(settings)
-	if !study.FixesModels() {
-		return keys, nil
-	}
-	keys = append(keys, "model", "models", "weights")
-	for _, e := range study.Experiments {
-		for _, name := range e.Models {
-			m, err := configs.LoadModel(name)
-			if err != nil {
-				return nil, err
-			}
-			values, err := configs.PresetValues(m.Defaults)
-			if err != nil {
-				return nil, err
-			}
-			keys = slices.AppendSeq(keys, maps.Keys(values))
-		}
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys), nil
 }
 
 // nothingOf is the error of a study without any run.

@@ -18,6 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
+	"github.com/sapo-swarm/swarm/launcher/study"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -117,10 +118,9 @@ func TestElapsedAndTimeLeftAreTheSameEverywhere(t *testing.T) {
 	}}))
 	require.Contains(t, plain.String(), "4.0 s/round · eta 20s")
 
-	item := &sweepItem{sweepSource: sweepSource{name: "paused"}}
-	item.p.Config = configs.Default()
-	item.p.Config.Experiment, item.p.Config.Rounds = "paused", 12
-	row, err := (&sweep{g: g, reader: reader}).row(t.Context(), item)
+	paused := configs.Default()
+	paused.Experiment, paused.Rounds = "paused", 12
+	row, _, err := study.RecordedRow(t.Context(), reader, "paused", paused)
 	require.NoError(t, err)
 	row = stats.NewSweepStatus([]stats.SweepRow{row}, 0, "").Rows[0]
 	require.InDelta(t, elapsed, row.ActiveSeconds, 1e-3, "sweep")

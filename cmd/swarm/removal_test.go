@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -148,7 +149,7 @@ func TestARunningRunIsNeverRemoved(t *testing.T) {
 	require.Equal(t, outcome{0, "Left: " + want + "\n2 runs left. swarm ls lists runs.\n", ""}, o)
 	lock.Release()
 
-	sweep, err := lockOneSweep(layout.Home(home), "dead")
+	sweep, err := files.TakeClaim(lifecycle.SweepLockPath(layout.Home(home), "dead"))
 	require.NoError(t, err)
 	o = swarm(t, home, "rm", "dead-1", "--yes")
 	require.Equal(t, 1, o.code)

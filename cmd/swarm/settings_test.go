@@ -16,6 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/plan"
+	"github.com/sapo-swarm/swarm/launcher/study"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -195,21 +196,22 @@ func TestARunMadeOtherwiseMeanwhileDoesNotCount(t *testing.T) {
 		var o sweepOptions
 		g := &globals{home: layout.Home(home), logger: slog.New(slog.DiscardHandler), stdout: &strings.Builder{}, stderr: &strings.Builder{}}
 		flags, set := flagsOf(t, "--model", "nano", "--rounds", "4", "--device", "cpu", "--nodes", "4")
-		o.plan, o.seeds, o.nodesGiven = flags, "1", set.Changed("nodes")
-		items, err := o.items(t.Context(), g, sourcesOf([]string{"8loc0ext", "4loc4ext"}))
+		o.Plan, o.Seeds, o.NodesGiven = flags, "1", set.Changed("nodes")
+		host, err := g.studyHost(false)
+		require.NoError(t, err)
+		s, err := study.New(t.Context(), host, o.Options, []string{"8loc0ext", "4loc4ext"}, study.Price{}, nil, false)
 		require.NoError(t, err)
 		made := finishedRuns(t, finishedRun{args: []string{"--config", "8loc0ext"}, nodes: nodes})
 		for _, name := range []string{"swarm.db", "runs"} {
 			require.NoError(t, os.RemoveAll(filepath.Join(home, name)))
 			require.NoError(t, os.Rename(filepath.Join(made, name), filepath.Join(home, name)))
 		}
-		s := &sweep{g: g, items: items}
-		s.reader, err = store.OpenReader(t.Context(), g.home.Database())
+		require.NoError(t, s.Open(t.Context()))
+		t.Cleanup(s.Close)
+		got, err := s.Turn(t.Context(), 0)
 		require.NoError(t, err)
-		t.Cleanup(func() { s.reader.Close() })
-		require.NoError(t, s.turn(t.Context(), 0, items[0]))
-		require.Equal(t, code, items[0].code)
-		status, err := s.status(t.Context())
+		require.Equal(t, code, got)
+		status, err := s.Status(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, code == fail.ExitDone, status.Rows[0].State == store.RunDone)
 		if code != fail.ExitDone {

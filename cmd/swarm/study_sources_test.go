@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/study"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -22,25 +23,25 @@ func TestASweepAndItsReportNameExperimentsAlike(t *testing.T) {
 			args = []string{"--model", model}
 		}
 		user, _ := flagsOf(t, args...)
-		study, err := loadStudy("paper", &user.Config, false)
+		loaded, err := study.Load("paper", &user.Config, false)
 		require.NoError(t, err)
-		sources, err := study.sources()
+		sources, err := loaded.Sources()
 		require.NoError(t, err)
-		design := studyDesign(study.Study, model)
+		design := study.Design(loaded.Study, model)
 		for i, source := range sources {
-			require.Equal(t, design.Arms[i].Experiment, source.values["experiment"])
+			require.Equal(t, design.Arms[i].Experiment, source.Values["experiment"])
 		}
 		require.Equal(t, design.Arms[0].Experiment == "paper-8loc0ext", design.Model == "nano")
 	}
-	require.Equal(t, "folder-nano", studyDesign(configs.Study{Name: "paper"}, mine).Model)
+	require.Equal(t, "folder-nano", study.Design(configs.Study{Name: "paper"}, mine).Model)
 }
 
 func TestAStudysMeasureIsOneOfCompares(t *testing.T) {
 	t.Parallel()
 	for _, name := range configs.Studies() {
-		study, err := configs.LoadStudy(name)
+		found, err := configs.LoadStudy(name)
 		require.NoError(t, err)
-		require.Contains(t, stats.Measures(), study.Measure)
+		require.Contains(t, stats.Measures(), found.Measure)
 	}
 	require.Equal(t, []string{stats.MeasurePass, stats.MeasureReward}, []string{configs.MeasurePass, configs.MeasureReward})
 }

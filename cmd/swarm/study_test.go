@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/plan"
+	"github.com/sapo-swarm/swarm/launcher/study"
 )
 
 // flagsOf are plan.Options after a command line.
@@ -40,15 +42,17 @@ func TestEveryStudyCanBeRun(t *testing.T) {
 				user, _ := flagsOf(t, given...)
 				design, err := configs.LoadStudy(name)
 				require.NoError(t, err)
-				study, err := loadStudy(name, &user.Config, false)
+				loaded, err := study.Load(name, &user.Config, false)
 				if model != "" && design.FixesModels() {
 					require.Error(t, err)
 					return
 				}
 				require.NoError(t, err)
-				sources, err := study.sources()
+				sources, err := loaded.Sources()
 				require.NoError(t, err)
-				settings, err := study.Settings(study.named, study.model)
+				own, err := configs.LoadModel(cmp.Or(model, configs.NanoModel))
+				require.NoError(t, err)
+				settings, err := loaded.Settings(model, own)
 				require.NoError(t, err)
 				environ := []string{"NUM_TRAIN_SAMPLES=3", "NUM_TRANSPLANT_TREES=1", "NUM_GENERATIONS=2", "SWARM_SWARM_SIZE=9"}
 				for _, key := range configs.Compared(settings) { // makes every experiment the last, if it counts
@@ -57,22 +61,20 @@ func TestEveryStudyCanBeRun(t *testing.T) {
 					environ = append(environ, fmt.Sprintf("%s=%v", found.EnvironmentName(), settings[len(settings)-1][key]))
 				}
 				for _, source := range sources {
-					here := optionsOf(user, source, false)
+					here := study.OptionsOf(user, source, false)
 					c, _, _, err := configSources(nil, true).Config(&here.Config)
-					require.NoError(t, err, source.name)
-					require.Equal(t, source.name, c.Experiment)
+					require.NoError(t, err, source.Name)
+					require.Equal(t, source.Name, c.Experiment)
 					require.Equal(t, 27, c.EvalQuestions, "the user's flags win")
 					same, _, _, err := configSources(environ, true).Config(&here.Config)
 					require.NoError(t, err)
-					require.Equal(t, c, same, "%s: an environment doesn't change what is compared", source.name)
+					require.Equal(t, c, same, "%s: an environment doesn't change what is compared", source.Name)
 
-					item := &sweepItem{sweepSource: source}
-					item.p.Config.Seed = c.Seed
-					args := upArguments("/h", item, given, false)
+					args := study.UpArguments("/h", source, c.Seed, 0, given, false)
 					there, _ := flagsOf(t, args[2:]...)
 					child, _, _, err := configSources(nil, true).Config(&there.Config)
 					require.NoError(t, err)
-					require.Equal(t, c, child, source.name)
+					require.Equal(t, c, child, source.Name)
 					require.Equal(t, here.Nodes, there.Nodes)
 				}
 			})
@@ -83,31 +85,31 @@ func TestEveryStudyCanBeRun(t *testing.T) {
 func TestFlagsWinOverAStudy(t *testing.T) {
 	t.Parallel()
 	var none resolve.Flags
-	study, err := loadStudy("swarm-size", &none, false)
+	loaded, err := study.Load("swarm-size", &none, false)
 	require.NoError(t, err)
-	sources, err := study.sources()
+	sources, err := loaded.Sources()
 	require.NoError(t, err)
 	user, _ := flagsOf(t, "--rounds", "7", "--set", "num_iterations=2")
-	flags := optionsOf(user, sources[0], false)
+	flags := study.OptionsOf(user, sources[0], false)
 	c, _, _, err := configSources([]string{"SWARM_EVAL_EVERY=9", "SWARM_SWARM_SIZE=9"}, true).Config(&flags.Config)
 	require.NoError(t, err)
 	require.Equal(t, []int{7, 2, 50, 2}, []int{c.Rounds, c.NumIterations, c.EvalEvery, c.SwarmSize}, "and a study over the environment")
 	require.Equal(t, "2", flags.Nodes)
-	require.Equal(t, "auto", optionsOf(user, sources[0], true).Nodes, "the user asked for --nodes auto")
+	require.Equal(t, "auto", study.OptionsOf(user, sources[0], true).Nodes, "the user asked for --nodes auto")
 	require.False(t, user.Config.Keys[0].Given, "the user's flags stay as they were")
 }
 
 func TestTheEnvironmentDoesNotWinOverAStudysPresets(t *testing.T) {
 	t.Parallel()
 	var none resolve.Flags
-	study, err := loadStudy("paper", &none, false)
+	loaded, err := study.Load("paper", &none, false)
 	require.NoError(t, err)
-	sources, err := study.sources("2loc6ext", "8loc0ext")
+	sources, err := loaded.Sources("2loc6ext", "8loc0ext")
 	require.NoError(t, err)
-	require.Equal(t, []string{"paper-8loc0ext", "paper-2loc6ext"}, []string{sources[0].name, sources[1].name}, "those named, in the study's order")
+	require.Equal(t, []string{"paper-8loc0ext", "paper-2loc6ext"}, []string{sources[0].Name, sources[1].Name}, "those named, in the study's order")
 	require.Len(t, sources, 2)
 	user, _ := flagsOf(t)
-	flags := optionsOf(user, sources[0], false)
+	flags := study.OptionsOf(user, sources[0], false)
 	c, _, _, err := configSources([]string{"NUM_TRAIN_SAMPLES=4"}, true).Config(&flags.Config)
 	require.NoError(t, err)
 	require.Equal(t, []any{"paper-8loc0ext", 8, 0}, []any{c.Experiment, c.NumTrainSamples, c.NumTransplantTrees})
@@ -146,11 +148,11 @@ func TestAStudyIsRefusedBesideWhatItDecides(t *testing.T) {
 // The study for GPT-2 on a card that isn't there: time and money, said to be no measurement.
 func TestAPlanOfAStudySaysWhereItsFiguresAreFrom(t *testing.T) {
 	t.Parallel()
-	var x studyPlan
+	var x study.Cost
 	plan := func(args ...string) {
 		o := swarm(t, t.TempDir(), append([]string{"plan", "--study", "paper", "-o", "json"}, args...)...)
 		require.Equal(t, 0, o.code, o.stderr)
-		x = studyPlan{}
+		x = study.Cost{}
 		require.NoError(t, json.Unmarshal([]byte(o.stdout), &x))
 	}
 	plan("--model", "gpt2", "--gpu-memory", "80GB", "--price", "$2/h")
@@ -191,7 +193,7 @@ func TestAStudyIsInterruptedAndGoesOn(t *testing.T) {
 		list := append([]string{"sweep", "--study", "filter", "--seeds", "1"}, tinyRun("--rounds", strconv.Itoa(rounds))...)
 		return append(list, more...)
 	}
-	study, err := configs.LoadStudy("filter")
+	filter, err := configs.LoadStudy("filter")
 	require.NoError(t, err)
 	s := startSweep(t, home, args(1000, "-o", "json"))
 	awaitRounds(t, home, 1)
@@ -205,7 +207,7 @@ func TestAStudyIsInterruptedAndGoesOn(t *testing.T) {
 	out := parseSweep(t, again.stdout)
 	require.Equal(t, 2, out.summary.Done)
 	require.Len(t, out.order(), 2)
-	require.Equal(t, study.ExperimentNames(tinyModel()), []string{out.summary.Rows[0].Experiment, out.summary.Rows[1].Experiment})
+	require.Equal(t, filter.ExperimentNames(tinyModel()), []string{out.summary.Rows[0].Experiment, out.summary.Rows[1].Experiment})
 
 	done := swarm(t, home, args(rounds)...)
 	require.Equal(t, 0, done.code, done.stderr)
@@ -225,7 +227,7 @@ func TestAStudyIsInterruptedAndGoesOn(t *testing.T) {
 
 	o := swarm(t, home, append([]string{"plan", "--study", "filter", "-o", "json"}, tinyRun("--rounds", "1000")...)...)
 	require.Equal(t, 0, o.code, o.stderr)
-	var x studyPlan
+	var x study.Cost
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &x))
 	for _, e := range x.Experiments {
 		require.Equal(t, "measured", e.Source, e.From)

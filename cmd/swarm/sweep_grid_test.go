@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/launcher/plan"
+	"github.com/sapo-swarm/swarm/launcher/study"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
@@ -49,26 +51,26 @@ func TestAGridIsJudgedOverAllOfItsArms(t *testing.T) {
 
 	o = swarm(t, home, append(args, "-o", "json")...)
 	require.Equal(t, 0, o.code, o.stderr)
-	study := parseSweep(t, o.stdout).summary.Study
-	require.NotNil(t, study)
-	require.Equal(t, []string{stats.StudyBest, names[3], names[0], stats.MeasureReward}, []string{study.Outcome, study.Best, study.Baseline, study.Measure})
-	require.Len(t, study.Pairs, 6)
-	for _, p := range study.Pairs {
+	verdict := parseSweep(t, o.stdout).summary.Study
+	require.NotNil(t, verdict)
+	require.Equal(t, []string{stats.StudyBest, names[3], names[0], stats.MeasureReward}, []string{verdict.Outcome, verdict.Best, verdict.Baseline, verdict.Measure})
+	require.Len(t, verdict.Pairs, 6)
+	for _, p := range verdict.Pairs {
 		require.NotNil(t, p.PValueHolm)
 		require.GreaterOrEqual(t, *p.PValueHolm, *p.PValue)
 	}
-	require.Greater(t, *study.PValueHolm, *study.PValue)
-	require.Equal(t, names[1], study.Arms[1].Name)
-	require.Equal(t, names[1], study.Arms[1].Experiment)
+	require.Greater(t, *verdict.PValueHolm, *verdict.PValue)
+	require.Equal(t, names[1], verdict.Arms[1].Name)
+	require.Equal(t, names[1], verdict.Arms[1].Experiment)
 
 	// With one value more there are new arms beside those that are done.
 	args[3] = "learning_rate=1e-4,3e-4,1e-3"
 	o = swarm(t, home, append(args, "-o", "json", "--dry-run")...)
 	require.Equal(t, 0, o.code, o.stderr)
-	var planned sweepEvent
+	var planned study.Event
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &planned))
 	require.Equal(t, []int{18, 12}, []int{planned.Sweep.Runs, planned.Sweep.Done})
-	require.Equal(t, event.Type(sweepPlanned), planned.Type)
+	require.Equal(t, event.Type(study.Planned), planned.Type)
 }
 
 // swarm up, started for an arm, has the arm's values and name.
@@ -77,25 +79,23 @@ func TestAnArmsRunHasItsValues(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "mine.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("model: nano\ndevice: cpu\nlearning_rate: 0.5\n"), 0o644))
 	flags, _ := flagsOf(t, "--rounds", "7")
-	o := sweepOptions{plan: flags, grid: []string{"learning_rate=1e-4,3e-4", "tasks.system_prompt=none"}}
-	sources, err := o.gridSources([]string{"8loc0ext", file})
+	o := study.Options{Plan: flags, Grid: []string{"learning_rate=1e-4,3e-4", "tasks.system_prompt=none"}}
+	sources, err := o.GridSources(study.Host{Plan: plan.Host{Sources: configSources}}, []string{"8loc0ext", file})
 	require.NoError(t, err)
 	var names []string
 	for _, source := range sources {
-		here := optionsOf(flags, source, false)
+		here := study.OptionsOf(flags, source, false)
 		c, _, _, err := configSources([]string{"SWARM_LEARNING_RATE=0.9"}, false).Config(&here.Config)
 		require.NoError(t, err)
 		names = append(names, c.Experiment)
-		require.Equal(t, source.values["learning_rate"], c.LearningRate)
+		require.Equal(t, source.Values["learning_rate"], c.LearningRate)
 		require.Equal(t, "none", c.Tasks.SystemPrompt)
 		require.Equal(t, 7, c.Rounds)
 
-		item := &sweepItem{sweepSource: source}
-		item.p.Config = c
 		up := newUpCommand(&globals{}).Flags()
 		up.String("home", "", "")
-		require.NoError(t, up.Parse(upArguments("/h", item, nil, false)[1:]))
-		require.Equal(t, source.name, up.Lookup("experiment").Value.String())
+		require.NoError(t, up.Parse(study.UpArguments("/h", source, c.Seed, 0, nil, false)[1:]))
+		require.Equal(t, source.Name, up.Lookup("experiment").Value.String())
 		require.Equal(t, fmt.Sprint(c.LearningRate), up.Lookup("learning-rate").Value.String())
 	}
 	require.Equal(t, []string{"8loc0ext-lr1e-4-system_prompt-none", "8loc0ext-lr3e-4-system_prompt-none", "mine-lr1e-4-system_prompt-none",
@@ -104,10 +104,10 @@ func TestAnArmsRunHasItsValues(t *testing.T) {
 
 func TestABadGridStartsNothing(t *testing.T) {
 	t.Parallel()
-	study := filepath.Join(t.TempDir(), "mine.yaml")
+	mine := filepath.Join(t.TempDir(), "mine.yaml")
 	text, err := os.ReadFile(filepath.Join("..", "..", "examples", "grid.yaml"))
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(study, text, 0o644))
+	require.NoError(t, os.WriteFile(mine, text, 0o644))
 	for _, x := range []struct {
 		args []string
 		want string
@@ -119,8 +119,8 @@ func TestABadGridStartsNothing(t *testing.T) {
 		{[]string{"4loc4ext", "4loc4ext", "--grid", "top_k=1"}, "Error: 4loc4ext-top_k1 and 4loc4ext-top_k1 are both the experiment \"4loc4ext-top_k1\"\n"},
 		{[]string{"--grid", "top_k=1"}, "Error: sweep needs at least one configuration, or a study\n"},
 		{[]string{"--study", "paper", "--grid", "top_k=1"}, "Error: --grid and --study are two ways to name what is compared\n"},
-		{[]string{"--study", study, "--top-k", "1", "--learning-rate", "1"}, "Error: bad learning_rate \"1\" (--learning-rate): allowed: none: study mine compares values of it\n"},
-		{[]string{study}, "Error: " + study + " is a study, not a configuration\nTry: swarm sweep --study " + study + "\n"},
+		{[]string{"--study", mine, "--top-k", "1", "--learning-rate", "1"}, "Error: bad learning_rate \"1\" (--learning-rate): allowed: none: study mine compares values of it\n"},
+		{[]string{mine}, "Error: " + mine + " is a study, not a configuration\nTry: swarm sweep --study " + mine + "\n"},
 	} {
 		home := t.TempDir()
 		o := swarm(t, home, append([]string{"sweep", "--model", "nano"}, x.args...)...)

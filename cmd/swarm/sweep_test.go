@@ -16,38 +16,11 @@ import (
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
-	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/launcher/study"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
-	"github.com/sapo-swarm/swarm/metrics/store"
 )
-
-func TestSeedsAreCountedOrListed(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string][]int64{
-		"1": {42}, "3": {42, 43, 44}, "1,5,9": {1, 5, 9}, "7,": {7}, "0,9007199254740991": {0, configs.MaxSeed}, "3, 1": {3, 1},
-	} {
-		seeds, err := parseSeeds(text)
-		require.NoError(t, err, text)
-		var got []int64
-		for i := range seeds.len() {
-			got = append(got, seeds.at(i, 42))
-		}
-		require.Equal(t, want, got, text)
-		require.Empty(t, seeds.doubt(42), text)
-	}
-	many, err := parseSeeds("42")
-	require.NoError(t, err)
-	require.Equal(t, "--seeds 42 is 42 seeds of each, 42 to 83; seed 42 alone is --seeds 42,", many.doubt(42))
-	for _, text := range []string{"", "0", "-1", "three", "1001", "1,1", ",", "1,,2", "1;2", "-1,2", "1.5", "9007199254740992,1",
-		"1,1,1,"} {
-		_, err := parseSeeds(text)
-		var mistake *configs.Error
-		require.ErrorAs(t, err, &mistake, text)
-	}
-}
 
 // What sweep hands on, up understands, and to the same effect.
 func TestUpTakesWhatSweepHandsOn(t *testing.T) {
@@ -59,9 +32,7 @@ func TestUpTakesWhatSweepHandsOn(t *testing.T) {
 	}
 	sweepFlags := newSweepCommand(&globals{}).Flags()
 	require.NoError(t, sweepFlags.Parse(given))
-	item := &sweepItem{sweepSource: sweepSource{config: `a "b",c.yaml`}}
-	item.p.Config.Seed = 6
-	args := upArguments("/h", item, passedOn(sweepFlags), true)
+	args := study.UpArguments("/h", study.Source{Config: `a "b",c.yaml`}, 6, 0, passedOn(sweepFlags), true)
 	require.Equal(t, []string{"up", "--home=/h"}, args[:2])
 	up := newUpCommand(&globals{}).Flags()
 	up.String("home", "", "") // the root's
@@ -82,33 +53,6 @@ func TestUpTakesWhatSweepHandsOn(t *testing.T) {
 	})
 }
 
-func TestAnyNameOfAConfigurationReachesUp(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		name := rapid.StringMatching(`[a-zA-Z0-9 ,"'\\.=é-]{1,30}`).Draw(t, "name")
-		args := upArguments("/h", &sweepItem{sweepSource: sweepSource{config: name}}, nil, false)
-		f := pflag.NewFlagSet("up", pflag.ContinueOnError)
-		config := f.StringSlice("config", nil, "")
-		f.String("home", "", "")
-		f.String("seed", "", "")
-		require.NoError(t, f.Parse(args[1:]))
-		require.Equal(t, []string{name}, *config)
-	})
-}
-
-func TestProgressTellsWhatIsKnown(t *testing.T) {
-	t.Parallel()
-	number := func(v float64) *float64 { return &v }
-	for want, x := range map[string]stats.SweepStatus{
-		"done 0, failed 0": {},
-		"done 2, failed 0; about 14 h left, $7.20 so far of about $31.00": {Done: 2, ETASeconds: number(14 * 3600), Cost: number(7.2),
-			ProjectedCost: number(31), PriceCurrency: "$"},
-		"done 1, failed 1; 0.50 EUR so far": {Done: 1, Failed: 1, Cost: number(0.5), PriceCurrency: "EUR"},
-	} {
-		require.Equal(t, want, progressOf(x))
-	}
-}
-
 // sweepArgs are those of a sweep of tiny runs.
 func sweepArgs(names []string, more ...string) []string {
 	return append(append([]string{"sweep"}, names...), tinyRun(more...)...)
@@ -116,8 +60,8 @@ func sweepArgs(names []string, more ...string) []string {
 
 // sweepOutput are the lines of sweep -o json.
 type sweepOutput struct {
-	events  []sweepEvent
-	summary sweepSummary
+	events  []study.Event
+	summary study.Summary
 }
 
 func parseSweep(t *testing.T, stdout string) sweepOutput {
@@ -125,7 +69,7 @@ func parseSweep(t *testing.T, stdout string) sweepOutput {
 	var out sweepOutput
 	for line := range strings.Lines(stdout) {
 		require.Empty(t, out.summary.Type, "a line after the summary: %s", line)
-		var e sweepEvent
+		var e study.Event
 		require.NoError(t, json.Unmarshal([]byte(line), &e), line)
 		if e.Type == event.TypeSummary {
 			require.NoError(t, json.Unmarshal([]byte(line), &out.summary), line)
@@ -160,7 +104,7 @@ func TestASweepRunsWhatIsNotDone(t *testing.T) {
 	first := swarm(t, home, args("1,2")...)
 	require.Equal(t, 0, first.code, first.stderr)
 	out := parseSweep(t, first.stdout)
-	require.Equal(t, sweepStarted, out.events[0].Type)
+	require.Equal(t, study.Started, out.events[0].Type)
 	require.Equal(t, []string{"8loc0ext/1", "4loc4ext/1", "8loc0ext/2", "4loc4ext/2"}, out.order())
 	require.Equal(t, "done", out.summary.State)
 	require.Equal(t, 4, out.summary.Done)
@@ -395,54 +339,6 @@ func stopBetweenWrites(t *testing.T, home string, pid int) {
 		send(t, pid, syscall.SIGCONT)
 		return false
 	}, patience, 20*time.Millisecond, "the coordinator always writes")
-}
-
-func TestASweepsComparisonHasItsBaseline(t *testing.T) {
-	t.Parallel()
-	item := func(name string, seed int64, externals int) *sweepItem {
-		i := &sweepItem{sweepSource: sweepSource{config: name}}
-		i.p.Config = configs.Config{Experiment: name, Seed: seed, NumTransplantTrees: externals}
-		return i
-	}
-	s := &sweep{items: []*sweepItem{item("4loc4ext", 1, 4), item("8loc0ext", 1, 0), item("4loc4ext", 2, 4), item("8loc0ext", 2, 0)}}
-	require.Equal(t, []string{"4loc4ext", "8loc0ext", "--baseline", "8loc0ext"}, s.comparison())
-	s.items = s.items[:1]
-	require.Equal(t, []string{"4loc4ext"}, s.comparison())
-}
-
-// Before a sweep has measured anything itself, a run like its own tells how long a round takes.
-func TestThePaceOfARunLikeIt(t *testing.T) {
-	t.Parallel()
-	run := func(name string, change func(*configs.Config, *store.Totals)) store.Totals {
-		c := configs.Default()
-		c.Model, c.Experiment = "gpt2", name
-		total := store.Totals{RoundsDone: 10, ActiveSeconds: 50}
-		total.Run.Run, total.Device, total.Run.Nodes = name, "cuda", 8
-		if change != nil {
-			change(&c, &total)
-		}
-		config, err := json.Marshal(c)
-		require.NoError(t, err)
-		total.Config = config
-		return total
-	}
-	var item sweepItem
-	item.p.Config = configs.Default()
-	item.p.Config.Model, item.p.Config.Experiment, item.p.Config.Seed = "gpt2", "new", 7
-	item.p.Plan.Device, item.p.Plan.Nodes = "cuda", 8
-	like := run("like", nil)
-	require.InDelta(t, 5, *similarPace(&item, []store.Totals{like}), 1e-9)
-	newer := run("newer", func(_ *configs.Config, t *store.Totals) { t.ActiveSeconds = 80 })
-	require.InDelta(t, 8, *similarPace(&item, []store.Totals{like, newer}), 1e-9)
-	for name, change := range map[string]func(*configs.Config, *store.Totals){
-		"other model":  func(c *configs.Config, _ *store.Totals) { c.Model = "nano" },
-		"other G":      func(c *configs.Config, _ *store.Totals) { c.NumGenerations++ },
-		"other nodes":  func(_ *configs.Config, t *store.Totals) { t.Run.Nodes = 4 },
-		"other device": func(_ *configs.Config, t *store.Totals) { t.Device = "cpu" },
-		"one round":    func(_ *configs.Config, t *store.Totals) { t.RoundsDone = 1 },
-	} {
-		require.Nil(t, similarPace(&item, []store.Totals{run(name, change)}), name)
-	}
 }
 
 // A sweep in the background outlives the command that started it; swarm down stops its run and with it the sweep.

@@ -1,32 +1,27 @@
-package main
+package study
 
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
-	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/internal/interrupt"
-	"github.com/sapo-swarm/swarm/internal/screen"
-	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// studyPlan is what a study takes on this host, or on a card that isn't there: what plan --study prints.
-type studyPlan struct {
-	Study       string      `json:"study"`
-	Question    string      `json:"question"`
-	Model       string      `json:"model"` // empty: the experiments' own
-	Device      string      `json:"device"`
-	GPUs        []fit.GPU   `json:"gpus"`
-	Seeds       int         `json:"seeds"`
-	Runs        int         `json:"runs"`
-	Experiments []studyCost `json:"experiments"`
+// Cost is what a study takes on this host, or on a card that isn't there: what plan --study prints.
+type Cost struct {
+	Study       string    `json:"study"`
+	Question    string    `json:"question"`
+	Model       string    `json:"model"` // empty: the experiments' own
+	Device      string    `json:"device"`
+	GPUs        []fit.GPU `json:"gpus"`
+	Seeds       int       `json:"seeds"`
+	Runs        int       `json:"runs"`
+	Experiments []RunCost `json:"experiments"`
 
 	Seconds       *float64 `json:"seconds"` // of all runs, one after the other; null: not known
 	PricePerHour  *float64 `json:"price_per_hour"`
@@ -34,8 +29,8 @@ type studyPlan struct {
 	Cost          *float64 `json:"cost"` // null: no price, or no time
 }
 
-// studyCost is what a run of one experiment takes. Seconds are null where nothing tells.
-type studyCost struct {
+// RunCost is what a run of one experiment takes. Seconds are null where nothing tells.
+type RunCost struct {
 	Experiment     string    `json:"experiment"`
 	Config         string    `json:"config"` // I/J, of an adaptive one the first round's
 	Nodes          int       `json:"nodes"`
@@ -53,19 +48,19 @@ type studyCost struct {
 	Adaptive       bool      `json:"adaptive,omitempty"`
 }
 
-// newStudyPlan plans every experiment of a study as its runs would be, and predicts their time.
-func newStudyPlan(ctx context.Context, g *globals, s *sweepStudy, p *plan.Options, nodesGiven bool, seeds int, cost price) (studyPlan, error) {
-	out := studyPlan{Study: s.Name, Question: s.Question, Seeds: seeds, GPUs: []fit.GPU{}}
+// NewCost plans every experiment of a study as its runs would be, and predicts their time.
+func NewCost(ctx context.Context, h Host, s *Study, p *plan.Options, nodesGiven bool, seeds int, cost Price) (Cost, error) {
+	out := Cost{Study: s.Name, Question: s.Question, Seeds: seeds, GPUs: []fit.GPU{}}
 	if !s.FixesModels() {
 		out.Model = s.model.Name
 	}
-	sources, err := s.sources()
+	sources, err := s.Sources()
 	if err != nil {
 		return out, err
 	}
-	reader, err := store.OpenReader(ctx, g.home.Database())
+	reader, err := store.OpenReader(ctx, h.Home.Database())
 	if err != nil {
-		g.logger.Debug("no measured rates", "reason", err) // none yet, or what a run says before it begins
+		h.Logger.Debug("no measured rates", "reason", err) // none yet, or what a run says before it begins
 		reader = nil
 	} else {
 		defer reader.Close()
@@ -73,20 +68,20 @@ func newStudyPlan(ctx context.Context, g *globals, s *sweepStudy, p *plan.Option
 	total, known := 0.0, true
 	var warned []string
 	for _, source := range sources {
-		flags := optionsOf(*p, source, nodesGiven)
-		planned, err := flags.Resolve(ctx, g.planHost())
+		flags := OptionsOf(*p, source, nodesGiven)
+		planned, err := flags.Resolve(ctx, h.Plan)
 		if err != nil {
-			return out, fmt.Errorf("%s: %w", source.name, err)
+			return out, fmt.Errorf("%s: %w", source.Name, err)
 		}
 		planned.Turn.Release()
 		for _, w := range planned.Warnings {
 			if !slices.Contains(warned, w) {
 				warned = append(warned, w)
-				fmt.Fprintln(g.stderr, "Warning:", w)
+				fmt.Fprintln(h.Stderr, "Warning:", w)
 			}
 		}
 		out.Device, out.GPUs = planned.Plan.Device, planned.Plan.GPUs
-		x, err := costOfRun(ctx, reader, planned)
+		x, err := CostOfRun(ctx, reader, planned)
 		if err != nil {
 			return out, err
 		}
@@ -108,10 +103,10 @@ func newStudyPlan(ctx context.Context, g *globals, s *sweepStudy, p *plan.Option
 	return out, nil
 }
 
-// costOfRun predicts one run.
-func costOfRun(ctx context.Context, reader *store.Reader, p plan.Planned) (studyCost, error) {
+// CostOfRun predicts one run.
+func CostOfRun(ctx context.Context, reader *store.Reader, p plan.Planned) (RunCost, error) {
 	c := p.Config
-	out := studyCost{
+	out := RunCost{
 		Experiment: c.Experiment, Config: fmt.Sprintf("%d/%d", c.NumTrainSamples, c.NumTransplantTrees), Nodes: p.Plan.Nodes, Rule: p.Plan.Rule,
 		Why: p.Plan.Why, Rounds: c.Rounds, Evaluations: evaluationCount(c),
 		From:     "not known: nothing like it was measured here, and the device's peaks aren't known",
@@ -197,41 +192,4 @@ func rateOfModels(ctx context.Context, reader *store.Reader, p plan.Planned) (*r
 
 func rateRank(source string) int {
 	return slices.Index([]string{"", rateMeasured, rateProfile, rateAssumed}, source)
-}
-
-// runStudyPlan is plan --study.
-func runStudyPlan(ctx context.Context, g *globals, o *planOptions) error {
-	cost, err := o.price.price(os.Getenv)
-	if err != nil {
-		return err
-	}
-	nodesGiven := o.flags.Changed("nodes")
-	for _, name := range fixedByArguments {
-		if o.flags.Changed(name) {
-			return fail.Usage(fmt.Errorf("--study and --%s: a study has its own configurations, with names", name), "swarm plan --study "+o.study)
-		}
-	}
-	s, err := loadStudy(o.study, &o.plan.Config, nodesGiven)
-	if err != nil {
-		return err
-	}
-	seeds := s.With(s.named).Seeds
-	if o.flags.Changed("seeds") {
-		parsed, err := parseSeeds(o.seeds)
-		if err != nil {
-			return err
-		}
-		seeds = parsed.len()
-	}
-	x, err := newStudyPlan(ctx, g, s, &o.plan, nodesGiven, seeds, cost)
-	if err != nil {
-		return interrupt.Exit(ctx, err)
-	}
-	if o.output == "json" {
-		return writeJSON(g.stdout, x)
-	}
-	return screen.Print(g.stdout, func(p *table.Page) {
-		printStudyPlan(p, s, x)
-		p.Command(fmt.Sprintf("%s sweep %s%s", g.invocation(), s.flags(), againFlags(o.flags)))
-	})
 }

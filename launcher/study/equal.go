@@ -1,4 +1,4 @@
-package main
+package study
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
-// sweepFact is what a run has beside the configuration that decides how it learns: nodes, device, precision, weights.
-type sweepFact struct {
+// fact is what a run has beside the configuration that decides how it learns: nodes, device, precision, weights.
+type fact struct {
 	key   string
 	fresh string // what a new run of the item would have
 	has   string // what its run has, or will have
@@ -23,13 +23,13 @@ type sweepFact struct {
 
 // compare notes the item's facts. fresh is the plan of a new run, unless err says that there is none now; inputs are a new run's, and used those
 // that the item's run goes on with.
-func (i *sweepItem) compare(fresh fit.Plan, err error, inputs, used map[string]string) {
-	i.facts = []sweepFact{
+func (i *Item) compare(fresh fit.Plan, err error, inputs, used map[string]string) {
+	i.facts = []fact{
 		{"nodes", strconv.Itoa(fresh.Nodes), ""}, {"device", fresh.Device, ""},
 		{"precision", i.p.Config.ResolvedPrecision(fresh.Device == fit.DeviceCUDA), ""},
 	}
 	for _, name := range slices.Sorted(maps.Keys(inputs)) {
-		i.facts = append(i.facts, sweepFact{"sha256 of " + name, fmt.Sprintf("%.12s", inputs[name]), fmt.Sprintf("%.12s", used[name])})
+		i.facts = append(i.facts, fact{"sha256 of " + name, fmt.Sprintf("%.12s", inputs[name]), fmt.Sprintf("%.12s", used[name])})
 	}
 	i.look()
 	for k, f := range i.facts {
@@ -40,20 +40,20 @@ func (i *sweepItem) compare(fresh fit.Plan, err error, inputs, used map[string]s
 }
 
 // look notes what of the facts the item's run has, or will have.
-func (i *sweepItem) look() {
+func (i *Item) look() {
 	nodes, device, precision := i.p.Plan.Nodes, i.p.Plan.Device, i.p.Config.ResolvedPrecision(i.p.Plan.Device == fit.DeviceCUDA)
 	if i.r.Run != nil {
 		nodes, device, precision = i.r.Run.Nodes, i.r.Plan.Device, i.r.Precision()
 	}
 	for k, has := range map[string]string{"nodes": strconv.Itoa(nodes), "device": device, "precision": precision} {
-		if at := slices.IndexFunc(i.facts, func(f sweepFact) bool { return f.key == k }); at >= 0 {
+		if at := slices.IndexFunc(i.facts, func(f fact) bool { return f.key == k }); at >= 0 {
 			i.facts[at].has = has
 		}
 	}
 }
 
 // recheck is for a run that another process has done since the sweep began: it counts if it is as the sweep asks for, and like the others.
-func (s *sweep) recheck(ctx context.Context, item *sweepItem) error {
+func (s *Sweep) recheck(ctx context.Context, item *Item) error {
 	if _, _, err := item.check(ctx, false); err != nil && !errors.Is(err, coordinator.ErrFinished) {
 		return err
 	}
@@ -62,17 +62,17 @@ func (s *sweep) recheck(ctx context.Context, item *sweepItem) error {
 }
 
 // fact is the item's of that name.
-func (i *sweepItem) fact(key string) (sweepFact, bool) {
-	at := slices.IndexFunc(i.facts, func(f sweepFact) bool { return f.key == key })
+func (i *Item) fact(key string) (fact, bool) {
+	at := slices.IndexFunc(i.facts, func(f fact) bool { return f.key == key })
 	if at < 0 {
-		return sweepFact{}, false
+		return fact{}, false
 	}
 	return i.facts[at], true
 }
 
 // unequal refuses a sweep that would compare runs which differ in more than their configurations: runs that would have as many nodes each, the same
 // device, precision and weights if all of them were new, but don't since some are there already.
-func unequal(items []*sweepItem) error {
+func unequal(items []*Item) error {
 	var keys []string
 	for _, item := range items {
 		for _, f := range item.facts {
@@ -84,7 +84,7 @@ func unequal(items []*sweepItem) error {
 	var lines []string
 	nodes := map[string]bool{} // that runs of this home or imported ones have
 	for _, key := range keys {
-		groups := map[string][]*sweepItem{} // by what new runs would have
+		groups := map[string][]*Item{} // by what new runs would have
 		for _, item := range items {
 			if f, ok := item.fact(key); ok {
 				groups[f.fresh] = append(groups[f.fresh], item)
@@ -125,7 +125,7 @@ func unequal(items []*sweepItem) error {
 }
 
 // differs says what an item's run has, for itself and as many others.
-func differs(item *sweepItem, f sweepFact, others int) string {
+func differs(item *Item, f fact, others int) string {
 	text := fmt.Sprintf("%s: a new run of %s would have %s", f.key, item, f.has)
 	if item.r.Run != nil {
 		text = fmt.Sprintf("%s: run %s of %s has %s", f.key, item.r.Run.Run, item, f.has)
@@ -140,12 +140,12 @@ func differs(item *sweepItem, f sweepFact, others int) string {
 }
 
 // unlikeNodes is what to warn of where configurations get different numbers of nodes though nobody asked for that; else empty.
-func (o *sweepOptions) unlikeNodes(items []*sweepItem) string {
+func (o *Options) unlikeNodes(items []*Item) string {
 	var arms []string
 	counts := map[string]bool{}
 	for _, item := range items {
 		f, ok := item.fact("nodes")
-		if !ok || o.nodesGiven || item.nodes > 0 {
+		if !ok || o.NodesGiven || item.Nodes > 0 {
 			continue
 		}
 		counts[f.has] = true

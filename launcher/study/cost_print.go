@@ -1,4 +1,4 @@
-package main
+package study
 
 import (
 	"fmt"
@@ -6,24 +6,21 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
-	"github.com/sapo-swarm/swarm/launcher/targets"
 )
 
-// printStudyPlan writes the plan for people: what is run, what it takes, and where each figure comes from.
-func printStudyPlan(p *table.Page, s *sweepStudy, x studyPlan) {
+// PrintCost writes the plan for people: what is run, what it takes, and where each figure comes from.
+func PrintCost(p *table.Page, s *Study, x Cost) {
 	p.Printf("study     %s: %s\n", x.Study, x.Question)
 	if x.Model != "" {
-		p.Printf("model     %s, %s parameters\n", x.Model, group(s.model.Shape.Parameters))
+		p.Printf("model     %s, %s parameters\n", x.Model, units.Group(s.model.Shape.Parameters))
 	}
 	p.Printf("device    %s\n", deviceOf(x))
 	p.Printf("runs      %s × %s = %d, one after the other\n\n", units.Plural(len(x.Experiments), "experiment"), units.Plural(x.Seeds, "seed"), x.Runs)
-	notes := studySourceNotes(x)
-	p.Table(studyPlanTable(x, notes))
+	notes := sourceNotes(x)
+	p.Table(costTable(x, notes))
 	p.Printf("\n%s\n", inAll(x))
 	for i, note := range notes {
 		p.Printf("[%d] %s\n", i+1, strings.ReplaceAll(note, "; ", ";\n    "))
@@ -31,8 +28,8 @@ func printStudyPlan(p *table.Page, s *sweepStudy, x studyPlan) {
 	p.Println()
 }
 
-// studySourceNotes are where the figures come from, each once.
-func studySourceNotes(x studyPlan) []string {
+// sourceNotes are where the figures come from, each once.
+func sourceNotes(x Cost) []string {
 	var notes []string
 	for _, e := range x.Experiments {
 		if !slices.Contains(notes, e.From) {
@@ -42,7 +39,7 @@ func studySourceNotes(x studyPlan) []string {
 	return notes
 }
 
-func studyPlanTable(x studyPlan, notes []string) *table.Table {
+func costTable(x Cost, notes []string) *table.Table {
 	t := table.New(
 		table.Column{Title: "experiment"}, table.Column{Title: "nodes", Right: true, Drop: 3}, table.Column{Title: "I/J", Drop: 4},
 		table.Column{Title: "rounds", Right: true, Drop: 1}, table.Column{Title: "a round", Right: true, Drop: 2},
@@ -59,25 +56,7 @@ func studyPlanTable(x studyPlan, notes []string) *table.Table {
 	return t
 }
 
-// againFlags are the flags that plan --study was given, but for those that name the study, for a shell; each begins with a space.
-func againFlags(f *pflag.FlagSet) string {
-	var b strings.Builder
-	f.Visit(func(flag *pflag.Flag) {
-		if slices.Contains([]string{"study", "model", "output", "home"}, flag.Name) {
-			return
-		}
-		values := []string{flag.Value.String()}
-		if list, ok := flag.Value.(pflag.SliceValue); ok {
-			values = list.GetSlice()
-		}
-		for _, value := range values {
-			b.WriteString(" " + targets.ShellWord("--"+flag.Name+"="+value))
-		}
-	})
-	return b.String()
-}
-
-func deviceOf(x studyPlan) string {
+func deviceOf(x Cost) string {
 	if x.Device != fit.DeviceCUDA || len(x.GPUs) == 0 {
 		return "CPU"
 	}
@@ -89,7 +68,7 @@ func deviceOf(x studyPlan) string {
 }
 
 // inAll is the sum, with how it was come by: never a bare number.
-func inAll(x studyPlan) string {
+func inAll(x Cost) string {
 	if x.Seconds == nil {
 		return "in all    not known: do ten rounds of one of these first (swarm up --config 8loc0ext --rounds 10, with the same model), then ask again"
 	}

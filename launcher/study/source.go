@@ -1,4 +1,4 @@
-package main
+package study
 
 import (
 	"errors"
@@ -18,25 +18,25 @@ import (
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
-// sweepSource is one of a sweep's configurations before it is resolved.
-type sweepSource struct {
-	name   string         // as messages and tables call it: preset or file, or an experiment of a study
-	config string         // for --config: preset or file
-	values map[string]any // by key: a study's, above the preset and below the user's flags
-	nodes  int            // a study's; 0: the user's
+// Source is one of a sweep's configurations before it is resolved.
+type Source struct {
+	Name   string         // as messages and tables call it: preset or file, or an experiment of a study
+	Config string         // for --config: preset or file
+	Values map[string]any // by key: a study's, above the preset and below the user's flags
+	Nodes  int            // a study's; 0: the user's
 }
 
-// sourcesOf are those of a sweep's arguments.
-func sourcesOf(names []string) []sweepSource {
-	var out []sweepSource
+// SourcesOf are those of a sweep's arguments.
+func SourcesOf(names []string) []Source {
+	var out []Source
 	for _, name := range names {
-		out = append(out, sweepSource{name: name, config: name})
+		out = append(out, Source{Name: name, Config: name})
 	}
 	return out
 }
 
-// sources are the study's experiments, or those of them that are named, as they are run with its model.
-func (s *sweepStudy) sources(only ...string) ([]sweepSource, error) {
+// Sources are the study's experiments, or those of them that are named, as they are run with its model.
+func (s *Study) Sources(only ...string) ([]Source, error) {
 	settings, err := s.Settings(s.named, s.model)
 	if err != nil {
 		return nil, err
@@ -50,56 +50,56 @@ func (s *sweepStudy) sources(only ...string) ([]sweepSource, error) {
 			return nil, &configs.Error{Problem: fmt.Sprintf("study %s has no experiment %.80q", s.Name, name), Remedy: "it has " + strings.Join(all, ", ")}
 		}
 	}
-	var out []sweepSource
+	var out []Source
 	for i, e := range s.Experiments {
 		if len(only) > 0 && !slices.Contains(only, e.Name) {
 			continue
 		}
 		name, _ := settings[i]["experiment"].(string)
-		out = append(out, sweepSource{name: name, config: e.Config, values: settings[i], nodes: s.NodesOf(e)})
+		out = append(out, Source{Name: name, Config: e.Config, Values: settings[i], Nodes: s.NodesOf(e)})
 	}
 	return out, nil
 }
 
 // flags are the source's values as arguments of swarm up. The user's own come after them and win.
-func (s sweepSource) flags() []string {
+func (s Source) flags() []string {
 	var args []string
 	for _, key := range configs.AllKeys() {
-		if value, ok := s.values[key.Name]; ok {
+		if value, ok := s.Values[key.Name]; ok {
 			args = append(args, fmt.Sprintf("--%s=%v", key.FlagName(), value))
 		}
 	}
-	if s.nodes > 0 {
-		args = append(args, "--nodes="+strconv.Itoa(s.nodes))
+	if s.Nodes > 0 {
+		args = append(args, "--nodes="+strconv.Itoa(s.Nodes))
 	}
 	return args
 }
 
-// optionsOf are the flags for one configuration: the source's values count where the user gave none. nodesGiven: the user said how many.
-func optionsOf(p plan.Options, s sweepSource, nodesGiven bool) plan.Options {
+// OptionsOf are the flags for one configuration: the source's values count where the user gave none. nodesGiven: the user said how many.
+func OptionsOf(p plan.Options, s Source, nodesGiven bool) plan.Options {
 	p.Resume = nil
-	p.Config.Config = []string{s.config}
+	p.Config.Config = []string{s.Config}
 	p.Config.Keys = slices.Clone(p.Config.Keys)
 	for i, key := range p.Config.Keys {
-		if value, ok := s.values[key.Key.Name]; ok && !key.Given {
-			p.Config.Keys[i] = &resolve.KeyFlag{Key: key.Key, Source: s.name, Text: fmt.Sprint(value), Given: true}
+		if value, ok := s.Values[key.Key.Name]; ok && !key.Given {
+			p.Config.Keys[i] = &resolve.KeyFlag{Key: key.Key, Source: s.Name, Text: fmt.Sprint(value), Given: true}
 		}
 	}
-	if s.nodes > 0 && !nodesGiven {
-		p.Nodes = strconv.Itoa(s.nodes)
+	if s.Nodes > 0 && !nodesGiven {
+		p.Nodes = strconv.Itoa(s.Nodes)
 	}
 	return p
 }
 
-// sweepStudy is a study with the model it is run with.
-type sweepStudy struct {
+// Study is a study with the model it is run with.
+type Study struct {
 	configs.Study
 	model configs.Model
 	named string // the model as --model names it; empty: the study's own
 }
 
-// findStudy is the study of that name, or of a user's file.
-func findStudy(name string) (configs.Study, error) {
+// Find is the study of that name, or of a user's file.
+func Find(name string) (configs.Study, error) {
 	if !resolve.IsFile(name) {
 		study, err := configs.LoadStudy(name)
 		var unknown *configs.Error
@@ -119,9 +119,9 @@ func findStudy(name string) (configs.Study, error) {
 	return configs.ParseStudyFile(name, text)
 }
 
-// loadStudy finds a study, and its model among the flags, and refuses flags for what the study itself varies. nodesGiven: --nodes was given.
-func loadStudy(name string, flags *resolve.Flags, nodesGiven bool) (*sweepStudy, error) {
-	study, err := findStudy(name)
+// Load finds a study, and its model among the flags, and refuses flags for what the study itself varies. nodesGiven: --nodes was given.
+func Load(name string, flags *resolve.Flags, nodesGiven bool) (*Study, error) {
+	study, err := Find(name)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func loadStudy(name string, flags *resolve.Flags, nodesGiven bool) (*sweepStudy,
 	if err != nil {
 		return nil, err
 	}
-	s := &sweepStudy{Study: study, named: l.Text("model")}
+	s := &Study{Study: study, named: l.Text("model")}
 	switch {
 	case l.Text("models") != "":
 		return nil, &configs.Error{
@@ -152,7 +152,7 @@ func loadStudy(name string, flags *resolve.Flags, nodesGiven bool) (*sweepStudy,
 }
 
 // checkFlags refuses what the study compares as a flag: it would make its experiments the same.
-func (s *sweepStudy) checkFlags(l resolve.Layer, nodesGiven bool) error {
+func (s *Study) checkFlags(l resolve.Layer, nodesGiven bool) error {
 	settings, err := s.Settings(s.named, s.model)
 	if err != nil {
 		return err
@@ -170,8 +170,8 @@ func (s *sweepStudy) checkFlags(l resolve.Layer, nodesGiven bool) error {
 	return nil
 }
 
-// flags are those that name the study on a command line.
-func (s *sweepStudy) flags() string {
+// Flags are those that name the study on a command line.
+func (s *Study) Flags() string {
 	if s.named == "" {
 		return "--study " + targets.ShellWord(s.Named())
 	}
@@ -179,8 +179,8 @@ func (s *sweepStudy) flags() string {
 }
 
 // otherwise refuses to go on with, or to count, a run of the study that was made otherwise than the study says now. err is Take's.
-func (i *sweepItem) otherwise(r *coordinator.Resume, err error) error {
-	if i.values == nil {
+func (i *Item) otherwise(r *coordinator.Resume, err error) error {
+	if i.Values == nil {
 		return nil
 	}
 	var refused *fail.UsageError
@@ -204,7 +204,10 @@ func (i *sweepItem) otherwise(r *coordinator.Resume, err error) error {
 	if refused == nil {
 		return nil
 	}
-	return fail.Usage(fmt.Errorf("%s seed %d: %w", i.name, i.seed(), refused.Err),
+	return fail.Usage(fmt.Errorf("%s seed %d: %w", i.Name, i.seed(), refused.Err),
 		"the former values as flags, or another --home for these")
 
 }
+
+// SeedCount is how many seeds the study has, with its model.
+func (s *Study) SeedCount() int { return s.With(s.named).Seeds }

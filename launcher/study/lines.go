@@ -1,4 +1,4 @@
-package main
+package study
 
 import (
 	"io"
@@ -9,12 +9,12 @@ import (
 
 // Types of lines that only sweep -o json has.
 const (
-	sweepStarted event.Type = "sweep_started"
-	sweepPlanned event.Type = "sweep_planned" // the one line of --dry-run
+	Started event.Type = "sweep_started"
+	Planned event.Type = "sweep_planned" // the one line of --dry-run
 )
 
-// sweepEvent is a line of sweep -o json. Index counts from 1.
-type sweepEvent struct {
+// Event is a line of sweep -o json. Index counts from 1.
+type Event struct {
 	Type     event.Type `json:"type"` // sweep_started, run_started, run_ended
 	Time     float64    `json:"time"`
 	Index    int        `json:"index,omitempty"`
@@ -27,13 +27,13 @@ type sweepEvent struct {
 	Sweep           *stats.SweepStatus `json:"sweep,omitempty"`
 }
 
-// sweepLines prints the events of a sweep, one JSON object a line. Of a nil one nothing is printed.
-type sweepLines struct{ out io.Writer }
+// lines prints the events of a sweep, one JSON object a line. Of a nil one nothing is printed.
+type lines struct{ out io.Writer }
 
-func (l *sweepLines) write(v any) error { return event.NewWriter(l.out).Write(v) }
+func (l *lines) write(v any) error { return event.NewWriter(l.out).Write(v) }
 
 // tell prints an event. A reader that has gone away is no reason to end a sweep of days.
-func (l *sweepLines) tell(e sweepEvent) {
+func (l *lines) tell(e Event) {
 	if l == nil {
 		return
 	}

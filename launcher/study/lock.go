@@ -1,4 +1,4 @@
-package main
+package study
 
 import (
 	"fmt"
@@ -9,13 +9,13 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 )
 
-// sweepLocks are held while a sweep goes on, one for each of its experiments: two sweeps may go on side by side if they share none.
+// locks are held while a sweep goes on, one for each of its experiments: two sweeps may go on side by side if they share none.
 // The kernel drops them with the process, however that ends.
-type sweepLocks []*files.Claim
+type locks []*files.Claim
 
 // lockSweep takes the locks, or says who has one of them.
-func lockSweep(home layout.Home, items []*sweepItem) (sweepLocks, error) {
-	var locks sweepLocks
+func lockSweep(home layout.Home, items []*Item) (locks, error) {
+	var locks locks
 	seen := map[string]bool{}
 	for _, item := range items {
 		if seen[item.experiment()] {
@@ -42,7 +42,7 @@ func lockOneSweep(home layout.Home, experiment string) (*files.Claim, error) {
 }
 
 // release gives the locks up. The files stay, like an experiment's.
-func (l sweepLocks) release() {
+func (l locks) release() {
 	for _, claim := range l {
 		claim.Release()
 	}

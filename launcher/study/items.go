@@ -1,4 +1,4 @@
-package main
+package study
 
 import (
 	"context"
@@ -18,14 +18,14 @@ import (
 	"github.com/sapo-swarm/swarm/node"
 )
 
-// sweepItem is one run of a sweep: a configuration with a seed.
-type sweepItem struct {
-	sweepSource
+// Item is one run of a sweep: a configuration with a seed.
+type Item struct {
+	Source
 	p       plan.Planned        // its configuration has the seed; without a plan where done
 	dir     string              // of the run that goes on; empty: none does
 	done    bool                // nothing was left to do when the sweep began
 	r       *coordinator.Resume // which run it is, as the last check found it
-	facts   []sweepFact
+	facts   []fact
 	check   func(ctx context.Context, busy bool) (nodes string, inputs map[string]string, err error) // as resume.take, with what the run reads
 	tried   int                                                                                      // times that this sweep ran it
 	code    int                                                                                      // exit code of the last
@@ -33,15 +33,15 @@ type sweepItem struct {
 	refused bool                                                                                     // its run is done and doesn't count: another process has made it otherwise
 }
 
-func (i *sweepItem) experiment() string { return i.p.Config.Experiment }
-func (i *sweepItem) seed() int64        { return i.p.Config.Seed }
-func (i *sweepItem) failed() bool       { return i.tried > 0 && i.code != fail.ExitDone }
+func (i *Item) experiment() string { return i.p.Config.Experiment }
+func (i *Item) seed() int64        { return i.p.Config.Seed }
+func (i *Item) failed() bool       { return i.tried > 0 && i.code != fail.ExitDone }
 
-func (i *sweepItem) String() string { return fmt.Sprintf("%s seed %d", i.experiment(), i.seed()) }
+func (i *Item) String() string { return fmt.Sprintf("%s seed %d", i.experiment(), i.seed()) }
 
-// sweepConfig is one of the configurations, resolved and checked as far as all seeds share it.
-type sweepConfig struct {
-	sweepSource
+// itemConfig is one of the configurations, resolved and checked as far as all seeds share it.
+type itemConfig struct {
+	Source
 	p       plan.Planned
 	request fit.Request
 	dirs    map[string]string // of the models' weights, by key
@@ -51,26 +51,26 @@ type sweepConfig struct {
 
 // items resolves and checks every run of the sweep, in their order: all configurations with their first seed, then with the second, so that
 // after a third of three seeds' time every configuration has a result. What is wrong with any of them is wrong now, and not in twenty hours.
-func (o *sweepOptions) items(ctx context.Context, g *globals, sources []sweepSource) ([]*sweepItem, error) {
-	seeds, err := parseSeeds(o.seeds)
+func (o *Options) items(ctx context.Context, h Host, sources []Source) ([]*Item, error) {
+	seeds, err := ParseSeeds(o.Seeds)
 	if err != nil {
 		return nil, err
 	}
-	list, err := o.configs(ctx, g, sources)
+	list, err := o.configs(ctx, h, sources)
 	if err != nil {
 		return nil, err
 	}
 	if doubt := seeds.doubt(list[0].p.Config.Seed); doubt != "" {
-		g.logger.Warn(doubt)
+		h.Logger.Warn(doubt)
 	}
 	busy := false
 	for _, c := range list {
 		busy = busy || c.busy
 	}
-	var items []*sweepItem
-	for n := range seeds.len() {
+	var items []*Item
+	for n := range seeds.Len() {
 		for _, c := range list {
-			item, err := o.item(ctx, g, c, seeds.at(n, c.p.Config.Seed), busy)
+			item, err := o.item(ctx, h, c, seeds.at(n, c.p.Config.Seed), busy)
 			if err != nil {
 				return nil, err
 			}
@@ -81,30 +81,30 @@ func (o *sweepOptions) items(ctx context.Context, g *globals, sources []sweepSou
 		return nil, err
 	}
 	if doubt := o.unlikeNodes(items); doubt != "" {
-		g.logger.Warn(doubt)
+		h.Logger.Warn(doubt)
 	}
 	return items, nil
 }
 
 // configs resolves the sources.
-func (o *sweepOptions) configs(ctx context.Context, g *globals, sources []sweepSource) ([]*sweepConfig, error) {
-	if o.plan.Nodes == "" {
+func (o *Options) configs(ctx context.Context, h Host, sources []Source) ([]*itemConfig, error) {
+	if o.Plan.Nodes == "" {
 		return nil, &configs.Error{Key: "nodes", Value: "", Source: "--nodes", Allowed: "auto, max or a whole number from 1"}
 	}
-	if err := o.plan.Wait.Check(); err != nil {
+	if err := o.Plan.Wait.Check(); err != nil {
 		return nil, err
 	}
-	var list []*sweepConfig
+	var list []*itemConfig
 	warned := map[string]bool{}
 	for _, source := range sources {
-		c, err := o.resolveConfig(ctx, g, source)
+		c, err := o.resolveConfig(ctx, h, source)
 		if err != nil {
 			return nil, err
 		}
 		for _, other := range list {
 			if other.p.Config.Experiment == c.p.Config.Experiment {
 				return nil, fail.Usage(
-					fmt.Errorf("%s and %s are both the experiment %q", other.name, c.name, c.p.Config.Experiment),
+					fmt.Errorf("%s and %s are both the experiment %q", other.Name, c.Name, c.p.Config.Experiment),
 					"each once, and an experiment: NAME of its own in each file")
 
 			}
@@ -112,7 +112,7 @@ func (o *sweepOptions) configs(ctx context.Context, g *globals, sources []sweepS
 		for _, w := range c.p.Warnings {
 			if !warned[w] {
 				warned[w] = true
-				g.logger.Warn(w)
+				h.Logger.Warn(w)
 			}
 		}
 		list = append(list, c)
@@ -120,43 +120,43 @@ func (o *sweepOptions) configs(ctx context.Context, g *globals, sources []sweepS
 	return list, nil
 }
 
-func (o *sweepOptions) resolveConfig(ctx context.Context, g *globals, source sweepSource) (*sweepConfig, error) {
-	flags := optionsOf(o.plan, source, o.nodesGiven)
-	look, err := flags.Look(g.planHost())
+func (o *Options) resolveConfig(ctx context.Context, h Host, source Source) (*itemConfig, error) {
+	flags := OptionsOf(o.Plan, source, o.NodesGiven)
+	look, err := flags.Look(h.Plan)
 	if err != nil {
 		return nil, err
 	}
-	c := &sweepConfig{sweepSource: source}
+	c := &itemConfig{Source: source}
 	if c.p, c.request, err = look(ctx); err != nil {
 		return nil, err
 	}
 	if err := plan.CheckTasks(c.p.Config.Tasks); err != nil {
 		return nil, err
 	}
-	if c.dirs, err = ensureModels(ctx, g, c.p, o.yes); err != nil {
+	if c.dirs, err = h.EnsureModels(ctx, c.p); err != nil {
 		return nil, err
 	}
 	if c.inputs, err = plan.InputsOf(ctx, c.p, c.dirs); err != nil {
 		return nil, err
 	}
-	c.busy = lifecycle.AlreadyRunning(g.home, c.p.Config.Experiment) != nil
+	c.busy = lifecycle.AlreadyRunning(h.Home, c.p.Config.Experiment) != nil
 	return c, nil
 }
 
 // item checks one seed of a configuration as swarm up will. busy says that a run of the sweep holds memory now that will be free by then.
-func (o *sweepOptions) item(ctx context.Context, g *globals, c *sweepConfig, seed int64, busy bool) (*sweepItem, error) {
-	item := &sweepItem{sweepSource: c.sweepSource, p: c.p}
+func (o *Options) item(ctx context.Context, h Host, c *itemConfig, seed int64, busy bool) (*Item, error) {
+	item := &Item{Source: c.Source, p: c.p}
 	item.p.Config.Seed = seed
 	if err := configs.Validate(item.p.Config); err != nil {
 		return nil, configs.WithSource(err, "--seeds")
 	}
 	request := c.request
-	if busy || o.plan.Wait.Limit > 0 {
+	if busy || o.Plan.Wait.Limit > 0 {
 		request = later(request, item.p)
 	}
 	asked := request.Nodes
 	item.check = func(ctx context.Context, busy bool) (nodes string, inputs map[string]string, err error) {
-		item.r = &coordinator.Resume{Home: g.home, Logger: g.logger, Sweep: true, Busy: busy}
+		item.r = &coordinator.Resume{Home: h.Home, Logger: h.Logger, Sweep: true, Busy: busy}
 		nodes, err = item.r.Take(ctx, item.p.Asked(), asked)
 		if other := item.otherwise(item.r, err); other != nil {
 			return "", nil, other
@@ -186,7 +186,7 @@ func (o *sweepOptions) item(ctx context.Context, g *globals, c *sweepConfig, see
 		return nil, fail.Usage(err, "swarm plan --help")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.name, err)
+		return nil, fmt.Errorf("%s: %w", c.Name, err)
 	}
 	if item.r.Run != nil {
 		item.dir = item.r.Dir()
@@ -209,9 +209,9 @@ func later(r fit.Request, p plan.Planned) fit.Request {
 	return r
 }
 
-// checkSweepDisk refuses a sweep whose runs don't fit the disk one after the other: each leaves a checkpoint of every node behind, and
+// checkDisk refuses a sweep whose runs don't fit the disk one after the other: each leaves a checkpoint of every node behind, and
 // while it runs has two more.
-func checkSweepDisk(home layout.Home, items []*sweepItem) error {
+func checkDisk(home layout.Home, items []*Item) error {
 	var kept, largest int64
 	left := 0
 	for _, item := range items {

@@ -1,4 +1,4 @@
-package main
+package study
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 )
 
 // rows are the sweep's runs as the database has them.
-func (s *sweep) rows(ctx context.Context) ([]stats.SweepRow, error) {
+func (s *Sweep) rows(ctx context.Context) ([]stats.SweepRow, error) {
 	var runs []store.Totals
 	if s.reader != nil {
 		var err error
@@ -41,7 +41,7 @@ func (s *sweep) rows(ctx context.Context) ([]stats.SweepRow, error) {
 }
 
 // predict gives the rows of a study or a grid that have no pace of their own that of rounds measured here, made up for their split and evaluations.
-func (s *sweep) predict(ctx context.Context, rows []stats.SweepRow) error {
+func (s *Sweep) predict(ctx context.Context, rows []stats.SweepRow) error {
 	if s.reader == nil {
 		return nil
 	}
@@ -50,9 +50,9 @@ func (s *sweep) predict(ctx context.Context, rows []stats.SweepRow) error {
 		if rows[i].State == store.RunDone || rows[i].SecondsPerRound != nil || item.done {
 			continue
 		}
-		pace, ok := known[item.name]
+		pace, ok := known[item.Name]
 		if !ok {
-			cost, err := costOfRun(ctx, s.reader, item.p)
+			cost, err := CostOfRun(ctx, s.reader, item.p)
 			if err != nil {
 				return err
 			}
@@ -60,48 +60,54 @@ func (s *sweep) predict(ctx context.Context, rows []stats.SweepRow) error {
 				each := *cost.Seconds / float64(cost.Rounds)
 				pace = &each
 			}
-			known[item.name] = pace
+			known[item.Name] = pace
 		}
 		rows[i].SecondsPerRound = pace
 	}
 	return nil
 }
 
-// row is one item's. Its state is that of the sweep: a run that failed before this sweep is left, like one that was stopped.
-func (s *sweep) row(ctx context.Context, item *sweepItem) (stats.SweepRow, error) {
-	row := stats.SweepRow{
-		Experiment: item.experiment(), Config: item.name, Seed: item.seed(), State: stats.SweepPending, Rounds: item.p.Config.Rounds,
+// RecordedRow is what the database has of an experiment's run with a seed. A run that is done and goes on to more rounds counts as stopped.
+func RecordedRow(ctx context.Context, reader *store.Reader, name string, c configs.Config) (row stats.SweepRow, imported bool, err error) {
+	row = stats.SweepRow{Experiment: c.Experiment, Config: name, Seed: c.Seed, State: stats.SweepPending, Rounds: c.Rounds}
+	if reader == nil {
+		return row, false, nil
 	}
-	if s.reader == nil {
-		return row, nil
-	}
-	run, err := s.reader.FindRun(ctx, item.experiment(), item.seed())
+	run, err := reader.FindRun(ctx, c.Experiment, c.Seed)
 	if err == nil && run == nil {
-		run, err = s.reader.FindImported(ctx, item.experiment(), item.seed(), item.p.Config.Rounds)
+		run, err = reader.FindImported(ctx, c.Experiment, c.Seed, c.Rounds)
 	}
+	if err != nil || run == nil {
+		return row, false, err
+	}
+	status, err := lifecycle.Status(ctx, reader, run.Run)
 	if err != nil {
-		return row, err
+		return row, false, err
 	}
-	if run != nil {
-		status, err := lifecycle.Status(ctx, s.reader, run.Run)
-		if err != nil {
-			return row, err
-		}
-		row.Run, row.State, row.Round = run.Run, status.State, status.Round
-		row.CumulativeReward = status.CumulativeReward
-		if run.Imported() {
-			return row, nil // neither its time nor its money was this machine's
-		}
-		row.SecondsPerRound, row.ActiveSeconds = status.SecondsPerRound, status.ElapsedSeconds
-		if status.Rounds == row.Rounds { // else this sweep prolongs it
-			row.ETASeconds = status.ETASeconds
-		}
+	row.Run, row.State, row.Round = run.Run, status.State, status.Round
+	row.CumulativeReward = status.CumulativeReward
+	if run.Imported() {
+		return row, true, nil // neither its time nor its money was this machine's
+	}
+	row.SecondsPerRound, row.ActiveSeconds = status.SecondsPerRound, status.ElapsedSeconds
+	if status.Rounds == row.Rounds { // else this sweep prolongs it
+		row.ETASeconds = status.ETASeconds
+	}
+	if row.State == store.RunDone && run.Rounds != row.Rounds {
+		row.State = store.RunStopped // it goes on to the rounds that are asked for now
+	}
+	return row, false, nil
+}
+
+// row is one item's. Its state is that of the sweep: a run that failed before this sweep is left, like one that was stopped.
+func (s *Sweep) row(ctx context.Context, item *Item) (stats.SweepRow, error) {
+	row, imported, err := RecordedRow(ctx, s.reader, item.Name, item.p.Config)
+	if err != nil || imported || s.reader == nil {
+		return row, err
 	}
 	switch {
 	case item.refused:
 		row.State = store.RunFailed
-	case row.State == store.RunDone && run.Rounds != row.Rounds:
-		row.State = store.RunStopped // it goes on to the rounds that are asked for now
 	case row.State == store.RunDone:
 	case item.failed() && item.code < fail.ExitSignal && row.State != store.RunLost:
 		row.State = store.RunFailed // also what was refused before it was recorded, or was killed
@@ -112,7 +118,7 @@ func (s *sweep) row(ctx context.Context, item *sweepItem) (stats.SweepRow, error
 }
 
 // similarPace is the seconds a round of the newest run that computed as much a round as the item will; nil: there is none.
-func similarPace(item *sweepItem, runs []store.Totals) *float64 {
+func similarPace(item *Item, runs []store.Totals) *float64 {
 	for _, t := range slices.Backward(runs) {
 		var c configs.Config
 		if t.Imported() || t.RoundsDone < 2 || t.ActiveSeconds <= 0 || json.Unmarshal(t.Config, &c) != nil {

@@ -1,4 +1,4 @@
-package main
+package study
 
 import (
 	"errors"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
-	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,36 +24,13 @@ const (
 	childKill = 15 * time.Second // then SIGKILL
 )
 
-// ownSweepFlags are those of sweep that swarm up doesn't have, or gets from the sweep.
-var ownSweepFlags = map[string]bool{
-	"study": true, "grid": true, "seeds": true, "seed": true, "dry-run": true, "detach": true, "on-complete": true, "webhook": true, "output": true, "home": true,
-}
-
-// passedOn are the given flags as swarm up's arguments.
-func passedOn(f *pflag.FlagSet) []string {
-	var args []string
-	f.Visit(func(flag *pflag.Flag) {
-		if ownSweepFlags[flag.Name] {
-			return
-		}
-		values := []string{flag.Value.String()}
-		if list, ok := flag.Value.(pflag.SliceValue); ok {
-			values = list.GetSlice()
-		}
-		for _, v := range values {
-			args = append(args, "--"+flag.Name+"="+v)
-		}
-	})
-	return args
-}
-
-// upArguments are those of an item's swarm up.
-func upArguments(home layout.Home, item *sweepItem, passed []string, asJSON bool) []string {
+// UpArguments are those of the swarm up of a source with a seed, on so many nodes (0: as up decides). passed are the user's flags.
+func UpArguments(home layout.Home, source Source, seed int64, nodes int, passed []string, asJSON bool) []string {
 	// --config takes a list in CSV, in which quotes make one value of a name with commas.
-	config := `"` + strings.ReplaceAll(item.config, `"`, `""`) + `"`
-	args := append([]string{"up", "--home=" + string(home), "--config=" + config, "--seed=" + strconv.FormatInt(item.seed(), 10)}, item.flags()...)
+	config := `"` + strings.ReplaceAll(source.Config, `"`, `""`) + `"`
+	args := append([]string{"up", "--home=" + string(home), "--config=" + config, "--seed=" + strconv.FormatInt(seed, 10)}, source.flags()...)
 	args = append(args, passed...) // later ones win
-	if nodes := item.p.Plan.Nodes; nodes > 0 {
+	if nodes > 0 {
 		args = append(args, "--nodes="+strconv.Itoa(nodes)) // what auto is, is decided once for all runs
 	}
 	if asJSON {
@@ -70,23 +46,18 @@ type child struct {
 }
 
 // startChild starts swarm up. It shares this process's terminal and process group.
-func startChild(g *globals, args []string, quiet bool) (*child, error) {
+func startChild(h Host, args []string, quiet bool) (*child, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("own program: %w", err)
 	}
 	c := &child{cmd: exec.Command(exe, args...), terminal: foreground() != 0}
 	c.cmd.Args[0] = os.Args[0]
-	typed, _ := g.typedHere()
-	variable, err := began(typed)
-	if err != nil {
-		return nil, err
-	}
-	c.cmd.Env = append(os.Environ(), variable)
-	if stdin, ok := g.stdin.(*os.File); ok {
+	c.cmd.Env = append(os.Environ(), h.Began)
+	if stdin, ok := h.Stdin.(*os.File); ok {
 		c.cmd.Stdin = stdin
 	}
-	c.cmd.Stdout, c.cmd.Stderr = g.stdout, g.stderr
+	c.cmd.Stdout, c.cmd.Stderr = h.Stdout, h.Stderr
 	if quiet {
 		c.cmd.Stdout = io.Discard
 	}
@@ -97,8 +68,8 @@ func startChild(g *globals, args []string, quiet bool) (*child, error) {
 	return c, nil
 }
 
-// sweepSignals are the signals that a sweep hands on to its run. They are kept from the start on, so that none is lost between two runs.
-func sweepSignals() (signals chan os.Signal, stop func()) {
+// Signals are the signals that a sweep hands on to its run. They are kept from the start on, so that none is lost between two runs.
+func Signals() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 8)
 	wanted := []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {

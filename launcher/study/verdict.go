@@ -1,4 +1,4 @@
-package main
+package study
 
 import (
 	"context"
@@ -12,15 +12,15 @@ import (
 
 // verdict is what the runs of a study or a grid say at the end of its sweep; nil of a sweep of none, and where it can't be read: that is no
 // reason to call the sweep failed.
-func (s *sweep) verdict(ctx context.Context) *stats.Study {
+func (s *Sweep) verdict(ctx context.Context) *stats.Study {
 	if s.judge == nil || s.reader == nil {
 		return nil
 	}
 	o := query.CompareOptions{Alive: func(x store.Snapshot) bool { return lifecycle.Alive(x, event.Now()) }}
-	o.Key, o.Measure, o.Study = configKey, s.judge.measure, s.judge.design
+	o.Key, o.Measure, o.Study = s.host.Key, s.judge.measure, s.judge.design
 	comparison, err := query.Compare(ctx, s.reader, o)
 	if err != nil {
-		s.g.logger.Warn("the verdict can't be told", "error", err)
+		s.host.Logger.Warn("the verdict can't be told", "error", err)
 		return nil
 	}
 	return comparison.Study

@@ -1,4 +1,4 @@
-package main
+package study
 
 import (
 	"fmt"
@@ -19,19 +19,19 @@ import (
 // longestExperiment is that of an experiment's name.
 const longestExperiment = 64
 
-// sweepVerdict is how the runs of a sweep are judged at its end: all of its arms, each against each.
-type sweepVerdict struct {
+// Judge is how the runs of a sweep are judged at its end: all of its arms, each against each.
+type Judge struct {
 	design  *stats.StudyDesign
 	measure string
 	flags   string // of swarm compare, for what the verdict rests on
 	report  string // of swarm report; empty: it has no such flags
 }
 
-// verdictOf is a study's.
-func verdictOf(s *sweepStudy) (*sweepVerdict, error) {
-	v := &sweepVerdict{design: studyDesign(s.Study, s.named), measure: s.Measure, flags: s.flags(), report: s.flags()}
+// judgeOf is a study's.
+func judgeOf(s *Study) (*Judge, error) {
+	v := &Judge{design: Design(s.Study, s.named), measure: s.Measure, flags: s.Flags(), report: s.Flags()}
 	var err error
-	v.design.Keys, err = studiedKeys(s.Study, s.named)
+	v.design.Keys, err = Keys(s.Study, s.named)
 	return v, err
 }
 
@@ -48,13 +48,13 @@ func parseGrid(texts []string, configurations int) (configs.Grid, error) {
 	return grid, configs.WithSource(grid.Check(configurations), "--grid")
 }
 
-// gridSources are the arms of a sweep's configurations by --grid: every configuration with every combination of the values.
-func (o *sweepOptions) gridSources(names []string) ([]sweepSource, error) {
-	grid, err := parseGrid(o.grid, len(names))
+// GridSources are the arms of a sweep's configurations by --grid: every configuration with every combination of the values.
+func (o *Options) GridSources(h Host, names []string) ([]Source, error) {
+	grid, err := parseGrid(o.Grid, len(names))
 	if err != nil {
 		return nil, err
 	}
-	given, err := o.plan.Config.Layer()
+	given, err := o.Plan.Config.Layer()
 	if err != nil {
 		return nil, err
 	}
@@ -63,25 +63,25 @@ func (o *sweepOptions) gridSources(names []string) ([]sweepSource, error) {
 			return nil, &configs.Error{Key: axis.Key, Value: fmt.Sprint(value), Source: given.Sources[axis.Key], Allowed: "none: --grid gives values of it"}
 		}
 	}
-	var out []sweepSource
+	var out []Source
 	for _, name := range names {
-		flags := optionsOf(o.plan, sweepSource{name: name, config: name}, o.nodesGiven)
-		base, _, _, err := configSources(os.Environ(), false).Config(&flags.Config)
+		flags := OptionsOf(o.Plan, Source{Name: name, Config: name}, o.NodesGiven)
+		base, _, _, err := h.Plan.Sources(os.Environ(), false).Config(&flags.Config)
 		if err != nil {
 			return nil, err
 		}
 		for _, arm := range grid.Arms() {
 			arm.Values["experiment"] = arm.Name(base.Experiment, longestExperiment)
-			out = append(out, sweepSource{name: arm.Values["experiment"].(string), config: name, values: maps.Clone(arm.Values)})
+			out = append(out, Source{Name: arm.Values["experiment"].(string), Config: name, Values: maps.Clone(arm.Values)})
 		}
 	}
 	return out, nil
 }
 
-// gridVerdict judges a grid's arms: by held-out pass@1 where all of them are evaluated, else by reward. The first arm is the baseline. In what the
+// gridJudge judges a grid's arms: by held-out pass@1 where all of them are evaluated, else by reward. The first arm is the baseline. In what the
 // arms' configurations differ is what the grid compares.
-func gridVerdict(items []*sweepItem, seeds int) *sweepVerdict {
-	v := &sweepVerdict{design: &stats.StudyDesign{Name: "grid", Seeds: seeds}, measure: stats.MeasurePass}
+func gridJudge(items []*Item, seeds int) *Judge {
+	v := &Judge{design: &stats.StudyDesign{Name: "grid", Seeds: seeds}, measure: stats.MeasurePass}
 	seen := map[string]bool{}
 	flags := []string{}
 	for _, item := range items {
@@ -104,7 +104,7 @@ func gridVerdict(items []*sweepItem, seeds int) *sweepVerdict {
 }
 
 // comparedKeys are the settings in which the configurations of a sweep differ, and what follows from these.
-func comparedKeys(items []*sweepItem) (keys []string) {
+func comparedKeys(items []*Item) (keys []string) {
 	first := items[0].p.Config
 	for _, item := range items {
 		c := item.p.Config

@@ -1,4 +1,4 @@
-package main
+package study
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 )
 
 // tellStart says which run is next, and how far the sweep is.
-func (s *sweep) tellStart(n int, item *sweepItem, status stats.SweepStatus) {
+func (s *Sweep) tellStart(n int, item *Item, status stats.SweepStatus) {
 	if s.lines != nil {
-		s.lines.tell(sweepEvent{
+		s.lines.tell(Event{
 			Type: event.TypeRunStarted, Index: n + 1, Runs: len(s.items), Attempt: item.tried + 1, SweepRow: &status.Rows[n], Sweep: &status,
 		})
 		return
@@ -28,13 +28,13 @@ func (s *sweep) tellStart(n int, item *sweepItem, status stats.SweepStatus) {
 	if item.tried > 0 {
 		again = " once more"
 	}
-	fmt.Fprintf(s.g.stdout, "sweep: run %d of %d: %s%s; %s\n", n+1, len(s.items), item, again, progressOf(status))
+	fmt.Fprintf(s.host.Stdout, "sweep: run %d of %d: %s%s; %s\n", n+1, len(s.items), item, again, progressOf(status))
 }
 
 // tellEnd says how a run ended where it hasn't been told.
-func (s *sweep) tellEnd(n int, item *sweepItem, status stats.SweepStatus) {
+func (s *Sweep) tellEnd(n int, item *Item, status stats.SweepStatus) {
 	if s.lines != nil {
-		s.lines.tell(sweepEvent{
+		s.lines.tell(Event{
 			Type: event.TypeRunEnded, Index: n + 1, Runs: len(s.items), Attempt: item.tried, ExitCode: &item.code, Message: item.why,
 			SweepRow: &status.Rows[n], Sweep: &status,
 		})
@@ -45,7 +45,7 @@ func (s *sweep) tellEnd(n int, item *sweepItem, status stats.SweepStatus) {
 		if why == "" {
 			why = fmt.Sprintf("exit code %d", item.code)
 		}
-		fmt.Fprintf(s.g.stderr, "sweep: %s did not get done (%s)\n", item, why)
+		fmt.Fprintf(s.host.Stderr, "sweep: %s did not get done (%s)\n", item, why)
 	}
 }
 
@@ -68,8 +68,8 @@ func progressOf(x stats.SweepStatus) string {
 	return text + "; " + strings.Join(more, ", ")
 }
 
-// sweepSummary is the last line of sweep -o json, and what the webhook gets.
-type sweepSummary struct {
+// Summary is the last line of sweep -o json, and what the webhook gets.
+type Summary struct {
 	Type     event.Type `json:"type"`
 	Time     float64    `json:"time"`
 	State    string     `json:"state"` // done, stopped, lost (some runs are not done), failed (none is)
@@ -78,18 +78,18 @@ type sweepSummary struct {
 	Study *stats.Study `json:"study,omitempty"` // what the runs of a study or a grid say
 }
 
-func (s *sweep) tellSummary(x sweepSummary) error {
+func (s *Sweep) tellSummary(x Summary) error {
 	if s.lines != nil {
 		return s.lines.write(x)
 	}
-	return screen.Print(s.g.stdout, func(p *table.Page) {
+	return screen.Print(s.host.Stdout, func(p *table.Page) {
 		p.Printf("\nsweep %s: %d of %s done\n\n", x.State, x.Done, units.Plural(x.Runs, "run"))
-		p.Table(sweepTable(x.SweepStatus, false))
+		p.Table(Table(x.SweepStatus, false))
 		switch {
 		case x.State == store.RunStopped:
 			p.Println("\nThe same command goes on with it.")
 		case x.Failed > 0:
-			p.Printf("\nThe same command tries again what is not done; %s logs RUN says why.\n", s.g.invocation())
+			p.Printf("\nThe same command tries again what is not done; %s logs RUN says why.\n", s.host.Program)
 		}
 		if x.Done > 0 {
 			p.Println()
@@ -99,24 +99,24 @@ func (s *sweep) tellSummary(x sweepSummary) error {
 }
 
 // printOutcome says what the runs say, as far as that is known, and how to see more.
-func (s *sweep) printOutcome(p *table.Page, verdict *stats.Study) {
+func (s *Sweep) printOutcome(p *table.Page, verdict *stats.Study) {
 	if s.judge == nil {
-		p.Command(fmt.Sprintf("%s compare %s", s.g.invocation(), strings.Join(s.comparison(), " ")))
+		p.Command(fmt.Sprintf("%s compare %s", s.host.Program, strings.Join(s.comparison(), " ")))
 		return
 	}
 	if verdict != nil {
 		p.Printf("%s\n\n", charset.Shown(verdict.Verdict))
 	}
 	if s.judge.report == "" {
-		p.Command(fmt.Sprintf("%s compare %s", s.g.invocation(), s.judge.flags))
+		p.Command(fmt.Sprintf("%s compare %s", s.host.Program, s.judge.flags))
 		return
 	}
-	p.Printf("%[1]s compare %[2]s   what that rests on\n%[1]s report %[3]s    the same with every figure\n", s.g.invocation(), s.judge.flags, s.judge.report)
+	p.Printf("%[1]s compare %[2]s   what that rests on\n%[1]s report %[3]s    the same with every figure\n", s.host.Program, s.judge.flags, s.judge.report)
 }
 
 // comparison are the arguments of swarm compare for the sweep: against the first experiment without externals.
-func (s *sweep) comparison() []string {
-	args := s.experiments()
+func (s *Sweep) comparison() []string {
+	args := s.Experiments()
 	for _, item := range s.items {
 		if item.p.Config.NumTransplantTrees == 0 && len(args) > 1 {
 			return append(args, "--baseline", item.experiment())
@@ -125,8 +125,8 @@ func (s *sweep) comparison() []string {
 	return args
 }
 
-// sweepTable has a row a run. Where planned is set it shows what is to come, else what was.
-func sweepTable(x stats.SweepStatus, planned bool) *table.Table {
+// Table has a row a run. Where planned is set it shows what is to come, else what was.
+func Table(x stats.SweepStatus, planned bool) *table.Table {
 	last := "time"
 	if planned {
 		last = "time left"
@@ -182,21 +182,21 @@ func costOf(seconds, perHour *float64) *float64 {
 	return &cost
 }
 
-// dryRun shows the sweep and starts nothing.
-func (s *sweep) dryRun(ctx context.Context) error {
-	reader, err := store.OpenReader(ctx, s.g.home.Database())
+// DryRun shows the sweep and starts nothing.
+func (s *Sweep) DryRun(ctx context.Context) error {
+	reader, err := store.OpenReader(ctx, s.host.Home.Database())
 	if err == nil {
 		s.reader = reader
 	} // without a database nothing is known
-	status, err := s.status(ctx)
+	status, err := s.Status(ctx)
 	if err != nil {
 		return err
 	}
 	if s.lines != nil {
-		return s.lines.write(sweepEvent{Type: sweepPlanned, Time: event.Now(), Runs: status.Runs, Sweep: &status})
+		return s.lines.write(Event{Type: Planned, Time: event.Now(), Runs: status.Runs, Sweep: &status})
 	}
-	return screen.Print(s.g.stdout, func(p *table.Page) {
-		p.Table(sweepTable(status, true))
+	return screen.Print(s.host.Stdout, func(p *table.Page) {
+		p.Table(Table(status, true))
 		p.Printf("\n%s; %s\n", units.Plural(status.Runs, "run"), progressOf(status))
 		if status.ETASeconds == nil {
 			p.Println("How long they take isn't known before one of them, or one like them, has done two rounds here.")

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/screen"
+	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/launcher/study"
+	"github.com/sapo-swarm/swarm/launcher/targets"
+	"github.com/spf13/pflag"
+)
+
+// runStudyPlan is plan --study.
+func runStudyPlan(ctx context.Context, g *globals, o *planOptions) error {
+	cost, err := o.price.price(os.Getenv)
+	if err != nil {
+		return err
+	}
+	host, err := g.studyHost(false)
+	if err != nil {
+		return err
+	}
+	nodesGiven := o.flags.Changed("nodes")
+	for _, name := range fixedByArguments {
+		if o.flags.Changed(name) {
+			return fail.Usage(fmt.Errorf("--study and --%s: a study has its own configurations, with names", name), "swarm plan --study "+o.study)
+		}
+	}
+	s, err := study.Load(o.study, &o.plan.Config, nodesGiven)
+	if err != nil {
+		return err
+	}
+	seeds := s.SeedCount()
+	if o.flags.Changed("seeds") {
+		parsed, err := study.ParseSeeds(o.seeds)
+		if err != nil {
+			return err
+		}
+		seeds = parsed.Len()
+	}
+	x, err := study.NewCost(ctx, host, s, &o.plan, nodesGiven, seeds, study.Price(cost))
+	if err != nil {
+		return interrupt.Exit(ctx, err)
+	}
+	if o.output == "json" {
+		return writeJSON(g.stdout, x)
+	}
+	return screen.Print(g.stdout, func(p *table.Page) {
+		study.PrintCost(p, s, x)
+		p.Command(fmt.Sprintf("%s sweep %s%s", g.invocation(), s.Flags(), againFlags(o.flags)))
+	})
+}
+
+// againFlags are the flags that plan --study was given, but for those that name the study, for a shell; each begins with a space.
+func againFlags(f *pflag.FlagSet) string {
+	var b strings.Builder
+	f.Visit(func(flag *pflag.Flag) {
+		if slices.Contains([]string{"study", "model", "output", "home"}, flag.Name) {
+			return
+		}
+		values := []string{flag.Value.String()}
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, value := range values {
+			b.WriteString(" " + targets.ShellWord("--"+flag.Name+"="+value))
+		}
+	})
+	return b.String()
+}

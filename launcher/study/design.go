@@ -1,0 +1,54 @@
+package study
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+// Design is a study as it is run with a model, empty for nano, without the keys that it compares.
+func Design(study configs.Study, model string) *stats.StudyDesign {
+	d := &stats.StudyDesign{Name: study.Name, Question: study.Question, Baseline: study.Baseline, Seeds: study.With(model).Seeds}
+	if !study.FixesModels() {
+		d.Model = configs.ModelName(model)
+	}
+	for _, e := range study.Experiments {
+		d.Arms = append(d.Arms, stats.StudyArm{Name: e.Name, Experiment: study.ExperimentName(model, e.Name), Nodes: e.Nodes,
+			Models: len(slices.Compact(slices.Sorted(slices.Values(e.Models))))})
+	}
+	return d
+}
+
+// Keys are the settings in which a study's experiments differ by its design. Models bring their own defaults.
+func Keys(study configs.Study, model string) ([]string, error) {
+	m, err := configs.LoadModel(configs.ModelName(model))
+	if err != nil { // a folder, whose shape decides nothing here
+		m = configs.Model{Name: model}
+	}
+	settings, err := study.Settings(model, m)
+	if err != nil {
+		return nil, err
+	}
+	keys := configs.Compared(settings)
+	if !study.FixesModels() {
+		return keys, nil
+	}
+	keys = append(keys, "model", "models", "weights")
+	for _, e := range study.Experiments {
+		for _, name := range e.Models {
+			m, err := configs.LoadModel(name)
+			if err != nil {
+				return nil, err
+			}
+			values, err := configs.PresetValues(m.Defaults)
+			if err != nil {
+				return nil, err
+			}
+			keys = slices.AppendSeq(keys, maps.Keys(values))
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys), nil
+}

@@ -1,0 +1,81 @@
+package study
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strconv"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/launcher/plan"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// Price is what the machine costs an hour. The zero value: not known.
+type Price struct {
+	PerHour  float64
+	Currency string
+}
+
+// Host is what the process gives a sweep.
+type Host struct {
+	Home         layout.Home
+	Logger       *slog.Logger
+	Stdin        io.Reader
+	Stdout       io.Writer
+	Stderr       io.Writer
+	Program      string // how this user types the program's name and its home
+	Began        string // NAME=VALUE of the environment that tells a run which command began it
+	Python       *policy.Interpreter
+	Plan         plan.Host
+	EnsureModels func(ctx context.Context, p plan.Planned) (map[string]string, error)
+	Key          func(store.Totals) string // of a run's configuration, for verdicts
+}
+
+// Options are what is swept over.
+type Options struct {
+	Plan       plan.Options
+	Study      string   // name or file
+	Grid       []string // KEY=VALUE,VALUE
+	Seeds      string
+	SeedsGiven bool
+	NodesGiven bool
+}
+
+// sources are the configurations of a sweep: those named, with a grid its arms, or a study's, all or those named, whose seeds count where none were
+// asked for. A study has a verdict.
+func (o *Options) sources(h Host, names []string) ([]Source, *Judge, error) {
+	switch {
+	case o.Study != "" && o.Grid != nil:
+		return nil, nil, fail.Usage(errors.New("--grid and --study are two ways to name what is compared"),
+			"a grid: key in a study's file, or swarm sweep CONFIG --grid KEY=VALUE,VALUE")
+
+	case o.Study == "":
+		if err := refuseStudyFile(names); err != nil {
+			return nil, nil, err
+		}
+	}
+	if o.Grid != nil {
+		sources, err := o.GridSources(h, names)
+		return sources, nil, err
+	}
+	if o.Study == "" {
+		return SourcesOf(names), nil, nil
+	}
+	study, err := Load(o.Study, &o.Plan.Config, o.NodesGiven)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !o.SeedsGiven {
+		o.Seeds = strconv.Itoa(study.With(study.named).Seeds)
+	}
+	judge, err := judgeOf(study)
+	if err != nil {
+		return nil, nil, err
+	}
+	sources, err := study.Sources(names...)
+	return sources, judge, err
+}

@@ -1,0 +1,301 @@
+// Package study answers a question: it makes experiments and seeds into runs, runs what is left of them one after the other as swarm up,
+// and says what they say. What is done it knows from the database alone. It must not import cmd.
+package study
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/screen"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
+	"github.com/sapo-swarm/swarm/launcher/plan"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// sweep is a list of runs, one after the other. What is done it knows from the database alone.
+type Sweep struct {
+	host    Host
+	items   []*Item
+	judge   *Judge // nil: of configurations that were named, which swarm compare judges
+	price   Price
+	passed  []string // flags for swarm up
+	signals <-chan os.Signal
+	lines   *lines // nil: text is wanted
+	locks   locks
+	reader  *store.Reader // nil where there is no database yet
+	folder  string        // for the log and the summary of this sweep
+}
+
+// Experiments are the names, in their order.
+func (s *Sweep) Experiments() []string {
+	var names []string
+	for _, item := range s.items {
+		if !slices.Contains(names, item.experiment()) {
+			names = append(names, item.experiment())
+		}
+	}
+	return names
+}
+
+// Serve runs what is left, and what failed once more. Its error is a stop, or that the sweep can't go on; failed runs are none.
+func (s *Sweep) Serve(ctx context.Context, signals <-chan os.Signal) error {
+	s.signals = signals
+	status, err := s.Status(ctx)
+	if err != nil {
+		return err
+	}
+	s.lines.tell(Event{Type: Started, Runs: status.Runs, Sweep: &status})
+	for n, item := range s.items {
+		if err := s.turn(ctx, n, item); err != nil {
+			return err
+		}
+	}
+	for n, item := range s.items {
+		if !item.failed() || item.code == fail.ExitUsage { // what is refused is refused again
+			continue
+		}
+		if err := s.turn(ctx, n, item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turn brings an item to its end, unless it is done. Its error is a stop, or that the database can't be read.
+func (s *Sweep) turn(ctx context.Context, n int, item *Item) error {
+	var status stats.SweepStatus
+	for {
+		var err error
+		if status, err = s.Status(ctx); err != nil {
+			return interrupt.Exit(ctx, err)
+		}
+		if status.Rows[n].State == store.RunDone {
+			if item.done || item.tried > 0 {
+				item.code = fail.ExitDone
+				return nil
+			}
+			return s.adopt(ctx, n, item)
+		}
+		waited, err := s.awaitOther(ctx, item)
+		if err != nil {
+			return err
+		}
+		if !waited {
+			break
+		}
+	}
+	s.tellStart(n, item, status)
+	process, err := startChild(s.host, UpArguments(s.host.Home, item.Source, item.seed(), item.p.Plan.Nodes, s.passed, s.lines != nil), s.lines != nil)
+	if err != nil {
+		return err
+	}
+	item.tried++
+	item.code, item.why = process.wait(s.signals)
+	status, err = s.Status(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	s.tellEnd(n, item, status)
+	if ctx.Err() != nil {
+		return interrupt.Exit(ctx, ctx.Err())
+	}
+	if item.code > fail.ExitSignal { // by its keys, or by swarm down
+		return fail.Exit(item.code)
+	}
+	return nil
+}
+
+// adopt counts a run that another process has done meanwhile, or says why it doesn't count. Its error is that the database can't be read.
+func (s *Sweep) adopt(ctx context.Context, n int, item *Item) error {
+	err := s.recheck(ctx, item)
+	if ctx.Err() != nil {
+		return interrupt.Exit(ctx, ctx.Err())
+	}
+	item.code = fail.ExitDone
+	if err == nil {
+		item.done = true
+		return nil
+	}
+	item.tried, item.code, item.refused, item.why = 1, fail.ExitUsage, true, err.Error()
+	status, err := s.Status(ctx)
+	if err != nil {
+		return err
+	}
+	s.tellEnd(n, item, status)
+	return nil
+}
+
+// otherInterval is how often a sweep looks whether a run that isn't its own has ended.
+const otherInterval = time.Second
+
+// awaitOther waits while somebody else runs the item's experiment: the run of a sweep that was killed, mostly. It tells whether it had to.
+func (s *Sweep) awaitOther(ctx context.Context, item *Item) (waited bool, err error) {
+	progress := screen.NewStatusLine(s.host.Stderr, 10*time.Second)
+	defer progress.End()
+	ticker := time.NewTicker(otherInterval)
+	defer ticker.Stop()
+	for ; ; waited = true {
+		if ctx.Err() != nil {
+			return waited, interrupt.Exit(ctx, ctx.Err())
+		}
+		running := lifecycle.AlreadyRunning(s.host.Home, item.experiment())
+		if running == nil {
+			return waited, nil
+		}
+		if !waited {
+			what, _ := fail.SplitRemedy(running.Error())
+			fmt.Fprintf(s.host.Stderr, "sweep: %s; waiting for its end (%s attach %s)\n", what, s.host.Program, item.experiment())
+		} else if status, err := lifecycle.Status(ctx, s.reader, item.experiment()); err == nil {
+			progress.Say(fmt.Sprintf("sweep: waiting for %s: round %d of %d", status.Run, status.Round, status.Rounds))
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// End shows what the sweep came to, hands it to finish if anything was run, and returns the command's error. err is Serve's.
+func (s *Sweep) End(ctx context.Context, err error, finish func(Ending)) error {
+	status, readErr := s.Status(ctx)
+	if readErr != nil {
+		return errors.Join(err, readErr)
+	}
+	var stopped *fail.ExitError
+	state, code := store.RunDone, fail.ExitDone
+	switch {
+	case errors.As(err, &stopped):
+		state, code = store.RunStopped, stopped.Code
+	case err != nil:
+		state, code = store.RunFailed, fail.ExitFailed
+	case status.Done == 0:
+		state, code = store.RunFailed, fail.ExitFailed
+	case status.Done < status.Runs:
+		state, code = store.RunLost, fail.ExitLost
+	}
+	summary := Summary{Type: event.TypeSummary, Time: event.Now(), State: state, ExitCode: code, SweepStatus: status, Study: s.verdict(ctx)}
+	shown := s.tellSummary(summary)
+	if errors.Is(shown, syscall.EPIPE) {
+		shown = nil // swarm sweep | head
+	}
+	if s.worked() {
+		s.reader.Close()
+		s.reader = nil
+		s.locks.release()
+		s.locks = nil
+		finish(s.ending(summary))
+	}
+	if err == nil && code != fail.ExitDone {
+		err = fail.Exit(code) // the table says which
+	}
+	return errors.Join(shown, err)
+}
+
+// Ending is how a sweep ended, for whoever wants to know.
+type Ending struct {
+	Experiments string // blanks between
+	Folder      string // of the sweep's log
+	Summary     Summary
+}
+
+func (s *Sweep) ending(summary Summary) Ending {
+	return Ending{Experiments: strings.Join(s.Experiments(), " "), Folder: s.folder, Summary: summary}
+}
+
+// worked tells whether the sweep ran anything: one that finds everything done has nothing to tell.
+func (s *Sweep) worked() bool {
+	return slices.ContainsFunc(s.items, func(i *Item) bool { return i.tried > 0 })
+}
+
+// Status is what the sweep has come to, by the database.
+func (s *Sweep) Status(ctx context.Context) (stats.SweepStatus, error) {
+	rows, err := s.rows(ctx)
+	if err != nil {
+		return stats.SweepStatus{}, err
+	}
+	return stats.NewSweepStatus(rows, s.price.PerHour, s.price.Currency), nil
+}
+
+// Open prepares what a sweep needs beside its plan. What it opened, Close closes.
+func (s *Sweep) Open(ctx context.Context) (err error) {
+	if err := os.MkdirAll(string(s.host.Home), 0o755); err != nil {
+		return s.host.Home.Error(err)
+	}
+	if s.locks, err = lockSweep(s.host.Home, s.items); err != nil {
+		return err
+	}
+	if err := checkDisk(s.host.Home, s.items); err != nil {
+		return err
+	}
+	python, err := s.host.Python.Find(ctx)
+	if err != nil {
+		return err
+	}
+	for _, item := range s.items {
+		if !item.done && plan.EngineDevice(item.p.Plan) != "cpu" && !python.CUDA {
+			return plan.NoCUDA(python, item.String()+" is planned for a GPU")
+		}
+	}
+	// Opened for writing first: that makes the database, and brings an older one up to date.
+	db, err := store.Open(ctx, s.host.Home.Database(), store.Options{Warn: store.LogNews(s.host.Logger)})
+	if err != nil {
+		return err
+	}
+	if err := db.Close(); err != nil {
+		return err
+	}
+	s.folder = s.host.Home.Path("sweeps", time.Now().UTC().Format("20060102T150405.000Z"))
+	s.reader, err = store.OpenReader(ctx, s.host.Home.Database())
+	return err
+}
+
+// Close gives back what Open opened.
+func (s *Sweep) Close() {
+	if s.reader != nil {
+		s.reader.Close()
+	}
+	s.locks.release()
+}
+
+// New resolves and checks every run of a sweep over names: configurations, or a study's experiments. asJSON prints one event a line.
+func New(ctx context.Context, h Host, o Options, names []string, cost Price, passed []string, asJSON bool) (*Sweep, error) {
+	sources, judge, err := o.sources(h, names)
+	if err != nil {
+		return nil, err
+	}
+	items, err := o.items(ctx, h, sources)
+	if err != nil {
+		return nil, err
+	}
+	if o.Grid != nil {
+		judge = gridJudge(items, len(items)/len(sources))
+	}
+	s := &Sweep{host: h, items: items, judge: judge, price: cost, passed: passed}
+	if asJSON {
+		s.lines = &lines{out: h.Stdout}
+	}
+	return s, nil
+}
+
+// Folder is for the sweep's log and summary. It is known after Open.
+func (s *Sweep) Folder() string { return s.folder }
+
+// Runs is how many runs the sweep has.
+func (s *Sweep) Runs() int { return len(s.items) }
+
+// Turn brings run n, counted from 0, to its end, unless it is done. It returns the run's exit code. The error is a stop, or that the database
+// can't be read.
+func (s *Sweep) Turn(ctx context.Context, n int) (code int, err error) {
+	err = s.turn(ctx, n, s.items[n])
+	return s.items[n].code, err
+}
