@@ -10,9 +10,9 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
-	"github.com/sapo-swarm/swarm/launcher/targets"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -72,7 +72,7 @@ func (o *pruneOptions) check() error {
 func (o *pruneOptions) command(experiments []string) string {
 	words := []string{"prune"}
 	for _, name := range experiments {
-		words = append(words, targets.ShellWord(name))
+		words = append(words, shell.Quote(name))
 	}
 	if o.keep >= 0 {
 		words = append(words, fmt.Sprintf("--keep %d", o.keep))

@@ -9,9 +9,9 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
-	"github.com/sapo-swarm/swarm/launcher/targets"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -58,7 +58,7 @@ func runRm(ctx context.Context, g *globals, names []string, o *removal) error {
 	}
 	command := "rm"
 	for _, name := range names {
-		command += " " + targets.ShellWord(name)
+		command += " " + shell.Quote(name)
 	}
 	if o.files {
 		command += " --files"

@@ -11,8 +11,8 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/launcher/study"
-	"github.com/sapo-swarm/swarm/launcher/targets"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -37,7 +37,7 @@ func (s *studyFlags) apply(o *stats.CompareOptions, names []string, flags *pflag
 		}
 		return nil
 	}
-	again := command + " --study " + targets.ShellWord(s.name)
+	again := command + " --study " + shell.Quote(s.name)
 	if len(names) > 0 {
 		return fail.Usage(fmt.Errorf("--study %s and %q: a study has its own experiments", s.name, names[0]), again)
 	}
@@ -77,9 +77,9 @@ func (s *studyFlags) nothingOf(study *stats.Study) error {
 }
 
 func (s *studyFlags) none() error {
-	try := "swarm sweep --study " + targets.ShellWord(s.name)
+	try := "swarm sweep --study " + shell.Quote(s.name)
 	if s.model != "" {
-		try += " --model " + targets.ShellWord(s.model)
+		try += " --model " + shell.Quote(s.model)
 	}
 	return fail.Hint(fmt.Errorf("no run of study %s is recorded", strings.TrimSpace(s.name+" "+s.model)), try)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/launcher/targets"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -27,7 +27,7 @@ func importRuns(ctx context.Context, g *globals, path string, o *importOptions, 
 	for _, name := range predecessorFlags {
 		if flags.Changed(name) {
 			return fail.Usage(fmt.Errorf("--%s is for the predecessor's folders: %s is a file, whose runs say it themselves", name, path),
-				"swarm import "+targets.ShellWord(path))
+				"swarm import "+shell.Quote(path))
 
 		}
 	}

@@ -7,13 +7,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/screen"
+	"github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/study"
-	"github.com/sapo-swarm/swarm/launcher/targets"
-	"github.com/spf13/pflag"
 )
 
 // runStudyPlan is plan --study.
@@ -69,7 +70,7 @@ func againFlags(f *pflag.FlagSet) string {
 			values = list.GetSlice()
 		}
 		for _, value := range values {
-			b.WriteString(" " + targets.ShellWord("--"+flag.Name+"="+value))
+			b.WriteString(" " + shell.Quote("--"+flag.Name+"="+value))
 		}
 	})
 	return b.String()

@@ -35,3 +35,11 @@ func TestBashReadsALineBack(t *testing.T) {
 		}
 	})
 }
+
+func TestQuoteQuotesWhatNeedsIt(t *testing.T) {
+	for word, want := range map[string]string{
+		"a/b": "a/b", "it's": `'it'\''s'`, "": "''", "--rounds=3": "--rounds=3", "--price=$2/h": "--price='$2/h'", "\xff\u2028": `$'\xff\xe2\x80\xa8'`,
+	} {
+		require.Equal(t, want, Quote(word))
+	}
+}

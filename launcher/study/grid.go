@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/files"
-	"github.com/sapo-swarm/swarm/launcher/targets"
+	"github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
@@ -91,7 +91,7 @@ func gridJudge(items []*Item, seeds int) *Judge {
 		if name := item.experiment(); !seen[name] {
 			seen[name] = true
 			v.design.Arms = append(v.design.Arms, stats.StudyArm{Name: name, Experiment: name})
-			flags = append(flags, targets.ShellWord(name))
+			flags = append(flags, shell.Quote(name))
 		}
 	}
 	v.design.Baseline, v.design.Keys = v.design.Arms[0].Name, comparedKeys(items)
@@ -131,7 +131,7 @@ func refuseStudyFile(names []string) error {
 		}
 		text, err := files.ReadBounded(name, configs.MaxDocument)
 		if err == nil && configs.IsStudy(text) {
-			return fail.Usage(fmt.Errorf("%s is a study, not a configuration", name), "swarm sweep --study "+targets.ShellWord(name))
+			return fail.Usage(fmt.Errorf("%s is a study, not a configuration", name), "swarm sweep --study "+shell.Quote(name))
 		}
 	}
 	return nil

@@ -12,9 +12,9 @@ import (
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/files"
+	"github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/plan"
-	"github.com/sapo-swarm/swarm/launcher/targets"
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
@@ -173,9 +173,9 @@ func (s *Study) checkFlags(l resolve.Layer, nodesGiven bool) error {
 // Flags are those that name the study on a command line.
 func (s *Study) Flags() string {
 	if s.named == "" {
-		return "--study " + targets.ShellWord(s.Named())
+		return "--study " + shell.Quote(s.Named())
 	}
-	return "--study " + targets.ShellWord(s.Named()) + " --model " + targets.ShellWord(s.named)
+	return "--study " + shell.Quote(s.Named()) + " --model " + shell.Quote(s.named)
 }
 
 // otherwise refuses to go on with, or to count, a run of the study that was made otherwise than the study says now. err is Take's.

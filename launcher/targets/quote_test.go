@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 	"pgregory.net/rapid"
+
+	"github.com/sapo-swarm/swarm/internal/shell"
 )
 
 // hostileWords run something, or end a line or a quote, where they are not quoted.
@@ -34,7 +36,7 @@ func anyText(hostile []string) *rapid.Generator[string] {
 func TestBashReadsQuotedWordsAsTheyWere(t *testing.T) {
 	dir, hostile := t.TempDir(), hostileWords(t)
 	check := func(t require.TestingT, words []string) {
-		line := shellWords(words)
+		line := shell.Line(words...)
 		require.False(t, strings.ContainsAny(line, "\n\r\u0085\u2028\u2029"), "%q", line)
 		cmd := exec.Command("bash", "-c", `printf '%s\0' `+line)
 		cmd.Dir = dir
@@ -46,14 +48,6 @@ func TestBashReadsQuotedWordsAsTheyWere(t *testing.T) {
 	check(t, hostile)
 	rapid.Check(t, func(t *rapid.T) { check(t, rapid.SliceOfN(anyText(hostile), 1, 20).Draw(t, "words")) })
 	require.NoFileExists(t, filepath.Join(dir, "pwned"))
-}
-
-func TestWordsAreQuotedWhereTheyNeedIt(t *testing.T) {
-	for word, want := range map[string]string{
-		"a/b": "a/b", "it's": `'it'\''s'`, "": "''", "--rounds=3": "--rounds=3", "--price=$2/h": "'--price=$2/h'", "A=b": "'A=b'",
-	} {
-		require.Equal(t, want, ShellWord(word))
-	}
 }
 
 func TestYAMLReadsQuotedTextAsItWas(t *testing.T) {

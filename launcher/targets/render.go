@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"text/template"
+
+	"github.com/sapo-swarm/swarm/internal/shell"
 )
 
 //go:embed templates/*.tmpl
@@ -12,8 +14,8 @@ var sources embed.FS
 
 // quoting is how a value gets into a template: none stands there bare but numbers and what check has held to letters and digits.
 var quoting = template.FuncMap{
-	"sh":        ShellWord,
-	"words":     shellWords,
+	"sh":        shell.Quote,
+	"words":     func(words []string) string { return shell.Line(words...) },
 	"yaml":      yamlText,
 	"compose":   composeText,
 	"container": containerText,

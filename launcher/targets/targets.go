@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
+
+	"github.com/sapo-swarm/swarm/internal/shell"
 )
 
 // Targets that files can be written for.
@@ -115,12 +117,12 @@ func (s Spec) files(list ...File) ([]File, error) {
 
 // Next is what to type once the files lie in Dir.
 func (s Spec) Next() string {
-	at := func(name string) string { return ShellWord(s.Dir + "/" + name) }
+	at := func(name string) string { return shell.Quote(s.Dir + "/" + name) }
 	switch s.Target {
 	case Slurm:
 		return "sbatch " + at("workers.slurm")
 	case Kubernetes:
-		return "kubectl apply -f " + ShellWord(s.Dir)
+		return "kubectl apply -f " + shell.Quote(s.Dir)
 	case SkyPilot:
 		return at("launch.sh")
 	}

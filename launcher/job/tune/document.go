@@ -3,8 +3,8 @@ package tune
 import (
 	"strconv"
 
+	"github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/launcher/job/workload"
-	"github.com/sapo-swarm/swarm/launcher/targets"
 )
 
 // Document is what swarm tune -o json prints.
@@ -74,11 +74,11 @@ func (t *Answer) next() []string {
 	if t.edits == nil && t.result.Fits {
 		named := ""
 		if t.o.Workload != "" {
-			named = " --workload " + targets.ShellWord(t.o.Workload)
+			named = " --workload " + shell.Quote(t.o.Workload)
 		}
 		size := " --auto"
 		if t.o.Given["gpu-memory"] {
-			size = " --gpu-memory " + targets.ShellWord(t.o.GPUMemory)
+			size = " --gpu-memory " + shell.Quote(t.o.GPUMemory)
 		}
 		if same := "swarm tune" + named + size + t.o.asGiven(); !t.o.Profile {
 			next = append(next, same+" --dry-run")
@@ -113,7 +113,7 @@ func (o *Options) asGiven() string {
 	}
 	text := ""
 	for _, word := range words {
-		text += " " + targets.ShellWord(word)
+		text += " " + shell.Quote(word)
 	}
 	return text
 }
