@@ -1,47 +1,99 @@
 package main
 
 import (
+	"maps"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
 
 const modulePath = "github.com/sapo-swarm/swarm/"
 
-// allowed says which of our packages a package may import, by prefix (docs/ARCHITECTURE.md). The longest matching row
-// counts. Test files are held to it too.
-var allowed = []struct{ from, to string }{
-	{"cmd/", "cmd/ configs launcher node metrics internal/"},
-	{"configs", "internal/"},
-	{"configs/resolve", "configs internal/"},
-	{"internal/", "internal/"},
-	{"launcher", "launcher configs metrics/event node/protocol internal/"},
-	{"launcher/doctor", "launcher/gpu launcher/mps launcher/plan metrics/store node/policy configs internal/"},
-	{"launcher/gpu", "launcher/gpu configs metrics/event internal/"},
-	{"launcher/job", "launcher/job/ launcher/fit launcher/gpu launcher/lifecycle launcher/supervise metrics configs internal/"},
-	{"launcher/job/diagnose", "launcher/job/ configs internal/"},
-	{"launcher/job/tune", "launcher/job launcher/fit launcher/gpu launcher/targets configs internal/"},
-	{"launcher/job/", "launcher/job/ launcher/supervise configs internal/"},
-	{"launcher/lifecycle", "launcher metrics configs internal/"},
-	{"launcher/lifecycle/gpuwatch", "launcher/lifecycle launcher/fit launcher/gpu launcher/job/workload metrics configs internal/"},
-	{"launcher/study", "launcher node metrics configs internal/"},
-	{"launcher/coordinator", "launcher node metrics configs internal/"},
-	{"launcher/plan", "launcher node metrics configs internal/"},
-	{"launcher/workers", "launcher node metrics configs internal/"},
-	{"node", "node configs metrics/event internal/"},
-	{"node/protocol", "node/protocol metrics/event"},
-	{"metrics/event", "internal/"},
-	{"metrics/store", "metrics/store metrics/event internal/"},
-	{"metrics/stats", "metrics/stats metrics/store metrics/event internal/"},
-	{"metrics/query", "metrics/query metrics/stats metrics/store metrics/event configs internal/"},
-	{"metrics/wording", "metrics/wording metrics/stats metrics/store metrics/event internal/"},
-	{"metrics/charts", "metrics/charts internal/"},
-	{"metrics/terminal", "metrics/terminal metrics/wording metrics/query metrics/stats metrics/store metrics/event configs internal/"},
-	{"metrics/report", "metrics/report metrics/charts metrics/wording metrics/query metrics/stats metrics/store metrics/event internal/"},
-	{"metrics/dashboard", "metrics/dashboard metrics/export/prometheus metrics/charts metrics/wording metrics/query metrics/stats metrics/store metrics/event internal/"},
-	{"metrics/export", "metrics/export metrics/wording metrics/query metrics/stats metrics/store metrics/event internal/"},
-	{"metrics/figures", "metrics/figures metrics/export metrics/wording metrics/query metrics/stats metrics/store metrics/event internal/"},
-	{"metrics/rlswarm", "metrics/rlswarm metrics/store metrics/event internal/"},
+// imports are the packages of ours that each package imports, exactly (docs/ARCHITECTURE.md, "Packages"). cmd/swarm may import all, and all may
+// import internal packages, which import no others. An arrow that is added here needs a reason: host packages (gpu, fit, lease, mps, supervise,
+// runlog, systemd) never import what runs them, node and metrics never import launcher, and nothing imports cmd.
+var imports = map[string]string{
+	"configs":                     "",
+	"configs/resolve":             "configs",
+	"launcher/coordinator":        "configs launcher/fit launcher/gpu launcher/launch launcher/lifecycle launcher/mps launcher/plan launcher/runlog launcher/supervise launcher/workers metrics/event metrics/stats metrics/store metrics/terminal metrics/wording node node/exchange/membership node/journal node/model node/policy node/protocol",
+	"launcher/doctor":             "launcher/gpu launcher/mps launcher/plan metrics/store node/policy",
+	"launcher/fit":                "configs",
+	"launcher/gpu":                "metrics/event",
+	"launcher/gpu/fakenvml":       "",
+	"launcher/job":                "configs launcher/fit launcher/gpu launcher/job/attempt launcher/job/queue launcher/job/retry launcher/job/settings launcher/job/shortage launcher/lifecycle launcher/supervise metrics/event metrics/query metrics/stats metrics/store",
+	"launcher/job/attempt":        "configs launcher/job/shortage launcher/supervise",
+	"launcher/job/diagnose":       "configs launcher/job/settings launcher/job/shortage launcher/job/workload",
+	"launcher/job/queue":          "launcher/supervise",
+	"launcher/job/retry":          "launcher/job/shortage",
+	"launcher/job/settings":       "configs",
+	"launcher/job/shortage":       "",
+	"launcher/job/tune":           "configs configs/resolve launcher/fit launcher/gpu launcher/job launcher/job/attempt launcher/job/queue launcher/job/settings launcher/job/workload",
+	"launcher/job/workload":       "configs",
+	"launcher/launch":             "launcher/fit launcher/lease launcher/runlog launcher/supervise metrics/event node/protocol",
+	"launcher/lease":              "",
+	"launcher/lifecycle":          "configs launcher/mps launcher/supervise metrics/event metrics/stats metrics/store",
+	"launcher/lifecycle/gpuwatch": "launcher/fit launcher/gpu launcher/job/workload launcher/lifecycle metrics/event metrics/stats metrics/store metrics/terminal",
+	"launcher/mps":                "launcher/gpu launcher/supervise",
+	"launcher/mps/fakemps":        "",
+	"launcher/notify":             "configs",
+	"launcher/plan":               "configs configs/resolve launcher/fit launcher/gpu launcher/job/queue launcher/mps metrics/store node/exchange/membership node/model node/policy node/task",
+	"launcher/runlog":             "",
+	"launcher/study":              "configs configs/resolve launcher/coordinator launcher/fit launcher/lifecycle launcher/plan metrics/event metrics/query metrics/stats metrics/store node node/model node/policy node/profile",
+	"launcher/supervise":          "metrics/event node/protocol",
+	"launcher/systemd":            "",
+	"launcher/targets":            "configs",
+	"launcher/workers":            "configs metrics/event metrics/store node/exchange/membership node/exchange/natsbus node/exchange/sharedir node/protocol",
+	"metrics/charts":              "",
+	"metrics/dashboard":           "metrics/charts metrics/event metrics/export/prometheus metrics/query metrics/stats metrics/store metrics/wording",
+	"metrics/event":               "",
+	"metrics/export":              "metrics/event metrics/query metrics/stats metrics/store",
+	"metrics/export/prometheus":   "metrics/event metrics/stats metrics/store",
+	"metrics/figures":             "metrics/query metrics/stats metrics/store",
+	"metrics/query":               "configs metrics/stats metrics/store",
+	"metrics/report":              "metrics/charts metrics/event metrics/query metrics/stats metrics/store",
+	"metrics/rlswarm":             "metrics/event metrics/store",
+	"metrics/stats":               "metrics/event metrics/store",
+	"metrics/store":               "metrics/event",
+	"metrics/terminal":            "metrics/event metrics/stats metrics/store metrics/wording",
+	"metrics/wording":             "metrics/event",
+	"node":                        "configs metrics/event node/exchange node/exchange/membership node/exchange/natsbus node/exchange/sharedir node/journal node/policy node/protocol node/sapo node/task node/tokenizer",
+	"node/exchange":               "",
+	"node/exchange/exchangetest":  "node/exchange",
+	"node/exchange/membership":    "configs metrics/event node/exchange node/protocol",
+	"node/exchange/natsbus":       "node/exchange node/exchange/membership",
+	"node/exchange/netlab":        "",
+	"node/exchange/sharedir":      "node/exchange node/exchange/membership",
+	"node/journal":                "metrics/event node/policy",
+	"node/model":                  "configs node/model/hub",
+	"node/model/hub":              "",
+	"node/model/hub/hubtest":      "",
+	"node/policy":                 "",
+	"node/policy/policytest":      "node/policy",
+	"node/pretrain":               "configs node/model node/policy node/sapo node/task node/tokenizer",
+	"node/profile":                "node/policy",
+	"node/protocol":               "metrics/event",
+	"node/sapo":                   "",
+	"node/task":                   "configs",
+	"node/tokenizer":              "",
+	"node/verify":                 "configs metrics/event node node/exchange node/journal node/policy node/protocol node/sapo node/task node/tokenizer",
+}
+
+// testImports are those that only a package's tests import.
+var testImports = map[string]string{
+	"launcher/gpu":           "launcher/gpu/fakenvml",
+	"launcher/mps":           "launcher/mps/fakemps",
+	"launcher/runlog":        "launcher/supervise",
+	"metrics/figures":        "metrics/event metrics/export",
+	"metrics/query":          "metrics/event",
+	"node":                   "node/model node/policy/policytest node/pretrain",
+	"node/exchange":          "node/tokenizer",
+	"node/exchange/natsbus":  "node/exchange/exchangetest",
+	"node/exchange/sharedir": "node/exchange/exchangetest node/protocol",
+	"node/model/hub":         "node/model/hub/hubtest",
+	"node/policy":            "node/policy/policytest",
+	"node/pretrain":          "node/policy/policytest",
+	"node/verify":            "node/exchange/natsbus node/model node/policy/policytest",
 }
 
 // pure packages do no I/O and read no clock.
@@ -67,48 +119,61 @@ func TestImportArrows(t *testing.T) {
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	packages := 0
+	found := map[string]bool{}
 	for line := range strings.Lines(string(out)) {
 		code, tests, _ := strings.Cut(strings.TrimSpace(line), "|")
 		fields := strings.Fields(code)
 		from := strings.TrimPrefix(fields[0], modulePath)
-		packages++
-		for _, to := range append(fields[1:], strings.Fields(tests)...) {
-			if to, ours := strings.CutPrefix(to, modulePath); ours && !mayImport(t, from, to) {
-				t.Errorf("%s must not import %s", from, to)
-			}
-		}
+		found[from] = true
 		for _, to := range fields[1:] {
 			if to == modulePath+"internal/hermetic" {
 				t.Errorf("%s imports %s, which is for tests", from, to)
 			}
-			for _, banned := range pure[from] {
-				if to == banned {
-					t.Errorf("%s is pure and must not import %s", from, to)
-				}
+			if slices.Contains(pure[from], to) {
+				t.Errorf("%s is pure and must not import %s", from, to)
 			}
 		}
+		if strings.HasPrefix(from, "cmd/") {
+			continue
+		}
+		row, known := imports[from]
+		if !known && !strings.HasPrefix(from, "internal/") {
+			t.Errorf("%s has no row", from)
+		}
+		own := ours(fields[1:])
+		allowed := strings.Fields(row)
+		compare(t, from, own, allowed)
+		more := slices.DeleteFunc(ours(strings.Fields(tests)), func(to string) bool { return to == from || slices.Contains(own, to) })
+		compare(t, from+"'s tests", more, strings.Fields(testImports[from]))
 	}
-	if packages < 15 {
-		t.Errorf("go list found only %d packages", packages)
+	for _, from := range slices.Sorted(maps.Keys(imports)) {
+		if !found[from] {
+			t.Errorf("%s has a row, and is no package", from)
+		}
 	}
 }
 
-func mayImport(t *testing.T, from, to string) bool {
-	best, rule := -1, ""
-	for _, row := range allowed {
-		if strings.HasPrefix(from, row.from) && len(row.from) > best {
-			best, rule = len(row.from), row.to
+// ours are those of the packages that are this module's and not internal, each once.
+func ours(list []string) (out []string) {
+	for _, path := range list {
+		if to, ok := strings.CutPrefix(path, modulePath); ok && !strings.HasPrefix(to, "internal/") && !slices.Contains(out, to) {
+			out = append(out, to)
 		}
 	}
-	if best < 0 {
-		t.Errorf("%s is in no known folder", from)
-		return true
-	}
-	for _, prefix := range strings.Fields(rule) {
-		if strings.HasPrefix(to, prefix) {
-			return true
+	return out
+}
+
+// compare wants the imports to be those of the row.
+func compare(t *testing.T, from string, got, row []string) {
+	t.Helper()
+	for _, to := range got {
+		if !slices.Contains(row, to) {
+			t.Errorf("%s must not import %s", from, to)
 		}
 	}
-	return false
+	for _, to := range row {
+		if !slices.Contains(got, to) {
+			t.Errorf("%s does not import %s any more: its row says so", from, to)
+		}
+	}
 }

@@ -15,18 +15,19 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/notify"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/study"
 )
 
 type sweepOptions struct {
 	study.Options
-	price      priceFlag
-	completion completion
-	yes        bool
-	dryRun     bool
-	detach     bool
-	output     string
+	price  priceFlag
+	hooks  notify.Hooks
+	yes    bool
+	dryRun bool
+	detach bool
+	output string
 
 	passed []string // of its flags, those for swarm up
 }
@@ -73,7 +74,7 @@ func newSweepCommand(g *globals) *cobra.Command {
 	f := cmd.Flags()
 	addPlanFlags(f, &o.Plan)
 	o.price.add(f)
-	o.completion.add(f)
+	addHookFlags(f, &o.hooks)
 	f.Var(&o.Plan.GPULimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15 or 15GB")
 	f.BoolVarP(&o.yes, "yes", "y", false, "download the models' weights without a question where they are missing")
 	f.StringVar(&o.Study, "study", "", "run a `study`, by name or YAML file: "+strings.Join(configs.Studies(), ", "))
@@ -112,7 +113,7 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 	if err != nil {
 		return err
 	}
-	if err := o.completion.check(); err != nil {
+	if err := o.hooks.Check(); err != nil {
 		return err
 	}
 	inBack := o.detach && inBackground(g)
@@ -151,7 +152,7 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 	stopSignals()
 	ctx = context.WithoutCancel(ctx)
 	return s.End(ctx, err, func(e study.Ending) {
-		o.completion.finish(ctx, g, ending{
+		o.hooks.Finish(ctx, g.hookProcess(), notify.Ending{
 			Experiment: e.Experiments, State: e.Summary.State, ExitCode: e.Summary.ExitCode, Summary: e.Summary,
 			Folder: e.Folder, Log: filepath.Join(e.Folder, "sweep.log"),
 		})

@@ -12,21 +12,22 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
+	"github.com/sapo-swarm/swarm/launcher/notify"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 )
 
 type upOptions struct {
-	plan       plan.Options
-	price      priceFlag
-	completion completion
-	page       pageFlag
-	admission  admissionFlags
-	fresh      bool
-	onlyRun    string // swarm resume: the run to go on with, and no other
-	detach     bool
-	yes        bool
-	output     string
+	plan      plan.Options
+	price     priceFlag
+	hooks     notify.Hooks
+	page      pageFlag
+	admission admissionFlags
+	fresh     bool
+	onlyRun   string // swarm resume: the run to go on with, and no other
+	detach    bool
+	yes       bool
+	output    string
 }
 
 func newUpCommand(g *globals) *cobra.Command {
@@ -51,7 +52,7 @@ func newUpCommand(g *globals) *cobra.Command {
 	}
 	addPlanFlags(cmd.Flags(), &o.plan)
 	o.price.add(cmd.Flags())
-	o.completion.add(cmd.Flags())
+	addHookFlags(cmd.Flags(), &o.hooks)
 	addTrainerFlags(cmd.Flags(), &o.plan.Trainer)
 	o.page.add(cmd.Flags())
 	o.admission.add(cmd.Flags())
@@ -73,7 +74,7 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := o.completion.check(); err != nil {
+	if err := o.hooks.Check(); err != nil {
 		return err
 	}
 	admission, err := o.admission.admission()
@@ -124,7 +125,7 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 		code = exitCode(err)
 	}
 	// Everything is on disk: the command may end the machine.
-	o.completion.finish(context.WithoutCancel(ctx), g, ending{
+	o.hooks.Finish(context.WithoutCancel(ctx), g.hookProcess(), notify.Ending{
 		Run: c.Name(), Experiment: p.Config.Experiment, State: c.Summary().State, ExitCode: code, Summary: c.Summary(), Folder: c.Dir(),
 		Log: runlog.Path(c.Dir(), runlog.Coordinator),
 	})

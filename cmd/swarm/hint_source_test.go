@@ -54,6 +54,7 @@ var hintContexts = []struct{ file, commands string }{
 	{"launcher/lifecycle/gpuwatch", "gpu"},
 	{"launcher/lifecycle/lock", "up, join"},
 	{"launcher/lifecycle/stop", "down"},
+	{"launcher/notify", "up, sweep"},
 	{"launcher/plan", "up, plan, join, sweep"},
 	{"launcher/plan/trainer", "up"},
 	{"launcher/mps", "up, plan, join, sweep"},

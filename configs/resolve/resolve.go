@@ -1,5 +1,5 @@
 // Package resolve makes an experiment's configuration of a preset, a file, the environment and flags. It is the only place that uses viper.
-// It takes how a model is found, and imports configs alone.
+// It takes how a model is found. Of this module it imports configs and internal packages alone.
 package resolve
 
 import (

@@ -1,4 +1,4 @@
-package main
+package notify
 
 import (
 	"bytes"
@@ -20,6 +20,7 @@ type webhook struct {
 	tries int
 	pause time.Duration // before the second try; three times as long before each further one
 	limit time.Duration // of one try
+	agent string        // what calls itself in the request
 }
 
 // parseWebhook refuses what is no http or https URL. The error doesn't hold the URL.
@@ -82,7 +83,7 @@ func (w *webhook) postOnce(ctx context.Context, document []byte) error {
 		return errors.New("no request can be made of the URL")
 	}
 	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("User-Agent", "swarm/"+version)
+	request.Header.Set("User-Agent", w.agent)
 	client := http.Client{CheckRedirect: w.mayFollow}
 	answer, err := client.Do(request)
 	if err != nil {

@@ -1,16 +1,17 @@
-package main
+// Package notify tells others that a run or a sweep has ended: a command of the user's, and a webhook. It takes what ended, and runs when all is
+// recorded. It must not import what it tells of.
+package notify
 
 import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
@@ -18,31 +19,34 @@ import (
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 )
 
-// completion is what the user wants done once everything is over: --on-complete and --webhook.
-type completion struct {
-	command string
-	webhook string
+// Hooks are what the user wants done once everything is over.
+type Hooks struct {
+	Command string // --on-complete, for /bin/sh
+	Webhook string // --webhook, a URL
 }
 
-func (c *completion) add(f *pflag.FlagSet) {
-	f.StringVar(&c.command, "on-complete", "", "`command` for /bin/sh once all is over, such as 'sudo shutdown -h now'; not after a stop by signal")
-	f.StringVar(&c.webhook, "webhook", "", "`URL` that gets the summary as JSON by POST once all is over, also after a stop by signal")
+// Process is what the hooks need of the process that ends.
+type Process struct {
+	Stderr io.Writer
+	Logger *slog.Logger
+	Logged bool   // Stderr is the log
+	Agent  string // how this program calls itself to a webhook, such as swarm/1.2
 }
 
-// check refuses what could only fail at the end of the run.
-func (c *completion) check() error {
-	if strings.ContainsRune(c.command, 0) {
-		return &configs.Error{Key: "on-complete", Value: c.command, Allowed: "a command for /bin/sh", Source: "--on-complete"}
+// Check refuses what could only fail at the end of the run.
+func (c *Hooks) Check() error {
+	if strings.ContainsRune(c.Command, 0) {
+		return &configs.Error{Key: "on-complete", Value: c.Command, Allowed: "a command for /bin/sh", Source: "--on-complete"}
 	}
-	if c.webhook == "" {
+	if c.Webhook == "" {
 		return nil
 	}
-	_, err := parseWebhook(c.webhook)
+	_, err := parseWebhook(c.Webhook)
 	return err
 }
 
-// ending is what completion tells: how a run, or a sweep, ended.
-type ending struct {
+// Ending is what the hooks get: how a run, or a sweep, ended.
+type Ending struct {
 	Run        string // empty of a sweep
 	Experiment string // of a sweep: all, blanks between
 	State      string // done, lost, failed, stopped
@@ -53,7 +57,7 @@ type ending struct {
 }
 
 // bySignal tells whether a person stopped it.
-func (e ending) bySignal() bool { return e.ExitCode > fail.ExitSignal }
+func (e Ending) bySignal() bool { return e.ExitCode > fail.ExitSignal }
 
 // The limits of what happens at the end. A spot VM gives 25 s or so from SIGTERM to the end of everything.
 const (
@@ -62,34 +66,35 @@ const (
 	stoppedLimit    = 3 * time.Second  // of the webhook after a stop by signal
 )
 
-// finish tells the webhook, then runs the command, unless a person stopped the run. It is called when everything is recorded and closed:
+// Finish tells the webhook, then runs the command, unless a person stopped the run. It is called when everything is recorded and closed:
 // the command may shut the machine down. What fails is a warning: the run's exit code stays. A signal ends what is under way.
-func (c *completion) finish(ctx context.Context, g *globals, e ending) {
-	if c.webhook == "" && (c.command == "" || e.bySignal()) {
+func (c *Hooks) Finish(ctx context.Context, p Process, e Ending) {
+	if c.Webhook == "" && (c.Command == "" || e.bySignal()) {
 		return
 	}
-	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Not waiting for what --webhook and --on-complete ask for.")
+	ctx, interrupts := interrupt.Notify(ctx, p.Stderr, "Not waiting for what --webhook and --on-complete ask for.")
 	defer interrupts.Close()
 	document, err := json.MarshalIndent(e.Summary, "", "  ")
 	if err != nil {
-		g.logger.Warn("the summary can't be told", "error", err)
+		p.Logger.Warn("the summary can't be told", "error", err)
 		return
 	}
-	if c.webhook != "" {
-		c.tell(ctx, g, e, document)
+	if c.Webhook != "" {
+		c.tell(ctx, p, e, document)
 	}
-	if c.command != "" && !e.bySignal() && ctx.Err() == nil {
-		c.runCommand(ctx, g, e, document)
+	if c.Command != "" && !e.bySignal() && ctx.Err() == nil {
+		c.runCommand(ctx, p, e, document)
 	}
 }
 
 // tell posts the summary.
-func (c *completion) tell(ctx context.Context, g *globals, e ending, document []byte) {
-	hook, err := parseWebhook(c.webhook)
-	if err != nil { // check refuses it
-		g.logger.Warn("webhook", "error", err)
+func (c *Hooks) tell(ctx context.Context, p Process, e Ending, document []byte) {
+	hook, err := parseWebhook(c.Webhook)
+	if err != nil { // Check refuses it
+		p.Logger.Warn("webhook", "error", err)
 		return
 	}
+	hook.agent = p.Agent
 	if e.bySignal() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, stoppedLimit)
@@ -97,31 +102,31 @@ func (c *completion) tell(ctx context.Context, g *globals, e ending, document []
 		hook.tries = 1
 	}
 	if err := hook.post(ctx, document); err != nil {
-		g.logger.Warn("the webhook was not told", "host", hook.host(), "error", err)
+		p.Logger.Warn("the webhook was not told", "host", hook.host(), "error", err)
 	}
 }
 
 // runCommand runs --on-complete.
-func (c *completion) runCommand(ctx context.Context, g *globals, e ending, document []byte) {
+func (c *Hooks) runCommand(ctx context.Context, p Process, e Ending, document []byte) {
 	path := filepath.Join(e.Folder, "summary.json")
 	err := os.MkdirAll(e.Folder, 0o755)
 	if err == nil {
 		err = files.Write(path, append(document, '\n'))
 	}
 	if err != nil {
-		g.logger.Warn("the summary for --on-complete was not written", "error", err)
+		p.Logger.Warn("the summary for --on-complete was not written", "error", err)
 		path = "" // the command counts: it may be what stops the machine from costing
 	}
-	out, closeOut := e.output(g)
+	out, closeOut := e.output(p)
 	defer closeOut()
-	hook := shellCommand{text: c.command, environ: append(os.Environ(), e.environ(path)...), limit: onCompleteLimit, grace: onCompleteGrace}
-	g.logger.Info("running --on-complete") // without its text, which may hold secrets
+	hook := shellCommand{text: c.Command, environ: append(os.Environ(), e.environ(path)...), limit: onCompleteLimit, grace: onCompleteGrace}
+	p.Logger.Info("running --on-complete") // without its text, which may hold secrets
 	if err := hook.run(ctx, out); err != nil {
-		g.logger.Warn("--on-complete failed", "error", err)
+		p.Logger.Warn("--on-complete failed", "error", err)
 	}
 }
 
-func (e ending) environ(summary string) []string {
+func (e Ending) environ(summary string) []string {
 	return []string{
 		configs.HookRun + "=" + e.Run, configs.HookExperiment + "=" + e.Experiment, configs.HookState + "=" + e.State,
 		configs.HookExitCode + "=" + strconv.Itoa(e.ExitCode), configs.HookSummary + "=" + summary,
@@ -129,9 +134,9 @@ func (e ending) environ(summary string) []string {
 }
 
 // output is stderr, and the log beside it where that is another file.
-func (e ending) output(g *globals) (io.Writer, func()) {
-	stderr := g.stderr
-	if e.Log == "" || g.console != nil { // in the background stderr is the log
+func (e Ending) output(p Process) (io.Writer, func()) {
+	stderr := p.Stderr
+	if e.Log == "" || p.Logged { // in the background stderr is the log
 		return stderr, func() {}
 	}
 	log, err := os.OpenFile(e.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)

@@ -1,4 +1,4 @@
-package main
+package notify
 
 import (
 	"bytes"
@@ -18,15 +18,14 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
-	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/stretchr/testify/require"
 )
 
 // teller is what finish needs of a program, and what it says.
-func teller() (*globals, *lockedBuffer) {
+func teller() (Process, *lockedBuffer) {
 	said := &lockedBuffer{}
-	return &globals{stderr: said, logger: slog.New(slog.NewTextHandler(said, nil))}, said
+	return Process{Stderr: said, Logger: slog.New(slog.NewTextHandler(said, nil))}, said
 }
 
 func TestOnCompleteLearnsWhatEnded(t *testing.T) {
@@ -34,8 +33,8 @@ func TestOnCompleteLearnsWhatEnded(t *testing.T) {
 	g, said := teller()
 	folder := filepath.Join(t.TempDir(), "new", "run")
 	log := filepath.Join(t.TempDir(), "coordinator.log")
-	c := completion{command: `echo "$SWARM_RUN|$SWARM_EXPERIMENT|$SWARM_STATE|$SWARM_EXIT_CODE"; cat "$SWARM_SUMMARY"; echo err >&2; tty`}
-	c.finish(t.Context(), g, ending{
+	c := Hooks{Command: `echo "$SWARM_RUN|$SWARM_EXPERIMENT|$SWARM_STATE|$SWARM_EXIT_CODE"; cat "$SWARM_SUMMARY"; echo err >&2; tty`}
+	c.Finish(t.Context(), g, Ending{
 		Run: "e-1", Experiment: "e", State: "lost", ExitCode: 4, Summary: map[string]any{"round": 7}, Folder: folder, Log: log,
 	})
 	written, err := os.ReadFile(log)
@@ -55,9 +54,9 @@ func TestOnCompleteLogsOnceWhereStderrIsTheLog(t *testing.T) {
 	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	require.NoError(t, err)
 	defer log.Close()
-	g := &globals{stderr: log, logger: slog.New(slog.DiscardHandler)}
-	c := completion{command: "echo once"}
-	c.finish(t.Context(), g, ending{State: "done", Summary: 1, Folder: t.TempDir(), Log: path})
+	g := Process{Stderr: log, Logger: slog.New(slog.DiscardHandler)}
+	c := Hooks{Command: "echo once"}
+	c.Finish(t.Context(), g, Ending{State: "done", Summary: 1, Folder: t.TempDir(), Log: path})
 	written, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, "once\n", string(written))
@@ -73,9 +72,9 @@ func TestOnCompleteIsNotRunAfterASignal(t *testing.T) {
 		g, said := teller()
 		got.Reset()
 		mark := filepath.Join(t.TempDir(), "mark")
-		c := completion{command: "touch " + mark, webhook: server.URL + "/s3cret"}
-		require.NoError(t, c.check())
-		c.finish(t.Context(), g, ending{ExitCode: code, Summary: map[string]int{"exit_code": code}, Folder: t.TempDir()})
+		c := Hooks{Command: "touch " + mark, Webhook: server.URL + "/s3cret"}
+		require.NoError(t, c.Check())
+		c.Finish(t.Context(), g, Ending{ExitCode: code, Summary: map[string]int{"exit_code": code}, Folder: t.TempDir()})
 		_, err := os.Stat(mark)
 		require.Equal(t, runs, err == nil, "exit code %d", code)
 		var document map[string]int
@@ -91,8 +90,8 @@ func TestAFailingWebhookIsAWarningWithoutItsSecrets(t *testing.T) {
 	defer server.Close()
 	g, said := teller()
 	mark := filepath.Join(t.TempDir(), "mark")
-	c := completion{command: "touch " + mark, webhook: server.URL + "/s3cret"}
-	c.finish(t.Context(), g, ending{State: "done", Summary: 1, Folder: t.TempDir()})
+	c := Hooks{Command: "touch " + mark, Webhook: server.URL + "/s3cret"}
+	c.Finish(t.Context(), g, Ending{State: "done", Summary: 1, Folder: t.TempDir()})
 	require.Contains(t, said.String(), "the webhook was not told")
 	require.Contains(t, said.String(), "it answered 404 Not Found")
 	require.NotContains(t, said.String(), "s3cret")
@@ -104,8 +103,8 @@ func TestOnCompleteRunsWhereTheSummaryCantBeWritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
 	g, said := teller()
-	c := completion{command: `echo "summary is [$SWARM_SUMMARY]"`}
-	c.finish(t.Context(), g, ending{State: "done", Summary: 1, Folder: filepath.Join(file, "below")})
+	c := Hooks{Command: `echo "summary is [$SWARM_SUMMARY]"`}
+	c.Finish(t.Context(), g, Ending{State: "done", Summary: 1, Folder: filepath.Join(file, "below")})
 	require.Contains(t, said.String(), "summary is []\n")
 	require.Contains(t, said.String(), "not written")
 }
@@ -166,14 +165,16 @@ func TestASwarmThatOnCompleteStartsHasItsOwnName(t *testing.T) {
 	t.Parallel()
 	own := []string{"SWARM_EXPERIMENT=mine", "SWARM_SEED=3", "PATH=/bin"}
 	require.Equal(t, own, configs.WithoutHook(own), "outside of a hook the variable is the user's")
-	hook := append([]string{"PATH=/bin", "SWARM_SEED=3"}, ending{Run: "e-1", Experiment: "e", State: "done"}.environ("/x/summary.json")...)
+	hook := append([]string{"PATH=/bin", "SWARM_SEED=3"}, Ending{Run: "e-1", Experiment: "e", State: "done"}.environ("/x/summary.json")...)
 	require.Equal(t, []string{"PATH=/bin", "SWARM_SEED=3"}, configs.WithoutHook(hook))
 }
 
 func TestCompletionIsCheckedBeforeTheRun(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, (&completion{}).check())
-	require.NoError(t, (&completion{command: "true", webhook: "https://example.org/x"}).check())
-	require.Equal(t, fail.ExitUsage, exitCode((&completion{webhook: "example.org/x"}).check()))
-	require.Equal(t, fail.ExitUsage, exitCode((&completion{command: "a\x00b"}).check()))
+	require.NoError(t, (&Hooks{}).Check())
+	require.NoError(t, (&Hooks{Command: "true", Webhook: "https://example.org/x"}).Check())
+	for _, hooks := range []Hooks{{Webhook: "example.org/x"}, {Command: "a\x00b"}} {
+		var mistake *configs.Error
+		require.ErrorAs(t, hooks.Check(), &mistake)
+	}
 }
