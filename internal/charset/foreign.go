@@ -13,15 +13,22 @@ const maxLine = 2048
 
 // Shown makes text that a model, a worker or another program wrote one that a terminal obeys in nothing: no escape sequences, U+FFFD for control
 // characters other than tabs.
-func Shown(text string) string { return Marked(ansi.Strip(text)) }
-
-// Marked has U+FFFD for control characters other than tabs, and leaves the rest of an escape sequence in sight: for a value that is refused.
-func Marked(text string) string {
+func Shown(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\t' && unicode.IsControl(r) {
 			return utf8.RuneError
 		}
 		return r
+	}, ansi.Strip(text))
+}
+
+// Marked has U+FFFD for all that doesn't print, and leaves the rest of an escape sequence in sight: for a value that is refused.
+func Marked(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return utf8.RuneError
 	}, text)
 }
 

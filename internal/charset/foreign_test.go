@@ -18,6 +18,11 @@ func TestShownKeepsTabs(t *testing.T) {
 	require.Equal(t, "red\tand \uFFFD", Shown("\x1b[31mred\x1b[0m\tand \x07"))
 }
 
+func TestMarkedHidesNothing(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "\uFFFD[2J\uFFFDevil\uFFFD 漢", Marked("\x1b[2J\u202eevil\t 漢"))
+}
+
 func TestLineIsOnePrintableLine(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "fp16 may overflow", Line("fp16 may overflow"))
