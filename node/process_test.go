@@ -210,7 +210,8 @@ func TestTwoNodesLive(t *testing.T) {
 		require.GreaterOrEqual(t, memory.PeakRSSBytes, memory.RSSBytes/2)
 		if hostmem.Told() {
 			require.Greater(t, memory.PSSBytes, int64(5<<20))
-			require.Less(t, memory.PSSBytes, memory.RSSBytes*3/4, "the engine shares its host's pages")
+			// Of what the engine shares with its host alone, half counts. The race detector's memory is this process's own.
+			require.Greater(t, memory.RSSBytes-memory.PSSBytes, int64(90<<20), "the engine shares its host's pages")
 			require.GreaterOrEqual(t, memory.PeakPSSBytes, memory.PSSBytes)
 			require.Less(t, memory.PeakPSSBytes, memory.PeakRSSBytes)
 		}

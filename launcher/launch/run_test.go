@@ -80,7 +80,7 @@ func (st *swarmTest) sink(e event.Event) {
 
 func (st *swarmTest) run(t *testing.T, ctx context.Context) (Result, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	return Run(ctx, st.spec, st.sink, slog.New(slog.DiscardHandler))
 }
