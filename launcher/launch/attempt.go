@@ -74,6 +74,9 @@ func (n *node) handle(l *attempt, e event.Event) {
 		n.adopt(l, e.PID)
 		return
 	}
+	if e.Type == event.TypeLoaded { // before others hear of it, who may end this process
+		n.adopt(l, e.Loaded.EnginePID)
+	}
 	l.note(e)
 	n.swarm.emit(n.start.Node, e)
 	switch e.Type {
@@ -83,7 +86,6 @@ func (n *node) handle(l *attempt, e event.Event) {
 			n.swarm.loading.Release(lease.Key{Node: n.start.Node})
 		}
 	case event.TypeLoaded:
-		n.adopt(l, e.Loaded.EnginePID)
 		if !l.isUp.Load() {
 			l.upSince.mark()
 			l.isUp.Store(true)

@@ -50,6 +50,7 @@ type fakeNode struct {
 	stop     chan struct{}
 	lastID   int64
 	behaving string
+	attempt  int // 0 in a node's first process, 1 in its second; of behaviours that go by it
 }
 
 func serveFakeNode() {
@@ -114,8 +115,8 @@ func (n *fakeNode) firstLife() bool {
 	return err == nil
 }
 
-// attempt is 0 in a node's first process, 1 in its second.
-func (n *fakeNode) attempt() int {
+// countAttempt is 0 in a node's first process, 1 in its second.
+func (n *fakeNode) countAttempt() int {
 	for i := 0; ; i++ {
 		f, err := os.OpenFile(filepath.Join(n.start.Dir, fmt.Sprintf("life_%d", i)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if err == nil {
@@ -135,6 +136,10 @@ func (n *fakeNode) runOut(cause string) int {
 }
 
 func (n *fakeNode) live() int {
+	// Before anything is reported: a node may be killed for what it reports.
+	if strings.Contains(n.behaving, " attempts") || strings.HasPrefix(n.behaving, "is crowded out ") || n.behaving == "fails in two ways" {
+		n.attempt = n.countAttempt()
+	}
 	n.state(event.StateLoading)
 	switch n.behaving {
 	case "dies before load":
@@ -229,7 +234,7 @@ func (n *fakeNode) liveInMemory() (code int, done bool) {
 	case n.behaving == "runs out of memory":
 		return n.runOut(event.MemoryOwnCap), true
 	case scan(n.behaving, "is crowded out %d times", &attempts):
-		if n.attempt() < attempts {
+		if n.attempt < attempts {
 			return n.runOut(event.MemoryNeighbour), true
 		}
 	case n.behaving == "is killed by the kernel":
@@ -238,7 +243,7 @@ func (n *fakeNode) liveInMemory() (code int, done bool) {
 	case n.behaving == "waits for a budget":
 		n.send(event.Event{Type: event.TypeWarning, Message: fmt.Sprint(<-n.budgets)})
 	case scan(n.behaving, "hangs in %d attempts", &attempts):
-		if n.attempt() < attempts {
+		if n.attempt < attempts {
 			select {}
 		}
 	case n.behaving == "dies in its engine once":
@@ -318,7 +323,7 @@ func (n *fakeNode) liveHard() (code int, done bool) {
 	case n.behaving == "is stopped":
 		syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 	case scan(n.behaving, "gets a round done in each of %d attempts", &attempts):
-		if attempt := n.attempt(); attempt < attempts {
+		if attempt := n.attempt; attempt < attempts {
 			tell(attempt, false)
 			return 1, true
 		}
@@ -327,12 +332,12 @@ func (n *fakeNode) liveHard() (code int, done bool) {
 		tell(1, true)
 		return 1, true
 	case scan(n.behaving, "does not reach the exchange in %d attempts", &attempts):
-		if n.attempt() < attempts {
+		if n.attempt < attempts {
 			n.send(event.Event{Type: event.TypeFailure, Cause: event.CauseExchange, Message: "no answer within 1m0s"})
 			return 1, true
 		}
 	case n.behaving == "fails in two ways":
-		if attempt := n.attempt(); attempt == 0 || attempt == 2 {
+		if attempt := n.attempt; attempt == 0 || attempt == 2 {
 			n.send(event.Event{Type: event.TypeFailure, Cause: event.CauseEngine, Message: "the engine is gone"})
 		}
 		return 1, true
