@@ -27,7 +27,7 @@ const (
 	marker       = "LAUNCHER_TEST_ID"       // the same in all processes of one test
 	fakeRounds   = 3
 
-	launcherStall = time.Second // Spec.StallTimeout of playLauncher
+	launcherStall = 3 * time.Second // Spec.StallTimeout of playLauncher
 )
 
 func TestMain(m *testing.M) {
