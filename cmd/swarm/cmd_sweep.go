@@ -164,8 +164,7 @@ func (g *globals) studyHost(yes bool) (study.Host, error) {
 	typed, _ := g.typedHere()
 	variable, err := began(typed)
 	return study.Host{
-		Home: g.home, Logger: g.logger, Stdin: g.stdin, Stdout: g.stdout, Stderr: g.stderr, Program: g.invocation(), Began: variable,
-		Python: &g.python, Plan: g.planHost(), Key: configKey,
+		Host: g.planHost(), Stdin: g.stdin, Stdout: g.stdout, Program: g.invocation(), Began: variable, Key: configKey,
 		EnsureModels: func(ctx context.Context, p plan.Planned) (map[string]string, error) {
 			return ensureModels(ctx, g, p, yes)
 		},

@@ -24,10 +24,9 @@ func (g *globals) interactive() bool {
 // coordinate prepares a run of this process.
 func (g *globals) coordinate(ctx context.Context, o coordinator.Options, yes bool) (*coordinator.Run, error) {
 	o.Host = coordinator.Host{
-		Home: g.home, Version: version, Python: &g.python, Logger: g.logger, Stdin: g.stdin, Stdout: g.stdout, Stderr: g.stderr,
+		Host: g.planHost(), Version: version, Stdin: g.stdin, Stdout: g.stdout,
 		Interactive: g.interactive(), Background: g.console != nil, Verbose: g.verbose, Program: g.invocation(),
 	}
-	o.PlanHost = g.planHost()
 	o.EnsureModels = func(ctx context.Context) (map[string]string, error) { return ensureModels(ctx, g, o.Planned, yes) }
 	typed, secrets := g.typed()
 	o.Command, o.KeepSecrets = typed, secrets.write

@@ -80,7 +80,7 @@ func TestAnArmsRunHasItsValues(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("model: nano\ndevice: cpu\nlearning_rate: 0.5\n"), 0o644))
 	flags, _ := flagsOf(t, "--rounds", "7")
 	o := study.Options{Plan: flags, Grid: []string{"learning_rate=1e-4,3e-4", "tasks.system_prompt=none"}}
-	sources, err := o.GridSources(study.Host{Plan: plan.Host{Sources: configSources}}, []string{"8loc0ext", file})
+	sources, err := o.GridSources(study.Host{Host: plan.Host{Sources: configSources}}, []string{"8loc0ext", file})
 	require.NoError(t, err)
 	var names []string
 	for _, source := range sources {

@@ -50,7 +50,7 @@ func Exit(code int) error { return &ExitError{code} }
 
 func (e *ExitError) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
 
-// Remedy is the hint of the outermost error in err's tree that has one. It is empty where none has.
+// Remedy is the hint of the outermost HintError in err's tree, else of the outermost UsageError. It is empty where there is neither.
 func Remedy(err error) string {
 	var usage *UsageError
 	var hint *HintError

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// PageMemory is what a page may take of this process's memory beside memoryLimit: the series of some long runs.
-const PageMemory = 96 << 20
+// pageMemory is what a page may take of this process's memory beside memoryLimit: the series of some long runs.
+const pageMemory = 96 << 20
 
 // servePage answers the page's requests until the function it returns is called. A page that fails is no reason to end a run.
 func (c *Run) servePage(logger *slog.Logger) (stop func()) {

@@ -7,14 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/sapo-swarm/swarm/internal/files"
-	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/mps"
@@ -29,13 +27,10 @@ import (
 
 // Host is what the process gives a run.
 type Host struct {
-	Home        layout.Home
+	plan.Host
 	Version     string // of this program
-	Python      *policy.Interpreter
-	Logger      *slog.Logger
 	Stdin       io.Reader
 	Stdout      io.Writer
-	Stderr      io.Writer
 	Interactive bool   // stdin and stdout are a terminal that can show the live view
 	Background  bool   // stdout and stderr are the run's log
 	Verbose     bool   // log more
@@ -44,10 +39,9 @@ type Host struct {
 
 // Options are a run that is to be trained.
 type Options struct {
-	Host     Host
-	Planned  plan.Planned
-	Resume   *Resume
-	PlanHost plan.Host
+	Host    Host
+	Planned plan.Planned
+	Resume  *Resume
 
 	PricePerHour  float64 // 0: not known
 	PriceCurrency string
@@ -168,7 +162,7 @@ func Prepare(ctx context.Context, o Options) (_ *Run, err error) {
 	if err := c.assign(ctx, e); err != nil {
 		return nil, err
 	}
-	c.claims = plan.Claim(c.o.PlanHost, c.run, p.Plan, p.Host.GPUs)
+	c.claims = plan.Claim(h.Host, c.run, p.Plan, p.Host.GPUs)
 	if err := c.share(ctx); err != nil {
 		return nil, err
 	}

@@ -103,7 +103,7 @@ func TestANewRunIsTheNewest(t *testing.T) {
 	reader, begin := recordedRuns(t, home, map[string]float64{"e-1": 1000, "e-3": future})
 	var log strings.Builder
 	require.NoError(t, os.MkdirAll(filepath.Join(home, "runs", "e-4", "node_0"), 0o755)) // its database was deleted
-	c := &Run{h: Host{Home: layout.Home(home), Logger: slog.New(slog.NewTextHandler(&log, nil))}, p: plan.Planned{Config: configs.Config{Experiment: "e"}}, reader: reader}
+	c := &Run{h: Host{Host: plan.Host{Home: layout.Home(home), Logger: slog.New(slog.NewTextHandler(&log, nil))}}, p: plan.Planned{Config: configs.Config{Experiment: "e"}}, reader: reader}
 	last, err := c.name(context.Background())
 	require.NoError(t, err)
 	require.Equal(t, "e-5", c.run)

@@ -43,7 +43,7 @@ const workersMemory = 512 << 20
 func (c *Run) Train(ctx context.Context, interrupts *interrupt.Watch, asJSON bool) error {
 	limit := int64(memoryLimit)
 	if c.page != nil {
-		limit += PageMemory
+		limit += pageMemory
 	}
 	if c.o.Admission != nil {
 		limit += workersMemory

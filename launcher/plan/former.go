@@ -16,7 +16,7 @@ import (
 func Former(ctx context.Context, home layout.Home, p Planned, modelDirs, inputs, began map[string]string) ([]string, error) {
 	var found []string
 	for _, m := range p.All() {
-		input := ModelInput(p, m)
+		input := modelInput(p, m)
 		was := began[input]
 		if m.Weights != model.Embedded || was == "" || was == inputs[input] {
 			continue
@@ -35,7 +35,7 @@ func Former(ctx context.Context, home layout.Home, p Planned, modelDirs, inputs,
 
 // formerFolder is the folder under home with an embedded model's weights of that hash, "" where there is none that is whole.
 func formerFolder(ctx context.Context, home layout.Home, m configs.Model, hash string) (string, error) {
-	folders, err := filepath.Glob(filepath.Join(EscapeGlob(string(home)), "models", m.Name+"-*"))
+	folders, err := filepath.Glob(filepath.Join(escapeGlob(string(home)), "models", m.Name+"-*"))
 	if err != nil {
 		return "", fmt.Errorf("weights of %s under %s: %w", m.Name, home, err)
 	}
@@ -54,23 +54,23 @@ func formerFolder(ctx context.Context, home layout.Home, m configs.Model, hash s
 	return "", nil
 }
 
-// EscapeGlob makes a path a pattern of itself.
-func EscapeGlob(path string) string {
+// escapeGlob makes a path a pattern of itself.
+func escapeGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
 // FormerFiles is what to try where a run's inputs have changed.
 func FormerFiles(p Planned, home layout.Home, input string) string {
 	for _, m := range p.All() {
-		if m.Weights == model.Embedded && ModelInput(p, m) == input {
+		if m.Weights == model.Embedded && modelInput(p, m) == input {
 			return "the former files, " + home.Path("models", m.Name+"-*") + " of the program that began it"
 		}
 	}
 	return "the former files"
 }
 
-// ModelInput is the name of a model's first weights among a run's inputs.
-func ModelInput(p Planned, m configs.Model) string {
+// modelInput is the name of a model's first weights among a run's inputs.
+func modelInput(p Planned, m configs.Model) string {
 	if m.Key() == p.Model.Key() {
 		return "model"
 	}

@@ -20,7 +20,7 @@ func InputHashes(ctx context.Context, modelDir string, tasks configs.Tasks) (map
 	var weights []string
 	var err error
 	if modelDir != "" {
-		weights, err = filepath.Glob(filepath.Join(EscapeGlob(modelDir), "*.safetensors"))
+		weights, err = filepath.Glob(filepath.Join(escapeGlob(modelDir), "*.safetensors"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("weights in %s: %w", modelDir, err)

@@ -75,7 +75,7 @@ func InputsOf(ctx context.Context, p Planned, modelDirs map[string]string) (map[
 		if err != nil {
 			return nil, err
 		}
-		hashes[ModelInput(p, m)] = own["model"]
+		hashes[modelInput(p, m)] = own["model"]
 	}
 	return hashes, nil
 }

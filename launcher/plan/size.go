@@ -21,14 +21,11 @@ func (s *Size) Set(text string) error {
 func (s *Size) Type() string { return "size" }
 
 // Bytes are 0 where the flag wasn't given. A GB is 10^9 bytes.
-func (s *Size) Bytes(key string) (int64, error) { return s.BytesOf(key, units.GB) }
-
-// BytesOf is Bytes where a GB has so many.
-func (s *Size) BytesOf(key string, gb float64) (int64, error) {
+func (s *Size) Bytes(key string) (int64, error) {
 	if !s.Given {
 		return 0, nil
 	}
-	size, err := units.ParseSize(s.Text, gb)
+	size, err := units.ParseSize(s.Text, units.GB)
 	if err != nil {
 		return 0, &configs.Error{Key: key, Value: s.Text, Allowed: units.SizeForms}
 	}

@@ -69,7 +69,7 @@ func NewCost(ctx context.Context, h Host, s *Study, p *plan.Options, nodesGiven 
 	var warned []string
 	for _, source := range sources {
 		flags := OptionsOf(*p, source, nodesGiven)
-		planned, err := flags.Resolve(ctx, h.Plan)
+		planned, err := flags.Resolve(ctx, h.Host)
 		if err != nil {
 			return out, fmt.Errorf("%s: %w", source.Name, err)
 		}
@@ -81,7 +81,7 @@ func NewCost(ctx context.Context, h Host, s *Study, p *plan.Options, nodesGiven 
 			}
 		}
 		out.Device, out.GPUs = planned.Plan.Device, planned.Plan.GPUs
-		x, err := CostOfRun(ctx, reader, planned)
+		x, err := costOfRun(ctx, reader, planned)
 		if err != nil {
 			return out, err
 		}
@@ -103,8 +103,8 @@ func NewCost(ctx context.Context, h Host, s *Study, p *plan.Options, nodesGiven 
 	return out, nil
 }
 
-// CostOfRun predicts one run.
-func CostOfRun(ctx context.Context, reader *store.Reader, p plan.Planned) (RunCost, error) {
+// costOfRun predicts one run.
+func costOfRun(ctx context.Context, reader *store.Reader, p plan.Planned) (RunCost, error) {
 	c := p.Config
 	out := RunCost{
 		Experiment: c.Experiment, Config: fmt.Sprintf("%d/%d", c.NumTrainSamples, c.NumTransplantTrees), Nodes: p.Plan.Nodes, Rule: p.Plan.Rule,

@@ -66,7 +66,7 @@ func (o *Options) GridSources(h Host, names []string) ([]Source, error) {
 	var out []Source
 	for _, name := range names {
 		flags := OptionsOf(o.Plan, Source{Name: name, Config: name}, o.NodesGiven)
-		base, _, _, err := h.Plan.Sources(os.Environ(), false).Config(&flags.Config)
+		base, _, _, err := h.Sources(os.Environ(), false).Config(&flags.Config)
 		if err != nil {
 			return nil, err
 		}

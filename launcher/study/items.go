@@ -122,7 +122,7 @@ func (o *Options) configs(ctx context.Context, h Host, sources []Source) ([]*ite
 
 func (o *Options) resolveConfig(ctx context.Context, h Host, source Source) (*itemConfig, error) {
 	flags := OptionsOf(o.Plan, source, o.NodesGiven)
-	look, err := flags.Look(h.Plan)
+	look, err := flags.Look(h.Host)
 	if err != nil {
 		return nil, err
 	}

@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"strconv"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/store"
-	"github.com/sapo-swarm/swarm/node/policy"
 )
 
 // Price is what the machine costs an hour. The zero value: not known.
@@ -22,15 +19,11 @@ type Price struct {
 
 // Host is what the process gives a sweep.
 type Host struct {
-	Home         layout.Home
-	Logger       *slog.Logger
+	plan.Host
 	Stdin        io.Reader
 	Stdout       io.Writer
-	Stderr       io.Writer
 	Program      string // how this user types the program's name and its home
 	Began        string // NAME=VALUE of the environment that tells a run which command began it
-	Python       *policy.Interpreter
-	Plan         plan.Host
 	EnsureModels func(ctx context.Context, p plan.Planned) (map[string]string, error)
 	Key          func(store.Totals) string // of a run's configuration, for verdicts
 }
@@ -63,7 +56,7 @@ func (o *Options) sources(h Host, names []string) ([]Source, *Judge, error) {
 		return sources, nil, err
 	}
 	if o.Study == "" {
-		return SourcesOf(names), nil, nil
+		return sourcesOf(names), nil, nil
 	}
 	study, err := Load(o.Study, &o.Plan.Config, o.NodesGiven)
 	if err != nil {

@@ -52,7 +52,7 @@ func (s *Sweep) predict(ctx context.Context, rows []stats.SweepRow) error {
 		}
 		pace, ok := known[item.Name]
 		if !ok {
-			cost, err := CostOfRun(ctx, s.reader, item.p)
+			cost, err := costOfRun(ctx, s.reader, item.p)
 			if err != nil {
 				return err
 			}

@@ -26,8 +26,8 @@ type Source struct {
 	Nodes  int            // a study's; 0: the user's
 }
 
-// SourcesOf are those of a sweep's arguments.
-func SourcesOf(names []string) []Source {
+// sourcesOf are those of a sweep's arguments.
+func sourcesOf(names []string) []Source {
 	var out []Source
 	for _, name := range names {
 		out = append(out, Source{Name: name, Config: name})
