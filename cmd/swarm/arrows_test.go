@@ -39,7 +39,7 @@ var imports = map[string]string{
 	"launcher/notify":             "configs",
 	"launcher/plan":               "configs configs/resolve launcher/fit launcher/gpu launcher/job/queue launcher/mps metrics/store node/exchange/membership node/model node/policy node/task",
 	"launcher/runlog":             "",
-	"launcher/study":              "configs configs/resolve launcher/coordinator launcher/fit launcher/lifecycle launcher/plan metrics/event metrics/query metrics/stats metrics/store node node/model node/policy node/profile",
+	"launcher/study":              "configs configs/resolve launcher/coordinator launcher/fit launcher/lifecycle launcher/plan metrics/event metrics/query metrics/stats metrics/store node node/model node/profile",
 	"launcher/supervise":          "metrics/event node/protocol",
 	"launcher/systemd":            "",
 	"launcher/targets":            "configs",
