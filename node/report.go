@@ -70,7 +70,7 @@ func (m *measured) report() event.Round {
 	return r
 }
 
-// addTo adds what came of the update to a round's report. The sampling difference is there only where the update could tell.
+// addTo adds what came of the update to a round's report. Figures of the sampler and of others' tokens are there only where the update could tell.
 func (s step) addTo(r *event.Round) {
 	r.UpdateTime = s.seconds
 	r.LeaseTime += s.waited
@@ -83,6 +83,10 @@ func (s step) addTo(r *event.Round) {
 	if s.result.SamplingTokens > 0 {
 		largest, mean := s.result.SamplingLogpDifferenceMax, s.result.SamplingLogpDifferenceMean
 		r.SamplingLogpDifferenceMax, r.SamplingLogpDifferenceMean = &largest, &mean
+	}
+	if s.result.ExternalTokens > 0 {
+		clipped, dropped, effective := s.result.ExternalClipRatio, float64(s.result.ExternalDropped), s.result.ExternalESS
+		r.ExternalClipRatio, r.ExternalDropped, r.ExternalESS = &clipped, &dropped, &effective
 	}
 }
 

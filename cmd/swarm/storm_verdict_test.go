@@ -41,7 +41,7 @@ FROM evals WHERE run = 'e-1' ORDER BY round, node`},
 
 // roundsQuery is everything of a round that is no time.
 const roundsQuery = `SELECT node, round, reward, reward_std, training_reward, frac_reward_zero_std, format_rate, completions, completions_mean_length,
-completions_clipped_ratio, loss, kl, grad_norm, entropy, clip_ratio_low, clip_ratio_high, steps, trained_own, trained_external, late, non_finite
+completions_clipped_ratio, loss, kl, grad_norm, entropy, clip_ratio_low, clip_ratio_high, external_clip_ratio, external_dropped, external_ess, steps, trained_own, trained_external, late, non_finite
 FROM rounds WHERE run = 'e-1' ORDER BY round, node`
 
 // tableRows are a query's rows, each as text that keeps every bit of its numbers.

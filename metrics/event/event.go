@@ -158,6 +158,11 @@ type Round struct {
 	SamplingLogpDifferenceMax  *float64 `json:"sampling_logp_difference_max,omitempty"`
 	SamplingLogpDifferenceMean *float64 `json:"sampling_logp_difference_mean,omitempty"`
 
+	// Of the tokens of others' completions that the update computed, where external_correction weighs them. nil: none, or an earlier program's.
+	ExternalClipRatio *float64 `json:"external_clip_ratio,omitempty"` // share whose weight was clipped
+	ExternalDropped   *float64 `json:"external_dropped,omitempty"`    // completions that were dropped for their divergence
+	ExternalESS       *float64 `json:"external_ess,omitempty"`        // effective sample size of the weights / tokens
+
 	TrainedOwn      int `json:"trained_own"`      // own groups in the training set
 	TrainedExternal int `json:"trained_external"` // others' groups in the training set
 

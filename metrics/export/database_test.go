@@ -42,6 +42,7 @@ func database(t testing.TB, runs, nodes, rounds int) (*store.Reader, []store.Run
 				send(event.Event{Type: event.TypeRound, Node: node, Time: 1000.123456 + float64(round), Round: &event.Round{Round: round, Reward: reward, SplitOwn: 6, SplitExternal: 2,
 					Loss: -1e-9, ClipHigh: 0.25, MeanLength: 100, Completions: 32, Late: n == 1,
 					SamplingLogpDifferenceMax: &largest, SamplingLogpDifferenceMean: &mean, MeanTerminatedLength: &mean,
+					ExternalClipRatio: &mean, ExternalDropped: &largest, ExternalESS: &largest,
 					Tasks: []event.TaskReward{{Task: "bf", Completions: 32, RewardSum: 32 * reward}}}})
 			}
 		}

@@ -29,6 +29,7 @@ func TestNodeRoundsReadBack(t *testing.T) {
 		if round > 2 {
 			largest, mean := 1e-6*third, float64(round-3) // 0 is a figure, too
 			x.SamplingLogpDifferenceMax, x.SamplingLogpDifferenceMean = &largest, &mean
+			x.ExternalClipRatio, x.ExternalDropped, x.ExternalESS = &third, &mean, &third
 		}
 		require.NoError(t, s.Record(t.Context(), event.Event{Type: event.TypeRound, Run: "r", Node: "a", Time: 10 + float64(round), Round: &x}))
 		if round == 2 {

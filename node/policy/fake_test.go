@@ -20,7 +20,7 @@ import (
 )
 
 // greet is how a fake engine answers hello.
-const greet = `read -r line; echo '{"id":1,"result":{"protocol":4}}'` + "\n"
+const greet = `read -r line; echo '{"id":1,"result":{"protocol":5}}'` + "\n"
 
 // fake makes an engine of a shell script, which leaves its pid in the returned file.
 func fake(t *testing.T, script string) (policy.Options, string) {

@@ -7,7 +7,7 @@ import "encoding/json"
 // ids, seeds and sizes are integers below 2^53; bytes are bytes, times are seconds.
 
 // ProtocolVersion is the version both sides must name in hello.
-const ProtocolVersion = 4
+const ProtocolVersion = 5
 
 // MaxLine bounds one message in bytes (an update of 64 sequences of 1024 tokens takes about 0.5 MB).
 const MaxLine = 64 << 20
@@ -156,6 +156,8 @@ type Sequence struct {
 	// SamplingLogprobs, when given (length of Completion), are those that this engine sampled the tokens with, in float32 as most engines
 	// compute them. They are compared with what the update computes before its first step, and change nothing.
 	SamplingLogprobs []float32 `json:"sampling_logprobs,omitempty"`
+	// External tells that another policy sampled it, whose log-probabilities OldLogprobs are.
+	External bool `json:"external,omitempty"`
 }
 
 // UpdateParams is one GRPO step (NumIterations steps) on a batch of B sequences.
@@ -177,7 +179,18 @@ type UpdateParams struct {
 	// MicroBatch is the most sequences in one forward pass on a device; it changes memory, never the update. On a CPU passes are as
 	// small as they can be without taking longer whatever it is, so that it changes nothing, not even rounding.
 	MicroBatch int `json:"micro_batch"`
+	// Correction says how External sequences with OldLogprobs are weighed: "" clips their ratios as any, CorrectionTapered and
+	// CorrectionFTIS weigh them by the policy as the update begins.
+	Correction string `json:"correction,omitempty"`
+	// Divergence is for CorrectionFTIS: above so many nats a token, mean of log mu - log pi, a sequence with a negative advantage is dropped.
+	Divergence float64 `json:"divergence,omitempty"`
 }
+
+// Values of UpdateParams.Correction.
+const (
+	CorrectionTapered = "tapered" // TOPR: weight 1 where the advantage is positive, else clip(pi/mu, 0, 1) of the whole sequence
+	CorrectionFTIS    = "ftis"    // F-TIS: each token's ratio, at most 2; negative ones far off are dropped
+)
 
 // UpdateResult reports the step. Means are over the same tokens as the loss, over all micro-batches.
 type UpdateResult struct {
@@ -192,8 +205,16 @@ type UpdateResult struct {
 	SamplingLogpDifferenceMean float64 `json:"sampling_logp_difference_mean"`
 	SamplingTokens             int64   `json:"sampling_tokens"`
 
-	ClipLow           float64 `json:"clip_ratio_low"`
-	ClipHigh          float64 `json:"clip_ratio_high"`
+	ClipLow  float64 `json:"clip_ratio_low"`
+	ClipHigh float64 `json:"clip_ratio_high"`
+
+	// Of the computed tokens of External sequences with OldLogprobs, of which there are ExternalTokens, in the first iteration: the share whose
+	// weight was clipped, and the effective sample size of the weights as a share of the tokens. 0 where there are none.
+	ExternalClipRatio float64 `json:"external_clip_ratio"`
+	ExternalESS       float64 `json:"external_ess"`
+	ExternalDropped   int     `json:"external_dropped"` // sequences, by CorrectionFTIS
+	ExternalTokens    int64   `json:"external_tokens"`
+
 	Steps             int     `json:"steps"`              // optimizer steps taken: 0 when every advantage is zero
 	ComputedSequences int     `json:"computed_sequences"` // rows with a non-zero advantage
 	Tokens            int64   `json:"tokens"`             // positions in the forward passes of one iteration, padding excluded

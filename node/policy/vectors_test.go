@@ -22,7 +22,7 @@ func requests() []policy.Request {
 	sequences := []policy.Sequence{
 		{
 			Prompt: 1, Completion: []int{1, 2, 256}, Advantage: -0.5,
-			OldLogprobs: []float64{-1.5, -2, -1e-7}, SamplingLogprobs: []float32{-1.25, -0.1, -1e-7},
+			OldLogprobs: []float64{-1.5, -2, -1e-7}, SamplingLogprobs: []float32{-1.25, -0.1, -1e-7}, External: true,
 		},
 		{Prompt: 0, Completion: []int{3}},
 	}
@@ -40,6 +40,7 @@ func requests() []policy.Request {
 		{Call: "update", Params: policy.UpdateParams{
 			Prompts: prompts, Sequences: sequences, LearningRate: 1e-5, Temperature: 0.9, Epsilon: 0.2, EpsilonHigh: 0.28, Delta: 4, Beta: 0.04,
 			NumIterations: 2, LossType: "dr_grpo", MaxCompletionLength: 48, MaxGradNorm: 1, MicroBatch: 16,
+			Correction: policy.CorrectionFTIS, Divergence: 0.5,
 		}},
 		{Call: "logprobs", Params: policy.LogprobsParams{Prompts: prompts, Sequences: sequences[1:], Temperature: 0.7, MicroBatch: 3}},
 		{Call: "save", Params: policy.SaveParams{

@@ -12,7 +12,10 @@ COUNTS = ("completions", "steps", "trained_own", "trained_external", "split_own"
 SECONDS = ("step_time", "generate_time", "update_time", "score_time", "lease_time", "barrier_time", "journal_time")
 ROUNDS = ("staleness",)  # lengths in rounds
 # Left out, they are NULL without a reason.
-OPTIONAL = ("completions_mean_terminated_length", "sampling_logp_difference_max", "sampling_logp_difference_mean")
+OPTIONAL = (
+    "completions_mean_terminated_length", "sampling_logp_difference_max", "sampling_logp_difference_mean",
+    "external_clip_ratio", "external_dropped", "external_ess",
+)
 FLAGS = ("late", "generate_only")
 LISTS = ("tasks", "peers")
 

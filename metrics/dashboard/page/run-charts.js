@@ -24,6 +24,8 @@ const groups = [
   ["Policy", "number", [["entropy", "entropy"], ["grad_norm", "gradient norm"], ["kl", "KL"]], null],
   ["Sampler and trainer", "number", [["sampling_logp_difference_max", "largest"], ["sampling_logp_difference_mean", "mean"]],
     "Difference of log-probabilities in nats. Above 0.05 they disagree."],
+  ["Others' tokens", "ratio", [["external_clip_ratio", "weight clipped"], ["external_ess", "effective sample size"]],
+    "Where external_correction weighs them. An effective sample size near 0: few of them decide."],
 ];
 
 // split is shown where the run's isn't fixed.

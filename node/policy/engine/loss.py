@@ -4,7 +4,7 @@ Takes and returns tensors; knows nothing of models, batches or devices. The loss
 tokens, so its gradient with respect to a token's log-probability depends on that token alone; giving it in closed
 form is what lets the update run head, loss and backward chunk by chunk. Sources: DeepSeekMath (arXiv:2402.03300) eq.
 3 and 4, DAPO (arXiv:2503.14476) for epsilon_high, INTELLECT-2 (arXiv:2505.07291) for delta, Dr. GRPO (arXiv:2503.20783);
-names as in TRL.
+names as in TRL. For others' completions: TOPR (arXiv:2503.14286) for `tapered`, F-TIS (arXiv:2605.22537) for `truncated`.
 """
 
 import torch
@@ -44,6 +44,23 @@ def clipped_surrogate(logp, old, advantage, epsilon, epsilon_high, delta=0.0):
     loss = -torch.minimum(ratio * advantage, clipped * advantage)
     derivative = (-ratio * advantage).masked_fill(flat, 0)
     return loss, derivative, low, high
+
+
+RATIO_CAP = 2.0  # of `truncated`
+
+
+def tapered(log_ratio):
+    """What a sequence with a negative advantage weighs: clip(pi / mu, 0, 1) of the whole sequence.
+
+    log_ratio is the sum over its tokens of log pi - log mu. A sequence with a positive advantage weighs 1.
+    """
+    return log_ratio.clamp(max=0).exp()
+
+
+def truncated(logp, behaviour):
+    """What a token weighs: min(pi / mu, RATIO_CAP), and a mask of those that reach the cap; all tensors [N]."""
+    ratio = torch.exp(logp - behaviour)
+    return ratio.clamp(max=RATIO_CAP), ratio > RATIO_CAP
 
 
 def kl_k3(logp, reference):

@@ -1,4 +1,4 @@
-"""What may be asked: the engine's side of node/policy/protocol.go, version 4. Must not import torch.
+"""What may be asked: the engine's side of node/policy/protocol.go, version 5. Must not import torch.
 
 Every parse function takes the decoded `params` of one call and returns a dataclass with the same field names as the Go
 type, or raises EngineError("bad_request"). Checks that need the model (token ids, lengths) are in `check_*`.
@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional
 
-VERSION = 4
+VERSION = 5
 MAX_LINE = 64 << 20
 
 BAD_REQUEST = "bad_request"
@@ -23,6 +23,7 @@ INTERNAL = "internal"
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "float64")
 LOSS_TYPES = ("bnpo", "grpo", "dr_grpo")
+CORRECTIONS = ("", "tapered", "ftis")
 
 
 class EngineError(Exception):
@@ -79,6 +80,7 @@ class Sequence:
     advantage: float = 0.0
     old_logprobs: Optional[List[float]] = None
     sampling_logprobs: Optional[List[float]] = None
+    external: bool = False
 
 
 @dataclass
@@ -100,6 +102,8 @@ class Update(Logprobs):
     loss_type: str = "bnpo"
     max_completion_length: int = 0
     max_grad_norm: float = 0.0
+    correction: str = ""
+    divergence: float = 0.0
 
 
 @dataclass
@@ -329,6 +333,8 @@ def parse_update(params):
         loss_type=fields.text("loss_type", "bnpo", LOSS_TYPES),
         max_completion_length=fields.integer("max_completion_length", 0),
         max_grad_norm=fields.number("max_grad_norm", 0.0, 0),
+        correction=fields.text("correction", "", CORRECTIONS),
+        divergence=fields.number("divergence", 0.0, 0),
     )
     fields.end()
     if 0 < update.delta <= 1 + update.epsilon_high:
@@ -350,6 +356,7 @@ def _scored(fields):
             prompt=inner.integer("prompt"),
             completion=inner.tokens("completion"),
             advantage=inner.number("advantage", 0.0),
+            external=inner.flag("external"),
         )
         given = {name: inner.items(name, []) for name in ("old_logprobs", "sampling_logprobs")}
         inner.end()

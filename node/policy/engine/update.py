@@ -35,6 +35,10 @@ class Outcome:
     sampling_tokens: int = 0
     clip_ratio_low: float = 0.0
     clip_ratio_high: float = 0.0
+    external_clip_ratio: float = 0.0
+    external_ess: float = 0.0
+    external_dropped: int = 0
+    external_tokens: int = 0
     steps: int = 0
     computed_sequences: int = 0
     tokens: int = 0
@@ -70,10 +74,12 @@ class Trainer:
 
         Rows that are another rank's are None.
         """
-        model = model or self.model
-        rows = self._share(request, range(len(request.sequences)))
+        return self._score(request, range(len(request.sequences)), model or self.model)
+
+    def _score(self, request, rows, model):
+        """`score` of some rows, without a gradient; all others are None."""
         result = [None] * len(request.sequences)
-        for batch in micro_batches(request, rows, model, self.autocast):
+        for batch in micro_batches(request, self._share(request, rows), model, self.autocast):
             with self.precision():
                 x = model.embed(batch.ids, batch.layout.positions)
                 h = model.norm(model.hidden(x, batch.layout))
@@ -95,7 +101,8 @@ class Trainer:
         outcome = Outcome(computed_sequences=len(nonzero))
         if not rows:
             return outcome
-        objective = _Objective(request, reference, self.model)
+        objective = _Objective(request, reference, self.model, self._log_ratios(request))
+        outcome.external_dropped = objective.dropped
         batches = micro_batches(request, self._share(request, rows), self.model, self.autocast)
         outcome.tokens = sum(row_length(request, row) for row in rows)
         self.adam.prepare(self.model.flat, self.model.device)
@@ -118,6 +125,11 @@ class Trainer:
                 if iteration == 0:
                     outcome.entropy = sums["entropy"] / sums["tokens"]
                     outcome.mean_logprob = sums["logp"] / sums["tokens"]
+                    outcome.external_tokens = int(sums["external"])
+                    outcome.external_clip_ratio = sums["external_clipped"] / max(1, outcome.external_tokens)
+                    outcome.external_ess = effective_share(
+                        sums["external_weight"], sums["external_square"], outcome.external_tokens
+                    )
                     outcome.sampling_tokens = int(sums["sampled"])
                     outcome.sampling_logp_difference_mean = sums["difference"] / max(1, outcome.sampling_tokens)
                     outcome.sampling_logp_difference_max = self.group.largest(objective.largest_difference())
@@ -128,6 +140,24 @@ class Trainer:
         finally:
             self.model.drop_gradients()
         return outcome
+
+    @torch.no_grad()
+    def _log_ratios(self, request):
+        """Sum over tokens of log pi - log mu, by row: of others' completions whose correction asks for the whole sequence."""
+        rows = [
+            row
+            for row, sequence in enumerate(request.sequences)
+            if request.correction and sequence.external and sequence.old_logprobs and sequence.advantage < 0
+        ]
+        if not rows:
+            return {}
+        ratios = torch.zeros(len(rows), dtype=torch.float64)
+        scored = self._score(request, rows, self.model)
+        for place, row in enumerate(rows):
+            if scored[row] is not None:
+                ratios[place] = float(scored[row].double().sum()) - math.fsum(request.sequences[row].old_logprobs)
+        self.group.agree()
+        return dict(zip(rows, self.group.sum_(ratios).tolist()))
 
     def _share(self, request, rows):
         """Those of rows that this rank computes."""
@@ -187,21 +217,27 @@ class Trainer:
 class _Terms:
     """What the loss of one micro-batch's tokens is made of, all [N]; old is NaN where the token counts as on-policy.
 
-    sampled is no part of the loss: what tokens were drawn with, of the rows that have it, or None.
+    sampled is no part of the loss: what tokens were drawn with, of the rows that have it, or None. external is None
+    where no row of the batch is another policy's.
     """
 
-    def __init__(self, objective, weight, advantage, old, reference, sampled):
+    def __init__(self, objective, weight, advantage, old, reference, sampled, external):
         self.objective, self.weight, self.advantage = objective, weight, advantage
-        self.old, self.reference, self.sampled = old, reference, sampled
-        self.total = dict.fromkeys(("loss", "kl", "low", "high"), 0.0)
+        self.old, self.reference, self.sampled, self.external = old, reference, sampled, external
+        self.total = dict.fromkeys(_TOTALS, 0.0)
 
     def derivative(self, begin, end, logp):
         """d loss / d logp of tokens begin..end; adds their loss to the totals."""
         objective, part = self.objective, slice(begin, end)
         old = torch.where(self.old[part].isnan(), logp, self.old[part])
+        advantage, clipped = self.advantage[part], None
+        if self.external is not None:
+            advantage, clipped = self.external.correct(part, old, advantage)
         value, slope, low, high = loss.clipped_surrogate(
-            logp, old, self.advantage[part], objective.epsilon, objective.epsilon_high, objective.delta
+            logp, old, advantage, objective.epsilon, objective.epsilon_high, objective.delta
         )
+        if self.external is not None:
+            self.external.count(part, self.advantage[part], slope, clipped, self.total)
         if objective.beta:
             kl, kl_slope = loss.kl_k3(logp, self.reference[part])
             value, slope = value + objective.beta * kl, slope + objective.beta * kl_slope
@@ -212,11 +248,58 @@ class _Terms:
         return slope * self.weight[part]
 
 
+# Sums over a micro-batch's tokens; those of others' completions are of the tokens that their policy's probability is known of.
+_TOTALS = ("loss", "kl", "low", "high", "external", "external_clipped", "external_weight", "external_square")
+
+
+class _External:
+    """What the tokens of a micro-batch that another policy sampled weigh, all [N].
+
+    behaviour is log mu of each token, NaN where the token is the node's own or mu is not known. scale and limited are
+    of the whole sequence: what it weighs, and whether that was bounded.
+    """
+
+    def __init__(self, correction, behaviour, scale, limited):
+        self.correction, self.behaviour, self.scale, self.limited = correction, behaviour, scale, limited
+
+    def correct(self, part, policy, advantage):
+        """The advantages of a part of the tokens with their weights, and a mask of the tokens whose weight was bounded.
+
+        policy is their log-probability as the update began. The mask is None where the clip of the ratio alone bounds.
+        """
+        if self.correction == "tapered":
+            return advantage * self.scale[part], self.limited[part]
+        if self.correction == "ftis":
+            known = ~self.behaviour[part].isnan()
+            weight, capped = loss.truncated(policy, torch.where(known, self.behaviour[part], policy))
+            return advantage * self.scale[part] * weight, capped
+        return advantage, None
+
+    def count(self, part, advantage, slope, clipped, total):
+        """Adds a part's tokens to the totals: what each counted, relative to one of the node's own."""
+        counted = ~self.behaviour[part].isnan() & (advantage != 0)
+        one, none = torch.ones_like(advantage), torch.zeros_like(advantage)
+        weight = torch.where(counted, -slope / torch.where(counted, advantage, one), none).double()
+        total["external"] += counted.sum()
+        total["external_weight"] += weight.sum()
+        total["external_square"] += weight.square().sum()
+        total["external_clipped"] += (counted & (weight == 0 if clipped is None else clipped)).sum()
+
+
 class _Objective:
     """The loss of a whole request: token weights fixed before the split, old log-probabilities, and running sums."""
 
-    def __init__(self, request, reference, model):
+    def __init__(self, request, reference, model, log_ratios):
         self.temperature, self.beta = request.temperature, request.beta
+        self._correction, self._scales, self._limited = request.correction, {}, set()
+        for row, ratio in log_ratios.items():
+            if request.correction == "tapered":
+                self._scales[row] = float(loss.tapered(torch.tensor(ratio, dtype=torch.float64)))
+                if ratio > 0:
+                    self._limited.add(row)
+            elif -ratio / len(request.sequences[row].completion) > request.divergence:
+                self._scales[row] = 0.0
+        self.dropped = 0 if request.correction != "ftis" else len(self._scales)
         self.epsilon, self.epsilon_high, self.delta = request.epsilon, request.epsilon_high, request.delta
         self._sequences, self._reference = request.sequences, reference
         self._dtype, self._device = model.dtype, model.device
@@ -228,7 +311,7 @@ class _Objective:
         self.begin()
 
     def begin(self):
-        self._sums = dict.fromkeys(("loss", "kl", "low", "high", "logp", "entropy", "difference"), 0.0)
+        self._sums = dict.fromkeys(_TOTALS + ("logp", "entropy", "difference"), 0.0)
         self._tokens = self._sampled = 0
         self._largest = None
         self._current = {}
@@ -248,7 +331,25 @@ class _Objective:
         reference = torch.cat([self._reference[row] for row in batch.rows]) if self.beta else None
         weight = spread([self._weights[row] for row in batch.rows])
         advantage = spread([self._sequences[row].advantage for row in batch.rows])
-        return _Terms(self, weight, advantage, self._old(batch), reference, self._sampling(batch))
+        return _Terms(
+            self, weight, advantage, self._old(batch), reference, self._sampling(batch), self._external(batch, spread)
+        )
+
+    def _external(self, batch, spread):
+        """The batch's tokens that another policy sampled; None where there are none."""
+        rows = [self._sequences[row] for row in batch.rows]
+        known = [sequence.external and bool(sequence.old_logprobs) for sequence in rows]
+        if not any(known):
+            return None
+        tokens = (
+            sequence.old_logprobs if of else [math.nan] * len(sequence.completion) for of, sequence in zip(known, rows)
+        )
+        return _External(
+            self._correction,
+            self._tensor([value for row in tokens for value in row]),
+            spread([self._scales.get(row, 1.0) for row in batch.rows]),
+            spread([float(row in self._limited) for row in batch.rows]) > 0,
+        )
 
     def _sampling(self, batch):
         """Log-probabilities that the batch's tokens were drawn with, where given; None once a step has been taken."""
@@ -256,7 +357,9 @@ class _Objective:
         return self._tensor([value for row in given for value in row]) if any(given) and not self._first else None
 
     def _old(self, batch):
-        given = [self._sequences[row].old_logprobs for row in batch.rows]
+        sequences = [self._sequences[row] for row in batch.rows]
+        # Those corrections weigh others' completions; the ratio that is clipped is then that of the round's own steps.
+        given = [None if self._correction and s.external else s.old_logprobs for s in sequences]
         if self._first:
             pairs = zip(batch.rows, given)
             return torch.cat([self._first[row] if old is None else self._tensor(old) for row, old in pairs])
@@ -292,6 +395,11 @@ class _Objective:
     def largest_difference(self):
         """The largest |log-probability now - the one it was sampled with|; 0 where none was given."""
         return 0.0 if self._largest is None else float(self._largest)
+
+
+def effective_share(weight, square, count):
+    """Effective sample size of weights by their sum and their squares' (Kish), as a share of their number; 0 without any."""
+    return weight * weight / (count * square) if square else 0.0
 
 
 def gradient_norm(flat, piece=4096):

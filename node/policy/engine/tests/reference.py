@@ -101,8 +101,23 @@ def logprobs(weights, config, prompt, completion, temperature):
     return distribution(weights, config, prompt, completion, temperature)[range(len(completion)), completion]
 
 
-def batch_loss(weights, config, request, old, reference):
-    """The loss of the whole batch and its metrics; old and reference are lists of tensors (old may hold None)."""
+def importance(request, sequence, logp):
+    """What each token of another policy's completion weighs under the request's correction, of the policy logp."""
+    mu = torch.tensor(sequence.old_logprobs, dtype=logp.dtype)
+    total = float((logp - mu).sum())
+    if request.correction == "tapered":
+        return torch.full_like(logp, min(1.0, math.exp(total)) if sequence.advantage < 0 else 1.0)
+    if sequence.advantage < 0 and -total / len(logp) > request.divergence:
+        return torch.zeros_like(logp)
+    return torch.tensor([min(2.0, math.exp(float(d))) for d in logp - mu], dtype=logp.dtype)
+
+
+def batch_loss(weights, config, request, old, reference, tokens=None):
+    """The loss of the whole batch and its metrics; old and reference are lists of tensors (old may hold None).
+
+    tokens holds what the tokens of others' completions weigh, by sequence; those of the first call are left in it.
+    """
+    tokens = {} if tokens is None else tokens
     sequences = request.sequences
     all_tokens = sum(len(sequence.completion) for sequence in sequences)
     total, kl_sum, low, high = 0.0, 0.0, 0, 0
@@ -113,8 +128,11 @@ def batch_loss(weights, config, request, old, reference):
         behaviour = logp.detach() if old[i] is None else old[i]
         ratio = torch.exp(logp - behaviour)
         a = sequence.advantage
+        if request.correction and sequence.external and sequence.old_logprobs:
+            a = a * tokens.setdefault(i, importance(request, sequence, logp.detach()))
         bounded = ratio.clamp(max=request.delta) if request.delta else ratio
         token_loss = -torch.min(bounded * a, ratio.clamp(1 - request.epsilon, 1 + request.epsilon_high) * a)
+        a = a * torch.ones_like(ratio)
         low += int(((ratio < 1 - request.epsilon) & (a < 0)).sum())
         high += int(((ratio > 1 + request.epsilon_high) & (a > 0)).sum())
         if request.beta:
@@ -141,11 +159,12 @@ def update(weights, config, request, optimizer, first_weights=None):
                 for s in request.sequences
             ]
     dtype = next(iter(weights.values())).dtype
-    old = [None if s.old_logprobs is None else torch.tensor(s.old_logprobs, dtype=dtype) for s in request.sequences]
-    losses, norms, metrics = [], [], []
+    given = [None if request.correction and s.external else s.old_logprobs for s in request.sequences]
+    old = [None if values is None else torch.tensor(values, dtype=dtype) for values in given]
+    losses, norms, metrics, tokens = [], [], [], {}
     for _ in range(request.num_iterations):
         optimizer.zero_grad()
-        loss, current, metric = batch_loss(weights, config, request, old, reference)
+        loss, current, metric = batch_loss(weights, config, request, old, reference, tokens)
         loss.backward()
         old = [c if o is None else o for o, c in zip(old, current)]
         gradients = {name: w.grad.clone() for name, w in weights.items()}

@@ -129,6 +129,7 @@ def test_every_call_answers_with_every_field(engine, directory, tmp_path):
     assert set(updated) == {
         "loss", "kl", "grad_norm", "entropy", "mean_logprob", "clip_ratio_low", "clip_ratio_high", "steps",
         "computed_sequences", "tokens", "seconds", "memory",
+        "external_clip_ratio", "external_ess", "external_dropped", "external_tokens",
         "sampling_logp_difference_max", "sampling_logp_difference_mean", "sampling_tokens",
     }  # fmt: skip
     assert updated["steps"] == 1 and updated["kl"] == 0

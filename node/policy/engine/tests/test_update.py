@@ -32,6 +32,19 @@ def batch(seed=0, old=False, zero=False, advantages=None):
     return sequences
 
 
+def others(sequences):
+    """The same, those of the last two prompts being another policy's, which found some of them likelier."""
+    rng, external = random.Random(5), [s for s in sequences if s.prompt >= 2]
+    assert len(external) == 5
+    for s in sequences:
+        s.old_logprobs = None
+    for s, advantage, shift in zip(external, (-0.8, 0.5, -1.1, 1.2, 0.9), (2.0, None, -2.0, 1.0, -1.0)):
+        s.external, s.advantage = True, advantage
+        if shift is not None:  # a token's log-probability is about -3.4 here
+            s.old_logprobs = [min(0.0, -3.4 + shift + rng.gauss(0, 0.3)) for _ in s.completion]
+    return sequences
+
+
 def make_request(sequences, **options):
     values = dict(temperature=0.9, learning_rate=0.003, max_completion_length=15)
     return Update(PROMPTS, sequences, **dict(values, **options))
@@ -69,6 +82,11 @@ CASES = {
     "temperature 1": dict(temperature=1.0),
     "weight decay": dict(weight_decay=0.1),
     "gradient checkpointing": dict(checkpointing=True),
+    "tapered": dict(correction="tapered", external=True),
+    "tapered, iterations": dict(correction="tapered", external=True, num_iterations=3, learning_rate=0.02, micro_batch=2),
+    "ftis": dict(correction="ftis", divergence=0.2, external=True),
+    "ftis, iterations": dict(correction="ftis", divergence=0.2, external=True, num_iterations=3, learning_rate=0.02),
+    "ftis, nothing dropped": dict(correction="ftis", divergence=1e9, external=True, loss_type="grpo"),
 }
 
 
@@ -76,7 +94,10 @@ CASES = {
 @pytest.mark.parametrize("dtype,tolerance", [(torch.float64, 1e-9), (torch.float32, 1e-4)])
 def test_update_equals_the_reference(make_model, case, dtype, tolerance):
     options = dict(CASES[case])
-    sequences = batch(options.pop("seed", 0), old=options.pop("old", False))
+    external = options.pop("external", False)
+    sequences = batch(options.pop("seed", 0), old=options.pop("old", external))
+    if external:
+        sequences = others(sequences)
     checkpointing = options.pop("checkpointing", False)
     decay = options.pop("weight_decay", 0.0)
     request = make_request(sequences, **options)
@@ -233,3 +254,56 @@ def test_adam_is_torchs(decay):
 
 def test_gradient_norm_keeps_its_digits():
     assert updating.gradient_norm(torch.full((3_000_000,), 1e-3)) == pytest.approx(math.sqrt(3_000_000) * 1e-3, rel=1e-5)
+
+
+@pytest.mark.parametrize("correction", ["", "tapered", "ftis"])
+def test_what_others_tokens_count_is_reported(make_model, correction):
+    sequences = others(batch(old=True))
+    request = make_request(sequences, correction=correction, divergence=0.2, epsilon=0.2, delta=0.0 if correction else 4.0)
+    model = make_model()
+    weights = reference.copy_weights(model)
+    counted, limited, dropped = [], 0, 0
+    for s in sequences:
+        if not s.external or not s.old_logprobs or not s.advantage:
+            continue
+        with torch.no_grad():
+            logp = reference.logprobs(weights, model.config, PROMPTS[s.prompt], s.completion, 0.9)
+        ratio = (logp - torch.tensor(s.old_logprobs, dtype=logp.dtype)).exp()
+        if not correction:
+            weight = torch.where((ratio < 0.8) | (ratio > 4) if s.advantage < 0 else ratio > 1.28, 0 * ratio, ratio)
+            limited += int((weight == 0).sum())
+        else:
+            weight = reference.importance(request, s, logp)
+            whole = s.advantage < 0 and float(ratio.log().sum()) > 0
+            limited += len(ratio) * whole if correction == "tapered" else int((ratio > 2).sum())
+            dropped += correction == "ftis" and float(weight.abs().sum()) == 0
+        counted.extend(weight.tolist())
+    _, outcome, _ = run_engine(model, request)
+    assert outcome.external_tokens == len(counted) > 20
+    assert outcome.external_dropped == dropped and (dropped > 0) == (correction == "ftis")
+    assert outcome.external_clip_ratio == pytest.approx(limited / len(counted), abs=1e-12) and limited > 0
+    expected = sum(counted) ** 2 / len(counted) / sum(w * w for w in counted)
+    assert outcome.external_ess == pytest.approx(expected, abs=1e-9) and expected < 0.99
+
+
+@pytest.mark.parametrize("correction", ["tapered", "ftis"])
+def test_a_correction_changes_nothing_of_ones_own(make_model, correction):
+    for external in (False, True):  # others' without a probability count as one's own
+        plain, corrected = make_model(), make_model()
+        sequences = [replace(s, external=external, old_logprobs=None) for s in batch()]
+        run_engine(plain, make_request(sequences))
+        _, outcome, _ = run_engine(corrected, make_request(sequences, correction=correction, divergence=0.1))
+        assert torch.equal(plain.flat, corrected.flat)
+        assert (outcome.external_tokens, outcome.external_dropped, outcome.external_ess) == (0, 0, 0.0)
+
+
+def test_tapered_raises_a_right_answer_that_importance_mutes(make_model):
+    """All but impossible here, certain there: a positive advantage weighs 1 under tapered, next to nothing as a ratio."""
+    norms = {}
+    for name, advantage in (("right", 1.0), ("wrong", -1.0)):
+        for correction in ("", "tapered"):
+            sequence = Sequence(1, [4, 4, 4], advantage, [-1e-6] * 3, external=True)
+            _, outcome, _ = run_engine(make_model(), make_request([sequence], correction=correction, epsilon_high=9.0))
+            norms[name, correction] = outcome.grad_norm
+    assert norms["right", "tapered"] > 5 * norms["right", ""] > 0
+    assert norms["wrong", "tapered"] < norms["right", "tapered"] / 100

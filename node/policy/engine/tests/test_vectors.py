@@ -39,6 +39,7 @@ def test_every_parameter_of_a_request_arrives(line):
         sequence.setdefault("advantage", 0.0)
         sequence.setdefault("old_logprobs", None)
         sequence.setdefault("sampling_logprobs", None)
+        sequence.setdefault("external", False)
     assert asdict(parsed) == params
 
 
