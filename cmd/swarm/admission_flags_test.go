@@ -5,10 +5,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/sapo-swarm/swarm/configs/resolve"
-	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/configs/resolve"
+	"github.com/sapo-swarm/swarm/internal/fail"
 )
 
 // ways parses up's flags.
@@ -79,7 +80,7 @@ func TestAWorkersWayIsWhatWasTypedThenTheInvitationThenThePredecessorsFolder(t *
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv(resolve.FolderVariable, drive)
 			t.Setenv(resolve.RoleVariable, tt.role)
-			t.Setenv(joinVariable, tt.variable)
+			t.Setenv(resolve.InvitationVariable, tt.variable)
 			tt.o.experiment = "e"
 			require.NoError(t, tt.o.check())
 			require.Equal(t, tt.into, tt.o.shared)

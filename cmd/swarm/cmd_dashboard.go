@@ -6,26 +6,39 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sapo-swarm/swarm/configs/resolve"
+	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/launcher/web"
 )
 
-// defaultDashboard is where a dashboard listens unless told otherwise.
-const defaultDashboard = "127.0.0.1:8420"
+// pageFlag is up --dashboard: a page about all runs of the home, for as long as the run lasts.
+type pageFlag struct {
+	address string // empty: none
+}
 
-// dashboardTokenVariable gives --token where the flag isn't: arguments can be read by everybody on a machine.
-const dashboardTokenVariable = "SWARM_DASHBOARD_TOKEN"
+func (p *pageFlag) add(f *pflag.FlagSet) {
+	f.StringVar(&p.address, "dashboard", "", "serve a live web page meanwhile, on this `address` (see swarm dashboard)")
+	f.Lookup("dashboard").NoOptDefVal = web.DefaultAddress
+}
 
-// dashboardOptions say where a dashboard listens, and to whom.
-type dashboardOptions struct {
-	listen, token   string
-	source          string // the flag that says where to listen; empty: --listen
-	tlsCert, tlsKey string
-	open            bool
+// listen opens the page's port before anything is recorded. It is nil where no page was asked for.
+func (p *pageFlag) listen(ctx context.Context, g *globals) (*web.Service, error) {
+	return web.ListenBeside(ctx, g.pageOf(web.Options{Listen: p.address, Source: "--dashboard"}))
+}
+
+// pageOf are a page's options with what this process gives it.
+func (g *globals) pageOf(o web.Options) web.Options {
+	o.Home, o.Logger, o.Version, o.Key = g.home, g.logger, version, configKey
+	o.Token = cmp.Or(o.Token, os.Getenv(resolve.DashboardTokenVariable))
+	return o
 }
 
 func newDashboardCommand(g *globals) *cobra.Command {
-	var o dashboardOptions
+	var o web.Options
+	var open bool
 	cmd := &cobra.Command{
 		Use:   "dashboard",
 		Short: "Serve a live, read-only web page about all runs of this home",
@@ -36,38 +49,37 @@ func newDashboardCommand(g *globals) *cobra.Command {
 		Example: "  swarm dashboard --open\n  swarm dashboard --listen 0.0.0.0:8420 --tls-cert cert.pem --tls-key key.pem",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runDashboard(cmd.Context(), g, o)
+			return runDashboard(cmd.Context(), g, o, open)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.listen, "listen", defaultDashboard, "`address` and port to listen on; port 0: any free one")
-	f.StringVar(&o.token, "token", "", "16 to 256 characters that whoever asks must know ("+dashboardTokenVariable+")")
-	f.StringVar(&o.tlsCert, "tls-cert", "", "`file` with the certificate chain, PEM")
-	f.StringVar(&o.tlsKey, "tls-key", "", "`file` with its key, PEM")
-	f.BoolVar(&o.open, "open", false, "open the page in a browser")
+	f.StringVar(&o.Listen, "listen", web.DefaultAddress, "`address` and port to listen on; port 0: any free one")
+	f.StringVar(&o.Token, "token", "", "16 to 256 characters that whoever asks must know ("+resolve.DashboardTokenVariable+")")
+	f.StringVar(&o.TLSCert, "tls-cert", "", "`file` with the certificate chain, PEM")
+	f.StringVar(&o.TLSKey, "tls-key", "", "`file` with its key, PEM")
+	f.BoolVar(&open, "open", false, "open the page in a browser")
 	return cmd
 }
 
-func runDashboard(ctx context.Context, g *globals, o dashboardOptions) error {
-	o.token = cmp.Or(o.token, os.Getenv(dashboardTokenVariable))
+func runDashboard(ctx context.Context, g *globals, o web.Options, open bool) error {
 	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
 	defer interrupts.Close()
-	service, err := g.listenDashboard(ctx, o)
+	page, err := web.Listen(ctx, g.pageOf(o))
 	if err != nil {
 		return interrupt.Exit(ctx, err)
 	}
-	if err := service.look(ctx, g); err != nil {
-		service.close()
+	if err := page.Look(ctx); err != nil {
+		page.Close()
 		return interrupt.Exit(ctx, err)
 	}
-	fmt.Fprintf(g.stdout, "Dashboard: %s\n", service.url)
-	for _, note := range service.notes {
+	fmt.Fprintf(g.stdout, "Dashboard: %s\n", page.URL())
+	for _, note := range page.Notes() {
 		fmt.Fprintln(g.stderr, note)
 	}
-	if o.open {
-		service.show(ctx, g)
+	if open {
+		page.Show(ctx, g.stderr)
 	}
-	if err := service.Serve(ctx); err != nil {
+	if err := page.Serve(ctx); err != nil {
 		return err
 	}
 	return interrupt.Exit(ctx, nil)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/targets"
@@ -79,7 +80,7 @@ func newGenerateTarget(g *globals, target, short string, more func(*generateOpti
 	f.IntVar(&o.spec.Workers, "workers", 0, "`number` of workers, each another host's worth of nodes")
 	f.StringVar(&o.spec.Name, "name", "swarm", "the workers are called `NAME`-0, NAME-1 …")
 	f.StringVar(&o.url, "url", "", "the `invitation` (default: the one that swarm up --listen last handed out in this home)")
-	f.StringVar(&o.urlFile, "url-file", "", "`file` with the invitation ($"+joinVariable+")")
+	f.StringVar(&o.urlFile, "url-file", "", "`file` with the invitation ($"+resolve.InvitationVariable+")")
 	f.StringVar(&o.spec.Nodes, "nodes", "auto", "`number` of nodes of each worker; auto: what fits there")
 	f.IntVar(&o.spec.GPUs, "gpus-per-worker", 1, "`number` of GPUs of each worker; 0: train on the CPU")
 	f.StringVar(&o.spec.GPUType, "gpu-type", "", "`name` of the card, as the target calls it")
@@ -205,7 +206,7 @@ func throughFolder(args []string) bool { return names(args, "shared") }
 func (o *generateOptions) invitation(g *globals) (string, error) {
 	given := joinOptions{url: o.url, urlFile: o.urlFile}
 	read := given.invitation
-	if o.url == "" && o.urlFile == "" && os.Getenv(joinVariable) == "" {
+	if o.url == "" && o.urlFile == "" && os.Getenv(resolve.InvitationVariable) == "" {
 		read = func() (membership.Invitation, error) { return workers.ReadInvitation(g.home) }
 	}
 	invitation, err := read()

@@ -30,9 +30,6 @@ const (
 	folderJoinWait  = 10 * time.Minute
 )
 
-// joinVariable holds an invitation that should not be seen among a process's arguments.
-const joinVariable = "SWARM_JOIN"
-
 // joinOptions are those of join.
 type joinOptions struct {
 	plan         plan.Options
@@ -104,7 +101,7 @@ func newJoinCommand(g *globals) *cobra.Command {
 	addJoinFlags(f, &o.plan)
 	o.price.add(f)
 	o.page.add(f)
-	f.StringVar(&o.urlFile, "url-file", "", "`file` with the invitation ($"+joinVariable+")")
+	f.StringVar(&o.urlFile, "url-file", "", "`file` with the invitation ($"+resolve.InvitationVariable+")")
 	f.StringVar(&o.name, "name", "", "this worker's `name` in the swarm (default: the host's); taken: with a number after it")
 	f.StringVar(&o.caFile, "ca-file", "", "`file` of the authority of a coordinator's own certificate (default: the system's)")
 	f.StringVar(&o.credentials, "nats-creds", "", "credentials `file` for a swarm on a NATS cluster")
@@ -161,7 +158,7 @@ func addJoinFlags(f *pflag.FlagSet, o *plan.Options) {
 // check refuses what can't go together. What the predecessor's variables say counts where nothing else does.
 func (o *joinOptions) check() error {
 	invited := o.url != "" || o.urlFile != ""
-	if !invited && !o.sharedTyped && os.Getenv(joinVariable) == "" && !o.plan.Config.IgnoreRLSwarm {
+	if !invited && !o.sharedTyped && os.Getenv(resolve.InvitationVariable) == "" && !o.plan.Config.IgnoreRLSwarm {
 		o.shared = predecessorsFolder(roleWorker)
 		o.predecessor = o.shared != ""
 	}
@@ -193,7 +190,7 @@ func (o *joinOptions) invitation() (membership.Invitation, error) {
 		}
 		text, source = string(data), o.urlFile
 	default:
-		text, source = os.Getenv(joinVariable), "$"+joinVariable
+		text, source = os.Getenv(resolve.InvitationVariable), "$"+resolve.InvitationVariable
 	}
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -300,7 +297,7 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 	}
 	c, err := g.coordinate(ctx, coordinator.Options{Planned: p, Resume: r, PricePerHour: price.PerHour, PriceCurrency: price.Currency, Worker: j}, o.yes)
 	if err != nil {
-		page.close()
+		page.Close()
 		return interrupt.Exit(ctx, workers.Refused(err))
 	}
 	defer c.Close()
@@ -308,7 +305,7 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 		c.Serve(page)
 	}
 	if err := j.SameFiles(c.Inputs()); err != nil {
-		page.close()
+		page.Close()
 		return err
 	}
 	for _, line := range j.Differences(c.Shared(), p.Model.Name) {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	sh "github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/internal/units"
@@ -171,7 +172,7 @@ func resumedWords(g *globals, run store.Run, c store.Command, secrets commandSec
 			words[i].text = secret
 			continue
 		}
-		if given(extra, words[i].flag) || words[i].flag == "" && os.Getenv(joinVariable) != "" {
+		if given(extra, words[i].flag) || words[i].flag == "" && os.Getenv(resolve.InvitationVariable) != "" {
 			continue
 		}
 		what := "the invitation"

@@ -81,7 +81,7 @@ func TestSecretsAreMaskedAndComeBack(t *testing.T) {
 func TestAResumedRunHasTheVariablesThatItBeganWith(t *testing.T) {
 	t.Parallel()
 	c := store.Command{Environment: []string{"SWARM_SEED=7", "CUDA_VISIBLE_DEVICES=1", "SWARM_JOIN=" + masked}}
-	secrets := commandSecrets{Environment: map[string]string{joinVariable: "tls://x#y"}}
+	secrets := commandSecrets{Environment: map[string]string{resolve.InvitationVariable: "tls://x#y"}}
 	require.ElementsMatch(t, []string{"PATH=/bin", "SWARM_SEED=7", "CUDA_VISIBLE_DEVICES=0", "SWARM_JOIN=tls://x#y"},
 		environWith([]string{"PATH=/bin", "SWARM_SEED=9", "SWARM_MODEL=gpt2", "MODEL_NAME=gpt2", "CUDA_VISIBLE_DEVICES=0"}, c, secrets))
 }

@@ -108,7 +108,7 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	}
 	c, err := g.coordinate(ctx, coordinator.Options{Planned: p, Resume: r, PricePerHour: price.PerHour, PriceCurrency: price.Currency, Admission: admission}, o.yes)
 	if err != nil {
-		page.close()
+		page.Close()
 		return interrupt.Exit(ctx, err)
 	}
 	if page != nil {

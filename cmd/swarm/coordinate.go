@@ -10,6 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
+	"github.com/sapo-swarm/swarm/launcher/web"
 	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -36,13 +37,13 @@ func (g *globals) coordinate(ctx context.Context, o coordinator.Options, yes boo
 }
 
 // announceRun tells whoever started the run in the background that it has begun. In the foreground there is nothing to tell.
-func (g *globals) announceRun(c *coordinator.Run, experiment string, page *dashboardService, admission *workers.Admission) error {
+func (g *globals) announceRun(c *coordinator.Run, experiment string, page *web.Service, admission *workers.Admission) error {
 	if g.console == nil {
 		return nil
 	}
 	a := announcement{Experiment: experiment, Run: c.Name(), PID: os.Getpid(), Log: runlog.Path(c.Dir(), runlog.Coordinator)}
 	if page != nil {
-		a.Dashboard = page.url
+		a.Dashboard = page.URL()
 	}
 	if admission != nil {
 		a.Join = admission.Invitation()

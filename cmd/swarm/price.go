@@ -8,10 +8,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/configs/resolve"
 )
-
-// priceVariable gives --price where the flag isn't.
-const priceVariable = "SWARM_PRICE"
 
 // price is what the machine costs an hour. The zero value: not known.
 type price struct {
@@ -35,14 +33,14 @@ func (p *priceFlag) Set(text string) error {
 func (p *priceFlag) Type() string { return "price" }
 
 func (p *priceFlag) add(f *pflag.FlagSet) {
-	f.Var(p, "price", "what the machine costs an hour, a `price` such as 1.29, $1.29/h or 1.29 EUR/h ("+priceVariable+")")
+	f.Var(p, "price", "what the machine costs an hour, a `price` such as 1.29, $1.29/h or 1.29 EUR/h ("+resolve.PriceVariable+")")
 }
 
 // price is what the flag says, else the variable; a *configs.Error where that is no price an hour.
 func (p *priceFlag) price(getenv func(string) string) (price, error) {
 	text, source := p.text, "--price"
 	if !p.given {
-		if text, source = getenv(priceVariable), priceVariable; text == "" {
+		if text, source = getenv(resolve.PriceVariable), resolve.PriceVariable; text == "" {
 			return price{}, nil
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -32,11 +32,7 @@ func (g *globals) openReader(ctx context.Context) (*store.Reader, error) {
 	if g.databaseFile != "" {
 		return openDatabaseFile(ctx, g.databaseFile)
 	}
-	reader, err := store.OpenReader(ctx, g.home.Database())
-	if errors.Is(err, store.ErrNoDatabase) {
-		return nil, fail.Hint(fmt.Errorf("nothing has run under %s yet", g.home), "swarm up --config 4loc4ext, or another --home")
-	}
-	return reader, err
+	return lifecycle.OpenReader(ctx, g.home)
 }
 
 // atMostOneName is the Args of commands that take an experiment or a run, or nothing.

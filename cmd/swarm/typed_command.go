@@ -19,7 +19,7 @@ const beganVariable = "_SWARM_BEGAN_BY"
 
 // otherVariables decide something about a run beside the configuration's.
 var otherVariables = []string{
-	priceVariable, "SWARM_PYTHON", joinVariable, dashboardTokenVariable, resolve.FolderVariable, resolve.RoleVariable, "EXPERIMENT_NAME", "NODE_ID",
+	resolve.PriceVariable, "SWARM_PYTHON", resolve.InvitationVariable, resolve.DashboardTokenVariable, resolve.FolderVariable, resolve.RoleVariable, "EXPERIMENT_NAME", "NODE_ID",
 	"CUDA_VISIBLE_DEVICES",
 }
 
@@ -137,4 +137,4 @@ func environWith(environ []string, c store.Command, secrets commandSecrets) []st
 }
 
 // ofThisHost are variables that may be otherwise than they were: the present ones count.
-var ofThisHost = []string{priceVariable, "SWARM_PYTHON", joinVariable, dashboardTokenVariable, "CUDA_VISIBLE_DEVICES"}
+var ofThisHost = []string{resolve.PriceVariable, "SWARM_PYTHON", resolve.InvitationVariable, resolve.DashboardTokenVariable, "CUDA_VISIBLE_DEVICES"}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/files"
 )
 
@@ -21,7 +22,7 @@ const masked = "***"
 var secretFlags = []string{"webhook", "on-complete", "token"}
 
 // secretVariables are those whose value is a secret.
-var secretVariables = []string{joinVariable, dashboardTokenVariable}
+var secretVariables = []string{resolve.InvitationVariable, resolve.DashboardTokenVariable}
 
 // password is what a URL says about its user.
 var password = regexp.MustCompile(`(://)[^/@\s]*@`)

@@ -6,8 +6,18 @@ import (
 	"fmt"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
+
+// OpenReader opens a home's database for reading, and says what to do where nothing has run there yet.
+func OpenReader(ctx context.Context, home layout.Home) (*store.Reader, error) {
+	reader, err := store.OpenReader(ctx, home.Database())
+	if errors.Is(err, store.ErrNoDatabase) {
+		return nil, fail.Hint(fmt.Errorf("nothing has run under %s yet", home), "swarm up --config 4loc4ext, or another --home")
+	}
+	return reader, err
+}
 
 // NotFound says what to do about a name that the database does not know; empty: any run.
 func NotFound(err error, name string) error {

@@ -1,4 +1,4 @@
-package main
+package web
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/sapo-swarm/swarm/internal/charset"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/metrics/dashboard"
@@ -17,7 +18,7 @@ import (
 
 // runFolders reads what lies in runs' folders, for the dashboard. One request is read for at a time: journals and logs are large.
 type runFolders struct {
-	g *globals
+	home layout.Home
 
 	mu    sync.Mutex
 	texts map[string]*runText // of the runs last asked for
@@ -25,7 +26,7 @@ type runFolders struct {
 
 // run returns a run of the database; note says why nothing of its folder can be read.
 func (f *runFolders) run(ctx context.Context, name string) (snapshot store.Snapshot, note string, err error) {
-	reader, err := f.g.openReader(ctx)
+	reader, err := lifecycle.OpenReader(ctx, f.home)
 	if err != nil {
 		return snapshot, "", err
 	}
@@ -33,7 +34,7 @@ func (f *runFolders) run(ctx context.Context, name string) (snapshot store.Snaps
 	if snapshot, err = reader.Snapshot(ctx, name); err != nil {
 		return snapshot, "", err
 	}
-	dir := f.g.home.Run(snapshot.Run.Run)
+	dir := f.home.Run(snapshot.Run.Run)
 	switch _, err := os.Stat(dir); {
 	case err == nil:
 	case lifecycle.Elsewhere(snapshot.Run):
@@ -60,7 +61,7 @@ func (f *runFolders) logs(ctx context.Context, q dashboard.LogQuery) (dashboard.
 		return out, err
 	}
 	window := &logWindow{ctx: ctx, query: q}
-	merge := &runlog.Merge{Dir: f.g.home.Run(snapshot.Run.Run), Last: q.Lines, Emit: window.take}
+	merge := &runlog.Merge{Dir: f.home.Run(snapshot.Run.Run), Last: q.Lines, Emit: window.take}
 	if q.Around != 0 {
 		merge.Last = -1
 	}

@@ -1,4 +1,6 @@
-package main
+// Package web serves the dashboard of a home: where it listens and to whom, and what lies in runs' folders, for its pages. It takes a home, reads alone,
+// and prints nothing but through its caller. It must not import what trains runs.
+package web
 
 import (
 	"cmp"
@@ -7,6 +9,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
@@ -20,13 +24,31 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/dashboard"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// dashboardService is a dashboard that listens. Whoever has one serves it.
-type dashboardService struct {
+// DefaultAddress is where a dashboard listens unless told otherwise.
+const DefaultAddress = "127.0.0.1:8420"
+
+// Options say whose dashboard it is, where it listens, and to whom.
+type Options struct {
+	Home    layout.Home
+	Logger  *slog.Logger
+	Version string                    // of this program
+	Key     func(store.Totals) string // of a run's configuration, for verdicts
+
+	Listen, Token   string // host:port, port 0: any free one; token empty: none, or a new one where others can reach it
+	Source          string // the flag that says where to listen; empty: --listen
+	TLSCert, TLSKey string // files, PEM; both empty: no TLS
+}
+
+// Service is a dashboard that listens. The caller serves it, or closes it.
+type Service struct {
+	home     layout.Home
+	logger   *slog.Logger
 	server   *dashboard.Server
 	listener net.Listener
 	url      string   // to be opened, with the token where there is one
@@ -34,8 +56,8 @@ type dashboardService struct {
 	notes    []string // for people
 }
 
-// listenDashboard listens for a dashboard of this home. Nothing is answered before serve.
-func (g *globals) listenDashboard(ctx context.Context, o dashboardOptions) (*dashboardService, error) {
+// Listen listens for a dashboard. Nothing is answered before Serve.
+func Listen(ctx context.Context, o Options) (*Service, error) {
 	address, err := o.address(ctx)
 	if err != nil {
 		return nil, err
@@ -44,33 +66,46 @@ func (g *globals) listenDashboard(ctx context.Context, o dashboardOptions) (*das
 	if err != nil {
 		return nil, err
 	}
-	d := &dashboardService{}
+	d := &Service{home: o.Home, logger: o.Logger}
 	if err := d.secure(&o, address, encryption != nil); err != nil {
 		return nil, err
 	}
-	folders := &runFolders{g: g}
+	folders := &runFolders{home: o.Home}
 	d.server, err = dashboard.New(dashboard.Options{
-		Path: g.home.Database(), Alive: lifecycle.Alive, Key: configKey, Logs: folders.logs, Rollouts: folders.rollouts, Version: version, Token: o.token,
-		Logger: g.logger,
+		Path: o.Home.Database(), Alive: lifecycle.Alive, Key: o.Key, Logs: folders.logs, Rollouts: folders.rollouts, Version: o.Version, Token: o.Token,
+		Logger: o.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
 	if d.listener, err = net.ListenTCP("tcp", address); err != nil {
-		return nil, cannotListen(o.listen, err)
+		return nil, cannotListen(o.Listen, err)
 	}
-	d.url = dashboardURL(d.listener.Addr().(*net.TCPAddr), o.token, encryption != nil)
+	d.url = dashboardURL(d.listener.Addr().(*net.TCPAddr), o.Token, encryption != nil)
 	if encryption != nil {
 		d.listener = tls.NewListener(d.listener, encryption)
 	}
 	return d, nil
 }
 
+// ListenBeside is Listen for a page beside a run. It is nil where no address is given. The default port may be another run's: then it is any free one.
+func ListenBeside(ctx context.Context, o Options) (*Service, error) {
+	if o.Listen == "" {
+		return nil, nil
+	}
+	d, err := Listen(ctx, o)
+	if o.Listen == DefaultAddress && errors.Is(err, syscall.EADDRINUSE) {
+		o.Listen = "127.0.0.1:0"
+		d, err = Listen(ctx, o)
+	}
+	return d, err
+}
+
 // address reads --listen.
-func (o *dashboardOptions) address(ctx context.Context) (*net.TCPAddr, error) {
-	refuse := &configs.Error{Key: "listen", Value: o.listen, Source: cmp.Or(o.source, "--listen"),
-		Allowed: "an address and a port, such as " + defaultDashboard}
-	host, port, err := net.SplitHostPort(o.listen)
+func (o *Options) address(ctx context.Context) (*net.TCPAddr, error) {
+	refuse := &configs.Error{Key: "listen", Value: o.Listen, Source: cmp.Or(o.Source, "--listen"),
+		Allowed: "an address and a port, such as " + DefaultAddress}
+	host, port, err := net.SplitHostPort(o.Listen)
 	if err != nil {
 		return nil, refuse
 	}
@@ -89,14 +124,14 @@ func (o *dashboardOptions) address(ctx context.Context) (*net.TCPAddr, error) {
 }
 
 // encryption is nil where none is asked for.
-func (o *dashboardOptions) encryption() (*tls.Config, error) {
-	if o.tlsCert == "" && o.tlsKey == "" {
+func (o *Options) encryption() (*tls.Config, error) {
+	if o.TLSCert == "" && o.TLSKey == "" {
 		return nil, nil
 	}
-	if o.tlsCert == "" || o.tlsKey == "" {
+	if o.TLSCert == "" || o.TLSKey == "" {
 		return nil, fail.Usage(errors.New("--tls-cert and --tls-key belong together"), "both of them, or none")
 	}
-	pair, err := tls.LoadX509KeyPair(o.tlsCert, o.tlsKey)
+	pair, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
 	if err != nil {
 		return nil, fail.Usage(fmt.Errorf("--tls-cert and --tls-key: %w", err), "a certificate and its key, each a PEM file")
 	}
@@ -104,21 +139,21 @@ func (o *dashboardOptions) encryption() (*tls.Config, error) {
 }
 
 // secure checks the token, and makes one for who listens beyond this machine without.
-func (d *dashboardService) secure(o *dashboardOptions, address *net.TCPAddr, encrypted bool) error {
-	if o.token != "" && !goodToken(o.token) {
-		return &configs.Error{Key: "token", Value: fmt.Sprintf("%d bytes", len(o.token)), Source: "--token",
+func (d *Service) secure(o *Options, address *net.TCPAddr, encrypted bool) error {
+	if o.Token != "" && !goodToken(o.Token) {
+		return &configs.Error{Key: "token", Value: fmt.Sprintf("%d bytes", len(o.Token)), Source: "--token",
 			Allowed: "16 to 256 letters, digits and signs without spaces"}
 	}
 	if !address.IP.IsLoopback() {
-		if o.token == "" {
-			o.token = rand.Text()
+		if o.Token == "" {
+			o.Token = rand.Text()
 		}
 		if !encrypted {
 			d.notes = append(d.notes, "Warning: without TLS the token and everything shown travel in clear. "+
 				"Try: --tls-cert and --tls-key, or listen on 127.0.0.1 and ssh -L.")
 		}
 	}
-	d.secret = o.token != ""
+	d.secret = o.Token != ""
 	return nil
 }
 
@@ -129,11 +164,11 @@ func goodToken(token string) bool {
 	return !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// look refuses a database that can't be read. One that isn't there yet may come.
-func (d *dashboardService) look(ctx context.Context, g *globals) error {
-	reader, err := store.OpenReader(ctx, g.home.Database())
+// Look refuses a database that can't be read. One that isn't there yet may come.
+func (d *Service) Look(ctx context.Context) error {
+	reader, err := store.OpenReader(ctx, d.home.Database())
 	if errors.Is(err, store.ErrNoDatabase) {
-		d.notes = append(d.notes, "Nothing has run under "+string(g.home)+" yet: the page fills as soon as something does.")
+		d.notes = append(d.notes, "Nothing has run under "+string(d.home)+" yet: the page fills as soon as something does.")
 		return nil
 	}
 	if err != nil {
@@ -151,7 +186,7 @@ func cannotListen(address string, err error) error {
 	case errors.Is(err, syscall.EACCES):
 		return fail.Hint(fmt.Errorf("no permission to listen on %s", address), "a port above 1023")
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fail.Hint(fmt.Errorf("%s is not an address of this machine", address), defaultDashboard)
+		return fail.Hint(fmt.Errorf("%s is not an address of this machine", address), DefaultAddress)
 	}
 	return fmt.Errorf("listen on %s: %w", address, err)
 }
@@ -171,25 +206,25 @@ func dashboardURL(address *net.TCPAddr, token string, encrypted bool) string {
 }
 
 // Serve answers until ctx ends.
-func (d *dashboardService) Serve(ctx context.Context) error {
+func (d *Service) Serve(ctx context.Context) error {
 	if err := d.server.Serve(ctx, d.listener); err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
 	return nil
 }
 
-// close gives the port of a page that was never served back; of none it does nothing.
-func (d *dashboardService) close() {
+// Close gives the port of a page that was never served back; of none it does nothing.
+func (d *Service) Close() {
 	if d != nil {
 		d.listener.Close()
 	}
 }
 
-// show opens the page in a browser, if there is one. An address with a token stays out of other programs' arguments, which everybody on the
-// machine can read.
-func (d *dashboardService) show(ctx context.Context, g *globals) {
+// Show opens the page in a browser, if there is one, or tells stderr why not. An address with a token stays out of other programs' arguments, which
+// everybody on the machine can read.
+func (d *Service) Show(ctx context.Context, stderr io.Writer) {
 	if d.secret {
-		fmt.Fprintln(g.stderr, "--open leaves an address with a token to you: open the one above.")
+		fmt.Fprintln(stderr, "--open leaves an address with a token to you: open the one above.")
 		return
 	}
 	program := "xdg-open"
@@ -199,12 +234,12 @@ func (d *dashboardService) show(ctx context.Context, g *globals) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := exec.CommandContext(ctx, program, d.url).Run(); err != nil {
-		g.logger.Warn("no browser could be opened", "program", program, "error", err)
+		d.logger.Warn("no browser could be opened", "program", program, "error", err)
 	}
 }
 
 // URL implements coordinator.Page.
-func (d *dashboardService) URL() string { return d.url }
+func (d *Service) URL() string { return d.url }
 
 // Notes implements coordinator.Page.
-func (d *dashboardService) Notes() []string { return d.notes }
+func (d *Service) Notes() []string { return d.notes }

@@ -1,4 +1,4 @@
-package main
+package web
 
 import (
 	"context"
@@ -76,7 +76,7 @@ func (f *runFolders) tokenizer(name string) (tokenizer.Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := model.Resolve(m, string(f.g.home))
+	dir, err := model.Resolve(m, string(f.home))
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (f *runFolders) rollouts(ctx context.Context, q dashboard.RolloutQuery) (da
 	if out.Round < 0 {
 		out.Round = newestRound(snapshot, q.Node)
 	}
-	dir := f.g.home.Run(snapshot.Run.Run)
+	dir := f.home.Run(snapshot.Run.Run)
 	logged, err := journal.Find(filepath.Join(dir, filepath.Base(q.Node)), out.Round)
 	switch {
 	case errors.Is(err, journal.ErrNotFound) || err == nil && logged.Generated == nil:
