@@ -56,7 +56,7 @@ var imports = map[string]string{
 	"metrics/rlswarm":             "metrics/event metrics/store",
 	"metrics/stats":               "metrics/event metrics/store",
 	"metrics/store":               "metrics/event",
-	"metrics/terminal":            "metrics/event metrics/stats metrics/store metrics/wording",
+	"metrics/terminal":            "configs metrics/event metrics/stats metrics/store metrics/wording",
 	"metrics/wording":             "metrics/event",
 	"node":                        "configs metrics/event node/exchange node/exchange/membership node/exchange/natsbus node/exchange/sharedir node/journal node/policy node/protocol node/sapo node/task node/tokenizer",
 	"node/exchange":               "",

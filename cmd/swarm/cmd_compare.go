@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
@@ -21,6 +24,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
 // Exit codes of `compare --gate`.
@@ -62,7 +66,7 @@ func newCompareCommand(g *globals) *cobra.Command {
 			"--study shows the runs of a study, each against each: first its verdict (which is best, by how much, how sure that is), by held-out\n" +
 			"pass@1 where the study doesn't say else, and the failed, unfinished and missing runs, which count in nothing.\n\n" +
 			"Named jobs of swarm run are put beside each other instead: attempts, batch size, peaks of memory, time.\n\n" +
-			"Columns: " + columnList() + ".",
+			"Columns: " + terminal.ComparisonColumns() + ".",
 		Example: "  swarm compare\n  swarm compare 8loc0ext 4loc4ext --baseline 8loc0ext --gate\n  swarm compare --by config --measure eval\n" +
 			"  swarm compare --study paper\n  swarm compare --target 0.3 --top 3 --csv compare.csv",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -95,24 +99,6 @@ const (
 	despiteHelp  = "compare all the same rows that differ in these `settings`: nodes,model"
 )
 
-// checkDespite refuses what is no setting.
-func checkDespite(names []string) error {
-	known := query.SettingNames()
-	for _, name := range names {
-		if !slices.Contains(known, name) {
-			return &configs.Error{Key: "despite", Value: name, Remedy: despiteRemedy(name, known)}
-		}
-	}
-	return nil
-}
-
-func despiteRemedy(name string, known []string) string {
-	if near := units.Nearest(name, known); near != "" {
-		return fmt.Sprintf("did you mean %q?", near)
-	}
-	return "not a setting; settings are the configuration's keys, nodes, gpu, weights, swarm, torch and tasks"
-}
-
 // measureHelp tells of --measure.
 const measureHelp = "what decides: reward (while training), eval or pass (held-out questions, newest evaluation: mean reward, or pass@1)"
 
@@ -123,7 +109,7 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 	if err := o.study.apply(&o.CompareOptions.CompareOptions, names, flags, "swarm compare"); err != nil {
 		return err
 	}
-	o.Names, o.Key = names, configKey
+	o.Names = names
 	o.Alive = func(s store.Snapshot) bool { return lifecycle.Alive(s, event.Now()) }
 	reader, err := g.openReader(ctx)
 	if err != nil {
@@ -158,6 +144,37 @@ func runCompare(ctx context.Context, g *globals, names []string, o *compareOptio
 		return gate(comparison)
 	}
 	return nil
+}
+
+// write writes the rows as CSV where that is asked for, and the comparison where stdout is left for it.
+func (o *compareOptions) write(stdout io.Writer, c stats.Comparison) error {
+	if o.csv != "" {
+		if err := o.writeCSV(stdout, c); err != nil {
+			return err
+		}
+	}
+	switch {
+	case o.output == "json":
+		return writeJSON(stdout, c)
+	case o.csv == "-":
+		return nil
+	}
+	p := screen.Page(stdout)
+	if err := terminal.PrintComparison(p, c, o.columns); err != nil {
+		return err
+	}
+	return p.Flush()
+}
+
+func (o *compareOptions) writeCSV(stdout io.Writer, c stats.Comparison) (err error) {
+	if o.csv == "-" {
+		return terminal.WriteComparisonCSV(stdout, c, o.columns)
+	}
+	file, err := os.Create(o.csv)
+	if err != nil {
+		return fail.Hint(fmt.Errorf("write the rows: %w", err), "another file with --csv; its folder has to exist")
+	}
+	return errors.Join(terminal.WriteComparisonCSV(file, c, o.columns), file.Close())
 }
 
 // checkRows refuses flags that need a baseline where there is none, and a gate of more or fewer than two rows.
@@ -206,10 +223,10 @@ func (o *compareOptions) check(flags *pflag.FlagSet) error {
 	if o.Top < 0 || flags.Changed("top") && o.Top < 1 {
 		return &configs.Error{Key: "top", Value: fmt.Sprint(o.Top), Allowed: "a whole number above 0"}
 	}
-	if _, err := chooseColumns(o.columns); err != nil {
+	if err := terminal.CheckComparisonColumns(o.columns); err != nil {
 		return err
 	}
-	if err := checkDespite(o.despite); err != nil {
+	if err := query.CheckDespite(o.despite); err != nil {
 		return err
 	}
 	if o.csv == "-" && o.output == "json" {

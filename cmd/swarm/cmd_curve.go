@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,7 +11,6 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
-	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
@@ -88,7 +86,7 @@ func runCurve(ctx context.Context, g *globals, names []string, o *curveOptions) 
 			if i > 0 {
 				p.Println()
 			}
-			printCurve(p, c, o.all)
+			terminal.PrintCurve(p, c, o.all)
 		}
 	})
 }
@@ -107,45 +105,4 @@ func (o *curveOptions) check() error {
 		return &configs.Error{Key: "points", Value: fmt.Sprint(o.Points), Allowed: "0 for all, or a whole number from 4 to 1000000"}
 	}
 	return nil
-}
-
-// Of a curve a terminal shows a plot of so many lines and, beneath it, at most so many rounds.
-const (
-	plotHeight = 10
-	plotWidth  = 100
-	plotRounds = 20
-)
-
-// printCurve writes a plot and about plotRounds of its rounds to a terminal; with all, and to a pipe, it writes every round.
-func printCurve(p *table.Page, c stats.Curve, all bool) {
-	smoothed := "moving average over " + units.Plural(c.Window, "round")
-	if c.Window == 1 {
-		smoothed = "not smoothed"
-	}
-	p.Printf("%s: %s, %s, of %s\n", c.Run, c.Metric, smoothed, units.Plural(len(c.Nodes), "node"))
-	every := 1
-	if p.Width > 0 && !all && len(c.Round) > plotRounds {
-		every = (len(c.Round) + plotRounds - 1) / plotRounds
-		p.Println()
-		p.Lines(terminal.Plot(c.Mean, min(p.Width, plotWidth), plotHeight, decimal))
-		p.Println()
-	}
-	t := table.New(table.Column{Title: "round", Right: true}, table.Column{Title: "mean", Right: true},
-		table.Column{Title: "lowest", Right: true, Drop: 1}, table.Column{Title: "highest", Right: true, Drop: 1})
-	for i, round := range c.Round {
-		if i%every == 0 || i == len(c.Round)-1 {
-			t.Add(strconv.Itoa(round), decimal(c.Mean[i]), decimal(c.Low[i]), decimal(c.High[i]))
-		}
-	}
-	p.Table(t)
-	if t.Len() < len(c.Round) {
-		p.Printf("%d of %s; --all prints all.\n", t.Len(), units.Plural(len(c.Round), "round"))
-	}
-}
-
-func decimal(v float64) string {
-	if !units.Finite(v) {
-		return "–"
-	}
-	return fmt.Sprintf("%.4g", v)
 }

@@ -31,7 +31,7 @@ func (p *pageFlag) listen(ctx context.Context, g *globals) (*web.Service, error)
 
 // pageOf are a page's options with what this process gives it.
 func (g *globals) pageOf(o web.Options) web.Options {
-	o.Home, o.Logger, o.Version, o.Key = g.home, g.logger, version, configKey
+	o.Home, o.Logger, o.Version = g.home, g.logger, version
 	o.Token = cmp.Or(o.Token, os.Getenv(resolve.DashboardTokenVariable))
 	return o
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -15,13 +13,14 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/figures"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	htmlreport "github.com/sapo-swarm/swarm/metrics/report"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
 type reportOptions struct {
@@ -72,8 +71,8 @@ type reportDocument struct {
 	Experiments []string `json:"experiments"`
 	Runs        int      `json:"runs"`
 
-	Study   *stats.Study `json:"study,omitempty"`   // with --study
-	Figures []figureFile `json:"figures,omitempty"` // with --figures
+	Study   *stats.Study   `json:"study,omitempty"`   // with --study
+	Figures []figures.File `json:"figures,omitempty"` // with --figures
 }
 
 func (o *reportOptions) check(flags *pflag.FlagSet) error {
@@ -94,7 +93,7 @@ func (o *reportOptions) check(flags *pflag.FlagSet) error {
 	case o.Options.Window < 1 || o.Options.Window > 1_000_000:
 		return &configs.Error{Key: "window", Value: fmt.Sprint(o.Options.Window), Allowed: "a whole number from 1 to 1000000"}
 	}
-	return checkDespite(o.Despite)
+	return query.CheckDespite(o.Despite)
 }
 
 func runReport(ctx context.Context, g *globals, o *reportOptions, flags *pflag.FlagSet) error {
@@ -109,9 +108,9 @@ func runReport(ctx context.Context, g *globals, o *reportOptions, flags *pflag.F
 		return err
 	}
 	defer reader.Close()
-	o.Now, o.Alive, o.Version, o.Key = event.Now(), lifecycle.Alive, version, configKey
+	o.Now, o.Alive, o.Version = event.Now(), lifecycle.Alive, version
 	o.CompareOptions.Alive = func(s store.Snapshot) bool { return o.Alive(s, o.Now) }
-	var drawn []figureFile
+	var drawn []figures.File
 	if o.figures != "" {
 		if drawn, err = writeFigures(ctx, reader, o); err != nil {
 			return err
@@ -132,7 +131,7 @@ func runReport(ctx context.Context, g *globals, o *reportOptions, flags *pflag.F
 		_, err := g.stdout.Write(page.Bytes())
 		return err
 	}
-	if err := writeReport(o.out, page.Bytes()); err != nil {
+	if err := htmlreport.Save(o.out, page.Bytes()); err != nil {
 		return err
 	}
 	if o.output == "json" {
@@ -145,7 +144,7 @@ func runReport(ctx context.Context, g *globals, o *reportOptions, flags *pflag.F
 	if err := printFigures(g.stdout, drawn); err != nil {
 		return err
 	}
-	if err := printStudy(g.stdout, made.Comparison.Study); err != nil {
+	if err := terminal.PrintStudy(g.stdout, made.Comparison.Study); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(g.stdout, "wrote %s: runs %d, %d kB\n", o.out, len(made.Runs), (page.Len()+500)/1000)
@@ -164,20 +163,4 @@ func (o *reportOptions) unreadable(ctx context.Context, reader *store.Reader, er
 		return lifecycle.NotFound(err, "")
 	}
 	return err
-}
-
-// writeReport replaces the file, or leaves it as it was.
-func writeReport(path string, page []byte) error {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return fail.Hint(fmt.Errorf("can't write %s: it is a folder", path), "--out "+filepath.Join(path, "report.html"))
-	}
-	err := files.Write(path, page)
-	var reason *fs.PathError
-	if errors.As(err, &reason) {
-		return fail.Hint(fmt.Errorf("can't write %s: %w", path, reason.Err), "another file with --out; its folder has to exist")
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
 }

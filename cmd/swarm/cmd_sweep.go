@@ -164,7 +164,7 @@ func (g *globals) studyHost(yes bool) (study.Host, error) {
 	typed, _ := g.typedHere()
 	variable, err := began(typed)
 	return study.Host{
-		Host: g.planHost(), Stdin: g.stdin, Stdout: g.stdout, Program: g.invocation(), Began: variable, Key: configKey,
+		Host: g.planHost(), Stdin: g.stdin, Stdout: g.stdout, Program: g.invocation(), Began: variable,
 		EnsureModels: func(ctx context.Context, p plan.Planned) (map[string]string, error) {
 			return ensureModels(ctx, g, p, yes)
 		},

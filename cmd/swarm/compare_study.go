@@ -3,13 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs"
-	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/launcher/study"
@@ -82,20 +80,4 @@ func (s *studyFlags) none() error {
 		try += " --model " + shell.Quote(s.model)
 	}
 	return fail.Hint(fmt.Errorf("no run of study %s is recorded", strings.TrimSpace(s.name+" "+s.model)), try)
-}
-
-// printStudy prints a study's verdict and what it rests on.
-func printStudy(out io.Writer, study *stats.Study) error {
-	if study == nil {
-		return nil
-	}
-	var b strings.Builder
-	for _, line := range study.Lines {
-		b.WriteString(charset.Shown(line) + "\n")
-	}
-	b.WriteByte('\n')
-	if _, err := io.WriteString(out, b.String()); err != nil {
-		return fmt.Errorf("write the verdict: %w", err)
-	}
-	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
 func statusInFrame() stats.Status {
@@ -76,13 +77,13 @@ func jobsInFrame() []stats.JobRow {
 }
 
 func printComparison(t *testing.T, p *table.Page) {
-	require.NoError(t, (&compareOptions{}).print(p, comparisonInFrame()))
+	require.NoError(t, terminal.PrintComparison(p, comparisonInFrame(), nil))
 }
 
 // TestCurvePrintsEveryRoundToAPipe and a plot with about twenty rounds to a terminal, unless all are asked for.
 func TestCurvePrintsEveryRoundToAPipe(t *testing.T) {
 	lines := func(environ string, all bool) int {
-		frame := frameOf(t, environ, func(_ *testing.T, p *table.Page) { printCurve(p, curveInFrame(197), all) })
+		frame := frameOf(t, environ, func(_ *testing.T, p *table.Page) { terminal.PrintCurve(p, curveInFrame(197), all) })
 		return strings.Count(frame, "\n")
 	}
 	require.Equal(t, 2+197, lines("", false))

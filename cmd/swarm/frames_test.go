@@ -21,6 +21,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
 var updateFrames = flag.Bool("update", false, "rewrite testdata/frames")
@@ -37,7 +38,7 @@ var frames = map[string]func(t *testing.T, p *table.Page){
 		printOverview(p, overview{Status: new(statusInFrame()), Jobs: jobsInFrame()})
 	},
 	"compare": printComparison,
-	"curve":   func(_ *testing.T, p *table.Page) { printCurve(p, curveInFrame(197), false) },
+	"curve":   func(_ *testing.T, p *table.Page) { terminal.PrintCurve(p, curveInFrame(197), false) },
 	"ls":      func(_ *testing.T, p *table.Page) { p.Table(runsTable(runsInFrame())) },
 	"eval":    func(_ *testing.T, p *table.Page) { printEvaluations(p, evaluationsInFrame(), false) },
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/figures"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -47,7 +48,7 @@ func TestReportDrawsFigures(t *testing.T) {
 	home, dir := twoExperiments(t), filepath.Join(t.TempDir(), "a", "figures")
 	o := swarm(t, home, "report", "own1", "own0", "--figures", dir, "-o", "json")
 	require.Zero(t, o.code, o.stderr)
-	var doc struct{ Figures []figureFile }
+	var doc struct{ Figures []figures.File }
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &doc))
 	require.NotEmpty(t, doc.Figures)
 	for _, f := range doc.Figures {

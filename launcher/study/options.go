@@ -8,7 +8,6 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/plan"
-	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 // Price is what the machine costs an hour. The zero value: not known.
@@ -25,7 +24,6 @@ type Host struct {
 	Program      string // how this user types the program's name and its home
 	Began        string // NAME=VALUE of the environment that tells a run which command began it
 	EnsureModels func(ctx context.Context, p plan.Planned) (map[string]string, error)
-	Key          func(store.Totals) string // of a run's configuration, for verdicts
 }
 
 // Options are what is swept over.

@@ -37,8 +37,7 @@ const DefaultAddress = "127.0.0.1:8420"
 type Options struct {
 	Home    layout.Home
 	Logger  *slog.Logger
-	Version string                    // of this program
-	Key     func(store.Totals) string // of a run's configuration, for verdicts
+	Version string // of this program
 
 	Listen, Token   string // host:port, port 0: any free one; token empty: none, or a new one where others can reach it
 	Source          string // the flag that says where to listen; empty: --listen
@@ -72,7 +71,7 @@ func Listen(ctx context.Context, o Options) (*Service, error) {
 	}
 	folders := &runFolders{home: o.Home}
 	d.server, err = dashboard.New(dashboard.Options{
-		Path: o.Home.Database(), Alive: lifecycle.Alive, Key: o.Key, Logs: folders.logs, Rollouts: folders.rollouts, Version: o.Version, Token: o.Token,
+		Path: o.Home.Database(), Alive: lifecycle.Alive, Logs: folders.logs, Rollouts: folders.rollouts, Version: o.Version, Token: o.Token,
 		Logger: o.Logger,
 	})
 	if err != nil {

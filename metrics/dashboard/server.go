@@ -22,8 +22,6 @@ type Options struct {
 	// Alive tells whether the coordinator of a run still lives, as far as it can be seen from here, at a time in Unix seconds.
 	Alive func(store.Snapshot, float64) bool
 
-	Key func(store.Totals) string // as in stats.CompareOptions
-
 	Logs     func(context.Context, LogQuery) (Logs, error)         // nil: there are none to read
 	Rollouts func(context.Context, RolloutQuery) (Rollouts, error) // nil: there are none to read
 

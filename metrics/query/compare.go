@@ -42,6 +42,9 @@ func Compare(ctx context.Context, reader *store.Reader, o CompareOptions) (stats
 	if o.Differ == nil {
 		o.Differ = Differ()
 	}
+	if o.Key == nil {
+		o.Key = ConfigKey
+	}
 	if runs.Totals, err = o.Runs(ctx, reader); err != nil {
 		return stats.Comparison{}, err
 	}

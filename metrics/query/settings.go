@@ -2,12 +2,14 @@ package query
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -38,6 +40,22 @@ func SettingNames() []string {
 
 // unlisted are keys that are no setting: rows are named after the experiment, and a row's runs differ in the seed.
 var unlisted = []string{"experiment", "seed"}
+
+// CheckDespite refuses what is no setting. The error is a *configs.Error.
+func CheckDespite(names []string) error {
+	known := SettingNames()
+	for _, name := range names {
+		if slices.Contains(known, name) {
+			continue
+		}
+		remedy := "not a setting; settings are the configuration's keys, nodes, gpu, weights, swarm, torch and tasks"
+		if near := units.Nearest(name, known); near != "" {
+			remedy = fmt.Sprintf("did you mean %q?", near)
+		}
+		return &configs.Error{Key: "despite", Value: name, Remedy: remedy}
+	}
+	return nil
+}
 
 // Differ returns a function that lists the settings in which two runs differ, by name, for stats.CompareOptions. It keeps what it has read of runs,
 // by their key.
@@ -93,11 +111,7 @@ func (s *settings) addFacts(r store.Totals) {
 			GPU *int `json:"gpu"`
 		} `json:"placement"`
 	}
-	var made struct {
-		Swarm  string            `json:"swarm"`
-		Torch  string            `json:"torch"`
-		Inputs map[string]string `json:"inputs"`
-	}
+	var made versions
 	_ = json.Unmarshal(r.Plan, &plan) // of another trainer or program, or an import: then these aren't known
 	_ = json.Unmarshal(r.Versions, &made)
 	s.facts["nodes"] = strconv.Itoa(stats.UsedNodes(r))

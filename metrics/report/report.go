@@ -2,7 +2,7 @@
 // everything that it rests on. The file needs no network, no server and, but for its charts, no JavaScript.
 //
 // It owns the words, the layout and which figures are drawn. Every number comes from metrics/stats by way of metrics/query, or is a
-// recorded one as it is. It writes only to the io.Writer that it is given.
+// recorded one as it is. It writes to the io.Writer that it is given; Save alone writes a file.
 package report
 
 import (

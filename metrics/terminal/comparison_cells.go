@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"fmt"
@@ -9,38 +9,40 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-func number(v *float64, format string) string {
+func optionalNumber(v *float64, format string) string {
 	if v == nil {
 		return "–"
 	}
 	return fmt.Sprintf(format, *v)
 }
 
-func percent(v *float64) string {
+func signedPercent(v *float64) string {
 	if v == nil {
 		return "–"
 	}
 	return fmt.Sprintf("%+.1f %%", 100**v)
 }
 
-func improvementText(r stats.Row) string { return percent(r.Improvement) + interval(r.CILow, r.CIHigh) }
+func improvementText(r stats.Row) string {
+	return signedPercent(r.Improvement) + percentInterval(r.CILow, r.CIHigh)
+}
 
-// interval is " (+80.1 to +108.3)" in per cent, empty where there is none.
-func interval(low, high *float64) string {
+// percentInterval is " (+80.1 to +108.3)" in per cent, empty where there is none.
+func percentInterval(low, high *float64) string {
 	if low == nil || high == nil {
 		return ""
 	}
 	return fmt.Sprintf(" (%+.1f to %+.1f)", 100**low, 100**high)
 }
 
-func paper(r stats.Row) string {
+func paperText(r stats.Row) string {
 	if r.PaperReward == nil {
 		return "–"
 	}
 	if r.PaperImprovement == nil {
 		return fmt.Sprintf("%.0f", *r.PaperReward)
 	}
-	return fmt.Sprintf("%.0f (%s)", *r.PaperReward, percent(r.PaperImprovement))
+	return fmt.Sprintf("%.0f (%s)", *r.PaperReward, signedPercent(r.PaperImprovement))
 }
 
 func guideText(r stats.Row) string {
@@ -90,7 +92,7 @@ func reachedText(r stats.Row) string {
 	return fmt.Sprintf("%d of %d", targetOf(r).Reached, targetOf(r).Runs)
 }
 
-func hours(r stats.Row) string {
+func targetTime(r stats.Row) string {
 	if seconds := targetOf(r).ActiveSeconds; seconds != nil {
 		return units.Exactly(*seconds)
 	}
@@ -112,8 +114,8 @@ func energyText(r stats.Row) string {
 	return "–"
 }
 
-// plain is a value as CSV has it: numbers in full, nothing for null.
-func plain(v any) string {
+// csvCell is a value as CSV has it: numbers in full, nothing for null.
+func csvCell(v any) string {
 	switch v := v.(type) {
 	case *float64:
 		if v == nil {
@@ -142,12 +144,12 @@ func pairLine(c stats.Comparison, p stats.Pair) string {
 		digits := "%+.4f"
 		fact := fmt.Sprintf(digits, *p.Difference)
 		if p.Improvement != nil {
-			fact += ", " + percent(p.Improvement)
+			fact += ", " + signedPercent(p.Improvement)
 		}
 		if p.CILow != nil && p.CIHigh != nil {
 			fact += fmt.Sprintf(", 95 %% interval "+digits+" to "+digits, *p.CILow, *p.CIHigh)
 		}
-		facts = append(facts, measureName(c)+" "+fact)
+		facts = append(facts, stats.MeasureName(c.Measure)+" "+fact)
 	}
 	if p.PValue != nil {
 		fact := fmt.Sprintf("p = %.2g", *p.PValue)
@@ -170,8 +172,4 @@ func pairLine(c stats.Comparison, p stats.Pair) string {
 		return line
 	}
 	return line + " (" + strings.Join(facts, "; ") + ")"
-}
-
-func measureName(c stats.Comparison) string {
-	return stats.MeasureName(c.Measure)
 }

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// compareColumn is a column of `swarm compare`: as people read it, and as CSV has it.
-type compareColumn struct {
+// comparisonColumn is a column of `swarm compare`: as people read it, and as CSV has it.
+type comparisonColumn struct {
 	name    string // of --columns and of the CSV file: the field's name in JSON
 	heading string
 	format  string                 // of a number; empty: in full
@@ -21,7 +21,7 @@ type compareColumn struct {
 // asPercent is the format of a ratio.
 const asPercent = "percent"
 
-var compareColumns = []compareColumn{
+var comparisonColumns = []comparisonColumn{
 	{"experiment", "experiment", "", func(r stats.Row) any { return r.Experiment }, func(r stats.Row) string { return r.Name }},
 	{"part", "part", "", func(r stats.Row) any { return r.Part }, nil},
 	{"config", "I/J", "", func(r stats.Row) any { return r.Config }, nil},
@@ -48,7 +48,7 @@ var compareColumns = []compareColumn{
 	{"eval_reward", "held-out", "%.4f", func(r stats.Row) any { return r.EvalReward }, nil},
 	{"eval_pass_1", "pass@1", "%.4f", func(r stats.Row) any { return r.EvalPass1 }, nil},
 	{"eval_round", "evaluated at", "", func(r stats.Row) any { return r.EvalRound }, nil},
-	{"paper_reward", "paper", "", func(r stats.Row) any { return r.PaperReward }, paper},
+	{"paper_reward", "paper", "", func(r stats.Row) any { return r.PaperReward }, paperText},
 	{"paper_improvement", "paper's improvement", asPercent, func(r stats.Row) any { return r.PaperImprovement }, nil},
 	{"guide_reward_low", "guide (GPT-2, est.)", "", func(r stats.Row) any { return guideReward(r, 0) }, guideText},
 	{"guide_reward_high", "to", "", func(r stats.Row) any { return guideReward(r, 1) }, nil},
@@ -56,7 +56,7 @@ var compareColumns = []compareColumn{
 	{"guide_improvement_high", "to", "", func(r stats.Row) any { return guideImprovement(r, 1) }, nil},
 	{"target_reached", "reached", "", func(r stats.Row) any { return targetReached(r) }, reachedText},
 	{"target_rounds", "rounds to it", "", func(r stats.Row) any { return targetOf(r).Rounds }, nil},
-	{"target_active_seconds", "time", "", func(r stats.Row) any { return targetOf(r).ActiveSeconds }, hours},
+	{"target_active_seconds", "time", "", func(r stats.Row) any { return targetOf(r).ActiveSeconds }, targetTime},
 	{"target_gpu_hours", "GPU-hours", "%.3f", func(r stats.Row) any { return targetOf(r).GPUHours }, nil},
 	{"target_cost", "cost", "", func(r stats.Row) any { return targetOf(r).Cost }, costText},
 	{"target_energy_joules", "energy", "", func(r stats.Row) any { return targetOf(r).EnergyJoules }, energyText},
@@ -64,15 +64,15 @@ var compareColumns = []compareColumn{
 	{"verdict", "verdict and why", "", func(r stats.Row) any { return r.Verdict }, nil},
 }
 
-// compareDrop says in which order usual columns are left out on a narrow terminal, the highest first. The others stay: what is compared, by how much
+// comparisonDrop says in which order usual columns are left out on a narrow terminal, the highest first. The others stay: what is compared, by how much
 // it differs, and the verdict.
-var compareDrop = map[string]int{
+var comparisonDrop = map[string]int{
 	"paper_reward": 12, "guide_reward_low": 11, "target_energy_joules": 10, "target_gpu_hours": 9, "config": 8, "cumulative_reward": 7, "eval_reward": 6,
 	"rounds": 5, "rounds_compared": 5, "nodes": 4, "target_active_seconds": 3, "target_cost": 3, "target_rounds": 2, "runs": 2, "eval_pass_1": 1, "reward_per_node_round": 1,
 }
 
 // isNumber tells whether a column holds bare numbers.
-func (c compareColumn) isNumber() bool {
+func (c comparisonColumn) isNumber() bool {
 	switch c.raw(stats.Row{}).(type) {
 	case string, nil:
 		return false
@@ -81,7 +81,7 @@ func (c compareColumn) isNumber() bool {
 }
 
 // show is a column's text of a row.
-func (c compareColumn) show(r stats.Row) string {
+func (c comparisonColumn) show(r stats.Row) string {
 	if c.text != nil {
 		return c.text(r)
 	}
@@ -91,11 +91,11 @@ func (c compareColumn) show(r stats.Row) string {
 	}
 	if v, ok := value.(*float64); ok && c.format != "" {
 		if c.format == asPercent {
-			return percent(v)
+			return signedPercent(v)
 		}
-		return number(v, c.format)
+		return optionalNumber(v, c.format)
 	}
-	if text := plain(value); text != "" {
+	if text := csvCell(value); text != "" {
 		return text
 	}
 	return "–"
@@ -109,20 +109,26 @@ func spanText(s *stats.Span) string {
 	return fmt.Sprintf("%d-%d", s.From, s.To)
 }
 
+// CheckComparisonColumns refuses a name that is no column's; the error is a *configs.Error.
+func CheckComparisonColumns(names []string) error {
+	_, err := chooseColumns(names)
+	return err
+}
+
 // chooseColumns returns the columns of those names; an unknown one is a usage error.
-func chooseColumns(names []string) ([]compareColumn, error) {
-	var chosen []compareColumn
+func chooseColumns(names []string) ([]comparisonColumn, error) {
+	var chosen []comparisonColumn
 	for _, name := range names {
-		i := slices.IndexFunc(compareColumns, func(c compareColumn) bool { return c.name == name })
+		i := slices.IndexFunc(comparisonColumns, func(c comparisonColumn) bool { return c.name == name })
 		if i < 0 {
-			return nil, &configs.Error{Key: "columns", Value: name, Allowed: strings.Join(columnNames(compareColumns), ", ")}
+			return nil, &configs.Error{Key: "columns", Value: name, Allowed: strings.Join(columnNames(comparisonColumns), ", ")}
 		}
-		chosen = append(chosen, compareColumns[i])
+		chosen = append(chosen, comparisonColumns[i])
 	}
 	return chosen, nil
 }
 
-func columnNames(columns []compareColumn) []string {
+func columnNames(columns []comparisonColumn) []string {
 	names := make([]string, len(columns))
 	for i, c := range columns {
 		names[i] = c.name
@@ -130,10 +136,10 @@ func columnNames(columns []compareColumn) []string {
 	return names
 }
 
-// columnList names every column, a few a line.
-func columnList() string {
+// ComparisonColumns names every column, a few a line.
+func ComparisonColumns() string {
 	var b strings.Builder
-	for i, name := range columnNames(compareColumns) {
+	for i, name := range columnNames(comparisonColumns) {
 		switch {
 		case i > 0 && i%5 == 0:
 			b.WriteString(",\n  ")

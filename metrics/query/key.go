@@ -1,4 +1,4 @@
-package main
+package query
 
 import (
 	"encoding/json"
@@ -9,14 +9,13 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// configKey is what of a run decides what its nodes learn and how much there is of it: the experiment's keys but seed and name, the
+// ConfigKey is what of a run decides what its nodes learn and how much there is of it: the experiment's keys but seed and name, the
 // precision that it resolved to, its nodes and its rounds, and the contents of what it read beside: weights, questions, a --node-command. Runs of
 // equal keys are runs of one configuration.
-func configKey(run store.Totals) string {
+func ConfigKey(run store.Totals) string {
 	var c configs.Config
 	// Where a file lies decides nothing, and isn't known of imported runs. What it holds is below.
 	if err := json.Unmarshal(store.DocumentWithoutFolders(run.Config), &c); err != nil || c.Model == "" {
@@ -41,11 +40,20 @@ func configKey(run store.Totals) string {
 	}
 	fmt.Fprintf(&b, "%s %s %s, %s", mixture, c.ResolvedPrecision(strings.HasPrefix(run.Device, "cuda")), units.Plural(run.Nodes, "node"),
 		units.Plural(run.Rounds, "round"))
-	var made coordinator.Versions
+	var made versions
 	if err := json.Unmarshal(run.Versions, &made); err == nil {
 		for _, name := range slices.Sorted(maps.Keys(made.Inputs)) {
 			fmt.Fprintf(&b, ", %s %s", store.WithoutFolders(name), made.Inputs[name])
 		}
 	}
 	return b.String()
+}
+
+// versions are what of a run's versions its configuration and its settings tell of.
+type versions struct {
+	Swarm  string            `json:"swarm"`
+	Torch  string            `json:"torch"`
+	Python string            `json:"python"`
+	Engine string            `json:"engine"`
+	Inputs map[string]string `json:"inputs"` // contents of what the run read, by name
 }

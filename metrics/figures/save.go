@@ -1,0 +1,46 @@
+package figures
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/files"
+)
+
+// File is a figure that was written.
+type File struct {
+	Path  string `json:"path"` // absolute
+	Bytes int    `json:"bytes"`
+}
+
+// Save draws the figures to SVG files in a folder, which it makes where it is missing. Files of other names stay. That there is nothing to draw is
+// an error.
+func (d *Data) Save(folder string) ([]File, error) {
+	drawn := d.Draw()
+	if len(drawn) == 0 {
+		return nil, fail.Hint(errors.New("there is nothing to draw: no run has done a round or made a held-out evaluation"),
+			"again once a round is done; swarm status shows how far the runs are")
+	}
+	dir, err := filepath.Abs(folder)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	var wrote []File
+	for _, f := range drawn {
+		if err != nil {
+			break
+		}
+		path := filepath.Join(dir, f.Name+".svg")
+		err = files.Write(path, f.SVG)
+		wrote = append(wrote, File{path, len(f.SVG)})
+	}
+	var reason *fs.PathError
+	if errors.As(err, &reason) {
+		return nil, fail.Hint(fmt.Errorf("can't write figures to %s: %w", folder, reason.Err), "another folder with --figures")
+	}
+	return wrote, err
+}

@@ -1,0 +1,134 @@
+package terminal
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/charset"
+	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+// PrintComparison prints a study's verdict, the table of rows, the pairs, the tasks and the notes. columns name those of the table; of none, it has
+// those that have something to say. An unknown column is a *configs.Error.
+func PrintComparison(out *table.Page, c stats.Comparison, columns []string) error {
+	if err := PrintStudy(out, c.Study); err != nil {
+		return err
+	}
+	c = c.Shortened()
+	names := columns
+	if len(names) == 0 {
+		names = usualColumns(c)
+	}
+	chosen, err := chooseColumns(names)
+	if err != nil {
+		return err
+	}
+	out.Table(comparisonTable(c.Rows, chosen, len(columns) > 0))
+	printPairs(out, c)
+	printTasks(out, c)
+	for i, note := range c.Notes {
+		if i == 0 {
+			fmt.Fprintln(out)
+		}
+		fmt.Fprintln(out, charset.Shown(note))
+	}
+	return nil
+}
+
+// PrintStudy prints a study's verdict and what it rests on, nothing of no study.
+func PrintStudy(out io.Writer, study *stats.Study) error {
+	if study == nil {
+		return nil
+	}
+	var b strings.Builder
+	for _, line := range study.Lines {
+		b.WriteString(charset.Shown(line) + "\n")
+	}
+	b.WriteByte('\n')
+	if _, err := io.WriteString(out, b.String()); err != nil {
+		return fmt.Errorf("write the verdict: %w", err)
+	}
+	return nil
+}
+
+// WriteComparisonCSV writes the rows of a comparison, numbers in full: the named columns, or all. An unknown column is a *configs.Error.
+func WriteComparisonCSV(out io.Writer, c stats.Comparison, columns []string) error {
+	chosen, err := comparisonColumns, error(nil)
+	if len(columns) > 0 {
+		if chosen, err = chooseColumns(columns); err != nil {
+			return err
+		}
+	}
+	lines := [][]string{columnNames(chosen)}
+	for _, r := range c.Rows {
+		line := make([]string, len(chosen))
+		for i, column := range chosen {
+			line[i] = csvCell(column.raw(r))
+		}
+		lines = append(lines, line)
+	}
+	if err := csv.NewWriter(out).WriteAll(lines); err != nil {
+		return fmt.Errorf("write the rows: %w", err)
+	}
+	return nil
+}
+
+// comparisonTable has a row an experiment. Columns that were asked for are never left out.
+func comparisonTable(rows []stats.Row, columns []comparisonColumn, asked bool) *table.Table {
+	t := table.New()
+	t.More = "--columns"
+	for _, c := range columns {
+		column := table.Column{Title: c.heading, Name: strings.ReplaceAll(c.name, "_", " "), Right: c.isNumber()}
+		if !asked {
+			column.Drop = comparisonDrop[c.name]
+		}
+		t.Columns = append(t.Columns, column)
+	}
+	for _, r := range rows {
+		cells := make([]string, len(columns))
+		for i, column := range columns {
+			cells[i] = cellText(column.show(r))
+		}
+		t.Add(cells...)
+	}
+	return t
+}
+
+func printPairs(out io.Writer, c stats.Comparison) {
+	for i, p := range c.Pairs {
+		if i == 0 {
+			fmt.Fprintln(out)
+		}
+		fmt.Fprintln(out, charset.Shown(pairLine(c, p)))
+		for _, line := range p.DifferenceLines() {
+			fmt.Fprintln(out, charset.Shown("  "+line))
+		}
+	}
+}
+
+func printTasks(out *table.Page, c stats.Comparison) {
+	if len(c.Tasks) == 0 {
+		return
+	}
+	columns := []table.Column{{Title: "task"}}
+	for _, r := range c.Rows {
+		columns = append(columns, table.Column{Title: cellText(r.Name)})
+	}
+	t := table.New(columns...)
+	for _, task := range c.Tasks {
+		row := []string{cellText(task.Task)}
+		for _, cell := range task.Rewards {
+			text := optionalNumber(cell.Reward, "%.4f")
+			if cell.Improvement != nil {
+				text += " (" + signedPercent(cell.Improvement) + ")"
+			}
+			row = append(row, text)
+		}
+		t.Add(row...)
+	}
+	out.Println()
+	out.Table(t)
+}
