@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/fit"
@@ -102,12 +103,13 @@ func report(stderr io.Writer, err error) {
 	if try == "" {
 		try = remedy(err)
 	}
-	fmt.Fprintf(stderr, "Error: %s\n", fail.OneLine(text))
+	shown := func(text string) string { return charset.Shown(fail.OneLine(text)) } // it may quote what others wrote
+	fmt.Fprintf(stderr, "Error: %s\n", shown(text))
 	for _, line := range lines {
-		fmt.Fprintf(stderr, "  %s\n", fail.OneLine(line))
+		fmt.Fprintf(stderr, "  %s\n", shown(line))
 	}
 	if try != "" {
-		fmt.Fprintf(stderr, "Try: %s\n", fail.OneLine(try))
+		fmt.Fprintf(stderr, "Try: %s\n", shown(try))
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
 	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
@@ -328,6 +329,9 @@ func (c *Run) assign(ctx context.Context, e equipment) error {
 			return err
 		}
 	}
+	if err := nodeFolders(c.dir, c.nodeIDs); err != nil {
+		return c.h.Home.Error(err)
+	}
 	members := protocol.Members(c.nodeIDs...)
 	for i, id := range c.nodeIDs {
 		key := c.p.Config.ModelOf(i)
@@ -344,6 +348,27 @@ func (c *Run) assign(ctx context.Context, e equipment) error {
 		assignMemory(&c.starts[i], c.p.Plan)
 		if c.o.Worker != nil {
 			c.o.Worker.Assign(&c.starts[i])
+		}
+	}
+	return nil
+}
+
+// nodeFolders makes the nodes' folders in their run's. It refuses a name that is none, and one that leads out of there.
+func nodeFolders(dir string, nodes []string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, node := range nodes {
+		if err := membership.CheckNode(node); err != nil {
+			return err
+		}
+		if err := root.Mkdir(node, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+		if info, err := root.Lstat(node); err != nil || !info.IsDir() {
+			return fmt.Errorf("%s is no folder: %w", filepath.Join(dir, node), cmp.Or(err, os.ErrExist))
 		}
 	}
 	return nil

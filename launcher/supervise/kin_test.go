@@ -205,7 +205,7 @@ func TestSurvivorsStayInThePIDFile(t *testing.T) {
 	}
 	dead := id
 	dead.Start++
-	if err := (pidFile{Also: []Identity{dead, id}}).write(path); err != nil {
+	if err := (pidFile{Process: dead, Parent: dead, Also: []Identity{dead, id}}).write(path); err != nil {
 		t.Fatal(err)
 	}
 	var k kin

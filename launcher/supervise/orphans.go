@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -32,7 +33,7 @@ type Orphan struct {
 }
 
 // SweepOrphans ends the processes that launchers which are no longer alive left running, by the pid files in and below dir, and removes
-// those files. A node exits by itself when its launcher dies, and its engine when the node does, so that this finds only the ones that hang
+// those files, no others: a file of that name with another content is somebody else's. A node exits by itself when its launcher dies, and its engine when the node does, so that this finds only the ones that hang
 // or are stopped. Processes are named by pid, start time and boot, never by pid alone; those of a living launcher are left alone. Each node
 // gets SIGTERM, after term SIGKILL; then what it had started gets SIGKILL. The folders are worked on side by side.
 // The error, with the orphans found so far, says which of them did not die or what could not be read.
@@ -58,10 +59,21 @@ type found struct {
 	record pidFile
 }
 
-// findRecords returns those in and below dir, and removes what is left of files that were being written.
+// sweepDepth is how many folders below the one that is swept a pid file lies at most: runs/RUN/NODE/pid.json.
+const sweepDepth = 2
+
+// findRecords returns those in and below dir, without following links. A file of that name that this package didn't write is not touched.
 func findRecords(ctx context.Context, dir string) ([]found, error) {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sweep orphans: %w", err)
+	}
+	defer root.Close()
 	var records []found
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+	err = fs.WalkDir(root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -69,19 +81,20 @@ func findRecords(ctx context.Context, dir string) ([]found, error) {
 			return err
 		}
 		name := entry.Name()
+		if entry.IsDir() && path != "." && strings.Count(path, "/") >= sweepDepth {
+			return fs.SkipDir
+		}
 		if name != PIDFileName && name != PIDFileName+temporary || !entry.Type().IsRegular() {
 			return ctx.Err()
 		}
-		record, err := readPIDFile(path)
+		record, err := openPIDFile(root.OpenFile, path)
 		switch {
-		case errors.Is(err, fs.ErrNotExist) || err == nil && record.Parent.Alive():
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, errTorn), err == nil && record.Parent.Alive():
 			return nil
-		case errors.Is(err, errTorn): // it names no process that could be killed safely
-			record = pidFile{}
 		case err != nil:
 			return fmt.Errorf("sweep orphans: %w", err)
 		}
-		records = append(records, found{path, record})
+		records = append(records, found{filepath.Join(dir, path), record})
 		return nil
 	})
 	return records, err

@@ -145,9 +145,9 @@ func TestSweepSparesStrangers(t *testing.T) {
 	other, rebooted := id, id
 	other.Start++
 	rebooted.Boot = "another boot"
-	for name, recorded := range map[string]Identity{"another start time": other, "another boot": rebooted, "nonsense": {PID: -1}} {
+	for name, recorded := range map[string]Identity{"another start time": other, "another boot": rebooted} {
 		dir := t.TempDir()
-		data, err := json.Marshal(pidFile{Process: recorded})
+		data, err := json.Marshal(pidFile{Process: recorded, Parent: rebooted})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,39 +165,56 @@ func TestSweepSparesStrangers(t *testing.T) {
 	}
 }
 
-func TestSweepOfBadFilesAndMissingFolders(t *testing.T) {
+// A sweep touches its own pid files and nothing else: not another program's file of that name, not one below a link or far below.
+func TestSweepTouchesOnlyItsOwnFiles(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, PIDFileName), []byte(`{"process":{"pid":1`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, PIDFileName+temporary), []byte(`{"pro`), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	own, err := Identify(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	busy := filepath.Join(dir, "busy") // a launcher that lives is writing it
-	if err := os.Mkdir(busy, 0o755); err != nil {
+	gone := own
+	gone.Start++
+	dead, err := json.Marshal(pidFile{Process: gone, Parent: gone})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (pidFile{Parent: own}).write(filepath.Join(busy, "pid")); err != nil {
+	living, err := json.Marshal(pidFile{Process: gone, Parent: own})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(filepath.Join(busy, "pid"), filepath.Join(busy, PIDFileName+temporary)); err != nil {
+	foreign := t.TempDir()
+	if err := os.Symlink(foreign, filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
+	}
+	files := map[string]string{
+		filepath.Join(dir, "cut", PIDFileName):                   `{"process":{"pid":1`,
+		filepath.Join(dir, "cut", PIDFileName+temporary):         `{"pro`,
+		filepath.Join(dir, "other", PIDFileName):                 `{"pid": 4711}`,
+		filepath.Join(dir, "older", PIDFileName):                 `4711`,
+		filepath.Join(dir, "nobody", PIDFileName):                `{"process":{"pid":-1},"parent":{"pid":0}}`,
+		filepath.Join(dir, "init", PIDFileName):                  `{"process":{"pid":1,"start_ticks":1,"boot_id":"x"},"parent":{"pid":1,"start_ticks":1,"boot_id":"x"}}`,
+		filepath.Join(dir, "more", PIDFileName):                  strings.Replace(string(dead), "{", `{"owner":"web server",`, 1),
+		filepath.Join(dir, "a", "b", "c", PIDFileName):           string(dead),
+		filepath.Join(foreign, PIDFileName):                      string(dead),
+		filepath.Join(dir, "busy", PIDFileName+temporary):        string(living),
+		filepath.Join(dir, "run", "node", PIDFileName):           string(dead), // ours, from here on
+		filepath.Join(dir, "run", "torn", PIDFileName+temporary): string(dead),
+	}
+	for path, content := range files {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, at := range []string{dir, filepath.Join(dir, "absent")} {
 		if found, err := SweepOrphans(t.Context(), at, time.Millisecond); err != nil || len(found) != 0 {
 			t.Errorf("%s: %v %v", at, found, err)
 		}
 	}
-	left, err := filepath.Glob(filepath.Join(dir, PIDFileName+"*"))
-	if err != nil || len(left) != 0 {
-		t.Errorf("left %v, %v", left, err)
-	}
-	if _, err := os.Stat(filepath.Join(busy, PIDFileName+temporary)); err != nil {
-		t.Errorf("a living launcher's file: %v", err)
+	for path := range files {
+		_, err := os.Stat(path)
+		if mine := strings.Contains(path, "/run/"); mine != errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: ours %t, %v", path, mine, err)
+		}
 	}
 }
 

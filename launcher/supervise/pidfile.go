@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"syscall"
 
 	"github.com/sapo-swarm/swarm/internal/files"
 )
@@ -26,14 +28,34 @@ type pidFile struct {
 	Also    []Identity `json:"also,omitempty"` // started by the process, in groups of their own
 }
 
-func readPIDFile(path string) (pidFile, error) {
-	data, err := os.ReadFile(path)
+// maxPIDFile bounds a pid file, in bytes.
+const maxPIDFile = 1 << 20
+
+// opener opens files: of a folder, or of the whole file system.
+type opener func(path string, flag int, perm fs.FileMode) (*os.File, error)
+
+func readPIDFile(path string) (pidFile, error) { return openPIDFile(os.OpenFile, path) }
+
+// openPIDFile returns errTorn for what this package didn't write whole: another program's file, or one that a crash cut short.
+func openPIDFile(open opener, path string) (pidFile, error) {
+	file, err := open(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return pidFile{}, err
 	}
+	defer file.Close()
 	var f pidFile
-	if err := json.Unmarshal(data, &f); err != nil {
+	decoder := json.NewDecoder(io.LimitReader(file, maxPIDFile))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&f); err != nil {
 		return pidFile{}, fmt.Errorf("%s: %w: %w", path, errTorn, err)
+	}
+	for _, id := range append([]Identity{f.Process, f.Parent}, f.Also...) {
+		if id.PID <= 0 || id.Start == 0 || id.Boot == "" {
+			return pidFile{}, fmt.Errorf("%s: %w: it names no process", path, errTorn)
+		}
+	}
+	if f.Process.PID == 1 { // a launcher may be the first process of a container, a child is not
+		return pidFile{}, fmt.Errorf("%s: %w: it names the first process", path, errTorn)
 	}
 	return f, nil
 }

@@ -132,6 +132,7 @@ func (o ConnectOptions) connect(ctx context.Context) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.uplink = membership.Checked(w.uplink, w.credentials.Worker, o.Experiment)
 	return w, nil
 }
 

@@ -274,7 +274,8 @@ func seconds(s float64) time.Duration {
 // refused tells of a refusal. Trouble of the way is only logged: silence tells of that.
 func (c *DeliveryClient) refused(what string, err error) {
 	var refusal *Refusal
-	if errors.As(err, &refusal) && refusal.Code != CodeRate && refusal.Code != CodeInternal {
+	var answer *AnswerError
+	if errors.As(err, &refusal) && refusal.Code != CodeRate && refusal.Code != CodeInternal || errors.As(err, &answer) {
 		c.report(what, err)
 		return
 	}

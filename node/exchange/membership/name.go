@@ -42,3 +42,16 @@ func numbered(name string, taken func(string) bool) string {
 	}
 	return candidate
 }
+
+// isNumbered tells whether name is wished, or what numbered makes of it.
+func isNumbered(name, wished string) bool {
+	if name == wished {
+		return true
+	}
+	at := strings.LastIndexByte(name, '-')
+	if at < 0 {
+		return false
+	}
+	n, err := strconv.Atoi(name[at+1:])
+	return err == nil && n >= 2 && strings.HasPrefix(wished, name[:at])
+}

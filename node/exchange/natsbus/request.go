@@ -99,8 +99,7 @@ func decodeRefusal(data []byte) *membership.Refusal {
 	if len(data) > membership.MaxMessageBytes || json.Unmarshal(data, &refusal) != nil || refusal.Message == "" {
 		return membership.Refuse(membership.CodeInternal, "the coordinator said no and gave no readable reason")
 	}
-	refusal.Message = membership.Tidy(refusal.Message, membership.MaxTextBytes)
-	return &refusal
+	return refusal.Shown()
 }
 
 // final tells whether a refusal is of the worker rather than of one request: nothing that it asks will be granted.

@@ -35,8 +35,8 @@ func Announce(dir string, w membership.Welcome) error {
 		return explain(dir, err)
 	}
 	if known != nil && known.Experiment != w.Experiment {
-		return fmt.Errorf("the shared folder %s is of experiment %s, not of %s. Try: another --shared DIR, or --experiment %s",
-			dir, known.Experiment, w.Experiment, known.Experiment)
+		return fmt.Errorf("the shared folder %s is of experiment %s, not of %s. Try: another --shared DIR, or --experiment %[2]s",
+			dir, membership.Tidy(known.Experiment, 64), w.Experiment)
 	}
 	w.Round, w.Time = 0, 0 // the answer to a hello says them
 	if known != nil && sameWelcome(*known, w) {

@@ -113,12 +113,12 @@ func (u *uplink) findExperiment(ctx context.Context) (membership.Welcome, error)
 		w, _, err := description(baseOf(u.dir))
 		switch {
 		case err == nil && w != nil && w.Experiment != u.o.Experiment:
-			return membership.Welcome{}, fmt.Errorf("the folder %s is of experiment %s, not of %s. Try: --experiment %s",
-				u.dir, w.Experiment, u.o.Experiment, w.Experiment)
+			return membership.Welcome{}, fmt.Errorf("the folder %s is of experiment %s, not of %s. Try: --experiment %[2]s",
+				u.dir, membership.Tidy(w.Experiment, 64), u.o.Experiment)
 		case err == nil && w != nil && w.Protocol != membership.Protocol:
 			return membership.Welcome{}, membership.Refuse(membership.CodeVersion,
 				"the coordinator (swarm %s) speaks protocol %d, this program %d. Try: the same version of swarm on both",
-				w.Version, w.Protocol, membership.Protocol)
+				membership.Tidy(w.Version, 64), w.Protocol, membership.Protocol)
 		case err == nil && w != nil && w.Run != "" && len(w.Run) <= 128:
 			return *w, nil
 		}
@@ -229,7 +229,7 @@ func (u *uplink) call(ctx context.Context, verb string, body, answer any) error 
 			reply, found, err := u.answer(e)
 			failure = err
 			if found && reply.Refusal != nil {
-				return reply.Refusal
+				return reply.Refusal.Shown()
 			}
 			if found {
 				if err := json.Unmarshal(reply.Body, answer); err != nil {

@@ -99,9 +99,11 @@ func (u *uplink) readBeat() error {
 	if newest.Refusal == nil && json.Unmarshal(newest.Body, &roster) != nil {
 		return nil
 	}
-	u.seen, u.heard, u.refusal = newest.Number, time.Now(), newest.Refusal
+	u.seen, u.heard, u.refusal = newest.Number, time.Now(), nil
 	if newest.Refusal == nil {
 		u.roster = roster
+	} else {
+		u.refusal = newest.Refusal.Shown()
 	}
 	return nil
 }
