@@ -76,7 +76,7 @@ func newCompareCommand(g *globals) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Baseline, "baseline", "", baselineHelp)
 	f.StringVar(&o.By, "by", stats.ByExperiment, "what makes one row: experiment, or config: runs of equal configuration but seed and name")
-	f.StringVar(&o.Measure, "measure", stats.MeasureReward, measureHelp)
+	f.StringVar(&o.Measure, "measure", stats.MeasureAuto, measureHelp)
 	o.study.add(f)
 	f.Float64Var(&o.target, "target", 0, "a `reward` of a node-round: how many rounds, hours, money and energy it took to reach it")
 	f.IntVar(&o.window, "window", stats.PaperWindow, "`rounds` of the moving average that has to reach --target")
@@ -100,7 +100,8 @@ const (
 )
 
 // measureHelp tells of --measure.
-const measureHelp = "what decides: reward (while training), eval or pass (held-out questions, newest evaluation: mean reward, or pass@1)"
+const measureHelp = "what decides: auto (pass where every seed of both sides has it, else reward), reward (while training), eval or pass\n" +
+	"(held-out questions, newest evaluation: mean reward, or pass@1)"
 
 func runCompare(ctx context.Context, g *globals, names []string, o *compareOptions, flags *pflag.FlagSet) error {
 	if err := o.check(flags); err != nil {
@@ -212,7 +213,7 @@ func (o *compareOptions) check(flags *pflag.FlagSet) error {
 		return &configs.Error{Key: "by", Value: o.By, Allowed: "experiment or config"}
 	}
 	if !slices.Contains(stats.Measures(), o.Measure) {
-		return &configs.Error{Key: "measure", Value: o.Measure, Allowed: "reward, eval or pass"}
+		return &configs.Error{Key: "measure", Value: o.Measure, Allowed: "auto, reward, eval or pass"}
 	}
 	if flags.Changed("target") && !(o.target > 0 && o.target <= math.MaxFloat32) {
 		return &configs.Error{Key: "target", Value: fmt.Sprint(o.target), Allowed: "a reward above 0"}

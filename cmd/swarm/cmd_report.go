@@ -55,7 +55,7 @@ func newReportCommand(g *globals) *cobra.Command {
 	f.StringVar(&o.Baseline, "baseline", "", baselineHelp)
 	f.StringSliceVar(&o.Despite, "despite", nil, despiteHelp)
 	f.StringVar(&o.By, "by", stats.ByExperiment, "what makes one row: experiment, or config: runs of equal configuration but seed and name")
-	f.StringVar(&o.Measure, "measure", stats.MeasureReward, measureHelp)
+	f.StringVar(&o.Measure, "measure", stats.MeasureAuto, measureHelp)
 	o.study.add(f)
 	f.IntVar(&o.Options.Window, "window", stats.PaperWindow, "`rounds` of the moving average of smoothed curves")
 	f.StringVar(&o.figures, "figures", "", "draw the paper's figures of these runs as SVG files into this `folder`; the HTML file is then written only with --out")
@@ -89,7 +89,7 @@ func (o *reportOptions) check(flags *pflag.FlagSet) error {
 	case !slices.Contains([]string{stats.ByExperiment, stats.ByConfig}, o.By):
 		return &configs.Error{Key: "by", Value: o.By, Allowed: "experiment or config"}
 	case !slices.Contains(stats.Measures(), o.Measure):
-		return &configs.Error{Key: "measure", Value: o.Measure, Allowed: "reward, eval or pass"}
+		return &configs.Error{Key: "measure", Value: o.Measure, Allowed: "auto, reward, eval or pass"}
 	case o.Options.Window < 1 || o.Options.Window > 1_000_000:
 		return &configs.Error{Key: "window", Value: fmt.Sprint(o.Options.Window), Allowed: "a whole number from 1 to 1000000"}
 	}

@@ -64,9 +64,18 @@ func TestDocumentsAreThoseOfQuery(t *testing.T) {
 		},
 		"/api/runs/a-1/tasks?steps=2": func() (any, error) { return query.Tasks(t.Context(), reader, *run, 2) },
 		"/api/runs/a-1/evaluations":   func() (any, error) { return query.Evaluations(t.Context(), reader, *run) },
+		"/api/curves?names=a&metric=reward&window=2&per=tokens&single=1": func() (any, error) {
+			totals, err := reader.Runs(t.Context(), store.Filter{})
+			if err != nil {
+				return nil, err
+			}
+			curve, err := query.ExperimentCurve(t.Context(), reader, stats.Group{Name: "a", Runs: totals}, "reward",
+				stats.CurveOptions{Window: 2, Points: 600, Per: "tokens", Single: true})
+			return map[string]any{"experiments": []stats.ExperimentCurve{curve}}, err
+		},
 		"/api/compare?names=a&by=experiment": func() (any, error) {
 			return query.Compare(t.Context(), reader, query.CompareOptions{
-				Names: []string{"a"}, CompareOptions: stats.CompareOptions{By: stats.ByExperiment, Measure: stats.MeasureReward},
+				Names: []string{"a"}, CompareOptions: stats.CompareOptions{By: stats.ByExperiment},
 			})
 		},
 	} {

@@ -34,7 +34,7 @@ type series struct {
 }
 
 const (
-	seriesKept = 64        // most series; some 1 MB each for 8 nodes and 2000 rounds
+	seriesKept = 512       // most series
 	valuesKept = 1_000_000 // of all series together; some 60 MB
 	lookBack   = 64        // rounds read again with new ones: nodes are not all in the same round
 )

@@ -146,5 +146,5 @@ func (s *Server) getMetrics(_ context.Context, r *http.Request) (any, error) {
 	for _, m := range event.Metrics() {
 		list = append(list, metric{m.Name, m.Axis})
 	}
-	return map[string][]metric{"metrics": list}, readParams(r).done()
+	return map[string]any{"metrics": list, "axes": stats.Axes()}, readParams(r).done()
 }

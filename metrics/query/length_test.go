@@ -76,11 +76,15 @@ func TestRunsOfDifferentLengthCompareOverWhatBothHave(t *testing.T) {
 		require.Equal(t, []int{40, 20, 40}, []int{*rows["equal"].EvalRound, *rows["shorter"].EvalRound, *rows["base"].EvalRound},
 			"after 20 rounds both were evaluated, after 25 one")
 		require.Nil(t, rows["tiny"].EvalRound, "before the first round nothing was learnt")
-		if measure == stats.MeasureReward {
+		if measure == stats.MeasureReward || measure == stats.MeasureAuto {
+			require.Equal(t, stats.MeasureReward, rows["tiny"].Measure, "it has no evaluation after a round")
 			require.InDelta(t, 0, *rows["tiny"].Improvement, 1e-9)
 			require.InDelta(t, 0.2+0.5+0.010-0.141, rows["tiny"].CumulativeReward, 1e-9, "two nodes, five rounds, without what was no number")
 		} else {
 			require.Equal(t, "undecided: different length", rows["tiny"].Verdict)
+		}
+		if measure != stats.MeasureReward {
+			require.Contains(t, []string{measure, stats.MeasurePass}, rows["shorter"].Measure)
 			require.InDelta(t, 0, *rows["shorter"].Improvement, 1e-9)
 			require.InDelta(t, 0.21, *rows["shorter"].EvalPass1, 1e-9, "20 rounds and 0, 1 or 2 of a hundred")
 		}

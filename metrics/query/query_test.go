@@ -77,7 +77,8 @@ func send(t testing.TB, s *store.Store, e event.Event) {
 
 func TestEveryDocumentHasTheSameNumbers(t *testing.T) {
 	_, reader := database(t)
-	c, err := query.Compare(t.Context(), reader, query.CompareOptions{CompareOptions: stats.CompareOptions{Target: 0.3, Window: 10, Tasks: true}})
+	c, err := query.Compare(t.Context(), reader, query.CompareOptions{CompareOptions: stats.CompareOptions{
+		Measure: stats.MeasureReward, Target: 0.3, Window: 10, Tasks: true}})
 	require.NoError(t, err)
 	require.Equal(t, []string{"base", stats.BasisCumulative}, []string{c.Baseline, c.Basis})
 	row := c.Rows[1]

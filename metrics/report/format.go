@@ -63,9 +63,20 @@ func duration(s float64) string {
 	case !units.Finite(s):
 		return unknown
 	case s < 0.1:
-		text = strconv.FormatFloat(1000*max(0, s), 'g', 2, 64) + " ms"
+		text = strconv.FormatFloat(1000*max(0, s), 'f', digits(1000*s), 64) + " ms"
 	}
 	return strings.Replace(text, " ", "\u00a0", 1)
+}
+
+// digits are as many behind the point as give about two in all.
+func digits(v float64) int {
+	switch {
+	case v >= 10:
+		return 0
+	case v >= 1:
+		return 1
+	}
+	return 2
 }
 
 func optionalDuration(s *float64) string {

@@ -105,7 +105,7 @@ func TestVerdict(t *testing.T) {
 	}{
 		"one configuration": {one[:1], []string{"Only one configuration is here: 8loc0ext (8/0)"}},
 		"one seed":          {one[:2], []string{"Undecided which is best. 6loc2ext (6/2) is highest so far", "1 seed, at least 2 more needed"}},
-		"three seeds": {paperRuns(2, 60, 1, 2, 3), []string{"4loc4ext (4/4) is highest, and better than the baseline 8loc0ext (8/0): its reward a node-round is", "above it.",
+		"three seeds": {paperRuns(2, 60, 1, 2, 3), []string{"4loc4ext (4/4) is highest, and better than the baseline 8loc0ext (8/0): its held-out pass@1 is", "above it.",
 			"95 % interval", "3 seeds"}},
 	} {
 		t.Run(name, func(t *testing.T) {

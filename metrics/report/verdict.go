@@ -177,6 +177,9 @@ func evidence(c stats.Comparison, row stats.Row) string {
 	if over := pairOf(c, row).Over(c.Measure); over != "" {
 		parts = append(parts, over)
 	}
+	if row.Measure != "" && row.Measure != c.Measure {
+		parts = append(parts, "by "+stats.MeasureName(row.Measure))
+	}
 	if row.Improvement != nil {
 		text := percent(row.Improvement)
 		if ci := interval(row.CILow, row.CIHigh, percent); ci != "" {
@@ -219,7 +222,7 @@ func bestRow(c stats.Comparison) *stats.Row {
 		case row.Name == c.Baseline:
 		case c.Baseline == "":
 			value = *row.Value
-		case p.Difference == nil:
+		case p.Difference == nil, p.Measure != "" && p.Measure != c.Measure:
 			continue
 		default:
 			value = *p.Difference

@@ -37,6 +37,7 @@ var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
 type view struct {
 	*Report
 	Comparison stats.Comparison // with a study's short names
+	Published  []stats.Row      // rows for whose I/J others gave figures
 	Verdict    Verdict
 	Policy     string
 	Style      template.CSS
@@ -59,6 +60,11 @@ type document struct {
 func (r *Report) Write(w io.Writer) error {
 	v := view{Report: r, Comparison: r.Comparison.Shortened()}
 	v.Verdict = verdict(v.Comparison)
+	for _, row := range v.Comparison.Rows {
+		if row.PaperReward != nil || row.Guide != nil {
+			v.Published = append(v.Published, row)
+		}
+	}
 	v.Style, v.Script = template.CSS(style()), template.JS(script()) //nolint:gosec // ours, not a database's
 	v.Policy = fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'",
 		hash(string(v.Style)), hash(string(v.Script)))

@@ -63,7 +63,7 @@ func Compare(runs Runs, o CompareOptions) (Comparison, error) {
 }
 
 func compare(runs Runs, o CompareOptions) (Comparison, frame, error) {
-	o.By, o.Measure = cmp.Or(o.By, ByExperiment), cmp.Or(o.Measure, MeasureReward)
+	o.By, o.Measure = cmp.Or(o.By, ByExperiment), cmp.Or(o.Measure, MeasureAuto)
 	c := Comparison{Basis: BasisCumulative, By: o.By, Measure: o.Measure, Rows: []Row{}, Pairs: []Pair{}, Notes: []string{}, planned: o.planned}
 	f, err := newFrame(runs, o)
 	if err != nil || len(f.groups) == 0 {
@@ -75,9 +75,11 @@ func compare(runs Runs, o CompareOptions) (Comparison, frame, error) {
 	}
 	sides := c.addPairs(f, runs, o)
 	spans := f.spans(runs, c.Pairs)
+	c.Measure = c.measure(f, runs, o)
+	measures := f.measures(c)
 	for i, g := range f.groups {
 		row := g.row(runs, spans[i], c.EvalSet)
-		row.addValue(g, o, runs, spans[i], c.EvalSet)
+		row.addValue(g, measures[i], runs, spans[i], c.EvalSet)
 		if o.Target != 0 {
 			row.Target = newTargetRow(g, runs.Reaches, o)
 		}
@@ -91,7 +93,7 @@ func compare(runs Runs, o CompareOptions) (Comparison, frame, error) {
 			c.Rows[f.pairs[i].a].judge(p, Mean(sides[i].b.values))
 		}
 	}
-	c.Basis = c.basis(f, runs, o)
+	c.Basis = c.basis(f, runs)
 	c.addNotes(f, runs, o)
 	if f.base < 0 && !o.ofStudyArms() {
 		c.rank()
@@ -104,8 +106,8 @@ func compare(runs Runs, o CompareOptions) (Comparison, frame, error) {
 }
 
 // basis says what improvements compare: sums where the runs of each pair have as many node-rounds in what is compared of them.
-func (c *Comparison) basis(f frame, runs Runs, o CompareOptions) string {
-	switch o.Measure {
+func (c *Comparison) basis(f frame, runs Runs) string {
+	switch c.Measure {
 	case MeasureEval:
 		return BasisEval
 	case MeasurePass:
@@ -141,11 +143,16 @@ func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) []matched {
 	for _, p := range f.pairs {
 		a, b := f.groups[p.a], f.groups[p.b]
 		s := newSpan(runs, f.set, a, b)
+		o := o
+		if o.automatic() {
+			o.Measure = automatic(runs, s, f.set, a, b)
+		}
 		m := matched{sample{name: a.name}, sample{name: b.name}}
 		if !s.tooShort(o) {
 			m.a.values, m.b.values = a.perSeed(o.measured(runs, s, f.set)), b.perSeed(o.measured(runs, s, f.set))
 		}
 		pair := newPair(m.a, m.b)
+		pair.Measure = o.Measure
 		if pair.Differs = o.differences(a, b); len(pair.confounders()) > 0 {
 			pair = pair.withoutStatistics()
 		}

@@ -16,6 +16,10 @@ const PaperWindow = 100
 type CurveOptions struct {
 	Window int // of the trailing moving average, in rounds; below 2: no smoothing
 	Points int // at most so many points a series, but never fewer than the extremes of the whole run take; 0: all
+
+	// For an ExperimentCurve.
+	Per    string // an axis' name; empty: rounds
+	Single bool   // with each run's line
 }
 
 // Curve is a metric of one run over its rounds, as the paper draws it: each node's, and over nodes the mean with a band from the lowest to the

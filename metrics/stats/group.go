@@ -43,7 +43,7 @@ func groupRuns(runs []store.Totals, o CompareOptions) []group {
 	var whole []group
 	for _, g := range groups {
 		g.experiment = g.name
-		g.countDone()
+		g.countDone(o.every)
 		if o.By == ByConfig || o.ofStudyArms() {
 			whole = append(whole, g)
 			continue
@@ -72,7 +72,10 @@ func (o CompareOptions) key(r store.Totals) string {
 	return fmt.Sprintf("%d/%d G %d, %s, %s", r.NumTrainSamples, r.NumTransplantTrees, r.NumGenerations, units.Plural(r.Nodes, "node"), r.Model)
 }
 
-func (g *group) countDone() {
+func (g *group) countDone(every bool) {
+	if every {
+		return
+	}
 	var done, others []store.Totals
 	for _, r := range g.runs {
 		if r.State == store.RunDone {

@@ -18,7 +18,8 @@ func (c *Comparison) addNotes(f frame, runs Runs, o CompareOptions) {
 	if c.Basis == BasisPerNodeRound {
 		c.note("The runs differ in nodes or rounds: improvements compare the reward of a node-round.")
 	}
-	c.noteSpans(o)
+	c.noteSpans()
+	c.noteMeasures(o)
 	c.noteConfounders()
 	if tests := c.tests(); tests > 1 {
 		c.note("Verdicts rest on p-values corrected for %d comparisons (Holm); p_value and intervals are not corrected.", tests)
@@ -53,13 +54,13 @@ func (g group) shellName() string {
 }
 
 // noteSpans says that runs were cut to what the others have.
-func (c *Comparison) noteSpans(o CompareOptions) {
+func (c *Comparison) noteSpans() {
 	cut := slices.ContainsFunc(c.Pairs, func(p Pair) bool { return p.span.uneven && !p.short })
 	evals := slices.ContainsFunc(c.Pairs, func(p Pair) bool { return p.span.evalUneven })
 	if cut {
 		c.note("Runs of different length are compared over the rounds that all runs of both sides have.")
 	}
-	if evals && heldOut(o.Measure) {
+	if evals && heldOut(c.Measure) {
 		c.note("Held-out evaluations are compared after the newest round after which all runs of both sides were evaluated.")
 	}
 }

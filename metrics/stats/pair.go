@@ -43,6 +43,7 @@ type Pair struct {
 	MoreSeeds                *int     `json:"more_seeds"`                 // a side, at least, to decide; null: decided, or nobody can say
 
 	RoundsCompared *Span               `json:"rounds_compared"` // that all runs of both sides have; null: none
+	Measure        string              `json:"measure"`         // that decides: the comparison's, or with MeasureAuto what both sides have
 	EvalRound      *int                `json:"eval_round"`      // after which the evaluations that are compared were made; null: none in common
 	ValueA         *float64            `json:"value_a"`         // mean over seeds, over the rounds compared
 	ValueB         *float64            `json:"value_b"`

@@ -49,6 +49,7 @@ type Row struct {
 	Part           string          `json:"part"`            // settings that make this part of an experiment another: nodes 8. Empty: it is whole
 	RoundsCompared *Span           `json:"rounds_compared"` // what the figures are over: the rounds that the baseline has, too; null: none
 	Differs        []RowDifference `json:"differs"`         // settings in which it differs from the baseline
+	Measure        string          `json:"measure"`         // that value is of: see Pair.Measure
 }
 
 // row is a group's row, whose figures are over a span.
@@ -129,8 +130,9 @@ func (o CompareOptions) measured(runs Runs, s span, set string) func(store.Total
 }
 
 // addValue adds what is compared.
-func (row *Row) addValue(g group, o CompareOptions, runs Runs, s span, set string) {
-	values := g.perSeed(o.measured(runs, s, set))
+func (row *Row) addValue(g group, measure string, runs Runs, s span, set string) {
+	row.Measure = measure
+	values := g.perSeed(CompareOptions{Measure: measure}.measured(runs, s, set))
 	row.Seeds = len(values)
 	mean, low, high := MeanInterval(values)
 	row.Value, row.ValueLow, row.ValueHigh = optional(mean), optional(low), optional(high)

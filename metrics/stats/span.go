@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -136,6 +137,7 @@ func (s span) evalDocument() *int {
 
 // Over says what a pair is compared over, where runs are cut for it: over rounds 1-3, or after 3 rounds. It is empty where nothing is cut.
 func (p Pair) Over(measure string) string {
+	measure = cmp.Or(p.Measure, measure)
 	switch {
 	case p.short || p.Difference == nil:
 		return ""

@@ -35,7 +35,10 @@ func (o CompareOptions) ofStudy(runs Runs) (Runs, CompareOptions, studyRuns) {
 	sorted := d.sortOut(runs.Totals)
 	runs.Totals = sorted.counted
 	o.Study, o.Baseline, o.By, o.Pairs, o.HasMin, o.Top, o.least = nil, "", ByExperiment, true, false, 0, enoughSeeds
-	o.Measure, o.planned, o.studied = cmp.Or(o.Measure, MeasurePass), len(d.Arms)*(len(d.Arms)-1)/2, d.Keys
+	if o.automatic() {
+		o.Measure = MeasurePass
+	}
+	o.planned, o.studied = len(d.Arms)*(len(d.Arms)-1)/2, d.Keys
 	if slices.ContainsFunc(d.Arms, func(a StudyArm) bool { return a.Nodes != d.Arms[0].Nodes }) {
 		o.studied = append(slices.Clone(o.studied), "nodes")
 	}

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -149,7 +150,7 @@ func pairLine(c stats.Comparison, p stats.Pair) string {
 		if p.CILow != nil && p.CIHigh != nil {
 			fact += fmt.Sprintf(", 95 %% interval "+digits+" to "+digits, *p.CILow, *p.CIHigh)
 		}
-		facts = append(facts, stats.MeasureName(c.Measure)+" "+fact)
+		facts = append(facts, stats.MeasureName(cmp.Or(p.Measure, c.Measure))+" "+fact)
 	}
 	if p.PValue != nil {
 		fact := fmt.Sprintf("p = %.2g", *p.PValue)

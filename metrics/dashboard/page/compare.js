@@ -7,7 +7,9 @@ import { change } from "./route.js";
 import { table } from "./table.js";
 
 
-const bases = { cumulative_reward: "cumulative reward", reward_per_node_round: "the reward of a node's round", eval_reward: "held-out evaluation" };
+const measures = [["auto", "pass@1, else reward"], ["reward", "own reward"], ["eval", "held-out reward"], ["pass", "held-out pass@1"]];
+const bases = { cumulative_reward: "cumulative own reward", reward_per_node_round: "own reward a node-round", eval_reward: "held-out reward",
+  eval_pass_1: "held-out pass@1" };
 
 // interval writes a 95 % confidence interval of an improvement.
 function interval(row) {
@@ -65,8 +67,7 @@ export class Compare {
       this.load.now();
     };
     this.by = select("Group by", [["experiment", "experiment"], ["config", "configuration"]], p.get("by") || "experiment", again("by", "experiment"));
-    this.measure = select("Decide by", [["reward", "training reward"], ["eval", "held-out evaluation"]], p.get("measure") || "reward",
-      again("measure", "reward"));
+    this.measure = select("Decide by", measures, p.get("measure") || "auto", again("measure", "auto"));
     this.baseline = select("Baseline", [["", "automatic"]], "", again("baseline", ""));
     this.part = part("Comparison", { tools: [this.by.el, this.measure.el, this.baseline.el], anchor: "comparison" });
     this.el = this.part.el;
