@@ -67,7 +67,7 @@ func (s *Server) experimentCurves(ctx context.Context, chosen []*known, every bo
 		totals = append(totals, k.totals)
 	}
 	curves := []stats.ExperimentCurve{}
-	for _, group := range stats.Groups(totals, stats.CompareOptions{Key: s.options.Key, Differ: query.Differ()}, every) {
+	for _, group := range stats.Groups(totals, stats.CompareOptions{Key: query.ConfigKey, Differ: query.Differ()}, every) {
 		var runs []stats.RunSeries
 		for _, t := range group.Runs {
 			k := byRun[t.Run.Run]
