@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/internal/hostmem"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
@@ -114,7 +115,7 @@ func run(ctx context.Context, link *Link, start protocol.Start, environ []string
 	if err != nil {
 		return &Failure{event.CauseConfig, err}
 	}
-	if err := os.MkdirAll(start.Dir, 0o755); err != nil {
+	if err := files.MakeFolder(start.Dir, 0o755); err != nil {
 		err = fmt.Errorf("node folder: %w", err)
 		if diskFull(err) {
 			return &Failure{event.CauseDisk, err}

@@ -124,7 +124,7 @@ func Prepare(ctx context.Context, o Options) (_ *Run, err error) {
 	if err := plan.CheckTasks(p.Config.Tasks); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(string(h.Home), 0o755); err != nil {
+	if err := files.MakeFolder(string(h.Home), 0o755); err != nil {
 		return nil, h.Home.Error(err)
 	}
 	if c.lock, err = lifecycle.LockExperiment(h.Home, p.Config.Experiment); err != nil {
@@ -288,9 +288,12 @@ func (c *Run) name(ctx context.Context) (last float64, err error) {
 	for n := newest + 1; ; n++ {
 		run := prefix + strconv.Itoa(n)
 		dir := c.h.Home.Run(run)
-		err := os.MkdirAll(filepath.Dir(dir), 0o755)
+		err := files.MakeFolder(filepath.Dir(dir), 0o755)
 		if err == nil {
 			err = os.Mkdir(dir, 0o755)
+		}
+		if err == nil {
+			err = files.SyncFolder(filepath.Dir(dir))
 		}
 		if err == nil {
 			c.run, c.dir = run, dir

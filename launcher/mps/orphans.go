@@ -81,7 +81,7 @@ func sweepOne(ctx context.Context, path string) (int, error) {
 	if json.Unmarshal(data, &r) != nil || !ownPipe(r.Pipe) {
 		return 0, nil // not ours, or cut short: it names nothing that could be ended safely
 	}
-	if r.Parent.Alive() {
+	if r.Parent.Alive() || r.Parent.Elsewhere() {
 		return 0, nil
 	}
 	logs := filepath.Dir(path)

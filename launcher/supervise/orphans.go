@@ -33,7 +33,9 @@ type Orphan struct {
 }
 
 // SweepOrphans ends the processes that launchers which are no longer alive left running, by the pid files in and below dir, and removes
-// those files, no others: a file of that name with another content is somebody else's. A node exits by itself when its launcher dies, and its engine when the node does, so that this finds only the ones that hang
+// those files, no others: a file of that name with another content is somebody else's, and what a launcher in another PID namespace recorded
+// stays as it is: that launcher may live. A node exits by itself when its launcher dies, and its engine when the node does, so that this finds
+// only the ones that hang
 // or are stopped. Processes are named by pid, start time and boot, never by pid alone; those of a living launcher are left alone. Each node
 // gets SIGTERM, after term SIGKILL; then what it had started gets SIGKILL. The folders are worked on side by side.
 // The error, with the orphans found so far, says which of them did not die or what could not be read.
@@ -89,7 +91,7 @@ func findRecords(ctx context.Context, dir string) ([]found, error) {
 		}
 		record, err := openPIDFile(root.OpenFile, path)
 		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, errTorn), err == nil && record.Parent.Alive():
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, errTorn), err == nil && (record.Parent.Alive() || record.Parent.Elsewhere()):
 			return nil
 		case err != nil:
 			return fmt.Errorf("sweep orphans: %w", err)

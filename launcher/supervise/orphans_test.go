@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(middle); dir != "" {
 		playLauncher(dir)
 	}
+	if dir := os.Getenv(contained); dir != "" {
+		sweepContained(dir)
+	}
 	if pid, err := strconv.Atoi(os.Getenv(tracerOf)); err == nil {
 		playTracer(pid)
 	}

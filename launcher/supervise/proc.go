@@ -205,11 +205,21 @@ var bootID = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(id)), nil
 })
 
+// pidNamespace names the PID namespace of this process, as the kernel does ("pid:[4026531836]"); empty where it doesn't tell.
+var pidNamespace = sync.OnceValue(func() string {
+	name, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return ""
+	}
+	return name
+})
+
 // Identity names one process beyond the reuse of its pid.
 type Identity struct {
-	PID   int    `json:"pid"`
-	Start uint64 `json:"start_ticks"` // of /proc/PID/stat
-	Boot  string `json:"boot_id"`
+	PID       int    `json:"pid"`
+	Start     uint64 `json:"start_ticks"` // of /proc/PID/stat
+	Boot      string `json:"boot_id"`
+	Namespace string `json:"pid_namespace,omitempty"` // in which PID names it; empty: not recorded
 }
 
 // Identify returns the identity of a running process.
@@ -222,10 +232,20 @@ func Identify(pid int) (Identity, error) {
 	if err != nil {
 		return Identity{}, err
 	}
-	return Identity{PID: pid, Start: stat.Start, Boot: boot}, nil
+	return Identity{PID: pid, Start: stat.Start, Boot: boot, Namespace: pidNamespace()}, nil
 }
 
-// Alive tells whether this very process still runs. A zombie does not.
+// Elsewhere tells that the process belongs to another PID namespace of the running kernel, as a container's do. Whether it lives can't be
+// seen from here: its pid names another process here, or none.
+func (id Identity) Elsewhere() bool {
+	if id.Namespace == "" || id.Namespace == pidNamespace() {
+		return false
+	}
+	boot, err := bootID()
+	return err == nil && id.Boot == boot
+}
+
+// Alive tells whether this very process still runs. A zombie does not, nor does one of another PID namespace, as far as can be seen.
 func (id Identity) Alive() bool {
 	if id.PID <= 0 {
 		return false
@@ -235,6 +255,9 @@ func (id Identity) Alive() bool {
 		return false
 	}
 	now, err := Identify(id.PID)
+	if id.Namespace == "" {
+		now.Namespace = ""
+	}
 	return err == nil && now == id
 }
 

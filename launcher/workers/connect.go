@@ -56,7 +56,7 @@ func (o ConnectOptions) enrol(ctx context.Context) (membership.Credentials, erro
 	}
 	data, err = json.Marshal(c)
 	if err == nil {
-		err = os.MkdirAll(filepath.Dir(path), 0o700)
+		err = files.MakeFolder(filepath.Dir(path), 0o700)
 	}
 	if err == nil {
 		err = files.WriteSecret(path, data)

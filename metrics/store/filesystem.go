@@ -16,25 +16,63 @@ const (
 	refused
 )
 
-// judge maps Linux's statfs f_type (statfs(2)) to a name and a verdict.
+// fileSystem is what is known of a kind of file system.
+type fileSystem struct {
+	name string
+	verdict
+}
+
+// fileSystems are the kinds of file systems that are known, by Linux's statfs f_type (statfs(2)). Only what is listed as local counts as such.
+var fileSystems = map[uint32]fileSystem{
+	0xEF53:     {"ext4", local}, // ext2 and ext3, too
+	0x58465342: {"XFS", local},
+	0x9123683E: {"btrfs", local},
+	0x2FC12FC1: {"ZFS", local},
+	0xF2F52010: {"F2FS", local},
+	0xCA451A4E: {"bcachefs", local},
+	0x3153464A: {"JFS", local},
+	0x52654973: {"ReiserFS", local},
+	0x3434:     {"NILFS", local},
+	0x7366746E: {"NTFS", local},
+	0x4D44:     {"FAT", local},
+	0x2011BAB0: {"exFAT", local},
+	0x01021994: {"tmpfs", local},
+	0x858458F6: {"ramfs", local},
+	0x794C7630: {"overlayfs", local},
+	0x61756673: {"AUFS", local},
+	0xF15F:     {"eCryptfs", local},
+
+	0x6969:     {"NFS", refused},
+	0xFF534D42: {"SMB", refused},
+	0xFE534D42: {"SMB", refused},
+	0x517B:     {"SMB", refused},
+	0x564C:     {"NCP", refused},
+	0x5346414F: {"AFS", refused},
+	0x73757245: {"Coda", refused},
+	0x00C36400: {"CephFS", refused},
+	0x0BD00BD0: {"Lustre", refused},
+	0x47504653: {"GPFS", refused},
+	0x19830326: {"BeeGFS", refused},
+	0xAAD7AAEA: {"Panasas", refused},
+	0x20030528: {"OrangeFS", refused},
+
+	0x65735546: {"FUSE", doubtful}, // Google Drive on Colab, sshfs, but also local ntfs-3g
+	0x01021997: {"9p", doubtful},
+	0x01161970: {"GFS2", doubtful},
+	0x7461636F: {"OCFS2", doubtful},
+	0x786F4256: {"VirtualBox shared folder", doubtful},
+	0xBACBACBC: {"VMware shared folder", doubtful},
+}
+
+// judge maps Linux's statfs f_type to a name and a verdict. A kind that isn't listed is doubtful; 0 stands for a host that knows no kinds.
 func judge(magic uint32) (string, verdict) {
-	switch magic {
-	case 0x6969:
-		return "NFS", refused
-	case 0xFF534D42, 0xFE534D42, 0x517B:
-		return "SMB", refused
-	case 0x00C36400:
-		return "CephFS", refused
-	case 0x0BD00BD0:
-		return "Lustre", refused
-	case 0x5346414F:
-		return "AFS", refused
-	case 0x65735546:
-		return "FUSE", doubtful // Google Drive on Colab, sshfs, but also local ntfs-3g
-	case 0x01021997:
-		return "9p", doubtful
+	if magic == 0 {
+		return "", local
 	}
-	return "", local
+	if known, ok := fileSystems[magic]; ok {
+		return known.name, known.verdict
+	}
+	return "unknown", doubtful
 }
 
 // checkFilesystem refuses the database at path when its folder's file system is a network's; warn hears about doubtful ones.
@@ -54,6 +92,9 @@ func judged(path string, magic uint32, warn func(error)) error {
 	case refused:
 		return e
 	case doubtful:
+		if _, known := fileSystems[magic]; !known {
+			e.Reason = fmt.Sprintf("its folder is on a file system of a kind that swarm does not know (%#x), where SQLite may not be safe", magic)
+		}
 		warn(e)
 	}
 	return nil

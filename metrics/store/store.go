@@ -1,6 +1,6 @@
 // Package store keeps everything that was measured in one SQLite file: its schema and migrations, the one writer, and the queries
 // that others read it with. It takes events (metrics/event) and run descriptions, and returns rows; it computes no statistics
-// beyond the sums it maintains, knows no configuration types, and must not import any other package of ours.
+// beyond the sums it maintains, knows no configuration types, and must not import any other package of ours but the leaves in internal.
 //
 // A Store writes. Several processes may have one open on the same file; each transaction is immediate and waits its turn.
 // A Reader never writes, and may be open anywhere on the same host at the same time.
@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/sapo-swarm/swarm/internal/files"
 )
 
 // Options of a Store. The zero value is ready for use.
@@ -98,7 +100,7 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := files.MakeFolder(filepath.Dir(path), 0o700); err != nil {
 		return nil, readOnly(path, fmt.Errorf("open database: %w", err))
 	}
 	if err := checkFilesystem(path, opts.Warn); err != nil {

@@ -114,7 +114,7 @@ func BenchmarkRead2000(b *testing.B) {
 		if round%25 == 0 {
 			require.NoError(b, j.Rotate(round))
 		}
-		require.NoError(b, j.write(frames, false))
+		require.NoError(b, j.write(round, frames, false))
 	}
 	require.NoError(b, j.Close())
 	b.Run("rounds", func(b *testing.B) {

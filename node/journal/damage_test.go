@@ -129,7 +129,7 @@ func TestHarmCostsOnlyWhatFollowsInItsSegment(t *testing.T) {
 		require.NoError(t, j.Resume(next))
 		for _, round := range []int{next, next + 1} {
 			require.NoError(t, j.Generated(round, generated(round, 1)))
-			require.NoError(t, j.write(frameOf2(kindTrained, round, trained(round, 1)), false))
+			require.NoError(t, j.write(round, frameOf2(kindTrained, round, trained(round, 1)), false))
 			require.NoError(t, j.Done(round, done(round, 1)))
 		}
 		require.NoError(t, j.Close())

@@ -283,7 +283,7 @@ func TestAReaderBesideTheWriter(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			for _, err := range []error{j.Generated(round, generated(round, 0)), j.write(frameOf(t, kindTrained, round, trained(round, 0)), false),
+			for _, err := range []error{j.Generated(round, generated(round, 0)), j.write(round, frameOf(t, kindTrained, round, trained(round, 0)), false),
 				j.Done(round, done(round, 0))} {
 				if err != nil {
 					t.Error(err)

@@ -16,7 +16,8 @@ import (
 const lockPatience = 5 * time.Second
 
 // Journal appends to a node's journal. Its methods are called from one goroutine. After an error the record is not in the
-// journal, and the next call may succeed.
+// journal, and the next call may succeed. Once a sync has failed nobody knows what of the file is on the disk, and a second sync that succeeds
+// proves nothing: the next call goes on in a new file, with the rounds that the last good sync did not cover.
 type Journal struct {
 	dir    string
 	logger *slog.Logger
@@ -25,7 +26,11 @@ type Journal struct {
 	first  int      // the round that it begins with
 	next   int      // the first round of which nothing is in it
 	size   int64    // of its whole records
-	torn   bool     // it may hold more than them
+	synced int64    // as much of it is on the disk
+	torn   bool     // it may hold more than size
+	failed bool     // a sync of it failed
+
+	sync func(*os.File) error // (*os.File).Sync but in tests
 }
 
 // Open opens the journal of a folder, which exists, for appending: after Resume. It changes nothing. One process at a time has it open;
@@ -39,7 +44,7 @@ func Open(dir string, logger *slog.Logger) (*Journal, error) {
 		folder.Close()
 		return nil, fmt.Errorf("journal in %s: %w", dir, err)
 	}
-	return &Journal{dir: dir, logger: logger, folder: folder}, nil
+	return &Journal{dir: dir, logger: logger, folder: folder, sync: (*os.File).Sync}, nil
 }
 
 func lock(folder *os.File, patience time.Duration, logger *slog.Logger) error {
@@ -54,7 +59,8 @@ func lock(folder *os.File, patience time.Duration, logger *slog.Logger) error {
 }
 
 // Resume lets the next record be of a round: it drops what is logged of that round and later ones, but that round's own Generated. What is
-// damaged before it stays as it is; a new segment begins then.
+// damaged before it stays as it is; a new segment begins then. A damaged segment that is written to again, or whose name a new one takes, is
+// set aside first, whole.
 func (j *Journal) Resume(round int) error {
 	list, err := segments(j.dir)
 	if err != nil {
@@ -86,7 +92,15 @@ func (j *Journal) Resume(round int) error {
 		if err != nil {
 			j.logger.Warn("journal segment not used further", "file", filepath.Base(last.path), "reason", err)
 		}
+		if last.first == round {
+			if err := j.setAside(last.path); err != nil {
+				return err
+			}
+		}
 		return j.begin(round)
+	case last.damaged():
+		j.logger.Warn("journal segment is damaged: what can be read of it is used", "file", filepath.Base(last.path))
+		return j.restore(last, size, reached+1)
 	}
 	return j.appendTo(last, size, reached+1)
 }
@@ -111,7 +125,16 @@ func (s segment) keep(round int) (size int64, reached int, err error) {
 	return size, reached, err
 }
 
-// begin makes a new segment, in the place of one that can't be read.
+// damaged tells whether a segment can't be read to its end, other than for a torn record there.
+func (s segment) damaged() bool {
+	_, err := s.scan(func(r io.ReaderAt, f frame) (bool, error) {
+		_, err := readPayload(r, f)
+		return true, err
+	})
+	return errors.Is(err, ErrDamaged)
+}
+
+// begin makes a new segment, in the place of an empty or torn one.
 func (j *Journal) begin(round int) error {
 	path := filepath.Join(j.dir, segmentName(round))
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
@@ -119,7 +142,7 @@ func (j *Journal) begin(round int) error {
 		return fmt.Errorf("journal: %w", err)
 	}
 	_, err = file.Write(encodeSegmentHeader(round))
-	if err := errors.Join(err, file.Sync(), j.folder.Sync()); err != nil {
+	if err := errors.Join(err, j.sync(file), j.folder.Sync()); err != nil {
 		file.Close()
 		os.Remove(path)
 		return fmt.Errorf("journal: %w", err)
@@ -134,7 +157,7 @@ func (j *Journal) appendTo(s segment, size int64, next int) error {
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	if err := errors.Join(file.Truncate(size), file.Sync()); err != nil {
+	if err := errors.Join(file.Truncate(size), j.sync(file)); err != nil {
 		file.Close()
 		return fmt.Errorf("journal: %w", err)
 	}
@@ -146,7 +169,7 @@ func (j *Journal) become(file *os.File, first, next int, size int64) {
 	if j.file != nil {
 		j.file.Close()
 	}
-	j.file, j.first, j.next, j.size, j.torn = file, first, next, size, false
+	j.file, j.first, j.next, j.size, j.synced, j.torn, j.failed = file, first, next, size, size, false, false
 }
 
 // Generated logs what was generated, before it is shared.
@@ -178,7 +201,15 @@ func (j *Journal) Rotate(round int) error {
 	case round < j.next:
 		return fmt.Errorf("journal: a segment can't begin with round %d: round %d is in the last one", round, j.next-1)
 	}
-	if err := j.file.Sync(); err != nil {
+	if j.failed {
+		if err := j.renew(round); err != nil {
+			return err
+		}
+		if round == j.first {
+			return nil
+		}
+	}
+	if err := j.syncAll(); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	return j.begin(round)
@@ -205,29 +236,49 @@ func (j *Journal) append(k kind, round int, record any, sync bool) error {
 	if err != nil {
 		return fmt.Errorf("journal: round %d: %w", round, err)
 	}
-	if err := j.write(data, sync); err != nil {
+	if err := j.write(round, data, sync); err != nil {
 		return fmt.Errorf("journal: round %d: %w", round, err)
 	}
 	j.next = max(j.next, round+1)
 	return nil
 }
 
-// write appends a record whole or not at all.
-func (j *Journal) write(data []byte, sync bool) error {
+// write appends a record of a round whole or not at all.
+func (j *Journal) write(round int, data []byte, sync bool) error {
+	if j.failed {
+		if err := j.renew(round); err != nil {
+			return err
+		}
+	}
 	if j.torn {
 		if err := j.file.Truncate(j.size); err != nil {
 			return err
 		}
 		j.torn = false
 	}
-	_, err := j.file.WriteAt(data, j.size)
-	if err == nil && sync {
-		err = j.file.Sync()
-	}
-	if err != nil {
+	if _, err := j.file.WriteAt(data, j.size); err != nil {
 		j.torn = j.file.Truncate(j.size) != nil
 		return err
 	}
+	before := j.size
 	j.size += int64(len(data))
+	if !sync {
+		return nil
+	}
+	if err := j.syncAll(); err != nil {
+		j.size = before
+		j.torn = j.file.Truncate(j.size) != nil
+		return err
+	}
+	return nil
+}
+
+// syncAll brings all that was written onto the disk.
+func (j *Journal) syncAll() error {
+	if err := j.sync(j.file); err != nil {
+		j.failed = true
+		return err
+	}
+	j.synced = j.size
 	return nil
 }

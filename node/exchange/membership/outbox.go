@@ -88,7 +88,7 @@ func OpenOutbox(dir string, logger *slog.Logger) (*Outbox, error) {
 }
 
 func (o *Outbox) open() error {
-	if err := os.MkdirAll(o.dir, 0o700); err != nil {
+	if err := files.MakeFolder(o.dir, 0o700); err != nil {
 		return err
 	}
 	var err error

@@ -44,7 +44,7 @@ type Registry struct {
 
 // OpenRegistry makes the folder where it isn't there.
 func OpenRegistry(dir string) (*Registry, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := files.MakeFolder(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open the workers' registry: %w", err)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {

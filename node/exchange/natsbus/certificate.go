@@ -49,7 +49,7 @@ func Fingerprint(certificate *x509.Certificate) string {
 }
 
 func certificate(dir string, hosts []string, now time.Time) (tls.Certificate, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := files.MakeFolder(dir, 0o700); err != nil {
 		return tls.Certificate{}, err
 	}
 	key, err := loadKey(filepath.Join(dir, keyFile))

@@ -46,7 +46,7 @@ func openArrivals(dir string) (*arrivals, error) {
 	if dir == "" {
 		return a, nil
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := files.MakeFolder(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("remember arrivals: %w", err)
 	}
 	path := filepath.Join(dir, "arrivals")

@@ -159,7 +159,7 @@ func (u *uplink) beginSession() error {
 	remembered := 0
 	path := filepath.Join(u.o.State, "session")
 	if u.o.State != "" {
-		if err := os.MkdirAll(u.o.State, 0o700); err != nil {
+		if err := files.MakeFolder(u.o.State, 0o700); err != nil {
 			return err
 		}
 		if data, err := os.ReadFile(path); err == nil {

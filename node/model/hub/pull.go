@@ -52,7 +52,7 @@ func (c *Client) Pull(ctx context.Context, id, revision string, accept func(conf
 	p := &pull{client: c, id: id, commit: list.commit, repo: filepath.Join(c.Cache, folder(id)), began: time.Now()}
 	snapshot := filepath.Join(p.repo, "snapshots", list.commit)
 	for _, dir := range []string{snapshot, p.blobs(), p.locks()} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		if err := files.MakeFolder(dir, 0o755); err != nil {
 			return Result{}, err
 		}
 	}
@@ -76,7 +76,7 @@ func (c *Client) Pull(ctx context.Context, id, revision string, accept func(conf
 		result.Files, result.Bytes = append(result.Files, file.name), result.Bytes+file.size
 	}
 	result.Downloaded = p.downloaded
-	return result, p.point(revision)
+	return result, p.point(revision, snapshot)
 }
 
 func (p *pull) blobs() string { return filepath.Join(p.repo, "blobs") }
@@ -182,13 +182,16 @@ func link(blob, pointer string) error {
 	return os.Rename(temporary, pointer)
 }
 
-// point makes a branch's or tag's name lead to the commit, last, when the snapshot is whole.
-func (p *pull) point(revision string) error {
+// point makes a branch's or tag's name lead to the commit, last, when the snapshot is whole and on the disk with all its names.
+func (p *pull) point(revision, snapshot string) error {
+	if err := errors.Join(files.SyncFolder(p.blobs()), files.SyncFolder(snapshot)); err != nil {
+		return err
+	}
 	if revision == p.commit {
 		return nil
 	}
 	ref := filepath.Join(p.repo, "refs", revision)
-	if err := os.MkdirAll(filepath.Dir(ref), 0o755); err != nil {
+	if err := files.MakeFolder(filepath.Dir(ref), 0o755); err != nil {
 		return err
 	}
 	return files.Write(ref, []byte(p.commit))
