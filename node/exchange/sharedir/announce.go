@@ -16,6 +16,10 @@ import (
 // descriptionStem begins the names of an experiment's descriptions; the newest has the highest number.
 const descriptionStem = "experiment"
 
+// longestStep is how much a description's or a session's number may be above the one before it. Numbers grow by one, some of them get lost. One
+// that is further away was planted, to have the last word for good, and counts for nothing.
+const longestStep = 1000
+
 // Announce makes a folder that of an experiment and writes what is trained there, so that join finds it. The folder that is shared must be
 // there; another
 // experiment's is refused.
@@ -35,8 +39,9 @@ func Announce(dir string, w membership.Welcome) error {
 		return explain(dir, err)
 	}
 	if known != nil && known.Experiment != w.Experiment {
-		return fmt.Errorf("the shared folder %s is of experiment %s, not of %s. Try: another --shared DIR, or --experiment %[2]s",
-			dir, membership.Tidy(known.Experiment, 64), w.Experiment)
+		return fmt.Errorf("the shared folder %s is of experiment %s, not of %s. Try: another --shared DIR, or --experiment %[2]s, "+
+			"or remove %s-* in %s if nobody you know wrote it",
+			dir, membership.Tidy(known.Experiment, 64), w.Experiment, descriptionStem, filepath.Join(dir, base))
 	}
 	w.Round, w.Time = 0, 0 // the answer to a hello says them
 	if known != nil && sameWelcome(*known, w) {
@@ -58,15 +63,17 @@ func sameWelcome(a, b membership.Welcome) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// description reads the newest description that is whole, and its number; nil where there is none yet. Old ones stay: they are small, and few.
-func description(t *tree) (*membership.Welcome, int, error) {
+// numbered is a description by what its name says.
+type numbered struct {
+	entry
+	number int
+}
+
+// descriptions lists those that count, newest first.
+func descriptions(t *tree) ([]numbered, error) {
 	names, err := t.list(".")
 	if err != nil {
-		return nil, 0, err
-	}
-	type numbered struct {
-		entry
-		number int
+		return nil, err
 	}
 	var found []numbered
 	for _, name := range names {
@@ -79,7 +86,25 @@ func description(t *tree) (*membership.Welcome, int, error) {
 			found = append(found, numbered{e, n})
 		}
 	}
-	slices.SortFunc(found, func(a, b numbered) int { return b.number - a.number })
+	slices.SortFunc(found, func(a, b numbered) int { return a.number - b.number })
+	before := 0
+	for i, f := range found {
+		if f.number > before+longestStep {
+			found = found[:i]
+			break
+		}
+		before = f.number
+	}
+	slices.Reverse(found)
+	return found, nil
+}
+
+// description reads the newest description that is whole, and the newest number; nil where there is none yet. Old ones stay: they are small, and few.
+func description(t *tree) (*membership.Welcome, int, error) {
+	found, err := descriptions(t)
+	if err != nil {
+		return nil, 0, err
+	}
 	highest := 0
 	for i, f := range found {
 		if i == 0 {

@@ -154,6 +154,29 @@ func (u *uplink) others() string {
 	return ""
 }
 
+// lastSession is the highest number of a session.
+const lastSession = 999_999
+
+// nextSession is the number after the one that the worker remembers and those in the folder. One that no process of this worker can have
+// taken was planted, and where even the last number was taken it begins again with the first: the coordinator takes any number of a worker
+// whose session has been silent.
+func nextSession(remembered int, there []letter) int {
+	numbers := make([]int, 0, len(there))
+	for _, l := range there {
+		numbers = append(numbers, l.session)
+	}
+	slices.Sort(numbers)
+	for _, n := range numbers {
+		if n <= remembered+longestStep {
+			remembered = max(remembered, n)
+		}
+	}
+	if remembered >= lastSession {
+		return 1
+	}
+	return remembered + 1
+}
+
 // beginSession takes a number above all that the worker had, and clears away its old messages.
 func (u *uplink) beginSession() error {
 	remembered := 0
@@ -174,10 +197,7 @@ func (u *uplink) beginSession() error {
 	if err != nil {
 		return err
 	}
-	for _, l := range append(slices.Clone(mine), theirs...) {
-		remembered = max(remembered, l.session)
-	}
-	u.session = min(remembered+1, 999_999)
+	u.session = nextSession(max(0, remembered), append(slices.Clone(mine), theirs...))
 	if u.o.State != "" {
 		if err := files.Write(path, fmt.Appendf(nil, "%d\n", u.session)); err != nil {
 			return err

@@ -30,6 +30,7 @@ type workerSession struct {
 	beat     membership.Beat
 	beatSeen int64 // number of the newest beat
 	beatAt   time.Time
+	since    time.Time // when this process first saw the session, or had looked for one
 	left     bool
 
 	number   int64 // of the last message to the worker
@@ -107,7 +108,7 @@ func (v *workerSession) meet() error {
 			v.answered[l.verb] = max(v.answered[l.verb], l.number)
 		}
 	}
-	v.met = true
+	v.met, v.since = true, time.Now()
 	return nil
 }
 
@@ -115,7 +116,7 @@ func (v *workerSession) meet() error {
 // is old then.
 func (v *workerSession) receive(ctx context.Context, l letter) error {
 	switch {
-	case l.session < v.session, l.session == v.session && l.verb != verbBeat && l.number <= v.answered[l.verb],
+	case l.session < v.session && (l.verb == verbBeat || !v.dead()), l.session == v.session && l.verb != verbBeat && l.number <= v.answered[l.verb],
 		l.session == v.session && l.verb == verbBeat && l.number <= v.beatSeen:
 		return nil
 	}
@@ -156,14 +157,23 @@ func (v *workerSession) receive(ctx context.Context, l letter) error {
 	return nil
 }
 
-// turnTo begins with a newer session of the worker.
+// turnTo begins with another session of the worker.
 func (v *workerSession) turnTo(session int) {
-	if session <= v.session {
+	if session == v.session {
 		return
 	}
+	v.since = time.Now()
 	v.session, v.served, v.rival, v.left, v.beatSeen, v.beatAt = session, false, false, false, 0, time.Time{}
 	v.roster, v.rosterAt, v.refused = membership.Roster{}, time.Time{}, ""
 	clear(v.answered)
+}
+
+// dead tells whether nothing has been heard in the session for so long that a request in any other begins that one. Or else a planted
+// message with the last number would keep the worker out for good. A request of old that comes back does no harm: it is answered as it was,
+// and the next real one counts again.
+func (v *workerSession) dead() bool {
+	silence := v.server.o.Silence
+	return time.Since(v.since) > silence && (v.beatAt.IsZero() || time.Since(v.beatAt) > silence)
 }
 
 // alive tells whether the session's beats still come. Where another process waits for its place, it has less time to show that it lives.
