@@ -74,7 +74,9 @@ func runDoctor(ctx context.Context, g *globals, output string) error {
 	}
 	findings, err := doctor.Check(ctx, doctor.Options{
 		Version: version, Home: g.home, Python: &g.python, Remedy: remedy, MinFreeDisk: coordinator.MinFreeDisk,
-		StartEngine: func(ctx context.Context, threads int) (*policy.Engine, error) { return startEngine(ctx, g, threads) },
+		StartEngine: func(ctx context.Context, threads int) (*policy.Engine, error) {
+			return g.python.Start(ctx, g.stderr, threads)
+		},
 	})
 	if err != nil {
 		return err

@@ -1,14 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,8 +20,14 @@ import (
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
+	"github.com/sapo-swarm/swarm/launcher/plan"
+	"github.com/sapo-swarm/swarm/launcher/recorded"
+	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/terminal"
+	"github.com/sapo-swarm/swarm/node/model"
 )
 
 type evalOptions struct {
@@ -54,11 +60,11 @@ func newEvalCommand(g *globals) *cobra.Command {
 				return err
 			}
 			name := nameIn(args)
-			if o.node == "" && isModelFolder(name) {
-				return runEvalNow(cmd.Context(), g, &o, func(ctx context.Context) (*examinee, error) { return o.folder(ctx, g, name) })
+			if o.node == "" && model.NamesFolder(name) {
+				return runEvalNow(cmd.Context(), g, &o, func(ctx context.Context) (*recorded.Subject, error) { return o.folder(ctx, g, name) })
 			}
 			if o.node != "" {
-				return runEvalNow(cmd.Context(), g, &o, func(ctx context.Context) (*examinee, error) { return o.checkpoint(ctx, g, name) })
+				return runEvalNow(cmd.Context(), g, &o, func(ctx context.Context) (*recorded.Subject, error) { return o.checkpoint(ctx, g, name) })
 			}
 			return runEvalShow(cmd.Context(), g, &o, name)
 		},
@@ -113,15 +119,6 @@ func (o *evalOptions) passes() ([]int, error) {
 	return slices.Compact(ks), nil
 }
 
-// isModelFolder tells a model's folder from the name of a run.
-func isModelFolder(name string) bool {
-	if name == "" {
-		return false
-	}
-	_, err := os.Stat(filepath.Join(name, "config.json"))
-	return err == nil || strings.ContainsRune(name, filepath.Separator) || strings.HasPrefix(name, ".")
-}
-
 // runEvalShow shows what a run's nodes have evaluated.
 func runEvalShow(ctx context.Context, g *globals, o *evalOptions, name string) error {
 	if flag := o.config.Given(); flag != "" || o.questions > 0 || o.generations > 0 {
@@ -163,11 +160,11 @@ func runEvalShow(ctx context.Context, g *globals, o *evalOptions, name string) e
 			fmt.Errorf("pass@%d needs as many completions a question: run %s was evaluated with %d", ks[0], snapshot.Run.Run, most), "--node node_0")
 
 	}
-	return screen.Print(g.stdout, func(p *table.Page) { printEvaluations(p, evaluations, false) })
+	return screen.Print(g.stdout, func(p *table.Page) { terminal.PrintEvaluations(p, evaluations, false) })
 }
 
 // runEvalNow evaluates a model.
-func runEvalNow(ctx context.Context, g *globals, o *evalOptions, open func(context.Context) (*examinee, error)) error {
+func runEvalNow(ctx context.Context, g *globals, o *evalOptions, open func(context.Context) (*recorded.Subject, error)) error {
 	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
 	defer interrupts.Close()
 	ks, err := o.passes()
@@ -178,13 +175,82 @@ func runEvalNow(ctx context.Context, g *globals, o *evalOptions, open func(conte
 	if err != nil {
 		return interrupt.Exit(ctx, err)
 	}
-	eval, err := x.evaluate(ctx, g)
+	eval, err := evaluateHeldOut(ctx, g, x)
 	if err != nil {
-		return interrupt.Exit(ctx, outOfRoom(err))
+		return interrupt.Exit(ctx, plan.OutOfMemory(err))
 	}
-	evaluations := stats.NewEvaluations(x.run, eval, ks...)
+	made := store.NodeEval{Node: cmp.Or(x.Node(), x.Dir), Time: event.Now(), Eval: eval}
+	evaluations := stats.NewEvaluations(x.Run, []store.NodeEval{made}, ks...)
 	if o.output == "json" {
 		return writeJSON(g.stdout, evaluations)
 	}
-	return screen.Print(g.stdout, func(p *table.Page) { printEvaluations(p, evaluations, x.node == "") })
+	return screen.Print(g.stdout, func(p *table.Page) { terminal.PrintEvaluations(p, evaluations, x.Node() == "") })
+}
+
+func evaluateHeldOut(ctx context.Context, g *globals, x *recorded.Subject) (event.Eval, error) {
+	engine, err := x.Open(ctx, g.planHost())
+	if err != nil {
+		return event.Eval{}, err
+	}
+	defer engine.Close()
+	progress := screen.NewStatusLine(g.stderr, 10*time.Second)
+	defer progress.End()
+	return engine.HeldOut(ctx, func(done, of int) { progress.Say(fmt.Sprintf("answered %d of %d questions", done, of)) })
+}
+
+// checkpoint is a run's node's.
+func (o *evalOptions) checkpoint(ctx context.Context, g *globals, name string) (*recorded.Subject, error) {
+	if flag := o.config.Given("device"); flag != "" {
+		return nil, fail.Usage(
+			fmt.Errorf("%s does not go with --node: a checkpoint is evaluated with its run's configuration", flag), "swarm eval FOLDER, of swarm model save")
+
+	}
+	run, err := recorded.OpenReader(g.openReader).Run(ctx, name)
+	if err != nil && model.NamesFolder(name) {
+		return nil, fail.Usage(fmt.Errorf("%s is a folder, and --node is a run's", name), "swarm eval "+name+", or --node with a run's name")
+	}
+	if err != nil {
+		return nil, err
+	}
+	x, err := recorded.Checkpoint(g.planHost(), run, o.node, o.round)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range o.config.Keys {
+		if k.Given {
+			x.Config.Device = k.Text
+		}
+	}
+	o.apply(&x.Config)
+	if err := configs.Validate(x.Config); err != nil {
+		return nil, err
+	}
+	return x, x.Place(ctx, g.planHost(), false)
+}
+
+// folder is a model's folder, with the tasks and sampling of the flags.
+func (o *evalOptions) folder(ctx context.Context, g *globals, dir string) (*recorded.Subject, error) {
+	x, err := recorded.Base(ctx, g.planHost(), &o.config, dir)
+	if err != nil {
+		return nil, err
+	}
+	o.apply(&x.Config)
+	return x, x.Place(ctx, g.planHost(), false)
+}
+
+// apply puts the command's own flags above the configuration.
+func (o *evalOptions) apply(c *configs.Config) {
+	ks, _ := o.passes() // checked
+	if o.questions > 0 {
+		c.EvalQuestions = o.questions
+	}
+	if c.EvalQuestions == 0 {
+		c.EvalQuestions = configs.Default().EvalQuestions // of a run that doesn't evaluate itself
+	}
+	switch {
+	case o.generations > 0:
+		c.EvalGenerations = o.generations
+	case len(ks) > 0:
+		c.EvalGenerations = max(c.EvalGenerations, slices.Max(ks))
+	}
 }

@@ -166,7 +166,7 @@ func runExport(ctx context.Context, g *globals, names []string, o *exportOptions
 	}
 	defer reader.Close()
 	if study.Study != nil {
-		if names, err = recorded(ctx, reader, study.Study.Experiments()); err != nil {
+		if names, err = recordedOf(ctx, reader, study.Study.Experiments()); err != nil {
 			return err
 		}
 		if len(names) == 0 {
@@ -210,8 +210,8 @@ func runExport(ctx context.Context, g *globals, names []string, o *exportOptions
 	return tellExport(g.stdout, o, files, len(runs))
 }
 
-// recorded are those of the experiments that have a run.
-func recorded(ctx context.Context, reader *store.Reader, experiments []string) ([]string, error) {
+// recordedOf are those of the experiments that have a run.
+func recordedOf(ctx context.Context, reader *store.Reader, experiments []string) ([]string, error) {
 	runs, err := reader.Runs(ctx, store.Filter{Experiments: experiments})
 	return slices.DeleteFunc(slices.Clone(experiments), func(name string) bool {
 		return !slices.ContainsFunc(runs, func(t store.Totals) bool { return t.Experiment == name })

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/recorded"
 	"github.com/sapo-swarm/swarm/node/model"
 )
 
@@ -97,7 +98,7 @@ func TestQwen2TrainsFromAFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "trained")
 	o := swarm(t, home, "model", "save", "qwen", "node_0", dir, "-o", "json")
 	require.Zero(t, o.code, o.stderr)
-	var saved savedModel
+	var saved recorded.Saved
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &saved))
 	require.Equal(t, []string{"config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}, saved.Files)
 	shape, err := model.Inspect(dir)

@@ -18,6 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/recorded"
 	"github.com/sapo-swarm/swarm/node/model"
 	"github.com/sapo-swarm/swarm/node/model/hub/hubtest"
 )
@@ -48,7 +49,7 @@ func TestPulledModelTrains(t *testing.T) {
 	hub := hubtest.New(t, "someone/tiny", tinyFiles(t))
 	o := withHub(t, hub, home, "model", "pull", "someone/tiny", "-o", "json")
 	require.Zero(t, o.code, o.stderr)
-	var result pulled
+	var result model.Pulled
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &result))
 	require.Equal(t, []string{"config.json", "model.safetensors", "tokenizer_config.json"}, result.Files)
 	require.Equal(t, 2, result.Shape.Layers)
@@ -62,7 +63,7 @@ func TestPulledModelTrains(t *testing.T) {
 	require.Contains(t, again.stdout, "Next: swarm up --model "+result.Path)
 
 	listed := withHub(t, hub, home, "model", "list", "-o", "json")
-	var rows []modelRow
+	var rows []model.Listed
 	require.NoError(t, json.Unmarshal([]byte(listed.stdout), &rows))
 	last := rows[len(rows)-1]
 	require.Equal(t, "someone/tiny", last.Name)
@@ -126,7 +127,7 @@ func TestTrainedNodeIsSavedAsAFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep", "trained")
 	o := swarm(t, home, "model", "save", "base", "1", dir, "-o", "json")
 	require.Zero(t, o.code, o.stderr)
-	var saved savedModel
+	var saved recorded.Saved
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &saved))
 	require.Equal(t, []string{"config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}, saved.Files)
 	for _, name := range []string{"config.json", "generation_config.json"} {
@@ -213,7 +214,7 @@ func TestMissingModelIsDownloadedAfterAYes(t *testing.T) {
 					screen <- text
 				}()
 			}
-			dir, err := ensureModel(t.Context(), g, gpt2, test.yes)
+			dir, err := model.Ensure(t.Context(), gpt2, t.TempDir(), g.stdin, g.stderr, test.yes)
 			text := shown.Bytes()
 			if test.terminal {
 				require.NoError(t, g.stdin.(*os.File).Close())

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/pretrain"
 	"github.com/sapo-swarm/swarm/node/task"
 	"github.com/sapo-swarm/swarm/node/tokenizer"
@@ -120,7 +118,7 @@ func runPretrain(ctx context.Context, g *globals, o pretrainOptions) error {
 	}
 	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
 	defer interrupts.Close()
-	engine, err := startEngine(ctx, g, o.threads)
+	engine, err := g.python.Start(ctx, g.stderr, o.threads)
 	if err != nil {
 		return interrupt.Exit(ctx, err)
 	}
@@ -201,19 +199,4 @@ func printPretrained(w io.Writer, o pretrainOptions, result pretrain.Result) {
 		units.Group(result.Parameters), float64(result.Bytes)/1e6, o.out, 100*result.FormatRate,
 		units.Seconds(result.Seconds).Round(time.Second), result.SHA256)
 	fmt.Fprintf(w, "Next: swarm up --model %s --config 4loc4ext --device cpu\n", o.out)
-}
-
-// startEngine finds Python and starts an engine outside of a node, with more in its environment.
-func startEngine(ctx context.Context, g *globals, threads int, more ...string) (*policy.Engine, error) {
-	python, err := g.python.Find(ctx)
-	if err != nil {
-		return nil, err
-	}
-	dir, err := policy.Extract(string(g.home))
-	if err != nil {
-		return nil, err
-	}
-	env := append(os.Environ(), fmt.Sprintf("OMP_NUM_THREADS=%d", threads), fmt.Sprintf("OPENBLAS_NUM_THREADS=%d", threads))
-	env = append(env, more...)
-	return policy.Start(ctx, policy.Options{Python: python.Path, Dir: dir, Env: env, Stderr: g.stderr, Host: g.python.Client()})
 }

@@ -158,7 +158,7 @@ func measure(ctx context.Context, g *globals, p plan.Planned, sizes []int) (prof
 		}
 		device, env = "cuda:0", []string{"CUDA_VISIBLE_DEVICES=" + plan.MostFree(p).UUID}
 	}
-	engine, err := startEngine(ctx, g, p.Host.Cores, env...)
+	engine, err := g.python.Start(ctx, g.stderr, p.Host.Cores, env...)
 	if err != nil {
 		return profiled{}, err
 	}
@@ -174,7 +174,7 @@ func measure(ctx context.Context, g *globals, p plan.Planned, sizes []int) (prof
 		AdamBeta1: c.AdamBeta1, AdamBeta2: c.AdamBeta2, AdamEpsilon: c.AdamEpsilon, WeightDecay: c.WeightDecay,
 	})
 	if err != nil {
-		return profiled{}, outOfRoom(err)
+		return profiled{}, plan.OutOfMemory(err)
 	}
 	progress := screen.NewStatusLine(g.stderr, 0)
 	defer progress.End()
@@ -190,7 +190,7 @@ func measure(ctx context.Context, g *globals, p plan.Planned, sizes []int) (prof
 		Progress: func(s profile.Step) { progress.Say(profileStep(s, time.Since(measuring))) },
 	})
 	if err != nil {
-		return profiled{}, outOfRoom(err)
+		return profiled{}, plan.OutOfMemory(err)
 	}
 	if device == fit.DeviceCPU {
 		now, err := engine.Memory(ctx)
@@ -212,15 +212,6 @@ func profileStep(s profile.Step, elapsed time.Duration) string {
 		line += fmt.Sprintf(", about %s left", left)
 	}
 	return line
-}
-
-// outOfRoom makes exit code 3 of a node that doesn't fit at all.
-func outOfRoom(err error) error {
-	var refused *policy.Error
-	if errors.As(err, &refused) && refused.Kind == policy.KindOutOfMemory {
-		return fmt.Errorf("%w: %w. Try: --gradient-checkpointing, a shorter --max-completion-length, or a smaller --model", fit.ErrDoesNotFit, err)
-	}
-	return err
 }
 
 func keepProfile(ctx context.Context, g *globals, p plan.Planned, result profiled) error {

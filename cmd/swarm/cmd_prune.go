@@ -98,7 +98,7 @@ func runPrune(ctx context.Context, g *globals, experiments []string, o *pruneOpt
 		return err
 	}
 	defer reader.Close()
-	known, err := recorded(ctx, reader, experiments)
+	known, err := recordedOf(ctx, reader, experiments)
 	if err != nil {
 		return err
 	}

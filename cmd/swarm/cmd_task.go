@@ -83,7 +83,7 @@ func (o taskOptions) open(name string) (task.Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openTask(name, specs, o.words)
+	return task.Named(name, specs, o.words)
 }
 
 func runTaskList(g *globals, o taskOptions) error {

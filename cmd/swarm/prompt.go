@@ -4,24 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
-	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/launcher/fit"
-	"github.com/sapo-swarm/swarm/metrics/stats"
-	"github.com/sapo-swarm/swarm/node"
-	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/launcher/plan"
+	"github.com/sapo-swarm/swarm/launcher/recorded"
+	"github.com/sapo-swarm/swarm/metrics/terminal"
+	"github.com/sapo-swarm/swarm/node/evaluate"
 )
-
-// maxQuestion bounds a question, in bytes.
-const maxQuestion = 1 << 20
 
 type promptOptions struct {
 	node, task, device string
@@ -102,44 +96,20 @@ func (o *promptOptions) check(question []string) error {
 	return checkOutput(*o.output)
 }
 
-// apply puts the flags above what the model was trained with.
-func (o *promptOptions) apply(c *configs.Config) {
-	if o.given("max-completion-length") {
-		c.MaxCompletionLength = o.maxNew
-	}
-	if o.given("temperature") {
-		c.Temperature = o.temperature
-	}
-	if o.given("top-p") {
-		c.TopP = o.topP
-	}
-	if o.given("top-k") {
-		c.TopK = o.topK
+// sampling is what the flags put above what the model was trained with.
+func (o *promptOptions) sampling() evaluate.Sampling {
+	return evaluate.Sampling{
+		MaxCompletionLength: ifGiven(o, "max-completion-length", &o.maxNew), TopK: ifGiven(o, "top-k", &o.topK),
+		Temperature: ifGiven(o, "temperature", &o.temperature), TopP: ifGiven(o, "top-p", &o.topP),
 	}
 }
 
-// prompted is what swarm model prompt prints.
-type prompted struct {
-	Run           string            `json:"run"` // empty: a model that no run has trained
-	Model         string            `json:"model"`
-	Node          string            `json:"node"` // empty: a model that no run has trained
-	Choice        string            `json:"node_chosen_by"`
-	Round         int               `json:"round"` // rounds that the weights hold
-	Device        string            `json:"device"`
-	Task          string            `json:"task"` // empty: a question of nobody's
-	Index         int64             `json:"index"`
-	Seed          int64             `json:"seed"`
-	SystemPrompt  string            `json:"system_prompt"` // its name
-	Question      string            `json:"question"`
-	CorrectAnswer *string           `json:"correct_answer"`
-	PromptTokens  int               `json:"prompt_tokens"`
-	Temperature   float64           `json:"temperature"`
-	Completions   []node.Completion `json:"completions"`
-	MeanScore     *float64          `json:"mean_score"`
-
-	why   string // of the node
-	drawn string // which question it is
-	limit int    // most tokens
+// ifGiven is the value of a flag, nil where it was not given.
+func ifGiven[T any](o *promptOptions, flag string, value *T) *T {
+	if !o.given(flag) {
+		return nil
+	}
+	return value
 }
 
 func runModelPrompt(ctx context.Context, g *globals, o *promptOptions, name string, question []string) error {
@@ -148,106 +118,49 @@ func runModelPrompt(ctx context.Context, g *globals, o *promptOptions, name stri
 	}
 	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
 	defer interrupts.Close()
-	x, choice, err := o.find(ctx, g, name)
+	wanted := recorded.Wanted{Node: ifGiven(o, "node", &o.node), Round: ifGiven(o, "round", &o.round), Device: ifGiven(o, "device", &o.device)}
+	x, choice, err := wanted.Find(ctx, g.planHost(), g.openReader, name)
 	if err != nil {
 		return err
 	}
-	if err := x.openText(); err != nil {
+	if err := x.OpenText(); err != nil {
 		return err
 	}
-	q, err := o.question(g, x, question)
+	var q evaluate.Question
+	if len(question) > 0 {
+		q, err = evaluate.ReadQuestion(g.stdin, question[0])
+	} else {
+		q, err = x.Draw(o.task, o.seed, o.index)
+	}
 	if err != nil {
 		return err
 	}
-	document, err := o.ask(ctx, g, x, q)
+	answers, err := o.ask(ctx, g, x, q)
 	if err != nil {
-		return interrupt.Exit(ctx, outOfRoom(err))
+		return interrupt.Exit(ctx, plan.OutOfMemory(err))
 	}
-	if x.node != "" {
-		document.Run, document.Node, document.Choice, document.why = x.run.Run, x.node, choice.By, chosenBecause(choice)
+	if x.Node() != "" {
+		answers.Run, answers.Node, answers.Choice, answers.Because = x.Run.Run, x.Node(), choice.By, terminal.ChosenBecause(choice)
 	}
 	if *o.output == "json" {
-		return writeJSON(g.stdout, document)
+		return writeJSON(g.stdout, answers)
 	}
-	return printPrompted(g.stdout, document)
+	return answers.Print(g.stdout)
 }
 
 // ask plans for the question, opens the model and samples.
-func (o *promptOptions) ask(ctx context.Context, g *globals, x *examinee, q asked) (*prompted, error) {
-	prompt := node.Prompt(x.config, x.tokens, q.text)
-	trained := x.config.MaxPromptLength
-	o.apply(&x.config)
-	c := &x.config
-	room := x.model.Shape.Context - len(prompt)
-	switch {
-	case len(prompt) == 0:
-		return nil, fail.Usage(errors.New("the question is empty"), "a question, or --task NAME")
-	case room < 1:
-		err := fmt.Errorf("the question has %d tokens, and the context of %s %d", len(prompt), x.model.Name, x.model.Shape.Context)
-		return nil, fail.Usage(err, "a shorter question, or another --index")
-	case room < c.MaxCompletionLength:
-		fmt.Fprintf(g.stderr, "Warning: the context of %s has room for %d tokens after the question, not %d\n", x.model.Name, room, c.MaxCompletionLength)
-		c.MaxCompletionLength = room
-	}
-	if len(prompt) > trained {
-		fmt.Fprintf(g.stderr, "Warning: the question has %d tokens; training takes questions of at most %d (max_prompt_length)\n", len(prompt), trained)
-	}
-	// Memory is planned for this one call.
-	c.NumTrainSamples, c.NumTransplantTrees, c.NumGenerations, c.MaxPromptLength = 1, 0, o.completions, len(prompt)
-	err := x.place(ctx, g)
-	if errors.Is(err, fit.ErrDoesNotFit) && !o.given("device") && c.Device != fit.DeviceCPU {
-		fmt.Fprintf(g.stderr, "Warning: %s. The CPU answers.\n", err)
-		c.Device = fit.DeviceCPU
-		err = x.place(ctx, g)
-	}
+func (o *promptOptions) ask(ctx context.Context, g *globals, x *recorded.Subject, q evaluate.Question) (*evaluate.Answers, error) {
+	prompt, err := x.Prepare(q, o.sampling(), o.completions, g.stderr)
 	if err != nil {
 		return nil, err
 	}
-	engine, err := x.open(ctx, g)
+	if err := x.Place(ctx, g.planHost(), !o.given("device")); err != nil {
+		return nil, err
+	}
+	engine, err := x.Open(ctx, g.planHost())
 	if err != nil {
 		return nil, err
 	}
 	defer engine.Close()
-	fmt.Fprintf(g.stderr, "Sampling %s of at most %d tokens.\n", units.Plural(o.completions, "completion"), c.MaxCompletionLength)
-	list, err := node.Ask(ctx, policy.GenerateParams{
-		Prompts: [][]int{prompt}, NumGenerations: o.completions, MaxNewTokens: c.MaxCompletionLength, Temperature: c.Temperature,
-		TopK: c.TopK, TopP: c.TopP, EOSTokenID: x.tokens.EOS(), Seed: o.seed, MicroBatch: o.completions,
-	}, x.tokens, engine.Generate, q.score)
-	if err != nil {
-		return nil, err
-	}
-	d := &prompted{
-		Model: x.model.Name, Round: engine.rounds, Device: x.plan.Device, Task: q.task, Index: o.index, Seed: o.seed,
-		SystemPrompt: c.Tasks.SystemPrompt, Question: q.text, PromptTokens: len(prompt), Temperature: c.Temperature, Completions: list,
-		drawn: q.drawn, limit: c.MaxCompletionLength,
-	}
-	if q.item != nil {
-		d.CorrectAnswer, d.MeanScore = q.item.Answer, meanScore(list)
-	}
-	return d, nil
-}
-
-func meanScore(list []node.Completion) *float64 {
-	scores := make([]float64, len(list))
-	for i, c := range list {
-		scores[i] = *c.Score
-	}
-	mean := stats.Mean(scores)
-	return &mean
-}
-
-// readQuestion is the question of the command line, or of stdin where that is "-".
-func readQuestion(stdin io.Reader, argument string) (string, error) {
-	text := argument
-	if argument == "-" {
-		data, err := io.ReadAll(io.LimitReader(stdin, maxQuestion+1))
-		if err != nil {
-			return "", fmt.Errorf("read the question: %w", err)
-		}
-		text = strings.TrimRight(string(data), "\r\n")
-	}
-	if len(text) > maxQuestion {
-		return "", fail.Usage(fmt.Errorf("the question is longer than %d bytes", maxQuestion), "a shorter question")
-	}
-	return strings.ToValidUTF8(text, "\uFFFD"), nil
+	return engine.Ask(ctx, q, prompt, o.completions, o.seed, o.index, g.stderr)
 }

@@ -11,15 +11,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/metrics/stats"
-	"github.com/sapo-swarm/swarm/node"
-	"github.com/sapo-swarm/swarm/node/task"
-	"github.com/sapo-swarm/swarm/node/tokenizer"
+	"github.com/sapo-swarm/swarm/node/evaluate"
 )
 
-func promptedOf(t *testing.T, o outcome) prompted {
+func promptedOf(t *testing.T, o outcome) evaluate.Answers {
 	t.Helper()
 	require.Equal(t, 0, o.code, o.stderr)
 	document := fields(t, decode(t, o.stdout), map[string]string{
@@ -30,7 +27,7 @@ func promptedOf(t *testing.T, o outcome) prompted {
 	for _, c := range document["completions"].([]any) {
 		fields(t, c, map[string]string{"text": "string", "answer": "string?", "score": "number?", "tokens": "number", "finished": "bool"})
 	}
-	var p prompted
+	var p evaluate.Answers
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &p))
 	return p
 }
@@ -128,17 +125,6 @@ func TestPromptRefuses(t *testing.T) {
 	}
 }
 
-func TestChosenBecause(t *testing.T) {
-	for want, choice := range map[string]stats.Choice{
-		"best held-out reward, 0.250 after 1 round": {Node: "node_1", By: stats.ByHeldOut, Reward: 0.25, Round: 1},
-		"best recent reward, 0.500":                 {Node: "node_1", By: stats.ByRecent, Reward: 0.5, Round: 9},
-		"the first; no reward is known":             {Node: "node_0", By: stats.ByOrder},
-		"":                                          {Node: "node_0"},
-	} {
-		require.Equal(t, want, chosenBecause(choice))
-	}
-}
-
 // A GPU that others fill leaves the answer to the CPU, unless the GPU was asked for.
 func TestPromptGoesToTheCPUWhereTheGPUIsFull(t *testing.T) {
 	t.Parallel()
@@ -154,85 +140,4 @@ func TestPromptGoesToTheCPUWhereTheGPUIsFull(t *testing.T) {
 	require.Regexp(t, `(?m)^model     tiny on cpu,`, o.stdout)
 	o = ask("--device", "cuda")
 	require.Equal(t, fail.ExitNoRoom, o.code, o.stderr)
-}
-
-func TestDrawnQuestions(t *testing.T) {
-	nano, err := configs.TaskSet("nano")
-	require.NoError(t, err)
-	tokens, err := tokenizer.New(tokenizer.NameBytes)
-	require.NoError(t, err)
-	without := nano[:0:0]
-	for _, s := range nano {
-		if s.Name != "bf" {
-			without = append(without, s)
-		}
-	}
-	x := &examinee{config: configs.Default(), tokens: tokens}
-	x.config.Tasks.SystemPrompt, x.config.MaxPromptLength = "none", 60
-	o := promptOptions{task: "bf", seed: 1, index: 2}
-	for name, mixture := range map[string][]configs.TaskSpec{"nano": nano, "paper": without} {
-		x.config.Tasks.Mixture = mixture
-		got, err := o.ofTask(x)
-		require.NoError(t, err)
-		sampled, err := taskOptions{set: name}.open("bf")
-		require.NoError(t, err)
-		require.Equal(t, sampled.Item(1, 2), *got.item, "swarm task sample bf --set %s --seed 1", name)
-		require.Equal(t, 1.0, got.score("<answer>"+*got.item.Answer+"</answer>"))
-		require.Zero(t, got.score(*got.item.Answer), "there are no tags")
-	}
-
-	x.tasks, err = task.Open(configs.Tasks{Mixture: nano})
-	require.NoError(t, err)
-	o = promptOptions{seed: 3}
-	seen := map[string]bool{}
-	for o.index = range 20 {
-		got, err := o.question(nil, x, nil)
-		require.NoError(t, err)
-		require.True(t, task.HeldOut(*got.item))
-		require.LessOrEqual(t, len(got.text), 60, "as training takes them")
-		again, err := o.question(nil, x, nil)
-		require.NoError(t, err)
-		require.Equal(t, got.text, again.text)
-		seen[got.text] = true
-	}
-	require.Greater(t, len(seen), 15)
-}
-
-func TestQuestionOfStdinIsBounded(t *testing.T) {
-	text, err := readQuestion(strings.NewReader("a\nb\xff\r\n"), "-")
-	require.NoError(t, err)
-	require.Equal(t, "a\nb\uFFFD", text)
-	_, err = readQuestion(strings.NewReader(strings.Repeat("x", maxQuestion+1)), "-")
-	require.ErrorContains(t, err, "longer than 1048576 bytes")
-}
-
-// What a model writes neither moves the cursor nor looks like a line of ours.
-func TestPromptedIsPrintedSafely(t *testing.T) {
-	four, score, wrong := "4\x1b[2J", 1.0, 0.25
-	var out bytes.Buffer
-	require.NoError(t, printPrompted(&out, &prompted{
-		Run: "a-1", Node: "node_3", Round: 40, Model: "nano", Device: "cpu", Temperature: 0.9, Seed: 42, SystemPrompt: "none", Question: "2+2?\r\nThink.",
-		drawn: "bf (as trained), seed 42, index 0", why: "best recent reward, 0.500", CorrectAnswer: &four, MeanScore: &wrong, limit: 9,
-		Completions: []node.Completion{
-			{Text: "\x1b]0;title\x07<answer>4</answer>\ncompletion 2 of 2: score 1\u202e", Answer: &four, Score: &score, Tokens: 12, Finished: true},
-			{Text: strings.Repeat("z", 5000), Score: new(float64), Tokens: 1},
-		},
-	}))
-	require.Equal(t, `run       a-1, node_3 after 40 rounds (best recent reward, 0.500)
-model     nano on cpu, temperature 0.9, seed 42, system prompt none
-task      bf (as trained), seed 42, index 0
-question
-  2+2?
-  Think.
-correct   4
-
-completion 1 of 2: score 1, answer 4, 12 tokens
-  <answer>4</answer>
-  completion 2 of 2: score 1
-
-completion 2 of 2: score 0, no answer tags, 1 token, cut at 9
-  `+strings.Repeat("z", 5000)+`
-
-mean score 0.250 of 2 completions
-`, out.String())
 }

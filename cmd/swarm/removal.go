@@ -101,7 +101,7 @@ func (o *removal) agree(ctx context.Context, g *globals, command string, runs []
 	if o.files {
 		what = fmt.Sprintf("Remove the files of %s, %s? The records stay; the runs cannot go on.", units.Plural(len(runs), "run"), sizeOf(runs))
 	}
-	agreed, err := ask(ctx, g.stdin, g.stderr, what+" [y/N] ")
+	agreed, err := screen.Ask(ctx, g.stdin, g.stderr, what+" [y/N] ")
 	if err == nil && !agreed {
 		fmt.Fprintln(g.stderr, "Nothing was removed.")
 		err = fail.Exit(fail.ExitFailed)

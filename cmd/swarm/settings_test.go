@@ -19,6 +19,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/study"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node/model"
 )
 
 // finishedRun is a run that a database has as done, as swarm up with these flags would have made it.
@@ -38,9 +39,9 @@ func finishedRuns(t *testing.T, runs ...finishedRun) string {
 	require.NoError(t, err)
 	for i, r := range runs {
 		flags, _ := flagsOf(t, append([]string{"--model", "nano", "--rounds", "4"}, r.args...)...)
-		c, model, _, err := configSources(nil, false).Config(&flags.Config)
+		c, m, _, err := configSources(nil, false).Config(&flags.Config)
 		require.NoError(t, err)
-		dir, err := ensureModel(t.Context(), &globals{home: layout.Home(home)}, model, false)
+		dir, err := model.Resolve(m, home)
 		require.NoError(t, err)
 		inputs, err := plan.InputHashes(t.Context(), dir, c.Tasks)
 		require.NoError(t, err)

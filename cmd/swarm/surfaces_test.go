@@ -23,7 +23,7 @@ func TestTheSameNumbersEverywhere(t *testing.T) {
 	program, err := exec.LookPath("swarm")
 	require.NoError(t, err)
 	home := twoExperiments(t)
-	evaluate(t, home)
+	evaluateHome(t, home)
 	dashboard := startDashboard(t, home)
 	bridge, err := filepath.Abs("../../notebooks-bridge")
 	require.NoError(t, err)
@@ -96,8 +96,8 @@ func settled(t *testing.T, text, name string) any {
 	return object
 }
 
-// evaluate adds held-out evaluations to a home's runs.
-func evaluate(t *testing.T, home string) {
+// evaluateHome adds held-out evaluations to a home's runs.
+func evaluateHome(t *testing.T, home string) {
 	t.Helper()
 	s, err := store.Open(t.Context(), filepath.Join(home, "swarm.db"), store.Options{})
 	require.NoError(t, err)

@@ -16,13 +16,13 @@ import (
 )
 
 // verifyDocument is what `swarm verify -o json` prints.
-func verifyDocument(t *testing.T, o outcome) verified {
+func verifyDocument(t *testing.T, o outcome) verify.Document {
 	t.Helper()
 	fields(t, decode(t, o.stdout), map[string]string{
 		"run": "string", "experiment": "string", "state": "string", "device": "string", "verified": "bool", "exact": "bool", "generated": "bool",
 		"rounds": "number", "seconds": "number", "nodes": "array",
 	})
-	var v verified
+	var v verify.Document
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &v))
 	return v
 }

@@ -31,3 +31,12 @@ func CheckTasks(tasks configs.Tasks) error {
 	}
 	return fail.Usage(err, "swarm task list")
 }
+
+// OutOfMemory makes exit code 3 of a node that doesn't fit at all.
+func OutOfMemory(err error) error {
+	var refused *policy.Error
+	if errors.As(err, &refused) && refused.Kind == policy.KindOutOfMemory {
+		return fmt.Errorf("%w: %w. Try: --gradient-checkpointing, a shorter --max-completion-length, or a smaller --model", fit.ErrDoesNotFit, err)
+	}
+	return err
+}

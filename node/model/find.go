@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/files"
@@ -59,4 +60,13 @@ func Of(c configs.Config) ([]configs.Model, error) {
 		list = append(list, m)
 	}
 	return list, nil
+}
+
+// NamesFolder tells a model's folder from the name of a run.
+func NamesFolder(name string) bool {
+	if name == "" {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(name, "config.json"))
+	return err == nil || strings.ContainsRune(name, filepath.Separator) || strings.HasPrefix(name, ".")
 }

@@ -2,6 +2,8 @@ package policy
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"os"
 )
 
@@ -70,6 +72,21 @@ func (i *Interpreter) Client() *HostClient { return i.client }
 
 // Host is this process's own engine host, or nil, and why none could be started.
 func (i *Interpreter) Host() (*Host, error) { return i.own, i.without }
+
+// Start starts an engine outside of a node, with more in its environment. The caller closes it.
+func (i *Interpreter) Start(ctx context.Context, stderr io.Writer, threads int, more ...string) (*Engine, error) {
+	python, err := i.Find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := Extract(i.Home)
+	if err != nil {
+		return nil, err
+	}
+	env := append(os.Environ(), fmt.Sprintf("OMP_NUM_THREADS=%d", threads), fmt.Sprintf("OPENBLAS_NUM_THREADS=%d", threads))
+	env = append(env, more...)
+	return Start(ctx, Options{Python: python.Path, Dir: dir, Env: env, Stderr: stderr, Host: i.Client()})
+}
 
 // Close ends this process's engine host, if it has one.
 func (i *Interpreter) Close() { i.own.Close() }

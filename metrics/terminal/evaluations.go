@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"cmp"
@@ -11,8 +11,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// printEvaluations shows a run's evaluations by round, and the newest by task; of a folder, whose run and rounds nobody knows, its only one.
-func printEvaluations(p *table.Page, e stats.Evaluations, folder bool) {
+// PrintEvaluations shows a run's evaluations by round, and the newest by task; of a folder, whose run and rounds nobody knows, its only one.
+func PrintEvaluations(p *table.Page, e stats.Evaluations, folder bool) {
 	last := e.Rows[len(e.Rows)-1]
 	if folder {
 		p.Printf("%s: held-out evaluation\n\n", e.Run)
@@ -90,4 +90,17 @@ func known(format string, v *float64) string {
 		return "-"
 	}
 	return fmt.Sprintf(format, *v)
+}
+
+// ChosenBecause says why a node answers; nothing of one that was asked for.
+func ChosenBecause(c stats.Choice) string {
+	switch c.By {
+	case stats.ByHeldOut:
+		return fmt.Sprintf("best held-out reward, %.3f after %s", c.Reward, units.Plural(c.Round, "round"))
+	case stats.ByRecent:
+		return fmt.Sprintf("best recent reward, %.3f", c.Reward)
+	case stats.ByOrder:
+		return "the first; no reward is known"
+	}
+	return ""
 }

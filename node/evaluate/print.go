@@ -1,4 +1,4 @@
-package main
+package evaluate
 
 import (
 	"bufio"
@@ -7,29 +7,15 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
-// chosenBecause says why a node answers; nothing of one that was asked for.
-func chosenBecause(c stats.Choice) string {
-	switch c.By {
-	case stats.ByHeldOut:
-		return fmt.Sprintf("best held-out reward, %.3f after %s", c.Reward, units.Plural(c.Round, "round"))
-	case stats.ByRecent:
-		return fmt.Sprintf("best recent reward, %.3f", c.Reward)
-	case stats.ByOrder:
-		return "the first; no reward is known"
-	}
-	return ""
-}
-
-// printPrompted shows a question and its completions. Lines of text that a model or a stranger wrote are indented, so that none looks like ours.
-func printPrompted(out io.Writer, p *prompted) error {
+// Print shows a question and its completions. Lines of text that a model or a stranger wrote are indented, so that none looks like ours.
+func (p *Answers) Print(out io.Writer) error {
 	w := bufio.NewWriter(out)
 	if p.Node != "" {
 		fmt.Fprintf(w, "run       %s, %s after %s", p.Run, p.Node, units.Plural(p.Round, "round"))
-		if p.why != "" {
-			fmt.Fprintf(w, " (%s)", p.why)
+		if p.Because != "" {
+			fmt.Fprintf(w, " (%s)", p.Because)
 		}
 		fmt.Fprintln(w)
 	}

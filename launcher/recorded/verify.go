@@ -1,4 +1,4 @@
-package main
+package recorded
 
 import (
 	"cmp"
@@ -17,6 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -27,9 +28,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/verify"
 )
 
-// verifyRun verifies a run whose folder is under this home.
-func verifyRun(ctx context.Context, g *globals, reader *store.Reader, s store.Snapshot, generate bool) (verify.Report, error) {
-	v := &verification{g: g, run: s.Run, dir: g.home.Path("runs", s.Run.Run)}
+// Verify verifies a run whose folder is under this home.
+func Verify(ctx context.Context, h plan.Host, reader *store.Reader, s store.Snapshot, generate bool) (verify.Report, error) {
+	v := &verification{h: h, run: s.Run, dir: h.Home.Path("runs", s.Run.Run)}
 	if err := v.prepare(ctx); err != nil {
 		return verify.Report{}, err
 	}
@@ -56,16 +57,28 @@ func verifyRun(ctx context.Context, g *globals, reader *store.Reader, s store.Sn
 	if plan.EngineDevice(v.p.Plan) == fit.DeviceCPU {
 		jobs = max(1, runtime.GOMAXPROCS(0)/max(1, v.p.Plan.Threads))
 	}
-	progress := newVerifyProgress(g.stderr, total)
+	progress := newVerifyProgress(h.Stderr, total)
 	defer progress.line.End()
 	report, err := verify.Run(ctx, verify.Options{
 		Dir: v.dir, Nodes: nodes, Foreign: foreign, From: from, Config: v.p.Config, Own: own, Records: recordedRun{reader, s.Run.Run}, Start: v.start,
-		Exact: v.inexact() == "", Inexact: v.inexact(), Generate: generate, Jobs: jobs, Scratch: scratch, Logger: g.logger, Progress: progress.tell,
+		Exact: v.inexact() == "", Inexact: v.inexact(), Generate: generate, Jobs: jobs, Scratch: scratch, Logger: h.Logger, Progress: progress.tell,
 	})
 	if err != nil {
 		return report, err
 	}
 	return report, v.explain(ctx, reader, report)
+}
+
+// Ended refuses a run that goes on, or was cut off: its database may not have yet what its journals have.
+func Ended(s store.Snapshot) error {
+	run := s.Run
+	switch {
+	case run.State != store.RunRunning:
+		return nil
+	case lifecycle.Alive(s, event.Now()):
+		return fail.Usage(fmt.Errorf("run %s is still running", run.Run), "when it is done; or swarm down "+run.Run+", which stops it in order")
+	}
+	return fail.Usage(fmt.Errorf("run %s was cut off in the middle", run.Run), "swarm up with its configuration goes on with it; verify it then")
 }
 
 // explain notes with nodes that differ what may be behind it: memory that ran out, for fewer sequences at a time give other roundings.
@@ -99,7 +112,7 @@ func (v *verification) explain(ctx context.Context, reader *store.Reader, report
 
 // verification is what a run's engines are started with: what the run had.
 type verification struct {
-	g   *globals
+	h   plan.Host
 	run store.Run
 	dir string
 
@@ -110,15 +123,13 @@ type verification struct {
 	same      bool // the engine is the run's
 }
 
-const anotherEngine = "another version of the engine made the run"
-
 // inexact says why other bits may come out than in the run; "" where the same do.
 func (v *verification) inexact() string {
 	switch {
 	case plan.EngineDevice(v.p.Plan) != fit.DeviceCPU:
 		return "this device does not compute the same bits each time"
 	case !v.same:
-		return anotherEngine
+		return verify.AnotherEngine
 	}
 	return ""
 }
@@ -137,27 +148,27 @@ func (v *verification) prepare(ctx context.Context) error {
 	}
 	v.p.Model, v.modelDirs = v.p.Models[0], map[string]string{}
 	for _, m := range v.p.Models {
-		if v.modelDirs[m.Key()], err = model.Resolve(m, string(v.g.home)); err != nil {
+		if v.modelDirs[m.Key()], err = model.Resolve(m, string(v.h.Home)); err != nil {
 			return err
 		}
 	}
 	if err := v.sameInputs(ctx, made.Inputs); err != nil {
 		return err
 	}
-	if v.python, err = v.g.python.Find(ctx); err != nil {
+	if v.python, err = v.h.Python.Find(ctx); err != nil {
 		return err
 	}
 	if plan.EngineDevice(v.p.Plan) != fit.DeviceCPU && !v.python.CUDA {
 		return plan.NoCUDA(v.python, "run "+v.run.Run+" was made on a GPU")
 	}
 	if made.Torch != "" && made.Torch != v.python.Torch {
-		v.g.logger.Warn("another torch than the run's: its sums may come out a little different", "run", made.Torch, "here", v.python.Torch)
+		v.h.Logger.Warn("another torch than the run's: its sums may come out a little different", "run", made.Torch, "here", v.python.Torch)
 	}
-	if v.engineDir, err = policy.Extract(string(v.g.home)); err != nil {
+	if v.engineDir, err = policy.Extract(string(v.h.Home)); err != nil {
 		return err
 	}
 	if v.same = made.Engine == policy.Digest(v.engineDir); !v.same {
-		v.g.logger.Warn("another engine than the run's: its sums may come out a little different", "run", cmp.Or(made.Engine, "unknown, or several"),
+		v.h.Logger.Warn("another engine than the run's: its sums may come out a little different", "run", cmp.Or(made.Engine, "unknown, or several"),
 			"here", policy.Digest(v.engineDir))
 	}
 	return nil
@@ -169,14 +180,14 @@ func (v *verification) sameInputs(ctx context.Context, began map[string]string) 
 	if err != nil {
 		return err
 	}
-	if _, err := plan.Former(ctx, v.g.home, v.p, v.modelDirs, inputs, began); err != nil {
+	if _, err := plan.Former(ctx, v.h.Home, v.p, v.modelDirs, inputs, began); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(inputs)) {
 		if was := began[name]; was != "" && was != inputs[name] {
 			return fail.Hint(
 				fmt.Errorf("run %s can't be verified: what %s names has changed since it began (sha256 %.12s → %.12s)", v.run.Run, name, was, inputs[name]),
-				plan.FormerFiles(v.p, v.g.home, name))
+				plan.FormerFiles(v.p, v.h.Home, name))
 
 		}
 	}
@@ -211,7 +222,7 @@ func (v *verification) start(ctx context.Context, node string) (verify.Engine, i
 		Ranks: v.p.Plan.Ranks(),
 	}
 	environ := slices.Concat(os.Environ(), v.p.Plan.Environment(index))
-	engine, length, err := verify.StartEngine(ctx, assignment, config, environ, v.g.stderr, v.g.python.Client())
+	engine, length, err := verify.StartEngine(ctx, assignment, config, environ, v.h.Stderr, v.h.Python.Client())
 	if err != nil {
 		return nil, 0, err
 	}

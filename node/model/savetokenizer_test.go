@@ -1,4 +1,4 @@
-package main
+package model
 
 import (
 	"encoding/json"
@@ -41,7 +41,7 @@ func TestSavedTokenizerIsTheOneThatTrained(t *testing.T) {
 	require.NoError(t, err)
 	own := map[string]string{"vocab.json": "{}", "merges.txt": "#", "tokenizer_config.json": `{"a": 1}`, "README.md": "no"}
 	to := writeFiles(t, map[string]string{"config.json": `{"eos_token_id": 3}`})
-	require.NoError(t, saveTokenizer(gpt2, writeFiles(t, own), to))
+	require.NoError(t, SaveTokenizer(gpt2, writeFiles(t, own), to))
 	delete(own, "README.md")
 	own["config.json"] = `{"eos_token_id": 3}`
 	require.Equal(t, own, savedFiles(t, to))
@@ -51,7 +51,7 @@ func TestSavedTokenizerIsTheOneThatTrained(t *testing.T) {
 		"vocab.json":             "{}", "added_tokens.json": `{"<x>": 9}`, "chat_template.jinja": "half a tokenizer",
 	}
 	to = writeFiles(t, map[string]string{"config.json": `{"layer_norm_epsilon": 1e-05, "pad_token_id": null}`})
-	require.NoError(t, saveTokenizer(gpt2, writeFiles(t, bare), to))
+	require.NoError(t, SaveTokenizer(gpt2, writeFiles(t, bare), to))
 	files := savedFiles(t, to)
 	require.Len(t, files, 6)
 	for name, want := range map[string]string{

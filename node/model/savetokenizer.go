@@ -1,4 +1,4 @@
-package main
+package model
 
 import (
 	"bytes"
@@ -17,9 +17,9 @@ import (
 
 const generationFile = "generation_config.json"
 
-// saveTokenizer writes the files beside a saved model's weights with which transformers tokenizes as training does: copies of the base
+// SaveTokenizer writes the files beside a saved model's weights with which transformers tokenizes as training does: copies of the base
 // model's, or, if its folder has no tokenizer, those of the tokenizer that training fell back to. Then both configurations name its end token.
-func saveTokenizer(base configs.Model, from, to string) error {
+func SaveTokenizer(base configs.Model, from, to string) error {
 	if hasTokenizer(from) {
 		return copyFiles(from, to, hub.SmallFiles()...)
 	}

@@ -1,0 +1,27 @@
+package screen
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Ask puts a question whose answer is no unless it is yes. When ctx ends first the reading is left behind: nothing can interrupt it,
+// and the program is about to end.
+func Ask(ctx context.Context, in io.Reader, out io.Writer, question string) (bool, error) {
+	fmt.Fprint(out, question)
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(in).ReadString('\n') // an end of input is a no
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case line := <-answer:
+		return line == "y" || line == "yes", nil
+	case <-ctx.Done():
+		fmt.Fprintln(out)
+		return false, context.Cause(ctx)
+	}
+}

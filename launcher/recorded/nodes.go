@@ -1,0 +1,98 @@
+// Package recorded opens what a recorded run has left in its folder, its nodes' models, checkpoints and journals, to evaluate, ask, save or verify it.
+// It owns which node and weights a name means and where one engine of them fits. It takes the home, the database and Python as arguments, changes
+// nothing of the run, and must not import launcher/study or what starts a swarm's nodes.
+package recorded
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// OpenReader opens the database that runs are looked up in.
+type OpenReader func(context.Context) (*store.Reader, error)
+
+// Run is the run of that name, or the newest of that experiment.
+func (open OpenReader) Run(ctx context.Context, name string) (store.Run, error) {
+	reader, err := open(ctx)
+	if err != nil {
+		return store.Run{}, err
+	}
+	defer reader.Close()
+	snapshot, err := reader.Snapshot(ctx, name)
+	if err != nil {
+		return store.Run{}, lifecycle.NotFound(err, name)
+	}
+	return snapshot.Run, nil
+}
+
+// BestNode chooses one of a run's nodes that have a folder here.
+func (open OpenReader) BestNode(ctx context.Context, home layout.Home, run store.Run) (stats.Choice, error) {
+	if err := coordinator.ForeignNodes(run); err != nil {
+		return stats.Choice{}, err
+	}
+	known, err := NodeFolders(home, run)
+	if err != nil {
+		return stats.Choice{}, err
+	}
+	if len(known) == 0 {
+		return stats.Choice{}, fail.Hint(fmt.Errorf("run %s has no node here", run.Run), "swarm status "+run.Run)
+	}
+	reader, err := open(ctx)
+	if err != nil {
+		return stats.Choice{}, err
+	}
+	defer reader.Close()
+	evals, err := reader.Evals(ctx, run.Run)
+	if err != nil {
+		return stats.Choice{}, err
+	}
+	snapshot, err := reader.Snapshot(ctx, run.Run)
+	if err != nil {
+		return stats.Choice{}, err
+	}
+	return stats.BestNode(known, evals, snapshot.Recent), nil
+}
+
+// NodeName is the name of a run's node that has a folder, given by name or number.
+func NodeName(home layout.Home, run store.Run, name string) (string, error) {
+	if index, err := strconv.Atoi(name); err == nil {
+		name = fit.NodeName(index)
+	}
+	known, err := NodeFolders(home, run)
+	if err != nil {
+		return "", err
+	}
+	if !slices.Contains(known, name) {
+		return "", fail.Usage(fmt.Errorf("run %s has no node %q here: it has %s", run.Run, name, strings.Join(known, ", ")), "swarm status "+run.Run)
+	}
+	return name, nil
+}
+
+// NodeFolders are the names of a run's nodes that have a folder here, by number.
+func NodeFolders(home layout.Home, run store.Run) ([]string, error) {
+	entries, err := os.ReadDir(home.Run(run.Run))
+	if err != nil {
+		return nil, fail.Hint(fmt.Errorf("the folder of run %s: %w", run.Run, err), "--home where the run was made")
+	}
+	var known []string
+	for _, entry := range entries {
+		if entry.IsDir() && strings.HasPrefix(entry.Name(), "node_") {
+			known = append(known, entry.Name())
+		}
+	}
+	slices.SortFunc(known, func(a, b string) int { return cmp.Or(fit.NodeIndex(a)-fit.NodeIndex(b), strings.Compare(a, b)) })
+	return known, nil
+}

@@ -1,0 +1,116 @@
+package recorded
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/fit"
+	"github.com/sapo-swarm/swarm/launcher/plan"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/terminal"
+	"github.com/sapo-swarm/swarm/node"
+	"github.com/sapo-swarm/swarm/node/model"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// Saved is a node's model that was written as a folder.
+type Saved struct {
+	Path       string   `json:"path"`
+	Run        string   `json:"run"`
+	Node       string   `json:"node"`
+	Rounds     int      `json:"rounds"` // trained
+	Parameters int64    `json:"parameters"`
+	Bytes      int64    `json:"bytes"` // of the weights
+	SHA256     string   `json:"sha256"`
+	WeightHash string   `json:"weight_hash"`
+	Files      []string `json:"files"`
+}
+
+// Print says what was written, and how to ask it.
+func (s Saved) Print(w io.Writer) {
+	fmt.Fprintf(w, "%s of %s after %s: %s parameters, %s in %s\n",
+		s.Node, s.Run, units.Plural(s.Rounds, "round"), units.Group(s.Parameters), units.Bytes(s.Bytes), s.Path)
+	fmt.Fprintf(w, "Next: %s\n", terminal.CommandLine([]string{"swarm", "model", "prompt", s.Path}))
+}
+
+// EmptyFolder makes a path absolute (the engine, which writes it, runs elsewhere) and refuses one that holds something.
+func EmptyFolder(dir string) (string, error) {
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("folder %s: %w", dir, err)
+	}
+	entries, err := os.ReadDir(absolute)
+	switch {
+	case err == nil && len(entries) == 0, errors.Is(err, fs.ErrNotExist):
+		return absolute, nil
+	case err == nil:
+		return "", fail.Usage(fmt.Errorf("folder %s holds something already", dir), "another folder, or remove that one")
+	}
+	return "", fail.Usage(fmt.Errorf("folder %s: %w", dir, err), "another folder")
+}
+
+// Save restores a node's newest checkpoint in an engine of its own and has it write the weights.
+func Save(ctx context.Context, h plan.Host, run store.Run, nodeName, dir string) (Saved, error) {
+	var config configs.Config
+	if err := json.Unmarshal(run.Config, &config); err != nil {
+		return Saved{}, fmt.Errorf("configuration of run %s: %w", run.Run, err)
+	}
+	base, err := model.Find(config.ModelOf(fit.NodeIndex(nodeName)))
+	if err != nil {
+		return Saved{}, err
+	}
+	modelDir, err := model.Resolve(base, string(h.Home))
+	if err != nil {
+		return Saved{}, err
+	}
+	threads := runtime.GOMAXPROCS(0)
+	engine, err := h.Python.Start(ctx, h.Stderr, threads)
+	if err != nil {
+		return Saved{}, err
+	}
+	defer engine.Close()
+	loaded, err := engine.Load(ctx, policy.LoadParams{
+		ModelDir: modelDir, Device: "cpu", Precision: "fp32", Threads: threads,
+		AdamBeta1: config.AdamBeta1, AdamBeta2: config.AdamBeta2, AdamEpsilon: config.AdamEpsilon, WeightDecay: config.WeightDecay,
+	})
+	if err != nil {
+		return Saved{}, fmt.Errorf("load model %s: %w", base.Name, err)
+	}
+	rounds, err := node.RestoreNewest(ctx, h.Home.Path("runs", run.Run, nodeName), engine, h.Logger)
+	if err != nil {
+		return Saved{}, err
+	}
+	if rounds == 0 {
+		err := fmt.Errorf("%s of run %s has no checkpoint yet", nodeName, run.Run)
+		return Saved{}, fail.Hint(err, "again when it has trained for checkpoint_every rounds")
+	}
+	weights, err := engine.Save(ctx, policy.SaveParams{Path: dir, Format: "huggingface", DType: "float32"})
+	if err != nil {
+		return Saved{}, fmt.Errorf("write %s: %w", dir, err)
+	}
+	if err := model.SaveTokenizer(base, modelDir, dir); err != nil {
+		return Saved{}, fmt.Errorf("write %s: %w", dir, err)
+	}
+	saved := Saved{
+		Path: dir, Run: run.Run, Node: nodeName, Rounds: rounds, Parameters: loaded.Parameters,
+		Bytes: weights.Bytes, SHA256: weights.SHA256, WeightHash: weights.WeightHash,
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return Saved{}, err
+	}
+	for _, entry := range entries {
+		saved.Files = append(saved.Files, entry.Name())
+	}
+	return saved, nil
+}

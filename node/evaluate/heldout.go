@@ -1,0 +1,23 @@
+package evaluate
+
+import (
+	"context"
+	"errors"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/node"
+)
+
+// HeldOut has the model answer the held-out questions of its configuration. progress is told how many questions are done, and of how many.
+func (e *Engine) HeldOut(ctx context.Context, progress func(done, of int)) (event.Eval, error) {
+	questions, err := node.OpenHeldOut(e.model.Config, e.model.tasks, e.model.tokens, e.context)
+	if err != nil {
+		return event.Eval{}, err
+	}
+	if questions.Len() == 0 {
+		err := errors.New("the tasks have no held-out question that fits the model's context")
+		return event.Eval{}, fail.Hint(err, "a larger --max-prompt-length, or other tasks")
+	}
+	return questions.Evaluate(ctx, e.rounds, e.Generate, func(done int) { progress(done, questions.Len()) })
+}

@@ -1,0 +1,146 @@
+// Package evaluate has one model answer questions in an engine of its own: the held-out questions of its tasks, or a question that somebody asks. It
+// owns the engine and the questions, takes the model and the placement that the launcher decided, records nothing, and must not import launcher or a
+// database.
+package evaluate
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/node"
+	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/task"
+	"github.com/sapo-swarm/swarm/node/tokenizer"
+)
+
+// Model is a model that is to be asked.
+type Model struct {
+	Config       configs.Config
+	Preset       configs.Model
+	Dir          string // first weights, or the folder
+	Tokenizer    string
+	TokenizerDir string // folder where the tokenizer is looked for
+	Checkpoint   Checkpoint
+
+	tasks  *task.Set           // of OpenText
+	tokens tokenizer.Tokenizer // of OpenText
+}
+
+// Checkpoint is which weights of a run's node the model has.
+type Checkpoint struct {
+	Run   string // whose it is
+	Node  string // empty: the model has no checkpoint
+	Dir   string // the node's
+	Round int    // 0: the first weights; -1: the newest
+}
+
+// Placement is where the launcher has put the model.
+type Placement struct {
+	Device         string // as people name it
+	OnGPU          bool
+	EngineDevice   string
+	Threads        int
+	GenerateBatch  int   // most completions at a time; 0: as the call says
+	MemoryCapBytes int64 // 0: none
+	Environment    []string
+}
+
+// Host is what an engine needs of the process that asks.
+type Host struct {
+	Python *policy.Interpreter
+	Stderr io.Writer
+	Logger *slog.Logger
+}
+
+// OpenText opens the tasks and the tokenizer, once.
+func (m *Model) OpenText() (err error) {
+	if m.tasks != nil {
+		return nil
+	}
+	if m.tokens, err = tokenizer.Open(m.Tokenizer, m.TokenizerDir); err != nil {
+		return err
+	}
+	m.tasks, err = task.Open(m.Config.Tasks)
+	return err
+}
+
+// Engine is a model in an engine of its own.
+type Engine struct {
+	*policy.Engine
+	model   *Model
+	device  string
+	context int // tokens
+	rounds  int // that its weights hold
+	batch   int // most completions at a time; 0: as the call says
+}
+
+// Open starts an engine and loads the model, with its checkpoint. The caller closes the engine.
+func (m *Model) Open(ctx context.Context, h Host, where Placement) (_ *Engine, err error) {
+	if err := m.OpenText(); err != nil {
+		return nil, err
+	}
+	e := &Engine{model: m, device: where.Device, batch: where.GenerateBatch}
+	if e.Engine, err = h.Python.Start(ctx, h.Stderr, where.Threads, where.Environment...); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			e.Close()
+		}
+	}()
+	fmt.Fprintf(h.Stderr, "Loading %s on %s.\n", m.Config.Model, where.Device)
+	loaded, err := e.Load(ctx, m.loadParams(where))
+	if err != nil {
+		return nil, fmt.Errorf("load the model: %w", err)
+	}
+	if m.tokens.VocabSize() > loaded.VocabSize {
+		err := fmt.Errorf("tokenizer %s has %d tokens, the model only %d", m.tokens.Name(), m.tokens.VocabSize(), loaded.VocabSize)
+		return nil, fail.Usage(err, "the tokenizer files of the model that this one was made of, in its folder")
+	}
+	e.context = loaded.ContextLength
+	if e.rounds, err = m.Checkpoint.restore(ctx, e.Engine, h.Logger); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Generate is the engine's, with as many completions at a time as the placement has memory for.
+func (e *Engine) Generate(ctx context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {
+	if e.batch > 0 {
+		p.MicroBatch = min(p.MicroBatch, e.batch)
+	}
+	return e.Engine.Generate(ctx, p)
+}
+
+func (m *Model) loadParams(where Placement) policy.LoadParams {
+	c := m.Config
+	return policy.LoadParams{
+		ModelDir: m.Dir, Device: where.EngineDevice, Precision: c.ResolvedPrecision(where.OnGPU), Threads: where.Threads, Seed: c.Seed,
+		AdamBeta1: c.AdamBeta1, AdamBeta2: c.AdamBeta2, AdamEpsilon: c.AdamEpsilon, WeightDecay: c.WeightDecay,
+		OptimizerOffload: where.OnGPU, // moments that come with a checkpoint are of no use here
+		CUDAGraphs:       c.CUDAGraphs,
+		MemoryCapBytes:   where.MemoryCapBytes,
+	}
+}
+
+// restore brings the checkpoint into the engine and returns the rounds that its weights hold, 0 without one.
+func (c Checkpoint) restore(ctx context.Context, engine *policy.Engine, logger *slog.Logger) (int, error) {
+	switch {
+	case c.Node == "" || c.Round == 0:
+		return 0, nil
+	case c.Round > 0:
+		return c.Round, node.RestoreRound(ctx, c.Dir, c.Round, engine, logger)
+	}
+	rounds, err := node.RestoreNewest(ctx, c.Dir, engine, logger)
+	if err == nil && rounds == 0 {
+		err = fail.Hint(
+			fmt.Errorf("%s of run %s has no checkpoint yet", c.Node, c.Run),
+			"again when it has trained for checkpoint_every rounds, or --round 0 for the model as it was first")
+
+	}
+	return rounds, err
+}
