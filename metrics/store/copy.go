@@ -31,7 +31,7 @@ func (r *Reader) CopyTo(ctx context.Context, path string) (err error) {
 			os.Remove(path) // half a copy
 		}
 	}()
-	to, err := sql.Open("sqlite3", dsn(path, nil))
+	to, err := sql.Open(ownDriver, dsn(path, nil))
 	if err != nil {
 		return err
 	}

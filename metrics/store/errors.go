@@ -64,6 +64,8 @@ func explain(path string, err error) error {
 		e.Reason, e.Try = "disk full", "free some space on its disk; writing goes on by itself"
 	case sqlite3.ErrIoErr:
 		e.Reason, e.Try = "disk error", "check the disk's free space, quota and file size limit"
+	case sqlite3.ErrTooBig:
+		e.Reason, e.Try = "it holds a value larger than any run of ours has", "what swarm export --format sqlite wrote"
 	case sqlite3.ErrNotADB:
 		e.Reason, e.Try = "not a swarm database", "choose another --home, or move that file away"
 	case sqlite3.ErrCorrupt:

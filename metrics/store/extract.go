@@ -54,7 +54,7 @@ func (r *Reader) Extract(ctx context.Context, path string, runs []string) (rows 
 
 // extract fills the file at path. With labels, which it fills in, too, the file is for ourselves and need not be compact.
 func (r *Reader) extract(ctx context.Context, path string, runs []string, labels *labels) (rows int, err error) {
-	version, err := inspect(ctx, r.path)
+	version, err := inspect(ctx, r.path, r.driver)
 	if err != nil {
 		return 0, err
 	}
@@ -64,7 +64,7 @@ func (r *Reader) extract(ctx context.Context, path string, runs []string, labels
 	}
 	// Nobody else knows of the file, and a crash leaves one that is thrown away: no journal. What was moved is overwritten with zeros, which take
 	// no room once compressed.
-	db, err := sql.Open("sqlite3", dsn(path, url.Values{"_journal_mode": {"OFF"}, "_synchronous": {"OFF"}, "_secure_delete": {strconv.FormatBool(labels == nil)},
+	db, err := sql.Open(r.driver, dsn(path, url.Values{"_journal_mode": {"OFF"}, "_synchronous": {"OFF"}, "_secure_delete": {strconv.FormatBool(labels == nil)},
 		"_cache_size": {bulkCache}}))
 	if err != nil {
 		return 0, err
@@ -102,7 +102,12 @@ func (r *Reader) takeRows(ctx context.Context, db *sql.DB, runs []string, privat
 	if err != nil {
 		return 0, err
 	}
-	defer tx.Rollback() //nolint:errcheck // no effect after a commit
+	defer tx.Rollback()            //nolint:errcheck // no effect after a commit
+	if r.driver == foreignDriver { // the file may be another than when it was opened
+		if err := checkForeign(ctx, tx, r.path, "source"); err != nil {
+			return 0, err
+		}
+	}
 	if _, err := tx.ExecContext(ctx, "CREATE TEMP TABLE chosen (run TEXT PRIMARY KEY)"); err != nil {
 		return 0, err
 	}

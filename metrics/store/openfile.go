@@ -43,7 +43,7 @@ func OpenFile(ctx context.Context, path string) (*Reader, error) {
 		}
 		return openPacked(ctx, path, in, mostUnpacked(info.Size()))
 	}
-	reader, err := OpenReader(ctx, path)
+	reader, err := openReader(ctx, path, foreignDriver)
 	if err != nil {
 		return nil, err
 	}
@@ -69,10 +69,13 @@ func openPacked(ctx context.Context, path string, in io.Reader, most int64) (*Re
 		return nil, fmt.Errorf("unpack database %s: %w", path, err)
 	}
 	plain := filepath.Join(dir, "swarm.db")
-	if err := unpack(content, plain, most); err != nil {
+	if err := unpack(ctx, content, plain, most); err != nil {
+		if ctx.Err() != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
 		return nil, errors.Join(&Error{Path: path, Reason: "cannot be unpacked", Err: err}, os.RemoveAll(dir))
 	}
-	reader, err := OpenReader(ctx, plain)
+	reader, err := openReader(ctx, plain, foreignDriver)
 	if err != nil {
 		return nil, errors.Join(named(err, path), os.RemoveAll(dir))
 	}
@@ -92,30 +95,36 @@ func named(err error, path string) error {
 	return err
 }
 
-// unpack writes at most so many bytes to a file; more are an error.
-func unpack(from io.Reader, path string, most int64) error {
+// unpack writes at most so many bytes to a file; more are an error. It ends with ctx.
+func unpack(ctx context.Context, from io.Reader, path string, most int64) error {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	n, err := io.Copy(file, io.LimitReader(from, most+1))
+	n, err := io.Copy(file, io.LimitReader(&whileWanted{ctx, from}, most+1))
 	if err == nil && n > most {
 		err = fmt.Errorf("it holds more than %d MB, which no database of ours of its size does", most/1e6)
 	}
 	return errors.Join(err, file.Close())
 }
 
-// checkWhole refuses a database that is damaged, or that runs more than tables and indexes: views, triggers and virtual tables of a stranger's.
-// These are looked for first: checking a virtual table runs it.
-func (r *Reader) checkWhole(ctx context.Context) error {
-	var strange int
-	err := r.db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema
-WHERE type NOT IN ('table', 'index') OR coalesce(rootpage, 0) = 0`).Scan(&strange)
-	if err != nil {
-		return explain(r.path, err)
+// whileWanted reads until ctx ends.
+type whileWanted struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+func (r *whileWanted) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
 	}
-	if strange > 0 {
-		return &Error{Path: r.path, Reason: "not a swarm database: it has views, triggers or virtual tables"}
+	return r.from.Read(p)
+}
+
+// checkWhole refuses a database that has another schema than ours, or is damaged. The schema comes first: the check for damage runs what is in it.
+func (r *Reader) checkWhole(ctx context.Context) error {
+	if err := checkForeign(ctx, r.db, r.path, "main"); err != nil {
+		return explain(r.path, err)
 	}
 	var result string
 	if err := r.db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&result); err != nil {

@@ -15,8 +15,9 @@ import (
 
 // Reader queries a database that others may be writing. Its methods are safe for concurrent use.
 type Reader struct {
-	path string
-	db   *sql.DB
+	path   string
+	db     *sql.DB
+	driver string // that opens it
 
 	unpacked string // a temporary folder that holds the database; empty: none
 	packed   string // and the file that it was unpacked from
@@ -51,6 +52,10 @@ func (r *Reader) schema(ctx context.Context) (version int, err error) {
 
 // OpenReader opens the database at path for reading only. Where there is none the error is ErrNoDatabase.
 func OpenReader(ctx context.Context, path string) (*Reader, error) {
+	return openReader(ctx, path, ownDriver)
+}
+
+func openReader(ctx context.Context, path, driver string) (*Reader, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
@@ -62,7 +67,7 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 	if err := checkFilesystem(path, func(error) {}); err != nil {
 		return nil, err
 	}
-	version, err := inspect(ctx, path)
+	version, err := inspect(ctx, path, driver)
 	if err != nil {
 		return nil, readOnly(path, err)
 	}
@@ -77,12 +82,12 @@ func OpenReader(ctx context.Context, path string) (*Reader, error) {
 		return nil, &Error{Path: path, Reason: fmt.Sprintf("written by an older swarm (schema %d, this one reads %d)", version, len(steps)),
 			Try: "start any run with this swarm: that brings it up to date"}
 	}
-	db, err := sql.Open("sqlite3", dsn(path, url.Values{"mode": {"ro"}, "_query_only": {"1"}, "_busy_timeout": {"5000"}}))
+	db, err := sql.Open(driver, dsn(path, url.Values{"mode": {"ro"}, "_query_only": {"1"}, "_busy_timeout": {"5000"}}))
 	if err != nil {
 		return nil, explain(path, err)
 	}
 	db.SetMaxOpenConns(4)
-	return &Reader{path: path, db: db}, nil
+	return &Reader{path: path, db: db, driver: driver}, nil
 }
 
 // Close closes the database.

@@ -47,7 +47,7 @@ func dsn(path string, options url.Values) string {
 
 // inspect reads path without changing it. It returns the version of its schema, 0 for a file that isn't there or is empty,
 // and refuses a file that isn't ours or is of a newer version.
-func inspect(ctx context.Context, path string) (int, error) {
+func inspect(ctx context.Context, path, driver string) (int, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -58,7 +58,7 @@ func inspect(ctx context.Context, path string) (int, error) {
 	if !info.Mode().IsRegular() {
 		return 0, &Error{Path: path, Reason: "not a file", Try: "choose another --home"}
 	}
-	db, err := sql.Open("sqlite3", dsn(path, url.Values{"mode": {"ro"}, "_busy_timeout": {"5000"}}))
+	db, err := sql.Open(driver, dsn(path, url.Values{"mode": {"ro"}, "_busy_timeout": {"5000"}}))
 	if err != nil {
 		return 0, explain(path, err)
 	}

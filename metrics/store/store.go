@@ -106,10 +106,10 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err := checkFilesystem(path, opts.Warn); err != nil {
 		return nil, err
 	}
-	if _, err := inspect(ctx, path); err != nil {
+	if _, err := inspect(ctx, path, ownDriver); err != nil {
 		return nil, readOnly(path, err)
 	}
-	db, err := sql.Open("sqlite3", dsn(path, url.Values{
+	db, err := sql.Open(ownDriver, dsn(path, url.Values{
 		"_txlock": {"immediate"}, "_journal_mode": {"WAL"}, "_synchronous": {"NORMAL"}, "_foreign_keys": {"on"},
 		"_busy_timeout": {strconv.FormatInt(opts.BusyTimeout.Milliseconds(), 10)},
 	}))
