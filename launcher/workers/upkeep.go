@@ -43,21 +43,26 @@ func (a *Admission) bookOnce(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-// snapshotInterval is how often a copy of the database goes into a shared folder.
+// snapshotInterval is how often a copy of the run's records goes into a shared folder.
 const snapshotInterval = 10 * time.Minute
 
-// snapshots copies the database into the shared folder, now and then and at the end: the live one stays here.
+// snapshots copies what is recorded of the run into the shared folder, now and then and at the end. The database stays here: other runs and jobs of
+// the home are not for everybody who has the folder.
 func (a *Admission) snapshots(ctx context.Context, folder *folderTransport, logger *slog.Logger) {
 	ticker := time.NewTicker(snapshotInterval)
 	defer ticker.Stop()
+	extract := func(ctx context.Context, path string) error {
+		_, err := a.run.Reader.Extract(ctx, path, []string{a.run.Name})
+		return err
+	}
 	for done := false; !done; {
 		select {
 		case <-ctx.Done():
 			done = true
 		case <-ticker.C:
 		}
-		if err := sharedir.Snapshot(context.WithoutCancel(ctx), a.run.Reader.CopyTo, folder.dir, a.run.Name); err != nil {
-			logger.Warn("no copy of the database in the shared folder", "error", err)
+		if err := sharedir.Snapshot(context.WithoutCancel(ctx), extract, folder.dir, a.run.Name); err != nil {
+			logger.Warn("no copy of the run's records in the shared folder", "error", err)
 		}
 	}
 }

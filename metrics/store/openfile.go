@@ -27,7 +27,7 @@ func mostUnpacked(size int64) int64 {
 	return min(unpackedLimit, unpackedLeast+unpackedFactor*size)
 }
 
-// OpenFile opens a database for reading that may come from elsewhere, plain or compressed by gzip: one that Extract or CopyTo wrote, or any
+// OpenFile opens a database for reading that may come from elsewhere, plain or compressed by gzip: one that Extract wrote, or any
 // other. It is unpacked to a temporary file, which Close removes. What isn't a whole database of ours is an *Error.
 func OpenFile(ctx context.Context, path string) (*Reader, error) {
 	file, err := os.Open(path)
