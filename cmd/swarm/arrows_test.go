@@ -16,6 +16,7 @@ const modulePath = "github.com/sapo-swarm/swarm/"
 var imports = map[string]string{
 	"configs":                     "",
 	"configs/resolve":             "configs",
+	"launcher/background":         "launcher/supervise",
 	"launcher/coordinator":        "configs launcher/fit launcher/gpu launcher/launch launcher/lifecycle launcher/mps launcher/plan launcher/runlog launcher/supervise launcher/workers metrics/event metrics/stats metrics/store metrics/terminal metrics/wording node node/exchange/membership node/journal node/model node/policy node/protocol",
 	"launcher/doctor":             "launcher/gpu launcher/mps launcher/plan metrics/store node/policy",
 	"launcher/fit":                "configs",
@@ -84,6 +85,7 @@ var imports = map[string]string{
 
 // testImports are those that only a package's tests import.
 var testImports = map[string]string{
+	"launcher/background":    "launcher/runlog",
 	"launcher/gpu":           "launcher/gpu/fakenvml",
 	"launcher/mps":           "launcher/mps/fakemps",
 	"launcher/runlog":        "launcher/supervise",

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sapo-swarm/swarm/internal/usage"
 )
 
 type attachOptions struct {
@@ -22,7 +24,7 @@ func newAttachCommand(g *globals) *cobra.Command {
 			"name it takes the run that goes on, else the newest.",
 		Example: `  swarm attach
   swarm attach 4loc4ext-1 && echo done`,
-		Args: atMostOneName,
+		Args: usage.AtMostOneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runAttach(cmd.Context(), g, nameIn(args), &o)
 		},

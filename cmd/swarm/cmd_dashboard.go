@@ -11,6 +11,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/launcher/web"
 )
 
@@ -47,7 +48,7 @@ func newDashboardCommand(g *globals) *cobra.Command {
 			"it from beyond needs a token, which is made and printed where none is given, and travels in clear without --tls-cert and --tls-key;\n" +
 			"ssh -L 8420:127.0.0.1:8420 HOST needs neither. /metrics is for Prometheus. Ctrl-C ends it; runs go on.",
 		Example: "  swarm dashboard --open\n  swarm dashboard --listen 0.0.0.0:8420 --tls-cert cert.pem --tls-key key.pem",
-		Args:    noArgs,
+		Args:    usage.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runDashboard(cmd.Context(), g, o, open)
 		},

@@ -9,6 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/doctor"
 	"github.com/sapo-swarm/swarm/launcher/job/diagnose"
@@ -26,7 +27,7 @@ func newDoctorCommand(g *globals) *cobra.Command {
 			"order, with the exact edits for a workload profile (swarm tune --list). LOG may be a folder, for the newest log in it, or - for stdin.\n" +
 			"It exits with 0 where memory had run out, with 1 where the log tells of no shortage.",
 		Example: "  swarm doctor\n  swarm doctor --oom logs/slurm-123.err\n  swarm doctor --oom logs --workload verl-grpo --dir ~/grpo",
-		Args:    noArgs,
+		Args:    usage.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("oom") {
 				return runDoctorOOM(g, o, output)

@@ -15,6 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
@@ -45,7 +46,7 @@ func newDownCommand(g *globals) *cobra.Command {
 		Example: `  swarm down
   swarm down 4loc4ext --now
   swarm down --all`,
-		Args: atMostOneName,
+		Args: usage.AtMostOneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runDown(cmd.Context(), g, nameIn(args), &o)
 		},

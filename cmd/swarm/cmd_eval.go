@@ -18,6 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/plan"
@@ -54,7 +55,7 @@ func newEvalCommand(g *globals) *cobra.Command {
 			"limits and sampling, whatever the seed.",
 		Example: "  swarm eval 4loc4ext\n  swarm eval 4loc4ext --node node_0 --generations 8 --k 1,8\n" +
 			"  swarm eval ./trained --config 4loc4ext --model nano -o json",
-		Args: atMostOneName,
+		Args: usage.AtMostOneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(cmd.Flags().Changed); err != nil {
 				return err

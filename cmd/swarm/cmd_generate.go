@@ -13,6 +13,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/targets"
 	"github.com/sapo-swarm/swarm/launcher/workers"
@@ -130,7 +131,7 @@ func (o *generateOptions) addProgram(f *pflag.FlagSet) {
 func checkJoin(g *globals, args []string) error {
 	join := newJoinCommand(g)
 	if err := join.ParseFlags(args); err != nil {
-		return fail.Usage(fmt.Errorf("swarm join: %w", flagError(join, err)), "swarm join --help")
+		return fail.Usage(fmt.Errorf("swarm join: %w", usage.FlagError(join, err)), "swarm join --help")
 	}
 	if rest := join.Flags().Args(); len(rest) > 0 {
 		return fail.Usage(fmt.Errorf("swarm join takes no argument %q here", rest[0]), "--url or --url-file for the invitation")

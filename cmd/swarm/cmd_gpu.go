@@ -11,6 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle/gpuwatch"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
@@ -32,7 +33,7 @@ func newGPUCommand(g *globals) *cobra.Command {
 		Example: `  swarm gpu
   swarm gpu --once
   swarm gpu -o json | jq '.warnings[].text'`,
-		Args: noArgs,
+		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runGPU(cmd.Context(), g, &o)
 		},

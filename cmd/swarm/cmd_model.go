@@ -11,6 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/recorded"
@@ -22,7 +23,7 @@ func newModelCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "model",
 		Short: "Download, list, describe, save and ask models",
-		Args:  onlySubcommands,
+		Args:  usage.OnlySubcommands,
 		RunE:  func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
 	pull := &cobra.Command{
@@ -36,7 +37,7 @@ func newModelCommand(g *globals) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, args []string) error { return runModelPull(cmd.Context(), g, args[0], output) },
 	}
 	list := &cobra.Command{
-		Use: "list", Short: "List the presets and the cached models that the engine can train", Args: noArgs,
+		Use: "list", Short: "List the presets and the cached models that the engine can train", Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return runModelList(g, output) },
 	}
 	show := &cobra.Command{

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/node"
 )
 
@@ -15,7 +16,7 @@ func newNodeCommand(g *globals) *cobra.Command {
 		Use:    "node",
 		Short:  "Run one node for a coordinator (started by swarm up)",
 		Hidden: true,
-		Args:   noArgs,
+		Args:   usage.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			code := node.Process(cmd.Context(), g.stdin, g.stdout, g.stderr, os.Environ(), g.logger)
 			if code != fail.ExitDone {

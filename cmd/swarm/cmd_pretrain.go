@@ -16,6 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/node/pretrain"
 	"github.com/sapo-swarm/swarm/node/task"
 	"github.com/sapo-swarm/swarm/node/tokenizer"
@@ -42,7 +43,7 @@ func newPretrainCommand(g *globals) *cobra.Command {
 			"The preset's recipe gives what flags leave open; on one machine the same command makes the same file.",
 		Example: "  swarm pretrain --model nano --out ./nano\n" +
 			"  swarm pretrain --model micro --steps 500 --weights bf=3,arc_1d=2 --out ./micro",
-		Args: noArgs,
+		Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.given = cmd.Flags().Changed
 			return runPretrain(cmd.Context(), g, o)

@@ -17,6 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	sh "github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -41,7 +42,7 @@ func newResumeCommand(g *globals) *cobra.Command {
 		Example: `  swarm resume
   swarm resume 4loc4ext-1 --detach
   swarm resume 4loc4ext --rounds 100`,
-		Args: atMostOneName,
+		Args: usage.AtMostOneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			extra, err := extraWords(cmd.Flags())
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/background"
 	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -118,7 +119,7 @@ func runRun(ctx context.Context, g *globals, o *runOptions, argv []string) error
 	}
 	if g.console != nil {
 		s.Announce = func(job, log string) error {
-			return g.console.announce(announcement{Job: job, PID: os.Getpid(), Log: log})
+			return g.console.Announce(background.Announcement{Job: job, PID: os.Getpid(), Log: log})
 		}
 	}
 	if o.output == "json" {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/launcher/systemd"
 )
 
@@ -30,7 +31,7 @@ func newServiceCommand(g *globals) *cobra.Command {
 		Short: "Keep a swarm up going over reboots and crashes, as a systemd service",
 		Long: "service makes swarm up a service of systemd: of this user, or of the machine as root and with --system. It starts at boot and again\n" +
 			"after a crash, and goes on with the run it finds. A run that is done stays done.",
-		Args: onlySubcommands,
+		Args: usage.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().BoolVar(&o.system, "system", false, "a service of the machine (the default for root)")

@@ -9,6 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
@@ -27,7 +28,7 @@ func newStatusCommand(g *globals) *cobra.Command {
 		Short: "Show a run: rounds, rewards, memory, restarts, time left (the newest run by default), or a job of swarm run",
 		Long: "status shows a run of that name or experiment. Without a name it shows the newest run, says how many others run, and lists the\n" +
 			"jobs of swarm run that go on or ended in the last days. swarm ls lists all runs. With a job's name it shows each attempt: its settings, its memory, and how it ended.",
-		Args: atMostOneName,
+		Args: usage.AtMostOneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runStatus(cmd.Context(), g, nameIn(args), &o)
 		},

@@ -15,6 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/background"
 	"github.com/sapo-swarm/swarm/launcher/notify"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/study"
@@ -174,7 +175,7 @@ func (g *globals) studyHost(yes bool) (study.Host, error) {
 
 // detachSweep starts the sweep in the background and says how to watch it.
 func detachSweep(g *globals, runs int, asJSON bool) error {
-	a, err := background()
+	a, err := background.Start()
 	if a == nil || err != nil {
 		return err
 	}
@@ -192,7 +193,7 @@ func announceSweep(g *globals, s *study.Sweep) error {
 	if err := os.MkdirAll(s.Folder(), 0o755); err != nil {
 		return g.home.Error(err)
 	}
-	return g.console.announce(announcement{
+	return g.console.Announce(background.Announcement{
 		Experiment: strings.Join(s.Experiments(), " "), PID: os.Getpid(), Log: filepath.Join(s.Folder(), "sweep.log"),
 	})
 }

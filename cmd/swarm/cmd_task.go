@@ -14,6 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
@@ -30,11 +31,11 @@ func newTaskCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "task",
 		Short: "List, sample and score the reasoning tasks",
-		Args:  onlySubcommands,
+		Args:  usage.OnlySubcommands,
 		RunE:  func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
 	list := &cobra.Command{
-		Use: "list", Short: "List the tasks of a task set", Args: noArgs,
+		Use: "list", Short: "List the tasks of a task set", Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return runTaskList(g, o) },
 	}
 	addOutputFlag(list.Flags(), &o.output)
@@ -57,7 +58,7 @@ func newTaskCommand(g *globals) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, args []string) error { return runTaskScore(g, o, args[0]) },
 	}
 	extract := &cobra.Command{
-		Use: "extract", Short: "Extract answers: reads lines {completion}, writes lines {answer}", Args: noArgs,
+		Use: "extract", Short: "Extract answers: reads lines {completion}, writes lines {answer}", Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return runTaskExtract(g) },
 	}
 	for _, c := range []*cobra.Command{list, sample, score} {

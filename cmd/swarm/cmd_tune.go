@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/launcher/job/tune"
 	"github.com/sapo-swarm/swarm/launcher/plan"
-	"github.com/spf13/cobra"
 )
 
 type tuneOptions struct {
@@ -43,7 +45,7 @@ func newTuneCommand(g *globals) *cobra.Command {
 			if at := cmd.ArgsLenAtDash(); at >= 0 {
 				args, o.Command = args[:at], args[at:]
 			}
-			if err := noArgs(cmd, args); err != nil {
+			if err := usage.NoArgs(cmd, args); err != nil {
 				return err
 			}
 			return runTune(cmd.Context(), g, &o)

@@ -15,6 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
@@ -34,7 +35,7 @@ func newWorkersCommand(g *globals) *cobra.Command {
 		Example: `  swarm workers
   swarm workers invite anna
   swarm workers ban mallory --reason "wrong answer keys"`,
-		Args: atMostOneName,
+		Args: usage.AtMostOneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runWorkers(cmd.Context(), g, nameIn(args), output)
 		},
@@ -44,7 +45,7 @@ func newWorkersCommand(g *globals) *cobra.Command {
 	invite := &cobra.Command{
 		Use:   "invite [NAME]",
 		Short: "Print the line that lets others join; with a name, one for that worker alone",
-		Args:  atMostOneName,
+		Args:  usage.AtMostOneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runInvite(g, nameIn(args), once)
 		},

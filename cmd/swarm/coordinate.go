@@ -7,6 +7,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/background"
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
@@ -41,14 +42,14 @@ func (g *globals) announceRun(c *coordinator.Run, experiment string, page *web.S
 	if g.console == nil {
 		return nil
 	}
-	a := announcement{Experiment: experiment, Run: c.Name(), PID: os.Getpid(), Log: runlog.Path(c.Dir(), runlog.Coordinator)}
+	a := background.Announcement{Experiment: experiment, Run: c.Name(), PID: os.Getpid(), Log: runlog.Path(c.Dir(), runlog.Coordinator)}
 	if page != nil {
 		a.Dashboard = page.URL()
 	}
 	if admission != nil {
 		a.Join = admission.Invitation()
 	}
-	return g.console.announce(a)
+	return g.console.Announce(a)
 }
 
 // summariseDone shows the end of a run that has nothing left to do.

@@ -1,146 +1,26 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"os"
-	"os/exec"
-	"os/signal"
-	"strings"
-	"syscall"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/plainlog"
+	"github.com/sapo-swarm/swarm/launcher/background"
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 )
 
-// detachedEnv marks the copy of this program that goes to the background. It is taken out of the environment at once.
-const detachedEnv = "_SWARM_DETACHED"
-
-// announceFD is where that copy says that its work has begun.
-const announceFD = 3
-
-// announcement is what up --detach -o json prints, and what the copy in the background tells its starter in one line.
-type announcement struct {
-	Experiment string `json:"experiment,omitempty"`
-	Run        string `json:"run,omitempty"`
-	Job        string `json:"job,omitempty"` // of swarm run, which has no experiment
-	PID        int    `json:"pid"`
-	Log        string `json:"log"` // path; it is rotated to .1
-	Dashboard  string `json:"dashboard,omitempty"`
-	Join       string `json:"join,omitempty"` // the line that lets others in: a secret
-}
-
-// inBackground tells whether this process is the copy that goes to the background, and makes it one: its output is a console, hanging up
-// is ignored, and what was told to it alone is forgotten before any child could inherit it.
+// inBackground tells whether this process is the copy that goes to the background, and has it print and log to its console.
 func inBackground(g *globals) bool {
 	if g.console != nil {
 		return true
 	}
-	if os.Getenv(detachedEnv) == "" {
+	if g.console = background.Enter(); g.console == nil {
 		return false
 	}
-	os.Unsetenv(detachedEnv)
-	var info unix.Stat_t
-	if unix.Fstat(announceFD, &info) != nil || info.Mode&unix.S_IFMT != unix.S_IFIFO {
-		return false // a variable that somebody set
-	}
-	unix.CloseOnExec(announceFD)
-	signal.Ignore(syscall.SIGHUP)
-	new(console).take(g)
+	g.stdout, g.stderr = g.console.Streams(g.stdout, g.stderr)
+	g.logger = plainlog.New(g.stderr, g.logLevel())
 	return true
-}
-
-// announce moves the output of a command in the background to a's log and tells its starter that the work has begun.
-// It must be called once what the announcement names is recorded.
-func (c *console) announce(a announcement) error {
-	if err := c.open(a.Log); err != nil {
-		return err
-	}
-	line, err := json.Marshal(a)
-	if err != nil {
-		return fmt.Errorf("encode the announcement: %w", err)
-	}
-	pipe := os.NewFile(announceFD, "announcement")
-	defer pipe.Close()
-	_, _ = pipe.Write(append(line, '\n')) // the starter may have left: the work goes on
-	return nil
-}
-
-// background starts this very command again in a session of its own and waits until it has announced itself. Before that its output
-// is this process's, a signal here is passed on, and its end is this command's end: the error then holds its exit code, or is
-// nil, and the announcement is nil.
-func background() (*announcement, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("own program: %w", err)
-	}
-	read, write, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("start in the background: %w", err)
-	}
-	defer read.Close()
-	cmd := exec.Command(exe, os.Args[1:]...)
-	cmd.Args[0] = os.Args[0]
-	cmd.Env = append(os.Environ(), detachedEnv+"=1")
-	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, []*os.File{write} // the first extra file is announceFD
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	err = cmd.Start()
-	write.Close()
-	if err != nil {
-		return nil, fmt.Errorf("start in the background: %w", err)
-	}
-	a, stopped := awaitAnnouncement(read, signals, cmd.Process)
-	if a != nil && !stopped {
-		return a, cmd.Process.Release()
-	}
-	return nil, endedEarly(cmd.Wait())
-}
-
-// awaitAnnouncement reads the announcement, nil when the process ends without one, and passes signals on meanwhile, which stopped tells.
-func awaitAnnouncement(read *os.File, signals <-chan os.Signal, process *os.Process) (a *announcement, stopped bool) {
-	told := make(chan *announcement, 1)
-	go func() {
-		line, _ := bufio.NewReader(read).ReadBytes('\n')
-		var a announcement
-		if json.Unmarshal(line, &a) != nil {
-			told <- nil
-			return
-		}
-		told <- &a
-	}()
-	for {
-		select {
-		case a := <-told:
-			return a, stopped
-		case s := <-signals:
-			stopped = true
-			_ = process.Signal(s) // it may just have ended
-		}
-	}
-}
-
-// endedEarly is the error of a copy that ended before its work had begun. It has said why itself, unless a signal killed it.
-func endedEarly(err error) error {
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) {
-		return err
-	}
-	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		if s := status.Signal(); s == syscall.SIGINT || s == syscall.SIGTERM {
-			return fail.Exit(fail.ExitSignal + int(s))
-		}
-		return fmt.Errorf("the process in the background was ended by signal %d (%s) before its work began", status.Signal(), status.Signal())
-	}
-	return fail.Exit(exit.ExitCode())
 }
 
 // detachUp is up --detach as the user sees it. What would need an answer is asked here, since nobody can be asked in the background, and
@@ -166,33 +46,12 @@ func detachUp(ctx context.Context, g *globals, o *upOptions) error {
 
 // inTheBackground does the same command again there, and says what it announces.
 func inTheBackground(g *globals, output string) error {
-	a, err := background()
+	a, err := background.Start()
 	if a == nil || err != nil {
 		return err
 	}
 	if output == "json" {
 		return writeJSON(g.stdout, a)
 	}
-	return printDetached(g, a)
-}
-
-func printDetached(g *globals, a *announcement) error {
-	program := g.invocation()
-	var b strings.Builder
-	name, watch := a.Run, "attach "
-	if a.Job != "" {
-		name, watch = a.Job, "status "
-	}
-	fmt.Fprintf(&b, "%s runs in the background, process %d.\n", name, a.PID)
-	for _, line := range [][2]string{{"watch", watch}, {"logs", "logs -f "}, {"stop", "down "}} {
-		fmt.Fprintf(&b, "%-6s %s %s%s\n", line[0], program, line[1], name)
-	}
-	if a.Dashboard != "" {
-		fmt.Fprintf(&b, "page   %s\n", a.Dashboard)
-	}
-	if a.Join != "" {
-		fmt.Fprintf(&b, "join   %s\n", a.Join)
-	}
-	_, err := fmt.Fprint(g.stdout, b.String())
-	return err
+	return a.Write(g.stdout, g.invocation())
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/background"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -23,7 +24,7 @@ import (
 const pollEvery = 100 * time.Millisecond
 
 // detached starts a tiny run of experiment e in the background.
-func detached(t *testing.T, home string, more ...string) announcement {
+func detached(t *testing.T, home string, more ...string) background.Announcement {
 	t.Helper()
 	cmd := swarmCommand(t, home, append([]string{"up", "--detach", "-o", "json", "--name", "e"}, tinyRun(more...)...)...)
 	cmd.Env = append(cmd.Env, marker(home))
@@ -34,7 +35,7 @@ func detached(t *testing.T, home string, more ...string) announcement {
 	})
 	o := finish(t, cmd)
 	require.Equal(t, 0, o.code, o.stderr)
-	var a announcement
+	var a background.Announcement
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &a), o.stdout)
 	return a
 }
@@ -55,7 +56,7 @@ func TestDetachedRun(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
 	a := detached(t, home, "--rounds", "100000", "--checkpoint-every", "5")
-	require.Equal(t, announcement{Experiment: "e", Run: "e-1", PID: a.PID, Log: runlog.Path(filepath.Join(home, "runs", "e-1"), runlog.Coordinator)}, a)
+	require.Equal(t, background.Announcement{Experiment: "e", Run: "e-1", PID: a.PID, Log: runlog.Path(filepath.Join(home, "runs", "e-1"), runlog.Coordinator)}, a)
 	session, err := unix.Getsid(a.PID)
 	require.NoError(t, err)
 	require.Equal(t, a.PID, session)

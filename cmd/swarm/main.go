@@ -20,6 +20,9 @@ import (
 	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/internal/plainlog"
+	"github.com/sapo-swarm/swarm/internal/usage"
+	"github.com/sapo-swarm/swarm/launcher/background"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/launch"
 	"github.com/sapo-swarm/swarm/launcher/mps"
@@ -47,9 +50,9 @@ type globals struct {
 	stdout  io.Writer
 	stderr  io.Writer
 	logger  *slog.Logger
-	console *console       // of a command in the background; nil in the foreground
-	args    []string       // as typed, without the program
-	began   *store.Command // what the user typed, where a sweep starts this process; nil elsewhere
+	console *background.Console // of a command in the background; nil in the foreground
+	args    []string            // as typed, without the program
+	began   *store.Command      // what the user typed, where a sweep starts this process; nil elsewhere
 
 	environmentTold bool // tellEnvironment has been called
 
@@ -155,10 +158,10 @@ func newRootCommand(g *globals) *cobra.Command {
 		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          onlySubcommands,
+		Args:          usage.OnlySubcommands,
 		RunE:          func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) (err error) {
-			g.logger = newLogger(g.stderr, g.logLevel())
+			g.logger = plainlog.New(g.stderr, g.logLevel())
 			// Engines run in another folder.
 			var dir string
 			dir, err = filepath.Abs(string(g.home))
@@ -169,7 +172,7 @@ func newRootCommand(g *globals) *cobra.Command {
 		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fail.Usage(flagError(cmd, err), cmd.CommandPath()+" --help")
+		return fail.Usage(usage.FlagError(cmd, err), cmd.CommandPath()+" --help")
 	})
 	root.PersistentFlags().StringVar((*string)(&g.home), "home", layout.Default(os.Getenv), "where runs and the database live (SWARM_HOME)")
 	root.PersistentFlags().StringVar(&g.python.Path, "python", "", "Python interpreter with torch (SWARM_PYTHON)")
@@ -215,7 +218,7 @@ func newRootCommand(g *globals) *cobra.Command {
 		}
 		c.Long += "\n" + exitCodesHelp
 	}
-	fitHelp(g, root)
+	usage.FitHelp(g.stdout, root)
 	return root
 }
 

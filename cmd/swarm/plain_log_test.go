@@ -9,8 +9,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/internal/plainlog"
+	"github.com/sapo-swarm/swarm/launcher/background"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
 )
 
 // On a terminal a warning is a line for people; elsewhere it stays a record.
@@ -23,21 +26,21 @@ func TestWarningsOnATerminalArePlainLines(t *testing.T) {
 		l.Debug("not told")
 	}
 	var records bytes.Buffer
-	log(newLogger(&records, slog.LevelInfo))
+	log(plainlog.New(&records, slog.LevelInfo))
 	require.Contains(t, records.String(), `level=WARN msg="it is\nfull" node=node_0 gpu.index=1 gpu.free_bytes=5`)
 
 	ours, theirs := openTerminal(t)
 	screen := &watcher{}
 	go screen.follow(ours)
-	log(newLogger(theirs, slog.LevelInfo))
+	log(plainlog.New(theirs, slog.LevelInfo))
 	require.Eventually(t, func() bool { return screen.shows("and on (node: node_0, gpu.index: 1)") }, patience, pollEvery)
 	require.True(t, screen.shows("Warning: it is; full (node: node_0, gpu.index: 1, gpu.free bytes: 5, gpu.why: a red reason)"))
 	require.False(t, screen.shows("not told"))
 
 	// In the background lines are for people only until the log is open.
-	c := &console{}
-	require.True(t, watched(stream{c, theirs}))
-	require.False(t, watched(stream{c, new(strings.Builder)}))
+	out, err := new(background.Console).Streams(theirs, new(strings.Builder))
+	require.True(t, plainlog.Watched(out))
+	require.False(t, plainlog.Watched(err))
 }
 
 // Ctrl-C promises a checkpoint only once a node has something to save: here the interpreter is still being looked at.

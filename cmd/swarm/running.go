@@ -2,14 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"github.com/spf13/cobra"
-
-	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -35,14 +31,7 @@ func (g *globals) openReader(ctx context.Context) (*store.Reader, error) {
 	return lifecycle.OpenReader(ctx, g.home)
 }
 
-// atMostOneName is the Args of commands that take an experiment or a run, or nothing.
-func atMostOneName(cmd *cobra.Command, args []string) error {
-	if len(args) > 1 {
-		return fail.Usage(fmt.Errorf("%s takes one experiment or run, not %d", cmd.Name(), len(args)), cmd.CommandPath()+" --help")
-	}
-	return nil
-}
-
+// nameIn is the argument, empty where there is none.
 func nameIn(args []string) string {
 	if len(args) == 0 {
 		return ""

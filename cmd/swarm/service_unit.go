@@ -14,6 +14,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/systemd"
@@ -85,7 +86,7 @@ func absoluteProgram(name string) (string, error) {
 func checkJoinService(g *globals, args []string) ([]string, error) {
 	join := newJoinCommand(g)
 	if err := join.ParseFlags(args); err != nil {
-		return nil, fail.Usage(flagError(join, err), "swarm join --help")
+		return nil, fail.Usage(usage.FlagError(join, err), "swarm join --help")
 	}
 	if join.Flags().NArg() > 0 {
 		return nil, fail.Usage(errors.New("an invitation is a secret, and a unit can be read by everybody"), "the invitation in a file, and join --url-file FILE")
@@ -126,7 +127,7 @@ func checkJoinService(g *globals, args []string) ([]string, error) {
 func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err error) {
 	up := newUpCommand(g)
 	if err := up.ParseFlags(args); err != nil {
-		return false, fail.Usage(flagError(up, err), "swarm up --help")
+		return false, fail.Usage(usage.FlagError(up, err), "swarm up --help")
 	}
 	if detach := up.Flags().Lookup("detach"); detach != nil && detach.Changed {
 		return false, fail.Usage(errors.New("a service is in the background already"), "without --detach")

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/launcher/background"
 	"github.com/sapo-swarm/swarm/launcher/study"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -354,7 +355,7 @@ func TestADetachedSweepIsStoppedByDown(t *testing.T) {
 	})
 	o := finish(t, cmd)
 	require.Equal(t, 0, o.code, o.stderr)
-	var a announcement
+	var a background.Announcement
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &a), o.stdout)
 	require.Equal(t, "8loc0ext 4loc4ext", a.Experiment)
 	awaitRounds(t, home, 1)

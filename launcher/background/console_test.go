@@ -1,16 +1,21 @@
-package main
+package background
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/internal/hermetic"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 )
+
+func TestMain(m *testing.M) { os.Exit(hermetic.Main(m)) }
 
 // consoleChild is set in a copy of the test binary that writes to a console and then dies of a panic.
 const consoleChild = "CONSOLE_TEST_LOG"
@@ -18,8 +23,8 @@ const consoleChild = "CONSOLE_TEST_LOG"
 // Once its log has been rotated, the last words of a dying program are in the new one.
 func TestPanicAfterARotation(t *testing.T) {
 	if path := os.Getenv(consoleChild); path != "" {
-		c := new(console)
-		out := stream{c, os.Stdout}
+		c := new(Console)
+		out, _ := c.Streams(os.Stdout, os.Stderr)
 		fmt.Fprintln(out, "to the starter")
 		require.NoError(t, c.open(path))
 		line := strings.Repeat("x", 1<<20) + "\n"
@@ -30,13 +35,18 @@ func TestPanicAfterARotation(t *testing.T) {
 		select {}
 	}
 	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
 	path := runlog.Path(t.TempDir(), runlog.Coordinator)
-	cmd := exec.Command(os.Args[0], "-test.run=^TestPanicAfterARotation$")
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestPanicAfterARotation$")
 	cmd.Env = append(os.Environ(), consoleChild+"="+path)
-	o := finish(t, cmd)
-	require.Equal(t, 2, o.code)
-	require.Contains(t, o.stdout, "to the starter\n")
-	require.NotContains(t, o.stdout+o.stderr, "last words")
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	var exit *exec.ExitError
+	require.ErrorAs(t, cmd.Run(), &exit)
+	require.Equal(t, 2, exit.ExitCode())
+	require.Contains(t, stdout.String(), "to the starter\n")
+	require.NotContains(t, stdout.String()+stderr.String(), "last words")
 	older, err := os.Stat(path + ".1")
 	require.NoError(t, err)
 	require.Greater(t, older.Size(), int64(16<<20))

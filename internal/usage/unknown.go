@@ -1,4 +1,5 @@
-package main
+// Package usage turns what a user typed wrongly into errors that say what to type, and fits help to the terminal. It knows cobra, and no command of ours.
+package usage
 
 import (
 	"errors"
@@ -16,8 +17,8 @@ import (
 // parserJargon is how Go's number parsers begin an error.
 var parserJargon = regexp.MustCompile(`(: )strconv\.Parse\w+: parsing "(?:[^"\\]|\\.)*": `)
 
-// onlySubcommands refuses what is no subcommand of a command that has some, with exit code 2.
-func onlySubcommands(cmd *cobra.Command, args []string) error {
+// OnlySubcommands refuses what is no subcommand of a command that has some, with exit code 2.
+func OnlySubcommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -49,8 +50,8 @@ func subcommands(cmd *cobra.Command) []string {
 	return names
 }
 
-// flagError is what pflag says, in plain words. For an unknown flag it names the nearest one of the command.
-func flagError(cmd *cobra.Command, err error) error {
+// FlagError is what pflag says, in plain words. For an unknown flag it names the nearest one of the command.
+func FlagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
 		if near := units.Nearest(unknown.GetSpecifiedName(), flagNames(cmd)); near != "" {
@@ -69,4 +70,20 @@ func flagNames(cmd *cobra.Command) []string {
 		}
 	})
 	return names
+}
+
+// NoArgs refuses arguments, with exit code 2.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fail.Usage(fmt.Errorf("%s takes no argument %q", cmd.CommandPath(), args[0]), cmd.CommandPath()+" --help")
+	}
+	return nil
+}
+
+// AtMostOneName is the Args of commands that take an experiment or a run, or nothing.
+func AtMostOneName(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return fail.Usage(fmt.Errorf("%s takes one experiment or run, not %d", cmd.Name(), len(args)), cmd.CommandPath()+" --help")
+	}
+	return nil
 }

@@ -1,4 +1,5 @@
-package main
+// Package plainlog logs for people where a terminal shows the log, and as slog's text elsewhere.
+package plainlog
 
 import (
 	"context"
@@ -13,8 +14,8 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 )
 
-// newLogger logs to w: as plain lines for people where w is a terminal, as slog's text elsewhere.
-func newLogger(w io.Writer, level slog.Level) *slog.Logger {
+// New logs to w: as plain lines for people where w is a terminal, as slog's text elsewhere.
+func New(w io.Writer, level slog.Level) *slog.Logger {
 	records := slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})
 	return slog.New(&plainLog{out: w, records: records, lock: new(sync.Mutex)})
 }
@@ -36,7 +37,7 @@ func (p *plainLog) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 func (p *plainLog) Handle(ctx context.Context, r slog.Record) error {
-	if !watched(p.out) {
+	if !Watched(p.out) {
 		return p.records.Handle(ctx, r)
 	}
 	facts := p.facts
@@ -74,13 +75,16 @@ func (p *plainLog) WithGroup(name string) slog.Handler {
 	return &next
 }
 
-// watched tells whether what is written is read on a terminal now. In the background that ends once the log is open.
-func watched(w io.Writer) bool {
-	s, ok := w.(stream)
-	if !ok {
-		return screen.IsTerminal(w)
+// Writer is a writer that knows by itself whether a terminal shows what is written now.
+type Writer interface {
+	io.Writer
+	Terminal() bool
+}
+
+// Watched tells whether what is written is read on a terminal now. Of a Writer that may change.
+func Watched(w io.Writer) bool {
+	if s, ok := w.(Writer); ok {
+		return s.Terminal()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.log == nil && watched(s.before)
+	return screen.IsTerminal(w)
 }

@@ -1,4 +1,6 @@
-package main
+// Package background has a command of this program go on beyond the end of its terminal: the same program again in a session of its own, whose output is a
+// log, and which says to its starter that its work has begun. It knows nothing of what the command does.
+package background
 
 import (
 	"fmt"
@@ -8,12 +10,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sapo-swarm/swarm/internal/plainlog"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 )
 
-// console is stdout and stderr of a command in the background: those of whoever started it until its work has begun, from then on a log that
+// Console is stdout and stderr of a command in the background: those of whoever started it until its work has begun, from then on a log that
 // is rotated. File descriptors 1 and 2 follow the log, so that a panic or a C library's last words are found in it too.
-type console struct {
+type Console struct {
 	mu   sync.Mutex
 	path string
 	log  *supervise.Log // nil: not begun
@@ -21,7 +24,7 @@ type console struct {
 
 // stream is one of a console's two, before it begins.
 type stream struct {
-	*console
+	*Console
 	before io.Writer
 }
 
@@ -39,14 +42,20 @@ func (s stream) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// take makes the console what a command prints and logs to.
-func (c *console) take(g *globals) {
-	g.console, g.stdout, g.stderr = c, stream{c, g.stdout}, stream{c, g.stderr}
-	g.logger = newLogger(g.stderr, g.logLevel())
+// Streams are the console's stdout and stderr; what was there before is written to until the log is open.
+func (c *Console) Streams(stdout, stderr io.Writer) (out, err io.Writer) {
+	return stream{c, stdout}, stream{c, stderr}
+}
+
+// Terminal implements plainlog.Writer: in the background somebody reads along until the log is open.
+func (s stream) Terminal() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log == nil && plainlog.Watched(s.before)
 }
 
 // open moves everything to the log at path.
-func (c *console) open(path string) error {
+func (c *Console) open(path string) error {
 	log, err := supervise.OpenLog(path, 0)
 	if err != nil {
 		return err
@@ -58,7 +67,7 @@ func (c *console) open(path string) error {
 }
 
 // rotated tells whether stderr still goes to a file that is no longer the log.
-func (c *console) rotated() bool {
+func (c *Console) rotated() bool {
 	var now, is unix.Stat_t
 	if unix.Stat(c.path, &now) != nil || unix.Fstat(2, &is) != nil {
 		return false
@@ -66,7 +75,7 @@ func (c *console) rotated() bool {
 	return now.Dev != is.Dev || now.Ino != is.Ino
 }
 
-func (c *console) redirect() error {
+func (c *Console) redirect() error {
 	file, err := os.OpenFile(c.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)

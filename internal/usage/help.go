@@ -1,18 +1,20 @@
-package main
+package usage
 
 import (
 	"bytes"
+	"io"
 	"strings"
 
-	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/spf13/cobra"
+
+	"github.com/sapo-swarm/swarm/internal/screen"
 )
 
-// fitHelp makes the help of a command and of its subcommands fit the terminal. A pipe gets it as it is written.
-func fitHelp(g *globals, root *cobra.Command) {
+// FitHelp makes the help of a command and of its subcommands fit the terminal. A pipe gets it as it is written.
+func FitHelp(stdout io.Writer, root *cobra.Command) {
 	whole := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		p := screen.Page(g.stdout)
+		p := screen.Page(stdout)
 		if p.Width == 0 {
 			whole(cmd, args)
 			return

@@ -1,0 +1,159 @@
+package background
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+)
+
+// detachedEnv marks the copy of this program that goes to the background. It is taken out of the environment at once.
+const detachedEnv = "_SWARM_DETACHED"
+
+// announceFD is where that copy says that its work has begun.
+const announceFD = 3
+
+// Announcement is what up --detach -o json prints, and what the copy in the background tells its starter in one line.
+type Announcement struct {
+	Experiment string `json:"experiment,omitempty"`
+	Run        string `json:"run,omitempty"`
+	Job        string `json:"job,omitempty"` // of swarm run, which has no experiment
+	PID        int    `json:"pid"`
+	Log        string `json:"log"` // path; it is rotated to .1
+	Dashboard  string `json:"dashboard,omitempty"`
+	Join       string `json:"join,omitempty"` // the line that lets others in: a secret
+}
+
+// Enter returns the console of the copy that goes to the background, nil in any other process. In that copy it must be called before a child is started:
+// hanging up is ignored from then on, and what was told to the copy alone is forgotten before any child could inherit it.
+func Enter() *Console {
+	if os.Getenv(detachedEnv) == "" {
+		return nil
+	}
+	os.Unsetenv(detachedEnv)
+	var info unix.Stat_t
+	if unix.Fstat(announceFD, &info) != nil || info.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return nil // a variable that somebody set
+	}
+	unix.CloseOnExec(announceFD)
+	signal.Ignore(syscall.SIGHUP)
+	return new(Console)
+}
+
+// Announce moves the output of a command in the background to a's log and tells its starter that the work has begun.
+// It must be called once what the announcement names is recorded.
+func (c *Console) Announce(a Announcement) error {
+	if err := c.open(a.Log); err != nil {
+		return err
+	}
+	line, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("encode the announcement: %w", err)
+	}
+	pipe := os.NewFile(announceFD, "announcement")
+	defer pipe.Close()
+	_, _ = pipe.Write(append(line, '\n')) // the starter may have left: the work goes on
+	return nil
+}
+
+// Start starts this very command again in a session of its own and waits until it has announced itself. Before that its output
+// is this process's, a signal here is passed on, and its end is this command's end: the error then holds its exit code, or is
+// nil, and the announcement is nil.
+func Start() (*Announcement, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("own program: %w", err)
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start in the background: %w", err)
+	}
+	defer read.Close()
+	cmd := exec.Command(exe, os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), detachedEnv+"=1")
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, []*os.File{write} // the first extra file is announceFD
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	err = cmd.Start()
+	write.Close()
+	if err != nil {
+		return nil, fmt.Errorf("start in the background: %w", err)
+	}
+	a, stopped := awaitAnnouncement(read, signals, cmd.Process)
+	if a != nil && !stopped {
+		return a, cmd.Process.Release()
+	}
+	return nil, endedEarly(cmd.Wait())
+}
+
+// awaitAnnouncement reads the announcement, nil when the process ends without one, and passes signals on meanwhile, which stopped tells.
+func awaitAnnouncement(read *os.File, signals <-chan os.Signal, process *os.Process) (a *Announcement, stopped bool) {
+	told := make(chan *Announcement, 1)
+	go func() {
+		line, _ := bufio.NewReader(read).ReadBytes('\n')
+		var a Announcement
+		if json.Unmarshal(line, &a) != nil {
+			told <- nil
+			return
+		}
+		told <- &a
+	}()
+	for {
+		select {
+		case a := <-told:
+			return a, stopped
+		case s := <-signals:
+			stopped = true
+			_ = process.Signal(s) // it may just have ended
+		}
+	}
+}
+
+// endedEarly is the error of a copy that ended before its work had begun. It has said why itself, unless a signal killed it.
+func endedEarly(err error) error {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return err
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		if s := status.Signal(); s == syscall.SIGINT || s == syscall.SIGTERM {
+			return fail.Exit(fail.ExitSignal + int(s))
+		}
+		return fmt.Errorf("the process in the background was ended by signal %d (%s) before its work began", status.Signal(), status.Signal())
+	}
+	return fail.Exit(exit.ExitCode())
+}
+
+// Write says what goes on, and how to watch, read and stop it. program is how this user types the program's name.
+func (a *Announcement) Write(out io.Writer, program string) error {
+	var b strings.Builder
+	name, watch := a.Run, "attach "
+	if a.Job != "" {
+		name, watch = a.Job, "status "
+	}
+	fmt.Fprintf(&b, "%s runs in the background, process %d.\n", name, a.PID)
+	for _, line := range [][2]string{{"watch", watch}, {"logs", "logs -f "}, {"stop", "down "}} {
+		fmt.Fprintf(&b, "%-6s %s %s%s\n", line[0], program, line[1], name)
+	}
+	if a.Dashboard != "" {
+		fmt.Fprintf(&b, "page   %s\n", a.Dashboard)
+	}
+	if a.Join != "" {
+		fmt.Fprintf(&b, "join   %s\n", a.Join)
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
