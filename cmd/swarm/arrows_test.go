@@ -17,6 +17,7 @@ var imports = map[string]string{
 	"configs":                     "",
 	"configs/resolve":             "configs",
 	"launcher/background":         "launcher/supervise",
+	"launcher/commandline":        "configs configs/resolve launcher/lifecycle launcher/plan launcher/workers metrics/event metrics/stats metrics/store",
 	"launcher/coordinator":        "configs launcher/fit launcher/gpu launcher/launch launcher/lifecycle launcher/mps launcher/plan launcher/runlog launcher/supervise launcher/workers metrics/event metrics/stats metrics/store metrics/terminal metrics/wording node node/exchange/membership node/journal node/model node/policy node/protocol",
 	"launcher/doctor":             "launcher/gpu launcher/mps launcher/plan metrics/store node/policy",
 	"launcher/fit":                "configs",
@@ -86,6 +87,7 @@ var imports = map[string]string{
 // testImports are those that only a package's tests import.
 var testImports = map[string]string{
 	"launcher/background":    "launcher/runlog",
+	"launcher/commandline":   "node/model",
 	"launcher/gpu":           "launcher/gpu/fakenvml",
 	"launcher/mps":           "launcher/mps/fakemps",
 	"launcher/runlog":        "launcher/supervise",

@@ -223,7 +223,7 @@ func (d *downRun) read(ctx context.Context, g *globals, reader *store.Reader) er
 	status := stats.NewStatus(snapshot, now, lifecycle.Alive(snapshot, now))
 	d.State, d.Round, d.Rounds = status.State, status.Round, status.Rounds
 	if !d.imported {
-		d.goesOn = g.goesOn(d.Run, status.Command)
+		d.goesOn = g.advice().GoesOn(d.Run, status.Command)
 	}
 	for i, n := range snapshot.Nodes {
 		rounds := 0

@@ -16,6 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/interrupt"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/background"
+	"github.com/sapo-swarm/swarm/launcher/commandline"
 	"github.com/sapo-swarm/swarm/launcher/notify"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/study"
@@ -162,8 +163,8 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 
 // studyHost is what a sweep, or a plan of one, needs of this process.
 func (g *globals) studyHost(yes bool) (study.Host, error) {
-	typed, _ := g.typedHere()
-	variable, err := began(typed)
+	typed, _ := commandline.Typed(g.args, grammar())
+	variable, err := commandline.Began(typed)
 	return study.Host{
 		Host: g.planHost(), Stdin: g.stdin, Stdout: g.stdout, Program: g.invocation(), Began: variable,
 		EnsureModels: func(ctx context.Context, p plan.Planned) (map[string]string, error) {

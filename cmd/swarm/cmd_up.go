@@ -11,6 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/launcher/commandline"
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/notify"
 	"github.com/sapo-swarm/swarm/launcher/plan"
@@ -60,8 +61,8 @@ func newUpCommand(g *globals) *cobra.Command {
 	cmd.Flags().BoolVar(&o.detach, "detach", false, "return once the run has begun: it goes on in the background (swarm attach, logs, down)")
 	cmd.Flags().BoolVar(&o.fresh, "fresh", false, "begin a new run, even if one of this experiment and seed could go on")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "download the model's weights without a question where they are missing")
-	cmd.Flags().StringVar(&o.onlyRun, onlyRunFlag, "", "the `run` to go on with, and no other")
-	cmd.Flags().Lookup(onlyRunFlag).Hidden = true // swarm resume's
+	cmd.Flags().StringVar(&o.onlyRun, commandline.OnlyRunFlag, "", "the `run` to go on with, and no other")
+	cmd.Flags().Lookup(commandline.OnlyRunFlag).Hidden = true // swarm resume's
 	addLinesFlag(cmd.Flags(), &o.output, "one event")
 	return cmd
 }

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/background"
+	"github.com/sapo-swarm/swarm/launcher/commandline"
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
@@ -30,10 +32,15 @@ func (g *globals) coordinate(ctx context.Context, o coordinator.Options, yes boo
 		Interactive: g.interactive(), Background: g.console != nil, Verbose: g.verbose, Program: g.invocation(),
 	}
 	o.EnsureModels = func(ctx context.Context) (map[string]string, error) { return ensureModels(ctx, g, o.Planned, yes) }
-	typed, secrets := g.typed()
-	o.Command, o.KeepSecrets = typed, secrets.write
-	o.GoesOn = g.goesOn
-	o.Baseline = func(s stats.Summary) string { return g.baseline(o.Planned.Config, o.Planned.Trainer.Command, s) }
+	if g.began != nil {
+		o.Command, o.KeepSecrets = *g.began, commandline.Secrets{}.Write
+	} else {
+		typed, secrets := commandline.Typed(g.args, grammar())
+		o.Command, o.KeepSecrets = typed, secrets.Write
+	}
+	advice := g.advice()
+	o.GoesOn = advice.GoesOn
+	o.Baseline = func(s stats.Summary) string { return advice.Baseline(o.Planned.Config, o.Planned.Trainer.Command, s) }
 	return coordinator.Prepare(ctx, o)
 }
 
@@ -68,4 +75,11 @@ func (g *globals) summariseDone(ctx context.Context, r *coordinator.Resume, p pl
 		return err
 	}
 	return g.summarise(summary, p.Config, p.Trainer.Command, asJSON)
+}
+
+// summarise prints what a run came to, and what to type next. trainer is its --node-command.
+func (g *globals) summarise(summary stats.Summary, config configs.Config, trainer string, asJSON bool) error {
+	place, advice := terminal.Place{Database: g.home.Database(), Folder: g.home.Run(summary.Run)}, g.advice()
+	place.Next = coordinator.Next(g.invocation(), summary, advice.GoesOn, func(s stats.Summary) string { return advice.Baseline(config, trainer, s) })
+	return coordinator.Summarise(g.stdout, summary, asJSON, place)
 }

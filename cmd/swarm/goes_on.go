@@ -15,14 +15,6 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// goesOn is the command that continues a run: of a run that a sweep began, the sweep's.
-func (g *globals) goesOn(run string, c *stats.Command) string {
-	if c != nil && commandName(c.Arguments) == "sweep" {
-		return typedLine(store.Command{Folder: c.Folder, Arguments: c.Arguments, Environment: c.Environment})
-	}
-	return g.invocation() + " resume " + run
-}
-
 // afterwards is what is said of a run that ended before its rounds were done: when and why it crashed, and what to type next. Of others it is empty.
 type afterwards struct {
 	heard    string
@@ -41,7 +33,7 @@ func (g *globals) afterwards(ctx context.Context, reader *store.Reader, x stats.
 		out.heard = fmt.Sprintf("Last heard of at %s, %s.%s", time.Unix(int64(x.LastSeen), 0).Format(time.DateTime), units.Ago(x.LastSeen, event.Now()),
 			restarted(snapshot.Run))
 	}
-	out.commands = []string{"Continue with: " + g.goesOn(x.Run, x.Command)}
+	out.commands = []string{"Continue with: " + g.advice().GoesOn(x.Run, x.Command)}
 	if x.State != store.RunStopped {
 		out.commands = append(out.commands, "Its logs: "+g.invocation()+" logs "+x.Run)
 	}

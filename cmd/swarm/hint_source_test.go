@@ -43,7 +43,7 @@ var hintContexts = []struct{ file, commands string }{
 	{"cmd/swarm/jobs_logs", "logs"},
 	{"cmd/swarm/jobs_status", "status"},
 	{"cmd/swarm/import", "import"},
-	{"cmd/swarm/resume", "up"},
+	{"launcher/commandline", "resume"},
 	{"launcher/coordinator/resume", "up"},
 	{"launcher/coordinator", "up, join, sweep"},
 	{"cmd/swarm/run_", "run"},

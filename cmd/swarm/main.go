@@ -23,6 +23,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/plainlog"
 	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/launcher/background"
+	"github.com/sapo-swarm/swarm/launcher/commandline"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/launch"
 	"github.com/sapo-swarm/swarm/launcher/mps"
@@ -68,7 +69,7 @@ func (g *globals) logLevel() slog.Level {
 
 // run is the program. It returns the exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	g := &globals{stdin: stdin, stdout: stdout, stderr: stderr, args: args, began: takeBegan()}
+	g := &globals{stdin: stdin, stdout: stdout, stderr: stderr, args: args, began: commandline.TakeBegan()}
 	defer g.python.Close()
 	root := newRootCommand(g)
 	root.SetArgs(args)

@@ -1,4 +1,6 @@
-package main
+// Package commandline knows the commands that users type: what of one is recorded with a run, which secrets stay out of the record, which command goes on
+// with a run, and which to type next. It takes the flags of the program's commands from its caller, and runs nothing but the program itself again.
+package commandline
 
 import (
 	"slices"
@@ -6,6 +8,15 @@ import (
 
 	"github.com/spf13/pflag"
 )
+
+// Grammar tells how this program reads arguments.
+type Grammar struct {
+	Flags func(args []string) *pflag.FlagSet // of the command that the arguments name
+	Name  func(args []string) string         // that command, such as up; empty where they name none
+}
+
+// words tells flags, their values and arguments apart.
+func (g Grammar) words(args []string) []typedWord { return typedWords(args, g.Flags(args)) }
 
 // typedWord is one word of a command line, after the program's name.
 type typedWord struct {

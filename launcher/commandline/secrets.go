@@ -1,4 +1,4 @@
-package main
+package commandline
 
 import (
 	"encoding/json"
@@ -45,17 +45,17 @@ func isInvitation(word string) bool {
 	return strings.Contains(word, "://") && strings.Contains(word, "#")
 }
 
-// commandSecrets is what was masked in the command of a run's newest attempt. It is kept in the run's folder, where only this user can read it, so that
-// swarm resume can go on with it.
-type commandSecrets struct {
+// Secrets are what was masked in the command of a run's newest attempt. They are kept in the run's folder, where only this user can read it, so that
+// swarm resume can go on with them.
+type Secrets struct {
 	Arguments   map[int]string    `json:"arguments,omitempty"`   // by their place in the recorded ones
 	Environment map[string]string `json:"environment,omitempty"` // by name
 }
 
 func secretsPath(dir string) string { return filepath.Join(dir, "secrets.json") }
 
-// write keeps the secrets in a run's folder, and removes those of an earlier attempt.
-func (s commandSecrets) write(dir string) error {
+// Write keeps the secrets in a run's folder, and removes those of an earlier attempt.
+func (s Secrets) Write(dir string) error {
 	if len(s.Arguments)+len(s.Environment) == 0 {
 		if err := os.Remove(secretsPath(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -70,10 +70,10 @@ func (s commandSecrets) write(dir string) error {
 }
 
 // readSecrets are those of a run's folder; none where there is no file, or no usable one.
-func readSecrets(dir string) (s commandSecrets) {
+func readSecrets(dir string) (s Secrets) {
 	data, err := files.ReadBounded(secretsPath(dir), configs.MaxDocument)
 	if err != nil || json.Unmarshal(data, &s) != nil {
-		return commandSecrets{}
+		return Secrets{}
 	}
 	return s
 }

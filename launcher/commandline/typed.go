@@ -1,4 +1,4 @@
-package main
+package commandline
 
 import (
 	"encoding/json"
@@ -7,8 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-
-	"github.com/spf13/pflag"
 
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -23,16 +21,19 @@ var otherVariables = []string{
 	"CUDA_VISIBLE_DEVICES",
 }
 
-// typedHere is the command that this process was started with, without its secrets, and these.
-func (g *globals) typedHere() (store.Command, commandSecrets) {
+// OnlyRunFlag is how swarm resume tells swarm up which run to go on with.
+const OnlyRunFlag = "only-run"
+
+// Typed is the command that this process was started with, without its secrets, and these. args are as typed, without the program.
+func Typed(args []string, grammar Grammar) (store.Command, Secrets) {
 	folder, err := os.Getwd()
 	if err != nil {
 		folder = "" // it was removed
 	}
 	environ := os.Environ()
-	words := typedWords(g.args, commandFlags(g.args))
-	c, secrets := store.Command{Folder: folder}, commandSecrets{Arguments: map[int]string{}, Environment: map[string]string{}}
-	for i, w := range withoutFlags(words, onlyRunFlag) {
+	words := grammar.words(args)
+	c, secrets := store.Command{Folder: folder}, Secrets{Arguments: map[int]string{}, Environment: map[string]string{}}
+	for i, w := range withoutFlags(words, OnlyRunFlag) {
 		text := maskWord(w)
 		c.Arguments = append(c.Arguments, text)
 		if text != w.text {
@@ -60,28 +61,8 @@ func decisiveVariables(environ []string) []string {
 	return slices.Compact(names)
 }
 
-// commandFlags are the flags of the command that the arguments name.
-func commandFlags(args []string) *pflag.FlagSet {
-	root := newRootCommand(&globals{})
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	if cmd, _, err := root.Find(args); err == nil {
-		flags.AddFlagSet(cmd.Flags())
-	}
-	flags.AddFlagSet(root.PersistentFlags())
-	return flags
-}
-
-// commandName is the command that the arguments name, such as up; empty where they name none.
-func commandName(args []string) string {
-	cmd, _, err := newRootCommand(&globals{}).Find(args)
-	if err != nil || !cmd.HasParent() {
-		return ""
-	}
-	return cmd.Name()
-}
-
-// takeBegan returns what the user typed where another command of this program starts this one; nil elsewhere.
-func takeBegan() *store.Command {
+// TakeBegan returns what the user typed where another command of this program starts this one; nil elsewhere.
+func TakeBegan() *store.Command {
 	text, ok := os.LookupEnv(beganVariable)
 	if !ok {
 		return nil
@@ -94,8 +75,8 @@ func takeBegan() *store.Command {
 	return &c
 }
 
-// began is the variable that tells a run who began it.
-func began(c store.Command) (string, error) {
+// Began is the variable, as NAME=VALUE, that tells a run who began it.
+func Began(c store.Command) (string, error) {
 	text, err := json.Marshal(c)
 	if err != nil {
 		return "", fmt.Errorf("encode the command: %w", err)
@@ -103,16 +84,8 @@ func began(c store.Command) (string, error) {
 	return beganVariable + "=" + string(text), nil
 }
 
-// typed is the command to record for a run's attempt, and its secrets.
-func (g *globals) typed() (store.Command, commandSecrets) {
-	if g.began != nil {
-		return *g.began, commandSecrets{}
-	}
-	return g.typedHere()
-}
-
 // environWith is an environment in which nothing decides about a run but what was recorded, and what was set for this call alone.
-func environWith(environ []string, c store.Command, secrets commandSecrets) []string {
+func environWith(environ []string, c store.Command, secrets Secrets) []string {
 	// SEED and the like count only beside others, which may come back here.
 	deciding := slices.AppendSeq(decisiveVariables(environ), maps.Values(resolve.RLSwarmNames))
 	out := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {

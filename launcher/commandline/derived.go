@@ -1,4 +1,4 @@
-package main
+package commandline
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ import (
 )
 
 // derivedCommand is the command that goes on with a run of which none is recorded: it was begun by an older swarm.
-func derivedCommand(run store.Run, dir string) (*store.Command, error) {
+func derivedCommand(run store.Run, dir string, sources Sources) (*store.Command, error) {
 	if _, err := os.Stat(workers.OutboxDir(dir)); err == nil {
 		return nil, fail.Usage(fmt.Errorf("run %s is this host's part of another host's run, and the command that began it is not recorded", run.Run),
 			"the same swarm join again")
@@ -30,7 +30,7 @@ func derivedCommand(run store.Run, dir string) (*store.Command, error) {
 	if c.Preset != "" {
 		base = []string{c.Preset}
 	}
-	flags, err := settingFlags(base, c, nil)
+	flags, err := settingFlags(base, c, nil, sources)
 	if err != nil {
 		return nil, fail.Hint(fmt.Errorf("the command that began %s is not recorded: %w", run.Run, err), "the same swarm up again")
 	}
@@ -42,9 +42,12 @@ func derivedCommand(run store.Run, dir string) (*store.Command, error) {
 	return &store.Command{Arguments: args}, nil
 }
 
+// Sources are what a configuration is made of beside its flags, with an environment and for a host with CUDA or without.
+type Sources func(environ []string, hasCUDA bool) resolve.Sources
+
 // settingFlags are the flags that make a configuration of what --config names (presets and files), but for keys that are left out, its name, and what
 // only saves memory. It fails where flags can't: for tasks of a file's own.
-func settingFlags(config []string, want configs.Config, leaveOut []string) ([]string, error) {
+func settingFlags(config []string, want configs.Config, leaveOut []string, sources Sources) ([]string, error) {
 	given := resolve.Flags{Config: config}
 	model, err := configs.FindKey("model")
 	if err != nil {
@@ -55,7 +58,7 @@ func settingFlags(config []string, want configs.Config, leaveOut []string) ([]st
 		given.Keys = append(given.Keys, &resolve.KeyFlag{Key: model, Source: "--model", Text: want.Model, Given: true})
 		flags = append(flags, "--model", want.Model)
 	}
-	base, _, _, err := configSources(nil, want.Models == "" && want.Model == "").Swarm(&given)
+	base, _, _, err := sources(nil, want.Models == "" && want.Model == "").Swarm(&given)
 	if err != nil {
 		return nil, err
 	}

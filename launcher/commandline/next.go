@@ -1,4 +1,4 @@
-package main
+package commandline
 
 import (
 	"maps"
@@ -9,20 +9,34 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/configs/resolve"
-	sh "github.com/sapo-swarm/swarm/internal/shell"
-	"github.com/sapo-swarm/swarm/launcher/coordinator"
+	"github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/stats"
-	"github.com/sapo-swarm/swarm/metrics/terminal"
+	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// baseline is the command of the run to compare this one with: without sharing, all else equal. It is empty where the run shares nothing itself, or where no
+// Advice names commands to type next.
+type Advice struct {
+	Program string // how this user types the program's name and its home
+	Grammar Grammar
+	Sources Sources
+}
+
+// GoesOn is the command that continues a run: of a run that a sweep began, the sweep's.
+func (a Advice) GoesOn(run string, c *stats.Command) string {
+	if c != nil && a.Grammar.Name(c.Arguments) == "sweep" {
+		return typedLine(store.Command{Folder: c.Folder, Arguments: c.Arguments, Environment: c.Environment})
+	}
+	return a.Program + " resume " + run
+}
+
+// Baseline is the command of the run to compare this one with: without sharing, all else equal. It is empty where the run shares nothing itself, or where no
 // command can say that, and in a sweep.
-func (g *globals) baseline(cfg configs.Config, trainer string, summary stats.Summary) string {
+func (a Advice) Baseline(cfg configs.Config, trainer string, summary stats.Summary) string {
 	if cfg.NumTransplantTrees == 0 || trainer != "" || summary.Model == plan.TrainerModel {
 		return ""
 	}
-	if summary.Command != nil && commandName(summary.Command.Arguments) == "sweep" {
+	if summary.Command != nil && a.Grammar.Name(summary.Command.Arguments) == "sweep" {
 		return "" // which knows what it compares
 	}
 	nodes := 0
@@ -42,23 +56,23 @@ func (g *globals) baseline(cfg configs.Config, trainer string, summary stats.Sum
 	leaveOut := append(slices.Collect(maps.Keys(compared)), "num_train_samples", "num_transplant_trees", "split", "rounds")
 	leaveOut = slices.DeleteFunc(leaveOut, func(key string) bool { return key == "num_generations" })
 	config := []string{stats.BaselinePreset}
-	if file := configFile(summary.Command); file != "" {
+	if file := a.configFile(summary.Command); file != "" {
 		config = []string{file, stats.BaselinePreset}
 	}
-	flags, err := settingFlags(config, cfg, leaveOut)
+	flags, err := settingFlags(config, cfg, leaveOut, a.Sources)
 	if err != nil {
 		return ""
 	}
 	words := append([]string{"up", "--config", strings.Join(config, ","), "--nodes", strconv.Itoa(nodes), "--rounds", strconv.Itoa(cfg.Rounds)}, flags...)
-	return g.invocation() + " " + sh.Line(words...)
+	return a.Program + " " + shell.Line(words...)
 }
 
 // configFile is the path of the YAML file that a command of swarm up names; empty: none.
-func configFile(c *stats.Command) string {
-	if c == nil || commandName(c.Arguments) != "up" {
+func (a Advice) configFile(c *stats.Command) string {
+	if c == nil || a.Grammar.Name(c.Arguments) != "up" {
 		return ""
 	}
-	for _, w := range typedWords(c.Arguments, commandFlags(c.Arguments)) {
+	for _, w := range a.Grammar.words(c.Arguments) {
 		if w.flag != "" && w.flag != "config" {
 			continue
 		}
@@ -73,11 +87,4 @@ func configFile(c *stats.Command) string {
 		}
 	}
 	return ""
-}
-
-// summarise prints what a run came to, and what to type next. trainer is its --node-command.
-func (g *globals) summarise(summary stats.Summary, config configs.Config, trainer string, asJSON bool) error {
-	place := terminal.Place{Database: g.home.Database(), Folder: g.home.Run(summary.Run)}
-	place.Next = coordinator.Next(g.invocation(), summary, g.goesOn, func(s stats.Summary) string { return g.baseline(config, trainer, s) })
-	return coordinator.Summarise(g.stdout, summary, asJSON, place)
 }
