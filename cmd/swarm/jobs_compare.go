@@ -8,6 +8,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
@@ -24,7 +25,7 @@ func (o *compareOptions) compareJobs(g *globals, jobs []stats.Job, flags *pflag.
 	if wrong != nil {
 		return wrong
 	}
-	comparison := stats.CompareJobs(jobs)
+	comparison := query.CompareJobs(jobs)
 	if o.output == "json" {
 		return writeJSON(g.stdout, comparison)
 	}

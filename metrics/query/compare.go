@@ -7,6 +7,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // CompareOptions choose what is compared, and how.
@@ -82,6 +83,7 @@ func Compare(ctx context.Context, reader *store.Reader, o CompareOptions) (stats
 	if err != nil {
 		return c, &UnknownError{o.Baseline}
 	}
+	wording.Comparison(&c)
 	return c, nil
 }
 

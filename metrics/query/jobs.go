@@ -5,6 +5,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // JobOptions say how jobs are looked at.
@@ -37,4 +38,11 @@ func RecentJobs(ctx context.Context, reader *store.Reader, since float64, limit 
 		jobs = append(jobs, described)
 	}
 	return jobs, nil
+}
+
+// CompareJobs puts jobs beside each other (`swarm compare` of jobs), in the order given.
+func CompareJobs(jobs []stats.Job) stats.JobComparison {
+	c := stats.CompareJobs(jobs)
+	wording.Jobs(&c)
+	return c
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // recorded is a finished run of a configuration.
@@ -37,6 +38,7 @@ func pairOf(t *testing.T, a, b store.Totals, o stats.CompareOptions) stats.Pair 
 	o.Baseline, o.Differ = "b", query.Differ()
 	c, err := stats.Compare(stats.Runs{Totals: []store.Totals{a, b}}, o)
 	require.NoError(t, err)
+	wording.Comparison(&c)
 	require.Len(t, c.Pairs, 1)
 	var row []stats.RowDifference
 	for _, d := range c.Pairs[0].Differs {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // Verdict is the report's first paragraph: which configuration is best, by how much, and how sure that is.
@@ -156,7 +157,7 @@ func pairOf(c stats.Comparison, row stats.Row) stats.Pair {
 func pairDifferences(c stats.Comparison) []string {
 	var lines []string
 	for _, p := range c.Pairs {
-		if list := p.DifferenceLines(); len(list) > 0 {
+		if list := wording.Differences(p); len(list) > 0 {
 			lines = append(lines, fmt.Sprintf("%s against %s: %s", p.A, p.B, strings.Join(list, " ")))
 		}
 	}
@@ -174,11 +175,11 @@ func cut(row stats.Row) string {
 // evidence is what a row's verdict rests on.
 func evidence(c stats.Comparison, row stats.Row) string {
 	var parts []string
-	if over := pairOf(c, row).Over(c.Measure); over != "" {
+	if over := wording.Over(pairOf(c, row)); over != "" {
 		parts = append(parts, over)
 	}
 	if row.Measure != "" && row.Measure != c.Measure {
-		parts = append(parts, "by "+stats.MeasureName(row.Measure))
+		parts = append(parts, "by "+wording.Measure(row.Measure))
 	}
 	if row.Improvement != nil {
 		text := percent(row.Improvement)
@@ -246,4 +247,4 @@ func baselineOf(c stats.Comparison) stats.Row {
 // name is 4loc4ext (4/4).
 func name(row stats.Row) string { return fmt.Sprintf("%s (%s)", row.Name, row.Config) }
 
-func measure(c stats.Comparison) string { return stats.MeasureName(c.Measure) }
+func measure(c stats.Comparison) string { return wording.Measure(c.Measure) }

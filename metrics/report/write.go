@@ -14,6 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/charts"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 //go:embed page
@@ -27,7 +28,7 @@ var page = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"list":     func(names []string) string { return units.List(names, "and") },
 	"numbers":  func(low, high *float64) string { return interval(low, high, number) },
 	"percents": func(low, high *float64) string { return interval(low, high, percent) },
-	"measure":  stats.MeasureName,
+	"measure":  wording.Measure,
 	"cut":      cut, "pairDifferences": pairDifferences,
 	"one":   func(v float64) *float64 { return &v },
 	"ratio": func(v stats.Value) string { return share((*float64)(&v)) },

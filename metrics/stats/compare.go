@@ -27,9 +27,11 @@ type Comparison struct {
 	EvalSet string           `json:"eval_set"` // the held-out questions that eval_reward is of; empty: none
 	Pairs   []Pair           `json:"pairs"`    // rows against the baseline, or every pair; in the order of rows
 	Tasks   []TaskComparison `json:"tasks,omitempty"`
-	Notes   []string         `json:"notes"` // what a reader must know before he believes a number
+	Notes   []string         `json:"notes"` // Caveats in words: metrics/wording sets it
 
 	Study *Study `json:"study,omitempty"` // with CompareOptions.Study
+
+	Caveats []Caveat `json:"-"` // what a reader must know before he believes a number
 
 	planned int // tests, of which some may have no p-value yet
 }
@@ -52,7 +54,8 @@ type Runs struct {
 // it isn't known which is meant, rows are ranked and nothing is decided. Rows keep the order of the runs otherwise. Two rows are compared over the
 // rounds that all of their runs have, and only where they differ in nothing that could make the result beside what is studied.
 // Improvements compare rewards a node-round, which for runs of equal nodes is the same as comparing cumulative rewards. Intervals are over seeds,
-// never over nodes: nodes of a swarm train on each other's rollouts, and runs of one seed repeat each other.
+// never over nodes: nodes of a swarm train on each other's rollouts, and runs of one seed repeat each other. Verdicts, notes and a study's lines are
+// metrics/wording's to set.
 // The error is store.ErrNotFound for a baseline without runs.
 func Compare(runs Runs, o CompareOptions) (Comparison, error) {
 	if o.Study != nil {
@@ -84,7 +87,7 @@ func compare(runs Runs, o CompareOptions) (Comparison, frame, error) {
 			row.Target = newTargetRow(g, runs.Reaches, o)
 		}
 		if i == f.base {
-			row.Verdict, row.Outcome = "baseline", "baseline"
+			row.Outcome = OutcomeBaseline
 		}
 		c.Rows = append(c.Rows, row)
 	}
@@ -94,7 +97,7 @@ func compare(runs Runs, o CompareOptions) (Comparison, frame, error) {
 		}
 	}
 	c.Basis = c.basis(f, runs)
-	c.addNotes(f, runs, o)
+	c.addCaveats(f, runs, o)
 	if f.base < 0 && !o.ofStudyArms() {
 		c.rank()
 	}
@@ -153,15 +156,15 @@ func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) []matched {
 		}
 		pair := newPair(m.a, m.b)
 		pair.Measure = o.Measure
-		if pair.Differs = o.differences(a, b); len(pair.confounders()) > 0 {
+		if pair.Differs = o.differences(a, b); len(pair.Confounders()) > 0 {
 			pair = pair.withoutStatistics()
 		}
 		pair.span, pair.short, pair.RoundsCompared, pair.EvalRound = s, s.tooShort(o), s.document(), s.evalDocument()
 		c.Pairs, sides = append(c.Pairs, pair), append(sides, m)
 	}
-	missing := "no rounds yet"
-	if heldOut(o.Measure) {
-		missing = "no held-out evaluation"
+	missing := ReasonNoRounds
+	if HeldOut(o.Measure) {
+		missing = ReasonNoEvaluation
 	}
 	decide(c.Pairs, sides, missing, max(2, o.least), o.planned)
 	return sides

@@ -32,43 +32,27 @@ func compareAll(t require.TestingT, o CompareOptions, experiments ...[]store.Tot
 	return c
 }
 
-func TestVerdictsOfSeveralAreCorrected(t *testing.T) {
+// What verdicts and notes rest on; metrics/wording has the words.
+func TestReasonsAndCaveats(t *testing.T) {
 	base := experiment("base", 0, 8, 8.2, 7.8)
-	nearly := experiment("nearly", 2, 8.6, 8.9, 8.4)
-	alone := compareAll(t, CompareOptions{}, base, nearly)
-	require.Equal(t, OutcomeBetter, alone.Rows[1].Outcome)
-	require.InDelta(t, *alone.Rows[1].PValue, *alone.Rows[1].PValueHolm, 0)
+	c := compareAll(t, CompareOptions{}, base, experiment("nearly", 2, 8.6, 8.9, 8.4), experiment("much", 4, 16, 15.8, 16.2), experiment("one", 6, 12),
+		experiment("so", 6, 8, 8.4, 7.9), experiment("still", 6, 8, 8))
+	var kinds []ReasonKind
+	for _, p := range c.Pairs {
+		kinds = append(kinds, p.Reason.Kind)
+		require.Equal(t, []int{p.SeedsA, p.SeedsB}, []int{p.Reason.SeedsA, p.Reason.SeedsB})
+	}
+	require.Equal(t, []ReasonKind{ReasonChance, ReasonDecided, ReasonFewSeeds, ReasonChance, ReasonChance}, kinds)
+	require.Equal(t, 4, c.Pairs[0].Reason.Tests)
+	require.Equal(t, []Caveat{Corrected{4}}, c.Caveats)
 
-	c := compareAll(t, CompareOptions{}, base, nearly, experiment("much", 4, 16, 15.8, 16.2), experiment("one", 6, 12), experiment("so", 6, 8, 8.4, 7.9))
-	require.InDelta(t, 2**c.Rows[1].PValue, *c.Rows[1].PValueHolm, 1e-12, "of three tests it comes second")
-	require.Equal(t, OutcomeUndecided, c.Rows[1].Outcome)
-	require.Regexp(t, `^undecided: p = 0\.029, 0\.058 corrected for 3 comparisons with n=3, at least \d+ more seeds$`, c.Rows[1].Verdict)
-	require.Equal(t, OutcomeBetter, c.Rows[2].Outcome)
-	require.InDelta(t, 0.1, *c.Rows[2].PermutationPValue, 1e-12, "2 of 20 arrangements: more three seeds can't say")
-	require.InDelta(t, 1, *c.Rows[2].ProbabilityOfImprovement, 0)
-	require.Equal(t, "undecided: 1 seed, at least 2 more needed", c.Rows[3].Verdict)
-	require.Equal(t, 2, *c.Rows[3].MoreSeeds)
-	require.Nil(t, c.Rows[3].PermutationPValue)
-	require.Contains(t, c.Notes[0], "corrected for 3 comparisons")
-	require.Len(t, c.Pairs, 4)
-
-	c = compareAll(t, CompareOptions{Pairs: true}, base, nearly, experiment("much", 4, 16, 15.8, 16.2))
-	require.Len(t, c.Pairs, 3)
-	require.Equal(t, []string{"much", "nearly"}, []string{c.Pairs[2].A, c.Pairs[2].B})
-}
-
-func TestTwoSeedsSayHowManyMore(t *testing.T) {
-	c := compareAll(t, CompareOptions{}, experiment("base", 0, 8, 9), experiment("x", 4, 10, 9.6))
-	row := c.Rows[1]
-	require.Regexp(t, `^undecided: p = 0\.\d+ with n=2, at least \d+ more seeds?$`, row.Verdict)
-	n, ok := SeedsNeeded([]float64{0.1, 0.1125}, []float64{0.125, 0.12}, 0.05)
-	require.True(t, ok)
-	require.Equal(t, n-2, *row.MoreSeeds)
-	same := compareAll(t, CompareOptions{}, experiment("base", 0, 8, 9), experiment("x", 4, 8, 9))
-	require.Equal(t, "undecided: p = 1 with n=2, too small a difference for 1000 seeds to tell", same.Rows[1].Verdict)
-	require.Nil(t, same.Rows[1].MoreSeeds)
 	still := compareAll(t, CompareOptions{}, experiment("base", 0, 8, 8), experiment("x", 4, 9, 9))
-	require.Equal(t, "undecided: the runs don't vary", still.Rows[1].Verdict)
+	require.Equal(t, ReasonConstant, still.Pairs[0].Reason.Kind)
+	runs := experiment("x", 4, 10, 11, 2)
+	runs[2].State = store.RunRunning
+	skipped := compareAll(t, CompareOptions{}, experiment("base", 0, 8), runs)
+	require.Equal(t, []Caveat{Skipped{"x", 1, 2, []string{store.RunRunning}}}, skipped.Caveats)
+	require.Equal(t, []Caveat{NoBaseline{"x"}}, compareAll(t, CompareOptions{}, experiment("x", 4, 1), experiment("y", 4, 2)).Caveats)
 }
 
 func TestPairVerdictsAreAntisymmetric(t *testing.T) {
@@ -131,48 +115,6 @@ func TestGroupsByConfiguration(t *testing.T) {
 	one := compareAll(t, CompareOptions{By: ByConfig, Key: func(store.Totals) string { return "" }}, base, a)
 	require.Len(t, one.Rows, 1)
 	require.Empty(t, one.Pairs)
-}
-
-func TestCrashedRunsAreNotMixedIn(t *testing.T) {
-	runs := experiment("x", 4, 10, 11, 2)
-	runs[2].State = store.RunRunning
-	c := compareAll(t, CompareOptions{}, experiment("base", 0, 8), runs)
-	require.Equal(t, []int{2, 1, 0}, []int{c.Rows[1].Runs, c.Rows[1].Skipped, c.Rows[1].Unfinished})
-	require.Equal(t, []string{"x: 1 run is not done (running) and not counted beside the 2 that are."}, c.Notes)
-	counted := Counted(runs, CompareOptions{})
-	require.Equal(t, []string{"x-1", "x-2"}, []string{counted[0].Run.Run, counted[1].Run.Run})
-
-	runs[0].State, runs[1].State = store.RunStopped, store.RunFailed
-	c = compareAll(t, CompareOptions{}, experiment("base", 0, 8), runs)
-	require.Equal(t, []string{"x: no run is done; 3 unfinished runs are counted (stopped, failed, running)."}, c.Notes)
-}
-
-func TestHeldOutEvaluationsCompareWithinASet(t *testing.T) {
-	runs := slices.Concat(experiment("base", 0, 8, 8.1), experiment("x", 4, 9, 9.2), experiment("alien", 2, 9, 9.2), experiment("none", 6, 9))
-	eval := func(run, set string, round int, sum float64) store.EvalTotal {
-		return store.EvalTotal{Run: run, Set: set, Round: round, Generations: 4, Nodes: 8, Questions: 10, Correct: int(sum), RewardSum: sum}
-	}
-	evals := map[string]store.EvalTotal{
-		"base-1": eval("base-1", "s", 10, 10), "base-2": eval("base-2", "s", 10, 11),
-		"x-1": eval("x-1", "s", 10, 20), "x-2": eval("x-2", "s", 10, 21), "alien-1": eval("alien-1", "t", 10, 40),
-	}
-	c, err := Compare(Runs{Totals: runs, Evals: evals}, CompareOptions{Measure: MeasureEval})
-	require.NoError(t, err)
-	require.Equal(t, []string{BasisEval, "s"}, []string{c.Basis, c.EvalSet})
-	require.InDelta(t, 10.5/40, *c.Rows[0].EvalReward, 1e-12)
-	require.InDelta(t, (20.5-10.5)/10.5, *c.Rows[1].Improvement, 1e-12)
-	require.Equal(t, OutcomeBetter, c.Rows[1].Outcome)
-	require.Equal(t, []int{10, 10}, []int{*c.Rows[1].EvalRound, *c.Rows[0].EvalRound})
-	require.InDelta(t, 20.5/40, *c.Rows[1].EvalPass1, 1e-12)
-	require.Nil(t, c.Rows[2].EvalReward)
-	require.Equal(t, "undecided: no held-out evaluation", c.Rows[3].Verdict)
-	require.Contains(t, c.Notes,
-		"alien: the held-out evaluation of 1 of its 2 runs is of other questions or sampling than the baseline's: not compared.")
-
-	c, err = Compare(Runs{Totals: runs, Evals: evals}, CompareOptions{})
-	require.NoError(t, err)
-	require.InDelta(t, 10.5/40, *c.Rows[0].EvalReward, 1e-12, "shown beside the rewards of training, too")
-	require.Equal(t, 2, c.Rows[1].Seeds)
 }
 
 func TestMinAndTop(t *testing.T) {

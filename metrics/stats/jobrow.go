@@ -62,7 +62,10 @@ func LastHeard(j store.Job) float64 {
 // JobComparison is the document of `swarm compare` of jobs: facts beside each other. A job ran once, so that nothing is tested.
 type JobComparison struct {
 	Jobs  []JobRow `json:"jobs"`
-	Notes []string `json:"notes"`
+	Notes []string `json:"notes"` // metrics/wording sets it
+
+	Commands int `json:"-"` // different ones
+	Batches  int `json:"-"` // different effective batches
 }
 
 // CompareJobs puts jobs beside each other, in the order given.
@@ -76,11 +79,6 @@ func CompareJobs(jobs []Job) JobComparison {
 			batches[*j.EffectiveBatch] = true
 		}
 	}
-	if len(keys) > 1 {
-		c.Notes = append(c.Notes, "These are not the same command.")
-	}
-	if len(batches) > 1 {
-		c.Notes = append(c.Notes, "Their effective batches differ: they don't train alike.")
-	}
+	c.Commands, c.Batches = len(keys), len(batches)
 	return c
 }

@@ -80,14 +80,15 @@ func TestOtherEndsOfAttempts(t *testing.T) {
 	}
 }
 
-func TestComparedJobsThatAreUnlikeAreNoted(t *testing.T) {
+func TestComparedJobsThatAreUnlikeAreCounted(t *testing.T) {
 	one := aShortJob()
 	two, three := one, one
-	require.Empty(t, CompareJobs([]Job{NewJob(one, 1, true), NewJob(two, 1, true)}).Notes)
+	same := CompareJobs([]Job{NewJob(one, 1, true), NewJob(two, 1, true)})
+	require.Equal(t, []int{1, 1}, []int{same.Commands, same.Batches})
 	two.Key = "other"
 	three.Attempts = one.Attempts[:1]
 	three.Attempts[0].BatchSize = 60
 	c := CompareJobs([]Job{NewJob(one, 1, true), NewJob(two, 1, true), NewJob(three, 1, true)})
 	require.Len(t, c.Jobs, 3)
-	require.Equal(t, []string{"These are not the same command.", "Their effective batches differ: they don't train alike."}, c.Notes)
+	require.Equal(t, []int{2, 2}, []int{c.Commands, c.Batches})
 }

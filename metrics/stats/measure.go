@@ -1,10 +1,6 @@
 package stats
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
+import "slices"
 
 // automatic tells whether the measure is left to what the runs have.
 func (o CompareOptions) automatic() bool { return o.Measure == "" || o.Measure == MeasureAuto }
@@ -45,15 +41,15 @@ func (f frame) measures(c Comparison) []string {
 	return out
 }
 
-// noteMeasures names the pairs that are not decided by the comparison's measure.
-func (c *Comparison) noteMeasures(o CompareOptions) {
-	var names []string
+// addMeasures names the pairs that are not decided by the comparison's measure.
+func (c *Comparison) addMeasures(o CompareOptions) {
+	var x OtherMeasure
 	for _, p := range c.Pairs {
 		if p.Measure != c.Measure {
-			names = append(names, fmt.Sprintf("%s against %s", p.A, p.B))
+			x.Pairs = append(x.Pairs, [2]string{p.A, p.B})
 		}
 	}
-	if len(names) > 0 && o.automatic() {
-		c.note("Decided by %s, because not every seed of both has %s: %s.", MeasureName(MeasureReward), MeasureName(MeasurePass), strings.Join(names, ", "))
+	if len(x.Pairs) > 0 && o.automatic() {
+		c.caveat(x)
 	}
 }

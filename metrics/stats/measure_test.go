@@ -42,7 +42,7 @@ func TestHeldOutPassDecidesWhereBothHaveItElseTheReward(t *testing.T) {
 	require.Equal(t, []string{MeasureReward, OutcomeBetter}, []string{rows["bare"].Measure, rows["bare"].Outcome})
 	require.InDelta(t, 0.61, *rows["new"].Value, 1e-9)
 	require.InDelta(t, 0.901, *rows["bare"].Value, 1e-9)
-	require.Contains(t, c.Notes, "Decided by reward a node-round, because not every seed of both has held-out pass@1: bare against base.")
+	require.Contains(t, c.Caveats, OtherMeasure{[][2]string{{"bare", "base"}}})
 
 	one := measuredRuns()
 	delete(one.Evals, "new-2")

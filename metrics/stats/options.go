@@ -19,19 +19,8 @@ const (
 // Measures names all of them.
 func Measures() []string { return []string{MeasureAuto, MeasureReward, MeasureEval, MeasurePass} }
 
-// MeasureName is a measure as people read it.
-func MeasureName(measure string) string {
-	switch measure {
-	case MeasureEval:
-		return "held-out reward"
-	case MeasurePass:
-		return "held-out pass@1"
-	}
-	return "reward a node-round"
-}
-
-// heldOut tells whether a measure is of held-out evaluations.
-func heldOut(measure string) bool { return measure == MeasureEval || measure == MeasurePass }
+// HeldOut tells whether a measure is of held-out evaluations.
+func HeldOut(measure string) bool { return measure == MeasureEval || measure == MeasurePass }
 
 // CompareOptions choose how runs are compared. The zero value groups by experiment and decides by MeasureAuto.
 type CompareOptions struct {

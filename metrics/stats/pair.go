@@ -1,23 +1,24 @@
 package stats
 
 import (
-	"fmt"
 	"math"
-
-	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // significance is the p-value below which a verdict is given.
 const significance = 1 - Confidence
 
-// enoughSeeds is the fewest a side to ask for: two give an interval, but a hopelessly wide one.
-const enoughSeeds = 3
+// Significant tells whether a p-value, where it is the only one, decides.
+func Significant(p float64) bool { return p < significance }
+
+// EnoughSeeds is the fewest a side to ask for: two give an interval, but a hopelessly wide one.
+const EnoughSeeds = 3
 
 // Outcomes of a Pair.
 const (
 	OutcomeBetter    = "better"
 	OutcomeWorse     = "worse"
 	OutcomeUndecided = "undecided"
+	OutcomeBaseline  = "baseline" // of a Row: it is what the others are compared with
 
 	OutcomeNotComparable = "not comparable" // the sides differ in more than what is studied, see Pair.Differs
 )
@@ -39,7 +40,7 @@ type Pair struct {
 	PermutationError         *float64 `json:"permutation_error"`          // standard error of it; 0: exact
 	ProbabilityOfImprovement *float64 `json:"probability_of_improvement"` // that a run of A has more than one of B
 	Outcome                  string   `json:"outcome"`                    // better, worse, undecided, not comparable
-	Verdict                  string   `json:"verdict"`                    // the same, and why it is undecided
+	Verdict                  string   `json:"verdict"`                    // the same, and why it is undecided: metrics/wording sets it
 	MoreSeeds                *int     `json:"more_seeds"`                 // a side, at least, to decide; null: decided, or nobody can say
 
 	RoundsCompared *Span               `json:"rounds_compared"` // that all runs of both sides have; null: none
@@ -49,9 +50,35 @@ type Pair struct {
 	ValueB         *float64            `json:"value_b"`
 	Differs        []SettingDifference `json:"differs"` // settings, by name
 
+	Reason Reason `json:"-"` // what the outcome rests on
+
 	span  span
 	short bool // the sides' lengths leave nothing to compare
 }
+
+// Reason is what the outcome of a Pair rests on.
+type Reason struct {
+	Kind   ReasonKind
+	Tests  int // of ReasonChance: how many the p-value is corrected for
+	SeedsA int // of the pair as it was compared: one that is seen from the other side keeps them
+	SeedsB int
+}
+
+// ReasonKind says which of a Pair's figures decide.
+type ReasonKind int
+
+// Kinds of a Reason. The zero value is that of a pair that was not compared.
+const (
+	ReasonNone          ReasonKind = iota
+	ReasonDecided                  // the corrected p-value is below the level
+	ReasonNotComparable            // the confounders among Differs
+	ReasonLength                   // the sides' lengths leave nothing to compare
+	ReasonNoRounds                 // a side has no round
+	ReasonNoEvaluation             // a side has no held-out evaluation
+	ReasonFewSeeds                 // a side has too few for any verdict; MoreSeeds says how many it lacks
+	ReasonConstant                 // the runs do not vary, so that there is no p-value
+	ReasonChance                   // the p-value is too high; MoreSeeds is nil where the difference is too small for MaxSeeds
+)
 
 // sample is a group's values, one a seed.
 type sample struct {
@@ -86,10 +113,10 @@ func (p Pair) withoutStatistics() Pair {
 	return p
 }
 
-// decide gives every pair its corrected p-value and its verdict, for which each side needs the least number of seeds. missing says what a side
+// decide gives every pair its corrected p-value and its outcome, for which each side needs the least number of seeds. missing says what a side
 // without values has none of. It is corrected for as many tests as are planned, should there be fewer yet: those that come later count with
 // p = 1 until then, so that what is decided doesn't turn by a pair's arrival alone.
-func decide(pairs []Pair, sides []matched, missing string, least, planned int) {
+func decide(pairs []Pair, sides []matched, missing ReasonKind, least, planned int) {
 	ps := make([]float64, len(pairs))
 	tests := 0
 	for i, p := range pairs {
@@ -109,56 +136,42 @@ func decide(pairs []Pair, sides []matched, missing string, least, planned int) {
 	}
 }
 
-func (p *Pair) decide(a, b []float64, tests int, missing string, least int) {
+func (p *Pair) decide(a, b []float64, tests int, missing ReasonKind, least int) {
 	p.Outcome = OutcomeUndecided
-	confounders, missingOne := p.confounders(), len(a) == 0 || len(b) == 0
+	p.Reason = Reason{Kind: ReasonDecided, Tests: tests, SeedsA: len(a), SeedsB: len(b)}
+	missingOne := len(a) == 0 || len(b) == 0
 	switch {
-	case len(confounders) > 0 && (p.short || !missingOne):
-		p.Outcome, p.Verdict = OutcomeNotComparable, OutcomeNotComparable+": "+differenceList(confounders)
+	case len(p.Confounders()) > 0 && (p.short || !missingOne):
+		p.Outcome, p.Reason.Kind = OutcomeNotComparable, ReasonNotComparable
 	case p.short:
-		p.Verdict = "undecided: different length"
+		p.Reason.Kind = ReasonLength
 	case missingOne:
-		p.Verdict = "undecided: " + missing
+		p.Reason.Kind = missing
 	case min(len(a), len(b)) < least:
 		p.tooFew()
 	case p.PValue == nil:
-		p.Verdict = "undecided: the runs don't vary"
+		p.Reason.Kind = ReasonConstant
 	case *p.PValueHolm >= significance:
-		p.Verdict = p.undecided(a, b, tests)
+		p.undecided(a, b, tests)
 	case *p.Difference > 0:
-		p.Outcome, p.Verdict = OutcomeBetter, OutcomeBetter
+		p.Outcome = OutcomeBetter
 	default:
-		p.Outcome, p.Verdict = OutcomeWorse, OutcomeWorse
+		p.Outcome = OutcomeWorse
 	}
 }
 
-// tooFew is the verdict where a side has too few seeds for any: that side's, of both the poorer's.
+// tooFew is the outcome where a side has too few seeds for any.
 func (p *Pair) tooFew() {
-	n, who := p.SeedsA, ""
-	if p.SeedsB < p.SeedsA {
-		n, who = p.SeedsB, p.B+" has "
-	}
-	p.Verdict = fmt.Sprintf("undecided: %s%d %s, at least %d more needed", who, n, units.Noun(n, "seed"), enoughSeeds-n)
-	p.need(enoughSeeds - n)
+	p.Reason.Kind = ReasonFewSeeds
+	p.need(EnoughSeeds - min(p.SeedsA, p.SeedsB))
 }
 
 func (p *Pair) need(seeds int) { p.MoreSeeds = &seeds }
 
-// undecided says how far from a verdict the pair is, and what it would take: seeds for a level that holds for so many tests.
-func (p *Pair) undecided(a, b []float64, tests int) string {
-	text := fmt.Sprintf("undecided: p = %.2g", *p.PValue)
-	if tests > 1 && *p.PValue < significance {
-		text += fmt.Sprintf(", %.2g corrected for %d comparisons", *p.PValueHolm, tests)
+// undecided says what a verdict would take: seeds for a level that holds for so many tests.
+func (p *Pair) undecided(a, b []float64, tests int) {
+	p.Reason.Kind = ReasonChance
+	if n, ok := SeedsNeeded(a, b, significance/float64(tests)); ok {
+		p.need(max(1, n-min(len(a), len(b))))
 	}
-	text += fmt.Sprintf(" with n=%d", len(a))
-	if len(b) != len(a) {
-		text += fmt.Sprintf(" against %d", len(b))
-	}
-	n, ok := SeedsNeeded(a, b, significance/float64(tests))
-	if !ok {
-		return text + fmt.Sprintf(", too small a difference for %d seeds to tell", maxSeeds)
-	}
-	more := max(1, n-min(len(a), len(b)))
-	p.need(more)
-	return text + fmt.Sprintf(", at least %d more %s", more, units.Noun(more, "seed"))
 }

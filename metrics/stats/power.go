@@ -11,9 +11,10 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
+// Bounds of SeedsNeeded.
 const (
 	power    = 0.8  // the chance wanted of seeing a difference that is there
-	maxSeeds = 1000 // a side: beyond that nobody trains
+	MaxSeeds = 1000 // a side that SeedsNeeded looks at: beyond that nobody trains
 )
 
 // Power returns the chance that a two-sided t-test at a level sees a difference of so many standard errors: of the noncentral t-distribution
@@ -45,11 +46,11 @@ func SeedsNeeded(a, b []float64, level float64) (n int, ok bool) {
 	}
 	sa, sb := va/(va+vb), vb/(va+vb)
 	freedom := 1 / (sa*sa + sb*sb) // Satterthwaite's, a seed less one
-	n = 2 + sort.Search(maxSeeds-1, func(i int) bool {
+	n = 2 + sort.Search(MaxSeeds-1, func(i int) bool {
 		n := float64(2 + i)
 		return Power(difference/math.Sqrt((va+vb)/n), freedom*(n-1), level) >= power
 	})
-	return n, n <= maxSeeds
+	return n, n <= MaxSeeds
 }
 
 // Holm returns p-values corrected for that there are several (Holm 1979): the chance of one false verdict among all stays below the level. What

@@ -20,7 +20,7 @@ type Row struct {
 	CILow            *float64 `json:"ci_low"`            // 95 % interval of Improvement, over seeds; null below two
 	CIHigh           *float64 `json:"ci_high"`
 	PValue           *float64 `json:"p_value"`
-	Verdict          string   `json:"verdict"` // baseline, better, worse, or undecided and why
+	Verdict          string   `json:"verdict"` // baseline, or its pair's with it: metrics/wording sets it
 	EvalReward       *float64 `json:"eval_reward"`
 	PaperImprovement *float64 `json:"paper_improvement"` // of the same I/J over 8/0
 
@@ -140,7 +140,7 @@ func (row *Row) addValue(g group, measure string, runs Runs, s span, set string)
 
 // judge takes over what the pair with the baseline, of that mean over the span of both, found.
 func (row *Row) judge(p Pair, baseline float64) {
-	row.Improvement, row.PValue, row.Verdict, row.Outcome, row.MoreSeeds = p.Improvement, p.PValue, p.Verdict, p.Outcome, p.MoreSeeds
+	row.Improvement, row.PValue, row.Outcome, row.MoreSeeds = p.Improvement, p.PValue, p.Outcome, p.MoreSeeds
 	row.Differs = forRow(p.Differs)
 	row.PValueHolm, row.PermutationPValue, row.ProbabilityOfImprovement = p.PValueHolm, p.PermutationPValue, p.ProbabilityOfImprovement
 	if p.CILow != nil && p.CIHigh != nil && baseline > 0 {

@@ -2,7 +2,6 @@ package stats
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,7 +43,8 @@ type SettingDifference struct {
 	B    string `json:"b"`
 	Role string `json:"role"` // study, confounder, despite, other
 
-	subject, effect string
+	Subject string `json:"-"` // several keys of one subject are one difference
+	Effect  string `json:"-"` // one of Effect*
 }
 
 // RowDifference is a setting in which a row differs from the baseline.
@@ -81,9 +81,9 @@ func (o CompareOptions) differences(a, b group) []SettingDifference {
 			i := slices.IndexFunc(list, func(s SettingDifference) bool { return s.Key == d.Key })
 			if i < 0 {
 				i = len(list)
-				list, values[d.Key] = append(list, SettingDifference{Key: d.Key, subject: d.subject(), effect: d.Effect}), &[2][]string{}
+				list, values[d.Key] = append(list, SettingDifference{Key: d.Key, Subject: d.subject(), Effect: d.Effect}), &[2][]string{}
 			}
-			list[i].effect = stronger(list[i].effect, d.Effect)
+			list[i].Effect = stronger(list[i].Effect, d.Effect)
 			sides := values[d.Key]
 			sides[left], sides[right] = append(sides[left], d.A), append(sides[right], d.B)
 		}
@@ -128,16 +128,16 @@ func (o CompareOptions) giveRoles(list []SettingDifference) {
 	for i := range list {
 		d := &list[i]
 		switch {
-		case slices.Contains(o.studied, d.Key), slices.Contains(o.studied, d.subject), d.effect == EffectSharing:
+		case slices.Contains(o.studied, d.Key), slices.Contains(o.studied, d.Subject), d.Effect == EffectSharing:
 			d.Role, studied = RoleStudy, true
-		case d.effect == EffectNone, d.effect == EffectName:
+		case d.Effect == EffectNone, d.Effect == EffectName:
 			d.Role = RoleOther
-		case o.despite(d.Key, d.subject):
+		case o.despite(d.Key, d.Subject):
 			d.Role = RoleDespite
 		default:
 			d.Role = RoleConfounder
-			if !slices.Contains(subjects, d.subject) {
-				subjects = append(subjects, d.subject)
+			if !slices.Contains(subjects, d.Subject) {
+				subjects = append(subjects, d.Subject)
 			}
 		}
 	}
@@ -145,7 +145,7 @@ func (o CompareOptions) giveRoles(list []SettingDifference) {
 		return
 	}
 	for i := range list {
-		if list[i].Role == RoleConfounder && list[i].effect != EffectQuestions {
+		if list[i].Role == RoleConfounder && list[i].Effect != EffectQuestions {
 			list[i].Role = RoleStudy
 		}
 	}
@@ -160,8 +160,8 @@ func forRow(list []SettingDifference) []RowDifference {
 	return out
 }
 
-// confounders are the differences for which a pair isn't comparable.
-func (p Pair) confounders() []SettingDifference {
+// Confounders are the differences for which a pair isn't comparable.
+func (p Pair) Confounders() []SettingDifference {
 	return slices.DeleteFunc(slices.Clone(p.Differs), func(d SettingDifference) bool { return d.Role != RoleConfounder })
 }
 
@@ -183,45 +183,3 @@ func plainDifferences(a, b store.Totals) []RunDifference {
 
 // UsedNodes is how many nodes a run trained with: those that did a round, before any has those planned.
 func UsedNodes(r store.Totals) int { return cmp.Or(r.NodesSeen, r.Nodes) }
-
-// listedDifferences is how many one line names.
-const listedDifferences = 5
-
-// differenceList puts differences on one line: nodes 4 against 8, model "nano" against "micro".
-func differenceList(list []SettingDifference) string {
-	var texts []string
-	for _, d := range list[:min(len(list), listedDifferences)] {
-		if d.A == d.B { // each side has runs of either
-			texts = append(texts, fmt.Sprintf("%s %s on both sides", d.Key, d.A))
-			continue
-		}
-		texts = append(texts, fmt.Sprintf("%s %s against %s", d.Key, d.A, d.B))
-	}
-	if more := len(list) - listedDifferences; more > 0 {
-		texts = append(texts, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(texts, ", ")
-}
-
-// DifferenceLines put into words in what the sides of a pair differ beside I and J, empty where they don't: what is studied, and what else differs.
-func (p Pair) DifferenceLines() []string {
-	var lines []string
-	for _, kind := range []struct {
-		lead  string
-		roles []string
-	}{
-		{"under study: ", []string{RoleStudy}}, {"also different: ", []string{RoleConfounder, RoleOther}},
-		{"different, and compared all the same: ", []string{RoleDespite}},
-	} {
-		list := slices.DeleteFunc(slices.Clone(p.Differs), func(d SettingDifference) bool {
-			return !slices.Contains(kind.roles, d.Role) || d.effect == EffectName || slices.Contains(shownKeys, d.Key)
-		})
-		if len(list) > 0 {
-			lines = append(lines, kind.lead+differenceList(list)+".")
-		}
-	}
-	return lines
-}
-
-// shownKeys are those that the column I/J shows.
-var shownKeys = []string{"num_train_samples", "num_transplant_trees"}

@@ -11,7 +11,7 @@ func (c Comparison) Shortened() Comparison {
 	if c.Study == nil {
 		return c
 	}
-	short := c.Study.shorten()
+	short := c.Study.shortNames()
 	c.Baseline = short.Replace(c.Baseline)
 	c.Rows, c.Pairs, c.Tasks, c.Notes = slices.Clone(c.Rows), slices.Clone(c.Pairs), slices.Clone(c.Tasks), slices.Clone(c.Notes)
 	for i := range c.Rows {
@@ -34,6 +34,9 @@ func (c Comparison) Shortened() Comparison {
 	return c
 }
 
+// Shorten replaces the recorded names of the study's experiments by their arms' names.
+func (d StudyDesign) Shorten(text string) string { return shortNames(d.Arms).Replace(text) }
+
 // shortNames replaces the recorded names of arms; of two the longer first, for it may begin with the other.
 func shortNames(arms []StudyArm) *strings.Replacer {
 	longer := func(a, b StudyArm) int { return cmp.Compare(len(b.Experiment), len(a.Experiment)) }
@@ -44,8 +47,8 @@ func shortNames(arms []StudyArm) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// shorten replaces the recorded names of the study's experiments.
-func (s *Study) shorten() *strings.Replacer {
+// shortNames replaces the recorded names of the study's experiments.
+func (s *Study) shortNames() *strings.Replacer {
 	var arms []StudyArm
 	for _, a := range s.Arms {
 		arms = append(arms, StudyArm{Name: a.Name, Experiment: a.Experiment})

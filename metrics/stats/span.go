@@ -1,11 +1,8 @@
 package stats
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 
-	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -113,7 +110,7 @@ func (r Runs) sum(t store.Totals, rounds int) (store.RewardSum, bool) {
 
 // tooShort tells whether nothing is left to compare by a measure: too few rounds in common that training can have changed, or no evaluation.
 func (s span) tooShort(o CompareOptions) bool {
-	if heldOut(o.Measure) {
+	if HeldOut(o.Measure) {
 		return s.evalUneven && s.evalRound == noEval
 	}
 	return s.uneven && s.rounds < firstTaught
@@ -135,16 +132,16 @@ func (s span) evalDocument() *int {
 	return &s.evalRound
 }
 
-// Over says what a pair is compared over, where runs are cut for it: over rounds 1-3, or after 3 rounds. It is empty where nothing is cut.
-func (p Pair) Over(measure string) string {
-	measure = cmp.Or(p.Measure, measure)
+// Cut says what a pair is compared over, where runs are cut for it: a number of first rounds, or with a held-out measure the rounds after which the
+// evaluations were made. ok is false where nothing is cut.
+func (p Pair) Cut() (rounds int, ok bool) {
 	switch {
 	case p.short || p.Difference == nil:
-		return ""
-	case heldOut(measure) && p.span.evalUneven:
-		return fmt.Sprintf("after %d %s", p.span.evalRound, units.Noun(p.span.evalRound, "round"))
-	case !heldOut(measure) && p.span.uneven:
-		return fmt.Sprintf("over rounds 1-%d", p.span.rounds)
+		return 0, false
+	case HeldOut(p.Measure) && p.span.evalUneven:
+		return p.span.evalRound, true
+	case !HeldOut(p.Measure) && p.span.uneven:
+		return p.span.rounds, true
 	}
-	return ""
+	return 0, false
 }

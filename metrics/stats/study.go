@@ -39,7 +39,7 @@ type Study struct {
 	Question  string `json:"question"`
 	Measure   string `json:"measure"`   // that decides
 	Outcome   string `json:"outcome"`   // best, better, undecided; of models better, worse, mixed, undecided
-	Verdict   string `json:"verdict"`   // one sentence, and another where runs differ in what they should share
+	Verdict   string `json:"verdict"`   // the first of Lines
 	Best      string `json:"best"`      // the arm with the highest mean, whether told apart or not; empty: none has any
 	RunnerUp  string `json:"runner_up"` // the next
 	Baseline  string `json:"baseline"`  // arm
@@ -56,7 +56,22 @@ type Study struct {
 	Failed       []StudyRun   `json:"failed"`     // ended without all of their nodes and rounds
 	Unfinished   []StudyRun   `json:"unfinished"` // go on, were stopped or crashed: may still end well
 	Missing      []StudyRun   `json:"missing"`    // not begun, though another arm has the seed
-	Lines        []string     `json:"lines"`      // the verdict and what it rests on, as people read it; the first is Verdict
+	Lines        []string     `json:"lines"`      // the verdict and what it rests on, as people read it: metrics/wording sets it
+
+	Judgment *Judgment    `json:"-"` // what all of this rests on
+	Unequal  []Inequality `json:"-"` // what the runs differ in that all of a study's should share
+}
+
+// Inequality is one thing that runs differ in: how many of it there are, ascending, and of which arms' runs.
+type Inequality struct {
+	What   string // rounds, nodes
+	Counts []InequalityCount
+}
+
+// InequalityCount is one of the numbers that runs have of something.
+type InequalityCount struct {
+	Count int
+	Arms  []string
 }
 
 // StudyGain is a difference of two arms' means over seeds.

@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
-	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -22,12 +20,12 @@ type StudyModel struct {
 }
 
 // newStudyModels compares each model's nodes in each arm of several models with the first arm of that model alone, by pass@1.
-func newStudyModels(j judged, runs Runs) []StudyModel {
+func newStudyModels(j Judgment, runs Runs) []StudyModel {
 	out := []StudyModel{}
 	var sides []matched
 	var pairs []Pair
 	seen := 0 // models in swarms of several, whether there are runs of theirs alone or not
-	groups := groupRuns(runs.Totals, CompareOptions{least: enoughSeeds})
+	groups := groupRuns(runs.Totals, CompareOptions{least: EnoughSeeds})
 	for _, mixed := range groups {
 		models := modelsOf(mixed, runs)
 		for _, model := range models {
@@ -38,7 +36,7 @@ func newStudyModels(j judged, runs Runs) []StudyModel {
 			if seen++; i < 0 {
 				continue
 			}
-			x := StudyModel{Model: model, Mixed: j.name(mixed.name), Alone: j.name(groups[i].name)}
+			x := StudyModel{Model: model, Mixed: j.Name(mixed.name), Alone: j.Name(groups[i].name)}
 			a := sample{fmt.Sprintf("%s nodes of %s", model, x.Mixed), j.ofModel(mixed, model, runs)}
 			b := sample{fmt.Sprintf("%s nodes of %s", model, x.Alone), j.ofModel(groups[i], model, runs)}
 			x.MixedValue, x.AloneValue = optional(Mean(a.values)), optional(Mean(b.values))
@@ -51,7 +49,7 @@ func newStudyModels(j judged, runs Runs) []StudyModel {
 			out, pairs, sides = append(out, x), append(pairs, pair), append(sides, matched{a, b})
 		}
 	}
-	decide(pairs, sides, "no held-out evaluation", enoughSeeds, max(seen, j.d.modelPairs()))
+	decide(pairs, sides, ReasonNoEvaluation, EnoughSeeds, max(seen, j.Design.modelPairs()))
 	for i := range out {
 		out[i].Pair = pairs[i]
 	}
@@ -70,11 +68,11 @@ func modelsOf(g group, runs Runs) []string {
 }
 
 // ofModel is pass@1 of a group's nodes of one model, by seed ascending.
-func (j *judged) ofModel(g group, model string, runs Runs) []float64 {
+func (j *Judgment) ofModel(g group, model string, runs Runs) []float64 {
 	return g.perSeed(func(r store.Totals) (float64, bool) {
 		e := runs.ModelEvals[r.Run.Run][model]
 		completions := e.Questions * e.Generations
-		if e.Set != j.c.EvalSet || completions <= 0 {
+		if e.Set != j.Comparison.EvalSet || completions <= 0 {
 			return 0, false
 		}
 		return float64(e.Correct) / float64(completions), true
@@ -82,11 +80,11 @@ func (j *judged) ofModel(g group, model string, runs Runs) []float64 {
 }
 
 // sameRound tells whether the evaluations of a model's nodes are after equally many rounds in both groups.
-func (j *judged) sameRound(model string, runs Runs, groups ...group) bool {
+func (j *Judgment) sameRound(model string, runs Runs, groups ...group) bool {
 	rounds := map[int]bool{}
 	for _, g := range groups {
 		for _, r := range g.runs {
-			if e, ok := runs.ModelEvals[r.Run.Run][model]; ok && e.Set == j.c.EvalSet {
+			if e, ok := runs.ModelEvals[r.Run.Run][model]; ok && e.Set == j.Comparison.EvalSet {
 				rounds[e.Round] = true
 			}
 		}
@@ -105,11 +103,13 @@ func (d StudyDesign) modelPairs() int {
 	return n
 }
 
-// ofModels tells whether the study asks what swarms of several models do to each of these.
+// OfModels tells whether the study asks what swarms of several models do to each of these.
+func (s Study) OfModels() bool { return s.ofModels(s.Judgment.Design) }
+
 func (s Study) ofModels(d StudyDesign) bool { return len(s.Models) > 0 || d.modelPairs() > 0 }
 
-// tally counts the models that gain, and those that lose.
-func tally(models []StudyModel) (better, worse int) {
+// ModelTally counts the models that gain, and those that lose.
+func ModelTally(models []StudyModel) (better, worse int) {
 	for _, m := range models {
 		switch m.Pair.Outcome {
 		case OutcomeBetter:
@@ -123,7 +123,7 @@ func tally(models []StudyModel) (better, worse int) {
 
 // modelsOutcome is the outcome of a study of several models, of which so many pairs are planned: decided where each of them is.
 func modelsOutcome(models []StudyModel, planned int) string {
-	better, worse := tally(models)
+	better, worse := ModelTally(models)
 	switch {
 	case better+worse < max(1, len(models), planned):
 		return StudyUndecided
@@ -145,49 +145,7 @@ func moreSeedsOf(models []StudyModel) *int {
 	}
 	if len(models) == 0 {
 		most = new(int)
-		*most = enoughSeeds
+		*most = EnoughSeeds
 	}
 	return most
-}
-
-// modelsLead is the verdict of a study of several models in one sentence.
-func (s Study) modelsLead() string {
-	if len(s.Models) == 0 {
-		return fmt.Sprintf("Undecided whether every model gains in a swarm of several: it takes finished runs with held-out evaluations of that swarm "+
-			"and of each model alone, at least %d seeds of each.", enoughSeeds)
-	}
-	better, worse := tally(s.Models)
-	text := "Undecided whether every model gains"
-	switch {
-	case s.Outcome == StudyBetter:
-		text = "Every model gains"
-	case s.Outcome == StudyWorse:
-		text = "Every model loses"
-	case s.Outcome == StudyMixed:
-		text = fmt.Sprintf("Of %d models %d %s and %d %s", len(s.Models), better, units.Verb(better, "gain"), worse, units.Verb(worse, "lose"))
-	case worse > 0:
-		text = "Not every model gains, and of some it is undecided"
-	}
-	var parts []string
-	for _, m := range s.Models {
-		part := m.Model + " " + m.Pair.Outcome
-		if m.MixedValue != nil && m.AloneValue != nil {
-			part += fmt.Sprintf(" (%s against %s)", figure(m.MixedValue), figure(m.AloneValue))
-		}
-		parts = append(parts, part)
-	}
-	return text + " in a swarm of several over one of its own, by held-out pass@1: " + strings.Join(parts, ", ") + "."
-}
-
-// line puts it into words.
-func (m StudyModel) line() string {
-	if m.MixedValue == nil || m.AloneValue == nil {
-		return fmt.Sprintf("Of the nodes with model %s, %s or %s has no held-out evaluation.", m.Model, m.Mixed, m.Alone)
-	}
-	text := fmt.Sprintf("Nodes with model %s: held-out pass@1 %s in %s against %s in %s", m.Model,
-		figure(m.MixedValue), m.Mixed, figure(m.AloneValue), m.Alone)
-	if p := m.Pair; p.CILow != nil && p.CIHigh != nil && p.PValueHolm != nil {
-		text += fmt.Sprintf(" (%+.4f, 95 %% interval %+.4f to %+.4f; p = %s corrected)", *p.Difference, *p.CILow, *p.CIHigh, pText(*p.PValueHolm))
-	}
-	return text + ": " + m.Pair.Verdict + "."
 }

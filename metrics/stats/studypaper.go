@@ -29,9 +29,9 @@ const (
 
 // newStudyPaper looks for the paper's configurations among the rows, each of which may be there once, and for its order in what the pairs say by
 // the study's measure and by own reward. It is nil where there are no two of them, or one is there twice.
-func newStudyPaper(decided, rewards judged) *StudyPaper {
+func newStudyPaper(decided, rewards Judgment) *StudyPaper {
 	var rows []Row
-	for _, r := range decided.c.Rows {
+	for _, r := range decided.Comparison.Rows {
 		if r.PaperReward == nil {
 			continue
 		}
@@ -46,12 +46,12 @@ func newStudyPaper(decided, rewards judged) *StudyPaper {
 	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(*b.PaperReward, *a.PaperReward) })
 	out := &StudyPaper{}
 	for i, high := range rows {
-		out.Order = append(out.Order, decided.name(high.Experiment))
+		out.Order = append(out.Order, decided.Name(high.Experiment))
 		for _, low := range rows[i+1:] {
-			p, _ := decided.pair(high.Experiment, low.Experiment)
-			q, _ := rewards.pair(high.Experiment, low.Experiment)
+			p, _ := decided.Pair(high.Experiment, low.Experiment)
+			q, _ := rewards.Pair(high.Experiment, low.Experiment)
 			out.Pairs = append(out.Pairs, StudyPaperPair{
-				High: decided.name(high.Experiment), Low: decided.name(low.Experiment), Outcome: paperOutcome(p), ByReward: paperOutcome(q),
+				High: decided.Name(high.Experiment), Low: decided.Name(low.Experiment), Outcome: paperOutcome(p), ByReward: paperOutcome(q),
 				Difference: p.Difference,
 			})
 		}
@@ -70,8 +70,8 @@ func paperOutcome(p Pair) string {
 	return PaperOpen
 }
 
-// count returns how many of the orders fare so by the study's measure, and by own reward.
-func (p *StudyPaper) count(outcome string) (measure, reward int) {
+// Count returns how many of the orders fare so by the study's measure, and by own reward.
+func (p *StudyPaper) Count(outcome string) (measure, reward int) {
 	for _, x := range p.Pairs {
 		if x.Outcome == outcome {
 			measure++

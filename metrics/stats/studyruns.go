@@ -2,16 +2,14 @@ package stats
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// stateMissing is the state of a StudyRun that has not begun.
-const stateMissing = "missing"
+// StateMissing is the state of a StudyRun that has not begun.
+const StateMissing = "missing"
 
 // studyRuns are a study's runs, sorted out.
 type studyRuns struct {
@@ -59,7 +57,7 @@ func (d StudyDesign) sortOut(all []store.Totals) studyRuns {
 	for i, arm := range d.Arms {
 		for _, seed := range seeds {
 			if !begun[place{i, seed}] {
-				out.missing = append(out.missing, StudyRun{Name: arm.Name, Experiment: arm.Experiment, Seed: seed, State: stateMissing})
+				out.missing = append(out.missing, StudyRun{Name: arm.Name, Experiment: arm.Experiment, Seed: seed, State: StateMissing})
 			}
 		}
 	}
@@ -79,9 +77,8 @@ func (d StudyDesign) ShortName(experiment string) string {
 	return experiment
 }
 
-// unequal says by how much runs differ in what all of a study's should share, empty: not at all. Nodes may differ where the study asks for it.
-func (d StudyDesign) unequal(runs []store.Totals) string {
-	var facts []string
+// unequal says in what runs differ that all of a study's should share. Nodes may differ where the study asks for it.
+func (d StudyDesign) unequal(runs []store.Totals) (out []Inequality) {
 	add := func(what string, count func(store.Totals) int) {
 		arms := map[int][]string{}
 		for _, r := range runs {
@@ -93,20 +90,17 @@ func (d StudyDesign) unequal(runs []store.Totals) string {
 		if len(arms) < 2 {
 			return
 		}
-		var parts []string
+		x := Inequality{What: what}
 		for _, n := range slices.Sorted(maps.Keys(arms)) {
-			parts = append(parts, fmt.Sprintf("%d (%s)", n, strings.Join(arms[n], ", ")))
+			x.Counts = append(x.Counts, InequalityCount{n, arms[n]})
 		}
-		facts = append(facts, what+": "+strings.Join(parts, ", "))
+		out = append(out, x)
 	}
 	add("rounds", func(r store.Totals) int { return r.RoundsDone })
 	if !slices.ContainsFunc(d.Arms, func(a StudyArm) bool { return a.Nodes != d.Arms[0].Nodes }) {
 		add("nodes", func(r store.Totals) int { return r.NodesSeen })
 	}
-	if len(facts) == 0 {
-		return ""
-	}
-	return "But this isn't like with like: the runs differ in " + strings.Join(facts, "; in ") + "."
+	return out
 }
 
 // Experiments are the names that the study's runs are recorded under, in its order.
@@ -118,8 +112,8 @@ func (d StudyDesign) Experiments() []string {
 	return names
 }
 
-// baseline is the experiment that gains are over: the arm of that name, else the first.
-func (d StudyDesign) baseline() StudyArm {
+// BaselineArm is the experiment that gains are over: the arm of that name, else the first.
+func (d StudyDesign) BaselineArm() StudyArm {
 	if i := slices.IndexFunc(d.Arms, func(a StudyArm) bool { return a.Name == d.Baseline }); i >= 0 {
 		return d.Arms[i]
 	}

@@ -17,7 +17,7 @@ func compareStudy(runs Runs, o CompareOptions) (Comparison, error) {
 	}
 	other := o
 	other.Measure, other.Target, other.Tasks = MeasureReward, 0, false
-	if !heldOut(o.Measure) {
+	if !HeldOut(o.Measure) {
 		other.Measure = MeasurePass
 	}
 	beside, err := judge(runs, other, d)
@@ -25,16 +25,16 @@ func compareStudy(runs Runs, o CompareOptions) (Comparison, error) {
 		return Comparison{}, err
 	}
 	study := newStudy(decided, beside, sorted, newStudyModels(decided, runs))
-	decided.c.Study = &study
-	return decided.c, nil
+	decided.Comparison.Study = &study
+	return decided.Comparison, nil
 }
 
 // ofStudy are the runs and the options of the comparison of a study's arms, and its runs sorted out.
 func (o CompareOptions) ofStudy(runs Runs) (Runs, CompareOptions, studyRuns) {
-	d, base := *o.Study, o.Study.baseline().Experiment
+	d, base := *o.Study, o.Study.BaselineArm().Experiment
 	sorted := d.sortOut(runs.Totals)
 	runs.Totals = sorted.counted
-	o.Study, o.Baseline, o.By, o.Pairs, o.HasMin, o.Top, o.least = nil, "", ByExperiment, true, false, 0, enoughSeeds
+	o.Study, o.Baseline, o.By, o.Pairs, o.HasMin, o.Top, o.least = nil, "", ByExperiment, true, false, 0, EnoughSeeds
 	if o.automatic() {
 		o.Measure = MeasurePass
 	}
@@ -48,33 +48,33 @@ func (o CompareOptions) ofStudy(runs Runs) (Runs, CompareOptions, studyRuns) {
 	return runs, o, sorted
 }
 
-// judged is a study's comparison by one measure.
-type judged struct {
-	d      StudyDesign
-	c      Comparison
-	ranked []Row                        // that have a value, highest first
-	values map[string]map[int64]float64 // by experiment and seed
+// Judgment is a study's comparison by one measure.
+type Judgment struct {
+	Design     StudyDesign
+	Comparison Comparison
+	Ranked     []Row                        // that have a value, highest first
+	Values     map[string]map[int64]float64 // by experiment and seed
 
-	outcome string
-	open    []StudyArm // that the highest isn't better than with certainty, in the study's order
+	Outcome string
+	Open    []StudyArm // that the highest isn't better than with certainty, in the study's order
 }
 
-func judge(runs Runs, o CompareOptions, d StudyDesign) (judged, error) {
+func judge(runs Runs, o CompareOptions, d StudyDesign) (Judgment, error) {
 	c, f, err := compare(runs, o)
 	if err != nil {
-		return judged{}, err
+		return Judgment{}, err
 	}
-	j := judged{d: d, c: c, outcome: StudyUndecided, values: map[string]map[int64]float64{}}
+	j := Judgment{Design: d, Comparison: c, Outcome: StudyUndecided, Values: map[string]map[int64]float64{}}
 	for i, s := range f.spans(runs, c.Pairs) {
-		j.values[f.groups[i].name] = f.groups[i].bySeed(o.measured(runs, s, c.EvalSet))
+		j.Values[f.groups[i].name] = f.groups[i].bySeed(o.measured(runs, s, c.EvalSet))
 	}
 	for _, r := range c.Rows {
 		if r.Value != nil {
-			j.ranked = append(j.ranked, r)
+			j.Ranked = append(j.Ranked, r)
 		}
 	}
-	slices.SortStableFunc(j.ranked, func(a, b Row) int { return cmp.Compare(*b.Value, *a.Value) })
-	if len(j.ranked) > 0 {
+	slices.SortStableFunc(j.Ranked, func(a, b Row) int { return cmp.Compare(*b.Value, *a.Value) })
+	if len(j.Ranked) > 0 {
 		j.decide()
 	}
 	return j, nil
@@ -82,26 +82,26 @@ func judge(runs Runs, o CompareOptions, d StudyDesign) (judged, error) {
 
 // decide says whether the highest is the best: only where it is better than each of the others by p-values that are corrected for all pairs, so
 // that having looked for the highest first takes nothing from it.
-func (j *judged) decide() {
-	best := j.ranked[0].Experiment
-	for _, arm := range j.d.Arms {
-		if p, _ := j.pair(best, arm.Experiment); arm.Experiment != best && p.Outcome != OutcomeBetter {
-			j.open = append(j.open, arm)
+func (j *Judgment) decide() {
+	best := j.Ranked[0].Experiment
+	for _, arm := range j.Design.Arms {
+		if p, _ := j.Pair(best, arm.Experiment); arm.Experiment != best && p.Outcome != OutcomeBetter {
+			j.Open = append(j.Open, arm)
 		}
 	}
-	base := j.d.baseline()
+	base := j.Design.BaselineArm()
 	switch {
-	case len(j.d.Arms) < 2:
-	case len(j.open) == 0:
-		j.outcome = StudyBest
-	case best != base.Experiment && !slices.Contains(j.open, base):
-		j.outcome = StudyBetter
+	case len(j.Design.Arms) < 2:
+	case len(j.Open) == 0:
+		j.Outcome = StudyBest
+	case best != base.Experiment && !slices.Contains(j.Open, base):
+		j.Outcome = StudyBetter
 	}
 }
 
-// pair returns one experiment against another, whichever way round the comparison has it; ok is false where it hasn't.
-func (j *judged) pair(a, b string) (p Pair, ok bool) {
-	for _, p := range j.c.Pairs {
+// Pair returns one experiment against another, whichever way round the comparison has it; ok is false where it hasn't.
+func (j *Judgment) Pair(a, b string) (p Pair, ok bool) {
+	for _, p := range j.Comparison.Pairs {
 		switch {
 		case p.A == a && p.B == b:
 			return p, true
@@ -112,8 +112,8 @@ func (j *judged) pair(a, b string) (p Pair, ok bool) {
 	return Pair{A: a, B: b, Outcome: OutcomeUndecided}, false
 }
 
-// turned is the pair from the other side. Words that tell of both sides stay.
-func (j *judged) turned(p Pair) Pair {
+// turned is the pair from the other side. Its Reason tells of both sides and stays.
+func (j *Judgment) turned(p Pair) Pair {
 	negative := func(v *float64) *float64 {
 		if v == nil {
 			return nil
@@ -124,8 +124,8 @@ func (j *judged) turned(p Pair) Pair {
 	t.A, t.B, t.SeedsA, t.SeedsB = p.B, p.A, p.SeedsB, p.SeedsA
 	t.Difference, t.CILow, t.CIHigh = negative(p.Difference), negative(p.CIHigh), negative(p.CILow)
 	t.Improvement = nil
-	if i := slices.IndexFunc(j.ranked, func(r Row) bool { return r.Experiment == t.B }); i >= 0 && t.Difference != nil && *j.ranked[i].Value > 0 {
-		t.Improvement = optional(*t.Difference / *j.ranked[i].Value)
+	if i := slices.IndexFunc(j.Ranked, func(r Row) bool { return r.Experiment == t.B }); i >= 0 && t.Difference != nil && *j.Ranked[i].Value > 0 {
+		t.Improvement = optional(*t.Difference / *j.Ranked[i].Value)
 	}
 	if p.ProbabilityOfImprovement != nil {
 		t.ProbabilityOfImprovement = optional(1 - *p.ProbabilityOfImprovement)
@@ -133,64 +133,60 @@ func (j *judged) turned(p Pair) Pair {
 	fewest := min(t.SeedsA, t.SeedsB)
 	switch {
 	case p.Outcome == OutcomeBetter:
-		t.Outcome, t.Verdict = OutcomeWorse, OutcomeWorse
+		t.Outcome = OutcomeWorse
 	case p.Outcome == OutcomeWorse:
-		t.Outcome, t.Verdict = OutcomeBetter, OutcomeBetter
-	case fewest > 0 && fewest < enoughSeeds:
+		t.Outcome = OutcomeBetter
+	case fewest > 0 && fewest < EnoughSeeds:
 		t.tooFew()
 	}
 	return t
 }
 
-// name is an experiment's arm.
-func (j *judged) name(experiment string) string { return j.d.ShortName(experiment) }
+// Name is an experiment's arm.
+func (j *Judgment) Name(experiment string) string { return j.Design.ShortName(experiment) }
 
 // best and runnerUp are the names of the two highest arms, empty where there are none.
-func (j *judged) best() string     { return j.rank(0) }
-func (j *judged) runnerUp() string { return j.rank(1) }
+func (j *Judgment) best() string     { return j.rank(0) }
+func (j *Judgment) runnerUp() string { return j.rank(1) }
 
-func (j *judged) rank(i int) string {
-	if i >= len(j.ranked) {
+func (j *Judgment) rank(i int) string {
+	if i >= len(j.Ranked) {
 		return ""
 	}
-	return j.name(j.ranked[i].Experiment)
+	return j.Name(j.Ranked[i].Experiment)
 }
 
 // gain is one experiment's over another's; ok is false where one of them has no value.
-func (j *judged) gain(a, b string) (g StudyGain, ok bool) {
-	p, _ := j.pair(a, b)
+func (j *Judgment) gain(a, b string) (g StudyGain, ok bool) {
+	p, _ := j.Pair(a, b)
 	return StudyGain{p.Difference, p.CILow, p.CIHigh, p.Improvement, p.PValue, p.PValueHolm}, p.Difference != nil
 }
 
-func newStudy(decided, beside judged, runs studyRuns, models []StudyModel) Study {
+func newStudy(decided, beside Judgment, runs studyRuns, models []StudyModel) Study {
 	s := Study{
-		Name: decided.d.Name, Model: decided.d.Model, Question: decided.d.Question, Measure: decided.c.Measure, Outcome: decided.outcome,
-		Best: decided.best(), RunnerUp: decided.runnerUp(), Baseline: decided.d.baseline().Name, Arms: []StudyRow{}, Pairs: []StudyPair{},
+		Name: decided.Design.Name, Model: decided.Design.Model, Question: decided.Design.Question, Measure: decided.Comparison.Measure, Outcome: decided.Outcome,
+		Best: decided.best(), RunnerUp: decided.runnerUp(), Baseline: decided.Design.BaselineArm().Name, Arms: []StudyRow{}, Pairs: []StudyPair{},
 		Failed: orEmpty(runs.failed), Unfinished: orEmpty(runs.unfinished), Missing: orEmpty(runs.missing),
 		Models: models,
 		Paper:  newStudyPaper(decided, rewardOf(decided, beside)),
 	}
 	s.addArms(decided, beside)
-	for _, p := range decided.c.Pairs {
-		s.Pairs = append(s.Pairs, StudyPair{p, Paired(decided.values[p.A], decided.values[p.B])})
+	for _, p := range decided.Comparison.Pairs {
+		s.Pairs = append(s.Pairs, StudyPair{p, Paired(decided.Values[p.A], decided.Values[p.B])})
 	}
-	if len(decided.ranked) > 0 {
-		s.StudyGain, _ = decided.gain(decided.ranked[0].Experiment, decided.d.baseline().Experiment)
+	if len(decided.Ranked) > 0 {
+		s.StudyGain, _ = decided.gain(decided.Ranked[0].Experiment, decided.Design.BaselineArm().Experiment)
 	}
-	if len(decided.ranked) > 1 {
-		gain, _ := decided.gain(decided.ranked[0].Experiment, decided.ranked[1].Experiment)
+	if len(decided.Ranked) > 1 {
+		gain, _ := decided.gain(decided.Ranked[0].Experiment, decided.Ranked[1].Experiment)
 		s.OverRunnerUp = &gain
 	}
 	s.MoreSeeds = decided.moreSeeds()
-	if s.ofModels(decided.d) {
-		s.Outcome, s.MoreSeeds = modelsOutcome(models, decided.d.modelPairs()), moreSeedsOf(models)
+	if s.ofModels(decided.Design) {
+		s.Outcome, s.MoreSeeds = modelsOutcome(models, decided.Design.modelPairs()), moreSeedsOf(models)
 	}
 	s.Beside = newStudyBeside(decided, beside)
-	s.Lines = decided.lines(s)
-	if text := decided.d.unequal(runs.counted); text != "" {
-		s.Lines[0] += " " + text
-	}
-	s.Verdict = s.Lines[0]
+	s.Judgment, s.Unequal = &decided, decided.Design.unequal(runs.counted)
 	return s
 }
 
@@ -202,21 +198,21 @@ func orEmpty(runs []StudyRun) []StudyRun {
 }
 
 // rewardOf is which of the two is by own reward.
-func rewardOf(a, b judged) judged {
-	if a.c.Measure == MeasureReward {
+func rewardOf(a, b Judgment) Judgment {
+	if a.Comparison.Measure == MeasureReward {
 		return a
 	}
 	return b
 }
 
 // addArms adds a row an arm, with its runs or without.
-func (s *Study) addArms(decided, beside judged) {
-	for i, arm := range decided.d.Arms {
+func (s *Study) addArms(decided, beside Judgment) {
+	for i, arm := range decided.Design.Arms {
 		row := StudyRow{Name: arm.Name, Experiment: arm.Experiment}
-		if k := slices.IndexFunc(decided.c.Rows, func(r Row) bool { return r.Experiment == arm.Experiment }); k >= 0 {
-			r := decided.c.Rows[k]
+		if k := slices.IndexFunc(decided.Comparison.Rows, func(r Row) bool { return r.Experiment == arm.Experiment }); k >= 0 {
+			r := decided.Comparison.Rows[k]
 			row.Config, row.Seeds, row.Value, row.ValueLow, row.ValueHigh = r.Config, r.Seeds, r.Value, r.ValueLow, r.ValueHigh
-			row.Runs, row.Cumulative, row.Beside = r.Runs, optional(r.CumulativeReward), beside.c.Rows[k].Value
+			row.Runs, row.Cumulative, row.Beside = r.Runs, optional(r.CumulativeReward), beside.Comparison.Rows[k].Value
 		}
 		if s.Seeds = min(s.Seeds, row.Seeds); i == 0 {
 			s.Seeds = row.Seeds
@@ -225,46 +221,54 @@ func (s *Study) addArms(decided, beside judged) {
 	}
 }
 
-// deciding is the pair on which it hangs that the highest isn't the best: that against the baseline, as long as it is open, else that against the
+// Deciding is the pair on which it hangs that the highest isn't the best: that against the baseline, as long as it is open, else that against the
 // next highest which is.
-func (j *judged) deciding() (p Pair, ok bool) {
-	if len(j.ranked) == 0 || len(j.open) == 0 {
+func (j *Judgment) Deciding() (p Pair, ok bool) {
+	if len(j.Ranked) == 0 || len(j.Open) == 0 {
 		return Pair{}, false
 	}
-	best, base := j.ranked[0].Experiment, j.d.baseline()
-	if slices.Contains(j.open, base) {
-		p, _ := j.pair(best, base.Experiment)
+	best, base := j.Ranked[0].Experiment, j.Design.BaselineArm()
+	if slices.Contains(j.Open, base) {
+		p, _ := j.Pair(best, base.Experiment)
 		return p, true
 	}
-	for _, r := range j.ranked[1:] {
-		if slices.ContainsFunc(j.open, func(a StudyArm) bool { return a.Experiment == r.Experiment }) {
-			p, _ := j.pair(best, r.Experiment)
+	for _, r := range j.Ranked[1:] {
+		if slices.ContainsFunc(j.Open, func(a StudyArm) bool { return a.Experiment == r.Experiment }) {
+			p, _ := j.Pair(best, r.Experiment)
 			return p, true
 		}
 	}
-	p, _ = j.pair(best, j.open[0].Experiment)
+	p, _ = j.Pair(best, j.Open[0].Experiment)
 	return p, true
 }
 
 // moreSeeds is how many more seeds a side at least tell the highest from the arm on which it hangs; nil: none, or nobody can say.
-func (j *judged) moreSeeds() *int {
-	p, ok := j.deciding()
+func (j *Judgment) moreSeeds() *int {
+	p, ok := j.Deciding()
 	if ok && p.MoreSeeds == nil && p.SeedsB == 0 {
-		all := enoughSeeds
+		all := EnoughSeeds
 		return &all
 	}
 	return p.MoreSeeds
 }
 
-func newStudyBeside(decided, beside judged) *StudyBeside {
-	b := &StudyBeside{Measure: beside.c.Measure, Basis: beside.c.Basis, Outcome: beside.outcome, Best: beside.best(), RunnerUp: beside.runnerUp()}
+func newStudyBeside(decided, beside Judgment) *StudyBeside {
+	b := &StudyBeside{Measure: beside.Comparison.Measure, Basis: beside.Comparison.Basis, Outcome: beside.Outcome, Best: beside.best(), RunnerUp: beside.runnerUp()}
 	if b.Best == "" {
 		return b
 	}
-	b.StudyGain, _ = beside.gain(beside.ranked[0].Experiment, beside.d.baseline().Experiment)
+	b.StudyGain, _ = beside.gain(beside.Ranked[0].Experiment, beside.Design.BaselineArm().Experiment)
 	if decided.best() != "" {
 		agrees := b.Best == decided.best()
 		b.Agrees = &agrees
 	}
 	return b
+}
+
+// Ranking is the row of an experiment that has a value, nil of one that hasn't.
+func (j *Judgment) Ranking(experiment string) *Row {
+	if i := slices.IndexFunc(j.Ranked, func(r Row) bool { return r.Experiment == experiment }); i >= 0 {
+		return &j.Ranked[i]
+	}
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 // PrintComparison prints a study's verdict, the table of rows, the pairs, the tasks and the notes. columns name those of the table; of none, it has
@@ -103,7 +104,7 @@ func printPairs(out io.Writer, c stats.Comparison) {
 			fmt.Fprintln(out)
 		}
 		fmt.Fprintln(out, charset.Shown(pairLine(c, p)))
-		for _, line := range p.DifferenceLines() {
+		for _, line := range wording.Differences(p) {
 			fmt.Fprintln(out, charset.Shown("  "+line))
 		}
 	}

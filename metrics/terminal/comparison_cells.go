@@ -8,6 +8,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/wording"
 )
 
 func optionalNumber(v *float64, format string) string {
@@ -138,7 +139,7 @@ func csvCell(v any) string {
 func pairLine(c stats.Comparison, p stats.Pair) string {
 	line := fmt.Sprintf("%s against %s: %s", p.A, p.B, p.Verdict)
 	var facts []string
-	if over := p.Over(c.Measure); over != "" {
+	if over := wording.Over(p); over != "" {
 		facts = append(facts, over)
 	}
 	if p.Difference != nil {
@@ -150,7 +151,7 @@ func pairLine(c stats.Comparison, p stats.Pair) string {
 		if p.CILow != nil && p.CIHigh != nil {
 			fact += fmt.Sprintf(", 95 %% interval "+digits+" to "+digits, *p.CILow, *p.CIHigh)
 		}
-		facts = append(facts, stats.MeasureName(cmp.Or(p.Measure, c.Measure))+" "+fact)
+		facts = append(facts, wording.Measure(cmp.Or(p.Measure, c.Measure))+" "+fact)
 	}
 	if p.PValue != nil {
 		fact := fmt.Sprintf("p = %.2g", *p.PValue)

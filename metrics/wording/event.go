@@ -1,5 +1,5 @@
 // Package wording says in words what statistics and events are: one voice for one verdict on the command line, in reports, on the dashboard and in
-// JSON. It takes values of metrics/event and metrics/stats, computes none of them, and imports nothing else of metrics.
+// JSON. It takes values of metrics/event and metrics/stats and computes none of them. metrics/query calls it for every document that has verdicts.
 package wording
 
 import (

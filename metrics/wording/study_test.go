@@ -1,4 +1,4 @@
-package stats
+package wording_test
 
 import (
 	"encoding/json"
@@ -11,24 +11,28 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
+
+// studyRuns are a study's runs.
+type studyRuns struct{ stats.Runs }
 
 const evalCompletions = 1000 // of an evaluation in these tests
 
 // paperDesign is the paper's study, as it is run with nano.
-func paperDesign() *StudyDesign {
-	d := &StudyDesign{Name: "paper", Model: "nano", Question: "How many of others'?", Baseline: "8loc0ext"}
+func paperDesign() *stats.StudyDesign {
+	d := &stats.StudyDesign{Name: "paper", Model: "nano", Question: "How many of others'?", Baseline: "8loc0ext"}
 	for _, j := range []int{0, 2, 4, 6} {
 		name := fmt.Sprintf("%dloc%dext", 8-j, j)
-		d.Arms = append(d.Arms, StudyArm{Name: name, Experiment: "paper-" + name})
+		d.Arms = append(d.Arms, stats.StudyArm{Name: name, Experiment: "paper-" + name})
 	}
 	return d
 }
 
 // arm makes done runs of an arm of paperDesign, of seeds 1, 2 …, that end with those shares of right completions; each node-round's reward
 // is a tenth of it.
-func (r *Runs) arm(external int, passes ...float64) {
+func (r *studyRuns) arm(external int, passes ...float64) {
 	name := fmt.Sprintf("paper-%dloc%dext", 8-external, external)
 	for i, pass := range passes {
 		x := experiment(name, external, 80*pass/10)[0]
@@ -38,7 +42,7 @@ func (r *Runs) arm(external int, passes ...float64) {
 	}
 }
 
-func (r *Runs) evaluate(run string, pass float64) {
+func (r *studyRuns) evaluate(run string, pass float64) {
 	if r.Evals == nil {
 		r.Evals = map[string]store.EvalTotal{}
 	}
@@ -47,15 +51,14 @@ func (r *Runs) evaluate(run string, pass float64) {
 }
 
 // set changes a run.
-func (r *Runs) set(run string, change func(*store.Totals)) {
+func (r *studyRuns) set(run string, change func(*store.Totals)) {
 	i := slices.IndexFunc(r.Totals, func(x store.Totals) bool { return x.Run.Run == run })
 	change(&r.Totals[i])
 }
 
-func studyOf(t require.TestingT, runs Runs, d *StudyDesign) (Study, Comparison) {
-	c, err := Compare(runs, CompareOptions{Study: d})
-	require.NoError(t, err)
-	_, err = json.Marshal(c)
+func studyOf(t require.TestingT, runs studyRuns, d *stats.StudyDesign) (stats.Study, stats.Comparison) {
+	c := worded(t, runs.Runs, stats.CompareOptions{Study: d})
+	_, err := json.Marshal(c)
 	require.NoError(t, err)
 	require.NotNil(t, c.Study)
 	require.Equal(t, c.Study.Verdict, c.Study.Lines[0])
@@ -63,13 +66,13 @@ func studyOf(t require.TestingT, runs Runs, d *StudyDesign) (Study, Comparison) 
 }
 
 func TestStudyWithAClearBest(t *testing.T) {
-	var runs Runs
+	var runs studyRuns
 	runs.arm(0, 0.100, 0.102, 0.098)
 	runs.arm(2, 0.152, 0.149, 0.151)
 	runs.arm(4, 0.200, 0.203, 0.199)
 	runs.arm(6, 0.170, 0.171, 0.173)
 	s, c := studyOf(t, runs, paperDesign())
-	require.Equal(t, []any{StudyBest, "4loc4ext", "2loc6ext", 3, MeasurePass}, []any{s.Outcome, s.Best, s.RunnerUp, s.Seeds, s.Measure})
+	require.Equal(t, []any{stats.StudyBest, "4loc4ext", "2loc6ext", 3, stats.MeasurePass}, []any{s.Outcome, s.Best, s.RunnerUp, s.Seeds, s.Measure})
 	require.Equal(t, "4loc4ext (4/4) is best: held-out pass@1 0.2007, 100.7 % above the baseline 8loc0ext (8/0) (0.1000), "+
 		"17.1 % above the next best 2loc6ext (2/6) (0.1713).", s.Verdict)
 	require.InDelta(t, 0.1007, *s.Gain, 1e-4)
@@ -83,11 +86,11 @@ func TestStudyWithAClearBest(t *testing.T) {
 		`3 seeds against 3\): better\.$`, s.Lines[1])
 	require.Equal(t, []string{"4loc4ext", "2loc6ext", "6loc2ext", "8loc0ext"}, s.Paper.Order)
 	for _, p := range s.Paper.Pairs {
-		require.Equal(t, []string{PaperConfirmed, PaperConfirmed}, []string{p.Outcome, p.ByReward}, "%+v", p)
+		require.Equal(t, []string{stats.PaperConfirmed, stats.PaperConfirmed}, []string{p.Outcome, p.ByReward}, "%+v", p)
 	}
 	require.True(t, *s.Beside.Agrees)
 	require.Len(t, s.Pairs, 6)
-	require.Equal(t, BasisPass, c.Basis)
+	require.Equal(t, stats.BasisPass, c.Basis)
 	require.Equal(t, "paper-8loc0ext", c.Rows[0].Experiment)
 	require.Equal(t, []string{"8loc0ext", "6loc2ext", "8loc0ext"},
 		[]string{c.Shortened().Rows[0].Experiment, c.Shortened().Pairs[0].A, c.Shortened().Baseline})
@@ -98,7 +101,7 @@ func TestStudyWithAClearBest(t *testing.T) {
 
 func TestStudyVerdicts(t *testing.T) {
 	for name, c := range map[string]struct {
-		runs    func(*Runs)
+		runs    func(*studyRuns)
 		outcome string
 		best    string
 		more    int // 0: null
@@ -106,109 +109,109 @@ func TestStudyVerdicts(t *testing.T) {
 		paper   [3]int // confirmed, contradicted, open
 	}{
 		"better than the baseline, a tie with another": {
-			func(r *Runs) {
+			func(r *studyRuns) {
 				r.arm(0, 0.100, 0.102, 0.098)
 				r.arm(2, 0.120, 0.121, 0.119)
 				r.arm(4, 0.200, 0.190, 0.210)
 				r.arm(6, 0.198, 0.189, 0.209)
 			},
-			StudyBetter, "4loc4ext", 0,
+			stats.StudyBetter, "4loc4ext", 0,
 			"4loc4ext (4/4) is better than the baseline 8loc0ext (8/0), but not told apart from 2loc6ext (2/6): held-out pass@1 0.2000, " +
 				"100.0 % above the baseline 8loc0ext (8/0) (0.1000).",
 			[3]int{5, 0, 1},
 		},
 		"two seeds are too few however far apart": {
-			func(r *Runs) {
+			func(r *studyRuns) {
 				r.arm(0, 0.100, 0.101)
 				r.arm(2, 0.300, 0.301)
 				r.arm(4, 0.500, 0.501)
 				r.arm(6, 0.400, 0.401)
 			},
-			StudyUndecided, "4loc4ext", 1,
+			stats.StudyUndecided, "4loc4ext", 1,
 			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5005), but not told apart from the baseline 8loc0ext (8/0): " +
 				"2 seeds, at least 1 more needed.",
 			[3]int{0, 0, 6},
 		},
 		"the baseline is best": {
-			func(r *Runs) {
+			func(r *studyRuns) {
 				r.arm(0, 0.200, 0.203, 0.199)
 				r.arm(2, 0.152, 0.149, 0.151)
 				r.arm(4, 0.100, 0.102, 0.098)
 				r.arm(6, 0.070, 0.071, 0.073)
 			},
-			StudyBest, "8loc0ext", 0,
+			stats.StudyBest, "8loc0ext", 0,
 			"The baseline 8loc0ext (8/0) is best: held-out pass@1 0.2007, 33.2 % above the next best 6loc2ext (6/2) (0.1507).",
 			[3]int{1, 5, 0},
 		},
 		"the baseline is highest by chance": {
-			func(r *Runs) {
+			func(r *studyRuns) {
 				r.arm(0, 0.200, 0.150, 0.220)
 				r.arm(2, 0.152, 0.199, 0.151)
 				r.arm(4, 0.100, 0.210, 0.140)
 				r.arm(6, 0.170, 0.171, 0.173)
 			},
-			StudyUndecided, "8loc0ext", -1,
+			stats.StudyUndecided, "8loc0ext", -1,
 			"Undecided which is best: the baseline 8loc0ext (8/0) is highest (held-out pass@1 0.1900), but not told apart from ",
 			[3]int{0, 0, 6},
 		},
 		"one seed against two": {
-			func(r *Runs) {
+			func(r *studyRuns) {
 				r.arm(0, 0.100)
 				r.arm(4, 0.500, 0.501)
 			},
-			StudyUndecided, "4loc4ext", 2,
+			stats.StudyUndecided, "4loc4ext", 2,
 			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5005), but not told apart from the baseline 8loc0ext (8/0): " +
 				"8loc0ext has 1 seed, at least 2 more needed.",
 			[3]int{0, 0, 1},
 		},
 		"two seeds against one": {
-			func(r *Runs) {
+			func(r *studyRuns) {
 				r.arm(0, 0.100, 0.101)
 				r.arm(4, 0.500)
 			},
-			StudyUndecided, "4loc4ext", 2,
+			stats.StudyUndecided, "4loc4ext", 2,
 			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.5000), but not told apart from the baseline 8loc0ext (8/0): " +
 				"1 seed, at least 2 more needed.",
 			[3]int{0, 0, 1},
 		},
 		"an arm without a finished run": {
-			func(r *Runs) {
+			func(r *studyRuns) {
 				r.arm(0, 0.100, 0.102, 0.098)
 				r.arm(2, 0.152, 0.149, 0.151)
 				r.arm(4, 0.200, 0.203, 0.199)
 			},
-			StudyBetter, "4loc4ext", 3,
+			stats.StudyBetter, "4loc4ext", 3,
 			"4loc4ext (4/4) is better than the baseline 8loc0ext (8/0), but not told apart from 2loc6ext: ",
 			[3]int{3, 0, 0},
 		},
 		"no baseline": {
-			func(r *Runs) {
+			func(r *studyRuns) {
 				r.arm(2, 0.152, 0.149, 0.151)
 				r.arm(4, 0.200, 0.203, 0.199)
 				r.arm(6, 0.170, 0.171, 0.173)
 			},
-			StudyUndecided, "4loc4ext", 3,
+			stats.StudyUndecided, "4loc4ext", 3,
 			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.2007), but not told apart from the baseline 8loc0ext: " +
 				"8loc0ext has no finished run, at least 3 seeds needed.",
 			[3]int{3, 0, 0},
 		},
 		"one experiment only": {
-			func(r *Runs) { r.arm(4, 0.200, 0.203, 0.199) },
-			StudyUndecided, "4loc4ext", 3,
+			func(r *studyRuns) { r.arm(4, 0.200, 0.203, 0.199) },
+			stats.StudyUndecided, "4loc4ext", 3,
 			"Undecided which is best: 4loc4ext (4/4) is highest (held-out pass@1 0.2007), but not told apart from the baseline 8loc0ext: ",
 			[3]int{},
 		},
-		"nothing": {func(*Runs) {}, StudyUndecided, "", 0, "Undecided which is best: no finished run has a held-out evaluation.", [3]int{}},
+		"nothing": {func(*studyRuns) {}, stats.StudyUndecided, "", 0, "Undecided which is best: no finished run has a held-out evaluation.", [3]int{}},
 		"seeds that don't vary": {
-			func(r *Runs) {
+			func(r *studyRuns) {
 				r.arm(0, 0.1, 0.1, 0.1)
 				r.arm(4, 0.1, 0.1, 0.1)
 			},
-			StudyUndecided, "8loc0ext", 0, "Undecided which is best: the baseline 8loc0ext (8/0) is highest", [3]int{0, 0, 1},
+			stats.StudyUndecided, "8loc0ext", 0, "Undecided which is best: the baseline 8loc0ext (8/0) is highest", [3]int{0, 0, 1},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var runs Runs
+			var runs studyRuns
 			c.runs(&runs)
 			s, _ := studyOf(t, runs, paperDesign())
 			require.Equal(t, []string{c.outcome, c.best}, []string{s.Outcome, s.Best})
@@ -223,8 +226,8 @@ func TestStudyVerdicts(t *testing.T) {
 				require.Nil(t, s.Paper)
 				return
 			}
-			for i, outcome := range []string{PaperConfirmed, PaperContradicted, PaperOpen} {
-				n, _ := s.Paper.count(outcome)
+			for i, outcome := range []string{stats.PaperConfirmed, stats.PaperContradicted, stats.PaperOpen} {
+				n, _ := s.Paper.Count(outcome)
 				require.Equal(t, c.paper[i], n, outcome)
 			}
 		})
@@ -245,7 +248,7 @@ func TestStudyTellsOfSeedsBeyondItsPlan(t *testing.T) {
 		"nobody said": {0, []float64{0.100, 0.102, 0.098, 0.101, 0.099}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var runs Runs
+			var runs studyRuns
 			for external, shift := range map[int]float64{2: 0, 4: 0.1, 6: 0.2} {
 				runs.arm(external, 0.200+shift, 0.202+shift, 0.198+shift)
 			}
@@ -253,7 +256,7 @@ func TestStudyTellsOfSeedsBeyondItsPlan(t *testing.T) {
 			design := paperDesign()
 			design.Seeds = c.planned
 			s, _ := studyOf(t, runs, design)
-			require.Equal(t, StudyBest, s.Outcome)
+			require.Equal(t, stats.StudyBest, s.Outcome)
 			require.Equal(t, c.told, slices.Contains(s.Lines, line), s.Lines)
 		})
 	}
@@ -261,42 +264,42 @@ func TestStudyTellsOfSeedsBeyondItsPlan(t *testing.T) {
 
 // What is decided with two arms stays decided when the others arrive without a difference: their pairs count from the beginning.
 func TestStudyIsCorrectedForThePairsOfArmsThatAreStillToCome(t *testing.T) {
-	var runs Runs
+	var runs studyRuns
 	runs.arm(0, 0.100, 0.110, 0.105)
 	runs.arm(4, 0.124, 0.114, 0.122)
 	two, c := studyOf(t, runs, paperDesign())
 	require.Less(t, *two.PValue, 0.05)
 	require.InDelta(t, 6**two.PValue, *two.PValueHolm, 1e-12)
-	require.Equal(t, StudyUndecided, two.Outcome)
+	require.Equal(t, stats.StudyUndecided, two.Outcome)
 	require.Contains(t, two.Lines[1], "corrected for 6 comparisons")
 	require.Contains(t, strings.Join(c.Notes, " "), "corrected for 6 comparisons")
 	require.Contains(t, two.Lines, "P-values hold for a number of seeds that was chosen beforehand: add the number named, then decide once.")
-	needed, _ := SeedsNeeded([]float64{0.124, 0.114, 0.122}, []float64{0.100, 0.110, 0.105}, 0.05/6)
+	needed, _ := stats.SeedsNeeded([]float64{0.124, 0.114, 0.122}, []float64{0.100, 0.110, 0.105}, 0.05/6)
 	require.Equal(t, needed-3, *two.Pairs[0].MoreSeeds, "for the level that six comparisons leave")
 
-	runs = Runs{}
+	runs = studyRuns{}
 	runs.arm(0, 0.100, 0.102, 0.098)
 	runs.arm(4, 0.120, 0.122, 0.118)
 	before, _ := studyOf(t, runs, paperDesign())
 	runs.arm(2, 0.100, 0.101, 0.099)
 	runs.arm(6, 0.120, 0.121, 0.119)
 	after, _ := studyOf(t, runs, paperDesign())
-	decided := func(s Study) string {
-		i := slices.IndexFunc(s.Pairs, func(p StudyPair) bool { return p.A == "paper-4loc4ext" && p.B == "paper-8loc0ext" })
+	decided := func(s stats.Study) string {
+		i := slices.IndexFunc(s.Pairs, func(p stats.StudyPair) bool { return p.A == "paper-4loc4ext" && p.B == "paper-8loc0ext" })
 		return s.Pairs[i].Outcome
 	}
-	require.Equal(t, []string{OutcomeBetter, OutcomeBetter}, []string{decided(before), decided(after)})
+	require.Equal(t, []string{stats.OutcomeBetter, stats.OutcomeBetter}, []string{decided(before), decided(after)})
 	require.NotContains(t, strings.Join(before.Lines, "\n"), "paper-", "arms are called by their short names")
 }
 
 func TestStudySaysWhatItsRunsDifferIn(t *testing.T) {
-	var runs Runs
+	var runs studyRuns
 	runs.arm(0, 0.100, 0.102, 0.098)
 	runs.arm(4, 0.200, 0.203, 0.199)
 	s, _ := studyOf(t, runs, paperDesign())
 	require.NotContains(t, s.Verdict, "like with like")
 	require.Contains(t, strings.Join(s.Lines, "\n"), "By cumulative own reward: ")
-	require.Equal(t, BasisCumulative, s.Beside.Basis)
+	require.Equal(t, stats.BasisCumulative, s.Beside.Basis)
 
 	runs.set("paper-8loc0ext-2", func(r *store.Totals) { r.RoundsDone, r.NodeRounds = 5, 40 })
 	for i := range 3 {
@@ -307,7 +310,7 @@ func TestStudySaysWhatItsRunsDifferIn(t *testing.T) {
 		"in nodes: 4 (4loc4ext), 8 (8loc0ext)."), s.Verdict)
 	require.Equal(t, s.Verdict, s.Lines[0])
 	text := strings.Join(s.Lines, "\n")
-	require.Equal(t, BasisPerNodeRound, s.Beside.Basis)
+	require.Equal(t, stats.BasisPerNodeRound, s.Beside.Basis)
 	require.Contains(t, text, "By own reward a node-round: ")
 	require.NotContains(t, text, "cumulative")
 
@@ -318,7 +321,7 @@ func TestStudySaysWhatItsRunsDifferIn(t *testing.T) {
 }
 
 func TestStudyListsWhatDoesNotCount(t *testing.T) {
-	var runs Runs
+	var runs studyRuns
 	runs.arm(0, 0.100, 0.102, 0.098)
 	runs.arm(4, 0.200, 0.203, 0.199, 0.9)
 	runs.arm(6, 0.170, 0.171)
@@ -330,11 +333,11 @@ func TestStudyListsWhatDoesNotCount(t *testing.T) {
 	runs.Totals = append(runs.Totals, again, experiment("unrelated", 0, 8)[0])
 	runs.evaluate("paper-8loc0ext-again", 0.099)
 	s, c := studyOf(t, runs, paperDesign())
-	require.Equal(t, []StudyRun{
-		{"8loc0ext", "paper-8loc0ext", 3, "paper-8loc0ext-3", store.RunFailed, "", true},
-		{"4loc4ext", "paper-4loc4ext", 4, "paper-4loc4ext-4", store.RunLost, "2 nodes gave up", false},
+	require.Equal(t, []stats.StudyRun{
+		{Name: "8loc0ext", Experiment: "paper-8loc0ext", Seed: 3, Run: "paper-8loc0ext-3", State: store.RunFailed, Again: true},
+		{Name: "4loc4ext", Experiment: "paper-4loc4ext", Seed: 4, Run: "paper-4loc4ext-4", State: store.RunLost, Message: "2 nodes gave up"},
 	}, s.Failed)
-	require.Equal(t, []StudyRun{{"2loc6ext", "paper-2loc6ext", 2, "paper-2loc6ext-2", store.RunStopped, "", false}}, s.Unfinished)
+	require.Equal(t, []stats.StudyRun{{Name: "2loc6ext", Experiment: "paper-2loc6ext", Seed: 2, Run: "paper-2loc6ext-2", State: store.RunStopped}}, s.Unfinished)
 	require.Len(t, s.Missing, 4+1+2, "6/2 has no run, 8/0 not the fourth seed, 2/6 not the third and fourth")
 	require.InDelta(t, 0.2007, *s.Arms[2].Value, 1e-4, "the lost run is in no mean")
 	require.Equal(t, []int{3, 0, 3, 1}, []int{s.Arms[0].Seeds, s.Arms[1].Seeds, s.Arms[2].Seeds, s.Arms[3].Seeds})
@@ -346,28 +349,28 @@ func TestStudyListsWhatDoesNotCount(t *testing.T) {
 }
 
 func TestStudySaysWhereTheMeasuresDisagree(t *testing.T) {
-	var runs Runs
+	var runs studyRuns
 	runs.arm(0, 0.100, 0.102, 0.098)
 	runs.arm(4, 0.200, 0.203, 0.199)
 	for i := range 3 {
 		runs.set(fmt.Sprintf("paper-8loc0ext-%d", i+1), func(r *store.Totals) { r.CumulativeReward = 40 + float64(i) })
 	}
 	d := paperDesign()
-	d.Arms = []StudyArm{d.Arms[0], d.Arms[2]}
+	d.Arms = []stats.StudyArm{d.Arms[0], d.Arms[2]}
 	s, _ := studyOf(t, runs, d)
-	require.Equal(t, StudyBest, s.Outcome)
-	require.Equal(t, []any{MeasureReward, StudyBest, "8loc0ext", false}, []any{s.Beside.Measure, s.Beside.Outcome, s.Beside.Best, *s.Beside.Agrees})
-	require.Equal(t, []StudyPaperPair{{"4loc4ext", "8loc0ext", PaperConfirmed, PaperContradicted, s.Paper.Pairs[0].Difference}}, s.Paper.Pairs)
+	require.Equal(t, stats.StudyBest, s.Outcome)
+	require.Equal(t, []any{stats.MeasureReward, stats.StudyBest, "8loc0ext", false}, []any{s.Beside.Measure, s.Beside.Outcome, s.Beside.Best, *s.Beside.Agrees})
+	require.Equal(t, []stats.StudyPaperPair{{High: "4loc4ext", Low: "8loc0ext", Outcome: stats.PaperConfirmed, ByReward: stats.PaperContradicted,
+		Difference: s.Paper.Pairs[0].Difference}}, s.Paper.Pairs)
 	require.Contains(t, strings.Join(s.Lines, "\n"), "The measures disagree: by held-out pass@1 it is 4loc4ext.")
 
-	c, err := Compare(runs, CompareOptions{Study: d, Measure: MeasureReward})
-	require.NoError(t, err)
-	require.Equal(t, []any{"8loc0ext", MeasurePass}, []any{c.Study.Best, c.Study.Beside.Measure})
-	require.Equal(t, PaperContradicted, c.Study.Paper.Pairs[0].ByReward)
+	c := worded(t, runs.Runs, stats.CompareOptions{Study: d, Measure: stats.MeasureReward})
+	require.Equal(t, []any{"8loc0ext", stats.MeasurePass}, []any{c.Study.Best, c.Study.Beside.Measure})
+	require.Equal(t, stats.PaperContradicted, c.Study.Paper.Pairs[0].ByReward)
 }
 
 func TestStudyRowsOfAnotherSettingHaveNoPaper(t *testing.T) {
-	var runs Runs
+	var runs studyRuns
 	runs.arm(0, 0.100, 0.102, 0.098)
 	runs.arm(4, 0.200, 0.203, 0.199)
 	for _, c := range []struct {
@@ -398,7 +401,7 @@ func TestStudyRowsOfAnotherSettingHaveNoPaper(t *testing.T) {
 
 func TestStudiesNeverClaimWithFewSeedsAndDoNotDependOnOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var runs Runs
+		var runs studyRuns
 		seeds := map[string]int{}
 		for _, j := range []int{0, 2, 4, 6} {
 			share := rapid.OneOf(rapid.Float64Range(0, 1), rapid.SampledFrom([]float64{0, 0.5, 1}))
@@ -417,9 +420,9 @@ func TestStudiesNeverClaimWithFewSeedsAndDoNotDependOnOrder(t *testing.T) {
 		fewest := slices.Min([]int{seeds["8loc0ext"], seeds["6loc2ext"], seeds["4loc4ext"], seeds["2loc6ext"]})
 		require.Equal(t, fewest, s.Seeds)
 		switch s.Outcome {
-		case StudyBest:
+		case stats.StudyBest:
 			require.GreaterOrEqual(t, fewest, 3)
-		case StudyBetter:
+		case stats.StudyBetter:
 			require.GreaterOrEqual(t, min(seeds[s.Best], seeds["8loc0ext"]), 3)
 			require.Positive(t, *s.Gain)
 			require.Less(t, *s.PValueHolm, 0.05)
@@ -428,7 +431,7 @@ func TestStudiesNeverClaimWithFewSeedsAndDoNotDependOnOrder(t *testing.T) {
 		}
 		for _, p := range s.Pairs {
 			if min(p.SeedsA, p.SeedsB) < 3 {
-				require.Equal(t, OutcomeUndecided, p.Outcome)
+				require.Equal(t, stats.OutcomeUndecided, p.Outcome)
 				require.NotNil(t, p.MoreSeeds)
 			}
 		}
@@ -438,27 +441,13 @@ func TestStudiesNeverClaimWithFewSeedsAndDoNotDependOnOrder(t *testing.T) {
 	})
 }
 
-// Student's one-sample test of 0.1, 0.2, 0.3 and 0.2: mean 0.2, standard error 0.04082, t = 4.899 with three degrees of freedom.
-func TestPairedIsStudentsTestOfTheDifferences(t *testing.T) {
-	p := Paired(map[int64]float64{1: 1.1, 2: 1.2, 3: 1.3, 4: 2.2, 9: 7}, map[int64]float64{1: 1, 2: 1, 3: 1, 4: 2, 8: 5})
-	require.Equal(t, 4, p.Seeds)
-	require.InDelta(t, 0.2, *p.Difference, 1e-12)
-	require.InDelta(t, 0.2-3.182446*0.0408248, *p.CILow, 1e-6)
-	require.InDelta(t, 0.2+3.182446*0.0408248, *p.CIHigh, 1e-6)
-	require.InDelta(t, 0.0163, *p.PValue, 1e-4)
-	require.Nil(t, Paired(map[int64]float64{1: 1, 2: 2}, map[int64]float64{2: 1, 3: 1}))
-	same := Paired(map[int64]float64{1: 1, 2: 2}, map[int64]float64{1: 0, 2: 1})
-	require.Nil(t, same.PValue)
-	require.InDelta(t, 1, *same.Difference, 0)
-}
-
 // mixedRuns are the three arms of a study of two models, with the shares of right completions of each seed's nodes by model, and its design.
-func mixedRuns(nano, micro, nanoMixed, microMixed []float64) (Runs, *StudyDesign) {
-	var runs Runs
-	d := &StudyDesign{Name: "mixed", Baseline: "nano"}
+func mixedRuns(nano, micro, nanoMixed, microMixed []float64) (studyRuns, *stats.StudyDesign) {
+	var runs studyRuns
+	d := &stats.StudyDesign{Name: "mixed", Baseline: "nano"}
 	runs.ModelEvals = map[string]map[string]store.EvalTotal{}
 	arm := func(name string, byModel map[string][]float64) {
-		d.Arms = append(d.Arms, StudyArm{Name: name, Experiment: "mixed-" + name, Models: len(byModel)})
+		d.Arms = append(d.Arms, stats.StudyArm{Name: name, Experiment: "mixed-" + name, Models: len(byModel)})
 		seeds := 0
 		for _, passes := range byModel {
 			seeds = len(passes)
@@ -484,7 +473,7 @@ func mixedRuns(nano, micro, nanoMixed, microMixed []float64) (Runs, *StudyDesign
 	return runs, d
 }
 
-func micro(s Study) StudyModel { return s.Models[0] }
+func micro(s stats.Study) stats.StudyModel { return s.Models[0] }
 
 func TestStudyOfSeveralModelsAnswersForEach(t *testing.T) {
 	low, middle, high, none := []float64{0.10, 0.11, 0.10}, []float64{0.20, 0.21, 0.20}, []float64{0.30, 0.31, 0.30}, []float64{}
@@ -492,13 +481,13 @@ func TestStudyOfSeveralModelsAnswersForEach(t *testing.T) {
 		nano, micro, nanoMixed, microMixed []float64
 		outcome, lead                      string
 	}{
-		"both gain": {low, middle, middle, high, StudyBetter, "Every model gains in a swarm of several over one of its own, by held-out pass@1: " +
+		"both gain": {low, middle, middle, high, stats.StudyBetter, "Every model gains in a swarm of several over one of its own, by held-out pass@1: " +
 			"micro better (0.3033 against 0.2033), nano better (0.2033 against 0.1033)."},
-		"both lose":                  {middle, high, low, middle, StudyWorse, "Every model loses in a swarm of several"},
-		"one gains, one loses":       {low, high, middle, middle, StudyMixed, "Of 2 models 1 gains and 1 loses in a swarm of several"},
-		"one loses, one is the same": {middle, high, low, high, StudyUndecided, "Not every model gains, and of some it is undecided in a swarm of several"},
-		"one alone isn't done":       {low, none, middle, high, StudyUndecided, "Undecided whether every model gains in a swarm of several"},
-		"the mixed swarm isn't done": {low, high, none, none, StudyUndecided, "Undecided whether every model gains in a swarm of several: it takes"},
+		"both lose":                  {middle, high, low, middle, stats.StudyWorse, "Every model loses in a swarm of several"},
+		"one gains, one loses":       {low, high, middle, middle, stats.StudyMixed, "Of 2 models 1 gains and 1 loses in a swarm of several"},
+		"one loses, one is the same": {middle, high, low, high, stats.StudyUndecided, "Not every model gains, and of some it is undecided in a swarm of several"},
+		"one alone isn't done":       {low, none, middle, high, stats.StudyUndecided, "Undecided whether every model gains in a swarm of several"},
+		"the mixed swarm isn't done": {low, high, none, none, stats.StudyUndecided, "Undecided whether every model gains in a swarm of several: it takes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runs, d := mixedRuns(c.nano, c.micro, c.nanoMixed, c.microMixed)
@@ -521,7 +510,7 @@ func TestStudyOfSeveralModelsAnswersForEach(t *testing.T) {
 func TestStudyOfSeveralModelsComparesEachWithItsOwn(t *testing.T) {
 	runs, d := mixedRuns([]float64{0.10, 0.11, 0.10}, []float64{0.30, 0.31, 0.30}, []float64{0.20, 0.21, 0.20}, []float64{0.30, 0.29, 0.31})
 	s, _ := studyOf(t, runs, d)
-	require.Equal(t, []any{StudyUndecided, "micro"}, []any{s.Outcome, s.Best}, "best is by mean over all nodes, which the outcome isn't of")
+	require.Equal(t, []any{stats.StudyUndecided, "micro"}, []any{s.Outcome, s.Best}, "best is by mean over all nodes, which the outcome isn't of")
 	require.Equal(t, "Undecided whether every model gains in a swarm of several over one of its own, by held-out pass@1: "+
 		"micro undecided (0.3000 against 0.3033), nano better (0.2033 against 0.1033).", s.Verdict)
 	require.Contains(t, s.Lines[1], "Nodes with model micro: ")
@@ -530,9 +519,9 @@ func TestStudyOfSeveralModelsComparesEachWithItsOwn(t *testing.T) {
 	require.Equal(t, micro(s).Pair.MoreSeeds, s.MoreSeeds)
 	require.Len(t, s.Models, 2)
 	nano := s.Models[1]
-	require.Equal(t, []string{"micro", "both", "micro", OutcomeUndecided},
+	require.Equal(t, []string{"micro", "both", "micro", stats.OutcomeUndecided},
 		[]string{micro(s).Model, micro(s).Mixed, micro(s).Alone, micro(s).Pair.Outcome})
-	require.Equal(t, []string{"nano", "both", "nano", OutcomeBetter}, []string{nano.Model, nano.Mixed, nano.Alone, nano.Pair.Outcome})
+	require.Equal(t, []string{"nano", "both", "nano", stats.OutcomeBetter}, []string{nano.Model, nano.Mixed, nano.Alone, nano.Pair.Outcome})
 	require.InDelta(t, 0.1, *nano.Pair.Difference, 1e-9)
 	require.Contains(t, strings.Join(s.Lines, "\n"), "Nodes with model nano: held-out pass@1 0.2033 in both against 0.1033 in nano (+0.1000, 95 % interval ")
 }

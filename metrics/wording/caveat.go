@@ -1,0 +1,77 @@
+package wording
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+// caveat is a note of a comparison.
+func caveat(x stats.Caveat) string {
+	switch x := x.(type) {
+	case stats.NoBaseline:
+		return "No row is the baseline: rows are ranked, the longest first, and nothing is decided. Try: swarm compare --baseline " + typed(x.Row)
+	case stats.PerNodeRound:
+		return "The runs differ in nodes or rounds: improvements compare the reward of a node-round."
+	case stats.CutRounds:
+		return "Runs of different length are compared over the rounds that all runs of both sides have."
+	case stats.CutEvaluations:
+		return "Held-out evaluations are compared after the newest round after which all runs of both sides were evaluated."
+	case stats.OtherMeasure:
+		var pairs []string
+		for _, p := range x.Pairs {
+			pairs = append(pairs, p[0]+" against "+p[1])
+		}
+		return fmt.Sprintf("Decided by %s, because not every seed of both has %s: %s.", Measure(stats.MeasureReward), Measure(stats.MeasurePass),
+			strings.Join(pairs, ", "))
+	case stats.Confounded:
+		return "Not comparable are rows that differ in a setting that could make the result beside the one under study. To compare them all the same: " +
+			"--despite " + strings.Join(x.Settings, ",")
+	case stats.Corrected:
+		return fmt.Sprintf("Verdicts rest on p-values corrected for %d comparisons (Holm); p_value and intervals are not corrected.", x.Tests)
+	case stats.Skipped:
+		return fmt.Sprintf("%s: %d %s not done (%s) and not counted beside the %d that %s.", x.Row, x.Skipped, runsAre(x.Skipped),
+			strings.Join(x.States, ", "), x.Counted, units.Verb(x.Counted, "be"))
+	case stats.NoneDone:
+		return fmt.Sprintf("%s: no run is done; %d unfinished %s counted (%s).", x.Row, x.Counted, runsAre(x.Counted), strings.Join(x.States, ", "))
+	case stats.Parted:
+		return parted(x)
+	case stats.WithWorkers:
+		models := ""
+		if len(x.Models) > 0 {
+			models = fmt.Sprintf("; its nodes trained different models (%s)", strings.Join(x.Models, ", "))
+		}
+		return fmt.Sprintf("%s: %s of %s took part in %s, for as long as they were there%s.", x.Row, units.Plural(x.Nodes, "node"),
+			units.Plural(x.Workers, "worker"), x.Run, models)
+	case stats.OtherQuestions:
+		return fmt.Sprintf("%s: the held-out evaluation of %d of its %s is of other questions or sampling than the baseline's: not compared.",
+			x.Row, x.Other, units.Plural(x.Runs, "run"))
+	case stats.BelowWindow:
+		return fmt.Sprintf("%s: %d of its %s did fewer rounds than the target's window of %d and can't have reached it.", x.Row, x.Short,
+			units.Plural(x.Runs, "run"), x.Window)
+	}
+	return fmt.Sprint(x)
+}
+
+func parted(x stats.Parted) string {
+	var texts []string
+	for _, p := range x.Parts {
+		texts = append(texts, fmt.Sprintf("%s (%s)", p.Name, units.Plural(p.Runs, "run")))
+	}
+	return fmt.Sprintf("%s: its runs were made with different settings and are in %d rows: %s.", x.Experiment, len(texts), strings.Join(texts, "; "))
+}
+
+func runsAre(n int) string { return units.Noun(n, "run") + " " + units.Verb(n, "be") }
+
+// typed is a row's name as a command takes it.
+func typed(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool {
+		return !(r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r))) && !strings.ContainsRune("-_.#", r)
+	}) {
+		return "NAME"
+	}
+	return name
+}

@@ -1,0 +1,157 @@
+package wording
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+// Comparison words a comparison: the verdicts of its rows and pairs, its notes, and its study's verdict and lines. Every surface shows these.
+func Comparison(c *stats.Comparison) {
+	for i := range c.Pairs {
+		c.Pairs[i].Verdict = verdict(c.Pairs[i])
+	}
+	for i := range c.Rows {
+		r := &c.Rows[i]
+		r.Verdict = ""
+		if r.Outcome == stats.OutcomeBaseline {
+			r.Verdict = stats.OutcomeBaseline
+		} else if k := slices.IndexFunc(c.Pairs, func(p stats.Pair) bool { return p.A == r.Name && p.B == c.Baseline }); k >= 0 {
+			r.Verdict = c.Pairs[k].Verdict
+		}
+	}
+	c.Notes = []string{}
+	for _, x := range c.Caveats {
+		c.Notes = append(c.Notes, caveat(x))
+	}
+	if c.Study != nil {
+		study(c.Study)
+	}
+}
+
+// verdict is a pair's outcome, and why it is none.
+func verdict(p stats.Pair) string {
+	switch p.Reason.Kind {
+	case stats.ReasonDecided:
+		return p.Outcome
+	case stats.ReasonNotComparable:
+		return stats.OutcomeNotComparable + ": " + differenceList(p.Confounders())
+	case stats.ReasonLength:
+		return "undecided: different length"
+	case stats.ReasonNoRounds:
+		return "undecided: no rounds yet"
+	case stats.ReasonNoEvaluation:
+		return "undecided: no held-out evaluation"
+	case stats.ReasonFewSeeds:
+		return fewSeeds(p)
+	case stats.ReasonConstant:
+		return "undecided: the runs don't vary"
+	case stats.ReasonChance:
+		return chance(p)
+	}
+	return ""
+}
+
+// fewSeeds is the verdict where a side has too few seeds for any: that side's, of both the poorer's.
+func fewSeeds(p stats.Pair) string {
+	n, who := p.SeedsA, ""
+	if p.SeedsB < p.SeedsA {
+		n, who = p.SeedsB, p.B+" has "
+	}
+	return fmt.Sprintf("undecided: %s%s, at least %d more needed", who, units.Plural(n, "seed"), stats.EnoughSeeds-n)
+}
+
+// chance says how far from a verdict the pair is, and what it would take.
+func chance(p stats.Pair) string {
+	text, tests := fmt.Sprintf("undecided: p = %.2g", *p.PValue), p.Reason.Tests
+	if tests > 1 && stats.Significant(*p.PValue) {
+		text += fmt.Sprintf(", %.2g corrected for %d comparisons", *p.PValueHolm, tests)
+	}
+	text += fmt.Sprintf(" with n=%d", p.Reason.SeedsA)
+	if p.Reason.SeedsB != p.Reason.SeedsA {
+		text += fmt.Sprintf(" against %d", p.Reason.SeedsB)
+	}
+	if p.MoreSeeds == nil {
+		return text + fmt.Sprintf(", too small a difference for %d seeds to tell", stats.MaxSeeds)
+	}
+	return text + fmt.Sprintf(", at least %d more %s", *p.MoreSeeds, units.Noun(*p.MoreSeeds, "seed"))
+}
+
+// Over says what a pair is compared over, where runs are cut for it: over rounds 1-3, or after 3 rounds. It is empty where nothing is cut.
+func Over(p stats.Pair) string {
+	rounds, ok := p.Cut()
+	switch {
+	case !ok:
+		return ""
+	case stats.HeldOut(p.Measure):
+		return "after " + units.Plural(rounds, "round")
+	}
+	return fmt.Sprintf("over rounds 1-%d", rounds)
+}
+
+// Measure is a measure as people read it.
+func Measure(measure string) string {
+	switch measure {
+	case stats.MeasureEval:
+		return "held-out reward"
+	case stats.MeasurePass:
+		return "held-out pass@1"
+	}
+	return "reward a node-round"
+}
+
+// Jobs adds what there is to say about jobs that stand beside each other.
+func Jobs(c *stats.JobComparison) {
+	c.Notes = []string{}
+	if c.Commands > 1 {
+		c.Notes = append(c.Notes, "These are not the same command.")
+	}
+	if c.Batches > 1 {
+		c.Notes = append(c.Notes, "Their effective batches differ: they don't train alike.")
+	}
+}
+
+// listedDifferences is how many one line names.
+const listedDifferences = 5
+
+// differenceList puts differences on one line: nodes 4 against 8, model "nano" against "micro".
+func differenceList(list []stats.SettingDifference) string {
+	var texts []string
+	for _, d := range list[:min(len(list), listedDifferences)] {
+		if d.A == d.B { // each side has runs of either
+			texts = append(texts, fmt.Sprintf("%s %s on both sides", d.Key, d.A))
+			continue
+		}
+		texts = append(texts, fmt.Sprintf("%s %s against %s", d.Key, d.A, d.B))
+	}
+	if more := len(list) - listedDifferences; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// Differences says in what the sides of a pair differ beside I and J, empty where they don't: what is studied, and what else differs.
+func Differences(p stats.Pair) []string {
+	var lines []string
+	for _, kind := range []struct {
+		lead  string
+		roles []string
+	}{
+		{"under study: ", []string{stats.RoleStudy}}, {"also different: ", []string{stats.RoleConfounder, stats.RoleOther}},
+		{"different, and compared all the same: ", []string{stats.RoleDespite}},
+	} {
+		list := slices.DeleteFunc(slices.Clone(p.Differs), func(d stats.SettingDifference) bool {
+			return !slices.Contains(kind.roles, d.Role) || d.Effect == stats.EffectName || slices.Contains(shownKeys, d.Key)
+		})
+		if len(list) > 0 {
+			lines = append(lines, kind.lead+differenceList(list)+".")
+		}
+	}
+	return lines
+}
+
+// shownKeys are those that the column I/J shows.
+var shownKeys = []string{"num_train_samples", "num_transplant_trees"}

@@ -1,0 +1,285 @@
+package wording
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// listedRuns is how many runs one line names.
+const listedRuns = 8
+
+// study words a study: the verdicts of its pairs and models, its lines, and its verdict, which is the first of these.
+func study(s *stats.Study) {
+	for i := range s.Pairs {
+		s.Pairs[i].Verdict = verdict(s.Pairs[i].Pair)
+	}
+	for i := range s.Models {
+		s.Models[i].Pair.Verdict = verdict(s.Models[i].Pair)
+	}
+	s.Lines = judgment{s.Judgment}.lines(*s)
+	if text := unequal(s.Unequal); text != "" {
+		s.Lines[0] += " " + text
+	}
+	s.Verdict = s.Lines[0]
+}
+
+// judgment words a study's comparison by the measure that decides.
+type judgment struct{ *stats.Judgment }
+
+// lines are the verdict, and what it rests on.
+func (j judgment) lines(s stats.Study) []string {
+	lines := []string{j.lead()}
+	if s.OfModels() {
+		lines = []string{modelsLead(s)}
+		for _, m := range s.Models {
+			lines = append(lines, modelLine(m))
+		}
+		lines = append(lines, "The experiments by the mean over all nodes, whatever their model, which answers another question: "+j.lead())
+	}
+	if len(j.Ranked) > 0 {
+		best, base := j.Ranked[0].Experiment, j.Design.BaselineArm().Experiment
+		if best != base {
+			lines = append(lines, j.gainLine("Over the baseline", best, base)...)
+		}
+		if len(j.Ranked) > 1 && j.Ranked[1].Experiment != base {
+			lines = append(lines, j.gainLine("Over the next best", best, j.Ranked[1].Experiment)...)
+		}
+	}
+	if slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "  By pairs") }) {
+		lines = append(lines, "  Welch's test decides: equal seeds share first weights and questions, but their swarms part ways within rounds.")
+	}
+	if s.MoreSeeds != nil {
+		lines = append(lines, "P-values hold for a number of seeds that was chosen beforehand: add the number named, then decide once.")
+	}
+	if most := mostSeeds(s); j.Design.Seeds > 0 && most > j.Design.Seeds && len(j.Ranked) > 1 {
+		lines = append(lines, fmt.Sprintf("Up to %d seeds, where the study plans %d: if some were added after a look at the verdict, count its p-values double.",
+			most, j.Design.Seeds))
+	}
+	lines = append(lines, besideLine(s)...)
+	lines = append(lines, paperLines(s.Paper, s.Measure)...)
+	lines = append(lines, j.besideStudied()...)
+	lines = append(lines, j.unvalued()...)
+	lines = append(lines, runsLine("Failed, and in no mean: ", s.Failed)...)
+	lines = append(lines, runsLine("Unfinished, and in no mean: ", s.Unfinished)...)
+	return append(lines, runsLine("Not begun: ", s.Missing)...)
+}
+
+// mostSeeds is that of the arm with the most.
+func mostSeeds(s stats.Study) (most int) {
+	for _, a := range s.Arms {
+		most = max(most, a.Seeds)
+	}
+	return most
+}
+
+// lead is the verdict in one sentence.
+func (j judgment) lead() string {
+	base := j.Design.BaselineArm()
+	if len(j.Ranked) == 0 {
+		if stats.HeldOut(j.Comparison.Measure) {
+			return "Undecided which is best: no finished run has a held-out evaluation."
+		}
+		return "Undecided which is best: no run is finished."
+	}
+	best := j.Ranked[0]
+	isBase := best.Experiment == base.Experiment
+	value := fmt.Sprintf("%s %s", Measure(j.Comparison.Measure), figure(best.Value))
+	switch {
+	case len(j.Design.Arms) < 2:
+		return fmt.Sprintf("Undecided: %s is the study's only experiment (%s).", j.label(best.Experiment), value)
+	case j.Outcome == stats.StudyBest && isBase:
+		return fmt.Sprintf("The baseline %s is best: %s%s.", j.label(best.Experiment), value, j.above(best, j.Ranked[1], "the next best"))
+	case j.Outcome == stats.StudyBest:
+		text := fmt.Sprintf("%s is best: %s%s", j.label(best.Experiment), value, j.above(best, *j.Ranking(base.Experiment), "the baseline"))
+		if j.Ranked[1].Experiment != base.Experiment {
+			text += j.above(best, j.Ranked[1], "the next best")
+		}
+		return text + "."
+	case j.Outcome == stats.StudyBetter:
+		return fmt.Sprintf("%s is better than the baseline %s, but not told apart from %s: %s%s.", j.label(best.Experiment), j.label(base.Experiment),
+			j.openNames(), value, j.above(best, *j.Ranking(base.Experiment), "the baseline"))
+	case isBase:
+		return fmt.Sprintf("Undecided which is best: the baseline %s is highest (%s), but not told apart from %s: %s.",
+			j.label(best.Experiment), value, j.openNames(), j.why())
+	}
+	return fmt.Sprintf("Undecided which is best: %s is highest (%s), but not told apart from the baseline %s: %s.",
+		j.label(best.Experiment), value, j.label(base.Experiment), j.why())
+}
+
+// above is ", 31.0 % above the next best 2loc6ext (2/6) (0.1090)".
+func (j judgment) above(best, other stats.Row, role string) string {
+	by := "above"
+	if change := stats.Improvement(*best.Value, *other.Value); units.Finite(change) {
+		by = fmt.Sprintf("%.1f %% above", 100*change)
+	}
+	return fmt.Sprintf(", %s %s %s (%s)", by, role, j.label(other.Experiment), figure(other.Value))
+}
+
+// why is what keeps the highest from being the best.
+func (j judgment) why() string {
+	p, _ := j.Deciding()
+	if p.SeedsA > 0 && p.SeedsB > 0 {
+		return strings.TrimPrefix(j.words(p), "undecided: ")
+	}
+	missing := "finished run"
+	if p.SeedsB == 0 && j.Ranking(p.B) == nil && stats.HeldOut(j.Comparison.Measure) &&
+		slices.ContainsFunc(j.Comparison.Rows, func(r stats.Row) bool { return r.Experiment == p.B }) {
+		missing = "held-out evaluation"
+	}
+	return fmt.Sprintf("%s has no %s, at least %d seeds needed", j.label(p.B), missing, stats.EnoughSeeds)
+}
+
+// gainLine is what an arm's gain over another rests on.
+func (j judgment) gainLine(role, a, b string) []string {
+	p, ok := j.Pair(a, b)
+	if !ok || p.Difference == nil {
+		return nil
+	}
+	facts := []string{}
+	if p.CILow != nil && p.CIHigh != nil {
+		facts = append(facts, fmt.Sprintf("95 %% interval %+.4f to %+.4f", *p.CILow, *p.CIHigh))
+	}
+	if p.PValue != nil {
+		text := "p = " + pText(*p.PValue)
+		if tests := j.Comparison.Tests(); p.PValueHolm != nil && tests > 1 {
+			text += fmt.Sprintf(", %s corrected for %d comparisons", pText(*p.PValueHolm), tests)
+		}
+		facts = append(facts, text)
+	}
+	facts = append(facts, fmt.Sprintf("%s against %d", units.Plural(p.SeedsA, "seed"), p.SeedsB))
+	text := fmt.Sprintf("%s %s: %+.4f", role, j.label(b), *p.Difference)
+	if p.Improvement != nil {
+		text += fmt.Sprintf(", %+.1f %%", 100**p.Improvement)
+	}
+	text += " (" + strings.Join(facts, "; ") + "): " + j.words(p) + "."
+	return append([]string{text}, j.pairedLine(a, b)...)
+}
+
+// pairedLine is the same by pairs of equal seeds.
+func (j judgment) pairedLine(a, b string) []string {
+	p := stats.Paired(j.Values[a], j.Values[b])
+	if p == nil || p.PValue == nil || p.CILow == nil || p.CIHigh == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("  By pairs of equal seeds: %+.4f (95 %% interval %+.4f to %+.4f; p = %s, not corrected; %d pairs): "+
+		"decides nothing.",
+		*p.Difference, *p.CILow, *p.CIHigh, pText(*p.PValue), p.Seeds)}
+}
+
+// words is a pair's verdict with the arms' short names.
+func (j judgment) words(p stats.Pair) string { return j.Design.Shorten(verdict(p)) }
+
+// label is an arm with its I/J, as far as the name doesn't tell.
+func (j judgment) label(experiment string) string {
+	name := j.Name(experiment)
+	for _, r := range j.Comparison.Rows {
+		if r.Experiment == experiment && !strings.HasPrefix(name, r.Config) {
+			return fmt.Sprintf("%s (%s)", name, r.Config)
+		}
+	}
+	return name
+}
+
+// openNames are the arms that the highest isn't told apart from.
+func (j judgment) openNames() string {
+	names := make([]string, len(j.Open))
+	for i, arm := range j.Open {
+		names[i] = j.label(arm.Experiment)
+	}
+	return units.List(names, "and")
+}
+
+// besideStudied names the settings that differ between the arms although the study doesn't compare them.
+func (j judgment) besideStudied() []string {
+	var keys []string
+	for _, p := range j.Comparison.Pairs {
+		for _, d := range p.Differs {
+			if d.Role != stats.RoleStudy && d.Effect != stats.EffectName && !slices.Contains(keys, d.Key) {
+				keys = append(keys, d.Key)
+			}
+		}
+	}
+	if keys == nil {
+		return nil
+	}
+	slices.Sort(keys)
+	for i, key := range keys {
+		if key == "swarm" || key == "torch" {
+			keys[i] = "the version of " + key
+		}
+	}
+	return []string{"Beside what the study compares, its runs differ in " + strings.Join(keys, ", ") + "."}
+}
+
+// unvalued tells of finished runs that have no value of the measure.
+func (j judgment) unvalued() []string {
+	var lines []string
+	if !stats.HeldOut(j.Comparison.Measure) {
+		return nil
+	}
+	for _, r := range j.Comparison.Rows {
+		if seeds := len(j.Values[r.Experiment]); seeds < r.Runs && seeds == 0 {
+			lines = append(lines, fmt.Sprintf("%s: none of its %d finished %s has a held-out evaluation of the study's questions.",
+				j.label(r.Experiment), r.Runs, units.Noun(r.Runs, "run")))
+		} else if seeds < r.Runs {
+			lines = append(lines, fmt.Sprintf("%s: its %d finished runs give %d %s: the others repeat a seed, or have no held-out evaluation of "+
+				"the study's questions.", j.label(r.Experiment), r.Runs, seeds, units.Noun(seeds, "value")))
+		}
+	}
+	return lines
+}
+
+// unequal says in what runs differ that all of a study's should share, empty: in nothing.
+func unequal(list []stats.Inequality) string {
+	var facts []string
+	for _, x := range list {
+		var parts []string
+		for _, n := range x.Counts {
+			parts = append(parts, fmt.Sprintf("%d (%s)", n.Count, strings.Join(n.Arms, ", ")))
+		}
+		facts = append(facts, x.What+": "+strings.Join(parts, ", "))
+	}
+	if facts == nil {
+		return ""
+	}
+	return "But this isn't like with like: the runs differ in " + strings.Join(facts, "; in ") + "."
+}
+
+func runsLine(lead string, runs []stats.StudyRun) []string {
+	if len(runs) == 0 {
+		return nil
+	}
+	var parts []string
+	for _, r := range runs[:min(len(runs), listedRuns)] {
+		text := fmt.Sprintf("%s seed %d", r.Name, r.Seed)
+		if r.State != stats.StateMissing {
+			text += " (" + r.State
+			if r.Message != "" && (r.State == store.RunFailed || r.State == store.RunLost) {
+				text += ": " + r.Message
+			}
+			if r.Again {
+				text += "; run again since"
+			}
+			text += ")"
+		}
+		parts = append(parts, text)
+	}
+	if more := len(runs) - listedRuns; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return []string{lead + strings.Join(parts, ", ") + "."}
+}
+
+func figure(v *float64) string { return fmt.Sprintf("%.4f", *v) }
+
+func pText(p float64) string {
+	if p < 0.0001 {
+		return "below 0.0001"
+	}
+	return fmt.Sprintf("%.2g", p)
+}

@@ -1,0 +1,121 @@
+package wording
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+)
+
+// modelsLead is the verdict of a study of several models in one sentence.
+func modelsLead(s stats.Study) string {
+	if len(s.Models) == 0 {
+		return fmt.Sprintf("Undecided whether every model gains in a swarm of several: it takes finished runs with held-out evaluations of that swarm "+
+			"and of each model alone, at least %d seeds of each.", stats.EnoughSeeds)
+	}
+	better, worse := stats.ModelTally(s.Models)
+	text := "Undecided whether every model gains"
+	switch {
+	case s.Outcome == stats.StudyBetter:
+		text = "Every model gains"
+	case s.Outcome == stats.StudyWorse:
+		text = "Every model loses"
+	case s.Outcome == stats.StudyMixed:
+		text = fmt.Sprintf("Of %d models %d %s and %d %s", len(s.Models), better, units.Verb(better, "gain"), worse, units.Verb(worse, "lose"))
+	case worse > 0:
+		text = "Not every model gains, and of some it is undecided"
+	}
+	var parts []string
+	for _, m := range s.Models {
+		part := m.Model + " " + m.Pair.Outcome
+		if m.MixedValue != nil && m.AloneValue != nil {
+			part += fmt.Sprintf(" (%s against %s)", figure(m.MixedValue), figure(m.AloneValue))
+		}
+		parts = append(parts, part)
+	}
+	return text + " in a swarm of several over one of its own, by held-out pass@1: " + strings.Join(parts, ", ") + "."
+}
+
+// modelLine is what a model's nodes come to in a swarm of several.
+func modelLine(m stats.StudyModel) string {
+	if m.MixedValue == nil || m.AloneValue == nil {
+		return fmt.Sprintf("Of the nodes with model %s, %s or %s has no held-out evaluation.", m.Model, m.Mixed, m.Alone)
+	}
+	text := fmt.Sprintf("Nodes with model %s: held-out pass@1 %s in %s against %s in %s", m.Model,
+		figure(m.MixedValue), m.Mixed, figure(m.AloneValue), m.Alone)
+	if p := m.Pair; p.CILow != nil && p.CIHigh != nil && p.PValueHolm != nil {
+		text += fmt.Sprintf(" (%+.4f, 95 %% interval %+.4f to %+.4f; p = %s corrected)", *p.Difference, *p.CILow, *p.CIHigh, pText(*p.PValueHolm))
+	}
+	return text + ": " + verdict(m.Pair) + "."
+}
+
+// besideLine is a study's outcome by the measure that doesn't decide it.
+func besideLine(s stats.Study) []string {
+	b := s.Beside
+	if b == nil || b.Best == "" {
+		return nil
+	}
+	what := Measure(b.Measure)
+	if b.Measure == stats.MeasureReward {
+		what = "own reward a node-round" // nodes or rounds differ, so that sums don't compare
+		if b.Basis == stats.BasisCumulative {
+			what = "cumulative own reward"
+		}
+	}
+	text := fmt.Sprintf("By %s: %s is highest", what, b.Best)
+	if b.Improvement != nil {
+		text += fmt.Sprintf(", %+.1f %% over the baseline", 100**b.Improvement)
+		if b.PValueHolm != nil {
+			text += fmt.Sprintf(" (p = %s corrected)", pText(*b.PValueHolm))
+		}
+	}
+	text += map[string]string{
+		stats.StudyBest: "; it is best by that measure", stats.StudyBetter: "; better than the baseline, not told apart from every other",
+		stats.StudyUndecided: "; undecided which is best",
+	}[b.Outcome]
+	switch {
+	case b.Agrees == nil:
+	case *b.Agrees:
+		text += ". Both measures have the same highest"
+	default:
+		text += fmt.Sprintf(". The measures disagree: by %s it is %s", Measure(s.Measure), s.Best)
+	}
+	return []string{text + "."}
+}
+
+// paperWords say an outcome. A pair that is decided the other way here was not reproduced under these settings. That does not contradict the
+// paper, whose model and rate are others.
+var paperWords = map[string]string{
+	stats.PaperConfirmed:    "confirmed",
+	stats.PaperContradicted: "not reproduced here (decided the other way)",
+	stats.PaperOpen:         "open",
+}
+
+// paperLines say how the paper's order fares by a measure.
+func paperLines(p *stats.StudyPaper, measure string) []string {
+	if p == nil {
+		return nil
+	}
+	confirmed, confirmedReward := p.Count(stats.PaperConfirmed)
+	contradicted, contradictedReward := p.Count(stats.PaperContradicted)
+	open, openReward := p.Count(stats.PaperOpen)
+	text := fmt.Sprintf("The paper's order is %s. Of its %s, at equal rounds, by %s %d confirmed, %d not reproduced, %d open", strings.Join(p.Order, " > "),
+		units.Plural(len(p.Pairs), "pair"), Measure(measure), confirmed, contradicted, open)
+	if measure != stats.MeasureReward {
+		text += fmt.Sprintf("; by own reward %d, %d, %d", confirmedReward, contradictedReward, openReward)
+	}
+	lines := []string{text + "."}
+	for _, outcome := range []string{stats.PaperConfirmed, stats.PaperContradicted, stats.PaperOpen} {
+		var names []string
+		for _, x := range p.Pairs {
+			if x.Outcome == outcome {
+				names = append(names, x.High+" > "+x.Low)
+			}
+		}
+		if len(names) > 0 {
+			lines = append(lines, fmt.Sprintf("  %s: %s.", paperWords[outcome], strings.Join(names, ", ")))
+		}
+	}
+	return lines
+}
