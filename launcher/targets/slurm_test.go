@@ -1,6 +1,7 @@
 package targets
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -74,7 +75,7 @@ func kept(s Spec, name string) string {
 // running waits until the stub has begun its nth life.
 func running(t *testing.T, s Spec, restarts string) {
 	t.Helper()
-	at := filepath.Join(filepath.Dir(s.Program), "running.swarm-*-1-72-"+restarts)
+	at := filepath.Join(filepath.Dir(s.Program), "running.swarm-*-1-72-"+restarts+"-*")
 	require.Eventually(t, func() bool { found, _ := filepath.Glob(at); return len(found) == 1 }, patience, 10*time.Millisecond)
 }
 
@@ -90,6 +91,22 @@ func TestSlurmHandsOnArgumentsAsTheyWere(t *testing.T) {
 	require.Equal(t, append(want, "--model", "two words"), args)
 	require.NoFileExists(t, filepath.Join(cmd.Dir, "pwned"))
 	require.Empty(t, beside(s, "requeued"))
+}
+
+// Others may write to a scratch folder such as /tmp: a home that they put where the job's would be is neither used nor removed.
+func TestASlurmHomeIsNotWhereAnotherUserPutsOne(t *testing.T) {
+	s := slurmJob(t, "0\n", nil)
+	planted := filepath.Join(s.Scratch, fmt.Sprintf("swarm-%d-swarm-1-72-0", os.Getuid()))
+	require.NoError(t, os.Mkdir(planted, 0o777))
+	require.NoError(t, os.WriteFile(filepath.Join(planted, "theirs"), nil, 0o644))
+	cmd := batch(t, s, "0")
+	require.NoError(t, cmd.Run(), cmd.Stderr)
+	home := strings.Split(beside(s, "args"), "\x00")[1]
+	require.NotEqual(t, planted, home)
+	require.Equal(t, s.Scratch, filepath.Dir(home))
+	found, err := os.ReadDir(planted)
+	require.NoError(t, err)
+	require.Len(t, found, 1, "what is there stays as it is")
 }
 
 // Near its end the worker stops in order, its home is kept, its own task alone is queued again, and it goes on from there: with a new outbox, and

@@ -145,7 +145,7 @@ func TestSlurmRunsTheJob(t *testing.T) {
 		t.Helper()
 		state := ""
 		for deadline := time.Now().Add(requeued); ; time.Sleep(time.Second) {
-			found, _ := filepath.Glob(filepath.Join(filepath.Dir(s.Program), fmt.Sprintf("running.swarm-*-0-%s-%d", id, n)))
+			found, _ := filepath.Glob(filepath.Join(filepath.Dir(s.Program), fmt.Sprintf("running.swarm-*-0-%s-%d-*", id, n)))
 			if len(found) == 1 {
 				return
 			}

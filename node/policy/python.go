@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -27,8 +26,8 @@ type Probe struct {
 }
 
 // FindPython returns the first interpreter that can import torch, and every probe made on the way. The order is: explicit
-// (--python; alone if given), $SWARM_PYTHON (alone if given), an active virtual environment, ./.venv, <home>/venv,
-// then python3 on PATH and /usr/bin/python3.
+// (--python; alone if given), $SWARM_PYTHON (alone if given), an active virtual environment, <home>/venv,
+// then python3 on PATH and /usr/bin/python3. ./.venv of the current folder is never run: the folder may be somebody else's.
 //
 // probe tries one of them; nil: ProbePython.
 func FindPython(ctx context.Context, explicit, home string, getenv func(string) string, probe func(context.Context, string) Probe) (Probe, []Probe, error) {
@@ -63,6 +62,9 @@ func FindPython(ctx context.Context, explicit, home string, getenv func(string) 
 			return Probe{}, probes, fmt.Errorf("look for Python: %w", context.Cause(ctx))
 		}
 	}
+	if explicit == "" && getenv("SWARM_PYTHON") == "" {
+		probes = append(probes, unasked(tried)...)
+	}
 	var tails []string
 	for _, p := range probes {
 		tails = append(tails, fmt.Sprintf("%s (%s): %s", p.Path, p.Source, p.Err))
@@ -92,15 +94,25 @@ func candidates(explicit, home string, getenv func(string) string) []candidate {
 	if conda := getenv("CONDA_PREFIX"); conda != "" {
 		list = append(list, candidate{filepath.Join(conda, "bin", "python3"), "active conda environment", false})
 	}
-	if wd, err := os.Getwd(); err == nil {
-		list = append(list, candidate{filepath.Join(wd, ".venv", "bin", "python3"), "./.venv", false})
-	}
 	return append(list,
 		candidate{filepath.Join(home, "venv", "bin", "python3"), "swarm's own virtual environment", false},
 		candidate{"python3", "PATH", false},
 		candidate{"/usr/bin/python3", "system", false},
 		candidate{"/usr/local/bin/python3", "system", false},
 	)
+}
+
+// unasked names the interpreter of ./.venv, where there is one that was not tried, without running it.
+func unasked(tried map[string]bool) []Probe {
+	const relative = ".venv/bin/python3"
+	path, err := filepath.Abs(relative)
+	if err != nil || tried[path] {
+		return nil
+	}
+	if _, err := exec.LookPath(path); err != nil {
+		return nil
+	}
+	return []Probe{{Path: path, Source: "./.venv", Err: "not run unasked, name it: --python " + relative}}
 }
 
 // ProbePython has an interpreter import torch.

@@ -34,7 +34,7 @@ func TestFindPythonOrder(t *testing.T) {
 	t.Setenv("PATH", filepath.Join(dir, "path")+":"+os.Getenv("PATH"))
 	home := filepath.Join(dir, "home")
 	env := environment(map[string]string{"VIRTUAL_ENV": filepath.Join(dir, "active"), "CONDA_PREFIX": filepath.Join(dir, "conda")})
-	order := []string{"active/bin/python3", "conda/bin/python3", ".venv/bin/python3", "home/venv/bin/python3", "path/python3"}
+	order := []string{"active/bin/python3", "conda/bin/python3", "home/venv/bin/python3", "path/python3"}
 	for _, path := range order {
 		fakePython(t, filepath.Join(dir, path), path)
 	}
@@ -54,6 +54,35 @@ func TestFindPythonOrder(t *testing.T) {
 		without = append(without, filepath.Join(dir, path))
 		fakePython(t, filepath.Join(dir, path), "")
 	}
+}
+
+// A folder that was cloned may hold a .venv of somebody else's: it runs only where the user names or activates it.
+func TestTheVirtualEnvironmentOfTheCurrentFolderIsNotRunUnasked(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	path, ran := filepath.Join(dir, ".venv", "bin", "python3"), filepath.Join(dir, "ran")
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\ntouch '"+ran+"'\necho 'torch 2.0 1'\n"), 0o755))
+	none := func(context.Context, string) policy.Probe { return policy.Probe{Err: "no torch"} }
+	probe := func(ctx context.Context, python string) policy.Probe {
+		if python != path {
+			return none(ctx, python)
+		}
+		return policy.ProbePython(ctx, python)
+	}
+	_, probes, err := policy.FindPython(t.Context(), "", filepath.Join(dir, "home"), environment(nil), probe)
+	require.ErrorIs(t, err, policy.ErrNoPython)
+	require.NoFileExists(t, ran)
+	require.Equal(t, path, probes[len(probes)-1].Path, "it is named")
+	require.Contains(t, probes[len(probes)-1].Err, "--python .venv/bin/python3")
+
+	found, _, err := policy.FindPython(t.Context(), ".venv/bin/python3", dir, environment(nil), probe)
+	require.NoError(t, err)
+	require.Equal(t, path, found.Path)
+	require.FileExists(t, ran)
+	found, _, err = policy.FindPython(t.Context(), "", dir, environment(map[string]string{"VIRTUAL_ENV": filepath.Join(dir, ".venv")}), probe)
+	require.NoError(t, err)
+	require.Equal(t, path, found.Path)
 }
 
 // What the user names is the only candidate.
