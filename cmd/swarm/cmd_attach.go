@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/internal/usage"
+	"github.com/sapo-swarm/swarm/launcher/runs"
+	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 type attachOptions struct {
@@ -46,9 +48,19 @@ func runAttach(ctx context.Context, g *globals, name string, o *attachOptions) e
 		return err
 	}
 	defer reader.Close()
-	w, err := newWatch(ctx, g, reader, name)
+	return watch(ctx, g, reader, name, o.interval, o.output)
+}
+
+// watch shows a run until it ends.
+func watch(ctx context.Context, g *globals, reader *store.Reader, name string, interval time.Duration, output string) error {
+	w, err := runs.Find(ctx, reader, name, g.viewer())
 	if err != nil {
 		return err
 	}
-	return w.show(ctx, o.interval, o.output == "json")
+	return w.Show(ctx, interval, output == "json")
+}
+
+// viewer is who looks at a run, with what this process gives it.
+func (g *globals) viewer() runs.Viewer {
+	return runs.Viewer{Home: g.home, Stdin: g.stdin, Stdout: g.stdout, Stderr: g.stderr, Interactive: g.interactive(), Advice: g.advice()}
 }

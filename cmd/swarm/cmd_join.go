@@ -289,7 +289,7 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 		if err := j.DeliverRest(ctx, workers.Run{Dir: r.Dir(), Logger: g.logger}); err != nil {
 			return interrupt.Exit(ctx, err)
 		}
-		return g.summariseDone(ctx, r, p, o.output == "json")
+		return g.viewer().Done(ctx, *r.Run, p, o.output == "json")
 	}
 	page, err := o.page.listen(ctx, g)
 	if err != nil {

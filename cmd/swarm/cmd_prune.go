@@ -3,26 +3,17 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sapo-swarm/swarm/configs"
-	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/internal/shell"
-	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/launcher/lifecycle"
+	"github.com/sapo-swarm/swarm/launcher/runs"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 type pruneOptions struct {
-	removal
-	keep      int // -1: not given
-	olderThan string
-	states    []string
-
-	seconds float64 // olderThan; 0: of any age
+	removalFlags
+	which runs.Prune
 }
 
 func newPruneCommand(g *globals) *cobra.Command {
@@ -41,56 +32,19 @@ func newPruneCommand(g *globals) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return runPrune(cmd.Context(), g, args, &o) },
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.keep, "keep", -1, "leave the newest `N` runs of each experiment, 0 or more")
-	f.StringVar(&o.olderThan, "older-than", "", "only runs that ended longer than this `age` ago, such as 12h, 30d or 4w")
-	f.StringSliceVar(&o.states, "state", []string{store.RunDone}, "only runs in these `states`: "+strings.Join(removable(), ", "))
+	f.IntVar(&o.which.Keep, "keep", -1, "leave the newest `N` runs of each experiment, 0 or more")
+	f.StringVar(&o.which.OlderThan, "older-than", "", "only runs that ended longer than this `age` ago, such as 12h, 30d or 4w")
+	f.StringSliceVar(&o.which.States, "state", []string{store.RunDone}, "only runs in these `states`: "+strings.Join(runs.Removable(), ", "))
 	f.Lookup("keep").DefValue = "0" // which help leaves out
 	o.add(f)
 	return cmd
 }
 
-func (o *pruneOptions) check() error {
-	if err := errors.Join(checkOutput(o.output), checkRemovable(o.states)); err != nil {
+func runPrune(ctx context.Context, g *globals, experiments []string, o *pruneOptions) error {
+	if err := errors.Join(checkOutput(o.output), runs.CheckRemovable(o.which.States)); err != nil {
 		return err
 	}
-	switch {
-	case o.keep < -1:
-		return &configs.Error{Key: "keep", Value: fmt.Sprint(o.keep), Allowed: "0 or more", Source: "--keep"}
-	case o.keep < 0 && o.olderThan == "":
-		return fail.Usage(errors.New("prune needs --keep or --older-than: which runs stay"), "swarm prune --keep 3 --dry-run")
-	case o.olderThan != "":
-		age, err := units.ParseAge(o.olderThan)
-		if err != nil {
-			return &configs.Error{Key: "older-than", Value: o.olderThan, Allowed: units.AgeRule, Source: "--older-than"}
-		}
-		o.seconds = age.Seconds()
-	}
-	return nil
-}
-
-// command is how this was typed, less --yes and --dry-run.
-func (o *pruneOptions) command(experiments []string) string {
-	words := []string{"prune"}
-	for _, name := range experiments {
-		words = append(words, shell.Quote(name))
-	}
-	if o.keep >= 0 {
-		words = append(words, fmt.Sprintf("--keep %d", o.keep))
-	}
-	if o.olderThan != "" {
-		words = append(words, "--older-than "+o.olderThan)
-	}
-	if states := strings.Join(o.states, ","); states != store.RunDone {
-		words = append(words, "--state "+states)
-	}
-	if o.files {
-		words = append(words, "--files")
-	}
-	return strings.Join(words, " ")
-}
-
-func runPrune(ctx context.Context, g *globals, experiments []string, o *pruneOptions) error {
-	if err := o.check(); err != nil {
+	if err := o.which.Check(); err != nil {
 		return err
 	}
 	reader, err := g.openReader(ctx)
@@ -98,52 +52,6 @@ func runPrune(ctx context.Context, g *globals, experiments []string, o *pruneOpt
 		return err
 	}
 	defer reader.Close()
-	known, err := recordedOf(ctx, reader, experiments)
-	if err != nil {
-		return err
-	}
-	for i, name := range experiments {
-		if i >= len(known) || known[i] != name {
-			return lifecycle.UnknownExperiment(ctx, reader, name)
-		}
-	}
-	all, err := lifecycle.List(ctx, reader, experiments, o.states)
-	if err != nil {
-		return err
-	}
-	root, err := lifecycle.RunsRoot(g.home)
-	if err != nil {
-		return g.home.Error(err)
-	}
-	if root != nil {
-		lifecycle.Locate(g.home, root, all)
-		root.Close()
-	}
-	var runs []lifecycle.Listed
-	var left []leftRun
-	for _, r := range o.choose(all) {
-		if err := lifecycle.InUse(g.home, r); err != nil {
-			left = append(left, leftRun{r.Run, err.Error()})
-			continue
-		}
-		runs = append(runs, r)
-	}
-	return o.remove(ctx, g, reader, o.command(experiments), runs, left)
-}
-
-// choose are those of runs, the newest first, that go.
-func (o *pruneOptions) choose(runs []lifecycle.Listed) []lifecycle.Listed {
-	newer := map[string]int{} // runs of an experiment that came before
-	var chosen []lifecycle.Listed
-	for _, r := range runs {
-		if r.Imported {
-			continue
-		}
-		newer[r.Experiment]++
-		if o.keep >= 0 && newer[r.Experiment] <= o.keep || r.AgeSeconds < o.seconds || o.files && r.Folder == nil {
-			continue
-		}
-		chosen = append(chosen, r)
-	}
-	return chosen
+	removed, err := o.of(g).Prune(ctx, reader, experiments, &o.which)
+	return o.show(g, removed, err)
 }

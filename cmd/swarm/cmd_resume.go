@@ -94,7 +94,7 @@ func runResume(ctx context.Context, g *globals, name string, extra []string) err
 	if run := s.Run; run.State == store.RunDone && len(extra) == 0 {
 		fmt.Fprintf(g.stdout, "%s has done all its %s. To prolong it: %s resume %s --rounds %d\n", run.Run, units.Plural(run.Rounds, "round"),
 			g.invocation(), run.Run, 2*run.Rounds)
-		return watching(g, reader, run).summarise()
+		return g.viewer().Summarise(reader, run)
 	}
 	again, err := commandline.Resume(g.home, s, extra, grammar(), configSources)
 	if err != nil {

@@ -3,20 +3,17 @@ package main
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/internal/shell"
-	"github.com/sapo-swarm/swarm/launcher/job"
-	"github.com/sapo-swarm/swarm/launcher/lifecycle"
-	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/internal/screen"
+	"github.com/sapo-swarm/swarm/launcher/runs"
 )
 
 func newRmCommand(g *globals) *cobra.Command {
-	var o removal
+	var o removalFlags
 	cmd := &cobra.Command{
 		Use:   "rm RUN or EXPERIMENT...",
 		Short: "Remove runs: their records and their files",
@@ -38,7 +35,7 @@ func newRmCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
-func runRm(ctx context.Context, g *globals, names []string, o *removal) error {
+func runRm(ctx context.Context, g *globals, names []string, o *removalFlags) error {
 	if err := checkOutput(o.output); err != nil {
 		return err
 	}
@@ -47,52 +44,36 @@ func runRm(ctx context.Context, g *globals, names []string, o *removal) error {
 		return err
 	}
 	defer reader.Close()
-	runs, err := namedForRemoval(ctx, g, reader, names)
-	if err != nil {
-		return err
-	}
-	for _, r := range runs {
-		if err := lifecycle.InUse(g.home, r); err != nil {
-			return err
-		}
-	}
-	command := "rm"
-	for _, name := range names {
-		command += " " + shell.Quote(name)
-	}
-	if o.files {
-		command += " --files"
-	}
-	return o.remove(ctx, g, reader, command, runs, nil)
+	removed, err := o.of(g).Remove(ctx, reader, names)
+	return o.show(g, removed, err)
 }
 
-// namedForRemoval are the runs of those names. A name that a run has means that run alone, though an experiment has it, too.
-func namedForRemoval(ctx context.Context, g *globals, reader *store.Reader, names []string) ([]lifecycle.Listed, error) {
-	for _, name := range names {
-		found, ok, err := job.Named(ctx, reader, name)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			return nil, fail.Usage(errors.New(strings.TrimSpace(charset.Shown(found.Job))+" is a job of swarm run: rm removes runs of swarm up"), "swarm ls")
-		}
+// removalFlags are what rm and prune have in common.
+type removalFlags struct {
+	runs.Removal
+	output string
+}
+
+func (o *removalFlags) add(f *pflag.FlagSet) {
+	f.BoolVar(&o.Files, "files", false, "remove folders only (checkpoints, journals, logs) and keep the records: compare, curve and report still show the runs")
+	f.BoolVar(&o.DryRun, "dry-run", false, "show what would be removed, and remove nothing")
+	f.BoolVarP(&o.Yes, "yes", "y", false, "do not ask")
+	addOutputFlag(f, &o.output)
+}
+
+// of is the removal with what this process gives it.
+func (o *removalFlags) of(g *globals) *runs.Removal {
+	o.Home, o.Logger, o.Stdin, o.Stderr = g.home, g.logger, g.stdin, g.stderr
+	return &o.Removal
+}
+
+// show shows what was removed, if anything was meant to be, and returns the removal's error.
+func (o *removalFlags) show(g *globals, removed *runs.Removed, err error) error {
+	switch {
+	case removed == nil:
+		return err
+	case o.output == "json":
+		return errors.Join(writeJSON(g.stdout, removed), err)
 	}
-	all, err := lifecycle.List(ctx, reader, names, nil)
-	if err != nil {
-		return nil, err
-	}
-	isRun, wanted := map[string]bool{}, map[string]bool{}
-	for _, r := range all {
-		isRun[r.Run] = true
-	}
-	for _, name := range names {
-		wanted[name] = true
-	}
-	var runs []lifecycle.Listed
-	for _, r := range all {
-		if wanted[r.Run] || wanted[r.Experiment] && !isRun[r.Experiment] {
-			runs = append(runs, r)
-		}
-	}
-	return runs, nil
+	return errors.Join(screen.Print(g.stdout, removed.Print), err)
 }

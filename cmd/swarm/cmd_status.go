@@ -2,16 +2,20 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
+	"github.com/sapo-swarm/swarm/launcher/runs"
+	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
@@ -71,14 +75,17 @@ func runStatus(ctx context.Context, g *globals, name string, o *statusOptions) e
 		return showJob(g, found, o)
 	}
 	if o.watch {
-		w, err := newWatch(ctx, g, reader, name)
+		return watch(ctx, g, reader, name, o.interval, o.output)
+	}
+	if name == "" {
+		all, err := runs.Look(ctx, reader, g.advice())
 		if err != nil {
 			return err
 		}
-		return w.show(ctx, o.interval, o.output == "json")
-	}
-	if name == "" {
-		return showOverview(ctx, g, reader, o)
+		if o.output == "json" {
+			return writeJSON(g.stdout, all)
+		}
+		return screen.Print(g.stdout, all.Print)
 	}
 	status, err := lifecycle.Status(ctx, reader, name)
 	if err != nil {
@@ -87,12 +94,24 @@ func runStatus(ctx context.Context, g *globals, name string, o *statusOptions) e
 	if o.output == "json" {
 		return writeJSON(g.stdout, status)
 	}
-	after, err := g.afterwards(ctx, reader, status)
+	after, err := runs.After(ctx, reader, status, g.advice())
 	if err != nil {
 		return err
 	}
 	return screen.Print(g.stdout, func(p *table.Page) {
 		terminal.PrintStatus(p, status)
-		after.print(p)
+		after.Print(p)
 	})
+}
+
+// showJob shows one job and each of its attempts.
+func showJob(g *globals, j store.Job, o *statusOptions) error {
+	if o.watch {
+		return fail.Usage(fmt.Errorf("--watch shows runs of swarm up, and %s is a job", j.Job), "swarm logs "+j.Job+" -f")
+	}
+	job := job.Describe(j)
+	if o.output == "json" {
+		return writeJSON(g.stdout, job)
+	}
+	return screen.Print(g.stdout, func(p *table.Page) { terminal.PrintJob(p, job) })
 }

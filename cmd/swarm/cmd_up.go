@@ -95,7 +95,7 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 		if err := r.SameDone(ctx, p); err != nil {
 			return interrupt.Exit(ctx, err)
 		}
-		return g.summariseDone(ctx, r, p, o.output == "json")
+		return g.viewer().Done(ctx, *r.Run, p, o.output == "json")
 	}
 	if err != nil {
 		return interrupt.Exit(ctx, err)

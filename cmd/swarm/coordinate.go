@@ -2,21 +2,16 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 
-	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/screen"
-	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/background"
 	"github.com/sapo-swarm/swarm/launcher/commandline"
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
-	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/launcher/web"
 	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/stats"
-	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
@@ -57,29 +52,4 @@ func (g *globals) announceRun(c *coordinator.Run, experiment string, page *web.S
 		a.Join = admission.Invitation()
 	}
 	return g.console.Announce(a)
-}
-
-// summariseDone shows the end of a run that has nothing left to do.
-func (g *globals) summariseDone(ctx context.Context, r *coordinator.Resume, p plan.Planned, asJSON bool) error {
-	reader, err := store.OpenReader(ctx, g.home.Database())
-	if err != nil {
-		return err
-	}
-	defer reader.Close()
-	if !asJSON {
-		fmt.Fprintf(g.stdout, "%s has done all its %s already. --rounds N goes on to more, --fresh begins a new run.\n", r.Run.Run,
-			units.Plural(r.Run.Rounds, "round"))
-	}
-	summary, err := coordinator.Summary(ctx, reader, r.Run.Run)
-	if err != nil {
-		return err
-	}
-	return g.summarise(summary, p.Config, p.Trainer.Command, asJSON)
-}
-
-// summarise prints what a run came to, and what to type next. trainer is its --node-command.
-func (g *globals) summarise(summary stats.Summary, config configs.Config, trainer string, asJSON bool) error {
-	place, advice := terminal.Place{Database: g.home.Database(), Folder: g.home.Run(summary.Run)}, g.advice()
-	place.Next = coordinator.Next(g.invocation(), summary, advice.GoesOn, func(s stats.Summary) string { return advice.Baseline(config, trainer, s) })
-	return coordinator.Summarise(g.stdout, summary, asJSON, place)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
+	"github.com/sapo-swarm/swarm/launcher/runs"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -67,10 +68,10 @@ const (
 	twice    = `trap 'trap "exit 143" TERM' TERM; echo; while :; do sleep 0.02; done` // ends at the second signal
 )
 
-func down(t *testing.T, home string, args ...string) (downDocument, outcome) {
+func down(t *testing.T, home string, args ...string) (runs.Stopped, outcome) {
 	t.Helper()
 	o := swarm(t, home, append([]string{"down", "-o", "json"}, args...)...)
-	var d downDocument
+	var d runs.Stopped
 	if o.stdout != "" {
 		require.NoError(t, json.Unmarshal([]byte(o.stdout), &d), o.stdout)
 	}
@@ -90,7 +91,7 @@ func TestDownWhereNothingRuns(t *testing.T) {
 	require.Empty(t, d.Runs)
 	d, o = down(t, home, "a")
 	require.Equal(t, 0, o.code, o.stderr)
-	require.Equal(t, outcomeIdle, d.Runs[0].Outcome)
+	require.Equal(t, runs.OutcomeIdle, d.Runs[0].Outcome)
 	require.Equal(t, "crashed", d.Runs[0].State)
 	require.Equal(t, fail.ExitUsage, swarm(t, home, "down", "other").code)
 	require.Equal(t, fail.ExitUsage, swarm(t, home, "down", "--timeout", "0").code)
@@ -108,7 +109,7 @@ func TestDownStopsInOrder(t *testing.T) {
 			}
 			d, o := down(t, home)
 			require.Equal(t, 0, o.code, o.stderr)
-			require.Equal(t, outcomeStopped, d.Runs[0].Outcome)
+			require.Equal(t, runs.OutcomeStopped, d.Runs[0].Outcome)
 			require.Equal(t, cmd.Process.Pid, d.Runs[0].PID)
 			require.Equal(t, 17, d.Runs[0].CheckpointRound)
 			require.NoFileExists(t, filepath.Join(home, "runs", "a-1", lifecycle.AskedFile))
@@ -141,7 +142,7 @@ func TestDownTwiceIsNoSecondSignal(t *testing.T) {
 	require.True(t, id.Alive())
 	d, o := down(t, home, "--now")
 	require.Equal(t, 0, o.code, o.stderr)
-	require.Equal(t, outcomeStopped, d.Runs[0].Outcome)
+	require.Equal(t, runs.OutcomeStopped, d.Runs[0].Outcome)
 	require.False(t, id.Alive())
 }
 
@@ -152,7 +153,7 @@ func TestDownKillsWhatDoesNotListen(t *testing.T) {
 	d, o := down(t, home, "a-1", "--timeout", "1s")
 	require.Equal(t, fail.ExitFailed, o.code)
 	require.Equal(t, "Error: a-1 did not stop in order\nTry: swarm logs a-1 coordinator for why\n", o.stderr)
-	require.Equal(t, outcomeKilled, d.Runs[0].Outcome)
+	require.Equal(t, runs.OutcomeKilled, d.Runs[0].Outcome)
 	require.Equal(t, "crashed", d.Runs[0].State)
 }
 
@@ -193,27 +194,9 @@ func TestDownSparesStrangers(t *testing.T) {
 	require.NoError(t, s.Close())
 	d, o := down(t, home, "a")
 	require.Equal(t, 0, o.code, o.stderr)
-	require.Equal(t, outcomeIdle, d.Runs[0].Outcome)
+	require.Equal(t, runs.OutcomeIdle, d.Runs[0].Outcome)
 	_, o = down(t, home)
 	require.Equal(t, fail.ExitFailed, o.code)
 	require.Equal(t, "Error: far-1 runs on far, whose processes can't be stopped from here\nTry: swarm down far-1 there\n", o.stderr)
 	require.True(t, id.Alive())
-}
-
-// Nobody is told of a checkpoint that isn't there.
-func TestDownTellsWhatIsOnDisk(t *testing.T) {
-	for want, d := range map[string]downRun{
-		"e-1 ended after 1.0 s: stopped, round 20 of 40.\nEvery node has a checkpoint of round 17: the run goes on at round 20.\nContinue with: swarm resume e-1\n": {
-			goesOn: "swarm resume e-1", Round: 20, CheckpointRound: 17, State: store.RunStopped,
-		},
-		"e-1 ended after 1.0 s: stopped, round 3 of 40.\nNot every node has a checkpoint yet: the run goes on from the journals, at round 3.\nContinue with: swarm resume e-1\n": {
-			goesOn: "swarm resume e-1", Round: 3, State: store.RunStopped,
-		},
-		"e-1 ended after 1.0 s: done, round 40 of 40.\n": {Round: 40, CheckpointRound: 40, State: store.RunDone},
-	} {
-		d.Run, d.Outcome, d.Rounds, d.Seconds = "e-1", outcomeStopped, 40, 1
-		var b strings.Builder
-		d.print(&b)
-		require.Equal(t, want, b.String())
-	}
 }

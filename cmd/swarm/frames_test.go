@@ -20,6 +20,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/doctor"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/plan"
+	"github.com/sapo-swarm/swarm/launcher/runs"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
@@ -35,11 +36,11 @@ var frames = map[string]func(t *testing.T, p *table.Page){
 	"doctor":  func(_ *testing.T, p *table.Page) { p.Table(doctor.Table(doctorFindings())) },
 	"workers": func(_ *testing.T, p *table.Page) { printWorkers(p, workersInFrame(), frameNow) },
 	"status": func(_ *testing.T, p *table.Page) {
-		printOverview(p, overview{Status: new(statusInFrame()), Jobs: jobsInFrame()})
+		(runs.Overview{Status: new(statusInFrame()), Jobs: jobsInFrame()}).Print(p)
 	},
 	"compare": printComparison,
 	"curve":   func(_ *testing.T, p *table.Page) { terminal.PrintCurve(p, curveInFrame(197), false) },
-	"ls":      func(_ *testing.T, p *table.Page) { p.Table(runsTable(runsInFrame())) },
+	"ls":      func(_ *testing.T, p *table.Page) { p.Table(runs.Table(runsInFrame())) },
 	"eval":    func(_ *testing.T, p *table.Page) { terminal.PrintEvaluations(p, evaluationsInFrame(), false) },
 }
 

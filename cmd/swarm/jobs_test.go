@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/runs"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -221,10 +222,10 @@ func TestDownStopsAJobAndNoOtherProcess(t *testing.T) {
 	require.Contains(t, within(home, "status", job).stdout, " · running · ")
 	o := within(home, "down", "held", "-o", "json")
 	require.Equal(t, 0, o.code, o.stderr)
-	var document downDocument
+	var document runs.Stopped
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &document))
 	require.Empty(t, document.Runs)
-	require.Equal(t, []string{job, outcomeStopped, stats.JobLost}, []string{document.Jobs[0].Job, document.Jobs[0].Outcome, document.Jobs[0].State},
+	require.Equal(t, []string{job, runs.OutcomeStopped, stats.JobLost}, []string{document.Jobs[0].Job, document.Jobs[0].Outcome, document.Jobs[0].State},
 		"this process of a test leaves no word of its end")
 	require.Equal(t, job+" does not run: lost.\n", within(home, "down", job).stdout)
 

@@ -16,6 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/background"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
+	"github.com/sapo-swarm/swarm/launcher/runs"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -84,9 +85,9 @@ func TestDetachedRun(t *testing.T) {
 
 	o := swarm(t, home, "down", "-o", "json")
 	require.Equal(t, 0, o.code, o.stderr)
-	var d downDocument
+	var d runs.Stopped
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &d))
-	require.Equal(t, outcomeStopped, d.Runs[0].Outcome)
+	require.Equal(t, runs.OutcomeStopped, d.Runs[0].Outcome)
 	require.Equal(t, store.RunStopped, d.Runs[0].State)
 	require.GreaterOrEqual(t, d.Runs[0].CheckpointRound, 6)
 	require.Less(t, d.Runs[0].Seconds, 25.0)

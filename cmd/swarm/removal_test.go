@@ -17,6 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
+	"github.com/sapo-swarm/swarm/launcher/runs"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -50,7 +51,7 @@ func foldersOf(t *testing.T, home string) (names []string) {
 	return names
 }
 
-func removed(t *testing.T, home string, args ...string) (d removeDocument, names []string) {
+func removed(t *testing.T, home string, args ...string) (d runs.Removed, names []string) {
 	t.Helper()
 	o := swarm(t, home, append(args, "-o", "json")...)
 	require.Equal(t, 0, o.code, o.stderr)
@@ -75,7 +76,7 @@ func TestRmRemovesRecordsAndFiles(t *testing.T) {
 	o := swarm(t, home, "rm", "a-1", "b", "--yes")
 	require.Equal(t, 0, o.code, o.stderr)
 	require.Regexp(t, `^Removed 2 runs: 2 kB freed\.( The database has room for .*)?\n4 runs left\. swarm ls lists runs\.\n$`, o.stdout)
-	require.Equal(t, []string{"a-4", "a-3", "a-2", "a-0"}, ls(t, home).names())
+	require.Equal(t, []string{"a-4", "a-3", "a-2", "a-0"}, runNames(ls(t, home)))
 	require.Equal(t, []string{"a-0", "a-2", "a-3", "a-4"}, foldersOf(t, home))
 	require.Equal(t, fail.ExitUsage, swarm(t, home, "rm", "a-1", "--yes").code)
 }
@@ -119,7 +120,7 @@ func TestPruneKeepsTheNewestDoneRuns(t *testing.T) {
 	o := swarm(t, home, "prune", "--keep", "1", "-y")
 	require.Equal(t, 0, o.code, o.stderr)
 	require.Contains(t, o.stdout, "Removed 3 runs: 1 kB freed.")
-	require.Equal(t, []string{"b-5", "a-4", "a-3"}, ls(t, home).names())
+	require.Equal(t, []string{"b-5", "a-4", "a-3"}, runNames(ls(t, home)))
 }
 
 func TestPruneLeavesImportedRuns(t *testing.T) {
@@ -315,6 +316,6 @@ func TestRmBesideARunningSwarm(t *testing.T) {
 	require.NoError(t, <-stopped)
 	require.Len(t, names, 6)
 	d := ls(t, home)
-	require.Equal(t, []string{"live-1"}, d.names())
+	require.Equal(t, []string{"live-1"}, runNames(d))
 	require.Equal(t, rounds, d.Runs[0].Round)
 }

@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/commandline"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -15,13 +16,14 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// afterwards is what is said of a run that ended before its rounds were done: when and why it crashed, and what to type next. Of others it is empty.
-type afterwards struct {
+// Afterwards is what is said of a run that ended before its rounds were done: when and why it crashed, and what to type next. Of others it is empty.
+type Afterwards struct {
 	heard    string
 	commands []string
 }
 
-func (g *globals) afterwards(ctx context.Context, reader *store.Reader, x stats.Status) (out afterwards, err error) {
+// After says it of a run; advice names the commands.
+func After(ctx context.Context, reader *store.Reader, x stats.Status, advice commandline.Advice) (out Afterwards, err error) {
 	if x.State == store.RunRunning || x.State == store.RunDone {
 		return out, nil
 	}
@@ -33,14 +35,15 @@ func (g *globals) afterwards(ctx context.Context, reader *store.Reader, x stats.
 		out.heard = fmt.Sprintf("Last heard of at %s, %s.%s", time.Unix(int64(x.LastSeen), 0).Format(time.DateTime), units.Ago(x.LastSeen, event.Now()),
 			restarted(snapshot.Run))
 	}
-	out.commands = []string{"Continue with: " + g.advice().GoesOn(x.Run, x.Command)}
+	out.commands = []string{"Continue with: " + advice.GoesOn(x.Run, x.Command)}
 	if x.State != store.RunStopped {
-		out.commands = append(out.commands, "Its logs: "+g.invocation()+" logs "+x.Run)
+		out.commands = append(out.commands, "Its logs: "+advice.Program+" logs "+x.Run)
 	}
 	return out, nil
 }
 
-func (a afterwards) print(p *table.Page) {
+// Print prints it below a status.
+func (a Afterwards) Print(p *table.Page) {
 	if a.commands == nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package main
+package runs
 
 import (
 	"context"
@@ -8,10 +8,9 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/charset"
-	"github.com/sapo-swarm/swarm/internal/fail"
-	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/commandline"
 	"github.com/sapo-swarm/swarm/launcher/job"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/query"
@@ -26,23 +25,22 @@ const (
 	listedJobs = 20
 )
 
-// overview is what swarm status without a name prints as JSON: the newest run's document, and jobs where there are any.
-type overview struct {
+// Overview is what swarm status without a name prints as JSON: the newest run's document, and jobs where there are any.
+type Overview struct {
 	*stats.Status                // nil: there is no run
 	OthersRunning []string       `json:"others_running,omitempty"` // runs that go on beside it
 	Jobs          []stats.JobRow `json:"jobs,omitempty"`
 
-	after afterwards // of Status
+	after Afterwards // of Status
 }
 
-// showOverview shows the newest run and the jobs of the last days; without either it says what there could be.
-func showOverview(ctx context.Context, g *globals, reader *store.Reader, o *statusOptions) error {
+// Look is the newest run and the jobs of the last days; without either its error says what there could be.
+func Look(ctx context.Context, reader *store.Reader, advice commandline.Advice) (all Overview, err error) {
 	options := job.QueryOptions()
 	jobs, err := query.RecentJobs(ctx, reader, options.Now-(listedDays*24*time.Hour).Seconds(), listedJobs, options)
 	if err != nil {
-		return err
+		return all, err
 	}
-	var all overview
 	for _, j := range jobs {
 		all.Jobs = append(all.Jobs, j.JobRow)
 	}
@@ -51,32 +49,28 @@ func showOverview(ctx context.Context, g *globals, reader *store.Reader, o *stat
 	case err == nil:
 		all.Status = &status
 	case !errors.Is(err, store.ErrNotFound) || len(jobs) == 0:
-		return lifecycle.NotFound(err, "")
+		return all, lifecycle.NotFound(err, "")
 	}
 	running, err := lifecycle.Running(ctx, reader, "")
 	if err != nil {
-		return err
+		return all, err
 	}
 	for _, s := range running {
 		if s.Run.Run != status.Run {
 			all.OthersRunning = append(all.OthersRunning, s.Run.Run)
 		}
 	}
-	if o.output == "json" {
-		return writeJSON(g.stdout, all)
-	}
 	if all.Status != nil {
-		if all.after, err = g.afterwards(ctx, reader, status); err != nil {
-			return err
-		}
+		all.after, err = After(ctx, reader, status, advice)
 	}
-	return screen.Print(g.stdout, func(p *table.Page) { printOverview(p, all) })
+	return all, err
 }
 
-func printOverview(p *table.Page, all overview) {
+// Print prints it.
+func (all Overview) Print(p *table.Page) {
 	if all.Status != nil {
 		terminal.PrintStatus(p, *all.Status)
-		all.after.print(p)
+		all.after.Print(p)
 		if text := othersText(all.OthersRunning); text != "" {
 			p.Printf("\n%s\n", text)
 		}
@@ -102,16 +96,4 @@ func othersText(runs []string) string {
 		names += fmt.Sprintf(" and %d more", more)
 	}
 	return charset.Shown(fmt.Sprintf("%s %s running, too: %s. swarm ls lists all runs.", units.Plural(len(runs), "other run"), units.Verb(len(runs), "be"), names))
-}
-
-// showJob shows one job and each of its attempts.
-func showJob(g *globals, j store.Job, o *statusOptions) error {
-	if o.watch {
-		return fail.Usage(fmt.Errorf("--watch shows runs of swarm up, and %s is a job", j.Job), "swarm logs "+j.Job+" -f")
-	}
-	job := job.Describe(j)
-	if o.output == "json" {
-		return writeJSON(g.stdout, job)
-	}
-	return screen.Print(g.stdout, func(p *table.Page) { terminal.PrintJob(p, job) })
 }

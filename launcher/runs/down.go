@@ -1,0 +1,288 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/charset"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/internal/screen"
+	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/job"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
+	"github.com/sapo-swarm/swarm/launcher/runlog"
+	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// DownLimit is what a run gets to stop in order: a spot VM's notice, and some.
+const DownLimit = 30 * time.Second
+
+// DownOptions say what to stop, and how.
+type DownOptions struct {
+	Home   layout.Home
+	Stderr io.Writer // for progress
+	GoesOn func(run string, c *stats.Command) string
+
+	Name  string // of a run, an experiment or a job; empty: the one run that goes on
+	All   bool   // every run of this host
+	Now   bool   // don't wait for steps and checkpoints
+	Limit time.Duration
+}
+
+// Check refuses what can't be meant.
+func (o *DownOptions) Check() error {
+	if o.Limit < time.Second || o.Limit > time.Hour {
+		return &configs.Error{Key: "timeout", Value: o.Limit.String(), Allowed: "a time from 1s to 1h"}
+	}
+	if o.All && o.Name != "" {
+		return fail.Usage(fmt.Errorf("--all and %s at once", o.Name), "one of them")
+	}
+	return nil
+}
+
+// Outcomes of a down.
+const (
+	OutcomeStopped = "stopped"     // it has ended by itself
+	OutcomeKilled  = "killed"      // it had to be killed
+	OutcomeLeft    = "running"     // it could not be stopped
+	OutcomeIdle    = "not_running" // there was nothing to stop
+)
+
+// Stopped is what swarm down -o json prints.
+type Stopped struct {
+	Runs []StoppedRun `json:"runs"`
+	Jobs []job.Ended  `json:"jobs,omitempty"`
+}
+
+// StoppedRun is what became of one run.
+type StoppedRun struct {
+	Experiment      string  `json:"experiment"`
+	Run             string  `json:"run"`
+	PID             int     `json:"pid"`
+	Outcome         string  `json:"outcome"`
+	State           string  `json:"state"` // of the run, afterwards
+	Round           int     `json:"round"` // done by every node
+	Rounds          int     `json:"rounds"`
+	CheckpointRound int     `json:"checkpoint_round"` // rounds that every node has on disk
+	Seconds         float64 `json:"seconds"`          // that stopping took
+	Orphans         int     `json:"orphans"`          // processes it left, ended too
+
+	service  string // that will start it again
+	goesOn   string // the command that continues it
+	imported bool
+}
+
+// Down stops runs, or a job. Where it returns a document, that is to be shown even beside an error.
+func Down(ctx context.Context, o DownOptions) (*Stopped, error) {
+	reader, err := store.OpenReader(ctx, o.Home.Database())
+	if errors.Is(err, store.ErrNoDatabase) && o.Name == "" {
+		return &Stopped{Runs: []StoppedRun{}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	found, ok, err := job.Named(ctx, reader, o.Name)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		return downJob(ctx, reader, found, &o)
+	}
+	targets, idle, err := downTargets(ctx, reader, o.Name, o.All)
+	if err != nil {
+		return nil, err
+	}
+	results := []StoppedRun{}
+	if idle != nil {
+		result, err := clean(ctx, reader, idle.Run, &o)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, result)
+	}
+	stopped, err := downAll(ctx, reader, targets, &o)
+	return &Stopped{Runs: append(results, stopped...)}, err
+}
+
+// downJob ends a job.
+func downJob(ctx context.Context, reader *store.Reader, j store.Job, o *DownOptions) (*Stopped, error) {
+	if o.All {
+		return nil, fail.Usage(fmt.Errorf("--all and %s at once", j.Job), "one of them")
+	}
+	done, err := job.End(ctx, reader, j, job.EndOptions{Home: o.Home, Limit: o.Limit, Now: o.Now})
+	if done == nil {
+		return nil, err
+	}
+	return &Stopped{Runs: []StoppedRun{}, Jobs: []job.Ended{*done}}, err
+}
+
+// downTargets are the runs to stop. idle is the one that was named and does not run.
+func downTargets(ctx context.Context, reader *store.Reader, name string, all bool) (targets []store.Snapshot, idle *store.Snapshot, err error) {
+	running, err := lifecycle.Running(ctx, reader, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(running) == 0 && name != "" {
+		snapshot, err := reader.Snapshot(ctx, name)
+		return nil, &snapshot, lifecycle.NotFound(err, name)
+	}
+	if len(running) > 1 && !all {
+		if _, err := lifecycle.Choose(ctx, reader, name, "down"); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, s := range running {
+		switch {
+		case !lifecycle.Elsewhere(s.Run):
+			targets = append(targets, s)
+		case !all:
+			return nil, nil, fail.Hint(
+				fmt.Errorf("%s runs on %s, whose processes can't be stopped from here", s.Run.Run, s.Run.Host),
+				"swarm down "+s.Run.Run+" there")
+
+		}
+	}
+	return targets, nil, nil
+}
+
+// downAll stops all targets side by side.
+func downAll(ctx context.Context, reader *store.Reader, targets []store.Snapshot, o *DownOptions) ([]StoppedRun, error) {
+	progress := screen.NewStatusLine(o.Stderr, 5*time.Second)
+	stops := make([]*lifecycle.Stop, len(targets))
+	for i, s := range targets {
+		stops[i] = lifecycle.NewStop(o.Home, s.Run, o.Now)
+	}
+	failures := lifecycle.Await(ctx, stops, o.Limit, func(waited time.Duration, left []*lifecycle.Stop) {
+		var names []string
+		for _, s := range left {
+			names = append(names, s.Describe(ctx, reader))
+		}
+		progress.Say(fmt.Sprintf("Stopping for %.0f s: %s.", waited.Seconds(), strings.Join(names, "; ")))
+	})
+	progress.End()
+	var results []StoppedRun
+	for _, s := range stops {
+		result, err := downResult(ctx, reader, s, o)
+		results = append(results, result)
+		failures = append(failures, err)
+	}
+	return results, errors.Join(failures...)
+}
+
+// downResult is how it ended. The error is that it had to be killed though nobody asked for that.
+func downResult(ctx context.Context, reader *store.Reader, s *lifecycle.Stop, o *DownOptions) (StoppedRun, error) {
+	d := StoppedRun{
+		Experiment: s.Run.Experiment, Run: s.Run.Run, PID: s.Run.PID, Outcome: OutcomeStopped, Seconds: s.Took.Seconds(), Orphans: s.Orphans,
+	}
+	err := d.read(ctx, reader, o)
+	if !s.Ended {
+		d.Outcome = OutcomeLeft
+		return d, err
+	}
+	if s.Killed {
+		d.Outcome, d.service = OutcomeKilled, s.Service
+		if !s.Now {
+			err = errors.Join(err, fail.Hint(
+				fmt.Errorf("%s did not stop in order", s.Run.Run), "swarm logs "+s.Run.Run+" "+runlog.Coordinator+" for why"))
+		}
+	}
+	return d, err
+}
+
+// clean ends what a run that isn't running has left behind, should anything be.
+func clean(ctx context.Context, reader *store.Reader, run store.Run, o *DownOptions) (StoppedRun, error) {
+	result := StoppedRun{Experiment: run.Experiment, Run: run.Run, Outcome: OutcomeIdle, imported: run.Imported()}
+	var err error
+	if !lifecycle.Elsewhere(run) {
+		result.Orphans, err = lifecycle.SweepRun(ctx, o.Home.Run(run.Run))
+	}
+	return result, errors.Join(err, result.read(ctx, reader, o))
+}
+
+// read fills in what the database knows of the run.
+func (d *StoppedRun) read(ctx context.Context, reader *store.Reader, o *DownOptions) error {
+	snapshot, err := reader.Snapshot(ctx, d.Run)
+	if err != nil {
+		return err
+	}
+	now := event.Now()
+	status := stats.NewStatus(snapshot, now, lifecycle.Alive(snapshot, now))
+	d.State, d.Round, d.Rounds = status.State, status.Round, status.Rounds
+	if !d.imported {
+		d.goesOn = o.GoesOn(d.Run, status.Command)
+	}
+	for i, n := range snapshot.Nodes {
+		rounds := 0
+		checkpoint, err := reader.Checkpoint(ctx, d.Run, n.Node)
+		if err != nil {
+			return err
+		}
+		if checkpoint != nil {
+			rounds = checkpoint.Round
+		}
+		if i == 0 || rounds < d.CheckpointRound {
+			d.CheckpointRound = rounds
+		}
+	}
+	return nil
+}
+
+// Write says what became of them; home is whose runs they are.
+func (s *Stopped) Write(w io.Writer, home layout.Home) error {
+	var b strings.Builder
+	for _, r := range s.Runs {
+		r.print(&b)
+	}
+	for _, j := range s.Jobs {
+		switch j.Outcome {
+		case OutcomeIdle:
+			fmt.Fprintf(&b, "%s does not run: %s.\n", j.Job, j.State)
+		case OutcomeStopped:
+			fmt.Fprintf(&b, "%s ended after %.1f s: %s.\n", j.Job, j.Seconds, j.State)
+		}
+	}
+	if len(s.Runs) == 0 && len(s.Jobs) == 0 {
+		fmt.Fprintf(&b, "Nothing runs under %s.\n", home)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (d StoppedRun) print(b *strings.Builder) {
+	switch d.Outcome {
+	case OutcomeIdle:
+		fmt.Fprintf(b, "%s does not run: %s, round %d of %d.\n", d.Run, d.State, d.Round, d.Rounds)
+	case OutcomeLeft:
+		fmt.Fprintf(b, "%s still runs, at round %d of %d.\n", d.Run, d.Round, d.Rounds)
+		return
+	case OutcomeKilled:
+		fmt.Fprintf(b, "%s did not stop by itself and was killed after %.1f s, at round %d of %d.\n", d.Run, d.Seconds, d.Round, d.Rounds)
+	default:
+		fmt.Fprintf(b, "%s ended after %.1f s: %s, round %d of %d.\n", d.Run, d.Seconds, d.State, d.Round, d.Rounds)
+	}
+	if d.Orphans > 0 {
+		fmt.Fprintf(b, "Ended %s that it left behind.\n", units.Plural(d.Orphans, "process"))
+	}
+	switch {
+	case d.State == store.RunDone || d.imported:
+	case d.CheckpointRound == 0:
+		fmt.Fprintf(b, "Not every node has a checkpoint yet: the run goes on from the journals, at round %d.\n", d.Round)
+	default:
+		fmt.Fprintf(b, "Every node has a checkpoint of round %d: the run goes on at round %d.\n", d.CheckpointRound, d.Round)
+	}
+	if d.State != store.RunDone && d.goesOn != "" {
+		fmt.Fprintf(b, "Continue with: %s\n", charset.Shown(d.goesOn))
+	}
+	if d.service != "" {
+		fmt.Fprintf(b, "%s is a service that may start it again: swarm service remove, or systemctl stop %s.\n", d.service, d.service)
+	}
+}

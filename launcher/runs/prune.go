@@ -1,0 +1,115 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/shell"
+	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// Prune says which runs are old.
+type Prune struct {
+	Keep      int      // the newest of each experiment stay; -1: not given
+	OlderThan string   // an age, such as 30d; empty: any
+	States    []string // of runs that may go
+
+	seconds float64 // OlderThan; 0: of any age
+}
+
+// Check refuses what can't be meant.
+func (o *Prune) Check() error {
+	switch {
+	case o.Keep < -1:
+		return &configs.Error{Key: "keep", Value: fmt.Sprint(o.Keep), Allowed: "0 or more", Source: "--keep"}
+	case o.Keep < 0 && o.OlderThan == "":
+		return fail.Usage(errors.New("prune needs --keep or --older-than: which runs stay"), "swarm prune --keep 3 --dry-run")
+	case o.OlderThan != "":
+		age, err := units.ParseAge(o.OlderThan)
+		if err != nil {
+			return &configs.Error{Key: "older-than", Value: o.OlderThan, Allowed: units.AgeRule, Source: "--older-than"}
+		}
+		o.seconds = age.Seconds()
+	}
+	return nil
+}
+
+// command is how this was typed, less --yes and --dry-run.
+func (o *Prune) command(experiments []string, files bool) string {
+	words := []string{"prune"}
+	for _, name := range experiments {
+		words = append(words, shell.Quote(name))
+	}
+	if o.Keep >= 0 {
+		words = append(words, fmt.Sprintf("--keep %d", o.Keep))
+	}
+	if o.OlderThan != "" {
+		words = append(words, "--older-than "+o.OlderThan)
+	}
+	if states := strings.Join(o.States, ","); states != store.RunDone {
+		words = append(words, "--state "+states)
+	}
+	if files {
+		words = append(words, "--files")
+	}
+	return strings.Join(words, " ")
+}
+
+// Prune removes the old runs of experiments; of none named: of all.
+func (o *Removal) Prune(ctx context.Context, reader *store.Reader, experiments []string, which *Prune) (*Removed, error) {
+	recorded, err := reader.Runs(ctx, store.Filter{Experiments: experiments})
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range experiments {
+		if !slices.ContainsFunc(recorded, func(t store.Totals) bool { return t.Experiment == name }) {
+			return nil, lifecycle.UnknownExperiment(ctx, reader, name)
+		}
+	}
+	all, err := lifecycle.List(ctx, reader, experiments, which.States)
+	if err != nil {
+		return nil, err
+	}
+	root, err := lifecycle.RunsRoot(o.Home)
+	if err != nil {
+		return nil, o.Home.Error(err)
+	}
+	if root != nil {
+		lifecycle.Locate(o.Home, root, all)
+		root.Close()
+	}
+	var runs []lifecycle.Listed
+	var left []LeftRun
+	for _, r := range which.choose(all, o.Files) {
+		if err := lifecycle.InUse(o.Home, r); err != nil {
+			left = append(left, LeftRun{r.Run, err.Error()})
+			continue
+		}
+		runs = append(runs, r)
+	}
+	return o.remove(ctx, reader, which.command(experiments, o.Files), runs, left)
+}
+
+// choose are those of runs, the newest first, that go.
+func (o *Prune) choose(runs []lifecycle.Listed, files bool) []lifecycle.Listed {
+	newer := map[string]int{} // runs of an experiment that came before
+	var chosen []lifecycle.Listed
+	for _, r := range runs {
+		if r.Imported {
+			continue
+		}
+		newer[r.Experiment]++
+		if o.Keep >= 0 && newer[r.Experiment] <= o.Keep || r.AgeSeconds < o.seconds || files && r.Folder == nil {
+			continue
+		}
+		chosen = append(chosen, r)
+	}
+	return chosen
+}
