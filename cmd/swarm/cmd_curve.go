@@ -15,6 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
@@ -29,18 +30,21 @@ func newCurveCommand(g *globals) *cobra.Command {
 	var o curveOptions
 	cmd := &cobra.Command{
 		Use:   "curve [EXPERIMENT or RUN...]",
-		Short: "Print a metric over rounds: mean over nodes, lowest and highest node, smoothed as the paper does",
-		Long: "curve prints a metric of runs over their rounds (the newest run by default), as report, dashboard and notebooks draw it: the mean over\n" +
-			"nodes and the band from the lowest to the highest node, each node smoothed by a trailing moving average first. -o json has each\n" +
-			"node's series too. On a terminal curve draws a plot and prints about 20 rounds beneath it. --all prints every round instead, and so does\n" +
-			"a pipe.",
-		Example: "  swarm curve --metric reward --window 100\n  swarm curve 8loc0ext 4loc4ext --points 200 -o json",
+		Short: "Print a metric over rounds, tokens, time or money, smoothed as the paper does",
+		Long: "curve prints a metric (the newest run's by default), as report, dashboard and notebooks draw it. Each node is smoothed by a trailing moving\n" +
+			"average first. Of an experiment with several seeds it prints the mean over seeds with its 95 % interval, of one run the mean over\n" +
+			"nodes with the lowest and the highest node. --runs prints the single runs, too. -o json has each node's series.\n\n" +
+			"--per chooses what the metric is shown against: rounds, completions or tokens that all nodes have generated, seconds at work, or money.\n\n" +
+			"On a terminal curve draws a plot and prints about 20 rounds beneath it. --all prints every round instead, and so does a pipe.",
+		Example: "  swarm curve --metric reward --window 100\n  swarm curve 8loc0ext 4loc4ext --per tokens\n  swarm curve 8loc0ext 4loc4ext --points 200 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runCurve(cmd.Context(), g, args, &o)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.metric, "metric", "reward", "`metric` of a round: reward, training_reward, step_time, loss, entropy …")
+	f.StringVar(&o.Per, "per", stats.PerRounds, perHelp)
+	f.BoolVar(&o.Single, "runs", false, "print each run of an experiment, too")
 	f.IntVar(&o.Window, "window", stats.PaperWindow, "`rounds` of the trailing moving average, 1: none")
 	f.IntVar(&o.Points, "points", 0, "thin a series out to about so many points, extremes kept; 0: all")
 	f.BoolVar(&o.all, "all", false, "on a terminal: print every round, not every n-th one beneath a plot")
@@ -49,9 +53,28 @@ func newCurveCommand(g *globals) *cobra.Command {
 	return cmd
 }
 
+// perHelp tells of --per, which report has, too.
+const perHelp = "what curves are shown against: rounds, completions, tokens, seconds or money"
+
+// checkPer refuses an axis that isn't one.
+func checkPer(name string) error {
+	if _, err := stats.AxisOf(name); err != nil {
+		return &configs.Error{Key: "per", Value: name, Allowed: strings.Join(stats.AxisNames(), ", ")}
+	}
+	return nil
+}
+
 // curveDocument is `curve -o json`.
 type curveDocument struct {
-	Curves []stats.Curve `json:"curves"`
+	Curves      []stats.Curve           `json:"curves"`      // of the newest run of each name
+	Experiments []stats.ExperimentCurve `json:"experiments"` // of each name; a run's is of that run alone
+}
+
+// namedCurve is what is shown of one name.
+type namedCurve struct {
+	newest      stats.Curve
+	experiments []stats.ExperimentCurve
+	runs        []stats.Curve // of each of them; empty for a run
 }
 
 func runCurve(ctx context.Context, g *globals, names []string, o *curveOptions) error {
@@ -66,29 +89,91 @@ func runCurve(ctx context.Context, g *globals, names []string, o *curveOptions) 
 	if len(names) == 0 {
 		names = []string{""} // the newest
 	}
+	var all []namedCurve
 	var doc curveDocument
 	for _, name := range names {
-		snapshot, err := reader.Snapshot(ctx, name)
-		if err != nil {
-			return lifecycle.NotFound(err, name)
-		}
-		curve, err := query.Curve(ctx, reader, snapshot.Run, o.metric, o.CurveOptions)
+		c, err := o.read(ctx, reader, name)
 		if err != nil {
 			return err
 		}
-		doc.Curves = append(doc.Curves, curve)
+		all = append(all, c)
+		doc.Curves, doc.Experiments = append(doc.Curves, c.newest), append(doc.Experiments, c.experiments...)
 	}
 	if o.output == "json" {
 		return writeJSON(g.stdout, doc)
 	}
 	return screen.Print(g.stdout, func(p *table.Page) {
-		for i, c := range doc.Curves {
+		for i, c := range all {
 			if i > 0 {
 				p.Println()
 			}
-			terminal.PrintCurve(p, c, o.all)
+			o.print(p, c)
 		}
 	})
+}
+
+// read reads the curves of one name: of a run, or of an experiment's runs that count in a comparison. The empty name is the newest run's.
+func (o *curveOptions) read(ctx context.Context, reader *store.Reader, name string) (namedCurve, error) {
+	var out namedCurve
+	snapshot, err := reader.Snapshot(ctx, name)
+	if err != nil {
+		return out, lifecycle.NotFound(err, name)
+	}
+	if out.newest, err = query.Curve(ctx, reader, snapshot.Run, o.metric, o.CurveOptions); err != nil {
+		return out, err
+	}
+	totals, err := reader.Runs(ctx, store.Filter{Experiments: []string{snapshot.Run.Experiment}})
+	if err != nil {
+		return out, err
+	}
+	isRun := name == "" || name == snapshot.Run.Run
+	totals = slices.DeleteFunc(totals, func(t store.Totals) bool { return isRun && t.Run.Run != snapshot.Run.Run })
+	for _, group := range stats.Groups(totals, stats.CompareOptions{Key: query.ConfigKey, Differ: query.Differ()}, isRun) {
+		c, err := query.ExperimentCurve(ctx, reader, group, o.metric, o.CurveOptions)
+		if err != nil {
+			return out, err
+		}
+		out.experiments = append(out.experiments, c)
+		if isRun || !o.Single {
+			continue
+		}
+		for _, t := range group.Runs {
+			run, err := query.Curve(ctx, reader, t.Run, o.metric, o.CurveOptions)
+			if err != nil {
+				return out, err
+			}
+			out.runs = append(out.runs, run)
+		}
+	}
+	return out, nil
+}
+
+// print shows one name's curves: of one run against rounds with its lowest and highest node, else with the interval over seeds.
+func (o *curveOptions) print(p *table.Page, c namedCurve) {
+	if len(c.experiments) == 1 && len(c.experiments[0].Runs) < 2 && o.Per == stats.PerRounds {
+		terminal.PrintCurve(p, c.newest, o.all)
+		return
+	}
+	for i, e := range c.experiments {
+		if i > 0 {
+			p.Println()
+		}
+		terminal.PrintExperimentCurve(p, e, o.all)
+		if len(e.Runs) < 2 || o.Per == stats.PerRounds {
+			continue
+		}
+		for _, l := range e.Single {
+			p.Println()
+			one := stats.ExperimentCurve{Experiment: l.Run, Metric: e.Metric, Window: e.Window, Per: e.Per, Currency: e.Currency, Seeds: 1, X: l.X, Mean: l.Mean}
+			terminal.PrintExperimentCurve(p, one, o.all)
+		}
+	}
+	for _, run := range c.runs {
+		if o.Per == stats.PerRounds {
+			p.Println()
+			terminal.PrintCurve(p, run, o.all)
+		}
+	}
 }
 
 func (o *curveOptions) check() error {
@@ -97,6 +182,9 @@ func (o *curveOptions) check() error {
 	}
 	if !slices.Contains(event.MetricNames(), o.metric) {
 		return &configs.Error{Key: "metric", Value: o.metric, Allowed: strings.Join(event.MetricNames(), ", ")}
+	}
+	if err := checkPer(o.Per); err != nil {
+		return err
 	}
 	if o.Window < 1 || o.Window > 1_000_000 {
 		return &configs.Error{Key: "window", Value: fmt.Sprint(o.Window), Allowed: "a whole number from 1 to 1000000"}

@@ -58,6 +58,8 @@ func newReportCommand(g *globals) *cobra.Command {
 	f.StringVar(&o.Measure, "measure", stats.MeasureAuto, measureHelp)
 	o.study.add(f)
 	f.IntVar(&o.Options.Window, "window", stats.PaperWindow, "`rounds` of the moving average of smoothed curves")
+	f.StringVar(&o.Per, "per", stats.PerRounds, perHelp+"; the page can switch")
+	f.BoolVar(&o.Single, "runs", false, "draw each run's line beside the mean over seeds; the page can switch")
 	f.StringVar(&o.figures, "figures", "", "draw the paper's figures of these runs as SVG files into this `folder`; the HTML file is then written only with --out")
 	addDatabaseFlag(f, g)
 	addOutputFlag(f, &o.output)

@@ -61,6 +61,17 @@ func curveInFrame(rounds int) stats.Curve {
 	return c
 }
 
+// experimentInFrame are three seeds against tokens.
+func experimentInFrame() stats.ExperimentCurve {
+	c := stats.ExperimentCurve{Experiment: "4loc4ext", Metric: "reward", Window: 100, Per: "tokens", Seeds: 3}
+	for i := range 120 {
+		mean := 0.3 * (1 - math.Exp(-float64(i)/40))
+		c.X, c.Mean = append(c.X, 12_000*float64(i+1)), append(c.Mean, mean)
+		c.Low, c.High = append(c.Low, mean-0.02), append(c.High, mean+0.02)
+	}
+	return c
+}
+
 func runsInFrame() []lifecycle.Listed {
 	size, folder := int64(1_430_000_000), "/home/anna/.local/share/swarm/runs/4loc4ext-3"
 	return []lifecycle.Listed{

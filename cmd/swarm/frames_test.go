@@ -40,8 +40,11 @@ var frames = map[string]func(t *testing.T, p *table.Page){
 	},
 	"compare": printComparison,
 	"curve":   func(_ *testing.T, p *table.Page) { terminal.PrintCurve(p, curveInFrame(197), false) },
-	"ls":      func(_ *testing.T, p *table.Page) { p.Table(runs.Table(runsInFrame())) },
-	"eval":    func(_ *testing.T, p *table.Page) { terminal.PrintEvaluations(p, evaluationsInFrame(), false) },
+	"curve-experiment": func(_ *testing.T, p *table.Page) {
+		terminal.PrintExperimentCurve(p, experimentInFrame(), false)
+	},
+	"ls":   func(_ *testing.T, p *table.Page) { p.Table(runs.Table(runsInFrame())) },
+	"eval": func(_ *testing.T, p *table.Page) { terminal.PrintEvaluations(p, evaluationsInFrame(), false) },
 }
 
 // screens are the environments of a frame, as screenOf reads them from a pipe.

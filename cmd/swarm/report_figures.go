@@ -14,7 +14,7 @@ import (
 
 // writeFigures draws the runs that o asks for to SVG files in the folder o.figures. That there is nothing to draw is an error.
 func writeFigures(ctx context.Context, reader *store.Reader, o *reportOptions) ([]figures.File, error) {
-	data, err := figures.Read(ctx, reader, o.CompareOptions, o.Options.Window)
+	data, err := figures.Read(ctx, reader, o.CompareOptions, stats.CurveOptions{Window: o.Options.Window, Per: o.Options.Per, Single: o.Options.Single})
 	if err != nil {
 		return nil, o.unreadable(ctx, reader, err)
 	}

@@ -38,6 +38,7 @@ func TestTheSameNumbersEverywhere(t *testing.T) {
 		{"status", "status own1-4 -o json", true, "api/runs/own1-4", "swarm_bridge.attach('own1-4').status()"},
 		{"curve", "curve own1-4 --window 5 -o json", false, "api/runs/own1-4/curve?metric=reward&window=5&points=0",
 			"swarm_bridge.curves('own1-4', window=5, points=0)"},
+		{"experiments", "curve own1 --window 5 --per tokens --runs -o json", false, "api/curves?names=own1&window=5&points=0&per=tokens&single=1", ""},
 		{"evaluations", "eval own1-4 -o json", true, "api/runs/own1-4/evaluations", ""},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -76,6 +77,10 @@ func settled(t *testing.T, text, name string) any {
 		document = map[string]any{"curves": list}
 	}
 	object := document.(map[string]any)
+	if name == "experiments" {
+		return object["experiments"]
+	}
+	delete(object, "experiments") // of a curve
 	if runs, ok := object["runs"].([]any); ok && object["comparison"] != nil && name != "comparison" { // a report's
 		for _, run := range runs {
 			if run := run.(map[string]any); run["row"].(map[string]any)["run"] == "own1-4" {

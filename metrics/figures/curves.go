@@ -18,44 +18,16 @@ const (
 // limitOf is how many points each of so many lines may have.
 func limitOf(lines int) int { return max(fewestPoints, min(linePoints, figurePoints/max(1, lines))) }
 
-// over is what several runs have over rounds.
+// over is a mean with its band.
 type over struct {
-	round           []float64
+	x               []float64
 	mean, low, high []float64
 }
 
-// meanOver averages runs round by round: their means over nodes, and their lowest and highest nodes. It has the rounds that all of them have.
-func meanOver(curves []stats.Curve) over {
-	var out over
-	if len(curves) == 0 {
-		return out
-	}
-	at := make([]map[int]int, len(curves))
-	for i, c := range curves {
-		at[i] = map[int]int{}
-		for k, round := range c.Round {
-			at[i][round] = k
-		}
-	}
-	for _, round := range curves[0].Round {
-		var mean, low, high []float64
-		for i, c := range curves {
-			if k, ok := at[i][round]; ok {
-				mean, low, high = append(mean, c.Mean[k]), append(low, c.Low[k]), append(high, c.High[k])
-			}
-		}
-		if len(mean) == len(curves) {
-			out.round = append(out.round, float64(round))
-			out.mean, out.low, out.high = append(out.mean, stats.Mean(mean)), append(out.low, stats.Mean(low)), append(out.high, stats.Mean(high))
-		}
-	}
-	return out
-}
-
-// thinned leaves points out, at the same rounds of all three.
+// thinned leaves points out, at the same places of all three.
 func (o over) thinned(points int) over {
 	kept := stats.KeepExtremes([][]float64{o.mean, o.low, o.high}, points)
-	return over{pick(o.round, kept), pick(o.mean, kept), pick(o.low, kept), pick(o.high, kept)}
+	return over{pick(o.x, kept), pick(o.mean, kept), pick(o.low, kept), pick(o.high, kept)}
 }
 
 func pick(values []float64, at []int) []float64 {

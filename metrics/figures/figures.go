@@ -5,6 +5,8 @@
 // bytes: nothing depends on a clock, on the order of a map, or on what fonts the machine has.
 package figures
 
+import "github.com/sapo-swarm/swarm/metrics/stats"
+
 // Figure is one drawing.
 type Figure struct {
 	Name string // of its file, without the ending: rewards-by-node
@@ -13,7 +15,9 @@ type Figure struct {
 
 // Data is what the figures show.
 type Data struct {
-	Window  int // of smoothed curves, in rounds
+	Window  int        // of smoothed curves, in rounds
+	Per     stats.Axis // of curves; the zero value: rounds
+	Single  bool       // each run's line, too
 	Configs []Config
 }
 
@@ -22,6 +26,7 @@ type Config struct {
 	Experiment string
 	Label      string // short: what it has in common with the others' names is left out
 	Seeds      []Seed // ascending; of a seed that ran twice, both
+	Curve      stats.ExperimentCurve
 }
 
 // Draw draws the figures that there is something to show in, in the paper's order: rewards first.

@@ -24,7 +24,7 @@ import (
 
 func read(t testing.TB, path string, o query.CompareOptions) *Data {
 	t.Helper()
-	d, err := Read(t.Context(), open(t, path), o, 10)
+	d, err := Read(t.Context(), open(t, path), o, stats.CurveOptions{Window: 10})
 	require.NoError(t, err)
 	return d
 }
@@ -112,6 +112,23 @@ func TestLongRunsStayFiguresOfAFewHundredKilobytes(t *testing.T) {
 	}
 }
 
+// Against any axis a figure of a study has a line an experiment, and single runs only where they are asked for.
+func TestFiguresAreOfExperimentsAgainstTheAxisAskedFor(t *testing.T) {
+	path := paper(3, 2, 12).write(t)
+	for _, axis := range stats.Axes()[:4] { // these runs have no price
+		d, err := Read(t.Context(), open(t, path), query.CompareOptions{}, stats.CurveOptions{Window: 3, Per: axis.Name})
+		require.NoError(t, err)
+		few := string(d.rewardsSmoothed())
+		require.Contains(t, strings.Join(texts(t, []byte(few)), " "), axis.Label)
+		require.Contains(t, strings.Join(texts(t, d.heldOutOverRounds()), " "), axis.Label)
+		require.Contains(t, few, "95 % interval over seeds")
+		d.Single = true
+		require.Equal(t, 12, strings.Count(string(d.rewardsSmoothed()), "<path")-strings.Count(few, "<path"), "a thin line a run")
+	}
+	_, err := Read(t.Context(), open(t, path), query.CompareOptions{}, stats.CurveOptions{Per: "parsecs"})
+	require.Error(t, err)
+}
+
 func TestOneSeedHasNoInterval(t *testing.T) {
 	path := paper(1, 2, 12).write(t)
 	for _, f := range read(t, path, query.CompareOptions{Names: []string{"paper-4loc4ext"}}).Draw() {
@@ -144,11 +161,11 @@ func TestOfAStudyOnlyRunsThatAreDoneAreDrawn(t *testing.T) {
 		require.NotEqual(t, int64(99), seed.Seed)
 	}
 
-	_, err = Read(t.Context(), open(t, path), query.CompareOptions{Names: []string{"paper-nowhere"}}, 1)
+	_, err = Read(t.Context(), open(t, path), query.CompareOptions{Names: []string{"paper-nowhere"}}, stats.CurveOptions{})
 	var unknown *query.UnknownError
 	require.ErrorAs(t, err, &unknown)
 	study.Arms = study.Arms[1:2]
-	_, err = Read(t.Context(), open(t, path), query.CompareOptions{CompareOptions: stats.CompareOptions{Study: study}}, 1)
+	_, err = Read(t.Context(), open(t, path), query.CompareOptions{CompareOptions: stats.CompareOptions{Study: study}}, stats.CurveOptions{})
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
 

@@ -1,6 +1,7 @@
 package figures
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -74,7 +75,7 @@ func (d *Data) heldOutOverRounds() []byte {
 	if set == "" {
 		return nil
 	}
-	p := newPlot("", "round", "held-out pass@1")
+	p := newPlot("", d.axisLabel(), "held-out pass@1")
 	p.Add(rules{})
 	var legend []entry
 	var bands, lines []plot.Plotter
@@ -95,7 +96,7 @@ func (d *Data) heldOutOverRounds() []byte {
 				continue
 			}
 			m, l, h := stats.MeanInterval(values)
-			x, mean, low, high2 = append(x, float64(round)), append(mean, m), append(low, max(0, l)), append(high2, min(1, h))
+			x, mean, low, high2 = append(x, d.placeOf(c, round)), append(mean, m), append(low, max(0, l)), append(high2, min(1, h))
 			for _, v := range append(values, h) {
 				if units.Finite(v) {
 					high = max(high, min(1, v))
@@ -116,10 +117,27 @@ func (d *Data) heldOutOverRounds() []byte {
 	p.X.Min = 0
 	fromZero(&p.Y, high)
 	caption := "Share of right completions of held-out questions, mean over nodes and seeds. Band: " + d.intervalText() + "."
-	s := newSheet(width, 330, "Held-out pass@1 over rounds", caption, legend)
+	s := newSheet(width, 330, "Held-out pass@1 over "+d.overText(), caption, legend)
 	p.Draw(s.free)
 	return s.svg()
 }
+
+// placeOf is where on the axis an evaluation after so many rounds is, as the mean over runs.
+func (d *Data) placeOf(c Config, rounds int) float64 {
+	if d.overText() == stats.PerRounds {
+		return float64(rounds)
+	}
+	var places []float64
+	for _, s := range c.Seeds {
+		if place, ok := s.places[rounds-1]; ok || rounds == 0 {
+			places = append(places, place)
+		}
+	}
+	return stats.Mean(places)
+}
+
+// overText names the axis as titles do.
+func (d *Data) overText() string { return cmp.Or(d.Per.Name, stats.PerRounds) }
 
 // rowHeight is the room of one configuration in heldOutFinal.
 const rowHeight = vg.Length(26)

@@ -17,32 +17,42 @@ type Seed struct {
 	Raw, Smooth stats.Curve       // reward, every round
 	Evaluations stats.Evaluations // with pass@1
 	Split       stats.Curve       // J by round; no rounds where it was fixed
+
+	places map[int]float64 // on the axis, of the end of each round
 }
 
 // splitMetric is J of a round where a run's split isn't fixed.
 const splitMetric = "split_external"
 
 // Read reads the runs that o asks for: experiments in the order of their names, a study's in its order, or all by start. Runs count as in
-// stats.Compare: of a study only those that are done, else an experiment's others where none is. A window below 1 is the paper's. The error
-// is a *query.UnknownError for a name without runs, and a store.ErrNotFound, wrapped, where nothing counts.
-func Read(ctx context.Context, reader *store.Reader, o query.CompareOptions, window int) (*Data, error) {
-	if window < 1 {
-		window = stats.PaperWindow
+// stats.Compare: of a study only those that are done, else an experiment's others where none is. curves says over how many rounds rewards are
+// smoothed (below 1: the paper's window), the axis, and whether single runs are drawn. The error is a *query.UnknownError for a name without runs,
+// and a store.ErrNotFound, wrapped, where nothing counts.
+func Read(ctx context.Context, reader *store.Reader, o query.CompareOptions, curves stats.CurveOptions) (*Data, error) {
+	if curves.Window < 1 {
+		curves.Window = stats.PaperWindow
+	}
+	axis, err := stats.AxisOf(curves.Per)
+	if err != nil {
+		return nil, err
 	}
 	totals, err := o.Runs(ctx, reader)
 	if err != nil {
 		return nil, err
 	}
 	names, labels := chosen(o, totals)
-	d := &Data{Window: window}
+	d := &Data{Window: curves.Window, Per: axis, Single: curves.Single}
+	curves.Single, curves.Points = true, 0
 	counted := stats.Counted(totals, stats.CompareOptions{})
 	for i, name := range names {
 		c := Config{Experiment: name, Label: labels[i]}
+		group := stats.Group{Name: name}
 		for _, t := range counted {
 			if t.Experiment != name || o.Study != nil && t.State != store.RunDone {
 				continue
 			}
-			seed, err := readSeed(ctx, reader, t.Run, window)
+			group.Runs = append(group.Runs, t)
+			seed, err := readSeed(ctx, reader, t.Run, curves.Window)
 			if err != nil {
 				return nil, err
 			}
@@ -54,6 +64,10 @@ func Read(ctx context.Context, reader *store.Reader, o query.CompareOptions, win
 			}
 			continue
 		}
+		if c.Curve, err = query.ExperimentCurve(ctx, reader, group, "reward", curves); err != nil {
+			return nil, err
+		}
+		c.place(group)
 		slices.SortStableFunc(c.Seeds, func(a, b Seed) int { return cmp.Compare(a.Seed, b.Seed) })
 		d.Configs = append(d.Configs, c)
 	}
@@ -61,6 +75,20 @@ func Read(ctx context.Context, reader *store.Reader, o query.CompareOptions, win
 		return nil, fmt.Errorf("figures: %w", store.ErrNotFound)
 	}
 	return d, nil
+}
+
+// place notes where on the axis each run's rounds end. Seeds are still in the order of the group's runs.
+func (c *Config) place(group stats.Group) {
+	for i, t := range group.Runs {
+		at := slices.IndexFunc(c.Curve.Single, func(l stats.RunLine) bool { return l.Run == t.Run.Run })
+		if at < 0 {
+			continue
+		}
+		c.Seeds[i].places = map[int]float64{}
+		for k, round := range c.Seeds[i].Raw.Round {
+			c.Seeds[i].places[round] = c.Curve.Single[at].X[k]
+		}
+	}
 }
 
 // chosen are the experiments that are drawn, each once, and what they are called.

@@ -1,6 +1,7 @@
 package figures
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -9,7 +10,6 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
 const (
@@ -43,12 +43,12 @@ func (d *Data) rewardsByNode() []byte {
 	return grid(panels, "Reward of each node by round", caption, nil)
 }
 
-// rewardsSmoothed draws the swarm's smoothed reward, a line for each configuration: the paper's second figure.
+// rewardsSmoothed draws the swarm's smoothed reward, a line for each configuration, against the axis: the paper's second figure.
 func (d *Data) rewardsSmoothed() []byte {
 	if !d.withRewards() {
 		return nil
 	}
-	p := newPlot("", "round", "reward")
+	p := newPlot("", d.axisLabel(), "reward")
 	p.Add(rules{})
 	var legend []entry
 	var bands, faints, means []plot.Plotter
@@ -57,46 +57,60 @@ func (d *Data) rewardsSmoothed() []byte {
 	for i, c := range d.Configs {
 		look := lookOf(i)
 		legend = append(legend, entry{label: c.Label, look: look})
-		var curves []stats.Curve
-		for _, s := range c.Seeds {
-			if len(s.Smooth.Round) > 0 {
-				curves = append(curves, s.Smooth)
-			}
-		}
-		mean := meanOver(curves).thinned(limit)
-		band := newBand(mean.round, mean.low, mean.high, faint(look.color, 0x20))
-		bands = append(bands, band)
-		means = append(means, lineOf{points(mean.round, mean.mean), look.line(1.5)})
-		if len(curves) > 1 {
-			several = true
-			for _, s := range curves {
-				faints = append(faints, lineOf{line(s, s.Mean, limit), draw.LineStyle{Color: faint(look.color, 0x90), Width: 0.4}})
-			}
-		}
+		several = several || c.Curve.Seeds > 1
+		mean := over{c.Curve.X, c.Curve.Mean, c.Curve.Low, c.Curve.High}.thinned(limit)
+		band := newBand(mean.x, mean.low, mean.high, faint(look.color, 0x20))
+		line := lineOf{points(mean.x, mean.mean), look.line(1.5)}
+		bands, means = append(bands, band), append(means, line)
 		_, _, _, top := band.DataRange()
-		high = max(high, top)
+		_, _, _, most := line.DataRange()
+		high = max(high, top, most)
+		if d.Single && len(c.Curve.Single) > 1 {
+			for _, l := range c.Curve.Single {
+				one := over{x: l.X, mean: l.Mean, low: l.Mean, high: l.Mean}.thinned(limit)
+				line := lineOf{points(one.x, one.mean), draw.LineStyle{Color: faint(look.color, 0x90), Width: 0.4}}
+				faints = append(faints, line)
+				_, _, _, most := line.DataRange()
+				high = max(high, most)
+			}
+		}
 	}
 	p.Add(bands...)
 	p.Add(faints...)
 	p.Add(means...)
 	settle(p)
 	fromZero(&p.Y, high)
-	caption := fmt.Sprintf("Reward averaged over nodes, moving average over %s. Band: from the lowest to the highest node.", units.Plural(d.Window, "round"))
+	caption := fmt.Sprintf("Reward, mean over nodes and seeds, moving average over %s of each node.", units.Plural(d.Window, "round"))
 	if several {
-		caption += fmt.Sprintf(" Thick line and band: mean over seeds (%s); thin lines: each seed.", d.seedsText())
+		caption += " Band: " + d.intervalText() + "."
 	} else {
-		caption += " One seed: how much of this is chance can't be seen."
+		caption += " One seed: it can't be seen how much of this is chance."
 	}
-	s := newSheet(width, 330, "Average reward of the swarm, smoothed", caption, legend)
+	if len(faints) > 0 {
+		caption += " Thin lines: each run."
+	}
+	s := newSheet(width, 330, "Reward of the swarm, smoothed", caption, legend)
 	p.Draw(s.free)
 	return s.svg()
 }
 
-// smoothLines is how many lines there are of means, their bands' edges and seeds.
+// axisLabel names the axis of curves.
+func (d *Data) axisLabel() string {
+	currency := ""
+	for _, c := range d.Configs {
+		currency = cmp.Or(currency, c.Curve.Currency)
+	}
+	return cmp.Or(d.Per.In(currency), "round")
+}
+
+// smoothLines is how many lines there are of means, their bands' edges and runs.
 func (d *Data) smoothLines() int {
 	lines := 0
 	for _, c := range d.Configs {
-		lines += 3 + len(c.Seeds)
+		lines += 3
+		if d.Single {
+			lines += len(c.Seeds)
+		}
 	}
 	return lines
 }

@@ -11,7 +11,11 @@ import (
 // splitPath draws how many external groups nodes took of each round's budget, where they chose: a panel for each configuration.
 func (d *Data) splitPath() []byte {
 	var panels []*plot.Plot
-	limit := limitOf(d.smoothLines())
+	lines := 0
+	for _, c := range d.Configs {
+		lines += 3 + len(c.Seeds)
+	}
+	limit := limitOf(lines)
 	for _, c := range d.Configs {
 		var curves []stats.Curve
 		for _, s := range c.Seeds {
@@ -26,13 +30,13 @@ func (d *Data) splitPath() []byte {
 		p.Add(rules{})
 		look := lookOf(0)
 		mean := meanOver(curves).thinned(limit)
-		p.Add(newBand(mean.round, mean.low, mean.high, faint(look.color, 0x20)))
+		p.Add(newBand(mean.x, mean.low, mean.high, faint(look.color, 0x20)))
 		if len(curves) > 1 {
 			for _, s := range curves {
 				p.Add(lineOf{line(s, s.Mean, limit), draw.LineStyle{Color: faint(look.color, 0x90), Width: 0.4}})
 			}
 		}
-		p.Add(lineOf{points(mean.round, mean.mean), draw.LineStyle{Color: look.color, Width: 1.4}})
+		p.Add(lineOf{points(mean.x, mean.mean), draw.LineStyle{Color: look.color, Width: 1.4}})
 		panels = append(panels, p)
 	}
 	if len(panels) == 0 {
@@ -40,4 +44,32 @@ func (d *Data) splitPath() []byte {
 	}
 	caption := "J of a round, mean over nodes and seeds (thick; thin: each seed). Band: from the lowest to the highest node, mean over seeds."
 	return grid(panels, "The path of the split", caption, nil)
+}
+
+// meanOver averages runs round by round: their means over nodes, and their lowest and highest nodes. It has the rounds that all of them have.
+func meanOver(curves []stats.Curve) over {
+	var out over
+	if len(curves) == 0 {
+		return out
+	}
+	at := make([]map[int]int, len(curves))
+	for i, c := range curves {
+		at[i] = map[int]int{}
+		for k, round := range c.Round {
+			at[i][round] = k
+		}
+	}
+	for _, round := range curves[0].Round {
+		var mean, low, high []float64
+		for i, c := range curves {
+			if k, ok := at[i][round]; ok {
+				mean, low, high = append(mean, c.Mean[k]), append(low, c.Low[k]), append(high, c.High[k])
+			}
+		}
+		if len(mean) == len(curves) {
+			out.x = append(out.x, float64(round))
+			out.mean, out.low, out.high = append(out.mean, stats.Mean(mean)), append(out.low, stats.Mean(low)), append(out.high, stats.Mean(high))
+		}
+	}
+	return out
 }

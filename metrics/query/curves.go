@@ -26,37 +26,6 @@ func ExperimentCurve(ctx context.Context, reader *store.Reader, group stats.Grou
 	return stats.NewExperimentCurve(group.Name, metric, runs, o)
 }
 
-// ExperimentCurves reads the same against several axes, the rounds of each run once. An axis of which nothing is known is left out.
-func ExperimentCurves(ctx context.Context, reader *store.Reader, groups []stats.Group, metric string, axes []stats.Axis, o stats.CurveOptions) (map[string][]stats.ExperimentCurve, error) {
-	names := []string{metric}
-	for _, a := range axes {
-		names = append(names, a.Metrics()...)
-	}
-	out := map[string][]stats.ExperimentCurve{}
-	for _, g := range groups {
-		var runs []stats.RunSeries
-		for _, t := range g.Runs {
-			s, err := runSeries(ctx, reader, t.Run, names)
-			if err != nil {
-				return nil, err
-			}
-			s.Values = s.More[metric]
-			runs = append(runs, s)
-		}
-		for _, a := range axes {
-			o.Per = a.Name
-			c, err := stats.NewExperimentCurve(g.Name, metric, runs, o)
-			if err != nil {
-				return nil, err
-			}
-			if len(c.X) > 0 {
-				out[a.Name] = append(out[a.Name], c)
-			}
-		}
-	}
-	return out, nil
-}
-
 func runSeries(ctx context.Context, reader *store.Reader, run store.Run, metrics []string) (stats.RunSeries, error) {
 	s := stats.RunSeries{Run: run, More: map[string][]store.RoundValue{}}
 	var err error

@@ -35,6 +35,7 @@ type chart struct {
 	Kind    string        `json:"kind"`
 	Options chartOptions  `json:"options"`
 	Curves  []curveToDraw `json:"curves,omitempty"`
+	Axes    []axisToDraw  `json:"axes,omitempty"`
 }
 
 // chartOptions are those of metrics/charts/js/api.js.
@@ -53,6 +54,8 @@ type chartOptions struct {
 	Stacked bool           `json:"stacked,omitempty"`
 	Sync    string         `json:"sync,omitempty"`
 	Colors  map[string]int `json:"colors,omitempty"`
+	By      string         `json:"by,omitempty"`     // the axis shown at first
+	Single  bool           `json:"single,omitempty"` // each run's line is shown at first
 	From    float64        `json:"from,omitempty"`
 	To      float64        `json:"to,omitempty"`
 	Lanes   []lane         `json:"lanes,omitempty"`
@@ -97,4 +100,31 @@ type curveToDraw struct {
 	Mean       plotted `json:"mean"`
 	Low        plotted `json:"low"`
 	High       plotted `json:"high"`
+}
+
+// axisToDraw is what experiments' curves are drawn against, and those curves.
+type axisToDraw struct {
+	Name        string             `json:"name"`
+	Label       string             `json:"label"`
+	Unit        string             `json:"unit"`
+	Experiments []experimentToDraw `json:"experiments"`
+}
+
+// experimentToDraw is what a chart needs of a stats.ExperimentCurve.
+type experimentToDraw struct {
+	Experiment string    `json:"experiment"`
+	Metric     string    `json:"metric"`
+	Seeds      int       `json:"seeds"`
+	X          plotted   `json:"x"`
+	Mean       plotted   `json:"mean"`
+	Low        plotted   `json:"low,omitempty"`
+	High       plotted   `json:"high,omitempty"`
+	Single     []runLine `json:"single,omitempty"`
+}
+
+type runLine struct {
+	Run  string  `json:"run"`
+	Seed int64   `json:"seed"`
+	X    plotted `json:"x"`
+	Mean plotted `json:"mean"`
 }

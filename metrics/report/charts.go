@@ -20,20 +20,17 @@ func (r *Report) charts() map[string]chart {
 	if splits := r.splits(); len(splits.Curves) > 0 {
 		out["splits"] = splits
 	}
-	highest := 0.0
+	highest, smooth := 0.0, 0.0
 	for _, run := range r.Drawn() {
-		for _, v := range run.Raw.High {
-			if v > highest { // never of NaN
-				highest = v
-			}
-		}
+		highest, smooth = highestOf(highest, run.Raw), highestOf(smooth, run.Smooth)
 	}
 	for i, run := range r.Runs {
 		if !run.Drawn || run.Totals.NodeRounds == 0 {
 			continue
 		}
 		name := func(kind string) string { return fmt.Sprintf("%s-%d", kind, i) }
-		out[name("raw")] = run.raw(highest)
+		out[name("raw")] = run.nodes(run.Raw, highest)
+		out[name("smooth")] = run.nodes(run.Smooth, smooth)
 		out[name("times")] = run.times()
 		out[name("path")] = run.path()
 		if memory := run.memory(); len(memory.Options.X) > 0 {
@@ -45,31 +42,59 @@ func (r *Report) charts() map[string]chart {
 }
 
 func (r *Report) smoothed() chart {
-	out := chart{Kind: "curves", Options: chartOptions{
-		Title:  fmt.Sprintf("Reward, agent average over %s, band from the lowest to the highest node", units.Plural(r.Window, "round")),
-		YLabel: "reward", Height: 340, Colors: map[string]int{},
+	out := chart{Kind: "experiments", Options: chartOptions{
+		Title:  fmt.Sprintf("Reward, mean over nodes and seeds, moving average over %s", units.Plural(r.Window, "round")),
+		YLabel: "reward", Height: 340, Colors: map[string]int{}, By: r.Per, Single: r.Single,
 	}}
-	for _, run := range r.Runs {
-		c := run.Smooth
-		if c.Rounds == 0 {
-			continue
+	for _, axis := range stats.Axes() {
+		a := axisToDraw{Name: axis.Name, Unit: axis.Unit}
+		currency := ""
+		for _, c := range r.Curves[axis.Name] {
+			if _, ok := out.Options.Colors[c.Experiment]; !ok {
+				out.Options.Colors[c.Experiment] = len(out.Options.Colors)
+			}
+			currency = cmp.Or(currency, c.Currency)
+			a.Experiments = append(a.Experiments, newExperimentToDraw(c))
 		}
-		out.Options.Colors[run.Name] = run.Color
-		out.Curves = append(out.Curves, curveToDraw{
-			c.Run, run.Name, c.Seed, c.Metric, c.Round, plotted(c.Mean), plotted(c.Low), plotted(c.High),
-		})
+		if a.Label = axis.In(currency); len(a.Experiments) > 0 {
+			out.Axes = append(out.Axes, a)
+		}
 	}
 	return out
 }
 
-func (run *Run) raw(highest float64) chart {
+func newExperimentToDraw(c stats.ExperimentCurve) experimentToDraw {
+	out := experimentToDraw{Experiment: c.Experiment, Metric: c.Metric, Seeds: c.Seeds, X: plotted(c.X), Mean: plotted(c.Mean)}
+	if c.Seeds > 1 {
+		out.Low, out.High = plotted(c.Low), plotted(c.High)
+	}
+	if len(c.Single) > 1 {
+		for _, l := range c.Single {
+			out.Single = append(out.Single, runLine{l.Run, l.Seed, plotted(l.X), plotted(l.Mean)})
+		}
+	}
+	return out
+}
+
+// highestOf is the highest value of a curve's nodes, at least so high.
+func highestOf(highest float64, c stats.Curve) float64 {
+	for _, v := range c.High {
+		if v > highest { // never of NaN
+			highest = v
+		}
+	}
+	return highest
+}
+
+// nodes draws each node's line of a curve; all charts of one kind have the same scale.
+func (run *Run) nodes(c stats.Curve, highest float64) chart {
 	o := chartOptions{
-		Title: fmt.Sprintf("%s (%s): reward of each node", run.Label, run.Raw.Config), X: rounds(run.Raw), XLabel: "round", Height: 220, Sync: "raw",
+		Title: fmt.Sprintf("%s (%s): reward of each node", run.Label, c.Config), X: rounds(c), XLabel: "round", Height: 220, Sync: "raw",
 	}
 	if highest > 0 {
 		o.YMax = &highest
 	}
-	for i, n := range run.Raw.Nodes {
+	for i, n := range c.Nodes {
 		o.Series = append(o.Series, series{Label: n.Node, Values: plotted(n.Values), Color: i, Dash: i / 8, Width: 1})
 	}
 	return chart{Kind: "lines", Options: o}

@@ -23,6 +23,8 @@ type Options struct {
 	query.CompareOptions
 	Title  string  // empty: made of the experiments' names
 	Window int     // of smoothed curves, in rounds; 0: the paper's 100
+	Per    string  // the axis of stats.Axes that curves are shown against at first; empty: rounds
+	Single bool    // each run's line is shown at first
 	Now    float64 // Unix seconds
 
 	// Alive tells whether a run's coordinator still lives, at a time.
@@ -32,7 +34,9 @@ type Options struct {
 
 // Bounds on what is drawn, so that the file stays small however long and many the runs are.
 const (
-	curvePoints = 600 // of a smoothed curve
+	curvePoints = 600 // of an experiment's curve against the axis that is shown at first
+	otherPoints = 200 // against the others
+	nodePoints  = 240 // of one node's smoothed rewards
 	rawPoints   = 400 // of one node's raw rewards
 	slots       = 150 // of times and memory over a run
 	drawnRuns   = 16  // with charts of their own; more are in tables and the overlay
@@ -45,6 +49,9 @@ type Report struct {
 	Made       float64 // Unix seconds
 	Version    string
 	Window     int
+	Per        string
+	Single     bool
+	Curves     map[string][]stats.ExperimentCurve // by axis
 	Comparison stats.Comparison
 	Runs       []*Run // by start
 	Changes    []Difference
@@ -99,7 +106,14 @@ func Read(ctx context.Context, reader *store.Reader, o Options) (*Report, error)
 	if err != nil {
 		return nil, err
 	}
-	out := &Report{Title: o.Title, Made: o.Now, Version: o.Version, Window: o.Window, Comparison: comparison}
+	axis, err := stats.AxisOf(o.Per)
+	if err != nil {
+		return nil, err
+	}
+	out := &Report{Title: o.Title, Made: o.Now, Version: o.Version, Window: o.Window, Per: axis.Name, Single: o.Single, Comparison: comparison}
+	if err := out.readCurves(ctx, reader, totals); err != nil {
+		return nil, err
+	}
 	for i, t := range totals {
 		run := &Run{Totals: t, Name: comparison.ShortName(t.Experiment), Drawn: drawn(totals, i)}
 		if err := run.read(ctx, reader, o, evals[t.Run.Run]); err != nil {
@@ -110,6 +124,29 @@ func Read(ctx context.Context, reader *store.Reader, o Options) (*Report, error)
 	out.name()
 	out.Changes = differences(totals)
 	return out, nil
+}
+
+// readCurves reads the experiments' curves against every axis.
+func (r *Report) readCurves(ctx context.Context, reader *store.Reader, totals []store.Totals) error {
+	groups := stats.Groups(totals, stats.CompareOptions{Key: query.ConfigKey, Differ: query.Differ()}, false)
+	r.Curves = map[string][]stats.ExperimentCurve{}
+	for _, axis := range stats.Axes() {
+		o := stats.CurveOptions{Window: r.Window, Points: otherPoints, Single: true}
+		if axis.Name == r.Per {
+			o.Points = curvePoints
+		}
+		o.Per = axis.Name
+		for _, g := range groups {
+			c, err := query.ExperimentCurve(ctx, reader, g, "reward", o)
+			if err != nil {
+				return err
+			}
+			if c.Experiment = r.Comparison.ShortName(c.Experiment); len(c.X) > 0 {
+				r.Curves[axis.Name] = append(r.Curves[axis.Name], c)
+			}
+		}
+	}
+	return nil
 }
 
 // drawn says whether a run has charts of its own: all do, unless they are many; then an experiment's newest that is done, or else its newest.

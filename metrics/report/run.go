@@ -39,7 +39,7 @@ func (run *Run) read(ctx context.Context, reader *store.Reader, o Options, eval 
 	if err != nil {
 		return err
 	}
-	run.Smooth = rewards.Curve(stats.CurveOptions{Window: o.Window, Points: curvePoints})
+	run.Smooth = rewards.Curve(stats.CurveOptions{Window: o.Window, Points: nodePoints})
 	window := stats.TaskSteps(run.Smooth.Rounds, slots)
 	run.Times.Run = row.Run
 	for _, metric := range stats.TimeMetrics() {

@@ -143,7 +143,10 @@ func evenPlaces(lines []RunLine, points int) Values {
 	if points < 2 || points > gridPoints {
 		points = gridPoints
 	}
-	n := min(points, longest)
+	n := points
+	if len(lines) > 1 {
+		n = min(points, longest)
+	}
 	if n < 2 || low == high {
 		return Values{high}
 	}
@@ -170,6 +173,9 @@ func (l RunLine) at(places Values) Values {
 	}
 	return out
 }
+
+// Even is the line's mean at so many places, at least 2, in equal steps over all of it.
+func (l RunLine) Even(places int) Values { return l.at(evenPlaces([]RunLine{l}, max(2, places))) }
 
 // Group is runs that are one row of a comparison, and one line of a drawing.
 type Group struct {

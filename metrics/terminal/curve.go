@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
@@ -41,6 +42,64 @@ func PrintCurve(p *table.Page, c stats.Curve, all bool) {
 	if t.Len() < len(c.Round) {
 		p.Printf("%d of %s; --all prints all.\n", t.Len(), units.Plural(len(c.Round), "round"))
 	}
+}
+
+// PrintExperimentCurve writes a plot and a table of a mean over seeds with its 95 % interval, as PrintCurve does of a run.
+func PrintExperimentCurve(p *table.Page, c stats.ExperimentCurve, all bool) {
+	smoothed := "moving average over " + units.Plural(c.Window, "round")
+	if c.Window == 1 {
+		smoothed = "not smoothed"
+	}
+	axis, err := stats.AxisOf(c.Per)
+	if err != nil {
+		axis.Label = c.Per
+	}
+	if len(c.X) == 0 {
+		p.Printf("%s: nothing is known of its %s.\n", charset.Shown(c.Experiment), axis.Label)
+		if c.Per == "money" {
+			p.Println("Runs have a cost if they were started with --price.")
+		}
+		return
+	}
+	p.Printf("%s: %s against %s, %s, mean over %s\n", charset.Shown(c.Experiment), c.Metric, axis.Label, smoothed, units.Plural(c.Seeds, "seed"))
+	every := 1
+	if p.Width > 0 && !all && len(c.X) > plotRounds {
+		every = (len(c.X) + plotRounds - 1) / plotRounds
+		width := min(p.Width, plotWidth)
+		p.Println()
+		p.Lines(Plot(stats.RunLine{X: c.X, Mean: c.Mean}.Even(2*width), width, plotHeight, curveValue))
+		p.Println()
+	}
+	columns := []table.Column{{Title: axis.Name, Right: true}, {Title: "mean", Right: true}}
+	if c.Seeds > 1 {
+		columns = append(columns, table.Column{Title: "95 % from", Right: true, Drop: 1}, table.Column{Title: "to", Right: true, Drop: 1})
+	}
+	t := table.New(columns...)
+	for i, x := range c.X {
+		if i%every > 0 && i < len(c.X)-1 {
+			continue
+		}
+		cells := []string{axisText(c, x), curveValue(c.Mean[i])}
+		if c.Seeds > 1 {
+			cells = append(cells, curveValue(c.Low[i]), curveValue(c.High[i]))
+		}
+		t.Add(cells...)
+	}
+	p.Table(t)
+	if t.Len() < len(c.X) {
+		p.Printf("%d of %s; --all prints all.\n", t.Len(), units.Plural(len(c.X), "place"))
+	}
+}
+
+// axisText is a place on a curve's axis.
+func axisText(c stats.ExperimentCurve, x float64) string {
+	switch c.Per {
+	case "seconds":
+		return units.Exactly(x)
+	case "money":
+		return units.Money(x, c.Currency)
+	}
+	return strconv.FormatFloat(x, 'f', 0, 64)
 }
 
 func curveValue(v float64) string {

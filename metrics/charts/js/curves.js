@@ -55,6 +55,43 @@
     return { ...axis, unit: charts.metricUnit(curves[0]?.metric), ...rest, x, series };
   };
 
+  // Options of charts.lines for experiments: a line and dash each, its band over seeds, thin lines of single runs.
+  charts.experimentsOptions = function (curves, options) {
+    const { band = true, single = false, colors, axis, by, ...rest } = options || {};
+    const lines = (c) => (single && (c.single || []).length > 1 ? c.single : []);
+    const x = places(curves, (c) => [...(c.x || []), ...lines(c).flatMap((l) => l.x)]);
+    const at = new Map(x.map((place, i) => [place, i]));
+    const spread = (own, values) => {
+      const out = new Array(x.length).fill(undefined);
+      own.forEach((place, i) => {
+        if (place !== null) out[at.get(place)] = values[i] ?? null;
+      });
+      return out;
+    };
+    const series = [];
+    curves.forEach((c, i) => {
+      const color = colors?.[c.experiment] ?? i;
+      const label = c.experiment + (c.seeds > 1 ? ` · ${c.seeds} seeds` : "");
+      lines(c).forEach((l) => {
+        series.push({ label: `${label} ${l.run}`, parent: label, values: spread(l.x, l.mean), color, dash: 0, width: 0.8 });
+      });
+      const edges = band && c.seeds > 1 && c.low && c.high ? { low: spread(c.x, c.low), high: spread(c.x, c.high),
+        edges: ["95 % from", "95 % to"] } : {};
+      series.push({ label, values: spread(c.x || [], c.mean || []), ...edges, color, dash: color, width: 2 });
+    });
+    const currency = curves.find((c) => c.currency)?.currency;
+    const xLabel = axis ? axis.label + (currency && axis.name === "money" && !axis.label.includes(",") ? `, ${currency}` : "") : "round";
+    return { xLabel, xUnit: axis?.unit || "number", fine: axis?.name === "money", unit: charts.metricUnit(curves[0]?.metric), ...rest, x, series };
+  };
+
+  charts.experiments = function (el, curves, options) {
+    const chart = charts.lines(el, charts.experimentsOptions(curves, options));
+    return {
+      update: (next, nextOptions) => chart.update(charts.experimentsOptions(next, nextOptions || options)),
+      destroy: chart.destroy,
+    };
+  };
+
   charts.curves = function (el, curves, options) {
     const chart = charts.lines(el, charts.curvesOptions(curves, options));
     return {

@@ -15,7 +15,7 @@
   // What an update may change without a new plot: numbers, markers and title.
   function structure(o) {
     const drawn = o.series.map((s) => [s.label, s.color, s.dash, s.width, s.parent, s.axis, s.overlay, Boolean(s.low && s.high)]);
-    return JSON.stringify([drawn, o.xUnit, o.unit, o.rightUnit, o.xLabel, o.yLabel, o.yMin, o.yMax, o.stacked, o.sync, o.height]);
+    return JSON.stringify([drawn, o.xUnit, o.fine, o.unit, o.rightUnit, o.xLabel, o.yLabel, o.yMin, o.yMax, o.stacked, o.sync, o.height]);
   }
 
   // In words, for those who can't see it: first and latest value of each series.

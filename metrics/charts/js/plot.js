@@ -88,7 +88,9 @@
     const x = { stroke: ink, grid, ticks: quiet, font, space: 70, size: 30, ...label(o.xUnit === "time" ? "" : o.xLabel) };
     if (o.xUnit !== "time") {
       x.values = (u, splits, axis, space, step) => charts.ticks(splits, step, o.xUnit);
-      x.incrs = charts.steps(o.xUnit) || [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1e6];
+      x.incrs = charts.steps(o.xUnit) || [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1e6, 2e6,
+        5e6, 1e7, 2e7, 5e7, 1e8, 2e8, 5e8, 1e9, 1e10];
+      if (o.fine) delete x.incrs;
     }
     if (o.xUnit === "time") {
       x.space = 95;

@@ -30,7 +30,7 @@
     const heads = [o.xLabel || "x"];
     for (const s of shown) {
       heads.push(s.label);
-      if (s.low) heads.push(s.label + ", lowest", s.label + ", highest");
+      if (s.low) heads.push(...(s.edges || ["lowest", "highest"]).map((edge) => `${s.label}, ${edge}`));
     }
     const rows = [];
     o.x.forEach((x, i) => {
