@@ -80,7 +80,7 @@ func settled(t *testing.T, text, name string) any {
 	if name == "experiments" {
 		return object["experiments"]
 	}
-	delete(object, "experiments") // of a curve
+	delete(object, "experiments")                                                                      // of a curve
 	if runs, ok := object["runs"].([]any); ok && object["comparison"] != nil && name != "comparison" { // a report's
 		for _, run := range runs {
 			if run := run.(map[string]any); run["row"].(map[string]any)["run"] == "own1-4" {
