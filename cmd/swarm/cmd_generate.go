@@ -3,10 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -180,9 +178,9 @@ func runGenerate(g *globals, o *generateOptions) error {
 		return err
 	}
 	if o.out == "-" {
-		return printJob(g, s, files)
+		return s.Print(files, g.stdout, g.stderr)
 	}
-	return writeJobs(g, s, files, o.force)
+	return s.Write(files, o.force, g.stdout)
 }
 
 // warnLoopback warns of an invitation whose addresses are this host's alone: workers elsewhere can't reach them. It is no error: a
@@ -218,63 +216,4 @@ func (o *generateOptions) invitation(g *globals) (string, error) {
 		return "", fail.Usage(errors.New("the invitation has no token (after the #)"), "the whole line that swarm up printed, in quotes")
 	}
 	return invitation.String(), nil
-}
-
-// printJob writes the job file to stdout. The others are for the user to make: no secret is printed.
-func printJob(g *globals, s *targets.Spec, files []targets.File) error {
-	if _, err := fmt.Fprint(g.stdout, files[0].Text); err != nil {
-		return err
-	}
-	var rest []string
-	for _, f := range files[1:] {
-		rest = append(rest, f.Name)
-	}
-	_, err := fmt.Fprintf(g.stderr, "Not printed, but needed beside it in %s: %s (write them with --out)\n", s.Dir, strings.Join(rest, ", "))
-	return err
-}
-
-func writeJobs(g *globals, s *targets.Spec, files []targets.File, force bool) error {
-	if !force {
-		for _, f := range files {
-			path := filepath.Join(s.Dir, f.Name)
-			if info, err := os.Lstat(path); err == nil && !info.IsDir() {
-				return fail.Usage(fmt.Errorf("%s is there already", path), "--force to replace it, or --out with another folder")
-			}
-		}
-	}
-	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
-		return fmt.Errorf("--out: %w", err)
-	}
-	for _, f := range files {
-		path := filepath.Join(s.Dir, f.Name)
-		if strings.HasSuffix(f.Name, "/") {
-			if err := os.MkdirAll(path, f.Mode); err != nil {
-				return fmt.Errorf("write the job files: %w", err)
-			}
-			continue
-		}
-		if err := writeJob(path, f); err != nil {
-			return fmt.Errorf("write the job files: %w", err)
-		}
-		note := ""
-		if f.Secret {
-			note = "   (holds the invitation: keep it to yourself)"
-		}
-		fmt.Fprintf(g.stdout, "Wrote %s%s\n", path, note)
-	}
-	_, err := fmt.Fprintf(g.stdout, "Start with: %s\n", s.Next())
-	return err
-}
-
-// writeJob makes a new file, so that a secret never takes over an older file's permissions or a link's target.
-func writeJob(path string, f targets.File) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, f.Mode)
-	if err != nil {
-		return err
-	}
-	_, err = file.WriteString(f.Text)
-	return errors.Join(err, file.Chmod(f.Mode), file.Close())
 }

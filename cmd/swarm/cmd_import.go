@@ -4,21 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/sapo-swarm/swarm/configs"
-	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
-	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/internal/shell"
+	"github.com/sapo-swarm/swarm/metrics/export"
 	"github.com/sapo-swarm/swarm/metrics/rlswarm"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
 type importOptions struct {
@@ -29,16 +27,8 @@ type importOptions struct {
 	output      string
 }
 
-// importDocument is `import -o json`, of one experiment.
-type importDocument struct {
-	Outcome string `json:"outcome"` // new, unchanged, replaced, dry_run, nothing
-	*rlswarm.Report
-}
-
 // importable is what import takes.
 const importable = "a file of swarm export --format sqlite, another home's swarm.db, or a folder with rewards/ or logs/ of rl-swarm, such as experiments/NAME"
-
-const importDryRun, importNothing = "dry_run", "nothing"
 
 func newImportCommand(g *globals) *cobra.Command {
 	var o importOptions
@@ -128,17 +118,20 @@ func runImport(ctx context.Context, g *globals, path string, o *importOptions, f
 	}
 	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
 	defer interrupts.Close()
-	var documents []importDocument
+	var documents []rlswarm.Imported
 	recorded := 0
 	for _, folder := range folders {
-		d, err := importOne(ctx, g, folder, o)
+		d, err := rlswarm.Import(ctx, folder, o.Options, o.dryRun, g.home.Database(), g.logger, g.stderr)
 		if err != nil {
 			return interrupt.Exit(ctx, err)
 		}
-		if d.Outcome != importNothing {
+		if d.Outcome != rlswarm.Nothing {
 			recorded++
 		}
-		tellImport(g, d, o.output)
+		d.Warnings(g.stderr)
+		if o.output != "json" {
+			d.Print(g.stdout)
+		}
 		documents = append(documents, d)
 	}
 	if o.output == "json" {
@@ -152,94 +145,43 @@ func runImport(ctx context.Context, g *globals, path string, o *importOptions, f
 	return nil
 }
 
-func importOne(ctx context.Context, g *globals, folder string, o *importOptions) (importDocument, error) {
-	options := o.Options
-	done := importProgress(g, filepath.Base(folder), &options)
-	x, report, err := rlswarm.Read(ctx, folder, options)
-	done()
-	switch {
-	case errors.Is(err, rlswarm.ErrNothing):
-		return importDocument{importNothing, report}, nil
-	case err != nil:
-		return importDocument{}, err
-	case o.dryRun:
-		return importDocument{importDryRun, report}, nil
+// predecessorFlags tell of a predecessor's folder what it doesn't.
+var predecessorFlags = []string{"name", "model", "num-train-samples", "num-transplant-trees", "num-generations", "max-rounds", "seed"}
+
+// importRuns takes over the runs of another home's database, or of an export of it.
+func importRuns(ctx context.Context, g *globals, path string, o *importOptions, flags *pflag.FlagSet) error {
+	for _, name := range predecessorFlags {
+		if flags.Changed(name) {
+			return fail.Usage(fmt.Errorf("--%s is for the predecessor's folders: %s is a file, whose runs say it themselves", name, path),
+				"swarm import "+shell.Quote(path))
+
+		}
 	}
-	s, err := store.Open(ctx, g.home.Database(), store.Options{Warn: func(err error) { g.logger.Warn("database", "error", err) }})
+	ctx, interrupts := interrupt.Notify(ctx, g.stderr, "Stopping.")
+	defer interrupts.Close()
+	from, err := openDatabaseFile(ctx, path)
 	if err != nil {
-		return importDocument{}, err
+		return interrupt.Exit(ctx, err)
 	}
-	outcome, err := s.Import(ctx, x)
-	if errors.Is(err, store.ErrNotImported) {
-		err = fail.Hint(err, "another --name")
+	defer from.Close()
+	if from.Reads(g.home.Database()) {
+		return fail.Usage(fmt.Errorf("%s is the database of this home itself", path), "swarm import --help")
 	}
-	if closed := s.Close(); err == nil {
-		err = closed
+	runs, err := export.Import(ctx, from, g.home.Database(), o.dryRun, g.logger)
+	var bad *store.Error
+	if errors.As(err, &bad) && bad.Path == from.Name() { // the file's fault, and not this home's
+		return fail.Usage(errors.New(bad.Error()), importable)
 	}
-	return importDocument{outcome, report}, err
-}
-
-// importProgress tells on a terminal how many files have been read: on Google Drive a file takes its time. The function it returns ends it.
-func importProgress(g *globals, name string, o *rlswarm.Options) (done func()) {
-	file, ok := g.stderr.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return func() {}
+	if err != nil {
+		return interrupt.Exit(ctx, err)
 	}
-	shown := false
-	o.Progress = func(files int) {
-		shown = true
-		fmt.Fprintf(file, "\r%s: %s", charset.Shown(name), units.Plural(files, "file"))
+	if o.output == "json" {
+		err = writeJSON(g.stdout, append([]store.ImportedRun{}, runs...))
+	} else {
+		_, err = fmt.Fprint(g.stdout, terminal.ImportedText(runs, o.dryRun))
 	}
-	return func() {
-		if shown {
-			fmt.Fprint(file, "\r\x1b[K")
-		}
+	if err == nil && len(runs) == 0 {
+		return fail.Hint(fmt.Errorf("import %s: it has no run", path), "swarm export --format sqlite, in the home that has them")
 	}
-}
-
-// tellImport writes what was found, and to stderr what is doubtful.
-func tellImport(g *globals, d importDocument, output string) {
-	r := d.Report
-	for _, p := range r.Problems {
-		fmt.Fprintf(g.stderr, "Skipped %s\n", p)
-	}
-	if n := r.Skipped - len(r.Problems); n > 0 {
-		fmt.Fprintf(g.stderr, "Skipped %d more\n", n)
-	}
-	for _, text := range r.Assumed {
-		fmt.Fprintf(g.stderr, "Assumed: %s\n", charset.Shown(text))
-	}
-	if output == "json" {
-		return
-	}
-	writeImport(g.stdout, d)
-}
-
-func writeImport(w io.Writer, d importDocument) {
-	r := d.Report
-	if d.Outcome == importNothing {
-		fmt.Fprintf(w, "%s: nothing: no round is recorded there\n", charset.Shown(filepath.Base(r.Folder)))
-		return
-	}
-	what := map[string]string{
-		store.ImportNew: "imported", store.ImportUnchanged: "nothing changed, imported before", store.ImportReplaced: "has changed, imported anew",
-		importDryRun: "would be imported",
-	}[d.Outcome]
-	fmt.Fprintf(w, "%s: %s as run %s\n", charset.Shown(r.Experiment), what, r.Run)
-	fmt.Fprintf(w, "  %s, %s planned, %s recorded: %s\n", units.Plural(r.Nodes, "node"), units.Plural(r.Rounds, "round"),
-		units.Plural(r.NodeRounds, "node-round"), r.State)
-	fmt.Fprintf(w, "  sums turned to means (sums kept); %d doubled records counted once", r.Doubled)
-	for _, x := range []struct {
-		n    int
-		text string
-	}{
-		{r.Replaced, "replaced by newer ones"}, {r.Disagreements, "where rewards/ and logs/ differ (the log counts)"},
-		{r.FromSums, "known by the growth of cumulative_reward only"}, {r.NotNumbers, "not a number"}, {r.Untimed, "without a time"},
-		{r.Errors, "errors noted by nodes"}, {r.Skipped, "files or lines skipped"},
-	} {
-		if x.n > 0 {
-			fmt.Fprintf(w, "; %d %s", x.n, x.text)
-		}
-	}
-	fmt.Fprintln(w)
+	return err
 }

@@ -3,23 +3,15 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"path/filepath"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
-	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/node/pretrain"
-	"github.com/sapo-swarm/swarm/node/task"
-	"github.com/sapo-swarm/swarm/node/tokenizer"
 )
 
 type pretrainOptions struct {
@@ -113,7 +105,9 @@ func runPretrain(ctx context.Context, g *globals, o pretrainOptions) error {
 	if err := o.validate(model); err != nil {
 		return err
 	}
-	opts, err := o.resolve(model)
+	opts, err := pretrain.Request{
+		Model: model, Set: o.set, Recipe: o.recipe, Seed: o.seed, Threads: o.threads, CurveItems: o.curveItems, EvalItems: o.evalItems, Out: o.out,
+	}.Options()
 	if err != nil {
 		return err
 	}
@@ -124,80 +118,13 @@ func runPretrain(ctx context.Context, g *globals, o pretrainOptions) error {
 		return interrupt.Exit(ctx, err)
 	}
 	defer engine.Close()
-	result, err := pretrain.Run(ctx, engine, opts, func(p pretrain.Progress) { printProgress(g.stderr, p) })
+	result, err := pretrain.Run(ctx, engine, opts, func(p pretrain.Progress) { p.Print(g.stderr) })
 	if err != nil {
 		return interrupt.Exit(ctx, err)
 	}
 	if o.output == "json" {
 		return writeJSON(g.stdout, result)
 	}
-	printPretrained(g.stdout, o, result)
+	result.Print(g.stdout, o.out)
 	return nil
-}
-
-// resolve opens what the options name.
-func (o *pretrainOptions) resolve(model configs.Model) (pretrain.Options, error) {
-	set, prompt := configs.Default().Tasks.Set, "none"
-	if tasks, ok := model.Defaults["tasks"].(map[string]any); ok {
-		if name, ok := tasks["set"].(string); ok {
-			set = name
-		}
-		if name, ok := tasks["system_prompt"].(string); ok {
-			prompt = name
-		}
-	}
-	if o.set != "" {
-		set = o.set
-	}
-	mixture, err := configs.TaskSet(set)
-	if err != nil {
-		return pretrain.Options{}, err
-	}
-	tasks, err := task.Open(configs.Tasks{Mixture: o.recipe.Weigh(mixture)})
-	if err != nil {
-		return pretrain.Options{}, err
-	}
-	tokens, err := tokenizer.New(model.Tokenizer)
-	if err != nil {
-		return pretrain.Options{}, err
-	}
-	system, _ := task.SystemPrompt(prompt)
-	// Relative to here: the engine, which writes it, runs in another folder.
-	out, err := filepath.Abs(o.out)
-	if err != nil {
-		return pretrain.Options{}, fmt.Errorf("--out: %w", err)
-	}
-	return pretrain.Options{
-		Shape: model.Shape, Tokens: tokens, Tasks: tasks, SystemPrompt: system, Recipe: o.recipe, Seed: o.seed,
-		Threads: o.threads, CurveItems: o.curveItems, EvalItems: o.evalItems, MaxNewTokens: 48, Out: out,
-	}, nil
-}
-
-func printProgress(w io.Writer, p pretrain.Progress) {
-	left := time.Duration(float64(p.Elapsed) / float64(p.Step) * float64(p.Steps-p.Step))
-	fmt.Fprintf(w, "step %d/%d · loss %.4f nats a token · %.0f tokens/s · left %s\n",
-		p.Step, p.Steps, p.Loss, float64(p.Tokens)/p.Elapsed.Seconds(), left.Round(time.Second))
-	if p.Evaluation == nil {
-		return
-	}
-	var parts []string
-	for _, t := range p.Evaluation.Tasks {
-		parts = append(parts, fmt.Sprintf("%s %.2f/%.2f", t.Task, t.Reward, t.Knows))
-	}
-	fmt.Fprintf(w, "step %d/%d · held out, reward/knows: %.3f/%.3f · %s\n",
-		p.Step, p.Steps, p.Evaluation.Reward, p.Evaluation.Knows, strings.Join(parts, " · "))
-}
-
-func printPretrained(w io.Writer, o pretrainOptions, result pretrain.Result) {
-	fmt.Fprintf(w, "%-26s %6s %8s %8s\n", "held-out questions of", "items", "reward", "knows")
-	var items int
-	for _, t := range result.Tasks {
-		fmt.Fprintf(w, "%-26s %6d %8.3f %8.3f\n", t.Task, t.Items, t.Reward, t.Knows)
-		items += t.Items
-	}
-	fmt.Fprintf(w, "%-26s %6d %8.3f %8.3f\n", "all", items, result.Reward, result.Knows)
-	fmt.Fprintf(w, "\n%s parameters, %.2f MB in %s, %.1f %% of completions in tags, %s, sha256 %s\n",
-		units.Group(result.Parameters), float64(result.Bytes)/1e6, o.out, 100*result.FormatRate,
-		units.Seconds(result.Seconds).Round(time.Second), result.SHA256)
-	fmt.Fprintf(w, "Next: swarm up --model %s --config 4loc4ext --device cpu\n", o.out)
 }

@@ -1,12 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,9 +13,6 @@ import (
 	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/node/task"
 )
-
-// maxTaskLine bounds one line of swarm task score and extract, in bytes.
-const maxTaskLine = 16 << 20
 
 type taskOptions struct {
 	set, words, output string
@@ -59,7 +52,7 @@ func newTaskCommand(g *globals) *cobra.Command {
 	}
 	extract := &cobra.Command{
 		Use: "extract", Short: "Extract answers: reads lines {completion}, writes lines {answer}", Args: usage.NoArgs,
-		RunE: func(cmd *cobra.Command, args []string) error { return runTaskExtract(g) },
+		RunE: func(cmd *cobra.Command, args []string) error { return task.ExtractLines(g.stdin, g.stdout, g.stderr) },
 	}
 	for _, c := range []*cobra.Command{list, sample, score} {
 		c.Flags().StringVar(&o.set, "set", "paper", "task set whose parameters to use")
@@ -120,24 +113,7 @@ func runTaskSample(g *globals, o taskOptions, name string) error {
 	if err != nil {
 		return err
 	}
-	w := bufio.NewWriter(g.stdout)
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	for i := range o.n {
-		item := t.Item(o.seed, i)
-		if o.output == "json" {
-			if err := enc.Encode(item); err != nil {
-				return fmt.Errorf("write item %d: %w", i, err)
-			}
-			continue
-		}
-		answer := "null"
-		if item.Answer != nil {
-			answer = *item.Answer
-		}
-		fmt.Fprintf(w, "── item %d\n%s\n── answer\n%s\n── metadata\n%s\n\n", i, item.Question, answer, item.Metadata)
-	}
-	return w.Flush()
+	return task.Sample(g.stdout, t, o.seed, o.n, o.output == "json")
 }
 
 func runTaskScore(g *globals, o taskOptions, name string) error {
@@ -145,117 +121,5 @@ func runTaskScore(g *globals, o taskOptions, name string) error {
 	if err != nil {
 		return err
 	}
-	type output struct {
-		Score float64 `json:"score"`
-	}
-	return eachLine(g, "score", `{"question": …, "answer": …, "metadata": …, "completion": TEXT}`, func(in scoredLine) (output, error) {
-		item, answer, err := in.read()
-		if err != nil {
-			return output{}, err
-		}
-		return output{t.Score(item, answer)}, nil
-	})
-}
-
-// scoredLine is a line that swarm task score reads: an item as swarm task sample prints it with the text of a completion, or an
-// entry with an answer, as reasoning-gym names them.
-type scoredLine struct {
-	task.Item             // with Completion
-	Entry      *task.Item `json:"entry"` // with the outer answer, or with Completion
-	Completion *string    `json:"completion"`
-}
-
-// read is the item and the answer to score; nil: the completion has none. The right answer of an item alone is never scored: it
-// would get full marks whatever a model had said.
-func (l *scoredLine) read() (task.Item, *string, error) {
-	item, answer := l.Item, l.Answer
-	if l.Entry != nil {
-		item = *l.Entry
-	}
-	switch {
-	case l.Completion != nil:
-		answer = task.ExtractAnswer(*l.Completion)
-	case l.Entry == nil && l.Question == "" && len(l.Metadata) == 0:
-		return item, nil, errors.New("it has no entry and no question")
-	case l.Entry == nil:
-		return item, nil, fail.Usage(errors.New("it has no completion: only the item's own right answer"), `a "completion" with what a model wrote, <answer> and all, in each line of swarm task sample -o json`)
-	}
-	return item, answer, nil
-}
-
-func runTaskExtract(g *globals) error {
-	type input struct {
-		Completion *string `json:"completion"`
-	}
-	type output struct {
-		Answer *string `json:"answer"`
-	}
-	return eachLine(g, "extract", `{"completion": TEXT}`, func(in input) (output, error) {
-		if in.Completion == nil {
-			return output{}, errors.New("it has no completion")
-		}
-		return output{task.ExtractAnswer(*in.Completion)}, nil
-	})
-}
-
-// eachLine answers each JSON line of stdin with one on stdout. A line that can't be read ends it with exit code 2, after the
-// answers to the lines before it. On a terminal it says first which lines it reads.
-func eachLine[In, Out any](g *globals, command, lines string, answer func(In) (Out, error)) error {
-	help := "swarm task " + command + " --help"
-	if screen.IsTerminal(g.stdin) {
-		fmt.Fprintf(g.stderr, "Reading lines of JSON from the terminal, to Ctrl-D: %s\n", lines)
-	}
-	w := bufio.NewWriter(g.stdout)
-	defer w.Flush()
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	r := bufio.NewReaderSize(g.stdin, 64<<10)
-	for number := 1; ; number++ {
-		line, err := readBoundedLine(r)
-		if errors.Is(err, io.EOF) && len(line) == 0 {
-			return nil
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fail.Usage(fmt.Errorf("line %d: %w", number, err), help)
-		}
-		if strings.TrimSpace(string(line)) == "" {
-			continue
-		}
-		var in In
-		if err := json.Unmarshal(line, &in); err != nil {
-			return fail.Usage(fmt.Errorf("line %d is not the JSON it should be: %w", number, err), help)
-		}
-		out, err := answer(in)
-		if err != nil {
-			try := help
-			var usage *fail.UsageError
-			if errors.As(err, &usage) {
-				try = usage.Try
-			}
-			return fail.Usage(fmt.Errorf("line %d: %w", number, err), try)
-		}
-		if err := enc.Encode(out); err != nil {
-			return fmt.Errorf("write: %w", err)
-		}
-		// Whoever pipes line by line waits for this answer.
-		if r.Buffered() == 0 {
-			if err := w.Flush(); err != nil {
-				return fmt.Errorf("write: %w", err)
-			}
-		}
-	}
-}
-
-func readBoundedLine(r *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		if len(line)+len(part) > maxTaskLine {
-			return nil, fmt.Errorf("longer than %d bytes", maxTaskLine)
-		}
-		line = append(line, part...)
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, err
-		}
-	}
+	return task.ScoreLines(t, g.stdin, g.stdout, g.stderr)
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/metrics/export"
+	"github.com/sapo-swarm/swarm/metrics/rlswarm"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 )
 
@@ -43,7 +45,7 @@ func TestExportWritesFoldersAndFiles(t *testing.T) {
 	for _, format := range []string{"csv", "jsonl", "tensorboard"} {
 		o := swarm(t, home, "export", "--format", format, "--out", dir, "-o", "json")
 		require.Equal(t, 0, o.code, o.stderr)
-		var d exportDocument
+		var d export.Document
 		require.NoError(t, json.Unmarshal([]byte(o.stdout), &d))
 		require.Equal(t, []any{dir, format, 2}, []any{d.Path, d.Format, d.Runs})
 		for _, f := range d.Files {
@@ -150,7 +152,7 @@ func TestImportedRunsStandBesideOnesOwn(t *testing.T) {
 	for _, want := range []string{"new", "unchanged"} {
 		o = swarm(t, home, "import", dir, "--model", "gpt2", "-o", "json")
 		require.Equal(t, 0, o.code, o.stderr)
-		var d []importDocument
+		var d []rlswarm.Imported
 		require.NoError(t, json.Unmarshal([]byte(o.stdout), &d))
 		require.Equal(t, []any{want, "done", 2, 3, 6, 6}, []any{d[0].Outcome, d[0].State, d[0].Nodes, d[0].Rounds, d[0].NodeRounds, d[0].Doubled})
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/export"
 	"github.com/sapo-swarm/swarm/metrics/figures"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -27,7 +28,7 @@ func TestAnExportedDatabaseIsReadAsItsHome(t *testing.T) {
 	small := filepath.Join(t.TempDir(), "small.db.gz")
 	o := swarm(t, home, "export", "--format", "sqlite", "--out", small, "-o", "json")
 	require.Zero(t, o.code, o.stderr)
-	var doc exportDocument
+	var doc export.Document
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &doc))
 	require.Equal(t, []any{small, "sqlite", 6}, []any{doc.Path, doc.Format, doc.Runs})
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/node/task"
 )
 
 // golden are the lines of a compressed file of node/task's testdata.
@@ -125,7 +126,7 @@ func TestTaskBadLines(t *testing.T) {
 		{good + "{", "line 3 is not the JSON it should be: unexpected end of JSON input"},
 		{good + `{"completion":5}` + "\n" + good, "line 3 is not the JSON it should be: json: cannot unmarshal number into Go struct field input.completion of type string"},
 		{good + "{}\n", "line 3: it has no completion"},
-		{good + strings.Repeat("x", maxTaskLine+1), "line 3: longer than 16777216 bytes"},
+		{good + strings.Repeat("x", task.MaxLine+1), "line 3: longer than 16777216 bytes"},
 	} {
 		o := runTask(t, tt.stdin, "extract")
 		require.Equal(t, 2, o.code)

@@ -1,6 +1,7 @@
 // Package rlswarm reads what rl-swarm (Elrashid/rl-swarm), the program before this one, left of an experiment in its folder, and makes a
 // run of it. It takes a folder that may be damaged, half copied or a stranger's: sizes and counts are bounded, names inside it are never
-// followed out of it, and what can't be read is named in the Report. It writes nothing.
+// followed out of it, and what can't be read is named in the Report. It writes nothing but the
+// run that Import puts into a database.
 //
 // That program adds up a node's rewards over its I·G completions of a round, and logs them twice. Here a round has their mean, as
 // everywhere in this program; the sum, and how many records told of it, go along.

@@ -1,0 +1,44 @@
+package terminal
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/charset"
+	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// importOutcomes are words for people.
+var importOutcomes = map[string]string{
+	store.ImportNew: "imported", store.ImportReplaced: "imported anew, for it is not as it was before", store.ImportUnchanged: "imported before",
+	store.ImportOwn: "recorded here", store.ImportOlder: "imported before from a newer file, which stays",
+	store.ImportGoing: "left out: it had not ended",
+}
+
+// ImportedText is a line a run, and how many were taken.
+func ImportedText(runs []store.ImportedRun, dry bool) string {
+	var b strings.Builder
+	taken, would, did := 0, "", "imported"
+	if dry {
+		would, did = "would be ", "would import"
+	}
+	for _, r := range runs {
+		what := importOutcomes[r.Outcome]
+		if r.Outcome == store.ImportNew || r.Outcome == store.ImportReplaced {
+			what = would + what
+			taken++
+		}
+		name := r.Run
+		switch {
+		case name == "":
+			name = charset.Shown(r.Source)
+		case name != r.Source:
+			name += " (there " + charset.Shown(r.Source) + ")"
+		}
+		fmt.Fprintf(&b, "%s: seed %d, %s, %d of %s, %s: %s\n", name, r.Seed, units.Plural(r.Nodes, "node"), r.RoundsDone,
+			units.Plural(r.Rounds, "round"), r.State, what)
+	}
+	fmt.Fprintf(&b, "%s %d of %s\n", did, taken, units.Plural(len(runs), "run"))
+	return b.String()
+}

@@ -1,0 +1,60 @@
+package pretrain
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/node/task"
+	"github.com/sapo-swarm/swarm/node/tokenizer"
+)
+
+// Request is a model to train, by names.
+type Request struct {
+	Model                 configs.Model
+	Set                   string // of tasks; empty: the model's
+	Recipe                configs.Recipe
+	Seed                  int64
+	Threads               int
+	CurveItems, EvalItems int
+	Out                   string // relative to the working directory
+}
+
+// Options opens what the request names.
+func (r Request) Options() (Options, error) {
+	model := r.Model
+	set, prompt := configs.Default().Tasks.Set, "none"
+	if tasks, ok := model.Defaults["tasks"].(map[string]any); ok {
+		if name, ok := tasks["set"].(string); ok {
+			set = name
+		}
+		if name, ok := tasks["system_prompt"].(string); ok {
+			prompt = name
+		}
+	}
+	if r.Set != "" {
+		set = r.Set
+	}
+	mixture, err := configs.TaskSet(set)
+	if err != nil {
+		return Options{}, err
+	}
+	tasks, err := task.Open(configs.Tasks{Mixture: r.Recipe.Weigh(mixture)})
+	if err != nil {
+		return Options{}, err
+	}
+	tokens, err := tokenizer.New(model.Tokenizer)
+	if err != nil {
+		return Options{}, err
+	}
+	system, _ := task.SystemPrompt(prompt)
+	// Relative to here: the engine, which writes it, runs in another folder.
+	out, err := filepath.Abs(r.Out)
+	if err != nil {
+		return Options{}, fmt.Errorf("--out: %w", err)
+	}
+	return Options{
+		Shape: model.Shape, Tokens: tokens, Tasks: tasks, SystemPrompt: system, Recipe: r.Recipe, Seed: r.Seed,
+		Threads: r.Threads, CurveItems: r.CurveItems, EvalItems: r.EvalItems, MaxNewTokens: 48, Out: out,
+	}, nil
+}
