@@ -19,6 +19,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/store/neutral"
 	"github.com/sapo-swarm/swarm/node/journal"
 )
 
@@ -67,7 +68,7 @@ func withoutFolders(c configs.Config) (cut configs.Config, err error) {
 	if err != nil {
 		return c, err
 	}
-	return cut, json.Unmarshal(store.DocumentWithoutFolders(data), &cut)
+	return cut, json.Unmarshal(neutral.DocumentWithoutFolders(data), &cut)
 }
 
 // find sets the run, where there is one.
@@ -255,7 +256,7 @@ func (r *Resume) same(inputs map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(inputs)) {
 		was := before.Inputs[name]
 		if r.Run.Imported() {
-			was = before.Inputs[store.WithoutFolders(name)]
+			was = before.Inputs[neutral.WithoutFolders(name)]
 		}
 		if was != "" && was != inputs[name] {
 			return r.differs("files", func(what string) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/store/neutral"
 )
 
 // ConfigKey is what of a run decides what its nodes learn and how much there is of it: the experiment's keys but seed and name, the
@@ -18,7 +19,7 @@ import (
 func ConfigKey(run store.Totals) string {
 	var c configs.Config
 	// Where a file lies decides nothing, and isn't known of imported runs. What it holds is below.
-	if err := json.Unmarshal(store.DocumentWithoutFolders(run.Config), &c); err != nil || c.Model == "" {
+	if err := json.Unmarshal(neutral.DocumentWithoutFolders(run.Config), &c); err != nil || c.Model == "" {
 		// Imported, or of another trainer: what the run's own row says.
 		return fmt.Sprintf("%d/%d G %d, %s, %s, %s %s", run.NumTrainSamples, run.NumTransplantTrees, run.NumGenerations,
 			units.Plural(run.Nodes, "node"), units.Plural(run.Rounds, "round"), run.Model, run.Preset)
@@ -43,7 +44,7 @@ func ConfigKey(run store.Totals) string {
 	var made versions
 	if err := json.Unmarshal(run.Versions, &made); err == nil {
 		for _, name := range slices.Sorted(maps.Keys(made.Inputs)) {
-			fmt.Fprintf(&b, ", %s %s", store.WithoutFolders(name), made.Inputs[name])
+			fmt.Fprintf(&b, ", %s %s", neutral.WithoutFolders(name), made.Inputs[name])
 		}
 	}
 	return b.String()

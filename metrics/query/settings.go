@@ -12,6 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/store/neutral"
 )
 
 // sharing are the keys of how nodes share: SAPO's own, which a comparison is about.
@@ -83,7 +84,7 @@ type settings struct {
 func newSettings(r store.Totals) *settings {
 	s := &settings{facts: map[string]string{}}
 	// Where a file lies decides nothing, and isn't known of imported runs.
-	err := json.Unmarshal(store.DocumentWithoutFolders(r.Config), &s.config)
+	err := json.Unmarshal(neutral.DocumentWithoutFolders(r.Config), &s.config)
 	s.ours = err == nil && s.config.Model != ""
 	s.config.Seed, s.config.Experiment = 0, ""
 	if !s.ours {
@@ -134,7 +135,7 @@ func (s *settings) addFacts(r store.Totals) {
 	s.facts["gpu"] = strings.Join(cards, ", ")
 	s.inputs = map[string]string{}
 	for name, sum := range made.Inputs {
-		s.inputs[store.WithoutFolders(name)] = sum
+		s.inputs[neutral.WithoutFolders(name)] = sum
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // AttemptCrashed is the state of an attempt whose coordinator died without a word, as noted by the one after it.
@@ -62,12 +63,12 @@ func (tx *transaction) ended(e event.Event) error {
 // Attempts returns the attempts of a run, oldest first.
 func (r *Reader) Attempts(ctx context.Context, run string) ([]Attempt, error) {
 	attempts, err := attemptsOf(ctx, r.db, run)
-	return attempts, explain(r.path, err)
+	return attempts, sqlite.Explain(r.path, err)
 }
 
-func attemptsOf(ctx context.Context, db rowsQuerier, run string) ([]Attempt, error) {
+func attemptsOf(ctx context.Context, db sqlite.Rows, run string) ([]Attempt, error) {
 	var attempts []Attempt
-	err := query(ctx, db, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, db, func(rows *sql.Rows) error {
 		var a Attempt
 		err := rows.Scan(&a.Attempt, &a.Started, &a.Seen, &a.Ended, &a.State, &a.Message, &a.Host, &a.PID)
 		attempts = append(attempts, a)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 func runEnded(at float64, state string) event.Event {
@@ -109,7 +110,7 @@ func TestMigrationKeepsRunsOfSchema2(t *testing.T) {
 		}
 		return counts
 	}
-	db, err := sql.Open("sqlite3", dsn(path, nil))
+	db, err := sql.Open("sqlite3", sqlite.DSN(path, nil))
 	require.NoError(t, err)
 	before := count(db)
 	var lastEvent, sameEvent int64

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 const insertCheckpointSQL = `INSERT INTO checkpoints (run, node, time, round, path, bytes, weight_hash, seconds, pause)
@@ -33,23 +34,23 @@ func (c *NodeCheckpoint) fields() []any {
 // Checkpoints returns every checkpoint that a run's nodes told of, by node and round.
 func (r *Reader) Checkpoints(ctx context.Context, run string) ([]NodeCheckpoint, error) {
 	var found []NodeCheckpoint
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var c NodeCheckpoint
 		err := rows.Scan(c.fields()...)
 		found = append(found, c)
 		return err
 	}, `SELECT `+checkpointColumns+` FROM checkpoints WHERE run = ? ORDER BY length(node), node, round`, run)
-	return found, explain(r.path, err)
+	return found, sqlite.Explain(r.path, err)
 }
 
 // Checkpoint returns the newest checkpoint of a node, nil where there is none.
 func (r *Reader) Checkpoint(ctx context.Context, run, node string) (*event.Checkpoint, error) {
 	var newest *event.Checkpoint
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var c NodeCheckpoint
 		err := rows.Scan(c.fields()...)
 		newest = &c.Checkpoint
 		return err
 	}, `SELECT `+checkpointColumns+` FROM checkpoints WHERE run = ? AND node = ? ORDER BY round DESC LIMIT 1`, run, node)
-	return newest, explain(r.path, err)
+	return newest, sqlite.Explain(r.path, err)
 }

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"database/sql"
+
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // FindRun returns the newest run of an experiment with that seed that was recorded here, nil where there is none: an imported one can't go on,
@@ -21,11 +23,11 @@ func (r *Reader) FindImported(ctx context.Context, experiment string, seed int64
 // newest is the run that where chooses which began last.
 func (r *Reader) newest(ctx context.Context, where string, args ...any) (*Run, error) {
 	var newest *Run
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		newest = &Run{}
 		return rows.Scan(newest.fields()...)
 	}, `SELECT `+runColumns+` FROM runs WHERE `+where+` ORDER BY resumed DESC, length(run) DESC, run DESC LIMIT 1`, args...)
-	return newest, explain(r.path, err)
+	return newest, sqlite.Explain(r.path, err)
 }
 
 // Recorded returns for every node of a run up to which round the database has all of its rounds, without a gap from the first that is its
@@ -40,7 +42,7 @@ func (r *Reader) Recorded(ctx context.Context, run string) (map[string]int, erro
 	if !shared {
 		from = "0"
 	}
-	err = query(ctx, r.db, func(rows *sql.Rows) error {
+	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var node string
 		var rounds int
 		err := rows.Scan(&node, &rounds)
@@ -50,5 +52,5 @@ func (r *Reader) Recorded(ctx context.Context, run string) (map[string]int, erro
   SELECT rounds.node AS of_node, round, row_number() OVER (PARTITION BY rounds.node ORDER BY round) - 1 AS position
   FROM rounds JOIN nodes USING (run, node) WHERE run = ?1 AND round >= `+from+`)
 ON of_node = node AND round = first + position GROUP BY node, first`, run)
-	return recorded, explain(r.path, err)
+	return recorded, sqlite.Explain(r.path, err)
 }

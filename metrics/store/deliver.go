@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // maxOutboxes is how many outboxes of a worker are remembered, the newest in use: a worker that loses its disk begins another one.
@@ -164,6 +165,6 @@ func (r *Reader) Delivered(ctx context.Context, run, worker, outbox string) (int
 		return 0, err
 	}
 	var acked int64
-	err := query(ctx, r.db, func(rows *sql.Rows) error { return rows.Scan(&acked) }, ackedSQL, run, worker, outbox)
-	return acked, explain(r.path, err)
+	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error { return rows.Scan(&acked) }, ackedSQL, run, worker, outbox)
+	return acked, sqlite.Explain(r.path, err)
 }

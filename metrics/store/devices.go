@@ -5,6 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 const insertDeviceSQL = `INSERT INTO devices (run, uuid, time, gpu, name, memory_total_bytes, memory_used_bytes, unattributed_bytes,
@@ -56,7 +57,7 @@ func (r *Reader) NewestDevices(ctx context.Context, run string) ([]DeviceSample,
 
 func (r *Reader) devices(ctx context.Context, q string, args ...any) ([]DeviceSample, error) {
 	var samples []DeviceSample
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var s DeviceSample
 		var figures [4]sql.NullFloat64
 		err := rows.Scan(&s.Time, &s.UUID, &s.Index, &s.Name, &s.MemoryTotalBytes, &s.MemoryUsedBytes, &s.UnattributedBytes,
@@ -70,5 +71,5 @@ func (r *Reader) devices(ctx context.Context, q string, args ...any) ([]DeviceSa
 		samples = append(samples, s)
 		return err
 	}, q, args...)
-	return samples, explain(r.path, err)
+	return samples, sqlite.Explain(r.path, err)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // Column is a column of a table, as the schema declares it.
@@ -52,14 +54,14 @@ func (r *Reader) Columns(ctx context.Context, table string) ([]Column, error) {
 		return nil, fmt.Errorf("%w: no table %q", ErrNotFound, table)
 	}
 	var columns []Column
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var c Column
 		err := rows.Scan(&c.Name, &c.Type)
 		c.JSON = slices.Contains(jsonColumns, table+"."+c.Name)
 		columns = append(columns, c)
 		return err
 	}, "SELECT name, type FROM pragma_table_info(?) ORDER BY cid", table)
-	return columns, explain(r.path, err)
+	return columns, sqlite.Explain(r.path, err)
 }
 
 // Dump hands every row of one run in a table to row, in the order of the table's key, one at a time; with a node only that node's, of a table
@@ -83,7 +85,7 @@ func (r *Reader) Dump(ctx context.Context, table, run, node string, row func([]a
 		where, args = where+" AND node = ?", append(args, node)
 	}
 	var refused error // row's own, which is none of the database's
-	err = query(ctx, r.db, func(rows *sql.Rows) error {
+	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		if err := rows.Scan(into...); err != nil {
 			return err
 		}
@@ -98,5 +100,5 @@ func (r *Reader) Dump(ctx context.Context, table, run, node string, row func([]a
 	if refused != nil {
 		return refused
 	}
-	return explain(r.path, err)
+	return sqlite.Explain(r.path, err)
 }

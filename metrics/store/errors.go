@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mattn/go-sqlite3"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // Errors a caller may branch on.
@@ -16,26 +16,7 @@ var (
 )
 
 // Error is a failure that its reader can mend: Remedy says how, in one line.
-type Error struct {
-	Path   string // the database
-	Reason string
-	Try    string
-	Err    error // cause, may be nil
-}
-
-// Error returns one line without the remedy.
-func (e *Error) Error() string {
-	if e.Err == nil {
-		return fmt.Sprintf("database %s: %s", e.Path, e.Reason)
-	}
-	return fmt.Sprintf("database %s: %s: %v", e.Path, e.Reason, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
-
-// Remedy returns what to try.
-func (e *Error) Remedy() string { return e.Try }
+type Error = sqlite.Error
 
 // Recovered says that writing works again, and that what waited meanwhile is written.
 type Recovered struct {
@@ -46,47 +27,4 @@ type Recovered struct {
 // Error implements error.
 func (r *Recovered) Error() string {
 	return fmt.Sprintf("database %s: written again after %s; nothing is lost", r.Path, r.After.Round(time.Millisecond))
-}
-
-// explain gives SQLite's own errors a reason and a remedy; others are only wrapped.
-func explain(path string, err error) error {
-	var own *Error
-	var sq sqlite3.Error
-	if err == nil || errors.As(err, &own) {
-		return err
-	}
-	if !errors.As(err, &sq) {
-		return fmt.Errorf("database %s: %w", path, err)
-	}
-	e := &Error{Path: path, Reason: "cannot be used", Try: "run `swarm doctor`", Err: err}
-	switch sq.Code {
-	case sqlite3.ErrFull:
-		e.Reason, e.Try = "disk full", "free some space on its disk; writing goes on by itself"
-	case sqlite3.ErrIoErr:
-		e.Reason, e.Try = "disk error", "check the disk's free space, quota and file size limit"
-	case sqlite3.ErrTooBig:
-		e.Reason, e.Try = "it holds a value larger than any run of ours has", "what swarm export --format sqlite wrote"
-	case sqlite3.ErrNotADB:
-		e.Reason, e.Try = "not a swarm database", "choose another --home, or move that file away"
-	case sqlite3.ErrCorrupt:
-		e.Reason, e.Try = "damaged", "move the file away: a new one is begun, without the runs so far"
-	case sqlite3.ErrBusy, sqlite3.ErrLocked:
-		e.Reason, e.Try = "locked by another program", "close what else writes to it"
-	case sqlite3.ErrReadonly, sqlite3.ErrPerm, sqlite3.ErrCantOpen, sqlite3.ErrAuth:
-		e.Reason, e.Try = "no permission to use it", "choose another --home, or mend the permissions of the file and its folder"
-	}
-	return e
-}
-
-// isRejection tells an error that a row itself causes, which no retry mends.
-func isRejection(err error) bool {
-	var sq sqlite3.Error
-	if !errors.As(err, &sq) {
-		return false
-	}
-	switch sq.Code {
-	case sqlite3.ErrConstraint, sqlite3.ErrMismatch, sqlite3.ErrTooBig, sqlite3.ErrRange:
-		return true
-	}
-	return false
 }

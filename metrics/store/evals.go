@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 const (
@@ -91,10 +92,10 @@ func (r *Reader) Evals(ctx context.Context, run string) ([]NodeEval, error) {
 	}
 	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
-		return nil, explain(r.path, err)
+		return nil, sqlite.Explain(r.path, err)
 	}
 	defer tx.Rollback() //nolint:errcheck // it read only
-	err = query(ctx, tx, func(rows *sql.Rows) error {
+	err = sqlite.Query(ctx, tx, func(rows *sql.Rows) error {
 		var x NodeEval
 		var questions int
 		err := rows.Scan(&x.Node, &x.Time, &x.Round, &x.Set, &questions, &x.Generations, (*number)(&x.Temperature), (*number)(&x.FormatRate),
@@ -105,10 +106,10 @@ func (r *Reader) Evals(ctx context.Context, run string) ([]NodeEval, error) {
 	}, `SELECT node, time, round, question_set, questions, generations, temperature, format_rate, completions_mean_length, seconds
 FROM evals WHERE run = ? ORDER BY round, node`, run)
 	if err != nil {
-		return nil, explain(r.path, err)
+		return nil, sqlite.Explain(r.path, err)
 	}
 	at := 0
-	err = query(ctx, tx, func(rows *sql.Rows) error {
+	err = sqlite.Query(ctx, tx, func(rows *sql.Rows) error {
 		var q event.EvalQuestion
 		var round int
 		var node string
@@ -124,7 +125,7 @@ FROM evals WHERE run = ? ORDER BY round, node`, run)
 		evals[at].Questions = append(evals[at].Questions, q)
 		return nil
 	}, `SELECT round, node, task, correct, reward_sum FROM eval_questions WHERE run = ? ORDER BY round, node, question`, run)
-	return evals, explain(r.path, err)
+	return evals, sqlite.Explain(r.path, err)
 }
 
 // Evaluated returns for every node of a run the rounds whose evaluation the database has, ascending.
@@ -133,14 +134,14 @@ func (r *Reader) Evaluated(ctx context.Context, run string) (map[string][]int, e
 	if ok, err := r.has(ctx, schemaEvals); err != nil || !ok {
 		return evaluated, err
 	}
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var node string
 		var round int
 		err := rows.Scan(&node, &round)
 		evaluated[node] = append(evaluated[node], round)
 		return err
 	}, `SELECT node, round FROM evals WHERE run = ? ORDER BY round, node`, run)
-	return evaluated, explain(r.path, err)
+	return evaluated, sqlite.Explain(r.path, err)
 }
 
 // EvalTotal is a run's held-out evaluation, summed over the nodes that made it.
@@ -164,13 +165,13 @@ func (r *Reader) NewestEvals(ctx context.Context) (map[string]EvalTotal, error) 
 	if err != nil || !there {
 		return newest, err
 	}
-	err = query(ctx, r.db, func(rows *sql.Rows) error {
+	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var x EvalTotal
 		err := rows.Scan(&x.Run, &x.Round, &x.Set, &x.Generations, &x.Nodes, &x.Questions, &x.Correct, &x.RewardSum)
 		newest[x.Run] = x
 		return err
 	}, newestEvalsSQL(shared))
-	return newest, explain(r.path, err)
+	return newest, sqlite.Explain(r.path, err)
 }
 
 // EvalTotals returns of a run its held-out evaluations after every round that all nodes have evaluated which NewestEvals waits for, by round. Of
@@ -183,7 +184,7 @@ func (r *Reader) EvalTotals(ctx context.Context, run string) ([]EvalTotal, error
 	totals, err := lastOfRounds(ctx, r.db, run, `SELECT round, question_set, generations, count(*) AS nodes, sum(questions), sum(correct), sum(reward_sum)
 FROM runs CROSS JOIN evals AS e ON e.run = runs.run WHERE runs.run = ?1 AND `+wholeEvalSQL(shared)+`
 GROUP BY round, question_set, generations ORDER BY round, nodes, question_set, generations`)
-	return totals, explain(r.path, err)
+	return totals, sqlite.Explain(r.path, err)
 }
 
 // evalSchema tells whether the schema has evaluations, and knows of other hosts' nodes.
@@ -221,14 +222,14 @@ func wholeEvalSQL(shared bool) string {
 }
 
 // edgeEvals returns a run's first and its newest held-out evaluation, one where they are the same.
-func edgeEvals(ctx context.Context, tx rowsQuerier, run string, shared bool) ([]EvalTotal, error) {
+func edgeEvals(ctx context.Context, tx sqlite.Rows, run string, shared bool) ([]EvalTotal, error) {
 	return lastOfRounds(ctx, tx, run, edgeEvalsSQL(shared))
 }
 
 // lastOfRounds reads a run's evaluations as a query orders them, by round: of several rows of a round the last counts.
-func lastOfRounds(ctx context.Context, tx rowsQuerier, run, text string) ([]EvalTotal, error) {
+func lastOfRounds(ctx context.Context, tx sqlite.Rows, run, text string) ([]EvalTotal, error) {
 	var totals []EvalTotal
-	err := query(ctx, tx, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, tx, func(rows *sql.Rows) error {
 		x := EvalTotal{Run: run}
 		err := rows.Scan(&x.Round, &x.Set, &x.Generations, &x.Nodes, &x.Questions, &x.Correct, &x.RewardSum)
 		if n := len(totals); n > 0 && totals[n-1].Round == x.Round {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // extracted says what Extract takes of a run, table by table: rows that where leaves, of all of them for none. What isn't here it leaves out:
@@ -47,24 +48,24 @@ func (r *Reader) Extract(ctx context.Context, path string, runs []string) (rows 
 		err = markExtract(path)
 	}
 	if err != nil {
-		return 0, errors.Join(explain(r.path, err), os.Remove(path))
+		return 0, errors.Join(sqlite.Explain(r.path, err), os.Remove(path))
 	}
 	return rows, nil
 }
 
 // extract fills the file at path. With labels, which it fills in, too, the file is for ourselves and need not be compact.
 func (r *Reader) extract(ctx context.Context, path string, runs []string, labels *labels) (rows int, err error) {
-	version, err := inspect(ctx, r.path, r.driver)
+	version, err := sqlite.Inspect(ctx, r.path, r.driver)
 	if err != nil {
 		return 0, err
 	}
-	steps, err := loadMigrations()
+	steps, err := sqlite.Migrations()
 	if err != nil {
 		return 0, err
 	}
 	// Nobody else knows of the file, and a crash leaves one that is thrown away: no journal. What was moved is overwritten with zeros, which take
 	// no room once compressed.
-	db, err := sql.Open(r.driver, dsn(path, url.Values{"_journal_mode": {"OFF"}, "_synchronous": {"OFF"}, "_secure_delete": {strconv.FormatBool(labels == nil)},
+	db, err := sql.Open(r.driver, sqlite.DSN(path, url.Values{"_journal_mode": {"OFF"}, "_synchronous": {"OFF"}, "_secure_delete": {strconv.FormatBool(labels == nil)},
 		"_cache_size": {bulkCache}}))
 	if err != nil {
 		return 0, err
@@ -77,14 +78,14 @@ func (r *Reader) extract(ctx context.Context, path string, runs []string, labels
 	}
 	// Rows are taken over into the schema that they have, and brought up to date with it.
 	for done := false; !done; {
-		if done, err = migrateOne(ctx, db, path, steps[:version]); err != nil {
+		if done, err = sqlite.MigrateOne(ctx, db, path, steps[:version]); err != nil {
 			return 0, err
 		}
 	}
 	if rows, err = r.takeRows(ctx, db, runs, &private, labels); err != nil {
 		return 0, err
 	}
-	if err := migrate(ctx, db, path); err != nil {
+	if err := sqlite.Migrate(ctx, db, path); err != nil {
 		return 0, err
 	}
 	if labels == nil {
@@ -95,16 +96,16 @@ func (r *Reader) extract(ctx context.Context, path string, runs []string, labels
 
 // takeRows copies the runs' rows into a database of the same schema.
 func (r *Reader) takeRows(ctx context.Context, db *sql.DB, runs []string, private *privacy, labels *labels) (rows int, err error) {
-	if _, err := db.ExecContext(ctx, "ATTACH ? AS source", dsn(r.path, url.Values{"mode": {"ro"}})); err != nil {
+	if _, err := db.ExecContext(ctx, "ATTACH ? AS source", sqlite.DSN(r.path, url.Values{"mode": {"ro"}})); err != nil {
 		return 0, err
 	}
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return 0, err
 	}
-	defer tx.Rollback()            //nolint:errcheck // no effect after a commit
-	if r.driver == foreignDriver { // the file may be another than when it was opened
-		if err := checkForeign(ctx, tx, r.path, "source"); err != nil {
+	defer tx.Rollback()                   //nolint:errcheck // no effect after a commit
+	if r.driver == sqlite.ForeignDriver { // the file may be another than when it was opened
+		if err := sqlite.CheckForeign(ctx, tx, r.path, "source"); err != nil {
 			return 0, err
 		}
 	}
@@ -147,7 +148,7 @@ func (r *Reader) takeRows(ctx context.Context, db *sql.DB, runs []string, privat
 // takeTable copies a table's rows of the chosen runs; a table that the schema doesn't have has none.
 func takeTable(ctx context.Context, tx *sql.Tx, table, where string) (rows int, err error) {
 	var names, values []string
-	err = query(ctx, tx, func(rows *sql.Rows) error {
+	err = sqlite.Query(ctx, tx, func(rows *sql.Rows) error {
 		var name, kind string
 		err := rows.Scan(&name, &kind)
 		names, values = append(names, name), append(values, shortened(table, name, kind))

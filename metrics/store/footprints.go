@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // FootprintKey names what a footprint was measured for. Settings is a JSON object, the same text for the same settings.
@@ -44,7 +46,7 @@ ON CONFLICT DO UPDATE SET resident_bytes = excluded.resident_bytes, generate_bas
   update_per_sequence_bytes = excluded.update_per_sequence_bytes, profiled = excluded.profiled, raised = 0, points = excluded.points`,
 		f.Model, f.Settings, f.Torch, f.GPU, f.Resident, f.GenerateBase, f.GeneratePerSequence, f.UpdateBase, f.UpdatePerSequence,
 		f.Profiled, string(points))
-	return explain(s.path, err)
+	return sqlite.Explain(s.path, err)
 }
 
 // RaiseFootprint keeps a footprint true to what a run has seen: where resident or a phase took more than it says, its base is
@@ -57,16 +59,16 @@ WHERE model = ?1 AND settings = ?2 AND torch = ?3 AND gpu = ?4 AND (resident_byt
   OR generate_base_bytes < ?6 - ?7 * generate_per_sequence_bytes OR update_base_bytes < ?8 - ?9 * update_per_sequence_bytes)`,
 		key.Model, key.Settings, key.Torch, key.GPU, resident, generate, generateSequences, update, updateSequences, time)
 	if err != nil {
-		return false, explain(s.path, err)
+		return false, sqlite.Explain(s.path, err)
 	}
 	n, err := result.RowsAffected()
-	return n > 0, explain(s.path, err)
+	return n > 0, sqlite.Explain(s.path, err)
 }
 
 // Footprints returns every measured footprint of a model on a device, the newest first; with an empty model all of all.
 func (r *Reader) Footprints(ctx context.Context, model, gpu string) ([]Footprint, error) {
 	var found []Footprint
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var f Footprint
 		err := rows.Scan(&f.Model, &f.Settings, &f.Torch, &f.GPU, &f.Resident, &f.GenerateBase, &f.GeneratePerSequence, &f.UpdateBase,
 			&f.UpdatePerSequence, &f.Profiled, &f.Raised, (*[]byte)(&f.Points))
@@ -75,5 +77,5 @@ func (r *Reader) Footprints(ctx context.Context, model, gpu string) ([]Footprint
 	}, `SELECT model, settings, torch, gpu, resident_bytes, generate_base_bytes, generate_per_sequence_bytes, update_base_bytes,
   update_per_sequence_bytes, profiled, raised, points
 FROM footprints WHERE ?1 IN (model, '') AND ?2 IN (gpu, '') ORDER BY profiled DESC, model, settings, torch, gpu`, model, gpu)
-	return found, explain(r.path, err)
+	return found, sqlite.Explain(r.path, err)
 }

@@ -13,19 +13,21 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // givenDatabase makes a database of one of our schemas with one run that is done. edit changes the schema's text before it is executed.
 func givenDatabase(t *testing.T, version int, edit func(string) string) string {
 	t.Helper()
-	steps, err := loadMigrations()
+	steps, err := sqlite.Migrations()
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "given.db")
 	db, err := sql.Open("sqlite3", path)
 	require.NoError(t, err)
 	db.SetMaxOpenConns(1)
 	for i, step := range steps[:version] {
-		_, err := db.Exec(edit(step) + fmt.Sprintf("\nPRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, i+1))
+		_, err := db.Exec(edit(step) + fmt.Sprintf("\nPRAGMA application_id = %d; PRAGMA user_version = %d;", sqlite.ApplicationID, i+1))
 		require.NoError(t, err)
 	}
 	_, err = db.Exec(`INSERT INTO runs (run, experiment, state, seed, rounds, nodes, num_train_samples, num_transplant_trees, num_generations,
@@ -39,7 +41,7 @@ func unchanged(text string) string { return text }
 
 // Every readable schema of ours is one that a file may have, and so is every study that the documents rest on.
 func TestOurOwnSchemasAreImported(t *testing.T) {
-	steps, err := loadMigrations()
+	steps, err := sqlite.Migrations()
 	require.NoError(t, err)
 	var given []string
 	for version := oldestReadable; version <= len(steps); version++ {
@@ -67,7 +69,7 @@ func TestOurOwnSchemasAreImported(t *testing.T) {
 
 // A file with any other schema than ours is refused before a value of it is read: columns that compute, indexes on expressions, other checks.
 func TestOnlyOurSchemaIsOpened(t *testing.T) {
-	steps, err := loadMigrations()
+	steps, err := sqlite.Migrations()
 	require.NoError(t, err)
 	newest := len(steps)
 	for name, path := range map[string]string{
@@ -116,8 +118,8 @@ INSERT INTO runs (run, experiment, state, seed, rounds, nodes, num_train_samples
 SELECT 'b-' || n, 'b', 'done', 1, 1, 1, 1, 1, 2, '"' || hex(zeroblob(%d)) || '"', '{}', '{}', 10, 10, 20 FROM s`, runs, config/2)
 	}
 	for name, statement := range map[string]string{
-		"one value":  fill(mostForeignValue+2, 1),
-		"all values": fill(2<<20, mostHeld/(2<<20)+1),
+		"one value":  fill(sqlite.MostForeignValue+2, 1),
+		"all values": fill(2<<20, sqlite.MostHeld/(2<<20)+1),
 	} {
 		path := givenDatabase(t, oldestReadable, unchanged)
 		db, err := sql.Open("sqlite3", path)

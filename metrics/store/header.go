@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // Places in the header of SQLite's files (https://www.sqlite.org/fileformat.html).
@@ -51,7 +53,7 @@ func peekHeader(in *bufio.Reader) header {
 
 // ours tells whether it is of a database of this program's.
 func (h header) ours() bool {
-	return len(h) == headerSize && string(h[:len(sqliteMagic)]) == sqliteMagic && binary.BigEndian.Uint32(h[headerID:]) == applicationID
+	return len(h) == headerSize && string(h[:len(sqliteMagic)]) == sqliteMagic && binary.BigEndian.Uint32(h[headerID:]) == sqlite.ApplicationID
 }
 
 // isPacked tells whether in begins as a gzip file.

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // FormatSwarm is the format of imports that are this program's own records, of another home.
@@ -88,7 +89,7 @@ func (s *Store) ImportRuns(ctx context.Context, from *Reader, dry bool) ([]Impor
 	sums := startDigests(ctx, from, extract, labels, dir, whole)
 	err = s.importRuns(ctx, extract, from.Name(), out, sums, dry)
 	if err = errors.Join(err, sums.close()); err != nil {
-		return nil, explain(s.path, err)
+		return nil, sqlite.Explain(s.path, err)
 	}
 	return out, nil
 }
@@ -101,7 +102,7 @@ func extractTo(ctx context.Context, from *Reader, path string, runs []Totals) (*
 	}
 	var labels labels
 	if _, err := from.extract(ctx, path, keys, &labels); err != nil {
-		return nil, labels, named(explain(from.path, err), from.Name())
+		return nil, labels, named(sqlite.Explain(from.path, err), from.Name())
 	}
 	extract, err := OpenReader(ctx, path)
 	return extract, labels, err
@@ -127,7 +128,7 @@ func (s *Store) importRuns(ctx context.Context, from *Reader, name string, runs 
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	if _, err := conn.ExecContext(ctx, "ATTACH ? AS incoming", dsn(from.path, url.Values{"mode": {"ro"}})); err != nil {
+	if _, err := conn.ExecContext(ctx, "ATTACH ? AS incoming", sqlite.DSN(from.path, url.Values{"mode": {"ro"}})); err != nil {
 		return err
 	}
 	defer func() {
@@ -226,7 +227,7 @@ func freeKey(ctx context.Context, tx *sql.Tx, home string, r *ImportedRun) (stri
 	prefix := r.Experiment + "-"
 	highest := 0
 	known := map[string]bool{}
-	err := query(ctx, tx, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, tx, func(rows *sql.Rows) error {
 		var key string
 		err := rows.Scan(&key)
 		known[key] = true
@@ -262,7 +263,7 @@ func importTables() []string {
 // copyRun copies a run's rows of one table.
 func copyRun(ctx context.Context, tx *sql.Tx, table string, r *ImportedRun) error {
 	var names, values []string
-	err := query(ctx, tx, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, tx, func(rows *sql.Rows) error {
 		var name string
 		if err := rows.Scan(&name); err != nil || name == "id" { // an event's number in its database
 			return err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // Import is a run that another program recorded, whole.
@@ -58,7 +59,7 @@ func (s *Store) Import(ctx context.Context, x Import) (outcome string, err error
 	}
 	sqlTx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
-		return "", explain(s.path, fmt.Errorf("import %s: %w", x.Run.Run, err))
+		return "", sqlite.Explain(s.path, fmt.Errorf("import %s: %w", x.Run.Run, err))
 	}
 	defer sqlTx.Rollback() //nolint:errcheck // no effect after a commit
 	// The writer's goroutine has its own: only prepared statements, which nobody changes, are shared.
@@ -72,7 +73,7 @@ func (s *Store) Import(ctx context.Context, x Import) (outcome string, err error
 		err = sqlTx.Commit()
 	}
 	if err != nil {
-		return "", explain(s.path, fmt.Errorf("import %s: %w", x.Run.Run, err))
+		return "", sqlite.Explain(s.path, fmt.Errorf("import %s: %w", x.Run.Run, err))
 	}
 	return outcome, nil
 }

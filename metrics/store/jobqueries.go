@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // JobFilter chooses jobs; its zero value is all of them.
@@ -32,7 +34,7 @@ func (r *Reader) Jobs(ctx context.Context, f JobFilter) ([]Job, error) {
 		return nil, err
 	}
 	jobs, err := r.jobs(ctx, f)
-	return jobs, explain(r.path, err)
+	return jobs, sqlite.Explain(r.path, err)
 }
 
 func (r *Reader) jobs(ctx context.Context, f JobFilter) ([]Job, error) {
@@ -44,7 +46,7 @@ func (r *Reader) jobs(ctx context.Context, f JobFilter) ([]Job, error) {
 	where, args := f.sql()
 	var jobs []Job
 	at := map[string]int{}
-	err = query(ctx, tx, func(rows *sql.Rows) error {
+	err = sqlite.Query(ctx, tx, func(rows *sql.Rows) error {
 		j, err := scanJob(rows)
 		at[j.Job] = len(jobs)
 		jobs = append(jobs, j)
@@ -53,7 +55,7 @@ func (r *Reader) jobs(ctx context.Context, f JobFilter) ([]Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = query(ctx, tx, func(rows *sql.Rows) error {
+	err = sqlite.Query(ctx, tx, func(rows *sql.Rows) error {
 		a, err := scanAttempt(rows)
 		if i, ok := at[a.Job]; ok {
 			jobs[i].Attempts = append(jobs[i].Attempts, a)
@@ -166,12 +168,12 @@ func (r *Reader) attempts(ctx context.Context, key, gpuName, which string, limit
 		return nil, err
 	}
 	var found []JobAttempt
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		a, err := scanAttempt(rows)
 		found = append(found, a)
 		return err
 	}, "SELECT "+attemptColumns+" "+attemptsOfKey+" AND "+which+" ORDER BY ended DESC, job DESC, attempt DESC LIMIT ?3", key, gpuName, limit)
-	return found, explain(r.path, err)
+	return found, sqlite.Explain(r.path, err)
 }
 
 func scanJob(rows *sql.Rows) (Job, error) {

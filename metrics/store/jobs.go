@@ -13,6 +13,7 @@ import (
 	"github.com/mattn/go-sqlite3"
 
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // States of a job.
@@ -158,7 +159,7 @@ func (s *Store) persist(ctx context.Context, what string, write func(*sql.Tx) er
 		case err == nil:
 			return nil
 		}
-		err = explain(s.path, fmt.Errorf("%s: %w", what, err))
+		err = sqlite.Explain(s.path, fmt.Errorf("%s: %w", what, err))
 		if !passing(err) || ctx.Err() != nil || time.Since(began) > s.opts.RetryFor {
 			return err
 		}
@@ -225,7 +226,7 @@ func safeName(name string) string {
 // freeJob is the name with one more than the highest number that a job has with it, and than those of runs and experiments called so.
 func freeJob(ctx context.Context, tx *sql.Tx, name string) (string, error) {
 	highest := 0
-	err := query(ctx, tx, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, tx, func(rows *sql.Rows) error {
 		var taken string
 		if err := rows.Scan(&taken); err != nil {
 			return err

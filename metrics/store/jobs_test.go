@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 func aJob(name, state string, started float64) Job {
@@ -77,7 +79,7 @@ func TestEveryFieldOfAJobAndOfAnAttemptComesBack(t *testing.T) {
 
 func tablesOf(t *testing.T, s *Store, like string) (names []string) {
 	t.Helper()
-	require.NoError(t, query(t.Context(), s.db, func(rows *sql.Rows) error {
+	require.NoError(t, sqlite.Query(t.Context(), s.db, func(rows *sql.Rows) error {
 		var name string
 		err := rows.Scan(&name)
 		names = append(names, name)
@@ -168,7 +170,7 @@ func TestAJobIsWrittenOnceTheDatabaseIsFree(t *testing.T) {
 		failed <- struct{}{}
 	}
 	s := openStore(t, filepath.Join(t.TempDir(), "swarm.db"), Options{BusyTimeout: time.Millisecond, RetryDelay: time.Millisecond, Warn: warn})
-	other, err := sql.Open("sqlite3", dsn(s.Path(), url.Values{"_txlock": {"immediate"}}))
+	other, err := sql.Open("sqlite3", sqlite.DSN(s.Path(), url.Values{"_txlock": {"immediate"}}))
 	require.NoError(t, err)
 	defer other.Close()
 	lock, err := other.Begin()
@@ -193,7 +195,7 @@ func TestALockedDatabaseCostsAJobNoMoreThanItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := openStore(t, filepath.Join(t.TempDir(), "swarm.db"),
 		Options{BusyTimeout: time.Millisecond, RetryDelay: time.Hour, RetryFor: time.Hour, Warn: func(error) { cancel() }})
-	other, err := sql.Open("sqlite3", dsn(s.Path(), url.Values{"_txlock": {"immediate"}}))
+	other, err := sql.Open("sqlite3", sqlite.DSN(s.Path(), url.Values{"_txlock": {"immediate"}}))
 	require.NoError(t, err)
 	defer other.Close()
 	lock, err := other.Begin()
@@ -319,7 +321,7 @@ func TestOnTheCPUHostMemoryIsLearned(t *testing.T) {
 func TestLearningSearchesByIndex(t *testing.T) {
 	s := startedStore(t, Options{})
 	for _, which := range []string{isFit, isShortage} {
-		require.NoError(t, query(t.Context(), s.db, func(rows *sql.Rows) error {
+		require.NoError(t, sqlite.Query(t.Context(), s.db, func(rows *sql.Rows) error {
 			var id, parent, unused int
 			var step string
 			err := rows.Scan(&id, &parent, &unused, &step)

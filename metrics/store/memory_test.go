@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 func TestPhasesOfANodesMemory(t *testing.T) {
@@ -102,12 +103,12 @@ func TestFootprintsAreReplacedByProfilesAndRaisedByRuns(t *testing.T) {
 // olderDatabase is the path of a database of a schema before, with the rows that the statements insert.
 func olderDatabase(t *testing.T, schema int, inserts string) string {
 	t.Helper()
-	steps, err := loadMigrations()
+	steps, err := sqlite.Migrations()
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "swarm.db")
-	db, err := sql.Open("sqlite3", dsn(path, url.Values{"_journal_mode": {"WAL"}}))
+	db, err := sql.Open("sqlite3", sqlite.DSN(path, url.Values{"_journal_mode": {"WAL"}}))
 	require.NoError(t, err)
-	_, err = db.Exec(strings.Join(steps[:schema], "\n") + fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, schema) + inserts)
+	_, err = db.Exec(strings.Join(steps[:schema], "\n") + fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;", sqlite.ApplicationID, schema) + inserts)
 	require.NoError(t, errors.Join(err, db.Close()))
 	return path
 }

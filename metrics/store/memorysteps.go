@@ -5,6 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // MemoryStepTotal is how often a run took one kind of step when memory ran out.
@@ -19,11 +20,11 @@ WHERE run = ? AND type = ? GROUP BY cause, action ORDER BY cause, action`
 // MemorySteps counts the steps that a run's nodes took when memory ran out, by cause and action.
 func (r *Reader) MemorySteps(ctx context.Context, run string) ([]MemoryStepTotal, error) {
 	var totals []MemoryStepTotal
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var x MemoryStepTotal
 		err := rows.Scan(&x.Cause, &x.Action, &x.Count)
 		totals = append(totals, x)
 		return err
 	}, memoryStepsSQL, run, string(event.TypeMemoryStep))
-	return totals, explain(r.path, err)
+	return totals, sqlite.Explain(r.path, err)
 }

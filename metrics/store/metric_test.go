@@ -9,12 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // columnTypes are the columns of rounds in a database, with their types.
 func columnTypes(t *testing.T, path string) map[string]string {
 	t.Helper()
-	db, err := sql.Open("sqlite3", dsn(path, nil))
+	db, err := sql.Open("sqlite3", sqlite.DSN(path, nil))
 	require.NoError(t, err)
 	defer db.Close()
 	rows, err := db.Query(`SELECT name, type FROM pragma_table_info('rounds')`)
@@ -32,7 +33,7 @@ func columnTypes(t *testing.T, path string) map[string]string {
 
 // The migrations give rounds one column for each metric, of its type, in the schema that its row names.
 func TestMigrationsGiveEveryMetricItsColumn(t *testing.T) {
-	steps, err := loadMigrations()
+	steps, err := sqlite.Migrations()
 	require.NoError(t, err)
 	for schema := oldestReadable; schema <= len(steps); schema++ {
 		want := map[string]string{"run": "TEXT", "round": "INTEGER", "node": "TEXT", "time": "REAL", "non_finite": "TEXT"}
@@ -51,7 +52,7 @@ func TestMigrationsGiveEveryMetricItsColumn(t *testing.T) {
 
 // docs/METRICS.md names the schema's version.
 func TestTheMetricsPageNamesTheSchema(t *testing.T) {
-	steps, err := loadMigrations()
+	steps, err := sqlite.Migrations()
 	require.NoError(t, err)
 	page, err := os.ReadFile("../../docs/METRICS.md")
 	require.NoError(t, err)

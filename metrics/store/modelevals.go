@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"database/sql"
+
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // NewestEvalsByModel returns the evaluations of NewestEvals, by run, for the nodes of each model alone, by the model's name. The sums of a run's
@@ -13,7 +15,7 @@ func (r *Reader) NewestEvalsByModel(ctx context.Context) (map[string]map[string]
 	if err != nil || !there {
 		return newest, err
 	}
-	err = query(ctx, r.db, func(rows *sql.Rows) error {
+	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var x EvalTotal
 		var model string
 		err := rows.Scan(&x.Run, &model, &x.Round, &x.Set, &x.Generations, &x.Nodes, &x.Questions, &x.Correct, &x.RewardSum)
@@ -26,5 +28,5 @@ func (r *Reader) NewestEvalsByModel(ctx context.Context) (map[string]map[string]
 FROM runs CROSS JOIN evals ON evals.run = runs.run AND round = `+newestEvalSQL(shared)+`
 JOIN nodes AS own ON own.run = evals.run AND own.node = evals.node
 GROUP BY runs.run, own.model, question_set, generations ORDER BY made, question_set, generations`)
-	return newest, explain(r.path, err)
+	return newest, sqlite.Explain(r.path, err)
 }

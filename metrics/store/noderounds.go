@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // NodeRounds returns a node's recorded rounds from a round on, in order, at most limit, with all metrics, without tasks and peers. A figure
@@ -26,7 +27,7 @@ func (r *Reader) NodeRounds(ctx context.Context, run, node string, from, limit i
 	}
 	figures := make([]sql.NullFloat64, len(metrics))
 	var rounds []event.Round
-	err = query(ctx, r.db, func(rows *sql.Rows) error {
+	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var x event.Round
 		var nonFinite string
 		into := []any{&x.Round, &nonFinite}
@@ -53,5 +54,5 @@ func (r *Reader) NodeRounds(ctx context.Context, run, node string, from, limit i
 		return nil
 	}, fmt.Sprintf(`SELECT round, non_finite%s FROM rounds WHERE run = ? AND node = ? AND round >= ? ORDER BY round LIMIT ?`, columns.String()),
 		run, node, from, limit)
-	return rounds, explain(r.path, err)
+	return rounds, sqlite.Explain(r.path, err)
 }

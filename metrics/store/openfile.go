@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // What a compressed file may hold: a small file can hold endless zeros. A database of ours holds about ten times its compressed size.
@@ -43,7 +45,7 @@ func OpenFile(ctx context.Context, path string) (*Reader, error) {
 		}
 		return openPacked(ctx, path, in, mostUnpacked(info.Size()))
 	}
-	reader, err := openReader(ctx, path, foreignDriver)
+	reader, err := openReader(ctx, path, sqlite.ForeignDriver)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +77,7 @@ func openPacked(ctx context.Context, path string, in io.Reader, most int64) (*Re
 		}
 		return nil, errors.Join(&Error{Path: path, Reason: "cannot be unpacked", Err: err}, os.RemoveAll(dir))
 	}
-	reader, err := openReader(ctx, plain, foreignDriver)
+	reader, err := openReader(ctx, plain, sqlite.ForeignDriver)
 	if err != nil {
 		return nil, errors.Join(named(err, path), os.RemoveAll(dir))
 	}
@@ -123,12 +125,12 @@ func (r *whileWanted) Read(p []byte) (int, error) {
 
 // checkWhole refuses a database that has another schema than ours, or is damaged. The schema comes first: the check for damage runs what is in it.
 func (r *Reader) checkWhole(ctx context.Context) error {
-	if err := checkForeign(ctx, r.db, r.path, "main"); err != nil {
-		return explain(r.path, err)
+	if err := sqlite.CheckForeign(ctx, r.db, r.path, "main"); err != nil {
+		return sqlite.Explain(r.path, err)
 	}
 	var result string
 	if err := r.db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&result); err != nil {
-		return explain(r.path, err)
+		return sqlite.Explain(r.path, err)
 	}
 	if result != "ok" {
 		return &Error{Path: r.path, Reason: "damaged", Err: errors.New(strings.Join(strings.Fields(result), " "))}

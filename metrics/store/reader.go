@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // Reader queries a database that others may be writing. Its methods are safe for concurrent use.
@@ -47,12 +49,12 @@ func (r *Reader) has(ctx context.Context, schema int) (bool, error) {
 // schema is the schema of the database.
 func (r *Reader) schema(ctx context.Context) (version int, err error) {
 	err = r.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version)
-	return version, explain(r.path, err)
+	return version, sqlite.Explain(r.path, err)
 }
 
 // OpenReader opens the database at path for reading only. Where there is none the error is ErrNoDatabase.
 func OpenReader(ctx context.Context, path string) (*Reader, error) {
-	return openReader(ctx, path, ownDriver)
+	return openReader(ctx, path, sqlite.OwnDriver)
 }
 
 func openReader(ctx context.Context, path, driver string) (*Reader, error) {
@@ -64,14 +66,14 @@ func openReader(ctx context.Context, path, driver string) (*Reader, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, missing
 	}
-	if err := checkFilesystem(path, func(error) {}); err != nil {
+	if err := sqlite.CheckFileSystem(path, func(error) {}); err != nil {
 		return nil, err
 	}
-	version, err := inspect(ctx, path, driver)
+	version, err := sqlite.Inspect(ctx, path, driver)
 	if err != nil {
-		return nil, readOnly(path, err)
+		return nil, sqlite.ReadOnly(path, err)
 	}
-	steps, err := loadMigrations()
+	steps, err := sqlite.Migrations()
 	if err != nil {
 		return nil, err
 	}
@@ -82,9 +84,9 @@ func openReader(ctx context.Context, path, driver string) (*Reader, error) {
 		return nil, &Error{Path: path, Reason: fmt.Sprintf("written by an older swarm (schema %d, this one reads %d)", version, len(steps)),
 			Try: "start any run with this swarm: that brings it up to date"}
 	}
-	db, err := sql.Open(driver, dsn(path, url.Values{"mode": {"ro"}, "_query_only": {"1"}, "_busy_timeout": {"5000"}}))
+	db, err := sql.Open(driver, sqlite.DSN(path, url.Values{"mode": {"ro"}, "_query_only": {"1"}, "_busy_timeout": {"5000"}}))
 	if err != nil {
-		return nil, explain(path, err)
+		return nil, sqlite.Explain(path, err)
 	}
 	db.SetMaxOpenConns(4)
 	return &Reader{path: path, db: db, driver: driver}, nil
@@ -92,30 +94,11 @@ func openReader(ctx context.Context, path, driver string) (*Reader, error) {
 
 // Close closes the database.
 func (r *Reader) Close() error {
-	err := explain(r.path, r.db.Close())
+	err := sqlite.Explain(r.path, r.db.Close())
 	if r.unpacked != "" {
 		err = errors.Join(err, os.RemoveAll(r.unpacked))
 	}
 	return err
-}
-
-// query runs q and hands each row to scan.
-func query(ctx context.Context, db rowsQuerier, scan func(*sql.Rows) error, q string, args ...any) error {
-	rows, err := db.QueryContext(ctx, q, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
-type rowsQuerier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
 // number scans a REAL that may be NULL, which is NaN here.

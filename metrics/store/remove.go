@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // RemoveRun removes a run and all that was recorded of it, in one transaction. The file does not shrink: later runs use the room, and freed says how
@@ -12,7 +14,7 @@ import (
 func (s *Store) RemoveRun(ctx context.Context, run string) (freed int64, err error) {
 	defer func() {
 		if err != nil {
-			err = explain(s.path, fmt.Errorf("remove run %s: %w", run, err))
+			err = sqlite.Explain(s.path, fmt.Errorf("remove run %s: %w", run, err))
 		}
 	}()
 	tx, err := s.db.BeginTx(ctx, nil)

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"database/sql"
+
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // WorkerRollouts is what the nodes of others, the coordinator's and other workers', made of a worker's rollouts over a run.
@@ -23,11 +25,11 @@ func (r *Reader) WorkerRollouts(ctx context.Context, run string) ([]WorkerRollou
 		return nil, err
 	}
 	var totals []WorkerRollouts
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var x WorkerRollouts
 		err := rows.Scan(&x.Worker, &x.Available, &x.Rejected, &x.Filtered, &x.Used)
 		totals = append(totals, x)
 		return err
 	}, workerRolloutsSQL, run)
-	return totals, explain(r.path, err)
+	return totals, sqlite.Explain(r.path, err)
 }

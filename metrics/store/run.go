@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // States of a run.
@@ -67,15 +69,15 @@ func (s *Store) StartRun(ctx context.Context, r Run) error {
 	r.Nodes = max(r.Nodes, len(r.NodeIDs))
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
-		return explain(s.path, fmt.Errorf("start run %s: %w", r.Run, err))
+		return sqlite.Explain(s.path, fmt.Errorf("start run %s: %w", r.Run, err))
 	}
 	defer tx.Rollback() //nolint:errcheck // no effect after a commit
 	attempt, err := insertRun(ctx, tx, r)
 	if err != nil {
-		return explain(s.path, fmt.Errorf("start run %s: %w", r.Run, err))
+		return sqlite.Explain(s.path, fmt.Errorf("start run %s: %w", r.Run, err))
 	}
 	if err := tx.Commit(); err != nil {
-		return explain(s.path, fmt.Errorf("start run %s: %w", r.Run, err))
+		return sqlite.Explain(s.path, fmt.Errorf("start run %s: %w", r.Run, err))
 	}
 	s.pulse.begin(r.Run, attempt, r.Started)
 	s.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // Filter chooses runs; its zero value is all of them.
@@ -45,7 +46,7 @@ func (r *Reader) Runs(ctx context.Context, f Filter) ([]Totals, error) {
 	}
 	where, args := f.sql()
 	var runs []Totals
-	err = query(ctx, r.db, func(rows *sql.Rows) error {
+	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var t Totals
 		err := rows.Scan(append(t.fields(), &t.NodesSeen, &t.NodeRounds, &t.RoundsDone, &t.RoundsReached, &t.CumulativeReward, &t.Restarts,
 			&t.ReplayedRounds, &t.ActiveSeconds, &t.LastSeen, &t.Workers, &t.WorkerNodes, &t.Models)...)
@@ -64,7 +65,7 @@ LEFT JOIN (SELECT run AS tried, sum(max(0.0, coalesce(ended, seen) - started)) A
   FROM attempts GROUP BY run)
   ON tried = run
 %s ORDER BY started, run`, runColumns, slowest, worker, worker, where), args...)
-	return runs, explain(r.path, err)
+	return runs, sqlite.Explain(r.path, err)
 }
 
 func (f Filter) sql() (where string, args []any) {
@@ -91,7 +92,7 @@ func (f Filter) sql() (where string, args []any) {
 // of the run that ended last, of another home's only if there is none of this one. A run whose coordinator died without a word is among the former.
 func (r *Reader) CurrentRuns(ctx context.Context, limit int) ([]string, error) {
 	var runs []string
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var run string
 		err := rows.Scan(&run)
 		runs = append(runs, run)
@@ -99,7 +100,7 @@ func (r *Reader) CurrentRuns(ctx context.Context, limit int) ([]string, error) {
 	}, `SELECT run FROM (SELECT run, 0 AS place, resumed AS at FROM runs WHERE state = ?1 ORDER BY resumed DESC, run LIMIT ?2)
 UNION ALL SELECT run FROM (SELECT run FROM runs WHERE state != ?1 AND ended IS NOT NULL
 ORDER BY versions ->> '`+importedKey+`' IS NOT NULL, ended DESC, run LIMIT 1)`, RunRunning, limit)
-	return runs, explain(r.path, err)
+	return runs, sqlite.Explain(r.path, err)
 }
 
 // Entry is one row of a run's timeline.
@@ -120,7 +121,7 @@ func (r *Reader) Timeline(ctx context.Context, run string, after int64, limit in
 		worker = "''"
 	}
 	var entries []Entry
-	err = query(ctx, r.db, func(rows *sql.Rows) error {
+	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		x := Entry{Event: event.Event{Run: run}}
 		var exitCode sql.NullInt64
 		var seconds sql.NullFloat64
@@ -142,5 +143,5 @@ func (r *Reader) Timeline(ctx context.Context, run string, after int64, limit in
 		return err
 	}, `SELECT id, node, `+worker+`, type, time, state, cause, message, pid, exit_code, seconds, detail FROM events
 WHERE run = ? AND id > ? ORDER BY id LIMIT ?`, run, after, limit)
-	return entries, explain(r.path, err)
+	return entries, sqlite.Explain(r.path, err)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // RoundValue is one metric of one node's round.
@@ -55,13 +56,13 @@ func (r *Reader) RoundValues(ctx context.Context, run, metric string, from int) 
 		return nil, err
 	}
 	var values []RoundValue
-	err = query(ctx, r.db, func(rows *sql.Rows) error {
+	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var x RoundValue
 		err := rows.Scan(&x.Round, &x.Node, &x.Time, (*number)(&x.Value))
 		values = append(values, x)
 		return err
 	}, q, run, from)
-	return values, explain(r.path, err)
+	return values, sqlite.Explain(r.path, err)
 }
 
 // RoundBands returns a metric of a run's rounds from a round on, over nodes, by round. The error is ErrNotFound for an unknown metric.
@@ -71,13 +72,13 @@ func (r *Reader) RoundBands(ctx context.Context, run, metric string, from int) (
 		return nil, err
 	}
 	var bands []RoundBand
-	err = query(ctx, r.db, func(rows *sql.Rows) error {
+	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var x RoundBand
 		err := rows.Scan(&x.Round, &x.Nodes, &x.End, (*number)(&x.Mean), (*number)(&x.Min), (*number)(&x.Max))
 		bands = append(bands, x)
 		return err
 	}, q, run, from)
-	return bands, explain(r.path, err)
+	return bands, sqlite.Explain(r.path, err)
 }
 
 // RewardSum is what a run's nodes did in its first rounds.
@@ -100,7 +101,7 @@ func (r *Reader) RewardSums(ctx context.Context, run string, rounds []int) (map[
 			sums[ends[next]] = total
 		}
 	}
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var round, nodes int
 		var reward float64
 		if err := rows.Scan(&round, &nodes, &reward); err != nil {
@@ -113,7 +114,7 @@ func (r *Reader) RewardSums(ctx context.Context, run string, rounds []int) (map[
 	}, `SELECT round, count(*), coalesce(sum(reward), 0.0) FROM rounds WHERE run = ? AND round < ? GROUP BY round ORDER BY round`,
 		run, ends[len(ends)-1])
 	pass(math.MaxInt)
-	return sums, explain(r.path, err)
+	return sums, sqlite.Explain(r.path, err)
 }
 
 // TaskTotal is what a run's nodes together made of one task in some rounds.
@@ -134,13 +135,13 @@ func (r *Reader) TaskTotals(ctx context.Context, run string, rounds int) ([]Task
 		rounds = math.MaxInt32
 	}
 	var totals []TaskTotal
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var x TaskTotal
 		err := rows.Scan(&x.Task, &x.Round, &x.Completions, &x.RewardSum)
 		totals = append(totals, x)
 		return err
 	}, taskTotalsSQL, run, rounds)
-	return totals, explain(r.path, err)
+	return totals, sqlite.Explain(r.path, err)
 }
 
 // PeerTotal is what a node had of one peer's rollouts over a run.
@@ -155,13 +156,13 @@ WHERE run = ? GROUP BY node, peer ORDER BY length(node), node, length(peer), pee
 // PeerTotals returns who learnt from whom in a run, by node and peer, node_2 before node_10.
 func (r *Reader) PeerTotals(ctx context.Context, run string) ([]PeerTotal, error) {
 	var totals []PeerTotal
-	err := query(ctx, r.db, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var x PeerTotal
 		err := rows.Scan(&x.Node, &x.Peer, &x.Available, &x.Rejected, &x.Filtered, &x.Used, &x.Late)
 		totals = append(totals, x)
 		return err
 	}, peerTotalsSQL, run)
-	return totals, explain(r.path, err)
+	return totals, sqlite.Explain(r.path, err)
 }
 
 // MemorySample is a node's memory in one slot of a run's time: the highest within it.
@@ -194,11 +195,11 @@ func (r *Reader) Memory(ctx context.Context, run string, from float64, slot int)
 		proportional = "ifnull(max(pss_bytes), 0), ifnull(max(peak_pss_bytes), 0)"
 	}
 	var samples []MemorySample
-	err = query(ctx, r.db, func(rows *sql.Rows) error {
+	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var x MemorySample
 		err := rows.Scan(&x.Node, &x.Time, &x.RSSBytes, &x.PeakRSSBytes, &x.DeviceBytes, &x.DevicePeakBytes, &x.PSSBytes, &x.PeakPSSBytes)
 		samples = append(samples, x)
 		return err
 	}, fmt.Sprintf(memorySQL, proportional), run, int64(math.Ceil(from)), max(1, slot))
-	return samples, explain(r.path, err)
+	return samples, sqlite.Explain(r.path, err)
 }

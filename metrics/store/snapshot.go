@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // RecentRounds is how many of the newest rounds a Snapshot carries.
@@ -92,46 +93,46 @@ func (r *Reader) Snapshot(ctx context.Context, name string) (Snapshot, error) {
 	var s Snapshot
 	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
-		return s, explain(r.path, err)
+		return s, sqlite.Explain(r.path, err)
 	}
 	defer tx.Rollback() //nolint:errcheck // it read only
 	if s.Run, err = findRun(ctx, tx, name); err != nil {
-		return s, explain(r.path, err)
+		return s, sqlite.Explain(r.path, err)
 	}
 	schema, err := r.schema(ctx)
 	if err != nil {
 		return s, err
 	}
 	if s.Nodes, err = nodesOf(ctx, tx, s.Run.Run, schema); err != nil {
-		return s, explain(r.path, err)
+		return s, sqlite.Explain(r.path, err)
 	}
 	if s.Recent, err = recentRewards(ctx, tx, s.Run.Run, s.Nodes); err != nil {
-		return s, explain(r.path, err)
+		return s, sqlite.Explain(r.path, err)
 	}
 	if schema >= schemaWorkers {
 		if s.Workers, err = workersOf(ctx, tx, s.Run.Run); err != nil {
-			return s, explain(r.path, err)
+			return s, sqlite.Explain(r.path, err)
 		}
 	}
 	if s.Attempts, err = attemptsOf(ctx, tx, s.Run.Run); err != nil {
-		return s, explain(r.path, err)
+		return s, sqlite.Explain(r.path, err)
 	}
 	if schema >= schemaCommands {
 		if s.Command, err = commandOf(ctx, tx, s.Run.Run); err != nil {
-			return s, explain(r.path, err)
+			return s, sqlite.Explain(r.path, err)
 		}
 	}
 	if schema < schemaEvals {
 		return s, nil
 	}
 	s.Evals, err = edgeEvals(ctx, tx, s.Run.Run, schema >= schemaWorkers)
-	return s, explain(r.path, err)
+	return s, sqlite.Explain(r.path, err)
 }
 
 // RoundRewards returns every round of a run, by round and node.
 func (r *Reader) RoundRewards(ctx context.Context, run string) ([]RoundReward, error) {
 	rewards, err := roundRewards(ctx, r.db, run, 0, math.MaxInt32)
-	return rewards, explain(r.path, err)
+	return rewards, sqlite.Explain(r.path, err)
 }
 
 const runColumns = `run, experiment, preset, model, device, seed, rounds, nodes, num_train_samples, num_transplant_trees,
@@ -160,7 +161,7 @@ ORDER BY run = ?1 DESC, versions ->> '`+importedKey+`' IS NOT NULL, resumed DESC
 }
 
 // nodesOf reads a run's nodes from a database of that schema.
-func nodesOf(ctx context.Context, db rowsQuerier, run string, schema int) ([]Node, error) {
+func nodesOf(ctx context.Context, db sqlite.Rows, run string, schema int) ([]Node, error) {
 	membership, first := "worker, from_round, absent, generate_only", "worker != '', "
 	if schema < schemaWorkers {
 		membership, first = "'', 0, '', 0", ""
@@ -170,7 +171,7 @@ func nodesOf(ctx context.Context, db rowsQuerier, run string, schema int) ([]Nod
 		proportional = "0, 0"
 	}
 	var nodes []Node
-	err := query(ctx, db, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, db, func(rows *sql.Rows) error {
 		var n Node
 		err := rows.Scan(&n.Node, &n.State, &n.StateTime, &n.WorkingRound, &n.PID, &n.Restarts, &n.Cause, &n.Message, &n.RoundsDone,
 			&n.LastRound, (*number)(&n.LastReward), &n.CumulativeReward, &n.RSSBytes, &n.PeakRSSBytes, &n.DeviceBytes,
@@ -188,7 +189,7 @@ FROM nodes WHERE run = ? ORDER BY `+first+`length(node), node`, run)
 
 // recentRewards returns the rewards of the newest RecentRounds rounds; where the swarm has done its last round together before these, as
 // many up to that one; and of a node that is in neither, for nodes needn't wait for each other, its own newest ones.
-func recentRewards(ctx context.Context, db rowsQuerier, run string, nodes []Node) ([]RoundReward, error) {
+func recentRewards(ctx context.Context, db sqlite.Rows, run string, nodes []Node) ([]RoundReward, error) {
 	last := -1
 	for _, n := range nodes {
 		last = max(last, n.LastRound)
@@ -214,7 +215,7 @@ func recentRewards(ctx context.Context, db rowsQuerier, run string, nodes []Node
 const apartRounds = 10
 
 // apartRewards returns the newest rewards of nodes whose last round is from a round on and before another, as far as they are of such rounds.
-func apartRewards(ctx context.Context, db rowsQuerier, run string, from, before int) ([]RoundReward, error) {
+func apartRewards(ctx context.Context, db sqlite.Rows, run string, from, before int) ([]RoundReward, error) {
 	return scanRewards(ctx, db, `WITH RECURSIVE back(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM back WHERE i + 1 < ?4)
 SELECT rounds.round, rounds.node, time, reward FROM nodes CROSS JOIN back CROSS JOIN rounds
   ON rounds.run = nodes.run AND rounds.round = nodes.last_round - i AND rounds.node = nodes.node
@@ -223,14 +224,14 @@ WHERE nodes.run = ?1 AND last_round >= ?2 AND last_round - i < ?3 AND last_round
 }
 
 // roundRewards returns the rewards of the rounds from one to another.
-func roundRewards(ctx context.Context, db rowsQuerier, run string, from, to int) ([]RoundReward, error) {
+func roundRewards(ctx context.Context, db sqlite.Rows, run string, from, to int) ([]RoundReward, error) {
 	return scanRewards(ctx, db, `SELECT round, node, time, reward FROM rounds
 WHERE run = ?1 AND round BETWEEN ?2 AND ?3 ORDER BY round, node`, run, from, to)
 }
 
-func scanRewards(ctx context.Context, db rowsQuerier, q string, args ...any) ([]RoundReward, error) {
+func scanRewards(ctx context.Context, db sqlite.Rows, q string, args ...any) ([]RoundReward, error) {
 	var rewards []RoundReward
-	err := query(ctx, db, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, db, func(rows *sql.Rows) error {
 		var x RoundReward
 		err := rows.Scan(&x.Round, &x.Node, &x.Time, (*number)(&x.Reward))
 		rewards = append(rewards, x)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/files"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // Options of a Store. The zero value is ready for use.
@@ -101,20 +102,20 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	if err := files.MakeFolder(filepath.Dir(path), 0o700); err != nil {
-		return nil, readOnly(path, fmt.Errorf("open database: %w", err))
+		return nil, sqlite.ReadOnly(path, fmt.Errorf("open database: %w", err))
 	}
-	if err := checkFilesystem(path, opts.Warn); err != nil {
+	if err := sqlite.CheckFileSystem(path, opts.Warn); err != nil {
 		return nil, err
 	}
-	if _, err := inspect(ctx, path, ownDriver); err != nil {
-		return nil, readOnly(path, err)
+	if _, err := sqlite.Inspect(ctx, path, sqlite.OwnDriver); err != nil {
+		return nil, sqlite.ReadOnly(path, err)
 	}
-	db, err := sql.Open(ownDriver, dsn(path, url.Values{
+	db, err := sql.Open(sqlite.OwnDriver, sqlite.DSN(path, url.Values{
 		"_txlock": {"immediate"}, "_journal_mode": {"WAL"}, "_synchronous": {"NORMAL"}, "_foreign_keys": {"on"},
 		"_busy_timeout": {strconv.FormatInt(opts.BusyTimeout.Milliseconds(), 10)},
 	}))
 	if err != nil {
-		return nil, explain(path, err)
+		return nil, sqlite.Explain(path, err)
 	}
 	db.SetMaxOpenConns(1)
 	s := &Store{
@@ -123,43 +124,43 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 		runs: map[string]bool{}, pulse: newPulse(opts.elapsed),
 	}
 	if err := s.prepare(ctx); err != nil {
-		return nil, errors.Join(readOnly(path, err), db.Close())
+		return nil, errors.Join(sqlite.ReadOnly(path, err), db.Close())
 	}
 	if s.file, err = os.Stat(path); err != nil {
-		return nil, errors.Join(explain(path, err), s.tab.close(), db.Close())
+		return nil, errors.Join(sqlite.Explain(path, err), s.tab.close(), db.Close())
 	}
 	go s.write()
 	return s, nil
 }
 
 func (s *Store) prepare(ctx context.Context) error {
-	if err := migrate(ctx, s.db, s.path); err != nil {
+	if err := sqlite.Migrate(ctx, s.db, s.path); err != nil {
 		return err
 	}
 	rows, err := s.db.QueryContext(ctx, "SELECT run FROM runs")
 	if err != nil {
-		return explain(s.path, err)
+		return sqlite.Explain(s.path, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var run string
 		if err := rows.Scan(&run); err != nil {
-			return explain(s.path, err)
+			return sqlite.Explain(s.path, err)
 		}
 		s.runs[run] = true
 	}
 	if err := rows.Err(); err != nil {
-		return explain(s.path, err)
+		return sqlite.Explain(s.path, err)
 	}
 	if err := rows.Close(); err != nil {
-		return explain(s.path, err)
+		return sqlite.Explain(s.path, err)
 	}
 	// The log shrinks to this once it has been emptied; without, it keeps the size of its worst hour.
 	if _, err := s.db.ExecContext(ctx, fmt.Sprintf("PRAGMA journal_size_limit = %d", s.opts.WALLimit)); err != nil {
-		return explain(s.path, err)
+		return sqlite.Explain(s.path, err)
 	}
 	s.tab, err = prepareTables(ctx, s.db, s.opts, s.pulse)
-	return explain(s.path, err)
+	return sqlite.Explain(s.path, err)
 }
 
 // Path returns the database's absolute path.
@@ -195,5 +196,5 @@ func (s *Store) close() error {
 		// Readers may hold the log back: that costs disk space, not data.
 		_, err = s.db.Exec("PRAGMA wal_checkpoint(TRUNCATE)")
 	}
-	return explain(s.path, errors.Join(err, s.tab.close(), s.db.Close()))
+	return sqlite.Explain(s.path, errors.Join(err, s.tab.close(), s.db.Close()))
 }

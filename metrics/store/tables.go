@@ -9,6 +9,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 const (
@@ -110,7 +111,7 @@ func (t *tables) close() error {
 // apply writes items in one transaction: all of them or none, save events whose own content the schema refuses, which warn hears of.
 func (t *tables) apply(items []*item) error {
 	err := t.transact(items, nil)
-	if isRejection(err) {
+	if sqlite.IsRejection(err) {
 		t.forget()
 		err = t.transact(items, t.warn)
 	}
@@ -204,7 +205,7 @@ func (tx *transaction) applyAlone(e event.Event, reject func(error)) error {
 		return err
 	}
 	err := tx.apply(e)
-	if isRejection(err) {
+	if sqlite.IsRejection(err) {
 		reject(fmt.Errorf("%s event of %s %s refused: %w", e.Type, e.Run, e.Node, err))
 		tx.forget()
 		_, err = tx.tx.Exec("ROLLBACK TO one")

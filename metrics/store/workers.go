@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // Values of Node.Absent.
@@ -65,7 +66,7 @@ WHERE run = ?1 AND node = ?2 AND (absent_time, length(absent), absent) < (?3, le
 func (s *Store) SaveWorker(ctx context.Context, run string, workers ...Worker) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
-		return explain(s.path, fmt.Errorf("save workers of %s: %w", run, err))
+		return sqlite.Explain(s.path, fmt.Errorf("save workers of %s: %w", run, err))
 	}
 	defer tx.Rollback() //nolint:errcheck // no effect after a commit
 	for _, w := range workers {
@@ -76,10 +77,10 @@ func (s *Store) SaveWorker(ctx context.Context, run string, workers ...Worker) e
 		_, err := tx.ExecContext(ctx, saveWorkerSQL, run, w.Worker, w.Host, w.Device, w.Version, string(state), at, cmp.Or(w.FirstSeen, w.LastSeen),
 			w.LastSeen, w.Nodes, w.Offered, w.Refused, w.Bytes, w.Reason)
 		if err != nil {
-			return explain(s.path, fmt.Errorf("save worker %s of %s: %w", w.Worker, run, err))
+			return sqlite.Explain(s.path, fmt.Errorf("save worker %s of %s: %w", w.Worker, run, err))
 		}
 	}
-	return explain(s.path, tx.Commit())
+	return sqlite.Explain(s.path, tx.Commit())
 }
 
 // joined notes that a node takes part. Of one without a worker, in a worker's own database, it says from which round on.
@@ -149,12 +150,12 @@ func (r *Reader) Workers(ctx context.Context, run string) ([]Worker, error) {
 		return nil, err
 	}
 	workers, err := workersOf(ctx, r.db, run)
-	return workers, explain(r.path, err)
+	return workers, sqlite.Explain(r.path, err)
 }
 
-func workersOf(ctx context.Context, db rowsQuerier, run string) ([]Worker, error) {
+func workersOf(ctx context.Context, db sqlite.Rows, run string) ([]Worker, error) {
 	var workers []Worker
-	err := query(ctx, db, func(rows *sql.Rows) error {
+	err := sqlite.Query(ctx, db, func(rows *sql.Rows) error {
 		var w Worker
 		err := rows.Scan(&w.Worker, &w.Host, &w.Device, &w.Version, &w.State, &w.StateTime, &w.FirstSeen, &w.LastSeen, &w.Nodes, &w.Offered, &w.Refused,
 			&w.Bytes, &w.Reason)
@@ -176,11 +177,11 @@ func (r *Reader) Members(ctx context.Context, run string) ([]Member, error) {
 		columns = "node, '', 0"
 	}
 	var members []Member
-	err = query(ctx, r.db, func(rows *sql.Rows) error {
+	err = sqlite.Query(ctx, r.db, func(rows *sql.Rows) error {
 		var m Member
 		err := rows.Scan(&m.Node, &m.Worker, &m.From)
 		members = append(members, m)
 		return err
 	}, `SELECT `+columns+` FROM nodes WHERE run = ? ORDER BY length(node), node`, run)
-	return members, explain(r.path, err)
+	return members, sqlite.Explain(r.path, err)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // closingTries bounds the attempts at a failing write once Close was called.
@@ -207,7 +208,7 @@ func (s *Store) commit(b batch) error {
 	began := time.Now()
 	delay := s.opts.RetryDelay
 	for tries := 1; ; tries++ {
-		err := explain(s.path, s.tab.apply(b.items))
+		err := sqlite.Explain(s.path, s.tab.apply(b.items))
 		failed := s.note(err)
 		switch {
 		case err == nil && failed:

@@ -1,4 +1,4 @@
-package store
+package sqlite
 
 import (
 	"context"
@@ -13,19 +13,19 @@ import (
 
 // Names of SQLite drivers. A connection of ours trusts no schema and holds no value that no run of ours has.
 const (
-	ownDriver     = "swarm"
-	foreignDriver = "swarm-foreign" // may read files from elsewhere
+	OwnDriver     = "swarm"
+	ForeignDriver = "swarm-foreign" // may read files from elsewhere
 )
 
 // Bounds of what a file may have this process hold. A configuration is at most 1 MiB of YAML.
 const (
 	mostOwnValue     = 64 << 20  // bytes of one value or row, in a database of this home
-	mostForeignValue = 4 << 20   // the same, in a file from elsewhere
-	mostHeld         = 128 << 20 // bytes of a file from elsewhere that an import holds at once
+	MostForeignValue = 4 << 20   // the same, in a file from elsewhere
+	MostHeld         = 128 << 20 // bytes of a file from elsewhere that an import holds at once
 )
 
 func init() {
-	for name, most := range map[string]int{ownDriver: mostOwnValue, foreignDriver: mostForeignValue} {
+	for name, most := range map[string]int{OwnDriver: mostOwnValue, ForeignDriver: MostForeignValue} {
 		sql.Register(name, &sqlite3.SQLiteDriver{ConnectHook: func(c *sqlite3.SQLiteConn) error {
 			c.SetLimit(sqlite3.SQLITE_LIMIT_LENGTH, most)
 			_, err := c.Exec("PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON", nil)
@@ -34,9 +34,9 @@ func init() {
 	}
 }
 
-// checkForeign refuses a database from elsewhere that has another schema than ours, by its text, or that would have an import hold too much. The schema
+// CheckForeign refuses a database from elsewhere that has another schema than ours, by its text, or that would have an import hold too much. The schema
 // is looked at first: with our text nothing in the file computes anything but our own checks. schema is the name that the database has in q.
-func checkForeign(ctx context.Context, q schemaQuerier, path, schema string) error {
+func CheckForeign(ctx context.Context, q schemaQuerier, path, schema string) error {
 	var version int
 	if err := q.QueryRowContext(ctx, "PRAGMA "+schema+".user_version").Scan(&version); err != nil {
 		return err
@@ -67,24 +67,24 @@ func checkForeign(ctx context.Context, q schemaQuerier, path, schema string) err
 		}
 		held += bytes.Int64
 	}
-	if held > mostHeld {
-		return &Error{Path: path, Reason: fmt.Sprintf("its runs' descriptions are larger than %d MiB", mostHeld>>20)}
+	if held > MostHeld {
+		return &Error{Path: path, Reason: fmt.Sprintf("its runs' descriptions are larger than %d MiB", MostHeld>>20)}
 	}
 	return nil
 }
 
 type schemaQuerier interface {
 	querier
-	rowsQuerier
+	Rows
 }
 
 // schemaText is what readSchema finds in a database that this program made, of a version.
 func schemaText(ctx context.Context, version int) (map[string]string, error) {
-	steps, err := loadMigrations()
+	steps, err := Migrations()
 	if err != nil {
 		return nil, err
 	}
-	db, err := sql.Open(ownDriver, ":memory:")
+	db, err := sql.Open(OwnDriver, ":memory:")
 	if err != nil {
 		return nil, err
 	}
@@ -99,9 +99,9 @@ func schemaText(ctx context.Context, version int) (map[string]string, error) {
 }
 
 // readSchema are the texts of all that a database has, by kind and name. It runs nothing of the database's.
-func readSchema(ctx context.Context, q rowsQuerier, schema string) (map[string]string, error) {
+func readSchema(ctx context.Context, q Rows, schema string) (map[string]string, error) {
 	all := map[string]string{}
-	err := query(ctx, q, func(rows *sql.Rows) error {
+	err := Query(ctx, q, func(rows *sql.Rows) error {
 		var kind, name, table string
 		var text sql.NullString
 		var root int64

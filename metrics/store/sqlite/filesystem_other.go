@@ -1,6 +1,6 @@
 //go:build !linux
 
-package store
+package sqlite
 
 // filesystemOf knows no kinds of file systems here: every folder counts as local.
 func filesystemOf(string) (magic uint32, readOnly bool, err error) { return 0, false, nil }

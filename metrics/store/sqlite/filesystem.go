@@ -1,4 +1,4 @@
-package store
+package sqlite
 
 import (
 	"errors"
@@ -75,8 +75,8 @@ func judge(magic uint32) (string, verdict) {
 	return "unknown", doubtful
 }
 
-// checkFilesystem refuses the database at path when its folder's file system is a network's; warn hears about doubtful ones.
-func checkFilesystem(path string, warn func(error)) error {
+// CheckFileSystem refuses the database at path when its folder's file system is a network's; warn hears about doubtful ones.
+func CheckFileSystem(path string, warn func(error)) error {
 	magic, _, err := filesystemOf(filepath.Dir(path))
 	if err != nil {
 		return fmt.Errorf("database %s: %w", path, err)
@@ -100,8 +100,8 @@ func judged(path string, magic uint32, warn func(error)) error {
 	return nil
 }
 
-// readOnly gives err, met while the database at path was opened, the reason that its file system is read-only, where it is.
-func readOnly(path string, err error) error {
+// ReadOnly gives err, met while the database at path was opened, the reason that its file system is read-only, where it is.
+func ReadOnly(path string, err error) error {
 	_, mounted, statErr := filesystemOf(filepath.Dir(path))
 	if err == nil || !errors.Is(err, syscall.EROFS) && (statErr != nil || !mounted) {
 		return err

@@ -1,4 +1,6 @@
-package store
+// Package sqlite is what makes a SQLite file a database of this program's: its drivers, the schema and its migrations, the file systems that may hold it,
+// and SQLite's errors in words. It knows no table's meaning, which metrics/store does, and must not import it.
+package sqlite
 
 import (
 	"context"
@@ -13,15 +15,15 @@ import (
 	"slices"
 )
 
-// applicationID marks our files in SQLite's header: "SWRM".
-const applicationID = 0x5357524D
+// ApplicationID marks our files in SQLite's header: "SWRM".
+const ApplicationID = 0x5357524D
 
 //go:embed migrations/*.sql
-var migrations embed.FS
+var scripts embed.FS
 
-// loadMigrations returns the SQL of version i+1 at index i.
-func loadMigrations() ([]string, error) {
-	names, err := fs.Glob(migrations, "migrations/*.sql")
+// Migrations returns the SQL of version i+1 at index i.
+func Migrations() ([]string, error) {
+	names, err := fs.Glob(scripts, "migrations/*.sql")
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +33,7 @@ func loadMigrations() ([]string, error) {
 		if want := fmt.Sprintf("%03d_", i+1); filepath.Base(name)[:4] != want {
 			return nil, fmt.Errorf("migration %s: expected number %s", name, want)
 		}
-		text, err := migrations.ReadFile(name)
+		text, err := scripts.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
@@ -40,14 +42,14 @@ func loadMigrations() ([]string, error) {
 	return steps, nil
 }
 
-// dsn returns the address of the database at path with SQLite's and the driver's options.
-func dsn(path string, options url.Values) string {
+// DSN returns the address of the database at path with SQLite's and the driver's options.
+func DSN(path string, options url.Values) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + options.Encode()
 }
 
-// inspect reads path without changing it. It returns the version of its schema, 0 for a file that isn't there or is empty,
+// Inspect reads path without changing it. It returns the version of its schema, 0 for a file that isn't there or is empty,
 // and refuses a file that isn't ours or is of a newer version.
-func inspect(ctx context.Context, path, driver string) (int, error) {
+func Inspect(ctx context.Context, path, driver string) (int, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -58,14 +60,14 @@ func inspect(ctx context.Context, path, driver string) (int, error) {
 	if !info.Mode().IsRegular() {
 		return 0, &Error{Path: path, Reason: "not a file", Try: "choose another --home"}
 	}
-	db, err := sql.Open(driver, dsn(path, url.Values{"mode": {"ro"}, "_busy_timeout": {"5000"}}))
+	db, err := sql.Open(driver, DSN(path, url.Values{"mode": {"ro"}, "_busy_timeout": {"5000"}}))
 	if err != nil {
-		return 0, explain(path, err)
+		return 0, Explain(path, err)
 	}
 	defer db.Close()
 	version, err := ownVersion(ctx, db, path)
 	if err != nil {
-		return 0, explain(path, err)
+		return 0, Explain(path, err)
 	}
 	return version, nil
 }
@@ -77,7 +79,7 @@ type querier interface {
 
 // ownVersion returns the schema's version, or why the database can't be used.
 func ownVersion(ctx context.Context, q querier, path string) (int, error) {
-	steps, err := loadMigrations()
+	steps, err := Migrations()
 	if err != nil {
 		return 0, err
 	}
@@ -94,7 +96,7 @@ func ownVersion(ctx context.Context, q querier, path string) (int, error) {
 	switch {
 	case id == 0 && version == 0 && tables == 0:
 		return 0, nil
-	case id != applicationID:
+	case id != ApplicationID:
 		return 0, &Error{Path: path, Reason: "not a swarm database", Try: "choose another --home, or move that file away"}
 	case version > len(steps):
 		return 0, &Error{Path: path, Reason: fmt.Sprintf("written by a newer swarm (schema %d, this one knows %d)", version, len(steps)),
@@ -103,39 +105,40 @@ func ownVersion(ctx context.Context, q querier, path string) (int, error) {
 	return version, nil
 }
 
-// migrate brings the schema to the newest version, one transaction a step. Another process may do so at the same time.
-func migrate(ctx context.Context, db *sql.DB, path string) error {
-	steps, err := loadMigrations()
+// Migrate brings the schema to the newest version, one transaction a step. Another process may do so at the same time.
+func Migrate(ctx context.Context, db *sql.DB, path string) error {
+	steps, err := Migrations()
 	if err != nil {
 		return err
 	}
 	for {
-		done, err := migrateOne(ctx, db, path, steps)
+		done, err := MigrateOne(ctx, db, path, steps)
 		if done || err != nil {
 			return err
 		}
 	}
 }
 
-func migrateOne(ctx context.Context, db *sql.DB, path string, steps []string) (done bool, err error) {
+// MigrateOne takes one of the steps, in a transaction; done says that the schema has them all.
+func MigrateOne(ctx context.Context, db *sql.DB, path string, steps []string) (done bool, err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
-		return false, explain(path, err)
+		return false, Explain(path, err)
 	}
 	defer tx.Rollback() //nolint:errcheck // no effect after a commit
 	version, err := ownVersion(ctx, tx, path)
 	if err != nil {
-		return false, explain(path, err)
+		return false, Explain(path, err)
 	}
 	if version == len(steps) {
 		return true, nil
 	}
-	script := steps[version] + fmt.Sprintf("\nPRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, version+1)
+	script := steps[version] + fmt.Sprintf("\nPRAGMA application_id = %d; PRAGMA user_version = %d;", ApplicationID, version+1)
 	if _, err := tx.ExecContext(ctx, script); err != nil {
-		return false, explain(path, fmt.Errorf("migrate to schema %d: %w", version+1, err))
+		return false, Explain(path, fmt.Errorf("migrate to schema %d: %w", version+1, err))
 	}
 	if err := tx.Commit(); err != nil {
-		return false, explain(path, fmt.Errorf("migrate to schema %d: %w", version+1, err))
+		return false, Explain(path, fmt.Errorf("migrate to schema %d: %w", version+1, err))
 	}
 	return false, nil
 }

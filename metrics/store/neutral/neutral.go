@@ -1,0 +1,138 @@
+// Package neutral takes out of texts what tells of the machine or the person that they are from: folders, GPUs' UUIDs, names of hosts. What is left reads
+// the same. It is pure.
+package neutral
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Names are what GPUs and hosts are called instead: a GPU by its number among those that were added, a host by that it is one.
+type Names struct {
+	gpus  map[string]string
+	uuids *strings.Replacer
+	hosts map[string]bool
+}
+
+// NewNames knows these GPUs, by their UUIDs and numbered in their order, each once, and these hosts. Empty texts are none.
+func NewNames(uuids, hosts []string) *Names {
+	n := &Names{gpus: map[string]string{}, hosts: map[string]bool{}}
+	var known []string
+	for _, uuid := range uuids {
+		if _, twice := n.gpus[uuid]; !twice && uuid != "" {
+			n.gpus[uuid] = fmt.Sprintf("gpu-%d", len(n.gpus)+1)
+			known = append(known, uuid)
+		}
+	}
+	for _, host := range hosts {
+		if host != "" {
+			n.hosts[host] = true
+		}
+	}
+	slices.SortStableFunc(known, func(a, b string) int { return cmp.Compare(len(b), len(a)) }) // one may begin with another
+	var pairs []string
+	for _, uuid := range known {
+		pairs = append(pairs, uuid, n.gpus[uuid])
+	}
+	n.uuids = strings.NewReplacer(pairs...)
+	return n
+}
+
+// Label is a text that is the same for the same names.
+func (n *Names) Label() string { return fmt.Sprintf("%q %v", n.gpus, n.hosts) } // maps are printed in the order of their keys
+
+// GPU is what a GPU is called, by its UUID.
+func (n *Names) GPU(uuid string) string { return cmp.Or(n.gpus[uuid], uuid) }
+
+// pathPart is what a folder's or a file's name is taken to consist of in a text.
+const pathPart = `[^/\s"'` + "`" + `()\[\]{}<>,;:|]+`
+
+var (
+	homeFolder = regexp.MustCompile(`/(?:home|Users)/` + pathPart)
+	folders    = regexp.MustCompile(`(^|[\s"'` + "`" + `(\[{<=,;:|])(?:file://)?(?:~/(?:` + pathPart + `/)*|/(?:` + pathPart + `/)+)`)
+	word       = regexp.MustCompile(`[\pL\pN_.-]+`)
+)
+
+// WithoutFolders cuts absolute paths, of which there may be several beside other words, to their last part.
+func WithoutFolders(text string) string {
+	if !strings.Contains(text, "/") {
+		return text
+	}
+	return folders.ReplaceAllString(homeFolder.ReplaceAllString(text, "~"), "$1")
+}
+
+// Text is what a person reads, without folders and names.
+func (n *Names) Text(text string) string {
+	text = WithoutFolders(n.uuids.Replace(text))
+	if len(n.hosts) == 0 {
+		return text
+	}
+	return word.ReplaceAllStringFunc(text, func(s string) string {
+		label, _, _ := strings.Cut(s, ".")
+		if n.hosts[label] || n.hosts[strings.TrimRight(s, ".")] {
+			return "host"
+		}
+		return s
+	})
+}
+
+// DocumentWithoutFolders is a JSON document with WithoutFolders done to each text in it. What is none stays as it is.
+func DocumentWithoutFolders(text []byte) []byte {
+	plain, err := NewNames(nil, nil).Document(string(text))
+	if err != nil {
+		return text
+	}
+	return []byte(plain)
+}
+
+// Document is a JSON document; one in which there is nothing to take out stays as it is, byte by byte.
+func (n *Names) Document(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	in := json.NewDecoder(strings.NewReader(text))
+	in.UseNumber()
+	var value any
+	if err := in.Decode(&value); err != nil {
+		return "", err
+	}
+	changed := false
+	value = n.within(value, &changed)
+	if !changed {
+		return text, nil
+	}
+	var b strings.Builder
+	out := json.NewEncoder(&b)
+	out.SetEscapeHTML(false)
+	err := out.Encode(value)
+	return strings.TrimSuffix(b.String(), "\n"), err
+}
+
+func (n *Names) within(value any, changed *bool) any {
+	switch x := value.(type) {
+	case string:
+		plain := WithoutFolders(n.uuids.Replace(x))
+		*changed = *changed || plain != x
+		return plain
+	case []any:
+		for i := range x {
+			x[i] = n.within(x[i], changed)
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(x)) {
+			value := n.within(x[key], changed)
+			plain := WithoutFolders(key) // of a run's inputs: model /srv/models/mine
+			if _, taken := x[plain]; plain != key && !taken {
+				delete(x, key)
+				key, *changed = plain, true
+			}
+			x[key] = value
+		}
+	}
+	return value
+}
