@@ -2,10 +2,12 @@ package configs
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // MixtureKey is the one key that isn't a scalar: it can only be given in a YAML file.
@@ -166,16 +168,44 @@ func (k Key) EnvironmentName() string {
 // Usage is one line for a flag's help.
 func (k Key) Usage() string { return usages()[k.Name] }
 
+// DefaultText is the key's default for a flag's help: the program's value, or "the model's" if a model preset sets the key. It is empty for
+// false, for an empty text, and if the usage names the default itself.
+func (k Key) DefaultText() string {
+	if slices.Contains(modelKeys(), k.Name) {
+		return "the model's"
+	}
+	switch value := Values(Default())[k.Name].(type) {
+	case nil:
+		return ""
+	case bool:
+		return strings.TrimSuffix(strconv.FormatBool(value), "false")
+	default:
+		return fmt.Sprint(value)
+	}
+}
+
+// modelKeys are the keys that a model preset sets.
+var modelKeys = sync.OnceValue(func() []string {
+	var keys []string
+	for _, name := range Models() {
+		if m, err := LoadModel(name); err == nil {
+			values, _ := PresetValues(m.Defaults)
+			keys = slices.AppendSeq(keys, maps.Keys(values))
+		}
+	}
+	return keys
+})
+
 func usages() map[string]string {
 	return map[string]string{
-		"experiment":                  "experiment's `name` (default: the preset's, the file's, or \"default\")",
+		"experiment":                  "`name` of the experiment (default: the preset's, the file's, or \"default\")",
 		"preset":                      "experiment `preset` to start from: " + strings.Join(Experiments(), ", "),
-		"seed":                        "every random draw follows from it",
+		"seed":                        "seed of every random draw",
 		"rounds":                      "rounds to train",
-		"swarm_size":                  "most nodes the experiment has",
-		"num_train_samples":           "I: own questions a node trains on each round",
-		"num_transplant_trees":        "J: rollouts a node takes from others each round",
-		"num_generations":             "G: completions of a question",
+		"swarm_size":                  "largest number of nodes of the experiment",
+		"num_train_samples":           "I: own questions of a node each round",
+		"num_transplant_trees":        "J: rollouts that a node takes from others each round",
+		"num_generations":             "G: completions per question",
 		"model":                       "`model`: " + strings.Join(Models(), ", ") + ", or a folder with config.json and *.safetensors",
 		"models":                      "different `models` for the nodes, in turn: nano,micro, or with counts nano=4,micro=4",
 		"device":                      "`device`: auto, cpu, cuda, cuda:N",
@@ -187,50 +217,50 @@ func usages() map[string]string {
 		"tasks.mixture":               "tasks, weights and parameters",
 		"temperature":                 "sampling temperature",
 		"top_k":                       "sample from the k most probable tokens, 0: all",
-		"top_p":                       "sample from the most probable tokens that make up this share",
-		"max_prompt_length":           "most tokens of a prompt",
-		"max_completion_length":       "most tokens of a completion",
+		"top_p":                       "sample from the most probable tokens whose probabilities sum to this",
+		"max_prompt_length":           "maximum tokens of a prompt",
+		"max_completion_length":       "maximum tokens of a completion",
 		"learning_rate":               "Adam's learning rate",
 		"adam_beta1":                  "Adam's decay of the first moment",
 		"adam_beta2":                  "Adam's decay of the second moment",
 		"adam_epsilon":                "Adam's epsilon",
 		"weight_decay":                "decoupled weight decay",
-		"max_grad_norm":               "gradients are clipped to this norm, 0: never",
-		"epsilon":                     "the ratio is clipped below 1 - epsilon",
-		"epsilon_high":                "the ratio is clipped above 1 + epsilon_high",
+		"max_grad_norm":               "clip gradients to this norm, 0: off",
+		"epsilon":                     "clip the ratio below 1 - epsilon",
+		"epsilon_high":                "clip the ratio above 1 + epsilon_high",
 		"beta":                        "weight of the KL divergence from the first weights",
-		"num_iterations":              "optimizer steps on a round's batch",
-		"scale_rewards":               "advantages are divided by the `standard deviation` of: group, or none",
-		"loss_type":                   "`normalisation` of the loss: bnpo, grpo, dr_grpo",
-		"micro_batch":                 "sequences in a forward pass on a GPU, 0: as many as fit; changes memory, not the update",
+		"num_iterations":              "optimizer steps on each round's batch",
+		"scale_rewards":               "divide advantages by the `standard deviation` of the group: group, or none",
+		"loss_type":                   "`normalization` of the loss: bnpo, grpo, dr_grpo",
+		"micro_batch":                 "sequences in a forward pass on a GPU, 0: as many as fit. Changes memory, not the update",
 		"gradient_checkpointing":      "recompute activations in the backward pass to save memory",
-		"gradient_accumulation_steps": "least micro-batches an update is split into",
-		"auto_batch_size":             "take fewer than micro_batch sequences where a node's memory budget asks for it",
-		"optimizer_offload":           "keep Adam's moments in host memory but for the step",
-		"param_offload":               "keep a node's weights in host memory while it has no lease to compute",
-		"clear_cache_every_n_rounds":  "give cached device memory back every n rounds, 0: never",
+		"gradient_accumulation_steps": "minimum number of micro-batches of an update",
+		"auto_batch_size":             "use fewer sequences than micro_batch if a node's memory budget requires it",
+		"optimizer_offload":           "keep Adam's moments in host memory between steps",
+		"param_offload":               "keep a node's weights in host memory while it waits for a lease",
+		"clear_cache_every_n_rounds":  "free cached device memory every n rounds, 0: never",
 		"cuda_graphs":                 "decode in CUDA graphs (CUDA only)",
 		"share":                       "how nodes `share` a GPU: auto, static (a fixed part each), lease (in turns), mps (NVIDIA MPS)",
-		"gpus_per_node":               "GPUs of one node, as data-parallel ranks",
-		"cpu_fallback":                "a node that no GPU can hold may train on the CPU",
-		"sync":                        "how nodes `wait` for each other: barrier, or async (nobody waits)",
-		"max_staleness":               "with sync async: a node draws from what arrived in so many of its rounds before this one",
-		"max_peers":                   "peers a node takes rollouts from in a round, drawn anew each round; 0: all",
+		"gpus_per_node":               "GPUs per node, as data-parallel ranks",
+		"cpu_fallback":                "let a node that no GPU can hold train on the CPU",
+		"sync":                        "how nodes `wait` for each other: barrier, or async (no waiting)",
+		"max_staleness":               "with --sync async: use rollouts that arrived within this many rounds of the node",
+		"max_peers":                   "peers that a node takes rollouts from in a round, drawn each round, 0: all",
 		"external_sampling":           "how a node draws others' `rollouts`: auto (uniform, or fair when async), uniform, fair (over peers), reward (the better the likelier)",
-		"zero_advantage_filter":       "drop others' rollouts whose rewards are all equal before the draw",
-		"external_advantage":          "which of others' `completions` teach: all, or positive (those better than their group's mean)",
+		"zero_advantage_filter":       "before the draw, drop others' rollouts whose rewards are all equal",
+		"external_advantage":          "which of others' `completions` to learn from: all, or positive (better than their group's mean)",
 		"external_correction":         "what makes up for others' completions being another policy's: none, or importance (likelihood here over there, clipped)",
-		"external_lag":                "at the barrier: rounds that others' rollouts are old when they are drawn, 0: of the same round",
-		"split":                       "who decides a round's I and J, of equal sum: fixed, reward-ema (the predecessor's `rule`), bandit",
-		"split_alpha":                 "with split reward-ema: what a reward of 1 above its average adds to J",
-		"split_ema":                   "with split reward-ema: decay of that average, a round",
-		"split_every":                 "with split bandit: rounds a node keeps a split before it is judged",
-		"barrier_deadline":            "`seconds` a node waits for its peers' rollouts",
-		"barrier_quorum":              "share of nodes that must have shared for a round to count as whole at the deadline",
-		"eval_every":                  "rounds between held-out evaluations of a node, 0: only at the end",
-		"eval_questions":              "held-out questions of an evaluation, 0: no evaluation",
-		"eval_generations":            "completions of each held-out question",
+		"external_lag":                "with --sync barrier: age in rounds of others' rollouts when they are drawn",
+		"split":                       "`rule` for a round's I and J, whose sum stays: fixed, reward-ema (rl-swarm's rule), bandit",
+		"split_alpha":                 "with --split reward-ema: what a reward of 1 above its average adds to J",
+		"split_ema":                   "with --split reward-ema: decay of that average per round",
+		"split_every":                 "with --split bandit: rounds until a node judges a split",
+		"barrier_deadline":            "maximum `seconds` to wait for peers' rollouts",
+		"barrier_quorum":              "share of nodes that must have shared for a round to be complete at the deadline",
+		"eval_every":                  "rounds between a node's held-out evaluations, 0: only at the end",
+		"eval_questions":              "held-out questions per evaluation, 0: no evaluation",
+		"eval_generations":            "completions per held-out question",
 		"checkpoint_every":            "rounds between checkpoints",
-		"max_restarts":                "restarts of a node before it is given up",
+		"max_restarts":                "restarts of a node before the run gives it up",
 	}
 }

@@ -20,7 +20,7 @@ func newAttachCommand(g *globals) *cobra.Command {
 	var o attachOptions
 	cmd := &cobra.Command{
 		Use:   "attach [EXPERIMENT or RUN]",
-		Short: "Show the live view of a run that goes on elsewhere, until it ends",
+		Short: "Follow a run in its live view",
 		Long: "attach shows what swarm up shows, from another terminal or after up --detach: the live view on a terminal, lines elsewhere. q or\n" +
 			"Ctrl-C leaves it, the run goes on; ? lists the keys. When the run ends attach prints its summary and exits as up does. Without a\n" +
 			"name it takes the run that goes on, else the newest.",

@@ -50,7 +50,7 @@ func newCompareCommand(g *globals) *cobra.Command {
 	var o compareOptions
 	cmd := &cobra.Command{
 		Use:   "compare [EXPERIMENT... or JOB...]",
-		Short: "Compare experiments: which is better, by how much, and whether that can be believed",
+		Short: "Say which experiment is better, by how much, and how certain",
 		Long: "compare shows the recorded experiments (all, or those named) with their cumulative reward, their improvement over the\n" +
 			"baseline, beside the paper's figures for the same I/J (8 nodes, 2000 rounds, Qwen2.5-0.5B), and a verdict each: better,\n" +
 			"worse, undecided and what is missing, or not comparable. The baseline is the experiment with the preset 8loc0ext unless\n" +

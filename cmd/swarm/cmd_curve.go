@@ -30,7 +30,7 @@ func newCurveCommand(g *globals) *cobra.Command {
 	var o curveOptions
 	cmd := &cobra.Command{
 		Use:   "curve [EXPERIMENT or RUN...]",
-		Short: "Print a metric over rounds, tokens, time or money, smoothed as the paper does",
+		Short: "Plot a metric over rounds, tokens, time or money",
 		Long: "curve prints a metric (the newest run's by default), as report, dashboard and notebooks draw it. Each node is smoothed by a trailing moving\n" +
 			"average first. Of an experiment with several seeds it prints the mean over seeds with its 95 % interval, of one run the mean over\n" +
 			"nodes with the lowest and the highest node. --runs prints the single runs, too. -o json has each node's series.\n\n" +

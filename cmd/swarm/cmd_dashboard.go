@@ -42,7 +42,7 @@ func newDashboardCommand(g *globals) *cobra.Command {
 	var open bool
 	cmd := &cobra.Command{
 		Use:   "dashboard",
-		Short: "Serve a live, read-only web page about all runs of this home",
+		Short: "Serve a live, read-only web page of all runs",
 		Long: "dashboard serves a page about the runs under --home: live progress, experiments laid over one another, verdicts, memory, events, logs\n" +
 			"and rollouts. It only reads, loads nothing from elsewhere, and listens on this machine alone unless told otherwise. Whoever is to see\n" +
 			"it from beyond needs a token, which is made and printed where none is given, and travels in clear without --tls-cert and --tls-key;\n" +

@@ -21,7 +21,7 @@ func newDoctorCommand(g *globals) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "doctor [--oom LOG [--workload NAME or FILE]]",
-		Short: "Look at what swarm needs on this machine, or into a log of a training that ran out of memory",
+		Short: "Check this machine, or explain a training's out-of-memory log",
 		Long: "doctor says what swarm needs on this machine: what is found, what is missing, what to do.\n\n" +
 			"doctor --oom LOG reads any training's log: that memory ran out, in numbers (asked, free, held by whom), and what to do about it in which\n" +
 			"order, with the exact edits for a workload profile (swarm tune --list). LOG may be a folder, for the newest log in it, or - for stdin.\n" +

@@ -15,7 +15,7 @@ func newDownCommand(g *globals) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "down [EXPERIMENT, RUN or JOB]",
-		Short: "Stop a run in order, after a checkpoint, or a job of swarm run",
+		Short: "Stop a run or a job after a checkpoint",
 		Long: "down stops the coordinator of a run, which has its nodes finish their step and checkpoint, and waits until it has ended; then the\n" +
 			"same swarm up goes on with it. A coordinator that has not ended in time is killed, and what it leaves is ended too. Without a name\n" +
 			"it stops the one run that goes on; where nothing runs there is nothing to do, which is no error. A job of swarm run is stopped by its\n" +

@@ -45,7 +45,7 @@ func newEvalCommand(g *globals) *cobra.Command {
 	var o evalOptions
 	cmd := &cobra.Command{
 		Use:   "eval [EXPERIMENT, RUN or FOLDER]",
-		Short: "Show or make a held-out evaluation: reward, pass@1 and pass@k on questions that no node trains on",
+		Short: "Show or make a held-out evaluation: reward and pass@k",
 		Long: "eval shows a run's held-out evaluations, which its nodes make before the first round, every eval_every rounds and after the last: the\n" +
 			"reward of a completion, and pass@k, the chance that at least one of k completions of a question is right. The newest run by default.\n\n" +
 			"With --node it evaluates a checkpoint of that node now: the newest, or that of --round; 0 is the model as it was first. With a FOLDER\n" +

@@ -28,7 +28,7 @@ func newExportCommand(g *globals) *cobra.Command {
 	var o exportOptions
 	cmd := &cobra.Command{
 		Use:   "export [EXPERIMENT, RUN or JOB...]",
-		Short: "Write what is recorded as CSV, JSON lines, TensorBoard event files or a small database",
+		Short: "Export runs as CSV, JSON lines, TensorBoard files or a database",
 		Long: "export writes the recorded runs and jobs (all, or those named) for other programs. csv and jsonl write one file for each table, with\n" +
 			"the columns and units of docs/METRICS.md and every digit:\n" + strings.Join(store.Tables(), ", ") + ".\n" +
 			"What isn't a number is an empty cell, or null. In csv, text that begins with = + - @ ' a tab or CR has one ' before it, for spreadsheets\n" +

@@ -30,7 +30,7 @@ type generateOptions struct {
 func newGenerateCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "generate",
-		Short: "Write job files with which Slurm, Kubernetes, SkyPilot or Compose start workers",
+		Short: "Write Slurm, Kubernetes, SkyPilot or Compose files for workers",
 		Long: "generate writes files that run swarm join on N workers, with GPUs, restarts and an orderly stop as the target does these things.\n" +
 			"The invitation stands in a file of its own that only you may read. What comes after -- is passed on to swarm join. docs/WORKERS.md\n" +
 			"says how the program gets there and what is kept when a worker is moved.",

@@ -26,7 +26,7 @@ func newGPUCommand(g *globals) *cobra.Command {
 	var o gpuOptions
 	cmd := &cobra.Command{
 		Use:   "gpu",
-		Short: "Watch the GPUs: memory and whose it is, load, heat, errors, and what to do",
+		Short: "Watch the GPUs: memory and its owners, load, heat, errors, advice",
 		Long: "gpu shows every visible GPU, the nodes of running runs on it, what is in use by nobody known, warnings and recommendations.\n" +
 			"On a terminal it is a live view that q leaves; elsewhere, with --once or with -o json it looks once. Without a GPU it shows the\n" +
 			"host's memory and why there is none. XID errors are told from when it starts to look; swarm up records those of a run.",

@@ -34,7 +34,7 @@ func newImportCommand(g *globals) *cobra.Command {
 	var o importOptions
 	cmd := &cobra.Command{
 		Use:   "import FILE or FOLDER",
-		Short: "Take over another home's runs from an export of them, or experiments of rl-swarm, the predecessor, from its folder",
+		Short: "Import runs from another home's export, or from an rl-swarm folder",
 		Long: "import FILE takes over the runs of another home, by what swarm export --format sqlite wrote there, or its whole swarm.db: report and compare\n" +
 			"then show them beside this home's, a study's verdict rests on both, and a sweep doesn't run again what is done: so several machines, or one\n" +
 			"after the other, do one study. Runs that had not ended are left out. Importing again changes nothing; of a run that has gone on\n" +

@@ -67,7 +67,7 @@ func newJoinCommand(g *globals) *cobra.Command {
 	var o joinOptions
 	cmd := &cobra.Command{
 		Use:   "join [INVITATION]",
-		Short: "Train nodes on this host for a swarm that another host coordinates",
+		Short: "Train this host's nodes in a swarm that another host coordinates",
 		Long: "join takes the line that `swarm up --listen` prints there, finds the GPU of this host (or trains on the CPU), decides how many nodes fit,\n" +
 			"and trains them in that swarm, from its present round on. What is trained is the coordinator's to say; the model may be another here.\n" +
 			"Rounds, memory and rewards are reported there; through an outage they wait on this disk. The same command goes on where an earlier one was stopped or\n" +

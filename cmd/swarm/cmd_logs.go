@@ -14,7 +14,7 @@ func newLogsCommand(g *globals) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "logs [EXPERIMENT or RUN] [NODE...] | JOB",
-		Short: "Print the logs of a run's coordinator and nodes, one beside the other",
+		Short: "Print or follow the logs of a run or a job",
 		Long: "logs prints the coordinator's log and every node's, put together by time, or those of the nodes named; without a run those of the\n" +
 			"newest. Each line begins with whose it is. -f goes on until the run ends. Of a job of swarm run it prints what its command printed.",
 		Example: `  swarm logs -f

@@ -22,7 +22,7 @@ func newModelCommand(g *globals) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "model",
-		Short: "Download, list, describe, save and ask models",
+		Short: "Download, list, show and save models, or ask one a question",
 		Args:  usage.OnlySubcommands,
 		RunE:  func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}

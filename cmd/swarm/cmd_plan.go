@@ -33,7 +33,7 @@ func newPlanCommand(g *globals) *cobra.Command {
 	var o planOptions
 	cmd := &cobra.Command{
 		Use:   "plan [CONFIG]",
-		Short: "Say how many nodes fit, where, and why",
+		Short: "Show how many nodes fit, where, and why",
 		Long: "plan looks at the GPUs, or at the host where nodes train on the CPU, and says how many nodes fit and how they share it; what one\n" +
 			"node takes, item by item; which rule decided, and what would change the answer. Nothing is started.\n\n" +
 			"With --study it says what a whole study takes: nodes, runs, time and, with --price, money, and where each figure comes from: rounds\n" +

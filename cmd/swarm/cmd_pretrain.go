@@ -28,7 +28,7 @@ func newPretrainCommand(g *globals) *cobra.Command {
 	var o pretrainOptions
 	cmd := &cobra.Command{
 		Use:   "pretrain --out DIR",
-		Short: "Train a small base model from scratch on a task set's questions and answers",
+		Short: "Train a small base model from scratch",
 		Long: "pretrain trains a model of a preset's shape, from random weights, on fresh questions with their answers in mixed\n" +
 			"phrasings, of which --tag-share use the <answer> tags. It writes a Hugging Face directory (config.json and\n" +
 			"model.safetensors, float16) that --model takes. Held-out questions are never trained on; they make the tables.\n" +

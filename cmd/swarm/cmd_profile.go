@@ -23,7 +23,7 @@ func newProfileCommand(g *globals) *cobra.Command {
 	var o profileOptions
 	cmd := &cobra.Command{
 		Use:   "profile [CONFIG]",
-		Short: "Measure what a node takes, for later plans",
+		Short: "Measure the memory of a node, for later plans",
 		Long: "profile loads the model once and runs a node's phases at their greatest lengths, with ever more sequences at a time. The line\n" +
 			"through the peaks is kept for this model, these settings, this torch and this GPU: swarm plan and swarm up then count\n" +
 			"with it in place of the guides' table and the estimate, and say so. The GPU should be otherwise idle.",

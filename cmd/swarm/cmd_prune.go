@@ -20,7 +20,7 @@ func newPruneCommand(g *globals) *cobra.Command {
 	var o pruneOptions
 	cmd := &cobra.Command{
 		Use:   "prune [EXPERIMENT...] --keep N | --older-than AGE",
-		Short: "Remove old runs: all but the newest few, or those of some age",
+		Short: "Remove old runs, by number or age",
 		Long: "prune removes runs that are done, of all experiments or of those named. --keep leaves the newest N of each experiment, --older-than those\n" +
 			"that ended since then; with both a run must be beyond both. It shows what it would remove and asks. Runs that could go on (stopped,\n" +
 			"crashed, lost, failed) are left alone unless --state names them, and imported runs always: they have no files. --files frees\n" +

@@ -35,7 +35,7 @@ func newReportCommand(g *globals) *cobra.Command {
 	var o reportOptions
 	cmd := &cobra.Command{
 		Use:   "report [EXPERIMENT...]",
-		Short: "Write one HTML file: which configuration is best, how sure that is, and everything it rests on",
+		Short: "Write verdicts, curves and figures into one HTML file",
 		Long: "report writes a self-contained HTML file about the recorded experiments (all, or those named): the verdict, the comparison with the\n" +
 			"paper's figures, rewards of every node, held-out evaluation, memory against the card, round times, out-of-memory and other events,\n" +
 			"the I/J path, what the configurations differ in, who learnt from whom, time, money and energy, and how the numbers are made. The file\n" +

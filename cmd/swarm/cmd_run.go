@@ -30,7 +30,7 @@ func newRunCommand(g *globals) *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARGUMENT…]",
-		Short: "Run any training command on the best GPU, and again with less memory where it runs out",
+		Short: "Run any training on the best GPU, again with less memory if needed",
 		Long: "run picks the GPU with most free memory, or waits for one, runs the command there and passes its output and exit code on. Where memory runs\n" +
 			"out (torch, JAX, TensorFlow, CUDA, the host's OOM killer; other failures are never tried again) it halves the batch and doubles the\n" +
 			"accumulation, so that the effective batch stays, then turns on gradient checkpointing, then offload, then takes another GPU, then the CPU\n" +

@@ -28,7 +28,7 @@ func newServiceCommand(g *globals) *cobra.Command {
 	var o serviceOptions
 	cmd := &cobra.Command{
 		Use:   "service",
-		Short: "Keep a swarm up going over reboots and crashes, as a systemd service",
+		Short: "Keep a run going over reboots and crashes, as a systemd service",
 		Long: "service makes swarm up a service of systemd: of this user, or of the machine as root and with --system. It starts at boot and again\n" +
 			"after a crash, and goes on with the run it finds. A run that is done stays done.",
 		Args: usage.OnlySubcommands,
@@ -70,7 +70,7 @@ func newServiceInstallCommand(g *globals, o *serviceOptions) *cobra.Command {
 func newServiceRemoveCommand(g *globals, o *serviceOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove [NAME]",
-		Short: "Stop the service in order and delete its unit; runs stay",
+		Short: "Stop the service after a checkpoint and delete its unit",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := unitName(args)
 			if err != nil {
@@ -84,7 +84,7 @@ func newServiceRemoveCommand(g *globals, o *serviceOptions) *cobra.Command {
 func newServiceShowCommand(g *globals, o *serviceOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show [NAME]",
-		Short: "Print the unit and what systemd does with it",
+		Short: "Print the unit and its state in systemd",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, err := unitName(args)
 			if err != nil {

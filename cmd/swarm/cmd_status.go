@@ -29,7 +29,7 @@ func newStatusCommand(g *globals) *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
 		Use:   "status [EXPERIMENT, RUN or JOB]",
-		Short: "Show a run: rounds, rewards, memory, restarts, time left (the newest run by default), or a job of swarm run",
+		Short: "Show a run or a job: rounds, rewards, memory, time left",
 		Long: "status shows a run of that name or experiment. Without a name it shows the newest run, says how many others run, and lists the\n" +
 			"jobs of swarm run that go on or ended in the last days. swarm ls lists all runs. With a job's name it shows each attempt: its settings, its memory, and how it ended.",
 		Args: usage.AtMostOneName,

@@ -38,7 +38,7 @@ func newSweepCommand(g *globals) *cobra.Command {
 	var o sweepOptions
 	cmd := &cobra.Command{
 		Use:   "sweep [CONFIG... [--grid KEY=VALUE,VALUE] | --study STUDY [EXPERIMENT...]]",
-		Short: "Run several experiments or a study, with several seeds, one after the other",
+		Short: "Run several experiments or a study with several seeds",
 		Long: "sweep runs swarm up for every configuration, a preset or a YAML file, and every seed: first all configurations with the first\n" +
 			"seed, then all with the second, so that early on each has a result. Its other flags are those of up. Everything is checked before\n" +
 			"the first run starts. A run that fails is noted, the others go on, and at the end it is tried once more.\n\n" +

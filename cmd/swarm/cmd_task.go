@@ -33,7 +33,7 @@ func newTaskCommand(g *globals) *cobra.Command {
 	}
 	addOutputFlag(list.Flags(), &o.output)
 	sample := &cobra.Command{
-		Use: "sample NAME", Short: "Print items 0..N-1 of reasoning-gym's dataset with a seed (the wording is ours)", Args: taskName,
+		Use: "sample NAME", Short: "Print items of a task's dataset with a seed", Args: taskName,
 		Long: "sample prints items 0..N-1 of reasoning-gym's dataset of that name and seed: answer and metadata are the library's\n" +
 			"own, byte for byte; the question's wording is ours. With -o json, one object a line. For bf to draw the library's words,\n" +
 			"give its list with --words.",
@@ -43,7 +43,7 @@ func newTaskCommand(g *globals) *cobra.Command {
 	sample.Flags().Int64VarP(&o.n, "n", "n", 3, "how many items")
 	sample.Flags().Int64Var(&o.seed, "seed", 42, "the dataset's seed")
 	score := &cobra.Command{
-		Use: "score NAME", Short: "Score completions or answers: reads lines of JSON, writes lines {score}", Args: taskName,
+		Use: "score NAME", Short: "Score completions or answers from lines of JSON", Args: taskName,
 		Long: "score reads lines of JSON and writes a line {\"score\": X} for each. A line is an item as swarm task sample -o json prints it, with\n" +
 			"a \"completion\": what a model wrote, from which the answer is extracted as in training. Or it is {\"entry\": ITEM, \"answer\": TEXT or\n" +
 			"null}, with the answer itself. An item alone is refused: its \"answer\" is the right one.",
@@ -51,7 +51,7 @@ func newTaskCommand(g *globals) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, args []string) error { return runTaskScore(g, o, args[0]) },
 	}
 	extract := &cobra.Command{
-		Use: "extract", Short: "Extract answers: reads lines {completion}, writes lines {answer}", Args: usage.NoArgs,
+		Use: "extract", Short: "Extract answers from lines of completions", Args: usage.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return task.ExtractLines(g.stdin, g.stdout, g.stderr) },
 	}
 	for _, c := range []*cobra.Command{list, sample, score} {

@@ -24,7 +24,7 @@ func newTuneCommand(g *globals) *cobra.Command {
 	var o tuneOptions
 	cmd := &cobra.Command{
 		Use:   "tune (--auto | --gpu-memory SIZE) [--workload NAME or FILE] [--apply] [-- COMMAND]",
-		Short: "Recommend batch size and accumulation for a training on this GPU, and write them into its files",
+		Short: "Recommend a batch size that fits, and write it into your files",
 		Long: "tune takes a workload profile, built in (--list) or a YAML file of your own (docs/TUNE.md), and says which batch size, accumulation and\n" +
 			"other values suit a GPU: with the memory they are expected to take, item by item. --profile runs the training itself at a few batch\n" +
 			"sizes and counts with what it measures. --apply writes the values into the training's files, with a backup beside each; --undo puts\n" +

@@ -24,7 +24,7 @@ func newVerifyCommand(g *globals) *cobra.Command {
 	var o verifyOptions
 	cmd := &cobra.Command{
 		Use:   "verify EXPERIMENT or RUN",
-		Short: "Make a finished run again from its logs, and compare weights, rewards and draws",
+		Short: "Repeat a run from its journals and compare every weight",
 		Long: "verify makes every round of a run that has ended again out of the nodes' journals: questions are drawn again, completions scored\n" +
 			"again, externals drawn again, and every update is made again from the first weights. What comes out must be what the journals and\n" +
 			"the database have: rewards, training sets, losses, and the weights at every checkpoint. On a CPU that holds bit for bit; on a GPU,\n" +

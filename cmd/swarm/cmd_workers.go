@@ -27,7 +27,7 @@ func newWorkersCommand(g *globals) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "workers [RUN]",
-		Short: "Who has joined this host's swarms, how they fare, and who may",
+		Short: "List workers, invite them, and decide who may join",
 		Long: "workers lists the hosts that joined a run (the newest that this home coordinates, if none is named): their nodes,\n" +
 			"what of their rollouts was of use to the others, and what was\n" +
 			"refused. invite prints a line that lets others in; revoke, ban and unban decide about those who have it. They take effect at once, also\n" +
@@ -44,7 +44,7 @@ func newWorkersCommand(g *globals) *cobra.Command {
 	var once bool
 	invite := &cobra.Command{
 		Use:   "invite [NAME]",
-		Short: "Print the line that lets others join; with a name, one for that worker alone",
+		Short: "Print an invitation, for one worker or for several",
 		Args:  usage.AtMostOneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runInvite(g, nameIn(args), once)
@@ -63,7 +63,7 @@ func newWorkersCommand(g *globals) *cobra.Command {
 	cmd.AddCommand(
 		invite, ban,
 		workerCommand(g, "unban", "Let a banned worker in again", (*membership.Registry).Unban),
-		workerCommand(g, "revoke", "Take a worker's credentials back, or an invitation (invitation: that of swarm up)", g.revoke),
+		workerCommand(g, "revoke", "Revoke a worker's credentials, or an invitation", g.revoke),
 	)
 	return cmd
 }

@@ -57,6 +57,7 @@ type globals struct {
 
 	environmentTold bool // tellEnvironment has been called
 
+	helpAll      bool   // --help shows every flag
 	databaseFile string // what openReader reads in place of the home's database, by --database; empty: nothing
 }
 
@@ -71,6 +72,7 @@ func (g *globals) logLevel() slog.Level {
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	g := &globals{stdin: stdin, stdout: stdout, stderr: stderr, args: args, began: commandline.TakeBegan()}
 	defer g.python.Close()
+	args, g.helpAll = usage.TakeHelpAll(args)
 	root := newRootCommand(g)
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -154,7 +156,7 @@ func remedy(err error) string {
 func newRootCommand(g *globals) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "swarm",
-		Short:         "Run a swarm of small language models, trained by SAPO, on one shared GPU",
+		Short:         "Train a swarm of small language models with SAPO on one shared GPU",
 		Long:          "swarm finds the GPU, decides how many nodes fit, starts and supervises them, and records every round.\n" + exitCodesHelp,
 		Version:       version,
 		SilenceUsage:  true,
@@ -219,7 +221,8 @@ func newRootCommand(g *globals) *cobra.Command {
 		}
 		c.Long += "\n" + exitCodesHelp
 	}
-	usage.FitHelp(g.stdout, root)
+	groupCommands(root)
+	usage.FitHelp(g.stdout, root, flagGroups, g.helpAll)
 	return root
 }
 

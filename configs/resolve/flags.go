@@ -37,6 +37,9 @@ func (k *KeyFlag) Set(text string) error {
 	return nil
 }
 
+// DefaultText is the key's default, for the flag's help.
+func (k *KeyFlag) DefaultText() string { return k.Key.DefaultText() }
+
 func (k *KeyFlag) Type() string {
 	switch k.Key.Kind {
 	case reflect.Int, reflect.Int64:

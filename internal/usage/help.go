@@ -10,9 +10,22 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 )
 
-// FitHelp makes the help of a command and of its subcommands fit the terminal. A pipe gets it as it is written.
-func FitHelp(stdout io.Writer, root *cobra.Command) {
-	whole := root.HelpFunc()
+// FitHelp makes the help of a command and of its subcommands fit the terminal. A pipe gets it as it is written. Flags of a command with many are
+// shown in groups: the everyday ones, or with all every flag. FitHelp is called when all commands and their flags are there.
+func FitHelp(stdout io.Writer, root *cobra.Command, groups Groups, all bool) {
+	for _, c := range root.Commands() {
+		if hasMany(c) {
+			c.Flags().Bool(helpAllFlag, false, "show every flag")
+		}
+	}
+	plain := root.HelpFunc()
+	whole := func(cmd *cobra.Command, args []string) {
+		if hasMany(cmd) {
+			printGroups(cmd.OutOrStdout(), cmd, groups, all)
+		} else {
+			plain(cmd, args)
+		}
+	}
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		p := screen.Page(stdout)
 		if p.Width == 0 {

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sapo-swarm/swarm/internal/usage"
+)
+
+// commandGroups are the groups of `swarm --help`, by what people want to do.
+var commandGroups = []struct {
+	id, title string
+	commands  []string
+}{
+	{"train", "Train:", []string{"up", "resume", "sweep", "plan", "profile"}},
+	{"watch", "Watch:", []string{"status", "attach", "logs", "gpu", "dashboard"}},
+	{"compare", "Compare:", []string{"compare", "curve", "eval", "report", "verify"}},
+	{"share", "Train with others:", []string{"join", "workers", "generate"}},
+	{"tune", "Run your own training:", []string{"run", "tune", "doctor"}},
+	{"manage", "Manage runs, models and data:", []string{"ls", "down", "rm", "prune", "export", "import", "model", "task", "pretrain", "service", "completion"}},
+}
+
+// groupCommands puts each command into its group.
+func groupCommands(root *cobra.Command) {
+	for _, g := range commandGroups {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range root.Commands() {
+			if slices.Contains(g.commands, c.Name()) {
+				c.GroupID = g.id
+			}
+		}
+	}
+	root.SetCompletionCommandGroupID("manage")
+	root.SetHelpCommandGroupID("manage")
+}
+
+// ownGroups are the groups of flags that one command has alone. They come first, and all of them are everyday flags.
+var ownGroups = map[string][]usage.Group{
+	"sweep": {group("What to compare", "8loc0ext 4loc4ext --seeds 3", "seeds", "grid", "study", "dry-run")},
+	"plan": {
+		group("What to plan", "--model gpt2 --gpu-memory 40GB", "gpu-memory", "host-memory", "study", "seeds", "budget"),
+	},
+	"eval": {group("What to evaluate", "4loc4ext --node node_3 --round 100", "node", "round", "questions", "generations", "k")},
+	"profile": {
+		group("What to measure", "--model gpt2 --sizes 1,2,4", "sizes"),
+	},
+	"join": {
+		group("Which swarm", "--url-file invitation.txt", "url-file", "shared", "experiment", "name", "node-id", "wait", "ca-file", "nats-creds", "compat"),
+		group("What to train", "", "model", "nodes", "generate-only", "fresh"),
+	},
+	"run": {
+		group("Batch and memory", "--batch-size 128 -- python train.py batch={batch_size}", "batch-size", "accumulate", "min-batch-size", "max-retries", "gradient-checkpointing", "offload", "set", "env", "forget"),
+		group("Which GPU, and when", "--wait-for-gpu 60m -- python train.py", "gpu", "cpu", "memory", "min-gpu-memory", "wait-for-gpu", "gpu-check-interval"),
+		group("The process", "", "name", "detach", "grace", "output"),
+	},
+	"tune": {
+		group("Which training, on which GPU", "--workload naics-embedder --gpu-memory 24", "workload", "list", "dir", "auto", "gpu", "gpu-memory", "devices"),
+		group("Which values", "--auto --target-effective-batch 256", "target-effective-batch", "safety-margin", "set"),
+		group("Measure", "--auto --profile -- python train.py --batch {batch_size}", "profile", "profile-seconds"),
+		group("Write", "--auto --dry-run", "apply", "dry-run", "undo", "force", "output"),
+	},
+	"compare": {
+		group("Which runs", "--study paper", "baseline", "study", "model", "by", "pairs", "database"),
+		group("By what", "--measure pass --target 0.3", "measure", "per", "at", "target", "window", "despite", "tasks"),
+		group("Output", "--columns experiment,runs,verdict --csv -", "columns", "csv", "min", "top", "gate", "output"),
+	},
+}
+
+// everydayGroups are the flags that most people need of the commands that train or plan.
+var everydayGroups = []usage.Group{
+	group("What to train", "4loc4ext --model nano --seed 7", "config", "model", "models", "num-train-samples", "num-transplant-trees", "num-generations", "external-correction", "paper", "learning-rate", "seed", "name", "set"),
+	group("Where", "4loc4ext --nodes 8 --device cuda", "nodes", "device", "precision", "share", "gpu-memory", "wait-for-gpu"),
+	group("How long", "4loc4ext --rounds 300 --price 1.29/h --on-complete 'sudo shutdown -h now'", "rounds", "fresh", "price", "on-complete", "webhook", "on-alarm"),
+	group("Sharing with others", "4loc4ext --listen :4222", "listen", "shared", "nats", "sync"),
+	group("Watching", "4loc4ext --detach --dashboard", "detach", "dashboard", "output", "eval-every", "eval-questions", "yes"),
+}
+
+// restGroups are all other flags.
+var restGroups = []usage.Group{
+	group("Experiment and tasks", "", "preset", "experiment", "swarm-size", "tasks-set", "tasks-file", "tasks-words", "tasks-system-prompt", "ignore-rl-swarm-env", "max-prompt-length", "max-completion-length"),
+	group("Sampling", "", "temperature", "top-k", "top-p"),
+	group("Loss and optimizer", "", "loss-type", "scale-rewards", "epsilon", "epsilon-high", "beta", "num-iterations", "adam-beta1", "adam-beta2", "adam-epsilon", "weight-decay", "max-grad-norm"),
+	group("Others' rollouts", "", "external-sampling", "external-advantage", "external-filter", "external-filter-threshold", "external-lag", "zero-advantage-filter", "max-peers", "max-staleness", "split", "split-alpha", "split-ema", "split-every"),
+	group("Memory", "", "micro-batch", "auto-batch-size", "gradient-accumulation-steps", "gradient-checkpointing", "optimizer-offload", "param-offload", "clear-cache-every-n-rounds", "cuda-graphs", "cpu-fallback"),
+	group("GPUs", "", "gpus-per-node", "min-gpu-memory", "gpu-check-interval"),
+	group("Evaluation", "", "eval-generations"),
+	group("Recovery", "", "checkpoint-every", "max-restarts", "barrier-deadline", "barrier-quorum"),
+	group("Network and certificates", "", "advertise", "tls-cert", "tls-key", "nats-file", "nats-creds", "compat", "dashboard-token", "no-token", "webhook-file", "on-complete-file"),
+	group("Another trainer", "", "node-command", "node-memory"),
+}
+
+func group(title, example string, flags ...string) usage.Group {
+	return usage.Group{Title: title, Example: example, Flags: flags}
+}
+
+// flagGroups are the groups of a command's flags. The examples of everydayGroups are up's.
+func flagGroups(cmd *cobra.Command) (everyday, rest []usage.Group) {
+	everyday = slices.Clone(everydayGroups)
+	if cmd.Name() != "up" {
+		for i := range everyday {
+			everyday[i].Example = ""
+		}
+	}
+	return slices.Concat(ownGroups[cmd.Name()], everyday), restGroups
+}
