@@ -48,7 +48,7 @@ var imports = map[string]string{
 	"launcher/systemd":            "",
 	"launcher/targets":            "configs",
 	"launcher/web":                "configs launcher/fit launcher/lifecycle launcher/runlog metrics/dashboard metrics/store node/exchange node/journal node/model node/policy node/task node/tokenizer",
-	"launcher/workers":            "configs metrics/event metrics/store node/exchange/membership node/exchange/natsbus node/exchange/sharedir node/protocol",
+	"launcher/workers":            "configs configs/resolve launcher/lifecycle metrics/event metrics/query metrics/stats metrics/store node/exchange/membership node/exchange/natsbus node/exchange/sharedir node/protocol",
 	"metrics/charts":              "",
 	"metrics/dashboard":           "metrics/charts metrics/event metrics/export/prometheus metrics/query metrics/stats metrics/store metrics/wording",
 	"metrics/event":               "",

@@ -203,8 +203,8 @@ func throughFolder(args []string) bool { return names(args, "shared") }
 
 // invitation is the one given, or that of the coordinator of this home.
 func (o *generateOptions) invitation(g *globals) (string, error) {
-	given := joinOptions{url: o.url, urlFile: o.urlFile}
-	read := given.invitation
+	given := workers.JoinOptions{URL: o.url, URLFile: o.urlFile}
+	read := given.Invitation
 	if o.url == "" && o.urlFile == "" && os.Getenv(resolve.InvitationVariable) == "" {
 		read = func() (membership.Invitation, error) { return workers.ReadInvitation(g.home) }
 	}

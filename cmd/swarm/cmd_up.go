@@ -16,6 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/notify"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
+	"github.com/sapo-swarm/swarm/launcher/workers"
 )
 
 type upOptions struct {
@@ -23,7 +24,8 @@ type upOptions struct {
 	price     priceFlag
 	hooks     notify.Hooks
 	page      pageFlag
-	admission admissionFlags
+	admission workers.Options
+	typed     func(flag string) bool
 	fresh     bool
 	onlyRun   string // swarm resume: the run to go on with, and no other
 	detach    bool
@@ -56,7 +58,8 @@ func newUpCommand(g *globals) *cobra.Command {
 	addHookFlags(cmd.Flags(), &o.hooks)
 	addTrainerFlags(cmd.Flags(), &o.plan.Trainer)
 	o.page.add(cmd.Flags())
-	o.admission.add(cmd.Flags())
+	addAdmissionFlags(cmd.Flags(), &o.admission)
+	o.typed = cmd.Flags().Changed
 	cmd.Flags().Var(&o.plan.GPULimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15 or 15GB")
 	cmd.Flags().BoolVar(&o.detach, "detach", false, "return once the run has begun: it goes on in the background (swarm attach, logs, down)")
 	cmd.Flags().BoolVar(&o.fresh, "fresh", false, "begin a new run, even if one of this experiment and seed could go on")
@@ -78,7 +81,7 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	if err := o.hooks.Check(); err != nil {
 		return err
 	}
-	admission, err := o.admission.admission()
+	admission, err := o.admission.Admission(o.typed)
 	if err != nil {
 		return err
 	}
@@ -104,8 +107,8 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.admission.predecessor {
-		tellFolder(g.logger, o.admission.shared, roleCoordinator)
+	if o.admission.Predecessor {
+		workers.TellFolder(g.logger, o.admission.Shared, workers.RoleCoordinator)
 	}
 	c, err := g.coordinate(ctx, coordinator.Options{Planned: p, Resume: r, PricePerHour: price.PerHour, PriceCurrency: price.Currency, Admission: admission}, o.yes)
 	if err != nil {

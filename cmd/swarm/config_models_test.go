@@ -12,6 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs/resolve"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/plan"
+	"github.com/sapo-swarm/swarm/launcher/workers"
 )
 
 // Tasks and lengths are the first model's, rate and micro-batch each model's own, unless somebody gave them; and the highest layer that names
@@ -90,7 +91,7 @@ func TestAWorkerHasOneModel(t *testing.T) {
 		if flag != "" {
 			require.NoError(t, fs.Parse([]string{"--model", flag}))
 		}
-		c, m, err := configSources(nil, false).Joined(&flags.Config, func() (resolve.Layer, error) { return joinedBase(coordinators, "e-1.anna"), nil })
+		c, m, err := configSources(nil, false).Joined(&flags.Config, func() (resolve.Layer, error) { return workers.JoinedBase(coordinators, "e-1.anna"), nil })
 		require.NoError(t, err)
 		require.Equal(t, want, m.Name)
 		require.Equal(t, want, c.ModelOf(1))

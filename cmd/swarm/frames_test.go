@@ -21,6 +21,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/runs"
+	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
@@ -34,7 +35,7 @@ const frameNow = 1_800_000_000
 var frames = map[string]func(t *testing.T, p *table.Page){
 	"plan":    planFrame,
 	"doctor":  func(_ *testing.T, p *table.Page) { p.Table(doctor.Table(doctorFindings())) },
-	"workers": func(_ *testing.T, p *table.Page) { printWorkers(p, workersInFrame(), frameNow) },
+	"workers": func(_ *testing.T, p *table.Page) { workersInFrame().Print(p, frameNow) },
 	"status": func(_ *testing.T, p *table.Page) {
 		(runs.Overview{Status: new(statusInFrame()), Jobs: jobsInFrame()}).Print(p)
 	},
@@ -120,8 +121,8 @@ func doctorFindings() []doctor.Finding {
 	}
 }
 
-func workersInFrame() workersDocument {
-	return workersDocument{
+func workersInFrame() workers.Listing {
+	return workers.Listing{
 		Run: "friends-7",
 		Workers: []stats.WorkerRow{
 			{Worker: "anna", Host: "anna-desktop.example.org", Device: "NVIDIA GeForce RTX 4090", State: "connected", Nodes: 4, Rounds: 1840,
@@ -130,7 +131,7 @@ func workersInFrame() workersDocument {
 				RolloutsUsed: 512, UsefulRatio: 0.88, Refused: 3, LastSeen: frameNow - 3725, Reason: "no heartbeat for one minute: its host or its network is down"},
 			{Worker: "cleo", Host: "laptop", Device: "CPU", State: "connected", Nodes: 1},
 		},
-		Listed: []listedDocument{
+		Listed: []workers.Listed{
 			{Name: "anna", Kind: "worker", LastSeen: frameNow - 2},
 			{Name: "bert", Kind: "worker", LastSeen: frameNow - 3725},
 			{Name: "invitation", Kind: "invitation"},

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
@@ -110,7 +111,7 @@ func TestWorkersAreThoseOfTheRunThatThisHomeCoordinates(t *testing.T) {
 	worker := joinTiny(t, home, invitationOf(t, up), "--name", "anna")
 	require.Equal(t, fail.ExitDone, worker.wait(), worker.stderr)
 	require.Equal(t, fail.ExitDone, up.wait(), up.stderr)
-	var document workersDocument
+	var document workers.Listing
 	require.NoError(t, json.Unmarshal([]byte(swarm(t, home, "workers", "-o", "json").stdout), &document))
 	require.Equal(t, "mine-1", document.Run)
 	require.Equal(t, "e-1.anna-1", document.Joined)

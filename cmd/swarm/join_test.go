@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -67,10 +68,10 @@ func TestWorkersTrainForAHostWithoutNodes(t *testing.T) {
 	const rounds = 12
 	up := start(t, home, "--listen", "127.0.0.1:0", "--nodes", "0", "--rounds", "12")
 	invitation := invitationOf(t, up)
-	workers := []*running{joinTiny(t, anna, invitation, "--name", "anna"), joinTiny(t, ben, invitation, "--name", "ben")}
+	joined := []*running{joinTiny(t, anna, invitation, "--name", "anna"), joinTiny(t, ben, invitation, "--name", "ben")}
 	up.await("anna", func(e event.Event) bool { return e.Type == event.TypeJoin && e.Worker == "anna" })
 	up.await("ben", func(e event.Event) bool { return e.Type == event.TypeJoin && e.Worker == "ben" })
-	for _, w := range workers {
+	for _, w := range joined {
 		require.Equal(t, fail.ExitDone, w.wait(), w.stderr)
 	}
 	require.Equal(t, fail.ExitDone, up.wait(), up.stderr)
@@ -88,7 +89,7 @@ func TestWorkersTrainForAHostWithoutNodes(t *testing.T) {
 	}
 	require.Positive(t, shared, "nobody learnt from anybody")
 
-	var document workersDocument
+	var document workers.Listing
 	listed := swarm(t, home, "workers", "-o", "json")
 	require.NoError(t, json.Unmarshal([]byte(listed.stdout), &document), listed.stderr)
 	require.Len(t, document.Workers, 2)

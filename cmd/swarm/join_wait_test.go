@@ -61,14 +61,3 @@ func TestJoinWaitsForNoOneOnlySoLong(t *testing.T) {
 	require.Equal(t, fail.ExitUsage, o.code)
 	require.Equal(t, "Error: bad wait \"-1s\" (--wait): allowed: a time such as 60s or 10m, or 0 to wait without end\n", o.stderr)
 }
-
-// How long join waits.
-func TestHowLongJoinWaits(t *testing.T) {
-	t.Parallel()
-	o := joinOptions{wait: defaultJoinWait}
-	require.Equal(t, time.Minute, o.waitLimit())
-	o.shared = "/x"
-	require.Equal(t, 10*time.Minute, o.waitLimit())
-	o.waitTyped, o.wait = true, 0
-	require.Zero(t, o.waitLimit())
-}

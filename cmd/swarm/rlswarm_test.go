@@ -5,10 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sapo-swarm/swarm/configs/resolve"
-	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/configs/resolve"
+	"github.com/sapo-swarm/swarm/internal/fail"
 )
 
 // clearRLSwarm makes an environment without rl-swarm's variables for a test.
@@ -43,11 +44,12 @@ func TestJoinReadsRLSwarmsVariables(t *testing.T) {
 		var o joinOptions
 		f := pflag.NewFlagSet("join", pflag.ContinueOnError)
 		addJoinFlags(f, &o.plan)
-		f.StringVar(&o.experiment, "experiment", "", "")
-		f.StringVar(&o.nodeID, "node-id", "", "")
+		f.StringVar(&o.Experiment, "experiment", "", "")
+		f.StringVar(&o.NodeID, "node-id", "", "")
 		require.NoError(t, f.Parse(strings.Fields(tt.args)))
-		o.readRLSwarm(f, func(name string) string { return environ[name] })
-		require.Equal(t, [3]string{tt.experiment, tt.node, tt.taken}, [3]string{o.experiment, o.nodeID, strings.Join(o.fromRLSwarm, " ")}, tt)
+		o.IgnoreRLSwarm = o.plan.Config.IgnoreRLSwarm
+		o.ReadRLSwarm(f.Changed, func(name string) string { return environ[name] })
+		require.Equal(t, [3]string{tt.experiment, tt.node, tt.taken}, [3]string{o.Experiment, o.NodeID, strings.Join(o.FromRLSwarm, " ")}, tt)
 	}
 	clearRLSwarm(t)
 	t.Setenv("EXPERIMENT_NAME", "e")

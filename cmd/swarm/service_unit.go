@@ -18,6 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 	"github.com/sapo-swarm/swarm/launcher/systemd"
+	"github.com/sapo-swarm/swarm/launcher/workers"
 )
 
 // newUnit makes the unit that runs swarm up, or swarm join, with these arguments, once they are found to be good. left are variables of the environment
@@ -91,31 +92,31 @@ func checkJoinService(g *globals, args []string) ([]string, error) {
 	if join.Flags().NArg() > 0 {
 		return nil, fail.Usage(errors.New("an invitation is a secret, and a unit can be read by everybody"), "the invitation in a file, and join --url-file FILE")
 	}
-	var o joinOptions
-	for name, into := range map[string]*string{"url-file": &o.urlFile, "shared": &o.shared, "experiment": &o.experiment} {
+	var o workers.JoinOptions
+	for name, into := range map[string]*string{"url-file": &o.URLFile, "shared": &o.Shared, "experiment": &o.Experiment} {
 		*into = join.Flags().Lookup(name).Value.String()
 	}
-	o.sharedTyped = join.Flags().Changed("shared")
-	o.plan.Config.IgnoreRLSwarm = join.Flags().Changed(resolve.IgnoreRLSwarmFlag)
-	o.readRLSwarm(join.Flags(), os.Getenv)
+	o.SharedTyped = join.Flags().Changed("shared")
+	o.IgnoreRLSwarm = join.Flags().Changed(resolve.IgnoreRLSwarmFlag)
+	o.ReadRLSwarm(join.Flags().Changed, os.Getenv)
 	for name, why := range map[string]string{"detach": "a service is in the background already", "fresh": "a service with --fresh would begin anew at each of its starts"} {
 		if join.Flags().Changed(name) {
 			return nil, fail.Usage(errors.New(why), "without --"+name)
 		}
 	}
-	if err := o.check(); err != nil {
+	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	if o.shared != "" {
-		return append(slices.Clone(args), "--shared", o.shared, "--experiment", o.experiment), nil
+	if o.Shared != "" {
+		return append(slices.Clone(args), "--shared", o.Shared, "--experiment", o.Experiment), nil
 	}
-	if o.urlFile == "" {
+	if o.URLFile == "" {
 		return nil, fail.Usage(errors.New("a unit keeps no secrets"), "the invitation in a file, and join --url-file FILE")
 	}
-	if _, err := o.invitation(); err != nil {
+	if _, err := o.Invitation(); err != nil {
 		return nil, err
 	}
-	path, err := filepath.Abs(o.urlFile)
+	path, err := filepath.Abs(o.URLFile)
 	if err != nil {
 		return nil, fmt.Errorf("--url-file: %w", err)
 	}

@@ -37,6 +37,9 @@ type Options struct {
 	NATS, Credentials string // URLs of a cluster, with commas; its credentials file
 	Shared            string // a synced folder
 	Compat            bool   // with Shared: also write the files that rl-swarm's nodes read
+
+	NATSFile    string // a file with what NATS holds
+	Predecessor bool   // Shared is what GDRIVE_PATH says
 }
 
 // NewAdmission returns one that admits nobody before Open and Start.

@@ -1,0 +1,176 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/configs/resolve"
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/files"
+	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/node/exchange/membership"
+)
+
+// How long a worker waits for the coordinator where nothing else is asked for: what goes through a folder takes as long as that takes to be synced.
+const (
+	DefaultWait = time.Minute
+	FolderWait  = 10 * time.Minute
+)
+
+// JoinOptions are what swarm join was told: whose swarm to join, by which way, and as whom.
+type JoinOptions struct {
+	URL, URLFile string // an invitation, or its file
+	Name         string
+	CAFile       string
+	Credentials  string // file, of a NATS cluster
+	Shared       string
+	SharedTyped  bool // --shared, though it may be empty
+	Predecessor  bool // Shared is GDRIVE_PATH's
+	Experiment   string
+	NodeID       string
+	Compat       bool
+	GenerateOnly bool
+	Wait         time.Duration // for the coordinator; 0: without end
+	WaitTyped    bool
+
+	IgnoreRLSwarm bool     // its variables count for nothing
+	FromRLSwarm   []string // those that say what no flag says
+}
+
+// ReadRLSwarm takes what rl-swarm's variables say of a worker where no flag does, and keeps which of them took effect.
+func (o *JoinOptions) ReadRLSwarm(typed func(flag string) bool, getenv func(string) string) {
+	if o.IgnoreRLSwarm {
+		return
+	}
+	for _, v := range []struct {
+		flag, variable string
+		into           *string
+	}{{"experiment", "EXPERIMENT_NAME", &o.Experiment}, {"node-id", "NODE_ID", &o.NodeID}} {
+		if text := getenv(v.variable); text != "" && !typed(v.flag) {
+			*v.into = text
+			o.FromRLSwarm = append(o.FromRLSwarm, v.variable)
+		}
+	}
+}
+
+// Check refuses what can't go together. What the predecessor's variables say counts where nothing else does.
+func (o *JoinOptions) Check() error {
+	invited := o.URL != "" || o.URLFile != ""
+	if !invited && !o.SharedTyped && os.Getenv(resolve.InvitationVariable) == "" && !o.IgnoreRLSwarm {
+		o.Shared = predecessorsFolder(RoleWorker)
+		o.Predecessor = o.Shared != ""
+	}
+	switch {
+	case o.Shared != "" && invited:
+		return fail.Usage(errors.New("an invitation and --shared are two ways into two swarms"), "one of them")
+	case o.Shared == "" && o.Compat:
+		return fail.Usage(errors.New("--compat is for --shared"), "--shared DIR")
+	case o.Shared != "" && o.Experiment == "":
+		return fail.Usage(errors.New("--shared needs the experiment's name"), "--experiment NAME, a folder in "+o.Shared)
+	}
+	if o.Shared == "" {
+		return nil
+	}
+	var err error
+	o.Shared, err = sharedFolder(o.Shared, o.Predecessor)
+	return err
+}
+
+// Invitation is what was handed out, from wherever it was given.
+func (o *JoinOptions) Invitation() (membership.Invitation, error) {
+	text, source := o.URL, "the argument"
+	switch {
+	case text != "":
+	case o.URLFile != "":
+		data, err := files.ReadBounded(o.URLFile, configs.MaxDocument)
+		if err != nil {
+			return membership.Invitation{}, fail.Usage(fmt.Errorf("--url-file: %w", err), "the file that holds the line of swarm up --listen")
+		}
+		text, source = string(data), o.URLFile
+	default:
+		text, source = os.Getenv(resolve.InvitationVariable), "$"+resolve.InvitationVariable
+	}
+	text = strings.TrimSpace(text)
+	if text == "" {
+		try := "the line that `swarm up --listen` prints, or --shared DIR"
+		if os.Getenv(resolve.FolderVariable) != "" && !o.SharedTyped && !o.IgnoreRLSwarm {
+			try += ", or " + resolve.RoleVariable + "=" + RoleWorker + ", with which " + resolve.FolderVariable + " counts"
+		}
+		return membership.Invitation{}, fail.Usage(errors.New("join what? There is no invitation"), try)
+	}
+	invitation, err := membership.ParseInvitation(text)
+	if err != nil {
+		return invitation, fail.Usage(fmt.Errorf("%s is no invitation: %w", source, err), "the whole line in quotes, with what comes after the #")
+	}
+	return invitation, nil
+}
+
+// CheckWait refuses a --wait that is no time.
+func (o *JoinOptions) CheckWait() error {
+	if o.Wait < 0 {
+		return &configs.Error{Key: "wait", Value: o.Wait.String(), Source: "--wait", Allowed: "a time such as 60s or 10m, or 0 to wait without end"}
+	}
+	return nil
+}
+
+// waitLimit is how long to wait for the coordinator; 0: without end.
+func (o *JoinOptions) waitLimit() time.Duration {
+	if o.Shared != "" && !o.WaitTyped {
+		return FolderWait
+	}
+	return o.Wait
+}
+
+// Connect connects to the coordinator. version is this program's.
+func (o *JoinOptions) Connect(ctx context.Context, home layout.Home, version string, stderr io.Writer, logger *slog.Logger) (*Worker, error) {
+	to := ConnectOptions{
+		CAFile: o.CAFile, Credentials: o.Credentials, Shared: o.Shared, Experiment: o.Experiment, Compat: o.Compat,
+		Name: o.Name, NodeID: o.NodeID, GenerateOnly: o.GenerateOnly, Wait: o.waitLimit(),
+		Home: home, Version: version, Stderr: stderr, Logger: logger,
+	}
+	if o.Shared == "" {
+		var err error
+		if to.Invitation, err = o.Invitation(); err != nil {
+			return nil, err
+		}
+	}
+	return Connect(ctx, to)
+}
+
+// JoinedBase is the coordinator's configuration as this host begins with it.
+func JoinedBase(c configs.Config, name string) resolve.Layer {
+	c.Experiment, c.Device, c.MicroBatch = name, "auto", 0
+	c.Models, c.Members = "", nil        // a worker's nodes have one model, by default the coordinator's first
+	c.Tasks.File, c.Tasks.Words = "", "" // paths of another host
+	l := resolve.Layer{Values: configs.Values(c), Sources: map[string]string{}, Mixture: c.Tasks.Mixture}
+	for key, value := range l.Values {
+		l.Sources[key] = "the coordinator's configuration"
+		if reflect.ValueOf(value).IsZero() && strings.HasPrefix(key, "tasks.") {
+			delete(l.Values, key)
+		}
+	}
+	return l
+}
+
+// NeedsFiles refuses flags that leave out a copy of a file that the swarm's questions need.
+func (w *Worker) NeedsFiles(flags *resolve.Flags) error {
+	given, err := flags.Layer()
+	if err != nil {
+		return err
+	}
+	for _, key := range QuestionFiles {
+		if w.Welcome().Inputs[key] != "" && given.Values[key] == nil {
+			flag := "--" + strings.ReplaceAll(key, ".", "-")
+			return fail.Usage(fmt.Errorf("the swarm's questions need a file that this host has to have, too: there is no %s", flag), flag+" FILE, a copy of the coordinator's")
+		}
+	}
+	return nil
+}
