@@ -108,7 +108,7 @@ func inFrame[T any](t *testing.T, name string) T {
 func planFrame(t *testing.T, p *table.Page) {
 	m, err := configs.LoadModel("gpt2")
 	require.NoError(t, err)
-	printPlan(p, plan.Planned{Config: configs.Config{SwarmSize: 8}, Model: m, Plan: inFrame[fit.Plan](t, "plan.json")})
+	plan.Planned{Config: configs.Config{SwarmSize: 8}, Model: m, Plan: inFrame[fit.Plan](t, "plan.json")}.Print(p)
 }
 
 func doctorFindings() []doctor.Finding {

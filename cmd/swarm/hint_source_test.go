@@ -62,6 +62,7 @@ var hintContexts = []struct{ file, commands string }{
 	{"launcher/notify", "up, sweep"},
 	{"launcher/plan", "up, plan, join, sweep"},
 	{"launcher/plan/engine", "up, plan, sweep, profile"},
+	{"launcher/plan/later", "plan"},
 	{"launcher/plan/trainer", "up"},
 	{"launcher/targets/write", "generate slurm, generate kubernetes, generate skypilot, generate compose"},
 	{"metrics/export/import", "import"},

@@ -62,9 +62,9 @@ func TestServiceOfAUser(t *testing.T) {
 
 	o = service(t, config, home, "show", "n", "-o", "json")
 	require.Equal(t, 0, o.code, o.stderr)
-	var d serviceDocument
+	var d systemd.Service
 	require.NoError(t, json.Unmarshal([]byte(o.stdout), &d))
-	require.Equal(t, serviceDocument{Name: "swarm-n.service", Scope: "user", Path: path, Unit: string(text)}, d)
+	require.Equal(t, systemd.Service{Name: "swarm-n.service", Scope: "user", Path: path, Unit: string(text)}, d)
 	o = service(t, config, home, "show")
 	require.Equal(t, fail.ExitUsage, o.code)
 	require.Contains(t, o.stderr, "Try: one of swarm-n.service")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,44 +23,21 @@ import (
 // newUnit makes the unit that runs swarm up, or swarm join, with these arguments, once they are found to be good. left are variables of the environment
 // that the unit does not keep.
 func newUnit(ctx context.Context, g *globals, system bool, name string, up []string) (u systemd.Unit, left []string, err error) {
-	u = systemd.Unit{Name: name, System: system}
-	verb, onGPU := "up", false
+	c := systemd.Command{Home: string(g.home), Python: g.python.Path, Verbose: g.verbose, Verb: "up", Args: up}
 	if len(up) > 0 && up[0] == "join" {
-		verb, up = up[0], up[1:]
-		up, err = checkJoinService(g, up)
+		c.Verb = up[0]
+		c.Args, err = checkJoinService(g, up[1:])
 	} else {
-		onGPU, err = checkUp(ctx, g, up)
+		var onGPU bool
+		if onGPU, err = checkUp(ctx, g, up); onGPU && !names(up, "device") {
+			// Without it a boot at which the driver is late would be taken for a machine without a GPU.
+			c.Device = fit.DeviceCUDA
+		}
 	}
 	if err != nil {
 		return u, nil, err
 	}
-	if u.Exe, err = os.Executable(); err != nil {
-		return u, nil, fmt.Errorf("own program: %w", err)
-	}
-	if u.Directory, err = os.Getwd(); err != nil {
-		return u, nil, fmt.Errorf("this folder: %w", err)
-	}
-	u.Args = []string{"--home", string(g.home)}
-	if g.python.Path != "" {
-		python, err := absoluteProgram(g.python.Path)
-		if err != nil {
-			return u, nil, err
-		}
-		u.Args = append(u.Args, "--python", python)
-	}
-	if g.verbose {
-		u.Args = append(u.Args, "--verbose")
-	}
-	u.Args = append(append(u.Args, verb), up...)
-	if onGPU && !names(up, "device") {
-		// Without it a boot at which the driver is late would be taken for a machine without a GPU.
-		u.Args = append(u.Args, "--device", fit.DeviceCUDA)
-	}
-	u.Environment, left = systemd.Environment(os.Environ())
-	if system {
-		u.User, err = systemd.Owner(string(g.home))
-	}
-	return u, left, err
+	return systemd.NewUnit(name, system, c)
 }
 
 // names tells whether arguments hold a flag of that name.
@@ -72,14 +48,6 @@ func names(args []string, flag string) bool {
 		}
 	}
 	return false
-}
-
-func absoluteProgram(name string) (string, error) {
-	path, err := exec.LookPath(name)
-	if err != nil {
-		return "", fail.Usage(fmt.Errorf("--python %s: %w", name, err), "the path of a python3 that has torch")
-	}
-	return filepath.Abs(path)
 }
 
 // checkJoinService finds mistakes in the arguments of a swarm join before it is made a service, and returns them with absolute paths. Whether the
@@ -164,27 +132,17 @@ func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err er
 	if err != nil {
 		return false, err
 	}
-	if err := plan.CheckTasks(planned.Config.Tasks); err != nil {
-		return false, err
-	}
 	yes, err := up.Flags().GetBool("yes")
 	if err != nil {
 		return false, err
 	}
-	if !yes {
-		if _, err := ensureModels(ctx, g, planned, false); err != nil {
-			return false, err
+	return planned.Later(request, g.logger, func() error {
+		if yes {
+			return nil
 		}
-	}
-	plan, err := fit.New(request)
-	switch {
-	case errors.Is(err, fit.ErrRequest):
-		return false, fail.Usage(err, "swarm plan --help")
-	case err != nil:
-		g.logger.Warn("it would not start now", "reason", err)
-		return len(request.GPUs) > 0 && request.Device != fit.DeviceCPU, nil
-	}
-	return plan.Device == fit.DeviceCUDA, nil
+		_, err := ensureModels(ctx, g, planned, false)
+		return err
+	})
 }
 
 // copyFlags gives the flags of to what from was given, as far as both have them.

@@ -3,11 +3,15 @@ package systemd
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"os/user"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
 )
 
 // Unit is a service that keeps one swarm up going: systemd starts it at boot, and again after it crashed.
@@ -31,6 +35,56 @@ const DefaultName = "swarm.service"
 // the first is a letter or digit.
 func UnitName(name string) (unit string, ok bool) {
 	return "swarm-" + strings.TrimSuffix(name, ".service") + ".service", names.MatchString(name)
+}
+
+// Command is what a unit runs: this program, with this home and Python.
+type Command struct {
+	Home    string // absolute
+	Python  string // program; empty: not given
+	Verbose bool
+	Verb    string // up, join
+	Args    []string
+	Device  string // for an up that names none; empty: none
+}
+
+// NewUnit makes the unit that runs a command in the present folder. left are variables of the environment that the unit does not keep.
+func NewUnit(name string, system bool, c Command) (u Unit, left []string, err error) {
+	u = Unit{Name: name, System: system}
+	if u.Exe, err = os.Executable(); err != nil {
+		return u, nil, fmt.Errorf("own program: %w", err)
+	}
+	if u.Directory, err = os.Getwd(); err != nil {
+		return u, nil, fmt.Errorf("this folder: %w", err)
+	}
+	u.Args = []string{"--home", c.Home}
+	if c.Python != "" {
+		python, err := absoluteProgram(c.Python)
+		if err != nil {
+			return u, nil, err
+		}
+		u.Args = append(u.Args, "--python", python)
+	}
+	if c.Verbose {
+		u.Args = append(u.Args, "--verbose")
+	}
+	u.Args = append(append(u.Args, c.Verb), c.Args...)
+	if c.Device != "" {
+		u.Args = append(u.Args, "--device", c.Device)
+	}
+	u.Environment, left = Environment(os.Environ())
+	if system {
+		u.User, err = Owner(c.Home)
+	}
+	return u, left, err
+}
+
+// absoluteProgram is where a program is.
+func absoluteProgram(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fail.Usage(fmt.Errorf("--python %s: %w", name, err), "the path of a python3 that has torch")
+	}
+	return filepath.Abs(path)
 }
 
 // Text is the unit file, as systemd.service(5) and systemd.syntax(7) want it.

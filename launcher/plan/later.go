@@ -1,0 +1,29 @@
+package plan
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/launcher/fit"
+)
+
+// Later tells whether a plan that is carried out at some later time, as by a service, would train on a GPU. What may be otherwise by then, such as a GPU that
+// is full now, is only warned of. models brings the models' weights into place.
+func (p Planned) Later(request fit.Request, logger *slog.Logger, models func() error) (onGPU bool, err error) {
+	if err := CheckTasks(p.Config.Tasks); err != nil {
+		return false, err
+	}
+	if err := models(); err != nil {
+		return false, err
+	}
+	plan, err := fit.New(request)
+	switch {
+	case errors.Is(err, fit.ErrRequest):
+		return false, fail.Usage(err, "swarm plan --help")
+	case err != nil:
+		logger.Warn("it would not start now", "reason", err)
+		return len(request.GPUs) > 0 && request.Device != fit.DeviceCPU, nil
+	}
+	return plan.Device == fit.DeviceCUDA, nil
+}

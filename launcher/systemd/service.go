@@ -1,0 +1,177 @@
+package systemd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/units"
+)
+
+// Choose is the systemd that the flags mean: the machine's by default for root, the user's for anybody else.
+func Choose(system, user bool) (Manager, error) {
+	if system && user {
+		return Manager{}, fail.Usage(errors.New("--system and --user at once"), "one of them")
+	}
+	return Find(system || !user && os.Geteuid() == 0)
+}
+
+// NamedUnit is the unit's name for the NAME that was given, or not.
+func NamedUnit(args []string) (string, error) {
+	switch {
+	case len(args) == 0:
+		return DefaultName, nil
+	case len(args) > 1:
+		return "", fail.Usage(
+			fmt.Errorf("service takes one name, not %d", len(args)), "swarm service install NAME -- --config 4loc4ext, with -- before what is for swarm up")
+
+	}
+	name, ok := UnitName(args[0])
+	if !ok {
+		return "", fail.Usage(fmt.Errorf("bad name %q of a service: allowed: letters, digits, _ . -, at most 64", args[0]), "another name")
+	}
+	return name, nil
+}
+
+// Install checks a unit, writes it and has systemd start it; noStart: only at the next boot. It tells out what it did, and which variables of the
+// environment were left out of the unit. dryRun prints the unit and writes nothing.
+func (m Manager) Install(ctx context.Context, out io.Writer, u Unit, left []string, dryRun, noStart bool) error {
+	text, err := u.Text()
+	if err != nil {
+		return fail.Usage(err, "other arguments, or a folder with a plain name")
+	}
+	if err := m.Verify(ctx, u.Name, text); err != nil {
+		return err
+	}
+	if dryRun {
+		_, err := fmt.Fprint(out, text)
+		return err
+	}
+	replaced, err := m.Has(u.Name)
+	if err != nil {
+		return err
+	}
+	if err := m.Write(u.Name, text); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Wrote %s.\n", m.Path(u.Name))
+	if left != nil {
+		fmt.Fprintf(out, "Left out of its environment, since others can read it: %s.\n", strings.Join(left, ", "))
+	}
+	if err := m.enable(ctx, out, u.Name, replaced, noStart); err != nil {
+		return err
+	}
+	if !m.System && !Lingers() {
+		fmt.Fprintf(out, "It ends when you log out and does not start at boot until you type: loginctl enable-linger\n")
+	}
+	return nil
+}
+
+// enable has systemd read the unit and start it, or says what to type where no systemd runs.
+func (m Manager) enable(ctx context.Context, out io.Writer, name string, replaced, noStart bool) error {
+	steps := [][]string{{"daemon-reload"}, {"enable", name}}
+	if !noStart {
+		// A replaced one that runs is stopped in order, and goes on with the new arguments.
+		steps = append(steps, []string{map[bool]string{true: "restart", false: "start"}[replaced], name})
+	}
+	return m.carryOut(ctx, out, steps)
+}
+
+// carryOut calls systemctl for each step, or prints what to type.
+func (m Manager) carryOut(ctx context.Context, out io.Writer, steps [][]string) error {
+	if !m.Runs {
+		fmt.Fprintln(out, "systemd does not run here, or can't be reached. Where it does, type:")
+	}
+	for _, step := range steps {
+		if !m.Runs {
+			fmt.Fprintf(out, "  %s\n", strings.Join(m.Command(step...), " "))
+			continue
+		}
+		if _, err := m.Call(ctx, step...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Uninstall stops a unit in order and deletes it.
+func (m Manager) Uninstall(ctx context.Context, out io.Writer, name string) error {
+	there, err := m.Has(name)
+	if err != nil {
+		return err
+	}
+	if !there {
+		return m.unknown(name)
+	}
+	if err := m.carryOut(ctx, out, [][]string{{"disable", "--now", name}}); err != nil {
+		return err
+	}
+	if err := os.Remove(m.Path(name)); err != nil {
+		return fmt.Errorf("remove the unit: %w", err)
+	}
+	fmt.Fprintf(out, "Removed %s.\n", m.Path(name))
+	if !m.Runs {
+		return nil
+	}
+	_, err = m.Call(ctx, "daemon-reload")
+	return err
+}
+
+// unknown is the error for a unit that isn't there.
+func (m Manager) unknown(name string) error {
+	try := "swarm service install -- --config 4loc4ext"
+	if names := m.Units(); names != nil {
+		try = "one of " + strings.Join(names, ", ")
+	}
+	return fail.Usage(fmt.Errorf("there is no %s in %s", name, m.Dir), try)
+}
+
+// Service is what swarm service show -o json prints.
+type Service struct {
+	Name     string `json:"name"`
+	Scope    string `json:"scope"` // user or system
+	Path     string `json:"path"`
+	Unit     string `json:"unit"`    // the file's text
+	Manager  bool   `json:"manager"` // systemd can be asked: what follows is known
+	Active   string `json:"active"`  // active, inactive, failed, activating …
+	Sub      string `json:"sub"`     // running, dead, auto-restart …
+	Enabled  string `json:"enabled"` // enabled: it starts at boot
+	Result   string `json:"result"`  // success, exit-code, signal, start-limit-hit …
+	PID      int    `json:"pid"`
+	Restarts int    `json:"restarts"`
+}
+
+// Show is a unit and what systemd does with it.
+func (m Manager) Show(ctx context.Context, name string) (d Service, err error) {
+	text, err := os.ReadFile(m.Path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return d, m.unknown(name)
+	}
+	if err != nil {
+		return d, fmt.Errorf("read the unit: %w", err)
+	}
+	state, err := m.State(ctx, name)
+	if err != nil {
+		return d, err
+	}
+	return Service{
+		Name: name, Scope: map[bool]string{true: "system", false: "user"}[m.System], Path: m.Path(name), Unit: string(text), Manager: m.Runs,
+		Active: state.Active, Sub: state.Sub, Enabled: state.Enabled, Result: state.Result, PID: state.PID, Restarts: state.Restarts,
+	}, nil
+}
+
+// Write writes it for people.
+func (d Service) Write(out io.Writer) error {
+	fmt.Fprintf(out, "# %s\n%s", d.Path, d.Unit)
+	if !d.Manager {
+		_, err := fmt.Fprintf(out, "\nsystemd does not run here, or can't be reached.\n")
+		return err
+	}
+	_, err := fmt.Fprintf(out, "\n%s (%s), %s, result %s, process %d, %s\n", d.Active, d.Sub, d.Enabled, d.Result, d.PID, units.Plural(d.Restarts, "restart"))
+	return err
+}
