@@ -51,7 +51,7 @@ func TestPageLaysOutLinesWhateverPiecesTheyComeIn(t *testing.T) {
 	p.Printf(" pieces\nand ")
 	p.Println("one more")
 	p.Printf("no end")
-	table := New(Titles("A", "B")...)
+	table := New(titles("A", "B")...)
 	table.Add("→", "…")
 	p.Table(table)
 	require.Empty(t, out.String(), "nothing is written before Flush")

@@ -41,15 +41,6 @@ type Table struct {
 // New returns a table of columns without rows.
 func New(columns ...Column) *Table { return &Table{Columns: columns} }
 
-// Titles returns columns of those titles, none of which is ever left out.
-func Titles(titles ...string) []Column {
-	columns := make([]Column, len(titles))
-	for i, title := range titles {
-		columns[i].Title = title
-	}
-	return columns
-}
-
 // Add adds a row. A cell is one line: line breaks and tabs in it become spaces. Cells beyond the columns are an error of the program.
 func (t *Table) Add(row ...string) {
 	if len(row) > len(t.Columns) {

@@ -71,14 +71,14 @@ bert
 }
 
 func TestSmallTableStaysATableOnANarrowScreen(t *testing.T) {
-	small := New(Titles("NAME", "KIND")...)
+	small := New(titles("NAME", "KIND")...)
 	small.Add("anna", "worker")
 	small.Indent = 2
 	require.Equal(t, "  NAME  KIND\n  anna  worker\n", text(small.Lines(Screen{Width: 40})))
 }
 
 func TestTableWithoutTitlesHasNoHeading(t *testing.T) {
-	plain := New(Titles("", "", "")...)
+	plain := New(titles("", "", "")...)
 	plain.Add("weights", "0.5 GB", "")
 	plain.Add("optimizer", "1.0 GB", "two moments")
 	require.Equal(t, "weights    0.5 GB\noptimizer  1.0 GB  two moments\n", text(plain.Lines(Screen{})))
@@ -148,4 +148,13 @@ func TestTablesKeepTheirPromises(t *testing.T) {
 		}
 		require.NotContains(t, whole, "Not shown")
 	})
+}
+
+// titles returns columns of those titles, none of which is ever left out.
+func titles(names ...string) []Column {
+	columns := make([]Column, len(names))
+	for i, title := range names {
+		columns[i].Title = title
+	}
+	return columns
 }

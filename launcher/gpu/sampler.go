@@ -57,9 +57,6 @@ func openSampler(ctx context.Context, limit time.Duration) (*Sampler, error) {
 	return answer.sampler, nil
 }
 
-// Driver is the driver's version, empty where it doesn't tell.
-func (s *Sampler) Driver() string { return s.session.driver }
-
 // Sample asks for every device. A device that can't be read, or is lost, is in the sample with a Problem; the error is ctx's cause, or
 // that the driver does not answer at all: it may answer later.
 func (s *Sampler) Sample(ctx context.Context) (Sample, error) {

@@ -47,7 +47,7 @@ func deviceFile(t *testing.T) (write func(devices string)) {
 
 func TestSampleReadsEverything(t *testing.T) {
 	s := sampler(t, "NVIDIA H100 80GB HBM3:81559:30000:util=93,power=612,limit=700,temp=71,slow=90,clocks=0x24,proc=4711/20000,proc=12/-,remap=pending")
-	require.Equal(t, "550.54.15", s.Driver())
+	require.Equal(t, "550.54.15", s.session.driver)
 	before := event.Now()
 	got := sample(t, s)
 	require.InDelta(t, before, got.Time, 20)
@@ -218,7 +218,7 @@ func TestOpenSamplerSaysWhyItCannot(t *testing.T) {
 		s, err := OpenSampler(t.Context())
 		if want == "" {
 			require.NoError(t, err)
-			require.Empty(t, s.Driver())
+			require.Empty(t, s.session.driver)
 			s.Close()
 			continue
 		}

@@ -89,7 +89,7 @@ func (n *fakeNode) listen(in *event.Reader) {
 		case cmd.Type == protocol.CommandGrant:
 			n.grants <- cmd.Lease.ID
 		case cmd.Type == protocol.CommandMembers:
-			n.peers <- protocol.Names(cmd.Members)
+			n.peers <- namesOf(cmd.Members)
 		case cmd.Type == protocol.CommandBudget:
 			n.budgets <- cmd.BudgetBytes
 		case cmd.Type == protocol.CommandStop:
@@ -342,7 +342,7 @@ func (n *fakeNode) liveHard() (code int, done bool) {
 		}
 		return 1, true
 	case n.behaving == "says its place":
-		n.send(event.Event{Type: event.TypeWarning, Message: fmt.Sprintf("%d %s %d %d", n.start.Index, strings.Join(protocol.Names(n.start.Members), ","), n.start.Recorded, n.start.Evaluated)})
+		n.send(event.Event{Type: event.TypeWarning, Message: fmt.Sprintf("%d %s %d %d", n.start.Index, strings.Join(namesOf(n.start.Members), ","), n.start.Recorded, n.start.Evaluated)})
 		if n.firstLife() {
 			n.send(event.Event{Type: event.TypeEval, Eval: &event.Eval{Round: 0}})
 			n.send(event.Event{Type: event.TypeEval}) // nothing: it costs a warning
@@ -406,3 +406,12 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 var quickLadder = supervise.Ladder{Grace: 300 * time.Millisecond, Term: 300 * time.Millisecond}
+
+// namesOf are the members' nodes, in order.
+func namesOf(members []protocol.Member) []string {
+	names := make([]string, len(members))
+	for i, m := range members {
+		names[i] = m.Node
+	}
+	return names
+}

@@ -74,13 +74,3 @@ func Assets() []Asset {
 		{"charts.js", script, charts},
 	}
 }
-
-// File returns the asset of that name.
-func File(name string) (asset Asset, ok bool) {
-	for _, a := range Assets() {
-		if a.Name == name {
-			return a, true
-		}
-	}
-	return Asset{}, false
-}

@@ -82,17 +82,6 @@ func (p partial) mean() float64 {
 	return p.sum / float64(p.n)
 }
 
-// CumulativeReward returns the sum of the finite rewards, over nodes and rounds: the paper's total reward.
-func CumulativeReward(rows []store.RoundReward) float64 {
-	sum := 0.0
-	for _, r := range rows {
-		if units.Finite(r.Reward) {
-			sum += r.Reward
-		}
-	}
-	return sum
-}
-
 // NodeReward is what one node adds to the cumulative reward.
 type NodeReward struct {
 	Node             string  `json:"node"`

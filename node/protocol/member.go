@@ -23,12 +23,3 @@ func Members(nodes ...string) []Member {
 	}
 	return members
 }
-
-// Names returns the members' nodes, in order.
-func Names(members []Member) []string {
-	names := make([]string, len(members))
-	for i, m := range members {
-		names[i] = m.Node
-	}
-	return names
-}

@@ -124,21 +124,5 @@ func (r *rng) shuffle(n int, swap func(i, j int)) {
 	}
 }
 
-// weighted is a position in w, drawn in proportion to its weight.
-func (r *rng) weighted(w []float64) int {
-	var total float64
-	for _, x := range w {
-		total += x
-	}
-	x := r.random() * total
-	var running float64
-	for i, weight := range w {
-		if running += weight; running > x {
-			return i
-		}
-	}
-	return len(w) - 1
-}
-
 // choose is one element of list, which must not be empty.
 func choose[T any](r *rng, list []T) T { return list[r.below(len(list))] }

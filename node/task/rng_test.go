@@ -91,3 +91,19 @@ func TestShuffleOfNothing(t *testing.T) {
 	r.shuffle(1, func(int, int) { t.Fatal("swap called") })
 	require.Equal(t, newRNG(1, 0).u32(), r.u32(), "no draw was used")
 }
+
+// weighted is a position in w, drawn in proportion to its weight.
+func (r *rng) weighted(w []float64) int {
+	var total float64
+	for _, x := range w {
+		total += x
+	}
+	x := r.random() * total
+	var running float64
+	for i, weight := range w {
+		if running += weight; running > x {
+			return i
+		}
+	}
+	return len(w) - 1
+}

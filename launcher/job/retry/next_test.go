@@ -34,7 +34,7 @@ func follow(p retry.Policy, s retry.Setting, r shortage.Report, others []retry.G
 		if err != nil {
 			return steps, settings, err
 		}
-		steps, settings = append(steps, retry.Changed(before, next)), append(settings, next)
+		steps, settings = append(steps, changed(before, next)), append(settings, next)
 		history = append(history, retry.Outcome{Setting: next, Shortage: r, Free: 20 * gib})
 	}
 }
@@ -160,12 +160,12 @@ func TestEveryLadderEndsAndEachStepOfItIsSmaller(t *testing.T) {
 		least := max(1, p.MinBatchSize)
 		for before, i := from, 0; i < len(settings); before, i = settings[i], i+1 {
 			s := settings[i]
-			switch step := retry.Changed(before, s); {
+			switch step := changed(before, s); {
 			case step == "":
 				t.Fatalf("%+v is tried twice", s)
-			case report.OnHost && (step == retry.StepGPU || step == retry.StepCPU || step == retry.StepOffload):
+			case report.OnHost && (step == stepGPU || step == stepCPU || step == stepOffload):
 				t.Fatalf("%s for the host's memory", step)
-			case step != retry.StepBatch:
+			case step != stepBatch:
 				if s.BatchSize != before.BatchSize || s.Accumulate != before.Accumulate {
 					t.Fatalf("%s changed the batch: %+v → %+v", step, before, s)
 				}

@@ -60,29 +60,3 @@ type Policy struct {
 
 // ErrNoMore is returned by Next when nothing is left to try.
 var ErrNoMore = errors.New("nothing is left to try")
-
-// Steps of the ladder, in its order, as Changed names them.
-const (
-	StepBatch         = "batch"
-	StepCheckpointing = "gradient_checkpointing"
-	StepOffload       = "offload"
-	StepGPU           = "gpu"
-	StepCPU           = "cpu"
-)
-
-// Changed names the step that leads from one setting to the next; empty where they are equal.
-func Changed(before, after Setting) string {
-	switch {
-	case after.OnCPU && !before.OnCPU:
-		return StepCPU
-	case after.GPU != before.GPU:
-		return StepGPU
-	case after.Offload && !before.Offload:
-		return StepOffload
-	case after.GradientCheckpointing && !before.GradientCheckpointing:
-		return StepCheckpointing
-	case after.BatchSize != before.BatchSize || after.Accumulate != before.Accumulate:
-		return StepBatch
-	}
-	return ""
-}

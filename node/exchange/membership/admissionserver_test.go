@@ -155,7 +155,7 @@ func TestAWorkerJoinsTrainsFallsSilentComesBackAndLeaves(t *testing.T) {
 	require.Equal(t, []NodeAssignment{
 		{Node: "w_0", From: 9, Recorded: 9, Evaluated: []int{}}, {Node: "star", From: 9, Recorded: 9, Evaluated: []int{}},
 	}, joined.Assignments)
-	require.Equal(t, []string{"node_0", "node_1", "w_0", "star"}, protocol.Names(joined.Roster.Members))
+	require.Equal(t, []string{"node_0", "node_1", "w_0", "star"}, namesOf(joined.Roster.Members))
 	require.Equal(t, []string{"connected w", "join w w_0", "join w star"}, d.said())
 
 	members, changed := d.Members()
@@ -217,7 +217,7 @@ func TestAWorkerComesBackToItsPlace(t *testing.T) {
 	require.Equal(t, "w_1", joined.Assignments[1].Node)
 	joined, err = d.join("w", NodeInfo{Name: "w_1", Rounds: 1})
 	require.NoError(t, err)
-	require.Equal(t, []string{"node_0", "node_1", "w_1"}, protocol.Names(joined.Roster.Members), "what it doesn't bring any more has left")
+	require.Equal(t, []string{"node_0", "node_1", "w_1"}, namesOf(joined.Roster.Members), "what it doesn't bring any more has left")
 }
 
 func TestNamesAreValidAndTheWorkersOwn(t *testing.T) {
@@ -615,7 +615,7 @@ func TestAnotherProgramsNodeIsNotWaitedFor(t *testing.T) {
 	require.Len(t, members, 3)
 	d.Lost("node_1")
 	members, _ = d.Members()
-	require.Equal(t, []string{"node_0", "old_1"}, protocol.Names(members))
+	require.Equal(t, []string{"node_0", "old_1"}, namesOf(members))
 }
 
 // A name that is another node's by now doesn't keep the coordinator from starting.
@@ -630,7 +630,7 @@ func TestAWorkersNodeWithTheNameOfAnotherIsLeftOut(t *testing.T) {
 	}
 	d.mu.Unlock()
 	members, _ := d.Members()
-	require.Equal(t, []string{"node_0", "node_1", "w_1"}, protocol.Names(members))
+	require.Equal(t, []string{"node_0", "node_1", "w_1"}, namesOf(members))
 	_, err := d.join("w", NodeInfo{Name: "Node_1", Rounds: 5})
 	require.Equal(t, CodeName, code(t, err))
 	_, err = d.join("w", NodeInfo{Name: "other"}, NodeInfo{Name: "w_1", Rounds: 5})
@@ -696,4 +696,13 @@ func BenchmarkBeat(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// namesOf are the members' nodes, in order.
+func namesOf(members []protocol.Member) []string {
+	names := make([]string, len(members))
+	for i, m := range members {
+		names[i] = m.Node
+	}
+	return names
 }

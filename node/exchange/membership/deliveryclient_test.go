@@ -180,7 +180,7 @@ func TestADeliveryClientPassesOnTheSwarmItsEndAndTrouble(t *testing.T) {
 	until("the swarm", func(m, _, _ int) bool { return m == 1 })
 	d.Lost("node_1")
 	until("who was lost", func(m, _, _ int) bool { return m == 2 })
-	require.Equal(t, []string{"node_0", "w_0"}, protocol.Names(c.members[1]))
+	require.Equal(t, []string{"node_0", "w_0"}, namesOf(c.members[1]))
 
 	way.set(true, 0)
 	fill(t, o, 1, 5)
