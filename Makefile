@@ -14,7 +14,7 @@ LAZY     := $(if $(filter linux,$(shell $(GO) env GOOS)),-extldflags=-Wl$(comma)
 # For building, testing and checking alike: else the packages of all modules are compiled once more for each.
 export GOFLAGS := $(shell $(GO) env GOFLAGS 2>/dev/null) -trimpath $(if $(LAZY),-ldflags=$(LAZY))
 
-.PHONY: help setup build install uninstall up test test-go test-python lint bench chaos soak net-test fuzz gpu-check torch2 figures clean
+.PHONY: help setup build man install uninstall up test test-go test-python lint bench chaos soak net-test fuzz gpu-check torch2 figures clean
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -30,15 +30,20 @@ bin/swarm: $(SOURCES) go.mod go.sum
 	@CGO_ENABLED=1 $(GO) build -ldflags "-s -w -X main.version=$(VERSION) $(LAZY)" -o $@ ./cmd/swarm
 
 # install makes a new file, so that a swarm that runs keeps its own.
-install: build ## bin/swarm into PREFIX/bin: PREFIX=~/.local, DESTDIR= for packages
+install: build ## bin/swarm into PREFIX/bin, manual pages: PREFIX=~/.local, DESTDIR= for packages
 	@install -d "$(DESTDIR)$(PREFIX)/bin"
 	@install -m 755 bin/swarm "$(DESTDIR)$(PREFIX)/bin/swarm"
+	@bin/swarm man --out "$(DESTDIR)$(PREFIX)/share/man/man1"
 	@echo "Installed $(DESTDIR)$(PREFIX)/bin/swarm"
 	@case ":$$PATH:" in *":$(PREFIX)/bin:"*) ;; *) \
 		printf '%s is not on PATH: export PATH="%s:$$PATH"\n' "$(PREFIX)/bin" "$(PREFIX)/bin" ;; esac
 
+man: build ## the manual pages, into man/
+	@bin/swarm man --out man
+	@echo "man/swarm.1 and a page for each command: man -l man/swarm-up.1"
+
 uninstall: ## remove what install made; runs and the database stay
-	@rm -f "$(DESTDIR)$(PREFIX)/bin/swarm"
+	@rm -f "$(DESTDIR)$(PREFIX)/bin/swarm" "$(DESTDIR)$(PREFIX)"/share/man/man1/swarm.1 "$(DESTDIR)$(PREFIX)"/share/man/man1/swarm-*.1
 	@echo "Removed $(DESTDIR)$(PREFIX)/bin/swarm"
 
 up: setup build ## train eight nodes, end to end: UP="--nodes 4 --config 8loc0ext" to change what

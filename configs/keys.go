@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -106,6 +107,18 @@ func (k Key) allowed() string {
 	default:
 		return "text"
 	}
+}
+
+// choice is a value that a shell can offer.
+var choice = regexp.MustCompile(`^[A-Za-z][\w-]*$`)
+
+// Choices are the values of a key that takes one of a few words, nil for any other key.
+func (k Key) Choices() []string {
+	words := strings.Split(k.allowed(), ", ")
+	if k.Kind != reflect.String || len(words) < 2 || slices.ContainsFunc(words, func(w string) bool { return !choice.MatchString(w) }) {
+		return nil
+	}
+	return words
 }
 
 // Values are a configuration's values by key, MixtureKey left out.

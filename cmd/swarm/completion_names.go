@@ -4,10 +4,13 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node/task"
 )
 
 // completedMost bounds what is offered for one tab.
@@ -37,15 +40,120 @@ func completeNames(g *globals, cmd *cobra.Command) {
 	}
 }
 
-// recordedNames are experiments, and with runs these too, without those that were typed already.
-func recordedNames(ctx context.Context, g *globals, runs bool, typed []string) []cobra.Completion {
+// completeDeeper has the shell offer what other words and flags name: nodes of a run, workers, tasks, runs to resume, experiments as a baseline.
+func completeDeeper(g *globals, root *cobra.Command) {
+	arguments := func(words string, offer func(ctx context.Context, args []string) []cobra.Completion) {
+		cmd, _, err := root.Find(strings.Fields(words))
+		if err != nil || cmd == root {
+			return
+		}
+		before := cmd.ValidArgsFunction
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if before != nil && len(args) == 0 {
+				return before(cmd, args, word)
+			}
+			return offered(offer(cmd.Context(), args), args), cobra.ShellCompDirectiveNoFileComp
+		}
+	}
+	first := func(names func(ctx context.Context) []cobra.Completion) func(context.Context, []string) []cobra.Completion {
+		return func(ctx context.Context, args []string) []cobra.Completion {
+			if len(args) > 0 {
+				return nil
+			}
+			return names(ctx)
+		}
+	}
+	runs := func(ctx context.Context) []cobra.Completion { return recordedNames(ctx, g, true, nil) }
+	arguments("logs", func(ctx context.Context, args []string) []cobra.Completion { return nodeNames(ctx, g, args[0]) })
+	arguments("resume", first(runs))
+	arguments("model prompt", first(runs))
+	arguments("model save", func(ctx context.Context, args []string) []cobra.Completion {
+		switch len(args) {
+		case 0:
+			return runs(ctx)
+		case 1:
+			return nodeNames(ctx, g, args[0])
+		}
+		return nil
+	})
+	for _, verb := range []string{"revoke", "ban", "unban"} {
+		arguments("workers "+verb, first(func(context.Context) []cobra.Completion { return workerNames(g) }))
+	}
+	for _, verb := range []string{"sample", "score"} {
+		arguments("task "+verb, first(func(context.Context) []cobra.Completion { return task.Names() }))
+	}
+	for words, flag := range map[string]string{"compare": "baseline", "report": "baseline"} {
+		if cmd, _, err := root.Find([]string{words}); err == nil && cmd.Flags().Lookup(flag) != nil {
+			completeFlag(cmd, flag, func(cmd *cobra.Command) []cobra.Completion { return recordedNames(cmd.Context(), g, false, nil) }, cobra.ShellCompDirectiveNoFileComp)
+		}
+	}
+	if cmd, _, err := root.Find([]string{"eval"}); err == nil {
+		_ = cmd.RegisterFlagCompletionFunc("node", func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return nodeNames(cmd.Context(), g, strings.Join(args, "")), cobra.ShellCompDirectiveNoFileComp
+		})
+	}
+}
+
+// completionReader opens the home's database for a completion, which has no place for errors: nil where there is none.
+func completionReader(ctx context.Context, g *globals) *store.Reader {
 	home, err := filepath.Abs(string(g.home))
 	if err != nil {
 		return nil
 	}
 	reader, err := store.OpenReader(ctx, filepath.Join(home, "swarm.db"))
 	if err != nil {
-		return nil // a completion has no place for errors
+		return nil
+	}
+	return reader
+}
+
+// nodeNames are the nodes of a run, an experiment's newest run, or with an empty name the newest run.
+func nodeNames(ctx context.Context, g *globals, run string) (names []cobra.Completion) {
+	reader := completionReader(ctx, g)
+	if reader == nil {
+		return nil
+	}
+	defer reader.Close()
+	snapshot, err := reader.Snapshot(ctx, run)
+	if err != nil {
+		return nil
+	}
+	for _, n := range snapshot.Nodes {
+		if len(names) < completedMost && store.ValidExperiment(n.Node) { // else the shell would run what is in it
+			names = append(names, cobra.CompletionWithDesc(n.Node, "node, "+string(n.State)))
+		}
+	}
+	return names
+}
+
+// workerNames are the workers and invitations of the home.
+func workerNames(g *globals) (names []cobra.Completion) {
+	home, err := filepath.Abs(string(g.home))
+	if err != nil {
+		return nil
+	}
+	g.home = layout.Home(home)
+	registry, err := g.registry()
+	if err != nil {
+		return nil
+	}
+	entries, err := registry.List()
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if len(names) < completedMost && store.ValidExperiment(e.Name) {
+			names = append(names, cobra.CompletionWithDesc(e.Name, e.Kind))
+		}
+	}
+	return names
+}
+
+// recordedNames are experiments, and with runs these too, without those that were typed already.
+func recordedNames(ctx context.Context, g *globals, runs bool, typed []string) []cobra.Completion {
+	reader := completionReader(ctx, g)
+	if reader == nil {
+		return nil
 	}
 	defer reader.Close()
 	all, err := reader.Runs(ctx, store.Filter{})

@@ -18,7 +18,7 @@ var commandGroups = []struct {
 	{"compare", "Compare:", []string{"compare", "curve", "eval", "report", "verify"}},
 	{"share", "Train with others:", []string{"join", "workers", "generate"}},
 	{"tune", "Run your own training:", []string{"run", "tune", "doctor"}},
-	{"manage", "Manage runs, models and data:", []string{"ls", "down", "rm", "prune", "export", "import", "model", "task", "pretrain", "service", "completion"}},
+	{"manage", "Manage runs, models and data:", []string{"ls", "down", "rm", "prune", "export", "import", "model", "task", "pretrain", "service", "completion", "man"}},
 }
 
 // groupCommands puts each command into its group.

@@ -213,14 +213,17 @@ func newRootCommand(g *globals) *cobra.Command {
 		newPretrainCommand(g),
 		newModelCommand(g),
 		newNodeCommand(g),
+		newManCommand(),
 	)
 	for _, c := range root.Commands() {
 		completeNames(g, c)
+		completeValues(c)
 		if c.Long == "" {
 			c.Long = c.Short + "."
 		}
 		c.Long += "\n" + exitCodesHelp
 	}
+	completeDeeper(g, root)
 	groupCommands(root)
 	usage.FitHelp(g.stdout, root, flagGroups, g.helpAll)
 	return root
