@@ -26,7 +26,7 @@ type Admission struct {
 	home       layout.Home
 	run        Run          // since Start
 	invitation string       // the command to type elsewhere
-	done       atomic.Bool  // a worker's node has done all its rounds
+	ending     atomic.Bool  // a worker's node says that it has done all its rounds
 	pace       atomic.Int64 // nanoseconds that a round took here last
 }
 
@@ -90,17 +90,6 @@ func (a *Admission) open(ctx context.Context, events Events, logger *slog.Logger
 	if err != nil {
 		return err
 	}
-	if len(a.run.Nodes) == 0 { // it is the workers' nodes whose end is waited for
-		recorded, err := a.run.Reader.Recorded(ctx, a.run.Name)
-		if err != nil {
-			return err
-		}
-		for _, m := range before {
-			if recorded[m.Node] >= a.run.Config.Rounds {
-				a.done.Store(true)
-			}
-		}
-	}
 	if folder, ok := a.transport.(*folderTransport); ok {
 		return sharedir.Announce(folder.dir, membership.Welcome{
 			Protocol: membership.Protocol, Run: a.run.Name, Experiment: a.run.Config.Experiment, Config: a.run.Document, Inputs: a.run.Inputs,
@@ -138,10 +127,11 @@ func (a *Admission) Others() ([]protocol.Member, <-chan struct{}) {
 	return slices.DeleteFunc(slices.Clone(members), func(m protocol.Member) bool { return slices.Contains(a.run.Nodes, m.Node) }), changed
 }
 
-// OnDelivered follows what workers deliver.
+// OnDelivered follows what workers deliver. What it says makes the coordinator look into its database, and is believed no further.
 func (a *Admission) OnDelivered(e event.Event) {
-	if e.Type == event.TypeState && e.State == event.StateDone {
-		a.done.Store(true)
+	last := e.Type == event.TypeRound && e.Round != nil && e.Round.Round >= a.run.Config.Rounds-1
+	if last || e.Type == event.TypeState && e.State == event.StateDone {
+		a.ending.Store(true)
 	}
 }
 
@@ -215,31 +205,6 @@ func (a *Admission) silence() time.Duration {
 		return sharedir.SilentAfter
 	}
 	return membership.SilentAfter
-}
-
-func everyone(membership.NodeStatus) bool { return true }
-
-// hostInterval is how often a host without nodes looks whether the others' are done.
-const hostInterval = time.Second
-
-// Wait waits until nodes that joined have done all their rounds, and no other that is here still works: what a host without nodes of its own does.
-func (a *Admission) Wait(ctx context.Context) error {
-	ticker := time.NewTicker(hostInterval)
-	defer ticker.Stop()
-	busyUntil := time.Now()
-	if a.done.Load() { // by what is recorded: others may be at it that this process has not heard of yet
-		busyUntil = busyUntil.Add(a.silence())
-	}
-	for {
-		if a.done.Load() && !time.Now().Before(busyUntil) && a.working(everyone) == 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("run stopped: %w", context.Cause(ctx))
-		case <-ticker.C:
-		}
-	}
 }
 
 // Dismiss tells workers how the run ended, and waits until they have left, or now is closed.

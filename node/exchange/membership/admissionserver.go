@@ -82,6 +82,9 @@ type NodeStatus struct {
 	Round  int
 	State  event.State
 	Absent bool
+	Shared int  // newest round whose rollouts are here; -1: none. Through a folder nobody counts them
+	Here   bool // its worker is connected, and it has not left
+	Gone   bool // it has left or was given up
 }
 
 // AdmissionServer is the Admission of one run: it knows every member and every worker, and decides what of theirs is taken. Safe for concurrent use.
@@ -234,12 +237,32 @@ func (r *AdmissionServer) Workers() []WorkerStatus {
 			w.LastSeen = unix(s.observed)
 		}
 		for _, n := range s.present() {
-			w.Nodes = append(w.Nodes, NodeStatus{Node: n.Node, From: n.From, Round: n.round, State: n.state, Absent: n.Absent})
+			w.Nodes = append(w.Nodes, s.status(n))
 		}
 		list = append(list, w)
 	}
 	slices.SortFunc(list, func(a, b WorkerStatus) int { return strings.Compare(a.Worker, b.Worker) })
 	return list
+}
+
+// Nodes says where every node of a worker's is that the run has had, also those that have left, in the order they came.
+func (r *AdmissionServer) Nodes() (list []NodeStatus) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range r.lineup.assignments {
+		if s := r.sessions[a.worker]; s != nil {
+			list = append(list, s.status(a))
+		}
+	}
+	return list
+}
+
+// status is where one of the worker's nodes is.
+func (s *session) status(a *assignment) NodeStatus {
+	return NodeStatus{
+		Node: a.Node, From: a.From, Round: a.round, State: a.state, Absent: a.Absent, Shared: a.offered, Gone: a.gone != "",
+		Here: a.gone == "" && s.state == event.WorkerConnected,
+	}
 }
 
 // End makes every later beat say that the run has ended, and how.
