@@ -141,6 +141,9 @@ func (a *Admission) Observe(e event.Event) {
 	case e.Worker != "" || e.Node == "":
 	case e.Type == event.TypeState:
 		a.server.Progress(e.Node, e.RoundIndex)
+		if e.State == event.StateBarrier {
+			a.server.Waits(e.Node, e.RoundIndex)
+		}
 	case e.Type == event.TypeRound && !e.Replayed:
 		a.server.Progress(e.Node, e.Round.Round+1)
 		a.pace.Store(int64(e.Round.StepTime * float64(time.Second)))

@@ -5,7 +5,7 @@ type Member struct {
 	Node   string `json:"node"`
 	From   int    `json:"from,omitempty"`   // the first round that it shares
 	Absent bool   `json:"absent,omitempty"` // silent, or out of step: not waited for; what it shares counts all the same
-	Ahead  bool   `json:"ahead,omitempty"`  // with Absent: out of step because it is ahead
+	Ahead  bool   `json:"ahead,omitempty"`  // with Absent: it is not behind, and waits for the others as ever
 	Trust  string `json:"trust,omitempty"`  // how its rollouts are checked; empty: by TrustStream
 }
 

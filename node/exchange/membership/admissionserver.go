@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
@@ -129,7 +130,7 @@ func NewAdmissionServer(o AdmissionOptions, known []KnownMember) (*AdmissionServ
 	if err != nil {
 		return nil, fmt.Errorf("open the reception: %w", err)
 	}
-	l.offers = !o.Trusted
+	l.offers, l.lag, l.now, l.trust = !o.Trusted, o.Cfg.ExternalLag, o.Now(), newTrust(units.Seconds(o.Cfg.BarrierDeadline))
 	ahead := 2
 	if o.Cfg.Async() {
 		ahead += o.Cfg.MaxStaleness
@@ -174,24 +175,39 @@ func (r *AdmissionServer) recall(m KnownMember, recorded int) {
 	}
 	round := max(recorded, m.From)
 	assignment := r.lineup.join(m.Node, m.Worker, m.From, round, "")
-	assignment.offered, assignment.Absent = round-1, true // until it is heard of
-	assignment.silent = true
+	assignment.offered, assignment.Absent, assignment.away = round-1, true, true // until it is heard of
+	assignment.silent, assignment.streak = true, round-m.From
 	s.assignments = append(s.assignments, assignment)
 	s.rates.resize(len(s.assignments))
 }
 
 // Progress says which round a node of the coordinator's own host works on.
 func (r *AdmissionServer) Progress(node string, round int) {
-	r.mu.Lock()
+	r.lock()
 	defer r.flush()
 	if s := r.lineup.find(node); s != nil && s.worker == "" {
 		r.lineup.progress(s, round, s.state)
 	}
 }
 
+// Waits says that a node of the coordinator's own host waits at the barrier of a round.
+func (r *AdmissionServer) Waits(node string, round int) {
+	r.lock()
+	defer r.flush()
+	if s := r.lineup.find(node); s != nil && s.worker == "" {
+		r.lineup.awaits(round)
+	}
+}
+
+// lock takes mu, and tells the lineup the time.
+func (r *AdmissionServer) lock() {
+	r.mu.Lock()
+	r.lineup.now = r.o.Now()
+}
+
 // Lost says that a node of the coordinator's own host was given up: nobody waits for it.
 func (r *AdmissionServer) Lost(node string) {
-	r.mu.Lock()
+	r.lock()
 	defer r.flush()
 	if s := r.lineup.find(node); s != nil && s.worker == "" {
 		r.lineup.leave(s, event.CauseUnknown, "given up")
@@ -200,7 +216,7 @@ func (r *AdmissionServer) Lost(node string) {
 
 // Foreign admits another program's node: its rollouts are taken by their answer keys, and it is not waited for. Again it only notes the round.
 func (r *AdmissionServer) Foreign(node string, round int) {
-	r.mu.Lock()
+	r.lock()
 	defer r.flush()
 	s := r.lineup.find(node)
 	switch {
@@ -267,7 +283,7 @@ func (s *session) status(a *assignment) NodeStatus {
 
 // End makes every later beat say that the run has ended, and how.
 func (r *AdmissionServer) End(state, message string) {
-	r.mu.Lock()
+	r.lock()
 	defer r.flush()
 	r.ended, r.message, r.moved = state, message, r.o.Now()
 }

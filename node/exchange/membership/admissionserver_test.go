@@ -158,10 +158,19 @@ func TestAWorkerJoinsTrainsFallsSilentComesBackAndLeaves(t *testing.T) {
 	require.Equal(t, []string{"node_0", "node_1", "w_0", "star"}, namesOf(joined.Roster.Members))
 	require.Equal(t, []string{"connected w", "join w w_0", "join w star"}, d.said())
 
+	require.Equal(t, []string{"w_0", "star"}, absent(joined.Roster.Members), "nobody waits for who has shared nothing yet")
+	require.True(t, joined.Roster.Members[2].Ahead, "but they wait for the others")
+	for _, node := range []string{"w_0", "star"} {
+		require.NoError(t, d.Offer(t.Context(), "w", d.batch(node, 9, 2, 4)))
+	}
 	members, changed := d.Members()
-	require.Equal(t, joined.Roster.Members, members)
-	beat := Beat{Protocol: Protocol, Run: "run", Roster: joined.Roster.Version, Process: "p1", Nodes: []Progress{at("w_0", 9), at("star", 9)}}
-	roster, err := d.Beat(t.Context(), "w", beat)
+	require.Empty(t, absent(members))
+	require.Empty(t, d.said())
+	roster, err := d.Beat(t.Context(), "w", Beat{Protocol: Protocol, Run: "run", Process: "p1"})
+	require.NoError(t, err)
+	require.Equal(t, roster.Members, members)
+	beat := Beat{Protocol: Protocol, Run: "run", Roster: roster.Version, Process: "p1", Nodes: []Progress{at("w_0", 9), at("star", 9)}}
+	roster, err = d.Beat(t.Context(), "w", beat)
 	require.NoError(t, err)
 	require.Nil(t, roster.Members, "it knows them")
 	require.Equal(t, 7, roster.Round)

@@ -20,7 +20,7 @@ func (r *AdmissionServer) Join(ctx context.Context, worker string, join Join) (J
 	if err != nil {
 		return Joined{}, r.logged("join", internal(err))
 	}
-	r.mu.Lock()
+	r.lock()
 	defer r.flush()
 	s, refusal := r.admit(worker)
 	if refusal != nil {
@@ -47,7 +47,7 @@ func (r *AdmissionServer) Join(ctx context.Context, worker string, join Join) (J
 
 // asks does with a join what needs no look into the database.
 func (r *AdmissionServer) asks(worker string, join Join) *Refusal {
-	r.mu.Lock()
+	r.lock()
 	defer r.flush()
 	s, refusal := r.request(worker)
 	if refusal == nil {

@@ -44,7 +44,7 @@ func (r *AdmissionServer) Deliver(ctx context.Context, worker string, d Delivery
 		r.forget(s, d.Outbox)
 		return Receipt{}, r.logged("deliver", internal(err))
 	}
-	r.mu.Lock()
+	r.lock()
 	defer r.flush()
 	s.remember(d.Outbox, last)
 	s.bytes += int64(size)
@@ -70,7 +70,7 @@ func checkDelivery(d Delivery) (size int, refusal *Refusal) {
 
 // sender admits who delivers.
 func (r *AdmissionServer) sender(worker string, d Delivery) (*session, *Refusal) {
-	r.mu.Lock()
+	r.lock()
 	defer r.flush()
 	s, refusal := r.request(worker)
 	if refusal != nil {
@@ -114,7 +114,7 @@ func (r *AdmissionServer) forget(s *session, outbox string) {
 
 // afford takes the delivery from the worker's rates, or says how long to wait.
 func (r *AdmissionServer) afford(s *session, events, size int) time.Duration {
-	r.mu.Lock()
+	r.lock()
 	defer r.flush()
 	if r.o.Trusted {
 		return 0
@@ -172,7 +172,7 @@ func (r *AdmissionServer) examine(s *session, d Delivery) []event.Event {
 }
 
 func (r *AdmissionServer) drop(s *session, n int, why error) {
-	r.mu.Lock()
+	r.lock()
 	defer r.flush()
 	s.dropped += int64(n)
 	s.reason = "an event was not taken: " + Tidy(why.Error(), 200)

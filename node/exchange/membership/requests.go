@@ -34,7 +34,7 @@ func (r *AdmissionServer) Enrol(_ context.Context, enrol Enrol) (Enrolled, error
 
 // Hello introduces a worker's process.
 func (r *AdmissionServer) Hello(_ context.Context, worker string, hello Hello) (Welcome, error) {
-	r.mu.Lock()
+	r.lock()
 	defer r.flush()
 	s, refusal := r.request(worker)
 	if refusal != nil {
@@ -85,7 +85,7 @@ func (r *AdmissionServer) double(s *session, host string) *Refusal {
 
 // Beat takes a sign of life and answers with the roster.
 func (r *AdmissionServer) Beat(_ context.Context, worker string, beat Beat) (Roster, error) {
-	r.mu.Lock()
+	r.lock()
 	defer r.flush()
 	s, refusal := r.request(worker)
 	if refusal != nil {
@@ -138,7 +138,7 @@ func (r *AdmissionServer) whereabouts(assignment *assignment, p Progress) {
 		r.lineup.leave(assignment, event.CauseUnknown, "given up")
 		return
 	case event.StateQueued, event.StateStarting, event.StateLoading, event.StateReplaying: // on its way to where it was
-		assignment.state = p.State
+		r.lineup.pause(assignment, p.State)
 		return
 	}
 	r.lineup.progress(assignment, p.Round, p.State)
@@ -173,7 +173,7 @@ func (r *AdmissionServer) Offer(ctx context.Context, worker string, offer Offer)
 	if err := r.o.Store(ctx, offer); err != nil {
 		return r.logged("store rollouts of "+offer.Node, internal(err))
 	}
-	r.mu.Lock()
+	r.lock()
 	defer r.flush()
 	r.lineup.share(assignment, offer.Round)
 	r.sessions[worker].accept(len(offer.Data))
@@ -183,7 +183,7 @@ func (r *AdmissionServer) Offer(ctx context.Context, worker string, offer Offer)
 
 // look does with an offer what needs no look inside.
 func (r *AdmissionServer) look(worker string, offer Offer) (*assignment, *Refusal) {
-	r.mu.Lock()
+	r.lock()
 	defer r.flush()
 	s, refusal := r.admit(worker)
 	if refusal != nil {
@@ -203,6 +203,9 @@ func (r *AdmissionServer) look(worker string, offer Offer) (*assignment, *Refusa
 		return nil, r.refuse(s, Refuse(CodeRollouts, "rollouts of %.40q: that node is not worker %s's", offer.Node, worker))
 	}
 	p := place{from: assignment.From, round: assignment.round, offered: assignment.offered, newest: r.lineup.newest}
+	if r.lineup.offers {
+		p.round = min(p.round, max(p.offered+1, p.from)+offerWindow)
+	}
 	if refusal := r.gate.check(p, offer); refusal != nil {
 		return nil, r.refuse(s, refusal)
 	}
@@ -214,7 +217,7 @@ func (r *AdmissionServer) look(worker string, offer Offer) (*assignment, *Refusa
 
 // turnDown counts a refused offer.
 func (r *AdmissionServer) turnDown(worker string, refusal *Refusal) *Refusal {
-	r.mu.Lock()
+	r.lock()
 	defer r.flush()
 	return r.refuse(r.sessions[worker], refusal)
 }

@@ -3,6 +3,7 @@ package membership
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/protocol"
@@ -16,12 +17,15 @@ const (
 	maxAhead  = 2
 )
 
-// lineup is the swarm's members: who takes part from when, who is waited for. It is pure: no clock, no I/O, not safe for concurrent use.
+// lineup is the swarm's members: who takes part from when, who is waited for. It is pure: no clock but now, no I/O, not safe for concurrent use.
 type lineup struct {
 	barrier     bool // nodes wait for each other
 	offers      bool // workers' batches pass through here
 	rounds      int  // of the experiment
+	lag         int  // external_lag: at the barrier of a round, nodes wait for what was shared so many rounds before
+	now         time.Time
 	version     int64
+	trust       trust
 	own         bool // there are nodes of the coordinator's own host
 	newest      int  // the round that the swarm works on: never falls
 	assignments []*assignment
@@ -43,6 +47,13 @@ type assignment struct {
 	gone     string // why it is no member now; empty: it is one
 	cause    string // of gone
 	brings   string // model and device
+
+	streak   int       // rounds that it shared since it joined, or was last waited for in vain
+	catching bool      // it has shared its first round, and is waited for until it has caught up
+	since    int       // the first round whose barrier may wait for it
+	present  time.Time // since when it is waited for
+	counts   bool      // where it is tells where the swarm is
+	away     bool      // it was told of as absent
 }
 
 // change is what somebody should be told of a worker's node.
@@ -54,7 +65,7 @@ type change struct {
 }
 
 func newLineup(local []protocol.Member, rounds int, barrier bool, version int64) (*lineup, error) {
-	l := &lineup{barrier: barrier, rounds: rounds, version: version, byNode: map[string]*assignment{}}
+	l := &lineup{barrier: barrier, rounds: rounds, version: version, byNode: map[string]*assignment{}, trust: newTrust(0)}
 	for _, m := range local {
 		if l.find(m.Node) != nil {
 			return nil, fmt.Errorf("two nodes are called %s", m.Node)
@@ -87,7 +98,11 @@ func (l *lineup) join(node, worker string, from, round int, brings string) *assi
 		s.offered = min(s.offered, from-1)
 	}
 	s.worker, s.brings, s.From, s.round, s.state = worker, brings, from, l.clamp(max(from, round)), event.StateQueued
-	s.observed, s.silent, s.gone, s.cause, s.Absent, s.Ahead = false, false, "", "", false, false
+	s.observed, s.silent, s.gone, s.cause, s.Absent, s.Ahead, s.away = false, false, "", "", false, false, false
+	if s.offered < s.From {
+		s.streak = 0
+	}
+	s.since, s.present, s.catching = l.newest+1, l.now, false
 	l.changed()
 	l.changes = append(l.changes, change{assignment: s})
 	l.judge(s) // one that has not worked yet moves nobody else
@@ -99,6 +114,7 @@ func (l *lineup) leave(s *assignment, cause, why string) {
 	if s.gone != "" {
 		return
 	}
+	l.depart(s)
 	s.gone, s.cause = why, cause
 	l.changed()
 	if s.worker != "" {
@@ -127,17 +143,38 @@ func (l *lineup) progress(s *assignment, round int, state event.State) (moved bo
 	return true
 }
 
+// pause says that the node is on its way to where it was: nobody waits for it meanwhile.
+func (l *lineup) pause(s *assignment, state event.State) {
+	if s.state == state || s.gone != "" {
+		return
+	}
+	l.depart(s)
+	s.state = state
+	l.judge(s)
+}
+
 // share notes that the node's rollouts of a round are there.
 func (l *lineup) share(s *assignment, round int) {
+	if round > s.offered {
+		s.catching = l.offers && (s.catching || s.offered < s.From)
+		s.streak++
+	}
 	s.offered = max(s.offered, round)
-	if !l.progress(s, max(s.round, round), s.state) {
+	l.awaits(round)
+	l.progress(s, max(s.round, round), s.state)
+	if l.own {
 		l.judge(s) // for what it has shared
+	} else {
+		l.look()
 	}
 }
 
 // silence says whether anything is heard of a worker.
 func (l *lineup) silence(assignments []*assignment, silent bool) {
 	for _, s := range assignments {
+		if silent {
+			l.depart(s)
+		}
 		s.silent = silent
 	}
 	l.look()
@@ -158,32 +195,64 @@ func (l *lineup) look() {
 	}
 }
 
+// effective is the round that a node works on as far as that is known: a claim is believed up to the round after the newest that it shared.
+func (l *lineup) effective(s *assignment) int {
+	if !l.offers || s.worker == "" {
+		return s.round
+	}
+	return min(s.round, max(s.offered+1, s.From))
+}
+
 // advance finds the swarm's round: the newest of the coordinator's own nodes, whose word can be trusted, and where it has none the newest that
-// more than half of the workers' nodes have got to.
+// more than half of the workers have got to.
 func (l *lineup) advance() {
 	l.own = false
+	newest := l.newest
 	for _, s := range l.assignments {
 		if s.worker == "" && s.gone == "" && s.Trust == protocol.TrustStream {
-			l.own, l.newest = true, max(l.newest, s.round)
+			l.own, newest = true, max(newest, s.round)
 		}
 	}
+	for l.newest < newest {
+		l.passed()
+	}
 	for !l.own && l.newest < l.rounds && l.reached(l.newest+1) {
-		l.newest++
+		l.passed()
 	}
 }
 
+// reached tells whether more than half of the workers that are waited for, or are ahead, have got to a round: of those that have shared at least half
+// as many rounds as any other, so that newcomers don't lead. Where nobody is waited for, all count that have shared something.
 func (l *lineup) reached(round int) bool {
-	there, all := 0, 0
-	for _, s := range l.assignments {
-		if s.worker == "" || s.gone != "" || s.silent || !s.observed {
-			continue
+	for _, all := range []bool{false, true} {
+		longest := 0
+		for _, s := range l.assignments {
+			if l.leads(s, all) {
+				longest = max(longest, s.streak)
+			}
 		}
-		all++
-		if s.round >= round {
-			there++
+		workers := map[string]bool{} // whether it has got there
+		for _, s := range l.assignments {
+			if l.leads(s, all) && (!l.offers || 2*s.streak >= longest) {
+				workers[s.worker] = workers[s.worker] || l.effective(s) >= round
+			}
+		}
+		there := 0
+		for _, is := range workers {
+			if is {
+				there++
+			}
+		}
+		if len(workers) > 0 {
+			return 2*there > len(workers)
 		}
 	}
-	return 2*there > all
+	return false
+}
+
+// leads tells whether the swarm's round is where a worker's node is, and others.
+func (l *lineup) leads(s *assignment, all bool) bool {
+	return s.worker != "" && s.gone == "" && !s.silent && s.observed && (all || s.counts) && (!l.offers || s.offered >= s.From)
 }
 
 // judge decides whether a worker's node is waited for.
@@ -191,8 +260,15 @@ func (l *lineup) judge(s *assignment) {
 	if s.worker == "" || s.gone != "" {
 		return
 	}
-	why, ahead := l.missing(s)
+	why, ahead, counts := l.missing(s)
 	absent := why != ""
+	s.counts = counts
+	if !absent && (s.Absent || s.present.IsZero()) {
+		s.since, s.present = max(s.since, l.newest+1), l.now
+	}
+	if !absent && l.effective(s) >= l.newest-maxBehind {
+		s.catching = false
+	}
 	if ahead != s.Ahead {
 		s.Ahead = ahead
 		l.changed()
@@ -200,27 +276,41 @@ func (l *lineup) judge(s *assignment) {
 	if absent != s.Absent {
 		s.Absent = absent
 		l.changed()
-		l.changes = append(l.changes, change{assignment: s, absent: absent, back: !absent, why: why})
+	}
+	// One that has only just come, or loads, is where it belongs: nobody is told that it is away.
+	if away := absent && why != nothingYet && why != onItsWay; away != s.away {
+		s.away = away
+		l.changes = append(l.changes, change{assignment: s, absent: away, back: !away, why: why})
 	}
 }
 
-// missing says why a worker's node is not waited for, empty: it is, and whether that is for being ahead.
-func (l *lineup) missing(s *assignment) (why string, ahead bool) {
-	round := s.round
-	if l.offers { // what it says is believed as far as it has shared: nobody waits, round after round, for one that only claims to get on
-		round = min(round, max(s.offered+1, s.From))
-	}
+const (
+	nothingYet = "it has shared nothing yet"
+	onItsWay   = "it is on its way to where it was"
+)
+
+// missing says why a worker's node is not waited for, empty: it is; whether it is not behind all the same, so that it waits for the others; and
+// whether it counts where the swarm's round is looked for.
+func (l *lineup) missing(s *assignment) (why string, ahead, counts bool) {
+	round := l.effective(s)
+	behind := round < l.newest-maxBehind
 	switch {
 	case s.silent:
-		return "nothing is heard of its worker", false
+		return "nothing is heard of its worker", false, false
 	case !l.barrier:
-		return "", false
+		return "", false, true
 	case s.round > l.newest+maxAhead:
-		return fmt.Sprintf("it is in round %d already, the swarm in %d", s.round, l.newest), true
-	case round < l.newest-maxBehind:
-		return fmt.Sprintf("it is in round %d, the swarm in %d: it is waited for again when it has caught up", round, l.newest), false
+		return fmt.Sprintf("it is in round %d already, the swarm in %d", s.round, l.newest), true, true
+	case l.offers && s.offered < s.From:
+		return nothingYet, !behind, false
+	case l.offers && underway(s.state):
+		return onItsWay, !behind, false
+	case l.offers && s.streak < l.trust.needs(s):
+		return fmt.Sprintf("it was waited for in vain: it is waited for again when it has shared %d rounds", l.trust.needs(s)), !behind, false
+	case behind && !s.catching:
+		return fmt.Sprintf("it is in round %d, the swarm in %d: it is waited for again when it has caught up", round, l.newest), false, false
 	}
-	return "", false
+	return "", false, true
 }
 
 // members are all that belong to the swarm now, in the order they came. The slice is not changed later.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -216,4 +217,54 @@ func TestWhoOnlyClaimsIsNotWaitedFor(t *testing.T) {
 	require.False(t, honest.Absent)
 	l.share(liar, 6)
 	require.False(t, liar.Absent, "it has shared")
+}
+
+// A stranger's claims, of however many nodes, move the swarm's round for nobody; nor do those who shared once and stay hold it.
+func TestTheSwarmsRoundIsWhatMostWorkersHaveShared(t *testing.T) {
+	l := lineupOf(t, 0, true)
+	l.offers, l.rounds, l.now, l.trust = true, 1000, time.Unix(1_000_000, 0), newTrust(time.Minute)
+	a, b := l.join("a", "anna", 2, 0, ""), l.join("b", "bob", 2, 0, "")
+	step := func(round int) {
+		for _, s := range []*assignment{a, b} {
+			l.progress(s, round, event.StateGenerating)
+			l.share(s, round)
+			l.progress(s, round+1, event.StateGenerating)
+		}
+	}
+	for round := 2; round <= 9; round++ {
+		step(round)
+	}
+	require.Equal(t, 10, l.newest)
+	var strangers []*assignment
+	for i := range 8 {
+		s := l.join(fmt.Sprintf("eve_%d", i), "eve", l.first(-1), 0, "")
+		l.progress(s, 200, event.StateGenerating)
+		strangers = append(strangers, s)
+	}
+	require.Equal(t, 10, l.newest, "a claim of eight nodes that shared nothing")
+	require.False(t, a.Absent || b.Absent)
+	for _, s := range strangers {
+		l.share(s, s.From)
+		l.progress(s, 200, event.StateGenerating)
+	}
+	require.Equal(t, 10, l.newest, "eight nodes are one worker")
+	require.False(t, a.Absent || b.Absent)
+
+	for i := range 3 { // more strangers than friends, who share once and then do nothing
+		s := l.join(fmt.Sprintf("mallory_%d", i), fmt.Sprintf("mallory%d", i), l.first(-1), 0, "")
+		l.share(s, s.From)
+		l.progress(s, s.From, event.StateBarrier)
+		strangers = append(strangers, s)
+	}
+	for round := 10; round < 40; round++ {
+		step(round)
+		l.now = l.now.Add(2 * time.Minute) // the friends' barriers pass at their deadline, or at once
+		l.overdue()
+		require.LessOrEqual(t, round, l.newest+2, "what the friends share next would be refused")
+	}
+	require.GreaterOrEqual(t, l.newest, 38)
+	require.False(t, a.Absent || b.Absent)
+	for _, s := range strangers {
+		require.True(t, s.Absent, s.Node)
+	}
 }

@@ -39,7 +39,7 @@ func (r *AdmissionServer) Serve(ctx context.Context) {
 
 // sweep finds workers that have fallen silent.
 func (r *AdmissionServer) sweep() {
-	r.mu.Lock()
+	r.lock()
 	defer r.flush()
 	now := r.o.Now()
 	for _, s := range r.sessions {
@@ -48,11 +48,12 @@ func (r *AdmissionServer) sweep() {
 			r.lineup.silence(s.present(), true)
 		}
 	}
+	r.lineup.overdue()
 }
 
 // review looks whether anybody was banned or revoked.
 func (r *AdmissionServer) review() {
-	r.mu.Lock()
+	r.lock()
 	defer r.flush()
 	for _, s := range r.sessions {
 		if refusal := r.o.Registry.standing(s.worker); refusal != nil {
