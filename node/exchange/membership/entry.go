@@ -30,6 +30,11 @@ type Entry struct {
 	Once     bool    `json:"once,omitempty"`   // of an invitation: for one worker
 	Used     bool    `json:"used,omitempty"`
 	Host     string  `json:"host,omitempty"`
+
+	Uses       int     `json:"uses,omitempty"`       // of an invitation: how many workers it lets in; 0: any number
+	Workers    int     `json:"workers,omitempty"`    // of an invitation: how many it has let in
+	Expires    float64 `json:"expires,omitempty"`    // 0: never
+	Invitation string  `json:"invitation,omitempty"` // of a worker: the name of the one that it came with; empty: not known
 }
 
 // standing names the invitation that `up` prints.
@@ -60,15 +65,21 @@ type invited struct {
 	Once    bool    `json:"once,omitempty"`
 	Used    bool    `json:"used,omitempty"`
 	Revoked bool    `json:"revoked,omitempty"`
+	Uses    int     `json:"uses,omitempty"`    // workers that it lets in; 0: any number, of an earlier version
+	Expires float64 `json:"expires,omitempty"` // Unix seconds; 0: never
 }
+
+// id names an invitation without its token.
+func (i *invited) id() string { return hashOf(i.Token)[:16] }
 
 // registered is a worker.
 type registered struct {
-	Name    string  `json:"name"`
-	Hash    string  `json:"hash"` // hashOf its secret
-	Created float64 `json:"created"`
-	Revoked bool    `json:"revoked,omitempty"`
-	Banned  string  `json:"banned,omitempty"`
+	Name       string  `json:"name"`
+	Hash       string  `json:"hash"` // hashOf its secret
+	Created    float64 `json:"created"`
+	Revoked    bool    `json:"revoked,omitempty"`
+	Banned     string  `json:"banned,omitempty"`
+	Invitation string  `json:"invitation,omitempty"` // invited.id; empty: of an earlier version
 }
 
 func decodeBook(data []byte) (*book, error) {
@@ -87,6 +98,9 @@ func decodeBook(data []byte) (*book, error) {
 	for _, i := range b.Invitations {
 		if checkName("invitation", i.Name, maxWorkerBytes) != nil || i.Token == "" || !plain(i.Token, "-_") || len(i.Token) > maxTokenBytes {
 			return nil, fmt.Errorf("invitation %.40q is broken", i.Name)
+		}
+		if i.Uses < 0 || !(i.Expires >= 0) {
+			return nil, fmt.Errorf("invitation %.40q is for %d workers, until %v", i.Name, i.Uses, i.Expires)
 		}
 	}
 	for _, w := range b.Workers {
@@ -142,9 +156,24 @@ func (b *book) enrolled(e Enrol) *registered {
 	return nil
 }
 
+// brought is how many workers an invitation has let in that still are listed.
+func (b *book) brought(i *invited) (n int) {
+	id := i.id()
+	for _, w := range b.Workers {
+		if w.Invitation == id {
+			n++
+		}
+	}
+	return n
+}
+
 // open is the refusal of an invitation that lets nobody in any more, or nil.
-func (i *invited) open() *Refusal {
+func (b *book) open(i *invited, now float64) *Refusal {
 	switch {
+	case i.Expires > 0 && now >= i.Expires:
+		return Refuse(CodeToken, "the invitation has expired. Try: ask for a new one (swarm workers invite)")
+	case !i.Once && i.Uses > 0 && b.brought(i) >= i.Uses:
+		return Refuse(CodeFull, "the invitation has let in %d workers, as many as it may. Try: ask for a new one (swarm workers invite)", i.Uses)
 	case i.Revoked:
 		return Refuse(CodeToken, "the invitation was revoked. Try: ask for a new one (swarm workers invite)")
 	case i.Once && i.Used:
@@ -170,7 +199,7 @@ func (b *book) register(e Enrol, i *invited) (worker string, refusal *Refusal) {
 		return "", Refuse(CodeFull, "%d workers may belong to this swarm, and it has them. Try: swarm workers revoke NAME, on the coordinator", MaxWorkers)
 	}
 	worker = numbered(name, func(n string) bool { _, taken := b.byName[strings.ToLower(n)]; return taken })
-	b.Workers = append(b.Workers, registered{Name: worker, Hash: e.Hash, Created: event.Now()})
+	b.Workers = append(b.Workers, registered{Name: worker, Hash: e.Hash, Created: event.Now(), Invitation: i.id()})
 	i.Used = true
 	return worker, nil
 }

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -10,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -32,7 +34,7 @@ const (
 // by every process at its next question. Safe for concurrent use.
 //
 // A ban or a revocation ends a worker's credentials, not the invitations it may hold: with the standing one it can enrol again under
-// another name until that is revoked, too.
+// another name until that is revoked, too, or has let in as many as it may.
 type Registry struct {
 	dir  string
 	seen *sightings
@@ -55,41 +57,80 @@ func OpenRegistry(dir string) (*Registry, error) {
 	return r, err
 }
 
-// Invite makes an invitation and returns its token. Without a name it is the standing one: made once and the same until it is revoked;
-// with once it lets one worker in. A worker that wishes for no name gets the invitation's.
+// What an invitation allows where nobody says otherwise.
+const (
+	standingUses   = 256
+	namedUses      = 16
+	invitationLife = 30 * 24 * time.Hour
+)
+
+// Terms say whom an invitation lets in, and how long.
+type Terms struct {
+	Name string        // what a worker is called that wishes for no name; empty: of the standing invitation, or "worker"
+	Uses int           // workers that it lets in; 0: 256 of the standing invitation, 16 of another
+	Life time.Duration // 0: 30 days
+}
+
+// Invite is InviteFor without terms, or with once for a single worker.
 func (r *Registry) Invite(name string, once bool) (token string, err error) {
+	terms := Terms{Name: name}
+	if once {
+		terms.Uses = 1
+	}
+	return r.InviteFor(terms)
+}
+
+// InviteFor makes an invitation and returns its token. Without terms it is the standing one: made once and the same until it is revoked, has expired
+// or has let in as many as it may; each time it is asked for it is good for 30 days from then on.
+func (r *Registry) InviteFor(terms Terms) (token string, err error) {
 	err = r.edit(func(b *book) error {
-		if name == "" && !once {
-			for _, i := range b.Invitations {
-				if i.Name == standing && !i.Revoked {
-					token = i.Token
-					return nil
-				}
+		i := invited{Name: terms.Name, Created: event.Now(), Uses: terms.Uses, Once: terms.Uses == 1}
+		i.Expires = i.Created + cmp.Or(terms.Life, invitationLife).Seconds()
+		switch {
+		case terms == Terms{}:
+			if known := b.standing(i.Created); known != nil {
+				token = known.Token
+				known.Uses, known.Expires = cmp.Or(known.Uses, standingUses), max(known.Expires, i.Expires)
+				return nil
 			}
-			name = standing
-		} else if name == "" {
-			name = "worker"
-		} else if refusal := checkWorker(name); refusal != nil {
-			return refusal
+			i.Name, i.Uses = standing, standingUses
+		case i.Name == "":
+			i.Name = "worker"
+		default:
+			if refusal := checkWorker(i.Name); refusal != nil {
+				return refusal
+			}
 		}
+		i.Uses = cmp.Or(i.Uses, namedUses)
 		if len(b.Invitations) >= maxEntries {
-			b.Invitations = spent(b.Invitations)
+			b.Invitations = spent(b.Invitations, i.Created)
 		}
 		if len(b.Invitations) >= maxEntries {
 			return fmt.Errorf("there are %d invitations already. Try: swarm workers revoke NAME", len(b.Invitations))
 		}
 		token = secret(16)
-		b.Invitations = append(b.Invitations, invited{Name: name, Token: token, Created: event.Now(), Once: once})
+		i.Token = token
+		b.Invitations = append(b.Invitations, i)
 		return nil
 	})
 	return token, err
 }
 
+// standing returns the standing invitation that lets somebody in, nil if there is none.
+func (b *book) standing(now float64) *invited {
+	for n := range b.Invitations {
+		if i := &b.Invitations[n]; i.Name == standing && b.open(i, now) == nil {
+			return i
+		}
+	}
+	return nil
+}
+
 // spent leaves out what can't be used any more.
-func spent(all []invited) []invited {
+func spent(all []invited, now float64) []invited {
 	var kept []invited
 	for _, i := range all {
-		if !i.Revoked && !(i.Once && i.Used) {
+		if !i.Revoked && !(i.Once && i.Used) && (i.Expires == 0 || now < i.Expires) {
 			kept = append(kept, i)
 		}
 	}
@@ -115,7 +156,9 @@ func (r *Registry) Enrol(e Enrol) (Enrolled, error) {
 			answer = e.accept(i.Token, w.Name)
 			return errSame
 		}
-		if refusal := i.open(); refusal != nil {
+		now := event.Now()
+		b.forget(r.seen.all(), now)
+		if refusal := b.open(i, now); refusal != nil {
 			return refusal
 		}
 		worker, refusal := b.register(e, i)
@@ -162,6 +205,9 @@ func (r *Registry) Check(worker, secret string) error {
 		return internal(err)
 	}
 	w := b.worker(worker)
+	if w.proves(secret) && r.forgotten(w) {
+		return forgottenWorker(worker)
+	}
 	if !w.proves(secret) {
 		return Refuse(CodeToken, "worker %.40q is not known here with this secret. Try: swarm join with a new invitation", worker)
 	}
@@ -181,7 +227,51 @@ func (r *Registry) standing(worker string) *Refusal {
 	if w == nil {
 		return Refuse(CodeRevoked, "worker %.40q is not known here any more. Try: swarm join with a new invitation", worker)
 	}
+	if w.standing() == nil && r.forgotten(w) {
+		return forgottenWorker(worker)
+	}
 	return w.standing()
+}
+
+// forgetAfter is how long nothing may be heard of a worker that belongs to the swarm. Its credentials are void afterwards.
+const forgetAfter = 30 * 24 * time.Hour
+
+func forgottenWorker(worker string) *Refusal {
+	return Refuse(CodeRevoked, "nothing was heard of worker %.40q for %d days: its credentials have expired. Try: swarm join with a new invitation",
+		worker, int(forgetAfter.Hours()/24))
+}
+
+// forgotten tells whether nothing was heard of a worker for too long.
+func (r *Registry) forgotten(w *registered) bool {
+	now := event.Now()
+	if now-w.Created < forgetAfter.Seconds() { // most are young: no look at what was seen
+		return false
+	}
+	return w.forgotten(r.seen.all(), now)
+}
+
+// forgotten tells the same by what was seen. Where nothing at all is known to have been seen, the record was lost, and nobody is forgotten. Who was
+// banned is remembered.
+func (w *registered) forgotten(seen map[string]sighting, now float64) bool {
+	return w.Banned == "" && len(seen) > 0 && now-max(w.Created, seen[w.Name].Time) > forgetAfter.Seconds()
+}
+
+// forget takes out the workers of which nothing was heard for too long.
+func (b *book) forget(seen map[string]sighting, now float64) {
+	b.Workers = slices.DeleteFunc(b.Workers, func(w registered) bool { return w.forgotten(seen, now) })
+	_ = b.index() // of what had one
+}
+
+// Invitation is the invitation that a worker came with, as a name that is not its token; empty: not known.
+func (r *Registry) Invitation(worker string) string {
+	b, err := r.read()
+	if err != nil {
+		return ""
+	}
+	if w := b.worker(worker); w != nil {
+		return w.Invitation
+	}
+	return ""
 }
 
 // List returns the invitations and then the workers, each by age.
@@ -190,14 +280,25 @@ func (r *Registry) List() ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen := r.seen.all()
+	seen, names := r.seen.all(), map[string]string{}
 	var list []Entry
 	for _, i := range b.Invitations {
-		list = append(list, Entry{Name: i.Name, Kind: KindInvitation, Created: i.Created, Once: i.Once, Used: i.Used, Revoked: i.Revoked})
+		names[i.id()] = i.Name
+		list = append(list, Entry{
+			Name: i.Name, Kind: KindInvitation, Created: i.Created, Once: i.Once, Used: i.Used, Revoked: i.Revoked,
+			Uses: i.Uses, Workers: b.brought(&i), Expires: i.Expires,
+		})
 	}
 	for _, w := range b.Workers {
 		s := seen[w.Name]
-		list = append(list, Entry{Name: w.Name, Kind: KindWorker, Created: w.Created, Revoked: w.Revoked, Banned: w.Banned, LastSeen: s.Time, Host: s.Host})
+		e := Entry{
+			Name: w.Name, Kind: KindWorker, Created: w.Created, Revoked: w.Revoked, Banned: w.Banned, LastSeen: s.Time, Host: s.Host,
+			Invitation: names[w.Invitation],
+		}
+		if last := max(w.Created, s.Time); len(seen) > 0 {
+			e.Expires = last + forgetAfter.Seconds()
+		}
+		list = append(list, e)
 	}
 	sort.SliceStable(list, func(i, j int) bool {
 		if list[i].Kind != list[j].Kind {
@@ -210,21 +311,41 @@ func (r *Registry) List() ([]Entry, error) {
 
 // Revoke takes back what has that name: a worker's credentials, or invitations. Again it changes nothing.
 func (r *Registry) Revoke(name string) error {
-	return r.edit(func(b *book) error {
-		found := false
+	_, err := r.revoke(name, false)
+	return err
+}
+
+// RevokeWithWorkers takes back the invitations of that name and the credentials of all workers that came with them. It returns their names.
+func (r *Registry) RevokeWithWorkers(name string) (workers []string, err error) {
+	return r.revoke(name, true)
+}
+
+func (r *Registry) revoke(name string, cascade bool) (workers []string, err error) {
+	err = r.edit(func(b *book) error {
+		workers = nil
+		revoked := map[string]bool{}
 		for i := range b.Invitations {
 			if b.Invitations[i].Name == name {
-				b.Invitations[i].Revoked, found = true, true
+				b.Invitations[i].Revoked = true
+				revoked[b.Invitations[i].id()] = true
 			}
 		}
-		if w := b.worker(name); w != nil {
-			w.Revoked, found = true, true
+		w := b.worker(name)
+		if w != nil && !cascade {
+			w.Revoked = true
 		}
-		if !found {
+		if len(revoked) == 0 && (w == nil || cascade) {
 			return unknown(name)
+		}
+		for i := range b.Workers {
+			if w := &b.Workers[i]; cascade && revoked[w.Invitation] && !w.Revoked {
+				w.Revoked = true
+				workers = append(workers, w.Name)
+			}
 		}
 		return nil
 	})
+	return workers, err
 }
 
 // Ban ends a worker's credentials with a reason that it is told.

@@ -105,7 +105,11 @@ func TestAnInvitationForOneIsForOne(t *testing.T) {
 	list, err := r.List()
 	require.NoError(t, err)
 	require.Len(t, list, 2)
-	require.Equal(t, Entry{Name: "bob", Kind: KindInvitation, Created: list[0].Created, Once: true, Used: true}, list[0])
+	require.Equal(t, Entry{
+		Name: "bob", Kind: KindInvitation, Created: list[0].Created, Once: true, Used: true, Uses: 1, Workers: 1,
+		Expires: list[0].Created + invitationLife.Seconds(),
+	}, list[0])
+	require.Equal(t, "bob", list[1].Invitation)
 }
 
 func TestABanAndARevocationAreSeenAtOnceByEveryProcess(t *testing.T) {
