@@ -1,0 +1,180 @@
+package powercut
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	fusefs "github.com/hanwen/go-fuse/v2/fs"
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// mountPoint is set in the copy of a test binary that serves a file system: one process that did both could wait for itself.
+const mountPoint = "SWARM_POWERCUT_MOUNT"
+
+// serverPatience bounds each answer of a server.
+const serverPatience = time.Minute
+
+// Serve serves a file system until stdin closes, in a process that Mount has started, and exits; in any other it returns at once. A TestMain
+// whose package calls Mount begins with it.
+func Serve() {
+	dir := os.Getenv(mountPoint)
+	if dir == "" {
+		return
+	}
+	if err := serve(dir); err != nil {
+		fmt.Println("error:", err)
+	}
+	os.Exit(0)
+}
+
+func serve(dir string) error {
+	s := &system{nodes: root}
+	second := time.Second
+	server, err := fusefs.Mount(dir, &node{system: s, id: root, mode: syscall.S_IFDIR | 0o700}, &fusefs.Options{
+		EntryTimeout: &second, AttrTimeout: &second,
+		MountOptions: fuse.MountOptions{FsName: "powercut", Name: "powercut", DirectMount: true, DisableXAttrs: true, MaxWrite: 1 << 20},
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Println("ok")
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		fmt.Println(s.command(lines.Text()))
+	}
+	_ = syscall.Unmount(dir, syscall.MNT_DETACH) // whoever still uses it gets an error
+	return server.Unmount()
+}
+
+// command answers one line.
+func (s *system) command(line string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	verb, argument, _ := strings.Cut(line, " ")
+	switch verb {
+	case "now":
+		return strconv.Itoa(len(s.log.Changes))
+	case "dump":
+		if err := s.log.write(argument); err != nil {
+			return "error: " + err.Error()
+		}
+	case "fail":
+		s.fail, _ = strconv.Atoi(argument)
+	}
+	return "ok"
+}
+
+// FS is a file system that is mounted at Dir.
+type FS struct {
+	Dir     string
+	command *exec.Cmd
+	in      *os.File
+	answers chan string
+}
+
+// Mount mounts an empty file system until the test ends. It skips the test where the kernel or the user's rights don't allow that.
+func Mount(t testing.TB) *FS {
+	t.Helper()
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		t.Skip("no FUSE here, so that no power cut can be tested: ", err)
+	}
+	in, ours, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &FS{Dir: t.TempDir(), in: ours, answers: make(chan string, 1)}
+	f.command = exec.Command(os.Args[0])
+	f.command.Env = append(os.Environ(), mountPoint+"="+f.Dir)
+	f.command.Stdin, f.command.Stderr = in, os.Stderr
+	out, err := f.command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	go func() {
+		defer close(f.answers)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			f.answers <- lines.Text()
+		}
+	}()
+	t.Cleanup(func() { f.end() })
+	if answer, err := f.answer(); err != nil || answer != "ok" {
+		t.Skip("no FUSE here, so that no power cut can be tested: ", answer, err)
+	}
+	return f
+}
+
+// end unmounts the file system and ends its server, whatever it does.
+func (f *FS) end() {
+	f.in.Close()
+	timer := time.AfterFunc(10*time.Second, func() {
+		_ = syscall.Unmount(f.Dir, syscall.MNT_DETACH)
+		_ = f.command.Process.Kill()
+	})
+	defer timer.Stop()
+	for range f.answers { // until it closes its stdout
+	}
+	_ = f.command.Wait()
+}
+
+func (f *FS) answer() (string, error) {
+	select {
+	case answer, ok := <-f.answers:
+		if !ok {
+			return "", fmt.Errorf("the file system's server has ended")
+		}
+		return answer, nil
+	case <-time.After(serverPatience):
+		return "", fmt.Errorf("the file system's server doesn't answer")
+	}
+}
+
+func (f *FS) ask(t testing.TB, line string) string {
+	t.Helper()
+	if _, err := fmt.Fprintln(f.in, line); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := f.answer()
+	if err != nil || strings.HasPrefix(answer, "error") {
+		t.Fatal("file system: ", answer, err)
+	}
+	return answer
+}
+
+// Now is how many changes and syncs there were. What a program was told before is among them.
+func (f *FS) Now(t testing.TB) int {
+	t.Helper()
+	n, err := strconv.Atoi(f.ask(t, "now"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// FailSyncs has the next n syncs of files fail, and what they should have brought onto the disk never come there.
+func (f *FS) FailSyncs(t testing.TB, n int) {
+	t.Helper()
+	f.ask(t, "fail "+strconv.Itoa(n))
+}
+
+// Log is what has happened until now.
+func (f *FS) Log(t testing.TB) Log {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "log")
+	f.ask(t, "dump "+path)
+	log, err := readLog(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return log
+}
