@@ -22,6 +22,7 @@ import (
 
 // TestMain also is the process that the tests below kill or starve.
 func TestMain(m *testing.M) {
+	servePowerCuts()
 	switch path := os.Getenv("STORE_TEST_DB"); os.Getenv("STORE_TEST_CHILD") {
 	case "":
 		os.Exit(hermetic.Main(m))

@@ -29,7 +29,7 @@ type Delivery struct {
 func (d Delivery) last() int64 { return d.First + int64(len(d.Events)) - 1 }
 
 // Deliver writes a worker's events and the number of the newest in one transaction, together with what else waits, and returns once that
-// is in the database (as Flush means it) up to which number the outbox's events are. Events that are here already are skipped: any
+// is in the database, and survives a power cut, up to which number the outbox's events are. Events that are here already are skipped: any
 // overlap and any repetition leaves the same rows. Its error is ErrGap, wrapped and with the number, for a delivery that doesn't join on.
 //
 // An event that can't be stored, or is another's node's, is told to Options.Warn, once a delivery, and counts as delivered: no repetition

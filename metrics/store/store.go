@@ -107,7 +107,7 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err := sqlite.CheckFileSystem(path, opts.Warn); err != nil {
 		return nil, err
 	}
-	if _, err := sqlite.Inspect(ctx, path, sqlite.OwnDriver); err != nil {
+	if _, err := sqlite.InspectOwn(ctx, path); err != nil {
 		return nil, sqlite.ReadOnly(path, err)
 	}
 	db, err := sql.Open(sqlite.OwnDriver, sqlite.DSN(path, url.Values{

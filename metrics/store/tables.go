@@ -133,8 +133,31 @@ func (t *tables) forget() {
 	clear(t.owners)
 }
 
-// transact applies items; with reject set, each event within a savepoint of its own.
+// synced runs write with each of its transactions on the disk once it is committed: without, a power cut takes the last seconds' from the
+// write-ahead log, which is synced when it is emptied into the database.
+func (t *tables) synced(write func() error) error {
+	if _, err := t.db.Exec("PRAGMA synchronous = FULL"); err != nil {
+		return err
+	}
+	err := write()
+	if _, undo := t.db.Exec("PRAGMA synchronous = NORMAL"); undo != nil && err == nil {
+		t.warn(fmt.Errorf("the database goes on syncing each transaction: %w", undo))
+	}
+	return err
+}
+
+// transact applies items, and puts them on the disk where one is a delivery, which its worker deletes when it is answered; with reject set, each event within a savepoint of its own.
 func (t *tables) transact(items []*item, reject func(error)) error {
+	for _, it := range items {
+		if it.delivery != nil {
+			return t.synced(func() error { return t.transactAs(items, reject) })
+		}
+	}
+	return t.transactAs(items, reject)
+}
+
+// transactAs is transact, as durable as the connection is set to.
+func (t *tables) transactAs(items []*item, reject func(error)) error {
 	tx, done, err := t.begin()
 	if err != nil {
 		return err

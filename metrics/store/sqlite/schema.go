@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/mattn/go-sqlite3"
 )
 
 // ApplicationID marks our files in SQLite's header: "SWRM".
@@ -49,7 +51,21 @@ func DSN(path string, options url.Values) string {
 
 // Inspect reads path without changing it. It returns the version of its schema, 0 for a file that isn't there or is empty,
 // and refuses a file that isn't ours or is of a newer version.
-func Inspect(ctx context.Context, path, driver string) (int, error) {
+func Inspect(ctx context.Context, path, driver string) (int, error) { return inspect(ctx, path, driver, "ro") }
+
+// InspectOwn is Inspect of a file that is about to be written. A transaction that a crash cut short while the file was begun is undone first: nobody
+// could read it else.
+func InspectOwn(ctx context.Context, path string) (int, error) {
+	version, err := Inspect(ctx, path, OwnDriver)
+	var sq sqlite3.Error
+	if errors.As(err, &sq) && (sq.ExtendedCode == sqlite3.ErrReadonlyRollback || sq.ExtendedCode == sqlite3.ErrReadonlyRecovery) {
+		return inspect(ctx, path, OwnDriver, "rw")
+	}
+	return version, err
+}
+
+// inspect is Inspect of a file that is opened in a mode of SQLite's.
+func inspect(ctx context.Context, path, driver, mode string) (int, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
@@ -60,7 +76,7 @@ func Inspect(ctx context.Context, path, driver string) (int, error) {
 	if !info.Mode().IsRegular() {
 		return 0, &Error{Path: path, Reason: "not a file", Try: "choose another --home"}
 	}
-	db, err := sql.Open(driver, DSN(path, url.Values{"mode": {"ro"}, "_busy_timeout": {"5000"}}))
+	db, err := sql.Open(driver, DSN(path, url.Values{"mode": {mode}, "_busy_timeout": {"5000"}}))
 	if err != nil {
 		return 0, Explain(path, err)
 	}
