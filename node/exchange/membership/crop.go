@@ -9,6 +9,12 @@ import (
 
 // crop keeps the outbox within its bound. Only segments that nothing was served of are changed: nobody knows the numbers of their events yet.
 func (o *Outbox) crop() {
+	if o.bytes > o.limit {
+		if err := o.drop(0); err != nil {
+			o.logger.Error("the outbox can't be made smaller", "error", err)
+			return
+		}
+	}
 	for o.bytes > o.limit {
 		if !o.crowded {
 			o.crowded = true

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/units"
@@ -21,6 +22,7 @@ const (
 	firstPause   = 250 * time.Millisecond
 	longestPause = 15 * time.Second
 	deliverBytes = MaxMessageBytes - 16<<10 // the rest is the envelope
+	confirmEvery = 5 * time.Minute          // how often a worker with nothing to deliver asks what the coordinator has
 )
 
 // DeliveryClient beats for a worker's process and delivers its events. All its functions may be nil; they are called from one goroutine at a time each.
@@ -38,6 +40,8 @@ type DeliveryClient struct {
 	Logger   *slog.Logger
 
 	delivering sync.Mutex
+	confirmed  time.Time // when the coordinator last said what it has, or the first delivery began; under delivering
+	doubt      atomic.Bool
 	trouble    troubles
 	ended      bool
 }
@@ -131,6 +135,7 @@ func (c *DeliveryClient) beat(ctx context.Context, version *int64, interval time
 	defer cancel()
 	roster, err := c.Uplink.Beat(ctx, c.sign(*version))
 	if err != nil {
+		c.doubt.Store(true)
 		return err
 	}
 	if roster.Version != *version && roster.Members != nil {
@@ -229,14 +234,22 @@ func (c *DeliveryClient) Drain(ctx context.Context) error {
 	}
 }
 
-// deliver delivers what waits until nothing does, something fails or it has to wait.
+// deliver delivers what waits until nothing does, something fails or it has to wait. With nothing to deliver it asks, now and then and after
+// each cut of the way, what the coordinator has: one that lost power or was restored may have less than it acknowledged.
 func (c *DeliveryClient) deliver(ctx context.Context) (empty bool, wait time.Duration, err error) {
 	c.delivering.Lock()
 	defer c.delivering.Unlock()
+	if c.confirmed.IsZero() {
+		c.confirmed = time.Now()
+	}
 	for ctx.Err() == nil {
 		d, err := c.Outbox.Next(MaxDeliveryEvents, deliverBytes)
-		if err != nil || len(d.Events) == 0 {
-			return err == nil, 0, err
+		if err != nil {
+			return false, 0, err
+		}
+		asks := len(d.Events) == 0
+		if asks && !c.doubt.Load() && time.Since(c.confirmed) < confirmEvery {
+			return true, 0, nil
 		}
 		d.Protocol, d.Run = Protocol, c.Run
 		receipt, err := c.hand(ctx, d)
@@ -244,11 +257,18 @@ func (c *DeliveryClient) deliver(ctx context.Context) (empty bool, wait time.Dur
 			var refusal *Refusal
 			if errors.As(err, &refusal) {
 				wait = seconds(refusal.RetryAfter)
+			} else {
+				c.doubt.Store(true)
 			}
 			return false, wait, err
 		}
+		c.doubt.Store(false)
+		c.confirmed = time.Now()
 		if err := c.Outbox.Ack(receipt.Acked); err != nil {
 			return false, 0, err
+		}
+		if asks {
+			continue
 		}
 		if receipt.RetryAfter > 0 || receipt.Acked < d.First { // nothing of it was taken
 			return false, max(firstPause, seconds(receipt.RetryAfter)), nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -271,4 +272,83 @@ type nonsense struct {
 func (n *nonsense) Deliver(context.Context, Delivery) (Receipt, error) {
 	n.calls++
 	return Receipt{Acked: n.acked[(n.calls-1)%len(n.acked)]}, nil
+}
+
+// forgetful is an admission that loses power: what it acknowledged last is gone then.
+type forgetful struct {
+	Uplink
+	mu     sync.Mutex
+	events []int
+	asked  int
+	cut    bool // the way is down
+}
+
+func (f *forgetful) Beat(context.Context, Beat) (Roster, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.cut {
+		return Roster{}, errWay
+	}
+	return Roster{}, nil
+}
+
+func (f *forgetful) Deliver(_ context.Context, d Delivery) (Receipt, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.cut:
+		return Receipt{}, errWay
+	case len(d.Events) == 0:
+		f.asked++
+	}
+	if acked := int64(len(f.events)); d.First <= acked+1 && d.First+int64(len(d.Events))-1 > acked {
+		var here []int
+		for _, raw := range d.Events[acked+1-d.First:] {
+			var e event.Event
+			if err := json.Unmarshal(raw, &e); err != nil {
+				return Receipt{}, err
+			}
+			here = append(here, int(e.Time))
+		}
+		f.events = append(f.events, here...)
+	}
+	return Receipt{Acked: int64(len(f.events))}, nil
+}
+
+func (f *forgetful) all() []int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.events)
+}
+
+// A worker that has delivered everything finds out after a cut of the way that the coordinator has lost a part, and delivers it again, though nothing
+// new happens there.
+func TestAWorkerWithNothingNewDeliversAgain(t *testing.T) {
+	o := outbox(t, memory(t))
+	defer o.Close()
+	const all = 700
+	for n := 1; n <= all; n++ {
+		e := told(n)
+		e.Message = strings.Repeat("x", 10_000)
+		require.NoError(t, o.Append(e))
+	}
+	coordinator := &forgetful{}
+	client := &DeliveryClient{Uplink: coordinator, Outbox: o, Run: "run", Interval: time.Millisecond, Logger: quiet()}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- client.Serve(ctx) }()
+	delivered := func() bool { events, _ := o.Pending(); return events == 0 && len(coordinator.all()) == all }
+	require.Eventually(t, delivered, time.Minute, time.Millisecond)
+	coordinator.mu.Lock()
+	require.Zero(t, coordinator.asked, "nobody asks without a reason")
+	coordinator.cut, coordinator.events = true, coordinator.events[:all-300]
+	coordinator.mu.Unlock()
+	require.Eventually(t, client.doubt.Load, time.Minute, time.Millisecond)
+	coordinator.mu.Lock()
+	coordinator.cut = false
+	coordinator.mu.Unlock()
+	require.Eventually(t, delivered, time.Minute, time.Millisecond)
+	cancel()
+	require.NoError(t, <-served)
+	require.Equal(t, upTo(1, all), coordinator.all())
 }

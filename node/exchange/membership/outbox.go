@@ -24,6 +24,7 @@ const (
 
 	segmentBytes = 1 << 20
 	outboxBytes  = 1 << 30
+	keptBytes    = 8 << 20 // of delivered segments
 )
 
 // Outbox is a worker's events on disk until the coordinator has them. It survives kill -9 with every event that Append took, and a power cut with
@@ -32,12 +33,14 @@ const (
 // counted. Safe for concurrent use within one process, and refuses a second one.
 //
 // Events are numbered from 1 on in the order they were appended, under the outbox's name. Where the coordinator knows more of the outbox
-// than is there, or less than was left out already, one of them has lost its disk: the outbox then begins again under another name.
+// than is there, or less than was left out already, one of them has lost its disk: the outbox then begins again under another name. The newest
+// delivered segments are kept for a while, so that a coordinator that has lost the last it acknowledged gets them again under the same name.
 type Outbox struct {
 	dir    string
 	logger *slog.Logger
 	lock   *os.File
 	limit  int64
+	kept   int64 // bytes of delivered segments that stay
 
 	mu       sync.Mutex
 	state    outboxState
@@ -56,9 +59,10 @@ type Outbox struct {
 // outboxState is what must be remembered beside the events.
 type outboxState struct {
 	Name   string `json:"name"`
-	Oldest uint64 `json:"oldest"` // segment; those before it are delivered
-	First  int64  `json:"first"`  // number of that segment's first event
-	Served uint64 `json:"served"` // newest segment that Next gave anything of: what it holds must keep its numbers
+	Oldest uint64 `json:"oldest"`          // segment; those before it are delivered and gone
+	First  int64  `json:"first"`           // number of that segment's first event
+	Acked  int64  `json:"acked,omitempty"` // number of the newest event that the coordinator had when this was written
+	Served uint64 `json:"served"`          // newest segment that Next gave anything of: what it holds must keep its numbers
 }
 
 type segment struct {
@@ -77,7 +81,7 @@ type front struct {
 
 // OpenOutbox opens the folder's outbox, or begins one.
 func OpenOutbox(dir string, logger *slog.Logger) (*Outbox, error) {
-	o := &Outbox{dir: dir, logger: logger, limit: outboxBytes}
+	o := &Outbox{dir: dir, logger: logger, limit: outboxBytes, kept: keptBytes}
 	if err := o.open(); err != nil {
 		if o.lock != nil {
 			_ = o.lock.Close()
@@ -113,7 +117,7 @@ func (o *Outbox) open() error {
 			return err
 		}
 	}
-	o.acked = o.state.First - 1
+	o.acked = max(o.state.First-1, min(o.state.Acked, o.newest()))
 	return o.begin()
 }
 
@@ -350,6 +354,13 @@ func (o *Outbox) Next(maxEvents, maxBytes int) (Delivery, error) {
 // head returns the oldest segment that has something to deliver, its events, and how many of these the coordinator has.
 func (o *Outbox) head() (*segment, []json.RawMessage, int, error) {
 	s, first := o.segments[0], o.state.First
+	for _, next := range o.segments[1:] {
+		if o.acked+1 < first+int64(s.count) {
+			break
+		}
+		first += int64(s.count)
+		s = next
+	}
 	skip := int(o.acked + 1 - first)
 	if s == o.last() {
 		return s, s.written, skip, nil
@@ -387,19 +398,35 @@ func (o *Outbox) ack(n int64) error {
 			"outbox", o.state.Name, "acked", n, "first", o.state.First, "newest", o.newest())
 		return o.renew()
 	}
+	if n < o.acked {
+		o.logger.Warn("the coordinator has lost what it had acknowledged: it is delivered again", "outbox", o.state.Name, "events", o.acked-n)
+	}
 	o.acked = n
+	return o.drop(o.kept)
+}
+
+// drop deletes delivered segments, the oldest first, until those that are left have at most so many bytes.
+func (o *Outbox) drop(kept int64) error {
 	state, done := o.state, 0
+	last, bytes := state.First-1, int64(0)
 	for _, s := range o.segments[:len(o.segments)-1] {
-		if state.First+int64(s.count)-1 > n {
+		if last += int64(s.count); last > o.acked {
+			break
+		}
+		bytes += s.bytes
+	}
+	for _, s := range o.segments[:len(o.segments)-1] {
+		if bytes <= kept || state.First+int64(s.count)-1 > o.acked {
 			break
 		}
 		state.First += int64(s.count)
+		bytes -= s.bytes
 		done++
 	}
 	if done == 0 {
 		return nil
 	}
-	state.Oldest = o.segments[done].id
+	state.Oldest, state.Acked = o.segments[done].id, o.acked
 	if err := o.save(state); err != nil {
 		return err
 	}
@@ -448,7 +475,13 @@ func (o *Outbox) Close() error {
 	if o.file == nil {
 		return nil
 	}
-	err := errors.Join(o.sync(), o.file.Close(), o.lock.Close())
+	err := o.sync()
+	if o.state.Acked != o.acked {
+		state := o.state
+		state.Acked = o.acked
+		err = errors.Join(err, o.save(state))
+	}
+	err = errors.Join(err, o.file.Close(), o.lock.Close())
 	o.file = nil
 	if err != nil {
 		return fmt.Errorf("close the outbox: %w", err)
