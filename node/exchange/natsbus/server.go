@@ -24,6 +24,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
@@ -33,8 +34,9 @@ const (
 	// A direct read answers with the message and a few headers of the server's own.
 	headerRoom = 64 << 10
 
-	// JetStream syncs its files this often. A killed process loses nothing, for the kernel has the writes; a
-	// machine that loses power loses this much, and its nodes go back to their checkpoints.
+	// JetStream syncs its files this often where no worker may connect. A killed process loses nothing, for the kernel has the writes; a
+	// machine that loses power loses this much, which its own nodes' journals have. A worker's offer is synced before it is taken: its node
+	// shares it once.
 	syncInterval = 10 * time.Second
 
 	// The embedded broker serves one host's nodes; nothing of ours is stored in memory.
@@ -126,6 +128,9 @@ func Start(options ServerOptions) (*Server, error) {
 			return nil, fmt.Errorf("start the message bus: %w", err)
 		}
 	}
+	if err := files.MakeFolder(options.Dir, 0o750); err != nil { // as the broker does, but with its name on the disk
+		return nil, fmt.Errorf("start the message bus: %w", err)
+	}
 	if err := server.begin(); err != nil {
 		server.Shutdown()
 		where := net.JoinHostPort(host, strconv.Itoa(max(port, 0)))
@@ -155,6 +160,7 @@ func brokerOptions(options ServerOptions, host string, port int) natsserver.Opti
 		JetStreamMaxMemory:     memoryStoreBytes,
 		JetStreamMaxStore:      options.StoreBytes,
 		SyncInterval:           syncInterval,
+		SyncAlways:             options.Admit != nil,
 		DisableJetStreamBanner: true,
 	}
 }
