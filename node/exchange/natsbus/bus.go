@@ -50,6 +50,7 @@ type Bus struct {
 	patience time.Duration // for one message of an answer
 	oneByOne atomic.Bool   // the server is older than queries of several batches
 	arrivals arrivals
+	offers   offers // of a worker
 
 	calls exchange.Calls
 
@@ -81,6 +82,9 @@ func Dial(ctx context.Context, options Options) (*Bus, error) {
 	if err := b.findStream(ctx); err != nil {
 		b.conn.Close()
 		return nil, fmt.Errorf("join run %s at %s: %w", options.Run, where, err)
+	}
+	if b.worker != "" {
+		go b.offerAgain()
 	}
 	return b, nil
 }
@@ -153,6 +157,9 @@ func (b *Bus) Publish(ctx context.Context, batch exchange.Batch) error {
 	}
 	if err := b.persist(ctx, attempt); err != nil {
 		return fmt.Errorf("share round %d: %w", batch.Round, err)
+	}
+	if b.worker != "" {
+		b.offers.keep(batch.Round, data)
 	}
 	return nil
 }

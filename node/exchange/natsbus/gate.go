@@ -104,6 +104,16 @@ func (g *gate) forget(worker string) []uint64 {
 	return ids
 }
 
+// all returns all workers' connections.
+func (g *gate) all() (ids []uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, some := range g.workers {
+		ids = append(ids, some...)
+	}
+	return ids
+}
+
 func (g *gate) mayEnrol(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

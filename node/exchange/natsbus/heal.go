@@ -27,6 +27,9 @@ func (s *Server) heal(ctx context.Context, run string, subjects subjects, reason
 	}
 	s.logger.Warn("the message bus's stream doesn't work and is made anew", "run", run, "reason", reason)
 	if err := s.replace(ctx, run, subjects); err == nil || ctx.Err() != nil || s.cluster != nil {
+		if err == nil {
+			s.reconnect()
+		}
 		return err
 	} else {
 		s.logger.Warn("the message bus's store doesn't work: its broker is started again with an empty one", "run", run, "reason", err)
@@ -35,6 +38,17 @@ func (s *Server) heal(ctx context.Context, run string, subjects subjects, reason
 		return fmt.Errorf("start the message bus again: %w", err)
 	}
 	return s.create(ctx, run, subjects)
+}
+
+// reconnect ends the connections of all workers, which come back at once: the stream is empty, and they offer again what they shared last.
+func (s *Server) reconnect() {
+	if s.gate == nil {
+		return
+	}
+	broker := s.current()
+	for _, id := range s.gate.all() {
+		_ = broker.DisconnectClientByID(id) // fails for one that is gone
+	}
 }
 
 // replace deletes the stream and makes it anew. A broken one may refuse to be deleted: then it can't be made either.
