@@ -23,7 +23,7 @@ import (
 type joinOptions struct {
 	workers.JoinOptions
 	plan   plan.Options
-	price  priceFlag
+	price  plan.PriceFlag
 	page   pageFlag
 	fresh  bool
 	detach bool
@@ -76,7 +76,7 @@ func newJoinCommand(g *globals) *cobra.Command {
 	}
 	f := cmd.Flags()
 	addJoinFlags(f, &o.plan)
-	o.price.add(f)
+	o.price.Add(f)
 	o.page.add(f)
 	f.StringVar(&o.URLFile, "url-file", "", "`file` with the invitation ($"+resolve.InvitationVariable+")")
 	f.StringVar(&o.Name, "name", "", "this worker's `name` in the swarm (default: the host's); taken: with a number after it")
@@ -120,7 +120,7 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 	if err := checkOutput(o.output); err != nil {
 		return err
 	}
-	price, err := o.price.price(os.Getenv)
+	price, err := o.price.Price(os.Getenv)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ type planOptions struct {
 	plan   plan.Options
 	study  string
 	seeds  string
-	price  priceFlag
+	price  plan.PriceFlag
 	output string
 	flags  *pflag.FlagSet
 }
@@ -45,7 +45,7 @@ func newPlanCommand(g *globals) *cobra.Command {
 		},
 	}
 	addPlanFlags(cmd.Flags(), &o.plan)
-	o.price.add(cmd.Flags())
+	o.price.Add(cmd.Flags())
 	cmd.Flags().Var(&o.plan.GPUMemory, "gpu-memory", "plan for a GPU of this `size` that isn't there, such as 40, 40GB or 40GiB; a number alone is GB")
 	cmd.Flags().Var(&o.plan.HostMemory, "host-memory", "plan for a host on which this `size` of memory is available, such as 12.7 or 12.7GB")
 	cmd.Flags().StringVar(&o.study, "study", "", "what a whole `study` takes: "+strings.Join(configs.Studies(), ", "))

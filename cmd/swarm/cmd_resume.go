@@ -48,28 +48,17 @@ func newResumeCommand(g *globals) *cobra.Command {
 }
 
 // extraWords are the flags that were given, as arguments of up. Files and folders are those of the present folder.
-func extraWords(f *pflag.FlagSet) (words []string, err error) {
-	f.Visit(func(flag *pflag.Flag) {
-		switch flag.Name {
-		case "home":
-			return
-		case "fresh":
-			err = fail.Usage(errors.New("resume goes on with a run, --fresh begins a new one"), "swarm up --fresh with the run's other flags")
-			return
-		}
-		values := []string{flag.Value.String()}
-		if list, ok := flag.Value.(pflag.SliceValue); ok {
-			values = list.GetSlice()
-		}
+func extraWords(f *pflag.FlagSet) ([]string, error) {
+	if f.Changed("fresh") {
+		return nil, fail.Usage(errors.New("resume goes on with a run, --fresh begins a new one"), "swarm up --fresh with the run's other flags")
+	}
+	return commandline.Given(f, func(name string) bool { return name == "home" }, func(flag *pflag.Flag, v string) string {
 		kind, _ := pflag.UnquoteUsage(flag)
-		for _, v := range values {
-			if path, bad := filepath.Abs(v); bad == nil && v != "" && (kind == "file" || kind == "folder") {
-				v = path
-			}
-			words = append(words, "--"+flag.Name+"="+v)
+		if path, err := filepath.Abs(v); err == nil && v != "" && (kind == "file" || kind == "folder") {
+			return path
 		}
-	})
-	return words, err
+		return v
+	}), nil
 }
 
 func runResume(ctx context.Context, g *globals, name string, extra []string) error {

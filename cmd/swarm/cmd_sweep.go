@@ -24,7 +24,7 @@ import (
 
 type sweepOptions struct {
 	study.Options
-	price  priceFlag
+	price  plan.PriceFlag
 	hooks  notify.Hooks
 	yes    bool
 	dryRun bool
@@ -75,7 +75,7 @@ func newSweepCommand(g *globals) *cobra.Command {
 	}
 	f := cmd.Flags()
 	addPlanFlags(f, &o.Plan)
-	o.price.add(f)
+	o.price.Add(f)
 	addHookFlags(f, &o.hooks)
 	f.Var(&o.Plan.GPULimit, "gpu-memory", "use each GPU as if it were a card of this `size`, such as 15 or 15GB")
 	f.BoolVarP(&o.yes, "yes", "y", false, "download the models' weights without a question where they are missing")
@@ -111,7 +111,7 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 	if err := checkOutput(o.output); err != nil {
 		return err
 	}
-	price, err := o.price.price(os.Getenv)
+	price, err := o.price.Price(os.Getenv)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func runSweep(ctx context.Context, g *globals, o *sweepOptions, names []string) 
 		return err
 	}
 	asJSON := o.output == "json" && !inBack // a log is read by people
-	s, err := study.New(stoppable, host, o.Options, names, study.Price(price), o.passed, asJSON)
+	s, err := study.New(stoppable, host, o.Options, names, price, o.passed, asJSON)
 	if err != nil {
 		return interrupt.Exit(stoppable, err)
 	}
@@ -206,18 +206,5 @@ var ownSweepFlags = map[string]bool{
 
 // passedOn are the given flags as swarm up's arguments.
 func passedOn(f *pflag.FlagSet) []string {
-	var args []string
-	f.Visit(func(flag *pflag.Flag) {
-		if ownSweepFlags[flag.Name] {
-			return
-		}
-		values := []string{flag.Value.String()}
-		if list, ok := flag.Value.(pflag.SliceValue); ok {
-			values = list.GetSlice()
-		}
-		for _, v := range values {
-			args = append(args, "--"+flag.Name+"="+v)
-		}
-	})
-	return args
+	return commandline.Given(f, func(name string) bool { return ownSweepFlags[name] }, nil)
 }

@@ -21,7 +21,7 @@ import (
 
 type upOptions struct {
 	plan      plan.Options
-	price     priceFlag
+	price     plan.PriceFlag
 	hooks     notify.Hooks
 	page      pageFlag
 	admission workers.Options
@@ -54,7 +54,7 @@ func newUpCommand(g *globals) *cobra.Command {
 		},
 	}
 	addPlanFlags(cmd.Flags(), &o.plan)
-	o.price.add(cmd.Flags())
+	o.price.Add(cmd.Flags())
 	addHookFlags(cmd.Flags(), &o.hooks)
 	addTrainerFlags(cmd.Flags(), &o.plan.Trainer)
 	o.page.add(cmd.Flags())
@@ -74,7 +74,7 @@ func runUp(ctx context.Context, g *globals, o *upOptions) error {
 	if err := checkOutput(o.output); err != nil {
 		return err
 	}
-	price, err := o.price.price(os.Getenv)
+	price, err := o.price.Price(os.Getenv)
 	if err != nil {
 		return err
 	}

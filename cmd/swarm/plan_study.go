@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -14,12 +13,13 @@ import (
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/launcher/commandline"
 	"github.com/sapo-swarm/swarm/launcher/study"
 )
 
 // runStudyPlan is plan --study.
 func runStudyPlan(ctx context.Context, g *globals, o *planOptions) error {
-	cost, err := o.price.price(os.Getenv)
+	cost, err := o.price.Price(os.Getenv)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func runStudyPlan(ctx context.Context, g *globals, o *planOptions) error {
 		}
 		seeds = parsed.Len()
 	}
-	x, err := study.NewCost(ctx, host, s, &o.plan, nodesGiven, seeds, study.Price(cost))
+	x, err := study.NewCost(ctx, host, s, &o.plan, nodesGiven, seeds, cost)
 	if err != nil {
 		return interrupt.Exit(ctx, err)
 	}
@@ -60,18 +60,10 @@ func runStudyPlan(ctx context.Context, g *globals, o *planOptions) error {
 
 // againFlags are the flags that plan --study was given, but for those that name the study, for a shell; each begins with a space.
 func againFlags(f *pflag.FlagSet) string {
-	var b strings.Builder
-	f.Visit(func(flag *pflag.Flag) {
-		if slices.Contains([]string{"study", "model", "output", "home"}, flag.Name) {
-			return
-		}
-		values := []string{flag.Value.String()}
-		if list, ok := flag.Value.(pflag.SliceValue); ok {
-			values = list.GetSlice()
-		}
-		for _, value := range values {
-			b.WriteString(" " + shell.Quote("--"+flag.Name+"="+value))
-		}
-	})
-	return b.String()
+	named := func(name string) bool { return slices.Contains([]string{"study", "model", "output", "home"}, name) }
+	text := ""
+	for _, arg := range commandline.Given(f, named, nil) {
+		text += " " + shell.Quote(arg)
+	}
+	return text
 }

@@ -200,7 +200,7 @@ func TestARunMadeOtherwiseMeanwhileDoesNotCount(t *testing.T) {
 		o.Plan, o.Seeds, o.NodesGiven = flags, "1", set.Changed("nodes")
 		host, err := g.studyHost(false)
 		require.NoError(t, err)
-		s, err := study.New(t.Context(), host, o.Options, []string{"8loc0ext", "4loc4ext"}, study.Price{}, nil, false)
+		s, err := study.New(t.Context(), host, o.Options, []string{"8loc0ext", "4loc4ext"}, plan.Price{}, nil, false)
 		require.NoError(t, err)
 		made := finishedRuns(t, finishedRun{args: []string{"--config", "8loc0ext"}, nodes: nodes})
 		for _, name := range []string{"swarm.db", "runs"} {

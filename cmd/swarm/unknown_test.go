@@ -84,3 +84,9 @@ func TestArgumentsAreConfigurations(t *testing.T) {
 		require.Equal(t, "Error: bad config \"2loc6ext\" (--config): allowed: one preset (4loc4ext is another)\n", o.stderr, command)
 	}
 }
+
+func TestWhatIsNoPriceIsAMistake(t *testing.T) {
+	o := inProcess(t, "sweep", "8loc0ext", "--price", "free", "--dry-run")
+	require.Equal(t, fail.ExitUsage, o.code)
+	require.Contains(t, o.stderr, `Error: bad price "free" (--price): allowed: a price an hour above 0`)
+}

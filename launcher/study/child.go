@@ -12,9 +12,10 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
-	"golang.org/x/sys/unix"
 )
 
 // The steps that follow when a sweep was told to stop and its run doesn't. The first is longer than an orderly stop may take: it reaches a run

@@ -49,7 +49,7 @@ type RunCost struct {
 }
 
 // NewCost plans every experiment of a study as its runs would be, and predicts their time.
-func NewCost(ctx context.Context, h Host, s *Study, p *plan.Options, nodesGiven bool, seeds int, cost Price) (Cost, error) {
+func NewCost(ctx context.Context, h Host, s *Study, p *plan.Options, nodesGiven bool, seeds int, cost plan.Price) (Cost, error) {
 	out := Cost{Study: s.Name, Question: s.Question, Seeds: seeds, GPUs: []fit.GPU{}}
 	if !s.FixesModels() {
 		out.Model = s.model.Name

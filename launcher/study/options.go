@@ -10,12 +10,6 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/plan"
 )
 
-// Price is what the machine costs an hour. The zero value: not known.
-type Price struct {
-	PerHour  float64
-	Currency string
-}
-
 // Host is what the process gives a sweep.
 type Host struct {
 	plan.Host

@@ -3,9 +3,10 @@ package study
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/store"
-	"github.com/stretchr/testify/require"
 )
 
 // An adaptive run's configuration doesn't say what its rounds did.

@@ -27,7 +27,7 @@ type Sweep struct {
 	host    Host
 	items   []*Item
 	judge   *Judge // nil: of configurations that were named, which swarm compare judges
-	price   Price
+	price   plan.Price
 	passed  []string // flags for swarm up
 	signals <-chan os.Signal
 	lines   *lines // nil: text is wanted
@@ -268,7 +268,7 @@ func (s *Sweep) Close() {
 }
 
 // New resolves and checks every run of a sweep over names: configurations, or a study's experiments. asJSON prints one event a line.
-func New(ctx context.Context, h Host, o Options, names []string, cost Price, passed []string, asJSON bool) (*Sweep, error) {
+func New(ctx context.Context, h Host, o Options, names []string, cost plan.Price, passed []string, asJSON bool) (*Sweep, error) {
 	sources, judge, err := o.sources(h, names)
 	if err != nil {
 		return nil, err

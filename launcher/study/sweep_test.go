@@ -4,12 +4,13 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/sapo-swarm/swarm/configs"
-	"github.com/sapo-swarm/swarm/metrics/stats"
-	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
 func TestSeedsAreCountedOrListed(t *testing.T) {

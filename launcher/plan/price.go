@@ -1,4 +1,4 @@
-package main
+package plan
 
 import (
 	"regexp"
@@ -11,37 +11,41 @@ import (
 	"github.com/sapo-swarm/swarm/configs/resolve"
 )
 
-// price is what the machine costs an hour. The zero value: not known.
-type price struct {
+// Price is what the machine costs an hour. The zero value: not known.
+type Price struct {
 	PerHour  float64
 	Currency string // a sign such as $, or an ISO 4217 code in capitals; empty: not given
 }
 
-// priceFlag holds the text of --price. Like a resolve.KeyFlag it is read when all flags are known; given empty, it is a mistake.
-type priceFlag struct {
+// PriceFlag holds the text of --price. Like a resolve.KeyFlag it is read when all flags are known; given empty, it is a mistake.
+type PriceFlag struct {
 	text  string
 	given bool
 }
 
-func (p *priceFlag) String() string { return p.text }
+// String implements pflag.Value.
+func (p *PriceFlag) String() string { return p.text }
 
-func (p *priceFlag) Set(text string) error {
+// Set implements pflag.Value.
+func (p *PriceFlag) Set(text string) error {
 	p.text, p.given = text, true
 	return nil
 }
 
-func (p *priceFlag) Type() string { return "price" }
+// Type implements pflag.Value.
+func (p *PriceFlag) Type() string { return "price" }
 
-func (p *priceFlag) add(f *pflag.FlagSet) {
+// Add defines the flag.
+func (p *PriceFlag) Add(f *pflag.FlagSet) {
 	f.Var(p, "price", "what the machine costs an hour, a `price` such as 1.29, $1.29/h or 1.29 EUR/h ("+resolve.PriceVariable+")")
 }
 
-// price is what the flag says, else the variable; a *configs.Error where that is no price an hour.
-func (p *priceFlag) price(getenv func(string) string) (price, error) {
+// Price is what the flag says, else the variable; a *configs.Error where that is no price an hour.
+func (p *PriceFlag) Price(getenv func(string) string) (Price, error) {
 	text, source := p.text, "--price"
 	if !p.given {
 		if text, source = getenv(resolve.PriceVariable), resolve.PriceVariable; text == "" {
-			return price{}, nil
+			return Price{}, nil
 		}
 	}
 	out, err := parsePrice(text)
@@ -50,15 +54,15 @@ func (p *priceFlag) price(getenv func(string) string) (price, error) {
 
 var priceForm = regexp.MustCompile(`^(?:(\p{Sc}|[A-Za-z]{3}) ?)?([0-9]{1,7}(?:\.[0-9]{1,6})?)(?: ?(\p{Sc}|[A-Za-z]{3}))?(?: ?/ ?h)?$`)
 
-func parsePrice(text string) (price, error) {
+func parsePrice(text string) (Price, error) {
 	refuse := &configs.Error{Key: "price", Value: text, Allowed: "a price an hour above 0, such as 1.29, 1.29/h, $1.29/h or 1.29 EUR/h"}
 	parts := priceForm.FindStringSubmatch(strings.TrimSpace(text))
 	if parts == nil || parts[1] != "" && parts[3] != "" {
-		return price{}, refuse
+		return Price{}, refuse
 	}
 	value, err := strconv.ParseFloat(parts[2], 64)
 	if err != nil || value <= 0 {
-		return price{}, refuse
+		return Price{}, refuse
 	}
-	return price{value, strings.ToUpper(parts[1] + parts[3])}, nil
+	return Price{value, strings.ToUpper(parts[1] + parts[3])}, nil
 }
