@@ -73,7 +73,7 @@
   function range(least, most) {
     return function (u, low, high) {
       const values = [low, high, least, most].filter((v) => Number.isFinite(v));
-      if (!values.length) return [0, 1];
+      if (values.every((v) => v === 0)) return [0, 1];
       return uPlot.rangeNum(Math.min(...values), Math.max(...values), { min: { pad: 0.06, soft: 0, mode: 3 }, max: { pad: 0.06, soft: 0, mode: 3 } });
     };
   }

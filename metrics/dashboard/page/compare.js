@@ -8,6 +8,8 @@ import { table } from "./table.js";
 
 
 const measures = [["auto", "pass@1, else reward"], ["reward", "own reward"], ["eval", "held-out reward"], ["pass", "held-out pass@1"]];
+const names = { reward: "own reward a node-round", eval: "held-out reward", pass: "held-out pass@1" }; // as stats.MeasureName
+const short = { reward: "Own reward", eval: "Held-out", pass: "Pass@1" };
 const bases = { cumulative_reward: "cumulative own reward", reward_per_node_round: "own reward a node-round", eval_reward: "held-out reward",
   eval_pass_1: "held-out pass@1" };
 
@@ -17,25 +19,27 @@ function interval(row) {
   return `${f.percent(row.ci_low, true)} … ${f.percent(row.ci_high, true)}`;
 }
 
-const columns = [
+// columns of the table; value is of the measure that decides.
+const columns = (measure) => [
   { label: "Experiment", text: (r) => r.name },
-  { label: "I/J", text: (r) => r.config },
-  { label: "Verdict", cell: (r) => h("span", { class: "verdict", "data-verdict": r.outcome }, r.verdict), minor: true },
+  { label: "I/J", text: (r) => r.config, minor: true },
+  { label: "Verdict", cell: (r) => h("span", { class: "verdict", "data-verdict": r.outcome, title: r.verdict }, r.outcome || f.none), minor: true },
   { label: "Improvement", number: true, title: "over the baseline", text: (r) => f.percent(r.improvement, true) },
   { label: "95 % interval", number: true, title: "of the improvement, over seeds", text: interval },
   { label: "p", number: true, title: "Welch's t-test, corrected for the other rows by Holm; what the verdict rests on",
     text: (r) => f.p(r.p_value_holm ?? r.p_value) },
-  { label: "P(better)", number: true, title: "probability that a run of it has more than one of the baseline",
-    text: (r) => (typeof r.p_value === "number" ? f.percent(r.probability_of_improvement) : f.none), minor: true },
+  { label: short[measure] || f.words(measure), number: true, title: "mean over seeds of what is compared",
+    text: (r) => (r.measure === measure ? "" : `${short[r.measure]} `) + f.reward(r.value), minor: true },
   { label: "Seeds", number: true, text: (r) => f.number(r.seeds) },
-  { label: "Reward", number: true, title: "a node's round, mean over seeds", text: (r) => f.reward(r.reward_per_node_round) },
-  { label: "Cumulative", number: true, title: "mean over runs", text: (r) => f.number(r.cumulative_reward), minor: true },
-  { label: "Held-out", number: true, text: (r) => f.reward(r.eval_reward), minor: true },
-  { label: "Rounds", number: true, title: "fewest of any run", text: (r) => f.number(r.rounds), minor: true },
-  { label: "Compared", number: true, title: "rounds that the baseline has, too", text: (r) => f.number(r.rounds_compared?.to), minor: true },
+  { label: "Reward", number: true, title: "own, a node's round, mean over seeds", text: (r) => f.reward(r.reward_per_node_round), minor: true },
+  { label: "Cumulative", number: true, title: "mean over runs", text: (r) => f.number(r.cumulative_reward), least: true },
+  { label: "P(better)", number: true, title: "probability that a run of it has more than one of the baseline",
+    text: (r) => (typeof r.p_value === "number" ? f.percent(r.probability_of_improvement) : f.none), least: true },
+  { label: "Rounds", number: true, title: "fewest of any run", text: (r) => f.number(r.rounds), least: true },
+  { label: "Compared", number: true, title: "rounds that the baseline has, too", text: (r) => f.number(r.rounds_compared?.to), least: true },
   { label: "Paper", number: true, title: "improvement of this I/J over 8/0 in the paper", text: (r) => f.percent(r.paper_improvement, true),
-    minor: true },
-];
+    least: true },
+].filter((c) => measure !== "reward" || c.label !== "Reward");
 
 // sentence says a row's verdict in words.
 function sentence(row, baseline) {
@@ -43,7 +47,8 @@ function sentence(row, baseline) {
   const extent = typeof row.improvement === "number"
     ? ` (${f.percent(row.improvement, true)}${ci === f.none ? "" : `, 95 % interval ${ci}`})` : "";
   const decided = row.outcome === "better" || row.outcome === "worse";
-  return (decided ? `${row.name} is ${row.outcome} than ${baseline}${extent}.` : `${row.name} against ${baseline}: ${row.verdict}${extent}.`)
+  const by = `by ${names[row.measure] || f.words(row.measure)}`;
+  return (decided ? `${row.name} is ${row.outcome} than ${baseline} ${by}${extent}.` : `${row.name} against ${baseline}, ${by}: ${row.verdict}${extent}.`)
     + differences(row);
 }
 
@@ -99,9 +104,9 @@ export class Compare {
   #draw(c) {
     const others = c.rows.filter((r) => c.baseline && r.outcome !== "baseline");
     const lines = others.length ? others.map((r) => h("li", { "data-verdict": r.outcome }, sentence(r, c.baseline)))
-      : [h("li", null, c.rows.length > 1 ? "Choose a baseline." : c.rows.length ? "One experiment alone: start another to compare it with." : "Nothing to compare yet.")];
+      : [h("li", null, c.rows.length > 1 ? "Nothing is decided: choose a baseline." : c.rows.length ? "One experiment alone: start another to compare it with." : "Nothing to compare yet.")];
     put(this.part.body, h("ul", { class: "verdicts" }, lines),
-      table("Comparison of experiments", columns, c.rows),
+      table("Comparison of experiments", columns(c.measure), c.rows),
       h("p", { class: "note" }, `Decided by ${bases[c.basis] || f.words(c.basis)}. Intervals are over seeds, never over nodes of one swarm.`,
         (c.notes || []).map((n) => h("span", { class: "line" }, n))));
   }

@@ -1,22 +1,25 @@
-// Curves of several runs over each other: a metric, smoothed, with the band over nodes.
-import { get, of } from "./api.js";
+// Curves of experiments over each other: the mean over seeds with its 95 % interval, and single runs on demand.
+import { get } from "./api.js";
 import { fillSelect, h, select, toggle } from "./dom.js";
 import { empty, loader, part } from "./load.js";
 import { change } from "./route.js";
 
 export const windows = [["1", "none"], ["10", "10 rounds"], ["100", "100 rounds (paper)"], ["500", "500 rounds"]];
-export const mostRuns = 12; // drawn at once: each is a request
+export const mostExperiments = 8; // drawn at once: there are as many colors
 const points = 600;
 
-let known; // promise of the metrics there are, with their units
+let known; // promise of api/metrics: the metrics and the axes that there are
 
-export function metrics() {
-  known ||= get("api/metrics").then((m) => m.metrics, (error) => {
+function tables() {
+  known ||= get("api/metrics").catch((error) => {
     known = undefined;
     throw error;
   });
   return known;
 }
+
+// metrics are those that curves can be of, with their units.
+export const metrics = () => tables().then((t) => t.metrics);
 
 // unit as swarmCharts knows it.
 export const chartUnit = (unit) => (["bytes", "seconds", "ratio", "watts", "celsius"].includes(unit) ? unit : "number");
@@ -45,21 +48,24 @@ export function chartIn(el) {
   };
 }
 
-// Overlay: set(runs) takes the rows of the runs to draw.
+// Overlay: set(runs, every, what) takes the rows of the runs to draw. Without every, experiments are drawn with the runs that a comparison counts.
 export class Overlay {
   constructor(route) {
     this.route = route;
-    this.curves = new Map(); // run -> {key, curve}
     const p = route.params;
     const again = (key, standard) => (v) => {
       change(route, { [key]: v === standard ? "" : v });
       this.load.now();
     };
+    const flag = (key, standard) => (on) => again(key, standard)(on ? "1" : "0");
+    const per = { round: "rounds", time: "seconds" }[p.get("x")] || p.get("x") || "rounds"; // links from before there were five axes
     this.metric = metricChooser(p.get("metric") || "reward", again("metric", "reward"));
     this.window = select("Moving average", windows, p.get("window") || "100", again("window", "100"));
-    this.x = select("Against", [["round", "rounds"], ["time", "time"]], p.get("x") || "round", again("x", "round"));
-    this.band = toggle("Band over nodes", p.get("band") !== "0", (on) => again("band", "1")(on ? "1" : "0"));
-    this.part = part("Curves", { tools: [this.metric.el, this.window.el, this.x.el, this.band.el], anchor: "curves" });
+    this.x = select("Against", [[per, per]], per, again("x", "rounds"));
+    tables().then((t) => fillSelect(this.x.box, t.axes.map((a) => [a.name, a.name]), this.x.box.value), () => {});
+    this.band = toggle("95 % band", p.get("band") !== "0", flag("band", "1"));
+    this.single = toggle("Single runs", p.get("single") === "1", flag("single", "0"));
+    this.part = part("Curves", { tools: [this.metric.el, this.window.el, this.x.el, this.band.el, this.single.el], anchor: "curves" });
     this.note = h("p", { class: "note" });
     this.place = h("div");
     this.part.body.append(this.place, this.note);
@@ -69,49 +75,41 @@ export class Overlay {
     this.load = loader(this.part.problem, (signal) => this.#fetch(signal), 5000);
   }
 
-  set(runs, what) {
+  set(runs, every, what) {
     const key = (all) => all.map((r) => `${r.run}/${r.round}/${r.state}`).join();
-    const next = runs.slice(0, mostRuns);
-    const changed = key(next) !== key(this.runs);
-    const others = next.map((r) => r.run).join() !== this.runs.map((r) => r.run).join();
-    this.what = runs.length > mostRuns ? `${what}; the first ${mostRuns} of ${runs.length} are drawn` : what;
-    this.runs = next;
+    const changed = key(runs) !== key(this.runs);
+    const others = every !== this.every || runs.map((r) => r.run).join() !== this.runs.map((r) => r.run).join();
+    Object.assign(this, { runs, every, what });
     if (others) this.load.now();
     else if (changed) this.load.poke();
   }
 
   async #fetch(signal) {
-    const metric = this.metric.box.value, window = this.window.box.value;
-    const wanted = this.runs;
-    const all = await Promise.all(wanted.map(async (r) => {
-      const key = [r.run, r.round, r.state, metric, window].join("/");
-      const have = this.curves.get(r.run);
-      if (have?.key === key) return have.curve;
-      const curve = await get(of(r.run, "curve"), { metric, window, points }, signal);
-      this.curves.set(r.run, { key, curve });
-      return curve;
-    }));
-    this.#draw(all, metric, window, await metrics());
+    if (!this.runs.length) return this.#draw([], "", "1", "rounds", await tables());
+    const metric = this.metric.box.value, window = this.window.box.value, per = this.x.box.value;
+    const names = this.every ? this.runs.map((r) => ["runs", r.run]) : [...new Set(this.runs.map((r) => r.experiment))].map((n) => ["names", n]);
+    const query = new URLSearchParams([...names, ["metric", metric], ["window", window], ["points", points], ["per", per], ["single", "1"]]);
+    const { experiments } = await get(`api/curves?${query}`, null, signal);
+    this.#draw(experiments, metric, window, per, await tables());
   }
 
-  #draw(all, metric, window, units) {
-    const timed = all.length > 0 && all.every((c) => c.time?.length === c.round.length);
-    this.x.el.hidden = !timed;
-    const time = timed && this.x.box.value === "time";
-    const curves = all.filter((c) => c.round.length > 0);
+  #draw(all, metric, window, per, { metrics: units, axes }) {
+    const curves = all.filter((c) => c.x.length > 0);
     const smooth = Number(window) > 1;
+    const one = curves.every((c) => c.seeds < 2);
     this.note.textContent = curves.length
-      ? `${this.what}. Lines are means over a run's nodes${smooth ? `, each node smoothed over ${window} rounds first` : ""}; ` +
-      "the band reaches from the lowest to the highest node. Nodes of one swarm learn from each other: the band is no confidence interval." : "";
+      ? `${this.what}. A line is an experiment's mean over seeds and nodes${smooth ? `, each node smoothed over ${window} rounds first` : ""}. ` +
+        (one ? "With one seed there is no band." : "The band is the 95 % interval of that mean over seeds.") : "";
     if (!curves.length) {
       this.chart.destroy();
-      this.place.replaceChildren(empty(this.runs.length ? "No round is done yet." : "Choose runs in the table above."));
-      return;
+      const missing = all.length && per !== "rounds" ? `Nothing is known of these runs' ${per}.` : "No round is done yet.";
+      return void this.place.replaceChildren(empty(this.runs.length ? missing : "Choose runs in the table above."));
     }
     const name = metric.replaceAll("_", " ");
-    this.chart.draw("curves", curves, {
-      title: smooth ? `${name}, moving average over ${window} rounds` : name, by: time ? "time" : "round", yLabel: name,
-        unit: chartUnit(units.find((u) => u.name === metric)?.unit), band: this.band.box.checked, height: 320, colors: this.colors,
+    this.chart.draw("experiments", curves, {
+      title: smooth ? `${name}, moving average over ${window} rounds` : name, axis: axes.find((a) => a.name === per), yLabel: name,
+      unit: chartUnit(units.find((u) => u.name === metric)?.unit), band: this.band.box.checked, single: this.single.box.checked, height: 320,
+      colors: this.colors,
     });
   }
 

@@ -79,7 +79,7 @@ function group(q, open) {
   return h("details", { class: "rollout", open, "data-from": q.from },
     h("summary", null, "from" in q ? h("span", { class: "badge" }, q.from ? `from ${q.from}` : "source not found") : null,
       q.task ? h("span", { class: "badge" }, f.words(q.task)) : null,
-      h("span", { class: "rollout-title" }, f.clip(q.question, 140)),
+      h("span", { class: "rollout-title", title: f.clip(q.question, 400) }, f.clip(q.question, 140)),
       h("span", { class: "chips", role: "img", "aria-label": `rewards ${all.map((c) => f.reward(c.reward)).join(", ")}` },
         all.map((c) => chip(c.reward)))),
     h("div", { class: "rollout-body" },

@@ -1,7 +1,7 @@
 // The table of runs: grouped, sorted, filtered, and with boxes to choose runs for the figures below.
 import { h, keyed, put, say, set } from "./dom.js";
 import * as f from "./format.js";
-import { badge, bar } from "./table.js";
+import { badge, bar, classes } from "./table.js";
 
 export const groupings = [["", "none"], ["experiment", "experiment"], ["config", "configuration"], ["state", "state"]];
 
@@ -14,13 +14,13 @@ const columns = [
   { key: "config", label: "I/J", title: "own questions / rollouts taken from others, a round", by: (r) => r.config, minor: true },
   { key: "state", label: "State", by: (r) => r.state },
   { key: "progress", label: "Rounds", by: progress },
-  { key: "nodes", label: "Nodes", number: true, by: (r) => r.nodes, minor: true },
+  { key: "nodes", label: "Nodes", number: true, by: (r) => r.nodes, least: true },
   { key: "reward", label: "Reward", title: "mean of a node's round so far", number: true, by: (r) => r.reward_per_node_round },
   { key: "eval", label: "Held-out", title: "newest held-out evaluation, mean over nodes", number: true, by: (r) => r.eval_reward, minor: true },
   { key: "cumulative", label: "Cumulative", title: "sum of rewards over nodes and rounds", number: true, by: (r) => r.cumulative_reward,
-    minor: true },
+    least: true },
   { key: "time", label: "Time", title: "time without pauses; of a running run, time left", number: true, by: (r) => r.active_seconds, minor: true },
-  { key: "cost", label: "Cost", number: true, by: (r) => r.cost, minor: true },
+  { key: "cost", label: "Cost", number: true, by: (r) => r.cost, least: true },
   { key: "started", label: "Started", by: (r) => r.started, minor: true },
 ];
 
@@ -31,7 +31,7 @@ export class RunsTable {
     this.choose = choose;
     this.all = h("input", { type: "checkbox", "aria-label": "choose all runs shown",
       onchange: () => choose(this.shown.map((r) => r.run), this.all.checked) });
-    this.heads = columns.map((c) => h("th", { scope: "col", class: [c.number && "number", c.minor && "minor"].filter(Boolean).join(" ") || null },
+    this.heads = columns.map((c) => h("th", { scope: "col", class: classes(c) },
       h("button", { type: "button", class: "sort", title: c.title, onclick: () => sorted(c.key) }, c.label)));
     this.table = h("table", { id: "runs", class: "data" }, h("caption", { class: "visually-hidden" },
       "Runs. Heads sort; boxes choose runs for the figures below."),
@@ -41,6 +41,7 @@ export class RunsTable {
     this.el.append(this.none);
     this.bodies = [];
     this.shown = [];
+    this.folds = new Map(); // group -> whether it was opened or closed by hand
   }
 
   set(runs, view) {
@@ -75,6 +76,7 @@ export class RunsTable {
   }
 
   #draw(names, groups) {
+    this.drawn = [names, groups];
     const bodies = new Map(this.bodies.map((b) => [b.dataset.key, b]));
     const next = names.map((name) => bodies.get(`${this.view.group}/${name}`) || h("tbody", { "data-key": `${this.view.group}/${name}` }));
     for (const b of this.bodies) if (!next.includes(b)) b.remove();
@@ -82,7 +84,8 @@ export class RunsTable {
     names.forEach((name, i) => {
       if (this.table.tBodies[i] !== next[i]) this.table.insertBefore(next[i], this.table.tBodies[i] || null);
       const rows = groups.get(name);
-      const items = this.view.group ? [{ heading: name, runs: rows }, ...rows] : rows;
+      const open = !this.view.group || (this.folds.has(name) ? this.folds.get(name) : !this.view.folded);
+      const items = this.view.group ? [{ heading: name, runs: rows, open }, ...(open ? rows : [])] : rows;
       keyed(next[i], items, (it) => (it.heading === undefined ? it.run : " group"),
         (it) => (it.heading === undefined ? this.#row(it) : this.#heading(it)),
         (el, it) => el.update(it));
@@ -92,13 +95,23 @@ export class RunsTable {
   #heading() {
     let runs = [];
     const box = h("input", { type: "checkbox", onchange: () => this.choose(runs.map((r) => r.run), box.checked) });
-    const label = h("span");
+    const label = h("span"), states = h("span", { class: "small" }), key = h("span");
+    let name = "", open = true;
+    const fold = h("button", { type: "button", class: "fold", onclick: () => {
+      this.folds.set(name, !open);
+      this.#draw(...this.drawn);
+    } }, key, label);
     const el = h("tr", { class: "group" }, h("td", { class: "pick" }, box),
-      h("th", { scope: "rowgroup", colspan: columns.length }, label));
+      h("th", { scope: "rowgroup", colspan: columns.length }, h("div", { class: "group-head" }, fold, states)));
     el.update = (it) => {
       runs = it.runs;
+      [name, open] = [it.heading, it.open];
+      set(fold, { "aria-expanded": String(open) });
+      const count = (s) => runs.filter((r) => r.state === s).length;
+      say(states, [...new Set(runs.map((r) => r.state))].map((s) => `${count(s)} ${f.words(s)}`).join(", "));
+      this.#swatch(key, runs[0], this.view.group === "experiment");
       const what = groupings.find(([v]) => v === this.view.group)[1];
-      say(label, `${what} ${f.words(it.heading) || f.none} · ${f.count(runs.length, "run")}`);
+      say(label, `${what === "experiment" ? "" : `${what} `}${what === "state" ? f.words(it.heading) : it.heading || f.none} · ${f.count(runs.length, "run")}`);
       set(box, { "aria-label": `choose all of ${what} ${it.heading}` });
       box.checked = runs.every((r) => this.view.chosen.has(r.run));
       box.indeterminate = !box.checked && runs.some((r) => this.view.chosen.has(r.run));
@@ -110,7 +123,7 @@ export class RunsTable {
     const box = h("input", { type: "checkbox", "aria-label": `choose ${first.run}`, onchange: () => this.choose([first.run], box.checked) });
     const state = badge(), rounds = bar(`rounds of ${first.run}`), done = h("span", { class: "small" });
     const cells = Object.fromEntries(columns.map((c) => [c.key,
-      h("td", { class: [c.number && "number", c.minor && "minor"].filter(Boolean).join(" ") || null })]));
+      h("td", { class: classes(c) })]));
     const title = h("a", { href: `#/runs/${encodeURIComponent(first.run)}` }, first.experiment);
     const seed = h("span"), model = h("span", { class: "model" }), key = h("span"), restarts = h("span", { class: "small restarts" });
     const under = h("span", { class: "small under" }, key, seed, model);
@@ -144,8 +157,8 @@ export class RunsTable {
   }
 
   // #swatch shows a drawn run's line as it looks in the curves below.
-  #swatch(key, r) {
-    const color = this.view.drawn.has(r.run) ? this.view.colors[r.experiment] : "";
+  #swatch(key, r, shown = true) {
+    const color = shown && this.view.drawn.has(r.run) ? this.view.colors[r.experiment] : "";
     if (key.dataset.color === String(color)) return;
     key.dataset.color = color;
     put(key, color === "" ? null : globalThis.swarmCharts.swatch(color, color, 2));

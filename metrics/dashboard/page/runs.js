@@ -3,11 +3,12 @@ import { Compare } from "./compare.js";
 import { h, put, select } from "./dom.js";
 import * as f from "./format.js";
 import { part } from "./load.js";
-import { Overlay, mostRuns } from "./overlay.js";
+import { Overlay, mostExperiments } from "./overlay.js";
 import { change } from "./route.js";
 import { RunsTable, groupings } from "./runs-table.js";
 
-const shownAtFirst = 6; // runs whose curves are drawn while none is chosen: the newest
+const shownAtFirst = 6; // experiments whose curves are drawn while none is chosen: the newest
+const grouped = 12; // more runs than that are grouped by experiment, unless somebody chose otherwise
 
 // colors gives every experiment its own, whichever are chosen.
 function colors(runs) {
@@ -22,9 +23,9 @@ export class RunsView {
     this.runs = [];
     const p = route.params;
     this.chosen = new Set((p.get("sel") || "").split(",").filter(Boolean).map(decodeURIComponent));
-    this.filter = h("input", { type: "search", id: "filter", placeholder: "experiment, model, state …", value: p.get("q"),
+    this.filter = h("input", { type: "search", id: "filter", placeholder: "name, model, state", value: p.get("q"),
       oninput: () => this.#set({ q: this.filter.value }) });
-    this.group = select("Group by", groupings, p.get("group") || "", (v) => this.#set({ group: v }));
+    this.group = select("Group by", groupings, p.get("group") || "", (v) => this.#set({ group: v || "none" }));
     this.clear = h("button", { type: "button", onclick: () => this.#choose([...this.chosen], false) });
     this.part = part("Runs", { anchor: "runs-title", tools: [
       h("label", { class: "choose", for: "filter" }, h("span", null, "Filter"), this.filter), this.group.el, this.clear] });
@@ -41,7 +42,8 @@ export class RunsView {
 
   #view() {
     const p = this.route.params;
-    return { group: p.get("group") || "", sort: p.get("sort") || "-started", filter: p.get("q") || "", chosen: this.chosen };
+    const chosen = p.get("group"), group = chosen === "none" ? "" : chosen ?? (this.runs.length > grouped ? "experiment" : "");
+    return { group, folded: Boolean(group) && this.runs.length > grouped && !p.get("q"), sort: p.get("sort") || "-started", filter: p.get("q") || "", chosen: this.chosen };
   }
 
   #set(values) {
@@ -68,13 +70,17 @@ export class RunsView {
     this.clear.hidden = this.chosen.size === 0;
     this.clear.textContent = `Choose none (${this.chosen.size})`;
     const newest = [...this.runs].sort((a, b) => b.started - a.started);
-    const some = this.chosen.size ? newest.filter((r) => this.chosen.has(r.run)) : newest.slice(0, shownAtFirst);
-    const what = this.chosen.size ? `${f.count(some.length, "chosen run")}`
-      : this.runs.length > shownAtFirst ? `The newest ${shownAtFirst} runs; choose others in the table` : `${f.count(some.length, "run")}`;
+    const some = this.chosen.size ? newest.filter((r) => this.chosen.has(r.run)) : newest;
+    const names = [...new Set(some.map((r) => r.experiment))], drawn = names.slice(0, this.chosen.size ? mostExperiments : shownAtFirst);
+    const lines = some.filter((r) => drawn.includes(r.experiment));
+    const all = f.count(names.length, this.chosen.size ? "chosen experiment" : "experiment");
+    const what = drawn.length < names.length ? `The newest ${drawn.length} of ${all}; choose others in the table` : all[0].toUpperCase() + all.slice(1);
     this.overlay.colors = colors(this.runs);
-    this.table.set(this.runs, { ...this.#view(), drawn: new Set(some.slice(0, mostRuns).map((r) => r.run)), colors: this.overlay.colors });
-    this.overlay.set(some, what);
-    this.compare.set(this.chosen.size ? some : newest);
+    const view = this.#view();
+    this.group.box.value = view.group;
+    this.table.set(this.runs, { ...view, drawn: new Set(lines.map((r) => r.run)), colors: this.overlay.colors });
+    this.overlay.set(lines, this.chosen.size > 0, what);
+    this.compare.set(some);
   }
 
   #empty() {
@@ -82,10 +88,12 @@ export class RunsView {
     return h("section", { class: "part empty large", "data-empty": true, "aria-labelledby": "empty-title" },
       h("h2", { id: "empty-title" }, problem ? "The database can't be read" : "No run yet"),
       problem ? h("p", null, this.doc.problem) : [
-        h("p", null, "Start a swarm in a terminal; it shows up here by itself:"),
+        h("p", null, "Start a swarm in a terminal. It appears here by itself."),
         h("pre", null, h("code", null, "swarm up --config 4loc4ext --nodes auto")),
-        h("p", null, "or a small one to look around, on a CPU and done in a minute:"),
+        h("p", null, "Or start a small one on the CPU, which takes about a minute."),
         h("pre", null, h("code", null, "swarm up --config 4loc4ext --model nano --device cpu --nodes 2 --rounds 12")),
+        h("p", null, "Then start the baseline to compare it with."),
+        h("pre", null, h("code", null, "swarm up --config 8loc0ext --model nano --device cpu --nodes 2 --rounds 12")),
       ]);
   }
 

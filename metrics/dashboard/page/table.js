@@ -1,18 +1,20 @@
 // Tables of figures.
 import { h, put } from "./dom.js";
 
-// table makes a table. columns: {label, text(row) or cell(row) -> nodes, number: right-aligned, minor: left out on a narrow page, title}. With
+// classes are a column's: number right-aligned, least left out on a tablet, minor on a phone.
+export const classes = (c) => [c.number && "number", c.minor && "minor", c.least && "least"].filter(Boolean).join(" ") || null;
+
+// table makes a table. columns: {label, text(row) or cell(row) -> nodes, number, minor, least: see classes, title}. With
 // `head`, the first column's cells are row headers. caption is for screen readers, and shown where `shown`.
 export function table(caption, columns, rows, { head = true, shown = false, rowAttributes } = {}) {
-  const name = (c) => [c.number && "number", c.minor && "minor"].filter(Boolean).join(" ") || null;
   const cell = (row, c, i) => {
     const content = c.cell ? c.cell(row) : c.text(row);
-    return head && i === 0 ? h("th", { scope: "row", class: name(c) }, content) : h("td", { class: name(c) }, content);
+    return head && i === 0 ? h("th", { scope: "row", class: classes(c) }, content) : h("td", { class: classes(c) }, content);
   };
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     h("table", { class: "data" },
       h("caption", { class: shown ? null : "visually-hidden" }, caption),
-      h("thead", null, h("tr", null, columns.map((c) => h("th", { scope: "col", class: name(c), title: c.title }, c.label)))),
+      h("thead", null, h("tr", null, columns.map((c) => h("th", { scope: "col", class: classes(c), title: c.title }, c.label)))),
       h("tbody", null, rows.map((row) => h("tr", rowAttributes?.(row), columns.map((c, i) => cell(row, c, i)))))));
 }
 
