@@ -78,7 +78,7 @@ func runStatus(ctx context.Context, g *globals, name string, o *statusOptions) e
 		return watch(ctx, g, reader, name, o.interval, o.output)
 	}
 	if name == "" {
-		all, err := runs.Look(ctx, reader, g.advice())
+		all, err := runs.Look(ctx, reader, g.home, g.advice())
 		if err != nil {
 			return err
 		}
@@ -91,6 +91,7 @@ func runStatus(ctx context.Context, g *globals, name string, o *statusOptions) e
 	if err != nil {
 		return lifecycle.NotFound(err, name)
 	}
+	status.EngineHost = lifecycle.EngineHost(g.home, status)
 	if o.output == "json" {
 		return writeJSON(g.stdout, status)
 	}

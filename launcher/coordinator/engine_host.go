@@ -7,12 +7,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/node/policy"
 )
-
-// hostFolder is the folder of a run that holds the pid file of its engine host.
-const hostFolder = "engine-host"
 
 // keepHost has a run's log report its engine host, and its folder name the host's process, for whoever ends what a killed coordinator left
 // behind. The function returned ends that.
@@ -24,7 +22,7 @@ func keepHost(ctx context.Context, python *policy.Interpreter, dir string, logge
 	if host == nil {
 		return func() {}
 	}
-	path := filepath.Join(dir, hostFolder, supervise.PIDFileName)
+	path := filepath.Join(dir, lifecycle.HostFolder, supervise.PIDFileName)
 	if _, err := supervise.SweepOrphans(ctx, filepath.Dir(path), 0); err != nil {
 		logger.Warn("engine host of an earlier coordinator", "err", err)
 	}

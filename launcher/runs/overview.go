@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/internal/charset"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/commandline"
@@ -35,7 +36,7 @@ type Overview struct {
 }
 
 // Look is the newest run and the jobs of the last days; without either its error says what there could be.
-func Look(ctx context.Context, reader *store.Reader, advice commandline.Advice) (all Overview, err error) {
+func Look(ctx context.Context, reader *store.Reader, home layout.Home, advice commandline.Advice) (all Overview, err error) {
 	options := job.QueryOptions()
 	jobs, err := query.RecentJobs(ctx, reader, options.Now-(listedDays*24*time.Hour).Seconds(), listedJobs, options)
 	if err != nil {
@@ -47,6 +48,7 @@ func Look(ctx context.Context, reader *store.Reader, advice commandline.Advice) 
 	status, err := lifecycle.Status(ctx, reader, "")
 	switch {
 	case err == nil:
+		status.EngineHost = lifecycle.EngineHost(home, status)
 		all.Status = &status
 	case !errors.Is(err, store.ErrNotFound) || len(jobs) == 0:
 		return all, lifecycle.NotFound(err, "")

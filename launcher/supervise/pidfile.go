@@ -36,6 +36,12 @@ type opener func(path string, flag int, perm fs.FileMode) (*os.File, error)
 
 func readPIDFile(path string) (pidFile, error) { return openPIDFile(os.OpenFile, path) }
 
+// Recorded is the process that a pid file names, if it is that process and lives.
+func Recorded(path string) (Identity, bool) {
+	f, err := readPIDFile(path)
+	return f.Process, err == nil && !f.Process.Elsewhere() && f.Process.Alive()
+}
+
 // openPIDFile returns errTorn for what this package didn't write whole: another program's file, or one that a crash cut short.
 func openPIDFile(open opener, path string) (pidFile, error) {
 	file, err := open(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)

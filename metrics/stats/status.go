@@ -55,8 +55,17 @@ type Status struct {
 	Cost            *float64 `json:"cost"`              // so far: active hours times price; null: no price
 	ProjectedCost   *float64 `json:"projected_cost"`    // once it is done; null: no price, or no eta_seconds
 
+	EngineHost *EngineHost `json:"engine_host,omitempty"` // absent: none lives, or the run is another host's
+
 	Workers          int `json:"workers"`           // other hosts that joined
 	WorkersConnected int `json:"workers_connected"` // of these, now
+}
+
+// EngineHost is the process that engines are forks of. Its memory is no node's.
+type EngineHost struct {
+	PID      int   `json:"pid"`
+	RSSBytes int64 `json:"rss_bytes"`
+	PSSBytes int64 `json:"pss_bytes"` // its part of the pages that it shares with engines; 0: not known
 }
 
 // NodeStatus is one node of a Status.

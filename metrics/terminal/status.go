@@ -1,12 +1,14 @@
 package terminal
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
@@ -26,6 +28,9 @@ func PrintStatus(p *table.Page, x stats.Status) {
 	}
 	p.Println()
 	p.Table(nodesTable(x))
+	if h := x.EngineHost; h != nil {
+		p.Printf("\nengine host: %s beside the nodes' memory (process %d)\n", units.BytesMeasured(cmp.Or(h.PSSBytes, h.RSSBytes)), h.PID)
+	}
 	if x.Message != "" {
 		p.Printf("\n%s\n", x.Message)
 	}
