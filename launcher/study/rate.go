@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/fit"
 	"github.com/sapo-swarm/swarm/launcher/plan"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -200,5 +200,5 @@ func median(values []float64) float64 {
 			finite = append(finite, v)
 		}
 	}
-	return stats.Median(finite)
+	return sample.Median(finite)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
 // Bounds on points, so that no figure is larger than 300 kB however long and many the runs are. Extremes stay.
@@ -67,7 +68,7 @@ func (c Config) perSeed(value func(Seed) (float64, bool)) []float64 {
 				values = append(values, v)
 			}
 		}
-		if mean := stats.Mean(values); units.Finite(mean) {
+		if mean := sample.Mean(values); units.Finite(mean) {
 			out = append(out, mean)
 		}
 	}

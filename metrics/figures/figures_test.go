@@ -19,6 +19,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/export"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -189,7 +190,7 @@ func TestTheFinalFigureShowsTheStatistics(t *testing.T) {
 	require.NoError(t, err)
 	d := read(t, path, query.CompareOptions{})
 	for i, row := range comparison.Rows {
-		mean, low, high := stats.MeanInterval(d.Configs[i].perSeed(finalPass(d.evalSet())))
+		mean, low, high := sample.MeanInterval(d.Configs[i].perSeed(finalPass(d.evalSet())))
 		require.InDelta(t, *row.Value, mean, 1e-12)
 		require.InDelta(t, *row.ValueLow, low, 1e-12)
 		require.InDelta(t, *row.ValueHigh, high, 1e-12)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
 // evalSet is the questions that are compared: those of the first configuration that answered any, at the end. Others' answers to other
@@ -95,7 +96,7 @@ func (d *Data) heldOutOverRounds() []byte {
 			if len(values) < len(chunked(c.Seeds)) { // of other seeds than the rounds beside it
 				continue
 			}
-			m, l, h := stats.MeanInterval(values)
+			m, l, h := sample.MeanInterval(values)
 			x, mean, low, high2 = append(x, d.placeOf(c, round)), append(mean, m), append(low, max(0, l)), append(high2, min(1, h))
 			for _, v := range append(values, h) {
 				if units.Finite(v) {
@@ -133,7 +134,7 @@ func (d *Data) placeOf(c Config, rounds int) float64 {
 			places = append(places, place)
 		}
 	}
-	return stats.Mean(places)
+	return sample.Mean(places)
 }
 
 // overText names the axis as titles do.
@@ -160,7 +161,7 @@ func (d *Data) heldOutFinal() []byte {
 			dots = append(dots, mark{xy{v, y - 0.18}, math.NaN(), math.NaN()})
 			high = max(high, v)
 		}
-		mean, low, upper := stats.MeanInterval(values)
+		mean, low, upper := sample.MeanInterval(values)
 		low, upper = max(0, low), min(1, upper)
 		if units.Finite(upper) {
 			high = max(high, upper)

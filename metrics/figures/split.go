@@ -6,6 +6,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
 // splitPath draws how many external groups nodes took of each round's budget, where they chose: a panel for each configuration.
@@ -19,7 +20,7 @@ func (d *Data) splitPath() []byte {
 	for _, c := range d.Configs {
 		var curves []stats.Curve
 		for _, s := range c.Seeds {
-			if len(s.Split.Round) > 0 && units.Finite(stats.Mean(s.Split.Mean)) {
+			if len(s.Split.Round) > 0 && units.Finite(sample.Mean(s.Split.Mean)) {
 				curves = append(curves, s.Split)
 			}
 		}
@@ -68,7 +69,7 @@ func meanOver(curves []stats.Curve) over {
 		}
 		if len(mean) == len(curves) {
 			out.x = append(out.x, float64(round))
-			out.mean, out.low, out.high = append(out.mean, stats.Mean(mean)), append(out.low, stats.Mean(low)), append(out.high, stats.Mean(high))
+			out.mean, out.low, out.high = append(out.mean, sample.Mean(mean)), append(out.low, sample.Mean(low)), append(out.high, sample.Mean(high))
 		}
 	}
 	return out

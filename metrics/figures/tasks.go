@@ -10,7 +10,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/sapo-swarm/swarm/internal/units"
-	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
 // taskPass is a run's pass@1 of a task in its last evaluation, where that is of the set.
@@ -49,7 +49,7 @@ func (d *Data) heldOutByTask() []byte {
 		var at []mark
 		for k, task := range tasks {
 			values := c.perSeed(taskPass(set, task))
-			mean, low, upper := stats.MeanInterval(values)
+			mean, low, upper := sample.MeanInterval(values)
 			low, upper = max(0, low), min(1, upper)
 			at = append(at, mark{xy{mean, float64(len(tasks)-1-k) + shift}, low, upper})
 			for _, v := range []float64{mean, upper} {

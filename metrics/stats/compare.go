@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -93,7 +94,7 @@ func compare(runs Runs, o CompareOptions) (Comparison, frame, error) {
 	}
 	for i, p := range c.Pairs {
 		if f.pairs[i].b == f.base {
-			c.Rows[f.pairs[i].a].judge(p, Mean(sides[i].b.values))
+			c.Rows[f.pairs[i].a].judge(p, sample.Mean(sides[i].b.values))
 		}
 	}
 	c.Basis = c.basis(f, runs)
@@ -150,7 +151,7 @@ func (c *Comparison) addPairs(f frame, runs Runs, o CompareOptions) []matched {
 		if o.automatic() {
 			o.Measure = automatic(runs, s, f.set, a, b)
 		}
-		m := matched{sample{name: a.name}, sample{name: b.name}}
+		m := matched{side{name: a.name}, side{name: b.name}}
 		if !s.tooShort(o) {
 			m.a.values, m.b.values = a.perSeed(o.measured(runs, s, f.set)), b.perSeed(o.measured(runs, s, f.set))
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -138,7 +139,7 @@ func (c *Curve) addBand() {
 				c.High[i] = v
 			}
 		}
-		c.Mean[i] = Mean(column)
+		c.Mean[i] = sample.Mean(column)
 	}
 }
 

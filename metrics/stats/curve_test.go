@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -90,7 +91,7 @@ func TestMovingAverageIsExactAtAnyWindow(t *testing.T) {
 		xs := rapid.SliceOf(rapid.OneOf(rapid.Float64Range(0, 1), rapid.Just(nan), rapid.Just(1e300))).Draw(t, "xs")
 		w := rapid.IntRange(1, 70).Draw(t, "window")
 		for i, v := range MovingAverage(xs, w) {
-			want := Mean(xs[max(0, i-w+1) : i+1])
+			want := sample.Mean(xs[max(0, i-w+1) : i+1])
 			if math.IsNaN(want) {
 				require.True(t, math.IsNaN(v))
 			} else {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -98,7 +99,7 @@ func newEvaluationRow(key evalKey, evals []store.NodeEval, ks []int) EvaluationR
 	}
 	row.Reward = EvalReward(all, key.generations)
 	row.Pass = Passes(all, key.generations, ks...)
-	row.FormatRate, row.MeanLength = optional(Mean(formats)), optional(Mean(lengths))
+	row.FormatRate, row.MeanLength = optional(sample.Mean(formats)), optional(sample.Mean(lengths))
 	return row
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -102,12 +103,12 @@ func (c *ExperimentCurve) average(lines []RunLine, shared bool, points int) {
 			for k, values := range runs {
 				column[k] = values[i]
 			}
-			if mean := Mean(column); units.Finite(mean) {
+			if mean := sample.Mean(column); units.Finite(mean) {
 				seeds = append(seeds, mean)
 			}
 		}
 		slices.Sort(seeds) // a sum's last digit depends on the order
-		c.Mean[i], c.Low[i], c.High[i] = MeanInterval(seeds)
+		c.Mean[i], c.Low[i], c.High[i] = sample.MeanInterval(seeds)
 	}
 	if kept := KeepExtremes([][]float64{c.Mean, c.Low, c.High}, points); len(kept) < n {
 		c.X, c.Mean, c.Low, c.High = pick(c.X, kept), pick(c.Mean, kept), pick(c.Low, kept), pick(c.High, kept)

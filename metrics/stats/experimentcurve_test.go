@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -39,7 +40,7 @@ func TestAnExperimentsCurveIsTheMeanOverSeedsWithItsInterval(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []any{"rounds", 3, []string{"e-1", "e-2", "e-3"}, "4/0"}, []any{c.Per, c.Seeds, c.Runs, c.Config})
 	requireValues(t, Values{0, 1, 2, 3, 4, 5, 6, 7}, c.X, "that all have")
-	mean, low, high := MeanInterval([]float64{0.13, 0.23, 0.33})
+	mean, low, high := sample.MeanInterval([]float64{0.13, 0.23, 0.33})
 	require.InDeltaSlice(t, []float64{mean, low, high}, []float64{c.Mean[3], c.Low[3], c.High[3]}, 1e-12)
 	require.Len(t, c.Single, 3)
 	require.Len(t, c.Single[0].X, 10, "a single run is whole")

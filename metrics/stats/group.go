@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -105,7 +106,7 @@ func (g group) bySeed(value func(store.Totals) (float64, bool)) map[int64]float6
 	means := make(map[int64]float64, len(values))
 	for seed, list := range values {
 		slices.Sort(list) // a sum's last digit depends on the order
-		means[seed] = Mean(list)
+		means[seed] = sample.Mean(list)
 	}
 	return means
 }

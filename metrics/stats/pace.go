@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -49,7 +50,7 @@ func meanDuration(ds []float64) float64 {
 	sorted := slices.Sorted(slices.Values(ds))
 	median := sorted[len(sorted)/2]
 	kept := slices.DeleteFunc(slices.Clone(ds), func(d float64) bool { return median > 0 && d > paceOutlier*median })
-	return Mean(kept)
+	return sample.Mean(kept)
 }
 
 // ETA returns the seconds until the last round at a pace: remaining rounds times pace, less what the running round has used, at

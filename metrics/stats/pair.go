@@ -2,10 +2,12 @@ package stats
 
 import (
 	"math"
+
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
 // significance is the p-value below which a verdict is given.
-const significance = 1 - Confidence
+const significance = 1 - sample.Confidence
 
 // Significant tells whether a p-value, where it is the only one, decides.
 func Significant(p float64) bool { return p < significance }
@@ -80,25 +82,25 @@ const (
 	ReasonChance                   // the p-value is too high; MoreSeeds is nil where the difference is too small for MaxSeeds
 )
 
-// sample is a group's values, one a seed.
-type sample struct {
+// side is a group's values, one a seed.
+type side struct {
 	name   string
 	values []float64
 }
 
 // matched are the two sides of a pair.
-type matched struct{ a, b sample }
+type matched struct{ a, b side }
 
 // newPair compares two samples; its verdict is not set.
-func newPair(a, b sample) Pair {
-	d := Welch(a.values, b.values)
-	permutation := PermutationTest(a.values, b.values)
+func newPair(a, b side) Pair {
+	d := sample.Welch(a.values, b.values)
+	permutation := sample.PermutationTest(a.values, b.values)
 	p := Pair{
 		A: a.name, B: b.name, SeedsA: len(a.values), SeedsB: len(b.values),
 		Difference: optional(d.Mean), CILow: optional(d.Low), CIHigh: optional(d.High), PValue: optional(d.P),
-		Improvement:       optional(Improvement(Mean(a.values), Mean(b.values))),
-		PermutationPValue: optional(permutation.P), ProbabilityOfImprovement: optional(ProbabilityOfImprovement(a.values, b.values)),
-		ValueA: optional(Mean(a.values)), ValueB: optional(Mean(b.values)), Differs: []SettingDifference{},
+		Improvement:       optional(Improvement(sample.Mean(a.values), sample.Mean(b.values))),
+		PermutationPValue: optional(permutation.P), ProbabilityOfImprovement: optional(sample.ProbabilityOfImprovement(a.values, b.values)),
+		ValueA: optional(sample.Mean(a.values)), ValueB: optional(sample.Mean(b.values)), Differs: []SettingDifference{},
 	}
 	if p.PermutationPValue != nil {
 		p.PermutationError = optional(permutation.Error)
@@ -129,7 +131,7 @@ func decide(pairs []Pair, sides []matched, missing ReasonKind, least, planned in
 	for ; tests > 0 && tests < planned; tests++ {
 		ps = append(ps, 1)
 	}
-	for i, corrected := range Holm(ps)[:len(pairs)] {
+	for i, corrected := range sample.Holm(ps)[:len(pairs)] {
 		p := &pairs[i]
 		p.PValueHolm = optional(corrected)
 		p.decide(sides[i].a.values, sides[i].b.values, tests, missing, least)
@@ -171,7 +173,7 @@ func (p *Pair) need(seeds int) { p.MoreSeeds = &seeds }
 // undecided says what a verdict would take: seeds for a level that holds for so many tests.
 func (p *Pair) undecided(a, b []float64, tests int) {
 	p.Reason.Kind = ReasonChance
-	if n, ok := SeedsNeeded(a, b, significance/float64(tests)); ok {
+	if n, ok := sample.SeedsNeeded(a, b, significance/float64(tests)); ok {
 		p.need(max(1, n-min(len(a), len(b))))
 	}
 }

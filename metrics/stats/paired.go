@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
 // PairedDifference is the mean of the differences of equal seeds. Equal seeds begin with the same weights and draw the same questions into the
@@ -37,11 +38,11 @@ func Paired(a, b map[int64]float64) *PairedDifference {
 	if n < 2 {
 		return nil
 	}
-	mean, low, high := MeanInterval(differences)
+	mean, low, high := sample.MeanInterval(differences)
 	out := &PairedDifference{Seeds: n, Difference: optional(mean)}
 	if err := stat.StdDev(differences, nil) / math.Sqrt(float64(n)); err > 1e-12*largest && units.Finite(err) { // what is less is rounding
 		out.CILow, out.CIHigh = optional(low), optional(high)
-		out.PValue = optional(2 * student(float64(n-1)).Survival(math.Abs(mean)/err))
+		out.PValue = optional(2 * sample.Student(float64(n-1)).Survival(math.Abs(mean)/err))
 	}
 	return out
 }

@@ -12,23 +12,9 @@ import (
 	"slices"
 
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
-
-// Mean returns the mean of the finite values of xs, NaN where there is none.
-func Mean(xs []float64) float64 {
-	sum, n := 0.0, 0
-	for _, x := range xs {
-		if units.Finite(x) {
-			sum += x
-			n++
-		}
-	}
-	if n == 0 {
-		return math.NaN()
-	}
-	return sum / float64(n)
-}
 
 // MovingAverage returns for each i the mean of the window values xs[i-window+1..i] (fewer at the start: the window trails and
 // never looks ahead), NaN where none of them is finite. The paper shows window 100. It panics if window < 1.
@@ -145,7 +131,7 @@ func SwarmRounds(rows []store.RoundReward) []SwarmRound {
 			}
 			s.Min, s.Max = min(s.Min, r.Reward), max(s.Max, r.Reward)
 		}
-		s.Reward = Mean(rewards)
+		s.Reward = sample.Mean(rewards)
 		out = append(out, s)
 	}
 	slices.SortFunc(out, func(a, b SwarmRound) int { return cmp.Compare(a.Round, b.Round) })

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -60,7 +61,7 @@ func (g group) row(runs Runs, s span, set string) Row {
 		Experiment: g.experiment, Name: g.name, Part: g.part, Config: ConfigName(first.Run), Runs: len(g.runs), Experiments: g.experiments,
 		Model: first.Model, RoundsCompared: s.document(), Differs: []RowDifference{},
 		Rounds: slices.MinFunc(g.runs, func(a, b store.Totals) int { return cmp.Compare(a.RoundsDone, b.RoundsDone) }).RoundsDone,
-		Seeds:  len(perNodeRound), RewardPerNodeRound: optional(Mean(perNodeRound)), Skipped: len(g.skipped),
+		Seeds:  len(perNodeRound), RewardPerNodeRound: optional(sample.Mean(perNodeRound)), Skipped: len(g.skipped),
 	}
 	cumulative := make([]float64, 0, len(g.runs))
 	for _, r := range g.runs {
@@ -76,11 +77,11 @@ func (g group) row(runs Runs, s span, set string) Row {
 		}
 	}
 	slices.Sort(cumulative) // a sum's last digit depends on the order
-	if mean := Mean(cumulative); units.Finite(mean) {
+	if mean := sample.Mean(cumulative); units.Finite(mean) {
 		row.CumulativeReward = mean
 	}
-	row.EvalReward = optional(Mean(g.perSeed(runs.evalReward(s, set))))
-	row.EvalPass1 = optional(Mean(g.perSeed(runs.pass(s, set))))
+	row.EvalReward = optional(sample.Mean(g.perSeed(runs.evalReward(s, set))))
+	row.EvalPass1 = optional(sample.Mean(g.perSeed(runs.pass(s, set))))
 	row.addPaper(first.Run)
 	return row
 }
@@ -134,7 +135,7 @@ func (row *Row) addValue(g group, measure string, runs Runs, s span, set string)
 	row.Measure = measure
 	values := g.perSeed(CompareOptions{Measure: measure}.measured(runs, s, set))
 	row.Seeds = len(values)
-	mean, low, high := MeanInterval(values)
+	mean, low, high := sample.MeanInterval(values)
 	row.Value, row.ValueLow, row.ValueHigh = optional(mean), optional(low), optional(high)
 }
 

@@ -1,11 +1,11 @@
 package stats
 
 import (
-	"math"
 	"slices"
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
 // Spread says how values lie. What isn't finite is left out; without any value every figure is null.
@@ -22,23 +22,9 @@ func NewSpread(xs []float64) Spread {
 	sorted := slices.DeleteFunc(slices.Clone(xs), func(x float64) bool { return !units.Finite(x) })
 	slices.Sort(sorted)
 	return Spread{
-		Values: len(sorted), Mean: optional(Mean(sorted)), Median: optional(Quantile(sorted, 0.5)), P90: optional(Quantile(sorted, 0.9)),
-		Highest: optional(Quantile(sorted, 1)),
+		Values: len(sorted), Mean: optional(sample.Mean(sorted)), Median: optional(sample.Quantile(sorted, 0.5)), P90: optional(sample.Quantile(sorted, 0.9)),
+		Highest: optional(sample.Quantile(sorted, 1)),
 	}
-}
-
-// Quantile returns the q-quantile, 0..1, of ascending values, between two of them by straight line (Hyndman and Fan's type 7, NumPy's default);
-// NaN without values.
-func Quantile(sorted []float64, q float64) float64 {
-	if len(sorted) == 0 {
-		return math.NaN()
-	}
-	at := min(1, max(0, q)) * float64(len(sorted)-1)
-	low := int(at)
-	if low == len(sorted)-1 {
-		return sorted[low]
-	}
-	return sorted[low] + (at-float64(low))*(sorted[low+1]-sorted[low])
 }
 
 // RoundTimes are what a run's rounds took, over nodes and rounds, in seconds.

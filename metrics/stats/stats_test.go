@@ -198,20 +198,6 @@ func TestSummary(t *testing.T) {
 	require.Equal(t, []any{1, 0.0, 2.0}, []any{s.EdgeRounds, *s.FirstReward, *s.LastReward})
 }
 
-// TestWelch checks against the first example of Wikipedia's "Welch's t-test": t = -2.46, 25.0 degrees of freedom, p = 0.021.
-func TestWelch(t *testing.T) {
-	a := []float64{27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4}
-	b := []float64{27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 20.5, 24.4}
-	d := Welch(a, b)
-	require.InDelta(t, 20.82-22.98666666, d.Mean, 1e-6)
-	require.InDelta(t, 0.021, d.P, 0.0005)
-	require.InDelta(t, d.Mean, (d.Low+d.High)/2, 1e-12)
-	const quantile = 2.0595 // of t with 25 degrees of freedom, 97.5 %
-	require.InDelta(t, -2.46, d.Mean/((d.High-d.Low)/2)*quantile, 0.006)
-	require.True(t, math.IsNaN(Welch([]float64{1}, []float64{1, 2}).P))
-	require.True(t, math.IsNaN(Welch([]float64{1, 1}, []float64{2, 2}).P))
-}
-
 func compared(runs []store.Totals, baseline string) (Comparison, error) {
 	return Compare(Runs{Totals: runs}, CompareOptions{Baseline: baseline})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -226,7 +227,7 @@ func newNodeStatus(n store.Node, recent []float64) NodeStatus {
 	out := NodeStatus{
 		ID: n.Node, State: string(n.Shown()), Round: n.Position(), Reward: optional(n.LastReward), CumulativeReward: n.CumulativeReward,
 		Restarts: n.Restarts, PID: n.PID, WorkingRound: n.WorkingRound, ReplayedRounds: n.ReplayedRounds, ReplaySeconds: n.ReplaySeconds,
-		RecentReward: optional(Mean(recent)), RSSBytes: n.RSSBytes, PeakRSSBytes: n.PeakRSSBytes,
+		RecentReward: optional(sample.Mean(recent)), RSSBytes: n.RSSBytes, PeakRSSBytes: n.PeakRSSBytes,
 		PSSBytes: n.PSSBytes, PeakPSSBytes: n.PeakPSSBytes,
 		DeviceBytes: n.DeviceBytes, DevicePeakBytes: n.DevicePeakBytes,
 		ResidentBytes: n.ResidentBytes, TransientBytes: max(n.GenerateBytes, n.UpdateBytes), BudgetBytes: n.BudgetBytes,

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -37,9 +38,9 @@ func newStudyModels(j Judgment, runs Runs) []StudyModel {
 				continue
 			}
 			x := StudyModel{Model: model, Mixed: j.Name(mixed.name), Alone: j.Name(groups[i].name)}
-			a := sample{fmt.Sprintf("%s nodes of %s", model, x.Mixed), j.ofModel(mixed, model, runs)}
-			b := sample{fmt.Sprintf("%s nodes of %s", model, x.Alone), j.ofModel(groups[i], model, runs)}
-			x.MixedValue, x.AloneValue = optional(Mean(a.values)), optional(Mean(b.values))
+			a := side{fmt.Sprintf("%s nodes of %s", model, x.Mixed), j.ofModel(mixed, model, runs)}
+			b := side{fmt.Sprintf("%s nodes of %s", model, x.Alone), j.ofModel(groups[i], model, runs)}
+			x.MixedValue, x.AloneValue = optional(sample.Mean(a.values)), optional(sample.Mean(b.values))
 			pair := newPair(a, b)
 			if !j.sameRound(model, runs, mixed, groups[i]) {
 				a.values, b.values = nil, nil

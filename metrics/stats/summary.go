@@ -1,6 +1,10 @@
 package stats
 
-import "github.com/sapo-swarm/swarm/metrics/store"
+import (
+	"github.com/sapo-swarm/swarm/metrics/store"
+
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
+)
 
 // EdgeWindow is how many rounds at either end a Summary takes the mean of.
 const EdgeWindow = 5
@@ -23,7 +27,7 @@ func NewSummary(status Status, rounds []store.RoundReward) Summary {
 		rewards[i] = r.Reward
 	}
 	s.EdgeRounds = min(EdgeWindow, max(1, len(rewards)/2), len(rewards))
-	s.FirstReward = optional(Mean(rewards[:s.EdgeRounds]))
-	s.LastReward = optional(Mean(rewards[len(rewards)-s.EdgeRounds:]))
+	s.FirstReward = optional(sample.Mean(rewards[:s.EdgeRounds]))
+	s.LastReward = optional(sample.Mean(rewards[len(rewards)-s.EdgeRounds:]))
 	return s
 }

@@ -2,6 +2,7 @@ package stats
 
 import (
 	"github.com/sapo-swarm/swarm/internal/units"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -114,5 +115,5 @@ func meanPace(rows []SweepRow, chosen func(SweepRow) bool) float64 {
 			paces = append(paces, max(0, *r.SecondsPerRound))
 		}
 	}
-	return Mean(paces)
+	return sample.Mean(paces)
 }

@@ -2,8 +2,8 @@ package stats
 
 import (
 	"math"
-	"slices"
 
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -95,15 +95,5 @@ func medianReach(list []Reach, figure func(Reach) *float64) *float64 {
 			values[i] = *v
 		}
 	}
-	return optional(Median(values))
-}
-
-// Median returns the middle value, the mean of the middle two of an even number; NaN of none.
-func Median(values []float64) float64 {
-	n := len(values)
-	if n == 0 {
-		return math.NaN()
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+	return optional(sample.Median(values))
 }

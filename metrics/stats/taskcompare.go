@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -68,10 +69,10 @@ func (c *Comparison) addTasks(f frame, spans []span, runs Runs) {
 		for _, row := range c.Rows {
 			i := place[row.Name]
 			g, rounds := f.groups[i], spans[i].rounds
-			mean := Mean(g.perSeed(reward(rounds)))
+			mean := sample.Mean(g.perSeed(reward(rounds)))
 			cell := TaskReward{Experiment: g.name, Reward: optional(mean)}
 			if f.base >= 0 && i != f.base && row.Improvement != nil {
-				cell.Improvement = optional(Improvement(mean, Mean(f.groups[f.base].perSeed(reward(rounds)))))
+				cell.Improvement = optional(Improvement(mean, sample.Mean(f.groups[f.base].perSeed(reward(rounds)))))
 			}
 			for _, r := range g.runs {
 				cell.Completions += at(rounds, r, task).Completions

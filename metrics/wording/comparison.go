@@ -7,6 +7,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 )
 
 // Comparison words a comparison: the verdicts of its rows and pairs, its notes, and its study's verdict and lines. Every surface shows these.
@@ -75,7 +76,7 @@ func chance(p stats.Pair) string {
 		text += fmt.Sprintf(" against %d", p.Reason.SeedsB)
 	}
 	if p.MoreSeeds == nil {
-		return text + fmt.Sprintf(", too small a difference for %d seeds to tell", stats.MaxSeeds)
+		return text + fmt.Sprintf(", too small a difference for %d seeds to tell", sample.MaxSeeds)
 	}
 	return text + fmt.Sprintf(", at least %d more %s", *p.MoreSeeds, units.Noun(*p.MoreSeeds, "seed"))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/wording"
 )
@@ -75,7 +76,7 @@ func TestTwoSeedsSayHowManyMore(t *testing.T) {
 	c := compareAll(t, stats.CompareOptions{}, experiment("base", 0, 8, 9), experiment("x", 4, 10, 9.6))
 	row := c.Rows[1]
 	require.Regexp(t, `^undecided: p = 0\.\d+ with n=2, at least \d+ more seeds?$`, row.Verdict)
-	n, ok := stats.SeedsNeeded([]float64{0.1, 0.1125}, []float64{0.125, 0.12}, 0.05)
+	n, ok := sample.SeedsNeeded([]float64{0.1, 0.1125}, []float64{0.125, 0.12}, 0.05)
 	require.True(t, ok)
 	require.Equal(t, n-2, *row.MoreSeeds)
 	same := compareAll(t, stats.CompareOptions{}, experiment("base", 0, 8, 9), experiment("x", 4, 8, 9))

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/stats/sample"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
@@ -274,7 +275,7 @@ func TestStudyIsCorrectedForThePairsOfArmsThatAreStillToCome(t *testing.T) {
 	require.Contains(t, two.Lines[1], "corrected for 6 comparisons")
 	require.Contains(t, strings.Join(c.Notes, " "), "corrected for 6 comparisons")
 	require.Contains(t, two.Lines, "P-values hold for a number of seeds that was chosen beforehand: add the number named, then decide once.")
-	needed, _ := stats.SeedsNeeded([]float64{0.124, 0.114, 0.122}, []float64{0.100, 0.110, 0.105}, 0.05/6)
+	needed, _ := sample.SeedsNeeded([]float64{0.124, 0.114, 0.122}, []float64{0.100, 0.110, 0.105}, 0.05/6)
 	require.Equal(t, needed-3, *two.Pairs[0].MoreSeeds, "for the level that six comparisons leave")
 
 	runs = studyRuns{}

@@ -1,14 +1,18 @@
-package stats
+package sample
 
 import (
 	"encoding/json"
 	"math"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
+
+var nan = math.NaN()
 
 // golden is testdata/golden.json: SciPy's figures, made by testdata/golden.py.
 type golden struct {
@@ -87,7 +91,7 @@ func TestHolm(t *testing.T) {
 
 // A test that sees differences where there are none in more than its level's share of cases would be worthless.
 func TestWelchIsRightAboutNothing(t *testing.T) {
-	random := randomOf(11)
+	random := rand.New(rand.NewPCG(11, 1))
 	const trials = 4000
 	seen := 0
 	for range trials {
@@ -98,11 +102,11 @@ func TestWelchIsRightAboutNothing(t *testing.T) {
 		for i := range b {
 			b[i] = 3 * random.NormFloat64()
 		}
-		if Welch(a, b).P < significance {
+		if Welch(a, b).P < 0.05 {
 			seen++
 		}
 	}
-	require.InDelta(t, significance, float64(seen)/trials, 0.015)
+	require.InDelta(t, 0.05, float64(seen)/trials, 0.015)
 }
 
 func TestPermutationDoesNotCareForOrder(t *testing.T) {
@@ -119,4 +123,43 @@ func TestPermutationDoesNotCareForOrder(t *testing.T) {
 		}
 	})
 	require.True(t, math.IsNaN(PermutationTest([]float64{1}, []float64{1, 2}).P))
+}
+
+// TestWelch checks against the first example of Wikipedia's "Welch's t-test": t = -2.46, 25.0 degrees of freedom, p = 0.021.
+func TestWelch(t *testing.T) {
+	a := []float64{27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4}
+	b := []float64{27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 20.5, 24.4}
+	d := Welch(a, b)
+	require.InDelta(t, 20.82-22.98666666, d.Mean, 1e-6)
+	require.InDelta(t, 0.021, d.P, 0.0005)
+	require.InDelta(t, d.Mean, (d.Low+d.High)/2, 1e-12)
+	const quantile = 2.0595 // of t with 25 degrees of freedom, 97.5 %
+	require.InDelta(t, -2.46, d.Mean/((d.High-d.Low)/2)*quantile, 0.006)
+	require.True(t, math.IsNaN(Welch([]float64{1}, []float64{1, 2}).P))
+	require.True(t, math.IsNaN(Welch([]float64{1, 1}, []float64{2, 2}).P))
+}
+
+// Equal means are the least difference there can be, whatever the last digits of their sums say.
+func TestPermutationOfEqualMeansIsCertain(t *testing.T) {
+	for _, sides := range [][2][]float64{
+		{{0.3, 0.6, 0.9}, {0.6, 0.7, 0.5}},
+		{{1.1, 2.2, 3.3, 4.4}, {4.4, 3.3, 2.2, 1.1}},
+		{{1e6 + 0.3, 1e6 + 0.6, 1e6 + 0.9}, {1e6 + 0.6, 1e6 + 0.7, 1e6 + 0.5}},
+	} {
+		require.InDelta(t, 1, PermutationTest(sides[0], sides[1]).P, 0, "%v", sides)
+		require.InDelta(t, 1, PermutationTest(sides[1], sides[0]).P, 0, "%v", sides)
+	}
+}
+
+func TestQuantileLiesAmongTheValuesAndGrows(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		xs := rapid.SliceOfN(rapid.Float64Range(-1e6, 1e6), 1, 30).Draw(t, "xs")
+		slices.Sort(xs)
+		q := rapid.Float64Range(0, 1).Draw(t, "q")
+		r := rapid.Float64Range(q, 1).Draw(t, "r")
+		a, b := Quantile(xs, q), Quantile(xs, r)
+		if a < xs[0] || b > xs[len(xs)-1] || a > b+1e-6 {
+			t.Fatalf("quantiles %v and %v of %v", a, b, xs)
+		}
+	})
 }

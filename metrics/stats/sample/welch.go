@@ -1,4 +1,4 @@
-package stats
+package sample
 
 import (
 	"math"
@@ -30,7 +30,7 @@ func Welch(a, b []float64) Difference {
 		return d
 	}
 	sa, sb := va/(va+vb), vb/(va+vb) // unlike those of a variance, squares of a share neither overflow nor vanish
-	t := student(1 / (sa*sa/float64(len(a)-1) + sb*sb/float64(len(b)-1)))
+	t := Student(1 / (sa*sa/float64(len(a)-1) + sb*sb/float64(len(b)-1)))
 	err := math.Sqrt(va + vb)
 	half := t.Quantile(1-(1-Confidence)/2) * err
 	d.Low, d.High = d.Mean-half, d.Mean+half
@@ -42,13 +42,14 @@ func Welch(a, b []float64) Difference {
 func MeanInterval(xs []float64) (mean, low, high float64) {
 	mean, low, high = Mean(xs), math.NaN(), math.NaN()
 	if n := float64(len(xs)); n >= 2 {
-		half := student(n-1).Quantile(1-(1-Confidence)/2) * stat.StdDev(xs, nil) / math.Sqrt(n)
+		half := Student(n-1).Quantile(1-(1-Confidence)/2) * stat.StdDev(xs, nil) / math.Sqrt(n)
 		low, high = mean-half, mean+half
 	}
 	return mean, low, high
 }
 
-func student(freedom float64) distuv.StudentsT { return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom} }
+// Student is the t-distribution with those degrees of freedom.
+func Student(freedom float64) distuv.StudentsT { return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom} }
 
 // ProbabilityOfImprovement returns the chance that a value drawn from a is above one from b, a tie counting half: the Mann-Whitney statistic
 // over the number of pairs (Agarwal et al. 2021, arXiv:2108.13264). NaN where a or b has none.

@@ -1,4 +1,4 @@
-package stats
+package sample
 
 import (
 	"math"
@@ -20,7 +20,7 @@ const (
 // Power returns the chance that a two-sided t-test at a level sees a difference of so many standard errors: of the noncentral t-distribution
 // with that noncentrality, what lies beyond the critical values, by integrating over the standard deviation's distribution.
 func Power(noncentrality, freedom, level float64) float64 {
-	critical := student(freedom).Quantile(1 - level/2)
+	critical := Student(freedom).Quantile(1 - level/2)
 	gamma, _ := math.Lgamma(freedom / 2)
 	scale := math.Ln2 + freedom/2*math.Log(freedom/2) - gamma
 	beyond := func(s float64) float64 { // s: the estimated standard deviation over the true one

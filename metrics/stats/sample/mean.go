@@ -1,0 +1,49 @@
+// Package sample has the statistics of samples: means, quantiles, intervals, and tests of two of them against each other with what these can see. It is pure and
+// takes plain slices. docs/METRICS.md has the formulas.
+package sample
+
+import (
+	"math"
+	"slices"
+
+	"github.com/sapo-swarm/swarm/internal/units"
+)
+
+// Mean returns the mean of the finite values of xs, NaN where there is none.
+func Mean(xs []float64) float64 {
+	sum, n := 0.0, 0
+	for _, x := range xs {
+		if units.Finite(x) {
+			sum += x
+			n++
+		}
+	}
+	if n == 0 {
+		return math.NaN()
+	}
+	return sum / float64(n)
+}
+
+// Median returns the middle value, the mean of the middle two of an even number; NaN of none.
+func Median(values []float64) float64 {
+	n := len(values)
+	if n == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// Quantile returns the q-quantile, 0..1, of ascending values, between two of them by straight line (Hyndman and Fan's type 7, NumPy's default);
+// NaN without values.
+func Quantile(sorted []float64, q float64) float64 {
+	if len(sorted) == 0 {
+		return math.NaN()
+	}
+	at := min(1, max(0, q)) * float64(len(sorted)-1)
+	low := int(at)
+	if low == len(sorted)-1 {
+		return sorted[low]
+	}
+	return sorted[low] + (at-float64(low))*(sorted[low+1]-sorted[low])
+}
