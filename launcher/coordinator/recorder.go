@@ -16,6 +16,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
+	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
 // recorder takes every event of a run: into the database, to whoever shows it, and to what follows the run by its events.
@@ -104,6 +105,7 @@ func (r *recorder) Deliver(ctx context.Context, worker string, d membership.Deli
 			continue
 		}
 		r.c.o.Admission.OnDelivered(e)
+		r.keep.seeMember(e, r.members)
 		r.feed.Add(e)
 		r.chronicle(e)
 		if r.lines != nil {
@@ -111,6 +113,12 @@ func (r *recorder) Deliver(ctx context.Context, worker string, d membership.Deli
 		}
 	}
 	return nil
+}
+
+// members are the workers' nodes.
+func (r *recorder) members() []protocol.Member {
+	members, _ := r.c.o.Admission.Others()
+	return members
 }
 
 // chronicle logs what happened to the run and its nodes, rounds and measurements apart.
