@@ -134,7 +134,10 @@ func nobodyLeft(home string) error {
 
 var numbers = regexp.MustCompile(`[0-9]+`)
 
-// sameFiles tells what files a stormy home has whose like a calm one hasn't. Rotated logs may differ.
+// setAside is the name of a damaged segment of a journal that was set aside.
+var setAside = regexp.MustCompile(`^journal-[0-9]{8}\.log\.damaged(-[0-9]+)?$`)
+
+// sameFiles tells what files a stormy home has whose like a calm one hasn't. Rotated logs may differ, and damaged journals are set aside.
 func sameFiles(calm, stormy string) error {
 	known, err := fileKinds(calm)
 	if err != nil {
@@ -146,7 +149,8 @@ func sameFiles(calm, stormy string) error {
 	}
 	var errs []error
 	for kind, path := range found {
-		if _, ok := known[kind]; !ok && !strings.HasPrefix(filepath.Base(path), "log.txt") {
+		base := filepath.Base(path)
+		if _, ok := known[kind]; !ok && !strings.HasPrefix(base, "log.txt") && !setAside.MatchString(base) {
 			errs = append(errs, fmt.Errorf("%s is left behind", path))
 		}
 	}
