@@ -14,7 +14,7 @@ LAZY     := $(if $(filter linux,$(shell $(GO) env GOOS)),-extldflags=-Wl$(comma)
 # For building, testing and checking alike: else the packages of all modules are compiled once more for each.
 export GOFLAGS := $(shell $(GO) env GOFLAGS 2>/dev/null) -trimpath $(if $(LAZY),-ldflags=$(LAZY))
 
-.PHONY: help setup build man install uninstall up test test-go test-python lint bench chaos soak net-test fuzz gpu-check torch2 figures clean
+.PHONY: help setup build man install uninstall up test test-go test-python lint bench chaos soak net-test fuzz gpu-check torch2 figures screenshots clean
 
 help: ## this list
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -78,6 +78,9 @@ torch2: setup build ## the engine with PyPI's PyTorch, oldest and newest: gigaby
 
 figures: build ## the studies' figures, docs/figures, from their exports, docs/study/*.db.gz
 	@.ci/figures
+
+screenshots: ## the README's pictures, docs/images, made in Chromium from real databases
+	@.ci/screenshots
 
 clean: ## remove what the build made
 	rm -rf bin

@@ -20,7 +20,7 @@ function interval(row) {
 }
 
 // columns of the table; value is of the measure that decides.
-const columns = (measure) => [
+const columns = (measure, cut) => [
   { label: "Experiment", text: (r) => r.name },
   { label: "I/J", text: (r) => r.config, minor: true },
   { label: "Verdict", cell: (r) => h("span", { class: "verdict", "data-verdict": r.outcome, title: r.verdict }, r.outcome || f.none), minor: true },
@@ -39,7 +39,7 @@ const columns = (measure) => [
   { label: "Compared", number: true, title: "rounds that the baseline has, too", text: (r) => f.number(r.rounds_compared?.to), least: true },
   { label: "Paper", number: true, title: "improvement of this I/J over 8/0 in the paper", text: (r) => f.percent(r.paper_improvement, true),
     least: true },
-].filter((c) => measure !== "reward" || c.label !== "Reward");
+].filter((c) => (measure !== "reward" || c.label !== "Reward") && (cut || c.label !== "Compared"));
 
 // sentence says a row's verdict in words.
 function sentence(row, baseline) {
@@ -106,7 +106,7 @@ export class Compare {
     const lines = others.length ? others.map((r) => h("li", { "data-verdict": r.outcome }, sentence(r, c.baseline)))
       : [h("li", null, c.rows.length > 1 ? "Nothing is decided: choose a baseline." : c.rows.length ? "One experiment alone: start another to compare it with." : "Nothing to compare yet.")];
     put(this.part.body, h("ul", { class: "verdicts" }, lines),
-      table("Comparison of experiments", columns(c.measure), c.rows),
+      table("Comparison of experiments", columns(c.measure, c.rows.some((r) => r.rounds_compared && r.rounds_compared.to !== r.rounds)), c.rows),
       h("p", { class: "note" }, `Decided by ${bases[c.basis] || f.words(c.basis)}. Intervals are over seeds, never over nodes of one swarm.`,
         (c.notes || []).map((n) => h("span", { class: "line" }, n))));
   }

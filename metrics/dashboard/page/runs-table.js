@@ -8,20 +8,34 @@ export const groupings = [["", "none"], ["experiment", "experiment"], ["config",
 const text = (a, b) => String(a).localeCompare(String(b), "en", { numeric: true });
 const progress = (r) => (r.rounds > 0 ? r.round / r.rounds : 0);
 
-// columns: by is what a column sorts by.
+// same is what all runs have, else from the lowest to the highest; sum adds up what is known.
+const same = (values) => {
+  const all = [...new Set(values)].sort((a, b) => a - b);
+  return all.length < 2 ? all[0] : `${all[0]} … ${all[all.length - 1]}`;
+};
+const sum = (values) => values.reduce((total, v) => total + (v || 0), 0);
+const states = (runs) => [...new Set(runs.map((r) => r.state))].map((s) => `${runs.filter((r) => r.state === s).length} ${f.words(s)}`).join(", ");
+const costs = (runs) => (runs.every((r) => typeof r.cost === "number" && r.price_currency === runs[0].price_currency)
+  ? f.money(sum(runs.map((r) => r.cost)), runs[0].price_currency) : "");
+
+// columns: by is what a column sorts by, of what the line of a group of runs has there.
 const columns = [
   { key: "experiment", label: "Experiment", by: (r) => r.experiment },
-  { key: "config", label: "I/J", title: "own questions / rollouts taken from others, a round", by: (r) => r.config, minor: true },
-  { key: "state", label: "State", by: (r) => r.state },
-  { key: "progress", label: "Rounds", by: progress },
-  { key: "nodes", label: "Nodes", number: true, by: (r) => r.nodes, least: true },
+  { key: "config", label: "I/J", title: "own questions / rollouts taken from others, a round", by: (r) => r.config, minor: true,
+    of: (runs) => [...new Set(runs.map((r) => r.config))].join(", ") },
+  { key: "state", label: "State", by: (r) => r.state, of: states },
+  { key: "progress", label: "Rounds", by: progress, of: (runs) => same(runs.map((r) => r.round)) },
+  { key: "nodes", label: "Nodes", number: true, by: (r) => r.nodes, least: true,
+    of: (runs) => same(runs.map((r) => r.nodes)) },
   { key: "reward", label: "Reward", title: "mean of a node's round so far", number: true, by: (r) => r.reward_per_node_round },
   { key: "eval", label: "Held-out", title: "newest held-out evaluation, mean over nodes", number: true, by: (r) => r.eval_reward, minor: true },
   { key: "cumulative", label: "Cumulative", title: "sum of rewards over nodes and rounds", number: true, by: (r) => r.cumulative_reward,
     least: true },
-  { key: "time", label: "Time", title: "time without pauses; of a running run, time left", number: true, by: (r) => r.active_seconds, minor: true },
-  { key: "cost", label: "Cost", number: true, by: (r) => r.cost, least: true },
-  { key: "started", label: "Started", by: (r) => r.started, minor: true },
+  { key: "time", label: "Time", title: "time without pauses; of a running run, time left", number: true, by: (r) => r.active_seconds, minor: true,
+    of: (runs) => f.seconds(sum(runs.map((r) => r.active_seconds))) },
+  { key: "cost", label: "Cost", number: true, by: (r) => r.cost, least: true, of: costs },
+  { key: "started", label: "Started", by: (r) => r.started, least: true,
+    of: (runs) => f.when(Math.max(...runs.map((r) => r.started))) },
 ];
 
 // RunsTable: set(runs, view) shows them; view: {group, sort, filter, chosen: Set of runs, drawn: Set of those
@@ -95,20 +109,19 @@ export class RunsTable {
   #heading() {
     let runs = [];
     const box = h("input", { type: "checkbox", onchange: () => this.choose(runs.map((r) => r.run), box.checked) });
-    const label = h("span"), states = h("span", { class: "small" }), key = h("span");
+    const label = h("span"), key = h("span");
     let name = "", open = true;
     const fold = h("button", { type: "button", class: "fold", onclick: () => {
       this.folds.set(name, !open);
       this.#draw(...this.drawn);
     } }, key, label);
     const el = h("tr", { class: "group" }, h("td", { class: "pick" }, box),
-      h("th", { scope: "rowgroup", colspan: columns.length }, h("div", { class: "group-head" }, fold, states)));
+      h("th", { scope: "rowgroup" }, fold), columns.slice(1).map((c) => h("td", { class: classes(c) })));
     el.update = (it) => {
       runs = it.runs;
       [name, open] = [it.heading, it.open];
       set(fold, { "aria-expanded": String(open) });
-      const count = (s) => runs.filter((r) => r.state === s).length;
-      say(states, [...new Set(runs.map((r) => r.state))].map((s) => `${count(s)} ${f.words(s)}`).join(", "));
+      columns.slice(1).forEach((c, i) => say(el.children[i + 2], c.of ? String(c.of(runs) ?? "") : ""));
       this.#swatch(key, runs[0], this.view.group === "experiment");
       const what = groupings.find(([v]) => v === this.view.group)[1];
       say(label, `${what === "experiment" ? "" : `${what} `}${what === "state" ? f.words(it.heading) : it.heading || f.none} · ${f.count(runs.length, "run")}`);

@@ -1,0 +1,102 @@
+package dashboard
+
+import (
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/metrics/charts"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+const images = "../../docs/images"
+
+var pictures = map[string]string{"dashboard-light.png": "light", "dashboard-dark.png": "dark"}
+
+// pageHash is the SHA-256 of everything that the page is made of.
+func pageHash(t *testing.T) string {
+	t.Helper()
+	sum := sha256.New()
+	require.NoError(t, fs.WalkDir(page, "page", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		body, err := page.ReadFile(name)
+		fmt.Fprintf(sum, "%s %d\n%s", name, len(body), body)
+		return err
+	}))
+	for _, a := range charts.Assets() {
+		fmt.Fprintf(sum, "%s %d\n%s", a.Name, len(a.Text), a.Text)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// TestThePicturesAreOfThisPage compares the hash that was noted with docs/images/dashboard-*.png with the page's. With SWARM_TEST_IMAGES=1 it makes the pictures:
+// of the paper's study on nano, docs/study/paper.db.gz.
+func TestThePicturesAreOfThisPage(t *testing.T) {
+	hash := pageHash(t)
+	if os.Getenv("SWARM_TEST_IMAGES") != "" {
+		ctx, said := boundedChromium(t, walkTime)
+		s := newSwarm(t, func(o *Options) { o.Alive = func(store.Snapshot, float64) bool { return false } })
+		unpack(t, filepath.Join("..", "..", "docs", "study", "paper.db.gz"), s.path)
+		base := s.serve()
+		for name, scheme := range pictures {
+			draw(t, ctx, base+"/?"+scheme, 1280, scheme)
+			until(t, ctx, `document.querySelector(".verdicts li") !== null && document.querySelector("#view [data-drawn] canvas") !== null`)
+			settlePage(t, ctx)
+			picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(images, name), picture, 0o644)) //nolint:gosec // a picture of the documentation
+			noteSource(t, name, hash)
+		}
+		require.Empty(t, said.all())
+	}
+	noted, err := os.ReadFile(filepath.Join(images, "SOURCES"))
+	require.NoError(t, err)
+	for name := range pictures {
+		require.FileExists(t, filepath.Join(images, name))
+		require.Contains(t, string(noted), name+" "+hash+"\n", "the page is newer than its picture: make screenshots")
+	}
+}
+
+// noteSource notes the hash of what a picture was made from.
+func noteSource(t *testing.T, name, hash string) {
+	t.Helper()
+	path := filepath.Join(images, "SOURCES")
+	text, err := os.ReadFile(path)
+	if !os.IsNotExist(err) {
+		require.NoError(t, err)
+	}
+	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(text)), "\n"), func(l string) bool {
+		return l == "" || strings.HasPrefix(l, name+" ")
+	})
+	lines = append(lines, name+" "+hash)
+	slices.Sort(lines)
+	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644)) //nolint:gosec // a file of the documentation
+}
+
+// unpack writes a compressed file's contents to another.
+func unpack(t *testing.T, from, to string) {
+	t.Helper()
+	file, err := os.Open(from)
+	require.NoError(t, err)
+	defer file.Close()
+	packed, err := gzip.NewReader(file)
+	require.NoError(t, err)
+	out, err := os.Create(to)
+	require.NoError(t, err)
+	_, err = io.Copy(out, packed) //nolint:gosec // our own file
+	require.NoError(t, err)
+	require.NoError(t, out.Close())
+}
