@@ -15,7 +15,6 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
-	"github.com/sapo-swarm/swarm/metrics/store"
 	"github.com/sapo-swarm/swarm/metrics/terminal"
 )
 
@@ -70,13 +69,6 @@ type curveDocument struct {
 	Experiments []stats.ExperimentCurve `json:"experiments"` // of each name; a run's is of that run alone
 }
 
-// namedCurve is what is shown of one name.
-type namedCurve struct {
-	newest      stats.Curve
-	experiments []stats.ExperimentCurve
-	runs        []stats.Curve // of each of them; empty for a run
-}
-
 func runCurve(ctx context.Context, g *globals, names []string, o *curveOptions) error {
 	if err := o.check(); err != nil {
 		return err
@@ -89,15 +81,15 @@ func runCurve(ctx context.Context, g *globals, names []string, o *curveOptions) 
 	if len(names) == 0 {
 		names = []string{""} // the newest
 	}
-	var all []namedCurve
+	var all []stats.NamedCurves
 	var doc curveDocument
 	for _, name := range names {
-		c, err := o.read(ctx, reader, name)
+		c, err := query.NamedCurves(ctx, reader, name, o.metric, o.CurveOptions)
 		if err != nil {
-			return err
+			return lifecycle.NotFound(err, name)
 		}
 		all = append(all, c)
-		doc.Curves, doc.Experiments = append(doc.Curves, c.newest), append(doc.Experiments, c.experiments...)
+		doc.Curves, doc.Experiments = append(doc.Curves, c.Newest), append(doc.Experiments, c.Experiments...)
 	}
 	if o.output == "json" {
 		return writeJSON(g.stdout, doc)
@@ -107,73 +99,9 @@ func runCurve(ctx context.Context, g *globals, names []string, o *curveOptions) 
 			if i > 0 {
 				p.Println()
 			}
-			o.print(p, c)
+			terminal.PrintCurves(p, c, o.Per, o.all)
 		}
 	})
-}
-
-// read reads the curves of one name: of a run, or of an experiment's runs that count in a comparison. The empty name is the newest run's.
-func (o *curveOptions) read(ctx context.Context, reader *store.Reader, name string) (namedCurve, error) {
-	var out namedCurve
-	snapshot, err := reader.Snapshot(ctx, name)
-	if err != nil {
-		return out, lifecycle.NotFound(err, name)
-	}
-	if out.newest, err = query.Curve(ctx, reader, snapshot.Run, o.metric, o.CurveOptions); err != nil {
-		return out, err
-	}
-	totals, err := reader.Runs(ctx, store.Filter{Experiments: []string{snapshot.Run.Experiment}})
-	if err != nil {
-		return out, err
-	}
-	isRun := name == "" || name == snapshot.Run.Run
-	totals = slices.DeleteFunc(totals, func(t store.Totals) bool { return isRun && t.Run.Run != snapshot.Run.Run })
-	for _, group := range stats.Groups(totals, stats.CompareOptions{Key: query.ConfigKey, Differ: query.Differ()}, isRun) {
-		c, err := query.ExperimentCurve(ctx, reader, group, o.metric, o.CurveOptions)
-		if err != nil {
-			return out, err
-		}
-		out.experiments = append(out.experiments, c)
-		if isRun || !o.Single {
-			continue
-		}
-		for _, t := range group.Runs {
-			run, err := query.Curve(ctx, reader, t.Run, o.metric, o.CurveOptions)
-			if err != nil {
-				return out, err
-			}
-			out.runs = append(out.runs, run)
-		}
-	}
-	return out, nil
-}
-
-// print shows one name's curves: of one run against rounds with its lowest and highest node, else with the interval over seeds.
-func (o *curveOptions) print(p *table.Page, c namedCurve) {
-	if len(c.experiments) == 1 && len(c.experiments[0].Runs) < 2 && o.Per == stats.PerRounds {
-		terminal.PrintCurve(p, c.newest, o.all)
-		return
-	}
-	for i, e := range c.experiments {
-		if i > 0 {
-			p.Println()
-		}
-		terminal.PrintExperimentCurve(p, e, o.all)
-		if len(e.Runs) < 2 || o.Per == stats.PerRounds {
-			continue
-		}
-		for _, l := range e.Single {
-			p.Println()
-			one := stats.ExperimentCurve{Experiment: l.Run, Metric: e.Metric, Window: e.Window, Per: e.Per, Currency: e.Currency, Seeds: 1, X: l.X, Mean: l.Mean}
-			terminal.PrintExperimentCurve(p, one, o.all)
-		}
-	}
-	for _, run := range c.runs {
-		if o.Per == stats.PerRounds {
-			p.Println()
-			terminal.PrintCurve(p, run, o.all)
-		}
-	}
 }
 
 func (o *curveOptions) check() error {

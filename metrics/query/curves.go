@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"slices"
 
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -39,4 +40,41 @@ func runSeries(ctx context.Context, reader *store.Reader, run store.Run, metrics
 	}
 	s.Attempts, err = reader.Attempts(ctx, run.Run)
 	return s, err
+}
+
+// NamedCurves reads a metric's curves of a run, or of an experiment's runs that count in a comparison. The empty name is the newest run's. The error is
+// store.ErrNotFound, wrapped, for a name that no run has.
+func NamedCurves(ctx context.Context, reader *store.Reader, name, metric string, o stats.CurveOptions) (stats.NamedCurves, error) {
+	var out stats.NamedCurves
+	snapshot, err := reader.Snapshot(ctx, name)
+	if err != nil {
+		return out, err
+	}
+	if out.Newest, err = Curve(ctx, reader, snapshot.Run, metric, o); err != nil {
+		return out, err
+	}
+	totals, err := reader.Runs(ctx, store.Filter{Experiments: []string{snapshot.Run.Experiment}})
+	if err != nil {
+		return out, err
+	}
+	isRun := name == "" || name == snapshot.Run.Run
+	totals = slices.DeleteFunc(totals, func(t store.Totals) bool { return isRun && t.Run.Run != snapshot.Run.Run })
+	for _, group := range stats.Groups(totals, stats.CompareOptions{Key: ConfigKey, Differ: Differ()}, isRun) {
+		c, err := ExperimentCurve(ctx, reader, group, metric, o)
+		if err != nil {
+			return out, err
+		}
+		out.Experiments = append(out.Experiments, c)
+		if isRun || !o.Single {
+			continue
+		}
+		for _, t := range group.Runs {
+			run, err := Curve(ctx, reader, t.Run, metric, o)
+			if err != nil {
+				return out, err
+			}
+			out.Runs = append(out.Runs, run)
+		}
+	}
+	return out, nil
 }

@@ -39,6 +39,13 @@ type RunLine struct {
 	Mean Values `json:"mean"`
 }
 
+// NamedCurves are the curves of one name: of a run, or of an experiment's runs that count.
+type NamedCurves struct {
+	Newest      Curve // of its newest run
+	Experiments []ExperimentCurve
+	Runs        []Curve // with CurveOptions.Single: of each run of an experiment
+}
+
 // gridPoints is how many places an experiment has where runs share none, unless CurveOptions.Points says fewer.
 const gridPoints = 400
 

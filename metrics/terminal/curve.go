@@ -17,6 +17,35 @@ const (
 	plotRounds = 20
 )
 
+// PrintCurves writes one name's curves against an axis: of one run against rounds with its lowest and highest node, else with the interval over seeds.
+func PrintCurves(p *table.Page, c stats.NamedCurves, per string, all bool) {
+	perRounds := per == stats.PerRounds
+	if len(c.Experiments) == 1 && len(c.Experiments[0].Runs) < 2 && perRounds {
+		PrintCurve(p, c.Newest, all)
+		return
+	}
+	for i, e := range c.Experiments {
+		if i > 0 {
+			p.Println()
+		}
+		PrintExperimentCurve(p, e, all)
+		if len(e.Runs) < 2 || perRounds {
+			continue
+		}
+		for _, l := range e.Single {
+			p.Println()
+			one := stats.ExperimentCurve{Experiment: l.Run, Metric: e.Metric, Window: e.Window, Per: e.Per, Currency: e.Currency, Seeds: 1, X: l.X, Mean: l.Mean}
+			PrintExperimentCurve(p, one, all)
+		}
+	}
+	for _, run := range c.Runs {
+		if perRounds {
+			p.Println()
+			PrintCurve(p, run, all)
+		}
+	}
+}
+
 // PrintCurve writes a plot and about plotRounds of its rounds to a terminal; with all, and to a pipe, it writes every round.
 func PrintCurve(p *table.Page, c stats.Curve, all bool) {
 	smoothed := "moving average over " + units.Plural(c.Window, "round")
