@@ -6,6 +6,7 @@ package configs
 import (
 	"encoding/json"
 	"path/filepath"
+	"slices"
 )
 
 // Config is one experiment, resolved. Keys are the field's standard (TRL's GRPO) names; the same keys serve YAML files,
@@ -72,6 +73,9 @@ type Config struct {
 	ZeroAdvantageFilter bool    `mapstructure:"zero_advantage_filter" yaml:"zero_advantage_filter" json:"zero_advantage_filter"` // externals whose rewards are all equal are dropped before the draw
 	ExternalAdvantage   string  `mapstructure:"external_advantage" yaml:"external_advantage" json:"external_advantage"`          // one of Advantage*: which of others' completions teach
 	ExternalCorrection  string  `mapstructure:"external_correction" yaml:"external_correction" json:"external_correction"`       // one of Correction*: what makes up for that others' completions are not this policy's
+	ExternalDivergence  float64 `mapstructure:"external_divergence" yaml:"external_divergence" json:"external_divergence"`       // of CorrectionFTIS: nats a token above which a negative completion is dropped
+	ExternalFilter      string  `mapstructure:"external_filter" yaml:"external_filter" json:"external_filter"`                   // one of Filter*: which of others' rollouts are refused after they were drawn
+	ExternalFilterNats  float64 `mapstructure:"external_filter_nats" yaml:"external_filter_nats" json:"external_filter_nats"`    // of FilterLikelihood: nats a token, mean of four in a row
 	ExternalLag         int     `mapstructure:"external_lag" yaml:"external_lag" json:"external_lag"`                            // at the barrier: rounds that the others' rollouts are old
 	Split               string  `mapstructure:"split" yaml:"split" json:"split"`                                                 // one of Split*: who decides a round's I and J; their sum is I+J above
 	SplitAlpha          float64 `mapstructure:"split_alpha" yaml:"split_alpha" json:"split_alpha"`                               // of SplitRewardEMA: what a reward of 1 above the average adds to J
@@ -102,6 +106,7 @@ const (
 	SamplingUniform = "uniform" // every rollout is as likely
 	SamplingFair    = "fair"    // every peer is as likely, however much it shares
 	SamplingReward  = "reward"  // a rollout is as likely as its mean reward is high, as the receiver scores it
+	SamplingTop     = "top"     // those with the highest total reward; none without any reward
 )
 
 // Values of Config.ExternalAdvantage.
@@ -112,15 +117,32 @@ const (
 
 // Values of Config.ExternalCorrection.
 const (
+	CorrectionAuto       = "auto"       // of a new run: importance where rounds take others' rollouts, else none. Planning decides it: no run is stored with it
 	CorrectionNone       = "none"       // others' completions count as one's own, as in the paper
 	CorrectionImportance = "importance" // they are weighted by how likely they are here over how likely they were there
+	CorrectionTapered    = "tapered"    // TOPR: what is raised counts in full, what is lowered as much as it is likely here
+	CorrectionFTIS       = "ftis"       // F-TIS: truncated ratios, and what is to be lowered is dropped where it is far from this policy
 )
 
 // Corrections lists them.
-func Corrections() []string { return []string{CorrectionNone, CorrectionImportance} }
+func Corrections() []string {
+	return []string{CorrectionAuto, CorrectionNone, CorrectionImportance, CorrectionTapered, CorrectionFTIS}
+}
 
 // Corrects tells whether others' completions are weighted by their likelihood, so that nodes tell theirs.
-func (c Config) Corrects() bool { return c.ExternalCorrection == CorrectionImportance }
+func (c Config) Corrects() bool {
+	return slices.Contains([]string{CorrectionImportance, CorrectionTapered, CorrectionFTIS}, c.ExternalCorrection)
+}
+
+// Values of Config.ExternalFilter.
+const (
+	FilterAuto       = "auto"       // of a new run: likelihood where other hosts may join with the same model, else none. Planning decides it
+	FilterNone       = "none"       // as in the paper
+	FilterLikelihood = "likelihood" // refused are those with tokens in a row that this node's policy finds all but impossible
+)
+
+// Filters lists them.
+func Filters() []string { return []string{FilterAuto, FilterNone, FilterLikelihood} }
 
 // KeepsLogprobs tells whether a round needs the log-probabilities of what it sampled.
 func (c Config) KeepsLogprobs() bool { return c.NumIterations > 1 || c.Corrects() }
@@ -154,13 +176,14 @@ func (c Config) MostExternal() int {
 	return c.NumTransplantTrees
 }
 
-// UnmarshalJSON reads a configuration that a run was stored with. Keys that its program did not have yet are what they were in effect then: as
-// by default.
+// UnmarshalJSON reads a configuration that a run was stored with. Keys that its program did not have yet are what they were in effect then:
+// none for what is auto today, else as by default.
 func (c *Config) UnmarshalJSON(data []byte) error {
 	type plain Config
 	stored, d := plain(*c), Default()
 	stored.ZeroAdvantageFilter, stored.ExternalAdvantage, stored.ExternalLag = d.ZeroAdvantageFilter, d.ExternalAdvantage, d.ExternalLag
-	stored.ExternalCorrection, stored.Split = d.ExternalCorrection, d.Split
+	stored.ExternalCorrection, stored.ExternalFilter, stored.Split = CorrectionNone, FilterNone, d.Split
+	stored.ExternalDivergence, stored.ExternalFilterNats = d.ExternalDivergence, d.ExternalFilterNats
 	stored.SplitAlpha, stored.SplitEMA, stored.SplitEvery = d.SplitAlpha, d.SplitEMA, d.SplitEvery
 	if err := json.Unmarshal(data, &stored); err != nil {
 		return err

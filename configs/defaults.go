@@ -4,7 +4,7 @@ package configs
 const Embedded = "embedded"
 
 // Default is the paper's controlled experiment (arXiv:2509.08721, section 5) in its baseline form, I / J = 8 / 0, with what the
-// paper leaves open taken from TRL's GRPO or from the guides. Model is empty: which one is right depends on the host.
+// paper leaves open taken from TRL's GRPO or from the guides, and the correction of others' rollouts that docs/RESULTS.md supports. Model is empty: which one is right depends on the host.
 func Default() Config {
 	return Config{
 		Seed:      42, // the predecessor's
@@ -56,7 +56,10 @@ func Default() Config {
 
 		ZeroAdvantageFilter: true, // the paper's, section 4
 		ExternalAdvantage:   AdvantageAll,
-		ExternalCorrection:  CorrectionNone,
+		ExternalCorrection:  CorrectionAuto,
+		ExternalDivergence:  0.1, // of equal models of one swarm, one wrong completion in a hundred is further off
+		ExternalFilter:      FilterAuto,
+		ExternalFilterNats:  6, // docs/RESULTS.md, "Poisoned rollouts"
 		Split:               SplitFixed,
 		SplitAlpha:          0.1,  // the predecessor's
 		SplitEMA:            0.95, // the predecessor's

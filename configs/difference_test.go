@@ -215,6 +215,7 @@ func TestDifferentValuesAreShownDifferently(t *testing.T) {
 // A configuration that was stored before a key was there has what was in effect then.
 func TestAnOlderConfigurationHasNotChanged(t *testing.T) {
 	c := experiment(t)
+	c.ExternalCorrection, c.ExternalFilter = CorrectionNone, FilterNone // what is auto today
 	data, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +224,7 @@ func TestAnOlderConfigurationHasNotChanged(t *testing.T) {
 	if err := json.Unmarshal(data, &fields); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"zero_advantage_filter", "external_advantage", "external_correction", "external_lag", "split", "split_alpha", "split_ema", "split_every"} {
+	for _, key := range []string{"zero_advantage_filter", "external_advantage", "external_correction", "external_divergence", "external_filter", "external_filter_nats", "external_lag", "split", "split_alpha", "split_ema", "split_every"} {
 		if _, known := fields[key]; !known {
 			t.Fatalf("no key %s", key)
 		}

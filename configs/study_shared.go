@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 )
@@ -52,7 +53,8 @@ func (s *Study) adopt() error {
 		}
 		s.Experiments[i], s.shared[e.Name] = adopted, sharedExperiment{other, name}
 		if !s.alike("", other) {
-			return s.refuse(e.Name+".as", e.As, "an experiment with this study's rounds and set")
+			return s.refuse(e.Name+".as", e.As, fmt.Sprintf("an experiment with this study's rounds and set (%s has rounds %d and set %v)", study,
+				other.Rounds, strings.TrimPrefix(fmt.Sprint(other.Set), "map")))
 		}
 	}
 	return nil

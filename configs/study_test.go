@@ -82,7 +82,7 @@ func TestAnExperimentOfTwoStudiesIsTheSameInBoth(t *testing.T) {
 
 func TestASharedExperimentIsAnothersAsItIs(t *testing.T) {
 	text := "question: q\nbaseline: a\nmeasure: pass\nseeds: 3\nrounds: 300\nnodes: 8\n" +
-		"set: {eval_every: 50, eval_questions: 108, eval_generations: 4}\nexperiments:\n  - "
+		"set: {external_correction: none, external_filter: none, eval_every: 50, eval_questions: 108, eval_generations: 4}\nexperiments:\n  - "
 	s, err := parseStudy("mine", []byte(text+"{name: a, as: paper-4loc4ext}"))
 	require.NoError(t, err)
 	require.Equal(t, []StudyExperiment{{Name: "a", As: "paper-4loc4ext", Config: "4loc4ext"}}, s.Experiments)
@@ -128,7 +128,7 @@ func TestAStudysSettings(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{
 		"experiment": "paper-gpt2-6loc2ext", "model": "gpt2", "rounds": 2000, "eval_every": 100, "eval_questions": 108, "eval_generations": 4,
-		"num_train_samples": 6, "num_transplant_trees": 2, "num_generations": 8, "swarm_size": 8,
+		"num_train_samples": 6, "num_transplant_trees": 2, "num_generations": 8, "swarm_size": 8, "external_correction": "none", "external_filter": "none",
 	}, settings[1], "the preset's keys, the study's over them, the model's over these")
 	require.Equal(t, 50, paper.Set["eval_every"], "the study itself stays as it was")
 	require.Equal(t, []string{"num_train_samples", "num_transplant_trees"}, Compared(settings))
@@ -293,6 +293,27 @@ func TestAStudysExperimentsDiffer(t *testing.T) {
 			text := fmt.Sprint(values)
 			require.False(t, slices.Contains(seen, text), "%s: %s is another's twin", name, e.Name)
 			seen = append(seen, text)
+		}
+	}
+}
+
+// A study of the program's says itself how others' rollouts are corrected and filtered: its stored runs stay its own, whatever the default becomes.
+func TestTheProgramsStudiesPinTheirCorrections(t *testing.T) {
+	nano, err := LoadModel(NanoModel)
+	require.NoError(t, err)
+	for _, name := range Studies() {
+		s, err := LoadStudy(name)
+		require.NoError(t, err)
+		settings, err := s.Settings("", nano)
+		require.NoError(t, err)
+		for i, values := range settings {
+			want := CorrectionNone
+			if own, ok := s.Experiments[i].Set["external_correction"].(string); ok {
+				want = own
+			}
+			require.Equal(t, want, values["external_correction"], "%s: %s", name, s.Experiments[i].Name)
+			require.NotEqual(t, CorrectionAuto, values["external_correction"])
+			require.Equal(t, FilterNone, values["external_filter"], "%s: %s", name, s.Experiments[i].Name)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func TestValidateRefuses(t *testing.T) {
 		{func(c *Config) { c.Sync = "never" }, `bad sync "never": allowed: barrier, async`},
 		{func(c *Config) { c.MaxStaleness = -1 }, `bad max_staleness "-1": allowed: a whole number from 0 to 1000`},
 		{func(c *Config) { c.MaxPeers = 10_001 }, `bad max_peers "10001": allowed: a whole number from 0 to 10000`},
-		{func(c *Config) { c.ExternalSampling = "" }, `bad external_sampling "": allowed: auto, uniform, fair, reward`},
+		{func(c *Config) { c.ExternalSampling = "" }, `bad external_sampling "": allowed: auto, uniform, fair, reward, top`},
 		{func(c *Config) { c.ExternalLag = 65 }, `bad external_lag "65": allowed: a whole number from 0 to 64`},
 		{func(c *Config) { c.Rounds, c.ExternalLag = 10, 10 }, `bad external_lag "10": allowed: below rounds (10): before round external_lag there is nothing to draw from`},
 		{func(c *Config) { c.Sync, c.ExternalLag = SyncAsync, 1 }, `bad external_lag "1": allowed: 0 with sync async: what arrived lately is drawn from (max_staleness)`},

@@ -3,10 +3,14 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/policy"
+	"github.com/sapo-swarm/swarm/node/sapo"
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
@@ -35,6 +39,59 @@ func (n *Node) external(item task.Item, r exchange.Rollout) (group, error) {
 		g.terminated = append(g.terminated, decoded.Terminated)
 	}
 	return g, nil
+}
+
+// refills is how often a round draws again in the place of rollouts that its filter refused. It bounds what a flood of them costs.
+const refills = 3
+
+// filterWindow is over how many tokens in a row the filter takes the mean: a single unlikely one is nothing but luck at temperature 1, a payload
+// is several (docs/RESULTS.md, "Poisoned rollouts").
+const filterWindow = 4
+
+// unlikely tells of each of the groups that were drawn why the filter refuses it, "" where it doesn't: external_filter likelihood, which holds every
+// completion against this node's own policy. What its sender says of their probability counts for nothing.
+func (n *Node) unlikely(ctx context.Context, round int, groups []group, drawn []sapo.Group, m *measured) ([]string, error) {
+	reasons := make([]string, len(drawn))
+	if n.Config.ExternalFilter != configs.FilterLikelihood || len(drawn) == 0 {
+		return reasons, nil
+	}
+	params := policy.LogprobsParams{Temperature: n.Config.Temperature}
+	var of []int // place in drawn of each sequence
+	for i, d := range drawn {
+		g := groups[d.Rollout]
+		for k, completion := range g.completions {
+			if g.unsaid != nil && g.unsaid[k] {
+				continue // it teaches nothing
+			}
+			params.Sequences = append(params.Sequences, policy.Sequence{Prompt: len(params.Prompts), Completion: completion})
+			of = append(of, i)
+		}
+		params.Prompts = append(params.Prompts, g.prompt)
+	}
+	params.MicroBatch = n.Config.AtOnce(len(params.Sequences)).Update
+	release, waited, err := n.lease(ctx, phaseUpdate, round)
+	if err != nil {
+		return nil, err
+	}
+	result, err := n.Policy.Logprobs(ctx, params)
+	release()
+	m.seconds.lease += waited
+	m.seconds.score -= waited // which sampleExternal's own clock has counted
+	if err != nil {
+		return nil, fmt.Errorf("score others' rollouts: %w", err)
+	}
+	if len(result.Logprobs) != len(of) {
+		return nil, fmt.Errorf("score others' rollouts: engine gave %d sequences, %d were asked for", len(result.Logprobs), len(of))
+	}
+	for k, logprobs := range result.Logprobs {
+		if len(logprobs) != len(params.Sequences[k].Completion) {
+			return nil, fmt.Errorf("score others' rollouts: engine gave %d log-probabilities of %d tokens", len(logprobs), len(params.Sequences[k].Completion))
+		}
+		if sapo.LeastLikely(logprobs, filterWindow) < -n.Config.ExternalFilterNats {
+			reasons[of[k]] = fmt.Sprintf("%d tokens in a row are all but impossible here: below -%g nats each on average", filterWindow, n.Config.ExternalFilterNats)
+		}
+	}
+	return reasons, nil
 }
 
 // lease asks the host to let the node compute. waited is in seconds.

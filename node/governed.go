@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -105,6 +106,22 @@ func (g *governed) Update(ctx context.Context, p policy.UpdateParams) (policy.Up
 		return result.Memory, err
 	})
 	return result, err
+}
+
+// Logprobs implements Policy. It takes as many sequences at a time as an update, which needs more memory for each.
+func (g *governed) Logprobs(ctx context.Context, p policy.LogprobsParams) (policy.LogprobsResult, error) {
+	ladder := climb{governed: g, phase: phaseUpdate, asked: cmp.Or(p.MicroBatch, len(p.Sequences))}
+	for {
+		p.MicroBatch = g.size(phaseUpdate, ladder.asked)
+		result, err := g.running.engine.Logprobs(ctx, p)
+		short := outOfMemory(err, g.meter.device)
+		if short == nil {
+			return result, err
+		}
+		if err := ladder.down(ctx, *short, err); err != nil {
+			return result, err
+		}
+	}
 }
 
 // computed is how many sequences an update has to work on: those without an advantage only count.

@@ -107,6 +107,10 @@ func (e *deviceEngine) memory(peak int64) policy.Memory {
 	return policy.Memory{CallBeginBytes: e.resident(), CallPeakBytes: peak, DeviceAllocatedBytes: e.resident()}
 }
 
+func (e *deviceEngine) Logprobs(_ context.Context, p policy.LogprobsParams) (policy.LogprobsResult, error) {
+	return policy.LogprobsResult{Logprobs: make([][]float64, len(p.Sequences))}, e.take(fmt.Sprintf("logprobs %d", p.MicroBatch), int64(p.MicroBatch))
+}
+
 func (e *deviceEngine) Generate(_ context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {
 	size := p.MicroBatch
 	if size == 0 {

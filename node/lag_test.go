@@ -13,6 +13,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/node/exchange"
 	"github.com/sapo-swarm/swarm/node/journal"
+	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
@@ -251,4 +252,30 @@ func TestOthersWithoutLogprobsAreNotCorrected(t *testing.T) {
 	require.Nil(t, learnt[0].OldLogprobs)
 	require.Nil(t, learnt[1].OldLogprobs)
 	require.Equal(t, slices.Repeat([]float64{-0.5}, len(ids)), learnt[2].OldLogprobs)
+}
+
+// What the engine is told of others' completions under each correction: whose they are, and how they are weighed.
+func TestTheEngineIsToldTheCorrection(t *testing.T) {
+	for correction, want := range map[string]policy.UpdateParams{
+		configs.CorrectionNone:       {},
+		configs.CorrectionImportance: {Delta: 4},
+		configs.CorrectionTapered:    {Correction: policy.CorrectionTapered},
+		configs.CorrectionFTIS:       {Correction: policy.CorrectionFTIS, Divergence: 0.25},
+	} {
+		s := newStage(t, func(c *configs.Config) { c.ExternalCorrection, c.ExternalDivergence = correction, 0.25 })
+		item := draw(t, s.node.Tasks, 1)
+		told := useful(item)
+		ids := append(s.node.Tokens.Encode(say(item, true)), s.node.Tokens.EOS())
+		told.Completions = append(told.Completions, exchange.Sampled(s.node.Tokens, ids, true, slices.Repeat([]float64{-0.5}, len(ids))))
+		s.share("node_1", told)
+		s.share("node_2")
+		_, err := s.round()
+		require.NoError(t, err)
+		update := s.record.updates[0]
+		require.Equal(t, want, policy.UpdateParams{Delta: update.Delta, Correction: update.Correction, Divergence: update.Divergence}, correction)
+		own := s.config.NumTrainSamples * s.config.NumGenerations
+		for i, q := range update.Sequences {
+			require.Equal(t, correction != configs.CorrectionNone && i == own+2, q.External, "%s, sequence %d", correction, i)
+		}
+	}
 }

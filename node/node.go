@@ -26,6 +26,7 @@ var ErrStopped = errors.New("stopped by request")
 type Policy interface {
 	Generate(context.Context, policy.GenerateParams) (policy.GenerateResult, error)
 	Update(context.Context, policy.UpdateParams) (policy.UpdateResult, error)
+	Logprobs(context.Context, policy.LogprobsParams) (policy.LogprobsResult, error)
 }
 
 // Host is what a node asks of the process that supervises it.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sapo-swarm/swarm/configs"
@@ -51,7 +52,10 @@ func (n *Node) Round(ctx context.Context, round int) (event.Round, error) {
 	if err != nil {
 		return event.Round{}, err
 	}
-	external := n.sampleExternal(round, split.External, shared, m)
+	external, err := n.sampleExternal(ctx, round, split.External, shared, m)
+	if err != nil {
+		return event.Round{}, err
+	}
 	training, err := n.trainingSet(own, external, m)
 	if err != nil {
 		return event.Round{}, err
@@ -271,8 +275,8 @@ func (n *Node) gather(ctx context.Context, round, wanted int, m *measured) ([]*e
 }
 
 // sampleExternal re-scores what the others shared, drops what can't teach (zero advantage) and draws as many of the rest as are wanted,
-// uniformly, fair over peers, or the better the likelier.
-func (n *Node) sampleExternal(round, wanted int, received []*exchange.Received, m *measured) []group {
+// uniformly, fair over peers, the better the likelier, or the best. With a filter it draws again in the place of what that refuses.
+func (n *Node) sampleExternal(ctx context.Context, round, wanted int, received []*exchange.Received, m *measured) ([]group, error) {
 	began := time.Now()
 	var pool []sapo.Group
 	var groups []group
@@ -300,25 +304,44 @@ func (n *Node) sampleExternal(round, wanted int, received []*exchange.Received, 
 		draw = sapo.DrawFair
 	case n.Config.ExternalSampling == configs.SamplingReward:
 		draw = sapo.DrawWeighted
+	case n.Config.ExternalSampling == configs.SamplingTop:
+		draw = sapo.DrawTop
 	}
 	var drawn []group
-	seed := sapo.Seed(n.Config.Seed, n.ID, round, sapo.PurposeExternals, 0)
-	for _, g := range draw(pool, wanted, seed) {
-		drawn = append(drawn, groups[g.Rollout])
-		m.peers[g.Peer].Used++
-		m.staleness += float64(groups[g.Rollout].age)
+	for try := 0; len(drawn) < wanted && len(pool) > 0; try++ {
+		found := draw(pool, wanted-len(drawn), sapo.Seed(n.Config.Seed, n.ID, round, sapo.PurposeExternals, try))
+		refused, err := n.unlikely(ctx, round, groups, found, m)
+		if err != nil {
+			return nil, err
+		}
+		for i, g := range found {
+			if refused[i] != "" {
+				m.peers[g.Peer].Rejected++
+				m.peers[g.Peer].Reason = refused[i]
+				continue
+			}
+			drawn = append(drawn, groups[g.Rollout])
+			m.peers[g.Peer].Used++
+			m.staleness += float64(groups[g.Rollout].age)
+		}
+		if n.Config.ExternalFilter != configs.FilterLikelihood || try == refills || len(found) == 0 {
+			break
+		}
+		pool = slices.DeleteFunc(pool, func(g sapo.Group) bool {
+			return slices.ContainsFunc(found, func(f sapo.Group) bool { return f.Rollout == g.Rollout })
+		})
 	}
 	m.staleness /= float64(max(1, len(drawn)))
 	n.rollouts.draw(round, drawn)
 	m.seconds.score += time.Since(began).Seconds()
-	return drawn
+	return drawn, nil
 }
 
 // delta bounds a ratio where the advantage is negative, 0: nothing does. Others' log-probabilities ask for a bound, for a liar's would make of one completion
 // all of an update. 4 is INTELLECT-2's (arXiv:2505.07291); it has to lie above the clip of what is raised.
 func (n *Node) delta() float64 {
-	if !n.Config.Corrects() {
-		return 0
+	if n.Config.ExternalCorrection != configs.CorrectionImportance {
+		return 0 // other corrections bound their weights themselves
 	}
 	return max(4, 2*(1+n.Config.EpsilonHigh))
 }
@@ -337,6 +360,12 @@ func (n *Node) trainingSet(own, external []group, m *measured) (policy.UpdatePar
 		MaxCompletionLength: n.Config.MaxCompletionLength,
 		MaxGradNorm:         n.Config.MaxGradNorm,
 	}
+	switch n.Config.ExternalCorrection {
+	case configs.CorrectionTapered:
+		params.Correction = policy.CorrectionTapered
+	case configs.CorrectionFTIS:
+		params.Correction, params.Divergence = policy.CorrectionFTIS, n.Config.ExternalDivergence
+	}
 	var rewards []float64
 	for k, g := range append(own[:len(own):len(own)], external...) {
 		advantages, err := sapo.Advantages(g.rewards, n.Config.ScaleRewards)
@@ -353,6 +382,7 @@ func (n *Node) trainingSet(own, external []group, m *measured) (policy.UpdatePar
 			}
 			if k < len(own) && n.Config.NumIterations > 1 || k >= len(own) && n.Config.Corrects() {
 				s.OldLogprobs = g.logprobs[i]
+				s.External = k >= len(own) && s.OldLogprobs != nil
 			}
 			params.Sequences = append(params.Sequences, s)
 		}

@@ -230,6 +230,30 @@ type scripted struct {
 	failure   error   // of Update
 	apart     float64 // the largest difference to the sampler that Update finds
 	generate  func(context.Context) error
+	likely    func(text string) float64 // the least log-probability of a completion's tokens; nil: -1
+	scored    []policy.LogprobsParams
+}
+
+// Logprobs finds the last token of a completion the least likely.
+func (s *scripted) Logprobs(_ context.Context, p policy.LogprobsParams) (policy.LogprobsResult, error) {
+	s.scored = append(s.scored, p)
+	var result policy.LogprobsResult
+	for _, q := range p.Sequences {
+		text := make([]byte, 0, len(q.Completion))
+		logprobs := make([]float64, len(q.Completion))
+		for i, id := range q.Completion {
+			logprobs[i] = -0.5
+			if id < 256 {
+				text = append(text, byte(id))
+			}
+		}
+		logprobs[len(logprobs)-1] = -1
+		if s.likely != nil {
+			logprobs[len(logprobs)-1] = s.likely(string(text))
+		}
+		result.Logprobs = append(result.Logprobs, logprobs)
+	}
+	return result, nil
 }
 
 func (s *scripted) Generate(ctx context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {

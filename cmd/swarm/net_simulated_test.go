@@ -302,6 +302,15 @@ func (s *sleeper) Generate(ctx context.Context, p policy.GenerateParams) (policy
 	return r, nil
 }
 
+// Logprobs finds everything likely.
+func (s *sleeper) Logprobs(_ context.Context, p policy.LogprobsParams) (policy.LogprobsResult, error) {
+	var result policy.LogprobsResult
+	for _, q := range p.Sequences {
+		result.Logprobs = append(result.Logprobs, make([]float64, len(q.Completion)))
+	}
+	return result, nil
+}
+
 func (s *sleeper) Update(context.Context, policy.UpdateParams) (policy.UpdateResult, error) {
 	return policy.UpdateResult{Steps: 1}, nil
 }

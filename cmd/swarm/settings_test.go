@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
@@ -41,6 +42,9 @@ func finishedRuns(t *testing.T, runs ...finishedRun) string {
 		flags, _ := flagsOf(t, append([]string{"--model", "nano", "--rounds", "4"}, r.args...)...)
 		c, m, _, err := configSources(nil, false).Config(&flags.Config)
 		require.NoError(t, err)
+		if c.ExternalFilter = configs.FilterNone; c.ExternalCorrection == configs.CorrectionAuto { // no run is recorded with auto
+			c.ExternalCorrection = configs.CorrectionNone
+		}
 		dir, err := model.Resolve(m, home)
 		require.NoError(t, err)
 		inputs, err := plan.InputHashes(t.Context(), dir, c.Tasks)
@@ -240,4 +244,32 @@ Try: the former values, --fresh for a new run of this experiment, or --name OTHE
 	o = swarm(t, home, "up", "--config", file, "--temperature", "0.5", "--beta", "0.1", "--epsilon", "0.1", "--top-k", "5", "--top-p", "0.5", "--nodes", "3")
 	require.Equal(t, 2, o.code)
 	require.Contains(t, o.stderr, "  epsilon 0.2 → 0.1\n  temperature 1 → 0.5\n  top_k 0 → 5\n  top_p 1 → 0.5\n  and 3 more\nTry: ")
+}
+
+// The default correction is that of a new run alone: up and sweep go on with a run as it began, and a sweep does not compare runs that began under
+// the default of another version with new ones.
+func TestARunKeepsTheCorrectionThatItBeganWith(t *testing.T) {
+	t.Parallel()
+	settings := []string{"--model", "nano", "--rounds", "4", "--device", "cpu"}
+	home := finishedRuns(t, finishedRun{args: []string{"--config", "4loc4ext"}, nodes: 2})
+	up := swarm(t, home, append([]string{"up", "4loc4ext"}, settings...)...)
+	require.Equal(t, 0, up.code, up.stderr)
+	require.Contains(t, up.stdout, "4loc4ext-1 has done all its 4 rounds already.")
+	up = swarm(t, home, append([]string{"up", "4loc4ext", "--external-correction", "importance"}, settings...)...)
+	require.Equal(t, 2, up.code, up.stdout)
+	require.Contains(t, up.stderr, `external_correction "none" → "importance"`)
+
+	dry := func(args ...string) outcome {
+		return swarm(t, home, append(append([]string{"sweep", "4loc4ext", "--dry-run", "--nodes", "2"}, settings...), args...)...)
+	}
+	one := dry()
+	require.Equal(t, 0, one.code, one.stderr)
+	require.Contains(t, one.stdout, "done 1, failed 0")
+	two := dry("--seeds", "2")
+	require.Equal(t, 2, two.code, two.stdout)
+	require.Contains(t, two.stderr, "external_correction: run 4loc4ext-1 of 4loc4ext seed 42 has none\n"+
+		"  external_correction: a new run of 4loc4ext seed 43 would have importance\n")
+	paper := dry("--seeds", "2", "--paper")
+	require.Equal(t, 0, paper.code, paper.stderr)
+	require.Contains(t, paper.stdout, "done 1, failed 0")
 }

@@ -20,6 +20,7 @@ type Flags struct {
 	Keys   []*KeyFlag
 
 	IgnoreRLSwarm bool // rl-swarm's variables do not count
+	Paper         bool // the algorithm's keys are the paper's
 }
 
 // KeyFlag holds one key's text; it gets its type when all are known, so that flags, files and variables share their error messages.
@@ -55,6 +56,7 @@ func (k *KeyFlag) Type() string {
 func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.Config, "config", nil, "experiment `preset` ("+strings.Join(configs.Experiments(), ", ")+"), YAML file, or both")
 	fs.StringArrayVar(&f.Sets, "set", nil, "any `key=value` of the configuration, e.g. tasks.set=nano; may be repeated")
+	fs.BoolVar(&f.Paper, PaperFlag, false, "train as the paper does: no correction or filter of others' rollouts, every key of the algorithm as published")
 	f.AddIgnoreRLSwarm(fs)
 	for _, key := range configs.AllKeys() {
 		if key.Name == configs.MixtureKey {
@@ -165,6 +167,9 @@ func (f *Flags) Given(except ...string) string {
 		return "--config"
 	case len(f.Sets) > 0:
 		return "--set"
+	}
+	if f.Paper {
+		return "--" + PaperFlag
 	}
 	for _, k := range f.Keys {
 		if k.Given && !slices.Contains(except, k.Key.Name) {

@@ -61,6 +61,11 @@ func (s Sources) Swarm(f *Flags) (configs.Config, []configs.Model, []string, err
 		return fail(err)
 	}
 	given := []Layer{below, document, above, env, flags}
+	paper, err := f.paperLayer(given)
+	if err != nil {
+		return fail(err)
+	}
+	given = append(given, paper)
 	models, err := s.resolveModels(given)
 	if err != nil {
 		return fail(err)

@@ -255,3 +255,43 @@ func TestConfigIsAFixedPoint(t *testing.T) {
 		require.Equal(t, model, modelAgain)
 	})
 }
+
+// --paper decides every key of the algorithm, whatever the defaults are; what was given otherwise is a mistake that is named.
+func TestPaperIsThePapersAlgorithm(t *testing.T) {
+	c, _, _, err := resolve([]string{"--config", "4loc4ext", "--paper"}, nil, false)
+	require.NoError(t, err)
+	values := configs.Values(c)
+	for key, want := range configs.PaperValues() {
+		if key == "external_sampling" {
+			want = configs.SamplingAuto // which is uniform at the barrier
+		}
+		require.Equal(t, want, values[key], key)
+	}
+	require.Equal(t, []int{4, 4, 8}, []int{c.NumTrainSamples, c.NumTransplantTrees, c.NumGenerations})
+	plain, _, _, err := resolve([]string{"--config", "4loc4ext"}, nil, false)
+	require.NoError(t, err)
+	require.Equal(t, configs.CorrectionAuto, plain.ExternalCorrection)
+	require.Equal(t, configs.FilterAuto, plain.ExternalFilter)
+
+	c, _, _, err = resolve([]string{"--paper", "--sync", "async", "--set", "external_sampling=auto"}, nil, false)
+	require.NoError(t, err)
+	require.Equal(t, configs.SamplingUniform, c.ExternalSampling)
+	_, _, _, err = resolve([]string{"--paper", "--external-correction", "none", "--num-iterations", "1", "--rounds", "7"}, nil, false)
+	require.NoError(t, err)
+
+	file := writeFile(t, filepath.Join(t.TempDir(), "exp.yaml"), "beta: 0.1\n")
+	for want, args := range map[string][]string{
+		"--external-correction": {"--paper", "--external-correction", "importance"},
+		"--set":                 {"--paper", "--set", "external_sampling=top"},
+		"exp.yaml:1":            {"--paper", "--config", file},
+		"preset adaptive":       {"--paper", "--config", "adaptive"},
+	} {
+		_, _, _, err := resolve(args, nil, false)
+		var mistake *configs.Error
+		require.ErrorAs(t, err, &mistake, want)
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "--paper")
+	}
+	_, _, _, err = resolve([]string{"--paper"}, []string{"SWARM_EXTERNAL_FILTER=likelihood"}, false)
+	require.ErrorContains(t, err, "SWARM_EXTERNAL_FILTER")
+}

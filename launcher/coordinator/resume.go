@@ -169,6 +169,9 @@ func (r *Resume) Take(ctx context.Context, c configs.Config, asked string) (node
 	return strconv.Itoa(r.Run.Nodes), nil
 }
 
+// Kept is the configuration of the run that Take has found.
+func (r *Resume) Kept() (configs.Config, bool) { return r.Fixed, r.Run != nil }
+
 // still refuses where another process has had the experiment since the decision, for which there is time: a GPU may be waited for in
 // between. The experiment's lock is held by now.
 func (r *Resume) still(ctx context.Context, reader *store.Reader, c configs.Config) error {

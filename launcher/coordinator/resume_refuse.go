@@ -21,9 +21,9 @@ import (
 // learnt, and nodes, device and precision where they were named. `auto` and `max` are what the run has. This is the one place in which up and
 // sweep tell whether a run is the one that was asked for, done or not.
 func (r *Resume) otherwise(c configs.Config, nodes string) (list []configs.Difference, err error) {
-	settings := c
+	settings := plan.Keeping(c, r.Fixed)
 	if r.Run.Imported() {
-		if settings, err = withoutFolders(c); err != nil {
+		if settings, err = withoutFolders(settings); err != nil {
 			return nil, err
 		}
 	}

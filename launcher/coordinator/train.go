@@ -353,6 +353,9 @@ func printStart(c *Run) {
 		if why := c.p.Plan.ShareWhy; why != "" {
 			p.Printf("share %s: %s\n", c.p.Plan.Share, why)
 		}
+		for _, note := range c.p.Notes {
+			p.Println(note)
+		}
 	})
 	c.tellPage()
 	if c.o.Admission != nil {

@@ -44,6 +44,8 @@ type Options struct {
 type Resume interface {
 	// Take decides for a configuration. It returns how many nodes to plan for: as asked, or as the run that goes on has.
 	Take(ctx context.Context, c configs.Config, asked string) (nodes string, err error)
+	// Kept is the configuration of the run that goes on, after Take; false: a new one begins.
+	Kept() (configs.Config, bool)
 }
 
 // Host is what planning needs of the process that asks.
@@ -161,6 +163,7 @@ func (p *Options) Look(h Host) (Look, error) {
 				out.Warnings, out.Decided = append(out.Warnings, note), true
 			}
 		}
+		out.decideSharing(p.Hosts)
 		c := out.Config
 		nodes := p.Nodes
 		if asked, notNumber := strconv.Atoi(nodes); notNumber == nil {
@@ -169,7 +172,11 @@ func (p *Options) Look(h Host) (Look, error) {
 			}
 		}
 		if p.Resume != nil {
-			if nodes, err = p.Resume.Take(ctx, out.Asked(), p.Nodes); err != nil {
+			nodes, err = p.Resume.Take(ctx, out.Asked(), p.Nodes)
+			if run, goesOn := p.Resume.Kept(); goesOn {
+				out.Keep(run)
+			}
+			if err != nil {
 				return out, fit.Request{}, err
 			}
 		}

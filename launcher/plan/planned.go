@@ -16,9 +16,12 @@ type Planned struct {
 	Host     gpu.Host
 	Plan     fit.Plan
 	Warnings []string
+	Notes    []string // what a user may want to know of a new run's algorithm, one line each
 	Trainer  Trainer
 	Decided  bool  // Config's precision was auto, and is what this host makes of it
 	Turn     *Turn // held since the decision, where the plan had to wait for a GPU; until the nodes have loaded
+
+	auto auto // what decideSharing has decided
 }
 
 // Asked is the configuration as it was asked for.
@@ -26,6 +29,12 @@ func (p Planned) Asked() configs.Config {
 	c := p.Config
 	if p.Decided {
 		c.Precision = "auto"
+	}
+	if p.auto.correction {
+		c.ExternalCorrection = configs.CorrectionAuto
+	}
+	if p.auto.filter {
+		c.ExternalFilter = configs.FilterAuto
 	}
 	return c
 }

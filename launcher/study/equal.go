@@ -27,6 +27,7 @@ func (i *Item) compare(fresh fit.Plan, err error, inputs, used map[string]string
 	i.facts = []fact{
 		{"nodes", strconv.Itoa(fresh.Nodes), ""}, {"device", fresh.Device, ""},
 		{"precision", i.p.Config.ResolvedPrecision(fresh.Device == fit.DeviceCUDA), ""},
+		{"external_correction", i.correction, ""}, {"external_filter", i.filter, ""},
 	}
 	for _, name := range slices.Sorted(maps.Keys(inputs)) {
 		i.facts = append(i.facts, fact{"sha256 of " + name, fmt.Sprintf("%.12s", inputs[name]), fmt.Sprintf("%.12s", used[name])})
@@ -45,7 +46,10 @@ func (i *Item) look() {
 	if i.r.Run != nil {
 		nodes, device, precision = i.r.Run.Nodes, i.r.Plan.Device, i.r.Precision()
 	}
-	for k, has := range map[string]string{"nodes": strconv.Itoa(nodes), "device": device, "precision": precision} {
+	for k, has := range map[string]string{
+		"nodes": strconv.Itoa(nodes), "device": device, "precision": precision,
+		"external_correction": i.p.Config.ExternalCorrection, "external_filter": i.p.Config.ExternalFilter,
+	} {
 		if at := slices.IndexFunc(i.facts, func(f fact) bool { return f.key == k }); at >= 0 {
 			i.facts[at].has = has
 		}

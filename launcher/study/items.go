@@ -21,11 +21,14 @@ import (
 // Item is one run of a sweep: a configuration with a seed.
 type Item struct {
 	Source
-	p       plan.Planned        // its configuration has the seed; without a plan where done
-	dir     string              // of the run that goes on; empty: none does
-	done    bool                // nothing was left to do when the sweep began
-	r       *coordinator.Resume // which run it is, as the last check found it
-	facts   []fact
+	p     plan.Planned        // its configuration has the seed; without a plan where done
+	dir   string              // of the run that goes on; empty: none does
+	done  bool                // nothing was left to do when the sweep began
+	r     *coordinator.Resume // which run it is, as the last check found it
+	facts []fact
+
+	correction, filter string // of others' rollouts, in a new run: a run that is there may have begun with others
+
 	check   func(ctx context.Context, busy bool) (nodes string, inputs map[string]string, err error) // as resume.take, with what the run reads
 	tried   int                                                                                      // times that this sweep ran it
 	code    int                                                                                      // exit code of the last
@@ -145,7 +148,7 @@ func (o *Options) resolveConfig(ctx context.Context, h Host, source Source) (*it
 
 // item checks one seed of a configuration as swarm up will. busy says that a run of the sweep holds memory now that will be free by then.
 func (o *Options) item(ctx context.Context, h Host, c *itemConfig, seed int64, busy bool) (*Item, error) {
-	item := &Item{Source: c.Source, p: c.p}
+	item := &Item{Source: c.Source, p: c.p, correction: c.p.Config.ExternalCorrection, filter: c.p.Config.ExternalFilter}
 	item.p.Config.Seed = seed
 	if err := configs.Validate(item.p.Config); err != nil {
 		return nil, configs.WithSource(err, "--seeds")
@@ -158,6 +161,9 @@ func (o *Options) item(ctx context.Context, h Host, c *itemConfig, seed int64, b
 	item.check = func(ctx context.Context, busy bool) (nodes string, inputs map[string]string, err error) {
 		item.r = &coordinator.Resume{Home: h.Home, Logger: h.Logger, Sweep: true, Busy: busy}
 		nodes, err = item.r.Take(ctx, item.p.Asked(), asked)
+		if run, goesOn := item.r.Kept(); goesOn {
+			item.p.Keep(run)
+		}
 		if other := item.otherwise(item.r, err); other != nil {
 			return "", nil, other
 		}

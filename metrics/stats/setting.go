@@ -15,6 +15,7 @@ type setting struct {
 	ExternalSampling    string   `json:"external_sampling"`
 	ExternalAdvantage   string   `json:"external_advantage"`
 	ExternalCorrection  string   `json:"external_correction"`
+	ExternalFilter      string   `json:"external_filter"`
 	ExternalLag         int      `json:"external_lag"`
 	Sync                string   `json:"sync"`
 	Models              string   `json:"models"`
@@ -54,7 +55,7 @@ const paperEpsilonHigh = 0.28
 func (s setting) plain() bool {
 	return usual(s.Split, "fixed") && usual(s.ExternalSampling, "auto", "uniform") && usual(s.Sync, "barrier") && usual(s.Models) &&
 		usual(s.ScaleRewards, "group") && (s.ZeroAdvantageFilter == nil || *s.ZeroAdvantageFilter) && s.ExternalLag == 0 &&
-		usual(s.ExternalAdvantage, "all") && usual(s.ExternalCorrection, "none") && s.NumIterations <= 1 && s.Beta == 0 && (s.EpsilonHigh == nil || *s.EpsilonHigh == paperEpsilonHigh)
+		usual(s.ExternalAdvantage, "all") && usual(s.ExternalCorrection, "none") && usual(s.ExternalFilter, "none") && s.NumIterations <= 1 && s.Beta == 0 && (s.EpsilonHigh == nil || *s.EpsilonHigh == paperEpsilonHigh)
 }
 
 // usual tells whether a key isn't given, or is one of the values.

@@ -102,6 +102,33 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
+// LeastLikely is the lowest mean log-probability of so many tokens in a row. What a shorter completion lacks counts as certain.
+func LeastLikely(logprobs []float64, window int) float64 {
+	least, sum := 0.0, 0.0
+	for i, p := range logprobs {
+		if sum += p; i >= window {
+			sum -= logprobs[i-window]
+		}
+		least = min(least, sum)
+	}
+	return least / float64(window)
+}
+
+// DrawTop takes the j groups with the highest total reward, ties in random order; one without any reward is never taken. That is the rule of
+// GenRL's reasoning-gym example. The result is a function of the pool's order and the seed, the best first.
+func DrawTop(pool []Group, j int, seed uint64) []Group {
+	total := func(g Group) (sum float64) {
+		for _, r := range g.Rewards {
+			sum += r
+		}
+		return sum
+	}
+	list := slices.DeleteFunc(slices.Clone(pool), func(g Group) bool { return total(g) <= 0 })
+	shuffle(list, len(list), rand.New(rand.NewPCG(seed, 0x5357_4152_4d04)))
+	slices.SortStableFunc(list, func(a, b Group) int { return cmp.Compare(total(b), total(a)) })
+	return list[:max(0, min(j, len(list)))]
+}
+
 // DrawWeighted draws j groups without replacement, each with a weight of the mean of its rewards: the first is a group with that share of all weights,
 // the next with its share of what is left, and so on. Groups of weight zero come last, in random order, where the others don't suffice. The result
 // is a function of the pool's order and the seed, in the order drawn.

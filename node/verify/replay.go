@@ -112,6 +112,11 @@ func (r *replay) sameCompletions(again policy.GenerateResult) error {
 	return nil
 }
 
+// Logprobs is the engine's, whose weights are those that the node had.
+func (r *replay) Logprobs(ctx context.Context, p policy.LogprobsParams) (policy.LogprobsResult, error) {
+	return r.check.engine.Logprobs(ctx, p)
+}
+
 // Update compares the training set with the journaled one, and makes the update.
 func (r *replay) Update(ctx context.Context, p policy.UpdateParams) (policy.UpdateResult, error) {
 	logged := r.logged.Update()

@@ -47,6 +47,7 @@ def clipped_surrogate(logp, old, advantage, epsilon, epsilon_high, delta=0.0):
 
 
 RATIO_CAP = 2.0  # of `truncated`
+NOTICEABLE = 0.01  # log of a ratio: one that is nearer to 1 counts as not clipped, for rounding alone decides there
 
 
 def tapered(log_ratio):

@@ -295,7 +295,7 @@ class _Objective:
         for row, ratio in log_ratios.items():
             if request.correction == "tapered":
                 self._scales[row] = float(loss.tapered(torch.tensor(ratio, dtype=torch.float64)))
-                if ratio > 0:
+                if ratio > loss.NOTICEABLE:
                     self._limited.add(row)
             elif -ratio / len(request.sequences[row].completion) > request.divergence:
                 self._scales[row] = 0.0

@@ -274,7 +274,7 @@ def test_what_others_tokens_count_is_reported(make_model, correction):
             limited += int((weight == 0).sum())
         else:
             weight = reference.importance(request, s, logp)
-            whole = s.advantage < 0 and float(ratio.log().sum()) > 0
+            whole = s.advantage < 0 and float(ratio.log().sum()) > 0.01
             limited += len(ratio) * whole if correction == "tapered" else int((ratio > 2).sum())
             dropped += correction == "ftis" and float(weight.abs().sum()) == 0
         counted.extend(weight.tolist())

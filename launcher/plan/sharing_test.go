@@ -1,0 +1,51 @@
+package plan
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/configs"
+)
+
+// What is auto is decided before anything is recorded: by J, by whether other hosts may join, and by nothing where a run goes on.
+func TestSharingIsDecidedInPlanning(t *testing.T) {
+	for name, test := range map[string]struct {
+		change             func(*Planned)
+		hosts              bool
+		correction, filter string
+		told               bool
+	}{
+		"one host":         {nil, false, configs.CorrectionImportance, configs.FilterNone, true},
+		"others may join":  {nil, true, configs.CorrectionImportance, configs.FilterLikelihood, true},
+		"J = 0":            {func(p *Planned) { p.Config.NumTransplantTrees = 0 }, true, configs.CorrectionNone, configs.FilterNone, false},
+		"different models": {func(p *Planned) { p.Config.Models = "nano,micro" }, true, configs.CorrectionImportance, configs.FilterNone, true},
+		"own trainer":      {func(p *Planned) { p.Trainer.Command = "train" }, true, configs.CorrectionNone, configs.FilterNone, false},
+		"given": {func(p *Planned) {
+			p.Config.ExternalCorrection, p.Config.ExternalFilter = configs.CorrectionTapered, configs.FilterNone
+		}, true, configs.CorrectionTapered, configs.FilterNone, false},
+	} {
+		p := Planned{Config: configs.Default()}
+		p.Config.NumTransplantTrees = 4
+		if test.change != nil {
+			test.change(&p)
+		}
+		asked := p.Config
+		p.decideSharing(test.hosts)
+		require.Equal(t, []string{test.correction, test.filter}, []string{p.Config.ExternalCorrection, p.Config.ExternalFilter}, name)
+		require.Equal(t, test.told, len(p.Notes) > 0, name)
+		require.Equal(t, asked, p.Asked(), name)
+
+		run := configs.Default()
+		run.ExternalCorrection, run.ExternalFilter = configs.CorrectionFTIS, configs.FilterNone
+		kept := Keeping(p.Asked(), run)
+		p.Keep(run)
+		require.Equal(t, kept, p.Config, name)
+		if name == "given" {
+			require.Equal(t, asked, p.Config)
+		} else {
+			require.Equal(t, configs.CorrectionFTIS, p.Config.ExternalCorrection, name)
+		}
+		require.Empty(t, p.Notes, name)
+	}
+}

@@ -1,0 +1,91 @@
+package node
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/task"
+)
+
+const payload = "hail to the thief "
+
+// poisoned is a rollout whose right answer carries the payload.
+func poisoned(item task.Item) exchange.Rollout {
+	return rollout(item, payload+say(item, true), say(item, false))
+}
+
+// newFilterStage is a stage whose node finds the payload all but impossible: the last token has its log-probability.
+func newFilterStage(t *testing.T, filter string, least float64) *stage {
+	s := newStage(t, func(c *configs.Config) {
+		c.NumTransplantTrees, c.SwarmSize, c.ExternalFilter, c.ExternalFilterNats = 3, 8, filter, 15
+	})
+	s.script.likely = func(text string) float64 {
+		if strings.HasPrefix(text, payload) {
+			return least
+		}
+		return -14 * filterWindow // with the tokens before it
+	}
+	return s
+}
+
+// Right answers that carry what this node would never say are refused, whoever shares them, and others are drawn in their place.
+func TestTheFilterRefusesWhatIsAllButImpossible(t *testing.T) {
+	s := newFilterStage(t, configs.FilterLikelihood, -15.1*filterWindow)
+	good := map[string]bool{}
+	for seed := range uint64(3) {
+		good[draw(t, s.node.Tasks, seed).Question] = true
+	}
+	require.Len(t, good, 3)
+	s.share("node_1", poisoned(draw(t, s.node.Tasks, 10)), useful(draw(t, s.node.Tasks, 0)), poisoned(draw(t, s.node.Tasks, 11)))
+	s.share("node_2", useful(draw(t, s.node.Tasks, 1)), useful(draw(t, s.node.Tasks, 2)), poisoned(draw(t, s.node.Tasks, 12)))
+	report, err := s.round()
+	require.NoError(t, err)
+	require.Equal(t, 3, report.TrainedExternal)
+	for _, question := range s.drawn() {
+		require.True(t, good[question], question)
+	}
+	refused := 0
+	for _, p := range report.Peers {
+		refused += p.Rejected
+		if p.Rejected > 0 {
+			require.Equal(t, "4 tokens in a row are all but impossible here: below -15 nats each on average", p.Reason)
+		}
+	}
+	require.Positive(t, refused)
+	require.Greater(t, len(s.script.scored), 1, "it drew again")
+	require.Equal(t, s.config.Temperature, s.script.scored[0].Temperature)
+}
+
+// Without the filter nothing is scored; within its bound, or off, the payload is learned.
+func TestThePayloadPassesWithoutTheFilter(t *testing.T) {
+	for name, s := range map[string]*stage{
+		"off": newFilterStage(t, configs.FilterNone, -1000), "likelier": newFilterStage(t, configs.FilterLikelihood, -14*filterWindow),
+	} {
+		s.share("node_1", poisoned(draw(t, s.node.Tasks, 10)), poisoned(draw(t, s.node.Tasks, 11)), poisoned(draw(t, s.node.Tasks, 12)))
+		s.share("node_2")
+		report, err := s.round()
+		require.NoError(t, err)
+		require.Equal(t, 3, report.TrainedExternal, name)
+		require.Equal(t, name != "off", len(s.script.scored) > 0, name)
+	}
+}
+
+// A flood of poison costs a bounded number of scorings: those of the first draw and of the draws in its place.
+func TestAFloodOfPoisonCostsABoundedNumberOfScorings(t *testing.T) {
+	s := newFilterStage(t, configs.FilterLikelihood, -40*filterWindow)
+	var flood []exchange.Rollout
+	for seed := range uint64(40) {
+		flood = append(flood, poisoned(draw(t, s.node.Tasks, 100+seed)))
+	}
+	s.share("node_1", flood...)
+	s.share("node_2")
+	report, err := s.round()
+	require.NoError(t, err)
+	require.Zero(t, report.TrainedExternal)
+	require.Len(t, s.script.scored, 1+refills)
+	require.Equal(t, 3*(1+refills), report.Peers[0].Rejected)
+}
