@@ -70,17 +70,17 @@ type Config struct {
 	ExternalSampling string  `mapstructure:"external_sampling" yaml:"external_sampling" json:"external_sampling"` // one of Sampling*
 
 	// What the paper leaves open, each an ablation or a policy of its own.
-	ZeroAdvantageFilter bool    `mapstructure:"zero_advantage_filter" yaml:"zero_advantage_filter" json:"zero_advantage_filter"` // externals whose rewards are all equal are dropped before the draw
-	ExternalAdvantage   string  `mapstructure:"external_advantage" yaml:"external_advantage" json:"external_advantage"`          // one of Advantage*: which of others' completions teach
-	ExternalCorrection  string  `mapstructure:"external_correction" yaml:"external_correction" json:"external_correction"`       // one of Correction*: what makes up for that others' completions are not this policy's
-	ExternalDivergence  float64 `mapstructure:"external_divergence" yaml:"external_divergence" json:"external_divergence"`       // of CorrectionFTIS: nats a token above which a negative completion is dropped
-	ExternalFilter      string  `mapstructure:"external_filter" yaml:"external_filter" json:"external_filter"`                   // one of Filter*: which of others' rollouts are refused after they were drawn
-	ExternalFilterNats  float64 `mapstructure:"external_filter_nats" yaml:"external_filter_nats" json:"external_filter_nats"`    // of FilterLikelihood: nats a token, mean of four in a row
-	ExternalLag         int     `mapstructure:"external_lag" yaml:"external_lag" json:"external_lag"`                            // at the barrier: rounds that the others' rollouts are old
-	Split               string  `mapstructure:"split" yaml:"split" json:"split"`                                                 // one of Split*: who decides a round's I and J; their sum is I+J above
-	SplitAlpha          float64 `mapstructure:"split_alpha" yaml:"split_alpha" json:"split_alpha"`                               // of SplitRewardEMA: what a reward of 1 above the average adds to J
-	SplitEMA            float64 `mapstructure:"split_ema" yaml:"split_ema" json:"split_ema"`                                     // of SplitRewardEMA: decay of the average, a round
-	SplitEvery          int     `mapstructure:"split_every" yaml:"split_every" json:"split_every"`                               // of SplitBandit: rounds a node keeps a split before it judges it
+	ZeroAdvantageFilter     bool    `mapstructure:"zero_advantage_filter" yaml:"zero_advantage_filter" json:"zero_advantage_filter"`             // externals whose rewards are all equal are dropped before the draw
+	ExternalAdvantage       string  `mapstructure:"external_advantage" yaml:"external_advantage" json:"external_advantage"`                      // one of Advantage*: which of others' completions teach
+	ExternalCorrection      string  `mapstructure:"external_correction" yaml:"external_correction" json:"external_correction"`                   // one of Correction*: what makes up for that others' completions are not this policy's
+	ExternalDivergence      float64 `mapstructure:"external_divergence" yaml:"external_divergence" json:"external_divergence"`                   // of CorrectionFTIS: nats a token above which a negative completion is dropped
+	ExternalFilter          string  `mapstructure:"external_filter" yaml:"external_filter" json:"external_filter"`                               // one of Filter*: which of others' rollouts are refused after they were drawn
+	ExternalFilterThreshold float64 `mapstructure:"external_filter_threshold" yaml:"external_filter_threshold" json:"external_filter_threshold"` // of FilterLikelihood: nats a token, mean of four in a row
+	ExternalLag             int     `mapstructure:"external_lag" yaml:"external_lag" json:"external_lag"`                                        // at the barrier: rounds that the others' rollouts are old
+	Split                   string  `mapstructure:"split" yaml:"split" json:"split"`                                                             // one of Split*: who decides a round's I and J; their sum is I+J above
+	SplitAlpha              float64 `mapstructure:"split_alpha" yaml:"split_alpha" json:"split_alpha"`                                           // of SplitRewardEMA: what a reward of 1 above the average adds to J
+	SplitEMA                float64 `mapstructure:"split_ema" yaml:"split_ema" json:"split_ema"`                                                 // of SplitRewardEMA: decay of the average, a round
+	SplitEvery              int     `mapstructure:"split_every" yaml:"split_every" json:"split_every"`                                           // of SplitBandit: rounds a node keeps a split before it judges it
 
 	EvalEvery       int `mapstructure:"eval_every" yaml:"eval_every" json:"eval_every"`                   // rounds between held-out evaluations; 0: only at the end
 	EvalQuestions   int `mapstructure:"eval_questions" yaml:"eval_questions" json:"eval_questions"`       // held-out questions; 0: no evaluation
@@ -183,7 +183,7 @@ func (c *Config) UnmarshalJSON(data []byte) error {
 	stored, d := plain(*c), Default()
 	stored.ZeroAdvantageFilter, stored.ExternalAdvantage, stored.ExternalLag = d.ZeroAdvantageFilter, d.ExternalAdvantage, d.ExternalLag
 	stored.ExternalCorrection, stored.ExternalFilter, stored.Split = CorrectionNone, FilterNone, d.Split
-	stored.ExternalDivergence, stored.ExternalFilterNats = d.ExternalDivergence, d.ExternalFilterNats
+	stored.ExternalDivergence, stored.ExternalFilterThreshold = d.ExternalDivergence, d.ExternalFilterThreshold
 	stored.SplitAlpha, stored.SplitEMA, stored.SplitEvery = d.SplitAlpha, d.SplitEMA, d.SplitEvery
 	if err := json.Unmarshal(data, &stored); err != nil {
 		return err

@@ -54,16 +54,16 @@ func Default() Config {
 		MaxPeers:         64,
 		ExternalSampling: SamplingAuto,
 
-		ZeroAdvantageFilter: true, // the paper's, section 4
-		ExternalAdvantage:   AdvantageAll,
-		ExternalCorrection:  CorrectionAuto,
-		ExternalDivergence:  0.1, // of equal models of one swarm, one wrong completion in a hundred is further off
-		ExternalFilter:      FilterAuto,
-		ExternalFilterNats:  6, // docs/RESULTS.md, "Poisoned rollouts"
-		Split:               SplitFixed,
-		SplitAlpha:          0.1,  // the predecessor's
-		SplitEMA:            0.95, // the predecessor's
-		SplitEvery:          10,
+		ZeroAdvantageFilter:     true, // the paper's, section 4
+		ExternalAdvantage:       AdvantageAll,
+		ExternalCorrection:      CorrectionAuto,
+		ExternalDivergence:      0.1, // of equal models of one swarm, one wrong completion in a hundred is further off
+		ExternalFilter:          FilterAuto,
+		ExternalFilterThreshold: 6, // docs/RESULTS.md, "Poisoned rollouts"
+		Split:                   SplitFixed,
+		SplitAlpha:              0.1,  // the predecessor's
+		SplitEMA:                0.95, // the predecessor's
+		SplitEvery:              10,
 
 		EvalEvery:       100,
 		EvalQuestions:   54, // six a task of the paper's nine

@@ -224,7 +224,7 @@ func TestAnOlderConfigurationHasNotChanged(t *testing.T) {
 	if err := json.Unmarshal(data, &fields); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"zero_advantage_filter", "external_advantage", "external_correction", "external_divergence", "external_filter", "external_filter_nats", "external_lag", "split", "split_alpha", "split_ema", "split_every"} {
+	for _, key := range []string{"zero_advantage_filter", "external_advantage", "external_correction", "external_divergence", "external_filter", "external_filter_threshold", "external_lag", "split", "split_alpha", "split_ema", "split_every"} {
 		if _, known := fields[key]; !known {
 			t.Fatalf("no key %s", key)
 		}

@@ -265,7 +265,7 @@ func usages() map[string]string {
 		"external_correction":         "how to `correct` for rollouts sampled by another policy: auto (importance if J > 0), none (paper), importance, tapered, ftis",
 		"external_divergence":         "with --external-correction ftis: drop worse completions that differ by more nats per token",
 		"external_filter":             "which of others' rollouts to `refuse`: auto (likelihood if other hosts may join), none, likelihood",
-		"external_filter_nats":        "with --external-filter likelihood: refuse rollouts with 4 tokens in a row above this mean surprise",
+		"external_filter_threshold":   "with --external-filter likelihood: refuse rollouts with 4 tokens in a row above this mean surprise, in nats",
 		"external_lag":                "with --sync barrier: age in rounds of others' rollouts when they are drawn",
 		"split":                       "`rule` for a round's I and J, whose sum stays: fixed, reward-ema (rl-swarm's rule), bandit",
 		"split_alpha":                 "with --split reward-ema: what a reward of 1 above its average adds to J",

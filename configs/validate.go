@@ -101,7 +101,7 @@ func checks(c Config) []check {
 		oneOf("external_correction", c.ExternalCorrection, Corrections()),
 		real("external_divergence", c.ExternalDivergence, 0, 1000, true, true),
 		oneOf("external_filter", c.ExternalFilter, Filters()),
-		real("external_filter_nats", c.ExternalFilterNats, 0, 1000, false, true),
+		real("external_filter_threshold", c.ExternalFilterThreshold, 0, 1000, false, true),
 		whole("external_lag", int64(c.ExternalLag), 0, maxExternalLag),
 		oneOf("split", c.Split, []string{SplitFixed, SplitRewardEMA, SplitBandit}),
 		real("split_alpha", c.SplitAlpha, 0, 1000, true, true),

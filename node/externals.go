@@ -87,8 +87,8 @@ func (n *Node) unlikely(ctx context.Context, round int, groups []group, drawn []
 		if len(logprobs) != len(params.Sequences[k].Completion) {
 			return nil, fmt.Errorf("score others' rollouts: engine gave %d log-probabilities of %d tokens", len(logprobs), len(params.Sequences[k].Completion))
 		}
-		if sapo.LeastLikely(logprobs, filterWindow) < -n.Config.ExternalFilterNats {
-			reasons[of[k]] = fmt.Sprintf("%d tokens in a row are all but impossible here: below -%g nats each on average", filterWindow, n.Config.ExternalFilterNats)
+		if sapo.LeastLikely(logprobs, filterWindow) < -n.Config.ExternalFilterThreshold {
+			reasons[of[k]] = fmt.Sprintf("%d tokens in a row are all but impossible here: below -%g nats each on average", filterWindow, n.Config.ExternalFilterThreshold)
 		}
 	}
 	return reasons, nil

@@ -21,7 +21,7 @@ func poisoned(item task.Item) exchange.Rollout {
 // newFilterStage is a stage whose node finds the payload all but impossible: the last token has its log-probability.
 func newFilterStage(t *testing.T, filter string, least float64) *stage {
 	s := newStage(t, func(c *configs.Config) {
-		c.NumTransplantTrees, c.SwarmSize, c.ExternalFilter, c.ExternalFilterNats = 3, 8, filter, 15
+		c.NumTransplantTrees, c.SwarmSize, c.ExternalFilter, c.ExternalFilterThreshold = 3, 8, filter, 15
 	})
 	s.script.likely = func(text string) float64 {
 		if strings.HasPrefix(text, payload) {

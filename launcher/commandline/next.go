@@ -54,7 +54,7 @@ func (a Advice) Baseline(cfg configs.Config, trainer string, summary stats.Summa
 	}
 	// A split that adapts has its own settings.
 	leaveOut := append(slices.Collect(maps.Keys(compared)), "num_train_samples", "num_transplant_trees", "split", "rounds",
-		"external_correction", "external_divergence", "external_filter", "external_filter_nats") // without others' rollouts these decide nothing
+		"external_correction", "external_divergence", "external_filter", "external_filter_threshold") // without others' rollouts these decide nothing
 	leaveOut = slices.DeleteFunc(leaveOut, func(key string) bool { return key == "num_generations" })
 	config := []string{stats.BaselinePreset}
 	if file := a.configFile(summary.Command); file != "" {

@@ -18,7 +18,7 @@ import (
 // sharing are the keys of how nodes share: SAPO's own, which a comparison is about.
 var sharing = []string{
 	"num_train_samples", "num_transplant_trees", "zero_advantage_filter", "external_sampling", "external_advantage", "external_correction",
-	"external_divergence", "external_filter", "external_filter_nats", "external_lag", "split", "split_alpha", "split_ema", "split_every",
+	"external_divergence", "external_filter", "external_filter_threshold", "external_lag", "split", "split_alpha", "split_ema", "split_every",
 }
 
 // Subjects of several keys, as `--despite` takes them.

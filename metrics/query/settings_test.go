@@ -65,7 +65,7 @@ func nanoConfig() configs.Config {
 // sapoKeys are those of how nodes share, which are always what is studied.
 var sapoKeys = []string{
 	"num_train_samples", "num_transplant_trees", "zero_advantage_filter", "external_sampling", "external_advantage", "external_correction",
-	"external_divergence", "external_filter", "external_filter_nats", "external_lag", "split", "split_alpha", "split_ema", "split_every",
+	"external_divergence", "external_filter", "external_filter_threshold", "external_lag", "split", "split_alpha", "split_ema", "split_every",
 }
 
 // Whatever setting two runs differ in, the document lists it: every key of the configuration, each changed alone.
