@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sapo-swarm/swarm/configs/resolve"
+	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/internal/screen"
+	"github.com/sapo-swarm/swarm/launcher/background"
+	"github.com/sapo-swarm/swarm/launcher/commandline"
+	"github.com/sapo-swarm/swarm/launcher/coordinator"
+	"github.com/sapo-swarm/swarm/launcher/gpu"
+	"github.com/sapo-swarm/swarm/launcher/lifecycle"
+	"github.com/sapo-swarm/swarm/launcher/notify"
+	"github.com/sapo-swarm/swarm/launcher/plan"
+	"github.com/sapo-swarm/swarm/launcher/runlog"
+	"github.com/sapo-swarm/swarm/launcher/web"
+	"github.com/sapo-swarm/swarm/launcher/workers"
+	"github.com/sapo-swarm/swarm/metrics/stats"
+	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/metrics/terminal"
+	"github.com/sapo-swarm/swarm/node/model"
+	"github.com/sapo-swarm/swarm/node/policy"
+)
+
+// invocation is how this user would type the program's name and its home.
+func (g *globals) invocation() string {
+	program := os.Args[0]
+	if !strings.Contains(program, "/") {
+		program = "swarm"
+	}
+	if def, err := filepath.Abs(layout.Default(os.Getenv)); err != nil || def != string(g.home) {
+		program += " --home " + string(g.home)
+	}
+	return program
+}
+
+// grammar tells how the program reads arguments.
+func grammar() commandline.Grammar {
+	return commandline.Grammar{Flags: commandFlags, Name: commandName}
+}
+
+// advice names commands to type next.
+func (g *globals) advice() commandline.Advice {
+	return commandline.Advice{Program: g.invocation(), Grammar: grammar(), Sources: configSources}
+}
+
+// commandFlags are the flags of the command that the arguments name.
+func commandFlags(args []string) *pflag.FlagSet {
+	root := newRootCommand(&globals{})
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	if cmd, _, err := root.Find(args); err == nil {
+		flags.AddFlagSet(cmd.Flags())
+	}
+	flags.AddFlagSet(root.PersistentFlags())
+	return flags
+}
+
+// commandName is the command that the arguments name, such as up; empty where they name none.
+func commandName(args []string) string {
+	cmd, _, err := newRootCommand(&globals{}).Find(args)
+	if err != nil || !cmd.HasParent() {
+		return ""
+	}
+	return cmd.Name()
+}
+
+// openReader opens the database for reading: the home's, or the one that --database names.
+func (g *globals) openReader(ctx context.Context) (*store.Reader, error) {
+	if g.databaseFile != "" {
+		return openDatabaseFile(ctx, g.databaseFile)
+	}
+	return lifecycle.OpenReader(ctx, g.home)
+}
+
+// nameIn is the argument, empty where there is none.
+func nameIn(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// tellEnvironment says once which of rl-swarm's variables took effect.
+func (g *globals) tellEnvironment(f *resolve.Flags, more ...string) {
+	if g.environmentTold {
+		return
+	}
+	g.environmentTold = true
+	if note := f.EnvironmentNote(os.Environ(), more...); note != "" {
+		io.WriteString(g.stderr, note+"\n")
+	}
+}
+
+// configSources are what a configuration is made of beside its flags.
+func configSources(environ []string, hasCUDA bool) resolve.Sources {
+	return resolve.Sources{
+		Environ: environ, HasCUDA: hasCUDA, FindModel: model.Find,
+		Known: []string{"SWARM_HOME", "SWARM_PYTHON", resolve.PriceVariable, resolve.InvitationVariable, gpu.LibraryVariable, policy.HostVariable},
+	}
+}
+
+// planHost is what planning needs of this process.
+func (g *globals) planHost() plan.Host {
+	return plan.Host{
+		Home: g.home, Logger: g.logger, Stderr: g.stderr, Python: &g.python, Sources: configSources,
+		Note: func(f *resolve.Flags) { g.tellEnvironment(f) },
+	}
+}
+
+// hookProcess is what hooks need of this process.
+func (g *globals) hookProcess() notify.Process {
+	return notify.Process{Stderr: g.stderr, Logger: g.logger, Logged: g.console != nil, Agent: "swarm/" + version}
+}
+
+// interactive tells whether there is a terminal to show a live view on and to take keys from.
+func (g *globals) interactive() bool {
+	return screen.IsTerminal(g.stdout) && screen.IsTerminal(g.stdin) && terminal.Capable(os.Environ())
+}
+
+// coordinate prepares a run of this process.
+func (g *globals) coordinate(ctx context.Context, o coordinator.Options, yes bool) (*coordinator.Run, error) {
+	o.Host = coordinator.Host{
+		Host: g.planHost(), Version: version, Stdin: g.stdin, Stdout: g.stdout,
+		Interactive: g.interactive(), Background: g.console != nil, Verbose: g.verbose, Program: g.invocation(),
+	}
+	o.EnsureModels = func(ctx context.Context) (map[string]string, error) { return ensureModels(ctx, g, o.Planned, yes) }
+	if g.began != nil {
+		o.Command, o.KeepSecrets = *g.began, commandline.Secrets{}.Write
+	} else {
+		typed, secrets := commandline.Typed(g.args, grammar())
+		o.Command, o.KeepSecrets = typed, secrets.Write
+	}
+	advice := g.advice()
+	o.GoesOn = advice.GoesOn
+	o.Baseline = func(s stats.Summary) string { return advice.Baseline(o.Planned.Config, o.Planned.Trainer.Command, s) }
+	return coordinator.Prepare(ctx, o)
+}
+
+// announceRun tells whoever started the run in the background that it has begun. In the foreground there is nothing to tell.
+func (g *globals) announceRun(c *coordinator.Run, experiment string, page *web.Service, admission *workers.Admission) error {
+	if g.console == nil {
+		return nil
+	}
+	a := background.Announcement{Experiment: experiment, Run: c.Name(), PID: os.Getpid(), Log: runlog.Path(c.Dir(), runlog.Coordinator)}
+	if page != nil {
+		a.Dashboard = page.URL()
+	}
+	if admission != nil {
+		a.Join = admission.Invitation()
+	}
+	return g.console.Announce(a)
+}
