@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/sapo-swarm/swarm/cmd/swarm/swarmtest"
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/recorded"
@@ -28,18 +29,18 @@ func writeTinyQwen(t testing.TB, dir string) {
 	shape, err := configs.ParseShape([]byte(tinyQwenConfig))
 	require.NoError(t, err)
 	rng := rand.New(rand.NewPCG(7, 7))
-	random := func(shape ...int) matrix {
-		m := zeros(shape...)
-		for i := range m.values {
-			m.values[i] = float32(0.1 * rng.NormFloat64())
+	random := func(shape ...int) swarmtest.Matrix {
+		m := swarmtest.Zeros(shape...)
+		for i := range m.Values {
+			m.Values[i] = float32(0.1 * rng.NormFloat64())
 		}
 		return m
 	}
 	width, inner, pairs := shape.Width, shape.InnerWidth(), shape.KeyValueHeads()*shape.HeadWidth()
-	weights := map[string]matrix{"model.embed_tokens.weight": random(shape.Vocabulary, width), "model.norm.weight": filled(1, width)}
+	weights := map[string]swarmtest.Matrix{"model.embed_tokens.weight": random(shape.Vocabulary, width), "model.norm.weight": swarmtest.Filled(1, width)}
 	for layer := range shape.Layers {
-		for name, m := range map[string]matrix{
-			"input_layernorm.weight": filled(1, width), "post_attention_layernorm.weight": filled(1, width),
+		for name, m := range map[string]swarmtest.Matrix{
+			"input_layernorm.weight": swarmtest.Filled(1, width), "post_attention_layernorm.weight": swarmtest.Filled(1, width),
 			"self_attn.q_proj.weight": random(width, width), "self_attn.q_proj.bias": random(width),
 			"self_attn.k_proj.weight": random(pairs, width), "self_attn.k_proj.bias": random(pairs),
 			"self_attn.v_proj.weight": random(pairs, width), "self_attn.v_proj.bias": random(pairs),
@@ -53,7 +54,7 @@ func writeTinyQwen(t testing.TB, dir string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
 	}
 	write("config.json", []byte(tinyQwenConfig))
-	write("model.safetensors", pack(weights))
+	write("model.safetensors", swarmtest.Pack(weights))
 	write("tokenizer.json", tinyQwenTokenizer(t))
 	write("generation_config.json", []byte(`{"eos_token_id": [258, 256]}`))
 	write("tokenizer_config.json", []byte(`{"eos_token": "<|im_end|>", "chat_template": "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"}`))

@@ -161,19 +161,6 @@ func brokenModels(t *testing.T, folder string) {
 	}
 }
 
-// mount puts a file system on a new folder for the length of the test, or skips.
-func mount(t *testing.T, flags uintptr, options string) string {
-	t.Helper()
-	dir := t.TempDir()
-	err := syscall.Mount("tmpfs", dir, "tmpfs", flags, options)
-	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.ENOSYS) {
-		t.Skipf("mounting is not permitted here: %v", err)
-	}
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, syscall.Unmount(dir, 0)) })
-	return dir
-}
-
 func TestRefusesReadOnlyHome(t *testing.T) {
 	t.Parallel()
 	dir := mount(t, syscall.MS_RDONLY, "")

@@ -1,0 +1,22 @@
+// Package e2e tests the whole program from outside: it starts it as users do, kills and starves its processes, cuts its networks, and compares what is
+// left. It needs the built program and Python with torch, and nothing of cmd/swarm's own code.
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/sapo-swarm/swarm/cmd/swarm/swarmtest"
+	"github.com/sapo-swarm/swarm/internal/hermetic"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(swarmtest.WithFixtures(func() int {
+		if err := swarmtest.OnPath(raced); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return hermetic.Main(m)
+	}))
+}
