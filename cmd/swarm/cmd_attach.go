@@ -21,9 +21,10 @@ func newAttachCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "attach [EXPERIMENT or RUN]",
 		Short: "Follow a run in its live view",
-		Long: "attach shows what swarm up shows, from another terminal or after up --detach: the live view on a terminal, lines elsewhere. q or\n" +
-			"Ctrl-C leaves it, the run goes on; ? lists the keys. When the run ends attach prints its summary and exits as up does. Without a\n" +
-			"name it takes the run that goes on, else the newest.",
+		Long: "attach shows what `swarm up` shows, from another terminal or after `up --detach`: a live view on a\n" +
+			"terminal, lines elsewhere. q or Ctrl-C leaves it, and the run continues. ? lists the keys. When the\n" +
+			"run ends, attach prints its summary and exits as `up` does. Without a name it follows the running\n" +
+			"run, else the newest.",
 		Example: `  swarm attach
   swarm attach 4loc4ext-1 && echo done`,
 		Args: usage.AtMostOneName,

@@ -51,22 +51,24 @@ func newCompareCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare [EXPERIMENT... or JOB...]",
 		Short: "Say which experiment is better, by how much, and how certain",
-		Long: "compare shows the recorded experiments (all, or those named) with their cumulative reward, their improvement over the\n" +
-			"baseline, beside the paper's figures for the same I/J (8 nodes, 2000 rounds, Qwen2.5-0.5B), and a verdict each: better,\n" +
-			"worse, undecided and what is missing, or not comparable. The baseline is the experiment with the preset 8loc0ext unless\n" +
-			"--baseline names another; where it isn't known which that is, rows are ranked and nothing is decided. Verdicts and 95 % intervals are over seeds (Welch's t-test; with several\n" +
-			"comparisons corrected by Holm's method), never over the nodes of one swarm. Runs that aren't done don't count where one is.\n\n" +
-			"Two rows are compared over the rounds that all runs of both have, and each verdict names the settings in which they differ.\n" +
-			"A difference beside the one under study that could make the result alone makes them not comparable, unless --despite names\n" +
-			"it. An experiment whose runs were made with different settings is in several rows. docs/METRICS.md has the rule.\n\n" +
-			"--target R asks how long, and for how much, experiments took until the moving average of the reward reached R: medians\n" +
-			"over runs, of which those that never did count as later than any that did.\n\n" +
-			"--gate is for scripts: with exactly two experiments the exit code is 0 where the other is better than the baseline, 5 where\n" +
-			"it is worse, 6 where that is undecided or they are not comparable, 2 where there aren't two or no baseline, 1 on failure.\n\n" +
-			"--study shows the runs of a study, each against each: first its verdict (which is best, by how much, how sure that is), by held-out\n" +
-			"pass@1 where the study doesn't say else, and the failed, unfinished and missing runs, which count in nothing.\n\n" +
-			"Named jobs of swarm run are put beside each other instead: attempts, batch size, peaks of memory, time.\n\n" +
-			"Columns: " + terminal.ComparisonColumns() + ".",
+		Long: "compare shows the recorded experiments, all or those named: cumulative reward, improvement over the\n" +
+			"baseline beside the paper's figures for the same I/J, and a verdict: better, worse, undecided with\n" +
+			"what is missing, or not comparable. The baseline is --baseline, else the experiment with the preset\n" +
+			"8loc0ext. Without a baseline rows are ranked and nothing is decided.\n\n" +
+			"Verdicts and 95 % intervals are over seeds (Welch's t-test, corrected by Holm's method for several\n" +
+			"comparisons), never over the nodes of one swarm. If an experiment has finished runs, its other runs\n" +
+			"do not count.\n\n" +
+			"Two rows are compared over the rounds that all runs of both have. Each verdict names the settings in\n" +
+			"which they differ. If a setting other than the one under study could explain the result, the rows\n" +
+			"are not comparable, unless --despite names it. docs/METRICS.md has the rule.\n\n" +
+			"--target R shows how long, and for how much money, experiments took until the moving average of the\n" +
+			"reward reached R: medians over runs. Runs that never reached it count as slowest.\n\n" +
+			"--gate is for scripts. With two experiments the exit code is 0 if the other is better than the\n" +
+			"baseline, 5 if it is worse, 6 if that is undecided or they are not comparable, 2 without two\n" +
+			"experiments or a baseline, 1 on failure.\n\n" +
+			"--study compares the runs of a study, each with each. Its verdict comes first: which is best, by how\n" +
+			"much, how certain. Failed, unfinished and missing runs are listed and do not count.\n\n" +
+			"Named jobs of `swarm run` are put side by side: attempts, batch size, memory peaks, time.\n\nColumns: " + terminal.ComparisonColumns() + ".",
 		Example: "  swarm compare\n  swarm compare 8loc0ext 4loc4ext --baseline 8loc0ext --gate\n  swarm compare --by config --measure eval\n" +
 			"  swarm compare --study paper\n  swarm compare --target 0.3 --top 3 --csv compare.csv",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -30,11 +30,14 @@ func newCurveCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "curve [EXPERIMENT or RUN...]",
 		Short: "Plot a metric over rounds, tokens, time or money",
-		Long: "curve prints a metric (the newest run's by default), as report, dashboard and notebooks draw it. Each node is smoothed by a trailing moving\n" +
-			"average first. Of an experiment with several seeds it prints the mean over seeds with its 95 % interval, of one run the mean over\n" +
-			"nodes with the lowest and the highest node. --runs prints the single runs, too. -o json has each node's series.\n\n" +
-			"--per chooses what the metric is shown against: rounds, completions or tokens that all nodes have generated, seconds at work, or money.\n\n" +
-			"On a terminal curve draws a plot and prints about 20 rounds beneath it. --all prints every round instead, and so does a pipe.",
+		Long: "curve prints a metric, of the newest run by default, as report, dashboard and notebooks draw it. A\n" +
+			"trailing moving average smooths each node first. For an experiment with several seeds it prints the\n" +
+			"mean over seeds with its 95 % interval, for one run the mean over nodes with the lowest and the\n" +
+			"highest node. --runs also prints the single runs. -o json has each node's series.\n\n" +
+			"--per chooses the axis: rounds, completions or tokens that all nodes have generated, seconds at\n" +
+			"work, or money.\n\n" +
+			"On a terminal curve draws a plot and prints about 20 rounds below it. --all, or a pipe, prints every\n" +
+			"round.",
 		Example: "  swarm curve --metric reward --window 100\n  swarm curve 8loc0ext 4loc4ext --per tokens\n  swarm curve 8loc0ext 4loc4ext --points 200 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runCurve(cmd.Context(), g, args, &o)

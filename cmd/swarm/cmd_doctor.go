@@ -22,10 +22,11 @@ func newDoctorCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [--oom LOG [--workload NAME or FILE]]",
 		Short: "Check this machine, or explain a training's out-of-memory log",
-		Long: "doctor says what swarm needs on this machine: what is found, what is missing, what to do.\n\n" +
-			"doctor --oom LOG reads any training's log: that memory ran out, in numbers (asked, free, held by whom), and what to do about it in which\n" +
-			"order, with the exact edits for a workload profile (swarm tune --list). LOG may be a folder, for the newest log in it, or - for stdin.\n" +
-			"It exits with 0 where memory had run out, with 1 where the log tells of no shortage.",
+		Long: "doctor checks what swarm needs on this machine: what is there, what is missing, what to do.\n\n" +
+			"doctor --oom LOG reads the log of any training and explains why memory ran out, in numbers (asked,\n" +
+			"free, held by whom), and what to do in which order, with the exact edits for a workload profile\n" +
+			"(`swarm tune --list`). LOG may be a folder, for its newest log, or - for stdin. It exits with 0 if\n" +
+			"memory ran out, with 1 if the log shows no shortage.",
 		Example: "  swarm doctor\n  swarm doctor --oom logs/slurm-123.err\n  swarm doctor --oom logs --workload verl-grpo --dir ~/grpo",
 		Args:    usage.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {

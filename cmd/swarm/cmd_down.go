@@ -16,10 +16,10 @@ func newDownCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down [EXPERIMENT, RUN or JOB]",
 		Short: "Stop a run or a job after a checkpoint",
-		Long: "down stops the coordinator of a run, which has its nodes finish their step and checkpoint, and waits until it has ended; then the\n" +
-			"same swarm up goes on with it. A coordinator that has not ended in time is killed, and what it leaves is ended too. Without a name\n" +
-			"it stops the one run that goes on; where nothing runs there is nothing to do, which is no error. A job of swarm run is stopped by its\n" +
-			"name only: its command gets SIGTERM.",
+		Long: "down stops the coordinator of a run. Its nodes finish their step and write a checkpoint, and `swarm\n" +
+			"resume` continues the run later. A coordinator that has not ended in time is killed, and what it\n" +
+			"leaves is ended too. Without a name it stops the one run that is running. If nothing is running, it\n" +
+			"does nothing and exits with 0. To stop a job of `swarm run`, name it: its command gets SIGTERM.",
 		Example: `  swarm down
   swarm down 4loc4ext --now
   swarm down --all`,

@@ -46,13 +46,16 @@ func newEvalCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "eval [EXPERIMENT, RUN or FOLDER]",
 		Short: "Show or make a held-out evaluation: reward and pass@k",
-		Long: "eval shows a run's held-out evaluations, which its nodes make before the first round, every eval_every rounds and after the last: the\n" +
-			"reward of a completion, and pass@k, the chance that at least one of k completions of a question is right. The newest run by default.\n\n" +
-			"With --node it evaluates a checkpoint of that node now: the newest, or that of --round; 0 is the model as it was first. With a FOLDER\n" +
-			"(of swarm model save, or in Hugging Face layout) it evaluates that model, on the tasks and with the sampling of --config and --set;\n" +
-			"--model names the preset whose tokenizer and tasks those are, where the folder doesn't tell. Nothing is recorded, and a run that goes\n" +
-			"on is left alone: on a GPU it must leave enough memory free (exit code 3). Only evaluations of the same set compare: equal tasks, prompt\n" +
-			"limits and sampling, whatever the seed.",
+		Long: "eval shows a run's held-out evaluations, of the newest run by default. Nodes make them before the\n" +
+			"first round, every eval_every rounds and after the last. It prints the mean reward of a completion\n" +
+			"and pass@k, the chance that at least one of k completions of a question is right.\n\n" +
+			"--node evaluates a checkpoint of that node now: the newest, or that of --round, where 0 is the\n" +
+			"initial model. A FOLDER (of `swarm model save`, or in Hugging Face layout) evaluates that model, on\n" +
+			"the tasks and with the sampling of --config and --set. --model names the preset for tokenizer and\n" +
+			"tasks if the folder does not tell. Nothing is recorded, and a running run is not disturbed: on a GPU\n" +
+			"it must leave enough memory free (exit code 3).\n\n" +
+			"Only evaluations of the same set are comparable: equal tasks, prompt limits and sampling, whatever\n" +
+			"the seed.",
 		Example: "  swarm eval 4loc4ext\n  swarm eval 4loc4ext --node node_0 --generations 8 --k 1,8\n" +
 			"  swarm eval ./trained --config 4loc4ext --model nano -o json",
 		Args: usage.AtMostOneName,

@@ -29,13 +29,15 @@ func newExportCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export [EXPERIMENT, RUN or JOB...]",
 		Short: "Export runs as CSV, JSON lines, TensorBoard files or a database",
-		Long: "export writes the recorded runs and jobs (all, or those named) for other programs. csv and jsonl write one file for each table, with\n" +
-			"the columns and units of docs/METRICS.md and every digit:\n" + strings.Join(store.Tables(), ", ") + ".\n" +
-			"What isn't a number is an empty cell, or null. In csv, text that begins with = + - @ ' a tab or CR has one ' before it, for spreadsheets\n" +
-			"would run it as a formula; take that ' away to have the text itself. tensorboard writes a log folder for each node, RUN/NODE, and\n" +
-			"RUN/swarm for the mean over nodes and the held-out evaluations; steps are rounds, tags are TRL's where it has them. sqlite writes one file,\n" +
-			"compressed where its name ends in .gz: a database with what statistics and figures of the runs need, which report, compare and curve\n" +
-			"read with --database. Runs may be going on.",
+		Long: "export writes the recorded runs and jobs, all or those named, for other programs. csv and jsonl\n" +
+			"write one file for each table, with the columns and units of docs/METRICS.md and every digit: " + strings.Join(store.Tables(), ", ") + ". A\n" +
+			"value that is not a number is an empty cell, or null.\n\n" +
+			"In csv, text that begins with = + - @ ' a tab or CR is prefixed with ' so that spreadsheets do not\n" +
+			"evaluate it. Remove that ' to get the text.\n\n" +
+			"tensorboard writes a log folder for each node, RUN/NODE, and RUN/swarm for the mean over nodes and\n" +
+			"the held-out evaluations. Steps are rounds, tags are TRL's names if it has them.\n\n" +
+			"sqlite writes one file, compressed if its name ends in .gz: a database with what statistics and\n" +
+			"figures need, which report, compare and curve read with --database. Runs may be running.",
 		Example: "  swarm export --out results\n" +
 			"  swarm export 4loc4ext --format jsonl --table rounds | jq .reward\n" +
 			"  swarm export --format tensorboard --out tb && tensorboard --logdir tb\n" +

@@ -31,9 +31,10 @@ func newGenerateCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "generate",
 		Short: "Write Slurm, Kubernetes, SkyPilot or Compose files for workers",
-		Long: "generate writes files that run swarm join on N workers, with GPUs, restarts and an orderly stop as the target does these things.\n" +
-			"The invitation stands in a file of its own that only you may read. What comes after -- is passed on to swarm join. docs/WORKERS.md\n" +
-			"says how the program gets there and what is kept when a worker is moved.",
+		Long: "generate writes files that run `swarm join` on N workers, with GPUs, restarts and an orderly stop in\n" +
+			"the way of the target. The invitation is in a file of its own that only you may read. What follows\n" +
+			"-- is passed to `swarm join`. docs/WORKERS.md says how the program gets there and what is kept when\n" +
+			"a worker is moved.",
 		Example: `  swarm generate slurm --workers 4 --partition gpu --gpu-type a100 -- --model gpt2 --yes
   swarm generate kubernetes --workers 8 --image registry.example.com/swarm:1
   swarm generate compose --workers 2 --url-file invitation.txt`,

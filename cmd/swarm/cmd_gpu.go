@@ -27,9 +27,10 @@ func newGPUCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gpu",
 		Short: "Watch the GPUs: memory and its owners, load, heat, errors, advice",
-		Long: "gpu shows every visible GPU, the nodes of running runs on it, what is in use by nobody known, warnings and recommendations.\n" +
-			"On a terminal it is a live view that q leaves; elsewhere, with --once or with -o json it looks once. Without a GPU it shows the\n" +
-			"host's memory and why there is none. XID errors are told from when it starts to look; swarm up records those of a run.",
+		Long: "gpu shows every visible GPU, the nodes of running runs on it, memory held by unknown processes,\n" +
+			"warnings and recommendations. On a terminal it is a live view that q leaves. With --once, with -o\n" +
+			"json, or without a terminal it prints once. Without a GPU it shows the host's memory and why there\n" +
+			"is no GPU. XID errors are reported from the start of the view. `swarm up` records those of a run.",
 		Example: `  swarm gpu
   swarm gpu --once
   swarm gpu -o json | jq '.warnings[].text'`,

@@ -35,15 +35,17 @@ func newImportCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE or FOLDER",
 		Short: "Import runs from another home's export, or from an rl-swarm folder",
-		Long: "import FILE takes over the runs of another home, by what swarm export --format sqlite wrote there, or its whole swarm.db: report and compare\n" +
-			"then show them beside this home's, a study's verdict rests on both, and a sweep doesn't run again what is done: so several machines, or one\n" +
-			"after the other, do one study. Runs that had not ended are left out. Importing again changes nothing; of a run that has gone on\n" +
-			"there since, the later state counts. Weights and journals don't come along: such a run can't go on here.\n\n" +
-			"import FOLDER reads an experiment's folder as rl-swarm left it on Google Drive (rewards/round_R/stage_S/*.json, logs/*/metrics.jsonl and\n" +
-			"cumulative_metrics.jsonl, config.yaml, peers, state, progress), or all experiments in FOLDER or FOLDER/experiments, and records each as a run\n" +
-			"that compare, report and dashboard show beside this program's own. Rewards that were summed over a node's I·G completions become means;\n" +
-			"the sums are kept. Rows that were logged twice count once. Files that can't be read are named and skipped. Importing again changes nothing;\n" +
-			"a folder that has grown replaces its former import. FOLDER is only read, and may be on a network.",
+		Long: "import FILE reads the finished runs of another home, from the file of `swarm export --format sqlite`\n" +
+			"or from its swarm.db. report and compare then show them beside this home's, a study's verdict counts\n" +
+			"both, and a sweep does not repeat what is done. So several machines can do one study. Importing\n" +
+			"again changes nothing, or updates a run that has continued there. Weights and journals do not come\n" +
+			"along, so an imported run cannot continue here.\n\n" +
+			"import FOLDER reads an experiment's folder of rl-swarm on Google Drive\n" +
+			"(rewards/round_R/stage_S/*.json, logs/*/metrics.jsonl and cumulative_metrics.jsonl, config.yaml,\n" +
+			"peers, state, progress), or all experiments in FOLDER or FOLDER/experiments. Each becomes a run.\n" +
+			"Rewards that were summed over a node's I·G completions become means, and the sums are kept. Rows\n" +
+			"that were logged twice count once. Files that cannot be read are named and skipped. FOLDER is only\n" +
+			"read, and may be on a network.",
 		Example: "  swarm import paper.db.gz && swarm sweep --study paper\n" +
 			"  swarm import /content/drive/MyDrive/rl-swarm\n" +
 			"  swarm import experiments/sapo_gpt2_config2_4loc4ext --model gpt2 --dry-run\n" +

@@ -44,13 +44,14 @@ func newJoinCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "join [INVITATION]",
 		Short: "Train this host's nodes in a swarm that another host coordinates",
-		Long: "join takes the line that `swarm up --listen` prints there, finds the GPU of this host (or trains on the CPU), decides how many nodes fit,\n" +
-			"and trains them in that swarm, from its present round on. What is trained is the coordinator's to say; the model may be another here.\n" +
-			"Rounds, memory and rewards are reported there; through an outage they wait on this disk. The same command goes on where an earlier one was stopped or\n" +
-			"killed. swarm status, attach, logs and down work here as for any run.\n\n" +
-			"The invitation is a secret. In a script give it as $SWARM_JOIN or --url-file rather than as an argument.\n\n" +
-			"With --shared the swarm is carried by a folder that Google Drive or the like keeps in step; the predecessor's EXPERIMENT_NAME, NODE_ID and,\n" +
-			"with NODE_ROLE=worker, GDRIVE_PATH are understood.",
+		Long: "join reads the invitation that `swarm up --listen` prints, finds this host's GPU (or uses the CPU),\n" +
+			"decides how many nodes fit, and trains them in that swarm from its current round on. The coordinator\n" +
+			"decides what is trained. The model may differ here. Rounds, memory and rewards are reported to the\n" +
+			"coordinator, and wait on this disk through an outage. The same command continues where an earlier\n" +
+			"one was stopped or killed. `swarm status`, `attach`, `logs` and `down` work here as for any run.\n\n" +
+			"The invitation is a secret. In a script give it as $SWARM_JOIN or --url-file instead of an argument.\n\n" +
+			"--shared uses a folder that Google Drive or the like keeps in sync. rl-swarm's EXPERIMENT_NAME,\n" +
+			"NODE_ID and, with NODE_ROLE=worker, GDRIVE_PATH are understood.",
 		Example: `  swarm join 'tls://203.0.113.7:4222?fp=…#token'
   swarm join --url-file invitation.txt --nodes 2 --model gpt2 --name anna
   swarm join --shared /content/drive/MyDrive/swarm --experiment 4loc4ext --node-id node_1`,

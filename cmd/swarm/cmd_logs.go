@@ -15,8 +15,9 @@ func newLogsCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs [EXPERIMENT or RUN] [NODE...] | JOB",
 		Short: "Print or follow the logs of a run or a job",
-		Long: "logs prints the coordinator's log and every node's, put together by time, or those of the nodes named; without a run those of the\n" +
-			"newest. Each line begins with whose it is. -f goes on until the run ends. Of a job of swarm run it prints what its command printed.",
+		Long: "logs prints the logs of the coordinator and every node in order of time, or those of the nodes\n" +
+			"named, of the newest run by default. Each line begins with its source. -f follows until the run\n" +
+			"ends. For a job of `swarm run` it prints the command's output.",
 		Example: `  swarm logs -f
   swarm logs node_3 -n 50
   swarm logs 4loc4ext-1 coordinator`,

@@ -23,9 +23,10 @@ func newLsCommand(g *globals) *cobra.Command {
 		Use:     "ls [EXPERIMENT or RUN...]",
 		Aliases: []string{"list"},
 		Short:   "List runs: state, rounds, nodes, age, size on disk",
-		Long: "ls lists the recorded runs, the newest first, and below them the jobs of swarm run. AGE is the time since a run ended or was last seen.\n" +
-			"SIZE is what its folder takes: checkpoints, journals, logs. A run that was imported has no folder. Without --all or --limit it shows\n" +
-			"the newest 20. With -o json it lists all of them.",
+		Long: "ls lists the recorded runs, the newest first, and below them the jobs of `swarm run`. AGE is the\n" +
+			"time since a run ended or was last seen. SIZE is the size of its folder: checkpoints, journals,\n" +
+			"logs. An imported run has no folder. Without --all or --limit it shows the newest 20. With -o json\n" +
+			"it lists all of them.",
 		Example: `  swarm ls
   swarm ls 4loc4ext --state crashed,stopped
   swarm ls --all -o json | jq -r '.runs[] | select(.size_bytes > 1e9) | .run'`,

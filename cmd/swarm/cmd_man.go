@@ -15,8 +15,8 @@ func newManCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "man --out FOLDER",
 		Short: "Write a manual page for every command",
-		Long: "man writes swarm.1, swarm-up.1 and so on, from the same texts as --help. `make install` puts them where man finds them.\n" +
-			"Pages of commands with many flags list all of them, as --help-all does.",
+		Long: "man writes swarm.1, swarm-up.1 and so on, from the same texts as --help. `make install` puts them\n" +
+			"where man finds them. A page lists every flag, as --help-all does.",
 		Example: "  swarm man --out ~/.local/share/man/man1",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -29,10 +29,11 @@ func newModelCommand(g *globals) *cobra.Command {
 	pull := &cobra.Command{
 		Use: "pull NAME[@REVISION]", Short: "Download a model from the Hugging Face hub",
 		Args: arguments("one model's name", 1, "swarm model list"),
-		Long: "pull downloads a model's configuration, weights (safetensors) and tokenizer into the Hugging Face cache, where transformers\n" +
-			"finds them too. What is there is not downloaded again; a download that was interrupted goes on where it stopped; every file's\n" +
-			"size and hash are checked. NAME is a preset's or a name of the hub. HF_HOME or HF_HUB_CACHE say where the cache is,\n" +
-			"HF_ENDPOINT names a mirror, HF_TOKEN opens models that are private or gated, HTTPS_PROXY is respected.",
+		Long: "pull downloads a model's configuration, weights (safetensors) and tokenizer into the Hugging Face\n" +
+			"cache, where transformers finds them too. Files that are there are not downloaded again, and an\n" +
+			"interrupted download resumes. Size and hash of every file are checked. NAME is a preset or a name of\n" +
+			"the hub. HF_HOME or HF_HUB_CACHE set the cache, HF_ENDPOINT a mirror, HF_TOKEN opens private or\n" +
+			"gated models, HTTPS_PROXY is respected.",
 		Example: "  swarm model pull gpt2\n  swarm model pull Qwen/Qwen2.5-0.5B-Instruct",
 		RunE:    func(cmd *cobra.Command, args []string) error { return runModelPull(cmd.Context(), g, args[0], output) },
 	}
@@ -48,10 +49,11 @@ func newModelCommand(g *globals) *cobra.Command {
 	save := &cobra.Command{
 		Use: "save RUN NODE DIR", Short: "Write a trained node's model as a Hugging Face folder",
 		Args: arguments("a run, a node and a folder", 3, "swarm model save --help"),
-		Long: "save writes the weights of a node's newest checkpoint as a folder that transformers and --model open: config.json, weights in\n" +
-			"float32 as model.safetensors, and the tokenizer: the base model's files, or files of the tokenizer that training used where it has\n" +
-			"none. RUN is a run's or an experiment's name, of which the newest run counts; NODE is a node's name, such as node_0, or its\n" +
-			"number. DIR must be new or empty.",
+		Long: "save writes the weights of a node's newest checkpoint as a folder that transformers and --model\n" +
+			"open: config.json, weights in float32 as model.safetensors, and the tokenizer, as the base model's\n" +
+			"files or, if it has none, as files of the tokenizer that training used. RUN is a run or an\n" +
+			"experiment, whose newest run counts. NODE is a node's name, such as node_0, or its number. DIR must\n" +
+			"be new or empty.",
 		Example: "  swarm model save 4loc4ext-1 node_0 ./trained\n  swarm model save 4loc4ext 3 ./trained",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runModelSave(cmd.Context(), g, args[0], args[1], args[2], output)

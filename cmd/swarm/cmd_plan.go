@@ -30,10 +30,12 @@ func newPlanCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [CONFIG]",
 		Short: "Show how many nodes fit, where, and why",
-		Long: "plan looks at the GPUs, or at the host where nodes train on the CPU, and says how many nodes fit and how they share it; what one\n" +
-			"node takes, item by item; which rule decided, and what would change the answer. Nothing is started.\n\n" +
-			"With --study it says what a whole study takes: nodes, runs, time and, with --price, money, and where each figure comes from: rounds\n" +
-			"of such a swarm that this home has recorded, else a swarm profile, else what the card must compute and move at least.",
+		Long: "plan looks at the GPUs, or at the host if nodes train on the CPU. It prints how many nodes fit and\n" +
+			"how they share the memory, what one node needs item by item, which rule decided, and what would\n" +
+			"change the answer. It starts nothing.\n\n" +
+			"With --study it prints what a whole study needs: nodes, runs, time and, with --price, money, and the\n" +
+			"source of each figure: recorded rounds of such a swarm, else a `swarm profile`, else first\n" +
+			"principles.",
 		Example: `  swarm plan 4loc4ext
   swarm plan --model gpt2 --gpu-memory 40GB -o json
   swarm plan --nodes max --share lease --swarm-size 24

@@ -29,10 +29,11 @@ func newPretrainCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pretrain --out DIR",
 		Short: "Train a small base model from scratch",
-		Long: "pretrain trains a model of a preset's shape, from random weights, on fresh questions with their answers in mixed\n" +
-			"phrasings, of which --tag-share use the <answer> tags. It writes a Hugging Face directory (config.json and\n" +
-			"model.safetensors, float16) that --model takes. Held-out questions are never trained on; they make the tables.\n" +
-			"The preset's recipe gives what flags leave open; on one machine the same command makes the same file.",
+		Long: "pretrain trains a model of a preset's shape, from random weights, on new questions with their\n" +
+			"answers in mixed phrasings, of which --tag-share use the <answer> tags. It writes a Hugging Face\n" +
+			"folder (config.json and model.safetensors, float16) for --model. Held-out questions are never\n" +
+			"trained on and make the tables. Missing flags come from the preset's recipe. On one machine the same\n" +
+			"command makes the same file.",
 		Example: "  swarm pretrain --model nano --out ./nano\n" +
 			"  swarm pretrain --model micro --steps 500 --weights bf=3,arc_1d=2 --out ./micro",
 		Args: usage.NoArgs,

@@ -24,9 +24,10 @@ func newProfileCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "profile [CONFIG]",
 		Short: "Measure the memory of a node, for later plans",
-		Long: "profile loads the model once and runs a node's phases at their greatest lengths, with ever more sequences at a time. The line\n" +
-			"through the peaks is kept for this model, these settings, this torch and this GPU: swarm plan and swarm up then count\n" +
-			"with it in place of the guides' table and the estimate, and say so. The GPU should be otherwise idle.",
+		Long: "profile loads the model once and runs a node's phases at their greatest lengths, with more and more\n" +
+			"sequences at a time. It stores the line through the peaks for this model, these settings, this torch\n" +
+			"and this GPU. `swarm plan` and `swarm up` then use it instead of the recommended counts and the\n" +
+			"estimate, and say so. Keep the GPU idle meanwhile.",
 		Example: `  swarm profile --model gpt2
   swarm profile 4loc4ext --sizes 1,4,16`,
 		Args: func(cmd *cobra.Command, args []string) error { return o.plan.Config.TakeArgs(args) },

@@ -21,9 +21,10 @@ func newPruneCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune [EXPERIMENT...] --keep N | --older-than AGE",
 		Short: "Remove old runs, by number or age",
-		Long: "prune removes runs that are done, of all experiments or of those named. --keep leaves the newest N of each experiment, --older-than those\n" +
-			"that ended since then; with both a run must be beyond both. It shows what it would remove and asks. Runs that could go on (stopped,\n" +
-			"crashed, lost, failed) are left alone unless --state names them, and imported runs always: they have no files. --files frees\n" +
+		Long: "prune removes runs that are done, of all experiments or of those named. --keep keeps the newest N of\n" +
+			"each experiment. --older-than removes those that ended before. With both, a run must be beyond both.\n" +
+			"It shows what it would remove and asks. Runs that could continue (stopped, crashed, lost, failed)\n" +
+			"stay unless --state names them. Imported runs always stay, because they have no files. --files frees\n" +
 			"the disk and keeps the records: compare, curve and report still show the runs.",
 		Example: `  swarm prune --keep 3 --dry-run
   swarm prune --keep 1 --files

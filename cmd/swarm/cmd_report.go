@@ -36,12 +36,15 @@ func newReportCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report [EXPERIMENT...]",
 		Short: "Write verdicts, curves and figures into one HTML file",
-		Long: "report writes a self-contained HTML file about the recorded experiments (all, or those named): the verdict, the comparison with the\n" +
-			"paper's figures, rewards of every node, held-out evaluation, memory against the card, round times, out-of-memory and other events,\n" +
-			"the I/J path, what the configurations differ in, who learnt from whom, time, money and energy, and how the numbers are made. The file\n" +
-			"opens without a network, asks nothing of one, and can be printed. Runs may be going on: it says as of when it is.\n\n" +
-			"--study reports on the runs of a study and prints its verdict: which experiment is best, by how much, and how sure that is.\n\n" +
-			"--figures draws the paper's figures of these runs; with --study and without --out the verdict is printed all the same.",
+		Long: "report writes an HTML file about the recorded experiments, all or those named: the verdict, the\n" +
+			"comparison with the paper's figures, rewards of every node, held-out evaluation, memory, round\n" +
+			"times, out-of-memory and other events, the I/J path, differences in the configurations, the exchange\n" +
+			"between nodes, time, money and energy, and how the numbers are computed. The file opens without a\n" +
+			"network and can be printed. Runs may still be running: the report says its time.\n\n" +
+			"--study reports on the runs of a study and prints its verdict: which experiment is best, by how\n" +
+			"much, how certain.\n\n" +
+			"--figures draws the paper's figures of these runs. With --study it prints the verdict also without\n" +
+			"--out.",
 		Example: "  swarm report\n  swarm report 8loc0ext 4loc4ext --baseline 8loc0ext --title 'Does sharing help?' --out sharing.html\n" +
 			"  swarm report --study paper\n  swarm report --measure eval --out - > report.html",
 		RunE: func(cmd *cobra.Command, args []string) error {

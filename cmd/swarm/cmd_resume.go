@@ -26,10 +26,12 @@ func newResumeCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume [EXPERIMENT or RUN]",
 		Short: "Continue an interrupted run with the command that began it",
-		Long: "resume goes on with a run that was stopped, has failed or crashed: by default the newest of these. It takes the command that began\n" +
-			"the run, the variables that counted and the folder that it was typed in from the database, so that it works from any folder. Other\n" +
-			"flags of swarm up may be added and win. What is secret in the command is in the run's folder, which must still be there.\n\n" +
-			"A run that is done prints its summary; --rounds N prolongs it. A run that a sweep began goes on with that sweep: resume says which.",
+		Long: "resume continues a run that was stopped, has failed or crashed, by default the newest. It reads the\n" +
+			"command that began the run, its variables and its folder from the database, so it works from any\n" +
+			"folder. Other flags of `swarm up` may be added and override these. Secrets of the command are in the\n" +
+			"run's folder, which must still exist.\n\n" +
+			"A run that is done prints its summary, and --rounds N prolongs it. A run of a sweep continues with\n" +
+			"that sweep: resume prints its command.",
 		Example: `  swarm resume
   swarm resume 4loc4ext-1 --detach
   swarm resume 4loc4ext --rounds 100`,

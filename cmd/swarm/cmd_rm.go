@@ -17,9 +17,11 @@ func newRmCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm RUN or EXPERIMENT...",
 		Short: "Remove runs: their records and their files",
-		Long: "rm removes runs from the database and from disk, or all runs of an experiment. It shows what it would remove and asks. It never removes\n" +
-			"a run of an experiment that is running. With --files it frees the disk and keeps the records: rounds, rewards and evaluations are\n" +
-			"small, checkpoints are large. There is no undo: swarm export --format sqlite keeps a copy of the records, swarm model save the weights.",
+		Long: "rm removes runs from the database and from disk, or all runs of an experiment. It shows what it\n" +
+			"would remove and asks. It never removes a run of an experiment that is running. --files frees the\n" +
+			"disk and keeps the records: rounds, rewards and evaluations are small, checkpoints are large. There\n" +
+			"is no undo: `swarm export --format sqlite` keeps a copy of the records, `swarm model save` the\n" +
+			"weights.",
 		Example: `  swarm rm 4loc4ext-1 4loc4ext-2
   swarm rm 4loc4ext --dry-run
   swarm rm 4loc4ext-1 --files --yes`,

@@ -31,14 +31,17 @@ func newRunCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARGUMENT…]",
 		Short: "Run any training on the best GPU, again with less memory if needed",
-		Long: "run picks the GPU with most free memory, or waits for one, runs the command there and passes its output and exit code on. Where memory runs\n" +
-			"out (torch, JAX, TensorFlow, CUDA, the host's OOM killer; other failures are never tried again) it halves the batch and doubles the\n" +
-			"accumulation, so that the effective batch stays, then turns on gradient checkpointing, then offload, then takes another GPU, then the CPU\n" +
-			"where --cpu allows it. What fitted is remembered for this command and GPU.\n\n" +
-			"The values reach the command where its arguments, --env or --set say: {batch_size} {accumulate} {effective_batch}\n" +
-			"{gradient_checkpointing} {offload} {device} {gpu}; {{batch_size}} is that text itself. A file that --set changes is put back afterwards.\n\n" +
-			"Several at once share GPUs by what each declares (--memory) or was seen to need before, first come first served; a command of which\n" +
-			"neither is known has its GPU to itself. swarm status, logs, compare and down know jobs by their names.",
+		Long: "run picks the GPU with most free memory, or waits for one, runs the command there and passes on its\n" +
+			"output and exit code. If memory runs out (torch, JAX, TensorFlow, CUDA, the host's OOM killer), it\n" +
+			"halves the batch and doubles the accumulation, so that the effective batch stays, then turns on\n" +
+			"gradient checkpointing, then offload, then tries another GPU, then the CPU if --cpu allows it. It\n" +
+			"never repeats other failures. What fitted is remembered for this command and GPU.\n\n" +
+			"The values reach the command through its arguments, --env or --set: {batch_size} {accumulate}\n" +
+			"{effective_batch} {gradient_checkpointing} {offload} {device} {gpu}. {{batch_size}} is that text\n" +
+			"itself. A file that --set changes is restored afterwards.\n\n" +
+			"Several jobs share GPUs by the memory that each declares (--memory) or needed before, first come,\n" +
+			"first served. A command with neither has its GPU to itself. `swarm status`, `logs`, `compare` and\n" +
+			"`down` know jobs by their names.",
 		Example: `  swarm run --batch-size 128 -- python train.py training.batch_size={batch_size} training.gradient_accumulation_steps={accumulate}
   swarm run --wait-for-gpu 60m --min-gpu-memory 6GB --set conf/config.yaml:data_loader.batch_size={batch_size} -- python train.py
   swarm run --memory 9GB --cpu fallback --batch-size 32 --env BATCH={batch_size} -- ./train.sh`,

@@ -22,8 +22,9 @@ func newServiceCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "service",
 		Short: "Keep a run going over reboots and crashes, as a systemd service",
-		Long: "service makes swarm up a service of systemd: of this user, or of the machine as root and with --system. It starts at boot and again\n" +
-			"after a crash, and goes on with the run it finds. A run that is done stays done.",
+		Long: "service makes `swarm up` a systemd service, of this user, or of the machine as root with --system.\n" +
+			"It starts at boot and again after a crash, and continues the run it finds. A run that is done stays\n" +
+			"done.",
 		Args: usage.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
@@ -37,9 +38,10 @@ func newServiceInstallCommand(g *globals, o *serviceOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install [NAME] -- ARGUMENTS OF swarm up, or join ITS ARGUMENTS",
 		Short: "Write the unit, check it and start it",
-		Long: "install writes swarm-NAME.service (swarm.service without a name), which runs swarm up with the arguments after --, in this folder,\n" +
-			"with this program, home and Python; after -- join it runs swarm join. The arguments are checked first, the unit by systemd-analyze verify. The unit keeps PATH,\n" +
-			"SWARM_… and what else decides which Python, GPU and models are used; no secrets.",
+		Long: "install writes swarm-NAME.service (swarm.service without a name), which runs `swarm up` with the\n" +
+			"arguments after --, in this folder, with this program, home and Python. After -- join it runs `swarm\n" +
+			"join`. It checks the arguments first, and the unit with systemd-analyze verify. The unit keeps PATH,\n" +
+			"SWARM_… and the other variables that decide about Python, GPU and models, and no secrets.",
 		Example: `  swarm service install -- --config 4loc4ext --nodes auto
   swarm service install friends -- join --url-file invitation.txt
   sudo swarm service install nightly --system -- --config /data/mine.yaml --seed 7`,

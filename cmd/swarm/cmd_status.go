@@ -30,8 +30,9 @@ func newStatusCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [EXPERIMENT, RUN or JOB]",
 		Short: "Show a run or a job: rounds, rewards, memory, time left",
-		Long: "status shows a run of that name or experiment. Without a name it shows the newest run, says how many others run, and lists the\n" +
-			"jobs of swarm run that go on or ended in the last days. swarm ls lists all runs. With a job's name it shows each attempt: its settings, its memory, and how it ended.",
+		Long: "status shows a run, by its name or its experiment's. Without a name it shows the newest run, says\n" +
+			"how many others are running, and lists the jobs of `swarm run` of the last days. `swarm ls` lists\n" +
+			"all runs. With a job's name it shows each attempt: its settings, its memory, and how it ended.",
 		Args: usage.AtMostOneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runStatus(cmd.Context(), g, nameIn(args), &o)

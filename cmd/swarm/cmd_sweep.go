@@ -39,16 +39,19 @@ func newSweepCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sweep [CONFIG... [--grid KEY=VALUE,VALUE] | --study STUDY [EXPERIMENT...]]",
 		Short: "Run several experiments or a study with several seeds",
-		Long: "sweep runs swarm up for every configuration, a preset or a YAML file, and every seed: first all configurations with the first\n" +
-			"seed, then all with the second, so that early on each has a result. Its other flags are those of up. Everything is checked before\n" +
-			"the first run starts. A run that fails is noted, the others go on, and at the end it is tried once more.\n\n" +
-			"--study runs the experiments of a study (" + strings.Join(configs.Studies(), ", ") + ")\n" +
-			"with its seeds, rounds, nodes and keys, or those of them that are named; your flags win over these, but for what the study\n" +
-			"compares. --model chooses its model (default " + configs.NanoModel + "). A YAML file is a study of your own (examples/grid.yaml).\n\n" +
-			"--grid runs each configuration with each combination of values, and says at the end which is best: all arms are compared, each\n" +
-			"with each, corrected by Holm. An arm is named by its values: 4loc4ext-lr1e-4-G8.\n\n" +
-			"The same command goes on with an interrupted sweep: the database says which runs are done. Of a sweep that was killed (kill -9) the\n" +
-			"run goes on by itself; the next sweep waits for it. --on-complete and --webhook are for the end of the whole sweep.",
+		Long: "sweep runs `swarm up` for every configuration, a preset or a YAML file, and every seed: first all\n" +
+			"configurations with the first seed, then all with the second, so that each has a result early. Its\n" +
+			"other flags are those of up. Everything is checked before the first run starts. A failed run does\n" +
+			"not stop the others and is tried once more at the end.\n\n" +
+			"--study runs the experiments of a study, or those of them that are named, with its seeds, rounds,\n" +
+			"nodes and keys. Your flags override these, except what the study compares. --model chooses its model\n" +
+			"(default " + configs.NanoModel + "). A YAML file is a study of your own (examples/grid.yaml).\n\n" +
+			"--grid runs each configuration with each combination of values and says at the end which is best:\n" +
+			"all pairs of arms are compared, corrected by Holm. An arm is named after its values:\n" +
+			"4loc4ext-lr1e-4-G8.\n\n" +
+			"The same command continues an interrupted sweep. If a sweep is killed (kill -9), its run continues\n" +
+			"by itself, and the next sweep waits for it. --on-complete and --webhook run at the end of the whole\n" +
+			"sweep.",
 		Example: `  swarm sweep --study paper
   swarm sweep --study off-policy 4loc4ext-importance --seeds 42,
   swarm sweep --study paper --model gpt2 --price 1.29/h --dry-run

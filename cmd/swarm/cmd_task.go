@@ -34,9 +34,9 @@ func newTaskCommand(g *globals) *cobra.Command {
 	addOutputFlag(list.Flags(), &o.output)
 	sample := &cobra.Command{
 		Use: "sample NAME", Short: "Print items of a task's dataset with a seed", Args: taskName,
-		Long: "sample prints items 0..N-1 of reasoning-gym's dataset of that name and seed: answer and metadata are the library's\n" +
-			"own, byte for byte; the question's wording is ours. With -o json, one object a line. For bf to draw the library's words,\n" +
-			"give its list with --words.",
+		Long: "sample prints items 0..N-1 of reasoning-gym's dataset of that name and seed. Answer and metadata are\n" +
+			"the library's own, byte for byte. The question's wording is ours. With -o json it prints one object\n" +
+			"a line. For the library's words in bf, give its list with --words.",
 		RunE: func(cmd *cobra.Command, args []string) error { return runTaskSample(g, o, args[0]) },
 	}
 	addLinesFlag(sample.Flags(), &o.output, "one item")
@@ -44,9 +44,10 @@ func newTaskCommand(g *globals) *cobra.Command {
 	sample.Flags().Int64Var(&o.seed, "seed", 42, "the dataset's seed")
 	score := &cobra.Command{
 		Use: "score NAME", Short: "Score completions or answers from lines of JSON", Args: taskName,
-		Long: "score reads lines of JSON and writes a line {\"score\": X} for each. A line is an item as swarm task sample -o json prints it, with\n" +
-			"a \"completion\": what a model wrote, from which the answer is extracted as in training. Or it is {\"entry\": ITEM, \"answer\": TEXT or\n" +
-			"null}, with the answer itself. An item alone is refused: its \"answer\" is the right one.",
+		Long: "score reads lines of JSON and writes a line {\"score\": X} for each. A line is an item as `swarm task\n" +
+			"sample -o json` prints it, with a \"completion\": a model's text, from which the answer is extracted\n" +
+			"as in training. Or it is {\"entry\": ITEM, \"answer\": TEXT or null}, with the answer itself. An item\n" +
+			"alone is refused, because its \"answer\" is the right one.",
 		Example: `  swarm task sample basic_arithmetic -n 2 -o json | sed 's/}$/,"completion":"<answer>4<\/answer>"}/' | swarm task score basic_arithmetic`,
 		RunE:    func(cmd *cobra.Command, args []string) error { return runTaskScore(g, o, args[0]) },
 	}

@@ -25,14 +25,16 @@ func newTuneCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tune (--auto | --gpu-memory SIZE) [--workload NAME or FILE] [--apply] [-- COMMAND]",
 		Short: "Recommend a batch size that fits, and write it into your files",
-		Long: "tune takes a workload profile, built in (--list) or a YAML file of your own (docs/TUNE.md), and says which batch size, accumulation and\n" +
-			"other values suit a GPU: with the memory they are expected to take, item by item. --profile runs the training itself at a few batch\n" +
-			"sizes and counts with what it measures. --apply writes the values into the training's files, with a backup beside each; --undo puts\n" +
-			"them back. Without --workload it is the profile whose files are in the folder, else sapo.\n\n" +
-			"Values are those of --set, else of the training's files in --dir, else the profile's defaults; each is shown with its source.\n" +
-			"--apply refuses while the memory estimate counts with a default that neither a file nor --set confirms.\n\n" +
-			"GB of --gpu-memory are the profile's: 24 and 24GB are 24 GiB where its author counts so, as guide 2 does.\n" +
-			"Exit code 3: no GPU with --auto, or the smallest batch is expected to take more than there is.",
+		Long: "tune reads a workload profile, built in (--list) or your own YAML file (docs/TUNE.md), and\n" +
+			"recommends a batch size, accumulation and other values for a GPU, with the memory they are expected\n" +
+			"to use, item by item. --profile measures the training itself at a few batch sizes. --apply writes\n" +
+			"the values into the training's files, with a backup beside each. --undo restores them. Without\n" +
+			"--workload it uses the profile whose files are in the folder, else sapo.\n\n" +
+			"Values come from --set, else from the training's files in --dir, else from the profile's defaults.\n" +
+			"Each is shown with its source. --apply refuses while the memory estimate rests on a default that\n" +
+			"neither a file nor --set confirms.\n\n" +
+			"--gpu-memory 24 or 24GB uses the profile's unit: GiB if its author counts in GiB, as guide 2 does.\n" +
+			"Exit code 3: no GPU with --auto, or the smallest batch is expected to exceed the memory.",
 		Example: `  swarm tune --auto
   swarm tune --workload naics-embedder --gpu-memory 24
   swarm tune --workload naics-embedder --auto --apply

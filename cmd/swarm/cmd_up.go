@@ -38,13 +38,15 @@ func newUpCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up [CONFIG]",
 		Short: "Train a swarm on this host until its rounds are done",
-		Long: "up finds the GPU (or trains on the CPU), decides how many nodes fit, starts them one model load at a time, keeps them alive\n" +
-			"and records every round. Ctrl-C stops in order, after a checkpoint; a second Ctrl-C stops now. On a terminal it shows a live\n" +
-			"view, elsewhere a line a round; -o json prints one event a line, the last of type summary.\n\n" +
-			"The same command goes on where an earlier one was stopped, crashed or was killed with its machine: up continues the newest run of\n" +
-			"the experiment with the same seed, with its nodes, and refuses settings that would make another experiment of it. --fresh begins\n" +
-			"a new run and keeps the old one; more --rounds prolong a run that is done.\n\n" +
-			"CONFIG is the same as --config CONFIG: a preset (" + strings.Join(configs.Experiments(), ", ") + "),\nor a YAML file.",
+		Long: "up finds the GPU (or uses the CPU), decides how many nodes fit, starts them one model load at a\n" +
+			"time, supervises them and records every round. Ctrl-C stops after a checkpoint, a second Ctrl-C at\n" +
+			"once. On a terminal it shows a live view, elsewhere a line a round. -o json prints one event a line,\n" +
+			"the last of type summary.\n\n" +
+			"The same command continues a run that was stopped, crashed or lost its machine: the newest run of\n" +
+			"the experiment with the same seed, with its nodes. It refuses settings that would make it another\n" +
+			"experiment. --fresh begins a new run and keeps the old one. More --rounds prolong a run that is\n" +
+			"done." +
+			"\n\nCONFIG is the same as --config CONFIG: a preset (" + strings.Join(configs.Experiments(), ", ") + "),\nor a YAML file.",
 		Example: `  swarm up 4loc4ext
   swarm up 8loc0ext --rounds 40 --device cpu --model nano
   swarm up mine.yaml --seed 7 --name mine-7`,

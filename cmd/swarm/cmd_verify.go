@@ -25,10 +25,11 @@ func newVerifyCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify EXPERIMENT or RUN",
 		Short: "Repeat a run from its journals and compare every weight",
-		Long: "verify makes every round of a run that has ended again out of the nodes' journals: questions are drawn again, completions scored\n" +
-			"again, externals drawn again, and every update is made again from the first weights. What comes out must be what the journals and\n" +
-			"the database have: rewards, training sets, losses, and the weights at every checkpoint. On a CPU that holds bit for bit; on a GPU,\n" +
-			"which does not compute the same bits each time, weights and losses are compared for information only.",
+		Long: "verify repeats every round of a finished run from the nodes' journals: it draws the questions again,\n" +
+			"scores the completions, draws the externals, and makes every update from the first weights. The\n" +
+			"results must equal the journals and the database: rewards, training sets, losses, and the weights at\n" +
+			"every checkpoint. On a CPU they are equal bit for bit. A GPU does not compute the same bits each\n" +
+			"time, so there weights and losses are compared for information only.",
 		Example: "  swarm verify 4loc4ext\n  swarm verify 4loc4ext-2 --generate -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {

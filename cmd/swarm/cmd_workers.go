@@ -23,10 +23,9 @@ func newWorkersCommand(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "workers [RUN]",
 		Short: "List workers, invite them, and decide who may join",
-		Long: "workers lists the hosts that joined a run (the newest that this home coordinates, if none is named): their nodes,\n" +
-			"what of their rollouts was of use to the others, and what was\n" +
-			"refused. invite prints a line that lets others in; revoke, ban and unban decide about those who have it. They take effect at once, also\n" +
-			"while a run goes on.",
+		Long: "workers lists the hosts that joined a run, by default the newest that this home coordinates: their\n" +
+			"nodes, how useful their rollouts have been, and what was refused. invite prints an invitation.\n" +
+			"revoke, ban and unban decide who may join. They take effect at once, also while a run is running.",
 		Example: `  swarm workers
   swarm workers invite anna
   swarm workers ban mallory --reason "wrong answer keys"`,

@@ -32,7 +32,7 @@ import (
 )
 
 const exitCodesHelp = `
-Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 not enough memory or GPU for what was asked,
+Exit codes: 0 done, 1 failed, 2 invalid usage or configuration, 3 not enough memory or GPU for what was asked,
 4 some nodes gave up, 130/143 stopped by a signal after an orderly checkpoint.`
 
 // version is set by the linker.
@@ -223,6 +223,7 @@ func newRootCommand(g *globals) *cobra.Command {
 		}
 		c.Long += "\n" + exitCodesHelp
 	}
+	root.InitDefaultCompletionCmd()
 	completeDeeper(g, root)
 	groupCommands(root)
 	usage.FitHelp(g.stdout, root, flagGroups, g.helpAll)

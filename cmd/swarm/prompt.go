@@ -33,13 +33,15 @@ func newModelPromptCommand(g *globals, output *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prompt NAME [QUESTION]",
 		Short: "Ask a trained node or a model a question and score its answers",
-		Long: "prompt samples completions of a question. NAME is a run or an experiment, of which the newest run counts, else a model: a folder,\n" +
-			"a preset, or a name of the hub that is cached. Of a run the node with the best held-out reward answers, or --node, with its newest\n" +
-			"checkpoint. The model gets the question as in training: the run's system prompt, and the chat template if its tokenizer has one.\n\n" +
-			"Without a QUESTION the task draws it and scores the answers: --task NAME, --seed and --index name the question as swarm task sample\n" +
-			"does, with the task's parameters of the run; without --task it is a held-out question of the run's tasks. QUESTION - reads stdin.\n" +
-			"Nothing is recorded or downloaded. The same command gives the same completions. A run that goes on is left alone: if the GPU has\n" +
-			"too little memory free, the CPU answers.",
+		Long: "prompt samples completions of a question. NAME is a run or an experiment, whose newest run counts,\n" +
+			"else a model: a folder, a preset, or a cached name of the hub. In a run the node with the best\n" +
+			"held-out reward answers, or --node, with its newest checkpoint. The model gets the question as in\n" +
+			"training: with the run's system prompt, and in the chat template if its tokenizer has one.\n\n" +
+			"Without a QUESTION the task draws one and scores the answers. --task NAME, --seed and --index name\n" +
+			"the question as `swarm task sample` does, with the run's parameters of the task. Without --task it\n" +
+			"is a held-out question of the run's tasks. QUESTION - reads stdin. Nothing is recorded or\n" +
+			"downloaded. The same command gives the same completions. A running run is not disturbed: if the GPU\n" +
+			"has too little memory free, the CPU answers.",
 		Example: "  swarm model prompt 4loc4ext\n  swarm model prompt 4loc4ext --task bf --seed 1 -n 8\n" +
 			"  swarm model prompt ./trained \"What is 17 + 25?\" --temperature 0 -n 1\n  echo \"What is 17 + 25?\" | swarm model prompt nano - -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
