@@ -6,12 +6,17 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/internal/table"
+	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/internal/usage"
 	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/event"
@@ -36,15 +41,31 @@ func newWorkersCommand(g *globals) *cobra.Command {
 	}
 	addOutputFlag(cmd.Flags(), &output)
 	var once bool
+	var terms membership.Terms
 	invite := &cobra.Command{
 		Use:   "invite [NAME]",
 		Short: "Print an invitation, for one worker or for several",
-		Args:  usage.AtMostOneName,
+		Long: "invite prints a line that lets others join. Without a name or a flag it is the line of swarm up, for 256 workers and 30 days from now on.\n" +
+			"With them it is a new one. Workers of one invitation have one allowance, and swarm workers revoke --with-workers ends all of them at once.",
+		Args: usage.AtMostOneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runInvite(g, nameIn(args), once)
+			terms.Name = nameIn(args)
+			switch {
+			case once && cmd.Flags().Changed("uses"):
+				return fail.Usage(errors.New("--once is --uses 1: both were given"), "one of them")
+			case cmd.Flags().Changed("uses") && (terms.Uses < 1 || terms.Uses > membership.MaxWorkers):
+				return &configs.Error{Key: "uses", Value: strconv.Itoa(terms.Uses), Source: "--uses", Allowed: fmt.Sprintf("1 to %d workers", membership.MaxWorkers)}
+			case cmd.Flags().Changed("expires") && terms.Life <= 0:
+				return &configs.Error{Key: "expires", Value: terms.Life.String(), Source: "--expires", Allowed: "a time such as 12h or 720h"}
+			case once:
+				terms.Uses = 1
+			}
+			return runInvite(g, terms)
 		},
 	}
 	invite.Flags().BoolVar(&once, "once", false, "the line lets in one worker, once")
+	invite.Flags().IntVar(&terms.Uses, "uses", 0, "the line lets in this `number` of workers (default 16; without a name or another flag: 256)")
+	invite.Flags().DurationVar(&terms.Life, "expires", 0, "the line is good for this `time` (default 720h)")
 	var reason string
 	ban := workerCommand(g, "ban", "Shut a worker out: its connections end, and what it offers is refused", func(r *membership.Registry, name string) error {
 		if err := r.Ban(name, reason); err != nil {
@@ -54,10 +75,15 @@ func newWorkersCommand(g *globals) *cobra.Command {
 		return nil
 	})
 	ban.Flags().StringVar(&reason, "reason", "", "what the worker is told")
+	var withWorkers bool
+	revoke := workerCommand(g, "revoke", "Revoke a worker's credentials, or an invitation", func(r *membership.Registry, name string) error {
+		return g.revoke(r, name, withWorkers)
+	})
+	revoke.Flags().BoolVar(&withWorkers, "with-workers", false, "with an invitation's name: also revoke the workers that came with it")
 	cmd.AddCommand(
 		invite, ban,
 		workerCommand(g, "unban", "Let a banned worker in again", (*membership.Registry).Unban),
-		workerCommand(g, "revoke", "Revoke a worker's credentials, or an invitation", g.revoke),
+		revoke,
 	)
 	return cmd
 }
@@ -85,7 +111,19 @@ func workerCommand(g *globals, verb, short string, do func(*membership.Registry,
 // standingInvitation is what the registry calls the line of swarm up.
 const standingInvitation = "invitation"
 
-func (g *globals) revoke(r *membership.Registry, name string) error {
+func (g *globals) revoke(r *membership.Registry, name string, withWorkers bool) error {
+	if withWorkers {
+		gone, err := r.RevokeWithWorkers(name)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(g.stderr, "Revoked invitation %s and %s that came with it", name, units.Plural(len(gone), "worker"))
+		if len(gone) > 0 {
+			fmt.Fprintf(g.stderr, ": %s", charset.Line(strings.Join(gone, ", ")))
+		}
+		fmt.Fprintln(g.stderr)
+		return nil
+	}
 	err := r.Revoke(name)
 	if err == nil && name != standingInvitation {
 		g.stillInvited(name)
@@ -106,7 +144,7 @@ func (g *globals) registry() (*membership.Registry, error) {
 	return membership.OpenRegistry(g.home.Workers())
 }
 
-func runInvite(g *globals, name string, once bool) error {
+func runInvite(g *globals, terms membership.Terms) error {
 	registry, err := g.registry()
 	if err != nil {
 		return err
@@ -115,7 +153,7 @@ func runInvite(g *globals, name string, once bool) error {
 	if err != nil {
 		return err
 	}
-	if invitation.Token, err = registry.Invite(name, once); err != nil {
+	if invitation.Token, err = registry.InviteFor(terms); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(g.stdout, "swarm join '%s'\n", invitation)

@@ -51,7 +51,12 @@ func (o ConnectOptions) enrol(ctx context.Context) (membership.Credentials, erro
 		}
 		name = Name(name)
 	}
-	if c, err = natsbus.Enrol(ctx, o.Invitation, name, natsbus.TLSOptions{CAFile: o.CAFile, Credentials: o.Credentials}); err != nil {
+	if c, err = natsbus.Enrol(ctx, o.Invitation, name, natsbus.TLSOptions{
+		CAFile: o.CAFile, Credentials: o.Credentials,
+		Busy: func() {
+			o.Logger.Info("the coordinator has as many newcomers as it takes at a time: trying again until there is room")
+		},
+	}); err != nil {
 		return c, err
 	}
 	data, err = json.Marshal(c)

@@ -39,6 +39,11 @@ type Listed struct {
 	Banned   string  `json:"banned"` // why; empty: not banned
 	Once     bool    `json:"once"`
 	Used     bool    `json:"used"`
+
+	Uses       int     `json:"uses,omitempty"`       // of an invitation: how many workers it lets in; 0: any number
+	Workers    int     `json:"workers,omitempty"`    // of an invitation: how many it has let in
+	Expires    float64 `json:"expires,omitempty"`    // 0: never; of a worker: unless it is heard of before
+	Invitation string  `json:"invitation,omitempty"` // of a worker: with which it came; empty: not known
 }
 
 // List lists the workers of a run, and who may join. name is that run's or its experiment's; empty: the newest that this home coordinates.
@@ -63,7 +68,9 @@ func List(ctx context.Context, home layout.Home, reader *store.Reader, name stri
 			return document, err
 		}
 		for _, e := range entries {
-			document.Listed = append(document.Listed, Listed{e.Name, e.Kind, e.Created, e.LastSeen, e.Host, e.Revoked, e.Banned, e.Once, e.Used})
+			document.Listed = append(document.Listed, Listed{
+				e.Name, e.Kind, e.Created, e.LastSeen, e.Host, e.Revoked, e.Banned, e.Once, e.Used, e.Uses, e.Workers, e.Expires, e.Invitation,
+			})
 		}
 	}
 	return document, nil
@@ -117,6 +124,12 @@ func listedTable(rows []Listed, now float64) *table.Table {
 			state = "revoked"
 		case e.Once && e.Used:
 			state = "used"
+		case e.Expires > 0 && now >= e.Expires:
+			state = "expired"
+		case e.Uses > 1:
+			state = fmt.Sprintf("has let in %d of %d", e.Workers, e.Uses)
+		case e.Invitation != "":
+			state = "may join, by " + charset.Shown(e.Invitation)
 		}
 		seen := units.Ago(e.LastSeen, now)
 		if e.Kind == "invitation" { // of its use the workers tell

@@ -97,9 +97,10 @@ type AdmissionServer struct {
 	mu       sync.Mutex
 	lineup   *lineup
 	sessions map[string]*session
-	queue    []event.Event // to be told
-	expelled []string      // workers whose connections are to end
-	version  int64         // of the lineup when changed was made
+	groups   map[string]*group // by invitation
+	queue    []event.Event     // to be told
+	expelled []string          // workers whose connections are to end
+	version  int64             // of the lineup when changed was made
 	changed  chan struct{}
 	moved    time.Time // when anything of a worker's got on
 	ended    string
@@ -136,8 +137,10 @@ func NewAdmissionServer(o AdmissionOptions, known []KnownMember) (*AdmissionServ
 		ahead += o.Cfg.MaxStaleness
 	}
 	r := &AdmissionServer{
-		o: o, silence: o.Silence, lineup: l, sessions: map[string]*session{}, changed: make(chan struct{}), moved: o.Now(), version: l.version,
-		gate:     gate{rounds: o.Rounds, rollouts: o.Cfg.MostOwn(), completions: o.Cfg.NumGenerations, ahead: ahead, async: o.Cfg.Async()},
+		o: o, silence: o.Silence, lineup: l, sessions: map[string]*session{}, groups: map[string]*group{}, changed: make(chan struct{}), moved: o.Now(), version: l.version,
+		gate: gate{
+			rounds: o.Rounds, rollouts: o.Cfg.MostOwn(), completions: o.Cfg.NumGenerations, tokens: o.Cfg.MaxCompletionLength, ahead: ahead, async: o.Cfg.Async(),
+		},
 		enrolled: newBucket(enrolRate, enrolBurst),
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), recordedLimit)
@@ -170,8 +173,7 @@ func (r *AdmissionServer) recall(m KnownMember, recorded int) {
 	}
 	s := r.sessions[m.Worker]
 	if s == nil {
-		s = newSession(m.Worker, r.o.Now(), r.slack())
-		r.sessions[m.Worker] = s
+		s = r.open(m.Worker)
 	}
 	round := max(recorded, m.From)
 	assignment := r.lineup.join(m.Node, m.Worker, m.From, round, "")
@@ -179,6 +181,17 @@ func (r *AdmissionServer) recall(m KnownMember, recorded int) {
 	assignment.silent, assignment.streak = true, round-m.From
 	s.assignments = append(s.assignments, assignment)
 	s.rates.resize(len(s.assignments))
+}
+
+// open makes the worker's session. mu is held, or nobody else knows r yet.
+func (r *AdmissionServer) open(worker string) *session {
+	s := newSession(worker, r.o.Now(), r.slack())
+	if r.o.Registry != nil {
+		s.invitation = r.o.Registry.Invitation(worker)
+		r.lineup.trust.invitations[worker] = s.invitation
+	}
+	r.sessions[worker] = s
+	return s
 }
 
 // Progress says which round a node of the coordinator's own host works on.

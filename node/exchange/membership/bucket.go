@@ -37,6 +37,16 @@ func (b *bucket) take(now time.Time, n float64) (wait time.Duration) {
 	return wait
 }
 
+// charge takes n tokens, though there may be fewer, and says how long it is until there are any. Nobody owes more than a burst.
+func (b *bucket) charge(now time.Time, n float64) (wait time.Duration) {
+	b.wait(now, 0)
+	b.tokens = max(b.tokens-n, -b.burst)
+	if b.tokens < 0 {
+		return max(1, units.Seconds(-b.tokens/b.rate))
+	}
+	return 0
+}
+
 // resize changes the rate and the burst.
 func (b *bucket) resize(rate, burst float64) {
 	if b.at.IsZero() || burst == b.burst {
@@ -48,7 +58,7 @@ func (b *bucket) resize(rate, burst float64) {
 }
 
 // rates are one worker's.
-type rates struct{ requests, visits, offers, events, bytes, kept bucket }
+type rates struct{ requests, visits, offers, events, bytes, kept, drawn bucket }
 
 // What a worker may send, a second and at once.
 const (
@@ -69,7 +79,7 @@ func newRates() *rates {
 	return &rates{
 		requests: newBucket(requestRate, requestBurst), visits: newBucket(visitRate, visitBurst), offers: newBucket(offerRate, offerBurst),
 		events: newBucket(eventRate, eventBurst), bytes: newBucket(byteRate, byteBurst),
-		kept: newBucket(keptRate, keptBurst),
+		kept: newBucket(keptRate, keptBurst), drawn: newBucket(drawnRate, drawnBurst),
 	}
 }
 

@@ -12,6 +12,7 @@ type gate struct {
 	rounds      int // of the experiment
 	rollouts    int // of a round, at most
 	completions int // G, at most
+	tokens      int // max_completion_length; 0: not known
 	ahead       int // rounds before the swarm
 	async       bool
 }
@@ -28,6 +29,8 @@ func (g gate) check(p place, offer Offer) *Refusal {
 	switch {
 	case len(offer.Data) > exchange.MaxBatchBytes:
 		return Refuse(CodeMalformed, "rollouts of %s: %d bytes, more than %d", offer.Node, len(offer.Data), exchange.MaxBatchBytes)
+	case len(offer.Data) > g.size():
+		return Refuse(CodeRollouts, "rollouts of %s: %d bytes, and the experiment's sizes allow %d", offer.Node, len(offer.Data), g.size())
 	case offer.Round < 0 || offer.Round >= g.rounds:
 		return Refuse(CodeRollouts, "rollouts of %s: there is no round %d: they are 0 to %d", offer.Node, offer.Round, g.rounds-1)
 	case offer.Round < p.from:
@@ -38,6 +41,24 @@ func (g gate) check(p place, offer Offer) *Refusal {
 		return Refuse(CodeRollouts, "rollouts of %s: round %d is long over: it shared round %d", offer.Node, offer.Round, p.offered)
 	}
 	return nil
+}
+
+// How many bytes what a node shares may take: of a token's text the longest and on average, with its id and log-probability; of what surrounds a
+// completion, and of a question with its answer and metadata.
+const (
+	longestToken     = 256
+	tokenBytes       = 48
+	completionBytes  = 1 << 10
+	questionBytes    = 32 << 10
+	batchHeaderBytes = 4 << 10
+)
+
+// size is how many bytes a batch may have by the experiment's sizes.
+func (g gate) size() int {
+	if g.tokens == 0 {
+		return exchange.MaxBatchBytes
+	}
+	return min(exchange.MaxBatchBytes, batchHeaderBytes+g.rollouts*(questionBytes+g.completions*(completionBytes+tokenBytes*g.tokens)))
 }
 
 // open decodes the batch and holds it to the experiment's sizes.
@@ -53,6 +74,12 @@ func (g gate) open(offer Offer) *Refusal {
 		if len(r.Completions) > g.completions {
 			return Refuse(CodeRollouts, "rollouts of %s, round %d: rollout %d has %d completions, and the experiment %d",
 				offer.Node, offer.Round, i, len(r.Completions), g.completions)
+		}
+		for _, c := range r.Completions {
+			if g.tokens > 0 && (len(c.Text) > completionBytes+longestToken*g.tokens || len(c.Tokens) > g.tokens || len(c.Logprobs) > g.tokens+1) {
+				return Refuse(CodeRollouts, "rollouts of %s, round %d: a completion of rollout %d is longer than max_completion_length (%d) allows",
+					offer.Node, offer.Round, i, g.tokens)
+			}
 		}
 	}
 	return nil

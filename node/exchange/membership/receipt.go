@@ -121,6 +121,14 @@ func (r *AdmissionServer) afford(s *session, events, size int) time.Duration {
 	}
 	now, bytes := r.o.Now(), float64(size)
 	long := s.rates.kept.wait(now, bytes)
+	g := r.groupOf(s)
+	if g != nil {
+		if wait := max(g.kept.wait(now, bytes), g.bytes.wait(now, bytes), g.events.wait(now, float64(events))); wait > 0 {
+			s.reason = "those who came with its invitation have delivered more than they may between them, and are told to wait"
+			r.warn(s, "group", "worker "+s.worker+": "+s.reason)
+			return wait
+		}
+	}
 	if long > 0 {
 		s.reason = fmt.Sprintf("it has delivered more than %d KiB a second in the long run, and is told to wait", keptRate>>10)
 		r.warn(s, "kept", "worker "+s.worker+": "+s.reason+". Try: swarm workers ban "+s.worker+", if that is not its nodes' doing")
@@ -131,6 +139,11 @@ func (r *AdmissionServer) afford(s *session, events, size int) time.Duration {
 	s.rates.kept.take(now, bytes)
 	s.rates.bytes.take(now, bytes)
 	s.rates.events.take(now, float64(events))
+	if g != nil {
+		g.kept.take(now, bytes)
+		g.bytes.take(now, bytes)
+		g.events.take(now, float64(events))
+	}
 	return 0
 }
 

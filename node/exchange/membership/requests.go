@@ -177,6 +177,7 @@ func (r *AdmissionServer) Offer(ctx context.Context, worker string, offer Offer)
 	defer r.flush()
 	r.lineup.share(assignment, offer.Round)
 	r.sessions[worker].accept(len(offer.Data))
+	r.occupy(r.sessions[worker], offer)
 	r.advanced(assignment)
 	return nil
 }
@@ -192,7 +193,11 @@ func (r *AdmissionServer) look(worker string, offer Offer) (*assignment, *Refusa
 	if refusal := r.rated(s, &s.rates.offers, 1); refusal != nil {
 		return nil, r.refuse(s, refusal)
 	}
-	if refusal := r.rated(s, &s.rates.bytes, len(offer.Data)); refusal != nil {
+	shared := (*bucket)(nil)
+	if g := r.groupOf(s); g != nil {
+		shared = &g.bytes
+	}
+	if refusal := r.rated(s, &s.rates.bytes, len(offer.Data), shared); refusal != nil {
 		return nil, r.refuse(s, refusal)
 	}
 	assignment := s.owns(offer.Node)
@@ -207,6 +212,9 @@ func (r *AdmissionServer) look(worker string, offer Offer) (*assignment, *Refusa
 		p.round = min(p.round, max(p.offered+1, p.from)+offerWindow)
 	}
 	if refusal := r.gate.check(p, offer); refusal != nil {
+		return nil, r.refuse(s, refusal)
+	}
+	if refusal := r.room(s, offer); refusal != nil {
 		return nil, r.refuse(s, refusal)
 	}
 	if s.state == event.WorkerConnected {
@@ -250,8 +258,7 @@ func (r *AdmissionServer) admit(worker string) (*session, *Refusal) {
 		if len(r.sessions) >= MaxWorkers {
 			return nil, Refuse(CodeFull, "%d workers have taken part in this run, and no more may. Try: another run", MaxWorkers)
 		}
-		s = newSession(worker, r.o.Now(), r.slack())
-		r.sessions[worker] = s
+		s = r.open(worker)
 	}
 	if s.state == event.WorkerBanned || s.state == event.WorkerRevoked { // and not any more
 		s.state, s.reason = event.WorkerLeft, ""
@@ -268,12 +275,12 @@ func (r *AdmissionServer) request(worker string) (*session, *Refusal) {
 	return s, refusal
 }
 
-// rated takes n from a bucket.
-func (r *AdmissionServer) rated(s *session, b *bucket, n int) *Refusal {
+// rated takes n from a bucket of the worker's, and from its group's, which may be nil.
+func (r *AdmissionServer) rated(s *session, b *bucket, n int, group ...*bucket) *Refusal {
 	if r.o.Trusted {
 		return nil
 	}
-	if wait := b.take(r.o.Now(), float64(n)); wait > 0 {
+	if wait := within(r.o.Now(), float64(n), append(group, b)...); wait > 0 {
 		r.warn(s, CodeRate, "worker "+s.worker+" sends more than it may: it is told to wait")
 		return slower(wait)
 	}

@@ -24,6 +24,8 @@ type session struct {
 	rates       *rates
 	assignments []*assignment // all it ever had in this run
 	pending     int64         // events that it has not delivered, as it says
+	invitation  string        // that it came with, as Registry.Invitation; empty: not known
+	stored      quota
 
 	offered, refused, bytes, dropped int64
 	reason                           string // of the newest refusal, or of its end

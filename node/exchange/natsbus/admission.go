@@ -31,7 +31,7 @@ const (
 func (s *Server) ServeAdmission(ctx context.Context, admission membership.Admission) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	d := &admissionRequests{server: s, admission: admission, lanes: newLanes(ctx)}
+	d := &admissionRequests{server: s, admission: admission, lanes: newLanes(ctx), meter: newMeter(s.traffic)}
 	for subject, handle := range map[string]nats.MsgHandler{
 		workerPrefix + "*.*": d.worker, enrolSubject: d.enrol, whySubject: d.why,
 	} {
@@ -58,6 +58,7 @@ type admissionRequests struct {
 	server    *Server
 	admission membership.Admission
 	lanes     *lanes
+	meter     *meter
 
 	mu         sync.Mutex
 	mismatched time.Time // when the last one was told
@@ -103,7 +104,7 @@ func (d *admissionRequests) worker(m *nats.Msg) {
 	}
 	d.queue(lane, m, func(ctx context.Context) (any, error) {
 		if verb == verbRead {
-			return nil, d.read(m)
+			return nil, d.read(name, m)
 		}
 		return d.handle(ctx, name, verb, m)
 	})
@@ -230,7 +231,14 @@ func checkProtocol(m *nats.Msg) error {
 }
 
 // read passes a worker's read on to JetStream, which answers into the worker's own inbox.
-func (d *admissionRequests) read(m *nats.Msg) error {
+func (d *admissionRequests) read(worker string, m *nats.Msg) error {
+	if to, ok := d.admission.(accounts); ok {
+		if wait := d.meter.read(worker, to, time.Now()); wait > 0 {
+			refusal := membership.Refuse(membership.CodeRate, "more was read in too short a time than may be. Try: again in a while")
+			refusal.RetryAfter = wait.Seconds()
+			return refusal
+		}
+	}
 	subjects, err := newSubjects(m.Header.Get(runHeader))
 	if err != nil {
 		return membership.Refuse(membership.CodeMalformed, "%v", err)

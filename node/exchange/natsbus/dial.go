@@ -177,7 +177,12 @@ func (d dialer) ask(ctx context.Context, subject string, question any) ([]byte, 
 type TLSOptions struct {
 	CAFile      string // of a server without a fingerprint; empty: the system's
 	Credentials string // file, of an external cluster
+	Busy        func() // called once when the coordinator takes no newcomer at the moment; may be nil
 }
+
+// errBusy says that the broker lets in no more newcomers at the moment: it refuses those who have no credentials for no other reason.
+var errBusy = fmt.Errorf("the coordinator takes no more newcomers at the moment (%d at a time from one address, %d in all). "+
+	"Try: the same command again in a minute, or a longer --wait", maxEnrollingOf, maxEnrolling)
 
 // Enrol exchanges an invitation for a worker's own credentials. A coordinator that isn't there is tried until ctx ends; its no is a
 // *membership.Refusal.
@@ -188,10 +193,18 @@ func Enrol(ctx context.Context, i membership.Invitation, name string, o TLSOptio
 	}
 	application := membership.Apply(i.Token, name) // the same one at every attempt: the answer to an earlier one may have been lost
 	var credentials membership.Credentials
+	busy, told := false, false // the last attempt; any
 	err := retry(ctx, func() (_ bool, err error) {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		data, err := d.ask(ctx, enrolSubject, application.Enrol)
+		if busy = errors.Is(err, nats.ErrAuthorization) && d.address.scheme == schemeTLS; busy {
+			if !told && o.Busy != nil {
+				o.Busy()
+			}
+			told = true
+			return true, errBusy
+		}
 		if err != nil {
 			return again(err), err
 		}
@@ -202,6 +215,9 @@ func Enrol(ctx context.Context, i membership.Invitation, name string, o TLSOptio
 		credentials, err = application.Accept(answer)
 		return false, err
 	})
+	if err != nil && busy && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return membership.Credentials{}, fmt.Errorf("enrol at %s: %w", d.address, errBusy)
+	}
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return membership.Credentials{}, fmt.Errorf("enrol at %s: %w", d.address, nobodyAnswers(err))
 	}

@@ -2,6 +2,9 @@ package natsbus
 
 import (
 	"crypto/subtle"
+	"net"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +18,8 @@ const (
 	enrolUser = "enrol" // who has no credentials yet: it may ask for some, and why it was turned away
 
 	enrolLife      = 30 * time.Second // of such a connection
-	maxEnrolling   = 256              // of them in that time
+	maxEnrolling   = 256              // of them at a time
+	maxEnrollingOf = 16               // from one address
 	maxConnections = membership.MaxNodes + 8
 
 	nonceDigits = 32
@@ -33,7 +37,14 @@ type gate struct {
 
 	mu        sync.Mutex
 	workers   map[string][]uint64 // connections, by worker's token
-	enrolling []time.Time         // within enrolLife
+	enrolling []newcomer
+}
+
+// newcomer is a connection of enrolUser's.
+type newcomer struct {
+	id   uint64
+	from string // its address
+	at   time.Time
 }
 
 // Check implements natsserver.Authentication. The broker calls it from a connection's own goroutine.
@@ -48,7 +59,7 @@ func (g *gate) Check(c natsserver.ClientAuthentication) bool {
 		}
 		c.RegisterUser(&natsserver.User{})
 	case enrolUser:
-		if g.admit == nil || !isNonce(o.Name) || !g.mayEnrol(time.Now()) {
+		if g.admit == nil || !isNonce(o.Name) || !g.mayEnrol(c.GetID(), sourceOf(c.RemoteAddress()), time.Now()) {
 			return false
 		}
 		c.RegisterUser(&natsserver.User{Username: enrolUser, ConnectionDeadline: time.Now().Add(enrolLife), Permissions: allow(
@@ -114,17 +125,53 @@ func (g *gate) all() (ids []uint64) {
 	return ids
 }
 
-func (g *gate) mayEnrol(now time.Time) bool {
+// connections are a worker's that were let in and not forgotten.
+func (g *gate) connections(worker string) []uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for len(g.enrolling) > 0 && now.Sub(g.enrolling[0]) > enrolLife {
-		g.enrolling = g.enrolling[1:]
+	return slices.Clone(g.workers[worker])
+}
+
+// mayEnrol lets a connection be one of enrolUser's, unless there are as many as may be, from its address or in all. One that is closed makes room at
+// once.
+func (g *gate) mayEnrol(id uint64, from string, now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.crowded(from) {
+		g.enrolling = slices.DeleteFunc(g.enrolling, func(n newcomer) bool { return now.Sub(n.at) > enrolLife || !g.alive(n.id) })
+		if g.crowded(from) {
+			return false
+		}
 	}
-	if len(g.enrolling) >= maxEnrolling {
-		return false
-	}
-	g.enrolling = append(g.enrolling, now)
+	g.enrolling = append(g.enrolling, newcomer{id, from, now})
 	return true
+}
+
+func (g *gate) crowded(from string) bool {
+	own := 0
+	for _, n := range g.enrolling {
+		if n.from == from {
+			own++
+		}
+	}
+	return len(g.enrolling) >= maxEnrolling || own >= maxEnrollingOf
+}
+
+// sourceOf is whose connections count together: an IPv4 address, or the 64 bits of an IPv6 address that a network is given.
+func sourceOf(address net.Addr) string {
+	tcp, ok := address.(*net.TCPAddr)
+	if !ok {
+		return ""
+	}
+	ip, ok := netip.AddrFromSlice(tcp.IP)
+	if ip = ip.Unmap(); !ok || ip.Is4() {
+		return ip.String()
+	}
+	network, err := ip.Prefix(64)
+	if err != nil {
+		return ip.String()
+	}
+	return network.String()
 }
 
 // isNonce tells whether a name is one that nobody else guesses: answers to an enrolment go under it.

@@ -350,14 +350,178 @@ func TestConnectionsOfOneWorkerAreBounded(t *testing.T) {
 	if len(g.workers["ada"]) > maxConnections || taken < maxConnections {
 		t.Errorf("%d connections open of %d taken, at most %d are allowed", len(g.workers["ada"]), taken, maxConnections)
 	}
-	now := time.Now()
-	enrolling := 0
+}
+
+// Newcomers are bounded, by their address and in all; who is gone makes room at once, and who stays does after a while.
+func TestNewcomersAreBounded(t *testing.T) {
+	gone := map[uint64]bool{}
+	g := &gate{workers: map[string][]uint64{}, alive: func(id uint64) bool { return !gone[id] }}
+	now, id, enrolling := time.Now(), uint64(0), map[string]int{}
+	enter := func(from string) bool {
+		id++
+		ok := g.mayEnrol(id, from, now)
+		if ok {
+			enrolling[from]++
+		}
+		return ok
+	}
 	for range 10 * maxEnrolling {
-		if g.mayEnrol(now) {
-			enrolling++
+		enter("192.0.2.1")
+	}
+	if enrolling["192.0.2.1"] != maxEnrollingOf || !enter("192.0.2.2") {
+		t.Errorf("%d of one address, %d are allowed, and others beside", enrolling["192.0.2.1"], maxEnrollingOf)
+	}
+	gone[1] = true
+	if !enter("192.0.2.1") || enter("192.0.2.1") {
+		t.Error("one that is gone makes room for one")
+	}
+	for n := range 10 * maxEnrolling {
+		enter(strconv.Itoa(n))
+	}
+	if len(g.enrolling) != maxEnrolling {
+		t.Errorf("%d at a time, %d are allowed", len(g.enrolling), maxEnrolling)
+	}
+	now = now.Add(2 * enrolLife)
+	if !enter("192.0.2.1") {
+		t.Error("nobody may enrol later")
+	}
+	for address, want := range map[string]string{
+		"192.0.2.1:7": "192.0.2.1", "[::ffff:192.0.2.1]:7": "192.0.2.1", "[2001:db8::1:2:3:4]:7": "2001:db8::/64", "[2001:db8::9]:8": "2001:db8::/64",
+	} {
+		tcp, err := net.ResolveTCPAddr("tcp", address)
+		if err != nil || sourceOf(tcp) != want {
+			t.Errorf("%s is of %s, %v", address, sourceOf(tcp), err)
 		}
 	}
-	if enrolling != maxEnrolling || !g.mayEnrol(now.Add(2*enrolLife)) {
-		t.Errorf("%d enrol at a time, %d are allowed, and again later", enrolling, maxEnrolling)
+}
+
+// from dials from an address of this machine.
+type from struct{ address string }
+
+func (f from) Dial(network, address string) (net.Conn, error) {
+	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(f.address)}, Timeout: 30 * time.Second}).Dial(network, address)
+}
+
+// Anonymous connections keep nobody out: not from elsewhere, and from the friend's own address only as long as they are there.
+func TestAFloodOfNewcomersKeepsNobodyOut(t *testing.T) {
+	o := openOffice(t, ServerOptions{})
+	where, err := parseAddress(o.server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	flood := func(address string) (held []*nats.Conn) {
+		options, err := where.security("", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range maxEnrollingOf + 8 {
+			conn, err := nats.Connect(where.servers(), append(options, nats.UserInfo(enrolUser, ""), nats.Name(strings.Repeat("0", nonceDigits-4)+strconv.Itoa(1000+n)),
+				nats.NoReconnect(), nats.SetCustomDialer(from{address}), nats.Timeout(30*time.Second))...)
+			if err == nil {
+				held = append(held, conn)
+				t.Cleanup(conn.Close)
+			}
+		}
+		if len(held) != maxEnrollingOf {
+			t.Fatalf("%d of %s were let in, %d are allowed", len(held), address, maxEnrollingOf)
+		}
+		return held
+	}
+	flood("127.0.0.2")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	busy := make(chan struct{})
+	said := TLSOptions{Busy: func() { close(busy) }}
+	if _, err := Enrol(ctx, o.invitation(t), "friend", TLSOptions{Busy: func() { t.Error("busy") }}); err != nil {
+		t.Fatalf("a friend elsewhere: %v", err)
+	}
+	held := flood("127.0.0.1")
+	short, end := context.WithTimeout(t.Context(), 2*time.Second)
+	defer end()
+	if _, err := Enrol(short, o.invitation(t), "neighbour", TLSOptions{}); !errors.Is(err, errBusy) || !strings.Contains(err.Error(), "no more newcomers at the moment") {
+		t.Fatalf("a neighbor of the flood's is told %v", err)
+	}
+	entered := make(chan error, 1)
+	go func() {
+		_, err := Enrol(ctx, o.invitation(t), "neighbour", said)
+		entered <- err
+	}()
+	<-busy
+	for _, conn := range held {
+		conn.Close()
+	}
+	if err := <-entered; err != nil {
+		t.Fatalf("a neighbor of the flood's, once that is over: %v", err)
+	}
+}
+
+// reader is an office that lets its workers read so much.
+type reader struct {
+	*office
+	mu    sync.Mutex
+	left  int64
+	drawn int64
+}
+
+func (r *reader) Drawn(_ string, bytes int64) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drawn += bytes
+	if r.left -= bytes; r.left < 0 {
+		return time.Hour
+	}
+	return 0
+}
+
+// What a worker reads counts, however small its questions are.
+func TestReadsAreCounted(t *testing.T) {
+	r := &reader{office: newOffice(t, "run"), left: 8 << 20}
+	certificate, _, err := Certificate(t.TempDir(), []string{"127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.server = startServer(t, ServerOptions{Dir: t.TempDir(), TLS: &tls.Config{Certificates: []tls.Certificate{certificate}}, Admit: r.admit})
+	createRun(t, r.server, r.run)
+	serveAdmission(t, r.server, r)
+	s := r.bus(t, "ada", "a").subjects
+	if err := r.server.StoreOffer(t.Context(), "run", membership.Offer{Node: "b", Data: make([]byte, 1<<20)}); err != nil {
+		t.Fatal(err)
+	}
+	conn := hostile(t, r.office, "ada", "secret of ada", "ada", inboxOf("ada"))
+	question, err := json.Marshal(query{LastOne: s.rollouts(0, "b")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers, err := conn.SubscribeSync(inboxOf("ada") + ".x.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const asked = 200
+	received, refused := 0, 0
+	for n := range asked {
+		m := caller{worker: "ada", secret: "secret of ada"}.message(verbRead, question)
+		m.Header.Set(runHeader, "run")
+		m.Reply = inboxOf("ada") + ".x." + strconv.Itoa(n)
+		if err := conn.PublishMsg(m); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := answers.NextMsg(time.Minute)
+		if err != nil {
+			t.Fatalf("question %d: %v", n, err)
+		}
+		if answer.Header.Get(refusedHeader) != "" {
+			refused++
+			if refusal := decodeRefusal(answer.Data); refusal.Code != membership.CodeRate || refusal.RetryAfter <= 0 {
+				t.Fatalf("refused: %+v", refusal)
+			}
+		}
+		received += len(answer.Data)
+	}
+	t.Logf("%d questions of %d bytes drew %d MB, %d were refused; %d MB were counted", asked, len(question), received>>20, refused, r.drawn>>20)
+	if received > 8<<20+(meterReads+1)<<20 || refused < asked-8-meterReads-1 || r.drawn < 8<<20 {
+		t.Errorf("%d MB were drawn, 8 were allowed", received>>20)
+	}
+	if _, err := r.uplink(t, "ada").Beat(t.Context(), membership.Beat{}); err != nil {
+		t.Errorf("who has read too much can't say that it lives: %v", err)
 	}
 }
