@@ -24,7 +24,9 @@ var prose = strings.Fields("of the another")
 type hintChecker struct{ root *cobra.Command }
 
 func newHintChecker() hintChecker {
-	return hintChecker{newRootCommand(&globals{stdin: strings.NewReader("")})}
+	root := newRootCommand(&globals{stdin: strings.NewReader("")})
+	root.InitDefaultCompletionCmd() // which cobra otherwise does only when it executes
+	return hintChecker{root}
 }
 
 // command is the command of a path such as "model save"; empty: the program itself.
