@@ -3,11 +3,13 @@ package powercut
 import (
 	"bufio"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -77,6 +79,7 @@ type FS struct {
 	command *exec.Cmd
 	in      *os.File
 	answers chan string
+	once    sync.Once
 }
 
 // Mount mounts an empty file system until the test ends. It skips the test where the kernel or the user's rights don't allow that.
@@ -107,7 +110,7 @@ func Mount(t testing.TB) *FS {
 			f.answers <- lines.Text()
 		}
 	}()
-	t.Cleanup(func() { f.end() })
+	t.Cleanup(f.Unmount)
 	if answer, err := f.answer(); err != nil || answer != "ok" {
 		t.Skip("no FUSE here, so that no power cut can be tested: ", answer, err)
 	}
@@ -178,3 +181,58 @@ func (f *FS) Log(t testing.TB) Log {
 	}
 	return log
 }
+
+// Fill copies a folder's files into the file system, onto its disk: what was there when the power came back.
+func (f *FS) Fill(t testing.TB, from string) {
+	t.Helper()
+	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(f.Dir, name)
+		switch {
+		case name == ".":
+			return nil
+		case entry.IsDir():
+			return os.Mkdir(to, 0o700)
+		case entry.Type()&fs.ModeSymlink != 0:
+			target, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			return os.Symlink(target, to)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(to, data, info.Mode().Perm())
+	})
+	if err == nil {
+		err = filepath.WalkDir(f.Dir, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || !entry.IsDir() && !entry.Type().IsRegular() {
+				return err
+			}
+			file, err := os.Open(path)
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			return file.Sync()
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Unmount ends the file system before the test does.
+func (f *FS) Unmount() { f.once.Do(f.end) }

@@ -21,7 +21,10 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange/sharedir"
 )
 
-func TestMain(m *testing.M) { os.Exit(hermetic.Main(m)) }
+func TestMain(m *testing.M) {
+	playPart()
+	os.Exit(hermetic.Main(m))
+}
 
 // ways takes up's options.
 func ways(o Options, typed ...string) (*Options, error) {
