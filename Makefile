@@ -64,7 +64,7 @@ chaos: setup build ## a storm of faults over a real run, which must end as a cal
 soak: setup build ## a run without an end, watched for what grows: MINUTES=15
 	@MINUTES="$(MINUTES)" .ci/soak
 
-net-test: setup build ## partitions, a hostile worker, a thousand simulated nodes, fuzzing: ONLY=partition,hostile,scale,fuzz CUT=60s MESSAGES=100000
+net-test: setup build ## partitions, a hostile worker, a thousand simulated nodes, power cuts, fuzzing: ONLY=partition,hostile,scale,powercut,fuzz CUT=60s MESSAGES=100000
 	@ONLY="$(ONLY)" .ci/net_test
 
 fuzz: ## every fuzz target for SECONDS_EACH=10 seconds: TARGETS=REGEXP limits them

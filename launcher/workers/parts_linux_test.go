@@ -32,7 +32,7 @@ const (
 
 	partRun  = "cuts-1"
 	partNode = "anna_0"
-	partLife = 3 * time.Minute // at most, whatever happens
+	partLife = 10 * time.Minute // at most, whatever happens
 )
 
 func playPart() {
