@@ -1,0 +1,70 @@
+package recorded
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/launcher/plan"
+	"github.com/sapo-swarm/swarm/metrics/store"
+)
+
+// Nodes are named by name or number, in the order of their numbers; what isn't there is refused with what is.
+func TestNodesOfARun(t *testing.T) {
+	home := layout.Home(t.TempDir())
+	run := store.Run{Run: "e-1", Experiment: "e"}
+	_, err := NodeFolders(home, run)
+	require.ErrorContains(t, err, "the folder of run e-1")
+	require.Equal(t, "--home where the run was made", fail.Remedy(err))
+	for _, name := range []string{"node_10", "node_2", "node_0", "exchange"} {
+		require.NoError(t, os.MkdirAll(home.Path("runs", "e-1", name), 0o755))
+	}
+	require.NoError(t, os.WriteFile(home.Path("runs", "e-1", "node_3"), nil, 0o644))
+	known, err := NodeFolders(home, run)
+	require.NoError(t, err)
+	require.Equal(t, []string{"node_0", "node_2", "node_10"}, known)
+	for _, name := range []string{"10", "node_10"} {
+		found, err := NodeName(home, run, name)
+		require.NoError(t, err)
+		require.Equal(t, "node_10", found)
+	}
+	_, err = NodeName(home, run, "3")
+	require.EqualError(t, err, `run e-1 has no node "node_3" here: it has node_0, node_2, node_10`)
+}
+
+// Only a run that has ended in order can be verified: of another the database may lack what the journals have.
+func TestEnded(t *testing.T) {
+	for _, state := range []string{store.RunDone, store.RunStopped, store.RunFailed} {
+		require.NoError(t, Ended(store.Snapshot{Run: store.Run{Run: "e-1", State: state}}))
+	}
+	err := Ended(store.Snapshot{Run: store.Run{Run: "e-1", State: store.RunRunning}})
+	require.EqualError(t, err, "run e-1 was cut off in the middle")
+	require.NotEmpty(t, fail.Remedy(err))
+}
+
+func TestASavedModelTakesAnEmptyFolder(t *testing.T) {
+	dir := t.TempDir()
+	got, err := EmptyFolder(dir)
+	require.NoError(t, err)
+	require.Equal(t, dir, got)
+	got, err = EmptyFolder(filepath.Join(dir, "new"))
+	require.NoError(t, err)
+	require.NoDirExists(t, got)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "x"), nil, 0o644))
+	_, err = EmptyFolder(dir)
+	require.EqualError(t, err, "folder "+dir+" holds something already")
+}
+
+// A node or a round is a run's: of a folder it is refused before anything is opened.
+func TestAFolderHasNoNodes(t *testing.T) {
+	node, round := "0", 3
+	for want, w := range map[string]Wanted{"--node": {Node: &node, Round: &round}, "--round": {Round: &round}} {
+		_, _, err := w.Find(t.Context(), plan.Host{}, nil, "./folder")
+		require.EqualError(t, err, "./folder is a folder, and "+want+" is a run's")
+		require.Equal(t, "the same without "+want, fail.Remedy(err))
+	}
+}
