@@ -149,19 +149,3 @@ func understood(line string) error {
 	}
 	return cmd.ValidateArgs(args)
 }
-
-// Every file that docs/ARCHITECTURE.md names exists.
-func TestArchitectureNamesFilesThatExist(t *testing.T) {
-	root := filepath.Join("..", "..")
-	text, err := os.ReadFile(filepath.Join(root, "docs", "ARCHITECTURE.md"))
-	require.NoError(t, err)
-	named := regexp.MustCompile("`([a-z_]+(?:/[A-Za-z0-9_.-]+)+\\.(?:go|py))`").FindAllStringSubmatch(string(text), -1)
-	require.Greater(t, len(named), 20)
-	for _, m := range named {
-		file := m[1]
-		if strings.HasPrefix(file, "engine/") {
-			file = "node/policy/" + file
-		}
-		require.FileExists(t, filepath.Join(root, filepath.FromSlash(file)))
-	}
-}
