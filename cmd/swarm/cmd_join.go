@@ -155,7 +155,7 @@ func runJoin(ctx context.Context, g *globals, o *joinOptions) error {
 		c, err := j.Config()
 		return workers.JoinedBase(c, j.LocalName()), err
 	}, o.GenerateOnly
-	if err := j.NeedsFiles(&o.plan.Config); err != nil {
+	if err := errors.Join(j.NeedsFiles(&o.plan.Config), j.TellLocalModel(&o.plan.Config, g.logger)); err != nil {
 		return err
 	}
 	p, err := o.plan.Resolve(ctx, g.planHost())

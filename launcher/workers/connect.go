@@ -137,7 +137,11 @@ func (o ConnectOptions) connect(ctx context.Context) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.uplink = membership.Checked(w.uplink, w.credentials.Worker, o.Experiment)
+	experiment := ""
+	if o.Shared != "" { // an invitation names none
+		experiment = o.Experiment
+	}
+	w.uplink = membership.Checked(w.uplink, w.credentials.Worker, experiment)
 	return w, nil
 }
 
@@ -156,7 +160,10 @@ func (w *Worker) hello(ctx context.Context, o ConnectOptions) error {
 			return err
 		}
 		wait := units.Seconds(no.RetryAfter)
-		_, end = awaiting(ctx, o.Stderr, fmt.Sprintf("a former process of worker %s to be given up, %d s", w.credentials.Worker, int(math.Ceil(no.RetryAfter))), 0)
+		if o.Wait > 0 {
+			wait = min(wait, o.Wait)
+		}
+		_, end = awaiting(ctx, o.Stderr, fmt.Sprintf("a former process of worker %s to be given up, %d s", w.credentials.Worker, int(math.Ceil(wait.Seconds()))), 0)
 		select {
 		case <-ctx.Done():
 			end()

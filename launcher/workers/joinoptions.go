@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"time"
@@ -173,4 +174,33 @@ func (w *Worker) NeedsFiles(flags *resolve.Flags) error {
 		}
 	}
 	return nil
+}
+
+// TellLocalModel says that this host is about to load a model from a folder which the coordinator names and no flag does: what lies there is this
+// host's own, and may be anything.
+func (w *Worker) TellLocalModel(flags *resolve.Flags, logger *slog.Logger) error {
+	given, err := flags.Layer()
+	if err != nil {
+		return err
+	}
+	c, err := w.Config()
+	if err != nil || given.Values["model"] != nil || !localModel(c.Model) {
+		return err
+	}
+	folder, err := filepath.Abs(c.Model)
+	if err != nil {
+		return fmt.Errorf("model %s: %w", c.Model, err)
+	}
+	logger.Warn("the coordinator names its model by a folder: this host loads what lies in its own folder of that name. --model chooses another model",
+		"folder", folder)
+	return nil
+}
+
+// localModel tells whether a model is named by a folder of this host, as node/model reads it.
+func localModel(name string) bool {
+	if filepath.IsAbs(name) || strings.HasPrefix(name, ".") || strings.HasSuffix(name, "/") {
+		return true
+	}
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
 }
