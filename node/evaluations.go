@@ -106,7 +106,7 @@ func (v *evaluations) keep(at float64, eval event.Eval) error {
 	if v.mend {
 		line = append([]byte{'\n'}, line...)
 	}
-	file, err := os.OpenFile(v.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	file, err := os.OpenFile(v.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("evaluations: %w", err)
 	}

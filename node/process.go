@@ -115,7 +115,7 @@ func run(ctx context.Context, link *Link, start protocol.Start, environ []string
 	if err != nil {
 		return &Failure{event.CauseConfig, err}
 	}
-	if err := files.MakeFolder(start.Dir, 0o755); err != nil {
+	if err := files.MakeFolder(start.Dir, 0o700); err != nil {
 		err = fmt.Errorf("node folder: %w", err)
 		if diskFull(err) {
 			return &Failure{event.CauseDisk, err}

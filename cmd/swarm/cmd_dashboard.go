@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -18,22 +17,26 @@ import (
 // pageFlag is up --dashboard: a page about all runs of the home, for as long as the run lasts.
 type pageFlag struct {
 	address string // empty: none
+	noToken bool
 }
 
 func (p *pageFlag) add(f *pflag.FlagSet) {
 	f.StringVar(&p.address, "dashboard", "", "serve a live web page meanwhile, on this `address` (see swarm dashboard)")
 	f.Lookup("dashboard").NoOptDefVal = web.DefaultAddress
+	f.BoolVar(&p.noToken, "no-token", false, "with --dashboard: whoever uses this machine may read the page")
 }
 
 // listen opens the page's port before anything is recorded. It is nil where no page was asked for.
 func (p *pageFlag) listen(ctx context.Context, g *globals) (*web.Service, error) {
-	return web.ListenBeside(ctx, g.pageOf(web.Options{Listen: p.address, Source: "--dashboard"}))
+	return web.ListenBeside(ctx, g.pageOf(web.Options{Listen: p.address, Source: "--dashboard", NoToken: p.noToken}))
 }
 
 // pageOf are a page's options with what this process gives it.
 func (g *globals) pageOf(o web.Options) web.Options {
 	o.Home, o.Logger, o.Version = g.home, g.logger, version
-	o.Token = cmp.Or(o.Token, os.Getenv(resolve.DashboardTokenVariable))
+	if !o.NoToken {
+		o.Token = cmp.Or(o.Token, os.Getenv(resolve.DashboardTokenVariable))
+	}
 	return o
 }
 
@@ -44,9 +47,11 @@ func newDashboardCommand(g *globals) *cobra.Command {
 		Use:   "dashboard",
 		Short: "Serve a live, read-only web page of all runs",
 		Long: "dashboard serves a page about the runs under --home: live progress, experiments laid over one another, verdicts, memory, events, logs\n" +
-			"and rollouts. It only reads, loads nothing from elsewhere, and listens on this machine alone unless told otherwise. Whoever is to see\n" +
-			"it from beyond needs a token, which is made and printed where none is given, and travels in clear without --tls-cert and --tls-key;\n" +
-			"ssh -L 8420:127.0.0.1:8420 HOST needs neither. /metrics is for Prometheus. Ctrl-C ends it; runs go on.",
+			"and rollouts. It only reads runs, loads nothing from elsewhere, and listens on this machine alone unless told otherwise.\n\n" +
+			"The page asks for a token, which the printed link holds. Without --token it is the home's, in dashboard.token, a file that only you may\n" +
+			"read. Where stdout is no terminal the link is printed without it. Scripts send it as Authorization: Bearer. --no-token lets everybody on\n" +
+			"this machine read. Beyond this machine the token travels in clear without --tls-cert and --tls-key; ssh -L 8420:127.0.0.1:8420 HOST needs\n" +
+			"neither. /metrics is for Prometheus. Ctrl-C ends it; runs go on.",
 		Example: "  swarm dashboard --open\n  swarm dashboard --listen 0.0.0.0:8420 --tls-cert cert.pem --tls-key key.pem",
 		Args:    usage.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,6 +61,7 @@ func newDashboardCommand(g *globals) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", web.DefaultAddress, "`address` and port to listen on; port 0: any free one")
 	f.StringVar(&o.Token, "token", "", "16 to 256 characters that whoever asks must know ("+resolve.DashboardTokenVariable+")")
+	f.BoolVar(&o.NoToken, "no-token", false, "ask for no token: whoever uses this machine may read the page")
 	f.StringVar(&o.TLSCert, "tls-cert", "", "`file` with the certificate chain, PEM")
 	f.StringVar(&o.TLSKey, "tls-key", "", "`file` with its key, PEM")
 	f.BoolVar(&open, "open", false, "open the page in a browser")
@@ -73,12 +79,9 @@ func runDashboard(ctx context.Context, g *globals, o web.Options, open bool) err
 		page.Close()
 		return interrupt.Exit(ctx, err)
 	}
-	fmt.Fprintf(g.stdout, "Dashboard: %s\n", page.URL())
-	for _, note := range page.Notes() {
-		fmt.Fprintln(g.stderr, note)
-	}
+	page.Tell(g.stdout, g.stderr)
 	if open {
-		page.Show(ctx, g.stderr)
+		page.Show(ctx)
 	}
 	if err := page.Serve(ctx); err != nil {
 		return err

@@ -41,7 +41,8 @@ func newServiceInstallCommand(g *globals, o *serviceOptions) *cobra.Command {
 		Long: "install writes swarm-NAME.service (swarm.service without a name), which runs `swarm up` with the\n" +
 			"arguments after --, in this folder, with this program, home and Python. After -- join it runs `swarm\n" +
 			"join`. It checks the arguments first, and the unit with systemd-analyze verify. The unit keeps PATH,\n" +
-			"SWARM_… and the other variables that decide about Python, GPU and models, and no secrets.",
+			"SWARM_… and the other variables that decide about Python, GPU and models, and no secrets. The values\n" +
+			"of --webhook and --on-complete go into files of mode 0600 under --home, which the unit names.",
 		Example: `  swarm service install -- --config 4loc4ext --nodes auto
   swarm service install friends -- join --url-file invitation.txt
   sudo swarm service install nightly --system -- --config /data/mine.yaml --seed 7`,
@@ -109,7 +110,7 @@ func removeService(ctx context.Context, g *globals, name string, o *serviceOptio
 	if err != nil {
 		return err
 	}
-	return m.Uninstall(ctx, g.stdout, name)
+	return m.Uninstall(ctx, g.stdout, g.home, name)
 }
 
 func showService(ctx context.Context, g *globals, name string, o *serviceOptions) error {

@@ -179,7 +179,7 @@ func (g *globals) studyHost(yes bool) (study.Host, error) {
 
 // detachSweep starts the sweep in the background and says how to watch it.
 func detachSweep(g *globals, runs int, asJSON bool) error {
-	a, err := background.Start()
+	a, err := startBackground(g)
 	if a == nil || err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func detachSweep(g *globals, runs int, asJSON bool) error {
 
 // announceSweep tells whoever started the sweep in the background that it goes on.
 func announceSweep(g *globals, s *study.Sweep) error {
-	if err := os.MkdirAll(s.Folder(), 0o755); err != nil {
+	if err := os.MkdirAll(s.Folder(), 0o700); err != nil {
 		return g.home.Error(err)
 	}
 	return g.console.Announce(background.Announcement{
@@ -204,7 +204,7 @@ func announceSweep(g *globals, s *study.Sweep) error {
 
 // ownSweepFlags are those of sweep that swarm up doesn't have, or gets from the sweep.
 var ownSweepFlags = map[string]bool{
-	"study": true, "grid": true, "seeds": true, "seed": true, "dry-run": true, "detach": true, "on-complete": true, "webhook": true, "output": true, "home": true,
+	"study": true, "grid": true, "seeds": true, "seed": true, "dry-run": true, "detach": true, "on-complete": true, "on-complete-file": true, "webhook": true, "webhook-file": true, "output": true, "home": true,
 }
 
 // passedOn are the given flags as swarm up's arguments.

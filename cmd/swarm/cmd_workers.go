@@ -15,6 +15,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/charset"
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/screen"
+	"github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/internal/table"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/internal/usage"
@@ -42,6 +43,7 @@ func newWorkersCommand(g *globals) *cobra.Command {
 	addOutputFlag(cmd.Flags(), &output)
 	var once bool
 	var terms membership.Terms
+	var out string
 	invite := &cobra.Command{
 		Use:   "invite [NAME]",
 		Short: "Print an invitation, for one worker or for several",
@@ -60,12 +62,13 @@ func newWorkersCommand(g *globals) *cobra.Command {
 			case once:
 				terms.Uses = 1
 			}
-			return runInvite(g, terms)
+			return runInvite(g, terms, out)
 		},
 	}
 	invite.Flags().BoolVar(&once, "once", false, "the line lets in one worker, once")
 	invite.Flags().IntVar(&terms.Uses, "uses", 0, "the line lets in this `number` of workers (default 16; without a name or another flag: 256)")
 	invite.Flags().DurationVar(&terms.Life, "expires", 0, "the line is good for this `time` (default 720h)")
+	invite.Flags().StringVar(&out, "out", "", "write the invitation to this `file`, which only you may read, in place of stdout")
 	var reason string
 	ban := workerCommand(g, "ban", "Shut a worker out: its connections end, and what it offers is refused", func(r *membership.Registry, name string) error {
 		if err := r.Ban(name, reason); err != nil {
@@ -144,7 +147,12 @@ func (g *globals) registry() (*membership.Registry, error) {
 	return membership.OpenRegistry(g.home.Workers())
 }
 
-func runInvite(g *globals, terms membership.Terms) error {
+func runInvite(g *globals, terms membership.Terms, out string) error {
+	if out == "" {
+		if err := checkSecretOutput(g.stdout, "an invitation", "swarm workers invite --out FILE"); err != nil {
+			return err
+		}
+	}
 	registry, err := g.registry()
 	if err != nil {
 		return err
@@ -154,6 +162,13 @@ func runInvite(g *globals, terms membership.Terms) error {
 		return err
 	}
 	if invitation.Token, err = registry.InviteFor(terms); err != nil {
+		return err
+	}
+	if out != "" {
+		if err := writeSecretFile(out, invitation.String()); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(g.stdout, "swarm join --url-file %s\n", shell.Quote(out))
 		return err
 	}
 	_, err = fmt.Fprintf(g.stdout, "swarm join '%s'\n", invitation)

@@ -29,7 +29,7 @@ type dashboardProcess struct {
 
 func startDashboard(t *testing.T, home string, args ...string) dashboardProcess {
 	t.Helper()
-	cmd := swarmCommand(t, home, append([]string{"dashboard", "--listen", "127.0.0.1:0"}, args...)...)
+	cmd := swarmCommand(t, home, append([]string{"dashboard", "--listen", "127.0.0.1:0", "--no-token"}, args...)...)
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

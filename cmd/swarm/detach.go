@@ -5,7 +5,9 @@ import (
 	"errors"
 
 	"github.com/sapo-swarm/swarm/internal/plainlog"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/launcher/background"
+	"github.com/sapo-swarm/swarm/launcher/commandline"
 	"github.com/sapo-swarm/swarm/launcher/coordinator"
 	"github.com/sapo-swarm/swarm/launcher/plan"
 )
@@ -46,7 +48,7 @@ func detachUp(ctx context.Context, g *globals, o *upOptions) error {
 
 // inTheBackground does the same command again there, and says what it announces.
 func inTheBackground(g *globals, output string) error {
-	a, err := background.Start()
+	a, err := startBackground(g)
 	if a == nil || err != nil {
 		return err
 	}
@@ -54,4 +56,22 @@ func inTheBackground(g *globals, output string) error {
 		return writeJSON(g.stdout, a)
 	}
 	return a.Write(g.stdout, g.invocation())
+}
+
+// startBackground does the same command again in the background. What it announces is without secrets unless stdout is a terminal.
+func startBackground(g *globals) (*background.Announcement, error) {
+	args, secrets, err := commandline.Mask(g.args, grammar())
+	if err != nil {
+		return nil, err
+	}
+	var environ []string
+	if secrets != "" {
+		environ = append(environ, secrets)
+	}
+	a, err := background.Start(args, environ...)
+	if a != nil && !screen.IsTerminal(g.stdout) {
+		public := a.Public()
+		a = &public
+	}
+	return a, err
 }

@@ -39,7 +39,9 @@ func addTrainerFlags(f *pflag.FlagSet, t *plan.Trainer) {
 // addHookFlags defines the flags of what happens once all is over.
 func addHookFlags(f *pflag.FlagSet, h *notify.Hooks) {
 	f.StringVar(&h.Command, "on-complete", "", "`command` for /bin/sh once all is over, such as 'sudo shutdown -h now'; not after a stop by signal")
+	f.StringVar(&h.CommandFile, "on-complete-file", "", "`file` of mode 0600 with what --on-complete takes: others can read arguments")
 	f.StringVar(&h.Webhook, "webhook", "", "`URL` that gets the summary as JSON by POST once all is over, also after a stop by signal")
+	f.StringVar(&h.WebhookFile, "webhook-file", "", "`file` of mode 0600 with what --webhook takes: others can read arguments")
 }
 
 // addAdmissionFlags defines up's ways for other hosts to join.

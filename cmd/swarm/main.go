@@ -39,7 +39,9 @@ Exit codes: 0 done, 1 failed, 2 invalid usage or configuration, 3 not enough mem
 var version = "dev"
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	args := commandline.Unmask(os.Args[1:])
+	commandline.Hide(os.Args[1:], grammar())
+	os.Exit(run(args, os.Stdin, os.Stdout, os.Stderr))
 }
 
 // globals is what every command shares.

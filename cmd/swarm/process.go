@@ -150,10 +150,10 @@ func (g *globals) announceRun(c *coordinator.Run, experiment string, page *web.S
 	}
 	a := background.Announcement{Experiment: experiment, Run: c.Name(), PID: os.Getpid(), Log: runlog.Path(c.Dir(), runlog.Coordinator)}
 	if page != nil {
-		a.Dashboard = page.URL()
+		a.Dashboard, a.DashboardTokenFile = page.Link(), page.TokenFile()
 	}
 	if admission != nil {
-		a.Join = admission.Invitation()
+		a.Join, a.JoinFile = admission.Invitation(), admission.InvitationFile()
 	}
 	return g.console.Announce(a)
 }

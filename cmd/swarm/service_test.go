@@ -166,3 +166,35 @@ func TestServiceWithoutSystemd(t *testing.T) {
 	require.Equal(t, "Error: systemd is not on this machine (a container has none)\n"+
 		"Try: swarm up --detach, or swarm service install on the host\n", o.stderr)
 }
+
+// What a hook is given may be a secret, and everybody can read a unit and the arguments of what it starts: files of mode 0600 hold it.
+func TestAUnitHoldsNoSecretOfAHook(t *testing.T) {
+	t.Parallel()
+	config, home := t.TempDir(), filepath.Join(t.TempDir(), "home")
+	up := append([]string{"--", "--webhook", "https://example.org/hidden", "--name", "e", "--on-complete=echo hidden; exit 3", "--rounds", "3"}, tinyRun()...)
+	o := service(t, config, home, append([]string{"install", "n", "--dry-run"}, up...)...)
+	require.Equal(t, 0, o.code, o.stderr)
+	require.NotContains(t, o.stdout+o.stderr, "hidden")
+	require.NoDirExists(t, home)
+	o = service(t, config, home, append([]string{"install", "n"}, up...)...)
+	require.Equal(t, 0, o.code, o.stderr)
+	require.NotContains(t, o.stdout+o.stderr, "hidden")
+	text, err := os.ReadFile(filepath.Join(config, "systemd", "user", "swarm-n.service"))
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "hidden")
+	folder := filepath.Join(home, "services", "swarm-n.service")
+	for flag, want := range map[string]string{"webhook": "https://example.org/hidden\n", "on-complete": "echo hidden; exit 3\n"} {
+		path := filepath.Join(folder, flag)
+		require.Contains(t, execStart(t, string(text)), `"--`+flag+`-file" "`+path+`"`)
+		given, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, want, string(given))
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	}
+	o = service(t, config, home, append([]string{"install", "n", "--", "--rounds", "3"}, tinyRun()...)...)
+	require.Equal(t, 0, o.code, o.stderr)
+	require.NoDirExists(t, folder, "the earlier one's are gone")
+	require.Equal(t, 0, service(t, config, home, "remove", "n").code)
+}

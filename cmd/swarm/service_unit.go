@@ -24,6 +24,7 @@ import (
 // that the unit does not keep.
 func newUnit(ctx context.Context, g *globals, system bool, name string, up []string) (u systemd.Unit, left []string, err error) {
 	c := systemd.Command{Home: string(g.home), Python: g.python.Path, Verbose: g.verbose, Verb: "up", Args: up}
+	secrets := systemd.Secrets{Home: g.home, Unit: name}
 	if len(up) > 0 && up[0] == "join" {
 		c.Verb = up[0]
 		c.Args, err = checkJoinService(g, up[1:])
@@ -33,11 +34,37 @@ func newUnit(ctx context.Context, g *globals, system bool, name string, up []str
 			// Without it a boot at which the driver is late would be taken for a machine without a GPU.
 			c.Device = fit.DeviceCUDA
 		}
+		if err == nil {
+			c.Args, err = takeSecrets(g, up, &secrets)
+		}
 	}
 	if err != nil {
 		return u, nil, err
 	}
-	return systemd.NewUnit(name, system, c)
+	u, left, err = systemd.NewUnit(name, system, c)
+	u.Secrets = secrets
+	return u, left, err
+}
+
+// takeSecrets returns the arguments of swarm up with the files of secrets in place of these.
+func takeSecrets(g *globals, args []string, secrets *systemd.Secrets) ([]string, error) {
+	up := newUpCommand(g)
+	if err := up.ParseFlags(args); err != nil {
+		return nil, fail.Usage(usage.FlagError(up, err), "swarm up --help")
+	}
+	var more []string
+	secrets.Values = map[string]string{}
+	for _, flag := range []string{"webhook", "on-complete"} {
+		if value := up.Flags().Lookup(flag).Value.String(); value != "" {
+			secrets.Values[flag] = value
+			more = append(more, "--"+flag+"-file", secrets.Path(flag))
+		}
+	}
+	if more == nil {
+		return args, nil
+	}
+	words := grammar().Without(append([]string{"up"}, args...), "webhook", "on-complete")
+	return append(words[1:], more...), nil
 }
 
 // names tells whether arguments hold a flag of that name.

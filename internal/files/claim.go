@@ -25,10 +25,10 @@ const ClaimPatience = 200 * time.Millisecond
 
 // TakeClaim makes the lock file at path, with its folder, where it is missing, and holds it until Release. Another's is a *HeldError.
 func TakeClaim(path string) (*Claim, error) {
-	if err := MakeFolder(filepath.Dir(path), 0o755); err != nil {
+	if err := MakeFolder(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}

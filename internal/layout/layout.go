@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/files"
 )
 
 // Home is the absolute path of the folder that --home names.
@@ -32,6 +33,17 @@ func (d Home) Path(elements ...string) string {
 
 // Database is the one SQLite file.
 func (d Home) Database() string { return d.Path("swarm.db") }
+
+// Make makes the home where it is missing: it is its owner's alone. One that is there stays as it is.
+func (d Home) Make() error {
+	if err := files.MakeFolder(string(d), 0o700); err != nil {
+		return d.Error(err)
+	}
+	return nil
+}
+
+// DashboardToken is the file with the token of the home's dashboards. It is the owner's alone.
+func (d Home) DashboardToken() string { return d.Path("dashboard.token") }
 
 // Runs holds a folder a run.
 func (d Home) Runs() string { return d.Path("runs") }

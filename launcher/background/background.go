@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/shell"
 )
 
 // detachedEnv marks the copy of this program that goes to the background. It is taken out of the environment at once.
@@ -31,7 +33,24 @@ type Announcement struct {
 	PID        int    `json:"pid"`
 	Log        string `json:"log"` // path; it is rotated to .1
 	Dashboard  string `json:"dashboard,omitempty"`
-	Join       string `json:"join,omitempty"` // the line that lets others in: a secret
+	Join       string `json:"join,omitempty"` // the line that lets others in
+
+	// Files that hold what is secret of Dashboard and Join.
+	DashboardTokenFile string `json:"dashboard_token_file,omitempty"`
+	JoinFile           string `json:"join_file,omitempty"`
+}
+
+// Public is the announcement without what is secret, for where others may read it: Dashboard without its token, and the command to join with in the form that
+// names the invitation's file.
+func (a Announcement) Public() Announcement {
+	if address, err := url.Parse(a.Dashboard); err == nil {
+		address.RawQuery = ""
+		a.Dashboard = address.String()
+	}
+	if a.JoinFile != "" {
+		a.Join = "swarm join --url-file " + shell.Quote(a.JoinFile)
+	}
+	return a
 }
 
 // Enter returns the console of the copy that goes to the background, nil in any other process. In that copy it must be called before a child is started:
@@ -68,8 +87,9 @@ func (c *Console) Announce(a Announcement) error {
 
 // Start starts this very command again in a session of its own and waits until it has announced itself. Before that its output
 // is this process's, a signal here is passed on, and its end is this command's end: the error then holds its exit code, or is
-// nil, and the announcement is nil.
-func Start() (*Announcement, error) {
+// nil, and the announcement is nil. args are the command's arguments as others may read them, environ what the copy gets beside this process's
+// environment.
+func Start(args []string, environ ...string) (*Announcement, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("own program: %w", err)
@@ -79,9 +99,9 @@ func Start() (*Announcement, error) {
 		return nil, fmt.Errorf("start in the background: %w", err)
 	}
 	defer read.Close()
-	cmd := exec.Command(exe, os.Args[1:]...)
+	cmd := exec.Command(exe, args...)
 	cmd.Args[0] = os.Args[0]
-	cmd.Env = append(os.Environ(), detachedEnv+"=1")
+	cmd.Env = append(append(os.Environ(), environ...), detachedEnv+"=1")
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, []*os.File{write} // the first extra file is announceFD
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	signals := make(chan os.Signal, 4)

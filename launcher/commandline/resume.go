@@ -26,6 +26,7 @@ type Again struct {
 	Arguments []string // without the program
 	Environ   []string
 	folder    string // that the run was begun in; empty: not known
+	grammar   Grammar
 }
 
 // ToResume is the run of that name, or the newest one that was interrupted. It refuses one that runs, or was imported; one that is done it returns.
@@ -60,7 +61,7 @@ func Resume(home layout.Home, s store.Snapshot, extra []string, grammar Grammar,
 		return Again{}, fail.Usage(fmt.Errorf("run %s is part of a sweep, which goes on with all of its runs", run.Run), typedLine(*c))
 	}
 	words, err := resumedWords(home, grammar, run, *c, secrets, extra)
-	return Again{Arguments: words, Environ: environWith(os.Environ(), *c, secrets), folder: c.Folder}, err
+	return Again{Arguments: words, Environ: environWith(os.Environ(), *c, secrets), folder: c.Folder, grammar: grammar}, err
 }
 
 // Become replaces this process by the program with the command that goes on, in the folder that it was typed in. It returns only where that fails.
@@ -70,6 +71,13 @@ func (a Again) Become(logger *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("own program: %w", err)
 	}
+	args, secrets, err := Mask(a.Arguments, a.grammar)
+	if err != nil {
+		return err
+	}
+	if secrets != "" {
+		environ = append(environ, secrets)
+	}
 	if a.folder != "" {
 		if err := os.Chdir(a.folder); err != nil {
 			logger.Warn("the folder in which the run was begun is gone: relative paths count from here", "folder", a.folder)
@@ -77,7 +85,7 @@ func (a Again) Become(logger *slog.Logger) error {
 			environ = append(slices.DeleteFunc(environ, func(e string) bool { return strings.HasPrefix(e, "PWD=") }), "PWD="+a.folder)
 		}
 	}
-	if err := syscall.Exec(exe, append([]string{os.Args[0]}, a.Arguments...), environ); err != nil {
+	if err := syscall.Exec(exe, append([]string{os.Args[0]}, args...), environ); err != nil {
 		return fmt.Errorf("start swarm up: %w", err)
 	}
 	return nil

@@ -19,7 +19,7 @@ import (
 const masked = "***"
 
 // secretFlags are those whose whole value may be a secret.
-var secretFlags = []string{"webhook", "on-complete", "token"}
+var secretFlags = []string{"webhook", "on-complete", "token", "url"}
 
 // secretVariables are those whose value is a secret.
 var secretVariables = []string{resolve.InvitationVariable, resolve.DashboardTokenVariable}

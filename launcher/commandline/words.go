@@ -18,6 +18,11 @@ type Grammar struct {
 // words tells flags, their values and arguments apart.
 func (g Grammar) words(args []string) []typedWord { return typedWords(args, g.Flags(args)) }
 
+// Without returns arguments without flags of these names and their values.
+func (g Grammar) Without(args []string, flags ...string) []string {
+	return textsOf(withoutFlags(g.words(args), flags...))
+}
+
 // typedWord is one word of a command line, after the program's name.
 type typedWord struct {
 	text   string

@@ -27,7 +27,7 @@ func keepHost(ctx context.Context, python *policy.Interpreter, dir string, logge
 		logger.Warn("engine host of an earlier coordinator", "err", err)
 	}
 	host.Watch(logger, func(pid int) {
-		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		err := os.MkdirAll(filepath.Dir(path), 0o700)
 		if err == nil {
 			err = supervise.Record(path, pid)
 		}

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 )
@@ -30,11 +29,7 @@ func (c *Run) servePage(logger *slog.Logger) (stop func()) {
 
 // tellPage says where the page is.
 func (c *Run) tellPage() {
-	if c.page == nil {
-		return
-	}
-	fmt.Fprintf(c.h.Stdout, "Dashboard: %s\n", c.page.URL())
-	for _, note := range c.page.Notes() {
-		fmt.Fprintln(c.h.Stderr, note)
+	if c.page != nil {
+		c.page.Tell(c.h.Stdout, c.h.Stderr)
 	}
 }

@@ -60,8 +60,8 @@ type Options struct {
 
 // Page is a live web page about the home's runs.
 type Page interface {
-	URL() string
-	Notes() []string
+	Tell(stdout, stderr io.Writer) // says where it is
+	Link() string                  // its address with its token: for a terminal alone
 	Serve(ctx context.Context) error
 }
 
@@ -124,8 +124,8 @@ func Prepare(ctx context.Context, o Options) (_ *Run, err error) {
 	if err := plan.CheckTasks(p.Config.Tasks); err != nil {
 		return nil, err
 	}
-	if err := files.MakeFolder(string(h.Home), 0o755); err != nil {
-		return nil, h.Home.Error(err)
+	if err := h.Home.Make(); err != nil {
+		return nil, err
 	}
 	if c.lock, err = lifecycle.LockExperiment(h.Home, p.Config.Experiment); err != nil {
 		return nil, err
@@ -288,9 +288,9 @@ func (c *Run) name(ctx context.Context) (last float64, err error) {
 	for n := newest + 1; ; n++ {
 		run := prefix + strconv.Itoa(n)
 		dir := c.h.Home.Run(run)
-		err := files.MakeFolder(filepath.Dir(dir), 0o755)
+		err := files.MakeFolder(filepath.Dir(dir), 0o700)
 		if err == nil {
-			err = os.Mkdir(dir, 0o755)
+			err = os.Mkdir(dir, 0o700)
 		}
 		if err == nil {
 			err = files.SyncFolder(filepath.Dir(dir))
@@ -367,7 +367,7 @@ func nodeFolders(dir string, nodes []string) error {
 		if err := membership.CheckNode(node); err != nil {
 			return err
 		}
-		if err := root.Mkdir(node, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := root.Mkdir(node, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
 		if info, err := root.Lstat(node); err != nil || !info.IsDir() {

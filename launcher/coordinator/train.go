@@ -64,7 +64,7 @@ func (c *Run) Train(ctx context.Context, interrupts *interrupt.Watch, asJSON boo
 	if asJSON {
 		lines = newPrinter(c.h.Stdout)
 		if c.o.Admission != nil {
-			c.o.Admission.Print(c.h.Stderr, c.h.Program, c.h.Background)
+			c.o.Admission.Print(c.h.Stderr, c.h.Program, !screen.IsTerminal(c.h.Stderr))
 		}
 	} else {
 		printStart(c)
@@ -164,7 +164,7 @@ func (c *Run) show(ctx context.Context, feed *terminal.Feed, interactive bool, i
 		Interrupt: func(immediately bool) { interrupt(syscall.SIGINT, immediately) },
 	}
 	if c.page != nil {
-		view.Page = c.page.URL()
+		view.Page = c.page.Link()
 	}
 	if c.o.Admission != nil {
 		view.Join = c.o.Admission.Hint(c.h.Program)
@@ -359,7 +359,7 @@ func printStart(c *Run) {
 	})
 	c.tellPage()
 	if c.o.Admission != nil {
-		c.o.Admission.Print(c.h.Stdout, c.h.Program, c.h.Background)
+		c.o.Admission.Print(c.h.Stdout, c.h.Program, !screen.IsTerminal(c.h.Stdout))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/internal/shell"
 	"github.com/sapo-swarm/swarm/internal/units"
 	"github.com/sapo-swarm/swarm/launcher/gpu"
 	"github.com/sapo-swarm/swarm/launcher/mps"
@@ -19,8 +20,8 @@ import (
 // checkHome writes below the home and asks how much is free there.
 func checkHome(home layout.Home, least uint64) Finding {
 	f := Finding{Check: "home", Found: string(home)}
-	if err := os.MkdirAll(string(home), 0o755); err != nil {
-		f.Found, f.Try = err.Error(), "another --home, or mend the folder's permissions"
+	if err := home.Make(); err != nil {
+		f.Found, f.Try = err.Error(), fail.Remedy(err)
 		return f
 	}
 	probe, err := os.CreateTemp(string(home), ".doctor-*")
@@ -39,6 +40,11 @@ func checkHome(home layout.Home, least uint64) Finding {
 	f.Found = fmt.Sprintf("%s, %s free", home, units.Bytes(int64(usage.Free)))
 	if !f.OK {
 		f.Try = "free some space, or put --home on another disk"
+		return f
+	}
+	if info, err := os.Stat(string(home)); err == nil && info.Mode().Perm()&0o077 != 0 {
+		f.Found += ", and other users can look into it"
+		f.Try = "chmod 700 " + shell.Quote(string(home))
 	}
 	return f
 }

@@ -45,7 +45,7 @@ func (j *Job) openLog(ctx context.Context) (err error) {
 	if err := j.store.SaveJob(ctx, j.row); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(j.row.Log), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(j.row.Log), 0o700); err != nil {
 		return err
 	}
 	if j.s.Announce != nil {

@@ -82,7 +82,7 @@ func (s *Stop) ask() {
 		return
 	}
 	if data, err = json.Marshal(s.id); err == nil {
-		_ = os.WriteFile(filepath.Join(s.dir, AskedFile), append(data, '\n'), 0o644) // on a full disk it stops all the same
+		_ = os.WriteFile(filepath.Join(s.dir, AskedFile), append(data, '\n'), 0o600) // on a full disk it stops all the same
 	}
 	s.signal(syscall.SIGTERM, syscall.SIGCONT)
 }

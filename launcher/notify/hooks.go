@@ -5,6 +5,8 @@ package notify
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -17,12 +19,15 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/internal/interrupt"
+	"github.com/sapo-swarm/swarm/internal/shell"
 )
 
 // Hooks are what the user wants done once everything is over.
 type Hooks struct {
 	Command string // --on-complete, for /bin/sh
 	Webhook string // --webhook, a URL
+
+	CommandFile, WebhookFile string // files with the same, which only their owner may read; empty: none
 }
 
 // Process is what the hooks need of the process that ends.
@@ -33,8 +38,29 @@ type Process struct {
 	Agent  string // how this program calls itself to a webhook, such as swarm/1.2
 }
 
-// Check refuses what could only fail at the end of the run.
+// Check reads the files, and refuses what could only fail at the end of the run.
 func (c *Hooks) Check() error {
+	for _, x := range []struct {
+		flag, file string
+		into       *string
+	}{{"--on-complete", c.CommandFile, &c.Command}, {"--webhook", c.WebhookFile, &c.Webhook}} {
+		if x.file == "" {
+			continue
+		}
+		if *x.into != "" {
+			return fail.Usage(fmt.Errorf("%s and %s-file at once", x.flag, x.flag), "one of them")
+		}
+		text, err := files.ReadSecret(x.file, configs.MaxDocument)
+		if errors.Is(err, files.ErrPublic) {
+			return fail.Usage(fmt.Errorf("%s-file %s can be read by others", x.flag, x.file), "chmod 600 "+shell.Quote(x.file))
+		}
+		if err != nil {
+			return fail.Usage(fmt.Errorf("%s-file: %w", x.flag, err), "a file of mode 0600 with what "+x.flag+" takes")
+		}
+		if *x.into = strings.TrimSpace(string(text)); *x.into == "" {
+			return fail.Usage(fmt.Errorf("%s-file %s is empty", x.flag, x.file), "a file of mode 0600 with what "+x.flag+" takes")
+		}
+	}
 	if strings.ContainsRune(c.Command, 0) {
 		return &configs.Error{Key: "on-complete", Value: c.Command, Allowed: "a command for /bin/sh", Source: "--on-complete"}
 	}
@@ -109,7 +135,7 @@ func (c *Hooks) tell(ctx context.Context, p Process, e Ending, document []byte) 
 // runCommand runs --on-complete.
 func (c *Hooks) runCommand(ctx context.Context, p Process, e Ending, document []byte) {
 	path := filepath.Join(e.Folder, "summary.json")
-	err := os.MkdirAll(e.Folder, 0o755)
+	err := os.MkdirAll(e.Folder, 0o700)
 	if err == nil {
 		err = files.Write(path, append(document, '\n'))
 	}
@@ -139,7 +165,7 @@ func (e Ending) output(p Process) (io.Writer, func()) {
 	if e.Log == "" || p.Logged { // in the background stderr is the log
 		return stderr, func() {}
 	}
-	log, err := os.OpenFile(e.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(e.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return stderr, func() {}
 	}

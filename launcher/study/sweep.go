@@ -228,8 +228,8 @@ func (s *Sweep) Status(ctx context.Context) (stats.SweepStatus, error) {
 
 // Open prepares what a sweep needs beside its plan. What it opened, Close closes.
 func (s *Sweep) Open(ctx context.Context) (err error) {
-	if err := os.MkdirAll(string(s.host.Home), 0o755); err != nil {
-		return s.host.Home.Error(err)
+	if err := s.host.Home.Make(); err != nil {
+		return err
 	}
 	if s.locks, err = lockSweep(s.host.Home, s.items); err != nil {
 		return err

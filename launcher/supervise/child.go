@@ -79,7 +79,7 @@ type Child struct {
 // Start starts a process and returns while it runs. Its events go to onEvent, in order, one at a time, all of them before Done; lines
 // that are no event of a node become warnings, as does what the watch over the process has to do. When Start fails no process is left.
 func Start(p Process, onEvent func(event.Event)) (*Child, error) {
-	if err := files.MakeFolder(filepath.Dir(p.LogPath), 0o755); err != nil {
+	if err := files.MakeFolder(filepath.Dir(p.LogPath), 0o700); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.Path, err)
 	}
 	log, err := OpenLog(p.LogPath, p.LogLimit)

@@ -37,7 +37,7 @@ func OpenLog(path string, limit int64) (*Log, error) {
 }
 
 func (l *Log) open() error {
-	file, err := os.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	file, err := os.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
@@ -45,6 +45,9 @@ func (l *Log) open() error {
 	if err != nil {
 		file.Close()
 		return fmt.Errorf("open log: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 { // an earlier program made it
+		_ = file.Chmod(0o600) // it may be another user's
 	}
 	l.file, l.size = file, info.Size()
 	return nil

@@ -76,7 +76,7 @@ func (f pidFile) write(path string) error {
 		return fmt.Errorf("encode pid file: %w", err)
 	}
 	for try := 0; ; try++ {
-		err := files.Replace(path, path+temporary, append(data, '\n'), 0o644)
+		err := files.Replace(path, path+temporary, append(data, '\n'), 0o600)
 		if errors.Is(err, fs.ErrNotExist) && try == 0 {
 			continue // a sweep took it for a dead launcher's before its content was there
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
@@ -56,6 +57,9 @@ func (m Manager) Install(ctx context.Context, out io.Writer, u Unit, left []stri
 	if err != nil {
 		return err
 	}
+	if err := u.Secrets.Write(); err != nil {
+		return err
+	}
 	if err := m.Write(u.Name, text); err != nil {
 		return err
 	}
@@ -100,7 +104,7 @@ func (m Manager) carryOut(ctx context.Context, out io.Writer, steps [][]string) 
 }
 
 // Uninstall stops a unit in order and deletes it.
-func (m Manager) Uninstall(ctx context.Context, out io.Writer, name string) error {
+func (m Manager) Uninstall(ctx context.Context, out io.Writer, home layout.Home, name string) error {
 	there, err := m.Has(name)
 	if err != nil {
 		return err
@@ -113,6 +117,9 @@ func (m Manager) Uninstall(ctx context.Context, out io.Writer, name string) erro
 	}
 	if err := os.Remove(m.Path(name)); err != nil {
 		return fmt.Errorf("remove the unit: %w", err)
+	}
+	if err := (Secrets{Home: home, Unit: name}).Remove(); err != nil {
+		return err
 	}
 	fmt.Fprintf(out, "Removed %s.\n", m.Path(name))
 	if !m.Runs {

@@ -23,6 +23,7 @@ type Unit struct {
 	Exe         string // absolute
 	Args        []string
 	Environment []string // KEY=value
+	Secrets     Secrets  // what of the arguments is in files
 }
 
 // names are those that a service may have; systemd allows a few more characters.

@@ -5,10 +5,10 @@ package web
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"log/slog"
 	"net"
@@ -24,7 +24,9 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/internal/layout"
+	"github.com/sapo-swarm/swarm/internal/screen"
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/metrics/dashboard"
 	"github.com/sapo-swarm/swarm/metrics/store"
@@ -39,7 +41,8 @@ type Options struct {
 	Logger  *slog.Logger
 	Version string // of this program
 
-	Listen, Token   string // host:port, port 0: any free one; token empty: none, or a new one where others can reach it
+	Listen, Token   string // host:port, port 0: any free one; token empty: the home's
+	NoToken         bool   // whoever reaches this host's loopback may read
 	Source          string // the flag that says where to listen; empty: --listen
 	TLSCert, TLSKey string // files, PEM; both empty: no TLS
 }
@@ -50,8 +53,9 @@ type Service struct {
 	logger   *slog.Logger
 	server   *dashboard.Server
 	listener net.Listener
-	url      string   // to be opened, with the token where there is one
-	secret   bool     // url has a token
+	url      string   // without the token
+	token    string   // empty: none
+	file     string   // that holds the token; empty: the user gave it, or there is none
 	notes    []string // for people
 }
 
@@ -80,7 +84,7 @@ func Listen(ctx context.Context, o Options) (*Service, error) {
 	if d.listener, err = net.ListenTCP("tcp", address); err != nil {
 		return nil, cannotListen(o.Listen, err)
 	}
-	d.url = dashboardURL(d.listener.Addr().(*net.TCPAddr), o.Token, encryption != nil)
+	d.url = dashboardURL(d.listener.Addr().(*net.TCPAddr), encryption != nil)
 	if encryption != nil {
 		d.listener = tls.NewListener(d.listener, encryption)
 	}
@@ -137,22 +141,27 @@ func (o *Options) encryption() (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}, nil
 }
 
-// secure checks the token, and makes one for who listens beyond this machine without.
-func (d *Service) secure(o *Options, address *net.TCPAddr, encrypted bool) error {
-	if o.Token != "" && !goodToken(o.Token) {
+// secure checks the token, and takes the home's where none is given.
+func (d *Service) secure(o *Options, address *net.TCPAddr, encrypted bool) (err error) {
+	switch {
+	case o.NoToken && o.Token != "":
+		return fail.Usage(errors.New("a token and --no-token at once"), "one of them")
+	case o.NoToken && !address.IP.IsLoopback():
+		return fail.Usage(fmt.Errorf("--no-token is for this machine alone, and others reach %s", o.Listen), "without --no-token, or "+DefaultAddress)
+	case o.Token != "" && !goodToken(o.Token):
 		return &configs.Error{Key: "token", Value: fmt.Sprintf("%d bytes", len(o.Token)), Source: "--token",
 			Allowed: "16 to 256 letters, digits and signs without spaces"}
-	}
-	if !address.IP.IsLoopback() {
-		if o.Token == "" {
-			o.Token = rand.Text()
+	case o.Token == "" && !o.NoToken:
+		if o.Token, err = homeToken(o.Home); err != nil {
+			return err
 		}
-		if !encrypted {
-			d.notes = append(d.notes, "Warning: without TLS the token and everything shown travel in clear. "+
-				"Try: --tls-cert and --tls-key, or listen on 127.0.0.1 and ssh -L.")
-		}
+		d.file = o.Home.DashboardToken()
 	}
-	d.secret = o.Token != ""
+	if !encrypted && !address.IP.IsLoopback() {
+		d.notes = append(d.notes, "Warning: without TLS the token and everything shown travel in clear. "+
+			"Try: --tls-cert and --tls-key, or listen on 127.0.0.1 and ssh -L.")
+	}
+	d.token = o.Token
 	return nil
 }
 
@@ -190,16 +199,13 @@ func cannotListen(address string, err error) error {
 	return fmt.Errorf("listen on %s: %w", address, err)
 }
 
-func dashboardURL(address *net.TCPAddr, token string, encrypted bool) string {
+func dashboardURL(address *net.TCPAddr, encrypted bool) string {
 	u := url.URL{Scheme: "http", Host: address.String(), Path: "/"}
 	if encrypted {
 		u.Scheme = "https"
 	}
 	if host, err := os.Hostname(); err == nil && address.IP.IsUnspecified() {
 		u.Host = net.JoinHostPort(host, strconv.Itoa(address.Port))
-	}
-	if token != "" {
-		u.RawQuery = url.Values{"token": {token}}.Encode()
 	}
 	return u.String()
 }
@@ -219,26 +225,57 @@ func (d *Service) Close() {
 	}
 }
 
-// Show opens the page in a browser, if there is one, or tells stderr why not. An address with a token stays out of other programs' arguments, which
-// everybody on the machine can read.
-func (d *Service) Show(ctx context.Context, stderr io.Writer) {
-	if d.secret {
-		fmt.Fprintln(stderr, "--open leaves an address with a token to you: open the one above.")
-		return
-	}
+// Show opens the page in a browser, if there is one. An address with a token stays out of other programs' arguments, which everybody on the machine can
+// read: the browser gets a file that leads to it, and that only this user can read. The file is gone when ctx ends, at the latest.
+func (d *Service) Show(ctx context.Context) {
 	program := "xdg-open"
 	if runtime.GOOS == "darwin" {
 		program = "open"
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	target := d.url
+	if d.token != "" {
+		target = d.home.Path("dashboard.html")
+		page := fmt.Sprintf("<!doctype html><meta charset=utf-8><meta name=referrer content=no-referrer><meta http-equiv=refresh content=\"0; url=%s\">\n",
+			html.EscapeString(d.Link()))
+		if err := files.WriteSecret(target, []byte(page)); err != nil {
+			d.logger.Warn("no browser could be opened", "error", err)
+			return
+		}
+		context.AfterFunc(ctx, func() { os.Remove(target) })
+	}
+	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := exec.CommandContext(ctx, program, d.url).Run(); err != nil {
+	if err := exec.CommandContext(limited, program, target).Run(); err != nil {
 		d.logger.Warn("no browser could be opened", "program", program, "error", err)
 	}
 }
 
-// URL implements coordinator.Page.
+// URL is the page's address without its token.
 func (d *Service) URL() string { return d.url }
 
-// Notes implements coordinator.Page.
-func (d *Service) Notes() []string { return d.notes }
+// Link is the page's address with its token: a secret.
+func (d *Service) Link() string {
+	if d.token == "" {
+		return d.url
+	}
+	return d.url + "?" + url.Values{"token": {d.token}}.Encode()
+}
+
+// TokenFile is the file that holds the token; empty where the user gave one, or wants none.
+func (d *Service) TokenFile() string { return d.file }
+
+// Tell implements coordinator.Page. It says where the page is: with its token on a terminal, and with where the token is elsewhere, since others may
+// read what is logged.
+func (d *Service) Tell(stdout, stderr io.Writer) {
+	address := d.url
+	if screen.IsTerminal(stdout) {
+		address = d.Link()
+	}
+	fmt.Fprintf(stdout, "Dashboard: %s\n", address)
+	if address != d.Link() && d.file != "" {
+		fmt.Fprintf(stderr, "The dashboard's token is in %s.\n", d.file)
+	}
+	for _, note := range d.notes {
+		fmt.Fprintln(stderr, note)
+	}
+}

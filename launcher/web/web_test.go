@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/configs"
+	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/internal/hermetic"
 	"github.com/sapo-swarm/swarm/internal/layout"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
@@ -47,21 +48,112 @@ func listenFor(t *testing.T, o Options) (*Service, *http.Client) {
 	return d, &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
 }
 
-func TestDashboardBeyondThisMachineHasAToken(t *testing.T) {
-	d, client := listenFor(t, Options{Listen: "0.0.0.0:0"})
-	require.True(t, d.secret)
-	require.Contains(t, d.url, "/?token=")
-	require.Contains(t, strings.Join(d.notes, "\n"), "without TLS the token and everything shown travel in clear")
-	port := d.listener.Addr().(*net.TCPAddr).Port
-	response, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/api/runs", port))
+// status is what a request without more than its address is answered with.
+func status(t *testing.T, client *http.Client, address string, header ...string) int {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	require.NoError(t, err)
+	for i := 0; i+1 < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	response, err := client.Do(request)
 	require.NoError(t, err)
 	response.Body.Close()
-	require.Equal(t, http.StatusUnauthorized, response.StatusCode)
+	return response.StatusCode
+}
 
-	d, _ = listenFor(t, Options{Listen: "localhost:0"})
-	require.False(t, d.secret, "on this machine nobody needs one")
-	d, _ = listenFor(t, Options{Listen: "127.0.0.1:0", Token: "0123456789abcdef"})
-	require.True(t, d.secret, "but may ask for one")
+// Every user of a machine reaches its loopback: the page asks for the home's token there as well, and only the home's owner can read its file.
+func TestADashboardAsksForItsHomesToken(t *testing.T) {
+	for _, listen := range []string{"127.0.0.1:0", "0.0.0.0:0"} {
+		d, client := listenFor(t, Options{Listen: listen})
+		address := fmt.Sprintf("http://127.0.0.1:%d/", d.listener.Addr().(*net.TCPAddr).Port)
+		require.Equal(t, http.StatusUnauthorized, status(t, client, address+"api/runs"))
+		info, err := os.Stat(d.TokenFile())
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+		token, err := os.ReadFile(d.TokenFile())
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, status(t, client, address+"metrics", "Authorization", "Bearer "+strings.TrimSpace(string(token))))
+		require.NotContains(t, d.URL(), strings.TrimSpace(string(token)))
+		require.Equal(t, d.URL()+"?token="+strings.TrimSpace(string(token)), d.Link())
+		require.Equal(t, listen == "0.0.0.0:0", strings.Contains(strings.Join(d.notes, "\n"), "without TLS the token and everything shown travel in clear"))
+
+		var out, log strings.Builder
+		d.Tell(&out, &log)
+		require.Equal(t, "Dashboard: "+d.URL()+"\n", out.String(), "no terminal")
+		require.Contains(t, log.String(), d.TokenFile())
+
+		again, err := homeToken(d.home)
+		require.NoError(t, err)
+		require.Equal(t, d.token, again, "it stays")
+		require.NoError(t, os.Chmod(d.TokenFile(), 0o644))
+		fresh, err := homeToken(d.home)
+		require.NoError(t, err)
+		require.NotEqual(t, d.token, fresh, "others could read it")
+		entries, err := os.ReadDir(string(d.home))
+		require.NoError(t, err)
+		require.Len(t, entries, 1)
+	}
+	d, client := listenFor(t, Options{Listen: "127.0.0.1:0", Token: "0123456789abcdef"})
+	require.NoFileExists(t, d.home.DashboardToken())
+	require.Equal(t, http.StatusUnauthorized, status(t, client, d.URL()+"api/runs"))
+	d, client = listenFor(t, Options{Listen: "localhost:0", NoToken: true})
+	require.NoFileExists(t, d.home.DashboardToken())
+	require.Equal(t, http.StatusOK, status(t, client, d.URL()+"healthz"))
+	require.NotEqual(t, http.StatusUnauthorized, status(t, client, d.URL()+"api/runs"))
+	require.Equal(t, d.URL(), d.Link())
+	for _, o := range []Options{{Listen: "0.0.0.0:0", NoToken: true}, {Listen: "127.0.0.1:0", NoToken: true, Token: "0123456789abcdef"}} {
+		o.Home, o.Logger = layout.Home(t.TempDir()), slog.New(slog.DiscardHandler)
+		_, err := Listen(t.Context(), o)
+		var usage *fail.UsageError
+		require.ErrorAs(t, err, &usage)
+	}
+}
+
+// Two dashboards that start at once have one token.
+func TestTheHomesTokenIsMadeOnce(t *testing.T) {
+	home := layout.Home(filepath.Join(t.TempDir(), "home"))
+	tokens := make(chan string, 8)
+	for range cap(tokens) {
+		go func() {
+			token, err := homeToken(home)
+			if err != nil {
+				token = err.Error()
+			}
+			tokens <- token
+		}()
+	}
+	first := <-tokens
+	for range cap(tokens) - 1 {
+		require.Equal(t, first, <-tokens)
+	}
+	info, err := os.Stat(string(home))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+}
+
+// Other users can read the arguments of the browser's command: the token is in a file that only this user can read.
+func TestTheBrowserIsNotGivenTheTokenAsAnArgument(t *testing.T) {
+	bin := t.TempDir()
+	given := filepath.Join(bin, "given")
+	for _, name := range []string{"xdg-open", "open"} {
+		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\necho \"$1\" >"+given+"\ncp \"$1\" "+given+".page\n"), 0o755))
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	d, _ := listenFor(t, Options{Listen: "127.0.0.1:0"})
+	ctx, stop := context.WithCancel(t.Context())
+	d.Show(ctx)
+	path, err := os.ReadFile(given)
+	require.NoError(t, err)
+	require.NotContains(t, string(path), d.token)
+	info, err := os.Stat(strings.TrimSpace(string(path)))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	page, err := os.ReadFile(given + ".page")
+	require.NoError(t, err)
+	require.Contains(t, string(page), d.Link())
+	stop()
+	require.Eventually(t, func() bool { _, err := os.Stat(strings.TrimSpace(string(path))); return os.IsNotExist(err) }, time.Minute, 5*time.Millisecond)
 }
 
 func TestDashboardSpeaksTLS(t *testing.T) {
@@ -78,7 +170,7 @@ func TestDashboardSpeaksTLS(t *testing.T) {
 	require.NoError(t, os.WriteFile(o.TLSKey, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
 	d, client := listenFor(t, o)
 	require.True(t, strings.HasPrefix(d.url, "https://"))
-	response, err := client.Get(d.url)
+	response, err := client.Get(d.Link())
 	require.NoError(t, err)
 	response.Body.Close()
 	require.Equal(t, 2, response.ProtoMajor, "many streams on one connection")

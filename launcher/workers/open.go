@@ -185,3 +185,11 @@ func (a *Admission) Print(to io.Writer, invocation string, logged bool) {
 
 // Invitation is the command that others type to join.
 func (a *Admission) Invitation() string { return a.invitation }
+
+// InvitationFile is the file that holds what is secret of Invitation; empty where nothing is.
+func (a *Admission) InvitationFile() string {
+	if a.registry == nil {
+		return ""
+	}
+	return InvitationPath(a.home)
+}

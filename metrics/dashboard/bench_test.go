@@ -109,7 +109,7 @@ func BenchmarkLivePage(b *testing.B) {
 	s.wait("live-1", round*paperNodes)
 	s.working("live-1", paperNodes, round)
 	require.NoError(b, s.store.Flush(b.Context()))
-	w, _ := s.server.board.watch(b.Context(), 0, false)
+	w, _ := s.server.board.watch(b.Context(), "", 0, false)
 	s.get("/api/runs/live-1/curve")
 	for b.Loop() {
 		b.StopTimer()

@@ -37,6 +37,10 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		if foreign(r) {
+			s.refuse(w, r, &problem{http.StatusForbidden, "another site's page asked for this. Try: open the address of this dashboard itself"})
+			return
+		}
 		if s.options.Token == "" {
 			// A page of another site can have its name resolved to this machine, and would then read everything: its name gives it away.
 			if !ownHost(r.Host) {
@@ -49,6 +53,19 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		}
 		s.authorise(w, r, next)
 	})
+}
+
+// foreign tells whether a page of another origin has a browser make the request: of another site, or of another port of this host. A person who follows a
+// link to the page itself may come from anywhere. Who is no browser says nothing of this.
+func foreign(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "same-origin", "none":
+		return false
+	case "":
+		origin, err := url.Parse(r.Header.Get("Origin"))
+		return r.Header.Get("Origin") != "" && (err != nil || !strings.EqualFold(origin.Host, r.Host))
+	}
+	return r.URL.Path != "/" || r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
 }
 
 func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), 80)], "") }

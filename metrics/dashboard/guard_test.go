@@ -34,6 +34,35 @@ func TestHostMustBeAnAddressOrLocalhost(t *testing.T) {
 	}
 }
 
+// A page of another site, or of another program on this machine, can make a browser ask here, cookie and all: it gets no answer, and above all no stream.
+// Following a link to the page is what a person does.
+func TestOtherSitesGetNoAnswer(t *testing.T) {
+	for name, s := range map[string]*swarm{"without a token": newSwarm(t), "with one": newSwarm(t, func(o *Options) { o.Token = token })} {
+		var cookie string
+		if s.server.options.Token != "" {
+			c := s.get("/?token=" + token).Result().Cookies()[0]
+			cookie = c.Name + "=" + c.Value
+		}
+		for _, target := range []string{"/api/runs", "/api/stream", "/metrics", "/charts/charts.js"} {
+			for _, site := range []string{"cross-site", "same-site"} {
+				w := s.get(target, "Cookie", cookie, "Sec-Fetch-Site", site, "Sec-Fetch-Mode", "no-cors")
+				require.Equal(t, http.StatusForbidden, w.Code, "%s: %s %s", name, target, site)
+				w = s.get(target, "Cookie", cookie, "Sec-Fetch-Site", site, "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document")
+				require.Equal(t, http.StatusForbidden, w.Code, "%s: a window of %s", name, target)
+			}
+			w := s.get(target, "Cookie", cookie, "Origin", "http://evil.example")
+			require.Equal(t, http.StatusForbidden, w.Code, "%s: %s of a browser that tells its page's origin alone", name, target)
+		}
+		for _, site := range []string{"same-origin", "none"} {
+			require.Equal(t, http.StatusOK, s.get("/charts/charts.js", "Cookie", cookie, "Sec-Fetch-Site", site).Code, name)
+		}
+		require.Equal(t, http.StatusOK, s.get("/charts/charts.js", "Cookie", cookie, "Host", "127.0.0.1:8420", "Origin", "http://127.0.0.1:8420").Code)
+		link := []string{"Cookie", cookie, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}
+		require.Equal(t, http.StatusOK, s.get("/?token="+s.server.options.Token, link...).Code, name)
+		require.Equal(t, http.StatusForbidden, s.get("/", append(link[:len(link)-1:len(link)-1], "iframe")...).Code, name)
+	}
+}
+
 func TestBrowsersAreTold(t *testing.T) {
 	s := newSwarm(t)
 	for _, target := range []string{"/", "/api/runs", "/nothing", "/api/runs/x"} {

@@ -47,7 +47,8 @@ type Server struct {
 // Bounds of what one server does for others at a time.
 const (
 	maxRequests    = 32 // answered at a time; more wait
-	maxStreams     = 32 // open at a time
+	maxStreams     = 48 // open at a time
+	maxStreamsEach = 16 // of them, of one address
 	requestTimeout = 20 * time.Second
 	closeTimeout   = 2 * time.Second
 )

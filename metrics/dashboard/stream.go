@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -24,7 +25,8 @@ const (
 
 // watcher is one open stream.
 type watcher struct {
-	queue chan []byte // closed when the watcher was dropped
+	queue   chan []byte // closed when the watcher was dropped
+	address string      // whose it is, without the port
 }
 
 // eventMessage is a message of a stream: a type, an ID or none, and a document.
@@ -80,12 +82,18 @@ func (b *board) tellChanged(changed, fresh []*known, full bool) {
 }
 
 // watch adds a watcher and returns it with what it is to be told first: every run, the status of those that go on, and what happened after
-// the entry that it knows last. It is nil where there are too many, or the board is closed.
-func (b *board) watch(ctx context.Context, last int64, resumes bool) (*watcher, [][]byte) {
+// the entry that it knows last. It is nil where there are too many, of all or of that address, or the board is closed.
+func (b *board) watch(ctx context.Context, address string, last int64, resumes bool) (*watcher, [][]byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_ = b.look(ctx) // the state says what is wrong
-	if len(b.watchers) >= maxStreams || b.closed {
+	each := 0
+	for w := range b.watchers {
+		if w.address == address {
+			each++
+		}
+	}
+	if len(b.watchers) >= maxStreams || each >= maxStreamsEach || b.closed {
 		return nil, nil
 	}
 	first := [][]byte{eventMessage("runs", strconv.FormatInt(b.newest(), 10), b.present(b.runs, true))}
@@ -100,7 +108,7 @@ func (b *board) watch(ctx context.Context, last int64, resumes bool) (*watcher, 
 			first = append(first, k.event)
 		}
 	}
-	w := &watcher{queue: make(chan []byte, watcherQueue)}
+	w := &watcher{queue: make(chan []byte, watcherQueue), address: address}
 	b.watchers[w] = struct{}{}
 	select {
 	case b.woken <- struct{}{}:
@@ -179,9 +187,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	last, err := strconv.ParseInt(id, 10, 64)
-	watcher, first := s.board.watch(r.Context(), last, err == nil && last >= 0)
+	address, _, _ := net.SplitHostPort(r.RemoteAddr)
+	watcher, first := s.board.watch(r.Context(), address, last, err == nil && last >= 0)
 	if watcher == nil {
-		s.refuse(w, r, &problem{http.StatusServiceUnavailable, fmt.Sprintf("%d pages watch already. Try: close some of them", maxStreams)})
+		text := fmt.Sprintf("%d pages watch already, or %d from %s. Try: close some of them", maxStreams, maxStreamsEach, address)
+		s.refuse(w, r, &problem{http.StatusServiceUnavailable, text})
 		return
 	}
 	defer s.board.leave(watcher)

@@ -140,7 +140,7 @@ func TestStreamTellsWhenTheCoordinatorDiesAndComesBack(t *testing.T) {
 
 func TestNothingIsReadOrToldWhereNothingChanges(t *testing.T) {
 	b := finished(t).server.board
-	w, _ := b.watch(t.Context(), 0, false)
+	w, _ := b.watch(t.Context(), "", 0, false)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	require.NoError(t, b.look(t.Context())) // the first reader has made SQLite's own files
@@ -158,7 +158,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	s := finished(t)
 	base := s.serve()
 	var subs []*subscription
-	for range maxStreams {
+	for range maxStreamsEach {
 		sub := subscribe(t, base, "")
 		sub.until("the present", is("runs"))
 		subs = append(subs, sub)
@@ -167,6 +167,12 @@ func TestStreamsAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, http.StatusServiceUnavailable, response.StatusCode)
 	require.Contains(t, body(t, response), "pages watch already")
+	for i := range maxStreams - maxStreamsEach {
+		w, _ := s.server.board.watch(t.Context(), fmt.Sprint(i/maxStreamsEach), 0, false)
+		require.NotNil(t, w)
+	}
+	w, _ := s.server.board.watch(t.Context(), "another", 0, false)
+	require.Nil(t, w)
 	subs[0].stop()
 	require.Eventually(t, func() bool {
 		response, err := http.Get(base + "/api/runs")
@@ -178,11 +184,35 @@ func TestStreamsAreBounded(t *testing.T) {
 	}, patience, 5*time.Millisecond)
 }
 
+// One address can't take every stream: whoever comes from another still watches.
+func TestStreamsOfOneAddressAreBounded(t *testing.T) {
+	b := newBoard(&database{path: t.TempDir() + "/none"}, Options{})
+	for range maxStreamsEach {
+		w, _ := b.watch(t.Context(), "203.0.113.7", 0, false)
+		require.NotNil(t, w)
+	}
+	refused, _ := b.watch(t.Context(), "203.0.113.7", 0, false)
+	require.Nil(t, refused)
+	other, _ := b.watch(t.Context(), "203.0.113.8", 0, false)
+	require.NotNil(t, other)
+	require.Less(t, maxStreamsEach, maxStreams/2)
+	b.mu.Lock()
+	for w := range b.watchers {
+		if w.address == "203.0.113.7" {
+			b.drop(w)
+			break
+		}
+	}
+	b.mu.Unlock()
+	again, _ := b.watch(t.Context(), "203.0.113.7", 0, false)
+	require.NotNil(t, again, "one that left makes room")
+}
+
 // Whoever doesn't read must not hold up the others, nor memory.
 func TestASlowWatcherIsDropped(t *testing.T) {
 	b := newBoard(&database{path: t.TempDir() + "/none"}, Options{})
-	slow, _ := b.watch(t.Context(), 0, false)
-	quick, _ := b.watch(t.Context(), 0, false)
+	slow, _ := b.watch(t.Context(), "", 0, false)
+	quick, _ := b.watch(t.Context(), "", 0, false)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for range watcherQueue + 1 {

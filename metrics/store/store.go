@@ -11,6 +11,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -110,6 +111,9 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if _, err := sqlite.InspectOwn(ctx, path); err != nil {
 		return nil, sqlite.ReadOnly(path, err)
 	}
+	if err := keepPrivate(path); err != nil {
+		return nil, sqlite.ReadOnly(path, fmt.Errorf("open database: %w", err))
+	}
 	db, err := sql.Open(sqlite.OwnDriver, sqlite.DSN(path, url.Values{
 		"_txlock": {"immediate"}, "_journal_mode": {"WAL"}, "_synchronous": {"NORMAL"}, "_foreign_keys": {"on"},
 		"_busy_timeout": {strconv.FormatInt(opts.BusyTimeout.Milliseconds(), 10)},
@@ -131,6 +135,28 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	}
 	go s.write()
 	return s, nil
+}
+
+// keepPrivate makes the database's file where it is missing, and lets only its owner read it: it holds what was typed. SQLite gives the files beside it the
+// same mode. A file that is there is never opened: closing it would drop SQLite's locks of this process.
+func keepPrivate(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			return nil // another process has made it just now
+		}
+		if err != nil {
+			return err
+		}
+		return file.Close()
+	case err != nil:
+		return err
+	case info.Mode().Perm()&0o077 != 0:
+		_ = os.Chmod(path, info.Mode().Perm()&^0o077) // it may be another user's
+	}
+	return nil
 }
 
 func (s *Store) prepare(ctx context.Context) error {

@@ -132,7 +132,7 @@ func asideName(path string) string {
 
 // make writes a file and brings it onto the disk.
 func (j *Journal) make(path string, data []byte) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, err
 	}

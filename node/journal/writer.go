@@ -137,7 +137,7 @@ func (s segment) damaged() bool {
 // begin makes a new segment, in the place of an empty or torn one.
 func (j *Journal) begin(round int) error {
 	path := filepath.Join(j.dir, segmentName(round))
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}

@@ -40,7 +40,7 @@ func resolveEmbedded(models fs.FS, name, home string) (string, error) {
 		hash.Write(data)
 	}
 	dir := filepath.Join(home, "models", name+"-"+hex.EncodeToString(hash.Sum(nil))[:16])
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("model %s: %w", name, err)
 	}
 	for file, data := range contents {

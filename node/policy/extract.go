@@ -38,7 +38,7 @@ func Extract(home string) (string, error) {
 		sum.Write(data)
 	}
 	dir := filepath.Join(home, "engine", hex.EncodeToString(sum.Sum(nil))[:16])
-	if err := os.MkdirAll(filepath.Join(dir, "engine"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, "engine"), 0o700); err != nil {
 		return "", fmt.Errorf("engine folder: %w", err)
 	}
 	for name, data := range sources {

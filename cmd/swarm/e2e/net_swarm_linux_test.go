@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -108,8 +109,8 @@ func (s *netSwarm) start(host string) *netProcess {
 	return p
 }
 
-// joinLine is what up prints for others to type.
-var joinLine = regexp.MustCompile(`swarm join '(tls://[^']+)'`)
+// joinLine is how up says where the invitation is that others type.
+var joinLine = regexp.MustCompile(`Others join with the line in (\S+)`)
 
 // up starts the coordinator, and returns when it says how to join.
 func (s *netSwarm) up(args ...string) {
@@ -119,7 +120,9 @@ func (s *netSwarm) up(args ...string) {
 	p := s.start(netHub)
 	s.await("an invitation", func() bool {
 		if found := joinLine.FindStringSubmatch(p.log.String()); found != nil {
-			s.invitation = found[1]
+			text, err := os.ReadFile(found[1])
+			require.NoError(s.t, err)
+			s.invitation = strings.TrimSpace(string(text))
 		}
 		return s.invitation != ""
 	})

@@ -208,7 +208,7 @@ func (q *Queue) write(e *Entry) error {
 	if err != nil {
 		return err
 	}
-	if err := files.Replace(q.path(e.Number, stateExt), q.path(e.Number, writingExt), data, 0o644); err != nil {
+	if err := files.Replace(q.path(e.Number, stateExt), q.path(e.Number, writingExt), data, 0o600); err != nil {
 		return q.trouble(err)
 	}
 	return nil

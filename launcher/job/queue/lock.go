@@ -45,12 +45,12 @@ func (q *Queue) lock() (*locked, error) {
 func (q *Queue) lockFile() (*locked, error) {
 	path := filepath.Join(q.dir, lockName)
 	for began := time.Now(); ; {
-		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o644)
+		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 		if errors.Is(err, fs.ErrNotExist) { // or somebody removed it just now
-			if err := os.MkdirAll(q.dir, 0o755); err != nil {
+			if err := os.MkdirAll(q.dir, 0o700); err != nil {
 				return nil, q.trouble(err)
 			}
-			file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o644)
+			file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 		}
 		if err != nil {
 			return nil, q.trouble(err)

@@ -148,7 +148,7 @@ func (t *Ticket) change(f func(*locked) error) error {
 func (t *Ticket) save() error {
 	path := t.q.path(t.entry.Number, aliveExt)
 	if t.alive == nil || !same(t.alive, path) {
-		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o644)
+		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return t.q.trouble(err)
 		}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/term"
+
+	"github.com/sapo-swarm/swarm/internal/fail"
+	"github.com/sapo-swarm/swarm/internal/files"
+)
+
+// checkSecretOutput refuses to print a secret that was asked for where others can read it: into a file that is not its owner's alone, or the journal of the
+// system. A terminal and a pipe are for whoever typed the command.
+func checkSecretOutput(stdout io.Writer, what, try string) error {
+	file, ok := stdout.(*os.File)
+	if !ok || term.IsTerminal(int(file.Fd())) {
+		return nil
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return fmt.Errorf("stdout: %w", err)
+	}
+	switch mode := info.Mode(); {
+	case mode&os.ModeNamedPipe != 0, mode&os.ModeCharDevice != 0, mode.IsRegular() && mode.Perm()&0o077 == 0:
+		return nil
+	}
+	return fail.Usage(errors.New(what+" is a secret, and others can read what stdout goes to"), try)
+}
+
+// writeSecretFile writes a secret to a file that only its owner can read.
+func writeSecretFile(path, text string) error {
+	if err := files.WriteSecret(path, []byte(text+"\n")); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	return nil
+}
