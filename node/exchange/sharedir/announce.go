@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sapo-swarm/swarm/internal/files"
 	"github.com/sapo-swarm/swarm/node/exchange/membership"
 )
 
@@ -30,7 +31,7 @@ func Announce(dir string, w membership.Welcome) error {
 	} else if !info.IsDir() {
 		return fmt.Errorf("%s is no folder. Try: another --shared DIR", shared)
 	}
-	if err := os.MkdirAll(filepath.Join(dir, base), 0o777); err != nil {
+	if err := files.MakeFolder(filepath.Join(dir, base), 0o777); err != nil {
 		return explain(dir, err)
 	}
 	t := baseOf(dir)

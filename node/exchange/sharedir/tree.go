@@ -186,7 +186,7 @@ func write(root *os.Root, dir, full string, data []byte) error {
 
 // create opens an empty file, in a folder that it makes.
 func create(root *os.Root, dir, full string) (*os.File, error) {
-	if err := root.MkdirAll(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := makeFolders(root, dir); err != nil {
 		return nil, err
 	}
 	if info, err := root.Lstat(full); err == nil && !info.Mode().IsRegular() { // a link's target is not ours to write
@@ -195,6 +195,22 @@ func create(root *os.Root, dir, full string) (*os.File, error) {
 		}
 	}
 	return root.OpenFile(full, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0o666)
+}
+
+// makeFolders makes a folder and those above it that are missing, with their names on the disk.
+func makeFolders(root *os.Root, dir string) error {
+	if info, err := root.Stat(dir); err == nil && info.IsDir() {
+		return nil
+	}
+	if err := root.MkdirAll(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	for at := dir; at != "."; at = path.Dir(at) {
+		if err := files.SyncFolderIn(root, path.Dir(at)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // remove deletes a file; one that is gone is no error.

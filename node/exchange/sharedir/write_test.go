@@ -19,6 +19,7 @@ const killedFolder = "SWARM_TEST_KILLED_FOLDER"
 
 // TestMain lets the test's binary be the process that is killed.
 func TestMain(m *testing.M) {
+	servePowerCuts()
 	if dir := os.Getenv(killedFolder); dir != "" {
 		publishUntilKilled(dir)
 	}
