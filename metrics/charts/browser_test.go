@@ -65,7 +65,9 @@ func browser(t *testing.T, script string) (context.Context, *complaints) {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-background-networking", true), chromedp.WindowSize(900, 1400))
-	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute) // then it is killed, whatever it does
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancel)
 	c := &complaints{}
 	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithListener(c.listen))

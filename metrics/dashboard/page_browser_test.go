@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -50,21 +49,7 @@ func (c *complaints) clear() {
 // openChromium starts a browser that ends with the test.
 func openChromium(t *testing.T) (context.Context, *complaints) {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("no chromium on PATH: the page is not drawn")
-	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-background-networking", true))
-	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(cancel)
-	said := &complaints{}
-	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithListener(said.listen))
-	t.Cleanup(cancel)
-	require.NoError(t, chromedp.Do(ctx, chromedp.Steps()))
-	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute)
-	t.Cleanup(cancel)
-	return ctx, said
+	return boundedChromium(t, 5*time.Minute)
 }
 
 // draw opens an address at a width and in a scheme.
@@ -86,7 +71,7 @@ var slash = chromedp.Func(func(ctx context.Context, target *chromedp.Target) err
 // until waits for an expression to be true.
 func until(t *testing.T, ctx context.Context, expression string) {
 	t.Helper()
-	_, err := chromedp.Run(ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(20*time.Second)))
+	_, err := chromedp.Run(ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(time.Minute)))
 	require.NoError(t, err, expression)
 }
 

@@ -51,13 +51,15 @@ func open(t *testing.T, page string, width int, dark, scripts bool) *tab {
 	require.NoError(t, os.WriteFile(path, []byte(page), 0o600))
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-background-networking", true), chromedp.WindowSize(width, 900))
-	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute) // then it is killed, whatever it does
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancel)
 	b := &tab{}
 	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithListener(b.listen))
 	t.Cleanup(cancel)
 	require.NoError(t, chromedp.Do(ctx)) // starts it: a deadline of its first use would be the browser's
-	b.ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
+	b.ctx, cancel = context.WithTimeout(ctx, 5*time.Minute)
 	t.Cleanup(cancel)
 	scheme := map[bool]string{true: "dark", false: "light"}[dark]
 	b.do(t,

@@ -54,6 +54,7 @@ type chartOptions struct {
 	Stacked bool           `json:"stacked,omitempty"`
 	Sync    string         `json:"sync,omitempty"`
 	Colors  map[string]int `json:"colors,omitempty"`
+	Choice  string         `json:"choice,omitempty"` // what is chosen between axes; empty: what to draw against
 	By      string         `json:"by,omitempty"`     // the axis shown at first
 	Single  bool           `json:"single,omitempty"` // each run's line is shown at first
 	From    float64        `json:"from,omitempty"`

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/sapo-swarm/swarm/internal/units"
@@ -14,7 +13,7 @@ import (
 // charts are all of a report's, by the name that the page asks for.
 func (r *Report) charts() map[string]chart {
 	out := map[string]chart{"smoothed": r.smoothed()}
-	if evaluations := r.evaluations(); len(evaluations.Options.Series) > 0 {
+	if evaluations := r.evaluations(); len(evaluations.Axes) > 0 {
 		out["evaluations"] = evaluations
 	}
 	if splits := r.splits(); len(splits.Curves) > 0 {
@@ -138,47 +137,37 @@ func (run *Run) path() chart {
 	return chart{Kind: "lines", Options: o}
 }
 
-// evaluations are pass@1, and pass@k of the largest k, over rounds.
+// evaluations are pass@1, and pass@k of the largest k, over rounds: a line an experiment, of the questions that are compared.
 func (r *Report) evaluations() chart {
-	o := chartOptions{Title: "Held-out questions: chance that one of k completions is right", XLabel: "round", Unit: "ratio", Height: 300}
-	at := map[float64]int{}
+	out := chart{Kind: "experiments", Options: chartOptions{
+		Title: "Held-out questions: chance that one of k completions is right, mean over seeds", XLabel: "round", Unit: "ratio", Height: 300,
+		Colors: map[string]int{}, Choice: "Show", Single: r.Single,
+	}}
+	byRun, largest := map[string]stats.Evaluations{}, 1
 	for _, run := range r.Runs {
+		byRun[run.Totals.Run.Run] = run.Evaluations
 		for _, row := range run.Evaluations.Rows {
-			at[float64(row.Round)] = 0
-		}
-	}
-	o.X = slices.AppendSeq(o.X, maps.Keys(at))
-	slices.Sort(o.X)
-	for i, x := range o.X {
-		at[x] = i
-	}
-	for _, run := range r.Runs {
-		for k := range 2 {
-			if s := run.passes(at, k == 1); s.Values != nil {
-				o.Series = append(o.Series, s)
+			for _, p := range row.Pass {
+				largest = max(largest, p.K)
 			}
 		}
 	}
-	return chart{Kind: "lines", Options: o}
-}
-
-// passes is the series of pass@1, or of pass@k with the largest k; without values where there is none.
-func (run *Run) passes(at map[float64]int, largest bool) series {
-	out := series{Color: run.Color, Width: 2}
-	for _, row := range run.Evaluations.Rows {
-		if len(row.Pass) == 0 || largest && len(row.Pass) < 2 {
-			continue
+	for _, k := range slices.Compact([]int{1, largest}) {
+		a := axisToDraw{Name: fmt.Sprintf("pass@%d", k), Label: fmt.Sprintf("pass@%d", k), Unit: "number"}
+		for i, g := range r.groups {
+			var runs []stats.Evaluations
+			for _, t := range g.Runs {
+				runs = append(runs, byRun[t.Run.Run])
+			}
+			c := stats.NewEvaluationCurve(r.Comparison.ShortName(g.Name), r.Comparison.EvalSet, k, runs)
+			if len(c.X) > 0 {
+				out.Options.Colors[c.Experiment] = i
+				a.Experiments = append(a.Experiments, newExperimentToDraw(c))
+			}
 		}
-		pass := row.Pass[0]
-		if largest {
-			pass = slices.MaxFunc(row.Pass, func(a, b stats.Pass) int { return cmp.Compare(a.K, b.K) })
-			out.Dash, out.Width = 1, 1.2
+		if len(a.Experiments) > 0 {
+			out.Axes = append(out.Axes, a)
 		}
-		if out.Values == nil {
-			out.Values = unknowns(len(at))
-		}
-		out.Label = fmt.Sprintf("%s pass@%d", run.Label, pass.K)
-		out.Values[at[float64(row.Round)]] = pass.Value
 	}
 	return out
 }

@@ -55,6 +55,8 @@ type Report struct {
 	Comparison stats.Comparison
 	Runs       []*Run // by start
 	Changes    []Difference
+
+	groups []stats.Group // lines of curves
 }
 
 // Run is one run.
@@ -129,6 +131,7 @@ func Read(ctx context.Context, reader *store.Reader, o Options) (*Report, error)
 // readCurves reads the experiments' curves against every axis.
 func (r *Report) readCurves(ctx context.Context, reader *store.Reader, totals []store.Totals) error {
 	groups := stats.Groups(totals, stats.CompareOptions{Key: query.ConfigKey, Differ: query.Differ()}, false)
+	r.groups = groups
 	r.Curves = map[string][]stats.ExperimentCurve{}
 	for _, axis := range stats.Axes() {
 		o := stats.CurveOptions{Window: r.Window, Points: otherPoints, Single: true}

@@ -46,7 +46,7 @@
       tools.append(label);
       return input;
     };
-    const against = make("label", "", "Against ");
+    const against = make("label", "", (chart.options.choice || "Against") + " ");
     against.append(axis);
     tools.append(against);
     axis.addEventListener("change", show);
@@ -58,7 +58,7 @@
 
     function show() {
       const now = axes.find((a) => a.name === axis.value);
-      const options = { ...chart.options, axis: now, band: band.checked, single: single.checked };
+      const options = { ...chart.options, axis: chart.options.choice ? undefined : now, band: band.checked, single: single.checked };
       if (view) view.update(now?.experiments || [], options);
       else view = swarmCharts.experiments(place, now?.experiments || [], options);
     }
