@@ -34,7 +34,7 @@ var imports = map[string]string{
 	"launcher/job/workload":       "configs",
 	"launcher/launch":             "launcher/fit launcher/lease launcher/runlog launcher/supervise metrics/event node/protocol",
 	"launcher/lease":              "",
-	"launcher/lifecycle":          "configs launcher/mps launcher/supervise metrics/event metrics/stats metrics/store",
+	"launcher/lifecycle":          "configs launcher/mps launcher/supervise metrics/event metrics/query metrics/stats metrics/store",
 	"launcher/lifecycle/gpuwatch": "launcher/fit launcher/gpu launcher/job/workload launcher/lifecycle metrics/event metrics/stats metrics/store metrics/terminal",
 	"launcher/mps":                "launcher/gpu launcher/supervise",
 	"launcher/mps/fakemps":        "",

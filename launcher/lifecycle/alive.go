@@ -11,6 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/fail"
 	"github.com/sapo-swarm/swarm/launcher/supervise"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -50,7 +51,7 @@ func Status(ctx context.Context, reader *store.Reader, name string) (stats.Statu
 		return stats.Status{}, err
 	}
 	now := event.Now()
-	return stats.NewStatus(snapshot, now, Alive(snapshot, now)), nil
+	return query.Status(snapshot, now, Alive(snapshot, now)), nil
 }
 
 // Running returns the runs of that name, a run's or an experiment's, that are being run now; with an empty name all of them, oldest first.

@@ -18,6 +18,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/lifecycle"
 	"github.com/sapo-swarm/swarm/launcher/runlog"
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -215,7 +216,7 @@ func (d *StoppedRun) read(ctx context.Context, reader *store.Reader, o *DownOpti
 		return err
 	}
 	now := event.Now()
-	status := stats.NewStatus(snapshot, now, lifecycle.Alive(snapshot, now))
+	status := query.Status(snapshot, now, lifecycle.Alive(snapshot, now))
 	d.State, d.Round, d.Rounds = status.State, status.Round, status.Rounds
 	if !d.imported {
 		d.goesOn = o.GoesOn(d.Run, status.Command)

@@ -37,7 +37,7 @@ func TestRunsShowTheStatusOfEveryRun(t *testing.T) {
 	defer reader.Close()
 	snapshot, err := reader.Snapshot(t.Context(), "a-1")
 	require.NoError(t, err)
-	status := stats.NewStatus(snapshot, event.Now(), false)
+	status := query.Status(snapshot, event.Now(), false)
 	require.Equal(t, status.CumulativeReward, row["cumulative_reward"])
 	one := s.json("/api/runs/a-1")
 	text, err := json.Marshal(status)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/query"
 	"github.com/sapo-swarm/swarm/metrics/stats"
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
@@ -172,7 +173,7 @@ func (b *board) readRun(ctx context.Context, reader *store.Reader, t store.Total
 		next.row, next.event = k.row, k.event
 	}
 	next.alive = snapshot.Run.State == store.RunRunning && b.alive(snapshot, now)
-	next.status = stats.NewStatus(snapshot, now, next.alive)
+	next.status = query.Status(snapshot, now, next.alive)
 	return next, true, nil
 }
 

@@ -17,7 +17,7 @@ func (run *Run) read(ctx context.Context, reader *store.Reader, o Options, eval 
 	if err != nil {
 		return err
 	}
-	run.Status = stats.NewStatus(snapshot, o.Now, o.Alive(snapshot, o.Now))
+	run.Status = query.Status(snapshot, o.Now, o.Alive(snapshot, o.Now))
 	run.Row = stats.NewRunRow(run.Totals, run.Status, eval)
 	if len(snapshot.Workers) > 0 {
 		rollouts, err := reader.WorkerRollouts(ctx, row.Run)

@@ -1,7 +1,6 @@
 package stats
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/sapo-swarm/swarm/internal/units"
@@ -120,7 +119,7 @@ func NewStatus(s store.Snapshot, now float64, coordinatorAlive bool) Status {
 	}
 	if run.State == store.RunRunning && !coordinatorAlive {
 		out.State = StateCrashed
-		out.Message = fmt.Sprintf("the coordinator, process %d, ended without recording why", run.PID)
+		out.Message = "" // nobody recorded why: metrics/wording says so
 	}
 	recent := map[string][]float64{}
 	for _, r := range s.Recent {
