@@ -47,6 +47,7 @@ type Outbox struct {
 	segments []*segment // oldest first; the last is being written
 	file     *os.File   // of the last
 	dirty    bool
+	suspect  bool  // a sync of it failed: nobody knows what of it is on the disk
 	acked    int64 // number of the newest event that the coordinator has
 	front    front
 	bytes    int64
@@ -278,40 +279,6 @@ func (o *Outbox) write(raw json.RawMessage) error {
 	o.dirty = true
 	s.count, s.bytes, s.written = s.count+1, s.bytes+int64(len(line)), append(s.written, raw)
 	o.bytes += int64(len(line))
-	return nil
-}
-
-// rotate closes the segment that was being written and begins the next.
-func (o *Outbox) rotate() error {
-	if err := o.sync(); err != nil {
-		return err
-	}
-	old, closed := o.last(), o.file
-	if err := o.begin(); err != nil {
-		return err
-	}
-	old.written = nil
-	return closed.Close()
-}
-
-// Sync puts what was appended on the disk for good.
-func (o *Outbox) Sync() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if err := o.sync(); err != nil {
-		return fmt.Errorf("sync the outbox: %w", err)
-	}
-	return nil
-}
-
-func (o *Outbox) sync() error {
-	if !o.dirty || o.file == nil {
-		return nil
-	}
-	if err := o.file.Sync(); err != nil {
-		return err
-	}
-	o.dirty = false
 	return nil
 }
 

@@ -1,0 +1,74 @@
+package membership
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/sapo-swarm/swarm/internal/files"
+)
+
+// rotate closes the segment that was being written and begins the next.
+func (o *Outbox) rotate() error {
+	if err := o.sync(); err != nil {
+		return err
+	}
+	old, closed := o.last(), o.file
+	if err := o.begin(); err != nil {
+		return err
+	}
+	old.written = nil
+	return closed.Close()
+}
+
+// Sync puts what was appended on the disk for good.
+func (o *Outbox) Sync() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := o.sync(); err != nil {
+		return fmt.Errorf("sync the outbox: %w", err)
+	}
+	return nil
+}
+
+func (o *Outbox) sync() error {
+	if !o.dirty || o.file == nil {
+		return nil
+	}
+	if o.suspect {
+		if err := o.rewrite(); err != nil {
+			return err
+		}
+	} else if err := o.file.Sync(); err != nil {
+		o.suspect = true
+		return err
+	}
+	o.dirty = false
+	return nil
+}
+
+// rewrite puts the segment that is being written into a new file. After a sync that failed the kernel may have forgotten what it couldn't write, and
+// another sync of the same file would succeed all the same.
+func (o *Outbox) rewrite() error {
+	s := o.last()
+	var data []byte
+	for i, raw := range s.written {
+		data = appendLine(data, i, raw)
+	}
+	if err := files.WriteSecret(o.path(s.id), data); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(o.path(s.id), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	if _, err := file.Seek(0, io.SeekEnd); err != nil {
+		return errors.Join(err, file.Close())
+	}
+	old := o.file
+	o.file, o.suspect = file, false
+	o.logger.Warn("the outbox goes on in a new file, for the old one could not be synced", "outbox", o.state.Name)
+	_ = old.Close() // which may fail as its sync did
+	return nil
+}
