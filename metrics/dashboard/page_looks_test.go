@@ -17,8 +17,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// pageLimit bounds the page's own scripts and styles, in bytes. Curves of experiments against five axes and groups that fold took the last 4,000.
-const pageLimit = 127_000
+// pageLimit bounds the page's own scripts and styles, in bytes. Curves of experiments against five axes and groups that fold took the last 5,000.
+const pageLimit = 128_000
 
 //go:embed testdata/audit.js
 var audit string

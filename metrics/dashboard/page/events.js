@@ -136,7 +136,8 @@ export class Events {
     if (!all.length) return;
     const lane = (node, label) => ({ label, items: all.filter((e) => e.node === node && this.#shown(e)).map((e) => ({ id: e.id, time: e.time,
       kind: mood(e), label: `${f.words(e.type)}: ${f.clip(e.message, 120)}` })) });
-    const lanes = [lane("", "run"), ...nodes.filter((n) => !wanted || n === wanted).map((n) => lane(n, n))];
+    const lanes = [lane("", "run"), ...nodes.filter((n) => !wanted || n === wanted).map((n) => lane(n, n))]
+      .filter((l, i, every) => every.length <= 12 || l.items.length); // of many nodes those with something to show
     const last = Math.max(all[all.length - 1].time, s.last_seen);
     this.chart.draw("timeline", { title: "Timeline", from: Math.min(all[0].time, all.length < this.asked ? s.started : all[0].time), to: last, lanes,
       onSelect: (item) => this.list.reveal(item.id) });

@@ -35,8 +35,8 @@ const columns = (cap, kind) => [
   { label: "Transient", minor: true, number: true, title: "highest of a phase, beyond resident", text: (r) => f.bytes(r.transient_bytes) },
   { label: "Peak", number: true, text: (r) => f.bytes(r.peak_bytes) },
   { label: "Budget", number: true, text: (r) => f.bytes(r.budget_bytes) },
-  { label: "On the card", number: true, title: "as the driver sees it now", text: (r) => f.bytes(r.device_bytes), minor: true },
-  { label: `On the host (${kind.toUpperCase()})`, number: true, title: hostTitles[kind], minor: true,
+  { label: "On the card", number: true, title: "as the driver sees it now", text: (r) => f.bytes(r.device_bytes), least: true },
+  { label: `On the host (${kind.toUpperCase()})`, number: true, title: hostTitles[kind], least: true,
     text: (r) => f.bytes(kind === "pss" ? r.host_bytes : r.rss_bytes) },
 ];
 

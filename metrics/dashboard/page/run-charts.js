@@ -114,6 +114,8 @@ class Group {
       this.chart.destroy();
       return void this.place.replaceChildren(empty("No round is done yet."));
     }
+    this.el.hidden = !curves.some((c) => c.mean.some((v) => v !== null)); // a run may have none of them
+    if (this.el.hidden) return;
     const { x, values } = align(curves);
     this.chart.draw("lines", { title: "Means over nodes, moving average over 10 rounds", x, xLabel: "round", unit: this.unit, height: 220,
       sync: "run", yMin: 0,
