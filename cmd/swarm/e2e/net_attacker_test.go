@@ -29,6 +29,7 @@ type attacker struct {
 
 	mu       sync.Mutex
 	outcomes map[string]map[string]int // by kind and by what became of it
+	held     []*nats.Conn              // of newcomers
 }
 
 func newAttacker(t *testing.T, invitation, name string) *attacker {
@@ -56,6 +57,9 @@ func (a *attacker) connect(t *testing.T, user, password string) *nats.Conn {
 
 func (a *attacker) close() {
 	a.raw.Close()
+	for _, conn := range a.held {
+		conn.Close()
+	}
 	_ = a.simWorker.close()
 }
 
@@ -127,7 +131,7 @@ func (a *attacker) unanswered() int {
 	defer a.mu.Unlock()
 	count := 0
 	for kind, outcomes := range a.outcomes {
-		if kind != "JetStream's API" && kind != "reads" && kind != "noise as requests" {
+		if kind != "JetStream's API" && kind != "reads" && kind != "noise as requests" && kind != "sybils" {
 			count += outcomes["no answer"]
 		}
 	}

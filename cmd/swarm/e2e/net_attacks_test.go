@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,7 +29,7 @@ func (a *attacker) kinds() map[string]attack {
 	kinds := map[string]attack{
 		"flood of events": a.flood, "events that lie": a.lies, "beats that lie": a.beat, "joins": a.joins, "greetings": a.greetings,
 		"others' subjects": a.others, "JetStream's API": a.api, "listening": a.listen, "wants": a.wants, "noise as requests": a.noise,
-		"wrong secrets": a.intrude, "reads": a.reads,
+		"wrong secrets": a.intrude, "reads": a.reads, "newcomers": a.newcomers, "sybils": a.sybils, "draws": a.draws,
 	}
 	for name, change := range tampers() {
 		kinds["offer: "+name] = func(ctx context.Context, dice *rand.Rand) error {
@@ -336,4 +337,37 @@ func (a *attacker) intrude(ctx context.Context, dice *rand.Rand) error {
 		Scheme: a.invitation.Scheme, Hosts: a.invitation.Hosts, Fingerprint: a.invitation.Fingerprint, Token: "guess" + strconv.Itoa(dice.IntN(1000)),
 	}, "node_0", natsbus.TLSOptions{})
 	return err
+}
+
+// elsewhere dials from another address of this machine, so that it is not the friends' allowance that is used up.
+type elsewhere struct{}
+
+func (elsewhere) Dial(network, address string) (net.Conn, error) {
+	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 3)}, Timeout: patience}).Dial(network, address)
+}
+
+// newcomers connects as one without credentials, and stays as long as it may.
+func (a *attacker) newcomers(_ context.Context, dice *rand.Rand) error {
+	conn, err := nats.Connect("tls://"+a.invitation.Hosts[0], nats.Secure(&tls.Config{InsecureSkipVerify: true}), nats.TLSHandshakeFirst(),
+		nats.UserInfo("enrol", ""), nats.Name(fmt.Sprintf("%032x", dice.Uint64())), nats.NoReconnect(), nats.SetCustomDialer(elsewhere{}), nats.Timeout(patience))
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.held = append(a.held, conn)
+	return nil
+}
+
+// sybils makes one more worker of its invitation.
+func (a *attacker) sybils(ctx context.Context, dice *rand.Rand) error {
+	_, err := natsbus.Enrol(ctx, a.invitation, fmt.Sprintf("sybil%d", dice.IntN(1<<20)), natsbus.TLSOptions{})
+	return err
+}
+
+// draws asks for all that the others have shared, again and again.
+func (a *attacker) draws(ctx context.Context, dice *rand.Rand) error {
+	m := a.message("read", fmt.Appendf(nil, `{"next_by_subj":"swarm.e-1.rollouts.*.node_%d","seq":1,"batch":256}`, dice.IntN(2)))
+	m.Header.Set("Swarm-Run", "e-1")
+	return a.ask(ctx, m)
 }

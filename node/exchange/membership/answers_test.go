@@ -114,7 +114,7 @@ func TestWelcomesAndRostersAreHeldToTheRules(t *testing.T) {
 		var answer *AnswerError
 		require.ErrorAs(t, err, &answer, name)
 	}
-	r, err := Checked(&saying{roster: Roster{Members: []protocol.Member{{Node: "node_0"}, {Node: "other.program"}}, Ended: "done", Message: "a\x1bb"}}, "a", "").
+	r, err := Checked(&saying{roster: Roster{Members: []protocol.Member{{Node: "node_0"}, {Node: "other.program"}}, Ended: "done", Message: "a\x1b[2Jb"}}, "a", "").
 		Beat(t.Context(), Beat{})
 	require.NoError(t, err)
 	require.Equal(t, "ab", r.Message)
