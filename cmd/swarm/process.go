@@ -102,7 +102,7 @@ func (g *globals) tellEnvironment(f *resolve.Flags, more ...string) {
 func configSources(environ []string, hasCUDA bool) resolve.Sources {
 	return resolve.Sources{
 		Environ: environ, HasCUDA: hasCUDA, FindModel: model.Find,
-		Known: []string{"SWARM_HOME", "SWARM_PYTHON", resolve.PriceVariable, resolve.InvitationVariable, gpu.LibraryVariable, policy.HostVariable},
+		Known: []string{"SWARM_HOME", "SWARM_PYTHON", resolve.PriceVariable, resolve.InvitationVariable, resolve.DashboardTokenVariable, gpu.LibraryVariable, policy.HostVariable},
 	}
 }
 
