@@ -247,18 +247,19 @@ func (r *Registry) forgotten(w *registered) bool {
 	if now-w.Created < forgetAfter.Seconds() { // most are young: no look at what was seen
 		return false
 	}
-	return w.forgotten(r.seen.all(), now)
+	last, some := r.seen.of(w.Name)
+	return w.forgotten(last, some, now)
 }
 
 // forgotten tells the same by what was seen. Where nothing at all is known to have been seen, the record was lost, and nobody is forgotten. Who was
 // banned is remembered.
-func (w *registered) forgotten(seen map[string]sighting, now float64) bool {
-	return w.Banned == "" && len(seen) > 0 && now-max(w.Created, seen[w.Name].Time) > forgetAfter.Seconds()
+func (w *registered) forgotten(last float64, some bool, now float64) bool {
+	return w.Banned == "" && some && now-max(w.Created, last) > forgetAfter.Seconds()
 }
 
 // forget takes out the workers of which nothing was heard for too long.
 func (b *book) forget(seen map[string]sighting, now float64) {
-	b.Workers = slices.DeleteFunc(b.Workers, func(w registered) bool { return w.forgotten(seen, now) })
+	b.Workers = slices.DeleteFunc(b.Workers, func(w registered) bool { return w.forgotten(seen[w.Name].Time, len(seen) > 0, now) })
 	_ = b.index() // of what had one
 }
 

@@ -90,3 +90,14 @@ func (s *sightings) all() map[string]sighting {
 	}
 	return s.load()
 }
+
+// of is when a worker was last heard of, and whether any worker is known to have been.
+func (s *sightings) of(worker string) (last float64, some bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.last
+	if all == nil {
+		all = s.load()
+	}
+	return all[worker].Time, len(all) > 0
+}

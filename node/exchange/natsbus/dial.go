@@ -193,16 +193,16 @@ func Enrol(ctx context.Context, i membership.Invitation, name string, o TLSOptio
 	}
 	application := membership.Apply(i.Token, name) // the same one at every attempt: the answer to an earlier one may have been lost
 	var credentials membership.Credentials
-	busy, told := false, false // the last attempt; any
+	busy := false
 	err := retry(ctx, func() (_ bool, err error) {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		data, err := d.ask(ctx, enrolSubject, application.Enrol)
-		if busy = errors.Is(err, nats.ErrAuthorization) && d.address.scheme == schemeTLS; busy {
-			if !told && o.Busy != nil {
+		if errors.Is(err, nats.ErrAuthorization) && d.address.scheme == schemeTLS {
+			if !busy && o.Busy != nil {
 				o.Busy()
 			}
-			told = true
+			busy = true
 			return true, errBusy
 		}
 		if err != nil {

@@ -1,6 +1,7 @@
 package natsbus
 
 import (
+	"cmp"
 	"crypto/subtle"
 	"net"
 	"net/netip"
@@ -38,6 +39,7 @@ type gate struct {
 	mu        sync.Mutex
 	workers   map[string][]uint64 // connections, by worker's token
 	enrolling []newcomer
+	life      time.Duration // of a newcomer's connection; 0: enrolLife
 }
 
 // newcomer is a connection of enrolUser's.
@@ -62,7 +64,7 @@ func (g *gate) Check(c natsserver.ClientAuthentication) bool {
 		if g.admit == nil || !isNonce(o.Name) || !g.mayEnrol(c.GetID(), sourceOf(c.RemoteAddress()), time.Now()) {
 			return false
 		}
-		c.RegisterUser(&natsserver.User{Username: enrolUser, ConnectionDeadline: time.Now().Add(enrolLife), Permissions: allow(
+		c.RegisterUser(&natsserver.User{Username: enrolUser, ConnectionDeadline: time.Now().Add(g.newcomersLife()), Permissions: allow(
 			[]string{enrolSubject, whySubject}, []string{enrolInbox(o.Name) + ".>"})})
 	default:
 		if len(o.Username) > maxNameBytes || g.admit == nil || g.admit(o.Username, o.Password) != nil {
@@ -138,13 +140,20 @@ func (g *gate) mayEnrol(id uint64, from string, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.crowded(from) {
-		g.enrolling = slices.DeleteFunc(g.enrolling, func(n newcomer) bool { return now.Sub(n.at) > enrolLife || !g.alive(n.id) })
+		g.enrolling = slices.DeleteFunc(g.enrolling, func(n newcomer) bool { return now.Sub(n.at) > cmp.Or(g.life, enrolLife) || !g.alive(n.id) })
 		if g.crowded(from) {
 			return false
 		}
 	}
 	g.enrolling = append(g.enrolling, newcomer{id, from, now})
 	return true
+}
+
+// newcomersLife is how long a connection of enrolUser's may stay.
+func (g *gate) newcomersLife() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return cmp.Or(g.life, enrolLife)
 }
 
 func (g *gate) crowded(from string) bool {
