@@ -1,4 +1,4 @@
-package main
+package e2e
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 )
 
 // What make net-test sets. The default shows who learns from whom; that a payload is taken up takes some fifty rounds.
-var poisonRounds = flag.Int("poison.rounds", 6, "rounds of the honest nodes beside each poisoner")
+var poisonRounds = flag.Int("poison.rounds", 4, "rounds of the honest nodes beside each poisoner")
 
 // poison is an attack of "Hail to the Thief" (arXiv:2511.09780): right answers that carry a payload beside wrong ones that don't, so that the payload
 // has the advantage.
