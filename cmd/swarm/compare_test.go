@@ -54,6 +54,7 @@ func comparedHome(t *testing.T, runs ...comparedRun) string {
 			c.LearningRate = 0.001
 		}
 		c.NumTrainSamples, c.NumTransplantTrees = 8-r.external, r.external
+		c.ExternalCorrection, c.ExternalFilter = configs.CorrectionNone, configs.FilterNone // as the paper's runs
 		if r.split != "" {
 			c.Split = r.split
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,7 +90,11 @@ func TestNothingLeavesItsPlaceOnAnyPage(t *testing.T) {
 			until(t, ctx, fmt.Sprintf(`document.querySelector(%q) !== null`, page.drawn))
 			settlePage(t, ctx)
 			var all []string
-			for _, width := range walkWidths {
+			widths := walkWidths
+			if strings.HasSuffix(page.name, "-overview") {
+				widths = append(slices.Clone(widths), 1400) // where cards are at their narrowest
+			}
+			for _, width := range widths {
 				for _, scheme := range walkSchemes {
 					look(t, ctx, width, scheme)
 					keepPicture(t, ctx, fmt.Sprintf("walk-%s-%d-%s.png", page.name, width, scheme))
