@@ -136,14 +136,30 @@ func TestSecretsStayWhereOnlyTheirOwnerReads(t *testing.T) {
 		said[what] = o.stdout + o.stderr
 	}
 	mark := filepath.Join(out, "mark")
-	up := typed(home, append([]string{"up", "--detach", "-o", "json", "--name", "e", "--nodes", "1", "--rounds", "40", "--listen", "127.0.0.1:0",
-		"--dashboard=127.0.0.1:0", "--webhook", hook.URL + "/" + secrets["webhook"],
-		"--on-complete=sleep 1; echo done >>" + mark + "; : " + secrets["on-complete"]}, tinyRun()...)...)
-	note("up --detach", up)
-	var a background.Announcement
-	require.NoError(t, json.Unmarshal([]byte(up.stdout), &a))
+	up := func(name string, more ...string) background.Announcement {
+		t.Helper()
+		o := typed(home, append([]string{"up", "--detach", "-o", "json", "--name", name, "--webhook", hook.URL + "/" + secrets["webhook"],
+			"--on-complete=sleep 1; echo done >>" + mark + "; : " + secrets["on-complete"]}, tinyRun(more...)...)...)
+		note("up "+name, o)
+		var a background.Announcement
+		require.NoError(t, json.Unmarshal([]byte(o.stdout), &a))
+		return a
+	}
+	ended := func(times int) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			text, _ := os.ReadFile(mark)
+			return bytes.Count(text, []byte("done")) >= times && len(processes(home))+len(processes(worker)) == 0
+		}, patience, 50*time.Millisecond)
+		require.EqualValues(t, times, told.Load(), "the webhook")
+	}
+	a := up("e", "--nodes", "1", "--rounds", "3", "--dashboard=127.0.0.1:0")
 	require.NotEmpty(t, a.Dashboard)
+	ended(1)
+	note("resume", typed(home, "resume", "e", "--rounds", "4")) // in the background, as before
+	ended(2)
 
+	a = up("f", "--nodes", "0", "--rounds", "20", "--listen", "127.0.0.1:0")
 	text, err := os.ReadFile(a.JoinFile)
 	require.NoError(t, err)
 	invitation := strings.TrimSpace(string(text))
@@ -153,17 +169,7 @@ func TestSecretsStayWhereOnlyTheirOwnerReads(t *testing.T) {
 	w.add(token)
 	note("join --detach", typed(worker, "join", invitation, "--detach", "-o", "json", "--name", "anna", "--nodes", "1", "--device", "cpu", "--model", tinyModel(),
 		"--tasks-file", items()))
-	ended := func(times int) {
-		t.Helper()
-		require.Eventually(t, func() bool {
-			text, _ := os.ReadFile(mark)
-			return bytes.Count(text, []byte("done")) >= times && len(processes(home))+len(processes(worker)) == 0
-		}, patience, 50*time.Millisecond)
-		require.EqualValues(t, times, told.Load(), "the webhook")
-	}
-	ended(1)
-	note("resume", typed(home, "resume", "e", "--rounds", "41")) // in the background, as before
-	ended(2)
+	ended(3)
 	for _, args := range [][]string{
 		{"status", "e", "-o", "json"}, {"status", "e"}, {"logs", "e", "-n", "all"}, {"workers", "-o", "json"}, {"ls"},
 		{"export", "--format", "sqlite", "--out", filepath.Join(out, "runs.db")}, {"export", "--format", "jsonl", "--out", filepath.Join(out, "jsonl")},
