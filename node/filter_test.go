@@ -8,6 +8,7 @@ import (
 
 	"github.com/sapo-swarm/swarm/configs"
 	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/policy"
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
@@ -88,4 +89,18 @@ func TestAFloodOfPoisonCostsABoundedNumberOfScorings(t *testing.T) {
 	require.Zero(t, report.TrainedExternal)
 	require.Len(t, s.script.scored, 1+refills)
 	require.Equal(t, 3*(1+refills), report.Peers[0].Rejected)
+}
+
+// Scoring others' rollouts climbs down the update's ladder where memory runs out, and gives what it gives with more memory.
+func TestScoringOthersRunsOutOfMemory(t *testing.T) {
+	inBubble(t, "ladder", func(t *testing.T) {
+		g := &gpu{room: 2000 + 1000 + 4*100, base: 1000, each: 100, weights: 1000, short: policy.Shortage{Where: "device"}}
+		p, err := govern(t, g, t.TempDir(), nil)
+		require.NoError(t, err)
+		result, err := p.Logprobs(t.Context(), policy.LogprobsParams{Sequences: make([]policy.Sequence, 16)})
+		require.NoError(t, err)
+		require.Len(t, result.Logprobs, 16)
+		require.Contains(t, g.steps(), "update halve_micro_batch 4")
+		require.Equal(t, "logprobs 4", g.engines[0].calls[len(g.engines[0].calls)-1])
+	})
 }

@@ -108,7 +108,8 @@ func (e *deviceEngine) memory(peak int64) policy.Memory {
 }
 
 func (e *deviceEngine) Logprobs(_ context.Context, p policy.LogprobsParams) (policy.LogprobsResult, error) {
-	return policy.LogprobsResult{Logprobs: make([][]float64, len(p.Sequences))}, e.take(fmt.Sprintf("logprobs %d", p.MicroBatch), int64(p.MicroBatch))
+	peak := e.resident() + e.gpu.base + e.gpu.each*int64(p.MicroBatch)
+	return policy.LogprobsResult{Logprobs: make([][]float64, len(p.Sequences))}, e.take(fmt.Sprintf("logprobs %d", p.MicroBatch), peak)
 }
 
 func (e *deviceEngine) Generate(_ context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {
