@@ -85,7 +85,7 @@ func (a *Admission) open(ctx context.Context, events Events, logger *slog.Logger
 			evaluated, err := a.run.Reader.Evaluated(ctx, a.run.Name)
 			return recorded, evaluated, err
 		},
-		Report: events.Record, Expel: a.disconnect, Now: time.Now, Logger: logger,
+		Report: events.Record, Keep: a.run.Store.Flush, Expel: a.disconnect, Now: time.Now, Logger: logger,
 	}, before)
 	if err != nil {
 		return err

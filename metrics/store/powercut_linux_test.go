@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/internal/powercut"
+	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
 func servePowerCuts() { powercut.Serve() }
@@ -42,5 +44,25 @@ func TestPowerCutLosesNoDelivery(t *testing.T) {
 		require.GreaterOrEqual(t, acked, promised)
 		require.NoError(t, s.db.QueryRow("SELECT count(*) FROM rounds WHERE node LIKE 'anna%'").Scan(&rounds))
 		require.GreaterOrEqual(t, rounds, promised/2, "half of what was delivered are rounds")
+	})
+}
+
+// A node that joined, and was told so once the store was flushed, is known after any power cut.
+func TestPowerCutForgetsNoJoining(t *testing.T) {
+	fs := powercut.Mount(t)
+	s := openStore(t, filepath.Join(fs.Dir, "home", "swarm.db"), Options{})
+	require.NoError(t, s.StartRun(t.Context(), aRun()))
+	joined := []powercut.Promise{{Changes: fs.Now(t)}}
+	const nodes = 12
+	for n := range nodes {
+		record(t, s, event.Event{Run: testRun, Type: event.TypeJoin, Time: float64(300 + n), Node: fmt.Sprint("anna_", n), Worker: "anna", RoundIndex: 2})
+		joined = append(joined, powercut.Promise{Changes: fs.Now(t), Value: n + 1})
+	}
+	fs.Log(t).Try(t, powercut.Trial{At: powercut.Places(joined), Random: 5, Seed: 23}, func(t *testing.T, n int, dir string) {
+		s := openStore(t, filepath.Join(dir, "home", "swarm.db"), Options{})
+		defer s.Close()
+		var known int
+		require.NoError(t, s.db.QueryRow("SELECT count(*) FROM nodes WHERE worker = 'anna'").Scan(&known))
+		require.GreaterOrEqual(t, known, powercut.Promised(joined, n))
 	})
 }

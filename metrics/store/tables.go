@@ -146,10 +146,11 @@ func (t *tables) synced(write func() error) error {
 	return err
 }
 
-// transact applies items, and puts them on the disk where one is a delivery, which its worker deletes when it is answered; with reject set, each event within a savepoint of its own.
+// transact applies items, and puts them on the disk where one is a delivery, which its worker deletes when it is answered, or the joining of a
+// node, without which its deliveries would be nobody's; with reject set, each event within a savepoint of its own.
 func (t *tables) transact(items []*item, reject func(error)) error {
 	for _, it := range items {
-		if it.delivery != nil {
+		if it.delivery != nil || it.event.Type == event.TypeJoin {
 			return t.synced(func() error { return t.transactAs(items, reject) })
 		}
 	}

@@ -62,7 +62,7 @@ func (s *Store) knows(run string) bool {
 }
 
 // Flush waits until every event recorded before it is in the database, where it survives the death of this process; a power cut
-// may take the last seconds.
+// may take the last seconds, but no node's joining.
 func (s *Store) Flush(ctx context.Context) error {
 	flushed := make(chan error, 1)
 	if err := s.send(ctx, &item{flushed: flushed}); err != nil {

@@ -51,6 +51,9 @@ type AdmissionOptions struct {
 	// Report takes events of workers that come and go, and warnings, in order. It must not call the AdmissionServer but for Members and Workers.
 	Report func(event.Event)
 
+	// Keep returns once all that was reported before is on the disk: a join is answered then. Nil: nothing is kept.
+	Keep func(ctx context.Context) error
+
 	Expel  func(worker string) // may be nil: called when a worker is revoked or banned, so that its connections end
 	Now    func() time.Time    // nil: time.Now
 	Logger *slog.Logger

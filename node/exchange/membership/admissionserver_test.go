@@ -715,3 +715,27 @@ func namesOf(members []protocol.Member) []string {
 	}
 	return names
 }
+
+// A join is answered once its nodes' joining is on the disk, and refused for now where that can't be.
+func TestAJoinIsKeptBeforeItIsAnswered(t *testing.T) {
+	var d *testServer
+	var kept []string
+	var broken error
+	d = newTestServer(t, func(o *AdmissionOptions) {
+		o.Keep = func(context.Context) error {
+			kept = append(kept, d.said()...)
+			return broken
+		}
+	})
+	join := Join{Protocol: Protocol, Run: "run", Device: "cpu", Nodes: []NodeInfo{{Name: "anna_0", Model: "m"}}}
+	_, err := d.Hello(t.Context(), "anna", Hello{Protocol: Protocol, Host: "h"})
+	require.NoError(t, err)
+	broken = errors.New("disk full")
+	_, err = d.Join(t.Context(), "anna", join)
+	require.Equal(t, CodeInternal, code(t, err))
+	broken = nil
+	joined, err := d.Join(t.Context(), "anna", join)
+	require.NoError(t, err)
+	require.Equal(t, "anna_0", joined.Assignments[0].Node)
+	require.Contains(t, kept, "join anna anna_0")
+}

@@ -4,12 +4,30 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
 )
 
-// Join gives a worker's nodes their assignments: all of them, or none.
+// keepLimit bounds how long a join waits for the disk. The worker asks again.
+const keepLimit = 10 * time.Second
+
+// Join gives a worker's nodes their assignments: all of them, or none. What they are is on the disk before it is answered: a coordinator that lost power
+// and didn't know the nodes any more would take nothing of what they tell.
 func (r *AdmissionServer) Join(ctx context.Context, worker string, join Join) (Joined, error) {
+	joined, err := r.join(ctx, worker, join)
+	if err != nil || r.o.Keep == nil {
+		return joined, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, keepLimit)
+	defer cancel()
+	if err := r.o.Keep(ctx); err != nil {
+		return Joined{}, r.logged("join", internal(err))
+	}
+	return joined, nil
+}
+
+func (r *AdmissionServer) join(ctx context.Context, worker string, join Join) (Joined, error) {
 	if refusal := checkJoin(join); refusal != nil {
 		return Joined{}, refusal
 	}
