@@ -48,12 +48,13 @@ type assignment struct {
 	cause    string // of gone
 	brings   string // model and device
 
-	streak   int       // rounds that it shared since it joined, or was last waited for in vain
-	catching bool      // it has shared its first round, and is waited for until it has caught up
-	since    int       // the first round whose barrier may wait for it
-	present  time.Time // since when it is waited for
-	counts   bool      // where it is tells where the swarm is
-	away     bool      // it was told of as absent
+	gaps     map[int]bool // rounds that it passed over: it shared a later one
+	streak   int          // rounds that it shared since it joined, or was last waited for in vain
+	catching bool         // it has shared its first round, and is waited for until it has caught up
+	since    int          // the first round whose barrier may wait for it
+	present  time.Time    // since when it is waited for
+	counts   bool         // where it is tells where the swarm is
+	away     bool         // it was told of as absent
 }
 
 // change is what somebody should be told of a worker's node.
@@ -93,6 +94,8 @@ func (l *lineup) join(node, worker string, from, round int, brings string) *assi
 	if s == nil {
 		s = &assignment{Member: protocol.Member{Node: node}, offered: -1}
 		l.put(s)
+	} else {
+		l.depart(s) // whoever waits for it waits for its next process now
 	}
 	if from != s.From {
 		s.offered = min(s.offered, from-1)
@@ -100,7 +103,7 @@ func (l *lineup) join(node, worker string, from, round int, brings string) *assi
 	s.worker, s.brings, s.From, s.round, s.state = worker, brings, from, l.clamp(max(from, round)), event.StateQueued
 	s.observed, s.silent, s.gone, s.cause, s.Absent, s.Ahead, s.away = false, false, "", "", false, false, false
 	if s.offered < s.From {
-		s.streak = 0
+		s.streak, s.gaps = 0, nil
 	}
 	s.since, s.present, s.catching = l.newest+1, l.now, false
 	l.changed()
@@ -155,7 +158,14 @@ func (l *lineup) pause(s *assignment, state event.State) {
 
 // share notes that the node's rollouts of a round are there.
 func (l *lineup) share(s *assignment, round int) {
+	delete(s.gaps, round)
 	if round > s.offered {
+		for skipped := max(s.offered+1, s.From, l.newest-l.lag); skipped < round; skipped++ {
+			if s.gaps == nil {
+				s.gaps = map[int]bool{}
+			}
+			s.gaps[skipped] = true
+		}
 		s.catching = l.offers && (s.catching || s.offered < s.From)
 		s.streak++
 	}

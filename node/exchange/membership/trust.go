@@ -66,7 +66,7 @@ func (l *lineup) awaits(round int) {
 // owes tells whether others wait for what the node has not shared, at the barrier of the swarm's round.
 func (l *lineup) owes(s *assignment) bool {
 	round := l.newest - l.lag
-	return l.offers && l.barrier && s.worker != "" && s.gone == "" && !s.Absent && s.offered < round && s.From <= round
+	return l.offers && l.barrier && s.worker != "" && s.gone == "" && !s.Absent && (s.offered < round || s.gaps[round]) && s.From <= round
 }
 
 // waited is for how long others have waited for a node at the barrier of the swarm's round.
@@ -86,6 +86,7 @@ func (l *lineup) passed() {
 		if l.owes(s) && (s.since <= l.newest || l.waited(s) > briefWait) {
 			l.vain(s)
 		}
+		delete(s.gaps, l.newest-l.lag)
 	}
 	l.newest++
 	l.trust.waiting = time.Time{}

@@ -45,6 +45,7 @@ const (
 
 	// What unknown clients' connections may cost.
 	maxClients       = 16 << 10
+	maxClosed        = 256  // connections that are over and remembered; the server's own 10,000 are a few kilobytes each
 	maxSubscriptions = 4096 // of one connection
 	maxControlLine   = 4096
 	maxPending       = 32 << 20 // waiting to be sent to one connection: beyond that it is closed
@@ -150,6 +151,7 @@ func brokerOptions(options ServerOptions, host string, port int) natsserver.Opti
 		NoSigs:                 true,
 		NoSystemAccount:        true,
 		MaxConn:                maxClients,
+		MaxClosedClients:       maxClosed,
 		MaxSubs:                maxSubscriptions,
 		MaxControlLine:         maxControlLine,
 		MaxPayload:             exchange.MaxBatchBytes + headerRoom,
