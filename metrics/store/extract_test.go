@@ -25,7 +25,7 @@ func extractable(t *testing.T) (*Store, *Reader) {
 	other.Run, other.Experiment = "other-1", "other"
 	for _, run := range []Run{aRun(), other} {
 		require.NoError(t, s.StartRun(t.Context(), run))
-		for round := range 2*taskStretch + 3 {
+		for round := range 2*25 + 3 {
 			e := aRound("node_0", round, 1000+float64(round)+0.123456789, 1/float64(3+round))
 			e.Run = run.Run
 			e.Round.StepTime, e.Round.RewardStd = math.Pi, math.E

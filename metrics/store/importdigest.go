@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/extract"
 )
 
 // digests are checksums of runs, each as of an extract of the run alone: the labels of GPUs and hosts don't depend on what else is in the file then.
@@ -38,18 +39,18 @@ type digest struct {
 
 // startDigests begins with the checksums of runs of from. all is an extract of them, labels what runs are called in it; further extracts are made in
 // dir. The caller must call close.
-func startDigests(ctx context.Context, from, all *Reader, labels labels, dir string, runs []Totals) *digests {
+func startDigests(ctx context.Context, from, all *Reader, labels extract.Labels, dir string, runs []Totals) *digests {
 	ctx, stop := context.WithCancel(ctx)
 	d := &digests{of: map[string]*digest{}, stop: stop}
 	alike := map[string][]Totals{} // runs that have the same labels alone have them together: they share an extract
 	for _, r := range runs {
-		label := labels.alone[r.Run.Run]
+		label := labels.Alone[r.Run.Run]
 		alike[label] = append(alike[label], r)
 	}
 	cores := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for label, same := range alike {
 		open := func() (*Reader, error) { return all, nil }
-		if label != labels.all {
+		if label != labels.All {
 			path := filepath.Join(dir, fmt.Sprintf("alike-%d.db", len(d.of)))
 			open = sync.OnceValues(func() (*Reader, error) { return d.extract(ctx, from, path, same) })
 		}
@@ -60,9 +61,9 @@ func startDigests(ctx context.Context, from, all *Reader, labels labels, dir str
 				defer close(x.done)
 				cores <- struct{}{}
 				defer func() { <-cores }()
-				extract, err := open()
+				alone, err := open()
 				if err == nil {
-					x.sum, x.rows, err = digestRun(ctx, extract, r.Run.Run)
+					x.sum, x.rows, err = digestRun(ctx, alone, r.Run.Run)
 				}
 				x.err = named(err, from.Name())
 			})
@@ -72,14 +73,14 @@ func startDigests(ctx context.Context, from, all *Reader, labels labels, dir str
 }
 
 func (d *digests) extract(ctx context.Context, from *Reader, path string, runs []Totals) (*Reader, error) {
-	extract, _, err := extractTo(ctx, from, path, runs)
+	made, _, err := extractTo(ctx, from, path, runs)
 	if err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.opened = append(d.opened, extract)
-	return extract, nil
+	d.opened = append(d.opened, made)
+	return made, nil
 }
 
 // wait returns a run's checksum, and how many rows it is of; of a run that has none, for it had not ended, nothing.
@@ -106,7 +107,7 @@ func (d *digests) close() error {
 // digestRun is a checksum of all that an extract has of a run, whatever key it has there, and how many rows that are. It refuses names that are none.
 func digestRun(ctx context.Context, from *Reader, run string) (digest string, rows int, err error) {
 	sum := sha256.New()
-	for _, table := range importTables() {
+	for _, table := range extract.Tables() {
 		if table == "imports" {
 			continue
 		}

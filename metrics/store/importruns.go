@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/extract"
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
@@ -61,12 +62,12 @@ func (s *Store) ImportRuns(ctx context.Context, from *Reader, dry bool) ([]Impor
 		return nil, fmt.Errorf("import %s: %w", from.Name(), err)
 	}
 	defer os.RemoveAll(dir)
-	extract, labels, err := extractTo(ctx, from, filepath.Join(dir, "all.db"), all)
+	made, labels, err := extractTo(ctx, from, filepath.Join(dir, "all.db"), all)
 	if err != nil {
 		return nil, err
 	}
-	defer extract.Close()
-	taken, err := extract.Runs(ctx, Filter{}) // what is checked is what is copied
+	defer made.Close()
+	taken, err := made.Runs(ctx, Filter{}) // what is checked is what is copied
 	if err != nil {
 		return nil, named(err, from.Name())
 	}
@@ -86,8 +87,8 @@ func (s *Store) ImportRuns(ctx context.Context, from *Reader, dry bool) ([]Impor
 		}
 		out = append(out, x)
 	}
-	sums := startDigests(ctx, from, extract, labels, dir, whole)
-	err = s.importRuns(ctx, extract, from.Name(), out, sums, dry)
+	sums := startDigests(ctx, from, made, labels, dir, whole)
+	err = s.importRuns(ctx, made, from.Name(), out, sums, dry)
 	if err = errors.Join(err, sums.close()); err != nil {
 		return nil, sqlite.Explain(s.path, err)
 	}
@@ -95,17 +96,17 @@ func (s *Store) ImportRuns(ctx context.Context, from *Reader, dry bool) ([]Impor
 }
 
 // extractTo makes an extract of runs for ourselves, and opens it.
-func extractTo(ctx context.Context, from *Reader, path string, runs []Totals) (*Reader, labels, error) {
+func extractTo(ctx context.Context, from *Reader, path string, runs []Totals) (*Reader, extract.Labels, error) {
 	keys := make([]string, len(runs))
 	for i, r := range runs {
 		keys[i] = r.Run.Run
 	}
-	var labels labels
-	if _, err := from.extract(ctx, path, keys, &labels); err != nil {
+	var labels extract.Labels
+	if _, err := extract.Fill(ctx, from.source(), path, keys, &labels); err != nil {
 		return nil, labels, named(sqlite.Explain(from.path, err), from.Name())
 	}
-	extract, err := OpenReader(ctx, path)
-	return extract, labels, err
+	made, err := OpenReader(ctx, path)
+	return made, labels, err
 }
 
 // checkImported refuses what would name files or lines of text here and can't, and times that nothing recorded here could come after.
@@ -135,7 +136,7 @@ func (s *Store) importRuns(ctx context.Context, from *Reader, name string, runs 
 		_, detached := conn.ExecContext(context.WithoutCancel(ctx), "DETACH incoming")
 		err = errors.Join(err, detached)
 	}()
-	if _, err := conn.ExecContext(ctx, "PRAGMA cache_size = "+bulkCache); err != nil {
+	if _, err := conn.ExecContext(ctx, "PRAGMA cache_size = "+extract.BulkCache); err != nil {
 		return err
 	}
 	tx, err := conn.BeginTx(ctx, nil)
@@ -177,7 +178,7 @@ func takeRun(ctx context.Context, tx *sql.Tx, home string, sums *digests, r *Imp
 	default:
 		return nil
 	}
-	for _, table := range importTables() {
+	for _, table := range extract.Tables() {
 		if err := copyRun(ctx, tx, table, r); err != nil {
 			return fmt.Errorf("%s: %w", table, err)
 		}
@@ -249,15 +250,6 @@ func freeKey(ctx context.Context, tx *sql.Tx, home string, r *ImportedRun) (stri
 		key = prefix + strconv.Itoa(highest)
 	}
 	return key, err
-}
-
-// importTables are the tables that an import fills, a table after those that it refers to.
-func importTables() []string {
-	var tables []string
-	for _, x := range extracted {
-		tables = append(tables, x.table)
-	}
-	return append(tables, "task_rewards")
 }
 
 // copyRun copies a run's rows of one table.

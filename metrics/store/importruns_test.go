@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/sapo-swarm/swarm/metrics/event"
+	"github.com/sapo-swarm/swarm/metrics/store/extract"
 )
 
 // ended ends runs as a coordinator does.
@@ -67,7 +68,7 @@ func TestImportedRunsSayWhatTheySaidAtHome(t *testing.T) {
 	}
 	want[0].Run.Run, want[1].Run.Run = got[0].Run.Run, got[1].Run.Run
 	require.ElementsMatch(t, want, got)
-	for _, table := range importTables() {
+	for _, table := range extract.Tables() {
 		if table != "imports" && table != "runs" && table != "events" {
 			require.Equal(t, rowsWithout(t, from, table, testRun), rowsWithout(t, here, table, "sapo-4-4-1"), table)
 		}

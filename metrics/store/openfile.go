@@ -38,7 +38,7 @@ func OpenFile(ctx context.Context, path string) (*Reader, error) {
 	}
 	defer file.Close()
 	in := bufio.NewReader(file)
-	if isPacked(in) {
+	if sqlite.IsPacked(in) {
 		info, err := file.Stat()
 		if err != nil {
 			return nil, fmt.Errorf("open database: %w", err)
@@ -62,7 +62,7 @@ func openPacked(ctx context.Context, path string, in io.Reader, most int64) (*Re
 		return nil, &Error{Path: path, Reason: "cannot be unpacked", Err: err}
 	}
 	content := bufio.NewReader(stream)
-	if !peekHeader(content).ours() {
+	if !sqlite.PeekHeader(content).Ours() {
 		return nil, &Error{Path: path, Reason: "not a swarm database"}
 	}
 	// A folder of its own: SQLite may put files beside the database.

@@ -1,4 +1,4 @@
-package store
+package sqlite
 
 import (
 	"bufio"
@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
 // Places in the header of SQLite's files (https://www.sqlite.org/fileformat.html).
@@ -26,11 +24,11 @@ const (
 	gzipMagic   = "\x1f\x8b"
 )
 
-// extractMark is what Extract writes for the size of the page cache, in pages: "EX". No other database of ours has any.
+// extractMark is what an extract has for the size of the page cache, in pages: "EX". No other database of ours has any.
 const extractMark = 0x4558
 
-// markExtract marks a finished database as an extract.
-func markExtract(path string) error {
+// MarkExtract marks a finished database as an extract.
+func MarkExtract(path string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return fmt.Errorf("extract: %w", err)
@@ -39,11 +37,11 @@ func markExtract(path string) error {
 	return errors.Join(err, file.Close())
 }
 
-// header is the first bytes of a database.
-type header []byte
+// Header is the first bytes of a database.
+type Header []byte
 
-// peekHeader reads a header, and leaves in where it is.
-func peekHeader(in *bufio.Reader) header {
+// PeekHeader reads a header, and leaves in where it is.
+func PeekHeader(in *bufio.Reader) Header {
 	head, err := in.Peek(headerSize)
 	if err != nil {
 		return nil
@@ -51,18 +49,18 @@ func peekHeader(in *bufio.Reader) header {
 	return head
 }
 
-// ours tells whether it is of a database of this program's.
-func (h header) ours() bool {
-	return len(h) == headerSize && string(h[:len(sqliteMagic)]) == sqliteMagic && binary.BigEndian.Uint32(h[headerID:]) == sqlite.ApplicationID
+// Ours tells whether it is of a database of this program's.
+func (h Header) Ours() bool {
+	return len(h) == headerSize && string(h[:len(sqliteMagic)]) == sqliteMagic && binary.BigEndian.Uint32(h[headerID:]) == ApplicationID
 }
 
-// isPacked tells whether in begins as a gzip file.
-func isPacked(in *bufio.Reader) bool {
+// IsPacked tells whether in begins as a gzip file.
+func IsPacked(in *bufio.Reader) bool {
 	magic, err := in.Peek(len(gzipMagic))
 	return err == nil && string(magic) == gzipMagic
 }
 
-// IsExtract tells whether a file is what Extract wrote, plain or compressed, by its first bytes. One that runs were recorded in since isn't,
+// IsExtract tells whether a file is an extract, plain or compressed, by its first bytes. One that runs were recorded in since isn't,
 // nor is a copy of a whole database.
 func IsExtract(path string) bool {
 	file, err := os.Open(path)
@@ -71,13 +69,13 @@ func IsExtract(path string) bool {
 	}
 	defer file.Close()
 	in := bufio.NewReader(file)
-	if isPacked(in) {
+	if IsPacked(in) {
 		var from io.Reader
 		if from, err = gzip.NewReader(in); err != nil {
 			return false
 		}
 		in = bufio.NewReader(from)
 	}
-	h := peekHeader(in)
-	return h.ours() && h[headerLog] == 1 && binary.BigEndian.Uint32(h[headerCache:]) == extractMark
+	h := PeekHeader(in)
+	return h.Ours() && h[headerLog] == 1 && binary.BigEndian.Uint32(h[headerCache:]) == extractMark
 }

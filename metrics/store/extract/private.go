@@ -1,4 +1,4 @@
-package store
+package extract
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// neutralized is the SQL of columns whose values tell of the machine that a run was made on, or of its owner, as Extract takes them.
+// neutralized is the SQL of columns whose values tell of the machine that a run was made on, or of its owner, as an extract has them.
 var neutralized = map[string]string{
 	"runs.host": "''", "runs.boot_id": "''", "runs.pid": "0", "runs.start_ticks": "0",
 	"attempts.host": "''", "attempts.pid": "0", "nodes.pid": "0", "nodes.engine_pid": "0", "workers.host": "''", "imports.source": "''",
@@ -44,10 +44,10 @@ func (p *privacy) install(ctx context.Context, db *sql.DB) error {
 	})
 }
 
-// labels say what GPUs and hosts are called in an extract, as text that is the same for the same names.
-type labels struct {
-	all   string
-	alone map[string]string // of each run, by its key, in an extract of it alone
+// Labels say what GPUs and hosts are called in an extract, as text that is the same for the same names.
+type Labels struct {
+	All   string
+	Alone map[string]string // of each run, by its key, in an extract of it alone
 }
 
 // choose makes runs the chosen ones, learns their labels and returns these.
