@@ -1,0 +1,50 @@
+package dashboard
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Whoever opens many connections ends his own: a page that watches, and who comes next, are answered as ever, and what the connections cost is bounded.
+func TestConnectionsAreBounded(t *testing.T) {
+	s := finished(t)
+	base := s.serve()
+	watching := subscribe(t, base, "")
+	watching.until("the present", is("runs"))
+	address := strings.TrimPrefix(base, "http://")
+	const more = 50
+	var conns []net.Conn
+	for range maxConnections + more {
+		conn, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		t.Cleanup(func() { conn.Close() })
+		require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute))) // an idle one may stay for two
+		_, err = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		require.NoError(t, err)
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, response.Body)
+		require.NoError(t, err)
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns[:more] {
+		_, err := conn.Read(make([]byte, 1))
+		require.Error(t, err)
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the oldest is still open")
+	}
+	response, err := http.Get(base + "/api/runs")
+	require.NoError(t, err)
+	response.Body.Close()
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	s.server.board.mu.Lock()
+	defer s.server.board.mu.Unlock()
+	require.Len(t, s.server.board.watchers, 1, "a stream stays")
+}
