@@ -15,7 +15,8 @@ import (
 // maxCurveRuns bounds the runs of one request for experiments' curves.
 const maxCurveRuns = 500
 
-// getCurves answers with the curves of experiments: of those named, with the runs that a comparison counts, or of the runs named, all of them.
+// getCurves answers with the curves of experiments: of those named, with the runs that a comparison counts, or of the
+// runs named, all of them.
 func (s *Server) getCurves(ctx context.Context, r *http.Request) (any, error) {
 	p := readParams(r)
 	names, runs, metric := p.names("names"), p.names("runs"), p.name("metric")

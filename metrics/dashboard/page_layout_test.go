@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,8 @@ import (
 //go:embed testdata/layout.js
 var layout string
 
-// walkTime bounds the walk over all pages, after which the browser is killed. On an idle machine it takes half a minute.
+// walkTime bounds the walk over all pages, after which the browser is killed. On an idle machine it takes half a
+// minute.
 const walkTime = 8 * time.Minute
 
 var (
@@ -66,20 +68,24 @@ func look(t *testing.T, ctx context.Context, width int64, scheme string) {
 	until(t, ctx, `window.frames_ === 1`)
 }
 
-// TestNothingLeavesItsPlaceOnAnyPage walks every page and tab at four widths in both schemes: boxes stay within their parents', and text is cut
-// only with an ellipsis and a title. SWARM_SCREENSHOTS=DIR keeps pictures.
+// TestNothingLeavesItsPlaceOnAnyPage walks every page and tab of a study, of runs of 1, 8 and 64 nodes, of one that
+// failed, of a real one and of an empty home at four widths in both schemes: boxes stay within their parents', and text
+// is cut only with an ellipsis and a title. SWARM_SCREENSHOTS=DIR keeps pictures.
 func TestNothingLeavesItsPlaceOnAnyPage(t *testing.T) {
 	ctx, said := boundedChromium(t, walkTime)
 	full, empty := walkedSwarm(t).serve(), newSwarm(t).serve()
+	real := newSwarm(t, walkedOptions)
+	unpack(t, filepath.Join(images, "live.db.gz"), real.path)
+	realBase := real.serve()
 	pages := []struct{ name, address, drawn string }{
 		{"empty", empty + "/", "[data-empty]"},
 		{"runs", full + "/?runs", "#comparison"},
 		{"runs-open", full + "/?open#/?group=none&single=1&x=seconds", "#comparison"},
 		{"runs-chosen", full + "/?chosen#/?sel=study-a-1,study-a-2,study-b-1&x=money&window=1", "#comparison"},
 	}
-	for _, run := range []string{"study-a-1", "solo-1", "wide-1", "broken-1"} {
+	for run, base := range map[string]string{"study-a-1": full, "solo-1": full, "wide-1": full, "broken-1": full, "4loc4ext-1": realBase} {
 		for i, section := range []string{"overview", "memory", "charts", "evaluation", "tasks", "events", "rollouts", "setup"} {
-			pages = append(pages, struct{ name, address, drawn string }{run + "-" + section, fmt.Sprintf("%s/?%s%d#/runs/%s/%s", full, run, i, run, section),
+			pages = append(pages, struct{ name, address, drawn string }{run + "-" + section, fmt.Sprintf("%s/?%s%d#/runs/%s/%s", base, run, i, run, section),
 				"#view[data-ready] .sections"})
 		}
 	}
@@ -173,16 +179,11 @@ func TestManyRunsAreGroupedByExperiment(t *testing.T) {
 	require.Empty(t, said.all())
 }
 
-// walkedSwarm has a study of two experiments with three seeds, a run of one node, one of 64, and one that failed, with something in every view.
+// walkedSwarm has a study of two experiments with three seeds, a run of one node, one of 64, and one that failed, with
+// something in every view.
 func walkedSwarm(t *testing.T) *swarm {
 	t.Helper()
-	s := newSwarm(t, func(o *Options) {
-		o.Alive = func(x store.Snapshot, _ float64) bool { return x.Run.Experiment != "broken" }
-		o.Rollouts = walkedRollouts
-		o.Logs = func(context.Context, LogQuery) (Logs, error) {
-			return Logs{}, nil
-		}
-	})
+	s := newSwarm(t, walkedOptions)
 	s.open()
 	for i, run := range []struct {
 		key, experiment string
@@ -198,6 +199,12 @@ func walkedSwarm(t *testing.T) *swarm {
 	}
 	require.NoError(t, s.store.Flush(t.Context()))
 	return s
+}
+
+func walkedOptions(o *Options) {
+	o.Alive = func(x store.Snapshot, _ float64) bool { return x.Run.Experiment != "broken" }
+	o.Rollouts = walkedRollouts
+	o.Logs = func(context.Context, LogQuery) (Logs, error) { return Logs{}, nil }
 }
 
 // walkRun records a whole run.

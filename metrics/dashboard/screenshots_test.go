@@ -42,8 +42,8 @@ func pageHash(t *testing.T) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// TestThePicturesAreOfThisPage compares the hash that was noted with docs/images/dashboard-*.png with the page's. With SWARM_TEST_IMAGES=1 it makes the pictures:
-// of the paper's study on nano, docs/study/paper.db.gz.
+// TestThePicturesAreOfThisPage compares the hash that was noted with docs/images/dashboard-*.png with the page's. With
+// SWARM_TEST_IMAGES=1 it makes the pictures: of the paper's study on nano, docs/study/paper.db.gz.
 func TestThePicturesAreOfThisPage(t *testing.T) {
 	hash := pageHash(t)
 	if os.Getenv("SWARM_TEST_IMAGES") != "" {

@@ -24,10 +24,11 @@ type Seed struct {
 // splitMetric is J of a round where a run's split isn't fixed.
 const splitMetric = "split_external"
 
-// Read reads the runs that o asks for: experiments in the order of their names, a study's in its order, or all by start. Runs count as in
-// stats.Compare: of a study only those that are done, else an experiment's others where none is. curves says over how many rounds rewards are
-// smoothed (below 1: the paper's window), the axis, and whether single runs are drawn. The error is a *query.UnknownError for a name without runs,
-// and a store.ErrNotFound, wrapped, where nothing counts.
+// Read reads the runs that o asks for: experiments in the order of their names, a study's in its order, or all by
+// start. Runs count as in stats.Compare: of a study only those that are done, else an experiment's others where none
+// is. curves says over how many rounds rewards are smoothed (below 1: the paper's window), the axis, and whether single
+// runs are drawn. The error is a *query.UnknownError for a name without runs, and a store.ErrNotFound, wrapped, where
+// nothing counts.
 func Read(ctx context.Context, reader *store.Reader, o query.CompareOptions, curves stats.CurveOptions) (*Data, error) {
 	if curves.Window < 1 {
 		curves.Window = stats.PaperWindow

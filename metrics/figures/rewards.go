@@ -17,7 +17,8 @@ const (
 	panelHeight = vg.Length(150)
 )
 
-// rewardsByNode draws the raw reward of each node by round, a panel for each configuration, of its first seed: the paper's first figure.
+// rewardsByNode draws the raw reward of each node by round, a panel for each configuration, of its first seed: the
+// paper's first figure.
 func (d *Data) rewardsByNode() []byte {
 	if !d.withRewards() {
 		return nil
@@ -43,7 +44,8 @@ func (d *Data) rewardsByNode() []byte {
 	return grid(panels, "Reward of each node by round", caption, nil)
 }
 
-// rewardsSmoothed draws the swarm's smoothed reward, a line for each configuration, against the axis: the paper's second figure.
+// rewardsSmoothed draws the swarm's smoothed reward, a line for each configuration, against the axis: the paper's
+// second figure.
 func (d *Data) rewardsSmoothed() []byte {
 	if !d.withRewards() {
 		return nil

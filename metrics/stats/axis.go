@@ -9,7 +9,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Axis is what a curve is drawn against: a row of the one table of them. Every surface takes names, labels and units from there.
+// Axis is what a curve is drawn against: a row of the one table of them. Every surface takes names, labels and units
+// from there.
 type Axis struct {
 	Name  string `json:"name"`  // as --per and the dashboard's API have it
 	Label string `json:"label"` // of the axis
@@ -122,7 +123,8 @@ func sumPlaces(c Curve, s RunSeries, weight func(nodeRound) float64) Values {
 	return out
 }
 
-// secondPlaces are the seconds for which coordinators had worked on the run when its last node ended the round: pauses don't count.
+// secondPlaces are the seconds for which coordinators had worked on the run when its last node ended the round: pauses
+// don't count.
 func secondPlaces(c Curve, s RunSeries) Values {
 	out := slices.Clone(c.Time)
 	latest := 0.0

@@ -2,9 +2,9 @@ package stats
 
 import "fmt"
 
-// NewEvaluationCurve makes the curve of an experiment's pass@k over the rounds that the weights held, from its runs' evaluations: the mean over seeds with
-// its 95 % interval, as NewExperimentCurve does. It has the rounds after which all runs were evaluated; runs without an evaluation of the set have
-// no part in it.
+// NewEvaluationCurve makes the curve of an experiment's pass@k over the rounds that the weights held, from its runs'
+// evaluations: the mean over seeds with its 95 % interval, as NewExperimentCurve does. It has the rounds after which
+// all runs were evaluated; runs without an evaluation of the set have no part in it.
 func NewEvaluationCurve(name, set string, k int, runs []Evaluations) ExperimentCurve {
 	c := ExperimentCurve{Experiment: name, Metric: fmt.Sprintf("pass@%d", k), Window: 1, Per: PerRounds, Runs: []string{}, X: Values{}, Mean: Values{}, Low: Values{},
 		High: Values{}}

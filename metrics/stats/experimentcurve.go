@@ -10,9 +10,10 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// ExperimentCurve is a metric of an experiment: the mean over its seeds, with the 95 % interval of that mean by Student's t. A run's part is its
-// curve's mean over nodes, each node smoothed first. Runs of one seed are averaged before the seeds are. Against rounds the mean is over the rounds that all
-// runs have; against anything else over the stretch that all runs have, each run interpolated linearly.
+// ExperimentCurve is a metric of an experiment: the mean over its seeds, with the 95 % interval of that mean by
+// Student's t. A run's part is its curve's mean over nodes, each node smoothed first. Runs of one seed are averaged
+// before the seeds are. Against rounds the mean is over the rounds that all runs have; against anything else over the
+// stretch that all runs have, each run interpolated linearly.
 type ExperimentCurve struct {
 	Experiment string   `json:"experiment"` // as Row.Name: parts of one experiment are apart
 	Config     string   `json:"config"`     // I/J
@@ -49,8 +50,8 @@ type NamedCurves struct {
 // gridPoints is how many places an experiment has where runs share none, unless CurveOptions.Points says fewer.
 const gridPoints = 400
 
-// NewExperimentCurve makes the curve of an experiment from its runs. Runs without a round, or with nothing known on the axis, have no part in it, nor
-// have runs in another currency than the first where money is the axis.
+// NewExperimentCurve makes the curve of an experiment from its runs. Runs without a round, or with nothing known on the
+// axis, have no part in it, nor have runs in another currency than the first where money is the axis.
 func NewExperimentCurve(name, metric string, runs []RunSeries, o CurveOptions) (ExperimentCurve, error) {
 	axis, err := AxisOf(o.Per)
 	c := ExperimentCurve{Experiment: name, Metric: metric, Window: max(1, o.Window), Per: axis.Name, Runs: []string{}, X: Values{}, Mean: Values{}, Low: Values{}, High: Values{}}
@@ -191,7 +192,8 @@ type Group struct {
 	Runs []store.Totals
 }
 
-// Groups sorts runs into the rows of a comparison: of an experiment with a run that is done only those that are. With every, all runs count.
+// Groups sorts runs into the rows of a comparison: of an experiment with a run that is done only those that are. With
+// every, all runs count.
 func Groups(runs []store.Totals, o CompareOptions, every bool) []Group {
 	o.By, o.every = ByExperiment, every
 	var out []Group

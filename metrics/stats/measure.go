@@ -5,8 +5,8 @@ import "slices"
 // automatic tells whether the measure is left to what the runs have.
 func (o CompareOptions) automatic() bool { return o.Measure == "" || o.Measure == MeasureAuto }
 
-// automatic is the measure of MeasureAuto for some groups over a span: held-out pass@1 where every seed of each has it after a round of training,
-// else the reward. One seed more than the other measure would leave out decides nothing.
+// automatic is the measure of MeasureAuto for some groups over a span: held-out pass@1 where every seed of each has it
+// after a round of training, else the reward. One seed more than the other measure would leave out decides nothing.
 func automatic(runs Runs, s span, set string, groups ...group) string {
 	for _, g := range groups {
 		passes := len(g.perSeed(runs.pass(s, set)))
@@ -30,7 +30,8 @@ func (c *Comparison) measure(f frame, runs Runs, o CompareOptions) string {
 	return MeasureReward
 }
 
-// measures are what each group's value is of: of a row that is compared with the baseline the pair's measure, else the comparison's.
+// measures are what each group's value is of: of a row that is compared with the baseline the pair's measure, else the
+// comparison's.
 func (f frame) measures(c Comparison) []string {
 	out := slices.Repeat([]string{c.Measure}, len(f.groups))
 	for i, p := range f.pairs {

@@ -17,7 +17,8 @@ const (
 	plotRounds = 20
 )
 
-// PrintCurves writes one name's curves against an axis: of one run against rounds with its lowest and highest node, else with the interval over seeds.
+// PrintCurves writes one name's curves against an axis: of one run against rounds with its lowest and highest node,
+// else with the interval over seeds.
 func PrintCurves(p *table.Page, c stats.NamedCurves, per string, all bool) {
 	perRounds := per == stats.PerRounds
 	if len(c.Experiments) == 1 && len(c.Experiments[0].Runs) < 2 && perRounds {
@@ -46,7 +47,8 @@ func PrintCurves(p *table.Page, c stats.NamedCurves, per string, all bool) {
 	}
 }
 
-// PrintCurve writes a plot and about plotRounds of its rounds to a terminal; with all, and to a pipe, it writes every round.
+// PrintCurve writes a plot and about plotRounds of its rounds to a terminal; with all, and to a pipe, it writes every
+// round.
 func PrintCurve(p *table.Page, c stats.Curve, all bool) {
 	smoothed := "moving average over " + units.Plural(c.Window, "round")
 	if c.Window == 1 {
@@ -73,7 +75,8 @@ func PrintCurve(p *table.Page, c stats.Curve, all bool) {
 	}
 }
 
-// PrintExperimentCurve writes a plot and a table of a mean over seeds with its 95 % interval, as PrintCurve does of a run.
+// PrintExperimentCurve writes a plot and a table of a mean over seeds with its 95 % interval, as PrintCurve does of a
+// run.
 func PrintExperimentCurve(p *table.Page, c stats.ExperimentCurve, all bool) {
 	smoothed := "moving average over " + units.Plural(c.Window, "round")
 	if c.Window == 1 {

@@ -57,8 +57,8 @@ func liveFrame(t *testing.T) string {
 	return m.View().Content
 }
 
-// TestThePictureIsOfThisView compares the hash that was noted with docs/images/live-view.png with the frame's. With SWARM_TEST_IMAGES=1 it makes the
-// picture.
+// TestThePictureIsOfThisView compares the hash that was noted with docs/images/live-view.png with the frame's. With
+// SWARM_TEST_IMAGES=1 it makes the picture.
 func TestThePictureIsOfThisView(t *testing.T) {
 	frame := liveFrame(t)
 	sum := sha256.Sum256([]byte(frame))
