@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/workers"
 	"github.com/sapo-swarm/swarm/metrics/event"
 	"github.com/sapo-swarm/swarm/metrics/store"
+	"github.com/sapo-swarm/swarm/node/exchange"
+	"github.com/sapo-swarm/swarm/node/exchange/natsbus"
 )
 
 // invitationOf waits for the line that a coordinator hands out.
@@ -61,12 +64,28 @@ func upTo(from, to int) (list []int) {
 	return list
 }
 
+// stillShared tells whether the message bus of a run that has ended holds a node's rollouts of a round.
+func stillShared(t *testing.T, home, run, node string, round int) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	server, err := natsbus.Start(natsbus.ServerOptions{Dir: filepath.Join(home, "runs", run, "exchange")})
+	require.NoError(t, err)
+	defer server.Shutdown()
+	bus, err := natsbus.Dial(ctx, natsbus.Options{URL: server.URL(), Token: server.Token(), Run: run, Node: "reader"})
+	require.NoError(t, err)
+	defer bus.Close()
+	found, err := bus.Gather(ctx, round, []string{node}, exchange.Barrier{})
+	require.NoError(t, err)
+	return found[0] != nil
+}
+
 // A host without nodes coordinates two workers: their rounds are in its database, each once, and each trained on the other's rollouts.
 func TestWorkersTrainForAHostWithoutNodes(t *testing.T) {
 	t.Parallel()
 	home, anna, ben := t.TempDir(), t.TempDir(), t.TempDir()
 	const rounds = 12
-	up := start(t, home, "--listen", "127.0.0.1:0", "--nodes", "0", "--rounds", "12")
+	up := start(t, home, "--listen", "127.0.0.1:0", "--nodes", "0", "--rounds", "12", "--checkpoint-every", "2")
 	invitation := invitationOf(t, up)
 	joined := []*running{joinTiny(t, anna, invitation, "--name", "anna"), joinTiny(t, ben, invitation, "--name", "ben")}
 	up.await("anna", func(e event.Event) bool { return e.Type == event.TypeJoin && e.Worker == "anna" })
@@ -88,6 +107,10 @@ func TestWorkersTrainForAHostWithoutNodes(t *testing.T) {
 		}
 	}
 	require.Positive(t, shared, "nobody learnt from anybody")
+	for node, list := range got { // what was shared is dropped as rounds end
+		require.False(t, stillShared(t, home, "e-1", node, list[0]), "%s's round %d", node, list[0])
+		require.True(t, stillShared(t, home, "e-1", node, rounds-1), "%s's last round", node)
+	}
 
 	var document workers.Listing
 	listed := swarm(t, home, "workers", "-o", "json")
