@@ -5,11 +5,12 @@ import os
 
 import torch
 
-from . import gpt2, qwen2
+from . import gpt2, llama
 from .protocol import MODEL, EngineError
 
 # Hugging Face's model_type -> (its config parser, its model).
-ARCHITECTURES = {"gpt2": (gpt2.parse_config, gpt2.GPT2), "qwen2": (qwen2.parse_config, qwen2.Qwen2)}
+ARCHITECTURES = {"gpt2": (gpt2.parse_config, gpt2.GPT2)}
+ARCHITECTURES.update(dict.fromkeys(llama.CLASSES, (llama.parse_config, llama.Llama)))
 
 
 def make_model(config, device="cpu", dtype=torch.float32):
@@ -35,7 +36,7 @@ def parse_config(raw, path):
     fields = Fields(raw, path)
     known = raw.get("model_type")
     if not isinstance(known, str) or known not in ARCHITECTURES:
-        raise fields.error(f"model_type is {known!r}; this engine knows {' and '.join(ARCHITECTURES)}")
+        raise fields.error(f"model_type is {known!r}; this engine knows {', '.join(ARCHITECTURES)}")
     return ARCHITECTURES[known][0](fields)
 
 
@@ -68,6 +69,12 @@ class Fields:
             bounds = f"above {above:g}" if below == float("inf") else f"between {above:g} and {below:g}"
             raise self.error(f"{name} must be a number {bounds}")
         return float(value)
+
+    def required_number(self, name):
+        """A number above 0 that has to be there."""
+        if self.raw.get(name) is None:
+            raise self.error(f"{name} is missing")
+        return self.number(name, None)
 
     def inner(self, name):
         """The fields of an object within."""

@@ -170,8 +170,13 @@ def _runs(pid):
 
 
 def _architecture(config):
+    """What a checkpoint holds of a config. Of GPT-2's and Qwen2's it is what it was before there were others."""
     fields = asdict(config)
     del fields["eos_token_id"]
+    if fields.get("architecture") == "qwen2":
+        del fields["architecture"]
+    if fields.get("scaling", ...) is None:
+        del fields["scaling"]
     return fields
 
 

@@ -1,6 +1,6 @@
 """What the architectures share: weights as views of one flat buffer, gradients likewise, and causal attention.
 
-`Model` is the interface that training, sampling and saving work with; gpt2.py and qwen2.py fill it in, architecture.py
+`Model` is the interface that training, sampling and saving work with; gpt2.py and llama.py fill it in, architecture.py
 chooses. A model's `config` has vocab_size, context_length, width, heads, kv_heads, head_size, layers, eos_token_id
 (-1: none) and architecture (Hugging Face's model_type), and gives names and shapes. How attention looks at its keys is
 the caller's: `block` takes a function, because training, prefill and decoding differ in nothing else.

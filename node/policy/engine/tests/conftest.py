@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -16,17 +17,22 @@ environment.prepare(os.environ)
 import torch  # noqa: E402
 from engine import architecture, session  # noqa: E402
 from engine.gpt2 import Config  # noqa: E402
-from engine.qwen2 import Config as Qwen2Config  # noqa: E402
+from engine.llama import Config as LlamaConfig  # noqa: E402
+from engine.llama import Scaling  # noqa: E402
 
 CONFIG = Config(
     vocab_size=29, context_length=24, width=32, heads=4, layers=2, inner=128, norm_epsilon=1e-5, gelu="tanh", eos_token_id=13
 )
 
 # Heads that make up more than the width, and three of them to a key.
-QWEN2 = Qwen2Config(
+QWEN2 = LlamaConfig(
     vocab_size=29, context_length=64, width=24, heads=6, kv_heads=2, head_size=8, layers=2, inner=40, norm_epsilon=1e-6,
     rope_theta=100.0, tied=True, initializer_range=0.02, eos_token_id=13
 )  # fmt: skip
+QWEN3 = replace(QWEN2, architecture="qwen3")
+LLAMA = replace(QWEN2, architecture="llama", tied=False)
+# Of the four frequencies two become longer, one of them in part: wavelengths from 6 to 199 positions, for a model that saw 40.
+LLAMA3 = replace(LLAMA, scaling=Scaling(8.0, 1.0, 4.0, 40))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -24,7 +24,7 @@ def gelu(x):
 
 def forward(weights, config, ids):
     """Logits [T, V] of one sequence."""
-    return {"gpt2": forward_gpt2, "qwen2": forward_qwen2}[config.architecture](weights, config, ids)
+    return {"gpt2": forward_gpt2, "llama": forward_llama, "qwen2": forward_llama, "qwen3": forward_llama}[config.architecture](weights, config, ids)
 
 
 def forward_gpt2(weights, config, ids):
@@ -55,15 +55,29 @@ def rms_norm(x, weight, epsilon):
     return x / ((x**2).mean(-1, keepdim=True) + epsilon).sqrt() * weight
 
 
-def rope(x, position, theta):
+def frequency(i, size, config):
+    """Of the i-th pair of a head; Llama 3's scaling as its paper's code has it."""
+    found, scaling = config.rope_theta ** (-2 * i / size), config.scaling
+    if scaling is None:
+        return found
+    wavelength = 2 * math.pi / found
+    if wavelength < scaling.original_length / scaling.high_factor:
+        return found
+    if wavelength > scaling.original_length / scaling.low_factor:
+        return found / scaling.factor
+    smooth = (scaling.original_length / wavelength - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)
+    return (1 - smooth) * found / scaling.factor + smooth * found
+
+
+def rope(x, position, config):
     """One head's vector [h] turned for its position: halves are the real and imaginary parts of h/2 numbers."""
     half = len(x) // 2
-    turns = torch.tensor([position * theta ** (-2 * i / len(x)) for i in range(half)], dtype=x.dtype)
+    turns = torch.tensor([position * frequency(i, len(x), config) for i in range(half)], dtype=x.dtype)
     turned = torch.complex(x[:half], x[half:]) * torch.polar(torch.ones_like(turns), turns)
     return torch.cat((turned.real, turned.imag))
 
 
-def forward_qwen2(weights, config, ids):
+def forward_llama(weights, config, ids):
     get = lambda name: weights["model." + name]  # noqa: E731
     linear = lambda x, name: x @ get(name + ".weight").t()  # noqa: E731
     x = torch.stack([get("embed_tokens.weight")[token] for token in ids])
@@ -71,13 +85,19 @@ def forward_qwen2(weights, config, ids):
     for i in range(config.layers):
         h = f"layers.{i}."
         y = rms_norm(x, get(h + "input_layernorm.weight"), config.norm_epsilon)
-        q, k, v = (linear(y, f"{h}self_attn.{n}_proj") + get(f"{h}self_attn.{n}_proj.bias") for n in "qkv")
+        bias = lambda n: get(f"{h}self_attn.{n}_proj.bias") if config.architecture == "qwen2" else 0  # noqa: B023, E731
+        q, k, v = (linear(y, f"{h}self_attn.{n}_proj") + bias(n) for n in "qkv")
+        if config.architecture == "qwen3":
+            q, k = (
+                torch.cat([rms_norm(part, get(f"{h}self_attn.{n}_norm.weight"), config.norm_epsilon) for part in x.split(size, 1)], 1)
+                for n, x in (("q", q), ("k", k))
+            )
         heads = []
         for head in range(config.heads):
             group = head * config.kv_heads // config.heads
             mine, theirs = slice(head * size, head * size + size), slice(group * size, group * size + size)
-            queries = [rope(q[t, mine], t, config.rope_theta) for t in range(len(ids))]
-            keys = [rope(k[t, theirs], t, config.rope_theta) for t in range(len(ids))]
+            queries = [rope(q[t, mine], t, config) for t in range(len(ids))]
+            keys = [rope(k[t, theirs], t, config) for t in range(len(ids))]
             rows = []
             for t in range(len(ids)):
                 scores = torch.stack([queries[t] @ keys[s] for s in range(t + 1)]) / math.sqrt(size)

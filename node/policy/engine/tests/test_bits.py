@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import CONFIG, QWEN2
+from conftest import CONFIG, LLAMA3, QWEN2, QWEN3
 from engine import session
 from engine.adam import Adam
 from engine.generate import ExactSteps, generate
@@ -25,6 +25,8 @@ SHAPES = {
     "wide": WIDE,
     "wider": replace(NARROW, width=192, inner=768),
     "qwen2": replace(QWEN2, vocab_size=257, context_length=256),
+    "qwen3": replace(QWEN3, vocab_size=257, context_length=256),
+    "llama": replace(LLAMA3, vocab_size=257, context_length=256),
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import CONFIG, QWEN2
+from conftest import CONFIG, LLAMA3, QWEN2, QWEN3
 from engine import adam as adams
 from engine import architecture, memory, precision, session, shortage, static
 from engine.adam import Adam
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA d
 DEVICE = torch.device("cuda", 0)
 PROMPTS = [[5, 3, 28], [7], [13, 13, 4, 9, 9, 1, 0, 2], [13]]
 REQUEST = Update([[1, 2], [3]], [Sequence(0, [4, 5, 13], 1.0), Sequence(1, [6, 7], -1.0)], learning_rate=0.01)
-BOTH = pytest.mark.parametrize("config", [CONFIG, QWEN2], ids=["gpt2", "qwen2"])
+BOTH = pytest.mark.parametrize("config", [CONFIG, QWEN2, QWEN3, LLAMA3], ids=["gpt2", "qwen2", "qwen3", "llama"])
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ Numbers are of no interest here (test_forced_cuda.py), and a real device's are t
 
 import pytest
 import torch
-from conftest import CONFIG, QWEN2
+from conftest import CONFIG, LLAMA3, QWEN2, QWEN3
 from engine import adam as adams
 from engine import architecture, generate, precision, update
 from engine.adam import Adam
@@ -19,7 +19,7 @@ from test_graphs import Direct
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason=REASON)
 
-BOTH = pytest.mark.parametrize("config", [CONFIG, QWEN2], ids=["gpt2", "qwen2"])
+BOTH = pytest.mark.parametrize("config", [CONFIG, QWEN2, QWEN3, LLAMA3], ids=["gpt2", "qwen2", "qwen3", "llama"])
 REDUCED = pytest.mark.parametrize("dtype", [None, torch.bfloat16, torch.float16], ids=["fp32", "bf16", "fp16"])
 PROMPTS = [[5, 3, 28], [7], [13, 13, 4, 9, 9, 1, 0, 2], [13]]
 ROWS = [Sequence(0, [4, 5, 13], 1.0), Sequence(0, [4], -1.0, [-0.5]), Sequence(1, [6, 7], -1.0), Sequence(1, [6, 7], 0.5)]

@@ -6,14 +6,14 @@ are test_cuda.py's, devices and dtypes test_fake_cuda.py's.
 
 import pytest
 import torch
-from conftest import CONFIG, QWEN2
+from conftest import CONFIG, LLAMA3, QWEN2, QWEN3
 from engine import batch, head
 from engine.adam import Adam
 from engine.generate import Static, generate
 from engine.protocol import Generate, Logprobs, Sequence, Update
 from engine.update import Trainer
 
-BOTH = pytest.mark.parametrize("config", [CONFIG, QWEN2], ids=["gpt2", "qwen2"])
+BOTH = pytest.mark.parametrize("config", [CONFIG, QWEN2, QWEN3, LLAMA3], ids=["gpt2", "qwen2", "qwen3", "llama"])
 PROMPTS = [[5, 3, 28], [7], [13, 13, 4, 9, 9, 1, 0, 2]]
 ROWS = [
     Sequence(0, [4, 5, 13], 1.0), Sequence(0, [4], -1.0, [-0.5]), Sequence(0, [9, 9, 9, 9, 9], 0.0), Sequence(1, [6, 7], -1.0),

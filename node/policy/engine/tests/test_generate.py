@@ -3,7 +3,7 @@
 import pytest
 import reference
 import torch
-from conftest import CONFIG, QWEN2
+from conftest import CONFIG, LLAMA3, QWEN2, QWEN3
 from engine.decoder import Decoder
 from engine.generate import ExactSteps, generate, parts
 from engine.protocol import Generate
@@ -187,7 +187,7 @@ def test_rounding_at_the_end_of_a_block_stays_within_it():
 
 
 @pytest.mark.parametrize("micro_batch", [1, 2, 3, 4, 7, 11, 12, 100])
-@pytest.mark.parametrize("config", [CONFIG, QWEN2], ids=["gpt2", "qwen2"])
+@pytest.mark.parametrize("config", [CONFIG, QWEN2, QWEN3, LLAMA3], ids=["gpt2", "qwen2", "qwen3", "llama"])
 def test_how_many_are_decoded_at_a_time_changes_nothing(make_model, config, micro_batch):
     model = make_model(config=config)
     whole, pieces = generate(model, request()), generate(model, request(micro_batch=micro_batch))

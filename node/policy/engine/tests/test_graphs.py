@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 import torch
-from conftest import CONFIG, QWEN2
+from conftest import CONFIG, LLAMA3, QWEN2, QWEN3
 from engine import protocol, static
 from engine.generate import Static, _StaticSteps, generate
 from engine.graphs import Graphs
@@ -69,7 +69,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("config", [CONFIG, QWEN2], ids=["gpt2", "qwen2"])
+@pytest.mark.parametrize("config", [CONFIG, QWEN2, QWEN3, LLAMA3], ids=["gpt2", "qwen2", "qwen3", "llama"])
 def test_static_steps_draw_what_exact_steps_draw(make_model, config, case):
     model = make_model(config=config)
     kept = Static(Direct())

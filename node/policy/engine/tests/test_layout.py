@@ -4,7 +4,7 @@ import random
 
 import pytest
 import torch
-from conftest import CONFIG, QWEN2
+from conftest import CONFIG, LLAMA3, QWEN2, QWEN3
 from engine import batch as batching
 from engine.adam import Adam
 from engine.grid import Grid
@@ -77,7 +77,7 @@ def on_cuda(model):
     return model
 
 
-@pytest.mark.parametrize("config", [CONFIG, QWEN2], ids=["gpt2", "qwen2"])
+@pytest.mark.parametrize("config", [CONFIG, QWEN2, QWEN3, LLAMA3], ids=["gpt2", "qwen2", "qwen3", "llama"])
 @pytest.mark.parametrize(
     "groups",
     [

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 import torch
-from conftest import CONFIG, QWEN2
+from conftest import CONFIG, LLAMA3, QWEN2, QWEN3
 from engine import adam as adams
 from engine import checkpoint, memory, offload, weights
 from engine.adam import Adam
@@ -26,7 +26,7 @@ def assert_same(one, other):
     assert all(torch.equal(a, b) for a, b in zip(one, other))
 
 
-@pytest.fixture(params=[CONFIG, QWEN2], ids=["gpt2", "qwen2"])
+@pytest.fixture(params=[CONFIG, QWEN2, QWEN3, LLAMA3], ids=["gpt2", "qwen2", "qwen3", "llama"])
 def make_trainer(request, make_model):
     def make(**options):
         return Trainer(make_model(torch.float32, request.param), Adam(**options))

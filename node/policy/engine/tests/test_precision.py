@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from conftest import CONFIG, QWEN2
+from conftest import CONFIG, LLAMA3, QWEN2, QWEN3
 from engine import precision
 from engine.adam import Adam
 from engine.generate import Static, generate
@@ -21,7 +21,7 @@ def request(**options):
     return Generate(PROMPTS, 4, **dict(dict(max_new_tokens=12, temperature=0.8, eos_token_id=13, seed=11), **options))
 
 
-@pytest.mark.parametrize("config", [CONFIG, QWEN2], ids=["gpt2", "qwen2"])
+@pytest.mark.parametrize("config", [CONFIG, QWEN2, QWEN3, LLAMA3], ids=["gpt2", "qwen2", "qwen3", "llama"])
 def test_matrices_cast_once_give_what_autocast_gives(make_model, config):
     model = make_model(torch.float32, config)
     reduced = precision.Reduced(model, torch.bfloat16).refresh()

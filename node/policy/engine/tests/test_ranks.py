@@ -13,7 +13,7 @@ from engine import weights
 from engine.parallel import Group, checksum
 from engine.ranks import Leader
 from test_process import Engine
-from test_qwen2 import RAW as QWEN2
+from test_llama import RAW as QWEN2
 
 CONFIGS = {
     "gpt2": dict(model_type="gpt2", n_embd=32, n_layer=2, n_head=4, n_positions=64, vocab_size=29, eos_token_id=13),

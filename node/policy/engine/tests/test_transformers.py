@@ -39,8 +39,32 @@ def qwen2(tied, kv_heads=2):
     return model
 
 
+def llama(kind, tied, **changes):
+    """Llama's or Qwen3's: kind is what transformers puts before Config and ForCausalLM."""
+    sizes = dict(hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2, head_dim=8)
+    maker = getattr(transformers, kind + "Config")
+    scaling = changes.pop("scaling", None)
+    if hasattr(maker(), "rope_parameters"):
+        rope = {"rope_parameters": dict(scaling or {"rope_type": "default"}, rope_theta=5e4)}
+    else:
+        rope = {"rope_theta": 5e4, "rope_scaling": scaling}
+    config = maker(max_position_embeddings=512, tie_word_embeddings=tied, **sizes, **rope, **COMMON, **changes)
+    model = getattr(transformers, kind + "ForCausalLM")(config)
+    for name, parameter in model.named_parameters():
+        if "norm" in name:  # as made they are 1, and a mistake with them wouldn't show
+            parameter.data.add_(torch.randn_like(parameter) * 0.2)
+    return model
+
+
+# Of the four frequencies two become longer, one of them in part.
+SCALING = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 256}
+
 MODELS = {
     "gpt2": gpt2,
+    "llama, tied": lambda: llama("Llama", True),
+    "llama, scaled": lambda: llama("Llama", False, scaling=SCALING),
+    "qwen3, tied": lambda: llama("Qwen3", True),
+    "qwen3, untied": lambda: llama("Qwen3", False),
     "qwen2, tied": lambda: qwen2(True),
     "qwen2, untied": lambda: qwen2(False),
     "qwen2, a key a head": lambda: qwen2(True, kv_heads=6),

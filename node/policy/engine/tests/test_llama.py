@@ -1,13 +1,14 @@
-"""Qwen2 against the reference and against numbers worked out by hand; its configurations, files and initialisation."""
+"""Llama, Qwen2 and Qwen3 against the reference and against numbers worked out by hand; its configurations, files and initialisation."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
 import reference
 import torch
-from conftest import QWEN2
-from engine import checkpoint, protocol, qwen2, weights
+from conftest import LLAMA, LLAMA3, QWEN2, QWEN3
+from engine import checkpoint, llama, protocol, weights
 from engine.adam import Adam
 from engine.architecture import parse_config, read_config
 from engine.generate import generate
@@ -22,7 +23,17 @@ RAW = dict(
     num_hidden_layers=2, intermediate_size=40, max_position_embeddings=64, rms_norm_eps=1e-6, rope_theta=100.0,
     tie_word_embeddings=True, hidden_act="silu", use_sliding_window=False, sliding_window=32, eos_token_id=13,
 )  # fmt: skip
-KINDS = {"tied": QWEN2, "untied": replace(QWEN2, tied=False), "one key a head": replace(QWEN2, kv_heads=6)}
+KINDS = {
+    "tied": QWEN2,
+    "untied": replace(QWEN2, tied=False),
+    "one key a head": replace(QWEN2, kv_heads=6),
+    "qwen3": QWEN3,
+    "llama": LLAMA,
+    "llama, scaled": LLAMA3,
+}
+SCALING = {
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 40
+}  # fmt: skip
 
 
 @pytest.fixture(params=KINDS)
@@ -33,22 +44,22 @@ def config(request):
 def test_rotation_by_hand():
     """Position 1, base 10000, h = 4: the pairs (1, 3) and (2, 4) turn by 1 and by 0.01 radian."""
     config = replace(QWEN2, head_size=4, rope_theta=10000.0)
-    table = qwen2.rotary_table(config, "cpu", torch.float64)
+    table = llama.rotary_table(config, "cpu", torch.float64)
     x = torch.tensor([[[1.0, 2.0, 3.0, 4.0]]], dtype=torch.float64)
-    turned = qwen2.rotate(x, table[1:2]).view(-1).tolist()
+    turned = llama.rotate(x, table[1:2]).view(-1).tolist()
     assert turned == pytest.approx([-1.98411065, 1.95990067, 2.46237790, 4.01979967], abs=1e-8)
-    assert torch.equal(qwen2.rotate(x, table[:1]), x)
-    assert (qwen2.rotate(x, table[63:]).norm() - x.norm()).abs() < 1e-12
+    assert torch.equal(llama.rotate(x, table[:1]), x)
+    assert (llama.rotate(x, table[63:]).norm() - x.norm()).abs() < 1e-12
     assert tuple(table.shape) == (64, 4)
 
 
-@pytest.mark.parametrize("has", sorted({False, qwen2.HAS_RMS_NORM}))
+@pytest.mark.parametrize("has", sorted({False, llama.HAS_RMS_NORM}))
 def test_root_mean_square_by_hand(monkeypatch, has):
-    monkeypatch.setattr(qwen2, "HAS_RMS_NORM", has)
+    monkeypatch.setattr(llama, "HAS_RMS_NORM", has)
     x, weight = torch.tensor([[3.0, 4.0]]), torch.tensor([1.0, 2.0])
-    assert qwen2.rms_norm(x, weight, 0.0).tolist()[0] == pytest.approx([3 / 12.5**0.5, 8 / 12.5**0.5])
+    assert llama.rms_norm(x, weight, 0.0).tolist()[0] == pytest.approx([3 / 12.5**0.5, 8 / 12.5**0.5])
     # In half precision the square of 300 is infinite.
-    assert qwen2.rms_norm(100 * x.half(), weight.half(), 0.0).tolist()[0] == pytest.approx([0.8486, 2.2627], abs=2e-3)
+    assert llama.rms_norm(100 * x.half(), weight.half(), 0.0).tolist()[0] == pytest.approx([0.8486, 2.2627], abs=2e-3)
 
 
 @pytest.mark.parametrize("dtype,tolerance", [(torch.float64, 1e-9), (torch.float32, 1e-4)])
@@ -110,7 +121,7 @@ def test_views_follow_a_rebase(make_model, config):
 
 
 def test_initialisation(make_model):
-    model = qwen2.Qwen2(replace(QWEN2, initializer_range=0.5, tied=False))
+    model = llama.Llama(replace(QWEN2, initializer_range=0.5, tied=False))
     model.initialise(7)
     first = model.flat.clone()
     for name, tensor in model.tensors.items():
@@ -145,6 +156,24 @@ def test_config_as_written_by_transformers_4_and_5(raw):
     assert parse_config(raw, "c") == QWEN2
 
 
+@pytest.mark.parametrize("place", ["rope_scaling", "rope_parameters"])
+def test_configs_of_the_other_architectures(place):
+    assert parse_config(dict(RAW, model_type="qwen3", attention_bias=False), "c") == QWEN3
+    raw = dict(RAW, model_type="llama", tie_word_embeddings=False, attention_bias=False, mlp_bias=False)
+    assert parse_config(raw, "c") == LLAMA
+    assert parse_config(dict(raw, **{place: dict(SCALING, rope_theta=100.0)}), "c") == LLAMA3
+    assert parse_config(without("head_dim", model_type="qwen3"), "c").head_size == 128
+
+
+def test_llama_3_s_frequencies_by_hand():
+    """Frequencies 1, 0.1 and 0.01 for a model that saw 100 positions: kept, between, and 8 times as slow."""
+    scaling = llama.Scaling(8.0, 1.0, 4.0, 100)
+    found = llama.stretched(torch.tensor([1.0, 0.1, 0.01], dtype=torch.float64), scaling).tolist()
+    smooth = (100 * 0.1 / (2 * math.pi) - 1) / 3
+    assert found == pytest.approx([1.0, (1 - smooth) * 0.1 / 8 + smooth * 0.1, 0.01 / 8], rel=1e-12)
+    assert 0 < smooth < 1
+
+
 def test_config_without_what_may_be_absent():
     config = parse_config(
         without("rope_theta", "tie_word_embeddings", "num_key_value_heads", "head_dim", "eos_token_id"), "c"
@@ -174,7 +203,13 @@ def test_config_without_what_may_be_absent():
         (dict(tie_word_embeddings="yes"), "tie_word_embeddings"),
         (dict(eos_token_id=29), "eos_token_id"),
         (dict(model_type=["qwen2"]), "model_type"),
-        (dict(model_type="qwen3"), "this engine knows gpt2 and qwen2"),
+        (dict(model_type="qwen4"), "this engine knows gpt2, llama, qwen2, qwen3"),
+        (dict(model_type="llama", attention_bias=True), "attention_bias"),
+        (dict(model_type="llama", mlp_bias=True), "mlp_bias"),
+        (dict(model_type="qwen3", attention_bias=True), "attention_bias"),
+        (dict(rope_scaling=dict(SCALING, factor=None)), "factor is missing"),
+        (dict(rope_scaling=dict(SCALING, low_freq_factor=4.0)), "high_freq_factor must be above"),
+        (dict(rope_scaling=dict(SCALING, attention_factor=2.0)), "rope_scaling"),
     ],
 )
 def test_config_that_is_refused(change, named):
@@ -215,12 +250,14 @@ def test_an_untied_model_needs_its_head(make_model, tmp_path):
 def test_saved_directory(make_model, tmp_path, config, dtype, stored):
     model, read = make_model(torch.float32, config), make_model(torch.float32, config, seed=9)
     raw = without("rope_theta", rope_parameters={"rope_type": "default", "rope_theta": 100.0}, dtype="bfloat16", kept=[1])
-    raw.update(num_key_value_heads=config.kv_heads, tie_word_embeddings=config.tied)
+    raw.update(num_key_value_heads=config.kv_heads, tie_word_embeddings=config.tied, model_type=config.architecture)
+    if config.scaling is not None:
+        raw["rope_parameters"] = dict(config.scaling.fields(), rope_theta=100.0)
     path = str(tmp_path / "model")
     checkpoint.save_huggingface(model, raw, path, dtype)
     again, written = read_config(path)
     assert again == config
-    assert written["architectures"] == ["Qwen2ForCausalLM"] and written["kept"] == [1]
+    assert written["architectures"] == [llama.CLASSES[config.architecture]] and written["kept"] == [1]
     assert written["dtype"] == written["torch_dtype"] == dtype
     assert written["rope_theta"] == 100.0 and written["rope_parameters"] == raw["rope_parameters"]
     with weights.File(path + "/model.safetensors") as file:
