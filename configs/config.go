@@ -233,6 +233,7 @@ type Model struct {
 	Name          string         `yaml:"name" json:"name"`
 	Weights       string         `yaml:"weights" json:"weights"`                         // "embedded", a Hugging Face id such as openai-community/gpt2, or a folder's absolute path
 	DownloadBytes int64          `yaml:"download_bytes" json:"download_bytes,omitempty"` // of the weights on the hub, about; 0: not known
+	License       string         `yaml:"license" json:"license,omitempty"`               // of the weights, an SPDX name where there is one
 	Tokenizer     string         `yaml:"tokenizer" json:"tokenizer"`                     // bytes, gpt2, or huggingface: the tokenizer.json beside the weights
 	Shape         Shape          `yaml:"shape" json:"shape"`
 	GuideMemory   GuideMemory    `yaml:"guide_memory" json:"guide_memory"`
@@ -246,7 +247,7 @@ func (m Model) Folder() bool { return filepath.IsAbs(m.Weights) }
 // Shape is a decoder-only transformer's size. In the fields that GPT-2 has no need of, zero means "as GPT-2"; the methods of the same
 // meaning (KeyValueHeads, InnerWidth, HeadWidth, Tied) resolve it.
 type Shape struct {
-	Architecture string `yaml:"architecture" json:"architecture,omitempty"` // model_type of its config.json: gpt2 (also ""), qwen2
+	Architecture string `yaml:"architecture" json:"architecture,omitempty"` // model_type of its config.json, one of Architectures; "": gpt2
 	Layers       int    `yaml:"layers" json:"layers"`
 	Heads        int    `yaml:"heads" json:"heads"`
 	KVHeads      int    `yaml:"kv_heads" json:"kv_heads,omitempty"` // key and value heads, of grouped-query attention; 0: as many as Heads

@@ -1,9 +1,13 @@
 package configs
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/sapo-swarm/swarm/internal/units"
 )
 
 // Tokenizers' vocabularies: the 256 bytes and an end token; GPT-2's 50257, which weights may pad to a multiple of 64 or 128.
@@ -13,6 +17,9 @@ const (
 	gpt2PaddedVocabulary = 50304
 )
 
+// qwen3HeadSize is head_dim where a Qwen3's config.json has none.
+const qwen3HeadSize = 128
+
 // Largest sizes that a config.json may name; they keep the parameter count far from overflow.
 const (
 	mostLayers     = 1 << 12
@@ -21,7 +28,7 @@ const (
 	mostContext    = 1 << 22
 )
 
-// huggingFace is what is read of a model folder's config.json: GPT-2's names and Qwen2's.
+// huggingFace is what is read of a model folder's config.json: GPT-2's names and Llama's, which Qwen2 and Qwen3 have too.
 type huggingFace struct {
 	ModelType string `json:"model_type"`
 	VocabSize int    `json:"vocab_size"`
@@ -39,12 +46,28 @@ type huggingFace struct {
 	HeadDim               int  `json:"head_dim"` // null: hidden_size / num_attention_heads
 	IntermediateSize      int  `json:"intermediate_size"`
 	MaxPositionEmbeddings int  `json:"max_position_embeddings"`
-	TieWordEmbeddings     bool `json:"tie_word_embeddings"` // Qwen2's default is false
+	TieWordEmbeddings     bool `json:"tie_word_embeddings"` // default: false
 	UseSlidingWindow      bool `json:"use_sliding_window"`
+	AttentionBias         bool `json:"attention_bias"` // Llama, Qwen3
+	MLPBias               bool `json:"mlp_bias"`       // Llama
+
+	RopeScaling    *ropeScaling `json:"rope_scaling"`    // transformers 4
+	RopeParameters *ropeScaling `json:"rope_parameters"` // transformers 5
+}
+
+// ropeScaling is how rotary frequencies are scaled.
+type ropeScaling struct {
+	RopeType string `json:"rope_type"`
+	Type     string `json:"type"` // its name in older files
+}
+
+// plain tells whether the engine knows the scaling: none, or Llama 3's.
+func (r *ropeScaling) plain() bool {
+	return r == nil || slices.Contains([]string{"", "default", "llama3"}, cmp.Or(r.RopeType, r.Type))
 }
 
 // ParseModel makes a Model of a Hugging Face folder: name is what the model is called, folder where it is, config the text of its
-// config.json. GPT-2's and Qwen2's architectures are known. Anything else is an *Error. Tokenizer is what a folder without a
+// config.json. The Architectures are known. Anything else is an *Error. Tokenizer is what a folder without a
 // tokenizer.json of its own falls back to: bytes, GPT-2's, or none ("huggingface").
 func ParseModel(name, folder string, config []byte) (Model, error) {
 	shape, err := ParseShape(config)
@@ -53,7 +76,7 @@ func ParseModel(name, folder string, config []byte) (Model, error) {
 	}
 	preset, tokenizer := "gpt2", "gpt2"
 	switch {
-	case shape.Family() == Qwen2:
+	case shape.Rotary():
 		preset, tokenizer = "qwen2.5-0.5b-instruct", "huggingface"
 	case shape.Vocabulary == bytesVocabulary:
 		preset, tokenizer = "nano", "bytes"
@@ -84,10 +107,10 @@ func ParseShape(config []byte) (Shape, error) {
 	switch h.ModelType {
 	case GPT2:
 		return h.gpt2()
-	case Qwen2:
-		return h.qwen2()
+	case Llama, Qwen2, Qwen3:
+		return h.rotary()
 	}
-	return Shape{}, fmt.Errorf("model_type %s or %s (it is %s)", GPT2, Qwen2, quote(h.ModelType))
+	return Shape{}, fmt.Errorf("model_type %s (it is %s)", units.List(Architectures(), "or"), quote(h.ModelType))
 }
 
 func (h huggingFace) gpt2() (Shape, error) {
@@ -105,10 +128,13 @@ func (h huggingFace) gpt2() (Shape, error) {
 	return s, nil
 }
 
-func (h huggingFace) qwen2() (Shape, error) {
+func (h huggingFace) rotary() (Shape, error) {
 	s := Shape{
-		Architecture: Qwen2, Layers: h.NumHiddenLayers, Heads: h.NumAttentionHeads, KVHeads: h.NumAttentionHeads, Width: h.HiddenSize,
+		Architecture: h.ModelType, Layers: h.NumHiddenLayers, Heads: h.NumAttentionHeads, KVHeads: h.NumAttentionHeads, Width: h.HiddenSize,
 		Inner: h.IntermediateSize, HeadSize: h.HeadDim, Context: h.MaxPositionEmbeddings, Vocabulary: h.VocabSize, Untied: !h.TieWordEmbeddings,
+	}
+	if s.HeadSize == 0 && h.ModelType == Qwen3 {
+		s.HeadSize = qwen3HeadSize
 	}
 	if h.NumKeyValueHeads != nil {
 		s.KVHeads = *h.NumKeyValueHeads
@@ -127,6 +153,10 @@ func (h huggingFace) qwen2() (Shape, error) {
 		return Shape{}, fmt.Errorf("head_dim an even number from 2 to %d", mostWidth)
 	case h.UseSlidingWindow:
 		return Shape{}, fmt.Errorf("use_sliding_window false")
+	case h.AttentionBias && h.ModelType != Qwen2, h.MLPBias:
+		return Shape{}, fmt.Errorf("attention_bias and mlp_bias false")
+	case !h.RopeScaling.plain() || !h.RopeParameters.plain():
+		return Shape{}, fmt.Errorf("rotary positions that are plain or scaled as Llama 3's (rope_type default or llama3)")
 	}
 	s.HeadSize = s.HeadWidth()
 	s.Parameters = s.parameters()

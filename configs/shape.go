@@ -3,10 +3,19 @@ package configs
 // Architectures that the engine knows, by the model_type of their config.json.
 const (
 	GPT2  = "gpt2"
-	Qwen2 = "qwen2"
+	Llama = "llama" // also SmolLM2
+	Qwen2 = "qwen2" // with biases on queries, keys and values
+	Qwen3 = "qwen3" // with norms of each head's queries and keys
 )
 
-// Family is the model's architecture: GPT2 or Qwen2.
+// Architectures lists them.
+func Architectures() []string { return []string{GPT2, Llama, Qwen2, Qwen3} }
+
+// Rotary tells whether the model is of Llama's kind (Llama, Qwen2, Qwen3): RMSNorm, grouped-query attention, rotary positions, and a feed-forward
+// layer of three matrices.
+func (s Shape) Rotary() bool { return s.Family() != GPT2 }
+
+// Family is the model's architecture, one of Architectures.
 func (s Shape) Family() string {
 	if s.Architecture == "" {
 		return GPT2
@@ -22,7 +31,7 @@ func (s Shape) KeyValueHeads() int {
 	return s.Heads
 }
 
-// InnerWidth is the width of the feed-forward layer. Qwen2's has three matrices of it (gate, up, down), GPT-2's two.
+// InnerWidth is the width of the feed-forward layer. A rotary model's has three matrices of it (gate, up, down), GPT-2's two.
 func (s Shape) InnerWidth() int {
 	if s.Inner > 0 {
 		return s.Inner
@@ -49,9 +58,15 @@ func (s Shape) parameters() int64 {
 		total *= 2
 	}
 	layers := int64(s.Layers)
-	if s.Family() == Qwen2 {
+	if s.Rotary() {
 		queries, pairs := int64(s.Heads*s.HeadWidth()), int64(s.KeyValueHeads()*s.HeadWidth())
-		attention := queries*(width+1) + 2*pairs*(width+1) + queries*width // biases on queries, keys and values alone
+		attention := 2*queries*width + 2*pairs*width
+		switch s.Family() {
+		case Qwen2:
+			attention += queries + 2*pairs // biases
+		case Qwen3:
+			attention += 2 * int64(s.HeadWidth()) // norms
+		}
 		return total + layers*(attention+3*width*inner+2*width) + width
 	}
 	attention := 4*width*width + 4*width

@@ -79,7 +79,7 @@ func TestPullRefusesInOneLine(t *testing.T) {
 	t.Parallel()
 	files := tinyFiles(t)
 	other := maps.Clone(files)
-	other["config.json"] = []byte(`{"model_type":"llama"}`)
+	other["config.json"] = []byte(`{"model_type":"bert"}`)
 	pickled := map[string][]byte{"config.json": files["config.json"], "pytorch_model.bin": {1}}
 	for name, test := range map[string]struct {
 		files     map[string][]byte
@@ -87,7 +87,7 @@ func TestPullRefusesInOneLine(t *testing.T) {
 		code      int
 		err, try  string
 	}{
-		"unknown architecture": {other, nil, fail.ExitUsage, `Error: bad model "someone/tiny" (config.json): allowed: model_type gpt2 or qwen2 (it is "llama")`, ""},
+		"unknown architecture": {other, nil, fail.ExitUsage, `Error: bad model "someone/tiny" (config.json): allowed: model_type gpt2, llama, qwen2 or qwen3 (it is "bert")`, ""},
 		"pickled":              {pickled, nil, fail.ExitFailed, "Error: model someone/tiny has no model.safetensors, only pytorch_model.bin", "Try: a revision that has it"},
 		"gated": {files, func(w http.ResponseWriter, r *http.Request, _ bool) bool {
 			w.Header().Set("X-Error-Code", "GatedRepo")

@@ -38,7 +38,7 @@ func TestRefusals(t *testing.T) {
 	python := filepath.Join(folder, "python-without-torch")
 	require.NoError(t, os.WriteFile(python, []byte("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'torch'\" >&2\nexit 1\n"), 0o755))
 	nowhere := "SWARM_NVML_LIBRARY=" + filepath.Join(folder, "libnvidia-ml.so.1")
-	const modelTry = "--model DIR with the config.json and model.safetensors of a gpt2 or qwen2"
+	const modelTry = "--model DIR with the config.json and model.safetensors of a gpt2, llama, qwen2 or qwen3"
 
 	tests := []struct {
 		name, args string
@@ -81,7 +81,7 @@ func TestRefusals(t *testing.T) {
 		{name: "no GPU of that number", args: "up --device cuda:1", code: 3, err: "does not fit: there is no GPU 1 among the 0 found", try: "swarm doctor", environ: nowhere},
 		{name: "a model that needs one", args: "up --model gpt2 --device auto", code: 3, err: "does not fit: gpt2 needs a GPU (" + noDriver + ")", try: "install the NVIDIA driver, --model nano, or --device cpu if it may take very long", environ: nowhere},
 		{name: "json errors are text too", args: "up -o json --rounds many", code: 2, err: `bad rounds "many" (--rounds): allowed: a whole number from 1 to 10000000`},
-		{name: "model folder missing", args: "up --model FOLDER/none", code: 2, err: `unknown model "FOLDER/none" (--model): allowed: gpt2, gpt2-medium, micro, nano, qwen2.5-0.5b-instruct, or a folder that holds config.json and *.safetensors`},
+		{name: "model folder missing", args: "up --model FOLDER/none", code: 2, err: `unknown model "FOLDER/none" (--model): allowed: gpt2, gpt2-medium, llama-3.2-1b-instruct, micro, nano, qwen2.5-0.5b-instruct, qwen3-0.6b, smollm2-135m-instruct, smollm2-360m-instruct, or a folder that holds config.json and *.safetensors`},
 		{name: "weights missing", args: "up --model FOLDER/bare", code: 1, err: "model: FOLDER/bare has no model.safetensors", try: modelTry},
 		{name: "weights cut off", args: "up --model FOLDER/short", code: 1, err: "model: FOLDER/short/model.safetensors: cut off: the tensors take 142976 bytes, the file has 50000", try: modelTry},
 		{name: "weights beyond the end", args: "up --model FOLDER/beyond", code: 1, err: "model: FOLDER/beyond/model.safetensors: cut off: the tensors take 200 bytes, the file has 20", try: modelTry},

@@ -60,7 +60,7 @@ func Sum(parts []Component) Footprint {
 type estimate struct {
 	layers, d, f, q, kv, heads, vocabulary int64 // q, kv: width of all queries, of all keys
 	parameters                             int64
-	gated                                  bool // Qwen2: three matrices in the feed-forward layer, norms in pieces, rotary positions
+	gated                                  bool // Llama, Qwen2, Qwen3: three matrices in the feed-forward layer, norms in pieces, rotary positions
 	cuda                                   bool
 	s                                      Settings
 }
@@ -68,7 +68,7 @@ type estimate struct {
 func newEstimate(m configs.Shape, s Settings, cuda bool) estimate {
 	e := estimate{
 		layers: int64(m.Layers), d: int64(m.Width), f: int64(m.InnerWidth()), heads: int64(m.Heads), vocabulary: int64(m.Vocabulary),
-		parameters: m.Parameters, gated: m.Family() == configs.Qwen2, cuda: cuda, s: s,
+		parameters: m.Parameters, gated: m.Rotary(), cuda: cuda, s: s,
 	}
 	e.q, e.kv = int64(m.Heads*m.HeadWidth()), int64(m.KeyValueHeads()*m.HeadWidth())
 	if !cuda {

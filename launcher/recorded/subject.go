@@ -74,7 +74,7 @@ func Base(ctx context.Context, h plan.Host, flags *resolve.Flags, name string) (
 			return nil, fmt.Errorf("folder %s: %w", name, err)
 		}
 		if _, err := model.Inspect(name); err != nil {
-			return nil, fail.Usage(err, "a folder with the config.json and model.safetensors of a gpt2 or qwen2, such as swarm model save writes")
+			return nil, fail.Usage(err, "a folder with the config.json and model.safetensors of a gpt2, llama, qwen2 or qwen3, such as swarm model save writes")
 		}
 	}
 	host, err := gpu.Detect(ctx)

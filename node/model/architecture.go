@@ -23,8 +23,8 @@ func readShape(path string) (configs.Shape, error) {
 
 // tensorsOf lists the tensors that a model of this shape needs and their shapes, and the prefix that files may give their names.
 func tensorsOf(s configs.Shape) (tensors map[string][]int64, prefix string) {
-	if s.Family() == configs.Qwen2 {
-		return qwen2Tensors(s), "model."
+	if s.Rotary() {
+		return rotaryTensors(s), "model."
 	}
 	return gpt2Tensors(s), "transformer."
 }
@@ -59,8 +59,8 @@ func gpt2Tensors(s configs.Shape) map[string][]int64 {
 	return tensors
 }
 
-// qwen2Tensors lists Qwen2's, without the prefix; linear layers are stored (out, in), as torch's Linear does.
-func qwen2Tensors(s configs.Shape) map[string][]int64 {
+// rotaryTensors lists Llama's, Qwen2's and Qwen3's, without the prefix; linear layers are stored (out, in), as torch's Linear does.
+func rotaryTensors(s configs.Shape) map[string][]int64 {
 	width, inner := int64(s.Width), int64(s.InnerWidth())
 	queries, pairs := int64(s.Heads*s.HeadWidth()), int64(s.KeyValueHeads()*s.HeadWidth())
 	tensors := map[string][]int64{
@@ -70,21 +70,27 @@ func qwen2Tensors(s configs.Shape) map[string][]int64 {
 	if s.Untied {
 		tensors["lm_head.weight"] = []int64{int64(s.Vocabulary), width}
 	}
+	each := map[string][]int64{
+		"input_layernorm.weight":          {width},
+		"self_attn.q_proj.weight":         {queries, width},
+		"self_attn.k_proj.weight":         {pairs, width},
+		"self_attn.v_proj.weight":         {pairs, width},
+		"self_attn.o_proj.weight":         {width, queries},
+		"post_attention_layernorm.weight": {width},
+		"mlp.gate_proj.weight":            {inner, width},
+		"mlp.up_proj.weight":              {inner, width},
+		"mlp.down_proj.weight":            {width, inner},
+	}
+	switch s.Family() {
+	case configs.Qwen2:
+		each["self_attn.q_proj.bias"] = []int64{queries}
+		each["self_attn.k_proj.bias"], each["self_attn.v_proj.bias"] = []int64{pairs}, []int64{pairs}
+	case configs.Qwen3:
+		each["self_attn.q_norm.weight"] = []int64{int64(s.HeadWidth())}
+		each["self_attn.k_norm.weight"] = []int64{int64(s.HeadWidth())}
+	}
 	for layer := range s.Layers {
-		for name, shape := range map[string][]int64{
-			"input_layernorm.weight":          {width},
-			"self_attn.q_proj.weight":         {queries, width},
-			"self_attn.q_proj.bias":           {queries},
-			"self_attn.k_proj.weight":         {pairs, width},
-			"self_attn.k_proj.bias":           {pairs},
-			"self_attn.v_proj.weight":         {pairs, width},
-			"self_attn.v_proj.bias":           {pairs},
-			"self_attn.o_proj.weight":         {width, queries},
-			"post_attention_layernorm.weight": {width},
-			"mlp.gate_proj.weight":            {inner, width},
-			"mlp.up_proj.weight":              {inner, width},
-			"mlp.down_proj.weight":            {width, inner},
-		} {
+		for name, shape := range each {
 			tensors[fmt.Sprintf("layers.%d.%s", layer, name)] = shape
 		}
 	}

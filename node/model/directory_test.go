@@ -96,7 +96,7 @@ func TestInspectRefuses(t *testing.T) {
 		{"no config", remove("config.json"), "config.json: no such file"},
 		{"no weights", remove("model.safetensors"), "has no model.safetensors"},
 		{"config is no JSON", replace("{", "["), "JSON of a Hugging Face model"},
-		{"architecture", replace("gpt2", "llama"), `config.json: the engine takes model_type gpt2 or qwen2 (it is "llama")`},
+		{"architecture", replace("gpt2", "bert"), `config.json: the engine takes model_type gpt2, llama, qwen2 or qwen3 (it is "bert")`},
 		{"heads", replace(`"n_head":2`, `"n_head":3`), "n_embd a multiple of n_head"},
 		{"layers", replace(`"n_layer":2`, `"n_layer":0`), "n_layer, n_head, n_embd, n_positions and vocab_size from 1 to"},
 		{"huge", replace(`"n_layer":2`, `"n_layer":99999999`), "n_layer, n_head, n_embd, n_positions and vocab_size from 1 to"},

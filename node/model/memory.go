@@ -28,6 +28,9 @@ func MemoryOf(m configs.Model) Memory {
 func Print(w *table.Page, m configs.Model, memory Memory) {
 	s := m.Shape
 	w.Printf("model       %s\nweights     %s\n", m.Name, m.Weights)
+	if m.License != "" {
+		w.Printf("license     %s\n", m.License)
+	}
 	w.Printf("shape       %s: %d layers, %d heads (%d for keys and values), width %d, feed-forward %d\n",
 		s.Family(), s.Layers, s.Heads, s.KeyValueHeads(), s.Width, s.InnerWidth())
 	w.Printf("text        %s tokens in the vocabulary, %s of context, tokenizer %s\n",

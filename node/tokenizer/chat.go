@@ -1,6 +1,9 @@
 package tokenizer
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Chat is a tokenizer of a model that was taught to talk in turns.
 type Chat interface {
@@ -10,16 +13,17 @@ type Chat interface {
 	Prompt(system, question string) []int
 }
 
-// Special tokens of ChatML (https://huggingface.co/docs/transformers, "Chat templates"), Qwen2's way to mark turns.
+// Special tokens of ChatML (https://huggingface.co/docs/transformers, "Chat templates"), Qwen's and SmolLM2's way to mark turns.
 const (
 	turnStart = "<|im_start|>"
 	turnEnd   = "<|im_end|>"
 )
 
-// defaultSystems are what the templates of Qwen's models say where nobody gives a system prompt: Qwen2.5's, then Qwen2's.
+// defaultSystems are what templates say if there is no system prompt: Qwen2.5's, Qwen2's, SmolLM2's. Qwen3's says nothing.
 var defaultSystems = []string{
 	"You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
 	"You are a helpful assistant.",
+	"You are a helpful AI assistant named SmolLM, trained by Hugging Face",
 }
 
 // chatML is a tokenizer whose model ends its turns with <|im_end|>.
@@ -31,9 +35,12 @@ type chatML struct {
 
 var _ Chat = (*chatML)(nil)
 
-// chat recognises ChatML: a Qwen2 whose answers end with the turn's end token. A base model has the same tokens and template, but ends
-// with <|endoftext|>; it gets plain text. Templates are programs (Jinja): they are recognised, never run.
-func (f file) chat(t *bpe, about modelFiles) (Chat, bool) {
+// chatModels are the architectures whose instruct models use ChatML.
+var chatModels = []string{"llama", "qwen2", "qwen3"}
+
+// chatML recognizes ChatML: a model whose answers end with the turn's end token. A base model has the same tokens and template, but ends
+// with <|endoftext|>; it gets plain text. Templates are programs (Jinja): they are recognized, never run.
+func (f file) chatML(t *bpe, about modelFiles) (Chat, bool) {
 	c := &chatML{bpe: t, start: -1, end: -1}
 	for _, token := range f.AddedTokens {
 		switch {
@@ -43,7 +50,7 @@ func (f file) chat(t *bpe, about modelFiles) (Chat, bool) {
 			c.end = token.ID
 		}
 	}
-	if about.modelType != "qwen2" || c.start < 0 || c.end < 0 || c.end != t.eos {
+	if !slices.Contains(chatModels, about.modelType) || c.start < 0 || c.end < 0 || c.end != t.eos {
 		return nil, false
 	}
 	for _, system := range defaultSystems {

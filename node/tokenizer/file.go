@@ -43,15 +43,17 @@ type addedToken struct {
 
 // step is a normalizer, pre-tokenizer, post-processor or decoder.
 type step struct {
-	Type           string `json:"type"`
-	AddPrefixSpace *bool  `json:"add_prefix_space"`
-	UseRegex       *bool  `json:"use_regex"`
-	Behavior       string `json:"behavior"`
-	Invert         bool   `json:"invert"`
-	Pattern        struct {
+	Type             string `json:"type"`
+	AddPrefixSpace   *bool  `json:"add_prefix_space"`
+	UseRegex         *bool  `json:"use_regex"`
+	Behavior         string `json:"behavior"`
+	Invert           bool   `json:"invert"`
+	IndividualDigits bool   `json:"individual_digits"`
+	Pattern          struct {
 		Regex string `json:"Regex"`
 	} `json:"pattern"`
 	Pretokenizers []step `json:"pretokenizers"`
+	Processors    []step `json:"processors"` // of a post-processor
 	Single        []struct {
 		SpecialToken json.RawMessage `json:"SpecialToken"`
 	} `json:"single"` // of TemplateProcessing
@@ -111,13 +113,16 @@ func (f file) check() error {
 		return errors.New("it drops merges at random (dropout)")
 	case f.Normalizer != nil && f.Normalizer.Type != "NFC":
 		return fmt.Errorf("normalizer %.40q; known are NFC and none", f.Normalizer.Type)
-	case f.PostProcessor != nil && !f.PostProcessor.addsNothing():
+	case f.PostProcessor != nil && !f.PostProcessor.addsNothing() && !f.beginsTexts():
 		return fmt.Errorf("post-processor %.40q, which may add tokens; known are ByteLevel and none", f.PostProcessor.Type)
 	case f.Decoder == nil || f.Decoder.Type != "ByteLevel":
 		return errors.New("its decoder is not ByteLevel")
 	}
 	return nil
 }
+
+// cuts are the patterns that are known.
+var cuts = map[string]func(string) int{qwen2Pattern: nextQwen2Piece, llama3Pattern: nextLlama3Piece}
 
 // pieces is the function that cuts a text the way the file's pre-tokenizer does.
 func (f file) pieces() (func(string) int, error) {
@@ -127,17 +132,34 @@ func (f file) pieces() (func(string) int, error) {
 		return nextPiece, nil
 	case p != nil && p.Type == "Sequence" && len(p.Pretokenizers) == 2 && p.Pretokenizers[1].byteLevel(false):
 		split := p.Pretokenizers[0]
-		if split.Type == "Split" && split.Behavior == "Isolated" && !split.Invert && split.Pattern.Regex == qwen2Pattern {
-			return nextQwen2Piece, nil
+		if next := cuts[split.Pattern.Regex]; split.Type == "Split" && split.Behavior == "Isolated" && !split.Invert && next != nil {
+			return next, nil
+		}
+	case p != nil && p.Type == "Sequence" && len(p.Pretokenizers) == 2 && p.Pretokenizers[1].byteLevel(true):
+		if digits := p.Pretokenizers[0]; digits.Type == "Digits" && digits.IndividualDigits {
+			return nextSmolLMPiece, nil
 		}
 	}
-	return nil, errors.New("an unknown pre-tokenizer; known are those of GPT-2 and Qwen2")
+	return nil, errors.New("an unknown pre-tokenizer; known are those of GPT-2, Llama 3, Qwen2, Qwen3 and SmolLM2")
 }
 
 // byteLevel tells whether a step maps bytes as GPT-2 does, and cuts the text first, or not.
 func (s step) byteLevel(cuts bool) bool {
 	usesRegex := s.UseRegex == nil || *s.UseRegex // the library's default
 	return s.Type == "ByteLevel" && usesRegex == cuts && s.AddPrefixSpace != nil && !*s.AddPrefixSpace
+}
+
+// beginsTexts tells whether the post-processor is Llama 3's, which puts <|begin_of_text|> before every text. Its chat template does the same.
+func (f file) beginsTexts() bool {
+	p := f.PostProcessor
+	if p == nil || p.Type != "Sequence" || len(p.Processors) != 2 || p.Processors[0].Type != "ByteLevel" || p.Processors[1].Type != "TemplateProcessing" {
+		return false
+	}
+	var begin struct {
+		ID string `json:"id"`
+	}
+	single := p.Processors[1].Single
+	return len(single) == 2 && json.Unmarshal(single[0].SpecialToken, &begin) == nil && begin.ID == beginOfText && single[1].SpecialToken == nil
 }
 
 // addsNothing tells whether a post-processor leaves the ids as they are. A template does that has no special token.

@@ -8,9 +8,17 @@ import (
 // qwen2Pattern is how Qwen2's tokenizer.json writes the pattern that nextQwen2Piece follows.
 const qwen2Pattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 
-// nextQwen2Piece returns the length in bytes of the first piece of a text that isn't empty, as qwen2Pattern cuts it: the pattern of
-// tiktoken's cl100k_base, but with every digit a piece of its own. Each rune is read a fixed number of times.
-func nextQwen2Piece(text string) int {
+// llama3Pattern is that of Llama 3's, which is tiktoken's cl100k_base.
+const llama3Pattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+
+// nextQwen2Piece returns the length in bytes of the first piece of a text that isn't empty, as qwen2Pattern cuts it.
+func nextQwen2Piece(text string) int { return nextCL100kPiece(text, 1) }
+
+// nextLlama3Piece is the same for llama3Pattern.
+func nextLlama3Piece(text string) int { return nextCL100kPiece(text, 3) }
+
+// nextCL100kPiece cuts as tiktoken's cl100k_base does, with at most so many digits a piece. Each rune is read a fixed number of times.
+func nextCL100kPiece(text string, digits int) int {
 	if n := contraction(text); n > 0 {
 		return n
 	}
@@ -20,6 +28,13 @@ func nextQwen2Piece(text string) int {
 	case class == letter:
 		return runLength(text, letter)
 	case class == number:
+		for range digits - 1 {
+			r, more := utf8.DecodeRuneInString(text[size:])
+			if more == 0 || classOf(r) != number {
+				break
+			}
+			size += more
+		}
 		return size
 	}
 	rest := text[size:]

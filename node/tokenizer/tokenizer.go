@@ -1,5 +1,5 @@
 // Package tokenizer turns text into token ids and back. It owns bytes, for the small models, GPT-2's byte-pair encoding with its
-// own vocabulary, which is part of the program, and the reading of a model's own tokenizer.json (GPT-2's and Qwen2's kind) with its
+// own vocabulary, which is part of the program, and the reading of a model's own tokenizer.json (GPT-2's, Llama 3's, Qwen's and SmolLM2's kind) with its
 // chat template. It takes text and files that may be an untrusted sender's: special tokens are never recognised in text, time is bounded
 // by its length, and files are checked and bounded. It imports nothing of ours.
 package tokenizer
@@ -28,7 +28,7 @@ type Tokenizer interface {
 	Encode(text string) []int
 	// Decode returns the text of ids, always valid UTF-8: a run of bytes that isn't becomes one U+FFFD. EOS, other special tokens
 	// and ids outside the vocabulary are dropped. Decode(Encode(s)) is s for every valid s; with a tokenizer that
-	// normalizes, as Qwen2's does, it is s in Unicode's normal form C.
+	// normalizes, as Qwen's do, it is s in Unicode's normal form C.
 	Decode(ids []int) string
 	// EOS is the id that ends a completion; Encode never returns it.
 	EOS() int
@@ -92,7 +92,16 @@ func (f file) tokenizer(name, modelDir string) (Tokenizer, error) {
 		return nil, err
 	}
 	t := &bpe{name: name, vocabulary: vocabulary, nextPiece: pieces, normalize: f.Normalizer != nil, eos: eos}
-	if c, ok := f.chat(t, about); ok {
+	if c, ok := f.llama3(t, about); ok {
+		return c, nil
+	}
+	if f.beginsTexts() {
+		return nil, errors.New("a base model of Llama 3, each of whose texts begins with " + beginOfText + "; known is the instruct model, by its chat template")
+	}
+	if about.template != "" && !strings.Contains(about.template, turnStart) {
+		return nil, errors.New("an unknown chat template; known are ChatML (" + turnStart + ") and Llama 3's (" + startHeader + ")")
+	}
+	if c, ok := f.chatML(t, about); ok {
 		return c, nil
 	}
 	return t, nil

@@ -253,7 +253,8 @@ class Llama(Model):
         qk, v = qkv.split((heads + kv_heads, kv_heads), 1)
         if layer.q_norm is not None:
             q, k = qk.split((heads, kv_heads), 1)
-            qk = torch.cat((rms_norm(q, layer.q_norm, config.norm_epsilon), rms_norm(k, layer.k_norm, config.norm_epsilon)), 1)
+            pairs = ((q, layer.q_norm), (k, layer.k_norm))  # under autocast the products are of 16 bits, and norms of 32
+            qk = torch.cat([rms_norm(part.to(weight.dtype), weight, config.norm_epsilon).to(v.dtype) for part, weight in pairs], 1)
         y = attend(torch.cat((rotate(qk, self.rotary.index_select(0, positions)), v), 1))
         x = x if kept is None else x.index_select(0, kept)
         x = x + self.linear(y, layer.attention_weight)

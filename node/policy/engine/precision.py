@@ -92,7 +92,7 @@ class Reduced:
         self.model = reduced = copy.copy(model)
         at = {id(leaf): low for leaf, low in zip(model.leaves, leaves)}
         reduced.layers = [
-            type(layer)(*(leaf if "norm" in name else at[id(leaf)] for name, leaf in zip(layer._fields, layer))) for layer in model.layers
+            type(layer)(*(leaf if leaf is None or "norm" in name else at[id(leaf)] for name, leaf in zip(layer._fields, layer))) for layer in model.layers
         ]
         reduced.head = at[id(model.head)]
 

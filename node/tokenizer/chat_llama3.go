@@ -1,0 +1,78 @@
+package tokenizer
+
+import (
+	"slices"
+	"strings"
+)
+
+// Special tokens of Llama 3's chat template (https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_1/).
+const (
+	beginOfText = "<|begin_of_text|>"
+	startHeader = "<|start_header_id|>"
+	endHeader   = "<|end_header_id|>"
+	endOfTurn   = "<|eot_id|>"
+)
+
+// llama3Dates is what the template of Llama 3.1 and 3.2 says before the system prompt. The date is the one that the template has for programs that do
+// not tell the time: equal prompts have equal tokens on every day.
+const llama3Dates = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+
+// llama3Chat is a tokenizer whose model marks turns by headers and ends them with <|eot_id|>.
+type llama3Chat struct {
+	*bpe
+	begin, start, end, turn int
+	dates                   bool // the template says llama3Dates, with or without a system prompt
+}
+
+var _ Chat = (*llama3Chat)(nil)
+
+// llama3 recognizes Llama 3's template: a model that has its tokens, and <|eot_id|> among those that end a completion. That one ends completions
+// then, whichever comes first in the file.
+func (f file) llama3(t *bpe, about modelFiles) (Chat, bool) {
+	c := &llama3Chat{begin: -1, start: -1, end: -1, turn: -1, dates: strings.Contains(about.template, "Cutting Knowledge Date")}
+	for _, token := range f.AddedTokens {
+		if !token.Special {
+			continue
+		}
+		switch token.Content {
+		case beginOfText:
+			c.begin = token.ID
+		case startHeader:
+			c.start = token.ID
+		case endHeader:
+			c.end = token.ID
+		case endOfTurn:
+			c.turn = token.ID
+		}
+	}
+	ends := slices.Contains(about.eos, c.turn) || len(about.eos) == 0 && about.eosText == endOfTurn
+	if about.modelType != "llama" || min(c.begin, c.start, c.end, c.turn) < 0 || !ends || !strings.Contains(about.template, startHeader) {
+		return nil, false
+	}
+	own := *t
+	own.eos, c.bpe = c.turn, &own
+	return c, true
+}
+
+func (c *llama3Chat) Prompt(system, question string) []int {
+	system, question = strings.TrimSpace(system), strings.TrimSpace(question)
+	ids := append(make([]int, 0, (len(system)+len(question))/3+64), c.begin)
+	if c.dates {
+		system = llama3Dates + system
+	}
+	if system != "" {
+		ids = c.appendTurn(ids, "system", system)
+	}
+	ids = c.appendTurn(ids, "user", question)
+	return c.appendHeader(ids, "assistant", "")
+}
+
+func (c *llama3Chat) appendTurn(ids []int, role, text string) []int {
+	return append(c.appendHeader(ids, role, text), c.turn)
+}
+
+// appendHeader appends a turn's header and text. What stands between two special tokens is encoded as one text, as the library does.
+func (c *llama3Chat) appendHeader(ids []int, role, text string) []int {
+	ids = append(c.appendText(append(ids, c.start), role), c.end)
+	return c.appendText(ids, "\n\n"+text)
+}
