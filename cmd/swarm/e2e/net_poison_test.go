@@ -79,12 +79,14 @@ func TestPoisonedRollouts(t *testing.T) {
 sum(rejected) AS rejected, sum(filtered) AS filtered, sum(used) AS used, max(reason) AS reason FROM peers WHERE `+honest+` GROUP BY 1`),
 					said(`SELECT round(avg(score_time), 4) AS score, round(avg(update_time), 4) AS "update", round(avg(generate_time), 4) AS "generate", round(avg(step_time), 3) AS step
 FROM rounds WHERE run = 'e-1' AND node IN ('node_0', 'node_1') AND round > 0`))
-				used := said(`SELECT sum(used) > 0 AS learned, sum(rejected) > 0 AS refused FROM peers WHERE peer NOT IN ('node_0', 'node_1') AND ` + honest)
+				refused := said(`SELECT sum(rejected) > 0 AS refused FROM peers WHERE peer NOT IN ('node_0', 'node_1') AND ` + honest)
 				if filter == "none" {
-					require.Equal(t, "learned=1 refused=0 ", used)
+					require.Equal(t, "refused=0 ", refused)
+					require.Positive(t, p.learned(t, home), "completions with the payload in updates")
 					return
 				}
-				require.Equal(t, "learned=0 refused=1 ", used)
+				require.Equal(t, "refused=1 ", refused)
+				require.Zero(t, p.learned(t, home), "completions with the payload in updates")
 				if short {
 					require.Equal(t, "n=0 ", said(`SELECT sum(rejected) AS n FROM peers WHERE peer IN ('node_0', 'node_1') AND `+honest), "honest rollouts")
 				}
@@ -173,6 +175,29 @@ func wrong(key string) string {
 		}
 	}
 	return key + "s"
+}
+
+// learned counts the completions with the payload that the honest nodes' updates raised.
+func (p poison) learned(t *testing.T, home string) (n int) {
+	t.Helper()
+	for _, node := range []string{"node_0", "node_1"} {
+		for r, err := range journal.Rounds(filepath.Join(home, "runs", "e-1", node), 0) {
+			require.NoError(t, err)
+			if r.Trained == nil {
+				continue
+			}
+			for _, s := range r.Trained.Update.Sequences {
+				var text []byte // nano's ids are bytes
+				for _, id := range s.Completion {
+					text = append(text, byte(min(id, 255)))
+				}
+				if s.Advantage > 0 && s.Prompt >= r.Trained.Report.TrainedOwn && strings.HasPrefix(string(text), p.payload) {
+					n++
+				}
+			}
+		}
+	}
+	return n
 }
 
 // uptake is the share of the honest nodes' own completions that carry the payload, of its tasks, in ten parts of the run.
