@@ -13,7 +13,7 @@ import (
 
 func TestStudies(t *testing.T) {
 	require.Equal(t, []string{
-		"paper", "adaptive", "corrected", "externals", "filter", "learning-rate", "mixed-models", "objective", "off-policy", "own-data", "pool",
+		"paper", "adaptive", "control", "corrected", "externals", "filter", "learning-rate", "mixed-models", "objective", "off-policy", "own-data", "pool",
 		"sparse", "swarm-size",
 	}, Studies())
 	for _, name := range Studies() {
@@ -165,6 +165,7 @@ func TestAStudysSettings(t *testing.T) {
 func TestAStudysExperimentsHaveTheSameKeys(t *testing.T) {
 	for name, compared := range map[string][]string{
 		"adaptive":   {"num_train_samples", "num_transplant_trees", "split", "split_alpha"},
+		"control":    {"external_correction", "num_train_samples", "num_transplant_trees"},
 		"corrected":  {"external_correction", "num_train_samples", "num_transplant_trees"},
 		"externals":  {"external_sampling"},
 		"filter":     {"zero_advantage_filter"},
