@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -56,7 +57,7 @@ func TestPoisonedRollouts(t *testing.T) {
 			t.Run(p.name+"/"+filter, func(t *testing.T) {
 				home := t.TempDir()
 				args := []string{"up", "4loc4ext", "--name", "e", "-o", "json", "--listen", "127.0.0.1:0", "--model", "nano", "--device", "cpu", "--nodes", "2",
-					"--rounds", strconv.Itoa(*poisonRounds), "--seed", "5", "--external-filter", filter, "--eval-questions", "0", "--set", "barrier_deadline=60"}
+					"--rounds", "1000000", "--seed", "5", "--external-filter", filter, "--eval-questions", "0", "--set", "barrier_deadline=60"}
 				if short {
 					args = append(args, "--num-train-samples", "2", "--num-transplant-trees", "2", "--num-generations", "4")
 				}
@@ -65,16 +66,22 @@ func TestPoisonedRollouts(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				var poisoner sync.WaitGroup
 				poisoner.Go(func() { a.sharePoison(ctx, p) })
-				require.Zero(t, waitFor(t, r.cmd), r.stderr)
+				const honest = `peers.run = 'e-1' AND peers.node IN ('node_0', 'node_1')`
+				require.NoError(t, pollFor(patience*time.Duration(1+*poisonRounds/20), "rounds beside the poisoner", func() (bool, error) {
+					rows, err := tableRows(home, fmt.Sprintf(`SELECT count(*) >= 2 * %d AND sum(used + rejected) > 0 AS enough FROM peers
+WHERE peer NOT IN ('node_0', 'node_1') AND available > 0 AND `+honest, *poisonRounds))
+					return err == nil && len(rows) == 1 && rows[0] == "enough=1 ", err
+				}))
 				stop()
 				poisoner.Wait()
 				a.close()
+				require.NoError(t, r.cmd.Process.Signal(syscall.SIGTERM))
+				require.Equal(t, 128+int(syscall.SIGTERM), waitFor(t, r.cmd), r.stderr)
 				said := func(query string) string {
 					rows, err := tableRows(home, query)
 					require.NoError(t, err)
 					return strings.Join(rows, "\n")
 				}
-				const honest = `peers.run = 'e-1' AND peers.node IN ('node_0', 'node_1')`
 				t.Logf("%s, filter %s\n%s\n%s\n%s", p.name, filter, p.uptake(t, home), said(`SELECT peers.peer IN ('node_0', 'node_1') AS honest, sum(available) AS available,
 sum(rejected) AS rejected, sum(filtered) AS filtered, sum(used) AS used, max(reason) AS reason FROM peers WHERE `+honest+` GROUP BY 1`),
 					said(`SELECT round(avg(score_time), 4) AS score, round(avg(update_time), 4) AS "update", round(avg(generate_time), 4) AS "generate", round(avg(step_time), 3) AS step
@@ -100,17 +107,13 @@ func (a *attacker) sharePoison(ctx context.Context, p poison) {
 	offered := -1
 	for ctx.Err() == nil {
 		var nodes []membership.Progress
-		state := event.StateGenerating
-		if offered >= *poisonRounds-1 {
-			state = event.StateDone // nobody waits for its last rounds
-		}
 		for _, s := range a.assignments {
-			nodes = append(nodes, membership.Progress{Node: s.Node, Round: max(s.From, offered+1), State: state})
+			nodes = append(nodes, membership.Progress{Node: s.Node, Round: max(s.From, offered+1), State: event.StateGenerating})
 		}
 		roster, err := a.uplink.Beat(ctx, membership.Beat{
 			Protocol: membership.Protocol, Run: a.welcome.Run, Process: a.name, Time: event.Now(), Nodes: nodes,
 		})
-		for round := max(offered+1, a.assignments[0].From); err == nil && round <= min(roster.Round+1, *poisonRounds-1); round++ {
+		for round := max(offered+1, a.assignments[0].From); err == nil && round <= roster.Round+1; round++ {
 			batch, failed := a.poisoned(a.assignments[0].Node, round, p)
 			if failed != nil {
 				return
@@ -183,7 +186,7 @@ func (p poison) learned(t *testing.T, home string) (n int) {
 	for _, node := range []string{"node_0", "node_1"} {
 		for r, err := range journal.Rounds(filepath.Join(home, "runs", "e-1", node), 0) {
 			require.NoError(t, err)
-			if r.Trained == nil {
+			if r.Trained == nil { // the round that it was stopped in
 				continue
 			}
 			for _, s := range r.Trained.Update.Sequences {
@@ -204,6 +207,11 @@ func (p poison) learned(t *testing.T, home string) (n int) {
 func (p poison) uptake(t *testing.T, home string) string {
 	t.Helper()
 	var with, all [10]int
+	last := 0
+	for r, err := range journal.Rounds(filepath.Join(home, "runs", "e-1", "node_0"), 0) {
+		require.NoError(t, err)
+		last = r.Round
+	}
 	for _, node := range []string{"node_0", "node_1"} {
 		for r, err := range journal.Rounds(filepath.Join(home, "runs", "e-1", node), 0) {
 			require.NoError(t, err)
@@ -217,7 +225,7 @@ func (p poison) uptake(t *testing.T, home string) string {
 					continue
 				}
 				for _, c := range rollout.Completions {
-					part := r.Round * 10 / *poisonRounds
+					part := min(9, r.Round*10/(last+1))
 					all[part]++
 					if strings.Contains(c.Text, strings.TrimSpace(p.payload)) {
 						with[part]++
