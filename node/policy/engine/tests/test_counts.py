@@ -109,7 +109,7 @@ def test_the_operations_of_an_updates_pass_do_not_grow(gpt2_on_cuda, monkeypatch
     request = protocol.Update([list(range(192))] * prompts, rows)
     trainer = update.Trainer(gpt2_on_cuda, Adam())
     (one,) = batch.micro_batches(request, range(len(rows)), gpt2_on_cuda)
-    objective = update._Objective(request, None, gpt2_on_cuda)
+    objective = update._Objective(request, None, gpt2_on_cuda, {})
     gpt2_on_cuda.make_gradients()
     with counter:
         trainer._backward(objective, one)
