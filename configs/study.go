@@ -117,7 +117,7 @@ func ParseStudyFile(path string, text []byte) (Study, error) {
 			longestModelName)}
 	}
 	if slices.Contains(Studies(), name) {
-		return Study{}, &Error{Key: "study", Value: base, Source: path, Allowed: "another file's name: study " + name + " is part of the program"}
+		return Study{}, &Error{Key: "study", Value: base, Source: path, Allowed: "another file name: study " + name + " is part of the program"}
 	}
 	s, err := parseStudy(name, text)
 	if err == nil && len(s.Experiments) > MaxArms {

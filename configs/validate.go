@@ -128,13 +128,13 @@ func relations(c Config) []check {
 	pool := c.NumTrainSamples * (c.SwarmSize - 1)
 	j := strconv.Itoa(c.NumTransplantTrees)
 	return []check{
-		{"num_transplant_trees", j, c.NumTransplantTrees == 0 || c.SwarmSize >= 2, "0 when swarm_size is 1: there is nobody to take rollouts from"},
+		{"num_transplant_trees", j, c.NumTransplantTrees == 0 || c.SwarmSize >= 2, "0 when swarm_size is 1: there are no peers to take rollouts from"},
 		{"num_transplant_trees", j, c.Adaptive() || c.NumTransplantTrees <= pool, fmt.Sprintf(
 			"a whole number from 0 to %d, what the others share in a round: num_train_samples (%d) x (swarm_size (%d) - 1)", pool, c.NumTrainSamples, c.SwarmSize)},
 		{"external_lag", strconv.Itoa(c.ExternalLag), c.ExternalLag == 0 || !c.Async(), "0 with sync async: what arrived lately is drawn from (max_staleness)"},
 		{"external_lag", strconv.Itoa(c.ExternalLag), c.ExternalLag == 0 || c.ExternalLag < c.Rounds, fmt.Sprintf(
 			"below rounds (%d): before round external_lag there is nothing to draw from", c.Rounds)},
-		{"split", c.Split, !c.Adaptive() || c.SwarmSize >= 2, SplitFixed + " when swarm_size is 1: there is nobody to take rollouts from"},
+		{"split", c.Split, !c.Adaptive() || c.SwarmSize >= 2, SplitFixed + " when swarm_size is 1: there are no peers to take rollouts from"},
 		{"split", c.Split, !c.Adaptive() || 2 <= c.Budget() && c.Budget() <= maxShared, fmt.Sprintf(
 			"%s, or num_train_samples (%d) + num_transplant_trees (%d) from 2 to %d: a node may have to share as many", SplitFixed, c.NumTrainSamples,
 			c.NumTransplantTrees, maxShared)},

@@ -27,6 +27,6 @@ func (l *attempt) join(ctx context.Context) (exchange.Exchange, error) {
 			Credentials: transport.Credentials, Logger: l.logger,
 		})
 	}
-	return nil, fmt.Errorf("the assignment names no way to the swarm that this program knows: %q, allowed: %s, %s",
+	return nil, fmt.Errorf("the assignment names an unknown transport: %q, allowed: %s, %s",
 		transport.Kind, protocol.ExchangeNATS, protocol.ExchangeDir)
 }

@@ -209,7 +209,7 @@ func classify(err error) *Failure {
 	case errors.Is(err, policy.ErrEngineStalled):
 		return &Failure{event.CauseStalled, err}
 	case errors.Is(err, policy.ErrEngineGone) && killed(err):
-		return &Failure{event.CauseHostOutOfMemory, fmt.Errorf("%w; nobody of ours killed it: the kernel's out-of-memory killer, or somebody's kill -9", err)}
+		return &Failure{event.CauseHostOutOfMemory, fmt.Errorf("%w; swarm did not kill it: either the kernel's out-of-memory killer did, or a kill -9", err)}
 	case errors.Is(err, policy.ErrEngineGone), errors.Is(err, policy.ErrProtocol):
 		return &Failure{event.CauseEngine, err}
 	case errors.Is(err, exchange.ErrNoQuorum), errors.Is(err, exchange.ErrClosed), errors.Is(err, errBusSilent):

@@ -113,7 +113,7 @@ func (p *recovery) replay(ctx context.Context, n *Node, from int) (resumed, erro
 			return out, &Failure{event.CauseConfig, err}
 		}
 		if err != nil {
-			p.warn(fmt.Sprintf("journal not used from round %d on: %v; what is lost is computed again", out.first, err))
+			p.warn(fmt.Sprintf("journal not used from round %d on: %v; the lost part is computed again", out.first, err))
 			break
 		}
 		if r.Round >= p.rounds {

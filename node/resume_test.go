@@ -204,7 +204,7 @@ func TestDamageIsMadeGood(t *testing.T) {
 			flip(t, name(dir, 6, ".safetensors"))
 			flip(t, name(dir, 4, ".safetensors"))
 			flip(t, filepath.Join(dir, "journal-00000002.log"))
-		}, -1, -1, []int{4, 5}, []string{"journal not used from round ", "what is lost is computed again"}},
+		}, -1, -1, []int{4, 5}, []string{"journal not used from round ", "the lost part is computed again"}},
 		{"everything but the newest checkpoint, and the database has lost a round", 5, func(t *testing.T, dir string) {
 			logs, _ := filepath.Glob(filepath.Join(dir, "journal-*.log"))
 			for _, log := range logs {

@@ -47,7 +47,7 @@ func newDashboardCommand(g *globals) *cobra.Command {
 		Use:   "dashboard",
 		Short: "Serve a live, read-only web page of all runs",
 		Long: "dashboard serves a page about the runs under --home: live progress, experiments laid over one another, verdicts, memory, events, logs\n" +
-			"and rollouts. It only reads runs, loads nothing from elsewhere, and listens on this machine alone unless told otherwise.\n\n" +
+			"and rollouts. It only reads runs, loads nothing from elsewhere, and by default listens on this machine only.\n\n" +
 			"The page asks for a token, which the printed link holds. Without --token it is the home's, in dashboard.token, a file that only you may\n" +
 			"read. Where stdout is no terminal the link is printed without it. Scripts send it as Authorization: Bearer. --no-token lets everybody on\n" +
 			"this machine read. Beyond this machine the token travels in clear without --tls-cert and --tls-key; ssh -L 8420:127.0.0.1:8420 HOST needs\n" +

@@ -64,7 +64,7 @@ func newGenerateTarget(g *globals, target, short string, more func(*generateOpti
 		Short: short,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if at := cmd.ArgsLenAtDash(); len(args) > 0 && at != 0 {
-				return fail.Usage(fmt.Errorf("unknown argument %q", args[0]), "-- before what is for swarm join")
+				return fail.Usage(fmt.Errorf("unknown argument %q", args[0]), "-- before the arguments of swarm join")
 			}
 			return nil
 		},
@@ -94,7 +94,7 @@ func newGenerateTarget(g *globals, target, short string, more func(*generateOpti
 }
 
 func (o *generateOptions) addSlurm(f *pflag.FlagSet) {
-	f.StringVar(&o.spec.Time, "time", "24:00:00", "`limit` of a job as sbatch takes it; a worker that reaches it is queued again and goes on")
+	f.StringVar(&o.spec.Time, "time", "24:00:00", "`limit` of a job as sbatch takes it; a worker that reaches it is queued again and continues")
 	f.StringVar(&o.spec.Partition, "partition", "", "`name` of the partition")
 	f.StringVar(&o.spec.Account, "account", "", "`name` of the account")
 	f.StringVar(&o.spec.Scratch, "scratch", "", "`folder` on each machine's own disk (default $SLURM_TMPDIR, $TMPDIR or /tmp)")
@@ -102,7 +102,7 @@ func (o *generateOptions) addSlurm(f *pflag.FlagSet) {
 }
 
 func (o *generateOptions) addKubernetes(f *pflag.FlagSet) {
-	f.StringVar(&o.spec.Image, "image", "", "`image` that holds swarm, Python and PyTorch")
+	f.StringVar(&o.spec.Image, "image", "", "`image` with swarm, Python and PyTorch")
 	f.StringVar(&o.spec.Namespace, "namespace", "default", "`name` of the namespace")
 	o.storage = plan.Size{Text: "20GiB", Given: true}
 	f.Var(&o.storage, "storage", "`size` of each worker's home")

@@ -63,7 +63,7 @@ func newImportCommand(g *globals) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Name, "name", "", "experiment's `name` (default: the folder's); for one experiment")
 	f.StringVar(&o.Model, "model", "", "`model` that was trained: no file tells")
-	f.IntVar(&o.NumTrainSamples, "num-train-samples", 0, "I, where the folder doesn't tell or is wrong")
+	f.IntVar(&o.NumTrainSamples, "num-train-samples", 0, "I, if the folder does not have it or is wrong")
 	f.IntVar(&o.transplants, "num-transplant-trees", 0, "J, likewise")
 	f.IntVar(&o.NumGenerations, "num-generations", 0, "G, likewise")
 	f.IntVar(&o.Rounds, "max-rounds", 0, "planned rounds, likewise")

@@ -89,7 +89,7 @@ func newJoinCommand(g *globals) *cobra.Command {
 	f.BoolVar(&o.Compat, "compat", false, "with --shared: also write the files that the predecessor's nodes read")
 	f.BoolVar(&o.GenerateOnly, "generate-only", false, "share rollouts and train nothing: for a host that can run the model but not its optimizer")
 	f.DurationVar(&o.Wait, "wait", workers.DefaultWait, "wait for the coordinator at most this `time`, with --shared "+workers.FolderWait.String()+" by default; 0: without end")
-	f.BoolVar(&o.fresh, "fresh", false, "begin anew here, even if this host has had a part in the run")
+	f.BoolVar(&o.fresh, "fresh", false, "begin again on this host, even if it has already joined the run")
 	f.BoolVar(&o.detach, "detach", false, "return once the nodes are started: they go on in the background")
 	f.BoolVarP(&o.yes, "yes", "y", false, "download the model's weights without a question where they are missing")
 	addLinesFlag(f, &o.output, "one event")

@@ -25,7 +25,7 @@ func newLogsCommand(g *globals) *cobra.Command {
 			return runLogs(cmd.Context(), g, args, &o, output)
 		},
 	}
-	cmd.Flags().BoolVarP(&o.Follow, "follow", "f", false, "go on with what is written, until the run ends")
+	cmd.Flags().BoolVarP(&o.Follow, "follow", "f", false, "follow new output until the run ends")
 	cmd.Flags().VarP(&o.Lines, "lines", "n", "newest lines of each log, or all (all by default, "+strconv.Itoa(runs.FollowedLines)+" with -f)")
 	addLinesFlag(cmd.Flags(), &output, "one log line")
 	return cmd

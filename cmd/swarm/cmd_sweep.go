@@ -86,7 +86,7 @@ func newSweepCommand(g *globals) *cobra.Command {
 	f.StringArrayVar(&o.Grid, "grid", nil, "run each configuration with each of several values of a key: `KEY=VALUE,VALUE`; may be repeated")
 	f.StringVar(&o.Seeds, "seeds", "1",
 		"how many `seeds` (of a study by default its own), from the configuration's own (--seed) on; or a list such as 1,5,9")
-	f.BoolVar(&o.dryRun, "dry-run", false, "show the runs, and what is known of their time and price; start nothing")
+	f.BoolVar(&o.dryRun, "dry-run", false, "show the runs, and their estimated time and price; start nothing")
 	f.BoolVar(&o.detach, "detach", false, "sweep in the background, beyond the end of this session")
 	addLinesFlag(f, &o.output, "one event")
 	for _, name := range fixedByArguments {

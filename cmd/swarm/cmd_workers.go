@@ -77,7 +77,7 @@ func newWorkersCommand(g *globals) *cobra.Command {
 		g.stillInvited(name)
 		return nil
 	})
-	ban.Flags().StringVar(&reason, "reason", "", "what the worker is told")
+	ban.Flags().StringVar(&reason, "reason", "", "reason that the worker sees")
 	var withWorkers bool
 	revoke := workerCommand(g, "revoke", "Revoke a worker's credentials, or an invitation", func(r *membership.Registry, name string) error {
 		return g.revoke(r, name, withWorkers)

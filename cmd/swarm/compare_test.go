@@ -203,7 +203,7 @@ func TestCompareRefuses(t *testing.T) {
 		"--baseline nosuch":   "nosuch",
 		"base --baseline not": "not",
 		"nosuch":              `no experiment "nosuch" is recorded`,
-		"base-0":              `"base-0" is a run, and experiments are what is compared`,
+		"base-0":              `"base-0" is a run, but compare takes experiments`,
 	} {
 		o := swarm(t, home, append([]string{"compare"}, strings.Fields(args)...)...)
 		require.Equal(t, fail.ExitUsage, o.code, args)

@@ -150,7 +150,7 @@ func TestWithoutAWorkloadThereIsAGeneralLadder(t *testing.T) {
 		"Process 28800 has 15.53 MiB memory in use. Process 54776 has 7.75 GiB memory in use. "+
 		"Including non-PyTorch memory, this process has 222.00 MiB memory in use.\n")
 	require.Nil(t, d.Workload)
-	require.Equal(t, "Use a GPU that nobody else holds", d.Ladder[0].Title)
+	require.Equal(t, "Use a GPU without other processes", d.Ladder[0].Title)
 	require.Equal(t, "swarm run --wait-for-gpu 60m --min-gpu-memory 8GiB -- COMMAND", d.Ladder[0].Command)
 	require.Contains(t, strings.Join(d.Means, "; "), "7.77 GiB are held by others: process 28800 (15.53 MiB), process 54776 (7.75 GiB)")
 	require.Equal(t, []string{"batch_size: 32 -> 16"}, edits(d.Ladder[1]))
@@ -222,7 +222,7 @@ func TestWhatIsNoLogIsRefused(t *testing.T) {
 	}{
 		{"no file", "", []string{"--oom", filepath.Join(empty, "no.log")}, "no such file or directory"},
 		{"no log in the folder", "", []string{"--oom", empty}, "the folder has no file that ends in .log .err .out .txt"},
-		{"nothing named", "", []string{"--oom", ""}, `bad oom ""`},
+		{"nothing named", "", []string{"--oom", ""}, `bad oom "" (--oom)`},
 		{"UTF-16", "\xff\xfeC\x00U\x00D\x00A\x00", []string{"--oom", "-"}, "it is UTF-16: iconv -f UTF-16 -t utf-8"},
 		{"gzip", "\x1f\x8b\x08\x00", []string{"--oom", "-"}, "it is compressed with gzip"},
 		{"workload", "", []string{"--oom", "-", "--workload", "verl"}, `unknown workload "verl"`},

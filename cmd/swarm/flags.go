@@ -32,7 +32,7 @@ func addWaitFlags(f *pflag.FlagSet, w *plan.Wait) {
 // addTrainerFlags defines the flags of a trainer of one's own.
 func addTrainerFlags(f *pflag.FlagSet, t *plan.Trainer) {
 	t.Given = func() bool { return f.Changed("node-command") }
-	f.StringVar(&t.Command, "node-command", "", "run `COMMAND` as every node, instead of SAPO: a trainer of one's own that reports through swarm_bridge.Node")
+	f.StringVar(&t.Command, "node-command", "", "run `COMMAND` as every node, instead of SAPO: your own trainer that reports through swarm_bridge.Node")
 	f.Var(&t.Memory, "node-memory", "memory that one node of --node-command takes, a `size` such as 6GB (default: as the experiment's model)")
 }
 
@@ -48,7 +48,7 @@ func addHookFlags(f *pflag.FlagSet, h *notify.Hooks) {
 func addAdmissionFlags(fs *pflag.FlagSet, o *workers.Options) {
 	fs.StringVar(&o.Listen, "listen", "", "let others join over the network: `address` to listen on with TLS, such as :4222; prints the line they type")
 	fs.StringVar(&o.Advertise, "advertise", "", "`host` or host:port, or several with commas, by which others reach this host (default: its addresses)")
-	fs.StringVar(&o.Cert, "tls-cert", "", "`file` of a certificate of one's own for --listen (default: a self-signed one, pinned by its fingerprint)")
+	fs.StringVar(&o.Cert, "tls-cert", "", "`file` of your own certificate for --listen (default: a self-signed one, pinned by its fingerprint)")
 	fs.StringVar(&o.Key, "tls-key", "", "`file` of its private key")
 	fs.StringVar(&o.NATS, "nats", "", "carry the swarm over a NATS cluster instead of an own server: `URL`s with commas")
 	fs.StringVar(&o.NATSFile, "nats-file", "", "`file` of mode 0600 with what --nats takes: where the URLs hold a password")

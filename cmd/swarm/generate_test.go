@@ -122,7 +122,7 @@ func TestGenerateRefusesInOneLine(t *testing.T) {
 		{"slurm --workers 2 --url " + anInvitation + " -- --no-such-flag", "Error: swarm join: unknown flag: --no-such-flag\n"},
 		{"slurm --workers 2 --url " + anInvitation + " -- --name x", "--name after -- is set for each worker"},
 		{"slurm --workers 2 --url " + anInvitation + " -- tls://h:1#x", "swarm join takes no argument"},
-		{"kubernetes --workers 2 --url " + anInvitation, "bad image"},
+		{"kubernetes --workers 2 --url " + anInvitation, "--image is missing"},
 		{"kubernetes --workers 2 --image i --name A_b --url " + anInvitation, "RFC 1123"},
 		{"compose --workers 2 -- --shared /nfs --experiment e", "bad url"},
 	} {

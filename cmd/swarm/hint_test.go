@@ -229,7 +229,7 @@ func TestHintsAreChecked(t *testing.T) {
 		{"swarm up --lissten :4222", up, "swarm up has no flag --lissten"},
 		{"docker run --shm-size=1g, or --gpus-per-node 1", up, ""},
 		{"docker run --shm-size=1g, or --gpus-pernode 1", up, "swarm up has no flag --gpus-pernode"},
-		{"swarm service install NAME -- --config 4loc4ext, with -- before what is for swarm up", gpu, ""},
+		{"swarm service install NAME -- --config 4loc4ext, with -- before the arguments of swarm up", gpu, ""},
 		{"swarm service install NAME -- --conf 4loc4ext", gpu, "swarm up has no flag --conf"},
 		{"the invitation in a file, and join --url-file FILE", gpu, ""},
 		{"swarm compare JOB JOB, with -o json", gpu, ""},

@@ -91,7 +91,7 @@ func TestServiceRefusesBadArguments(t *testing.T) {
 		{[]string{"install", "--", "--rounds", "x"}, "Error: bad rounds"},
 		{[]string{"install", "--", "--config", "nowhere.yaml"}, "nowhere.yaml"},
 		{[]string{"install", "--", "extra"}, "Error: unknown config \"extra\": allowed: "},
-		{append([]string{"install", "--", "--detach"}, tinyRun()...), "Error: a service is in the background already\n"},
+		{append([]string{"install", "--", "--detach"}, tinyRun()...), "Error: a service already runs in the background\n"},
 		{append([]string{"install", "--", "--fresh"}, tinyRun()...), "Error: a service with --fresh would begin a new run at each of its starts\n"},
 		{[]string{"install", "a", "b", "--"}, "Error: service takes one name, not 2\n"},
 		{[]string{"install", "../x", "--"}, "Error: bad name"},

@@ -94,7 +94,7 @@ func checkJoinService(g *globals, args []string) ([]string, error) {
 	o.SharedTyped = join.Flags().Changed("shared")
 	o.IgnoreRLSwarm = join.Flags().Changed(resolve.IgnoreRLSwarmFlag)
 	o.ReadRLSwarm(join.Flags().Changed, os.Getenv)
-	for name, why := range map[string]string{"detach": "a service is in the background already", "fresh": "a service with --fresh would begin anew at each of its starts"} {
+	for name, why := range map[string]string{"detach": "a service already runs in the background", "fresh": "a service with --fresh would begin a new run at each start"} {
 		if join.Flags().Changed(name) {
 			return nil, fail.Usage(errors.New(why), "without --"+name)
 		}
@@ -126,7 +126,7 @@ func checkUp(ctx context.Context, g *globals, args []string) (onGPU bool, err er
 		return false, fail.Usage(usage.FlagError(up, err), "swarm up --help")
 	}
 	if detach := up.Flags().Lookup("detach"); detach != nil && detach.Changed {
-		return false, fail.Usage(errors.New("a service is in the background already"), "without --detach")
+		return false, fail.Usage(errors.New("a service already runs in the background"), "without --detach")
 	}
 	if fresh := up.Flags().Lookup("fresh"); fresh != nil && fresh.Value.String() == "true" {
 		return false, fail.Usage(

@@ -118,7 +118,7 @@ func TestABadGridStartsNothing(t *testing.T) {
 		{[]string{"4loc4ext", "--grid", "top_k=1,2", "--set", "top_k=3"}, "Error: bad top_k \"3\" (--set): allowed: none: --grid gives values of it\n"},
 		{[]string{"4loc4ext", "4loc4ext", "--grid", "top_k=1"}, "Error: 4loc4ext-top_k1 and 4loc4ext-top_k1 are both the experiment \"4loc4ext-top_k1\"\n"},
 		{[]string{"--grid", "top_k=1"}, "Error: sweep needs at least one configuration, or a study\n"},
-		{[]string{"--study", "paper", "--grid", "top_k=1"}, "Error: --grid and --study are two ways to name what is compared\n"},
+		{[]string{"--study", "paper", "--grid", "top_k=1"}, "Error: --grid and --study exclude each other\n"},
 		{[]string{"--study", mine, "--top-k", "1", "--learning-rate", "1"}, "Error: bad learning_rate \"1\" (--learning-rate): allowed: none: study mine compares values of it\n"},
 		{[]string{mine}, "Error: " + mine + " is a study, not a configuration\nTry: swarm sweep --study " + mine + "\n"},
 	} {

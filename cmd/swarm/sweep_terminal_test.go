@@ -72,6 +72,6 @@ func TestTheRunOfASweepHasTheTerminal(t *testing.T) {
 	require.Equal(t, 130, waitFor(t, s.cmd))
 	stopped := status(t, home)
 	require.Equal(t, "stopped", stopped.State)
-	require.Eventually(t, func() bool { return screen.shows("The same command goes on with it.") }, patience, pollEvery)
+	require.Eventually(t, func() bool { return screen.shows("The same command continues it.") }, patience, pollEvery)
 	requireNoProcess(t, home)
 }

@@ -248,7 +248,7 @@ func absolute(key string, path *string) error {
 	}
 	info, err := os.Stat(*path)
 	if err != nil || info.IsDir() {
-		return &configs.Error{Key: key, Value: *path, Allowed: "a file that can be read"}
+		return &configs.Error{Key: key, Value: *path, Allowed: "a readable file"}
 	}
 	if *path, err = filepath.Abs(*path); err != nil {
 		return fmt.Errorf("%s: %w", key, err)

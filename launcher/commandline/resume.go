@@ -58,7 +58,7 @@ func Resume(home layout.Home, s store.Snapshot, extra []string, grammar Grammar,
 		}
 	}
 	if grammar.Name(c.Arguments) == "sweep" {
-		return Again{}, fail.Usage(fmt.Errorf("run %s is part of a sweep, which goes on with all of its runs", run.Run), typedLine(*c))
+		return Again{}, fail.Usage(fmt.Errorf("run %s is part of a sweep, which continues all of its runs", run.Run), typedLine(*c))
 	}
 	words, err := resumedWords(home, grammar, run, *c, secrets, extra)
 	return Again{Arguments: words, Environ: environWith(os.Environ(), *c, secrets), folder: c.Folder, grammar: grammar}, err

@@ -18,7 +18,7 @@ func (c *Run) servePage(logger *slog.Logger) (stop func()) {
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := c.page.Serve(ctx); err != nil {
-			logger.Error("the dashboard has ended; the run goes on", "error", err)
+			logger.Error("the dashboard has ended; the run continues", "error", err)
 		}
 	})
 	return func() {

@@ -202,7 +202,7 @@ func (c *Run) equip(ctx context.Context) (e equipment, err error) {
 		return e, err
 	}
 	for _, name := range kept {
-		h.Logger.Info("the run goes on from the first weights that it began with, which are an earlier program's", "model", name)
+		h.Logger.Info("the run continues with its original first weights, which are an earlier program's", "model", name)
 	}
 	if err := c.resume.same(c.inputs); err != nil {
 		return e, err
@@ -437,7 +437,7 @@ func (c *Run) record() error {
 		model, cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations = plan.TrainerModel, 0, 0, 0
 	}
 	if err := c.o.KeepSecrets(c.dir); err != nil {
-		c.h.Logger.Warn("what is secret in this command is not kept for swarm resume", "error", err)
+		c.h.Logger.Warn("the secrets in this command are not kept for swarm resume", "error", err)
 	}
 	err = c.store.StartRun(context.Background(), store.Run{
 		Run: c.run, Experiment: cfg.Experiment, Preset: cfg.Preset, Model: model, Device: c.p.Plan.Device, Seed: cfg.Seed,

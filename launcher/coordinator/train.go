@@ -269,7 +269,7 @@ func (c *Run) next() []string {
 	return append(next, c.h.Program+" status "+c.run, c.h.Program+" eval "+c.run)
 }
 
-const goesOnNote = "   (it goes on where this ended)"
+const goesOnNote = "   (continues from here)"
 
 // Next are the commands to type after a run of this host. program is how this user types the program's name.
 func Next(program string, summary stats.Summary, goesOn func(run string, c *stats.Command) string, baseline func(stats.Summary) string) []string {

@@ -115,7 +115,7 @@ func (p *places) begin(dir string, o *Options, texts []string) error {
 			continue
 		}
 		if *number, err = strconv.Atoi(found.Text); err != nil || *number < 1 {
-			return &configs.Error{Key: p.files[i].String(), Value: found.Text, Source: "--set", Allowed: "a whole number from 1 to begin with"}
+			return &configs.Error{Key: p.files[i].String(), Value: found.Text, Source: "--set", Allowed: "a whole number from 1"}
 		}
 	}
 	hasBatch := p.has(attempt.BatchSize)

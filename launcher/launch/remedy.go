@@ -88,7 +88,7 @@ func (n *node) fallBack(l *attempt, next *remedy) bool {
 	n.toCPU()
 	n.forgive()
 	next.wait = 0
-	next.message += "; it goes on, on the CPU"
+	next.message += "; it continues on the CPU"
 	return true
 }
 

@@ -33,7 +33,7 @@ func NotFound(err error, name string) error {
 // UnknownExperiment is a name that no experiment has, where experiments are compared: it may be a run's.
 func UnknownExperiment(ctx context.Context, reader *store.Reader, name string) error {
 	if s, err := reader.Snapshot(ctx, name); err == nil && s.Run.Run == name {
-		return fail.Usage(fmt.Errorf("%q is a run, and experiments are what is compared", name), "its experiment, "+s.Run.Experiment)
+		return fail.Usage(fmt.Errorf("%q is a run, but compare takes experiments", name), "its experiment, "+s.Run.Experiment)
 	}
 	return fail.Usage(fmt.Errorf("no experiment %q is recorded", name), "swarm ls")
 }

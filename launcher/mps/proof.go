@@ -112,7 +112,7 @@ func (d *daemon) converse(ctx context.Context, pid int, stdin io.Writer, stdout 
 		return &Finding{Kind: CanaryFailed, Message: oneLine("", err)}
 	}
 	if !listed {
-		return &Finding{Kind: NotAClient, Message: "a process of ours opened the GPU without becoming a client: " + oneLine(d.lastWords(), nil)}
+		return &Finding{Kind: NotAClient, Message: "a process of swarm opened the GPU without becoming an MPS client: " + oneLine(d.lastWords(), nil)}
 	}
 	if _, err := io.WriteString(stdin, "go\n"); err != nil {
 		return &Finding{Kind: CanaryFailed, Message: oneLine("", err)}

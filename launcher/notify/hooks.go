@@ -102,7 +102,7 @@ func (c *Hooks) Finish(ctx context.Context, p Process, e Ending) {
 	defer interrupts.Close()
 	document, err := json.MarshalIndent(e.Summary, "", "  ")
 	if err != nil {
-		p.Logger.Warn("the summary can't be told", "error", err)
+		p.Logger.Warn("the summary could not be passed on", "error", err)
 		return
 	}
 	if c.Webhook != "" {
@@ -128,7 +128,7 @@ func (c *Hooks) tell(ctx context.Context, p Process, e Ending, document []byte) 
 		hook.tries = 1
 	}
 	if err := hook.post(ctx, document); err != nil {
-		p.Logger.Warn("the webhook was not told", "host", hook.host(), "error", err)
+		p.Logger.Warn("the webhook could not be reached", "host", hook.host(), "error", err)
 	}
 }
 

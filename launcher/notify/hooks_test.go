@@ -92,7 +92,7 @@ func TestAFailingWebhookIsAWarningWithoutItsSecrets(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "mark")
 	c := Hooks{Command: "touch " + mark, Webhook: server.URL + "/s3cret"}
 	c.Finish(t.Context(), g, Ending{State: "done", Summary: 1, Folder: t.TempDir()})
-	require.Contains(t, said.String(), "the webhook was not told")
+	require.Contains(t, said.String(), "the webhook could not be reached")
 	require.Contains(t, said.String(), "it answered 404 Not Found")
 	require.NotContains(t, said.String(), "s3cret")
 	require.FileExists(t, mark, "the command is run nevertheless")

@@ -251,7 +251,7 @@ func fewPeers(c configs.Config, nodes int) []string {
 	case pool >= c.NumTransplantTrees:
 		return nil
 	case nodes == 1:
-		return []string{fmt.Sprintf("one node has nobody to share with: its rounds train on its own %d rollouts alone, not on %d external ones (num_transplant_trees)",
+		return []string{fmt.Sprintf("a single node has no peers: its rounds train only on its own %d rollouts, not on %d external ones (num_transplant_trees)",
 			c.NumTrainSamples, c.NumTransplantTrees)}
 	}
 	return []string{fmt.Sprintf("the others of %d nodes share %d rollouts a round: rounds train on no more than those, not on %d external ones (num_transplant_trees)",

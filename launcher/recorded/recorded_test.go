@@ -42,7 +42,7 @@ func TestEnded(t *testing.T) {
 		require.NoError(t, Ended(store.Snapshot{Run: store.Run{Run: "e-1", State: state}}))
 	}
 	err := Ended(store.Snapshot{Run: store.Run{Run: "e-1", State: store.RunRunning}})
-	require.EqualError(t, err, "run e-1 was cut off in the middle")
+	require.EqualError(t, err, "run e-1 was interrupted")
 	require.NotEmpty(t, fail.Remedy(err))
 }
 

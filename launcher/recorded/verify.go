@@ -78,7 +78,7 @@ func Ended(s store.Snapshot) error {
 	case lifecycle.Alive(s, event.Now()):
 		return fail.Usage(fmt.Errorf("run %s is still running", run.Run), "when it is done; or swarm down "+run.Run+", which stops it in order")
 	}
-	return fail.Usage(fmt.Errorf("run %s was cut off in the middle", run.Run), "swarm up with its configuration goes on with it; verify it then")
+	return fail.Usage(fmt.Errorf("run %s was interrupted", run.Run), "continue it with swarm up and its configuration, then verify it")
 }
 
 // explain notes with nodes that differ what may be behind it: memory that ran out, for fewer sequences at a time give other roundings.

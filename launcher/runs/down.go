@@ -266,7 +266,7 @@ func (d StoppedRun) print(b *strings.Builder) {
 		fmt.Fprintf(b, "%s still runs, at round %d of %d.\n", d.Run, d.Round, d.Rounds)
 		return
 	case OutcomeKilled:
-		fmt.Fprintf(b, "%s did not stop by itself and was killed after %.1f s, at round %d of %d.\n", d.Run, d.Seconds, d.Round, d.Rounds)
+		fmt.Fprintf(b, "%s did not stop in time and was killed after %.1f s, at round %d of %d.\n", d.Run, d.Seconds, d.Round, d.Rounds)
 	default:
 		fmt.Fprintf(b, "%s ended after %.1f s: %s, round %d of %d.\n", d.Run, d.Seconds, d.State, d.Round, d.Rounds)
 	}
@@ -276,9 +276,9 @@ func (d StoppedRun) print(b *strings.Builder) {
 	switch {
 	case d.State == store.RunDone || d.imported:
 	case d.CheckpointRound == 0:
-		fmt.Fprintf(b, "Not every node has a checkpoint yet: the run goes on from the journals, at round %d.\n", d.Round)
+		fmt.Fprintf(b, "Not every node has a checkpoint yet: the run continues from the journals, at round %d.\n", d.Round)
 	default:
-		fmt.Fprintf(b, "Every node has a checkpoint of round %d: the run goes on at round %d.\n", d.CheckpointRound, d.Round)
+		fmt.Fprintf(b, "Every node has a checkpoint of round %d: the run continues at round %d.\n", d.CheckpointRound, d.Round)
 	}
 	if d.State != store.RunDone && d.goesOn != "" {
 		fmt.Fprintf(b, "Continue with: %s\n", charset.Shown(d.goesOn))

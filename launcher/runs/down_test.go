@@ -12,10 +12,10 @@ import (
 // Nobody is told of a checkpoint that isn't there.
 func TestDownTellsWhatIsOnDisk(t *testing.T) {
 	for want, d := range map[string]StoppedRun{
-		"e-1 ended after 1.0 s: stopped, round 20 of 40.\nEvery node has a checkpoint of round 17: the run goes on at round 20.\nContinue with: swarm resume e-1\n": {
+		"e-1 ended after 1.0 s: stopped, round 20 of 40.\nEvery node has a checkpoint of round 17: the run continues at round 20.\nContinue with: swarm resume e-1\n": {
 			goesOn: "swarm resume e-1", Round: 20, CheckpointRound: 17, State: store.RunStopped,
 		},
-		"e-1 ended after 1.0 s: stopped, round 3 of 40.\nNot every node has a checkpoint yet: the run goes on from the journals, at round 3.\nContinue with: swarm resume e-1\n": {
+		"e-1 ended after 1.0 s: stopped, round 3 of 40.\nNot every node has a checkpoint yet: the run continues from the journals, at round 3.\nContinue with: swarm resume e-1\n": {
 			goesOn: "swarm resume e-1", Round: 3, State: store.RunStopped,
 		},
 		"e-1 ended after 1.0 s: done, round 40 of 40.\n": {Round: 40, CheckpointRound: 40, State: store.RunDone},

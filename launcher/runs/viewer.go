@@ -48,7 +48,7 @@ func (o Viewer) Done(ctx context.Context, run store.Run, p plan.Planned, asJSON 
 	}
 	defer reader.Close()
 	if !asJSON {
-		fmt.Fprintf(o.Stdout, "%s has done all its %s already. --rounds N goes on to more, --fresh begins a new run.\n", run.Run,
+		fmt.Fprintf(o.Stdout, "%s has already done all its %s. --rounds N extends it, --fresh begins a new run.\n", run.Run,
 			units.Plural(run.Rounds, "round"))
 	}
 	return o.summarise(ctx, reader, run.Run, p.Config, p.Trainer.Command, asJSON)

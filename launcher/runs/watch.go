@@ -48,7 +48,7 @@ func (o Viewer) watch(reader *store.Reader, run store.Run) *Watch {
 // Show shows the run until it ends, then what it came to; its error has the exit code of the run. Whoever leaves before, by a key or a
 // signal, leaves with 130 or 143: a run that goes on is no success that a script should act on.
 func (w *Watch) Show(ctx context.Context, interval time.Duration, asJSON bool) error {
-	ctx, interrupts := interrupt.Notify(ctx, w.o.Stderr, "Left. "+w.run.Run+" goes on.")
+	ctx, interrupts := interrupt.Notify(ctx, w.o.Stderr, "Left. "+w.run.Run+" continues.")
 	defer interrupts.Close()
 	if asJSON {
 		if err := w.lines(ctx, interval); err != nil {
@@ -103,7 +103,7 @@ func (w *Watch) draw(ctx context.Context, interval time.Duration) error {
 			if err := context.Cause(ctx); err != nil || over {
 				return err
 			}
-			fmt.Fprintf(w.o.Stderr, "%s goes on. %s attach %s shows it again.\n", w.run.Run, w.o.Advice.Program, w.run.Run)
+			fmt.Fprintf(w.o.Stderr, "%s continues. %s attach %s shows it again.\n", w.run.Run, w.o.Advice.Program, w.run.Run)
 			return fail.Exit(fail.ExitSignal + int(syscall.SIGINT))
 		}
 	}

@@ -36,7 +36,7 @@ func lockOneSweep(home layout.Home, experiment string) (*files.Claim, error) {
 	claim, err := files.TakeClaim(lifecycle.SweepLockPath(home, experiment))
 	return claim, lifecycle.LockError(home, err, func(holder string) error {
 		return fail.Hint(
-			fmt.Errorf("a sweep with experiment %s goes on already (process %s)", experiment, holder),
+			fmt.Errorf("a sweep with experiment %s is already running (process %s)", experiment, holder),
 			"swarm status, or the same command once that one has ended")
 	})
 }

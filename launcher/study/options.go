@@ -35,7 +35,7 @@ type Options struct {
 func (o *Options) sources(h Host, names []string) ([]Source, *Judge, error) {
 	switch {
 	case o.Study != "" && o.Grid != nil:
-		return nil, nil, fail.Usage(errors.New("--grid and --study are two ways to name what is compared"),
+		return nil, nil, fail.Usage(errors.New("--grid and --study exclude each other"),
 			"a grid: key in a study's file, or swarm sweep CONFIG --grid KEY=VALUE,VALUE")
 
 	case o.Study == "":

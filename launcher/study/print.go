@@ -87,9 +87,9 @@ func (s *Sweep) tellSummary(x Summary) error {
 		p.Table(Table(x.SweepStatus, false))
 		switch {
 		case x.State == store.RunStopped:
-			p.Println("\nThe same command goes on with it.")
+			p.Println("\nThe same command continues it.")
 		case x.Failed > 0:
-			p.Printf("\nThe same command tries again what is not done; %s logs RUN says why.\n", s.host.Program)
+			p.Printf("\nThe same command repeats the unfinished runs; %s logs RUN says why they failed.\n", s.host.Program)
 		}
 		if x.Done > 0 {
 			p.Println()

@@ -20,7 +20,7 @@ func (s *Sweep) verdict(ctx context.Context) *stats.Study {
 	o.Measure, o.Study = s.judge.measure, s.judge.design
 	comparison, err := query.Compare(ctx, s.reader, o)
 	if err != nil {
-		s.host.Logger.Warn("the verdict can't be told", "error", err)
+		s.host.Logger.Warn("the verdict could not be computed", "error", err)
 		return nil
 	}
 	return comparison.Study

@@ -29,7 +29,7 @@ func NamedUnit(args []string) (string, error) {
 		return DefaultName, nil
 	case len(args) > 1:
 		return "", fail.Usage(
-			fmt.Errorf("service takes one name, not %d", len(args)), "swarm service install NAME -- --config 4loc4ext, with -- before what is for swarm up")
+			fmt.Errorf("service takes one name, not %d", len(args)), "swarm service install NAME -- --config 4loc4ext, with -- before the arguments of swarm up")
 
 	}
 	name, ok := UnitName(args[0])

@@ -11,7 +11,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// What the targets take for a value. Slurm's option lines, an image's name and a Kubernetes name can't be quoted: they are held to these.
+// What the targets take for a value. Slurm's option lines, an image name and a Kubernetes name can't be quoted: they are held to these.
 var (
 	label     = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)            // RFC 1123
 	subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)           // RFC 1123, with dots
@@ -71,18 +71,18 @@ func (s Spec) checkTarget() error {
 			{!strings.ContainsAny(s.Dir, "\"'\\%#"), "out", s.Dir, "a path without quotes, backslash, % and #, which Slurm takes for its own"},
 		},
 		Kubernetes: {
-			{image.MatchString(s.Image), "image", s.Image, "an image that holds swarm, Python and PyTorch, such as registry.example.com/swarm:1"},
+			{image.MatchString(s.Image), "image", s.Image, "an image with swarm, Python and PyTorch, such as registry.example.com/swarm:1"},
 			{label.MatchString(s.Namespace) && len(s.Namespace) <= 63, "namespace", s.Namespace, "small letters, digits and - within, at most 63 (RFC 1123)"},
 			{s.Storage >= 1<<30 && s.Storage <= 1<<50, "storage", fmt.Sprint(s.Storage), "a size from 1GiB, such as 20GiB"},
 			{optional(subdomain, s.StorageClass), "storage-class", s.StorageClass, "small letters, digits, - and . within (RFC 1123)"},
 		},
 		SkyPilot: {
 			{s.GPUs == 0 || s.GPUType != "", "gpu-type", s.GPUType, "the card's name in sky show-gpus, such as A100, or --gpus-per-worker 0"},
-			{optional(image, s.Image), "image", s.Image, "an image's name"},
+			{optional(image, s.Image), "image", s.Image, "an image name"},
 			{optional(word, s.Infra), "infra", s.Infra, "cloud[/region[/zone]], such as aws/us-east-1, or k8s"},
 		},
 		Compose: {
-			{image.MatchString(s.Image), "image", s.Image, "an image's name, such as " + DefaultImage},
+			{image.MatchString(s.Image), "image", s.Image, "an image name, such as " + DefaultImage},
 		},
 	}
 	list, known := rules[s.Target]
@@ -90,11 +90,15 @@ func (s Spec) checkTarget() error {
 		return &configs.Error{Key: "target", Value: s.Target, Allowed: strings.Join([]string{Slurm, Kubernetes, SkyPilot, Compose}, ", ")}
 	}
 	if s.Invitation == "" && s.Target != Slurm {
-		return &configs.Error{Key: "url", Allowed: "what swarm up --listen printed: these workers don't share its disk"}
+		return &configs.Error{Key: "url", Allowed: "the line that swarm up --listen printed, because these workers do not share its disk"}
 	}
 	for _, r := range list {
 		if !r.ok {
-			return &configs.Error{Key: r.flag, Value: r.value, Allowed: r.allowed}
+			e := &configs.Error{Key: r.flag, Value: r.value, Allowed: r.allowed}
+			if r.value == "" {
+				e.Problem = "--" + r.flag + " is missing"
+			}
+			return e
 		}
 	}
 	return nil

@@ -133,7 +133,7 @@ func answer(program string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// A real Slurm takes the job, gives each worker a card and runs it; near its time limit a task alone is queued again and goes on with its home; one
+// A real Slurm takes the job, gives each worker a card and runs it; near its time limit a task alone is queued again and continues with its home; one
 // with more right to the machine takes it away and the worker goes on later; scancel ends it all.
 func TestSlurmRunsTheJob(t *testing.T) {
 	slurmLab(t)

@@ -111,7 +111,7 @@ func (a *Admission) serve(ctx context.Context, events Events, logger *slog.Logge
 	events.Go(func() { a.server.Serve(ctx) })
 	events.Go(func() {
 		if err := a.transport.serve(ctx, a.server); err != nil && ctx.Err() == nil {
-			events.Warn("nobody can join any more, and workers are not heard: " + err.Error())
+			events.Warn("workers can neither join nor deliver any more: " + err.Error())
 		}
 	})
 	events.Go(func() { a.book(ctx, logger) })
@@ -217,6 +217,6 @@ func (a *Admission) Dismiss(ctx context.Context, now <-chan struct{}, state, mes
 	ctx, end := interrupt.WithLimit(ctx, patience, now)
 	defer end()
 	if err := a.server.Settled(ctx, patience); err != nil {
-		logger.Warn("some workers did not leave in order: what they have not delivered they keep, and deliver when the run goes on", "error", err)
+		logger.Warn("some workers did not leave in order: they keep what they have not delivered, and deliver it when the run continues", "error", err)
 	}
 }

@@ -117,7 +117,7 @@ func sharedFolder(text string, predecessor bool) (string, error) {
 		return text, fmt.Errorf("%s: %w", source, err)
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return text, &configs.Error{Key: "shared", Value: text, Source: source, Allowed: "a folder that is there: mount it first"}
+		return text, &configs.Error{Key: "shared", Value: text, Source: source, Allowed: "an existing folder: mount it first"}
 	}
 	return dir, nil
 }

@@ -24,7 +24,7 @@ func (e *EndedError) Verdict() error {
 	if e.State == store.RunDone {
 		return nil
 	}
-	return fail.Hint(e, "the same command again, once the coordinator goes on")
+	return fail.Hint(e, "the same command again, after the coordinator has continued")
 }
 
 // Refused gives a coordinator's no its remedy and its exit code: what is wrong with the invitation, the version or a name is the user's to mend.
@@ -67,9 +67,9 @@ func (w *Worker) Remedy() string {
 	worker := w.credentials.Worker
 	switch w.no.Code {
 	case membership.CodeBanned:
-		return fmt.Sprintf("the coordinator banned worker %s: ask whoever runs it, who may lift that (there: swarm workers unban %[1]s)", worker)
+		return fmt.Sprintf("the coordinator banned worker %s: ask its owner to lift the ban (there: swarm workers unban %[1]s)", worker)
 	case membership.CodeRevoked, membership.CodeToken:
-		return fmt.Sprintf("the coordinator took worker %s's credentials back: ask whoever runs it for a new invitation (there: swarm workers invite)", worker)
+		return fmt.Sprintf("the coordinator revoked worker %s: ask its owner for a new invitation (there: swarm workers invite)", worker)
 	}
 	return ""
 }

@@ -83,9 +83,9 @@ func (d Listing) Print(p *table.Page, now float64) {
 		p.Printf("Workers of %s\n", d.Run)
 		p.Table(workersTable(d.Workers, now))
 	case d.Run != "":
-		p.Printf("Nobody has joined run %s.\n", d.Run)
+		p.Printf("No worker has joined run %s.\n", d.Run)
 	case d.Joined != "":
-		p.Printf("This host coordinates no run: it has joined another host's (%s), where swarm workers lists who takes part.\n", d.Joined)
+		p.Printf("This host coordinates no run: it has joined another host's (%s), where swarm workers lists the workers.\n", d.Joined)
 	default:
 		p.Println("No run is recorded.")
 	}
@@ -168,7 +168,7 @@ func listedRun(ctx context.Context, home layout.Home, reader *store.Reader, name
 	}
 	if IsPart(home, snapshot.Run.Run) {
 		return "", joined, fail.Usage(
-			fmt.Errorf("run %s is this host's part in a run that another host coordinates: who takes part is known there", snapshot.Run.Run),
+			fmt.Errorf("run %s belongs to a run that another host coordinates. Only that host knows the workers", snapshot.Run.Run),
 			"swarm workers, on the coordinator; here: swarm status "+snapshot.Run.Run)
 
 	}

@@ -244,7 +244,7 @@ func (w *Worker) Settle(now <-chan struct{}) {
 	defer end()
 	if err := w.client.Drain(ctx); err != nil {
 		events, _ := w.outbox.Pending()
-		w.logger.Warn("not all is delivered: it is kept, and goes out when the same command goes on", "events", events, "error", err)
+		w.logger.Warn("not everything is delivered: the rest is kept, and sent when the same command runs again", "events", events, "error", err)
 	}
 	w.stop()
 	w.serving.Wait()

@@ -90,7 +90,7 @@ func (d Imported) Print(w io.Writer) {
 		return
 	}
 	what := map[string]string{
-		store.ImportNew: "imported", store.ImportUnchanged: "nothing changed, imported before", store.ImportReplaced: "has changed, imported anew",
+		store.ImportNew: "imported", store.ImportUnchanged: "nothing changed, imported before", store.ImportReplaced: "has changed, imported again",
 		dryRun: "would be imported",
 	}[d.Outcome]
 	fmt.Fprintf(w, "%s: %s as run %s\n", charset.Shown(r.Experiment), what, r.Run)

@@ -112,7 +112,7 @@ func (f *folder) readStage(b *book, round, dir string) error {
 func (f *folder) skipUnlessHidden(file string) {
 	base := path.Base(file)
 	if !strings.HasPrefix(base, ".") && base != "desktop.ini" && !strings.HasSuffix(base, ".tmp") {
-		f.report.problem(file, 0, "its name is none of the predecessor's")
+		f.report.problem(file, 0, "not a file name of rl-swarm")
 	}
 }
 

@@ -161,7 +161,7 @@ func TestDamageIsNamedAndSkipped(t *testing.T) {
 		`"rewards/round_1/stage_0/empty.json": it is cut off or no JSON`, `"rewards/round_1/stage_0/nameless.json": it names no node`,
 		`"rewards/round_1/stage_0/evil.json": its node's name: "a\x1b[2J" has control characters`,
 		`"rewards/round_1/stage_0/big.json": it has 1048577 bytes, more than 1048576`,
-		`"rewards/round_x": its name is none of the predecessor's`, `"peers/torn.json": it is cut off or no JSON`, `"config.yaml": it is no YAML`,
+		`"rewards/round_x": not a file name of rl-swarm`, `"peers/torn.json": it is cut off or no JSON`, `"config.yaml": it is no YAML`,
 		`"rewards/round_1/stage_0/pipe.json": it is no file`,
 		`"logs/node_1/metrics.jsonl", line 21: round 1.5 is no whole number from 0 to 10000000`, `"logs/node_1/metrics.jsonl", line 22: "two" is no number`,
 		`"logs/node_1/metrics.jsonl", line 23: ` + errLongLine.Error(), `"logs/node_1/metrics.jsonl", line 24: it is no JSON object`,

@@ -109,12 +109,12 @@ func (s *settings) conclude() {
 		{setTrainSamples, defaultTrainSamples}, {setTransplants, defaultTransplants}, {setGenerations, defaultGenerations}, {setSeed, defaultSeed},
 	} {
 		if _, ok := s.told[x.name]; !ok {
-			s.tell(x.name, x.value, "the predecessor's default")
-			s.report.assume("%s %d, the predecessor's default: the folder doesn't tell", x.name, x.value)
+			s.tell(x.name, x.value, "rl-swarm's default")
+			s.report.assume("%s %d, rl-swarm's default: not recorded in the folder", x.name, x.value)
 		}
 	}
 	if s.model == "" {
-		s.report.assume("no model: the folder doesn't tell")
+		s.report.assume("no model: not recorded in the folder")
 	}
 	s.trainSamples, s.transplants, s.generations = int(s.told[setTrainSamples]), int(s.told[setTransplants]), int(s.told[setGenerations])
 	s.seed, s.planned = s.told[setSeed], int(s.told[setRounds])
@@ -149,7 +149,7 @@ func (s *settings) run(rounds []store.ImportedRound, workers []string) store.Run
 	}
 	if s.planned == 0 {
 		s.planned = last
-		s.report.assume("%d rounds were planned, the most that are recorded: the folder doesn't tell", last)
+		s.report.assume("%d rounds were planned, the most that are recorded: the number is not in the folder", last)
 	}
 	if s.started == 0 {
 		s.started = 946_684_801 // 2000: a time it has to have

@@ -141,7 +141,7 @@ func (t *tables) synced(write func() error) error {
 	}
 	err := write()
 	if _, undo := t.db.Exec("PRAGMA synchronous = NORMAL"); undo != nil && err == nil {
-		t.warn(fmt.Errorf("the database goes on syncing each transaction: %w", undo))
+		t.warn(fmt.Errorf("the database continues to sync each transaction: %w", undo))
 	}
 	return err
 }

@@ -34,7 +34,7 @@ func (s *Store) moved() error {
 		return nil
 	}
 	return s.fail(&Error{Path: s.path, Reason: "moved or deleted while it was written",
-		Try: "put it back; what nodes did since is told again on resume"})
+		Try: "put it back; a resume restores what nodes did since"})
 }
 
 // fail keeps an error as the newest write's.

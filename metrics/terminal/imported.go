@@ -11,7 +11,7 @@ import (
 
 // importOutcomes are words for people.
 var importOutcomes = map[string]string{
-	store.ImportNew: "imported", store.ImportReplaced: "imported anew, for it is not as it was before", store.ImportUnchanged: "imported before",
+	store.ImportNew: "imported", store.ImportReplaced: "imported again, because it has changed", store.ImportUnchanged: "imported before",
 	store.ImportOwn: "recorded here", store.ImportOlder: "imported before from a newer file, which stays",
 	store.ImportGoing: "left out: it had not ended",
 }

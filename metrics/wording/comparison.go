@@ -111,7 +111,7 @@ func Jobs(c *stats.JobComparison) {
 		c.Notes = append(c.Notes, "These are not the same command.")
 	}
 	if c.Batches > 1 {
-		c.Notes = append(c.Notes, "Their effective batches differ: they don't train alike.")
+		c.Notes = append(c.Notes, "Their effective batches differ, so their training differs.")
 	}
 }
 

@@ -159,7 +159,7 @@ func TestComparedJobsThatAreUnlikeAreNoted(t *testing.T) {
 	require.Equal(t, []string{}, same.Notes)
 	unlike := stats.JobComparison{Commands: 2, Batches: 2}
 	wording.Jobs(&unlike)
-	require.Equal(t, []string{"These are not the same command.", "Their effective batches differ: they don't train alike."}, unlike.Notes)
+	require.Equal(t, []string{"These are not the same command.", "Their effective batches differ, so their training differs."}, unlike.Notes)
 }
 
 func TestPairsOfAnotherMeasureAreNamed(t *testing.T) {

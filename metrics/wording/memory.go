@@ -47,7 +47,7 @@ func stepTaken(s *event.MemoryStep) string {
 	case event.ActionShed:
 		return "the node leaves the swarm, the others share its memory"
 	case event.ActionCPU:
-		return "goes on, on the CPU"
+		return "continues on the CPU"
 	}
 	return s.Action
 }

@@ -54,7 +54,7 @@ func (j judgment) lines(s stats.Study) []string {
 		lines = append(lines, "  Welch's test decides: equal seeds share first weights and questions, but their swarms part ways within rounds.")
 	}
 	if s.MoreSeeds != nil {
-		lines = append(lines, "P-values hold for a number of seeds that was chosen beforehand: add the number named, then decide once.")
+		lines = append(lines, "P-values are valid for a number of seeds that was fixed in advance: add the number named, then decide once.")
 	}
 	if most := mostSeeds(s); j.Design.Seeds > 0 && most > j.Design.Seeds && len(j.Ranked) > 1 {
 		lines = append(lines, fmt.Sprintf("Up to %d seeds, where the study plans %d: if some were added after a look at the verdict, count its p-values double.",

@@ -274,7 +274,7 @@ func TestStudyIsCorrectedForThePairsOfArmsThatAreStillToCome(t *testing.T) {
 	require.Equal(t, stats.StudyUndecided, two.Outcome)
 	require.Contains(t, two.Lines[1], "corrected for 6 comparisons")
 	require.Contains(t, strings.Join(c.Notes, " "), "corrected for 6 comparisons")
-	require.Contains(t, two.Lines, "P-values hold for a number of seeds that was chosen beforehand: add the number named, then decide once.")
+	require.Contains(t, two.Lines, "P-values are valid for a number of seeds that was fixed in advance: add the number named, then decide once.")
 	needed, _ := sample.SeedsNeeded([]float64{0.124, 0.114, 0.122}, []float64{0.100, 0.110, 0.105}, 0.05/6)
 	require.Equal(t, needed-3, *two.Pairs[0].MoreSeeds, "for the level that six comparisons leave")
 

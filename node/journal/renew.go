@@ -30,7 +30,7 @@ func (j *Journal) renew(round int) error {
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	j.logger.Warn("journal goes on in a new file, for the old one could not be synced", "file", filepath.Base(path))
+	j.logger.Warn("the journal continues in a new file, because the old one could not be synced", "file", filepath.Base(path))
 	j.become(file, first, max(j.next, first), int64(len(data)))
 	return nil
 }

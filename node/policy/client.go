@@ -415,10 +415,10 @@ func (e *Engine) decode(resp answer, open bool, result any) error {
 	switch {
 	case !open:
 		if e.exit == nil && e.failed != nil {
-			return fmt.Errorf("%w: it exited by itself, after: %v", ErrEngineGone, e.failed) // not %w: an *Error is of an engine that lives on
+			return fmt.Errorf("%w: it exited unexpectedly, after: %v", ErrEngineGone, e.failed) // not %w: an *Error is of an engine that lives on
 		}
 		if e.exit == nil {
-			return fmt.Errorf("%w: it exited by itself", ErrEngineGone)
+			return fmt.Errorf("%w: it exited unexpectedly", ErrEngineGone)
 		}
 		return fmt.Errorf("%w: %w", ErrEngineGone, e.exit)
 	case resp.broken != nil:

@@ -96,7 +96,7 @@ func TestCallFails(t *testing.T) {
 	}{
 		{"it is killed", "read -r line; kill -9 $$", policy.ErrEngineGone, "signal: killed"},
 		{"it crashes", "read -r line; kill -SEGV $$", policy.ErrEngineGone, "signal: segmentation fault"},
-		{"it exits", "read -r line; exit 0", policy.ErrEngineGone, "it exited by itself"},
+		{"it exits", "read -r line; exit 0", policy.ErrEngineGone, "it exited unexpectedly"},
 		{"it is gone before the call", "exit 7", policy.ErrEngineGone, "exit status 7"},
 		{"garbage", "read -r line; echo '{\"id\":2'; exec sleep 60", policy.ErrProtocol, "wrote no JSON"},
 		{"another request's answer", `read -r line; echo '{"id":9,"result":{}}'; exec sleep 60`, policy.ErrProtocol, "answer 9 to request 2"},
@@ -128,7 +128,7 @@ func TestAnEngineThatEndsOverAFailure(t *testing.T) {
 	require.Equal(t, "an illegal memory access; the engine ends", refused.Message)
 	_, err = engine.Memory(t.Context())
 	require.ErrorIs(t, err, policy.ErrEngineGone)
-	require.ErrorContains(t, err, "it exited by itself, after: engine: an illegal memory access; the engine ends")
+	require.ErrorContains(t, err, "it exited unexpectedly, after: engine: an illegal memory access; the engine ends")
 	require.False(t, errors.As(err, &refused), "no refusal: there is nobody to ask again")
 }
 

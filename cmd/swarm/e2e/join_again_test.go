@@ -74,8 +74,8 @@ func TestAWorkerThatIsShutOutIsToldWhomToAsk(t *testing.T) {
 	up := start(t, home, "--listen", "127.0.0.1:0", "--nodes", "0", "--rounds", "100000")
 	invitation := invitationOf(t, up)
 	for verb, want := range map[string]string{
-		"ban":    "the coordinator banned worker %s: ask whoever runs it, who may lift that (there: swarm workers unban %[1]s)",
-		"revoke": "the coordinator took worker %s's credentials back: ask whoever runs it for a new invitation (there: swarm workers invite)",
+		"ban":    "the coordinator banned worker %s: ask its owner to lift the ban (there: swarm workers unban %[1]s)",
+		"revoke": "the coordinator revoked worker %s: ask its owner for a new invitation (there: swarm workers invite)",
 	} {
 		own, name := t.TempDir(), "who-"+verb
 		cmd := swarmCommand(t, own, "join", invitation, "--model", tinyModel(), "--tasks-file", items(), "--device", "cpu", "--nodes", "1", "--name", name)
@@ -91,7 +91,7 @@ func TestAWorkerThatIsShutOutIsToldWhomToAsk(t *testing.T) {
 		require.Regexp(t, `Error: .*worker `+name+`.*\nTry: ask who runs the swarm`, got.stderr)
 
 		listed := swarm(t, own, "workers")
-		require.Contains(t, listed.stdout, "This host coordinates no run: it has joined another host's (e-1."+name+"-1), where swarm workers lists who takes part.\n")
+		require.Contains(t, listed.stdout, "This host coordinates no run: it has joined another host's (e-1."+name+"-1), where swarm workers lists the workers.\n")
 		named := swarm(t, own, "workers", "e-1."+name+"-1")
 		require.Equal(t, fail.ExitUsage, named.code)
 		require.Contains(t, named.stderr, "is this host's part in a run that another host coordinates: who takes part is known there\nTry: swarm workers, on the coordinator")

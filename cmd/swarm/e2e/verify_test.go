@@ -153,7 +153,7 @@ func TestVerifyAfterKills(t *testing.T) {
 				r.wait()
 				cut := swarm(t, home, "verify", "e")
 				require.Equal(t, 2, cut.code, cut.stderr)
-				require.Contains(t, cut.stderr, "was cut off in the middle")
+				require.Contains(t, cut.stderr, "was interrupted")
 			}
 			last := start(t, home, flags...)
 			require.Equal(t, 0, last.wait(), last.stderr.String())

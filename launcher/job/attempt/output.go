@@ -80,9 +80,9 @@ func (s *stream) pass(p []byte) {
 	if _, err := s.to.Write(p); err != nil {
 		s.to = nil
 		if errors.Is(err, syscall.EPIPE) {
-			s.warn("nobody reads the command's " + s.name + " any more; it goes on")
+			s.warn("the reader of the command's " + s.name + " is gone; the command continues")
 		} else {
-			s.warn("the command's " + s.name + " can't be passed on any more; it goes on: " + err.Error())
+			s.warn("the command's " + s.name + " cannot be passed on any more; the command continues: " + err.Error())
 		}
 	}
 }

@@ -51,7 +51,7 @@ func withLines(s workload.Step, dir string) Step {
 func causes(r shortage.Report) []Step {
 	var list []Step
 	if r.Crowded() {
-		list = append(list, remedyStep("Use a GPU that nobody else holds", neighbours(r)+"; a smaller batch helps little against that",
+		list = append(list, remedyStep("Use a GPU without other processes", neighbours(r)+"; a smaller batch helps little against that",
 			"the job may have to wait", waitCommand(r)))
 	}
 	if r.Kind == shortage.Torch && r.Fragmented() {
@@ -146,7 +146,7 @@ func hostLadder(r shortage.Report, offloads bool) []Step {
 			"docker run --shm-size=8g, or torch.multiprocessing.set_sharing_strategy('file_system')")}, list...)
 	}
 	if r.Kind == shortage.HostKilled {
-		list = append(list, remedyStep("Ask for more memory", "whoever killed the process enforces a limit: Slurm's, the container's, the host's own",
+		list = append(list, remedyStep("Ask for more memory", "the process was killed by a limit: Slurm's, the container's or the host's",
 			"the job may have to wait", "#SBATCH --mem=64G, docker run --memory 64g; dmesg -T | grep -i oom tells who was killed"))
 		if strings.Contains(r.Line, "node running low") || strings.Contains(r.Line, "memory pressure") {
 			list = append(list, remedyStep("Ray: fewer tasks at once", "Ray kills tasks when the node is 95 % full", "less runs in parallel",

@@ -28,7 +28,7 @@ func (l *trainingLog) Close() { _ = l.from.Close() }
 // openLog opens a file, stdin for "-", or the newest log in a folder.
 func openLog(stdin io.Reader, name string) (*trainingLog, error) {
 	refuse := func(why string) error {
-		return &configs.Error{Key: "oom", Value: name, Allowed: "a log's file, a folder with one, or - for stdin (" + why + ")"}
+		return &configs.Error{Key: "oom", Value: name, Source: "--oom", Allowed: "a log file, a folder with one, or - for stdin (" + why + ")"}
 	}
 	if name == "-" {
 		return &trainingLog{name: "stdin", from: io.NopCloser(stdin)}, nil
@@ -115,7 +115,7 @@ func (l *trainingLog) feed(stderr io.Writer, to ...interface {
 			break
 		}
 		if err != nil {
-			return &configs.Error{Problem: fmt.Sprintf("can't read the log %s: %s", l.name, plainPathError(err)), Remedy: "a file that can be read"}
+			return &configs.Error{Problem: "cannot read the log " + l.name, Remedy: plainPathError(err)}
 		}
 	}
 	line.End()

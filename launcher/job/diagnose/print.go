@@ -25,7 +25,7 @@ func (d *Document) Print(b *table.Page) {
 			b.Println(", and no failure that is known.")
 		}
 		if d.Fault != nil && d.Fault.Kind == shortage.Signal {
-			b.Println("A process that is killed without a word is often the kernel's, out of host memory: dmesg -T | grep -i oom tells.")
+			b.Println("If a process was killed without a message, the host may have run out of memory. Check with: dmesg -T | grep -i oom")
 		}
 	} else {
 		d.printShortage(b, *d.Shortage)

@@ -47,7 +47,7 @@ func (p Policy) batch(_ []Outcome, last Outcome, _ []GPU) (Setting, string, bool
 	}
 	to, why := p.withBatch(s, s.Effective(), max(s.BatchSize/2, least))
 	if r := last.Shortage; r.Total > 0 && r.Asked/2 > r.Total {
-		why += fmt.Sprintf("; it asked for %s at once of a memory of %s, so that a smaller batch may not be enough", units.Bytes(r.Asked), units.Bytes(r.Total))
+		why += fmt.Sprintf("; it asked for %s at once of a memory of %s, so a smaller batch may not be enough", units.Bytes(r.Asked), units.Bytes(r.Total))
 	}
 	return to, why, true
 }

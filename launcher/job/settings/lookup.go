@@ -100,7 +100,7 @@ func (s *source) bad(line int, problem, remedy string) error {
 }
 
 func (s *source) missing(key string) error {
-	remedy := "there is no such key, nor one that is written alike"
+	remedy := "there is no such key, and none with a similar name"
 	if near := nearest(s.documents, key); len(near) > 0 {
 		remedy = "did you mean " + strings.Join(near, ", ") + "?"
 	}

@@ -56,7 +56,7 @@ func Expand(dir string, p Place) ([]Place, error) {
 	names, err := braces(p.File)
 	for _, name := range names {
 		if p.Within && !filepath.IsLocal(name) {
-			return nil, &configs.Error{Key: "file", Value: name, Allowed: "a file in the folder, without a way out of it"}
+			return nil, &configs.Error{Key: "file", Value: name, Allowed: "a file in the folder"}
 		}
 		files, err := glob(dir, name)
 		if err != nil {
@@ -128,7 +128,7 @@ func glob(dir, name string) ([]string, error) {
 	}
 	found, err := filepath.Glob(full)
 	if err != nil {
-		return nil, &configs.Error{Key: "file", Value: name, Allowed: "a file's name; * ? and [a-z] stand for others"}
+		return nil, &configs.Error{Key: "file", Value: name, Allowed: "a file name or a pattern with * ? [a-z]"}
 	}
 	if len(found) == 0 {
 		return nil, &configs.Error{Problem: "no file matches " + name, Source: dir, Remedy: "name files that are there"}

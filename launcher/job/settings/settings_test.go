@@ -192,7 +192,7 @@ func TestWhatCannotBeChangedIsRefusedInOneLine(t *testing.T) {
 		{"submit_grpo.slurm:#SBATCH --gre", "x", "did you mean #SBATCH --gres"},
 		{"local.env:GREETING", "hi", "GREETING is followed by more (there)"},
 		{"train_settings.py:gradient_accumulation_steps", "8", "is followed by more (* 8)"},
-		{"missing.yaml:a", "1", `bad file "missing.yaml": allowed: a file that can be read (no such file or directory)`},
+		{"missing.yaml:a", "1", `cannot read "missing.yaml": no such file or directory`},
 		{"conf:a", "1", "this one is a folder"},
 		{"/dev/zero:a", "1", "this one is a device"},
 		{"conf/nothing*.yaml:a", "1", "no file matches conf/nothing*.yaml"},

@@ -75,7 +75,7 @@ func realPath(dir string, p Place) (string, error) {
 }
 
 func outside(name string) error {
-	return &configs.Error{Key: "file", Value: name, Allowed: "a file in the folder: a workload profile can't name another"}
+	return &configs.Error{Key: "file", Value: name, Allowed: "a file in the folder, because a workload profile can name no other"}
 }
 
 func realFolder(dir string) (string, error) {
@@ -128,7 +128,7 @@ func unreadable(name string, err error) error {
 	if errors.As(err, &why) {
 		err = why.Err
 	}
-	return &configs.Error{Key: "file", Value: name, Allowed: "a file that can be read (" + err.Error() + ")"}
+	return &configs.Error{Key: "file", Value: name, Problem: "cannot read " + strconv.Quote(name), Remedy: err.Error()}
 }
 
 // writable says why a file can't be replaced, if it can't.

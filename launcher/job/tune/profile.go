@@ -136,7 +136,7 @@ func (t *Answer) conclude() error {
 	}
 	line, err := workload.FitLine(points)
 	if err != nil {
-		return fmt.Errorf("the peaks give no line: %w. Try: a longer --profile-seconds, so that training is under way", err)
+		return fmt.Errorf("the peaks do not fit a line: %w. Try: a longer --profile-seconds, so that training is under way", err)
 	}
 	t.profile.Line, t.request.Fitted, t.request.FittedFrom = line, &line, workload.SourceMeasured
 	if t.request.SafetyMargin == 0 {

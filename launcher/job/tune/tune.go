@@ -206,7 +206,7 @@ func (t *Answer) recommend(ctx context.Context) (err error) {
 		return nil
 	}
 	if used := t.card.MemoryTotal - t.card.MemoryFree; t.result.ExpectedBytes > t.card.MemoryFree {
-		t.warnings = append(t.warnings, fmt.Sprintf("GPU %d has %s in use already: what is free now, %s, is less than this takes. Try: swarm gpu --once",
+		t.warnings = append(t.warnings, fmt.Sprintf("GPU %d has %s in use already: the free memory, %s, is less than this takes. Try: swarm gpu --once",
 			t.card.Index, t.size(used), t.size(t.card.MemoryFree)))
 	}
 	return nil

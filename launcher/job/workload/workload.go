@@ -124,7 +124,7 @@ func newQuestion(w configs.Workload, r Request) (question, error) {
 	case q.batch.Name == "":
 		return q, fmt.Errorf("%w: profile %s has no value with role batch", ErrRequest, w.Name)
 	case r.TargetEffectiveBatch > 0 && q.accumulate.Name == "":
-		return q, fmt.Errorf("%w: profile %s has no value with role accumulate, so that no effective batch can be aimed at", ErrRequest, w.Name)
+		return q, fmt.Errorf("%w: profile %s has no value with role accumulate, so no effective batch can be computed", ErrRequest, w.Name)
 	}
 	for name, value := range r.Fixed {
 		v, found := w.Value(name)

@@ -148,10 +148,10 @@ const workersPage = `
 # TYPE swarm_worker_up gauge
 swarm_worker_up{experiment="4loc4ext",run="r1",worker="anna"} 1
 swarm_worker_up{experiment="4loc4ext",run="r1",worker="bob"} 0
-# HELP swarm_worker_useful_ratio Share of the worker's rollouts that others' nodes did not reject, 0 to 1; absent where nobody had any.
+# HELP swarm_worker_useful_ratio Share of the worker's rollouts that others' nodes did not reject, 0 to 1; absent if no node received any.
 # TYPE swarm_worker_useful_ratio gauge
 swarm_worker_useful_ratio{experiment="4loc4ext",run="r1",worker="anna"} 0.75
-# HELP swarm_worker_used_ratio Share of the worker's rollouts, as received by others' nodes, that these trained on, 0 to 1; absent where nobody had any.
+# HELP swarm_worker_used_ratio Share of the worker's rollouts, as received by others' nodes, that these trained on, 0 to 1; absent if no node received any.
 # TYPE swarm_worker_used_ratio gauge
 swarm_worker_used_ratio{experiment="4loc4ext",run="r1",worker="anna"} 0.5
 # HELP swarm_worker_batches_refused_total Batches of these that the coordinator refused.

@@ -71,9 +71,9 @@ var (
 	workerReceived = counter("swarm_worker_received_bytes_total", "Bytes that the worker sent, since the coordinator's newest start.", "worker")
 	workerLastSeen = gauge("swarm_worker_last_seen_timestamp_seconds", "When the worker was last heard of, Unix time.", "worker")
 	workerUseful   = gauge("swarm_worker_useful_ratio",
-		"Share of the worker's rollouts that others' nodes did not reject, 0 to 1; absent where nobody had any.", "worker")
+		"Share of the worker's rollouts that others' nodes did not reject, 0 to 1; absent if no node received any.", "worker")
 	workerUsed = gauge("swarm_worker_used_ratio",
-		"Share of the worker's rollouts, as received by others' nodes, that these trained on, 0 to 1; absent where nobody had any.", "worker")
+		"Share of the worker's rollouts, as received by others' nodes, that these trained on, 0 to 1; absent if no node received any.", "worker")
 )
 
 var (

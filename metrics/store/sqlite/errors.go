@@ -42,11 +42,11 @@ func Explain(path string, err error) error {
 	e := &Error{Path: path, Reason: "cannot be used", Try: "run `swarm doctor`", Err: err}
 	switch sq.Code {
 	case sqlite3.ErrFull:
-		e.Reason, e.Try = "disk full", "free some space on its disk; writing goes on by itself"
+		e.Reason, e.Try = "disk full", "free some space on its disk; writing then continues automatically"
 	case sqlite3.ErrIoErr:
 		e.Reason, e.Try = "disk error", "check the disk's free space, quota and file size limit"
 	case sqlite3.ErrTooBig:
-		e.Reason, e.Try = "it holds a value larger than any run of ours has", "what swarm export --format sqlite wrote"
+		e.Reason, e.Try = "it has a value that is larger than in any run of swarm", "what swarm export --format sqlite wrote"
 	case sqlite3.ErrNotADB:
 		e.Reason, e.Try = "not a swarm database", "choose another --home, or move that file away"
 	case sqlite3.ErrCorrupt:

@@ -111,7 +111,7 @@ func (r *AdmissionServer) room(s *session, offer Offer) *Refusal {
 	if !full {
 		return nil
 	}
-	r.warn(s, "room", "worker "+s.worker+" has as many rollouts in the swarm as it may: it is told to wait")
+	r.warn(s, "room", "worker "+s.worker+" has its maximum of rollouts in the swarm: it must wait")
 	return &Refusal{Code: CodeRate, Message: "as many of this worker's rollouts are kept as may be. Try: again in a round", RetryAfter: fullRetry.Seconds()}
 }
 
@@ -148,7 +148,7 @@ func (r *AdmissionServer) Drawn(worker string, bytes int64) time.Duration {
 		wait = max(wait, b.charge(r.o.Now(), float64(bytes)))
 	}
 	if wait > 0 {
-		r.warn(s, "drawn", "worker "+s.worker+" reads more than it may: it is told to wait")
+		r.warn(s, "drawn", "worker "+s.worker+" reads above its limit: it must wait")
 	}
 	return wait
 }

@@ -178,7 +178,7 @@ func (r *AdmissionServer) assign(s *session, join Join, assignments []NodeAssign
 	}
 	for _, old := range s.present() {
 		if !brought[old.Node] {
-			r.lineup.leave(old, event.CauseStopped, "its worker goes on without it")
+			r.lineup.leave(old, event.CauseStopped, "its worker continues without it")
 		}
 	}
 	s.device = Tidy(join.Device, MaxTextBytes)

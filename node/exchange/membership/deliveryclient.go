@@ -116,7 +116,7 @@ func (c *DeliveryClient) beats(ctx context.Context) error {
 			c.over("beat")
 		case time.Since(answered) > silence:
 			events, _ := c.Outbox.Pending()
-			c.report("silence", fmt.Errorf("the coordinator has not answered for %s; training goes on, and %d events wait on this disk: %w",
+			c.report("silence", fmt.Errorf("the coordinator has not answered for %s; training continues, and %d events wait on this disk: %w",
 				time.Since(answered).Round(time.Second), events, err))
 		default:
 			c.refused("beat", err)

@@ -47,7 +47,7 @@ func Apply(token, name string) Application {
 // Accept makes credentials of the answer.
 func (a Application) Accept(answer Enrolled) (Credentials, error) {
 	if checkWorker(answer.Worker) != nil || !hmac.Equal([]byte(answer.Proof), []byte(a.Enrol.confirmation(a.token, answer.Worker))) {
-		return Credentials{}, Refuse(CodeToken, "whoever answered does not know the invitation. Try: ask for a new one (swarm workers invite)")
+		return Credentials{}, Refuse(CodeToken, "the coordinator that answered does not know the invitation. Try: ask for a new one (swarm workers invite)")
 	}
 	if wished := a.Enrol.Name; wished != "" && !isNumbered(answer.Worker, wished) {
 		return Credentials{}, &AnswerError{"enrol", fmt.Sprintf("it calls this worker %s, and %s was asked for", answer.Worker, wished)}

@@ -68,7 +68,7 @@ func (o *Outbox) rewrite() error {
 	}
 	old := o.file
 	o.file, o.suspect = file, false
-	o.logger.Warn("the outbox goes on in a new file, for the old one could not be synced", "outbox", o.state.Name)
+	o.logger.Warn("the outbox continues in a new file, because the old one could not be synced", "outbox", o.state.Name)
 	_ = old.Close() // which may fail as its sync did
 	return nil
 }

@@ -124,13 +124,13 @@ func (r *AdmissionServer) afford(s *session, events, size int) time.Duration {
 	g := r.groupOf(s)
 	if g != nil {
 		if wait := max(g.kept.wait(now, bytes), g.bytes.wait(now, bytes), g.events.wait(now, float64(events))); wait > 0 {
-			s.reason = "those who came with its invitation have delivered more than they may between them, and are told to wait"
+			s.reason = "the workers of its invitation have delivered more than their shared allowance, and must wait"
 			r.warn(s, "group", "worker "+s.worker+": "+s.reason)
 			return wait
 		}
 	}
 	if long > 0 {
-		s.reason = fmt.Sprintf("it has delivered more than %d KiB a second in the long run, and is told to wait", keptRate>>10)
+		s.reason = fmt.Sprintf("it has delivered more than %d KiB a second in the long run, and must wait", keptRate>>10)
 		r.warn(s, "kept", "worker "+s.worker+": "+s.reason+". Try: swarm workers ban "+s.worker+", if that is not its nodes' doing")
 	}
 	if wait := max(long, s.rates.bytes.wait(now, bytes), s.rates.events.wait(now, float64(events))); wait > 0 {

@@ -108,7 +108,7 @@ func (r *AdmissionServer) Beat(_ context.Context, worker string, beat Beat) (Ros
 			return Roster{}, Refuse(CodeMalformed, "a node in no known state")
 		}
 		if s.owns(p.Node) == nil {
-			return Roster{}, Refuse(CodeRun, "the coordinator does not know node %.40q of worker %s. Try: the same command again, to join anew",
+			return Roster{}, Refuse(CodeRun, "the coordinator does not know node %.40q of worker %s. Try: the same command again, to join again",
 				p.Node, worker)
 		}
 	}
@@ -281,7 +281,7 @@ func (r *AdmissionServer) rated(s *session, b *bucket, n int, group ...*bucket) 
 		return nil
 	}
 	if wait := within(r.o.Now(), float64(n), append(group, b)...); wait > 0 {
-		r.warn(s, CodeRate, "worker "+s.worker+" sends more than it may: it is told to wait")
+		r.warn(s, CodeRate, "worker "+s.worker+" sends above its limit: it must wait")
 		return slower(wait)
 	}
 	return nil

@@ -223,7 +223,7 @@ func Enrol(ctx context.Context, i membership.Invitation, name string, o TLSOptio
 	}
 	if errors.Is(err, nats.ErrAuthorization) && d.address.scheme != schemeTLS {
 		return membership.Credentials{}, fmt.Errorf("enrol at %s: the cluster wants an account: %w. "+
-			"Try: --nats-creds FILE, from whoever runs the cluster", d.address, err)
+			"Try: --nats-creds FILE, from the cluster's administrator", d.address, err)
 	}
 	if err != nil {
 		return membership.Credentials{}, fmt.Errorf("enrol at %s: %w", d.address, err)
@@ -241,7 +241,7 @@ func plainly(err error) error {
 
 // nobodyAnswers is the error of a wait that ended at its deadline. err says how long it took, and what the last attempt met.
 func nobodyAnswers(err error) error {
-	return fmt.Errorf("nobody answers there: %w. Try: see that swarm up --listen runs there, and that its port can be reached from here "+
+	return fmt.Errorf("no answer from there: %w. Try: check that swarm up --listen runs there, and that its port is reachable from here "+
 		"(firewall, port forwarding, swarm up --advertise), or a longer --wait", err)
 }
 

@@ -25,7 +25,7 @@ func (s *Server) heal(ctx context.Context, run string, subjects subjects, reason
 	if s.shut() {
 		return errors.New("the message bus is shut down")
 	}
-	s.logger.Warn("the message bus's stream doesn't work and is made anew", "run", run, "reason", reason)
+	s.logger.Warn("the message bus's stream does not work and is created again", "run", run, "reason", reason)
 	if err := s.replace(ctx, run, subjects); err == nil || ctx.Err() != nil || s.cluster != nil {
 		if err == nil {
 			s.reconnect()

@@ -41,7 +41,7 @@ func Announce(dir string, w membership.Welcome) error {
 	}
 	if known != nil && known.Experiment != w.Experiment {
 		return fmt.Errorf("the shared folder %s is of experiment %s, not of %s. Try: another --shared DIR, or --experiment %[2]s, "+
-			"or remove %s-* in %s if nobody you know wrote it",
+			"or remove %s-* in %s if no one you know wrote it",
 			dir, membership.Tidy(known.Experiment, 64), w.Experiment, descriptionStem, filepath.Join(dir, base))
 	}
 	w.Round, w.Time = 0, 0 // the answer to a hello says them

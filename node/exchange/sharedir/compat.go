@@ -16,7 +16,7 @@ import (
 // register writes peers/NODE.json, by which rl-swarm's nodes know of one, and the state that they wait for.
 func (p *rlSwarm) register(node string, leads bool) error {
 	if !plain(node, 64) {
-		return fmt.Errorf("node %q can't take part with the predecessor's nodes. Try: a name of letters, digits, '_' and '-'", node)
+		return fmt.Errorf("node %q cannot take part with rl-swarm's nodes. Try: a name of letters, digits, '_' and '-'", node)
 	}
 	var known map[string]any
 	name := path.Join(foreignPeers, node+".json")
@@ -28,7 +28,7 @@ func (p *rlSwarm) register(node string, leads bool) error {
 			return err
 		}
 	} else if known["program"] != program {
-		return fmt.Errorf("one of the predecessor's nodes is registered as %s (%s). Try: another --node-id", node, path.Join(p.tree.path, name))
+		return fmt.Errorf("an rl-swarm node is registered as %s (%s). Try: another --node-id", node, path.Join(p.tree.path, name))
 	}
 	if leads {
 		return p.lead(0)

@@ -143,7 +143,7 @@ func choose(id string, all []remote) ([]remote, error) {
 		other := ""
 		for _, f := range all {
 			if strings.HasSuffix(f.name, ".bin") || strings.HasSuffix(f.name, ".pt") || strings.HasSuffix(f.name, ".gguf") {
-				other = ", only " + f.name + ", whose format isn't read here (a pickled file can run a stranger's code)"
+				other = ", only " + f.name + ", whose format is not supported (a pickled file can run code of its author)"
 				break
 			}
 		}

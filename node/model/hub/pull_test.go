@@ -382,7 +382,7 @@ func TestPullChoosesItsFiles(t *testing.T) {
 		t.Errorf("%v, %v, want %v", result.Files, err, want)
 	}
 	for want, files := range map[string]map[string][]byte{
-		"has no model.safetensors, only pytorch_model.bin, whose format isn't read here (a pickled file can run a stranger's code). Try: ": {
+		"has no model.safetensors, only pytorch_model.bin, whose format is not supported (a pickled file can run code of its author). Try: ": {
 			"config.json": []byte("{}"), "pytorch_model.bin": {1}},
 		"has no model.safetensors. Try: ":            {"config.json": []byte("{}")},
 		"has no config.json":                         {"model.safetensors": {1}},
