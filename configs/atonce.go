@@ -1,8 +1,8 @@
 package configs
 
-// AtOnce is how many sequences a node works on at a time. The settings ask (Config.AtOnce), the plan of a host caps that (launcher/fit), and a
-// node's governor takes fewer where its memory asks for it (node/governed.go). Nobody else decides. It changes memory, never what is drawn or
-// learned, rounding aside.
+// AtOnce is how many sequences a node works on at a time. The settings ask (Config.AtOnce), the plan of a host caps
+// that (launcher/fit), and a node's governor takes fewer where its memory asks for it (node/governed.go). Nobody else
+// decides. It changes memory, and apart from rounding never the draws or the updates.
 type AtOnce struct {
 	Generate int // completions that are decoded together
 	Update   int // sequences of one forward and backward pass

@@ -1,6 +1,6 @@
-// Package configs owns what an experiment is: the configuration's types, its defaults, the checks, and
-// the presets (experiments, models, task sets, GPUs) that are part of the program. It is a leaf: it imports nothing of ours
-// and reads no file, flag or environment variable itself (cmd/swarm does, through viper).
+// Package configs defines an experiment: the configuration's types, defaults and checks, and the presets (experiments,
+// models, task sets, GPUs) that are part of the program. It is a leaf: it imports nothing of this module and reads no
+// file, flag or environment variable itself (cmd/swarm does, through viper).
 package configs
 
 import (

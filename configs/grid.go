@@ -114,8 +114,8 @@ func (g Grid) Arms() []GridArm {
 // longestName is that of an experiment.
 const longestName = 64
 
-// Name is the arm's, of a configuration that is called base, with at most longest characters: 4loc4ext-lr1e-4-G8. It depends on nothing but the
-// arm's own values. A longer one ends in a hash.
+// Name is the arm's, of a configuration that is called base, with at most longest characters: 4loc4ext-lr1e-4-G8. It
+// depends only on the arm's own values. A longer one ends in a hash.
 func (a GridArm) Name(base string, longest int) string {
 	name := base + a.Suffix
 	if len(name) <= longest {

@@ -12,10 +12,10 @@ import (
 	"github.com/sapo-swarm/swarm/node/sapo"
 )
 
-// keepPace holds a node back to the swarm's pace that would run ahead, for it only generates, or took nothing of others in the round before while
-// they may want something of each other: it begins a round when all that
-// are waited for have shared the round before, or, where nobody waits, when most have shared the one max_staleness rounds ago. After the
-// barrier's deadline it goes on.
+// keepPace holds a node back to the swarm's pace that would run ahead, for it only generates, or took nothing of others
+// in the round before while they may want something of each other: it begins a round when all that are waited for have
+// shared the round before, or, where nobody waits, when most have shared the one max_staleness rounds ago. After the
+// barrier's deadline it continues.
 func (n *Node) keepPace(ctx context.Context, round int, m *measured) error {
 	if !n.Mode.GenerateOnly && !n.ahead(round) {
 		return nil

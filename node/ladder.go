@@ -36,7 +36,7 @@ var patience = []time.Duration{0, time.Second, time.Second, 2 * time.Second, 4 *
 // fallsApart is within how many rounds a second kill of the engine is taken for more than bad luck.
 const fallsApart = 10
 
-// climb is the way down in one call that ran out of memory: no rung is taken twice, but for those that may be.
+// climb is the state of the ladder in one call that ran out of memory. It takes no rung twice, except repeatable ones.
 type climb struct {
 	*governed
 	phase   string
@@ -170,8 +170,8 @@ func (c *climb) changed(paces ...*pace) {
 	c.keep()
 }
 
-// restartEngine is worth a try where memory is lost to fragments or leaks. A state that can't be saved for want of memory leaves the
-// engine as it is.
+// restartEngine is worth a try where memory is lost to fragments or leaks. A state that can't be saved because memory
+// ran out leaves the engine as it is.
 func (c *climb) restartEngine(ctx context.Context) (bool, error) {
 	if c.phase == phaseLoad {
 		return false, nil // it is fresh

@@ -190,7 +190,7 @@ func (m *meter) taken(phase string) (int64, bool) {
 	return bytes + m.loaded - m.parked, true
 }
 
-// highest is the most that was measured at a size, -1 where nothing was.
+// highest is the highest measurement at a size, -1 if there is none.
 func highest(seen []measure, size int) int64 {
 	most := int64(-1)
 	for _, s := range seen {

@@ -38,7 +38,7 @@ const (
 	loadDeadline = 15 * time.Minute
 	dialDeadline = time.Minute
 
-	// halfPrecision is guide 4's advice.
+	// halfPrecision is the warning of guide 4 (docs/GUIDES.md).
 	halfPrecision = "precision fp16 is not recommended: gradients may underflow or overflow, losses become NaN, and GRPO unstable. " +
 		"Try: precision tf32, bf16 where memory is short, or fp32 on a GPU before Ampere"
 )

@@ -14,8 +14,8 @@ import (
 // what this node's own CUDA context and libraries take outside of its allocator.
 const planSlack = 1 << 30
 
-// outOfMemory returns what err says about a call that ran out of memory, or nil where it is about something else. An engine that
-// gives no figures is taken at its device's word.
+// outOfMemory returns what err says about a call that ran out of memory, or nil where it is about something else. If an
+// engine gives no figures, the device's figures count.
 func outOfMemory(err error, device bool) *policy.Shortage {
 	var refused *policy.Error
 	if !errors.As(err, &refused) || refused.Kind != policy.KindOutOfMemory {

@@ -29,7 +29,7 @@ func addWaitFlags(f *pflag.FlagSet, w *plan.Wait) {
 	f.DurationVar(&w.Interval, "gpu-check-interval", 30*time.Second, "how often to look while waiting for a GPU, a `time` such as 30s")
 }
 
-// addTrainerFlags defines the flags of a trainer of one's own.
+// addTrainerFlags defines the flags of a trainer of the user.
 func addTrainerFlags(f *pflag.FlagSet, t *plan.Trainer) {
 	t.Given = func() bool { return f.Changed("node-command") }
 	f.StringVar(&t.Command, "node-command", "", "run `COMMAND` as every node, instead of SAPO: your own trainer that reports through swarm_bridge.Node")

@@ -1,5 +1,6 @@
-// Package resolve makes an experiment's configuration of a preset, a file, the environment and flags. It is the only place that uses viper.
-// It takes how a model is found. Of this module it imports configs and internal packages alone.
+// Package resolve builds an experiment's configuration from a preset, a file, the environment and flags. It is the only
+// place that uses viper. Its caller passes the function that finds a model. Of this module it imports only configs and
+// internal packages.
 package resolve
 
 import (

@@ -1,5 +1,5 @@
-// Package charset tells what the terminal's locale can show, writes text in ASCII where that is all, and takes out of foreign text what a terminal
-// would obey.
+// Package charset finds out what the terminal's locale can show, converts text to ASCII if necessary, and removes
+// terminal control sequences from untrusted text.
 package charset
 
 import (

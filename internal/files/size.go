@@ -1,5 +1,5 @@
-// Package files does to files what every package needs done alike: it writes small ones whole, and measures and removes folders without
-// leaving the root that they lie in. It imports nothing of ours.
+// Package files has file operations that several packages share: it writes small files atomically, and measures and
+// removes folders without leaving their root. It imports nothing of this module.
 package files
 
 import (
@@ -24,9 +24,9 @@ func (b *Budget) spend() bool {
 
 var errBudget = errors.New("the budget is used up")
 
-// Size returns the bytes of the files in the folder name of root. Links count nothing and are not followed. A name that is not there has 0 bytes.
-// whole is false where the budget was used up first, or something could not be read: bytes is a lower bound then. The error is of a name that
-// leads out of root.
+// Size returns the bytes of the files in the folder name of root. Links count nothing and are not followed. A missing
+// name has 0 bytes. whole is false if the budget ran out or something could not be read. bytes is a lower bound then.
+// The error is of a name that leads out of root.
 func Size(root *os.Root, name string, budget *Budget) (bytes int64, whole bool, err error) {
 	info, err := root.Lstat(name)
 	switch {

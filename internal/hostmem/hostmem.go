@@ -1,4 +1,4 @@
-// Package hostmem reads what processes hold of the host's memory, and how often the kernel has ended one for want of it.
+// Package hostmem reads the host memory of processes, and how often the kernel has killed one because memory ran out.
 package hostmem
 
 import (

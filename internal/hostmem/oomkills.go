@@ -6,8 +6,9 @@ import (
 	"strconv"
 )
 
-// OOMKills is how often the kernel's out-of-memory killer has struck on this machine since boot, memory limits of control groups included; -1
-// where the kernel doesn't tell (before Linux 4.13). Reading it is dear: the kernel adds up some 200 counters over all cores.
+// OOMKills is how often the kernel's out-of-memory killer has struck on this machine since boot, memory limits of
+// control groups included; -1 where the kernel doesn't tell (before Linux 4.13). Reading it is expensive: the kernel
+// sums about 200 counters over all cores.
 func OOMKills() int64 {
 	data, err := os.ReadFile("/proc/vmstat")
 	if err != nil {

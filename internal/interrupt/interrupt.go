@@ -1,4 +1,5 @@
-// Package interrupt turns signals, and whatever else ends a command from outside, into a context that ends in order.
+// Package interrupt turns signals and other external stops of a command into a canceled context, so that it stops in
+// order.
 package interrupt
 
 import (

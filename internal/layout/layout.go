@@ -1,5 +1,5 @@
-// Package layout knows where everything lives: the folders and files under the folder that --home names. Others script against these names
-// (docs/ARCHITECTURE.md, "Files").
+// Package layout names the folders and files under --home. Users' scripts depend on these names (docs/ARCHITECTURE.md,
+// "Files").
 package layout
 
 import (

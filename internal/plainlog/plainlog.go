@@ -1,4 +1,4 @@
-// Package plainlog logs for people where a terminal shows the log, and as slog's text elsewhere.
+// Package plainlog writes plain log lines to a terminal, and slog's text format elsewhere.
 package plainlog
 
 import (

@@ -152,7 +152,7 @@ func (d *disk) cut() {
 	}
 }
 
-// list names the order that a folder's changes are part of: its own, or that of the journal.
+// list returns the name of the sequence that orders a folder's changes: the folder's own, or the journal's.
 func (d *disk) list(dir int) int {
 	if d.fate.Journaled {
 		return 0

@@ -154,7 +154,7 @@ func (f *FS) ask(t testing.TB, line string) string {
 	return answer
 }
 
-// Now is how many changes and syncs there were. What a program was told before is among them.
+// Now is how many changes and syncs there were. They include everything that a program was told before.
 func (f *FS) Now(t testing.TB) int {
 	t.Helper()
 	n, err := strconv.Atoi(f.ask(t, "now"))

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Trial says which cuts are tried.
+// Trial configures the cuts to try.
 type Trial struct {
 	At        []int  // after so many changes
 	Random    int    // and at as many random places

@@ -1,5 +1,5 @@
-// Package pythonjson makes JSON of what Python's json.dump writes, which has NaN, Infinity and -Infinity where a number may stand. It imports
-// nothing of ours.
+// Package pythonjson converts the output of Python's json.dump to JSON: NaN, Infinity and -Infinity are not JSON
+// numbers. It imports nothing of this module.
 package pythonjson
 
 import (

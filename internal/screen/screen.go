@@ -1,4 +1,4 @@
-// Package screen knows where output goes: a terminal of some width, or a pipe or file that has none.
+// Package screen detects the kind of output: a terminal with a width, or a pipe or file without one.
 package screen
 
 import (

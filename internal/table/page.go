@@ -41,7 +41,7 @@ func (p *Page) Printf(format string, args ...any) { fmt.Fprintf(p, format, args.
 // Println adds a line as Write does.
 func (p *Page) Println(args ...any) { fmt.Fprintln(p, args...) }
 
-// Table adds a table. A line that has no end yet is ended.
+// Table adds a table. It ends an unfinished line first.
 func (p *Page) Table(t *Table) {
 	p.endLine()
 	for _, line := range t.Lines(p.Screen) {

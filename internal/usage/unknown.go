@@ -1,4 +1,5 @@
-// Package usage turns what a user typed wrongly into errors that say what to type, and fits help to the terminal. It knows cobra, and no command of ours.
+// Package usage turns mistyped commands into errors that say what to type, and fits help to the terminal. It uses cobra
+// and knows no command of this program.
 package usage
 
 import (

@@ -19,7 +19,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/shell"
 )
 
-// detachedEnv marks the copy of this program that goes to the background. It is taken out of the environment at once.
+// detachedEnv marks the copy of this program that runs in the background. It is taken out of the environment at once.
 const detachedEnv = "_SWARM_DETACHED"
 
 // announceFD is where that copy says that its work has begun.

@@ -1,5 +1,6 @@
-// Package background has a command of this program go on beyond the end of its terminal: the same program again in a session of its own, whose output is a
-// log, and which says to its starter that its work has begun. It knows nothing of what the command does.
+// Package background keeps a command of this program running after its terminal has closed. It starts the program again
+// in its own session, with a log as its output, and reports to its starter that its work has begun. It knows nothing of
+// what the command does.
 package background
 
 import (

@@ -1,5 +1,6 @@
-// Package commandline knows the commands that users type: what of one is recorded with a run, which secrets stay out of the record, which command goes on
-// with a run, and which to type next. It takes the flags of the program's commands from its caller, and runs nothing but the program itself again.
+// Package commandline handles the commands that users type: it records them with a run, without their secrets, and
+// finds the command that continues a run and the one to type next. It takes the flags of the program's commands from
+// its caller, and runs nothing but the program itself again.
 package commandline
 
 import (

@@ -170,7 +170,7 @@ func Prepare(ctx context.Context, o Options) (_ *Run, err error) {
 	return c, c.record()
 }
 
-// equipment is what this program's nodes need beside their configuration; a trainer of somebody's own needs none.
+// equipment is what this program's nodes need beside their configuration; a trainer of the user needs none.
 type equipment struct {
 	modelDirs map[string]string // by the model's key
 	engineDir string

@@ -1,6 +1,6 @@
-// Package doctor says what swarm needs on this machine: what is found, what is missing, what to do (swarm doctor). It looks at the home, the
-// database, the GPUs and the Python interpreters, and starts an engine. It changes nothing but that it makes the home, and must not import what
-// runs nodes.
+// Package doctor checks this machine for what swarm needs, and says what is missing and how to fix it (swarm doctor).
+// It looks at the home, the database, the GPUs and the Python interpreters, and starts an engine. It creates the home
+// and changes nothing else. It must not import packages that run nodes.
 package doctor
 
 import (

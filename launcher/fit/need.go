@@ -152,8 +152,9 @@ func (n need) source() string {
 // where memory stays easy.
 const modest = 4
 
-// pick returns the largest sizes, halved from the wanted ones, whose phases each take at most limit; false, and the least of a phase, where
-// that takes more. A micro-batch that is left open exceeds modest only where an update takes at most ease.
+// pick returns the largest sizes, halved from the wanted ones, whose phases each take at most limit; false, and the
+// least of a phase, where that takes more. A micro-batch that the user leaves open exceeds modest only if an update
+// takes at most ease.
 func (n need) pick(limit, ease int64) (configs.AtOnce, bool) {
 	sizes, least := n.wanted(), n.least()
 	for n.at(sizes).Generate > limit {

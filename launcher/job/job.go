@@ -1,8 +1,9 @@
-// Package job runs a training command of somebody's own until it fits and ends (swarm run), and knows such jobs afterwards: which of them a name
-// means, whether it goes on, how it is ended and where its log is. It owns the files below jobs/ of a home, and the order of things: a GPU
-// (launcher/job/queue), one attempt (launcher/job/attempt), after a shortage of memory the next step (launcher/job/retry), the values in people's
-// files (launcher/job/settings). Jobs and attempts are rows of metrics/store. It takes Options and a Session, and never parses flags or prints
-// results. It must not import launcher/launch, launcher/plan, launcher/workers, node or cmd.
+// Package job runs a user's training command until it fits and ends (swarm run). It also finds such jobs by name,
+// reports whether they are running, stops them and finds their logs. It owns the files below jobs/ of a home, and the
+// order of things: a GPU (launcher/job/queue), one attempt (launcher/job/attempt), after a shortage of memory the next
+// step (launcher/job/retry), the values in people's files (launcher/job/settings). Jobs and attempts are rows of
+// metrics/store. It takes Options and a Session, and never parses flags or prints results. It must not import
+// launcher/launch, launcher/plan, launcher/workers, node or cmd.
 package job
 
 import (

@@ -7,7 +7,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// headroom is what a job may need beyond what was seen of it: peaks between two looks, and the driver's own.
+// headroom is the memory that a job may need beyond its samples: peaks between two samples, and the driver's own
+// memory.
 const headroom = 1.1
 
 // remembered is what the command was seen to need before, on any kind of GPU that is here; 0 where it never ran with so much.

@@ -9,9 +9,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// memoryDeaths decides what follows when a node dies for want of memory. It has then tried everything it could do itself, so that it is
-// started once more; a second death before it has done a round would be followed by a third. A death from which the node has learnt, so
-// that its next attempt takes less at a time, is none of the two.
+// memoryDeaths decides what follows when a node dies because memory ran out. It has then tried everything it could do
+// itself, so that it is started once more; a second death before it has done a round would be followed by a third. A
+// death from which the node has learnt, so that its next attempt takes less at a time, is none of the two.
 type memoryDeaths struct {
 	inARow  int // without a round between them
 	crowded *supervise.Failures

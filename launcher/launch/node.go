@@ -156,7 +156,7 @@ func (n *node) live(ctx context.Context) *attempt {
 	return l
 }
 
-// process is what to start for the node, where it is now.
+// process returns the process to start for the node at its current place.
 func (n *node) process() supervise.Process {
 	spec := n.swarm.spec
 	p := supervise.Process{

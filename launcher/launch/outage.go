@@ -61,7 +61,7 @@ func (r *devicePool) next() *outage {
 	return r.outage
 }
 
-// watchFaults stops the pools that faults strike, and opens them again, until ctx ends.
+// watchFaults closes the pools that have faults, and opens them again, until ctx ends.
 func (s *swarm) watchFaults(ctx context.Context) {
 	var ending sync.WaitGroup
 	defer ending.Wait()

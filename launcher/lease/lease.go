@@ -1,5 +1,6 @@
-// Package lease admits who may compute now: by the bytes it declares, and by a number of slots. Holders are known by name, so that what a
-// dead node held comes back. It owns no process and no clock; it imports nothing of ours.
+// Package lease decides which nodes may compute now, by the bytes that they declare and by a number of slots. Holders
+// have names, so that the leases of a dead node can be released. It owns no process and no clock; it imports nothing of
+// this module.
 //
 // Requests are served strictly in order of arrival. A large request at the head holds back the small ones behind it, and so it
 // can't starve; and at a swarm's barrier, where the round ends with its slowest node, first come first served is the shortest wait

@@ -1,5 +1,5 @@
-// Package lifecycle knows the runs of a home: which of them go on and in whose process, their locks, and how they are ended, listed and
-// removed. It takes a home and its database, and trains nothing.
+// Package lifecycle manages the runs of a home: it finds running ones and their processes, holds their locks, and
+// stops, lists and removes runs. It takes a home and its database, and trains nothing.
 package lifecycle
 
 import (

@@ -14,7 +14,7 @@ func LockPath(home layout.Home, experiment string) string {
 	return home.Path("locks", experiment+".lock")
 }
 
-// LockExperiment takes the lock that a coordinator holds while it runs an experiment, or says who has it.
+// LockExperiment takes the lock that a coordinator holds while it runs an experiment, or returns its holder.
 func LockExperiment(home layout.Home, experiment string) (*files.Claim, error) {
 	claim, err := files.TakeClaim(LockPath(home, experiment))
 	return claim, LockError(home, err, runningAlready(experiment))

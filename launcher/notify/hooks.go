@@ -1,5 +1,5 @@
-// Package notify tells others that a run or a sweep has ended: a command of the user's, and a webhook. It takes what ended, and runs when all is
-// recorded. It must not import what it tells of.
+// Package notify reports the end of a run or a sweep to a command of the user and to a webhook, after everything is
+// recorded. It must not import packages that run or sweep.
 package notify
 
 import (

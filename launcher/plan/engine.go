@@ -14,7 +14,7 @@ import (
 // EngineDevice is the device that a plan's engines compute on. Tests without a GPU put it on the CPU under a plan for GPUs.
 var EngineDevice = fit.Plan.TorchDevice
 
-// NoCUDA is the error of a Python without CUDA where the nodes need it. but says why they do.
+// NoCUDA is the error for a Python without CUDA if the nodes need it. but says why they need it.
 func NoCUDA(python policy.Probe, but string) error {
 	return fail.Hint(
 		fmt.Errorf("%s has torch %s, which was built without CUDA, but %s", python.Path, python.Torch, but),

@@ -28,7 +28,7 @@ type FootprintSettings struct {
 	Ranks                 int    `json:"ranks"`
 }
 
-// FootprintKey is what a node of p would be measured under on this host; torch is left open.
+// FootprintKey is the key of a node of p in this host's footprints, without torch.
 func FootprintKey(p Planned) store.FootprintKey {
 	c := p.Config
 	gpuName := CPUName

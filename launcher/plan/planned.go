@@ -1,5 +1,6 @@
-// Package plan decides what runs where on this host, and why: it looks at the GPUs and the memory, resolves the configuration, and asks
-// launcher/fit. It takes flags as they were given. It must not import what carries a plan out.
+// Package plan decides what runs where on this host, and why. It reads the GPUs and the memory, resolves the
+// configuration, and asks launcher/fit. Its input are the flags as typed. It must not import packages that execute a
+// plan.
 package plan
 
 import (

@@ -107,7 +107,7 @@ func onGPU(r fit.Request) fit.Request {
 	return r
 }
 
-// WhenFree is a request to GPUs that nobody else uses.
+// WhenFree is a request for GPUs that no other process uses.
 func WhenFree(r fit.Request) fit.Request {
 	r = onGPU(r)
 	r.GPUs = slices.Clone(r.GPUs)

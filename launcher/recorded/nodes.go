@@ -1,6 +1,7 @@
-// Package recorded opens what a recorded run has left in its folder, its nodes' models, checkpoints and journals, to evaluate, ask, save or verify it.
-// It owns which node and weights a name means and where one engine of them fits. It takes the home, the database and Python as arguments, changes
-// nothing of the run, and must not import launcher/study or what starts a swarm's nodes.
+// Package recorded opens the folder of a recorded run (its nodes' models, checkpoints and journals) to evaluate,
+// prompt, save or verify them. It owns which node and weights a name means and where one engine of them fits. It takes
+// the home, the database and Python as arguments, changes nothing of the run, and must not import launcher/study or
+// what starts a swarm's nodes.
 package recorded
 
 import (

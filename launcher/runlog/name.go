@@ -1,6 +1,6 @@
-// Package runlog reads the logs of one run, which may still be written: each node's and the coordinator's, through rotation, cutting and late
-// appearance, put together by time. It takes a run's folder and writes nothing; whose run it is, whether it goes on and how lines look
-// on a terminal is the caller's.
+// Package runlog reads the logs of one run, also while they are written: each node's and the coordinator's, merged by
+// time. It handles rotation, truncation and files that appear late. It takes a run's folder and writes nothing; whose
+// run it is, whether it goes on and how lines look on a terminal is the caller's.
 package runlog
 
 import (

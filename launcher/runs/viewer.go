@@ -1,5 +1,6 @@
-// Package runs does what a user asks of the runs and jobs of a home: list, show, follow, read logs, stop, remove, say what they came to. It takes a home's
-// database and returns documents, which it also prints; it trains nothing, and must not import cmd.
+// Package runs implements the user's operations on the runs and jobs of a home: list, show, follow, read logs, stop,
+// remove, summarize. It takes a home's database and returns documents, which it also prints; it trains nothing, and
+// must not import cmd.
 package runs
 
 import (

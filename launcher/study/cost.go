@@ -141,7 +141,8 @@ func costOfRun(ctx context.Context, reader *store.Reader, p plan.Planned) (RunCo
 	return out, nil
 }
 
-// evaluationCount is how often a node is evaluated: before the first round, every eval_every rounds, after the last.
+// evaluationCount returns the number of evaluations of a node: before the first round, every eval_every rounds, after
+// the last.
 func evaluationCount(c configs.Config) int {
 	if c.EvalQuestions == 0 {
 		return 0

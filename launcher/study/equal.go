@@ -143,7 +143,7 @@ func differs(item *Item, f fact, others int) string {
 	return text
 }
 
-// unlikeNodes is what to warn of where configurations get different numbers of nodes though nobody asked for that; else empty.
+// unlikeNodes returns a warning if configurations get different numbers of nodes without a request; else empty.
 func (o *Options) unlikeNodes(items []*Item) string {
 	var arms []string
 	counts := map[string]bool{}

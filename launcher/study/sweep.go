@@ -1,5 +1,5 @@
-// Package study answers a question: it makes experiments and seeds into runs, runs what is left of them one after the other as swarm up,
-// and says what they say. What is done it knows from the database alone. It must not import cmd.
+// Package study runs a study: it turns experiments and seeds into runs, starts the missing ones one after the other as
+// swarm up, and reports the verdict. Only the database tells it which runs are done. It must not import cmd.
 package study
 
 import (

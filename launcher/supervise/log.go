@@ -85,7 +85,7 @@ func (l *Log) rotate() {
 	}
 }
 
-// Tail is the end of what was written to this Log, at most 8 KiB.
+// Tail returns the end of this Log, at most 8 KiB.
 func (l *Log) Tail() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package systemd makes swarm up a service of systemd: it writes units that quote whatever stands in them, has systemd check them, and asks
-// and tells the manager by its own programs, systemctl and systemd-analyze. It takes a program, its arguments and an environment; whether
-// these arguments are good ones, and what is printed, is the caller's. It imports nothing of ours.
+// Package systemd runs swarm up as a systemd service: it writes units with correct quoting, has systemd check them, and
+// controls the manager with systemctl and systemd-analyze. It takes a program, its arguments and an environment;
+// whether these arguments are good ones, and what is printed, is the caller's. It imports nothing of this module.
 package systemd
 
 import (

@@ -39,8 +39,8 @@ func NamedUnit(args []string) (string, error) {
 	return name, nil
 }
 
-// Install checks a unit, writes it and has systemd start it; noStart: only at the next boot. It tells out what it did, and which variables of the
-// environment were left out of the unit. dryRun prints the unit and writes nothing.
+// Install checks a unit, writes it and has systemd start it; noStart: only at the next boot. It writes to out what it
+// did, and which environment variables are not in the unit. dryRun prints the unit and writes nothing.
 func (m Manager) Install(ctx context.Context, out io.Writer, u Unit, left []string, dryRun, noStart bool) error {
 	text, err := u.Text()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package web serves the dashboard of a home: where it listens and to whom, and what lies in runs' folders, for its pages. It takes a home, reads alone,
-// and prints nothing but through its caller. It must not import what trains runs.
+// Package web serves the dashboard of a home: its addresses, its access control, and the files of runs' folders for its
+// pages. It takes a home, only reads, and prints only through its caller. It must not import what trains runs.
 package web
 
 import (

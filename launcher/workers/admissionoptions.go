@@ -22,7 +22,7 @@ const (
 	RoleWorker      = "worker"
 )
 
-// predecessorsFolder is the folder that the predecessor's variables name for a role; empty: none.
+// predecessorsFolder is the folder that rl-swarm's variables name for a role; empty: none.
 func predecessorsFolder(role string) string {
 	if os.Getenv(resolve.RoleVariable) != role {
 		return ""
@@ -30,8 +30,8 @@ func predecessorsFolder(role string) string {
 	return os.Getenv(resolve.FolderVariable)
 }
 
-// Admission is what the options ask for. It refuses what can't go together, and is nil, nil where nobody is let in. typed tells which flags were given: where
-// none of them says how the swarm is carried, the predecessor's variables may.
+// Admission is what the options ask for. It refuses what can't go together, and is nil, nil where nobody is let in.
+// typed tells which flags were given: where none of them says how the swarm is carried, rl-swarm's variables may.
 func (o *Options) Admission(typed func(flag string) bool) (*Admission, error) {
 	if err := o.readNATS(); err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func (o *JoinOptions) ReadRLSwarm(typed func(flag string) bool, getenv func(stri
 	}
 }
 
-// Check refuses what can't go together. What the predecessor's variables say counts where nothing else does.
+// Check refuses what can't go together. What rl-swarm's variables say counts where nothing else does.
 func (o *JoinOptions) Check() error {
 	invited := o.URL != "" || o.URLFile != ""
 	if !invited && !o.SharedTyped && os.Getenv(resolve.InvitationVariable) == "" && !o.IgnoreRLSwarm {

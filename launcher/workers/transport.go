@@ -1,6 +1,7 @@
-// Package workers is other hosts' part in a run. On the coordinator's side, Admission lets their nodes in and records what they
-// deliver. On a worker's side, Worker joins another host's run, keeps what its nodes report in an outbox on disk, and delivers it. The
-// package takes a run's folder, database and configuration. It must not import what trains a run (launcher/coordinator).
+// Package workers connects other hosts to a run. On the coordinator's side, Admission lets their nodes in and records
+// what they deliver. On a worker's side, Worker joins another host's run, keeps what its nodes report in an outbox on
+// disk, and delivers it. The package takes a run's folder, database and configuration. It must not import what trains a
+// run (launcher/coordinator).
 package workers
 
 import (

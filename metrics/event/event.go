@@ -1,6 +1,6 @@
-// Package event defines what a node reports and what a run records: one JSON object a line on the wire from a node to its launcher, and from there
-// into the database. node/protocol is the other direction. It is a leaf and imports nothing of ours. Bytes are bytes, durations are seconds,
-// times are Unix seconds, ratios lie in 0..1.
+// Package event defines what a node reports and what a run records: one JSON object a line on the wire from a node to
+// its launcher, and from there into the database. node/protocol is the other direction. It is a leaf and imports
+// nothing of this module. Bytes are bytes, durations are seconds, times are Unix seconds, ratios lie in 0..1.
 package event
 
 // Type names what an Event carries.

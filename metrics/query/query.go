@@ -1,5 +1,5 @@
-// Package query reads from metrics/store what a document of metrics/stats is made of, and makes it: commands, report, dashboard and exports call
-// the same function for the same number. It owns no formula and no SQL.
+// Package query reads the rows of a metrics/stats document from metrics/store and builds the document: commands,
+// report, dashboard and exports call the same function for the same number. It owns no formula and no SQL.
 package query
 
 import (

@@ -1,5 +1,5 @@
-// Package report makes one self-contained HTML file about the runs of a database: which configuration is best and how sure that is, and
-// everything that it rests on. The file needs no network, no server and, but for its charts, no JavaScript.
+// Package report makes one self-contained HTML file about the runs of a database: which configuration is best, how
+// certain that is, and the data behind it. The file needs no network, no server and, but for its charts, no JavaScript.
 //
 // It owns the words, the layout and which figures are drawn. Every number comes from metrics/stats by way of metrics/query, or is a
 // recorded one as it is. It writes to the io.Writer that it is given; Save alone writes a file.

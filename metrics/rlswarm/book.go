@@ -152,8 +152,8 @@ func near(a, b float64) bool {
 	return same(a, b) || math.Abs(a-b) <= 1e-9*max(1, math.Abs(a), math.Abs(b))
 }
 
-// growth tells by what a node's cumulative reward grew in each round that has one. A value below the one before it is a new process's
-// first: the predecessor begins again at 0 when a node is restarted.
+// growth tells by what a node's cumulative reward grew in each round that has one. A value below the one before it is a
+// new process's first: rl-swarm begins again at 0 when a node is restarted.
 func growth(entries map[int]*entry) map[int]record {
 	out := map[int]record{}
 	before := 0.0
@@ -198,7 +198,7 @@ func (b *book) round(s *settings, sum record, e *entry, transplants int) store.I
 	return store.ImportedRound{Node: sum.node, Time: sum.time, Round: r, RewardSum: sum.value, Records: e.records, Source: sum.kind}
 }
 
-// unrecorded names the figures that the predecessor doesn't record: they are unknown, not 0.
+// unrecorded names the figures that rl-swarm doesn't record: they are unknown, not 0.
 func unrecorded() map[string]string {
 	out := map[string]string{}
 	for _, m := range event.Metrics() {

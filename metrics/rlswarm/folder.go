@@ -25,7 +25,7 @@ const (
 	maxRound     = 10_000_000
 )
 
-// folder reads files below one experiment's folder. Links that lead out of it are refused.
+// folder reads files below one experiment's folder. Links out of it are refused.
 type folder struct {
 	ctx      context.Context
 	root     *os.Root

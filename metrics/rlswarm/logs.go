@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Google Drive calls a second file of one name "metrics (1).jsonl"; early versions of the predecessor wrote metrics.json.
+// Google Drive calls a second file of one name "metrics (1).jsonl"; early versions of rl-swarm wrote metrics.json.
 var logName = regexp.MustCompile(`^(cumulative_)?metrics( \([0-9]+\))?\.jsonl?$`)
 
 // readLogs reads logs/NODE/metrics.jsonl and cumulative_metrics.jsonl.

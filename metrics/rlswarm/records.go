@@ -10,8 +10,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Kinds of records, from the most to the least trusted: the log has the reward as a number with all its digits, rewards/ was cut to a whole number by
-// older versions of the predecessor.
+// Kinds of records, from the most to the least trusted: the log has the reward as a number with all its digits,
+// rewards/ was cut to a whole number by older versions of rl-swarm.
 const (
 	kindMetrics    = "metrics"    // my_reward of a round, in metrics.jsonl
 	kindStages     = "stages"     // stage_reward of a stage, in metrics.jsonl
@@ -160,7 +160,7 @@ func (r *row) logged() (record, error) {
 	return x, nil
 }
 
-// key is the node, round and stage. Rows have a node_id, a peer_id or both; in the predecessor they are the same.
+// key is the node, round and stage. Rows have a node_id, a peer_id or both; in rl-swarm they are the same.
 func (r *row) key() (record, error) {
 	var x record
 	switch {

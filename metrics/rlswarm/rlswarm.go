@@ -1,7 +1,6 @@
-// Package rlswarm reads what rl-swarm (Elrashid/rl-swarm), the program before this one, left of an experiment in its folder, and makes a
-// run of it. It takes a folder that may be damaged, half copied or a stranger's: sizes and counts are bounded, names inside it are never
-// followed out of it, and what can't be read is named in the Report. It writes nothing but the
-// run that Import puts into a database.
+// Package rlswarm reads the experiment folder of rl-swarm (Elrashid/rl-swarm) and converts it to a run. The folder may
+// be damaged, incomplete or untrusted: sizes and counts are bounded, links out of it are not followed, and the Report
+// lists unreadable parts. It writes nothing but the run that Import puts into a database.
 //
 // That program adds up a node's rewards over its I·G completions of a round, and logs them twice. Here a round has their mean, as
 // everywhere in this program; the sum, and how many records told of it, go along.
@@ -21,7 +20,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Format names the predecessor's records in the database.
+// Format names rl-swarm's records in the database.
 const Format = "rl-swarm"
 
 // Options say what a folder doesn't. A zero value says nothing, except of NumTransplantTrees and Seed, where nil does.

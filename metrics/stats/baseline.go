@@ -44,7 +44,7 @@ func findBaseline(groups []group, name string) int {
 	return -1
 }
 
-// isBaseline tells whether a group's nodes train alone, as the preset's do. A trainer of one's own has neither I nor J.
+// isBaseline tells whether a group's nodes train alone, as the preset's do. A trainer of the user has neither I nor J.
 func (g group) isBaseline() bool {
 	r := g.runs[0].Run
 	return r.NumTrainSamples > 0 && r.NumTransplantTrees == 0 && usual(settingOf(r).Split, "fixed")

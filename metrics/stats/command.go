@@ -5,7 +5,7 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store"
 )
 
-// Command is what was typed to begin an attempt. What is secret in it is masked.
+// Command is the command line that began an attempt, with secrets masked.
 type Command struct {
 	Folder      string   `json:"folder"`      // working directory
 	Arguments   []string `json:"arguments"`   // without the program

@@ -6,10 +6,11 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// KeepExtremes chooses at most points places, ascending, of equally long series with a common x, such that all may be drawn with those alone: it
-// cuts x into buckets of equal width and keeps of each the place of every series' lowest and highest finite value, and the first and the last
-// place of all. The buckets are as narrow as points allows. Where even one bucket takes more than points, it has what that one takes: an
-// extreme is never lost. With points below 1, all places are kept.
+// KeepExtremes chooses at most points places, ascending, of equally long series with a common x, such that all may be
+// drawn with those alone: it cuts x into buckets of equal width and keeps of each the place of every series' lowest and
+// highest finite value, and the first and the last place of all. The number of points sets the width of the buckets.
+// Where even one bucket takes more than points, it has what that one takes: an extreme is never lost. With points below
+// 1, all places are kept.
 func KeepExtremes(series [][]float64, points int) []int {
 	n := 0
 	if len(series) > 0 {

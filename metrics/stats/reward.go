@@ -1,6 +1,7 @@
-// Package stats computes every statistic that is shown anywhere, once: commands, live view, reports and dashboards all take their
-// numbers from here. It takes rows of metrics/store and plain slices, and returns values and the documents of `-o json`. It is
-// pure: no I/O, no clocks, no goroutines; it must not import anything of ours but metrics/store and metrics/event.
+// Package stats is the only place that computes statistics: commands, live view, reports and dashboards all take their
+// numbers from here. It takes rows of metrics/store and plain slices, and returns values and the documents of `-o
+// json`. It is pure: no I/O, no clocks, no goroutines; it must not import anything of ours but metrics/store and
+// metrics/event.
 //
 // A reward is a node's round reward: the mean over the node's own completions of that round. A reward that isn't
 // finite is no reward: means leave it out and sums take it for 0. Every formula is in docs/METRICS.md.

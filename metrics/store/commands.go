@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// Command is what was typed to begin an attempt. What is secret in it is masked.
+// Command is the command line that began an attempt, with secrets masked.
 type Command struct {
 	Folder      string   // working directory
 	Arguments   []string // without the program

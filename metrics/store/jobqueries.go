@@ -28,7 +28,8 @@ const (
   message`
 )
 
-// Jobs returns the jobs that f chooses with their attempts, the newest first. A database from before jobs has none.
+// Jobs returns the jobs that f chooses with their attempts, the newest first. A database from before jobs existed has
+// none.
 func (r *Reader) Jobs(ctx context.Context, f JobFilter) ([]Job, error) {
 	if ok, err := r.has(ctx, schemaJobs); err != nil || !ok {
 		return nil, err

@@ -1,6 +1,7 @@
-// Package store keeps everything that was measured in one SQLite file: its schema and migrations, the one writer, and the queries
-// that others read it with. It takes events (metrics/event) and run descriptions, and returns rows; it computes no statistics
-// beyond the sums it maintains, knows no configuration types, and must not import any other package of ours but the leaves in internal.
+// Package store keeps all measurements in one SQLite file: its schema and migrations, the one writer, and the queries
+// that others read it with. It takes events (metrics/event) and run descriptions, and returns rows; it computes no
+// statistics beyond the sums it maintains, knows no configuration types, and must not import any other package of ours
+// but the leaves in internal.
 //
 // A Store writes. Several processes may have one open on the same file; each transaction is immediate and waits its turn.
 // A Reader never writes, and may be open anywhere on the same host at the same time.

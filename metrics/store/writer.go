@@ -61,8 +61,8 @@ func (s *Store) knows(run string) bool {
 	return s.runs[run]
 }
 
-// Flush waits until every event recorded before it is in the database, where it survives the death of this process; a power cut
-// may take the last seconds, but no node's joining.
+// Flush waits until every event recorded before it is in the database, where they survive the death of this process. A
+// power cut may lose the last seconds, but never a node's join.
 func (s *Store) Flush(ctx context.Context) error {
 	flushed := make(chan error, 1)
 	if err := s.send(ctx, &item{flushed: flushed}); err != nil {

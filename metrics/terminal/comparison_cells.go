@@ -116,7 +116,7 @@ func energyText(r stats.Row) string {
 	return "–"
 }
 
-// csvCell is a value as CSV has it: numbers in full, nothing for null.
+// csvCell formats a value for CSV: numbers in full, nothing for null.
 func csvCell(v any) string {
 	switch v := v.(type) {
 	case *float64:

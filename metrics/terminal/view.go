@@ -161,7 +161,7 @@ func perRound(s float64) string {
 	return units.Span(s) + "/round" // 3.1 s/round, 42s/round
 }
 
-// alive counts the nodes; of a run that is over those that took part.
+// alive counts the active nodes, or for an ended run those that took part.
 func alive(x stats.Status) string {
 	nodes := units.Plural(max(x.NodesPlanned, len(x.Nodes)), "node")
 	if over(x) {

@@ -1,5 +1,6 @@
-// Package wording says in words what statistics and events are: one voice for one verdict on the command line, in reports, on the dashboard and in
-// JSON. It takes values of metrics/event and metrics/stats and computes none of them. metrics/query calls it for every document that has verdicts.
+// Package wording turns statistics and events into sentences, so that the command line, reports, the dashboard and JSON
+// state a verdict in the same words. It takes values of metrics/event and metrics/stats and computes none of them.
+// metrics/query calls it for every document that has verdicts.
 package wording
 
 import (

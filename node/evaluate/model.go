@@ -1,6 +1,6 @@
-// Package evaluate has one model answer questions in an engine of its own: the held-out questions of its tasks, or a question that somebody asks. It
-// owns the engine and the questions, takes the model and the placement that the launcher decided, records nothing, and must not import launcher or a
-// database.
+// Package evaluate lets one model answer questions in its own engine: the held-out questions of its tasks, or a user's
+// question. It owns the engine and the questions, takes the model and the placement that the launcher decided, records
+// nothing, and must not import launcher or a database.
 package evaluate
 
 import (

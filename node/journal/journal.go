@@ -1,6 +1,7 @@
-// Package journal is a node's write-ahead log: what a round's update needs is on disk before the update is made, so that a node that dies
-// gets its weights back from a checkpoint and the logged updates, without generating anything again. It is also the run's memory of
-// what was generated and shared, from which a peer's lost rollouts are served and a finished run is verified.
+// Package journal is a node's write-ahead log. The input of an update is on disk before the update is made, so a
+// restarted node restores its weights from a checkpoint and the logged updates, without generating again. It is also
+// the run's memory of what was generated and shared, from which a peer's lost rollouts are served and a finished run is
+// verified.
 //
 // A folder holds segments, journal-RRRRRRRR.log, of which each begins with round R and was begun at a checkpoint or a start. A record is framed
 // by its length, kind, round and CRC-32C; its payload is compressed JSON. Whatever is torn or damaged ends what can be read of its segment.

@@ -1,6 +1,7 @@
 // Package policy is a node's model as the node sees it: the client of the engine, a small Python and PyTorch child
-// process, and the protocol they speak. It owns that process (start, calls, end) and the engine's Python files, which are
-// embedded. It knows token ids and tensors' sizes, not tasks or rewards, and imports nothing of ours but files.
+// process, and the protocol they speak. It owns that process (start, calls, end) and the engine's Python files, which
+// are embedded. It knows token ids and tensors' sizes, not tasks or rewards, and imports nothing of this module but
+// files.
 package policy
 
 import (

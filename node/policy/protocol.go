@@ -250,8 +250,9 @@ type SaveParams struct {
 	Background bool `json:"background,omitempty"`
 }
 
-// SavedParams asks what became of the save in the background. Its answer is a SaveResult, Pending while it is still being written and Wait is
-// not set; its error is that of the save. A bad request where there is none, or its result has been given.
+// SavedParams asks for the result of the background save. Its answer is a SaveResult, Pending while it is still being
+// written and Wait is not set; its error is that of the save. A bad request where there is none, or its result has been
+// given.
 type SavedParams struct {
 	Wait bool `json:"wait"`
 }

@@ -84,7 +84,7 @@ func (e *Evaluation) score(name string) *Score {
 	return &e.Tasks[i]
 }
 
-// answers are the sampled completions, so many a question, and the greedy ones after an opening tag.
+// answers are the sampled completions of each question, and the greedy ones after an opening tag.
 func answers(ctx context.Context, engine *policy.Engine, opts Options, items []task.Item) (sampled, greedy []string, err error) {
 	opening := opts.Tokens.Encode("<answer>")
 	var plain, opened [][]int

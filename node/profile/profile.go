@@ -1,6 +1,6 @@
-// Package profile measures what a node takes: it runs a node's real phases, at their greatest lengths, with ever more sequences at a
-// time, and fits a line through the peaks. It takes an engine that has loaded its model, owns none, and keeps nothing; it
-// imports node/policy only.
+// Package profile measures a node's memory: it runs the node's real phases at maximum length with more and more
+// sequences at a time, and fits a line through the peaks. It takes an engine that has loaded its model, owns none, and
+// keeps nothing; it imports node/policy only.
 package profile
 
 import (

@@ -1,6 +1,6 @@
 // Package sapo holds the pure parts of Swarm sAmpling Policy Optimization (arXiv:2509.08721): advantages, the
-// zero-advantage filter, the draw of external rollouts, and the seeds everything random comes from. It takes numbers
-// and returns numbers: no I/O, no clock, no goroutine, nothing of ours imported.
+// zero-advantage filter, the draw of external rollouts, and the seeds of all random draws. It takes numbers and returns
+// numbers: no I/O, no clock, no goroutine, no import of this module.
 package sapo
 
 import (

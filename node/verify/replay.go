@@ -16,8 +16,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/sapo"
 )
 
-// replay is the world of a node whose rounds are made again: its policy answers with what it once generated, its exchange with what its
-// peers shared then, its host grants everything. Whatever the node hands it, it compares with the journal.
+// replay is the world of a node whose rounds are made again: its policy answers with what it once generated, its
+// exchange with what its peers shared then, its host grants everything. It compares everything that it gets from the
+// node with the journal.
 type replay struct {
 	check  *check
 	logged journal.Round

@@ -1,6 +1,6 @@
-// Package verify runs Algorithm 1 again over what a run's nodes wrote down, and compares: the questions are drawn again, the journaled
-// completions scored again, the externals drawn again out of what the peers shared, the advantages computed and the updates made again, and
-// weights, rewards and draws must be those of the journals and of the database.
+// Package verify runs Algorithm 1 again on a run's journals, and compares: the questions are drawn again, the journaled
+// completions scored again, the externals drawn again out of what the peers shared, the advantages computed and the
+// updates made again, and weights, rewards and draws must be those of the journals and of the database.
 //
 // It takes the run's folder, what the database has of it, and engines with the run's first weights. It changes nothing of the run. It imports
 // node and what node imports, never the database: Records stands for it.

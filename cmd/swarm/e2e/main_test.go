@@ -1,5 +1,6 @@
-// Package e2e tests the whole program from outside: it starts it as users do, kills and starves its processes, cuts its networks, and compares what is
-// left. It needs the built program and Python with torch, and nothing of cmd/swarm's own code.
+// Package e2e tests the whole program from outside: it starts it as users do, kills its processes, limits their memory,
+// cuts its networks, and checks the result. It needs the built program and Python with torch, and nothing of
+// cmd/swarm's own code.
 package e2e
 
 import (

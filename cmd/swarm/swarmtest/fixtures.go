@@ -1,5 +1,6 @@
-// Package swarmtest is what the tests of cmd/swarm and of cmd/swarm/e2e share: a tiny model, a Python with torch, a fake NVML, and processes of the
-// program. It owns what it makes in one temporary folder, takes the program from PATH, and must not be imported but by tests.
+// Package swarmtest has what the tests of cmd/swarm and of cmd/swarm/e2e share: a tiny model, a Python with torch, a
+// fake NVML, and processes of the program. It owns what it makes in one temporary folder, takes the program from PATH,
+// and only tests may import it.
 package swarmtest
 
 import (

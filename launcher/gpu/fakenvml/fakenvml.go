@@ -1,5 +1,5 @@
-// Package fakenvml is test support: it builds a libnvidia-ml.so.1 that needs no GPU, so that tests drive the real go-nvml
-// binding. It owns the C source and imports nothing of ours.
+// Package fakenvml is test support: it builds a libnvidia-ml.so.1 that needs no GPU, so that tests drive the real
+// go-nvml binding. It owns the C source and imports nothing of this module.
 //
 // The library reads its devices from the environment at nvmlInit:
 //

@@ -7,8 +7,8 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/job/shortage"
 )
 
-// A command that goes on for so many lines after a shortage has dealt with it: one that it does not survive is followed by tracebacks and the
-// farewells of loggers. Where somebody asked it to end it is fewer.
+// A command that goes on for so many lines after a shortage has dealt with it: one that it does not survive is followed
+// by tracebacks and the farewells of loggers. It is fewer if the attempt was asked to end.
 const (
 	survivedLines = 2000
 	askedLines    = 200

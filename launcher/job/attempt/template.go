@@ -10,7 +10,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Places that a template may have. The values of the Optional ones are texts that may be empty, or several words.
+// Places that a template may have. Values of Optional places may be empty or have several words.
 const (
 	BatchSize             = "batch_size"
 	Accumulate            = "accumulate"

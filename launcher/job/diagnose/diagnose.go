@@ -1,7 +1,7 @@
-// Package diagnose explains a training's log (swarm doctor --oom): that memory ran out, in numbers, what these say, which workload it is, and what to
-// do about it in which order. Whether memory ran out launcher/job/shortage reads from the log; the ladder is the workload profile's
-// (launcher/job/workload), with the lines of the training's own files (launcher/job/settings), or the general one. It changes nothing, and
-// imports neither cmd nor what runs jobs.
+// Package diagnose explains a training's log (swarm doctor --oom): the memory shortage in numbers, what they mean, the
+// workload profile, and the steps to take, in order. Whether memory ran out launcher/job/shortage reads from the log;
+// the ladder is the workload profile's (launcher/job/workload), with the lines of the training's own files
+// (launcher/job/settings), or the general one. It changes nothing, and imports neither cmd nor what runs jobs.
 package diagnose
 
 import (

@@ -47,7 +47,7 @@ func withLines(s workload.Step, dir string) Step {
 	return out
 }
 
-// causes is what comes before any ladder: what the figures show to be the cause itself.
+// causes returns the steps before any ladder: those against a cause that the figures show directly.
 func causes(r shortage.Report) []Step {
 	var list []Step
 	if r.Crowded() {

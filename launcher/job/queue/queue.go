@@ -1,7 +1,7 @@
-// Package queue shares the GPUs of one host among several `swarm run`, and the nodes of `swarm up`, which don't wait in it but claim what they are
-// planned to take: who may take how much of which GPU, and when. Its state is a folder,
-// so that nobody has to serve it and it outlives whoever is in it. It takes what the GPUs look like (Device) from its caller, owns no
-// process, and must not import node or metrics/store.
+// Package queue shares the GPUs of one host among several `swarm run` and the nodes of `swarm up`. It decides which job
+// may use how much of which GPU, and when. Nodes do not wait in it but claim their planned memory. Its state is a
+// folder, so it needs no server and outlives its members. It takes what the GPUs look like (Device) from its caller,
+// owns no process, and must not import node or metrics/store.
 //
 // # The rule
 //
@@ -20,10 +20,10 @@
 //
 // # What is free
 //
-// A claim is what its owner said that it will use, and no byte of a GPU is claimed twice. Where the driver tells which process uses how much,
-// what a GPU has left is what is free less what each claim has not used yet. Where it doesn't (in a container, under WSL), each claim
-// counts in full beside what strangers used when the claims there were taken, or must be using now. What cannot be known there: a
-// stranger that grows while claims are not used yet.
+// A claim is what its owner said that it will use, and no byte of a GPU is claimed twice. Where the driver tells which
+// process uses how much, what a GPU has left is what is free less what each claim has not used yet. Where it doesn't
+// (in a container, under WSL), each claim counts in full beside what strangers used when the claims there were taken,
+// or must be using now. Not detectable: another process that grows while claims are not used yet.
 //
 // # The folder
 //

@@ -1,5 +1,6 @@
-// Package retry decides what a training command is started with: at first, and again after memory ran out. It knows nothing of
-// commands or GPUs but the numbers that it is given. It is pure: no I/O, no clock, no goroutine. It imports launcher/job/shortage only.
+// Package retry chooses the values that a training command is started with: the first time, and again after a memory
+// shortage. It knows only the numbers that it is given, and neither commands nor GPUs. It is pure: no I/O, no clock, no
+// goroutine. It imports launcher/job/shortage only.
 package retry
 
 import (

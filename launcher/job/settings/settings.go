@@ -1,6 +1,7 @@
-// Package settings reads and changes values in the files that people write themselves: YAML, JSON, shell scripts, Slurm headers, .env and
-// other key=value text. A change replaces the bytes of a value and no other: comments, order, blank lines, quoting, indentation, line ends, a
-// byte order mark and a missing last newline stay as they are. What a change would damage is refused.
+// Package settings reads and changes values in users' own files: YAML, JSON, shell scripts, Slurm headers, .env and
+// other key=value text. A change replaces the bytes of a value and no other: comments, order, blank lines, quoting,
+// indentation, line ends, a byte order mark and a missing last newline stay as they are. What a change would damage is
+// refused.
 //
 // It owns the backups beside those files and the state folder that its callers name, in which it remembers what it wrote until that is undone.
 // It imports configs for its errors and nothing else of ours.

@@ -2,8 +2,8 @@ package shortage
 
 import "bytes"
 
-// A line is looked at in windows of this many bytes. Two neighbours share overlap bytes, so that a message which a border cuts is whole in
-// one of them.
+// A line is looked at in windows of this many bytes. Neighboring parts share overlap bytes, so a message at a border is
+// complete in one of them.
 const (
 	window  = 16 << 10
 	overlap = 4 << 10

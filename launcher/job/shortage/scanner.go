@@ -1,5 +1,6 @@
-// Package shortage reads in a program's output that memory ran out: a GPU's or the host's, as PyTorch, JAX, TensorFlow, CUDA and its libraries,
-// vLLM, Ray, Slurm, the kernel and Python say it. It tells it from failures that memory did not cause, and says what the figures mean.
+// Package shortage recognizes messages about exhausted GPU or host memory in a program's output: those of PyTorch, JAX,
+// TensorFlow, CUDA and its libraries, vLLM, Ray, Slurm, the kernel and Python. It distinguishes them from other
+// failures, and explains their figures.
 //
 // It is pure: what it knows is what was written to it. It never fails and holds a bounded amount of memory, whatever the bytes are: binary
 // ones, progress bars, a line of gigabytes.

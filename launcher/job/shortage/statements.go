@@ -21,7 +21,7 @@ type statement struct {
 // start lets a statement begin with what else is put in front of an error, but not behind a word or a comment's sign.
 const start = `^[^\w#/]*(?:(?i:error|fatal|critical|exception|fatal error|[\w.]+error)\W+)*`
 
-// behind is what follows the bare words where they are a statement: "CUDA out of memory can be avoided" is none.
+// behind matches the text after the bare words if they are a statement: "CUDA out of memory can be avoided" is none.
 const behind = `(?:$|[.!:;,]|["')]|(?: \(| error| -| on | at | in | while | when | during | trying))`
 
 // statements in the order in which they are tried: the first that fits a line is the line's.

@@ -1,5 +1,5 @@
-// Package workload says which batch size and which other values fit a training (configs.Workload) on a GPU, and what to do where memory ran
-// out. It is pure: no I/O, no clocks, no goroutines.
+// Package workload computes the batch size and other values that fit a training (configs.Workload) on a GPU, and the
+// steps after a memory shortage. It is pure: no I/O, no clocks, no goroutines.
 package workload
 
 import (

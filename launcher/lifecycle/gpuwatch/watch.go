@@ -1,6 +1,6 @@
-// Package gpuwatch looks at this host's GPUs and at the runs of a home that go on here, and says whose the memory is, what is wrong and what could
-// be better (swarm gpu). Devices come from launcher/gpu, runs from the database; what it saw it keeps, for trends. It changes nothing, and must not
-// import what starts nodes.
+// Package gpuwatch observes this host's GPUs and the running runs of a home. It attributes the memory, and reports
+// problems and possible improvements (swarm gpu). Devices come from launcher/gpu, runs from the database. It keeps its
+// samples for trends. It changes nothing, and must not import what starts nodes.
 package gpuwatch
 
 import (
@@ -161,7 +161,7 @@ type runningRun struct {
 	plan fit.Plan
 }
 
-// running returns the runs that go on here; the error is store.ErrNoDatabase where nothing has ever run.
+// running returns the runs that are running here; the error is store.ErrNoDatabase if nothing has ever run.
 func (w *Watch) running(ctx context.Context) ([]runningRun, error) {
 	if w.reader == nil {
 		reader, err := store.OpenReader(ctx, w.home.Database())

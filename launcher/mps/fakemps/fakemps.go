@@ -1,5 +1,6 @@
-// Package fakemps plays nvidia-cuda-mps-control for tests: the same arguments, commands on stdin, files in the pipe and log directories and
-// answers, with real processes for daemon and server, but no GPU. Clients are connections that say who they are. It is for tests alone.
+// Package fakemps simulates nvidia-cuda-mps-control for tests: the same arguments, commands on stdin, files in the pipe
+// and log directories and answers, with real processes for daemon and server, but no GPU. Clients are connections that
+// identify themselves. Only tests use it.
 //
 // $FAKE_MPS, a list of words separated by commas in the daemon's environment, makes it misbehave: "broken" (doesn't start), "mute"
 // (starts and never answers), "deaf" (clients use the GPU without being listed), "generous" (limits are ignored), "unheard" (limits

@@ -1,5 +1,6 @@
-// Package prometheus tells a Prometheus server of the runs in a database: of those that run, and for an hour of the one that ended last, so that
-// a scrape sees the end. Names, units and labels: docs/METRICS.md. Where metrics/stats computes a figure the value is the one of `swarm status`.
+// Package prometheus exports the runs in a database to a Prometheus server: the running ones, and for an hour the one
+// that ended last, so that a scrape sees the end. Names, units and labels: docs/METRICS.md. Where metrics/stats
+// computes a figure the value is the one of `swarm status`.
 package prometheus
 
 import (

@@ -1,4 +1,4 @@
-// Package sample has the statistics of samples: means, quantiles, intervals, and tests of two of them against each other with what these can see. It is pure and
+// Package sample has sample statistics: means, quantiles, intervals, two-sample tests and their power. It is pure and
 // takes plain slices. docs/METRICS.md has the formulas.
 package sample
 

@@ -1,5 +1,6 @@
-// Package extract writes runs of a database to one of their own that can be handed on: what statistics need, and nothing of the machine or the people that they
-// are from. It knows which tables and columns that takes, and must not import metrics/store.
+// Package extract copies runs into a new database that can be shared. The copy has what statistics need and no data
+// about the machine or its users. The package knows the necessary tables and columns, and must not import
+// metrics/store.
 package extract
 
 import (

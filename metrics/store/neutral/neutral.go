@@ -1,5 +1,5 @@
-// Package neutral takes out of texts what tells of the machine or the person that they are from: folders, GPUs' UUIDs, names of hosts. What is left reads
-// the same. It is pure.
+// Package neutral removes identifying data from texts: folders, GPUs' UUIDs and host names. The rest of the text stays
+// unchanged. It is pure.
 package neutral
 
 import (

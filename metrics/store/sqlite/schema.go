@@ -1,5 +1,6 @@
-// Package sqlite is what makes a SQLite file a database of this program's: its drivers, the schema and its migrations, the file systems that may hold it,
-// and SQLite's errors in words. It knows no table's meaning, which metrics/store does, and must not import it.
+// Package sqlite has the parts of metrics/store that depend on SQLite: its drivers, the schema and its migrations, the
+// file systems that may hold it, and SQLite's errors in words. It knows no table's meaning, which metrics/store does,
+// and must not import it.
 package sqlite
 
 import (

@@ -1,5 +1,5 @@
 // Package exchangetest is the conformance suite of exchange.Exchange: what its contract promises, checked against any
-// implementation with real connections. It imports nothing of ours but exchange.
+// implementation with real connections. It imports nothing of this module but exchange.
 package exchangetest
 
 import (

@@ -248,7 +248,7 @@ func (r *Roster) check() error {
 	return nil
 }
 
-// CheckNode says what is wrong with the name of a node of this host or of a worker; nil: it names a folder.
+// CheckNode returns the problem of a node's name, on this host or a worker's; nil: it can name a folder.
 func CheckNode(name string) error {
 	if refusal := checkName("node", name, maxNodeBytes); refusal != nil {
 		return refusal

@@ -70,9 +70,10 @@ const (
 	byteRate, byteBurst       = 4 << 20, 32 << 20
 )
 
-// keptRate is how many bytes a second of events, which the database keeps for good, a worker may deliver in the long run: 5.7 GB a day, where the
-// other rates alone would let an untrusted sender fill a disk. An honest node's round is about 10 kB. What a worker doesn't use in an hour stays its
-// own: so long an outage is delivered as fast as the other rates let it.
+// keptRate is the long-term limit of a worker's events, in bytes a second: 5.7 GB a day. The database keeps events for
+// good, so without it an untrusted sender could fill the disk within the other rates. An honest node's round is about
+// 10 kB. What a worker doesn't use in an hour stays its own: so long an outage is delivered as fast as the other rates
+// let it.
 const keptRate, keptBurst = 64 << 10, 3600 * keptRate
 
 func newRates() *rates {

@@ -1,6 +1,7 @@
-// Package membership is how another host's nodes belong to a swarm: who may join, what a worker and the coordinator tell each other, which
-// members are waited for, what of an untrusted sender's rollouts is taken, and how its events reach the coordinator's database exactly once. It knows
-// no network: natsbus and sharedir carry its messages.
+// Package membership connects the nodes of other hosts to a swarm: admission, the messages between worker and
+// coordinator, which members the barrier waits for, which rollouts of an untrusted sender are accepted, and the
+// exactly-once delivery of its events to the coordinator's database. It knows no network: natsbus and sharedir carry
+// its messages.
 //
 // A worker enrols once with an invitation and keeps its own credentials; then, for a run: Hello (what is trained), Join (assignments for its nodes),
 // Beat every BeatInterval (progress there, the roster back), Deliver (its events out of an Outbox on disk), and Leave.

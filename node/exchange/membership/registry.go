@@ -241,7 +241,7 @@ func forgottenWorker(worker string) *Refusal {
 		worker, int(forgetAfter.Hours()/24))
 }
 
-// forgotten tells whether nothing was heard of a worker for too long.
+// forgotten reports whether a worker has been silent for too long.
 func (r *Registry) forgotten(w *registered) bool {
 	now := event.Now()
 	if now-w.Created < forgetAfter.Seconds() { // most are young: no look at what was seen
@@ -251,8 +251,8 @@ func (r *Registry) forgotten(w *registered) bool {
 	return w.forgotten(last, some, now)
 }
 
-// forgotten tells the same by what was seen. Where nothing at all is known to have been seen, the record was lost, and nobody is forgotten. Who was
-// banned is remembered.
+// forgotten tells the same by what was seen. Where nothing at all is known to have been seen, the record was lost, and
+// nobody is forgotten. Bans are kept.
 func (w *registered) forgotten(last float64, some bool, now float64) bool {
 	return w.Banned == "" && some && now-max(w.Created, last) > forgetAfter.Seconds()
 }

@@ -34,7 +34,7 @@ type lineup struct {
 	changes     []change
 }
 
-// assignment is the place of one node in the swarm, and what is known of it.
+// assignment is one node's place in the swarm, and its state.
 type assignment struct {
 	protocol.Member
 	worker   string

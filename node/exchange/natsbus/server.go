@@ -1,8 +1,8 @@
-// Package natsbus carries a swarm's rollouts over NATS JetStream: the broker that a coordinator embeds (Server) and
-// the Exchange that its nodes dial (Bus). A run is a stream, a batch one message of it; the stream keeps the first batch
-// of a (round, node) and refuses others, whoever sends them. Workers, on other hosts, come over TLS with credentials of their own and write
-// nothing themselves: they offer their batches to the coordinator's admission server (Server.ServeAdmission, DialUplink). The package imports nothing of ours
-// but exchange and membership.
+// Package natsbus carries a swarm's rollouts over NATS JetStream: the broker that a coordinator embeds (Server) and the
+// Exchange that its nodes dial (Bus). A run is a stream, a batch one message of it; the stream keeps the first batch of
+// a (round, node) and refuses others, whoever sends them. Workers, on other hosts, come over TLS with credentials of
+// their own and write nothing themselves: they offer their batches to the coordinator's admission server
+// (Server.ServeAdmission, DialUplink). The package imports nothing of this module but exchange and membership.
 package natsbus
 
 import (
@@ -294,7 +294,8 @@ func (s *Server) Disconnect(worker string) {
 
 func (s *Server) connected(id uint64) bool { return s.current().GetClient(id) != nil }
 
-// CreateStream makes the stream of a run, or takes the one that is there. One that is damaged is made anew, empty, with a warning.
+// CreateStream creates the stream of a run, or opens the existing one. One that is damaged is made anew, empty, with a
+// warning.
 func (s *Server) CreateStream(ctx context.Context, run string) error {
 	subjects, err := newSubjects(run)
 	if err != nil {

@@ -54,7 +54,7 @@ func (s *Server) Tend(ctx context.Context, run string, nodes []string, find Find
 	return nil
 }
 
-// poke asks for a look at the store. It does not block.
+// poke requests a check of the store. It does not block.
 func (s *Server) poke(reason string) {
 	select {
 	case s.pokes <- reason:
@@ -143,7 +143,7 @@ func (s *Server) examine(ctx context.Context, run string, subjects subjects, rea
 	return s.try(ctx, subjects)
 }
 
-// trim drops the older half of the rounds of a stream that is full: the journals have them.
+// trim drops the older half of the rounds of a full stream. The journals keep them.
 func (s *Server) trim(ctx context.Context, run string, subjects subjects) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -170,7 +170,7 @@ func (a *arrivals) forget(node string, round int) {
 	}
 }
 
-// mark notes that the node shared its own round; the first time counts. It returns what kept the file from being written.
+// mark notes that the node shared its own round; the first time counts. It returns why the file could not be written.
 func (a *arrivals) mark(round int) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

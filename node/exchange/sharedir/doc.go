@@ -1,7 +1,6 @@
-// Package sharedir carries a swarm through a folder that Google Drive, Dropbox, Syncthing, NFS or a walk with a USB stick keeps in sync: rollouts
-// (Dir is an exchange.Exchange), the messages of membership (DialUplink, ServeAdmission), snapshots of the database, and what rl-swarm's
-// nodes read and
-// write. docs/SHARED.md describes the files.
+// Package sharedir carries a swarm through a folder that Google Drive, Dropbox, Syncthing, NFS or a USB stick
+// synchronizes: rollouts (Dir is an exchange.Exchange), the messages of membership (DialUplink, ServeAdmission),
+// snapshots of the database, and what rl-swarm's nodes read and write. docs/SHARED.md describes the files.
 //
 // It counts on nothing but that a file comes over whole some day. There are no locks and no renames; listings may be late, reordered or
 // bring back what was deleted; a file may be there empty or half; a copy may have another suffix; clocks are never compared. So every file is

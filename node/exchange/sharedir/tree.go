@@ -78,7 +78,7 @@ func isFolder(root *os.Root, dir string) bool {
 	return true
 }
 
-// take returns the content of a file if it is what its name says: errPartial where it isn't, or not yet.
+// take returns the content of a file if it matches its name, and errPartial if it does not, or not yet.
 func (t *tree) take(dir string, e entry, limit int64) ([]byte, error) {
 	if e.size > limit {
 		return nil, fmt.Errorf("%w: %d bytes, more than %d", errUnpack, e.size, limit)

@@ -12,7 +12,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/exchange"
 )
 
-// explain says what is wrong with the folder and what to do about it.
+// explain returns the folder's problem and its fix.
 func explain(dir string, err error) error {
 	is := func(errnos ...syscall.Errno) bool {
 		for _, e := range errnos {

@@ -1,7 +1,8 @@
-// Package hub brings models from the Hugging Face hub into this machine's Hugging Face cache, laid out so that huggingface_hub and
-// transformers find them there and the other way round (https://huggingface.co/docs/hub/local-cache). It owns the cache's
-// layout, the hub's endpoints and the checks of what they send. Only Client.Pull opens connections; it is called when a user
-// asked for a download. It imports nothing of ours.
+// Package hub brings models from the Hugging Face hub into this machine's Hugging Face cache, laid out so that
+// huggingface_hub and transformers find them there and the other way round
+// (https://huggingface.co/docs/hub/local-cache). It owns the cache's layout, the hub's endpoints and the checks of what
+// they send. Only Client.Pull opens connections; it is called when a user asked for a download. It imports nothing of
+// this module.
 package hub
 
 import (

@@ -1,5 +1,5 @@
-// Package policytest gives tests real engines and tiny models. The engines are shared by all tests of a package, because
-// importing torch is most of what a small test costs. It imports nothing of ours but policy.
+// Package policytest gives tests real engines and tiny models. The engines are shared by all tests of a package,
+// because importing torch is most of what a small test costs. It imports nothing of this module but policy.
 package policytest
 
 import (

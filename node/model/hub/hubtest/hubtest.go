@@ -1,6 +1,6 @@
-// Package hubtest is a Hugging Face hub for tests: it speaks the endpoints that a download needs, on this machine, and keeps large files on
-// another server, as the real one does. What it says follows huggingface_hub's client and the answers people have recorded of
-// the real hub. It imports nothing of ours.
+// Package hubtest is a Hugging Face hub for tests: it speaks the endpoints that a download needs, on this machine, and
+// keeps large files on another server, as the real one does. What it says follows huggingface_hub's client and the
+// answers people have recorded of the real hub. It imports nothing of this module.
 package hubtest
 
 import (
