@@ -123,7 +123,7 @@ func (c Config) LimitMicroBatch(most int) Config {
 	return c
 }
 
-// CheckNodes refuses a number of nodes that counts given for the models don't come to: it must be their sum, or a multiple of it.
+// CheckNodes refuses a number of nodes that is not the sum of the models' counts or a multiple of it.
 func (c Config) CheckNodes(nodes int) error {
 	turn := 0
 	for _, m := range c.Members {

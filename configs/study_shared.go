@@ -66,7 +66,8 @@ func (s Study) alike(model string, other Study) bool {
 	return ours.Rounds == theirs.Rounds && reflect.DeepEqual(ours.Set, theirs.Set)
 }
 
-// recordedAs is the study and the experiment that one of s's is recorded as, where that is another study's.
+// recordedAs returns the study and the experiment under which an experiment of s is recorded, if that is another
+// study's.
 func (s Study) recordedAs(model, experiment string) (other Study, name string, ok bool) {
 	x, ok := s.shared[experiment]
 	return x.study, x.name, ok && s.alike(model, x.study)

@@ -27,7 +27,7 @@ func Relative(to string) (operator string, number float64, ok bool) {
 	return m[1], number, err == nil
 }
 
-// Number is a value's text as a number; true and false are 1 and 0.
+// Number parses a value's text; true and false are 1 and 0.
 func Number(text string) (float64, bool) {
 	switch strings.ToLower(text) {
 	case "true":

@@ -28,8 +28,8 @@ type verdict struct {
 	reason   string  // of the last of them
 }
 
-// judge holds what arrived against its senders' streams, encodes and scores it. What the node has trained on is left out. Of an async node, a batch
-// that comes again is not judged again.
+// judge checks arrived rollouts against their senders' question streams, encodes and scores them. What the node has
+// trained on is left out. Of an async node, a batch that comes again is not judged again.
 func (n *Node) judge(round int, received []*exchange.Received) []verdict {
 	byKey := map[string]bool{}
 	members, _ := n.Host.Members()

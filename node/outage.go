@@ -56,8 +56,8 @@ func (n *Node) patience() time.Duration {
 	return n.deadline()
 }
 
-// shared judges what became of a remote node's Publish, whose context bounded was: nil where the round goes on. After an outage it shares what was
-// kept, for others may wait for it.
+// shared handles the result of a remote node's Publish with the context bounded: nil if the round continues. After an
+// outage it shares what was kept, for others may wait for it.
 func (n *Node) shared(ctx, bounded context.Context, batch exchange.Batch, err error) error {
 	switch {
 	case err == nil:

@@ -22,7 +22,7 @@ func (a asking) prompt(question string) []int {
 	return a.tokens.Encode(task.Prompt(system, question))
 }
 
-// fits tells whether a prompt leaves room for a whole completion.
+// fits reports whether a prompt leaves room for a full completion.
 func (a asking) fits(prompt []int) bool {
 	return len(prompt) > 0 && len(prompt) <= a.config.MaxPromptLength &&
 		len(prompt)+a.config.MaxCompletionLength <= a.context

@@ -89,7 +89,7 @@ func (l *recentRollouts) begin(round, staleness int) {
 	}
 }
 
-// Remember tells a node what a previous process of it trained on, in a round that it does not do again.
+// Remember records the rollouts that an earlier process of the node trained on, in a round that is not repeated.
 func (n *Node) Remember(round int, externals []journal.External) {
 	n.rollouts.begin(round, n.staleness())
 	for _, origin := range externals {

@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/node/task"
 )
 
-// measured is what the steps of a round measure. report makes an event.Round of it.
+// measured has the measurements of a round's steps. report makes an event.Round of it.
 type measured struct {
 	round        int
 	began        time.Time
@@ -48,7 +48,7 @@ type step struct {
 	waited    float64 // for the lease, seconds
 }
 
-// report is the round as it is told, with what is known of it so far. The journal keeps one from before the update.
+// report returns the round's event with everything known so far. The journal keeps one from before the update.
 func (m *measured) report() event.Round {
 	r := event.Round{
 		Round: m.round, GenerateOnly: m.generateOnly,

@@ -274,8 +274,9 @@ func (n *Node) gather(ctx context.Context, round, wanted int, m *measured) ([]*e
 	return received, nil
 }
 
-// sampleExternal re-scores what the others shared, drops what can't teach (zero advantage) and draws as many of the rest as are wanted,
-// uniformly, fair over peers, the better the likelier, or the best. With a filter it draws again in the place of what that refuses.
+// sampleExternal re-scores what the others shared, drops groups of zero advantage, and draws the wanted number of the
+// rest: uniformly, fairly over peers, by reward, or the best. With a filter it draws again in the place of what that
+// refuses.
 func (n *Node) sampleExternal(ctx context.Context, round, wanted int, received []*exchange.Received, m *measured) ([]group, error) {
 	began := time.Now()
 	var pool []sapo.Group

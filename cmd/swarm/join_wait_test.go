@@ -33,7 +33,7 @@ func TestJoinWaitsForNoOneOnlySoLong(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(o.stderr), "\n")
 	require.Len(t, lines, 3, o.stderr)
 	require.Equal(t, "Waiting 1 s of 2.5s (--wait) for the coordinator at tls://"+address, lines[0])
-	require.Regexp(t, `^Error: enrol at tls://`+address+`: nobody answers there: waited 2\.5s \(last: connection refused \(.*\)\)$`, lines[1])
+	require.Regexp(t, `^Error: enrol at tls://`+address+`: no answer from there: waited 2\.5s \(last: connection refused \(.*\)\)$`, lines[1])
 	require.Equal(t, "Try: see that swarm up --listen runs there, and that its port can be reached from here (firewall, port forwarding, swarm up --advertise), or a longer --wait", lines[2])
 
 	// So does a worker that has joined before.
@@ -46,7 +46,7 @@ func TestJoinWaitsForNoOneOnlySoLong(t *testing.T) {
 	writeFile(t, path, `{"worker":"anna","secret":"s"}`)
 	o = inProcess(t, "join", "--home", home, invitation, "--wait", "1500ms")
 	require.Equal(t, fail.ExitFailed, o.code, o.stderr)
-	require.Regexp(t, `(?m)^Error: reach the coordinator at tls://`+address+`: nobody answers there: waited 1\.5s \(last: .*\)$`, o.stderr)
+	require.Regexp(t, `(?m)^Error: reach the coordinator at tls://`+address+`: no answer from there: waited 1\.5s \(last: .*\)$`, o.stderr)
 	require.NotContains(t, o.stderr, "level=")
 
 	// And one that looks into a folder.

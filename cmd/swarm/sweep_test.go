@@ -306,7 +306,7 @@ func TestAKilledSweepsRunIsWaitedFor(t *testing.T) {
 	awaitRounds(t, home, 0)
 	second := swarm(t, home, args...)
 	require.Equal(t, 1, second.code)
-	require.Contains(t, second.stderr, "a sweep with experiment 8loc0ext goes on already")
+	require.Contains(t, second.stderr, "a sweep with experiment 8loc0ext is already running")
 	coordinator := status(t, home).PID
 	stopBetweenWrites(t, home, coordinator) // it isn't done before the next sweep has seen it
 	require.NoError(t, s.cmd.Process.Kill())

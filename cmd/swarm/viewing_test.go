@@ -130,7 +130,7 @@ func TestTheLiveViewsPages(t *testing.T) {
 			shown("everywhere")
 			press("q")
 			require.Equal(t, 130, waitFor(t, cmd))
-			shown("r-1 goes on.")
+			shown("r-1 continues.")
 			require.False(t, screen.shows("owned"))
 			if locale == "C" {
 				screen.mu.Lock()

@@ -91,7 +91,7 @@ func TestAttachOnATerminal(t *testing.T) {
 			case "q", "ctrl+c":
 				_, err := ours.WriteString(map[string]string{"q": "q", "ctrl+c": "\x03"}[leave])
 				require.NoError(t, err)
-				shown("r-1 goes on.")
+				shown("r-1 continues.")
 			case "SIGTERM":
 				require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 				want = 143

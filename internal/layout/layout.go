@@ -34,7 +34,7 @@ func (d Home) Path(elements ...string) string {
 // Database is the one SQLite file.
 func (d Home) Database() string { return d.Path("swarm.db") }
 
-// Make makes the home where it is missing: it is its owner's alone. One that is there stays as it is.
+// Make creates the home if it is missing, with access for its owner only. One that is there stays as it is.
 func (d Home) Make() error {
 	if err := files.MakeFolder(string(d), 0o700); err != nil {
 		return d.Error(err)

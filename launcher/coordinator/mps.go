@@ -59,7 +59,7 @@ func openMPS(ctx context.Context, c *Run) (*mps.Host, error) {
 	return mps.Open(ctx, o)
 }
 
-// mpsSharer gives clients their CUDA context on top of what a node budgets, which is its allocator's.
+// mpsSharer adds each client's CUDA context to the node's budget, which covers only its allocator.
 type mpsSharer struct {
 	*mps.Host
 	context int64

@@ -339,7 +339,7 @@ func printStart(c *Run) {
 	cfg := c.p.Config
 	goesOn := ""
 	if c.resume.Run != nil {
-		goesOn = " goes on"
+		goesOn = " continues"
 	}
 	trained, sizes := c.p.Trains(), fmt.Sprintf(" I/J/G %d/%d/%d,", cfg.NumTrainSamples, cfg.NumTransplantTrees, cfg.NumGenerations)
 	if command := c.p.Trainer.Command; command != "" {

@@ -39,7 +39,8 @@ var peaks = []Card{
 // fp32Share is the part of its FP32 peak that a card reaches, where it has no TF32 or shall not use it.
 const fp32Share = 0.5
 
-// CardNamed is the card of NVML's product name; false: its peaks aren't known here. A part of a card (MIG, vGPU) is another.
+// CardNamed returns the card with NVML's product name; false: its peaks are unknown. A part of a card (MIG, vGPU) is
+// another.
 func CardNamed(name string) (Card, bool) {
 	model := strings.TrimPrefix(strings.TrimPrefix(name, "NVIDIA "), "Tesla ")
 	if strings.Contains(model, "MIG") {

@@ -179,7 +179,7 @@ func downAll(ctx context.Context, reader *store.Reader, targets []store.Snapshot
 	return results, errors.Join(failures...)
 }
 
-// downResult is how it ended. The error is that it had to be killed though nobody asked for that.
+// downResult is how it ended. The error says that it had to be killed, although a kill was not requested.
 func downResult(ctx context.Context, reader *store.Reader, s *lifecycle.Stop, o *DownOptions) (StoppedRun, error) {
 	d := StoppedRun{
 		Experiment: s.Run.Experiment, Run: s.Run.Run, PID: s.Run.PID, Outcome: OutcomeStopped, Seconds: s.Took.Seconds(), Orphans: s.Orphans,

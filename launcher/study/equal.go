@@ -14,7 +14,7 @@ import (
 	"github.com/sapo-swarm/swarm/launcher/fit"
 )
 
-// fact is what a run has beside the configuration that decides how it learns: nodes, device, precision, weights.
+// fact is a property of a run outside the configuration that affects training: nodes, device, precision, weights.
 type fact struct {
 	key   string
 	fresh string // what a new run of the item would have
@@ -128,7 +128,7 @@ func unequal(items []*Item) error {
 	return fail.Usage(fail.List("the sweep would compare runs that differ in more than their configurations", lines), try)
 }
 
-// differs says what an item's run has, for itself and as many others.
+// differs describes an item's run, and counts the others like it.
 func differs(item *Item, f fact, others int) string {
 	text := fmt.Sprintf("%s: a new run of %s would have %s", f.key, item, f.has)
 	if item.r.Run != nil {

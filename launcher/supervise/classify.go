@@ -108,7 +108,8 @@ func goCrash(tail string) bool {
 // symptom is a text in a dying process's log.
 type symptom struct{ text, cause string }
 
-// symptoms are in order of precedence: torch says "CUDA out of memory" and "can't allocate memory" inside longer stories.
+// symptoms are in order of precedence: torch says "CUDA out of memory" and "can't allocate memory" inside longer
+// messages.
 var symptoms = []symptom{
 	{"cuda out of memory", event.CauseOutOfMemory},
 	{"torch.cuda.outofmemoryerror", event.CauseOutOfMemory},

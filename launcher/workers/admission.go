@@ -42,7 +42,7 @@ type Options struct {
 	Predecessor bool   // Shared is what GDRIVE_PATH says
 }
 
-// NewAdmission returns one that admits nobody before Open and Start.
+// NewAdmission returns an Admission that admits no worker before Open and Start.
 func NewAdmission(o Options) *Admission { return &Admission{options: o} }
 
 // Start admits workers until ctx ends. The run has been recorded, and events are taken.

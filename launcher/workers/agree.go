@@ -52,7 +52,7 @@ func (w *Worker) Differences(run Run, model string) (lines []string) {
 	return lines
 }
 
-// requestTimeout bounds what a worker asks of a coordinator when its run is over.
+// requestTimeout bounds a worker's requests to a coordinator after the run has ended.
 const requestTimeout = 30 * time.Second
 
 // DeliverRest delivers what a run that is done here has not delivered yet.

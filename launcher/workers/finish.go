@@ -21,8 +21,8 @@ const lookAnyway = time.Minute
 // stuckBarriers is for how many barrier deadlines a node may have no new round recorded and still be waited for at the run's end.
 const stuckBarriers = 3
 
-// Wait waits until the database has all rounds of the workers' nodes that count: what a host without nodes of its own does. What a worker
-// says of itself ends no run.
+// Wait waits until the database has all rounds of the workers' nodes that count: what a host without nodes of its own
+// does. A worker's own claims never end a run.
 func (a *Admission) Wait(ctx context.Context) error {
 	_, folder := a.transport.(*folderTransport)
 	f := finish{

@@ -51,7 +51,7 @@ type board struct {
 	timelines map[string]*timeline
 }
 
-// known is a run as last looked at. But for event, which belongs to the board, it doesn't change any more.
+// known is a run as last looked at. Except event, which belongs to the board, it is immutable.
 type known struct {
 	totals   store.Totals
 	snapshot store.Snapshot

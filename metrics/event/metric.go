@@ -46,7 +46,7 @@ const (
 	UnitFlag         Unit = "0/1"
 )
 
-// Axis is what a curve of a metric is drawn on, as the dashboard's API names it.
+// Axis is the y axis of a metric's curve, as the dashboard's API names it.
 type Axis string
 
 // Axes of curves.

@@ -47,7 +47,7 @@ func newSheet(width, height vg.Length, title, caption string, legend []entry) *s
 // drop takes so much from the top of what is free.
 func (s *sheet) drop(height vg.Length) { s.free = draw.Crop(s.free, 0, 0, 0, -height) }
 
-// write puts a line of text at the top of what is free.
+// write puts a line of text at the top of the free area.
 func (s *sheet) write(style text.Style, line string) {
 	style.YAlign = draw.YTop
 	s.free.FillText(style, vg.Point{X: s.free.Min.X, Y: s.free.Max.Y}, line)

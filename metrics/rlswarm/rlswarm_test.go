@@ -200,7 +200,7 @@ func TestSettingsComeFromTheFirstPlaceThatTells(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "logs")))
 	got, report = read(t, dir, Options{})
 	require.Equal(t, []any{4, 4, 8, 5}, []any{got.Run.NumTrainSamples, got.Run.NumTransplantTrees, got.Run.NumGenerations, got.Run.Rounds})
-	require.Contains(t, strings.Join(report.Assumed, "\n"), "num_generations 8, the predecessor's default")
+	require.Contains(t, strings.Join(report.Assumed, "\n"), "num_generations 8, rl-swarm's default")
 	_, _, err := Read(t.Context(), dir, Options{Name: "a/b"})
 	require.ErrorContains(t, err, `"a/b" can't be an experiment's name`)
 }

@@ -186,7 +186,7 @@ func (l RunLine) at(places Values) Values {
 // Even is the line's mean at so many places, at least 2, in equal steps over all of it.
 func (l RunLine) Even(places int) Values { return l.at(evenPlaces([]RunLine{l}, max(2, places))) }
 
-// Group is runs that are one row of a comparison, and one line of a drawing.
+// Group is the runs of one row of a comparison, which are also one line of a curve.
 type Group struct {
 	Name string // as Row.Name
 	Runs []store.Totals

@@ -79,7 +79,7 @@ ON CONFLICT DO UPDATE SET acked = ?4, time = ?5`
 	ownerSQL = `SELECT worker FROM nodes WHERE run = ? AND node = ?`
 )
 
-// deliver writes what of d isn't here. each applies one event.
+// deliver writes the events of d that the database lacks. each applies one event.
 func (tx *transaction) deliver(d *delivery, each func(event.Event) error) error {
 	d.refused = nil
 	var acked int64
@@ -116,7 +116,7 @@ func (tx *transaction) deliver(d *delivery, each func(event.Event) error) error 
 	return err
 }
 
-// refuse notes the first event that isn't taken.
+// refuse records the first refused event.
 func (d *delivery) refuse(e event.Event, why error) {
 	if d.refused == nil {
 		d.refused = fmt.Errorf("%s event of %s %s, from worker %s, refused: %w", e.Type, e.Run, e.Node, e.Worker, why)

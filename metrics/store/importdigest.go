@@ -200,7 +200,7 @@ var freeText = map[string]bool{
 	"evals.non_finite": true, "runs.model": true,
 }
 
-// withoutMark is a document of versions without what says that it was imported.
+// withoutMark returns a document of versions without the mark of an import.
 func withoutMark(text string) string {
 	var versions map[string]any
 	if json.Unmarshal([]byte(text), &versions) != nil {

@@ -57,9 +57,9 @@ type Run struct {
 	Ended    float64 // 0: not ended
 }
 
-// StartRun writes a run's row before its first event, at once, and begins an attempt. For a run that is already there that is one
-// more attempt: state running, the new coordinator, and every node queued that isn't done with r.Rounds; rounds, rewards and the first start stay. An
-// earlier attempt that has no end crashed: it ends when it was last seen. r.Started is the time of this start.
+// StartRun writes a run's row before its first event, at once, and begins an attempt. For an existing run it adds an
+// attempt: state running, the new coordinator, and every unfinished node queued. Rounds, rewards and the first start
+// stay. An earlier attempt that has no end crashed: it ends when it was last seen. r.Started is the time of this start.
 //
 // From then on the attempt counts as alive until its run_ended event, Close or this process's end.
 func (s *Store) StartRun(ctx context.Context, r Run) error {

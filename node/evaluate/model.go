@@ -108,7 +108,7 @@ func (m *Model) Open(ctx context.Context, h Host, where Placement) (_ *Engine, e
 	return e, nil
 }
 
-// Generate is the engine's, with as many completions at a time as the placement has memory for.
+// Generate calls the engine's Generate, with as many completions at a time as the placement has memory for.
 func (e *Engine) Generate(ctx context.Context, p policy.GenerateParams) (policy.GenerateResult, error) {
 	if e.batch > 0 {
 		p.MicroBatch = min(p.MicroBatch, e.batch)

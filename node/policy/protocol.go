@@ -149,9 +149,9 @@ type Sequence struct {
 	Prompt     int     `json:"prompt"`     // index into the call's prompts
 	Completion []int   `json:"completion"` // 1 or more token ids, EOS included where it was generated
 	Advantage  float64 `json:"advantage,omitempty"`
-	// OldLogprobs, when given (length of Completion), are the behaviour policy's; when absent the sequence is
-	// treated as on-policy: the ratio is 1 on the first iteration, and on later ones is taken
-	// against the log-probabilities of the first.
+	// OldLogprobs, when given (length of Completion), are the behavior policy's; when absent the sequence is treated as
+	// on-policy: the ratio is 1 on the first iteration, and on later ones is taken against the log-probabilities of the
+	// first.
 	OldLogprobs []float64 `json:"old_logprobs,omitempty"`
 	// SamplingLogprobs, when given (length of Completion), are those that this engine sampled the tokens with, in float32 as most engines
 	// compute them. They are compared with what the update computes before its first step, and change nothing.
@@ -289,7 +289,7 @@ type ConfigureParams struct {
 	MemoryCapBytes        *int64 `json:"memory_cap_bytes,omitempty"`
 }
 
-// Memory is what the engine's process holds. Device fields are zero on CPU.
+// Memory is the memory of the engine's process. Device fields are zero on CPU.
 type Memory struct {
 	RSSBytes             int64 `json:"rss_bytes"`
 	PeakRSSBytes         int64 `json:"peak_rss_bytes"`  // since start

@@ -21,8 +21,9 @@ const (
 // patient are the calls that wait for disks: they may take no processor time for long.
 var patient = map[string]bool{"hello": true, "load": true, "save": true, "saved": true, "restore": true}
 
-// watch looks at the engine's processes during one call and tells when they have stalled: when one is stopped (SIGSTOP, a debugger) and
-// can't be continued, or when they use no processor time. It knows only what /proc says; where there is none it sees nothing.
+// watch observes the engine's processes during one call and reports a stall: when one is stopped (SIGSTOP, a debugger)
+// and can't be continued, or when they use no processor time. It knows only what /proc says; where there is none it
+// sees nothing.
 type watch struct {
 	pid     int // the leader of the engine's group, our child that hasn't been waited for
 	limit   time.Duration

@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/internal/units"
 )
 
-// Print says how far training is.
+// Print prints the progress of training.
 func (p Progress) Print(w io.Writer) {
 	left := time.Duration(float64(p.Elapsed) / float64(p.Step) * float64(p.Steps-p.Step))
 	fmt.Fprintf(w, "step %d/%d · loss %.4f nats a token · %.0f tokens/s · left %s\n",

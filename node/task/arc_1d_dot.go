@@ -117,8 +117,7 @@ func reflectBlockRandom(r *rng, n int) (arcPair, bool) {
 	return reflected(n, at, block, border, left), true
 }
 
-// reflected puts block at a position, its first (left) or last cell in the border colour, and reverses
-// it there.
+// reflected puts block at a position, its first (left) or last cell in the border color, and reverses it there.
 func reflected(n, at int, block arcRow, border int, left bool) arcPair {
 	if left {
 		block[0] = border

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// endText is how files spell the end token of the tokenizers that New makes.
+// endText is the end token of New's tokenizers as files spell it.
 const endText = "<|endoftext|>"
 
 // TransformersFiles returns the files, by name, with which Hugging Face's transformers opens the tokenizer that New makes of a name,

@@ -94,7 +94,7 @@ func TestResumeRefusesAnotherExperiment(t *testing.T) {
 	// What only says how it is computed may change.
 	prolonged := up("--rounds", "4", "--micro-batch", "2", "--checkpoint-every", "1", "--nodes", "auto", "--max-restarts", "9")
 	require.Equal(t, 0, prolonged.code, prolonged.stderr)
-	require.Contains(t, prolonged.stdout, "e-1 goes on: ")
+	require.Contains(t, prolonged.stdout, "e-1 continues: ")
 	requireWhole(t, home, "e-1", 2, 4)
 
 	seeded := up("--seed", "7")

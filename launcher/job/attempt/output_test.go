@@ -103,7 +103,7 @@ func TestAReaderThatLeavesDoesNotEndTheCommand(t *testing.T) {
 	if out.ExitCode != 7 || !strings.HasSuffix(r.log.String(), "\n100000\n") {
 		t.Errorf("%+v; the log ends in %q", out, tail(r.log.String()))
 	}
-	if warned := r.warned.String(); strings.Count(warned, "\n") != 1 || !strings.Contains(warned, "nobody reads") {
+	if warned := r.warned.String(); strings.Count(warned, "\n") != 1 || !strings.Contains(warned, "the reader of") {
 		t.Errorf("warned %q", warned)
 	}
 }

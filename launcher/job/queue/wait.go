@@ -11,10 +11,11 @@ const (
 	wakeFirst = 16                     // tickets that a change wakes; those behind look at their interval
 )
 
-// Wait tries at every interval, and soon after another ticket has given something back, until a device is taken. report, which may be nil, gets
-// the first verdict, and each whose line differs from the one before; look describes the GPUs. After timeout it tries once more and returns
-// ErrTimeout, with the last verdict in the text; a timeout of 0 tries once. A need that no GPU could meet is ErrTimeout at once. When
-// ctx ends it returns its cause. An error of look, as of a driver that does not answer now, is waited out like want of memory, and returned at last.
+// Wait tries at every interval, and soon after another ticket has given something back, until a device is taken.
+// report, which may be nil, gets the first verdict, and each whose line differs from the one before; look describes the
+// GPUs. After timeout it tries once more and returns ErrTimeout, with the last verdict in the text; a timeout of 0
+// tries once. A need that no GPU could meet is ErrTimeout at once. When ctx ends it returns its cause. An error of
+// look, such as a driver that does not answer, is retried like a lack of memory, and returned at the deadline.
 func (t *Ticket) Wait(
 	ctx context.Context, interval, timeout time.Duration, look func(context.Context) ([]Device, error), report func(Verdict),
 ) (Claim, error) {

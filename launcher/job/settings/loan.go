@@ -134,8 +134,9 @@ func (l *Loan) write(next, back []edited) error {
 	return err
 }
 
-// Revert puts every file's bytes back and ends the loan. A file that somebody else changed meanwhile is left as it is; the error names it
-// and what was written into it. Where a file can't be written, the next Recover tries again. A second Revert does nothing.
+// Revert puts every file's bytes back and ends the loan. A file that another program changed meanwhile stays unchanged.
+// The error names it and the values that were written into it. Where a file can't be written, the next Recover tries
+// again. A second Revert does nothing.
 func (l *Loan) Revert() error {
 	if l.job == nil {
 		return nil

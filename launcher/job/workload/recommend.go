@@ -9,7 +9,7 @@ import (
 	"github.com/sapo-swarm/swarm/configs"
 )
 
-// maxBatch is the greatest batch where the profile has no limit.
+// maxBatch is the largest batch if the profile has no limit.
 const maxBatch = 1 << 16
 
 // wellBelow is how far below its target an effective batch may lie without a word: guide 2's rows lie at 88 % and more.

@@ -168,7 +168,7 @@ type rollouts struct {
 	read   float64
 }
 
-// ended is when a run that doesn't run any more ended, or was last seen, in Unix seconds.
+// ended returns when a run ended or was last seen, in Unix seconds.
 func ended(s store.Snapshot) float64 {
 	if s.Run.Ended > 0 {
 		return s.Run.Ended

@@ -17,8 +17,8 @@ import (
 	"github.com/sapo-swarm/swarm/metrics/store/sqlite"
 )
 
-// extracted says what an extract takes of a run, table by table: rows that where leaves, of all of them for none. What isn't here it leaves out:
-// who learnt from whom, memory samples, checkpoints, deliveries and jobs.
+// extracted says what an extract takes of a run, table by table: rows that where leaves, of all of them for none. It
+// leaves out all other tables: peers, memory samples, checkpoints, deliveries and jobs.
 var extracted = []struct{ table, where string }{
 	{"runs", ""}, {"attempts", ""}, {"nodes", ""}, {"rounds", ""}, {"devices", ""}, {"evals", ""}, {"eval_questions", ""},
 	{"events", "type != 'spawn'"}, {"workers", ""}, {"imports", ""}, {"imported_rounds", ""},

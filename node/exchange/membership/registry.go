@@ -477,7 +477,7 @@ func (r *Registry) lock() (unlock func(), err error) {
 	return func() { _ = file.Close() }, nil
 }
 
-// internal is the coordinator's own trouble, in a Refusal. What it says of paths stays here.
+// internal is the coordinator's own trouble, in a Refusal. It removes paths from the message.
 func internal(err error) *Refusal {
 	return &Refusal{Code: CodeInternal, Message: "the coordinator has trouble of its own. Try: again; its log says more", RetryAfter: 5, cause: err}
 }

@@ -71,7 +71,7 @@ func addressOf(i membership.Invitation) address {
 	return address{scheme: i.Scheme, hosts: slices.Clone(i.Hosts), fingerprint: i.Fingerprint}
 }
 
-// servers is what nats.Connect takes.
+// servers returns the argument of nats.Connect.
 func (a address) servers() string {
 	servers := make([]string, len(a.hosts))
 	for i, host := range a.hosts {

@@ -54,7 +54,7 @@ func (a *archive) serve(ctx context.Context, wants <-chan string) {
 	}
 }
 
-// answer serves one want; what nobody could have shared, or was answered just now, is passed over.
+// answer serves one want. It skips batches that no node can have shared and those that were just answered.
 func (a *archive) answer(ctx context.Context, subject string) error {
 	round, nodeToken, ok := a.subjects.wanted(subject)
 	node, known := a.nodes[nodeToken]

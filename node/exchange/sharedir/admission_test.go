@@ -345,7 +345,7 @@ func TestDialWrongExperiment(t *testing.T) {
 	_, err = DialUplink(t.Context(), UplinkOptions{Dir: shared, Experiment: "exp", Worker: "a/b"})
 	require.ErrorContains(t, err, "is no name")
 	_, err = DialUplink(t.Context(), UplinkOptions{Dir: filepath.Join(shared, "away"), Experiment: "exp", Worker: "w"})
-	require.ErrorContains(t, err, "isn't there")
+	require.ErrorContains(t, err, "is missing")
 }
 
 // The newest description counts; one that says the same is not written again.

@@ -117,7 +117,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	dir, err := Folder(shared, "exp")
 	require.NoError(t, err)
 	_, err = Open(Options{Dir: dir, Run: "r", Node: "a"})
-	require.ErrorContains(t, err, "isn't there")
+	require.ErrorContains(t, err, "is missing")
 	require.ErrorContains(t, err, "Try: mount it again")
 	for _, name := range []string{"", "..", "a/b", "a\nb", "é", strings.Repeat("x", 65)} {
 		_, err := Folder(shared, name)
@@ -132,7 +132,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	other := testWelcome()
 	other.Experiment = "other"
 	require.ErrorContains(t, Announce(dir, other), "is of experiment exp, not of other")
-	require.ErrorContains(t, Announce(filepath.Join(shared, "away", "experiments", "exp"), testWelcome()), "isn't there")
+	require.ErrorContains(t, Announce(filepath.Join(shared, "away", "experiments", "exp"), testWelcome()), "is missing")
 	require.NoDirExists(t, filepath.Join(shared, "away"))
 }
 

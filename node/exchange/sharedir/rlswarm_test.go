@@ -143,7 +143,7 @@ func TestCompatFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"node_7", "node_8"}, ids)
 	_, err = Open(Options{Dir: dir, Run: testRun, Node: "node_8", Compat: true})
-	require.ErrorContains(t, err, "one of the predecessor's nodes is registered as node_8")
+	require.ErrorContains(t, err, "an rl-swarm node is registered as node_8")
 	putText(t, dir, "state/current_state.json", `{"round": 9, "stage": 0, "updated_by": "coordinator"}`)
 	share(t, a, 2)
 	readText(t, dir, "state/current_state.json", &state)

@@ -89,7 +89,7 @@ func TestFolderAwayAndBack(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	err := a.Publish(ctx, batchOf("a", 1, ""))
-	require.ErrorContains(t, err, "isn't there")
+	require.ErrorContains(t, err, "is missing")
 	require.NoDirExists(t, experiments)
 	done := make(chan error, 2)
 	go func() { done <- a.Publish(t.Context(), batchOf("a", 1, "")) }()

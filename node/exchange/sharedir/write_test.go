@@ -125,7 +125,7 @@ func TestSnapshot(t *testing.T) {
 	cancel(broken)
 	require.ErrorIs(t, Snapshot(ctx, of("four"), dir, testRun), broken)
 	require.Len(t, stored(), keepSnapshots)
-	require.ErrorContains(t, Snapshot(t.Context(), of("five"), filepath.Join(dir, "away"), testRun), "isn't there")
+	require.ErrorContains(t, Snapshot(t.Context(), of("five"), filepath.Join(dir, "away"), testRun), "is missing")
 }
 
 // What remembers arrivals survives being cut at any byte.

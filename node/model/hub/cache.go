@@ -26,7 +26,7 @@ var (
 	revisionPattern = regexp.MustCompile(`^[A-Za-z0-9][\w.-]{0,127}$`)
 )
 
-// gpt2Owner is who GPT-2's weights belong to on the hub; they are still known by their bare names too.
+// gpt2Owner is the owner of GPT-2's weights on the hub. Their names without an owner are still valid, too.
 const gpt2Owner = "openai-community"
 
 // IsID tells whether a name could be a model's on the hub.
