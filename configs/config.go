@@ -273,7 +273,7 @@ func (g GuideMemory) Total() int64 {
 	return g.Weights + g.Forward + g.GradientsAndOptimizer + g.Working
 }
 
-// GPU is one row of guide 4's table: how many nodes of a model its author runs on a card.
+// GPU is one row of the table of guide 4 (docs/GUIDES.md): the number of nodes of a model on a card.
 type GPU struct {
 	Name        string         `yaml:"name" json:"name"`
 	Match       []string       `yaml:"match" json:"match"`               // substrings of NVML's product name

@@ -39,7 +39,7 @@ func Number(text string) (float64, bool) {
 	return n, err == nil && units.Finite(n)
 }
 
-// validate checks what one key alone doesn't show.
+// validate checks combinations of keys.
 func (r profileReader) validate(w Workload) error {
 	if !profileName.MatchString(w.Name) {
 		return r.wrong("name", w.Name, "1 to 64 letters, digits, dots, - and _")

@@ -117,7 +117,7 @@ func (n *Node) untilStop(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { cancel(nil); <-done }
 }
 
-// stopped is ErrStopped when that is why ctx ended, err otherwise.
+// stopped returns ErrStopped if a stop ended ctx, and err otherwise.
 func (n *Node) stopped(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), ErrStopped) {
 		return ErrStopped

@@ -7,8 +7,9 @@ import (
 	"github.com/sapo-swarm/swarm/node/protocol"
 )
 
-// remember reads of the journal what the next rounds must know of those before round first: what the node has drawn of others' rollouts that may
-// come again, and what a remote node may not have been able to share. What can't be read may be drawn again, or is missed by its peers.
+// remember reads of the journal what the next rounds must know of those before round first: what the node has drawn of
+// others' rollouts that may come again, and what a remote node may not have been able to share. Unreadable rollouts may
+// be drawn again, or are missing for the node's peers.
 func (n *Node) remember(start protocol.Start, first int) {
 	for round := max(start.From, first-n.staleness()-1); round < first; round++ {
 		if logged := n.logged(start.Dir, round); logged.Trained != nil {

@@ -113,7 +113,7 @@ func runRun(ctx context.Context, g *globals, o *runOptions, argv []string) error
 	if o.detach && !inBackground(g) {
 		return inTheBackground(g, o.output)
 	}
-	// Whoever read our output may go away: no reason to die. Ignored, it would be ignored by the command's pipes, too.
+	// A closed stdout must not end the command. Ignored, it would be ignored by the command's pipes, too.
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Ignore(syscall.SIGPIPE) // as for every command

@@ -25,8 +25,8 @@ func inBackground(g *globals) bool {
 	return true
 }
 
-// detachUp is up --detach as the user sees it. What would need an answer is asked here, since nobody can be asked in the background, and
-// what is wrong with the configuration is told before anything is started.
+// detachUp implements up --detach. What would need an answer is asked here, since nobody can be asked in the
+// background, and what is wrong with the configuration is told before anything is started.
 func detachUp(ctx context.Context, g *globals, o *upOptions) error {
 	look, err := o.plan.Look(g.planHost())
 	if err != nil {

@@ -80,7 +80,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	// A reader that went away (swarm … | head) is no reason to die in the middle of a run.
+	// A closed stdout (swarm … | head) must not end a run.
 	signal.Ignore(syscall.SIGPIPE)
 	err := root.ExecuteContext(context.Background())
 	if err == nil {

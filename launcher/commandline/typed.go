@@ -15,7 +15,7 @@ import (
 // beganVariable tells a run that a sweep starts what the user typed: a store.Command as JSON. It is taken out of the environment at once.
 const beganVariable = "_SWARM_BEGAN_BY"
 
-// otherVariables decide something about a run beside the configuration's.
+// otherVariables are the variables, besides the configuration's, that affect a run.
 var otherVariables = []string{
 	resolve.PriceVariable, "SWARM_PYTHON", resolve.InvitationVariable, resolve.DashboardTokenVariable, resolve.FolderVariable, resolve.RoleVariable, "EXPERIMENT_NAME", "NODE_ID",
 	"CUDA_VISIBLE_DEVICES",
@@ -84,7 +84,7 @@ func Began(c store.Command) (string, error) {
 	return beganVariable + "=" + string(text), nil
 }
 
-// environWith is an environment in which nothing decides about a run but what was recorded, and what was set for this call alone.
+// environWith returns an environment in which only the recorded variables, and those set for this call, affect a run.
 func environWith(environ []string, c store.Command, secrets Secrets) []string {
 	// SEED and the like count only beside others, which may come back here.
 	deciding := slices.AppendSeq(decisiveVariables(environ), maps.Values(resolve.RLSwarmNames))

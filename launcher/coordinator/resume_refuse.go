@@ -136,7 +136,8 @@ func (r *Resume) Refuse(differences ...configs.Difference) error {
 	return r.differs("values", func(what string) error { return fail.List(what+" another configuration", lines) })
 }
 
-// differs is the error for a command that isn't the run's: it has what the text begins with, where the former things are wanted.
+// differs returns the error for a command that differs from the run's. text completes its first words, and things names
+// the values to keep.
 func (r *Resume) differs(things string, text func(what string) error) error {
 	what, try := fmt.Sprintf("run %s can't go on with", r.Run.Run),
 		"the former "+things+", --fresh for a new run of this experiment, or --name OTHER for another experiment"

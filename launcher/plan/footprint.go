@@ -51,8 +51,8 @@ func FootprintKey(p Planned) store.FootprintKey {
 // CPUName is the device of a footprint that was measured on a CPU.
 const CPUName = "cpu"
 
-// Measured is the footprint of p's nodes, nil where none was measured. One of another torch than the nodes will have doesn't count;
-// where there is no torch to ask, the newest does.
+// Measured is the footprint of p's nodes, nil where none was measured. A footprint of another torch version than the
+// nodes' does not count. If the version is unknown, the newest footprint counts.
 func Measured(ctx context.Context, h Host, p Planned) (*fit.Measured, error) {
 	reader, err := store.OpenReader(ctx, h.Home.Database())
 	if err != nil {

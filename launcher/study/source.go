@@ -178,7 +178,7 @@ func (s *Study) Flags() string {
 	return "--study " + shell.Quote(s.Named()) + " --model " + shell.Quote(s.named)
 }
 
-// otherwise refuses to go on with, or to count, a run of the study that was made otherwise than the study says now. err is Take's.
+// otherwise refuses to continue or to count a run whose settings differ from the study's current ones. err is Take's.
 func (i *Item) otherwise(r *coordinator.Resume, err error) error {
 	if i.Values == nil {
 		return nil

@@ -72,7 +72,7 @@ func (o ConnectOptions) enrol(ctx context.Context) (membership.Credentials, erro
 	return c, nil
 }
 
-// ConnectOptions say whose swarm to join, and as whom.
+// ConnectOptions name the swarm to join and the worker's identity.
 type ConnectOptions struct {
 	Invitation          membership.Invitation // over a network
 	CAFile, Credentials string                // files: of the authority of the coordinator's certificate; of a NATS cluster

@@ -227,7 +227,7 @@ func (w *Worker) Observe(e event.Event) {
 // lastWords is how long the end of a run may be held up by the way to the coordinator.
 const lastWords = 20 * time.Second
 
-// patience is how long to wait for the coordinator: what goes through a folder takes as long as that takes to be synced.
+// patience is how long to wait for the coordinator. A folder needs time for its synchronization.
 func (w *Worker) patience(network time.Duration) time.Duration {
 	if w.to.Kind == protocol.ExchangeDir {
 		return max(network, sharedir.SilentAfter)

@@ -15,7 +15,7 @@ type CompareOptions struct {
 	Names []string // experiments; none: all
 	stats.CompareOptions
 
-	// Alive tells whether the coordinator of a run that counts as running still lives, as far as can be seen from here; nil: they all do.
+	// Alive reports whether the coordinator of a running run is alive, as far as this host can see; nil: all are.
 	Alive func(store.Snapshot) bool
 }
 

@@ -71,7 +71,7 @@ func Differ() func(a, b store.Totals) []stats.RunDifference {
 	return func(a, b store.Totals) []stats.RunDifference { return differences(read(a), read(b)) }
 }
 
-// settings are what a run was made with.
+// settings are the settings of a run.
 type settings struct {
 	config   configs.Config
 	ours     bool   // its configuration is one of ours; else only the run's own row tells

@@ -135,7 +135,7 @@ func csvCell(v any) string {
 	return fmt.Sprint(v)
 }
 
-// pairLine is a verdict with what it rests on.
+// pairLine is a verdict with its figures.
 func pairLine(c stats.Comparison, p stats.Pair) string {
 	line := fmt.Sprintf("%s against %s: %s", p.A, p.B, p.Verdict)
 	var facts []string

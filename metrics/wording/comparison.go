@@ -33,7 +33,7 @@ func Comparison(c *stats.Comparison) {
 	}
 }
 
-// verdict is a pair's outcome, and why it is none.
+// verdict is a pair's outcome, or the reason for having none.
 func verdict(p stats.Pair) string {
 	switch p.Reason.Kind {
 	case stats.ReasonDecided:

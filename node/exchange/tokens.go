@@ -14,9 +14,10 @@ type Tokenizer interface {
 	VocabSize() int
 }
 
-// Sampled is the completion that a node sampled as ids, which end with EOS if it is terminated, each with its log-probability if these are to be told.
-// Decoding forgets things: bytes that aren't UTF-8, special tokens, and that a word was said in other pieces than those it is encoded to. Then the
-// ids come along, so that those who have the same tokenizer learn what was said: a model of bytes says halves of characters.
+// Sampled is the completion that a node sampled as ids, which end with EOS if it is terminated, each with its
+// log-probability if these are to be told. Decoding loses information: bytes that are not UTF-8, special tokens, and
+// another tokenization of a word than the encoder's. Then the ids come along, so that those who have the same tokenizer
+// learn what was said: a model of bytes says halves of characters.
 func Sampled(t Tokenizer, ids []int, terminated bool, logprobs []float64) Completion {
 	c := Completion{Text: t.Decode(ids), Terminated: terminated}
 	for _, p := range logprobs {

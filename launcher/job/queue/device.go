@@ -14,7 +14,7 @@ type Device struct {
 // unlimited is the slack of an account that is kept for nobody.
 const unlimited = math.MaxInt64
 
-// account is a device while a decision is made, with what is claimed there, in fact or as good as.
+// account is a device during a decision, with the actual claims there and those that the decision has to respect.
 type account struct {
 	Device
 	strangers int64   // bytes in use by others than the queue's tickets

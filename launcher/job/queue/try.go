@@ -40,7 +40,7 @@ func (t *Ticket) try(devices []Device, interval time.Duration) (claim Claim, ver
 	return claim, verdict, err
 }
 
-// freshness is how old the record of a ticket's last look gets at most while it looks.
+// freshness is the maximum age of the record of a waiting ticket's last look.
 const freshness = 10 * time.Second
 
 // look notes what the ticket sees, and whether others need to know.

@@ -74,7 +74,7 @@ func temporaryName(path string) string {
 	return filepath.Join(filepath.Dir(path), ".swarm-"+hex.EncodeToString(random)+".tmp")
 }
 
-// backupName is the first of FILE.backup, FILE.backup.1, … that isn't there.
+// backupName returns the first of FILE.backup, FILE.backup.1, … that does not exist.
 func backupName(path string) string {
 	name := path + ".backup"
 	for i := 1; ; i++ {

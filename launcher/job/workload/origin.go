@@ -29,8 +29,8 @@ type Origin struct {
 	Why     string `json:"why"`     // why it is assumed, or why what --set says is not written
 }
 
-// Current is the profile with the values that the training's files have in place of its defaults. Batch and accumulation keep theirs: they are what is
-// asked for.
+// Current is the profile with the values that the training's files have in place of its defaults. Batch and
+// accumulation keep theirs, because they are the result.
 func Current(w configs.Workload, readings []configs.WorkloadReading) configs.Workload {
 	w.Values, w.Stages = slices.Clone(w.Values), slices.Clone(w.Stages)
 	for i := range w.Stages {

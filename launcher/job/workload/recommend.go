@@ -133,7 +133,8 @@ func (q question) otherThanPublished(row configs.KnownRow, given map[string]stri
 	return warnings
 }
 
-// unknown answers where neither a formula nor a measurement is there: with the nearest published row, or with the profile's starts.
+// unknown answers without a formula and a measurement: with the nearest published row, or with the profile's start
+// values.
 func (q question) unknown(row configs.KnownRow, found bool) (Recommendation, error) {
 	if !found {
 		start, _ := configs.Number(q.batch.Start)

@@ -77,7 +77,8 @@ func newArrivals() arrivals {
 	return arrivals{marks: map[int]uint64{}, peers: map[string]*history{}}
 }
 
-// note keeps the sequence of an own batch in mind. Sequences only grow, unless the stream was made anew: then all that was known is void.
+// note keeps the sequence of an own batch in mind. Sequences only grow. If the stream was created again, all earlier
+// knowledge is void.
 func (a *arrivals) note(round int, sequence uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -111,8 +111,7 @@ func (s *Server) watch(ctx context.Context, run string, subjects subjects) {
 	}
 }
 
-// glance is the cheap look: the stream is there and its folder too. JetStream itself continues to write into deleted
-// files.
+// glance is the cheap check: the stream and its folder exist. JetStream itself continues to write into deleted files.
 func (s *Server) glance(ctx context.Context, run string, subjects subjects) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

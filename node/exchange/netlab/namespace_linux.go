@@ -56,7 +56,8 @@ func (n *namespace) inside(f func() error) error {
 	return <-result
 }
 
-// openTUN makes the namespace's way out: an interface with an address whose packets are read from and written to the file.
+// openTUN creates the namespace's connection: an interface with an address whose packets are read from and written to
+// the file.
 func (n *namespace) openTUN(address netip.Addr) (*os.File, error) {
 	var file *os.File
 	err := n.inside(func() error {

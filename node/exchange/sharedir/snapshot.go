@@ -108,7 +108,7 @@ func hashFile(file string) (int64, string, error) {
 	return size, hex.EncodeToString(sum.Sum(nil)[:16]), err
 }
 
-// copyInto writes a large file in pieces. On an error nothing is left of it.
+// copyInto writes a large file in pieces. On an error it leaves no file.
 func copyInto(ctx context.Context, file string, t *tree, folder, name string) error {
 	in, err := os.Open(file)
 	if err != nil {

@@ -170,7 +170,7 @@ func (t *tree) replace(dir, name string, data []byte) error {
 	return write(root, dir, path.Join(dir, name), data)
 }
 
-// write makes a file hold data. On an error nothing is left of it.
+// write makes a file hold data. On an error it leaves no file.
 func write(root *os.Root, dir, full string, data []byte) error {
 	f, err := create(root, dir, full)
 	if err != nil {

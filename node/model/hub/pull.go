@@ -108,7 +108,7 @@ func (p *pull) measure(files []remote) error {
 	return nil
 }
 
-// present tells whether a file's content is in the cache. It was checked when it got its name.
+// present reports whether a file's content is in the cache. It was checked when it got its name.
 func (p *pull) present(file remote) bool {
 	info, err := os.Stat(p.blob(file))
 	return err == nil && info.Mode().IsRegular() && info.Size() == file.size
