@@ -34,7 +34,7 @@ func TestJoinWaitsForNoOneOnlySoLong(t *testing.T) {
 	require.Len(t, lines, 3, o.stderr)
 	require.Equal(t, "Waiting 1 s of 2.5s (--wait) for the coordinator at tls://"+address, lines[0])
 	require.Regexp(t, `^Error: enrol at tls://`+address+`: no answer from there: waited 2\.5s \(last: connection refused \(.*\)\)$`, lines[1])
-	require.Equal(t, "Try: see that swarm up --listen runs there, and that its port can be reached from here (firewall, port forwarding, swarm up --advertise), or a longer --wait", lines[2])
+	require.Equal(t, "Try: check that swarm up --listen runs there, and that its port is reachable from here (firewall, port forwarding, swarm up --advertise), or a longer --wait", lines[2])
 
 	// So does a worker that has joined before.
 	home := t.TempDir()
