@@ -1,7 +1,8 @@
-// Package tokenizer turns text into token ids and back. It owns bytes, for the small models, GPT-2's byte-pair encoding with its
-// own vocabulary, which is part of the program, and the reading of a model's own tokenizer.json (GPT-2's, Llama 3's, Qwen's and SmolLM2's kind) with its
-// chat template. It takes text and files that may be an untrusted sender's: special tokens are never recognised in text, time is bounded
-// by its length, and files are checked and bounded. It imports nothing of ours.
+// Package tokenizer turns text into token ids and back. It owns bytes, for the small models, GPT-2's byte-pair encoding
+// with its own vocabulary, which is part of the program, and the reading of a model's own tokenizer.json (GPT-2's,
+// Llama 3's, Qwen's and SmolLM2's kind) with its chat template. It takes text and files that may be an untrusted
+// sender's: special tokens are never recognised in text, time is bounded by its length, and files are checked and
+// bounded. It imports nothing of this module.
 package tokenizer
 
 import (
