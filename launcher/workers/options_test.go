@@ -68,7 +68,7 @@ func TestThePredecessorsFolderCountsWithItsRoleAlone(t *testing.T) {
 	t.Setenv(resolve.FolderVariable, filepath.Join(drive, "none"))
 	t.Setenv(resolve.RoleVariable, RoleCoordinator)
 	_, err := ways(Options{})
-	require.ErrorContains(t, err, "(GDRIVE_PATH): allowed: a folder that is there")
+	require.ErrorContains(t, err, "(GDRIVE_PATH): allowed: an existing folder")
 }
 
 func TestAWorkersWayIsWhatWasTypedThenTheInvitationThenThePredecessorsFolder(t *testing.T) {
